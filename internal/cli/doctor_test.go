@@ -336,7 +336,7 @@ func TestDoctorFinds(t *testing.T) {
 			a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforcing"},
 			}})
-		}, "mode", doctor.StatusWarn, `namespace team: label kubenergy.io/mode is "enforcing", which is no mode`},
+		}, "mode", doctor.StatusWarn, `namespace team: label kubenergy.io/mode is "enforcing", which is not a mode`},
 		"no zone": {
 			func(_ *testing.T, a *apiServer) { a.delete(zonePath + "/DE") }, "grid zones", doctor.StatusWarn,
 			"there is no GridZone",
@@ -439,7 +439,7 @@ func TestDoctorFinds(t *testing.T) {
 		}), "variables", doctor.StatusWarn, "kubenergy-scheduler: environment variable ELECTRICITY_MAP_API_KEY has no effect"},
 		"a key that no zone names": {
 			setVariable(cmdutil.ControllerName, v1.EnvVar{Name: "ELECTRICITY_MAP_API_KEY", Value: "s"}),
-			"variables", doctor.StatusWarn, "kubenergy-controller: environment variable ELECTRICITY_MAP_API_KEY asks nothing",
+			"variables", doctor.StatusWarn, "kubenergy-controller: environment variable ELECTRICITY_MAP_API_KEY has no effect on its own",
 		},
 		"a log level": {
 			setVariable(cmdutil.ControllerName, v1.EnvVar{Name: "LOG_LEVEL", Value: "debug"}),
@@ -462,13 +462,13 @@ func TestDoctorFinds(t *testing.T) {
 		}), "variables", doctor.StatusWarn, `CARBON_INTENSITY_THRESHOLD is "250" for the scheduler and not set for the controller`},
 		"a delay that is cut": {
 			setVariable(cmdutil.SchedulerName, v1.EnvVar{Name: "MAX_SCHEDULING_DELAY", Value: "900h"}),
-			"variables", doctor.StatusWarn, "MAX_SCHEDULING_DELAY is 900h0m0s: it is cut to 24h0m0s",
+			"variables", doctor.StatusWarn, "MAX_SCHEDULING_DELAY is 900h0m0s, which is reduced to 24h0m0s",
 		},
 		"a policy's delay that is cut": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) {
 				p.Spec.AllowedDelay = &metav1.Duration{Duration: 100 * time.Hour}
 			})
-		}, "mode", doctor.StatusWarn, "EnergyPolicy kubenergy-system/default: allowedDelay is 100h0m0s: it is cut to 24h0m0s"},
+		}, "mode", doctor.StatusWarn, "EnergyPolicy kubenergy-system/default: allowedDelay is 100h0m0s, which is reduced to 24h0m0s"},
 		"a default that changed": {
 			func(*testing.T, *apiServer) {}, "defaults", doctor.StatusOK,
 			"hold.minSavingPerHour is not set; its default was 0 and is 0.005",

@@ -104,14 +104,14 @@ func TestExplainACronJobOfMistakes(t *testing.T) {
 	x := explained(t, a, "cronjob", "nightly")
 	all := strings.Join(x.Warnings, "\n")
 	for _, want := range []string{
-		"did you mean kubenergy.io/allowed-delay?", "kubenergy.io/finish-by 1 Mar 00:00 UTC is past: started at once",
-		"is 37 d 12 h: no more than 24 h is allowed here",
+		"did you mean kubenergy.io/allowed-delay?", "kubenergy.io/finish-by 1 Mar 00:00 UTC has passed, so the job starts immediately",
+		"is 37 d 12 h, but at most 24 h is allowed",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("warned of\n%s\nwant %q", all, want)
 		}
 	}
-	if !strings.Contains(x.Sentence, "will not be held: kubenergy.io/finish-by 1 Mar 00:00 UTC is past") {
+	if !strings.Contains(x.Sentence, "will not be held: kubenergy.io/finish-by 1 Mar 00:00 UTC has passed") {
 		t.Error(x.Sentence)
 	}
 }
@@ -131,13 +131,13 @@ func TestExplainKeysOnTheOwner(t *testing.T) {
 	a.add(t, "/apis/apps/v1/namespaces/ns/deployments", d)
 	for kind, want := range map[string][]string{
 		"cronjob/nightly": {
-			"annotation kubenergy.io/allowed-delay of a CronJob has no effect: write it in spec.jobTemplate.metadata",
-			"annotation kubenergy.io/runnow of a CronJob has no effect: there is none of that name (did you mean " +
+			"annotation kubenergy.io/allowed-delay of a CronJob has no effect: set it in spec.jobTemplate.metadata",
+			"annotation kubenergy.io/runnow of a CronJob has no effect: unknown key (did you mean " +
 				"kubenergy.io/run-now?)",
-			"label kubenergy.io/team of a CronJob has no effect: write it in spec.jobTemplate.metadata",
+			"label kubenergy.io/team of a CronJob has no effect: set it in spec.jobTemplate.metadata",
 		},
 		"deployment/web": {
-			"annotation kubenergy.io/strategy of a Deployment has no effect: write it in spec.template.metadata",
+			"annotation kubenergy.io/strategy of a Deployment has no effect: set it in spec.template.metadata",
 		},
 	} {
 		kind, name, _ := strings.Cut(kind, "/")
@@ -162,7 +162,7 @@ func TestExplainADeployment(t *testing.T) {
 	if len(x.Placement.Ranked) != 3 || x.Placement.Ranked[0].Node != "fr-small" {
 		t.Errorf("ranked %+v", x.Placement.Ranked)
 	}
-	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], "its annotations ask to wait, and it is never held") {
+	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], "the annotations request a hold, but the object is never held") {
 		t.Errorf("warned of %q", x.Warnings)
 	}
 }
@@ -188,7 +188,7 @@ func TestExplainANamespace(t *testing.T) {
 	}{
 		"quiet":       {map[string]string{v1alpha1.LabelMode: "shadow"}, explain.StateOptedIn, "no delay is allowed by default"},
 		"elsewhere":   {nil, explain.StateNotIn, "To opt in: kubectl label namespace elsewhere kubenergy.io/mode=shadow."},
-		"kube-system": {nil, explain.StateNotIn, "Nothing in it is held: it is in namespace kube-system."},
+		"kube-system": {nil, explain.StateNotIn, "Nothing in it is held: objects are never held in namespace kube-system."},
 	} {
 		a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: c.labels}})
 		if x := explained(t, a, "namespace", name); x.State != c.state || !strings.Contains(x.Sentence, c.description) {

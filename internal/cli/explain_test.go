@@ -299,10 +299,10 @@ func TestExplainStates(t *testing.T) {
 		"fits nowhere": {pod(func(p *v1.Pod) {
 			p.Status.Conditions = []v1.PodCondition{{
 				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
-				Message: "0/2 nodes are available: 2 Insufficient cpu. preemption: node worker-7 sleeps and would take it.",
+				Message: "0/2 nodes are available: 2 Insufficient cpu. preemption: waiting for the sleeping node worker-7 to wake up.",
 			}}
 		}), "ns", explain.StateWaiting, "It waits for a node. The scheduler kubenergy said: 0/2 nodes are available: 2 " +
-			"Insufficient cpu. preemption: node worker-7 sleeps and would take it"},
+			"Insufficient cpu. preemption: waiting for the sleeping node worker-7 to wake up"},
 		"shadow": {pod(held), "quiet", explain.StateWaiting, "the mode here is shadow"},
 		"skipped": {
 			pod(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationSkip] = "true" }), "ns", explain.StateWaiting,
@@ -314,7 +314,7 @@ func TestExplainStates(t *testing.T) {
 		},
 		"of a controller": {pod(func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "rs", Controller: new(true)}}
-		}), "ns", explain.StateWaiting, "it is run by ReplicaSet rs"},
+		}), "ns", explain.StateWaiting, "controlled by ReplicaSet rs"},
 		"nobody's": {
 			pod(func(p *v1.Pod) { p.Annotations, p.Spec.SchedulerName = nil, "default-scheduler" }),
 			"elsewhere", explain.StateWaiting, "it is not marked, and namespace elsewhere has not opted in",
@@ -349,15 +349,15 @@ func TestExplainStates(t *testing.T) {
 		"running for another": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Flow", Name: "f"}}
-		}), "ns", explain.StateRunning, "It was not held: it belongs to Flow f."},
+		}), "ns", explain.StateRunning, "It was not held: owned by Flow f."},
 		"running, due before it came": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-2 * time.Hour).Format(time.RFC3339)
-		}), "ns", explain.StateRunning, "It was not held: kubenergy.io/finish-by 07:00 UTC is past: started at once."},
+		}), "ns", explain.StateRunning, "It was not held: kubenergy.io/finish-by 07:00 UTC has passed, so the job starts immediately."},
 		"running, due later": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-time.Minute).Format(time.RFC3339)
-		}), "ns", explain.StateRunning, "leaves no time to wait: started at once, since it runs for 2 h."},
+		}), "ns", explain.StateRunning, "leaves no time to wait, because the job runs for 2 h."},
 		"running, for reasons that are lost": {job(unheld), "ns", explain.StateRunning, "It was not held, and no event is left " +
 			"that says why. One that came now would be: held until 12:00 UTC: saves an estimated 67%;"},
 		"running job": {job(func(j *batchv1.Job) {
@@ -443,7 +443,7 @@ func TestExplainInANamespaceOfNonsense(t *testing.T) {
 	})
 	a.add(t, "/api/v1/namespaces/team/pods", markedPod("train"))
 	x := explained(t, a, "pod", "train", "-n", "team")
-	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], `kubenergy.io/mode is "enforcing", which is no mode`) {
+	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], `kubenergy.io/mode is "enforcing", which is not a mode`) {
 		t.Errorf("warned of %q", x.Warnings)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Admission says on which nodes a pod may run by the pod's and the node's own specs: selector, affinity to nodes,
-// taints and cordons. Other pods and free resources are ignored.
+// Admission determines on which nodes a pod may run according to its node selector, node affinity, tolerations, and
+// the taints and cordons of the nodes. Other pods and free resources are not considered.
 type Admission struct {
 	tolerations []v1.Toleration
-	affinity    *nodeaffinity.RequiredNodeAffinity // nil: none
+	affinity    *nodeaffinity.RequiredNodeAffinity // nil if there is none
 }
 
 // AdmissionOf returns the admission of a pod.
@@ -24,7 +24,7 @@ func AdmissionOf(pod *v1.Pod) Admission {
 	return a
 }
 
-// Selective reports whether the pod says which nodes it wants.
+// Selective reports whether the pod has a node selector or a required node affinity.
 func Selective(pod *v1.Pod) bool {
 	a := pod.Spec.Affinity
 	return len(pod.Spec.NodeSelector) > 0 || a != nil && a.NodeAffinity != nil &&
@@ -33,8 +33,8 @@ func Selective(pod *v1.Pod) bool {
 
 var cordon = v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
 
-// Refuses returns why the pod may not run on the node, and the taint if it is one; "" if it may. Tolerations by
-// comparison, which few clusters know, count as none.
+// Refuses returns the reason why the pod may not run on the node, and the taint if the reason is one. It returns ""
+// if the pod may run there. Tolerations with comparison operators, which few clusters support, are ignored.
 func (a *Admission) Refuses(node *v1.Node) (why string, taint v1.Taint) {
 	if node.Spec.Unschedulable && !corev1.TolerationsTolerateTaint(klog.Background(), a.tolerations, &cordon, false) {
 		return "cordoned", v1.Taint{}
@@ -50,7 +50,7 @@ func (a *Admission) Refuses(node *v1.Node) (why string, taint v1.Taint) {
 	return "", v1.Taint{}
 }
 
-// Repels returns the first of some taints, if any, that keeps off what has these tolerations.
+// Repels returns the first taint that is not tolerated and prevents scheduling or execution, if there is one.
 func Repels(taints []v1.Taint, tolerations []v1.Toleration) (taint v1.Taint, repels bool) {
 	return corev1.FindMatchingUntoleratedTaint(klog.Background(), taints, tolerations, func(t *v1.Taint) bool {
 		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute

@@ -2,8 +2,8 @@ package kube
 
 import "os"
 
-// AppendTo opens a file that lines are appended to, as flags name it: - is standard output. What is recorded tells of
-// all work and all nodes, so only its owner may read the file.
+// AppendTo opens a file for appending. The name - means standard output. Recorded data covers all workloads and
+// nodes, so the file is only readable by its owner.
 func AppendTo(name string) (*os.File, error) {
 	if name == "-" {
 		return os.Stdout, nil

@@ -19,20 +19,20 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// item is what is kept of an object: the part of a view that it makes, or what is wrong with it. Objects are read one
-// by one, so that one that makes no sense costs that one.
+// item is the cached representation of an object. It contains the object's part of a view, or its problems. Objects
+// are converted one by one, so that an invalid object does not affect others.
 type item struct {
-	metav1.ObjectMeta // what a cache needs, and no more
+	metav1.ObjectMeta // only the fields that a cache needs
 	kind              string
-	version           string          // differs where views may differ; "": the object says nothing to us
-	put               func(*Contents) // nil: it cannot be used
+	version           string          // differs if the views may differ; empty if the object does not affect views
+	put               func(*Contents) // nil if the object cannot be used
 	problems          []problem
 }
 
-// problem is something that people are told once, for as long as it lasts.
+// problem is an invalid object. It is logged once for as long as it persists.
 type problem struct {
 	kind, namespace, name, why string
-	part                       bool // the rest of the object can be used
+	part                       bool // the rest of the object is used
 }
 
 func (it *item) problem(why string, part bool) {
@@ -44,13 +44,13 @@ func (it *item) refuse(err error) {
 	it.problem(err.Error(), false)
 }
 
-// same reports whether two items make the same part.
+// same reports whether two items contribute the same part to a view.
 func (it *item) same(other *item) bool {
 	return it == other ||
 		it.kind == other.kind && it.Namespace == other.Namespace && it.Name == other.Name && it.version == other.version
 }
 
-// reading returns what reads objects of a type into items. fill is given the object and sets version and put.
+// reading returns a function that converts objects of type T to items. fill sets the version and put of an item.
 func reading[T any](kind string, fill func(it *item, o *T)) func(*unstructured.Unstructured) *item {
 	return func(u *unstructured.Unstructured) (it *item) {
 		it = &item{kind: kind, ObjectMeta: metav1.ObjectMeta{
@@ -60,7 +60,7 @@ func reading[T any](kind string, fill func(it *item, o *T)) func(*unstructured.U
 			if r := recover(); r != nil {
 				panics.Note("objects")
 				it.version = string(it.UID) + " " + it.ResourceVersion
-				it.refuse(fmt.Errorf("reading it panicked: %v", r))
+				it.refuse(fmt.Errorf("reading the object panicked: %v", r))
 			}
 		}()
 		o := new(T)
@@ -77,7 +77,7 @@ func reading[T any](kind string, fill func(it *item, o *T)) func(*unstructured.U
 	}
 }
 
-// assemble returns the contents that items make, one after the other in the order of their names.
+// assemble applies the items in the given order and returns the resulting contents.
 func assemble(items []*item, defaults policy.Defaults) *Contents {
 	c := &Contents{
 		Defaults: defaults, Regions: map[string]string{}, Unused: map[string]bool{}, Units: map[string]Units{},
@@ -96,8 +96,8 @@ func assemble(items []*item, defaults policy.Defaults) *Contents {
 	return c
 }
 
-// unmix takes the carbon intensity from sites where it is of another kind than at the first one: average and marginal
-// intensities answer different questions, and no comparison of the two means anything.
+// unmix removes the carbon intensity from sites if its kind differs from that of the first site, because average
+// and marginal intensities are not comparable.
 func (c *Contents) unmix() {
 	for i, site := range c.Sites {
 		if c.Units[site.Name].Marginal != c.Units[c.Sites[0].Name].Marginal {
@@ -110,7 +110,7 @@ func (c *Contents) unmix() {
 
 const kindZone = "GridZone"
 
-// readZone makes a site of a zone. The default one stands first.
+// readZone converts a GridZone to a site. The default site comes first.
 func readZone(it *item, z *v1alpha1.GridZone) {
 	unused := z.Status.Nodes != nil && *z.Status.Nodes == 0
 	units := Units{Behind: z.Status.ObservedGeneration != z.Generation}
@@ -147,7 +147,7 @@ func readZone(it *item, z *v1alpha1.GridZone) {
 	}
 }
 
-// stamp identifies a signal.
+// stamp returns a hash of a signal.
 func stamp(s *v1alpha1.SignalStatus) string {
 	if s == nil {
 		return "-"
@@ -157,7 +157,7 @@ func stamp(s *v1alpha1.SignalStatus) string {
 	return strconv.FormatUint(sum.Sum64(), 16)
 }
 
-// siteOf returns what a GridZone says. A zone without a status is a site without signals.
+// siteOf converts a GridZone to a site. A zone without a status is a site without signals.
 func siteOf(z *v1alpha1.GridZone) (*sched.Site, error) {
 	site := &sched.Site{Name: z.Name, Zone: grid.Zone(z.Spec.Zone)}
 	if z.Spec.PUE != nil {
@@ -177,7 +177,7 @@ func siteOf(z *v1alpha1.GridZone) (*sched.Site, error) {
 	return site, nil
 }
 
-// Signal returns a signal as the core sees it; the absent one where there is no status.
+// Signal converts the status of a signal. It returns the zero signal if there is no status.
 func Signal(s *v1alpha1.SignalStatus, maxAge *metav1.Duration) (grid.Signal, error) {
 	if s == nil {
 		return grid.Signal{}, nil
@@ -211,7 +211,7 @@ func readProfile(it *item, p *v1alpha1.PowerProfile) {
 		Hottest: energy.Celsius(p.Spec.MaxTemperatureCelsius),
 	}
 	for _, b := range p.Spec.Benchmarks {
-		// Where a knowledge base tells work on GPUs apart, this profile does not.
+		// Knowledge bases distinguish work on GPUs, but a profile does not.
 		if onGPU := hardware.OnGPU(b.Class); node.Benchmarks[onGPU] == (energy.Benchmark{}) {
 			node.Benchmarks[onGPU] = node.Benchmarks[b.Class]
 		}
@@ -237,7 +237,7 @@ func readPolicy(it *item, p *v1alpha1.EnergyPolicy) {
 
 const kindBudget = "EnergyBudget"
 
-// readBudget keeps a budget that holds new work, which most do not.
+// readBudget converts a budget if it holds new work, which most budgets do not.
 func readBudget(it *item, b *v1alpha1.EnergyBudget) {
 	if !policy.Closes(b) {
 		return
@@ -247,13 +247,13 @@ func readBudget(it *item, b *v1alpha1.EnergyBudget) {
 	it.put = func(c *Contents) { c.Budgets = append(c.Budgets, b) }
 }
 
-// readNamespace keeps of a namespace what it says to us, which is nothing as a rule.
+// readNamespace converts a namespace if it has KubEnergy labels or annotations.
 func readNamespace(it *item, n *v1.Namespace) {
 	marks, ok := policy.MarksOfNamespace(n)
 	if !ok {
 		return
 	}
-	it.version = fmt.Sprintf("%q %q", marks.Labels, marks.Annotations) // maps print sorted
+	it.version = fmt.Sprintf("%q %q", marks.Labels, marks.Annotations) // maps are printed with sorted keys
 	it.put = func(c *Contents) { c.Namespaces = append(c.Namespaces, marks) }
 }
 

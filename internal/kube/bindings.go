@@ -15,14 +15,15 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// Bindings are Karmada's ResourceBindings: each is an object that is sent to clusters.
+// Bindings is the resource of Karmada's ResourceBindings. Each of them propagates an object to member clusters.
 var Bindings = schema.GroupVersionResource{Group: "work.karmada.io", Version: "v1alpha2", Resource: "resourcebindings"}
 
-// A HeldBinding is one that admission has suspended for its Job may be held.
-type HeldBinding struct{ Namespace, Name, JobNamespace, Job, UID string } // the last is that of the Job
+// A HeldBinding is a binding that admission has suspended because its Job may be held.
+type HeldBinding struct{ Namespace, Name, JobNamespace, Job, UID string } // UID is that of the Job
 
-// Free lets it go once its Job is not held, or there is none; freed says whether. The hold loops and the controller
-// release the Job itself by its deadline; any of ours may let the binding go, as the patch is the same.
+// Free resumes the binding if its Job is not held or does not exist. It reports whether the binding was resumed.
+// The hold loops and the controller release the Job itself at its deadline. Any component may resume the binding,
+// because the patch is the same.
 func (b *HeldBinding) Free(ctx context.Context, c dynamic.Interface) (freed bool, err error) {
 	jobs := c.Resource(batchv1.SchemeGroupVersion.WithResource("jobs")).Namespace(b.JobNamespace)
 	j, err := jobs.Get(ctx, b.Job, metav1.GetOptions{})

@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// BudgetSuspendPatch suspends a Job for a budget, if it is as it was seen. until is the end of the budget's period;
-// zero: there is none.
+// BudgetSuspendPatch returns a patch that suspends a Job for a budget, unless the Job has changed. until is the end
+// of the budget's period, or zero if there is none.
 func BudgetSuspendPatch(j *batchv1.Job, budget string, until time.Time) []byte {
 	ops := append(asSeen(j), put("/metadata/labels", j.Labels, v1alpha1.LabelBudgetSuspended, budget),
 		op("add", "/spec/suspend", true))
@@ -24,8 +24,9 @@ func BudgetSuspendPatch(j *batchv1.Job, budget string, until time.Time) []byte {
 	return render(ops)
 }
 
-// BudgetResumePatch resumes a Job that a budget suspended, if it is as it was seen, and takes off the label. One in a
-// queue of Kueue stays suspended, since Kueue resumes it itself. With final, that budget does not suspend it again.
+// BudgetResumePatch returns a patch that resumes a Job suspended by a budget, unless the Job has changed, and
+// removes the label. A Job in a queue of Kueue remains suspended, because Kueue resumes it itself. If final is set,
+// the budget does not suspend the Job again.
 func BudgetResumePatch(j *batchv1.Job, final bool) []byte {
 	ops := append(asSeen(j), drop("/metadata/labels", v1alpha1.LabelBudgetSuspended))
 	if final {
@@ -41,8 +42,8 @@ func BudgetResumePatch(j *batchv1.Job, final bool) []byte {
 	return render(ops)
 }
 
-// put sets one entry of a map, which has to be made where there is none. Others are left alone: what was seen of them
-// may have been shortened.
+// put returns an operation that sets one entry of a map. The map is created if it is empty. Other entries are not
+// written, because their cached values may be truncated.
 func put(path string, have map[string]string, key, value string) patchOp {
 	if len(have) == 0 {
 		return op("add", path, map[string]string{key: value})
@@ -52,18 +53,18 @@ func put(path string, have map[string]string, key, value string) patchOp {
 
 func drop(path, key string) patchOp { return patchOp{Op: "remove", Path: path + "/" + escape(key)} }
 
-// asSeen makes a patch fail unless it meets the very object that was seen, unchanged.
+// asSeen returns operations that make a patch fail unless the object is unchanged.
 func asSeen(o metav1.Object) []patchOp {
 	return []patchOp{
 		op("test", "/metadata/uid", o.GetUID()), op("test", "/metadata/resourceVersion", o.GetResourceVersion()),
 	}
 }
 
-// MarkPatch is a merge patch that writes annotations and labels of ours on an object, if it is as it was seen, and
-// may suspend it in the same step.
+// MarkPatch returns a merge patch that sets annotations and labels on an object and optionally suspends it. The
+// patch fails if the object has changed.
 func MarkPatch(o metav1.Object, annotations, labels map[string]string, suspend bool) []byte {
 	metadata := map[string]any{"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion()}
-	if len(annotations) > 0 { // null would take off all that there are
+	if len(annotations) > 0 { // null would remove all existing annotations
 		metadata["annotations"] = annotations
 	}
 	if len(labels) > 0 {

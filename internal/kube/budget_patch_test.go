@@ -61,7 +61,7 @@ func TestSuspendAndResume(t *testing.T) {
 			t.Errorf("%s: %+v", name, stopped)
 		}
 		if policy.NotSuspended(stopped) == "" {
-			t.Errorf("%s: it would be suspended again", name)
+			t.Errorf("%s: the Job can be suspended again", name)
 		}
 		resumed := patched(t, stopped, BudgetResumePatch(stopped, false))
 		if *resumed.Spec.Suspend || len(resumed.Labels) != len(before.Labels) ||
@@ -70,7 +70,7 @@ func TestSuspendAndResume(t *testing.T) {
 		}
 		if !strings.Contains(string(BudgetResumePatch(stopped, false)),
 			`"op":"test","path":"/metadata/resourceVersion","value":"7"`) {
-			t.Errorf("%s: it would resume what has changed", name)
+			t.Errorf("%s: a modified Job can be resumed", name)
 		}
 		if final := patched(t, stopped, BudgetResumePatch(stopped, true)); *final.Spec.Suspend ||
 			final.Annotations[v1alpha1.AnnotationBudgetReleased] != "month" {

@@ -21,7 +21,7 @@ type Run struct {
 	Scheduled time.Time
 }
 
-// RunOf returns the run that an object is; nil if no CronJob controls it.
+// RunOf returns the run that an object represents, or nil if it is not controlled by a CronJob.
 func RunOf(o metav1.Object) *Run {
 	owner := metav1.GetControllerOfNoCopy(o)
 	if owner == nil || owner.Kind != "CronJob" {
@@ -34,9 +34,10 @@ func RunOf(o metav1.Object) *Run {
 	return &Run{CronJob: owner.Name, Scheduled: scheduled}
 }
 
-// Deadline returns the latest start of a Job: its creation plus the allowed delay, or earlier if the Job must finish by
-// some time or before the next tick of its CronJob c. run is nil if no CronJob controls the Job; c is nil if it is not
-// known. The deadline is never before the creation. The hold loop and the controller release by the same one.
+// Deadline returns the latest start of a Job. This is its creation time plus the allowed delay, or earlier if the
+// Job must finish by a given time or before the next tick of its CronJob c. run is nil if the Job is not controlled
+// by a CronJob, and c is nil if the CronJob is unknown. The deadline is never before the creation time. It is used
+// by both the hold loop and the controller.
 func Deadline(job *sched.Job, run *Run, c *batchv1.CronJob) (time.Time, error) {
 	latest := job.LatestStart()
 	if run == nil || c == nil {
@@ -49,7 +50,7 @@ func Deadline(job *sched.Job, run *Run, c *batchv1.CronJob) (time.Time, error) {
 	return timeutil.Later(timeutil.Earlier(latest, end), job.Submitted), nil
 }
 
-// ReadDeadline is [Deadline] of a Job in a namespace. It reads the CronJob of a run from the API server.
+// ReadDeadline is like [Deadline], but reads the CronJob of the run from the API server.
 func ReadDeadline(ctx context.Context, client kubernetes.Interface, namespace string, job *sched.Job, run *Run,
 ) (latest time.Time, err error) {
 	if run == nil {
@@ -65,12 +66,12 @@ func ReadDeadline(ctx context.Context, client kubernetes.Interface, namespace st
 	return latest, nil
 }
 
-// tickMargin stays between the expected end of a held run and the next tick of its CronJob.
+// tickMargin is the min time between the expected end of a held run and the next tick of its CronJob.
 const tickMargin = 10 * time.Second
 
-// LatestRun returns the latest start of a CronJob's run such that it ends before the next tick: under Replace the
-// CronJob controller deletes a run that is not finished then, held or not, and under Forbid it skips the next one. It
-// returns the zero time where runs may overlap.
+// LatestRun returns the latest start of a CronJob's run that lets it finish before the next tick. With the
+// concurrency policy Replace, the CronJob controller deletes an unfinished run at the next tick, even if it is
+// held. With Forbid, it skips the next run. LatestRun returns the zero time if runs may overlap.
 func LatestRun(c *batchv1.CronJob, scheduled time.Time, duration time.Duration) (time.Time, error) {
 	if c.Spec.ConcurrencyPolicy == batchv1.AllowConcurrent {
 		return time.Time{}, nil
@@ -82,8 +83,9 @@ func LatestRun(c *batchv1.CronJob, scheduled time.Time, duration time.Duration) 
 	return tick.Add(-duration - tickMargin), nil
 }
 
-// NextTick reads a schedule as the CronJob controller does. Without a time zone that is the controller's own, and the
-// time at which it says that a run was scheduled carries its offset.
+// NextTick returns the next time of the schedule after the given time. It interprets schedules like the CronJob
+// controller. The default time zone is the zone of that controller, which is the offset of the scheduled time in a
+// Job's annotation.
 func NextTick(c *batchv1.CronJob, after time.Time) (time.Time, error) {
 	text := c.Spec.Schedule
 	if zone := c.Spec.TimeZone; zone != nil && !strings.Contains(text, "TZ") {

@@ -1,10 +1,12 @@
-// Package kube converts between Kubernetes' objects and the core's: nodes into [sched.Node] (nodes.go), the objects of
-// our API into a [View] (objects.go watches them, assembly.go reads them one by one, list_view.go takes one look),
-// files of signals and power profiles into a View (files.go), and decisions into patches of Jobs (patch.go,
-// budget_patch.go). What a workload may wait for is said by package policy, whose rules are part of a View.
+// Package kube converts between Kubernetes objects and the types of the core. It converts nodes to [sched.Node]
+// (nodes.go), KubEnergy objects to a [View] (objects.go watches them, assembly.go converts them, and list_view.go
+// lists them once), files with signals and power profiles to a View (files.go), and decisions to patches of Jobs
+// (patch.go, budget_patch.go). The rules for delaying workloads are implemented by package policy and are part of a
+// View.
 //
-// A View never changes, and there is always one. What cannot be read counts as absent and is tried again; before the
-// EnergyPolicies are known, a View is unsettled and nothing is decided (TestRefusedForGood, TestPatienceRunsOut). An
-// object or a file that makes no sense costs itself alone, and is logged once (TestOneUnreadableObjectCostsItself,
-// TestFilesFailOpen). Patches fail where the object is not the one that was seen (TestSuspendAndResume).
+// A View is immutable, and there is always one. Objects that cannot be read are treated as absent, and reading is
+// retried. Until the EnergyPolicies have been loaded, a View is unsettled and no decisions are made
+// (TestRefusedForGood, TestPatienceRunsOut). An invalid object or file does not affect others and is logged once
+// (TestOneUnreadableObjectCostsItself, TestFilesFailOpen). Patches fail if the object has been replaced
+// (TestSuspendAndResume).
 package kube

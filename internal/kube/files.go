@@ -20,23 +20,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Files keeps a [View] up to date with two files. Their writer replaces them by rename: a half-written file is
-// garbage, and garbage counts as absent.
+// Files keeps a [View] up to date with two files. The files must be replaced by rename, because a partially written
+// file is invalid, and an invalid file is treated as absent.
 //
-// Set the fields before the first use. An empty file name means that there is no such file, which is not an error.
+// The fields must be set before first use. If a file name is empty, no such file is used.
 type Files struct {
-	SignalsFile  string // kind Signals
-	ProfilesFile string // kind PowerProfiles
+	SignalsFile  string // file of kind Signals
+	ProfilesFile string // file of kind PowerProfiles
 	Defaults     policy.Defaults
-	Log          *slog.Logger // must be set
+	Log          *slog.Logger // must not be nil
 
-	mu       sync.Mutex // held by the one that refreshes; readers of the view never wait
+	mu       sync.Mutex // held while refreshing; View does not need it
 	signals  readFile[[]*sched.Site]
 	profiles readFile[profilesFile]
 	view     atomic.Pointer[View]
 }
 
-// What heads the files.
+// API version and kinds of the files.
 const (
 	APIVersion   = "kubenergy.io/v1alpha1"
 	KindSignals  = "Signals"
@@ -53,28 +53,28 @@ type header struct {
 	Kind       string `json:"kind"`
 }
 
-// signalsFile is the written form of sites with their signals; the first site is the default one.
+// signalsFile is the serialized form of sites with their signals. The first site is the default.
 type signalsFile struct {
 	header `json:",inline"`
 	Sites  []*sched.Site `json:"sites"`
 }
 
-// profilesFile is the written form of power profiles.
+// profilesFile is the serialized form of power profiles.
 type profilesFile struct {
 	header   `json:",inline"`
 	Default  string            `json:"default,omitempty"`
 	Profiles []*energy.Profile `json:"profiles"`
 }
 
-// View returns what is known now. It never waits and never returns nil.
+// View returns the current view. It does not block and never returns nil.
 func (f *Files) View() *View {
 	return cmp.Or(f.view.Load(), &nothing)
 }
 
-// nothing is what is known before the first look.
+// nothing is the view before the files have been read.
 var nothing View
 
-// Run refreshes the view every second until ctx ends.
+// Run refreshes the view every second until ctx is done.
 func (f *Files) Run(ctx context.Context) error {
 	f.Refresh()
 	for Pause(ctx, pollInterval) {
@@ -83,7 +83,7 @@ func (f *Files) Run(ctx context.Context) error {
 	return nil
 }
 
-// Refresh looks at the files at once and publishes another view if one of them changed.
+// Refresh checks the files immediately and publishes a new view if any of them has changed.
 func (f *Files) Refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,20 +103,20 @@ func (f *Files) Refresh() {
 	c.Defaults = f.Defaults
 	v, err := c.View()
 	if err != nil {
-		// Each file was checked alone when it was read, and they do not refer to each other.
-		f.Log.Error("publishing a view: the last one holds", "error", err)
+		// Each file has been validated separately, and the files do not refer to each other.
+		f.Log.Error("Failed to build a view, the previous one remains in use", "error", err)
 		return
 	}
 	f.view.Store(v)
 }
 
-// parse reads a file of a kind, whose header comes to stand in head, into its form.
+// parse decodes a file of the given kind into form. head must be the header in form.
 func parse(data []byte, kind string, form any, head *header) error {
 	if err := yaml.UnmarshalStrict(data, form); err != nil {
 		return err
 	}
 	if *head != (header{APIVersion, kind}) {
-		return fmt.Errorf("it is %q %q: want %q %q", head.APIVersion, head.Kind, APIVersion, kind)
+		return fmt.Errorf("apiVersion and kind are %q %q: want %q %q", head.APIVersion, head.Kind, APIVersion, kind)
 	}
 	return nil
 }
@@ -144,16 +144,16 @@ func readProfiles(data []byte) (file profilesFile, err error) {
 	return file, err
 }
 
-// readFile is a file as it was last seen.
+// readFile is the cached state of a file.
 type readFile[T any] struct {
-	info    os.FileInfo // nil: not seen, gone, or not readable
-	err     error       // why it cannot be used now
-	content T           // of its last good version
+	info    os.FileInfo // nil if the file has not been read, does not exist or is not readable
+	err     error       // reason why the file cannot be used
+	content T           // content of the last valid version
 }
 
-var errPanicked = errors.New("reading it panicked")
+var errPanicked = errors.New("reading the file panicked")
 
-// parsed is what read makes of a file.
+// parsed calls read and converts panics to errors.
 func parsed[T any](path string, data []byte, read func([]byte) (T, error), log *slog.Logger) (content T, err error) {
 	if !panics.Survive(log, "files", path, func() { content, err = read(data) }) {
 		err = errPanicked
@@ -161,8 +161,8 @@ func parsed[T any](path string, data []byte, read func([]byte) (T, error), log *
 	return content, err
 }
 
-// poll reads the file if it is not the one seen last, and reports whether anything is different now. What is wrong with
-// a file is logged once, not every second. There is no file of an empty path.
+// poll reads the file if it has changed and reports whether the result has changed. Each error is logged once
+// rather than every second. If path is empty, poll does nothing.
 func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.Logger) (changed bool) {
 	if path == "" {
 		return false
@@ -174,22 +174,23 @@ func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.
 	case err != nil:
 	case r.info != nil && os.SameFile(r.info, info) && r.info.ModTime().Equal(info.ModTime()) &&
 		r.info.Size() == info.Size():
-		// A replacement within the clock's resolution may have the same time and size, so identity counts too.
+		// A replaced file may have the same time and size within the resolution of the clock, so compare its
+		// identity as well.
 		return false
 	case !info.Mode().IsRegular() || info.Size() > maxFileSize:
-		err = errors.New("it is no regular file, or too large")
+		err = errors.New("not a regular file, or too large")
 	default:
 		if data, err = os.ReadFile(path); err != nil {
-			info = nil // it may be readable the next time without having changed
+			info = nil // the file may become readable without a change
 		} else if content, err = parsed(path, data, read, log); err == nil {
 			r.content = content
-			log.Info("file loaded", "file", path)
+			log.Info("Loaded file", "file", path)
 		}
 	}
 	before := r.err
 	r.info, r.err = info, err
 	if err != nil && (before == nil || before.Error() != err.Error()) {
-		log.Warn("file cannot be used: deciding without it", "file", path, "error", err)
+		log.Warn("File cannot be used and is ignored", "file", path, "error", err)
 	}
 	return err == nil || before == nil
 }

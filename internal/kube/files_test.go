@@ -42,7 +42,7 @@ profiles:
   quality: estimated
 `
 
-// write replaces a file as its writers must: by rename.
+// write replaces a file by rename, as writers of the files must.
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	next := path + ".next"
@@ -54,7 +54,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// A file that makes its reader panic counts as one that cannot be read, once, and what was read of it before holds.
+// TestAFileThatPanics verifies that a file that makes its reader panic is treated as unreadable, is logged once,
+// and that its previous content remains in use.
 func TestAFileThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	path := filepath.Join(t.TempDir(), "file")
@@ -87,12 +88,12 @@ func TestFilesFailOpen(t *testing.T) {
 		Log:          slog.New(slog.NewTextHandler(&log, nil)),
 	}
 	if v := f.View(); v == nil || len(v.Sites()) != 0 {
-		t.Fatalf("before the first look the view is %+v", v)
+		t.Fatalf("before the first refresh, the view is %+v", v)
 	}
 	state := func() string {
 		log.Reset()
 		f.Refresh()
-		f.Refresh() // nothing new: nothing is logged again
+		f.Refresh() // without a change, errors are not logged again
 		v, parts := f.View(), []string{}
 		for _, s := range v.Sites() {
 			if s.Carbon.Series != nil {
@@ -137,7 +138,7 @@ func TestFilesFailOpen(t *testing.T) {
 func TestFilesRefuse(t *testing.T) {
 	replace := func(old, with string) string {
 		if !strings.Contains(goodSignals, old) {
-			t.Fatalf("the good file has no %q", old)
+			t.Fatalf("the valid file does not contain %q", old)
 		}
 		return strings.Replace(goodSignals, old, with, 1)
 	}
@@ -165,11 +166,11 @@ func TestFilesRefuse(t *testing.T) {
 			write(t, f.SignalsFile, tc.text)
 			f.Refresh()
 			if n := len(f.View().Sites()); n != 0 {
-				t.Errorf("%d sites came of it", n)
+				t.Errorf("the view has %d sites", n)
 			}
 			if !strings.Contains(log.String(), "cannot be used") ||
 				!strings.Contains(log.String(), strings.ReplaceAll(tc.want, `"`, `\"`)) {
-				t.Errorf("log does not say %q: %s", tc.want, &log)
+				t.Errorf("log does not contain %q: %s", tc.want, &log)
 			}
 		})
 	}
@@ -183,12 +184,12 @@ func TestFilesRun(t *testing.T) {
 		go func() { done <- f.Run(ctx) }()
 		synctest.Wait()
 		if f.View().Site("home") != nil {
-			t.Error("a site is known without a file")
+			t.Error("the view has a site without a file")
 		}
 		write(t, f.SignalsFile, goodSignals)
 		bubble.Advance(pollInterval)
 		if site := f.View().Site("home"); site == nil {
-			t.Error("the file is not read")
+			t.Error("the file has not been read")
 		} else if got := site.Carbon.Series.Value(1); got != 200.5 {
 			t.Errorf("second value is %v", got)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// good are objects of all kinds, in the order of kinds, as an API server sends them.
+// good contains a valid object of each kind in the order of kinds, as sent by an API server.
 var good = [...]string{
 	`{"metadata":{"name":"good","uid":"u"},"spec":{"zone":"DE","default":true,"regions":["eu-1"],"pue":1.2,"carbon":{
 		"maxAge":"2h","sources":[{"static":{"value":300}}]},"price":{"currency":"EUR","sources":[]}},
@@ -37,7 +37,7 @@ var good = [...]string{
 		"c:\n- nodeName: a-cpu\n  performanceRate: 2\n  powerConsumptionWatts: 90\n  idlePowerWatts: 50\n"}}`,
 }
 
-// itemOf reads an object of a kind; nil if it is none.
+// itemOf converts an object of the given kind to an item. It returns nil if the text is not an object.
 func itemOf(kind int, text []byte) *item {
 	var o map[string]any
 	if json.Unmarshal(text, &o) != nil || o == nil {
@@ -46,8 +46,8 @@ func itemOf(kind int, text []byte) *item {
 	return kinds[kind].read(&unstructured.Unstructured{Object: o})
 }
 
-// FuzzObjects reads one object of any kind beside good ones of all kinds: there is a view of them, which still holds
-// the good ones, and holds of the other one nothing that makes no sense.
+// FuzzObjects adds an arbitrary object of any kind to valid ones of all kinds. It verifies that a view can be
+// built, that it still contains the valid objects, and that it contains no invalid data of the other object.
 func FuzzObjects(f *testing.F) {
 	for kind, text := range good {
 		f.Add(uint8(kind), []byte(text))
@@ -59,7 +59,7 @@ func FuzzObjects(f *testing.F) {
 		k := int(kind) % len(kinds)
 		it := itemOf(k, text)
 		if it == nil || it.Name == "" || it.Name == "good" || it.Name == "default" || it.Name == "team" {
-			return // the API server has one object of a name
+			return // names are unique in the API server
 		}
 		items := []*item{it}
 		for k, text := range good {
@@ -71,7 +71,7 @@ func FuzzObjects(f *testing.F) {
 			}
 		}
 		if !it.same(itemOf(k, text)) {
-			t.Fatal("the same object makes another part of a view")
+			t.Fatal("the same object results in different items")
 		}
 		v, err := assemble(items, policy.BuiltIn()).View()
 		if err != nil {
@@ -79,7 +79,7 @@ func FuzzObjects(f *testing.F) {
 		}
 		if mode, _ := v.Mode("team"); v.Site("good") == nil || v.Profile("good") == nil || v.DefaultSite() == nil ||
 			mode != v1alpha1.ModeShadow || v.Policies()["team"] == nil {
-			t.Fatalf("a good object counts no longer: %+v", v)
+			t.Fatalf("a valid object is missing: %+v", v)
 		}
 		for _, s := range v.Sites() {
 			if err := policy.CheckSite(s); err != nil {
@@ -93,9 +93,9 @@ func FuzzObjects(f *testing.F) {
 	})
 }
 
-// FuzzPlacement ranks a node and a good one for a pod.
+// FuzzPlacement ranks an arbitrary and a valid node for a pod.
 func FuzzPlacement(f *testing.F) {
-	hardware.Default() // read once: not what an input costs
+	hardware.Default() // loaded once, not as part of each input
 	f.Add([]byte(`{"metadata":{"name":"n","labels":{"kubenergy.io/site":"north","node.kubernetes.io/instance-type":
 		"m5.large","topology.kubernetes.io/region":"eu-central-1"},
 		"annotations":{"energy.thesis.io/current-watts":"120",
@@ -144,7 +144,7 @@ func FuzzPlacement(f *testing.F) {
 
 func first[A, B any](a A, _ B) A { return a }
 
-// FuzzPatches applies the patches of a Job to that Job, as the API server would.
+// FuzzPatches applies the patches of a Job to that Job like the API server.
 func FuzzPatches(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"j","uid":"u","resourceVersion":"7",
 		"labels":{"kubenergy.io/held":"true"}},"spec":{
@@ -157,7 +157,7 @@ func FuzzPatches(f *testing.F) {
 		if hugeExponent.Match(text) || json.Unmarshal(text, &job) != nil {
 			return
 		}
-		job.UID, job.ResourceVersion = "u", "7" // the API server writes them
+		job.UID, job.ResourceVersion = "u", "7" // set by the API server
 		_, queued := job.Labels[policy.LabelKueueQueue]
 		stopped := patched(t, &job, BudgetSuspendPatch(&job, budget, noon))
 		resumed := patched(t, stopped, BudgetResumePatch(stopped, true))
@@ -176,12 +176,12 @@ func FuzzPatches(f *testing.F) {
 			t.Fatalf("%+v", free)
 		}
 		if len(reported.Annotations) < len(job.Annotations) || len(free.Labels) != len(held.Labels)-1 {
-			t.Fatalf("others' keys are gone: %+v", free.ObjectMeta)
+			t.Fatalf("unrelated keys were removed: %+v", free.ObjectMeta)
 		}
 	})
 }
 
-// FuzzFiles reads the files that stand for GridZones and PowerProfiles.
+// FuzzFiles reads arbitrary files that replace GridZones and PowerProfiles.
 func FuzzFiles(f *testing.F) {
 	f.Add([]byte("apiVersion: kubenergy.io/v1alpha1\nkind: Signals\nsites:\n- name: a\n  pue: 1.2\n  carbon: {start: " +
 		"'2026-06-01T12:00:00Z', step: 1h, values: [300, 200]}\n"))

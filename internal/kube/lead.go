@@ -18,24 +18,25 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// HoldLease is the Lease whose holder keeps windows and writes on held objects.
+// HoldLease is the name of a Lease. Its holder releases Jobs at their windows and writes to held objects.
 const HoldLease = "kubenergy-hold"
 
-// Scheduler is the name of the scheduler's Deployment and of its Lease, and a label of its pods.
+// Scheduler is the name of the scheduler's Deployment and Lease, and the value of a label of its pods.
 const Scheduler = "kubenergy-scheduler"
 
-const labelName = "app.kubernetes.io/name" // of a pod's program
+const labelName = "app.kubernetes.io/name" // label of a pod with the name of its program
 
-// LeaseHeld reports whether a component holds a Lease. A Lease that has just expired counts as held, because clocks
-// differ.
+// LeaseHeld reports whether a Lease is held. A Lease that has just expired is considered held to account for clock
+// differences.
 func LeaseHeld(l *coordinationv1.Lease, now time.Time) bool {
 	limit := time.Duration(cmp.Or(ptr.Deref(l.Spec.LeaseDurationSeconds, 0), 15)) * time.Second
 	return ptr.Deref(l.Spec.HolderIdentity, "") != "" && l.Spec.RenewTime != nil &&
 		now.Sub(l.Spec.RenewTime.Time) <= 2*limit
 }
 
-// Absent returns why a program of ours does not run, or "" if one of its pods is ready or a process that is no pod of
-// its Deployment holds its Lease. Callers that may not list pods depend on Leases, which outlive their holders.
+// Absent returns the reason why a program is not running. It returns "" if one of the program's pods is ready, or
+// if its Lease is held by a process outside of its Deployment. If the caller is not permitted to list pods, only
+// Leases are considered, which may outlive their holders.
 func Absent(ctx context.Context, c kubernetes.Interface, namespace, program string, now time.Time) (string, error) {
 	pods, errPods := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: labelName + "=" + program})
 	if errPods == nil && slices.ContainsFunc(pods.Items, func(pod v1.Pod) bool {
@@ -63,9 +64,9 @@ func Absent(ctx context.Context, c kubernetes.Interface, namespace, program stri
 	return "no pod of " + program + " is ready", nil
 }
 
-// Lead tries to hold a Lease until ctx ends, and again where it is lost. Each time that it is held, led is called: its
-// context ends when the Lease cannot be renewed any more. renew is how often the holder writes the Lease, which lasts
-// for four such times, and for 15 s at least.
+// Lead campaigns for a Lease until ctx is done, also after the Lease has been lost. It calls led each time the
+// Lease is acquired, with a context that is canceled when the Lease is lost. renew is the interval at which the
+// holder renews the Lease. The duration of the Lease is four times as long, but at least 15 s.
 func Lead(ctx context.Context, c kubernetes.Interface, namespace, name, identity string, renew time.Duration,
 	led func(context.Context),
 ) {

@@ -16,7 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// A program runs if a pod of it is ready, whatever Leases say, or if a process elsewhere holds its Lease.
+// TestAbsent verifies that a program is considered running if one of its pods is ready, regardless of Leases, or if
+// a process outside of its Deployment holds its Lease.
 func TestAbsent(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	lease := func(name, holder string, age time.Duration) runtime.Object {
@@ -45,19 +46,19 @@ func TestAbsent(t *testing.T) {
 		fails   bool
 	}{
 		"nothing":                    {nil, "", ended, false},
-		"a pod that is ready":        {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, nil)}, "", "", false},
-		"a pod that is not":          {[]runtime.Object{pod(Scheduler, v1.ConditionFalse, nil)}, "", ended, false},
-		"a pod that ends":            {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, stopping)}, "", ended, false},
+		"a ready pod":                {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, nil)}, "", "", false},
+		"a pod that is not ready":    {[]runtime.Object{pod(Scheduler, v1.ConditionFalse, nil)}, "", ended, false},
+		"a terminating pod":          {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, stopping)}, "", ended, false},
 		"a pod of another program":   {[]runtime.Object{pod("x", v1.ConditionTrue, nil)}, "", ended, false},
-		"a Lease left behind":        {[]runtime.Object{lease(HoldLease, Scheduler+"-1_x", 0)}, "", ended, false},
+		"a Lease of a deleted pod":   {[]runtime.Object{lease(HoldLease, Scheduler+"-1_x", 0)}, "", ended, false},
 		"a process elsewhere":        {[]runtime.Object{lease(HoldLease, "machine_x", 0)}, "", "", false},
 		"a process of the scheduler": {[]runtime.Object{lease(Scheduler, "machine_x", 0)}, "", "", false},
 		"an expired Lease":           {[]runtime.Object{lease(HoldLease, "machine_x", time.Minute)}, "", ended, false},
-		"a Lease that was given up":  {[]runtime.Object{lease(HoldLease, "", 0)}, "", ended, false},
-		"no right on pods":           {[]runtime.Object{lease(HoldLease, Scheduler+"-1_x", 0)}, "pods", "", false},
+		"a released Lease":           {[]runtime.Object{lease(HoldLease, "", 0)}, "", ended, false},
+		"no permission on pods":      {[]runtime.Object{lease(HoldLease, Scheduler+"-1_x", 0)}, "pods", "", false},
 		"neither pods nor a Lease":   {nil, "pods", nobody, false},
-		"no right on Leases":         {nil, "leases", "", true},
-		"no right, and a ready pod":  {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, nil)}, "leases", "", false},
+		"no permission on Leases":    {nil, "leases", "", true},
+		"a ready pod without Leases": {[]runtime.Object{pod(Scheduler, v1.ConditionTrue, nil)}, "leases", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(c.objects...)
@@ -72,7 +73,8 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// A Job without a CronJob, and one whose CronJob is not known, have their own deadline. No deadline is before its Job.
+// TestDeadline verifies that Jobs without a CronJob, or with an unknown one, only have their own deadline, and that
+// no deadline is before the creation of its Job.
 func TestDeadline(t *testing.T) {
 	created := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	run, hourly := &Run{"c", created}, "0 * * * *"

@@ -13,21 +13,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// Unseen is a kind of objects that a view lacks.
+// Unseen describes a kind of objects that is missing from a view.
 type Unseen struct {
-	Resource string // as gridzones
-	Own      bool   // those of the namespace that was asked for are in the view
+	Resource string // plural name, e.g. gridzones
+	Own      bool   // the view contains the objects of the requested namespace
 	Err      error
 }
 
-// ListView takes one look at what the API server holds, for the command line. Where the user may not read a kind of all
-// namespaces, what one namespace has of it is read; "": of none. What is left out is named beside the view.
-// The defaults hold where no policy says anything.
+// ListView builds a view from a single list request per kind, for the command line. If the user is not permitted to
+// list a kind in all namespaces, only the objects in the given namespace are listed, unless it is empty. The
+// missing kinds are returned in addition to the view. The defaults apply if there is no policy.
 func ListView(ctx context.Context, config *rest.Config, namespace string, defaults policy.Defaults,
 ) (*View, []Unseen, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("building a client: %w", err)
+		return nil, nil, fmt.Errorf("creating a client: %w", err)
 	}
 	var items []*item
 	var unseen []Unseen
@@ -37,7 +37,7 @@ func ListView(ctx context.Context, config *rest.Config, namespace string, defaul
 		if k.optional && apierrors.IsNotFound(err) {
 			continue
 		}
-		if err != nil && k.name == "" { // what has a name is there on few clusters only
+		if err != nil && k.name == "" { // named objects exist in few clusters
 			u := Unseen{Resource: k.resource.Resource, Err: fmt.Errorf("reading %s: %w", k.resource.Resource, err)}
 			if apierrors.IsForbidden(err) && namespace != "" && k.perNamespace {
 				if all := client.Resource(k.resource); k.resource.Resource == "namespaces" {
@@ -57,7 +57,7 @@ func ListView(ctx context.Context, config *rest.Config, namespace string, defaul
 	return v, unseen, err
 }
 
-// list returns all objects that a client sees, without their schema; with a name, that one.
+// list returns all objects that the client can list, or only the named object if name is not empty.
 func list(ctx context.Context, client dynamic.ResourceInterface, name string) ([]unstructured.Unstructured, error) {
 	if name != "" {
 		o, err := client.Get(ctx, name, metav1.GetOptions{})

@@ -7,13 +7,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Load is what the pods on a node request of it.
+// Load contains the resources requested by the pods on a node.
 type Load struct {
 	Requested sched.Resources
-	Jobs      int // pods but those that come with the node, which let it sleep
+	Jobs      int // number of pods that prevent the node from sleeping
 }
 
-// Add adds a pod, unless it has ended.
+// Add adds a pod unless it has completed.
 func (l *Load) Add(p *v1.Pod) {
 	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
 		return
@@ -24,7 +24,7 @@ func (l *Load) Add(p *v1.Pod) {
 	}
 }
 
-// Node returns a node with this load, as [View.Node] does.
+// Node converts a node with this load, see [View.Node].
 func (l *Load) Node(v *View, n *v1.Node) (sched.Node, bool) {
 	capacity := Allocatable(n)
 	return v.Node(n, capacity, capacity.Sub(l.Requested), l.Jobs)

@@ -22,8 +22,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// profileOf returns the profile that the node's label names, else the first that selects it. A label that names an
-// unknown profile is a mistake, and no profile rather than the wrong one.
+// profileOf returns the profile that the node's label refers to, or otherwise the first profile that selects the
+// node. If the label refers to an unknown profile, it returns nil, because a missing profile is better than the
+// wrong one.
 func (v *View) profileOf(n *v1.Node) *NodeProfile {
 	if name := n.Labels[v1alpha1.LabelPowerProfile]; name != "" {
 		return v.profileByName[name]
@@ -36,13 +37,13 @@ func (v *View) profileOf(n *v1.Node) *NodeProfile {
 	return nil
 }
 
-// hardwareOf returns the power profile of a node, a PUE that comes with it, and what told them.
+// hardwareOf returns the power profile of a node, the PUE that it implies, and the source of the profile.
 func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, pue float64, from string) {
 	if p != nil {
 		return &p.Profile, p.PUE, "PowerProfile " + p.Name
 	}
 	if name := n.Labels[v1alpha1.LabelPowerProfile]; name != "" {
-		return nil, 0, "there is no PowerProfile " + name
+		return nil, 0, "unknown PowerProfile " + name
 	}
 	if own := v.defaults.NodePower[n.Name]; own != nil {
 		return own, cmp.Or(v.defaults.Hardware, hardware.Default()).DefaultPUE, own.Source
@@ -62,22 +63,22 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 	return nil, kind.PUE, kind.String()
 }
 
-// detect recognises the hardware of a node.
+// detect derives the hardware of a node from its labels, annotations and capacity.
 func (v *View) detect(n *v1.Node) (*energy.Profile, hardware.Kind, bool) {
 	capacity := n.Status.Capacity
 	return cmp.Or(v.defaults.Hardware, hardware.Default()).Detect(n.Labels, n.Annotations, n.Spec.ProviderID,
 		capacity.Cpu().Value(), capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
 }
 
-// Guess says for people what the hardware of a node is taken to draw, whatever its PowerProfile says; "" where it is
-// not known.
+// Guess returns a human-readable description of the power of the node's detected hardware, regardless of its
+// PowerProfile. It returns "" if the hardware is unknown.
 func (v *View) Guess(n *v1.Node) string {
 	profile, kind, _ := v.detect(n)
 	return hardware.Guess(profile, kind)
 }
 
-// Trusted returns the power profile of a node by what others than its agent say of it, or nil. What an agent meters is
-// held against it, which neither its own word nor a number that is taken for all nodes can bound.
+// Trusted returns the power profile of a node without regard to the reports of its agent, or nil. It is used to
+// check the measurements of an agent, which neither its own reports nor a default for all nodes can bound.
 func (v *View) Trusted(n *v1.Node) *energy.Profile {
 	bare := *n
 	bare.Labels = hardware.Untold(n.Labels)
@@ -88,7 +89,8 @@ func (v *View) Trusted(n *v1.Node) *energy.Profile {
 	return profile
 }
 
-// Hottest returns how hot a node may be and take pods, as its PowerProfile says; 0: there is no limit, or no node.
+// Hottest returns the max temperature at which the node accepts pods according to its PowerProfile. It returns 0 if
+// there is no limit or n is nil.
 func (v *View) Hottest(n *v1.Node) energy.Celsius {
 	if n == nil {
 		return 0
@@ -102,15 +104,15 @@ func (v *View) Hottest(n *v1.Node) energy.Celsius {
 	return 0
 }
 
-// Hardware returns the power profile of a node, or nil, and what told it, for people.
+// Hardware returns the power profile of a node, or nil, and a human-readable description of its source.
 func (v *View) Hardware(n *v1.Node) (profile *energy.Profile, from string) {
 	f := v.facts(n)
 	return f.profile, f.from
 }
 
-// Node returns a node as the core sees it. Its power profile is the one that its label names, else one that selects it,
-// else that of the hardware it says it has, else the default. ok is false where there is none: strategies that price
-// energy then have no opinion.
+// Node converts a node. The power profile is the one that the node's label refers to, or otherwise one that selects
+// the node, or that of the detected hardware, or the default profile. ok is false if there is no profile, in which
+// case strategies that consider energy have no opinion.
 func (v *View) Node(n *v1.Node, capacity, free sched.Resources, jobs int) (node sched.Node, ok bool) {
 	f := v.facts(n)
 	return sched.Node{
@@ -120,14 +122,16 @@ func (v *View) Node(n *v1.Node, capacity, free sched.Resources, jobs int) (node 
 	}, f.profile != nil
 }
 
-// SiteOfNode prefers what the owner wrote, then a topology zone of the same name, then the node's cloud region, then
-// the default site. A node that nothing maps to a site is nowhere, whose site has no name.
+// SiteOfNode returns the site in the node's label, or otherwise the site with the name of its topology zone, the
+// site of its cloud region, or the default site. If the node is not mapped to any site, the returned site has no
+// name.
 func (v *View) SiteOfNode(n *v1.Node) *sched.Site {
 	return cmp.Or(v.siteByName[n.Labels[v1alpha1.LabelSite]], v.siteByName[n.Labels[v1.LabelTopologyZone]],
 		v.siteOfRegion(n), v.defaultSite, nowhere)
 }
 
-// siteOfRegion maps the cloud region of a node: as a GridZone says, else to the site of the grid zone that it lies in.
+// siteOfRegion returns the site of a node's cloud region, either according to a GridZone or by the grid zone in
+// which the region is located. It returns nil if there is none.
 func (v *View) siteOfRegion(n *v1.Node) *sched.Site {
 	region := n.Labels[v1.LabelTopologyRegion]
 	if region == "" {
@@ -141,7 +145,7 @@ func (v *View) siteOfRegion(n *v1.Node) *sched.Site {
 	return cmp.Or(v.siteByRegion[provider+"/"+region], v.siteByRegion[region], around)
 }
 
-// cloudOf returns the provider of a node's machine: aws, gcp, azure, or "".
+// cloudOf returns the cloud provider of a node, which is aws, gcp, azure, or "".
 func cloudOf(n *v1.Node) string {
 	scheme, _, _ := strings.Cut(n.Spec.ProviderID, ":")
 	if scheme == "gce" {
@@ -150,27 +154,27 @@ func cloudOf(n *v1.Node) string {
 	return scheme
 }
 
-// nodeFacts is what follows from a node's object and from what a view knows.
+// nodeFacts contains the data derived from a node object and a view.
 type nodeFacts struct {
 	node       *v1.Node
 	site       *sched.Site
 	profile    *energy.Profile
 	pue        float64
-	from       string // what told the profile
+	from       string // source of the profile
 	benchmarks map[string]energy.Benchmark
 }
 
-// nodeCache remembers facts of nodes by name. Recognising the hardware of a node takes 3 µs, and filters ask for every
-// node of a cluster. Any number of goroutines may use it.
+// nodeCache caches facts of nodes by name, because detecting the hardware of a node takes 3 µs, and filters look up
+// every node of a cluster. It is safe for concurrent use.
 type nodeCache struct {
 	byName sync.Map // name → *nodeFacts
 	size   atomic.Int64
 }
 
-// maxNodes bounds the nodes that are remembered, in a view that lasts while nodes come and go.
+// maxNodes limits the size of the cache of a long-lived view while nodes are added and deleted.
 const maxNodes = 20_000
 
-// facts are remembered for the very object.
+// facts returns the facts of a node. They are cached for the same object.
 func (v *View) facts(n *v1.Node) *nodeFacts {
 	if known, ok := v.nodes.byName.Load(n.Name); ok && known.(*nodeFacts).node == n {
 		return known.(*nodeFacts)
@@ -182,7 +186,7 @@ func (v *View) facts(n *v1.Node) *nodeFacts {
 	}
 	f.profile, f.pue, f.from = v.hardwareOf(n, p)
 	f.pue = cmp.Or(hardware.AnnotatedPUE(n.Annotations), f.pue)
-	if v.unsettled { // it lasts as long as the process, and would keep nodes that are gone
+	if v.unsettled { // this view exists as long as the process, so its cache would retain deleted nodes
 		return f
 	}
 	if _, known := v.nodes.byName.Swap(n.Name, f); !known && v.nodes.size.Add(1) > maxNodes {
@@ -195,19 +199,19 @@ func (v *View) facts(n *v1.Node) *nodeFacts {
 // Annotations of nodes by the hybrid scheduler's monitor.
 const (
 	thesis = "energy.thesis.io/"
-	// watts: what the node draws now; not believed if it is older than 30 seconds, or without a time if it last changed
+	// watts: current power of the node; ignored if older than 30 seconds or, without a time, if it last changed
 	// more than 5 minutes ago
 	thesisWatts = thesis + "current-watts"
-	// Unix seconds: when that was measured; without it, it was when the watts last changed
+	// Unix seconds: time of that measurement; defaults to the time when the watts last changed
 	thesisUpdated = thesis + "last-updated"
 
 	thesisFreshness = 30 * time.Second
 	thesisUndated   = 5 * time.Minute
 )
 
-// LiveWatts returns what the hybrid scheduler's monitor wrote on a node, unless that is old: a reading is not
-// believed for longer than the monitor's own period allows. One without a time is as old as changed says that its last
-// change is; the zero time is when that is not known.
+// LiveWatts returns the power that the hybrid scheduler's monitor wrote to a node, unless it is older than the
+// interval of the monitor permits. If it has no timestamp, its age is that of the last change, which changed
+// returns. A zero time means that the last change is unknown.
 func LiveWatts(n *v1.Node, now time.Time, changed func(*v1.Node) time.Time) (energy.Watts, bool) {
 	text, ok := n.Annotations[thesisWatts]
 	if !ok {
@@ -231,8 +235,8 @@ func LiveWatts(n *v1.Node, now time.Time, changed func(*v1.Node) time.Time) (ene
 	return energy.Watts(watts), age <= most && age >= -thesisFreshness
 }
 
-// WattsWritten returns when the watts on a node were last changed, by what the API server remembers of who wrote what:
-// for those who have just read the node. Informers leave it out.
+// WattsWritten returns the time of the last change of the power annotation according to the managed fields of the
+// node. It is used for nodes that have been read directly, because informers remove the managed fields.
 func WattsWritten(n *v1.Node) (at time.Time) {
 	for _, m := range n.ManagedFields {
 		if m.Time != nil && m.FieldsV1 != nil &&
@@ -243,18 +247,19 @@ func WattsWritten(n *v1.Node) (at time.Time) {
 	return at
 }
 
-// SeenWatts remembers when the watts on nodes were seen to change, for those who follow nodes. What stood there when a
-// node was seen first is of no known age.
+// SeenWatts records when the power annotations of nodes were observed to change. The age of the value in the first
+// observation of a node is unknown.
 type SeenWatts struct{ at sync.Map } // by the node's name
 
-// Changed returns when the watts on a node were last seen to change; the zero time: never.
+// Changed returns the time of the last observed change of the node's power annotation, or the zero time if there
+// was none.
 func (s *SeenWatts) Changed(n *v1.Node) time.Time {
 	at, _ := s.at.Load(n.Name)
 	seen, _ := at.(time.Time)
 	return seen
 }
 
-// Handler follows nodes.
+// Handler returns an event handler that records changes of nodes.
 func (s *SeenWatts) Handler(clock func() time.Time) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
@@ -271,5 +276,5 @@ func (s *SeenWatts) Handler(clock func() time.Time) cache.ResourceEventHandler {
 	}
 }
 
-// Allocatable returns what a node offers to pods.
+// Allocatable returns the resources that a node offers to pods.
 func Allocatable(n *v1.Node) sched.Resources { return policy.ResourcesOf(n.Status.Allocatable) }

@@ -29,7 +29,7 @@ func nodesOf(n int) []*v1.Node {
 	return nodes
 }
 
-// hardwareContents is what most clusters know, with a signal of the given value.
+// hardwareContents returns contents that are typical of a cluster, with a signal of the given value.
 func hardwareContents(t testing.TB, value float64) Contents {
 	t.Helper()
 	series, err := grid.NewSeries(noon, time.Hour, []float64{value})
@@ -53,20 +53,21 @@ func TestFactsAreThoseOfTheObject(t *testing.T) {
 	v := viewOf(t, hardwareContents(t, 300))
 	n := nodesOf(1)[0]
 	if first := v.facts(n); v.facts(n) != first {
-		t.Error("the facts of a node are not remembered")
+		t.Error("the facts of a node are not cached")
 	}
 	moved := n.DeepCopy()
 	moved.Labels[v1alpha1.LabelSite] = "home"
 	if site := siteOfNode(v, moved); site.Name != "home" {
-		t.Errorf("another object of the node is in %q", site.Name)
+		t.Errorf("the site of another object of the node is %q", site.Name)
 	}
 }
 
-// The unsettled view lasts as long as the process: nodes that it remembered would never be freed.
+// TestUnsettledViewRemembersNoNodes verifies that the unsettled view does not cache nodes, because it exists as
+// long as the process and would never release them.
 func TestUnsettledViewRemembersNoNodes(t *testing.T) {
 	Unsettled().facts(nodesOf(1)[0])
 	if n := Unsettled().nodes.size.Load(); n != 0 {
-		t.Errorf("%d nodes are remembered", n)
+		t.Errorf("%d nodes are cached", n)
 	}
 }
 
@@ -76,11 +77,11 @@ func TestFactsOfNodesThatAreGone(t *testing.T) {
 		v.facts(n)
 	}
 	if n := v.nodes.size.Load(); n > 100 {
-		t.Errorf("%d nodes are remembered", n)
+		t.Errorf("%d nodes are cached", n)
 	}
 }
 
-// A node's own PUE counts, whatever the source of its watts.
+// TestPUEOfANode verifies that the PUE annotation of a node is used regardless of the source of its power profile.
 func TestPUEOfANode(t *testing.T) {
 	own := &v1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "n1", Annotations: map[string]string{"compute-gardener-scheduler.kubernetes.io/pue": "1.7"},
@@ -153,8 +154,8 @@ func TestLiveWatts(t *testing.T) {
 	}
 }
 
-// Watts without a time are as old as their last change, which those who watch the node have seen, and others read from
-// what the API server remembers of who wrote what.
+// TestWattsWithoutTheirTime verifies that power annotations without a timestamp have the age of their last change,
+// which is either observed by watching the node or derived from its managed fields.
 func TestWattsWithoutTheirTime(t *testing.T) {
 	node := func(watts string) *v1.Node {
 		return &v1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -171,13 +172,13 @@ func TestWattsWithoutTheirTime(t *testing.T) {
 		}
 	}
 	handler.OnAdd(node("80"), true)
-	check("what was there before anybody looked", node("80"), 0, false)
+	check("value before the first observation", node("80"), 0, false)
 	handler.OnUpdate(node("70"), node("80"))
 	check("just changed", node("80"), 0, true)
 	now = now.Add(4 * time.Minute)
 	handler.OnUpdate(node("80"), node("80"))
 	check("for five minutes", node("80"), time.Minute, true)
-	check("and no longer", node("80"), time.Minute+time.Second, false)
+	check("after five minutes", node("80"), time.Minute+time.Second, false)
 	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "a", Obj: node("80")})
 	check("deleted", node("80"), 0, false)
 	handler.OnAdd(node("80"), false)
@@ -191,14 +192,15 @@ func TestWattsWithoutTheirTime(t *testing.T) {
 			`{"f:metadata":{"f:annotations":{"f:energy.thesis.io/current-watts":{}}}}`)},
 	}
 	if _, ok := LiveWatts(written, noon, WattsWritten); ok {
-		t.Error("written six minutes ago, and believed")
+		t.Error("a value written six minutes ago is used")
 	}
 	if watts, ok := LiveWatts(written, noon.Add(-2*time.Minute), WattsWritten); !ok || watts != 80 {
 		t.Errorf("written four minutes ago: %v, %v", watts, ok)
 	}
 }
 
-// kube-scheduler lets a pod that asks for none of a resource run where less than none of it is free.
+// TestPodsLackWhatTheyAskFor verifies that a pod that does not request a resource may run on a node on which it is
+// overcommitted, as in kube-scheduler.
 func TestPodsLackWhatTheyAskFor(t *testing.T) {
 	free := sched.Resources{MilliCPU: 1000, Memory: 100, GPU: -2}
 	for want, lacking := range map[sched.Resources]string{
@@ -211,7 +213,7 @@ func TestPodsLackWhatTheyAskFor(t *testing.T) {
 	}
 }
 
-// The limit of a temperature is that of the PowerProfile that is the node's, and of no other.
+// TestHottest verifies that the temperature limit is that of the PowerProfile that applies to the node.
 func TestHottest(t *testing.T) {
 	c := hardwareContents(t, 300)
 	c.Profiles[0].Hottest = 70
@@ -228,7 +230,8 @@ func TestHottest(t *testing.T) {
 		{map[string]string{"rack": "1", v1alpha1.LabelPowerProfile: "small"}, 70},
 		{nil, 70},
 		{map[string]string{v1alpha1.LabelPowerProfile: "gone"}, 0},
-		{map[string]string{v1.LabelInstanceTypeStable: "m5.large"}, 0}, // its hardware is known, and so not the default's
+		// its hardware is known, so the default profile does not apply
+		{map[string]string{v1.LabelInstanceTypeStable: "m5.large"}, 0},
 	} {
 		if got := v.Hottest(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: tc.labels}}); got != tc.want {
 			t.Errorf("%v: %v, want %v", tc.labels, got, tc.want)

@@ -23,11 +23,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// Objects keeps a [View] up to date with what the API server holds: GridZones, PowerProfiles, EnergyPolicies, what
-// namespaces say of themselves, EnergyBudgets that are used up, and the hybrid scheduler's knowledge base. What
-// cannot be watched, for want of rights or because it is not installed, counts as absent, and is tried again.
+// Objects keeps a [View] up to date with objects of the API server. These are GridZones, PowerProfiles,
+// EnergyPolicies, labels and annotations of namespaces, EnergyBudgets that are used up, and the knowledge base of
+// the hybrid scheduler. Objects that cannot be watched, because of missing permissions or because their kind is not
+// installed, are treated as absent, and watching them is retried.
 //
-// Set Defaults, at first those of [policy.BuiltIn], before Run.
+// Defaults is initialized from [policy.BuiltIn] and must not be changed after Run has been called.
 type Objects struct {
 	Defaults policy.Defaults
 	Log      *slog.Logger
@@ -38,35 +39,37 @@ type Objects struct {
 	began   time.Time
 	limits  limits
 
-	last     []*item // what the last view was made of
+	last     []*item // items of the last view
 	reported map[problem]bool
-	failed   string // why there could be no view of them
+	failed   string // error of the last view that could not be built
 }
 
-// limits are how long Objects waits for what.
+// limits contains timeouts of Objects.
 type limits struct {
-	// A server that keeps us waiting for policies for longer has none.
+	// timeout is the max time to wait for policies, after which they are assumed not to exist.
 	timeout time.Duration
-	// A refusal that lasts so long is meant: rights may be granted, and kinds installed, seconds after we start.
+	// belief is the time after which a persistent rejection is considered final. Until then, permissions may still
+	// be granted and kinds installed.
 	belief time.Duration
-	// What had been read counts for so long after the server has begun to refuse it.
+	// grace is how long cached objects remain in use after the server has started to reject requests for them.
 	grace time.Duration
 }
 
-// kind is a kind of objects, and what makes items of them.
+// kind is a kind of objects with the function that converts them to items.
 type kind struct {
 	resource     schema.GroupVersionResource
-	in, name     string // "": any
-	policies     bool   // until they are known, a view is unsettled
-	optional     bool   // clusters that were set up by an older version do not have it
+	in, name     string // empty means any
+	policies     bool   // a view is unsettled until the objects have been loaded
+	optional     bool   // not present in clusters that were set up by an older version
 	read         func(*unstructured.Unstructured) *item
-	perNamespace bool // one namespace's can be read alone, of namespaces that one
+	perNamespace bool // the objects of a single namespace, or that namespace, can be read separately
 }
 
-// knowledgeBaseName is that of the ConfigMap in kube-system where the hybrid scheduler keeps its benchmarks.
+// knowledgeBaseName is the name of the ConfigMap in kube-system in which the hybrid scheduler stores its
+// benchmarks.
 const knowledgeBaseName = "scheduler-knowledge-base"
 
-// kinds are all kinds of objects that a view is made of.
+// kinds contains all kinds of objects that are part of a view.
 var kinds = []kind{
 	{resource: v1alpha1.GroupVersion.WithResource("gridzones"), read: reading(kindZone, readZone)},
 	{resource: v1alpha1.GroupVersion.WithResource("powerprofiles"), read: reading("PowerProfile", readProfile)},
@@ -89,21 +92,22 @@ var kinds = []kind{
 }
 
 const (
-	// settleFor is how long changes are collected before a view is built of them.
+	// settleFor is how long changes are collected before a view is built.
 	settleFor = 50 * time.Millisecond
-	// maxRest is the longest pause after a view, which is else nine times what building it took.
+	// maxRest limits the pause after building a view, which is nine times the duration of building it.
 	maxRest = 5 * time.Second
-	// lookEvery is how often we look whether caches have synced or the timeout has ended: no event tells. Once they
-	// have, only what the server refuses from then on is looked for, rarely: each look wakes a processor.
+	// lookEvery is the interval at which the caches and timeouts are polled, because no event is sent when a cache
+	// has synced. Afterwards only rejections by the server have to be detected, at the interval lookRarely, because
+	// each check wakes up a processor.
 	lookEvery  = 200 * time.Millisecond
 	lookRarely = 5 * time.Second
 )
 
-// NewObjects returns an Objects that reads with the given rights.
+// NewObjects returns an Objects that connects to the API server with the given configuration.
 func NewObjects(config *rest.Config, log *slog.Logger) (*Objects, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("building a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	o := &Objects{
 		Defaults: policy.BuiltIn(), Log: log, changed: make(chan struct{}, 1),
@@ -115,23 +119,24 @@ func NewObjects(config *rest.Config, log *slog.Logger) (*Objects, error) {
 	return o, nil
 }
 
-// View returns what is known now. It never waits and never returns nil. Before policies are known it is unsettled.
+// View returns the current view. It does not block and never returns nil. The view is unsettled until the policies
+// have been loaded.
 func (o *Objects) View() *View {
 	return cmp.Or(o.view.Load(), Unsettled())
 }
 
 var unsettled = View{unsettled: true}
 
-// Unsettled returns the view that holds while the policies are not known yet.
+// Unsettled returns the view that is used until the policies have been loaded.
 func Unsettled() *View { return &unsettled }
 
-// Synced reports whether everything that can be read has been read.
+// Synced reports whether all objects that can be read have been read.
 func (o *Objects) Synced() bool {
 	now := time.Now()
 	return !slices.ContainsFunc(o.watches, func(w *watched) bool { return !w.known(now, o.limits.belief) })
 }
 
-// Run watches until ctx ends.
+// Run watches the objects until ctx is done.
 func (o *Objects) Run(ctx context.Context) error {
 	o.began = time.Now()
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
@@ -167,7 +172,7 @@ func (o *Objects) Run(ctx context.Context) error {
 	}
 }
 
-// state is what may change without a change of any object.
+// state returns the state that may change without a change of an object.
 func (o *Objects) state(now time.Time) (state []bool) {
 	for _, w := range o.watches {
 		state = append(state, w.known(now, o.limits.belief), w.withdrawn(now, o.limits.grace))
@@ -175,7 +180,7 @@ func (o *Objects) state(now time.Time) (state []bool) {
 	return append(state, o.waiting(now))
 }
 
-// waiting reports whether policies may still come. Once they are known they stay so.
+// waiting reports whether policies may still be loaded. Once it returns false, it never returns true again.
 func (o *Objects) waiting(now time.Time) bool {
 	if v := o.view.Load(); v != nil && v.Settled() || now.Sub(o.began) >= o.limits.timeout {
 		return false
@@ -183,8 +188,8 @@ func (o *Objects) waiting(now time.Time) bool {
 	return slices.ContainsFunc(o.watches, func(w *watched) bool { return w.policies && !w.known(now, o.limits.belief) })
 }
 
-// refresh publishes a view. Where that panics, the last one holds until something else changes. Once the timeout is
-// over there is one in any case: without a view, Jobs that were created suspended would have no plan.
+// refresh publishes a view. If that panics, the last view remains in use until the next change. After the timeout,
+// a default view is published in any case, because Jobs that were created suspended would otherwise not be planned.
 func (o *Objects) refresh() (took time.Duration) {
 	if !panics.Survive(o.Log, "view", "building a view of the API server's objects", func() { took = o.publish() }) &&
 		!o.View().Settled() && time.Since(o.began) >= o.limits.timeout {
@@ -193,8 +198,8 @@ func (o *Objects) refresh() (took time.Duration) {
 	return took
 }
 
-// publish builds a view of what the caches hold, unless it would say what the last one says, and returns how long it
-// took.
+// publish builds a view of the cached objects, unless it would be equal to the last one. It returns the elapsed
+// time.
 func (o *Objects) publish() (took time.Duration) {
 	now := time.Now()
 	var items []*item
@@ -215,13 +220,13 @@ func (o *Objects) publish() (took time.Duration) {
 	return time.Since(now)
 }
 
-// put publishes a view of contents. If there can be none, the last one holds.
+// put publishes a view of the contents. If it cannot be built, the last view remains in use.
 func (o *Objects) put(c *Contents) {
 	v, err := c.View()
-	if err != nil { // each part was checked before
+	if err != nil { // unexpected, because each part has been validated
 		if o.failed != err.Error() {
 			o.failed = err.Error()
-			o.Log.Error("publishing a view: the last one holds", "error", err)
+			o.Log.Error("Failed to build a view, the previous one remains in use", "error", err)
 		}
 		return
 	}
@@ -229,7 +234,7 @@ func (o *Objects) put(c *Contents) {
 	o.view.Store(v)
 }
 
-// notify logs what is wrong with objects, unless it was so already when we looked last.
+// notify logs problems of objects that did not exist at the last call.
 func (o *Objects) notify(items []*item) {
 	now := map[problem]bool{}
 	for _, it := range items {
@@ -245,8 +250,8 @@ func (o *Objects) notify(items []*item) {
 func (p *problem) log(log *slog.Logger) {
 	what := []any{"kind", p.kind, "namespace", p.namespace, "name", p.name, "error", p.why}
 	if p.part {
-		log.Warn("a part cannot be used: deciding without it", what...)
+		log.Warn("Part of an object cannot be used and is ignored", what...)
 		return
 	}
-	log.Warn("cannot be used: deciding without it", what...)
+	log.Warn("Object cannot be used and is ignored", what...)
 }

@@ -30,15 +30,15 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// objectServer lists objects by resource. A change ends all watches the way a compaction does, so that clients list
+// objectServer lists objects by resource. A change terminates all watches like a compaction, so that clients list
 // again.
 type objectServer struct {
 	mu      sync.Mutex
-	objects map[string][]any // no entry: no such resource
-	refused map[string]bool  // forbidden
-	slow    map[string]bool  // lists are never answered
-	streams bool             // lists are streamed as watches, as newer servers do
-	begun   int              // streams
+	objects map[string][]any // a missing entry means that the resource does not exist
+	refused map[string]bool  // forbidden resources
+	slow    map[string]bool  // resources with list requests that never return
+	streams bool             // lists are streamed as watches, as by newer servers
+	begun   int              // number of streams
 	changed chan struct{}
 }
 
@@ -59,7 +59,7 @@ func (s *objectServer) set(resource string, objects ...any) {
 	s.endWatches()
 }
 
-// refuse makes the server refuse a resource, or answer again.
+// refuse makes the server reject or accept requests for a resource.
 func (s *objectServer) refuse(resource string, refuse bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(status.ErrStatus)
 	}
 	switch {
-	case resource == knowledgeBaseName && len(knowledge) > 0: // the one object
+	case resource == knowledgeBaseName && len(knowledge) > 0: // the only object
 		_ = json.NewEncoder(w).Encode(knowledge[0])
 	case slow:
 		<-r.Context().Done()
@@ -100,7 +100,8 @@ func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.stream(w, resource, objects)
 		<-r.Context().Done()
 	case r.URL.Query().Get("sendInitialEvents") != "":
-		say(apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)) // not this server: clients then list
+		// not supported by this server, so that clients fall back to list requests
+		say(apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil))
 	case r.URL.Query().Get("watch") != "":
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
@@ -127,7 +128,7 @@ func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream sends objects as the beginning of a watch.
+// stream sends objects as the initial events of a watch.
 func (s *objectServer) stream(w http.ResponseWriter, resource string, objects []any) {
 	version, kind := "v1", map[string]string{
 		"gridzones": kindZone, "energypolicies": "EnergyPolicy", "namespaces": "Namespace",
@@ -157,13 +158,13 @@ func TestObjectsFromAStream(t *testing.T) {
 			"name": name, "resourceVersion": "8", "uid": name, "labels": labels,
 		}, "spec": spec}
 	}
-	server.streams = true // before anybody asks
+	server.streams = true // before the first request
 	server.set("gridzones", object("de", nil, map[string]any{"zone": "DE"}),
 		object("broken", nil, map[string]any{"carbon": map[string]any{"maxAge": "2 hours"}}))
 	server.set("energypolicies")
 	server.set("namespaces", object("team", map[string]string{v1alpha1.LabelMode: "enforce"}, nil))
 	o, log := watching(t, config, quick)
-	untilView(t, o, "what is streamed", func(v *View) bool {
+	untilView(t, o, "the streamed objects", func(v *View) bool {
 		mode, _ := v.Mode("team")
 		return v.Settled() && len(v.Sites()) == 1 && mode == v1alpha1.ModeEnforce
 	})
@@ -173,7 +174,7 @@ func TestObjectsFromAStream(t *testing.T) {
 	server.mu.Lock()
 	defer server.mu.Unlock()
 	if server.begun == 0 {
-		t.Error("nothing was streamed")
+		t.Error("no list was streamed")
 	}
 }
 
@@ -200,10 +201,10 @@ func zoneObject(name string, isDefault bool, values ...float64) *v1alpha1.GridZo
 	return z
 }
 
-// quick are limits for tests that do not look at them.
+// quick contains limits for tests that do not depend on them.
 var quick = limits{timeout: time.Minute, belief: 50 * time.Millisecond, grace: time.Minute}
 
-// record is a log that may be read while it is written.
+// record is a log that can be read while it is being written.
 type record struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -231,7 +232,7 @@ func watching(t *testing.T, config *rest.Config, l limits) (*Objects, *record) {
 	}
 	o.limits = l
 	if o.View().Settled() {
-		t.Error("policies are known before anybody asked")
+		t.Error("the view is settled before the first request")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -247,10 +248,11 @@ func watching(t *testing.T, config *rest.Config, l limits) (*Objects, *record) {
 
 func untilView(t *testing.T, o *Objects, what string, ok func(*View) bool) {
 	t.Helper()
-	kit.Eventually(t, 20*time.Second, "the view shows: "+what, func() bool { return ok(o.View()) })
+	kit.Eventually(t, 20*time.Second, "the view contains "+what, func() bool { return ok(o.View()) })
 }
 
-// A zone with a duration that nobody can read, which older schemas let pass, costs that zone.
+// TestOneUnreadableObjectCostsItself verifies that an invalid duration in a zone, which older schemas accepted,
+// only affects that zone.
 func TestOneUnreadableObjectCostsItself(t *testing.T) {
 	t.Parallel()
 	server, config := newObjectServer(t)
@@ -262,12 +264,12 @@ func TestOneUnreadableObjectCostsItself(t *testing.T) {
 	server.set("energypolicies")
 	server.set("powerprofiles")
 	o, log := watching(t, config, quick)
-	untilView(t, o, "the zone that can be read", func(v *View) bool {
+	untilView(t, o, "the valid zone", func(v *View) bool {
 		return len(v.Sites()) == 1 &&
 			v.Site("de") != nil
 	})
 	if got := o.View().SiteOfNode(&v1.Node{}); got.Name != "" {
-		t.Errorf("a node of the broken default zone is in %q", got.Name)
+		t.Errorf("the site of a node in the invalid default zone is %q", got.Name)
 	}
 	server.set("gridzones", broken, zoneObject("de", false, 200))
 	untilView(t, o, "its next signal", func(v *View) bool { return v.Site("de").Carbon.Series.Value(0) == 200 })
@@ -276,7 +278,7 @@ func TestOneUnreadableObjectCostsItself(t *testing.T) {
 	}
 	listed, _, err := ListView(t.Context(), config, "", policy.BuiltIn())
 	if err != nil || len(listed.Sites()) != 1 {
-		t.Errorf("one look shows %v, %v", listed.Sites(), err)
+		t.Errorf("ListView() = %v, %v", listed.Sites(), err)
 	}
 	server.set("gridzones", zoneObject("de", false, 200))
 	untilView(t, o, "a default again", func(v *View) bool { return v.SiteOfNode(&v1.Node{}).Name == "de" })
@@ -294,12 +296,12 @@ func TestARefusalIsBelievedWhenItLasts(t *testing.T) {
 	o, log := watching(t, config, limits{timeout: time.Minute, belief: 4 * time.Second, grace: time.Minute})
 	untilView(t, o, "a view", func(*View) bool { return o.view.Load() != nil && log.count("cannot be watched") > 0 })
 	if o.View().Settled() || o.Synced() {
-		t.Error("a refusal of a moment says that there are no policies")
+		t.Error("the view is settled after a short rejection")
 	}
 	server.refuse("energypolicies", false)
 	untilView(t, o, "settled", (*View).Settled)
 	if !o.View().Delays("team") {
-		t.Error("settled without the policy")
+		t.Error("the view is settled without the policy")
 	}
 }
 
@@ -320,7 +322,7 @@ func TestRefusedForGood(t *testing.T) {
 	v, unseen, err := ListView(t.Context(), config, "team", policy.BuiltIn())
 	if err != nil || v == nil || len(unseen) < 2 || unseen[0].Resource != "gridzones" ||
 		!apierrors.IsNotFound(unseen[0].Err) {
-		t.Errorf("one look shows %v, lacks %v, and fails with %v", v, unseen, err)
+		t.Errorf("ListView() = %v, unseen %v, error %v", v, unseen, err)
 	}
 }
 
@@ -337,11 +339,11 @@ func TestARefusalAfterASync(t *testing.T) {
 		return log.count("resource=energypolicies") > 0
 	})
 	if !o.View().Delays("team") {
-		t.Error("a refusal of a moment took the policy away")
+		t.Error("the policy was removed after a short rejection")
 	}
 	untilView(t, o, "without the policy", func(v *View) bool { return !v.Delays("team") })
 	if !o.View().Settled() {
-		t.Error("unsettled after it was settled")
+		t.Error("the view is no longer settled")
 	}
 	server.refuse("energypolicies", false)
 	untilView(t, o, "the policy again", func(v *View) bool { return v.Delays("team") })
@@ -350,17 +352,17 @@ func TestARefusalAfterASync(t *testing.T) {
 func TestPatienceRunsOut(t *testing.T) {
 	t.Parallel()
 	server, config := newObjectServer(t)
-	server.slow["energypolicies"] = true // before anybody asks
+	server.slow["energypolicies"] = true // before the first request
 	o, _ := watching(t, config, limits{
 		timeout: 700 * time.Millisecond, belief: 50 * time.Millisecond, grace: time.Minute,
 	})
 	untilView(t, o, "a view", func(*View) bool { return o.view.Load() != nil })
 	if o.View().Settled() {
-		t.Error("settled while the server is still thinking")
+		t.Error("the view is settled before the timeout")
 	}
-	untilView(t, o, "patience has ended", (*View).Settled)
+	untilView(t, o, "settled state after the timeout", (*View).Settled)
 	if o.Synced() {
-		t.Error("synced without an answer")
+		t.Error("synced without a response")
 	}
 }
 
@@ -407,7 +409,7 @@ func TestWhatChangesNothingIsTheSame(t *testing.T) {
 		{"others' label", namespace(func(n *v1.Namespace) { n.Labels["team"] = "blue" }), true},
 		{"others' annotation", namespace(func(n *v1.Namespace) { n.Annotations = map[string]string{"a": "b"} }), true},
 		{"mode", namespace(func(n *v1.Namespace) { n.Labels[v1alpha1.LabelMode] = "off" }), false},
-		{"another of the name", namespace(func(n *v1.Namespace) { n.UID = "2" }), false},
+		{"another object with the same name", namespace(func(n *v1.Namespace) { n.UID = "2" }), false},
 		{"Compute Gardener", namespace(func(n *v1.Namespace) {
 			n.Labels["compute-gardener-scheduler.kubernetes.io/energy-policies"] = "enabled"
 		}), false},
@@ -417,17 +419,17 @@ func TestWhatChangesNothingIsTheSame(t *testing.T) {
 		}
 	}
 	if silent := namespace(func(n *v1.Namespace) { n.Labels = nil }); silent.version != "" {
-		t.Errorf("a namespace that says nothing has the version %q", silent.version)
+		t.Errorf("a namespace without settings has the version %q", silent.version)
 	}
 	zone := zoneObject("de", false, 300, 200)
 	a := read(t, kindZone, readZone, zone)
 	zone.Status.Carbon.Source, zone.Status.Conditions = "test", []metav1.Condition{{Type: "Ready"}}
 	if !a.same(read(t, kindZone, readZone, zone)) {
-		t.Error("a condition of a zone is news")
+		t.Error("a condition of a zone changes the item")
 	}
 	zone.Status.Carbon.Values[1] = 201
 	if a.same(read(t, kindZone, readZone, zone)) {
-		t.Error("a signal is no news")
+		t.Error("a signal does not change the item")
 	}
 }
 
@@ -443,7 +445,7 @@ func TestDefaultZone(t *testing.T) {
 		{"two", []*v1alpha1.GridZone{zoneObject("de", false), zoneObject("fr", false)}, ""},
 		{"one of two is the default", []*v1alpha1.GridZone{zoneObject("de", false), zoneObject("fr", true)}, "fr"},
 		{"two defaults", []*v1alpha1.GridZone{zoneObject("de", true), zoneObject("fr", true)}, "de"},
-		{"one is left of two", []*v1alpha1.GridZone{zoneObject("de", false), broken("fr")}, ""},
+		{"one of two is invalid", []*v1alpha1.GridZone{zoneObject("de", false), broken("fr")}, ""},
 	} {
 		var items []*item
 		for _, z := range tc.zones {
@@ -456,12 +458,12 @@ func TestDefaultZone(t *testing.T) {
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 		if got, _ := v.Node(n, sched.Resources{}, sched.Resources{}, 0); got.Site.Name != tc.want ||
 			v.SiteOfNode(n).Name != tc.want {
-			t.Errorf("%s: the node is in %q, want %q", tc.name, got.Site.Name, tc.want)
+			t.Errorf("%s: the site of the node is %q, want %q", tc.name, got.Site.Name, tc.want)
 		}
 	}
 }
 
-// manyNamespaces are items of namespaces that have opted in.
+// manyNamespaces returns items of namespaces that have opted in.
 func manyNamespaces(t testing.TB, n int) []*item {
 	var items []*item
 	for i := range n {
@@ -474,7 +476,7 @@ func manyNamespaces(t testing.TB, n int) []*item {
 	return items
 }
 
-// An EnergyBudget is part of a view only while it keeps new work from starting.
+// TestBudgetsThatHoldNewWork verifies that an EnergyBudget is only part of a view while it holds new work.
 func TestBudgetsThatHoldNewWork(t *testing.T) {
 	until, asOf := metav1.NewTime(noon.Add(6*time.Hour)), metav1.NewTime(noon)
 	b := &v1alpha1.EnergyBudget{
@@ -495,7 +497,7 @@ func TestBudgetsThatHoldNewWork(t *testing.T) {
 	}
 	b.Status.AsOf.Time = noon.Add(time.Minute)
 	if closed.same(read(t, kindBudget, readBudget, b)) {
-		t.Error("a later look at the budget is no news")
+		t.Error("a newer status of the budget does not change the item")
 	}
 	b.Status.ClosedUntil = nil
 	if open := read(t, kindBudget, readBudget, b); open.version != "" || open.put != nil {
@@ -553,13 +555,13 @@ func TestObjectsFollowTheServer(t *testing.T) {
 		v.Sites()[1].Carbon.Series.Value(1) != 200 {
 		t.Errorf("sites are %+v", v.Sites())
 	}
-	// Counts in a status are no news.
+	// Counts in a status do not affect views.
 	counted := policyIn("team", func(s *v1alpha1.EnergyPolicySpec) { s.AllowedDelay = delay(time.Hour) })
 	counted.Status.Held = 5
 	server.set("energypolicies", counted)
-	time.Sleep(time.Second) // no new view may follow
+	time.Sleep(time.Second) // no new view must be published
 	if o.View() != v {
-		t.Error("another view came of a count")
+		t.Error("a count in the status resulted in a new view")
 	}
 	server.set("gridzones", zoneObject("fr", true, 60))
 	until("the new signal", func(v *View) bool {
@@ -569,11 +571,12 @@ func TestObjectsFollowTheServer(t *testing.T) {
 
 	listed, _, err := ListView(t.Context(), config, "", policy.BuiltIn())
 	if err != nil || len(listed.Sites()) != 1 || !listed.Delays("team") || len(listed.benchmarks) != 1 {
-		t.Errorf("one look shows %+v, %v", listed, err)
+		t.Errorf("ListView() = %+v, %v", listed, err)
 	}
 }
 
-// An object that makes its reader panic counts as one that cannot be read: it is told of, and the others stand.
+// TestAReaderThatPanicsCostsOneObject verifies that an object that makes its reader panic is treated as unreadable
+// and logged, and that other objects are not affected.
 func TestAReaderThatPanicsCostsOneObject(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	planted := reading("GridZone", func(it *item, z *v1alpha1.GridZone) {
@@ -591,7 +594,7 @@ func TestAReaderThatPanicsCostsOneObject(t *testing.T) {
 		items = append(items, planted(&unstructured.Unstructured{Object: content}))
 	}
 	if bad := items[0]; bad == nil || bad.Name != "bad" || bad.put != nil || len(bad.problems) != 1 || bad.version == "" {
-		t.Errorf("the object that panics is %+v", bad)
+		t.Errorf("the item of the object that panics is %+v", bad)
 	}
 	if c := assemble(items, policy.Defaults{}); len(c.Sites) != 1 {
 		t.Errorf("sites %v", c.Sites)
@@ -618,22 +621,23 @@ func TestAnEventThatPanicsCostsItself(t *testing.T) {
 		h.OnDelete(obj)
 	}
 	if again := panics.Note("objects"); again != 4 || reported != 6 {
-		t.Errorf("told %d times, %d panics are counted", reported, again-1)
+		t.Errorf("logged %d times, %d panics are counted", reported, again-1)
 	}
 }
 
-// A view that cannot be built costs its news: the one before holds, and the next one is built.
+// TestAViewThatPanicsLeavesTheLastOne verifies that the previous view remains in use if building a view panics, and
+// that the next one is built.
 func TestAViewThatPanicsLeavesTheLastOne(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	o := &Objects{
 		Log: slog.New(slog.DiscardHandler), watches: []*watched{nil}, began: time.Now(), limits: limits{timeout: time.Hour},
 	}
 	if o.refresh(); o.View().Settled() {
-		t.Error("there is a view although building it panicked")
+		t.Error("a view was published although building it panicked")
 	}
 	o.limits.timeout = 0
 	if o.refresh(); !o.View().Settled() {
-		t.Error("Jobs wait for a view that never comes")
+		t.Error("no view is published after the timeout")
 	}
 	o.watches = nil
 	o.refresh()
@@ -641,7 +645,7 @@ func TestAViewThatPanicsLeavesTheLastOne(t *testing.T) {
 	o.watches = []*watched{nil}
 	o.refresh()
 	if !first.Settled() || o.View() != first {
-		t.Error("the last view does not hold")
+		t.Error("the last view is not in use")
 	}
 	if again := panics.Note("view"); again != 4 {
 		t.Errorf("%d panics are counted", again-1)

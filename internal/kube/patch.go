@@ -19,22 +19,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// HeldJob names the very Job that a patch is for, as it was seen.
+// HeldJob identifies a version of a held Job for patches.
 type HeldJob struct {
 	UID       types.UID
 	Version   string // resourceVersion
-	Annotated bool   // it has annotations
-	Queued    bool   // by Kueue, which resumes it itself
+	Annotated bool   // the Job has annotations
+	Queued    bool   // the Job is in a queue of Kueue, which resumes it itself
 }
 
-// SeenJob returns what patches need of a Job.
+// SeenJob returns the fields of a Job that patches need.
 func SeenJob(j *batchv1.Job) HeldJob {
 	_, queued := j.Labels[policy.LabelKueueQueue]
 	return HeldJob{UID: j.UID, Version: j.ResourceVersion, Annotated: len(j.Annotations) > 0, Queued: queued}
 }
 
-// patchOp is one step of a JSON patch. The API server applies them to the object as it is then: a test that fails
-// leaves everything as it was.
+// patchOp is an operation of a JSON patch. The API server applies all operations to the current version of the
+// object, or none if a test fails.
 type patchOp struct {
 	Op    string          `json:"op"`
 	Path  string          `json:"path"`
@@ -45,13 +45,13 @@ func op(name, path string, value any) patchOp { return patchOp{name, path, rende
 
 var heldLabelPath = "/metadata/labels/" + escape(v1alpha1.LabelHeld)
 
-// guard makes a patch fail unless it meets this very Job, and it is still ours.
+// guard returns tests that make a patch fail unless it is applied to this Job and the Job is still held.
 func (j HeldJob) guard() []patchOp {
 	return []patchOp{op("test", "/metadata/uid", j.UID), op("test", heldLabelPath, "true")}
 }
 
-// annotate adds annotations. Where a Job has none, the map must be added, which would overwrite one that came
-// meanwhile: then the patch is for the version that was seen.
+// annotate returns operations that add annotations. If the Job has no annotations, the map must be created. This
+// would overwrite concurrently added annotations, so the patch then requires the same resource version.
 func (j HeldJob) annotate(annotations map[string]string) []patchOp {
 	if !j.Annotated {
 		return []patchOp{
@@ -65,8 +65,9 @@ func (j HeldJob) annotate(annotations map[string]string) []patchOp {
 	return ops
 }
 
-// ReleasePatch resumes the Job, unless Kueue does, and takes off our label. It changes nothing if another
-// client released it, or its user took it over by removing the label.
+// ReleasePatch returns a patch that resumes the Job, unless Kueue does so, and removes the held label. The patch
+// fails without changes if another client has released the Job, or if its user has taken it over by removing the
+// label.
 func (j HeldJob) ReleasePatch(now time.Time) []byte {
 	ops := append(j.guard(), patchOp{Op: "remove", Path: heldLabelPath})
 	if j.Queued {
@@ -76,7 +77,7 @@ func (j HeldJob) ReleasePatch(now time.Time) []byte {
 	return render(append(ops, op("add", "/spec/suspend", false)))
 }
 
-// Release releases the Job with ReleasePatch and reports whether this call did.
+// Release releases the Job with ReleasePatch and reports whether this call released it.
 func (j HeldJob) Release(ctx context.Context, client kubernetes.Interface, namespace, name string, now time.Time,
 ) (ours bool, err error) {
 	jobs := client.BatchV1().Jobs(namespace)
@@ -84,7 +85,7 @@ func (j HeldJob) Release(ctx context.Context, client kubernetes.Interface, names
 	if err == nil || apierrors.IsNotFound(err) {
 		return err == nil, nil
 	}
-	// A failed test and a refusal by a policy look the same.
+	// A failed test cannot be distinguished from a rejection by an admission policy.
 	current, errGet := jobs.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(errGet) ||
 		errGet == nil && (current.UID != j.UID || current.Labels[v1alpha1.LabelHeld] != "true") {
@@ -93,14 +94,14 @@ func (j HeldJob) Release(ctx context.Context, client kubernetes.Interface, names
 	return false, fmt.Errorf("releasing Job %s/%s: %w", namespace, name, err)
 }
 
-// SayPatch writes annotations, unless the Job was released meanwhile.
+// SayPatch returns a patch that sets annotations. The patch fails if the Job has been released in the meantime.
 func (j HeldJob) SayPatch(annotations map[string]string) []byte {
 	return render(append(j.guard(), j.annotate(annotations)...))
 }
 
 func escape(key string) string { return strings.ReplaceAll(key, "/", "~1") }
 
-// render renders what cannot fail to be rendered.
+// render encodes a value that is known to be encodable.
 func render(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {

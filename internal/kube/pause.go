@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pause waits for so long, or until ctx ends. It reports whether ctx goes on.
+// Pause waits for the given time or until ctx is done. It reports whether ctx is still active.
 func Pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -14,7 +14,7 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// Poke tells the reader of a channel with room for one that something has changed, unless it is to be told already.
+// Poke sends to a channel with a buffer of one unless a value is already pending. It does not block.
 func Poke(changed chan<- struct{}) {
 	select {
 	case changed <- struct{}{}:

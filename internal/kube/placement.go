@@ -15,27 +15,28 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// A Placement says which nodes suit one pod now, for people: by a model of what fits that knows requests, node
-// selector, affinity, taints and the limits of the settings. The real scheduler checks more.
+// A Placement ranks nodes for a single pod and is used to inform users. It considers resource requests, node
+// selector, affinity, taints and the limits in the settings. The actual scheduler checks additional conditions.
 type Placement struct {
 	Now      time.Time
 	View     *View
 	Pod      *v1.Pod
-	Job      *sched.Job // requests what this one pod does
+	Job      *sched.Job // with the requests of this single pod
 	Settings *policy.Settings
-	// Live is what nodes draw now; of others it is what the hybrid scheduler's monitor wrote on them.
+	// Live is the measured power of nodes. For other nodes, the annotation of the hybrid scheduler's monitor is
+	// used.
 	Live map[string]energy.Watts
 	Hot  map[string]sched.Heat // nodes that are too hot
 }
 
-// Ranked is a node that could take the pod. What running it there adds is estimated from the power profile.
+// Ranked is a feasible node. The additional energy is estimated with the power profile.
 type Ranked struct {
 	Node       *sched.Node
-	Cost       float64  // in the strategy's own unit
-	KWh, Grams *float64 // nil: not known
+	Cost       float64  // in the unit of the strategy
+	KWh, Grams *float64 // nil if unknown
 }
 
-// Consider returns a node as the core sees it, or why the pod cannot run there.
+// Consider converts a node, or returns the reason why the pod cannot run there.
 func (p *Placement) Consider(n *v1.Node, load *Load) (node *sched.Node, why string) {
 	found, _ := load.Node(p.View, n)
 	if found.Live, found.HasLive = p.Live[n.Name]; !found.HasLive {
@@ -70,8 +71,8 @@ func lacks(want, free sched.Resources) string {
 	return strings.Join(short, " and ")
 }
 
-// Rank orders nodes by the costs that the scheduler scores by, and then by name. Where the strategy has no opinion it
-// orders by name alone.
+// Rank sorts nodes by the costs that the scheduler uses and then by name. If the strategy has no opinion, it sorts
+// by name only.
 func (p *Placement) Rank(nodes []*sched.Node) (ranked []Ranked, opinion bool) {
 	snapshot := &sched.Snapshot{
 		Now: p.Now, Queue: []sched.Job{*p.Job}, Nodes: nodes, Sites: p.View.Sites(), Policy: p.Settings.Policy(),
@@ -100,7 +101,7 @@ func (p *Placement) Rank(nodes []*sched.Node) (ranked []Ranked, opinion bool) {
 	return ranked, opinion
 }
 
-// finite returns nil for what JSON cannot say.
+// finite returns nil for values that are not representable in JSON.
 func finite(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// PowerState returns the power state in the label of a node. A node with an unknown state may be asleep: it is woken
-// when it is needed, and counts as awake once it is Ready.
+// PowerState returns the power state in the label of a node. A node with an unknown state is treated as asleep. It
+// is woken up when it is needed, and considered awake once it is Ready.
 func PowerState(n *v1.Node) sleep.State {
 	switch state := sleep.State(n.Labels[v1alpha1.LabelPowerState]); state {
 	case sleep.Stopping, sleep.Asleep, sleep.Booting:

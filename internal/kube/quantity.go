@@ -17,23 +17,24 @@ import (
 const maxQuantity = 64 // bytes
 
 var (
-	errQuantity   = errors.New("a quantity is too long, has an escape, or an exponent of more than two digits")
+	errQuantity   = errors.New("quantity is too long, contains an escape, or has an exponent of more than two digits")
 	hugeExponent  = regexp.MustCompile(`[eE][+-]?[0-9]{3}`)
-	quantityField = map[string]bool{ // of nodes, pods and Karmada's bindings: TestQuantityFields
+	quantityField = map[string]bool{ // fields of nodes, pods and Karmada's bindings, verified by TestQuantityFields
 		"allocatable": true, "allocatedResources": true, "capacity": true, "divisor": true, "limits": true,
 		"overhead": true, "requests": true, "resourceRequest": true, "resources": true, "sizeLimit": true,
 	}
 )
 
-// ParseQuantity parses a quantity from a source that is not trusted. Unlike [resource.ParseQuantity], which computes
-// 1e-999999999 digit by digit, it returns at once whatever the text is. It rejects negative quantities.
+// ParseQuantity parses a quantity from an untrusted source. Unlike [resource.ParseQuantity], which processes
+// 1e-999999999 digit by digit, it takes little time for any input. It rejects negative quantities.
 func ParseQuantity(text string) (resource.Quantity, error) {
 	q, err := resource.Quantity{}, errQuantity
 	if len(text) <= maxQuantity && !hugeExponent.MatchString(text) {
 		q, err = resource.ParseQuantity(text)
 	}
-	if err == nil && (q.Sign() < 0 || !strings.ContainsAny(text, "0123456789")) { // a suffix alone is parsed as 0
-		err = errors.New("it is negative, or no number")
+	// a suffix without a number is parsed as 0
+	if err == nil && (q.Sign() < 0 || !strings.ContainsAny(text, "0123456789")) {
+		err = errors.New("want a number that is not negative")
 	}
 	if err != nil {
 		return resource.Quantity{}, fmt.Errorf("parsing quantity %.40q: %w", text, err)
@@ -41,18 +42,21 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 	return q, nil
 }
 
-// CheckQuantities returns an error if data, JSON from a source that is not trusted, holds a quantity of a node, a pod
-// or a binding that takes long to parse. Call it before data is decoded: decoding parses quantities.
+// CheckQuantities returns an error if data, which is JSON from an untrusted source, contains a quantity of a node,
+// a pod or a binding that takes long to parse. It must be called before data is decoded, because decoding parses
+// quantities.
 func CheckQuantities(data []byte) error {
 	return jsonscan.Scalars(data, func(key []byte) bool { return quantityField[string(key)] }, func(q []byte) error {
-		if len(q) > maxQuantity || hugeExponent.Match(q) || bytes.IndexByte(q, '\\') >= 0 { // escapes hide exponents
+		// escapes can hide exponents
+		if len(q) > maxQuantity || hugeExponent.Match(q) || bytes.IndexByte(q, '\\') >= 0 {
 			return errQuantity
 		}
 		return nil
 	})
 }
 
-// CheckedJSON decodes only JSON, and only after [CheckQuantities] has passed it: for API servers that are not trusted.
+// CheckedJSON only decodes JSON, and validates it with [CheckQuantities] first. It is meant for untrusted API
+// servers.
 type CheckedJSON struct{ runtime.NegotiatedSerializer }
 
 // SupportedMediaTypes implements [runtime.NegotiatedSerializer]. A response in any other media type is an error.

@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// slow are quantities that [resource.ParseQuantity] computes for seconds, or for ever.
+// slow contains quantities that [resource.ParseQuantity] parses for seconds or practically forever.
 var slow = []string{
 	"1e-100000000", "1E-999999999", "1e100000000", "-1e-100000000", "1e+100", "0.1e-999999999", `1\u0065-999999999`,
 	strings.Repeat("9", 1<<20),
@@ -46,9 +46,10 @@ func TestCheckQuantities(t *testing.T) {
 			`{"resources":{"limits":{"cpu":"1"},"cpu":"X"}}`,
 			`{"replicaRequirements":{"resourceRequest":{"cpu":"X"}}}`,
 		} {
-			for _, text := range []string{text, strings.ReplaceAll(text, `"X"`, "X")} { // numbers are quantities too
+			// quantities may also be JSON numbers
+			for _, text := range []string{text, strings.ReplaceAll(text, `"X"`, "X")} {
 				if kube.CheckQuantities([]byte(strings.ReplaceAll(text, "X", quantity))) == nil {
-					t.Errorf("%.40s passes in %s", quantity, text)
+					t.Errorf("%.40s is accepted in %s", quantity, text)
 				}
 			}
 		}
@@ -64,8 +65,8 @@ func TestCheckQuantities(t *testing.T) {
 	}
 }
 
-// TestQuantityFields: every field of nodes and pods that is a quantity, or holds some by name, is checked. A version of
-// Kubernetes that adds one fails here.
+// TestQuantityFields verifies that every field of nodes and pods that contains quantities is checked. It fails if a
+// new version of Kubernetes adds such a field.
 func TestQuantityFields(t *testing.T) {
 	quantity := reflect.TypeFor[resource.Quantity]()
 	seen := map[reflect.Type]bool{}
@@ -94,7 +95,7 @@ func TestQuantityFields(t *testing.T) {
 	visit(reflect.TypeFor[v1.Node](), "")
 	visit(reflect.TypeFor[v1.Pod](), "")
 	if len(fields) < 5 {
-		t.Fatalf("found %v alone", fields)
+		t.Fatalf("only the fields %v were found", fields)
 	}
 	for name := range fields {
 		if kube.CheckQuantities([]byte(`{"`+name+`":"1e-100000000"}`)) == nil ||
@@ -104,7 +105,7 @@ func TestQuantityFields(t *testing.T) {
 	}
 }
 
-// FuzzQuantities decodes nodes and pods of other clusters as the client does.
+// FuzzQuantities decodes nodes and pods of other clusters like the client.
 func FuzzQuantities(f *testing.F) {
 	for _, quantity := range append(slices.Clone(slow[:6]), "1e99", "12Ei", "1.5") {
 		f.Add([]byte(`{"status":{"capacity":{"cpu":"` + quantity + `"}}}`))

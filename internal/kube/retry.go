@@ -5,8 +5,8 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// Retry tries again after errors that are worth it, as client-go does. client-go takes what ran out of time for done:
-// here that is an error.
+// Retry calls try and retries it with backoff after each error if again returns true. Unlike retry.OnError of
+// client-go, it returns an error if the time has run out.
 func Retry(backoff wait.Backoff, again func(error) bool, try func() error) (err error) {
 	_ = retry.OnError(backoff, again, func() error {
 		err = try()

@@ -11,28 +11,29 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// ServerClock tells the API server's time. The API server stamps creation timestamps with it, so deadlines are instants
-// on it. It advances with the monotonic clock of this machine: steps of the local wall clock do not move it.
+// ServerClock provides the time of the API server. Deadlines are based on this clock, because the API server sets
+// creation timestamps. The clock advances with the local monotonic clock, so it is not affected by changes to the
+// local wall clock.
 type ServerClock struct {
 	local  func() time.Time
 	client kubernetes.Interface
-	base   time.Time // with its monotonic reading
+	base   time.Time // includes the monotonic clock reading
 
 	mu       sync.Mutex
-	offset   time.Duration // learned from the API server
-	compared time.Time     // local; zero: never
+	offset   time.Duration // offset of the API server's clock
+	compared time.Time     // local time of the last comparison; zero if there was none
 }
 
-// clockTimeout bounds how long the API server is waited for.
+// clockTimeout is the timeout of a request to the API server.
 const clockTimeout = 5 * time.Second
 
-// NewServerClock returns a clock that shows local time until it is compared. Comparing creates a SelfSubjectReview: any
-// user may create one, and the API server stores none.
+// NewServerClock returns a clock that returns the local time until the first comparison. A comparison creates a
+// SelfSubjectReview, which any user may do and which the API server does not store.
 func NewServerClock(local func() time.Time, client kubernetes.Interface) *ServerClock {
 	return &ServerClock{local: local, client: client, base: local()}
 }
 
-// Now returns the API server's time, without a monotonic reading.
+// Now returns the current time of the API server, without a monotonic clock reading.
 func (c *ServerClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,13 +44,13 @@ func (c *ServerClock) at(local time.Time) time.Time {
 	return c.base.Round(0).Add(local.Sub(c.base) + c.offset)
 }
 
-// Drift returns how far the local wall clock has moved from where the monotonic clock would have it.
+// Drift returns the offset of the local wall clock from its position according to the monotonic clock.
 func (c *ServerClock) Drift() time.Duration {
 	now := c.local()
 	return now.Round(0).Sub(c.base.Round(0)) - now.Sub(c.base)
 }
 
-// Age returns how long ago the clock was compared.
+// Age returns the time since the last comparison.
 func (c *ServerClock) Age() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,8 +60,8 @@ func (c *ServerClock) Age() time.Duration {
 	return c.local().Sub(c.compared)
 }
 
-// Compare asks the API server for its time and adopts it where the two differ by more than the answer's resolution of a
-// second and its travel time allow.
+// Compare requests the time of the API server and adjusts the clock if the difference exceeds the resolution of one
+// second and the round-trip time. It returns the correction.
 func (c *ServerClock) Compare(ctx context.Context) (correction time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
 	defer cancel()
@@ -80,8 +81,8 @@ func (c *ServerClock) Compare(ctx context.Context) (correction time.Duration, er
 	return correction, nil
 }
 
-// Skew returns by how much a clock must be moved such that the second stamped by the server falls between asked and
-// answered: 0 if it may already do so.
+// Skew returns the correction of a clock that moves the server's timestamp, which has a resolution of one second,
+// between asked and answered. It returns 0 if no correction is required.
 func Skew(asked, answered, stamped time.Time) time.Duration {
 	earliest, latest := stamped, stamped.Add(time.Second)
 	switch {

@@ -15,7 +15,7 @@ func TestSkewAllowsForTheServersWholeSeconds(t *testing.T) {
 		{time.Hour, time.Hour + time.Second, -time.Hour + time.Second},
 	} {
 		if got := Skew(epoch.Add(c.asked), epoch.Add(c.answered), epoch); got != c.want {
-			t.Errorf("Skew(%v, %v) = %v: want %v", c.asked, c.answered, got, c.want)
+			t.Errorf("Skew(%v, %v) = %v, want %v", c.asked, c.answered, got, c.want)
 		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
-// Surviving returns a handler under which a panic costs one event. Informers call handlers in goroutines of their own,
-// where a panic would end the process.
+// Surviving returns a handler that recovers from panics of h, so that a panic only affects a single event.
+// Informers call handlers in separate goroutines, in which a panic would terminate the process.
 func Surviving(log *slog.Logger, h cache.ResourceEventHandler) cache.ResourceEventHandler {
-	each := func(f func()) { panics.Survive(log, "objects", "an event of an informer", f) }
+	each := func(f func()) { panics.Survive(log, "objects", "an informer event", f) }
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc:    func(obj any, initial bool) { each(func() { h.OnAdd(obj, initial) }) },
 		UpdateFunc: func(before, after any) { each(func() { h.OnUpdate(before, after) }) },

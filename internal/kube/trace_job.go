@@ -13,15 +13,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// TraceJob returns a job of a trace as a Kubernetes Job of one pod, which is not tried again: requests, the labels
-// that a node must carry, and in annotations of both how long it is expected to run. The caller says what the pod
-// runs, and what else is to be said of the Job. Durations are those of the trace; shrink makes them shorter where a
-// trace is played faster than it was.
+// TraceJob converts a job of a trace to a Kubernetes Job with one pod and no retries. It sets the resource
+// requests, the node selector, and the annotation of the expected duration on both the Job and the pod. The caller
+// must set the image and command. shrink converts durations if the trace is replayed faster than in real time.
 func TraceJob(name string, j *sched.Job, shrink func(time.Duration) time.Duration) *batchv1.Job {
 	marks := map[string]string{v1alpha1.AnnotationExpectedDuration: shrink(j.Duration).String()}
 	requests := policy.ListOf(j.Request)
 	var limits corev1.ResourceList
-	if gpus, asked := requests[policy.NvidiaGPU]; asked { // the API demands that extended resources are limits as well
+	if gpus, asked := requests[policy.NvidiaGPU]; asked { // the API requires limits for extended resources
 		limits = corev1.ResourceList{policy.NvidiaGPU: gpus}
 	}
 	return &batchv1.Job{

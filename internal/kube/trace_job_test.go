@@ -21,18 +21,18 @@ func TestTraceJob(t *testing.T) {
 	pod := &job.Spec.Template
 	if job.Annotations[v1alpha1.AnnotationExpectedDuration] != "1m0s" ||
 		pod.Annotations[v1alpha1.AnnotationExpectedDuration] != "1m0s" {
-		t.Errorf("expected durations of %v and %v", job.Annotations, pod.Annotations)
+		t.Errorf("the annotations are %v and %v", job.Annotations, pod.Annotations)
 	}
 	asked := pod.Spec.Containers[0].Resources
 	for name, want := range map[corev1.ResourceName]string{
 		corev1.ResourceCPU: "2500m", corev1.ResourceMemory: "1Gi", "nvidia.com/gpu": "2",
 	} {
 		if got := asked.Requests[name]; got.String() != want {
-			t.Errorf("%s: asks for %s, want %s", name, got.String(), want)
+			t.Errorf("%s: the request is %s, want %s", name, got.String(), want)
 		}
 	}
 	if got := asked.Limits["nvidia.com/gpu"]; got.String() != "2" || len(asked.Limits) != 1 {
-		t.Errorf("limits %v: want the GPUs alone", asked.Limits)
+		t.Errorf("limits %v, want only GPUs", asked.Limits)
 	}
 	job.Annotations["x"], pod.Spec.NodeSelector["x"] = "y", "y"
 	if pod.Annotations["x"] != "" || j.Selector["x"] != "" {

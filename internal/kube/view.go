@@ -13,10 +13,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// View is what is known about grids, hardware and policies at one moment. It never changes: news is
-// published as another one. The zero View knows nothing.
+// View is an immutable snapshot of sites, hardware and policies. Each change is published as a new View. The zero
+// View contains no data.
 //
-// Consumers take a func() *View and call it once per decision, so that files or watched objects can stand behind it.
+// Consumers take a func() *View and call it once per decision, so that a View may come from files or watched
+// objects.
 type View struct {
 	policy.Rules
 
@@ -25,11 +26,12 @@ type View struct {
 	siteByRegion   map[string]*sched.Site // "eu-central-1" and "aws/eu-central-1"
 	siteByZone     map[grid.Zone]*sched.Site
 	units          map[string]Units // by site
-	defaultSite    *sched.Site      // nil: there is none
+	defaultSite    *sched.Site      // nil if there is none
 	profiles       []*NodeProfile   // by name
 	profileByName  map[string]*NodeProfile
 	defaultProfile *NodeProfile
-	benchmarks     map[string]map[string]energy.Benchmark // by node and class: the hybrid scheduler's knowledge base
+	// by node and class, from the knowledge base of the hybrid scheduler
+	benchmarks map[string]map[string]energy.Benchmark
 
 	defaults  policy.Defaults
 	unsettled bool
@@ -37,56 +39,57 @@ type View struct {
 	nodes nodeCache
 }
 
-// NodeProfile is a power profile and the nodes that have it.
+// NodeProfile is a power profile together with the nodes that it applies to.
 type NodeProfile struct {
 	energy.Profile
-	Selector   map[string]string // labels of its nodes
-	PUE        float64           // 0: that of the site
-	Hottest    energy.Celsius    // that its nodes may be and take pods; 0: there is no limit
+	Selector   map[string]string // labels of the nodes
+	PUE        float64           // 0 means the PUE of the site
+	Hottest    energy.Celsius    // max temperature at which nodes accept pods; 0 means no limit
 	Benchmarks map[string]energy.Benchmark
 }
 
-// Contents is what a View is made of.
+// Contents contains the data from which a View is built.
 type Contents struct {
 	Sites []*sched.Site
-	// of nodes that nothing maps to a site; by default the only one, if there is one
+	// DefaultSite is the site of nodes that are not mapped to any other site. It defaults to the only site, if
+	// there is exactly one.
 	DefaultSite    string
-	Unused         map[string]bool          // sites without nodes: no work is held for what happens there
+	Unused         map[string]bool          // sites without nodes; their signals do not affect holds
 	Units          map[string]Units         // by site
-	Regions        map[string]string        // cloud region → name of a site, besides the well-known ones
-	Profiles       []*NodeProfile           // a selector of more labels comes before one of fewer
+	Regions        map[string]string        // cloud region → name of a site, in addition to the well-known regions
+	Profiles       []*NodeProfile           // profiles with more labels in their selectors take precedence
 	DefaultProfile string                   // may be empty
-	Policies       []*v1alpha1.EnergyPolicy // of any name and validity: what cannot be used is left out
+	Policies       []*v1alpha1.EnergyPolicy // may contain invalid policies, which are ignored
 	Namespaces     []policy.NamespaceMarks
 	Benchmarks     map[string]map[string]energy.Benchmark // by class and node
-	Budgets        []*v1alpha1.EnergyBudget               // those that are used up keep new work from starting
+	Budgets        []*v1alpha1.EnergyBudget               // used-up budgets prevent new work from starting
 	Defaults       policy.Defaults
-	// Unsettled says that policies are not known yet. Nothing is planned until they are.
+	// Unsettled indicates that the policies have not been loaded yet. No decisions are made until then.
 	Unsettled bool
 
-	// oneOfMany says that more sites are meant than can be used, so that the only one is not the default for that.
+	// oneOfMany indicates that some sites are not usable, so that a single remaining site is not the default.
 	oneOfMany bool
 }
 
-// Units are what a GridZone says that the signals of a site are.
+// Units describes the signals of a site according to its GridZone.
 type Units struct {
-	Marginal bool   // the carbon intensity; otherwise average
-	Currency string // of the price; "": not known
-	Behind   bool   // the status does not follow the spec yet: the signals may be in the units of an earlier one
+	Marginal bool   // whether the carbon intensity is marginal instead of average
+	Currency string // currency of the price; empty if unknown
+	Behind   bool   // the status does not reflect the current spec yet, so the signals may have other units
 }
 
-// nowhere stands for the site of a cluster without a description: no signals, so no opinion on carbon, but a power
-// profile alone still tells which node needs the least energy.
+// nowhere is the site of nodes that are not mapped to any site. It has no signals, so strategies have no opinion on
+// carbon, but they can still minimize energy with a power profile.
 var nowhere = &sched.Site{}
 
-// NewView checks and indexes sites and profiles, and keeps both. The first site is the default one; defaultProfile may
-// be empty.
+// NewView validates and indexes sites and profiles, and retains both. The first site is the default. defaultProfile
+// may be empty.
 func NewView(sites []*sched.Site, profiles []*energy.Profile, defaultProfile string) (*View, error) {
 	c := contentsOf(sites, profiles, defaultProfile)
 	return c.View()
 }
 
-// contentsOf returns the contents that files make. The first site is the default one.
+// contentsOf returns the contents for sites and profiles from files. The first site is the default.
 func contentsOf(sites []*sched.Site, profiles []*energy.Profile, defaultProfile string) Contents {
 	c := Contents{Sites: sites, DefaultProfile: defaultProfile}
 	if len(sites) > 0 {
@@ -98,7 +101,7 @@ func contentsOf(sites []*sched.Site, profiles []*energy.Profile, defaultProfile 
 	return c
 }
 
-// View builds a view of everything. The error names all sites and profiles that cannot be used.
+// View builds a view of the contents. The error lists all invalid sites and profiles.
 func (c *Contents) View() (*View, error) {
 	v := &View{defaults: c.Defaults, unsettled: c.Unsettled}
 	if err := errors.Join(v.indexSites(c), v.indexProfiles(c)); err != nil {
@@ -112,7 +115,7 @@ func (c *Contents) View() (*View, error) {
 	return v, nil
 }
 
-// waitedFor returns the sites whose signals count for holds.
+// waitedFor returns the sites with signals that affect holds.
 func (c *Contents) waitedFor() []*sched.Site {
 	used := slices.DeleteFunc(slices.Clone(c.Sites), func(s *sched.Site) bool { return c.Unused[s.Name] })
 	if len(used) == 0 {
@@ -148,8 +151,8 @@ func (v *View) indexSites(c *Contents) (err error) {
 	return err
 }
 
-// index returns parts of a view by name, and the one that is meant where none is named. The error names all that cannot
-// be used.
+// index returns a map of all items by name and the default item, if there is one. The error lists all invalid
+// items.
 func index[T any](kind string, all []*T, preferred string, nameOf func(*T) string, check func(*T) error,
 ) (byName map[string]*T, usual *T, err error) {
 	byName = make(map[string]*T, len(all))
@@ -167,7 +170,7 @@ func index[T any](kind string, all []*T, preferred string, nameOf func(*T) strin
 		errs = append(errs, check(one))
 	}
 	if usual = byName[preferred]; usual == nil && preferred != "" {
-		errs = append(errs, fmt.Errorf("the default %s %q is not among the %ss", kind, preferred, kind))
+		errs = append(errs, fmt.Errorf("default %s %q is not one of the %ss", kind, preferred, kind))
 	}
 	return byName, usual, errors.Join(errs...)
 }
@@ -181,7 +184,8 @@ func (v *View) indexProfiles(c *Contents) (err error) {
 	return err
 }
 
-// indexBenchmarks turns a knowledge base around: a node is asked for all of its classes. It returns those.
+// indexBenchmarks inverts the knowledge base, because benchmarks are looked up by node. It returns the set of all
+// classes.
 func (v *View) indexBenchmarks(byClass map[string]map[string]energy.Benchmark) (classes map[string]bool) {
 	v.benchmarks, classes = map[string]map[string]energy.Benchmark{}, map[string]bool{}
 	for class, nodes := range byClass {
@@ -196,26 +200,26 @@ func (v *View) indexBenchmarks(byClass map[string]map[string]energy.Benchmark) (
 	return classes
 }
 
-// Settled reports whether the policies are known. Where they are not, nothing new is to be decided.
+// Settled reports whether the policies have been loaded. If not, no new decisions must be made.
 func (v *View) Settled() bool { return !v.unsettled }
 
-// Sites returns all sites; the default one, if there is one, comes first. The slice and the sites are shared: read
-// only.
+// Sites returns all sites, starting with the default site, if there is one. The slice and the sites must not be
+// modified.
 func (v *View) Sites() []*sched.Site { return v.sites }
 
-// DefaultSite returns the site of what nothing maps to another one, or nil.
+// DefaultSite returns the site of nodes that are not mapped to any other site, or nil.
 func (v *View) DefaultSite() *sched.Site { return v.defaultSite }
 
-// Site returns the site of a name, or nil.
+// Site returns the site with the given name, or nil.
 func (v *View) Site(name string) *sched.Site { return v.siteByName[name] }
 
-// Units returns what the signals of a site are.
+// Units returns the units of a site's signals.
 func (v *View) Units(site string) Units { return v.units[site] }
 
-// Profile returns the power profile of a name, or nil.
+// Profile returns the power profile with the given name, or nil.
 func (v *View) Profile(name string) *NodeProfile { return v.profileByName[name] }
 
-// withoutSignals returns sites of the same names and PUE, as if no provider had ever answered.
+// withoutSignals returns copies of the sites that only have a name, zone and PUE.
 func withoutSignals(sites []*sched.Site) []*sched.Site {
 	bare := make([]*sched.Site, len(sites))
 	for i, s := range sites {

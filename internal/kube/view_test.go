@@ -65,7 +65,7 @@ func TestNewViewRefuses(t *testing.T) {
 			want: `profile "a" appears twice`,
 		},
 		{
-			name: "profile that makes no sense", profiles: []*energy.Profile{{Name: "a", Idle: 9, Max: 3}},
+			name: "invalid profile", profiles: []*energy.Profile{{Name: "a", Idle: 9, Max: 3}},
 			want: "is below idle",
 		},
 		{name: "unknown default", profiles: []*energy.Profile{{Name: "a"}}, fallback: "b", want: `default profile "b"`},
@@ -73,7 +73,7 @@ func TestNewViewRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := NewView(tc.sites, tc.profiles, tc.fallback)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v does not say %q", err, tc.want)
+				t.Errorf("error %v does not contain %q", err, tc.want)
 			}
 		})
 	}
@@ -155,12 +155,12 @@ func TestWithoutSignals(t *testing.T) {
 		t.Errorf("site is %+v", bare)
 	}
 	if full.Carbon.Series == nil {
-		t.Error("the original lost its signals")
+		t.Error("the signals of the original were removed")
 	}
 }
 
-// A zone that feeds no node must not decide when work starts elsewhere, and zones of two kinds of intensity are not
-// compared.
+// TestZonesThatDoNotCount verifies that a zone without nodes does not affect when work starts elsewhere, and that
+// zones with different kinds of intensity are not compared.
 func TestZonesThatDoNotCount(t *testing.T) {
 	zone := func(name string, intensity float64, change func(*v1alpha1.GridZone)) *v1alpha1.GridZone {
 		z := zoneObject(name, name == "de", intensity, intensity, intensity, intensity, intensity, intensity)
@@ -206,9 +206,9 @@ func TestZonesThatDoNotCount(t *testing.T) {
 		want  bool
 	}{
 		{"alone", []*v1alpha1.GridZone{dirty}, true},
-		{"beside a clean zone without nodes", []*v1alpha1.GridZone{dirty, clean}, true},
-		{"beside one whose nodes are not counted", []*v1alpha1.GridZone{dirty, uncounted}, false},
-		{"beside one of marginal intensity", []*v1alpha1.GridZone{dirty, marginal}, true},
+		{"with a clean zone without nodes", []*v1alpha1.GridZone{dirty, clean}, true},
+		{"with a zone without a node count", []*v1alpha1.GridZone{dirty, uncounted}, false},
+		{"with a zone of marginal intensity", []*v1alpha1.GridZone{dirty, marginal}, true},
 		{"a cluster without nodes yet", []*v1alpha1.GridZone{clean}, false},
 	} {
 		if got := held(read(tc.zones...)); got != tc.want {

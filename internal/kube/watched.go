@@ -20,16 +20,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watched is one kind of object. It is watched without its schema: a list that holds one object which cannot be read is
-// still a list of the others.
+// watched watches objects of one kind. The objects are unstructured, so that an object that cannot be decoded does
+// not prevent reading the rest of a list.
 type watched struct {
 	*kind
 	informer cache.SharedIndexInformer
 
 	mu sync.Mutex
-	// since when the server has no such kind, or we may not read it; zero: it answers, or fails otherwise
+	// time since when the server has rejected requests because the kind does not exist or access is forbidden; zero
+	// if the last request did not fail for such a reason
 	refused  time.Time
-	reported string // the last error
+	reported string // last logged error
 }
 
 func newWatched(k *kind, all dynamic.Interface) *watched {
@@ -42,8 +43,9 @@ func newWatched(k *kind, all dynamic.Interface) *watched {
 	return w
 }
 
-// Watching lists and watches what a client of one kind selects. heard is told what comes of each call, and whether it
-// has begun to watch. of is what tells whether lists are streamed: the client, or the set that it comes from.
+// Watching returns a ListerWatcher for the objects that the client selects. heard is called with the result of each
+// request and whether a watch has been established. of is the object that determines whether lists are streamed,
+// which is the client or the clientset that it belongs to.
 func Watching[L runtime.Object](of any, client interface {
 	List(ctx context.Context, o metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
@@ -65,9 +67,9 @@ func Watching[L runtime.Object](of any, client interface {
 	}, of)
 }
 
-// heard takes note of an answer. A failure that is no refusal, such as that of a server which restarts, says nothing
-// about what it holds, and a refusal must last to be believed. While it is watched, the next failure is news, whatever
-// it is.
+// heard records the result of a request. Failures other than rejections, e.g. of a restarting server, do not affect
+// the cached objects, and a rejection must persist before it takes effect. After a watch has been established, the
+// next failure is logged again.
 func (w *watched) heard(err error, watching bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,19 +84,19 @@ func (w *watched) heard(err error, watching bool) {
 	}
 }
 
-// refusedFor reports whether the server has refused for so long.
+// refusedFor reports whether the server has rejected requests for at least the given time.
 func (w *watched) refusedFor(least time.Duration, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.refused.IsZero() && now.Sub(w.refused) >= least
 }
 
-// known reports whether the objects have been read, or are known to be out of reach.
+// known reports whether the objects have been read, or are known to be inaccessible.
 func (w *watched) known(now time.Time, belief time.Duration) bool {
 	return w.informer.HasSynced() || w.refusedFor(belief, now)
 }
 
-// withdrawn reports whether what was read once no longer counts.
+// withdrawn reports whether the cached objects must no longer be used.
 func (w *watched) withdrawn(now time.Time, grace time.Duration) bool { return w.refusedFor(grace, now) }
 
 func (w *watched) prepare(poke func(), log *slog.Logger) error {
@@ -107,11 +109,11 @@ func (w *watched) prepare(poke func(), log *slog.Logger) error {
 		if u, ok := obj.(*unstructured.Unstructured); ok {
 			return w.read(u), nil
 		}
-		return obj, nil // it was read before
+		return obj, nil // already converted
 	}); err != nil {
 		return err
 	}
-	// Most changes change nothing for us: counts in a status, and whatever else is said of namespaces.
+	// Most updates do not affect views, such as counts in a status and unrelated metadata of namespaces.
 	_, err := w.informer.AddEventHandler(Surviving(log, cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if it, ok := obj.(*item); ok && it.version != "" {
@@ -133,7 +135,7 @@ func (w *watched) prepare(poke func(), log *slog.Logger) error {
 	return err
 }
 
-// complain logs why a watch ended, unless watches end so, or it was the same the last time.
+// complain logs the error that terminated a watch, unless it is expected or was logged before.
 func (w *watched) complain(err error, log *slog.Logger) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) {
@@ -145,14 +147,14 @@ func (w *watched) complain(err error, log *slog.Logger) {
 		return
 	}
 	w.reported = err.Error()
-	how := "without it"
+	how := "without these objects"
 	if w.refused.IsZero() {
-		how = "with what was read before"
+		how = "with the cached objects"
 	}
-	log.Warn("cannot be watched", "resource", w.resource.Resource, "deciding", how, "error", err)
+	log.Warn("Objects cannot be watched", "resource", w.resource.Resource, "deciding", how, "error", err)
 }
 
-// items returns what the objects of a kind say, by namespace and name.
+// items returns the items of a kind that affect views, sorted by namespace and name.
 func (w *watched) items() []*item {
 	var items []*item
 	for _, obj := range w.informer.GetStore().List() {

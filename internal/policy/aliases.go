@@ -6,17 +6,17 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// gardener begins the keys of Compute Gardener.
+// gardener is the key prefix of Compute Gardener.
 const gardener = "compute-gardener-scheduler.kubernetes.io/"
 
-// Names of schedulers that pods of those systems ask for; we serve them.
+// Names of the schedulers that KubEnergy's scheduler acts as, including those of other systems.
 const (
 	SchedulerName         = "kubenergy"
 	GardenerSchedulerName = "compute-gardener-scheduler"
 	HybridSchedulerName   = "my-energy-scheduler"
 )
 
-// Serves reports whether pods that ask for a scheduler of this name are ours to place, as a second scheduler.
+// Serves reports whether pods with this scheduler name are placed by KubEnergy as a second scheduler.
 func Serves(schedulerName string) bool {
 	return schedulerName == SchedulerName || schedulerName == GardenerSchedulerName ||
 		schedulerName == HybridSchedulerName
@@ -24,13 +24,13 @@ func Serves(schedulerName string) bool {
 
 const gardenerWorkloadType = gardener + "workload-type"
 
-// labelAliases are labels of pods of other systems that stand for ours.
+// labelAliases maps pod labels to the equivalent labels of other systems.
 var labelAliases = map[string]string{
 	v1alpha1.LabelWorkloadType:  gardenerWorkloadType,
 	v1alpha1.LabelWorkloadClass: "workload-profile",
 }
 
-// lookUpLabel returns the value of one of our labels, or of the one that stands for it.
+// lookUpLabel returns the value of a label, or of the equivalent label of another system.
 func lookUpLabel(labels map[string]string, key string) string {
 	if value, ok := labels[key]; ok {
 		return value
@@ -38,23 +38,24 @@ func lookUpLabel(labels map[string]string, key string) string {
 	return labels[labelAliases[key]]
 }
 
-// Keys of Compute Gardener on namespaces. Its documents describe them; its own code does not obey them.
+// Keys of Compute Gardener on namespaces. They are described in its documentation, but not implemented by its code.
 const (
-	// label, `"enabled"`: opts the namespace in, and lets the two annotations count
+	// label, `"enabled"`: opts the namespace in and enables the following two annotations
 	gardenerPolicies = gardener + "energy-policies"
-	// as on a pod: what holds for all workloads of the namespace, by the rest of the pod's key, as
+	// as on a pod: default for all workloads of the namespace, with the remainder of the pod's key, e.g.
 	// `policy-max-scheduling-delay`
 	gardenerPolicy = gardener + "policy-"
-	// as on a pod: the same for one workload type, as `workload-batch-policy-max-scheduling-delay`
+	// as on a pod: default for one workload type, e.g. `workload-batch-policy-max-scheduling-delay`
 	gardenerWorkload = gardener + "workload-"
 
 	gardenerWorkloadPolicy = "-policy-"
 )
 
-// gardenerNamespace reports whether a namespace has Compute Gardener's policies.
+// gardenerNamespace reports whether the policies of Compute Gardener are enabled in a namespace.
 func gardenerNamespace(labels map[string]string) bool { return labels[gardenerPolicies] == "enabled" }
 
-// gardenerKeys splits the policy annotations of a namespace: as if written on its pods, for all types ("") and by type.
+// gardenerKeys converts the policy annotations of a namespace to pod annotations, by workload type. The type ""
+// stands for all types.
 func gardenerKeys(annotations map[string]string) map[string]map[string]string {
 	byType := map[string]map[string]string{}
 	for key, value := range annotations {
@@ -68,7 +69,7 @@ func gardenerKeys(annotations map[string]string) map[string]map[string]string {
 	return byType
 }
 
-// gardenerKey takes a policy annotation of a namespace apart.
+// gardenerKey parses the key of a policy annotation of a namespace.
 func gardenerKey(key string) (workloadType, name string, ok bool) {
 	if name, ok = strings.CutPrefix(key, gardenerPolicy); ok {
 		return "", name, true

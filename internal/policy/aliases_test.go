@@ -17,12 +17,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The documented behaviours of Compute Gardener, one test each. Their annotations are written out here, since what
-// matters is that manifests written for it keep working.
+// The following tests cover the documented behavior of Compute Gardener. They use literal annotations, because
+// manifests written for that system must continue to work.
 const cg = "compute-gardener-scheduler.kubernetes.io/"
 
-// gridOf is a grid of two tariffs and two intensities: dirty and dear now, clean from the second hour on, cheap from
-// the fourth.
+// gridOf returns a grid with two prices and two intensities. The intensity is low after the first hour, and the
+// price after the third.
 func gridOf(t *testing.T) []*sched.Site {
 	t.Helper()
 	hourly := func(values ...float64) grid.Signal {
@@ -53,7 +53,7 @@ func gardenerRules(t *testing.T, c Sources) *Rules {
 
 func forGardener(p *v1.Pod) { p.Spec.SchedulerName = "compute-gardener-scheduler" }
 
-// heldFor returns how long after noon a pod is held.
+// heldFor returns how long a pod is held, counted from noon.
 func heldFor(t *testing.T, v *Rules, pod *v1.Pod) time.Duration {
 	t.Helper()
 	job, s := v.ofPod(t, pod)
@@ -78,17 +78,17 @@ func wantHeld(t *testing.T, v *Rules, pod *v1.Pod, want time.Duration) {
 
 func TestGardenerThreshold(t *testing.T) {
 	v := gardenerRules(t, Sources{})
-	t.Run("by default 200 g/kWh, for a day at most", func(t *testing.T) {
+	t.Run("defaults to 200 g/kWh and at most a day", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", nil, forGardener), 2*time.Hour)
 	})
 	t.Run("its own", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", map[string]string{cg + "carbon-intensity-threshold": "450.0"}, forGardener), 0)
 		wantHeld(t, v, podIn("team", map[string]string{cg + "carbon-intensity-threshold": "150"}), 2*time.Hour)
 	})
-	t.Run("equal is not above", func(t *testing.T) {
+	t.Run("an equal intensity is not above the threshold", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", map[string]string{cg + "carbon-intensity-threshold": "400"}, forGardener), 0)
 	})
-	t.Run("never below, so until the cheapest window", func(t *testing.T) {
+	t.Run("waits for the cheapest window if never below", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", map[string]string{cg + "carbon-intensity-threshold": "100"}, forGardener),
 			2*time.Hour)
 	})
@@ -99,7 +99,7 @@ func TestGardenerSkip(t *testing.T) {
 	pod := podIn("team", map[string]string{cg + "skip": "true", cg + "carbon-intensity-threshold": "150"}, forGardener)
 	wantHeld(t, v, pod, 0)
 	if _, s := v.ofPod(t, pod); s.Ours {
-		t.Error("its node would be chosen by us")
+		t.Error("a skipped pod is handled")
 	}
 }
 
@@ -114,7 +114,7 @@ func TestGardenerPriceThreshold(t *testing.T) {
 	t.Run("with carbon", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", map[string]string{cg + "price-threshold": "0.15"}, forGardener), 4*time.Hour)
 	})
-	t.Run("beside carbon where no zone has prices", func(t *testing.T) {
+	t.Run("with carbon if no zone has prices", func(t *testing.T) {
 		noPrice := gridOf(t)
 		noPrice[0].Price = grid.Signal{}
 		v := gardenerRules(t, Sources{Sites: noPrice})
@@ -145,7 +145,7 @@ func TestGardenerEstimatedRuntime(t *testing.T) {
 	job, _ := gardenerRules(t, Sources{}).ofPod(t,
 		podIn("team", map[string]string{cg + "estimated-runtime-hours": "2.5"}))
 	if job.Duration != 150*time.Minute {
-		t.Errorf("expected to run for %v", job.Duration)
+		t.Errorf("the expected duration is %v", job.Duration)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestGardenerPUE(t *testing.T) {
 		return s.Estimate(&job, node, sched.Window{Start: noon, End: noon.Add(time.Hour)}).Energy
 	}
 	if ratio := energyOf(map[string]string{cg + "pue": "1.5"}) / energyOf(nil); ratio < 1.499 || ratio > 1.501 {
-		t.Errorf("energy is %v times as much", ratio)
+		t.Errorf("the energy is multiplied by %v", ratio)
 	}
 }
 
@@ -203,12 +203,12 @@ func TestGardenerGPUWorkloadType(t *testing.T) {
 	}
 	for class, want := range map[string]energy.Joules{"inference": 150, "training": 300, "generic": 300} {
 		if got := joules(class); got < want-0.01 || got > want+0.01 {
-			t.Errorf("%s: %v J in a second, want %v", class, float64(got), float64(want))
+			t.Errorf("%s: %v J per second, want %v", class, float64(got), float64(want))
 		}
 	}
 }
 
-// TestGardenerNamespacePolicy is what that system documents and does not do.
+// TestGardenerNamespacePolicy covers behavior that is documented by that system, but not implemented.
 func TestGardenerNamespacePolicy(t *testing.T) {
 	v := gardenerRules(t, Sources{Namespaces: []NamespaceMarks{{
 		Name:   "team",
@@ -218,7 +218,7 @@ func TestGardenerNamespacePolicy(t *testing.T) {
 			cg + "workload-batch-policy-carbon-intensity-threshold":   "100",
 			cg + "workload-service-policy-carbon-intensity-threshold": "500",
 			cg + "policy-max-power-watts":                             "250",
-			cg + "policy-min-efficiency":                              "nonsense", // which silences itself alone
+			cg + "policy-min-efficiency":                              "nonsense", // only disables itself
 		},
 	}, {
 		Name:        "not-enabled",
@@ -269,12 +269,12 @@ func TestGardenerEnvironment(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		environ []string
-		want    time.Duration // that a pod of its scheduler is held
+		want    time.Duration // expected hold of a pod with its scheduler name
 		warning string
 	}{
 		{name: "nothing", want: 2 * time.Hour},
 		{name: "threshold", environ: []string{"CARBON_INTENSITY_THRESHOLD=500"}},
-		{name: "delay", environ: []string{"MAX_SCHEDULING_DELAY=30m"}}, // in which nothing gets better
+		{name: "delay", environ: []string{"MAX_SCHEDULING_DELAY=30m"}}, // there is no better time within the delay
 		{name: "no carbon", environ: []string{"CARBON_ENABLED=false"}},
 		{name: "prices only", environ: []string{
 			"CARBON_ENABLED=false", "PRICING_ENABLED=true", "PRICING_SCHEDULES_PATH=" + schedules,
@@ -288,7 +288,7 @@ func TestGardenerEnvironment(t *testing.T) {
 			want: 2 * time.Hour, warning: "schedules[1]: offPeakRate is missing",
 		},
 		{
-			name: "nonsense changes nothing", environ: []string{"CARBON_INTENSITY_THRESHOLD=NaN"}, want: 2 * time.Hour,
+			name: "an invalid value", environ: []string{"CARBON_INTENSITY_THRESHOLD=NaN"}, want: 2 * time.Hour,
 			warning: `CARBON_INTENSITY_THRESHOLD is "NaN"`,
 		},
 		{
@@ -301,7 +301,7 @@ func TestGardenerEnvironment(t *testing.T) {
 			d, found := AliasEnvironment(SchedulerProgram, tc.environ, os.ReadFile, Defaults{})
 			wantHeld(t, gardenerRules(t, Sources{Defaults: d}), podIn("team", nil, forGardener), tc.want)
 			if all := fmt.Sprint(found); tc.warning == "" && len(found) > 0 || !strings.Contains(all, tc.warning) {
-				t.Errorf("warnings %q do not say %q", all, tc.warning)
+				t.Errorf("warnings %q do not contain %q", all, tc.warning)
 			}
 		})
 	}
@@ -321,18 +321,18 @@ func TestOneHalfOfTheDefaultPower(t *testing.T) {
 	} {
 		d, found := AliasEnvironment(SchedulerProgram, []string{tc.environ}, os.ReadFile, Defaults{})
 		if all := fmt.Sprint(found); tc.warning == "" && len(found) > 0 || !strings.Contains(all, tc.warning) {
-			t.Errorf("%s: warnings %q do not say %q", tc.environ, all, tc.warning)
+			t.Errorf("%s: warnings %q do not contain %q", tc.environ, all, tc.warning)
 		}
 		switch p := d.NodePower[""]; {
 		case tc.warning != "" && p != nil:
-			t.Errorf("%s: nodes have %+v", tc.environ, p)
+			t.Errorf("%s: the profile of nodes is %+v", tc.environ, p)
 		case tc.warning == "" && (p == nil || p.Idle != tc.idle || p.Max != tc.max):
-			t.Errorf("%s: nodes have %+v, want %v to %v W", tc.environ, p, float64(tc.idle), float64(tc.max))
+			t.Errorf("%s: profile of nodes %+v, want %v to %v W", tc.environ, p, float64(tc.idle), float64(tc.max))
 		}
 	}
 }
 
-// TestEveryAliasHasAnEffect keeps the table honest: each annotation in it changes what is decided.
+// TestEveryAliasHasAnEffect verifies that each annotation of the table affects decisions.
 func TestEveryAliasHasAnEffect(t *testing.T) {
 	values := map[string]string{
 		v1alpha1.AnnotationSkip: "true", v1alpha1.AnnotationCarbonCounts: "false",
@@ -357,12 +357,12 @@ func TestEveryAliasHasAnEffect(t *testing.T) {
 		plainJob, plain := v.ofPod(t, podIn("team", nil, forGardener))
 		job, s := v.ofPod(t, podIn("team", map[string]string{as.alias: value}, forGardener))
 		if asks(job) == asks(plainJob) && s == plain && !budgets(as.alias, value) {
-			t.Errorf("%s: %s changes nothing", as.alias, value)
+			t.Errorf("%s: %s has no effect", as.alias, value)
 		}
 	}
 }
 
-// budgets reports whether an annotation changes what a workload may use, or what happens then.
+// budgets reports whether an annotation affects the own budget of a workload.
 func budgets(key, value string) bool {
 	usual := map[string]string{v1alpha1.AnnotationBudgetKWh: "1"}
 	before, _, err1 := ReadAllowance(nil, "", usual)
@@ -370,7 +370,7 @@ func budgets(key, value string) bool {
 	return err1 == nil && err2 == nil && before != after
 }
 
-// asks is what can be compared of a job.
+// asks returns the comparable properties of a job.
 func asks(j sched.Job) [6]any {
 	return [6]any{j.AllowedDelay, j.Duration, j.Released, j.Limits, j.PUE, j.PerformanceWeight}
 }

@@ -15,41 +15,41 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// Marks are what the annotations of one object say, ours and those that stand for ours: its terms, and what no other
-// level can say.
+// Marks contains the values of an object's annotations, including those of other systems. In addition to Terms, it
+// contains values that no other level can set.
 type Marks struct {
 	Terms
 
-	FinishBy       time.Time // zero: none
+	FinishBy       time.Time // zero if not set
 	RunNow         bool
 	Skip           bool
 	ReleasedBefore bool
-	PUE            float64 // 0: not said
+	PUE            float64 // 0 if not set
 	Performance    float64
 	HasPerformance bool
 
-	BudgetKWh  float64             // that the workload has for itself; 0: none
-	BudgetDeed v1alpha1.BudgetDeed // what happens when it is used up; "": not said
+	BudgetKWh  float64             // the workload's own budget; 0 if not set
+	BudgetDeed v1alpha1.BudgetDeed // action when it is used up; empty if not set
 
-	Gardener bool // a mark of Compute Gardener asks for a hold: what that system does by default is expected
+	Gardener bool // an annotation of Compute Gardener requests a hold, so its default behavior applies
 }
 
-// annotation is one that people may write on a pod, on a Job or on its pod template.
+// annotation describes an annotation on a pod, a Job or its pod template.
 type annotation struct {
 	key       string
-	alias     string                             // of another system, which stands for it; "": there is none
-	translate func(value string) (string, error) // from the form of the alias; nil: it has ours
-	holds     bool                               // the alias asks for a hold
-	marks     bool                               // either makes a pod ours
-	sets      term                               // that the annotation sets, if it sets one
+	alias     string                             // equivalent annotation of another system; empty if there is none
+	translate func(value string) (string, error) // converts a value of the alias; nil if no conversion is required
+	holds     bool                               // the alias requests a hold
+	marks     bool                               // the annotation and its alias mark a pod
+	sets      term                               // term that the annotation sets, if any
 	read      func(m *Marks, value string) error
 }
 
-// annotations are all that people may write.
+// annotations contains all supported annotations.
 var annotations = slices.Concat(budgetAnnotations, []annotation{
 	{
 		key: v1alpha1.AnnotationAllowedDelay, alias: gardener + "max-scheduling-delay", holds: true, marks: true,
-		sets: termDelay, // also 0: "not at all"
+		sets: termDelay, // also for 0, which disables holding
 		read: keep(readDuration, func(m *Marks) *time.Duration { return &m.AllowedDelay }),
 	},
 	{key: v1alpha1.AnnotationFinishBy, read: keep(readTime, func(m *Marks) *time.Time { return &m.FinishBy })},
@@ -63,7 +63,7 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 		key: v1alpha1.AnnotationSkip, alias: gardener + "skip",
 		read: keep(readBool, func(m *Marks) *bool { return &m.Skip }),
 	},
-	// Not parsed: that we wrote it is what counts, and a forged one asks for less than run-now.
+	// The value is not parsed, because only the presence matters. A forged annotation has less effect than run-now.
 	{key: v1alpha1.AnnotationReleasedAt, read: func(m *Marks, _ string) error {
 		m.ReleasedBefore = true
 		return nil
@@ -97,7 +97,7 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 	},
 	{key: v1alpha1.AnnotationStrategy, marks: true, sets: termStrategy, read: func(m *Marks, value string) error {
 		if len(value) > maxValue {
-			return errors.New("no strategy has so long a name")
+			return errors.New("the name is too long for a strategy")
 		}
 		var both bool
 		if m.Where, _, both = strings.Cut(value, "+"); both {
@@ -128,7 +128,7 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 		read: keep(between[float64](1, maxPUE), func(m *Marks) *float64 { return &m.PUE }),
 	},
 	{
-		// the hybrid scheduler's
+		// of the hybrid scheduler
 		key: v1alpha1.AnnotationPerformanceWeight, alias: "scheduler.policy/performance-weight",
 		read: func(m *Marks, value string) (err error) {
 			m.Performance, err = readNumber(value, 0, 1)
@@ -146,7 +146,7 @@ func readGPUClass(value string) (string, error) {
 	return value, nil
 }
 
-// in finds the annotation, or the alias that stands for it.
+// in looks up the annotation or its alias.
 func (a *annotation) in(m map[string]string) (key, value string, ok bool) {
 	if value, ok = m[a.key]; ok {
 		return a.key, value, true
@@ -157,12 +157,12 @@ func (a *annotation) in(m map[string]string) (key, value string, ok bool) {
 	return a.alias, value, ok
 }
 
-// ReadMarks reads annotations. Where several maps have a key, the first one wins: those of a Job come before those of
-// its pod template. Within a map, our own key comes before those of other systems. On any value that makes no sense the
-// error names the annotation, and the Marks are empty.
+// ReadMarks reads annotations. If several maps contain a key, the first one takes precedence, which is that of a
+// Job before that of its pod template. Within a map, the keys of KubEnergy take precedence over those of other
+// systems. If a value is invalid, ReadMarks returns empty Marks and an error that contains the annotation.
 func ReadMarks(from ...map[string]string) (Marks, error) {
 	if !slices.ContainsFunc(from, func(a map[string]string) bool { return len(a) > 0 }) {
-		return Marks{}, nil // as for most pods of a cluster, at no cost
+		return Marks{}, nil // fast path for most pods
 	}
 	m := new(Marks)
 	if err := m.read(annotations, from); err != nil {
@@ -202,8 +202,8 @@ func (m *Marks) readOne(a *annotation, key, value string) (err error) {
 	return a.read(m, value)
 }
 
-// marked reports whether the pod itself asks us to deal with it. Its annotations may still turn out to be nonsense.
-// It is asked about every pod of the cluster, most of which have annotations of others only.
+// marked reports whether the pod has annotations that mark it, regardless of their values. It is called for every
+// pod of the cluster, and most pods only have other annotations.
 func marked(pod *v1.Pod) bool {
 	for key := range pod.Annotations {
 		if (strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener)) && marking[key] {
@@ -213,8 +213,8 @@ func marked(pod *v1.Pod) bool {
 	return false
 }
 
-// marking are the keys that make a pod ours; known are those of our own that people or we ourselves write, and those of
-// other systems that we read.
+// marking contains the keys that mark a pod. known contains all keys that users or KubEnergy itself may write, and
+// the supported keys of other systems.
 var marking, known = indexKeys()
 
 func indexKeys() (marking, known map[string]bool) {

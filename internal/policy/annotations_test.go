@@ -19,7 +19,7 @@ func TestReadMarks(t *testing.T) {
 		job      map[string]string
 		template map[string]string
 		want     Marks
-		wantErr  string // part of the error; "" for none
+		wantErr  string // substring of the error; empty if there is none
 	}{
 		{name: "nothing"},
 		{name: "other people's", job: map[string]string{"team": "a"}},
@@ -50,7 +50,7 @@ func TestReadMarks(t *testing.T) {
 			want: Marks{Terms: Terms{said: termStrategy | termRule, Where: "carbon", When: "window"}},
 		},
 		{
-			name:     "the Job before its template",
+			name:     "the Job takes precedence over its template",
 			job:      map[string]string{v1alpha1.AnnotationAllowedDelay: "1h"},
 			template: map[string]string{v1alpha1.AnnotationAllowedDelay: "2h", v1alpha1.AnnotationStrategy: "energy"},
 			want: Marks{Terms: Terms{
@@ -58,7 +58,7 @@ func TestReadMarks(t *testing.T) {
 			}},
 		},
 		{
-			name:     "nonsense on the Job is not repaired by the template",
+			name:     "an invalid annotation of the Job is not replaced by that of the template",
 			job:      map[string]string{v1alpha1.AnnotationAllowedDelay: "x"},
 			template: map[string]string{v1alpha1.AnnotationAllowedDelay: "2h"},
 			wantErr:  `annotation kubenergy.io/allowed-delay is "x"`,
@@ -83,7 +83,7 @@ func TestReadMarks(t *testing.T) {
 			wantErr: "…: want a duration",
 		},
 		{
-			name: "takes no time", job: map[string]string{v1alpha1.AnnotationExpectedDuration: "0"},
+			name: "zero duration", job: map[string]string{v1alpha1.AnnotationExpectedDuration: "0"},
 			wantErr: "want more than 0",
 		},
 		{
@@ -95,7 +95,7 @@ func TestReadMarks(t *testing.T) {
 			wantErr: "want a year",
 		},
 		{
-			name: "the end of days", job: map[string]string{v1alpha1.AnnotationFinishBy: "9999-01-01T00:00:00Z"},
+			name: "distant future", job: map[string]string{v1alpha1.AnnotationFinishBy: "9999-01-01T00:00:00Z"},
 			wantErr: "want a year",
 		},
 		{
@@ -124,13 +124,13 @@ func TestReadMarks(t *testing.T) {
 			case tc.wantErr == "" && err != nil:
 				t.Fatal(err)
 			case tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)):
-				t.Fatalf("error %v does not say %q", err, tc.wantErr)
+				t.Fatalf("error %v does not contain %q", err, tc.wantErr)
 			}
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(Terms{})); diff != "" {
 				t.Error(diff)
 			}
 			if err != nil && len(err.Error()) > 1000 {
-				t.Errorf("an error of %d bytes would fill logs and events", len(err.Error()))
+				t.Errorf("the error has %d bytes", len(err.Error()))
 			}
 		})
 	}
@@ -152,10 +152,10 @@ func FuzzReadMarks(f *testing.F) {
 		})
 		if err != nil {
 			if m != (Marks{}) {
-				t.Errorf("an error beside marks: %+v", m)
+				t.Errorf("marks are returned with an error: %+v", m)
 			}
 			if !utf8.ValidString(err.Error()) || len(err.Error()) > 5000 {
-				t.Errorf("error is not fit for an event: %q", err)
+				t.Errorf("error is not suitable for an event: %q", err)
 			}
 			return
 		}

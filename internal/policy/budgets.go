@@ -19,23 +19,24 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// What KubEnergy also writes when a budget in Compute Gardener's words is used up.
+// Keys that KubEnergy also writes if a used-up budget is defined by annotations of Compute Gardener.
 const (
 	// `"true"`, an annotation or a label: the budget is used up
 	GardenerBudgetExceeded = gardener + "energy-budget-exceeded"
-	// kWh: by how much
+	// kWh: energy in excess of the budget
 	GardenerBudgetExceededBy = gardener + "energy-budget-exceeded-by"
 )
 
-// TeamOf returns the team that these labels of a pod name; [Rules.TeamOf] says whether it is charged.
+// TeamOf returns the team in the labels of a pod. [Rules.TeamOf] determines whether it is charged.
 func TeamOf(labels map[string]string) string {
 	return cmp.Or(labels[v1alpha1.LabelTeam], labels[v1alpha1.LabelPartOf])
 }
 
-// OwnBudget stands for a budget that a Job has for itself. No object can have this name.
+// OwnBudget is the name of a Job's own budget. It is not a valid name of an object.
 const OwnBudget = "Own"
 
-// BudgetLabel is how a budget is called in a label, whose values are shorter than names.
+// BudgetLabel returns the label value for the name of a budget. Long names are shortened, because the max length of
+// label values is smaller than that of names.
 func BudgetLabel(name string) string {
 	const longest, kept = 63, 50
 	if len(name) <= longest {
@@ -45,17 +46,17 @@ func BudgetLabel(name string) string {
 	return strings.TrimRight(name[:kept], "-.") + "-" + hex.EncodeToString(sum[:4])
 }
 
-// ownDeeds are what a budget of one workload can ask for, as Compute Gardener calls it.
+// ownDeeds maps the actions of a workload's own budget, in the terms of Compute Gardener, to those of KubEnergy.
 var ownDeeds = map[string]v1alpha1.BudgetDeed{
 	"log": v1alpha1.DeedLog, "notify": v1alpha1.DeedNotify, "annotate": v1alpha1.DeedAnnotate,
 	"label": v1alpha1.DeedLabel,
 	"event": v1alpha1.DeedEvent, "suspend": v1alpha1.DeedSuspend,
 }
 
-// maxBudget is more than a country uses in a day.
-const maxBudget = 1e9 // kWh
+// maxBudget is more than the daily consumption of a country.
+const maxBudget = 1e9 // in kWh
 
-// budgetAnnotations give a workload a budget of its own.
+// budgetAnnotations are the annotations for a workload's own budget.
 var budgetAnnotations = []annotation{
 	{
 		key: v1alpha1.AnnotationBudgetKWh, alias: gardener + "energy-budget-kwh",
@@ -71,22 +72,22 @@ func readDeed(value string) (v1alpha1.BudgetDeed, error) {
 	deed, ok := ownDeeds[value]
 	switch {
 	case value == "hold":
-		return "", errors.New("new work is held by an EnergyBudget; want suspend, or one of those that only tell")
+		return "", errors.New("only an EnergyBudget can hold new work; want suspend or an action that only reports")
 	case !ok:
 		return "", fmt.Errorf("want one of %s", strings.Join(slices.Sorted(maps.Keys(ownDeeds)), ", "))
 	}
 	return deed, nil
 }
 
-// Allowance is the energy that one workload may use over its lifetime.
+// Allowance is the energy budget of a workload over its lifetime.
 type Allowance struct {
 	KWh      float64
 	Deed     v1alpha1.BudgetDeed
-	Gardener bool // it was said in the words of Compute Gardener, whose keys are then written too
+	Gardener bool // defined by annotations of Compute Gardener, so its result keys are written as well
 }
 
-// ReadAllowance returns what annotations say of a workload's own budget: those of the Job before those of its pods.
-// What the namespace says comes last; nil: nothing. ok is false if none of them gives a budget.
+// ReadAllowance returns a workload's own budget. The annotations of the Job take precedence over those of its pods
+// and of the namespace n, which may be nil. ok is false if there is no budget.
 func ReadAllowance(n *NamespaceMarks, workloadType string,
 	from ...map[string]string,
 ) (a Allowance, ok bool, err error) {
@@ -108,16 +109,16 @@ func ReadAllowance(n *NamespaceMarks, workloadType string,
 	return a, true, nil
 }
 
-// MayHaveAllowance reports, at the price of two look-ups, whether annotations speak of a budget.
+// MayHaveAllowance reports whether the annotations contain a budget. It only requires two map lookups.
 func MayHaveAllowance(annotations map[string]string) bool {
 	_, _, ok := budgetAnnotations[0].in(annotations)
 	return ok
 }
 
-// Owners are charged for the energy of a workload. The ledger has the same names.
+// Owners identifies the owners that are charged for the energy of a workload, with the same names as in the ledger.
 type Owners struct {
-	Owner  string // kind/name
-	Parent string // what made it, as a CronJob; "": nothing did
+	Owner  string // in the form kind/name
+	Parent string // owner of the owner, e.g. a CronJob; empty if there is none
 	Team   string
 }
 
@@ -130,28 +131,27 @@ func JobOwners(j *batchv1.Job) Owners {
 	return o
 }
 
-// PodOwners returns which owners a pod's energy is charged to, as far as the pod itself says so: a
-// ReplicaSet's name is that of its Deployment and a hash.
+// PodOwners returns the owners of a pod, as far as they follow from the pod itself, see [OwnerOf].
 func PodOwners(p *v1.Pod) Owners {
 	kind, name := OwnerOf(p)
 	return Owners{Owner: kind + "/" + name, Team: TeamOf(p.Labels)}
 }
 
-// InScope reports whether a budget counts what is charged to these.
+// InScope reports whether a budget covers the owners.
 func (o *Owners) InScope(s *v1alpha1.BudgetScope) bool {
 	return (len(s.Owners) == 0 || slices.Contains(s.Owners, o.Owner) ||
 		o.Parent != "" && slices.Contains(s.Owners, o.Parent)) &&
 		(len(s.Teams) == 0 || slices.Contains(s.Teams, o.Team))
 }
 
-// NotSuspended reports why a running Job must not be suspended by a budget; "" if it may be. It is the list of what
-// is never held.
+// NotSuspended returns the reason why a budget must not suspend a running Job, or "" if it may. The reasons include
+// the reasons for never holding a Job.
 func NotSuspended(j *batchv1.Job) string {
 	if j.Spec.Suspend != nil && *j.Spec.Suspend {
-		return "it is suspended"
+		return "already suspended"
 	}
 	if Ended(j) {
-		return "it has ended"
+		return "already finished"
 	}
 	why, _ := NeverHeldJob(j)
 	return why
@@ -164,20 +164,20 @@ func Ended(j *batchv1.Job) bool {
 	})
 }
 
-// closing is a budget that is used up and holds new work.
+// closing is a used-up budget that holds new work.
 type closing struct {
 	name  string
 	scope v1alpha1.BudgetScope
-	until time.Time // endOfTime: for good
-	asOf  time.Time // when that was known
+	until time.Time // at most endOfTime
+	asOf  time.Time // time of the budget's status
 }
 
-// budgetBelief is for how long a budget's status counts: when the controller is dead, no work is held for what it last
-// said.
+// budgetBelief is how long the status of a budget remains valid, so that no work is held because of an outdated
+// status if the controller is not running.
 const budgetBelief = 6 * time.Minute
 
-// BudgetClosed returns the end of the longest time for which budgets that are used up keep new work of these owners
-// from starting, and the name of that budget.
+// BudgetClosed returns the latest time until which a used-up budget holds new work of the owners, and the name of
+// that budget.
 func (r *Rules) BudgetClosed(now time.Time, namespace string, o Owners) (until time.Time, budget string, closed bool) {
 	for i := range r.closings[namespace] {
 		c := &r.closings[namespace][i]
@@ -191,7 +191,7 @@ func (r *Rules) BudgetClosed(now time.Time, namespace string, o Owners) (until t
 // endOfTime is later than any latest start.
 var endOfTime = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Closes reports whether a budget's status says that new work has to wait. Most say nothing of the kind.
+// Closes reports whether a budget holds new work according to its status, which most budgets do not.
 func Closes(b *v1alpha1.EnergyBudget) bool {
 	s := &b.Status
 	holds := slices.ContainsFunc(b.Spec.Actions, func(a v1alpha1.BudgetAction) bool {
@@ -213,7 +213,7 @@ func closings(budgets []*v1alpha1.EnergyBudget) map[string][]closing {
 	return all
 }
 
-// GivesAllowance reports whether a namespace gives each workload a budget, in the words of Compute Gardener.
+// GivesAllowance reports whether annotations of Compute Gardener on a namespace define a budget for each workload.
 func (n *NamespaceMarks) GivesAllowance() bool {
 	if !gardenerNamespace(n.Labels) {
 		return false

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// closedBudget is a budget that is used up and holds new work.
+// closedBudget returns a used-up budget that holds new work.
 func closedBudget(change func(*v1alpha1.EnergyBudget)) *v1alpha1.EnergyBudget {
 	until, asOf := metav1.NewTime(noon.Add(6*time.Hour)), metav1.NewTime(noon)
 	b := &v1alpha1.EnergyBudget{
@@ -31,7 +31,7 @@ func closedBudget(change func(*v1alpha1.EnergyBudget)) *v1alpha1.EnergyBudget {
 	return b
 }
 
-// rulesOfBudgets are those of a cluster that enforces.
+// rulesOfBudgets returns the rules of a cluster in the mode enforce.
 func rulesOfBudgets(t *testing.T, budgets ...*v1alpha1.EnergyBudget) *Rules {
 	t.Helper()
 	return rulesOf(t, Sources{
@@ -45,19 +45,19 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod    *v1.Pod
 		change func(*v1alpha1.EnergyBudget)
-		at     time.Duration // after noon
-		want   time.Duration // after noon; 0: not held
+		at     time.Duration // relative to noon
+		want   time.Duration // relative to noon; 0 if not held
 	}{
-		"until the period ends": {pod: pod(delay), want: 6 * time.Hour},
+		"until the end of the period": {pod: pod(delay), want: 6 * time.Hour},
 		"until its latest start": {
 			pod:  pod(map[string]string{v1alpha1.AnnotationAllowedDelay: "2h"}),
 			want: 2 * time.Hour,
 		},
-		"for good: its latest start": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
+		"without an end, until its latest start": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
 			b.Status.ClosedUntil.Time = endOfTime
 		}, want: 12 * time.Hour},
-		"what may not wait": {pod: pod(nil)},
-		"what is to run now": {pod: pod(map[string]string{
+		"a pod that must not wait": {pod: pod(nil)},
+		"a pod with run-now": {pod: pod(map[string]string{
 			v1alpha1.AnnotationAllowedDelay: "12h", v1alpha1.AnnotationRunNow: "true",
 		})},
 		"another namespace": {pod: podIn("others", delay)},
@@ -65,8 +65,8 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 		"the period has ended": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
 			b.Status.ClosedUntil.Time = noon
 		}},
-		"the budget was changed since": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) { b.Generation++ }},
-		"the action is gone": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
+		"the budget was modified": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) { b.Generation++ }},
+		"the action was removed": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Actions = nil
 		}},
 		"the budget is not used up": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
@@ -98,7 +98,7 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 				t.Errorf("held until %v: %v", d.Window.Start, d.Reason)
 			case tc.want > 0 && (d.Reason.Kind != sched.BudgetUsedUp || !d.Window.Start.Equal(noon.Add(tc.want)) ||
 				d.Reason.Budget != "month"):
-				t.Errorf("start at %v: %v, want %v after noon", d.Window.Start, d.Reason, tc.want)
+				t.Errorf("the start is %v: %v, want %v after noon", d.Window.Start, d.Reason, tc.want)
 			}
 		})
 	}
@@ -235,7 +235,7 @@ func TestBudgetLabel(t *testing.T) {
 		}
 	}
 	if BudgetLabel(long) == BudgetLabel(long+"c") {
-		t.Error("two budgets have one label")
+		t.Error("two budgets have the same label")
 	}
 }
 
@@ -256,7 +256,7 @@ func TestPodOwners(t *testing.T) {
 	}
 }
 
-// TestTeamOf: budgets count a team's pods by the label by which the ledger charges them.
+// TestTeamOf verifies that budgets and the ledger determine the team of a pod by the same label.
 func TestTeamOf(t *testing.T) {
 	for _, tc := range []struct {
 		labels map[string]string
@@ -277,7 +277,8 @@ func TestTeamOf(t *testing.T) {
 	}
 }
 
-// TestTeamsOfNamespaces: users write labels of pods, administrators those of namespaces.
+// TestTeamsOfNamespaces verifies that labels of namespaces, which administrators set, take precedence over labels
+// of pods, which users set.
 func TestTeamsOfNamespaces(t *testing.T) {
 	namespace := func(name string, labels ...string) NamespaceMarks {
 		n := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
@@ -286,7 +287,7 @@ func TestTeamsOfNamespaces(t *testing.T) {
 		}
 		marks, ok := MarksOfNamespace(n)
 		if !ok {
-			t.Errorf("%s says nothing to us", name)
+			t.Errorf("the team label of %s is ignored", name)
 		}
 		return marks
 	}
@@ -309,17 +310,17 @@ func TestTeamsOfNamespaces(t *testing.T) {
 		work := Work{Namespace: c.namespace, Owners: Owners{Team: c.named}}
 		_, settings := rules.Settle(&work)
 		if got := rules.TeamOf(c.namespace, c.named); got != c.want || settings.owners.Team != c.want {
-			t.Errorf("%s names %q: %q is charged, and %q for budgets; want %q", c.namespace, c.named, got,
+			t.Errorf("%s with team %q: %q is charged, and %q for budgets; want %q", c.namespace, c.named, got,
 				settings.owners.Team, c.want)
 		}
 	}
 	if mode, _ := rules.Mode("red-prod"); mode != "" && mode != (&Rules{}).of("x").mode {
-		t.Errorf("a team's label makes the mode %q", mode)
+		t.Errorf("with a team label, the mode is %q", mode)
 	}
 	if _, optedIn := rules.Mode("red-prod"); optedIn {
-		t.Error("a team's label opts in")
+		t.Error("a team label opts the namespace in")
 	}
 	if got := (&Rules{}).TeamOf("a", "red"); got != "red" {
-		t.Errorf("without rules %q is charged", got)
+		t.Errorf("%q is charged without rules", got)
 	}
 }

@@ -18,14 +18,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// What Compute Gardener's documents give as its defaults. Its code has 150 g/kWh; people go by the documents.
+// Defaults according to the documentation of Compute Gardener. Its code uses 150 g/kWh, but users rely on the
+// documentation.
 const (
 	gardenerThreshold = 200.0
-	gardenerIdle      = energy.Watts(100) // of nodes of which nothing is known
+	gardenerIdle      = energy.Watts(100) // of nodes of unknown hardware
 	gardenerMax       = energy.Watts(400)
 )
 
-// aliasSchedulers returns the terms that pods expect which name the schedulers of other systems.
+// aliasSchedulers returns the terms that the scheduler names of other systems imply.
 func aliasSchedulers() map[string]Terms {
 	return map[string]Terms{
 		GardenerSchedulerName: {
@@ -36,8 +37,8 @@ func aliasSchedulers() map[string]Terms {
 	}
 }
 
-// variables are the environment variables of Compute Gardener that the scheduler and the controller obey. What makes no
-// sense changes nothing.
+// variables contains the environment variables of Compute Gardener that affect the scheduler and the controller.
+// Invalid values are ignored.
 var variables = map[string]func(e *environment, value string) error{
 	"CARBON_ENABLED": func(e *environment, value string) error {
 		ignored, err := readNot(value)
@@ -77,11 +78,11 @@ var variables = map[string]func(e *environment, value string) error{
 const nodePowerPrefix = "NODE_POWER_CONFIG_"
 
 type environment struct {
-	readFile  func(path string) ([]byte, error) // nil: files cannot be seen
+	readFile  func(path string) ([]byte, error) // nil if files are not accessible
 	gardener  Terms
 	pricing   bool
 	offPeak   *float64
-	idle, max *energy.Watts // nil: not set
+	idle, max *energy.Watts // nil if not set
 	nodes     map[string]*energy.Profile
 	catalog   *hardware.Catalog
 	found     []Finding
@@ -91,8 +92,8 @@ func (e *environment) warn(format string, args ...any) {
 	e.found = append(e.found, Finding{Said: fmt.Sprintf(format, args...)})
 }
 
-// errUnseen is why a variable that names a file is not read where files cannot be seen.
-var errUnseen = errors.New("the file cannot be seen from here")
+// errUnseen is returned for a variable that refers to a file if files are not accessible.
+var errUnseen = errors.New("the file is not accessible")
 
 func (e *environment) file(path string) ([]byte, error) {
 	if e.readFile == nil {
@@ -101,9 +102,9 @@ func (e *environment) file(path string) ([]byte, error) {
 	return e.readFile(path)
 }
 
-// AliasEnvironment returns the defaults as the environment variables of Compute Gardener change them for a program of
-// ours, and what has no effect there or makes no sense, whatever the cluster's policy and zones say; [FindKey] and
-// [FindDelay] tell the rest. Without readFile, variables that name files are left out.
+// AliasEnvironment returns the defaults as modified by the environment variables of Compute Gardener, and findings
+// for variables that are invalid or have no effect on the program. Findings that depend on policies or zones are
+// returned by [FindKey] and [FindDelay]. If readFile is nil, variables that refer to files are ignored.
 func AliasEnvironment(program string, environ []string, readFile func(path string) ([]byte, error),
 	d Defaults,
 ) (Defaults, []Finding) {
@@ -145,7 +146,7 @@ func (e *environment) read(name, value string) error {
 	return nil
 }
 
-// give gives a node its power; "": all nodes of which nothing is known.
+// give sets the power of a node, or of all nodes of unknown hardware if node is "".
 func (e *environment) give(node string, idle, most energy.Watts, source string) error {
 	p := &energy.Profile{Name: "environment", Idle: idle, Max: most, Sleep: idle, Source: source}
 	if node != "" {
@@ -163,7 +164,8 @@ func readWatts(value string) (*energy.Watts, error) {
 	return new(energy.Watts(v)), err
 }
 
-// offPeakRate reads what Compute Gardener's schedules charge outside of their peaks: work waits while more is charged.
+// offPeakRate returns the highest off-peak rate in the schedules of Compute Gardener. Work waits while the price is
+// higher.
 func offPeakRate(text []byte) (*float64, error) {
 	var file struct {
 		Schedules []struct {

@@ -15,11 +15,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
-// A Finding is something that a user wrote and that is not, or not quite, obeyed. Events, kubenergy explain and
-// kubenergy doctor show it.
+// A Finding is a setting of a user that has no effect, or not the intended one. Findings are reported in events, by
+// kubenergy explain and by kubenergy doctor.
 type Finding struct {
-	Said string // what stands there, and what comes of it
-	Mend string // what to write instead; "": that depends
+	Said string // the setting and its consequence
+	Mend string // how to fix it; empty if unknown
 }
 
 func (f Finding) String() string {
@@ -29,14 +29,14 @@ func (f Finding) String() string {
 	return f.Said + ": " + f.Mend
 }
 
-// What our keys are written on.
+// Kinds of objects that have KubEnergy labels and annotations.
 const (
 	onWork       = "pods and Jobs"
 	onNamespaces = "namespaces"
 	onNodes      = "nodes"
 )
 
-// labelsOf are our labels, and those of Compute Gardener, by what they are written on.
+// labelsOf contains the labels of KubEnergy and Compute Gardener by the kind of objects.
 var labelsOf = map[string][]string{
 	onWork: {
 		v1alpha1.LabelHeld, v1alpha1.LabelWorkloadType, v1alpha1.LabelWorkloadClass, v1alpha1.LabelTeam,
@@ -47,8 +47,8 @@ var labelsOf = map[string][]string{
 	onNodes:      {v1alpha1.LabelPowerProfile, v1alpha1.LabelSite},
 }
 
-// FindKeys returns a finding for each key of our prefix, or of Compute Gardener's, that has no effect on a pod, a Job
-// or a template of pods: those that there are not, labels that are annotations, and the other way round.
+// FindKeys returns a finding for each key with the prefix of KubEnergy or Compute Gardener that has no effect on a
+// pod, a Job or a pod template. Such keys are unknown, or are annotations used as labels or vice versa.
 func FindKeys(labels map[string]string, annotations ...map[string]string) (all []Finding) {
 	for _, key := range ours(annotations...) {
 		all = append(all, findKey("annotation", key, onWork)...)
@@ -58,22 +58,23 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 	}
 	if value, said := labels[v1alpha1.LabelInterruptible]; said && value != "true" && value != "false" {
 		all = append(all, Finding{
-			fmt.Sprintf("label %s is %s, and has no effect", v1alpha1.LabelInterruptible, excerpt(value)),
+			fmt.Sprintf("label %s is %s and has no effect", v1alpha1.LabelInterruptible, excerpt(value)),
 			"want true or false",
 		})
 	}
 	return all
 }
 
-// FindAbove returns a finding for each key of ours on an object of a kind, as a CronJob, that has an effect only on the
-// template in it. What stands there as well is left out. path is where the template has its metadata.
+// FindAbove returns a finding for each key on an object, such as a CronJob, that only has an effect on the template
+// in the object. Keys that are also on the template are not reported. path is the field path of the template's
+// metadata.
 func FindAbove(kind, path string, o, template metav1.Object) (all []Finding) {
 	find := func(what string, on, below map[string]string) {
 		for _, key := range ours(on) {
 			if _, both := below[key]; both {
 				continue
 			}
-			f := Finding{what + " " + key + " of a " + kind + " has no effect", "write it in " + path}
+			f := Finding{what + " " + key + " of a " + kind + " has no effect", "set it in " + path}
 			if found := findKey(what, key, onWork); len(found) > 0 {
 				f.Mend = found[0].Mend
 			}
@@ -85,32 +86,33 @@ func FindAbove(kind, path string, o, template metav1.Object) (all []Finding) {
 	return all
 }
 
-// findKey returns a finding if a key has no effect as it stands: what is "label" or "annotation".
+// findKey returns a finding if a key has no effect on the given kind of objects. The parameter what must be "label"
+// or "annotation".
 func findKey(what, key, on string) []Finding {
 	holder, said := holderOf(key, on), what+" "+key
 	if on == onNamespaces {
 		said += " of a namespace"
 	}
-	mend := "there is none of that name" + spelling.DidYouMean(key, allKeys())
+	mend := "unknown key" + spelling.DidYouMean(key, allKeys())
 	switch {
 	case what == "label" && holder == on, what == "annotation" && known[key] && on == onWork:
 		return nil
 	case holder != "":
 		mend = "it is a label of " + holder
 	case known[key] && on == onNamespaces:
-		mend = "it is an annotation of " + onWork + "; an EnergyPolicy says what holds in a namespace"
+		mend = "it is an annotation of " + onWork + "; use an EnergyPolicy for a namespace"
 	case known[key]:
 		mend = "it is an annotation"
 	}
 	return []Finding{{said + " has no effect", mend}}
 }
 
-// allKeys are all that have an effect somewhere.
+// allKeys returns all keys that have an effect on any kind of objects.
 func allKeys() []string {
 	return slices.Concat(slices.Collect(maps.Keys(known)), labelsOf[onWork], labelsOf[onNamespaces], labelsOf[onNodes])
 }
 
-// Mentions reports whether an object, or a Job's template, has a key of ours or of Compute Gardener.
+// Mentions reports whether an object, or the pod template of a Job, has a key of KubEnergy or Compute Gardener.
 func Mentions(o metav1.Object) bool {
 	if job, ok := o.(*batchv1.Job); ok && len(ours(job.Spec.Template.Annotations)) > 0 {
 		return true
@@ -118,7 +120,7 @@ func Mentions(o metav1.Object) bool {
 	return len(ours(o.GetLabels(), o.GetAnnotations())) > 0
 }
 
-// ours returns the keys of our prefix and of Compute Gardener's, in order.
+// ours returns the sorted keys with the prefix of KubEnergy or Compute Gardener.
 func ours(from ...map[string]string) (keys []string) {
 	for _, m := range from {
 		for key := range m {
@@ -131,7 +133,8 @@ func ours(from ...map[string]string) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// holderOf says on what a label of ours is written, on this if it may be; "": it is none.
+// holderOf returns the kind of objects on which a label has an effect, preferring the given kind. It returns "" for
+// an unknown label.
 func holderOf(key, on string) string {
 	for _, on := range [...]string{on, onWork, onNamespaces, onNodes} {
 		if slices.Contains(labelsOf[on], key) {
@@ -141,7 +144,7 @@ func holderOf(key, on string) string {
 	return ""
 }
 
-// FindNamespace returns what a namespace's labels and annotations say to us in vain.
+// FindNamespace returns findings for the labels and annotations of a namespace.
 func FindNamespace(o metav1.Object) (all []Finding) {
 	labels := o.GetLabels()
 	if mode := labels[v1alpha1.LabelMode]; mode != "" && ModeOf(labels) == "" {
@@ -150,7 +153,7 @@ func FindNamespace(o metav1.Object) (all []Finding) {
 			names = append(names, string(m))
 		}
 		all = append(all, Finding{
-			fmt.Sprintf("label %s is %s, which is no mode", v1alpha1.LabelMode, excerpt(mode)),
+			fmt.Sprintf("label %s is %s, which is not a mode", v1alpha1.LabelMode, excerpt(mode)),
 			"want one of " + strings.Join(names, ", ") + spelling.DidYouMean(mode, names),
 		})
 	}
@@ -173,22 +176,22 @@ func FindNamespace(o metav1.Object) (all []Finding) {
 	return all
 }
 
-// Find returns what the marks of a workload say in vain under these rules. now is when it is looked at.
+// Find returns findings for the annotations of a workload under the rules at the given time.
 func (r *Rules) Find(now time.Time, w *Work) []Finding {
 	job, s := r.Settle(w)
 	return append(r.findDelay(now, w, &job, &s), r.findRule(w, &s)...)
 }
 
-// findDelay tells of delays and finishes that do not count.
+// findDelay returns findings for delays and completion times.
 func (r *Rules) findDelay(now time.Time, w *Work, job *sched.Job, s *Settings) (all []Finding) {
 	m := &w.Marks
 	if m.said&termDelay != 0 && s.MaxDelay > 0 && m.AllowedDelay > s.MaxDelay {
-		all = append(all, Finding{Said: fmt.Sprintf("%s is %v: no more than %v is allowed here (maxDelay)",
+		all = append(all, Finding{Said: fmt.Sprintf("%s is %v, but at most %v is allowed (maxDelay)",
 			v1alpha1.AnnotationAllowedDelay, m.AllowedDelay, s.MaxDelay)})
 	}
 	if m.said&termDelay != 0 && m.AllowedDelay > 0 && r.of(w.Namespace).never {
 		all = append(all, Finding{Said: v1alpha1.AnnotationAllowedDelay +
-			" has no effect: nothing is held here, since maxDelay is 0"})
+			" has no effect, because no work is held while maxDelay is 0"})
 	}
 	switch why := NoTime(now, job); {
 	case m.FinishBy.IsZero():
@@ -196,59 +199,62 @@ func (r *Rules) findDelay(now time.Time, w *Work, job *sched.Job, s *Settings) (
 		all = append(all, Finding{Said: why})
 	case s.AllowedDelay <= 0:
 		all = append(all, Finding{
-			v1alpha1.AnnotationFinishBy + " alone holds nothing", "also say " + v1alpha1.AnnotationAllowedDelay,
+			v1alpha1.AnnotationFinishBy + " requires an allowed delay", "also set " + v1alpha1.AnnotationAllowedDelay,
 		})
 	}
 	return all
 }
 
-// findRule tells of strategies and thresholds that do nothing where they stand.
+// findRule returns findings for strategies and thresholds.
 func (r *Rules) findRule(w *Work, s *Settings) (all []Finding) {
 	m := &w.Marks
 	if strategy := strategies()[s.Strategy()]; strategy != nil && strategy.Interrupts() && m.said&termRule != 0 {
 		all = append(all, Finding{Said: "strategy " + s.Strategy() +
-			" suspends what runs in simulations alone: here it starts once, and runs to its end"})
+			" only suspends running jobs in simulations: in a cluster, a job is never suspended after its start"})
 	}
 	limits := m.said & (termCarbon | termPercentile | termPrice)
 	if limits != 0 && s.When != "threshold" {
 		all = append(all, Finding{
-			"thresholds have no effect with the strategy " + s.Strategy(), "leave the + away, or say +threshold",
+			"thresholds have no effect with the strategy " + s.Strategy(), "omit the + and the rule, or use +threshold",
 		})
 	}
 	if m.said&(termPrice|termCarbonCounts) != 0 && (m.Limits.HasPrice || m.Limits.NoCarbon) && !r.priced() {
 		all = append(all, Finding{
-			"no grid zone has prices: a price threshold, and price alone, hold nothing", "give a GridZone prices",
+			"no grid zone has prices, so no work is held because of prices", "configure prices in a GridZone",
 		})
 	}
 	return all
 }
 
-// NoTime says why the deadline of a job's finish leaves it no time to wait; "": it leaves some, or there is none.
+// NoTime returns the reason why the requested completion time of a job leaves no time to wait. It returns "" if
+// there is time, or no such request.
 func NoTime(now time.Time, job *sched.Job) string {
 	text := v1alpha1.AnnotationFinishBy + " " + job.FinishBy.UTC().Format(time.RFC3339)
 	switch {
 	case job.FinishBy.IsZero() || job.FinishBy.Add(-job.Duration).After(now):
 		return ""
 	case !job.FinishBy.After(now):
-		return text + " is past: started at once"
+		return text + " has passed, so the job starts immediately"
 	}
-	return fmt.Sprintf("%s leaves no time to wait: started at once, since it runs for %v", text, job.Duration)
+	return fmt.Sprintf("%s leaves no time to wait, because the job runs for %v", text, job.Duration)
 }
 
-// FindOwner returns a finding if a workload asks to wait and is never held, because its owner decides when it runs.
+// FindOwner returns a finding if a workload has annotations for waiting, but is never held because its owner
+// controls when it runs.
 func FindOwner(o metav1.Object, w *Work) []Finding {
 	owner := metav1.GetControllerOfNoCopy(o)
-	if owner == nil || owner.Kind == "Job" || !w.mayWait() { // what stands on the pods of a Job was read with the Job
+	// annotations of a Job's pods are read together with the Job
+	if owner == nil || owner.Kind == "Job" || !w.mayWait() {
 		return nil
 	}
 	why, never := NeverHeld(o)
 	if !never {
 		return nil
 	}
-	return []Finding{{"its annotations ask to wait, and it is never held", why}}
+	return []Finding{{"the annotations request a hold, but the object is never held", why}}
 }
 
-// FindPolicy returns a finding for each allowed delay of a namespace's policy that is cut.
+// FindPolicy returns a finding for each allowed delay in the policy of a namespace that exceeds the maximum.
 func (r *Rules) FindPolicy(namespace string) (all []Finding) {
 	p, most := r.policies[namespace], r.of(namespace).maxDelay
 	if p == nil {
@@ -257,8 +263,8 @@ func (r *Rules) FindPolicy(namespace string) (all []Finding) {
 	check := func(field string, d *metav1.Duration) {
 		if d != nil && most > 0 && d.Duration > most {
 			all = append(all, Finding{
-				fmt.Sprintf("%s is %v: it is cut to %v", field, d.Duration, most),
-				"set maxDelay, for the namespace or the cluster",
+				fmt.Sprintf("%s is %v, which is reduced to %v", field, d.Duration, most),
+				"increase maxDelay of the namespace or the cluster",
 			})
 		}
 	}

@@ -11,35 +11,35 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// What people write in vain on workloads is found, with what was meant.
+// TestFindings verifies that settings without an effect on workloads are reported together with a suggestion.
 func TestFindings(t *testing.T) {
 	soon, past := time.Now().Add(30*time.Minute).Format(time.RFC3339), "2020-01-01T00:00:00Z"
 	for _, tc := range []struct{ key, value, want string }{
-		{"kubenergy.io/alowed-delay", "6h", "annotation kubenergy.io/alowed-delay has no effect: there is none of that name (did you mean kubenergy.io/allowed-delay?)"},
+		{"kubenergy.io/alowed-delay", "6h", "annotation kubenergy.io/alowed-delay has no effect: unknown key (did you mean kubenergy.io/allowed-delay?)"},
 		{"kubenergy.io/allowed_delay", "6h", "(did you mean kubenergy.io/allowed-delay?)"},
-		{"kubenergy.io/delay", "6h", "there is none of that name"},
+		{"kubenergy.io/delay", "6h", "unknown key"},
 		{"kubenergy.io/carbon-treshold", "200", "(did you mean kubenergy.io/carbon-threshold?)"},
 		{"kubenergy.io/runnow", "true", "(did you mean kubenergy.io/run-now?)"},
-		{"kubenergy.io/finish-before", "true", "there is none of that name"},
+		{"kubenergy.io/finish-before", "true", "unknown key"},
 		{"kubenergy.io/mode", "enforce", "it is a label of namespaces"},
 		{"kubenergy.io/site", "DE", "it is a label of nodes"},
 		{"kubenergy.io/team", "a", "it is a label of pods and Jobs"},
 		{"label kubenergy.io/allowed-delay", "6h", "label kubenergy.io/allowed-delay has no effect: it is an annotation"},
 		{"label kubenergy.io/mode", "enforce", "it is a label of namespaces"},
 		{"label kubenergy.io/workload-typ", "batch", "(did you mean kubenergy.io/workload-type?)"},
-		{"kubenergy.io/allowed-delay", "900h", "kubenergy.io/allowed-delay is 900h0m0s: no more than 24h0m0s is allowed here (maxDelay)"},
-		{"kubenergy.io/finish-by", past, "kubenergy.io/finish-by 2020-01-01T00:00:00Z is past: started at once"},
-		{"kubenergy.io/finish-by", soon, "leaves no time to wait: started at once, since it runs for 1h0m0s"},
-		{"compute-gardener-scheduler.kubernetes.io/max-scheduling-delay", "900h", "is 900h0m0s: no more than 24h0m0s is allowed here (maxDelay)"},
-		{"kubenergy.io/finish-by", time.Now().Add(48 * time.Hour).Format(time.RFC3339), "alone holds nothing: also say kubenergy.io/allowed-delay"},
-		{"kubenergy.io/strategy", "carbon+residual", "suspends what runs in simulations alone"},
-		{"kubenergy.io/strategy", "carbon+wait-awhile", "suspends what runs in simulations alone"},
-		{"kubenergy.io/strategy", "carbon+carbon-scaler", "suspends what runs in simulations alone"},
+		{"kubenergy.io/allowed-delay", "900h", "kubenergy.io/allowed-delay is 900h0m0s, but at most 24h0m0s is allowed (maxDelay)"},
+		{"kubenergy.io/finish-by", past, "kubenergy.io/finish-by 2020-01-01T00:00:00Z has passed, so the job starts immediately"},
+		{"kubenergy.io/finish-by", soon, "leaves no time to wait, because the job runs for 1h0m0s"},
+		{"compute-gardener-scheduler.kubernetes.io/max-scheduling-delay", "900h", "is 900h0m0s, but at most 24h0m0s is allowed (maxDelay)"},
+		{"kubenergy.io/finish-by", time.Now().Add(48 * time.Hour).Format(time.RFC3339), "requires an allowed delay: also set kubenergy.io/allowed-delay"},
+		{"kubenergy.io/strategy", "carbon+residual", "only suspends running jobs in simulations"},
+		{"kubenergy.io/strategy", "carbon+wait-awhile", "only suspends running jobs in simulations"},
+		{"kubenergy.io/strategy", "carbon+carbon-scaler", "only suspends running jobs in simulations"},
 		{"kubenergy.io/price-threshold", "0.2", "no grid zone has prices"},
 		{"kubenergy.io/carbon-counts", "false", "no grid zone has prices"},
 		{"kubenergy.io/carbon-threshold kubenergy.io/strategy", "200 carbon+window", "thresholds have no effect with the strategy carbon+window"},
 		{"compute-gardener-scheduler.kubernetes.io/carbon-intensity-treshold", "200", "(did you mean compute-gardener-scheduler.kubernetes.io/carbon-intensity-threshold?)"},
-		{"compute-gardener-scheduler.kubernetes.io/priority", "1", "there is none of that name"},
+		{"compute-gardener-scheduler.kubernetes.io/priority", "1", "unknown key"},
 		{"label compute-gardener-scheduler.kubernetes.io/skip", "true", "it is an annotation"},
 		{"label compute-gardener-scheduler.kubernetes.io/workload-type", "batch", ""},
 		{"compute-gardener-scheduler.kubernetes.io/pue", "1.5", ""},
@@ -47,7 +47,7 @@ func TestFindings(t *testing.T) {
 		{"kubenergy.io/carbon-threshold", "200", ""},
 		{"label kubenergy.io/team", "a", ""},
 		{"label kubenergy.io/interruptible", "true", ""},
-		{"label kubenergy.io/interruptible", "yes", "label kubenergy.io/interruptible is \"yes\", and has no effect: want true or false"},
+		{"label kubenergy.io/interruptible", "yes", "label kubenergy.io/interruptible is \"yes\" and has no effect: want true or false"},
 		{"kubenergy.io/strategy", "energy", ""},
 		{"example.com/allowed-dely", "6h", ""},
 	} {
@@ -73,12 +73,12 @@ func TestFindings(t *testing.T) {
 			t.Errorf("%s: %s: found %q, want %q", tc.key, tc.value, all, tc.want)
 		}
 		if ours := !strings.HasPrefix(tc.key, "example"); Mentions(pod) != ours {
-			t.Errorf("%s: mentions us: %v", tc.key, !ours)
+			t.Errorf("%s: Mentions() = %v", tc.key, !ours)
 		}
 	}
 }
 
-// Values that make no sense are errors that say what is wanted.
+// TestWrongValues verifies that invalid values result in errors that describe the valid ones.
 func TestWrongValues(t *testing.T) {
 	for _, tc := range []struct{ key, value, want string }{
 		{v1alpha1.AnnotationAllowedDelay, "2d", "2d"},
@@ -112,7 +112,7 @@ func TestWrongValues(t *testing.T) {
 
 func TestFindNamespace(t *testing.T) {
 	for _, tc := range []struct{ label, value, want string }{
-		{"kubenergy.io/mode", "enforcing", "label kubenergy.io/mode is \"enforcing\", which is no mode: want one of off, shadow, advise, enforce"},
+		{"kubenergy.io/mode", "enforcing", "label kubenergy.io/mode is \"enforcing\", which is not a mode: want one of off, shadow, advise, enforce"},
 		{"kubenergy.io/mode", "Enforce", "(did you mean enforce?)"},
 		{"kubenergy.io/mod", "enforce", "(did you mean kubenergy.io/mode?)"},
 		{"kubenergy.io/allowed-delay", "6h", "label kubenergy.io/allowed-delay of a namespace has no effect: it is an annotation of pods and Jobs"},
@@ -123,10 +123,10 @@ func TestFindNamespace(t *testing.T) {
 		{"annotation kubenergy.io/site", "DE", "it is a label of nodes"},
 		{"annotation kubenergy.io/alowed-delay", "6h", "(did you mean kubenergy.io/allowed-delay?)"},
 		{"annotation kubenergy.io/mode", "enforce", "it is a label"},
-		{"annotation kubenergy.io/allowed-delay", "6h", "an EnergyPolicy says what holds in a namespace"},
+		{"annotation kubenergy.io/allowed-delay", "6h", "use an EnergyPolicy for a namespace"},
 		{"annotation compute-gardener-scheduler.kubernetes.io/policy-price-threshold", "0.2", "also label the namespace compute-gardener-scheduler.kubernetes.io/energy-policies=enabled"},
-		{"enabled compute-gardener-scheduler.kubernetes.io/policy-price-treshold", "0.2", "policy-price-treshold of a namespace has no effect: there is none of that name (did you mean compute-gardener-scheduler.kubernetes.io/price-threshold?)"},
-		{"enabled compute-gardener-scheduler.kubernetes.io/workload-batch-policy-price", "0.2", "there is none of that name"},
+		{"enabled compute-gardener-scheduler.kubernetes.io/policy-price-treshold", "0.2", "policy-price-treshold of a namespace has no effect: unknown key (did you mean compute-gardener-scheduler.kubernetes.io/price-threshold?)"},
+		{"enabled compute-gardener-scheduler.kubernetes.io/workload-batch-policy-price", "0.2", "unknown key"},
 		{"enabled compute-gardener-scheduler.kubernetes.io/workload-batch-policy-price-threshold", "0.2", ""},
 		{"enabled compute-gardener-scheduler.kubernetes.io/policy-pue", "1.2", ""},
 		{"compute-gardener-scheduler.kubernetes.io/energy-policys", "enabled", "(did you mean compute-gardener-scheduler.kubernetes.io/energy-policies?)"},
@@ -150,7 +150,8 @@ func TestFindNamespace(t *testing.T) {
 	}
 }
 
-// What asks to wait and belongs to something that decides itself is told; what a Job runs was read with the Job.
+// TestFindOwner verifies that a workload with annotations for waiting is reported if its owner controls when it
+// runs, except for the pods of a Job.
 func TestFindOwner(t *testing.T) {
 	for _, tc := range []struct {
 		kind, annotation string
@@ -174,14 +175,14 @@ func TestFindOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := FindOwner(pod, &work)
-		if tc.found && (len(all) != 1 || !strings.Contains(all[0].String(), "it is run by "+tc.kind+" web")) ||
+		if tc.found && (len(all) != 1 || !strings.Contains(all[0].String(), "controlled by "+tc.kind+" web")) ||
 			!tc.found && len(all) > 0 {
 			t.Errorf("%s with %s: found %q", tc.kind, tc.annotation, all)
 		}
 	}
 }
 
-// Allowed delays of policies that are longer than any hold may last are told.
+// TestFindPolicy verifies that allowed delays in policies are reported if they exceed the maximum.
 func TestFindPolicy(t *testing.T) {
 	hours := func(n int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(n) * time.Hour} }
 	for _, tc := range []struct {
@@ -191,10 +192,10 @@ func TestFindPolicy(t *testing.T) {
 	}{
 		{v1alpha1.SystemNamespace, v1alpha1.EnergyPolicySpec{
 			WorkloadSettings: v1alpha1.WorkloadSettings{AllowedDelay: hours(48)},
-		}, "allowedDelay is 48h0m0s: it is cut to 24h0m0s: set maxDelay"},
+		}, "allowedDelay is 48h0m0s, which is reduced to 24h0m0s: increase maxDelay"},
 		{"team", v1alpha1.EnergyPolicySpec{
 			MaxDelay: hours(6), WorkloadTypes: map[string]v1alpha1.WorkloadSettings{"batch": {AllowedDelay: hours(8)}},
-		}, "workloadTypes.batch.allowedDelay is 8h0m0s: it is cut to 6h0m0s"},
+		}, "workloadTypes.batch.allowedDelay is 8h0m0s, which is reduced to 6h0m0s"},
 		{"team", v1alpha1.EnergyPolicySpec{WorkloadSettings: v1alpha1.WorkloadSettings{AllowedDelay: hours(24)}}, ""},
 	} {
 		c := Sources{Defaults: BuiltIn(), Policies: []*v1alpha1.EnergyPolicy{{
@@ -208,7 +209,7 @@ func TestFindPolicy(t *testing.T) {
 	}
 }
 
-// Where a limit of 0 lets nothing wait, an allowed delay is told to have no effect.
+// TestFindsDelayWhereNothingIsHeld verifies that an allowed delay is reported if the maximum is 0.
 func TestFindsDelayWhereNothingIsHeld(t *testing.T) {
 	c := Sources{Defaults: BuiltIn(), Policies: []*v1alpha1.EnergyPolicy{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: v1alpha1.PolicyName},

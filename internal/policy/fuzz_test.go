@@ -18,11 +18,11 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// hugeExponent finds quantities with which Kubernetes' own arithmetic computes for ever.
+// hugeExponent matches quantities that make the arithmetic of Kubernetes run practically forever.
 var hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3}`)
 
-// FuzzSettle reads a Job, a pod, the policies of the cluster and of a namespace and the namespace itself, and decides
-// when Job and pod start. Whatever they say, neither waits longer than the policies that hold allow.
+// FuzzSettle reads a Job, a pod, policies of the cluster and a namespace, and the namespace, and decides when the
+// Job and the pod start. It verifies that neither waits longer than the policies allow.
 func FuzzSettle(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"j","annotations":{"kubenergy.io/allowed-delay":"6h",
 		"kubenergy.io/finish-by":"2026-06-02T06:00:00Z","kubenergy.io/carbon-threshold":"200"}},"spec":{"parallelism":
@@ -63,7 +63,7 @@ func FuzzSettle(f *testing.F) {
 				return
 			}
 		}
-		created := metav1.NewTime(now.Add(-time.Hour)) // the API server writes names and times
+		created := metav1.NewTime(now.Add(-time.Hour)) // names and times are set by the API server
 		job.Namespace, job.CreationTimestamp, pod.Namespace, pod.CreationTimestamp = "team", created, "team", created
 		cluster.Namespace, cluster.Name = v1alpha1.SystemNamespace, v1alpha1.PolicyName
 		own.Namespace, own.Name = "team", v1alpha1.PolicyName
@@ -83,38 +83,39 @@ func FuzzSettle(f *testing.F) {
 		for _, o := range []metav1.Object{&job, &pod} {
 			work, err := Read(o)
 			if err != nil && work.Marks != (Marks{}) {
-				t.Fatalf("%v, and marks that count: %+v", err, work.Marks)
+				t.Fatalf("error %v with marks %+v", err, work.Marks)
 			}
 			_, _ = NeverHeld(o)
 			_ = FindKeys(nil, o.GetAnnotations())
 			_ = rules.Origins(&work)
 			a, ok, _ := ReadAllowance(&c.Namespaces[0], work.Type, o.GetAnnotations())
 			if ok && !(a.KWh > 0 && a.KWh <= maxBudget) {
-				t.Fatalf("a budget of %v kWh", a.KWh)
+				t.Fatalf("the budget is %v kWh", a.KWh)
 			}
 			j, s := rules.Settle(&work)
 			latest := created.Add(limit)
 			if j.AllowedDelay < 0 || j.AllowedDelay > limit || j.LatestStart().After(latest) || j.Duration <= 0 {
-				t.Fatalf("it may wait %v until %v and runs %v: at most %v", j.AllowedDelay, j.LatestStart(), j.Duration,
+				t.Fatalf("delay %v until %v with a duration of %v, want at most %v", j.AllowedDelay, j.LatestStart(), j.Duration,
 					limit)
 			}
 			if p := j.Limits.Percentile; j.PUE < 0 || s.MinSaving < 0 || j.Limits.Carbon < 0 || !(p >= 0 && p < 1) {
 				t.Fatalf("%+v, %+v", j, s)
 			}
 			if d := rules.Decide(now, j, s); d.Window.Start.After(latest) && d.Window.Start.After(now) {
-				t.Fatalf("it starts at %v: at the latest at %v", d.Window.Start, latest)
+				t.Fatalf("the start is %v, want at most %v", d.Window.Start, latest)
 			}
 		}
 	})
 }
 
-// FuzzEnvironment reads variables that stand for those of Compute Gardener, and a file of its schedules.
+// FuzzEnvironment reads variables of Compute Gardener and a file with schedules.
 func FuzzEnvironment(f *testing.F) {
 	f.Add("MAX_SCHEDULING_DELAY=12h\nPRICING_ENABLED=true\nPRICING_SCHEDULES_PATH=x\n"+
 		"NODE_POWER_CONFIG_a=idle:50,max:300", []byte("schedules:\n- offPeakRate: 0.1\n"))
 	f.Add("HARDWARE_PROFILES_PATH=x\nNODE_DEFAULT_MAX_POWER=1e5",
 		[]byte("cpuProfiles: {a: {idlePower: 1, maxPower: 2}}"))
-	const catalogue = 128 << 20 // a file of hardware is merged into the bundled one; the race detector allocates most
+	// the hardware file is merged into the built-in catalog; the race detector allocates the most memory
+	const catalogue = 128 << 20
 	f.Fuzz(func(t *testing.T, environ string, file []byte) {
 		defer memtest.Limit(t, catalogue+100*(len(environ)+len(file)))()
 		read := func(string) ([]byte, error) { return file, nil }
@@ -132,8 +133,8 @@ func FuzzEnvironment(f *testing.F) {
 	})
 }
 
-// FuzzRequests reads quantities as large as the API server takes: a Job requests no less than one of its pods, and a
-// pod no less than one of its containers.
+// FuzzRequests reads arbitrarily large quantities that the API server accepts. It verifies that a Job requests at
+// least as much as one of its pods, and a pod at least as much as one of its containers.
 func FuzzRequests(f *testing.F) {
 	f.Add("1500m", "2Gi", "1", int32(3), int32(2))
 	f.Add("9223372036854775807", "9E", "1e18", int32(1<<31-1), int32(1<<31-1))
@@ -165,7 +166,7 @@ func FuzzRequests(f *testing.F) {
 		least, _ := ReadJob(one)
 		a, b := least.request, most.request
 		if min(a.MilliCPU, a.Memory, a.GPU) < 0 || b.MilliCPU < a.MilliCPU || b.Memory < a.Memory || b.GPU < a.GPU {
-			t.Fatalf("%+v of one container, %+v of all", a, b)
+			t.Fatalf("%+v of one container exceeds %+v of all", a, b)
 		}
 	})
 }

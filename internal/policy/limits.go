@@ -7,16 +7,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The dirtiest grids emit about 1,200 g/kWh at the margin; what is ten times worse was written in another unit.
+// Limits of signals. The dirtiest grids have a marginal intensity of about 1,200 g/kWh, so ten times as much
+// indicates a wrong unit.
 const (
-	maxIntensity = 10_000 // gCO2e per kWh
+	maxIntensity = 10_000 // in gCO2e/kWh
 	maxPUE       = 10
-	maxPrice     = 1e6 // per kWh: there are currencies of small units
+	maxPrice     = 1e6 // per kWh; high because some currencies have small units
 )
 
-// CheckSite reports what makes a site unusable.
+// CheckSite returns an error if a site has invalid values.
 func CheckSite(s *sched.Site) error {
-	// 0 reads as 1: a file need not say it.
+	// 0 is equivalent to 1, because files may omit the PUE.
 	if s.PUE != 0 && !(s.PUE >= 1 && s.PUE <= maxPUE) {
 		return fmt.Errorf("pue is %v: want 1 to %d", s.PUE, maxPUE)
 	}
@@ -31,7 +32,7 @@ func checkSeries(what string, series *grid.Series, least, most float64, unit str
 		return nil
 	}
 	for i := range series.Len() {
-		if value := series.Value(i); !(value >= least && value <= most) { // NaN is neither
+		if value := series.Value(i); !(value >= least && value <= most) { // false for NaN
 			return fmt.Errorf("%s value %d is %v %s: want %v to %v", what, i, value, unit, least, most)
 		}
 	}

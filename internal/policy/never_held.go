@@ -10,20 +10,20 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// LabelKueueQueue marks what Kueue admits, and so resumes, itself.
+// LabelKueueQueue is the label of Jobs that are admitted, and thus resumed, by Kueue.
 const LabelKueueQueue = "kueue.x-k8s.io/queue-name"
 
-// Marks of other systems that decide themselves when their objects run. Two that hold the same object can wait for each
-// other for ever, and a hook that waits blocks a deployment.
+// Labels and annotations of other systems that control when their objects run. If two systems hold the same object,
+// they may wait for each other forever. A hook that waits blocks a deployment.
 const (
-	helmHook     = "helm.sh/hook"                    // annotation
-	argoCDHook   = "argocd.argoproj.io/hook"         // annotation
-	argoWorkflow = "workflows.argoproj.io/workflow"  // label
-	argoNodeName = "workflows.argoproj.io/node-name" // annotation
-	karmada      = "karmada.io/managed"              // label, in members of a federation
+	helmHook     = "helm.sh/hook"                    // an annotation
+	argoCDHook   = "argocd.argoproj.io/hook"         // an annotation
+	argoWorkflow = "workflows.argoproj.io/workflow"  // a label
+	argoNodeName = "workflows.argoproj.io/node-name" // an annotation
+	karmada      = "karmada.io/managed"              // a label on objects in member clusters of a federation
 )
 
-// NeverHeld reports whether a Job or a bare pod must not be held, and why.
+// NeverHeld reports whether a Job or a bare pod must not be held, and the reason.
 func NeverHeld(o metav1.Object) (why string, never bool) {
 	if job, ok := o.(*batchv1.Job); ok {
 		return NeverHeldJob(job)
@@ -31,25 +31,25 @@ func NeverHeld(o metav1.Object) (why string, never bool) {
 	return NeverHeldPod(o.(*v1.Pod))
 }
 
-// NeverHeldPod reports whether a bare pod must not be held, and why.
+// NeverHeldPod reports whether a bare pod must not be held, and the reason.
 func NeverHeldPod(pod *v1.Pod) (why string, never bool) {
 	if why, never := neverHeldObject(pod, pod.Spec.PriorityClassName); never {
 		return why, true
 	}
-	// A pod of a Job was held as that Job, or must not be; all others serve users who wait: DaemonSets,
-	// Deployments.
+	// The pod of a Job was either held as part of the Job or must not be held. Pods of other controllers, such as
+	// Deployments and DaemonSets, serve users.
 	if owner := metav1.GetControllerOf(pod); owner != nil {
-		return "it is run by " + owner.Kind + " " + owner.Name, true
+		return "controlled by " + owner.Kind + " " + owner.Name, true
 	}
-	// Released is final, and this is what a release leaves behind where the scheduler found no room. It is also what is
-	// left of it after a restart.
+	// A release is final, and the pod has this condition if it was released and the scheduler found no capacity.
+	// The condition also survives a restart.
 	if c := Scheduled(pod); c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {
-		return "the scheduler tried it before and found no room", true
+		return "the scheduler has already found no capacity for the pod", true
 	}
 	return "", false
 }
 
-// NeverHeldJob reports whether a Job must not be held, or not any longer, and why.
+// NeverHeldJob reports whether a Job must not be held, or must no longer be held, and the reason.
 func NeverHeldJob(job *batchv1.Job) (why string, never bool) {
 	if why, never := neverHeldObject(job, job.Spec.Template.Spec.PriorityClassName); never {
 		return why, true
@@ -57,12 +57,12 @@ func NeverHeldJob(job *batchv1.Job) (why string, never bool) {
 	for i := range job.OwnerReferences {
 		owner := &job.OwnerReferences[i]
 		if owner.Kind != "CronJob" || !strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {
-			return "it belongs to " + owner.Kind + " " + owner.Name, true
+			return "owned by " + owner.Kind + " " + owner.Name, true
 		}
 	}
 	if suspended := job.Spec.Suspend != nil && *job.Spec.Suspend; suspended &&
 		job.Labels[v1alpha1.LabelHeld] != "true" {
-		return "its user suspended it", true
+		return "suspended by its user", true
 	}
 	return "", false
 }
@@ -70,10 +70,10 @@ func NeverHeldJob(job *batchv1.Job) (why string, never bool) {
 func neverHeldObject(o metav1.Object, priorityClass string) (why string, never bool) {
 	switch ns := o.GetNamespace(); ns {
 	case metav1.NamespaceSystem, v1alpha1.SystemNamespace:
-		return "it is in namespace " + ns, true
+		return "objects are never held in namespace " + ns, true
 	}
 	if strings.HasPrefix(priorityClass, "system-") && strings.HasSuffix(priorityClass, "-critical") {
-		return "its priority class is " + priorityClass, true
+		return "the priority class is " + priorityClass, true
 	}
 	labels, annotations := o.GetLabels(), o.GetAnnotations()
 	for _, mark := range [...]struct {
@@ -81,12 +81,12 @@ func neverHeldObject(o metav1.Object, priorityClass string) (why string, never b
 		key string
 		why string
 	}{
-		{labels, LabelKueueQueue, "Kueue decides when it runs"},
-		{annotations, helmHook, "it is a Helm hook"},
-		{annotations, argoCDHook, "it is an Argo CD hook"},
-		{labels, argoWorkflow, "it is a step of an Argo workflow"},
-		{annotations, argoNodeName, "it is a step of an Argo workflow"},
-		{labels, karmada, "Karmada sent it: it is held in the federation, if at all"},
+		{labels, LabelKueueQueue, "Kueue decides when the Job runs"},
+		{annotations, helmHook, "the object is a Helm hook"},
+		{annotations, argoCDHook, "the object is an Argo CD hook"},
+		{labels, argoWorkflow, "the object is a step of an Argo workflow"},
+		{annotations, argoNodeName, "the object is a step of an Argo workflow"},
+		{labels, karmada, "propagated by Karmada, so it may only be held in the federation"},
 	} {
 		if _, ok := mark.in[mark.key]; ok {
 			return mark.why, true

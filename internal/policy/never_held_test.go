@@ -29,35 +29,35 @@ func inNamespace(name string) func(*metav1.ObjectMeta) {
 	return func(o *metav1.ObjectMeta) { o.Namespace = name }
 }
 
-// Rows that hold for pods and Jobs alike.
+// neverHeldObjects contains test cases for both pods and Jobs.
 var neverHeldObjects = []struct {
 	name     string
 	meta     func(*metav1.ObjectMeta)
 	priority string
 	want     string
 }{
-	{name: "kube-system", meta: inNamespace("kube-system"), want: "it is in namespace kube-system"},
-	{name: "our own namespace", meta: inNamespace("kubenergy-system"), want: "it is in namespace kubenergy-system"},
+	{name: "kube-system", meta: inNamespace("kube-system"), want: "objects are never held in namespace kube-system"},
+	{name: "own namespace", meta: inNamespace("kubenergy-system"), want: "objects are never held in namespace kubenergy-system"},
 	{
 		name: "cluster critical", priority: "system-cluster-critical",
-		want: "its priority class is system-cluster-critical",
+		want: "the priority class is system-cluster-critical",
 	},
-	{name: "node critical", priority: "system-node-critical", want: "its priority class is system-node-critical"},
+	{name: "node critical", priority: "system-node-critical", want: "the priority class is system-node-critical"},
 	{name: "high priority is not system priority", priority: "my-critical", want: ""},
-	{name: "Kueue", meta: labelled("kueue.x-k8s.io/queue-name", "q"), want: "Kueue decides when it runs"},
-	{name: "Helm hook", meta: annotated("helm.sh/hook", "pre-install"), want: "it is a Helm hook"},
-	{name: "Argo CD hook", meta: annotated("argocd.argoproj.io/hook", "Sync"), want: "it is an Argo CD hook"},
+	{name: "Kueue", meta: labelled("kueue.x-k8s.io/queue-name", "q"), want: "Kueue decides when the Job runs"},
+	{name: "Helm hook", meta: annotated("helm.sh/hook", "pre-install"), want: "the object is a Helm hook"},
+	{name: "Argo CD hook", meta: annotated("argocd.argoproj.io/hook", "Sync"), want: "the object is an Argo CD hook"},
 	{
 		name: "Argo workflow", meta: labelled("workflows.argoproj.io/workflow", "w"),
-		want: "it is a step of an Argo workflow",
+		want: "the object is a step of an Argo workflow",
 	},
 	{
 		name: "Argo workflow by annotation", meta: annotated("workflows.argoproj.io/node-name", "w"),
-		want: "it is a step of an Argo workflow",
+		want: "the object is a step of an Argo workflow",
 	},
 	{
 		name: "Karmada", meta: labelled("karmada.io/managed", "true"),
-		want: "Karmada sent it: it is held in the federation, if at all",
+		want: "propagated by Karmada, so it may only be held in the federation",
 	},
 	{name: "nothing special", want: ""},
 }
@@ -84,9 +84,9 @@ func TestNeverHeldPod(t *testing.T) {
 		condition v1.PodCondition
 		want      string
 	}{
-		{name: "of a Job", meta: ownedBy("batch/v1", "Job"), want: "it is run by Job x"},
-		{name: "of a DaemonSet", meta: ownedBy("apps/v1", "DaemonSet"), want: "it is run by DaemonSet x"},
-		{name: "of a Deployment", meta: ownedBy("apps/v1", "ReplicaSet"), want: "it is run by ReplicaSet x"},
+		{name: "of a Job", meta: ownedBy("batch/v1", "Job"), want: "controlled by Job x"},
+		{name: "of a DaemonSet", meta: ownedBy("apps/v1", "DaemonSet"), want: "controlled by DaemonSet x"},
+		{name: "of a Deployment", meta: ownedBy("apps/v1", "ReplicaSet"), want: "controlled by ReplicaSet x"},
 		{
 			name: "owned but not controlled",
 			meta: func(o *metav1.ObjectMeta) {
@@ -98,10 +98,10 @@ func TestNeverHeldPod(t *testing.T) {
 			condition: v1.PodCondition{
 				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
 			},
-			want: "the scheduler tried it before and found no room",
+			want: "the scheduler has already found no capacity for the pod",
 		},
 		{
-			name: "gated, as we say of a pod that we hold",
+			name: "gated, like a held pod",
 			condition: v1.PodCondition{
 				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
 			},
@@ -141,19 +141,19 @@ func TestNeverHeldJob(t *testing.T) {
 		suspend *bool
 		want    string
 	}{
-		{name: "suspended by its user", suspend: &yes, want: "its user suspended it"},
-		{name: "suspended by us", suspend: &yes, meta: labelled(v1alpha1.LabelHeld, "true")},
+		{name: "suspended by its user", suspend: &yes, want: "suspended by its user"},
+		{name: "suspended by KubEnergy", suspend: &yes, meta: labelled(v1alpha1.LabelHeld, "true")},
 		{
-			name: "our label with another value", suspend: &yes, meta: labelled(v1alpha1.LabelHeld, "yes"),
-			want: "its user suspended it",
+			name: "the held label with another value", suspend: &yes, meta: labelled(v1alpha1.LabelHeld, "yes"),
+			want: "suspended by its user",
 		},
 		{name: "not suspended", suspend: &no},
 		{name: "of a CronJob", meta: ownedBy("batch/v1", "CronJob")},
 		{
-			name: "of somebody else's CronJob", meta: ownedBy("example.com/v1", "CronJob"),
-			want: "it belongs to CronJob x",
+			name: "of a CronJob in another API group", meta: ownedBy("example.com/v1", "CronJob"),
+			want: "owned by CronJob x",
 		},
-		{name: "of a workflow", meta: ownedBy("example.com/v1", "Workflow"), want: "it belongs to Workflow x"},
+		{name: "of a workflow", meta: ownedBy("example.com/v1", "Workflow"), want: "owned by Workflow x"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			job := &batchv1.Job{Spec: batchv1.JobSpec{Suspend: tc.suspend}}

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Scheduled returns what the condition PodScheduled of a pod says; nothing if it has none.
+// Scheduled returns the condition PodScheduled of a pod, or the zero value if the pod has none.
 func Scheduled(pod *v1.Pod) v1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == v1.PodScheduled {
@@ -18,9 +18,10 @@ func Scheduled(pod *v1.Pod) v1.PodCondition {
 	return v1.PodCondition{}
 }
 
-// OwnerOf returns what people know a pod by, as far as the pod itself says: its controller, or the pod itself where
-// it has none. A ReplicaSet's name is its Deployment's and a hash. A static pod's controller is its node, by which
-// no user knows it.
+// OwnerOf returns the kind and name of the object that users associate with a pod, as far as they follow from the
+// pod itself. This is its controller, or the pod if it has none. The Deployment of a ReplicaSet is derived from the
+// name of the ReplicaSet, which ends with a hash. A static pod is its own owner, because its controller is the
+// node.
 func OwnerOf(pod *v1.Pod) (kind, name string) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || owner.Kind == "Node" {

@@ -31,7 +31,7 @@ func TestOwnerOf(t *testing.T) {
 		{owned("Node", "worker1", nil), "Pod/pod", false}, // a static pod
 	} {
 		if awake := KeepsAwake(c.pod); awake != c.awake {
-			t.Errorf("%s keeps its node awake: %v", c.want, awake)
+			t.Errorf("%s: KeepsAwake() = %v", c.want, awake)
 		}
 		if kind, name := OwnerOf(c.pod); kind+"/"+name != c.want {
 			t.Errorf("%s/%s, want %s", kind, name, c.want)

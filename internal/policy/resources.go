@@ -11,27 +11,30 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The devices that count as GPUs, as their vendors' device plugins name them.
+// Extended resources that count as GPUs, named by the device plugins of their vendors.
 const (
 	NvidiaGPU v1.ResourceName = "nvidia.com/gpu"
 	amdGPU    v1.ResourceName = "amd.com/gpu"
 )
 
-// PodRequest returns the effective request of a pod that does not run yet, as the scheduler computes it: the larger of
-// its init containers and the sum of its containers, with sidecars and overhead, unless the pod itself has a request.
+// PodRequest returns the effective request of a pod before it runs, as computed by the scheduler. It is the maximum
+// of the requests of its init containers and the sum of those of its containers, including sidecars and overhead,
+// unless the pod has a pod-level request.
 func PodRequest(pod *v1.Pod) sched.Resources {
 	list := lists.Get().(v1.ResourceList)
 	defer lists.Put(list)
 	return ResourcesOf(resource.PodRequests(pod, resource.PodResourcesOptions{Reuse: list}))
 }
 
-// lists are those that pods' requests are summed up in. One is as large as all else that is read from a pod.
+// lists is a pool of ResourceLists for summing up requests, because a list needs as much memory as all other data
+// read from a pod.
 var lists = sync.Pool{New: func() any { return v1.ResourceList{} }}
 
-// most is more than any node has, and small enough that sums of a hundred such requests still are numbers.
+// most is larger than the capacity of any node, but small enough that a sum of a hundred requests does not
+// overflow.
 const most = math.MaxInt64 / 128
 
-// ResourcesOf returns a list of Kubernetes as the core takes it.
+// ResourcesOf converts a ResourceList.
 func ResourcesOf(list v1.ResourceList) sched.Resources {
 	nvidia, amd := list[NvidiaGPU], list[amdGPU]
 	return sched.Resources{
@@ -40,7 +43,7 @@ func ResourcesOf(list v1.ResourceList) sched.Resources {
 	}
 }
 
-// ListOf returns resources as Kubernetes lists them.
+// ListOf converts resources to a ResourceList.
 func ListOf(r sched.Resources) v1.ResourceList {
 	list := v1.ResourceList{
 		v1.ResourceCPU:    *quantities.NewMilliQuantity(r.MilliCPU, quantities.DecimalSI),
@@ -52,8 +55,8 @@ func ListOf(r sched.Resources) v1.ResourceList {
 	return list
 }
 
-// amount returns a quantity in units of a power of ten. Pods may ask for more than an int64 holds, from which
-// Kubernetes' own conversion makes any number, also a negative one, with which a pod would fit everywhere.
+// amount returns a quantity in units of a power of ten, limited to most. A quantity may exceed an int64, and then
+// the conversion of Kubernetes returns an arbitrary number. If it were negative, the pod would fit on every node.
 func amount(q *quantities.Quantity, scale quantities.Scale) int64 {
 	if q.AsApproximateFloat64()*math.Pow10(-int(scale)) >= most {
 		return most
@@ -61,7 +64,7 @@ func amount(q *quantities.Quantity, scale quantities.Scale) int64 {
 	return q.ScaledValue(scale)
 }
 
-// ScalarGPUs returns the number of GPUs in the extended resources of a scheduler's node.
+// ScalarGPUs returns the number of GPUs in the scalar resources of a scheduler's NodeInfo.
 func ScalarGPUs(scalars map[v1.ResourceName]int64) int64 {
 	if len(scalars) == 0 {
 		return 0
@@ -69,7 +72,7 @@ func ScalarGPUs(scalars map[v1.ResourceName]int64) int64 {
 	return scalars[NvidiaGPU] + scalars[amdGPU]
 }
 
-// Times returns what so many of the same ask for together, or as much as a number can say.
+// Times returns resources multiplied by n. The result is limited to the max value of an int64.
 func Times(r sched.Resources, n int64) sched.Resources {
 	return sched.Resources{MilliCPU: saturate(r.MilliCPU, n), Memory: saturate(r.Memory, n), GPU: saturate(r.GPU, n)}
 }

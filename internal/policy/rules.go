@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// strategies are all that there are, by their full names.
+// strategies returns all strategies by their full names.
 var strategies = sync.OnceValue(func() map[string]*strategy.Greedy {
 	wheres, whens := strategy.Names()
 	all := make(map[string]*strategy.Greedy, len(wheres)*len(whens))
@@ -33,35 +33,36 @@ var strategies = sync.OnceValue(func() map[string]*strategy.Greedy {
 	return all
 })
 
-// NamespaceMarks is what a namespace says of itself.
+// NamespaceMarks contains the labels and annotations of a namespace.
 type NamespaceMarks struct {
 	Name                string
 	Labels, Annotations map[string]string
 }
 
-// Rules say who may wait for what in a cluster. They never change. The zero Rules are those that are built in.
+// Rules determines which workloads of a cluster may wait, and for what. Rules is immutable. The zero value contains
+// the built-in rules.
 type Rules struct {
-	policies   map[string]*v1alpha1.EnergyPolicy // those that count, by namespace
-	namespaces map[string]*namespaceRules        // of namespaces that say something
-	elsewhere  *namespaceRules                   // of all others
-	closings   map[string][]closing              // budgets that hold new work, by namespace
-	sites      []*sched.Site                     // whose signals count for holds
-	classes    map[string]bool                   // of benchmarks
-	teams      map[string]string                 // by namespace, of those whose label names one
-	claimed    map[string]bool                   // teams that a namespace's label names
+	policies   map[string]*v1alpha1.EnergyPolicy // effective policies by namespace
+	namespaces map[string]*namespaceRules        // of namespaces with settings
+	elsewhere  *namespaceRules                   // of all other namespaces
+	closings   map[string][]closing              // by namespace; budgets that hold new work
+	sites      []*sched.Site                     // sites with signals that affect holds
+	classes    map[string]bool                   // benchmark classes
+	teams      map[string]string                 // teams by namespace, from namespace labels
+	claimed    map[string]bool                   // teams in the label of any namespace
 }
 
-// Sources are what Rules are made of.
+// Sources contains the inputs of Rules.
 type Sources struct {
 	Defaults   Defaults
-	Policies   []*v1alpha1.EnergyPolicy // of any name and validity: what cannot be used is left out
+	Policies   []*v1alpha1.EnergyPolicy // may contain other names and invalid policies, which are ignored
 	Namespaces []NamespaceMarks
-	Budgets    []*v1alpha1.EnergyBudget // those that are used up keep new work from starting
-	Sites      []*sched.Site            // whose signals count for holds
-	Classes    map[string]bool          // of benchmarks
+	Budgets    []*v1alpha1.EnergyBudget // used-up budgets prevent new work from starting
+	Sites      []*sched.Site            // sites with signals that affect holds
+	Classes    map[string]bool          // benchmark classes
 }
 
-// Rules returns the rules that follow from everything.
+// Rules computes the rules.
 func (c *Sources) Rules() Rules {
 	book := &ruleBook{defaults: c.Defaults, policies: map[string]*v1alpha1.EnergyPolicy{}}
 	for _, p := range c.Policies {
@@ -75,10 +76,10 @@ func (c *Sources) Rules() Rules {
 		closings:   closings(c.Budgets), sites: c.Sites, classes: c.Classes,
 		teams: map[string]string{}, claimed: map[string]bool{},
 	}
-	// Namespaces that say the same have the same rules: of ten thousand that have opted in, most have nothing but the
-	// label.
+	// Namespaces with the same settings share their rules, because most of ten thousand opted-in namespaces only
+	// have the label.
 	type words struct {
-		marks  string // of the namespace, printed
+		marks  string // formatted labels and annotations of the namespace
 		policy *v1alpha1.EnergyPolicy
 	}
 	shared := map[words]*namespaceRules{}
@@ -86,15 +87,16 @@ func (c *Sources) Rules() Rules {
 		n, ok := c.Namespaces[i].ours()
 		if team := n.Labels[v1alpha1.LabelTeam]; team != "" {
 			r.teams[n.Name], r.claimed[team] = team, true
-			delete(n.Labels, v1alpha1.LabelTeam) // no rule
+			delete(n.Labels, v1alpha1.LabelTeam) // not part of the rules
 			ok = len(n.Labels) > 0
 		}
 		if !ok {
 			continue
 		}
-		said := words{fmt.Sprintf("%q %q", n.Labels, n.Annotations), book.policies[n.Name]} // maps print sorted
+		// maps are printed with sorted keys
+		said := words{fmt.Sprintf("%q %q", n.Labels, n.Annotations), book.policies[n.Name]}
 		if shared[said] == nil {
-			// what makes no sense there counts as not written; the policy's conditions say so
+			// ignore invalid annotations; conditions of the policy report them
 			own, _ := ReadNamespace(&n)
 			shared[said] = book.of(n.Name, &n, own)
 		}
@@ -108,7 +110,7 @@ func (c *Sources) Rules() Rules {
 	return r
 }
 
-// of returns the rules of a namespace; those of the cluster if it says nothing itself.
+// of returns the rules of a namespace, or those of the cluster if the namespace has no settings.
 func (r *Rules) of(namespace string) *namespaceRules {
 	if rules, ok := r.namespaces[namespace]; ok {
 		return rules
@@ -116,9 +118,9 @@ func (r *Rules) of(namespace string) *namespaceRules {
 	return cmp.Or(r.elsewhere, builtIn())
 }
 
-// TeamOf returns the team that is charged with what runs in a namespace under a team's label of its own, as [TeamOf]
-// reads it. Users write the labels of pods, administrators those of namespaces: a namespace's kubenergy.io/team
-// decides, and no other namespace can charge that team.
+// TeamOf returns the team that is charged for a workload. own is the team in the labels of the pod, see the
+// function [TeamOf]. Users set the labels of pods, while administrators set those of namespaces. Therefore the
+// label kubenergy.io/team of a namespace takes precedence, and no other namespace can charge that team.
 func (r *Rules) TeamOf(namespace, own string) string {
 	if team := r.teams[namespace]; team != "" {
 		return team
@@ -129,16 +131,16 @@ func (r *Rules) TeamOf(namespace, own string) string {
 	return own
 }
 
-// Policies returns the EnergyPolicies that count, by namespace. Read only.
+// Policies returns the effective EnergyPolicies by namespace. The map must not be modified.
 func (r *Rules) Policies() map[string]*v1alpha1.EnergyPolicy { return r.policies }
 
-// Mode returns the mode that holds in a namespace, and whether it has opted in.
+// Mode returns the mode of a namespace, and whether the namespace has opted in.
 func (r *Rules) Mode(namespace string) (mode v1alpha1.Mode, optedIn bool) {
 	rules := r.of(namespace)
 	return rules.mode, rules.optedIn
 }
 
-// Delays reports whether a Job of a namespace that says nothing of itself may wait there.
+// Delays reports whether a Job without annotations may wait in a namespace.
 func (r *Rules) Delays(namespace string) bool {
 	rules := r.of(namespace)
 	s := rules.settings(typeBatch, "")
@@ -146,8 +148,8 @@ func (r *Rules) Delays(namespace string) bool {
 	return rules.optedIn && s.AllowedDelay > 0
 }
 
-// Concerns reports, at the price of a few map lookups, whether a pod may be ours: it is marked, its namespace has
-// opted in, or its scheduler's users expect it.
+// Concerns reports whether a pod may be handled by KubEnergy, because it is marked, its namespace has opted in, or
+// its scheduler name implies it. It only requires a few map lookups.
 func (r *Rules) Concerns(pod *v1.Pod) bool {
 	if rules, ok := r.namespaces[pod.Namespace]; ok && rules.optedIn {
 		return true
@@ -156,13 +158,12 @@ func (r *Rules) Concerns(pod *v1.Pod) bool {
 		marked(pod)
 }
 
-// MarksOfNamespace returns what a namespace says to us, and nothing else that stands on it. ok is false if that is
-// nothing.
+// MarksOfNamespace returns the relevant labels and annotations of a namespace. ok is false if there are none.
 func MarksOfNamespace(n *v1.Namespace) (marks NamespaceMarks, ok bool) {
 	return (&NamespaceMarks{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}).ours()
 }
 
-// ours returns n without what others say.
+// ours returns a copy of n without irrelevant labels and annotations.
 func (n *NamespaceMarks) ours() (marks NamespaceMarks, ok bool) {
 	marks = NamespaceMarks{Name: n.Name, Labels: map[string]string{}}
 	for _, key := range [...]string{v1alpha1.LabelMode, v1alpha1.LabelTeam} {
@@ -179,31 +180,31 @@ func (n *NamespaceMarks) ours() (marks NamespaceMarks, ok bool) {
 	return marks, ModeOf(n.Labels) != "" || marks.Labels[v1alpha1.LabelTeam] != ""
 }
 
-// namespaceRules are what holds in a namespace.
+// namespaceRules contains the rules of a namespace.
 type namespaceRules struct {
 	mode     v1alpha1.Mode
 	modeFrom string
 	optedIn  bool
-	maxDelay time.Duration // 0: no limit
+	maxDelay time.Duration // 0 means no limit
 	maxFrom  string
-	never    bool // a limit of 0: nothing is held
+	never    bool // the maximum is 0, so no work is held
 
-	base Settings // built in
-	// Layers by workload type, the lowest first: those of the cluster, then that of a scheduler's name, then those of
-	// the namespace.
+	base Settings // built-in settings
+	// Layers by workload type in ascending precedence. The layers of the cluster come first, followed by that of
+	// the scheduler name and those of the namespace.
 	cluster, own map[string][]layer
 	schedulers   map[string]layer
-	// ready are the settings that the layers give, by workload type and scheduler name.
+	// ready contains the effective settings by workload type and scheduler name.
 	ready map[[2]string]Settings
 }
 
-// layer is what one level says.
+// layer contains the settings of one level.
 type layer struct {
 	from string
 	Terms
 }
 
-// settings returns what holds for a workload type and a scheduler name, before the workload itself has spoken.
+// settings returns the settings for a workload type and a scheduler name without those of the workload itself.
 func (r *namespaceRules) settings(workloadType, scheduler string) Settings {
 	if s, ok := r.ready[[2]string{workloadType, scheduler}]; ok {
 		return s
@@ -219,7 +220,7 @@ func (r *namespaceRules) layers(workloadType, scheduler string) []layer {
 	return append(layers, r.own[workloadType]...)
 }
 
-// resolve computes the settings that schedulers ask for again and again.
+// resolve computes the effective settings in advance, because schedulers need them frequently.
 func (r *namespaceRules) resolve() {
 	r.ready = map[[2]string]Settings{}
 	for _, t := range workloadTypes {
@@ -234,7 +235,7 @@ func (r *namespaceRules) resolve() {
 	}
 }
 
-// ReadPolicy reports what is wrong with an EnergyPolicy beyond what its schema says.
+// ReadPolicy validates an EnergyPolicy beyond its schema.
 func ReadPolicy(p *v1alpha1.EnergyPolicy) error {
 	var errs []error
 	check := func(field string, d *metav1.Duration) {
@@ -259,7 +260,8 @@ func ReadPolicy(p *v1alpha1.EnergyPolicy) error {
 	return errors.Join(errs...)
 }
 
-// ReadNamespace reads the policies of Compute Gardener from a namespace, as terms for all types ("") and by type.
+// ReadNamespace returns the policies of Compute Gardener in the annotations of a namespace by workload type. The
+// type "" stands for all types.
 func ReadNamespace(n *NamespaceMarks) (map[string]Terms, error) {
 	if !gardenerNamespace(n.Labels) {
 		return nil, nil
@@ -268,11 +270,11 @@ func ReadNamespace(n *NamespaceMarks) (map[string]Terms, error) {
 	var errs []error
 	for t, annotations := range gardenerKeys(n.Annotations) {
 		if t != "" && !slices.Contains(workloadTypes, t) {
-			errs = append(errs, fmt.Errorf("annotations %s%s%s…: there is no workload type %q", gardenerWorkload, t,
+			errs = append(errs, fmt.Errorf("annotations %s%s%s…: unknown workload type %q", gardenerWorkload, t,
 				gardenerWorkloadPolicy, t))
 			continue
 		}
-		good := map[string]string{} // one value that makes no sense must not silence the others
+		good := map[string]string{} // an invalid value must not disable the others
 		for key, value := range annotations {
 			if _, err := ReadMarks(map[string]string{key: value}); err != nil {
 				errs = append(errs, err)
@@ -288,7 +290,7 @@ func ReadNamespace(n *NamespaceMarks) (map[string]Terms, error) {
 
 var modes = []v1alpha1.Mode{v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce}
 
-// ModeOf returns the mode that a namespace's label names, or "".
+// ModeOf returns the mode in the label of a namespace, or "" if there is none or it is invalid.
 func ModeOf(labels map[string]string) v1alpha1.Mode {
 	if m := v1alpha1.Mode(labels[v1alpha1.LabelMode]); slices.Contains(modes, m) {
 		return m
@@ -296,16 +298,16 @@ func ModeOf(labels map[string]string) v1alpha1.Mode {
 	return ""
 }
 
-// ruleBook builds the rules of all namespaces.
+// ruleBook computes the rules of all namespaces.
 type ruleBook struct {
 	defaults Defaults
-	policies map[string]*v1alpha1.EnergyPolicy // by namespace, valid ones only
+	policies map[string]*v1alpha1.EnergyPolicy // valid policies by namespace
 }
 
-// builtIn are the rules of every namespace in the zero Rules.
+// builtIn returns the rules of every namespace in the zero Rules.
 var builtIn = sync.OnceValue(func() *namespaceRules { return new(ruleBook).of("", nil, nil) })
 
-// of returns the rules of one namespace: those of the cluster, and what the namespace adds.
+// of returns the rules of a namespace, which are those of the cluster with the settings of the namespace.
 func (b *ruleBook) of(namespace string, marks *NamespaceMarks, annotated map[string]Terms) *namespaceRules {
 	r := &namespaceRules{
 		mode: cmp.Or(b.defaults.Mode, v1alpha1.ModeEnforce), modeFrom: "built in",
@@ -319,7 +321,7 @@ func (b *ruleBook) of(namespace string, marks *NamespaceMarks, annotated map[str
 	if cluster != nil {
 		r.setMode(cluster.Spec.Mode, "cluster")
 		if limit := cluster.Spec.MaxDelay; limit != nil {
-			// in place of what is built in
+			// replaces the built-in maximum
 			r.maxDelay, r.never, r.maxFrom = limit.Duration, limit.Duration <= 0, "cluster"
 		}
 	}
@@ -358,11 +360,11 @@ func (r *namespaceRules) clamp(limit *metav1.Duration, from string) {
 	}
 }
 
-// layersOf returns by workload type what a policy, and annotations beside it, say: for all types first.
+// layersOf returns the layers of a policy and annotations by workload type. Settings for all types come first.
 func layersOf(p *v1alpha1.EnergyPolicy, from string, annotated map[string]Terms) map[string][]layer {
 	all := map[string][]layer{}
 	if p == nil {
-		p = &v1alpha1.EnergyPolicy{} // sets nothing
+		p = &v1alpha1.EnergyPolicy{} // has no settings
 	}
 	for _, t := range workloadTypes {
 		settings := p.Spec.WorkloadTypes[t]

@@ -13,32 +13,32 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Settings are what holds for one workload once its annotations, its type, its namespace and the cluster have had their
-// say, in this order.
+// Settings contains the effective settings of a workload, which are determined by its annotations, its type, its
+// namespace and the cluster, in this order of precedence.
 type Settings struct {
 	Terms
 
 	Mode v1alpha1.Mode
-	Ours bool   // marked, or in a namespace that opted in, or for a scheduler whose users expect it
+	Ours bool   // marked, in an opted-in namespace, or with a scheduler name that implies it
 	Type string // workload type
 
-	MaxDelay     time.Duration // 0: no limit
+	MaxDelay     time.Duration // 0 means no limit
 	MaxSignalAge time.Duration
 
 	namespace string
-	owners    Owners // whose budgets count
+	owners    Owners // owners for the choice of budgets
 }
 
 // Enforced reports whether decisions on the workload are carried out.
 func (s *Settings) Enforced() bool { return s.Ours && s.Mode == v1alpha1.ModeEnforce }
 
-// Strategy returns the strategy by name.
+// Strategy returns the full name of the strategy.
 func (s *Settings) Strategy() string { return cmp.Or(s.Where, "carbon") + "+" + s.When }
 
-// Duration returns how long the workload is expected to run.
+// Duration returns the expected duration of the workload.
 func (s *Settings) Duration() time.Duration { return cmp.Or(max(s.ExpectedDuration, 0), time.Hour) }
 
-// Policy returns the settings as the core takes them.
+// Policy converts the settings to a policy of the core.
 func (s *Settings) Policy() sched.Policy {
 	return sched.Policy{
 		Weights: s.Weights, MaxDelay: s.MaxDelay, MaxSignalAge: s.MaxSignalAge,
@@ -46,34 +46,34 @@ func (s *Settings) Policy() sched.Policy {
 	}
 }
 
-// Defaults holds where no object says anything.
+// Defaults contains settings that apply if no object sets them.
 type Defaults struct {
-	// Without an AllowedDelay nothing is held unless it says so itself, an ExpectedDuration of 0 reads as an hour, and
-	// no When as window.
+	// If AllowedDelay is 0, no work is held unless it requests a delay itself. ExpectedDuration defaults to an
+	// hour, and When to window.
 	Terms
 
-	Mode         v1alpha1.Mode // "" reads as enforce
-	MaxDelay     time.Duration // clamps every allowed delay, also the default; 0: no limit
-	MaxSignalAge time.Duration // 0: any age
-	// Schedulers are the settings of pods that name a scheduler, which stand between those of the cluster and those
-	// of a namespace.
+	Mode         v1alpha1.Mode // defaults to enforce
+	MaxDelay     time.Duration // max of every allowed delay, including the default; 0 means no limit
+	MaxSignalAge time.Duration // 0 means any age
+	// Schedulers contains terms by scheduler name. Their precedence is between those of the cluster and those of a
+	// namespace.
 	Schedulers map[string]Terms
-	NodePower  map[string]*energy.Profile // by node; "": of nodes of which nothing else is known
-	AnyPower   *energy.Profile            // of the same, for books alone: the scheduler has none; nil: there is none
-	Hardware   *hardware.Catalog          // nil: the bundled one alone
+	NodePower  map[string]*energy.Profile // by node name; "" applies to nodes of unknown hardware
+	AnyPower   *energy.Profile            // of nodes of unknown hardware, for accounting only; nil in the scheduler
+	Hardware   *hardware.Catalog          // nil means the built-in catalog
 }
 
-// UnknownHardware is the name of the profile of all nodes of which nothing is known.
+// UnknownHardware is the name of the profile for nodes of unknown hardware.
 const UnknownHardware = "unknown-hardware"
 
-// BuiltIn returns what holds in a cluster that sets nothing.
+// BuiltIn returns the settings of a cluster without configuration.
 func BuiltIn() Defaults {
 	return Defaults{
 		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour,
-		// Providers publish every 5 to 60 minutes; two updates may fail before their last answer counts as stale.
+		// Providers publish signals every 5 to 60 minutes, so two updates may fail before a signal becomes stale.
 		MaxSignalAge: 2 * time.Hour,
-		// Of what no hold saves less than 0.01 would save at most, this keeps nine tenths in two thirds of the waiting:
-		// docs/decisions/0027-held-for-something.md.
+		// Compared to a minimum saving of 0.01 alone, the minimum saving per hour retains nine tenths of the
+		// savings with two thirds of the waiting time, see docs/decisions/0027-held-for-something.md.
 		Terms:      Terms{When: defaultWhen, MinSaving: 0.01, MinSavingPerHour: 0.005},
 		Schedulers: aliasSchedulers(),
 	}
@@ -81,23 +81,24 @@ func BuiltIn() Defaults {
 
 const defaultWhen = "window"
 
-// A ChangedDefault is built in with another value than in the release before. kubenergy doctor tells of it where it is
-// not set.
+// A ChangedDefault is a built-in default that differs from that of the previous release. kubenergy doctor reports
+// it if it is not overridden.
 type ChangedDefault struct {
-	Setting string // of EnergyPolicies
-	Flag    string // of the scheduler
+	Setting string // field of an EnergyPolicy
+	Flag    string // flag of the scheduler
 	Was, Is string
 	Effect  string
 	term    term
 }
 
-// ChangedDefaults are those of this release: each has a line with [CHANGE] in CHANGELOG.md.
+// ChangedDefaults contains the changed defaults of this release. Each of them has an entry with [CHANGE] in
+// CHANGELOG.md.
 var ChangedDefaults = []ChangedDefault{{
 	Setting: "hold.minSavingPerHour", Flag: "--kubenergy-min-saving-per-hour", Was: "0", Is: "0.005",
-	Effect: "work waits for less long, since each hour of waiting must save 0.5 %", term: termMinSavingPerHour,
+	Effect: "work waits for a shorter time, because each hour of waiting must save 0.5 %", term: termMinSavingPerHour,
 }}
 
-// SetBy reports whether a policy sets it, for all types.
+// SetBy reports whether a policy overrides the default for all workload types.
 func (c *ChangedDefault) SetBy(p *v1alpha1.EnergyPolicy) bool {
 	return termsOf(&p.Spec.WorkloadSettings).said&c.term != 0
 }
@@ -111,13 +112,13 @@ func (d *Defaults) settings() Settings {
 	return s
 }
 
-// Origin says where one setting comes from.
+// Origin describes the source of a setting.
 type Origin struct{ Setting, Value, From string }
 
-// limitDelay says how long the workload may wait after all.
+// limitDelay computes the effective delay of the workload.
 func (s *Settings) limitDelay(rules *namespaceRules, mayWait bool) {
 	if l := &s.Limits; s.said&termDelay == 0 && (l.Carbon > 0 || l.Percentile > 0 || l.HasPrice) {
-		// A threshold asks to be held, and no level says for how long.
+		// A threshold requests a hold, but no level sets a delay.
 		s.AllowedDelay = cmp.Or(s.MaxDelay, longestUnsaid)
 	}
 	switch {
@@ -128,10 +129,11 @@ func (s *Settings) limitDelay(rules *namespaceRules, mayWait bool) {
 	}
 }
 
-// longestUnsaid is how long is held what has a threshold and no delay, in a cluster without a maximum.
+// longestUnsaid is the max delay of a workload with a threshold and without an allowed delay, if the cluster has no
+// maximum.
 const longestUnsaid = 24 * time.Hour
 
-// Settle returns the workload as the core sees it, and the settings that hold for it, as far as r knows them.
+// Settle returns the job for the core and the effective settings of a workload under the rules.
 func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 	rules := r.of(w.Namespace)
 	s := rules.settings(w.Type, w.scheduler())
@@ -156,7 +158,7 @@ func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 	return job, s
 }
 
-// scheduler returns the name of the scheduler whose terms hold for the workload.
+// scheduler returns the scheduler name that determines the terms of the workload.
 func (w *Work) scheduler() string {
 	if w.Marks.Gardener {
 		return GardenerSchedulerName
@@ -164,7 +166,7 @@ func (w *Work) scheduler() string {
 	return w.Scheduler
 }
 
-// Origins returns where each setting of a workload comes from, for people.
+// Origins returns the source of each setting of a workload, to inform users.
 func (r *Rules) Origins(w *Work) []Origin {
 	said := map[string]Origin{}
 	rules := r.of(w.Namespace)
@@ -183,7 +185,8 @@ func (r *Rules) Origins(w *Work) []Origin {
 	return slices.SortedFunc(maps.Values(said), func(a, b Origin) int { return cmp.Compare(a.Setting, b.Setting) })
 }
 
-// expected reports whether pods that name this scheduler expect us to deal with them, marked or not.
+// expected reports whether the scheduler name of the workload implies that KubEnergy handles it even if it is not
+// marked.
 func (r *Rules) expected(w *Work) bool {
 	switch w.Scheduler {
 	case GardenerSchedulerName:
@@ -194,8 +197,8 @@ func (r *Rules) expected(w *Work) bool {
 	return false
 }
 
-// applicable drops a limit of the price beside one of carbon where no zone has prices at all: manifests that come from
-// another system often carry both, and the one that cannot be judged must not defeat the other.
+// applicable removes a price limit that is combined with a carbon limit if no zone has prices. Manifests of another
+// system often contain both, and a limit that cannot be evaluated must not disable the other one.
 func (r *Rules) applicable(l sched.Limits) sched.Limits {
 	if !l.HasPrice || l.NoCarbon || l.Carbon == 0 && l.Percentile == 0 || r.priced() {
 		return l
@@ -204,8 +207,8 @@ func (r *Rules) applicable(l sched.Limits) sched.Limits {
 	return l
 }
 
-// Decide returns when the job is to start: held until Decision.Window.Start, or now, and why. Nodes are not its
-// business.
+// Decide returns when and why the job starts, which is either Decision.Window.Start if it is held, or now. It does
+// not choose a node.
 func (r *Rules) Decide(now time.Time, job sched.Job, s Settings) sched.Decision {
 	strategy := strategies()[s.Strategy()]
 	if strategy == nil {
@@ -214,8 +217,8 @@ func (r *Rules) Decide(now time.Time, job sched.Job, s Settings) sched.Decision 
 	return strategy.Plan(r.Question(now, job, s))[0]
 }
 
-// Saving returns what a start saves on the forecast: the share of the cost of starting at once, the emissions where
-// carbon counts, and whether that is known.
+// Saving returns the savings of a start according to the forecast. share is relative to the cost of an immediate
+// start, and carbon is the saved emissions if carbon is considered. ok is false if the savings are unknown.
 func (r *Rules) Saving(now time.Time, job sched.Job, s Settings, start time.Time) (share float64, carbon energy.Grams,
 	ok bool,
 ) {
@@ -223,10 +226,10 @@ func (r *Rules) Saving(now time.Time, job sched.Job, s Settings, start time.Time
 	return q.Saving(&q.Queue[0], start)
 }
 
-// Question returns what [Rules.Decide] decides on.
+// Question returns the input of [Rules.Decide].
 func (r *Rules) Question(now time.Time, job sched.Job, s Settings) *sched.Snapshot {
 	job.Limits = r.applicable(job.Limits)
-	// here, what runs is never suspended: only the simulator does that yet
+	// running work is never suspended, except in the simulator
 	job.Interruptible, job.Running = false, false
 	policy := s.Policy()
 	policy.Closed, policy.Budget, _ = r.BudgetClosed(now, s.namespace, s.owners)

@@ -51,7 +51,7 @@ func (v *Rules) ofPod(t *testing.T, pod *v1.Pod) (sched.Job, Settings) {
 	return v.Settle(&work)
 }
 
-// TestPrecedence takes away one level after the other: the next one below then counts.
+// TestPrecedence removes one level after the other and verifies that the next one takes effect.
 func TestPrecedence(t *testing.T) {
 	cluster := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
 		s.Mode = v1alpha1.ModeEnforce
@@ -100,7 +100,7 @@ func TestPrecedence(t *testing.T) {
 			})
 			job, settings := v.ofPod(t, tc.pod)
 			if settings.AllowedDelay != tc.want || job.AllowedDelay != tc.want {
-				t.Errorf("delay is %v and %v, want %v", settings.AllowedDelay, job.AllowedDelay, tc.want)
+				t.Errorf("the delays are %v and %v, want %v", settings.AllowedDelay, job.AllowedDelay, tc.want)
 			}
 			work, _ := ReadPod(tc.pod)
 			from := ""
@@ -110,7 +110,7 @@ func TestPrecedence(t *testing.T) {
 				}
 			}
 			if from != tc.from {
-				t.Errorf("it comes from %q, want %q", from, tc.from)
+				t.Errorf("the origin is %q, want %q", from, tc.from)
 			}
 		})
 	}
@@ -134,7 +134,7 @@ func TestMaximumDelays(t *testing.T) {
 			time.Hour,
 		},
 		{
-			"more than what is built in",
+			"more than the built-in maximum",
 			[]*v1alpha1.EnergyPolicy{limit(v1alpha1.SystemNamespace, 72*time.Hour)},
 			72 * time.Hour,
 		},
@@ -143,7 +143,7 @@ func TestMaximumDelays(t *testing.T) {
 			[]*v1alpha1.EnergyPolicy{limit(v1alpha1.SystemNamespace, 12*time.Hour), limit("team", 100*time.Hour)},
 			12 * time.Hour,
 		},
-		{"nothing at all", []*v1alpha1.EnergyPolicy{limit("team", 0)}, 0},
+		{"zero", []*v1alpha1.EnergyPolicy{limit("team", 0)}, 0},
 	} {
 		v := rulesOf(t, Sources{Policies: tc.policies, Defaults: Defaults{MaxDelay: 24 * time.Hour}})
 		if job, _ := v.ofPod(t, podIn("team", week)); job.AllowedDelay != tc.want {
@@ -165,12 +165,12 @@ func TestModes(t *testing.T) {
 		mode       v1alpha1.Mode
 		optedIn    bool
 	}{
-		{"no level says", nil, nil, v1alpha1.ModeShadow, false},
+		{"no level sets it", nil, nil, v1alpha1.ModeShadow, false},
 		{"cluster", []*v1alpha1.EnergyPolicy{cluster}, nil, v1alpha1.ModeAdvise, false},
 		{"namespace", []*v1alpha1.EnergyPolicy{cluster, team}, nil, v1alpha1.ModeOff, true},
 		{"label", []*v1alpha1.EnergyPolicy{cluster, team}, labelled("enforce"), v1alpha1.ModeEnforce, true},
 		{"label alone", nil, labelled("enforce"), v1alpha1.ModeEnforce, true},
-		{"nonsense is not a mode", nil, labelled("full"), v1alpha1.ModeShadow, false},
+		{"an invalid mode is ignored", nil, labelled("full"), v1alpha1.ModeShadow, false},
 	} {
 		v := rulesOf(t, Sources{
 			Policies: tc.policies, Namespaces: tc.namespaces, Defaults: Defaults{Mode: v1alpha1.ModeShadow},
@@ -181,7 +181,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestOurs: only pods that ask for it are ours, whatever the cluster's policy allows.
+// TestOurs verifies that pods are only handled on request, regardless of the policy of the cluster.
 func TestOurs(t *testing.T) {
 	everywhere := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
 		s.AllowedDelay = delay(time.Hour)
@@ -212,7 +212,7 @@ func TestOurs(t *testing.T) {
 			t.Errorf("%s: ours: %v, want %v", tc.name, s.Ours, tc.want)
 		}
 		if concerns := v.Concerns(tc.pod); tc.want && !concerns {
-			t.Errorf("%s: it is ours, and not looked at", tc.name)
+			t.Errorf("%s: Concerns() = false for a handled pod", tc.name)
 		}
 	}
 }
@@ -248,11 +248,11 @@ func TestReadPolicyRefuses(t *testing.T) {
 	} {
 		p := policyIn("team", change)
 		if err := ReadPolicy(p); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v does not say %q", err, want)
+			t.Errorf("error %v does not contain %q", err, want)
 		}
 		v := rulesOf(t, Sources{Policies: []*v1alpha1.EnergyPolicy{p}})
 		if len(v.Policies()) != 0 {
-			t.Errorf("%s: the policy counts", want)
+			t.Errorf("%s: the invalid policy is effective", want)
 		}
 	}
 }
@@ -278,11 +278,11 @@ func TestLimitsReplaceEachOther(t *testing.T) {
 	}
 	_, own := v.ofPod(t, podIn("windows", map[string]string{v1alpha1.AnnotationCarbonThreshold: "99"}))
 	if own.When != "threshold" || own.Limits.Carbon != 99 || own.Limits.Percentile != 0 {
-		t.Errorf("a threshold on the pod gives %s %+v", own.When, own.Limits)
+		t.Errorf("a threshold on the pod results in %s %+v", own.When, own.Limits)
 	}
 }
 
-// An annotation that changes the rule is named as where the rule comes from.
+// TestOriginOfTheRule verifies that an annotation that implies the rule is reported as its origin.
 func TestOriginOfTheRule(t *testing.T) {
 	v := rulesOf(t, Sources{Policies: []*v1alpha1.EnergyPolicy{
 		policyIn("team", func(s *v1alpha1.EnergyPolicySpec) { s.Hold = &v1alpha1.HoldSettings{Rule: "Window"} }),
@@ -305,7 +305,8 @@ func TestOriginOfTheRule(t *testing.T) {
 	}
 }
 
-// A threshold asks for a hold, and where no level says for how long, the maximum counts. A delay of 0 is an answer.
+// TestThresholdWithoutDelay verifies that a threshold holds a workload for the maximum delay if no level sets a
+// delay. A delay of 0 counts as set.
 func TestThresholdWithoutDelay(t *testing.T) {
 	hold := &v1alpha1.HoldSettings{CarbonPercentile: new(25.0)}
 	v := rulesOf(t, Sources{Defaults: Defaults{MaxDelay: 8 * time.Hour}, Policies: []*v1alpha1.EnergyPolicy{
@@ -326,7 +327,7 @@ func TestThresholdWithoutDelay(t *testing.T) {
 		{podIn("never", limit), 0},
 	} {
 		if job, _ := v.ofPod(t, tc.pod); job.AllowedDelay != tc.want {
-			t.Errorf("%s %v: it may wait %v, want %v", tc.pod.Namespace, tc.pod.Annotations, job.AllowedDelay, tc.want)
+			t.Errorf("%s %v: allowed delay %v, want %v", tc.pod.Namespace, tc.pod.Annotations, job.AllowedDelay, tc.want)
 		}
 	}
 	for namespace, want := range map[string]bool{"limited": true, "never": false, "team": false} {
@@ -336,7 +337,7 @@ func TestThresholdWithoutDelay(t *testing.T) {
 	}
 }
 
-// Who asks for a kind of node does not ask to wait.
+// TestPlacementIsNoHold verifies that annotations for the placement do not hold a workload.
 func TestPlacementIsNoHold(t *testing.T) {
 	v := rulesOf(t, Sources{Policies: []*v1alpha1.EnergyPolicy{policyIn(v1alpha1.SystemNamespace,
 		func(s *v1alpha1.EnergyPolicySpec) {
@@ -355,7 +356,7 @@ func TestPlacementIsNoHold(t *testing.T) {
 		_ := v.ofPod(t,
 		podIn("team",
 			map[string]string{v1alpha1.AnnotationStrategy: "carbon+window"})); job.AllowedDelay != 6*time.Hour {
-		t.Errorf("a window is asked for: it may wait %v", job.AllowedDelay)
+		t.Errorf("the allowed delay with the rule window is %v", job.AllowedDelay)
 	}
 }
 
@@ -379,7 +380,8 @@ func TestNamespacesThatSayTheSameShareTheirRules(t *testing.T) {
 	}
 }
 
-// A pod that names the hybrid scheduler is placed by its second version, and by the first where it asks for that.
+// TestHybridSchedulerByVersion verifies that a pod with the name of the hybrid scheduler is placed by the strategy
+// of its second version, or on request by that of the first version.
 func TestHybridSchedulerByVersion(t *testing.T) {
 	v := rulesOf(t, Sources{})
 	for annotation, want := range map[string]string{"": "hybrid-idle", "profile": "profile", "hybrid": "hybrid"} {

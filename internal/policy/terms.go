@@ -9,25 +9,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Terms are what every level may set for a workload: its own annotations, an EnergyPolicy, the scheduler that it names
-// and the defaults of the cluster.
+// Terms contains the settings that every level may set for a workload. The levels are its annotations,
+// EnergyPolicies, its scheduler name and the defaults of the cluster.
 type Terms struct {
-	said term // those that are set; the others are zero
+	said term // terms that are set; all others are zero
 
 	AllowedDelay     time.Duration
 	ExpectedDuration time.Duration
-	Where, When      string // of the strategy
+	Where, When      string // names of the two parts of the strategy
 	Limits           sched.Limits
 	Weights          sched.Weights
-	MinSaving        float64 // share that a hold must save
-	MinSavingPerHour float64 // share that each hour of waiting must save
+	MinSaving        float64 // min relative saving of a hold
+	MinSavingPerHour float64 // min relative saving per hour of waiting
 	MinSavingGrams   energy.Grams
-	MaxPower         energy.Watts // 0: any
-	MinEfficiency    float64      // 0: any
+	MaxPower         energy.Watts // 0 means any
+	MinEfficiency    float64      // 0 means any
 	GPUClass         string
 }
 
-// term is a set of Terms.
+// term is a bit set of Terms.
 type term uint16
 
 const (
@@ -48,7 +48,8 @@ const (
 	termGPUClass
 )
 
-// entries are the terms by the names that EnergyPolicies give them, with their values for people.
+// entries contains the terms with their names in EnergyPolicies and functions that return their human-readable
+// values.
 var entries = [...]struct {
 	term  term
 	name  string
@@ -71,7 +72,8 @@ var entries = [...]struct {
 	{termGPUClass, "gpuWorkloadType", func(t *Terms) any { return t.GPUClass }},
 }
 
-// apply lets a level speak over those below it. It runs for every pod that is scheduled, and allocates nothing.
+// apply overwrites the terms with the ones set by a higher level. It is called for every scheduled pod and does not
+// allocate memory.
 func (t *Terms) apply(above *Terms) {
 	said := above.said
 	if said == 0 {
@@ -82,7 +84,7 @@ func (t *Terms) apply(above *Terms) {
 	overwrite(said&termDuration, &t.ExpectedDuration, &above.ExpectedDuration)
 	overwrite(said&termStrategy, &t.Where, &above.Where)
 	overwrite(said&termRule, &t.When, &above.When)
-	// An absolute limit of carbon intensity replaces a relative one, and the other way round.
+	// Absolute and relative limits of carbon intensity replace each other.
 	overwrite(said&(termCarbon|termPercentile), &t.Limits.Carbon, &above.Limits.Carbon)
 	overwrite(said&(termCarbon|termPercentile), &t.Limits.Percentile, &above.Limits.Percentile)
 	overwrite(said&termPrice, &t.Limits.Price, &above.Limits.Price)
@@ -103,14 +105,15 @@ func overwrite[T any](said term, to, from *T) {
 	}
 }
 
-// setRule finishes terms: a level that names a threshold wants it to count, unless it also names another rule.
+// setRule completes the terms of a level: a threshold implies the rule "threshold" unless the level sets another
+// rule.
 func (t *Terms) setRule() {
 	if t.said&termRule == 0 && t.said&(termCarbon|termPercentile|termPrice) != 0 {
 		t.When, t.said = "threshold", t.said|termRule
 	}
 }
 
-// set takes a number of an EnergyPolicy, if it is there.
+// set sets a field to a number from an EnergyPolicy, unless the number is nil.
 func set[T ~float64](t *Terms, which term, field *T, number *float64) {
 	if number != nil {
 		*field = T(*number)
@@ -118,7 +121,7 @@ func set[T ~float64](t *Terms, which term, field *T, number *float64) {
 	}
 }
 
-// termsOf returns what an EnergyPolicy sets.
+// termsOf returns the terms that an EnergyPolicy sets.
 func termsOf(w *v1alpha1.WorkloadSettings) (t Terms) {
 	if w.AllowedDelay != nil {
 		t.AllowedDelay, t.said = w.AllowedDelay.Duration, t.said|termDelay

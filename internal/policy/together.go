@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
 )
 
-// PlanTogether decides on several jobs at once, as the when "plan" does, until stop says that there is no more time.
-// looks is how often it asked stop until that said so; 0: there was time for all.
+// PlanTogether plans several jobs jointly with the rule "plan" until stop returns true. looks is the number of
+// calls of stop up to that point, or 0 if the plan was completed.
 func PlanTogether(s *sched.Snapshot, nodes []sched.Node, stop func() bool) (plan sched.Plan, looks int) {
 	for i := range nodes {
 		s.Nodes = append(s.Nodes, &nodes[i])
@@ -29,23 +29,24 @@ func PlanTogether(s *sched.Snapshot, nodes []sched.Node, stop func() bool) (plan
 	return plan, looks
 }
 
-// RecordedPlan is a plan over several jobs with all that it depended on: a line of what [RecordPlans] writes.
+// RecordedPlan is a joint plan with all of its inputs. It is a line in the output of [RecordPlans].
 type RecordedPlan struct {
-	Snapshot  json.RawMessage `json:"snapshot"`        // as [codec.Encode] writes it
-	Looks     int             `json:"looks,omitempty"` // at the clock, until time was up; 0: it was not
-	Decisions []Planned       `json:"decisions"`       // in the order of the snapshot's queue
+	Snapshot json.RawMessage `json:"snapshot"` // encoded by [codec.Encode]
+	// number of calls of stop until the plan was stopped; 0 if it was completed
+	Looks     int       `json:"looks,omitempty"`
+	Decisions []Planned `json:"decisions"` // in queue order of the snapshot
 }
 
-// Planned is what a plan says of a job. Two of the same mean the same, also at different times.
+// Planned is the decision on a job. It is comparable with decisions made at other times.
 type Planned struct {
 	Job    string    `json:"job"`
 	Node   string    `json:"node,omitempty"`
-	Start  time.Time `json:"start,omitzero"` // zero: now
+	Start  time.Time `json:"start,omitzero"` // zero if the job starts immediately
 	Reason string    `json:"reason"`
 	Saving float64   `json:"saving,omitempty"`
 }
 
-// String tells people.
+// String returns a human-readable description.
 func (p Planned) String() string {
 	start := "now"
 	if !p.Start.IsZero() {
@@ -60,14 +61,15 @@ func planned(now time.Time, plan sched.Plan) []Planned {
 		d := &plan[i]
 		all[i] = Planned{Job: d.Job, Node: d.Node, Reason: d.Reason.Kind.String(), Saving: d.Reason.Saving}
 		if d.Held(now) {
-			all[i].Start = d.Window.Start.UTC().Round(0) // without the reading of a monotonic clock
+			all[i].Start = d.Window.Start.UTC().Round(0) // strip the monotonic clock reading
 		}
 	}
 	return all
 }
 
-// RecordPlans returns what writes plans of [PlanTogether] to w, as a line of JSON each that differs from the one before
-// it. What [codec.Decode] would not read, as it is too large, is not written, and log is told.
+// RecordPlans returns a function that writes plans of [PlanTogether] to w as lines of JSON. A plan is only written
+// if its decisions differ from those of the previous one. A plan that is too large for [codec.Decode] is not
+// written, which is logged.
 func RecordPlans(w io.Writer, log *slog.Logger) func(s *sched.Snapshot, plan sched.Plan, looks int) {
 	var last []Planned
 	return func(s *sched.Snapshot, plan sched.Plan, looks int) {
@@ -84,12 +86,12 @@ func RecordPlans(w io.Writer, log *slog.Logger) func(s *sched.Snapshot, plan sch
 			err = json.NewEncoder(w).Encode(RecordedPlan{snapshot, looks, decisions})
 		}
 		if err != nil {
-			log.Warn("a plan is not recorded", "jobs", len(plan), "error", err)
+			log.Warn("Failed to record a plan", "jobs", len(plan), "error", err)
 		}
 	}
 }
 
-// Again makes the plan again from its snapshot. The error names the first decision that is another one.
+// Again makes the plan again from its snapshot. It returns an error that describes the first difference, if any.
 func (r *RecordedPlan) Again() error {
 	s, err := codec.Decode(r.Snapshot)
 	if err != nil {
@@ -100,19 +102,19 @@ func (r *RecordedPlan) Again() error {
 	again, at := planned(s.Now, plan), "the plan of "+s.Now.Format(time.RFC3339Nano)
 	switch {
 	case len(again) != len(r.Decisions):
-		return fmt.Errorf("%s is of %d jobs again, and was of %d", at, len(again), len(r.Decisions))
+		return fmt.Errorf("replaying %s yields %d jobs, want %d", at, len(again), len(r.Decisions))
 	case looks != r.Looks:
-		return fmt.Errorf("%s looks at the clock %d times again, and was stopped at look %d", at, asked, r.Looks)
+		return fmt.Errorf("replaying %s checks the clock %d times, want a stop at check %d", at, asked, r.Looks)
 	}
 	for i, previous := range r.Decisions {
 		if again[i] != previous {
-			return fmt.Errorf("%s differs: again, %v; recorded, %v", at, again[i], previous)
+			return fmt.Errorf("%s differs: replayed %v, recorded %v", at, again[i], previous)
 		}
 	}
 	return nil
 }
 
-// ReplayPlans makes all plans of a record again, and returns how many are the same before the first that is not.
+// ReplayPlans makes all recorded plans again. It returns the number of plans before the first one that differs.
 func ReplayPlans(from io.Reader) (same int, err error) {
 	for lines := json.NewDecoder(from); ; same++ {
 		var r RecordedPlan
@@ -123,7 +125,7 @@ func ReplayPlans(from io.Reader) (same int, err error) {
 			err = r.Again()
 		}
 		if err != nil {
-			return same, fmt.Errorf("making plan %d again: %w", same+1, err)
+			return same, fmt.Errorf("replaying plan %d: %w", same+1, err)
 		}
 	}
 }

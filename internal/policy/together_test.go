@@ -16,8 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// waiting is a snapshot of jobs that may wait, and machines for them, by a seed. Signals began days ago and have as
-// many digits as real ones, and each machine has a profile of its own.
+// waiting returns a snapshot of jobs that may wait, and nodes for them, generated from a seed. The signals start
+// days ago and have realistic precision, and each node has its own profile.
 func waiting(t *testing.T, seed uint64) (*sched.Snapshot, []sched.Node) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -62,21 +62,22 @@ func waiting(t *testing.T, seed uint64) (*sched.Snapshot, []sched.Node) {
 	return s, nodes
 }
 
-// recorded plans, until a look at the clock if that is not 0, and returns what is written of it.
+// recorded makes a plan, which is stopped at the given call of stop unless stopAt is 0, and returns its record.
 func recorded(t *testing.T, seed uint64, stopAt int) (written []byte) {
 	t.Helper()
 	s, nodes := waiting(t, seed)
 	asked := 0
 	plan, looks := policy.PlanTogether(s, nodes, func() bool { asked++; return asked == stopAt })
 	if looks != stopAt {
-		t.Fatalf("it is stopped at look %d, want %d", looks, stopAt)
+		t.Fatalf("the plan was stopped at check %d, want %d", looks, stopAt)
 	}
 	var b bytes.Buffer
 	policy.RecordPlans(&b, slog.New(slog.DiscardHandler))(s, plan, looks)
 	return b.Bytes()
 }
 
-// What is recorded of a plan makes the same plan, also of one that time has ended.
+// TestRecordedPlansAreTheSameAgain verifies that replaying a record yields the same plan, even if the plan was
+// stopped.
 func TestRecordedPlansAreTheSameAgain(t *testing.T) {
 	for seed := range uint64(20) {
 		var all []byte
@@ -85,12 +86,13 @@ func TestRecordedPlansAreTheSameAgain(t *testing.T) {
 			all = append(all, recorded(t, seed, stopAt)...)
 		}
 		if same, err := policy.ReplayPlans(bytes.NewReader(all)); same != len(stops) || err != nil {
-			t.Errorf("seed %d: %d are the same: %v", seed, same, err)
+			t.Errorf("seed %d: %d plans are reproduced: %v", seed, same, err)
 		}
 	}
 }
 
-// The time at which a plan was stopped is a part of it, and so is all else that is recorded.
+// TestAChangedRecordIsFound verifies that a change to any part of a record is detected, including the point at
+// which the plan was stopped.
 func TestAChangedRecordIsFound(t *testing.T) {
 	const stopAt = 45
 	for name, c := range map[string]struct {
@@ -103,17 +105,17 @@ func TestAChangedRecordIsFound(t *testing.T) {
 		"a decision's start": {func(r *policy.RecordedPlan, _ map[string]any) {
 			r.Decisions[7].Start = r.Decisions[7].Start.Add(time.Second)
 		}, `"team/j7"`},
-		"fewer decisions": {func(r *policy.RecordedPlan, _ map[string]any) { r.Decisions = r.Decisions[1:] }, "was of 39"},
+		"fewer decisions": {func(r *policy.RecordedPlan, _ map[string]any) { r.Decisions = r.Decisions[1:] }, "want 39"},
 		"more time":       {func(r *policy.RecordedPlan, _ map[string]any) { r.Looks = 0 }, "differs"},
 		"another look":    {func(r *policy.RecordedPlan, _ map[string]any) { r.Looks = 20 }, "differs"},
-		"no such look":    {func(r *policy.RecordedPlan, _ map[string]any) { r.Looks = 1e6 }, "stopped at look 1000000"},
+		"no such look":    {func(r *policy.RecordedPlan, _ map[string]any) { r.Looks = 1e6 }, "stop at check 1000000"},
 		"a machine": {func(_ *policy.RecordedPlan, s map[string]any) {
 			s["nodes"] = s["nodes"].([]any)[1:]
 		}, "differs"},
 		"the length of a job": {func(_ *policy.RecordedPlan, s map[string]any) {
 			s["queue"].([]any)[7].(map[string]any)["duration"] = 3e12
 		}, "differs"},
-		"what is no snapshot": {func(_ *policy.RecordedPlan, s map[string]any) { s["version"] = 2 }, "version 2"},
+		"an unsupported version": {func(_ *policy.RecordedPlan, s map[string]any) { s["version"] = 2 }, "version 2"},
 	} {
 		var r policy.RecordedPlan
 		if err := json.Unmarshal(recorded(t, 3, stopAt), &r); err != nil {
@@ -129,16 +131,17 @@ func TestAChangedRecordIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err = r.Again(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want one that says %q", name, err, c.want)
+			t.Errorf("%s: error %v, want one that contains %q", name, err, c.want)
 		}
 	}
 	whole := recorded(t, 3, 0)
 	if same, err := policy.ReplayPlans(bytes.NewReader(append(whole, whole[:100]...))); same != 1 || err == nil {
-		t.Errorf("of a line that ends in its midst: %d, %v", same, err)
+		t.Errorf("for an incomplete line: %d, %v", same, err)
 	}
 }
 
-// A plan that decides as the one before it is not recorded again, however late it is.
+// TestTheSamePlanIsRecordedOnce verifies that a plan with the same decisions as the previous one is not recorded
+// again, regardless of the elapsed time.
 func TestTheSamePlanIsRecordedOnce(t *testing.T) {
 	s, nodes := waiting(t, 1)
 	plan, _ := policy.PlanTogether(s, nodes, func() bool { return false })
@@ -159,11 +162,12 @@ func TestTheSamePlanIsRecordedOnce(t *testing.T) {
 	plan[7].Reason.Saving += 1e-9
 	record(&later, plan, 0)
 	if lines := bytes.Count(b.Bytes(), []byte("\n")); lines != 2 {
-		t.Errorf("%d lines after another saving", lines)
+		t.Errorf("%d lines after a change of the savings", lines)
 	}
 }
 
-// What could not be read again is not written, and the log says why.
+// TestWhatCannotBeReadIsNotRecorded verifies that plans that cannot be decoded are not written, and that the reason
+// is logged.
 func TestWhatCannotBeReadIsNotRecorded(t *testing.T) {
 	for name, spoil := range map[string]func(s *sched.Snapshot){
 		"has 2000 bytes": func(s *sched.Snapshot) { s.Queue[3].ID = strings.Repeat("x", 2000) },
@@ -174,8 +178,8 @@ func TestWhatCannotBeReadIsNotRecorded(t *testing.T) {
 		spoil(s)
 		var b, log bytes.Buffer
 		policy.RecordPlans(&b, slog.New(slog.NewTextHandler(&log, nil)))(s, plan, looks)
-		if b.Len() > 0 || !strings.Contains(log.String(), "not recorded") || !strings.Contains(log.String(), name) {
-			t.Errorf("%d bytes are recorded, and the log says %q", b.Len(), log.String())
+		if b.Len() > 0 || !strings.Contains(log.String(), "Failed to record") || !strings.Contains(log.String(), name) {
+			t.Errorf("%d bytes are recorded, and the log contains %q", b.Len(), log.String())
 		}
 	}
 }

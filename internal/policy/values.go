@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// longest bounds every duration that a stranger may write. Nothing waits or runs for a year in a cluster, and sums of
-// two such durations stay far from overflowing.
+// longest is the max value of any duration from an untrusted source. No workload waits or runs for a year, and a
+// sum of two such durations does not overflow.
 const longest = 366 * 24 * time.Hour
 
-// parse does not look at what is longer than maxValue: values are read under the lock of the scheduler's queue, and
-// errors of the standard library repeat them.
+// parse rejects values that are longer than maxValue, because values are read under the lock of the scheduling
+// queue, and errors of the standard library contain the value.
 func parse[T any](value string, by func(string) (T, error)) (v T, err error) {
 	if len(value) > maxValue {
 		return v, errors.New("too long")
@@ -22,8 +22,8 @@ func parse[T any](value string, by func(string) (T, error)) (v T, err error) {
 	return by(value)
 }
 
-// readDuration reads a Go duration between 0 and longest. The error of time.ParseDuration repeats the whole value,
-// which may be 256 KiB long, so it is replaced.
+// readDuration parses a Go duration between 0 and longest. It replaces the error of time.ParseDuration, which
+// contains the whole value of up to 256 KiB.
 func readDuration(value string) (time.Duration, error) {
 	d, err := parse(value, time.ParseDuration)
 	switch {
@@ -37,8 +37,8 @@ func readDuration(value string) (time.Duration, error) {
 	return d, nil
 }
 
-// readTime reads RFC 3339. Far dates are refused because instants are compared in nanoseconds since 1970, and the zero
-// time because it reads as "none".
+// readTime parses an RFC 3339 time. Distant times are rejected because times are compared in nanoseconds since
+// 1970, and the zero time is rejected because it means that no time is set.
 func readTime(value string) (time.Time, error) {
 	t, err := parse(value, func(s string) (time.Time, error) { return time.Parse(time.RFC3339, s) })
 	switch {
@@ -50,7 +50,7 @@ func readTime(value string) (time.Time, error) {
 	return t, nil
 }
 
-// readNumber reads a finite number between two limits.
+// readNumber parses a finite number between two limits.
 func readNumber(value string, least, most float64) (float64, error) {
 	v, err := parse(value, func(s string) (float64, error) { return strconv.ParseFloat(strings.TrimSpace(s), 64) })
 	switch {
@@ -70,13 +70,13 @@ func readBool(value string) (bool, error) {
 	return b, nil
 }
 
-// readNot reads a boolean and returns its opposite.
+// readNot parses a boolean and returns its negation.
 func readNot(value string) (bool, error) {
 	b, err := readBool(value)
 	return !b, err
 }
 
-// keep returns what reads a value into a field of an object, if it makes sense.
+// keep returns a function that parses a value and stores it in a field of an object if it is valid.
 func keep[O, T any](read func(string) (T, error), field func(*O) *T) func(*O, string) error {
 	return func(o *O, value string) error {
 		v, err := read(value)
@@ -87,7 +87,7 @@ func keep[O, T any](read func(string) (T, error), field func(*O) *T) func(*O, st
 	}
 }
 
-// between returns what reads a number between two limits.
+// between returns a function that parses a number between two limits.
 func between[T ~float64](least, most float64) func(string) (T, error) {
 	return func(value string) (T, error) {
 		v, err := readNumber(value, least, most)
@@ -95,7 +95,7 @@ func between[T ~float64](least, most float64) func(string) (T, error) {
 	}
 }
 
-// positive returns a reader that reads as another does, and for which 0 is an error.
+// positive returns a function that parses a value with read and rejects 0.
 func positive[T comparable](read func(string) (T, error)) func(string) (T, error) {
 	return func(value string) (v T, err error) {
 		var zero T
@@ -106,9 +106,9 @@ func positive[T comparable](read func(string) (T, error)) func(string) (T, error
 	}
 }
 
-const maxValue = 64 // bytes of a value that may make sense
+const maxValue = 64 // max length of a valid value, in bytes
 
-// excerpt quotes a value for logs and events without letting it fill them.
+// excerpt quotes a value for logs and events, and truncates it if it is too long.
 func excerpt(value string) string {
 	if len(value) > maxValue {
 		return strconv.Quote(value[:maxValue]) + "…"
@@ -116,7 +116,7 @@ func excerpt(value string) string {
 	return strconv.Quote(value)
 }
 
-// hours turns a number of hours into a Go duration.
+// hours converts a number of hours to a Go duration.
 func hours(value string) (string, error) {
 	h, err := positive(between[float64](0, longest.Hours()))(value)
 	return time.Duration(h * float64(time.Hour)).String(), err

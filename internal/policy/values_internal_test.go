@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A stranger's annotation may hold 256 KiB, and is read under the lock of the scheduler's queue.
+// TestLongValuesAreNotParsed verifies that long values are rejected early, because annotations may contain 256 KiB
+// and are read under the lock of the scheduling queue.
 func TestLongValuesAreNotParsed(t *testing.T) {
 	for length, want := range map[int]bool{maxValue: true, maxValue + 1: false} {
 		parsed := false

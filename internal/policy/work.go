@@ -16,22 +16,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Work is what a pod or a Job says of itself. It is read once, and settled under all [Rules] that come. It is
+// Work contains the properties of a pod or a Job. It is read once and evaluated under different [Rules]. It is
 // comparable.
 type Work struct {
 	Namespace, Name string
-	Submitted       time.Time // when the object was created
+	Submitted       time.Time // creation time of the object
 	Type            string    // workload type
 	Scheduler       string    // spec.schedulerName
-	Class           string    // of benchmarks
+	Class           string    // benchmark class
 	Marks           Marks
-	Owners          Owners // whose budgets count
+	Owners          Owners // owners for the choice of budgets
 
 	request  sched.Resources
-	selector string // of nodes, as labels are written: key=value, sorted
+	selector string // node selector as a sorted list of key=value
 }
 
-// The workload types, as EnergyPolicies and Compute Gardener name them.
+// Workload types, as in EnergyPolicies and Compute Gardener.
 const (
 	typeBatch    = "batch"
 	typeService  = "service"
@@ -42,7 +42,7 @@ const (
 
 var workloadTypes = []string{typeBatch, typeService, typeStateful, typeSystem, typeGeneric}
 
-// Read reads a Job, or a pod.
+// Read converts a Job or a pod.
 func Read(o metav1.Object) (Work, error) {
 	if job, ok := o.(*batchv1.Job); ok {
 		return ReadJob(job)
@@ -50,8 +50,8 @@ func Read(o metav1.Object) (Work, error) {
 	return ReadPod(o.(*v1.Pod))
 }
 
-// ReadPod reads a pod. Where its annotations make no sense there is an error, and the Work is that of a pod without
-// marks.
+// ReadPod converts a pod. If its annotations are invalid, ReadPod returns an error and the Work of a pod without
+// annotations.
 func ReadPod(pod *v1.Pod) (Work, error) {
 	marks, err := ReadMarks(pod.Annotations)
 	return Work{
@@ -62,8 +62,8 @@ func ReadPod(pod *v1.Pod) (Work, error) {
 	}, err
 }
 
-// ReadJob reads a Job: one job whose request is that of all pods that it runs at once. Annotations are read from the
-// Job, and where it has none from its pod template.
+// ReadJob converts a Job. The request is that of all pods that the Job runs in parallel. Annotations of the Job
+// take precedence over those of its pod template.
 func ReadJob(j *batchv1.Job) (Work, error) {
 	marks, err := ReadMarks(j.Annotations, j.Spec.Template.Annotations)
 	template := &v1.Pod{Spec: j.Spec.Template.Spec}
@@ -83,8 +83,8 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 	return w, err
 }
 
-// ReadBatch reads a job of another batch system, as Slurm's, whose marks are written as ours are on a Job. w has what
-// is known of it besides.
+// ReadBatch converts a job of another batch system such as Slurm with the given request and annotations. w contains
+// its other properties.
 func ReadBatch(w Work, request sched.Resources, annotations map[string]string) (Work, error) {
 	var err error
 	w.Type, w.request = typeBatch, request
@@ -92,7 +92,7 @@ func ReadBatch(w Work, request sched.Resources, annotations map[string]string) (
 	return w, err
 }
 
-// job returns what no setting changes of the job that the core sees.
+// job returns the parts of the core's job that do not depend on settings.
 func (w *Work) job() sched.Job {
 	j := sched.Job{ID: w.Namespace + "/" + w.Name, Submitted: w.Submitted, Request: w.request}
 	if w.selector == "" {
@@ -106,16 +106,16 @@ func (w *Work) job() sched.Job {
 	return j
 }
 
-// OfGardener reports whether the defaults of Compute Gardener's scheduler hold for the workload.
+// OfGardener reports whether the defaults of Compute Gardener's scheduler apply to the workload.
 func (w *Work) OfGardener() bool { return w.scheduler() == GardenerSchedulerName }
 
 // HasDelay reports whether the object itself sets its allowed delay.
 func (m *Marks) HasDelay() bool { return m.said&termDelay != 0 }
 
-// mayWait reports whether the object itself says something about waiting.
+// mayWait reports whether the object itself has annotations for waiting.
 func (w *Work) mayWait() bool { return w.Marks.said&(termDelay|termRule) != 0 || w.Marks.Gardener }
 
-// placed reports whether it says something about its node.
+// placed reports whether the object itself has annotations for its placement.
 func (w *Work) placed() bool { return w.Marks.said&(termStrategy|termMaxPower|termMinEfficiency) != 0 }
 
 func labelledType(of map[string]string) (string, bool) {
@@ -123,7 +123,7 @@ func labelledType(of map[string]string) (string, bool) {
 	return label, slices.Contains(workloadTypes, label)
 }
 
-// podType is what the pod's label says, else what follows from its owner.
+// podType returns the workload type in the label of the pod, or otherwise the type implied by its owner.
 func podType(pod *v1.Pod) string {
 	if t, ok := labelledType(pod.Labels); ok {
 		return t
@@ -134,7 +134,7 @@ func podType(pod *v1.Pod) string {
 	return typeGeneric
 }
 
-// typeOfOwned is the workload type of pods by the kind of their owner.
+// typeOfOwned maps kinds of owners to the workload types of their pods.
 var typeOfOwned = map[string]string{
 	"Job": typeBatch, "CronJob": typeBatch, "ReplicaSet": typeService, "Deployment": typeService,
 	"StatefulSet": typeStateful, "DaemonSet": typeSystem, "Node": typeSystem,

@@ -66,7 +66,7 @@ func TestPodJob(t *testing.T) {
 			want:        sched.Job{AllowedDelay: time.Hour, Duration: time.Minute},
 		},
 		{
-			name:        "zero delay beats the default",
+			name:        "zero delay overrides the default",
 			annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: "0"},
 			defaults:    Defaults{Terms: Terms{AllowedDelay: 48 * time.Hour}},
 			want:        sched.Job{Duration: time.Hour},
@@ -104,7 +104,7 @@ func TestPodJob(t *testing.T) {
 			want: sched.Job{Duration: time.Hour, Request: sched.Resources{MilliCPU: 3000}},
 		},
 		{
-			name: "GPUs of both makes",
+			name: "GPUs of both vendors",
 			spec: podSpec(container("nvidia.com/gpu", "2"), container("amd.com/gpu", "1", "example.com/gpu", "9")),
 			want: sched.Job{Duration: time.Hour, Request: sched.Resources{GPU: 3}},
 		},
@@ -138,15 +138,15 @@ func TestBatchJob(t *testing.T) {
 	}{
 		{name: "one pod", want: sched.Resources{MilliCPU: 500, Memory: 1 << 30}},
 		{
-			name: "all pods at once", spec: batchv1.JobSpec{Parallelism: &many},
+			name: "all pods in parallel", spec: batchv1.JobSpec{Parallelism: &many},
 			want: sched.Resources{MilliCPU: 4000, Memory: 8 << 30},
 		},
 		{
-			name: "no more than are to complete", spec: batchv1.JobSpec{Parallelism: &many, Completions: &few},
+			name: "at most the number of completions", spec: batchv1.JobSpec{Parallelism: &many, Completions: &few},
 			want: sched.Resources{MilliCPU: 1500, Memory: 3 << 30},
 		},
 		{
-			name: "beyond all measure", spec: batchv1.JobSpec{Parallelism: &most, Completions: &most},
+			name: "overflow", spec: batchv1.JobSpec{Parallelism: &most, Completions: &most},
 			want: sched.Resources{MilliCPU: 500 * math.MaxInt32, Memory: math.MaxInt32 << 30},
 		},
 	} {
@@ -176,7 +176,7 @@ func TestBatchJob(t *testing.T) {
 		})
 	}
 	if got := Times(sched.Resources{MilliCPU: math.MaxInt64 / 2}, 3).MilliCPU; got != math.MaxInt64 {
-		t.Errorf("a product that overflows is %d", got)
+		t.Errorf("the product that overflows is %d", got)
 	}
 }
 

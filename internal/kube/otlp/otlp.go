@@ -1,5 +1,6 @@
-// Package otlp pushes the metrics of a process to a collector of OpenTelemetry, the same that it serves to be scraped.
-// It is told where by OpenTelemetry's own variables, and without them does nothing.
+// Package otlp pushes the metrics of a process to an OpenTelemetry collector. They are the same metrics that the
+// process serves for scraping. The package is configured by the standard environment variables of OpenTelemetry,
+// without which it does nothing.
 package otlp
 
 import (
@@ -23,8 +24,9 @@ import (
 
 const lastPushWithin = 5 * time.Second
 
-// Run pushes what is gathered, every minute or as OTEL_METRIC_EXPORT_INTERVAL says, and a last time when ctx ends. The
-// names of the process and of its host are those that OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES do not say.
+// Run pushes the gathered metrics every minute, or at the interval OTEL_METRIC_EXPORT_INTERVAL, and a last time
+// when ctx is done. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override the names of the service and the
+// instance.
 func Run(ctx context.Context, service string, gather prometheus.Gatherer, log *slog.Logger) error {
 	if cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")) == "" ||
 		cmp.Or(os.Getenv("OTEL_METRICS_EXPORTER"), "otlp") != "otlp" ||
@@ -37,13 +39,13 @@ func Run(ctx context.Context, service string, gather prometheus.Gatherer, log *s
 		return fmt.Errorf("pushing metrics: OTEL_EXPORTER_OTLP_PROTOCOL is %q: want %s", p, takes)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		log.WarnContext(ctx, "Metrics were not pushed", "error", err)
+		log.WarnContext(ctx, "Failed to push metrics", "error", err)
 	}))
 	exporter, err := otlpmetrichttp.New(ctx)
 	if err != nil {
 		return fmt.Errorf("pushing metrics: %w", err)
 	}
-	host, _ := os.Hostname() // "" says as much
+	host, _ := os.Hostname() // an empty name is acceptable
 	about, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", service),
 			attribute.String("service.instance.id", host)), resource.WithTelemetrySDK(), resource.WithFromEnv())
@@ -52,7 +54,7 @@ func Run(ctx context.Context, service string, gather prometheus.Gatherer, log *s
 	}
 	provider := metric.NewMeterProvider(metric.WithResource(about), metric.WithReader(metric.NewPeriodicReader(exporter,
 		metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(gather))))))
-	log.InfoContext(ctx, "Metrics are pushed")
+	log.InfoContext(ctx, "Started pushing metrics")
 	<-ctx.Done()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPushWithin)
 	defer cancel()

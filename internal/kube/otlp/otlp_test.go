@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// registry has one metric of each kind that we have.
+// registry contains one metric of each type that KubEnergy uses.
 func registry(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	r := prometheus.NewRegistry()
@@ -36,7 +36,7 @@ func registry(t *testing.T) *prometheus.Registry {
 	return r
 }
 
-// receiver is a collector that keeps what it was sent last.
+// receiver is a collector that sends each received request to a channel.
 func receiver(t *testing.T, got chan<- *collector.ExportMetricsServiceRequest) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -67,7 +67,7 @@ func receiver(t *testing.T, got chan<- *collector.ExportMetricsServiceRequest) *
 func TestPushesWhatIsScraped(t *testing.T) {
 	got := make(chan *collector.ExportMetricsServiceRequest, 1)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver(t, got).URL)
-	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "20") // ms
+	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "20") // in milliseconds
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "k8s.namespace.name=kubenergy-system")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -76,7 +76,7 @@ func TestPushesWhatIsScraped(t *testing.T) {
 	select {
 	case sent = <-got:
 	case <-time.After(time.Minute):
-		t.Fatal("nothing was pushed")
+		t.Fatal("no metrics were pushed")
 	}
 	cancel()
 	if err := <-ended; err != nil {
@@ -95,7 +95,7 @@ func TestPushesWhatIsScraped(t *testing.T) {
 		}
 	}
 	if about["service.name"] != "kubenergy-test" || about["k8s.namespace.name"] != "kubenergy-system" {
-		t.Errorf("pushed about %v", about)
+		t.Errorf("the resource attributes are %v", about)
 	}
 	counter := of["kubenergy_decisions_total"].GetSum().GetDataPoints()
 	if len(of) != 4 || len(counter) != 1 || counter[0].GetAsDouble() != 7 ||
@@ -103,25 +103,26 @@ func TestPushesWhatIsScraped(t *testing.T) {
 		t.Errorf("pushed %v", of)
 	}
 	if g := of["kubenergy_held"].GetGauge().GetDataPoints(); len(g) != 1 || g[0].GetAsDouble() != 3 {
-		t.Errorf("pushed of the gauge %v", g)
+		t.Errorf("the pushed gauge is %v", g)
 	}
 	h := of["kubenergy_release_lateness_seconds"].GetHistogram().GetDataPoints()
 	if len(h) != 1 || h[0].GetSum() != 2 || len(h[0].GetBucketCounts()) != 3 || h[0].GetBucketCounts()[1] != 1 {
-		t.Errorf("pushed of the histogram %v", h)
+		t.Errorf("the pushed histogram is %v", h)
 	}
 	if s := of["kubenergy_forecast_error_ratio"].GetSummary().GetDataPoints(); len(s) != 1 || s[0].GetSum() != 0.25 ||
 		s[0].GetCount() != 1 {
-		t.Errorf("pushed of the summary %v", s)
+		t.Errorf("the pushed summary is %v", s)
 	}
 }
 
-// What cannot be reached costs a line in the log, and neither the process nor its end.
+// TestUnreachable verifies that an unreachable collector is logged, and neither stops the process nor delays its
+// termination.
 func TestUnreachable(t *testing.T) {
 	var b bytes.Buffer
 	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://127.0.0.1:1/v1/metrics")
-	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "100") // ms
+	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "100") // in milliseconds
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // the last push is the only one
+	cancel() // only the last push is performed
 	began := time.Now()
 	err := Run(ctx, "kubenergy-test", registry(t), slog.New(slog.NewTextHandler(&b, nil)))
 	if err == nil || !strings.Contains(err.Error(), "for the last time") || time.Since(began) > 2*lastPushWithin {
@@ -147,7 +148,8 @@ func TestOff(t *testing.T) {
 			for k, v := range tc.env {
 				t.Setenv(k, v)
 			}
-			err := Run(t.Context(), "test", prometheus.NewRegistry(), slog.New(slog.DiscardHandler)) // it returns
+			// Run returns immediately
+			err := Run(t.Context(), "test", prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v", err)
 			}

@@ -1,6 +1,6 @@
-// Package panics counts what was recovered from a panic, and breaks the circuit where that comes again and again:
-// from the third panic within a minute on, the scheduler decides as stock Kubernetes does for ten minutes. Nothing else
-// heeds it: budgets that let go of what they suspended would have it lose its work.
+// Package panics counts recovered panics and implements a circuit breaker. After three panics within a minute, the
+// scheduler makes decisions like an unmodified kube-scheduler for ten minutes. Other components ignore the breaker.
+// For example, if budgets resumed the work that they had suspended, that work could be lost.
 package panics
 
 import (
@@ -15,43 +15,44 @@ import (
 )
 
 const (
-	most   = 3 // within a minute
+	most   = 3 // max number of panics within a minute
 	within = time.Minute
 	opened = 10 * time.Minute
 )
 
-// A Breaker counts panics. Its zero value is closed.
+// A Breaker counts panics. The zero value is a closed breaker.
 type Breaker struct {
-	until atomic.Int64 // Unix nanoseconds: it is open until then
+	until atomic.Int64 // time until which the breaker is open, in Unix nanoseconds
 
 	mu     sync.Mutex
-	last   [most]time.Time // a ring
+	last   [most]time.Time // ring buffer
 	next   int
-	counts map[string]float64 // by part
+	counts map[string]float64 // by part of the process
 }
 
-// process is the breaker that Count, Note and Open use.
+// process is the breaker of this process, used by Count, Note and Open.
 var process Breaker
 
-// Count notes a panic of this process in one of its parts, of which there are a few. It returns how many there were in
-// that part.
+// Count records a panic in a part of this process and returns the number of panics in that part. The set of parts
+// must be small.
 func Count(part string) (times int) { return process.Count(part, time.Now()) }
 
-// Note counts a panic that input from outside can cause: it does not break the circuit. It returns how many there were
-// in that part.
+// Note records a panic that external input can cause. It does not affect the breaker. It returns the number of
+// panics in the part.
 func Note(part string) (times int) {
 	process.mu.Lock()
 	defer process.mu.Unlock()
 	return process.note(part)
 }
 
-// Survive calls f and reports whether it returned. A panic is noted, and costs what f was about. Of a part's panics
-// the log tells the first, the second, the fourth and so on: a loop that panics in each round must not fill the disk.
+// Survive calls f, recovers from a panic and records it with Note. It reports whether f returned without a panic.
+// Only the first, second, fourth, etc. panic of a part is logged, so that a loop that panics in each iteration does
+// not fill the disk.
 func Survive(log *slog.Logger, part, about string, f func()) (ok bool) {
 	defer func() {
 		if what := recover(); what != nil {
 			if times := Note(part); Worth(times) {
-				log.Error("a part panicked: the others go on", "part", part, "about", about, "times", times,
+				log.Error("Recovered from a panic", "part", part, "about", about, "times", times,
 					"panic", what, "stack", string(debug.Stack()))
 			}
 		}
@@ -60,7 +61,8 @@ func Survive(log *slog.Logger, part, about string, f func()) (ok bool) {
 	return true
 }
 
-// Caught calls f, and counts a panic of it. It returns what f panicked with; nil: it returned.
+// Caught calls f, recovers from a panic and records it with Count. It returns the value of the panic, or nil if f
+// returned.
 func Caught(part string, f func()) (what any) {
 	defer func() {
 		if what = recover(); what != nil {
@@ -71,10 +73,10 @@ func Caught(part string, f func()) (what any) {
 	return nil
 }
 
-// pause is how long a loop rests that has panicked.
+// pause is the time after which a loop that has panicked is restarted.
 const pause = time.Second
 
-// Keep runs a loop until it returns. One that panics begins again after a pause, until ctx ends.
+// Keep runs a loop until it returns. If it panics, it is restarted after a pause until ctx is done.
 func Keep(ctx context.Context, log *slog.Logger, part, about string, run func(context.Context) error) (err error) {
 	for !Survive(log, part, about, func() { err = run(ctx) }) {
 		select {
@@ -86,8 +88,8 @@ func Keep(ctx context.Context, log *slog.Logger, part, about string, run func(co
 	return err
 }
 
-// Collector returns a collector under which a panic costs what it had still to show: a registry calls collectors in
-// goroutines of its own, where a panic would end the process.
+// Collector returns a collector that recovers from panics of c. The remaining metrics of c are then missing. A
+// registry calls collectors in separate goroutines, in which a panic would terminate the process.
 func Collector(log *slog.Logger, c prometheus.Collector) prometheus.Collector {
 	return collector{c, log}
 }
@@ -101,14 +103,14 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	Survive(c.log, "metrics", "collecting metrics", func() { c.Collector.Collect(into) })
 }
 
-// Worth reports whether the log is told of a panic that is the so-manieth of its part.
+// Worth reports whether the panic with the given number should be logged.
 func Worth(times int) bool { return times&(times-1) == 0 }
 
-// Open reports whether this process leaves deciding to stock Kubernetes.
-// Each cycle of each pod asks, so the clock is read where there were panics alone.
+// Open reports whether the breaker of this process is open, so that decisions are left to Kubernetes. It is called
+// for each pod in each cycle, so it reads the clock only after there have been panics.
 func Open() bool { return process.until.Load() != 0 && process.Open(time.Now()) }
 
-// Reset forgets the panics of this process, for tests that cause some.
+// Reset clears the recorded panics of this process. It is for testing only.
 func Reset() {
 	process.mu.Lock()
 	defer process.mu.Unlock()
@@ -116,7 +118,8 @@ func Reset() {
 	process.until.Store(0)
 }
 
-// Count notes a panic in a part.
+// Count records a panic in a part and opens the breaker after too many panics. It returns the number of panics in
+// the part.
 func (b *Breaker) Count(part string, now time.Time) (times int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,17 +138,17 @@ func (b *Breaker) note(part string) (times int) {
 	return int(b.counts[part])
 }
 
-// Open reports whether there were too many.
+// Open reports whether the breaker is open.
 func (b *Breaker) Open(now time.Time) bool { return now.UnixNano() < b.until.Load() }
 
-// Describe implements [prometheus.Collector]. It says nothing: parts are not known before they panic.
+// Describe implements [prometheus.Collector]. It sends no descriptors, because the parts are not known in advance.
 func (b *Breaker) Describe(chan<- *prometheus.Desc) {}
 
 var (
-	total = prometheus.NewDesc("kubenergy_panics_total", "Panics that were recovered: each cost one object or one "+
-		"decision.", []string{"part"}, nil)
-	open = prometheus.NewDesc("kubenergy_panics_breaker_open", "1: three panics came within a minute, and stock "+
-		"Kubernetes decides for ten minutes.", nil, nil)
+	total = prometheus.NewDesc("kubenergy_panics_total", "Number of recovered panics that each affected one "+
+		"object or decision.", []string{"part"}, nil)
+	open = prometheus.NewDesc("kubenergy_panics_breaker_open", "1 if decisions are left to Kubernetes for ten "+
+		"minutes after three panics within a minute.", nil, nil)
 )
 
 // Collect implements [prometheus.Collector].
@@ -157,7 +160,7 @@ func (b *Breaker) Collect(into chan<- prometheus.Metric) {
 	into <- prometheus.MustNewConstMetric(open, prometheus.GaugeValue, state)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.counts) == 0 { // a counter that is not there cannot be told from one that is not exported
+	if len(b.counts) == 0 { // export 0 to distinguish no panics from a missing metric
 		into <- prometheus.MustNewConstMetric(total, prometheus.CounterValue, 0, "")
 	}
 	for part, n := range b.counts {
@@ -165,5 +168,5 @@ func (b *Breaker) Collect(into chan<- prometheus.Metric) {
 	}
 }
 
-// Metrics are those of this process.
+// Metrics returns the collector for the panics of this process.
 func Metrics() prometheus.Collector { return &process }

@@ -26,19 +26,19 @@ func TestBreaker(t *testing.T) {
 		return b.Open(now)
 	}
 	if b.Open(now) || count(0) || count(29*time.Second) || count(31*time.Second) {
-		t.Error("three panics in a minute open it, not three in more")
+		t.Error("the breaker is open after three panics in more than a minute")
 	}
 	if !count(28 * time.Second) {
-		t.Error("three within a minute, and it is closed")
+		t.Error("the breaker is closed after three panics within a minute")
 	}
 	if now = now.Add(10*time.Minute - 1); !b.Open(now) {
-		t.Error("it closes before ten minutes are over")
+		t.Error("the breaker closes before ten minutes have passed")
 	}
 	if now = now.Add(1); b.Open(now) || count(0) || count(time.Second) || !count(time.Second) {
-		t.Error("it closes after ten minutes, and opens again after three more")
+		t.Error("the breaker does not close after ten minutes, or does not open again")
 	}
 	if err := testutil.CollectAndCompare(&b, strings.NewReader(`
-		# HELP kubenergy_panics_total Panics that were recovered: each cost one object or one decision.
+		# HELP kubenergy_panics_total Number of recovered panics that each affected one object or decision.
 		# TYPE kubenergy_panics_total counter
 		kubenergy_panics_total{part="part"} 7
 	`), "kubenergy_panics_total"); err != nil {
@@ -51,14 +51,14 @@ func TestSurvive(t *testing.T) {
 	var log bytes.Buffer
 	for range 9 {
 		if panics.Survive(slog.New(slog.NewTextHandler(&log, nil)), "part", "a test", func() { panic("planted") }) {
-			t.Error("it panicked, and returned")
+			t.Error("Survive() = true after a panic")
 		}
 	}
 	if !panics.Survive(nil, "part", "a test", func() {}) {
-		t.Error("it returned, and panicked")
+		t.Error("Survive() = false without a panic")
 	}
 	if n := strings.Count(log.String(), "panic=planted"); n != 4 || panics.Note("part") != 10 || panics.Open() {
-		t.Errorf("%d of 9 are logged, or they break the circuit:\n%s", n, &log)
+		t.Errorf("%d of 9 panics are logged, or the breaker is open:\n%s", n, &log)
 	}
 }
 
@@ -84,7 +84,8 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// A collector that panics costs its own metrics; the registry shows those of the others.
+// TestCollector verifies that a panic in a collector does not affect the metrics of other collectors in the
+// registry.
 func TestCollector(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	registry := prometheus.NewRegistry()

@@ -1,17 +1,19 @@
-// Package standalone answers as much of Kubernetes' API as kubenergy-controller and the commands of kubenergy ask for,
-// where there is no cluster: our kinds come from a folder of YAML files, what programs write is kept in one file beside
-// them. So the controller is the same program with and without Kubernetes.
+// Package standalone implements the subset of the Kubernetes API that kubenergy-controller and the kubenergy
+// commands use, for systems without a cluster. KubEnergy objects are read from a directory of YAML files, and
+// objects written by programs are stored in a single file. Therefore the controller is the same program with and
+// without Kubernetes.
 //
-// A [Server] is no API server for others: it has one token, which may do everything; it knows the kinds of its table
-// and no other; it validates nothing but that fields exist; it has no admission and no garbage collection.
+// A [Server] is not a general-purpose API server. It has a single token with full access and a fixed table of
+// kinds. It validates nothing but the existence of fields, and implements neither admission nor garbage collection.
 //
-// Invariants, and the tests that hold them:
+// Invariants and their tests:
 //
-//   - A watch tells of every change, in order, or says that it cannot: TestWatch.
-//   - A change is written to disk before it is published; after an error it is neither here nor there. Statuses and
-//     objects of [Server.Replace] are published first: TestFailedWritesChangeNothing, TestUncertainWritesAreUndone.
-//   - State that cannot be read is not written over, and Jobs are refused: TestTornStateIsKept.
-//   - What stands in a file wins over what was kept; statuses survive a restart: TestFilesAndStatuses.
-//   - A file that makes no sense leaves what it said before, and is named in the log: TestBrokenFile.
-//   - Without the token nothing is answered: TestToken.
+//   - A watch sends every change in order, or an error if it cannot: TestWatch.
+//   - A change is written to disk before it is published. If the write fails, the change is neither stored nor
+//     published. Statuses and objects of [Server.Replace] are published first: TestFailedWritesChangeNothing,
+//     TestUncertainWritesAreUndone.
+//   - An unreadable state file is not overwritten, and requests for Jobs are rejected: TestTornStateIsKept.
+//   - Files take precedence over the stored state, and statuses survive a restart: TestFilesAndStatuses.
+//   - If a file is invalid, its previous content remains in effect and the error is logged: TestBrokenFile.
+//   - Requests without the token are rejected: TestToken.
 package standalone

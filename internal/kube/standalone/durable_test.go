@@ -21,12 +21,12 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// store is a server of which writes of its state fail.
+// store is a server with a state file that can be made to fail on writes.
 type store struct {
 	t      *testing.T
 	state  string
-	err    error // of each write
-	lands  bool  // a write takes effect nevertheless
+	err    error // returned by each write
+	lands  bool  // failed writes take effect nevertheless
 	server *standalone.Server
 }
 
@@ -57,7 +57,7 @@ func (s *store) restart() {
 	}
 }
 
-// request returns the status of the response; 0: the connection was aborted.
+// request returns the status code of the response, or 0 if the connection was aborted.
 func (s *store) request(method, path, media, body string) (status int, answer string) {
 	s.t.Helper()
 	return s.in(s.t.Context(), method, path, media, body)
@@ -79,7 +79,7 @@ func (s *store) in(ctx context.Context, method, path, media, body string) (statu
 	return w.Code, w.Body.String()
 }
 
-// list returns the version of a list of all jobs, and the annotation x of each.
+// list returns the resource version of a list of all Jobs, and the annotation x of each Job.
 func (s *store) list() (version string, jobs map[string]string) {
 	s.t.Helper()
 	_, text := s.request(http.MethodGet, "", "", "")
@@ -103,8 +103,8 @@ var changes = []struct{ name, method, path, media, body string }{
 	{"delete", http.MethodDelete, "/old", "", ""},
 }
 
-// A change whose write fails is in no response, no list and no watch, nor there after a restart, and its version is not
-// used again.
+// TestFailedWritesChangeNothing verifies that a change with a failed write is not visible in any response, list or
+// watch, nor after a restart, and that its version is not reused.
 func TestFailedWritesChangeNothing(t *testing.T) {
 	for _, c := range changes {
 		for _, uncertain := range []bool{false, true} {
@@ -117,7 +117,7 @@ func TestFailedWritesChangeNothing(t *testing.T) {
 				}
 				status, answer := s.request(c.method, c.path, c.media, c.body)
 				if wanted := map[bool]int{false: http.StatusInternalServerError, true: 0}[uncertain]; status != wanted {
-					t.Errorf("answered %d, want %d: %s", status, wanted, answer)
+					t.Errorf("status %d, want %d: %s", status, wanted, answer)
 				}
 				if version, got := s.list(); version != since || fmt.Sprint(got) != fmt.Sprint(want) {
 					t.Errorf("published: %v at %s, want %v at %s", got, version, want, since)
@@ -125,10 +125,10 @@ func TestFailedWritesChangeNothing(t *testing.T) {
 				ended, end := context.WithCancel(t.Context())
 				end()
 				if _, events := s.in(ended, http.MethodGet, "?watch=true&resourceVersion="+since, "", ""); events != "" {
-					t.Errorf("watches were sent %s", events)
+					t.Errorf("the watches received %s", events)
 				}
 				if err := s.server.Writable(); (err != nil) != uncertain {
-					t.Errorf("the state is uncertain: %v; Writable: %v", uncertain, err)
+					t.Errorf("uncertain = %v, Writable() = %v", uncertain, err)
 				}
 				s.err = nil
 				if err := s.server.Writable(); err != nil {
@@ -140,17 +140,18 @@ func TestFailedWritesChangeNothing(t *testing.T) {
 					t.Errorf("after a restart: %v, want %v", got, want)
 				}
 				if status, answer = s.request(c.method, c.path, c.media, c.body); status >= http.StatusBadRequest {
-					t.Fatalf("answered %d: %s", status, answer)
+					t.Fatalf("status %d: %s", status, answer)
 				}
 				if later, _ := s.list(); later <= version {
-					t.Errorf("version %s comes after %s", later, version)
+					t.Errorf("version %s follows version %s", later, version)
 				}
 			})
 		}
 	}
 }
 
-// An uncertain write is undone at once if the disk allows it, and then is an error like others.
+// TestUncertainWritesAreUndone verifies that an uncertain write is reverted immediately if possible, and is then
+// reported like any other error.
 func TestUncertainWritesAreUndone(t *testing.T) {
 	s := newStore(t)
 	writes := 0
@@ -169,15 +170,16 @@ func TestUncertainWritesAreUndone(t *testing.T) {
 	}
 	if status, answer := s.request(http.MethodPost, "", "application/json", fmt.Sprintf(aJob, "new", "1")); status !=
 		http.StatusInternalServerError || writes != 2 {
-		t.Errorf("answered %d after %d writes: %s", status, writes, answer)
+		t.Errorf("status %d after %d writes: %s", status, writes, answer)
 	}
 	s.restart()
 	if _, got := s.list(); len(got) > 0 {
-		t.Errorf("a job that was answered with an error is there after a restart: %v", got)
+		t.Errorf("a Job exists after its creation failed and after a restart: %v", got)
 	}
 }
 
-// A state that cannot be read is left as it is. Until an operator acts, no Job is accepted, and all else is served.
+// TestTornStateIsKept verifies that an unreadable state file is not modified. Until an operator intervenes, Jobs
+// are rejected and all other requests are served.
 func TestTornStateIsKept(t *testing.T) {
 	for _, torn := range []string{"", "[{", `[{"apiVersion":"batch/v1","kind":"Job"}]`, `{"a":1}`, "\x00\x00\x00"} {
 		s := newStore(t)
@@ -187,7 +189,7 @@ func TestTornStateIsKept(t *testing.T) {
 		s.restart()
 		status, answer := s.request(http.MethodPost, "", "application/json", fmt.Sprintf(aJob, "new", "1"))
 		if status != http.StatusInternalServerError || !strings.Contains(answer, "moved away") {
-			t.Errorf("%q: a Job is answered %d: %s", torn, status, answer)
+			t.Errorf("%q: creating a Job returns %d: %s", torn, status, answer)
 		}
 		if err := s.server.Writable(); err == nil || !strings.Contains(err.Error(), s.state) {
 			t.Errorf("%q: %v", torn, err)
@@ -201,19 +203,20 @@ func TestTornStateIsKept(t *testing.T) {
 	}
 }
 
-// Clients, and this program, would compute such a quantity for years.
+// TestSlowQuantitiesAreRefused verifies that quantities are rejected that the program or its clients would parse
+// for years.
 func TestSlowQuantitiesAreRefused(t *testing.T) {
 	s := newStore(t)
 	for _, quantity := range []string{"1e-999999999", `1\u0065-999999999`} {
 		status, answer := s.request(http.MethodPost, "", "application/json", `{"metadata":{"name":"slow"},"spec":{"template":{
 			"spec":{"containers":[{"resources":{"requests":{"cpu":"`+quantity+`"}}}]}}}}`)
 		if status != http.StatusBadRequest {
-			t.Errorf("%s is answered %d: %s", quantity, status, answer)
+			t.Errorf("%s returns %d: %s", quantity, status, answer)
 		}
 	}
 }
 
-// FuzzState has a server begin with any state, and write it again.
+// FuzzState starts a server with arbitrary state and writes the state again.
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`[{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"a","namespace":"physics","resourceVersion":"7"}}]`))
 	f.Add([]byte(`[{"apiVersion":"kubenergy.io/v1alpha1","kind":"GridZone","metadata":{"name":"de"},"status":{"nodes":1e99}}]`))
@@ -242,7 +245,7 @@ func FuzzState(f *testing.F) {
 		kind := batchv1.SchemeGroupVersion.WithKind("Job")
 		for _, o := range s.All(kind) {
 			if err := s.Put(kind, o.DeepCopy()); err != nil && s.Writable() == nil {
-				t.Logf("putting back: %v", err)
+				t.Logf("storing again: %v", err)
 			}
 		}
 		o2 := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job"}}
@@ -258,7 +261,7 @@ func FuzzState(f *testing.F) {
 		}
 		again, err := standalone.New(o)
 		if err != nil || again.Writable() != nil || len(again.All(kind)) != len(s.All(kind)) {
-			t.Errorf("what was written is not read: %v, %v", err, again.Writable())
+			t.Errorf("the written state cannot be read: %v, %v", err, again.Writable())
 		}
 	})
 }

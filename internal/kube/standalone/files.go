@@ -18,7 +18,7 @@ import (
 	"github.com/google/renameio/v2"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/json" // integers stay integers
+	"k8s.io/apimachinery/pkg/util/json" // decodes integers as int64
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -26,22 +26,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// look is how often files are looked at, and whether there is something to keep.
+// look is the interval at which the files are checked and pending changes are written.
 const look = 2 * time.Second
 
-// Run follows the files and keeps what was written until ctx ends.
+// Run reloads changed files and writes pending changes until ctx is done.
 func (s *Server) Run(ctx context.Context) error {
 	for kube.Pause(ctx, look) {
 		s.expire()
 		if err := errors.Join(s.load(), s.keep()); err != nil && err.Error() != s.failed {
 			s.failed = err.Error()
-			s.o.Log.Error("what was read before goes on counting", "error", err)
+			s.o.Log.Error("Failed to load or store objects, the previous ones remain in use", "error", err)
 		}
 	}
 	return s.keep()
 }
 
-// load reads the files if one of them has changed. All of them count, or none.
+// load reads all files if any of them has changed. If one of them is invalid, none takes effect.
 func (s *Server) load() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -78,7 +78,7 @@ func (s *Server) load() error {
 	return nil
 }
 
-// readFile adds the objects of a file. Fields that there are not are an error.
+// readFile adds the objects of a file. Unknown fields are an error.
 func readFile(text []byte, found map[schema.GroupVersionKind]map[string]*object) error {
 	docs := yamlutil.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for number := 1; ; number++ {
@@ -101,7 +101,7 @@ func readFile(text []byte, found map[schema.GroupVersionKind]map[string]*object)
 			found[k] = map[string]*object{}
 		}
 		if found[k][key] != nil {
-			return fmt.Errorf("document %d: %s %s is there twice", number, k.Kind, key)
+			return fmt.Errorf("document %d: duplicate %s %s", number, k.Kind, key)
 		}
 		found[k][key] = o
 	}
@@ -115,11 +115,11 @@ func readObject(doc []byte) (*object, error) {
 	k := o.GroupVersionKind()
 	typed, err := scheme.New(k)
 	if err != nil || !ofFiles(k) {
-		return nil, fmt.Errorf("%s %s is read from no file: want GridZone, PowerProfile, EnergyPolicy or EnergyBudget "+
+		return nil, fmt.Errorf("%s %s in a file: want GridZone, PowerProfile, EnergyPolicy or EnergyBudget "+
 			"of %s", o.GetAPIVersion(), k.Kind, v1alpha1.GroupVersion)
 	}
 	if err = yaml.UnmarshalStrict(doc, typed); err == nil {
-		o.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed) // as the kind writes it
+		o.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed) // normalize the representation
 	}
 	if err == nil && o.GetName() == "" {
 		err = errors.New("metadata.name is missing")
@@ -136,11 +136,12 @@ func readObject(doc []byte) (*object, error) {
 	return o, nil
 }
 
-// ErrUncertain is a failed write after which State may be the previous file or the new one.
+// ErrUncertain is returned for a failed write after which State may be either the previous or the new file.
 var ErrUncertain = errors.New("the file may or may not have been replaced")
 
-// restore reads State. If it cannot be read, the place of each Job is unknown, and none may be run again: Jobs are
-// refused and nothing is written until an operator has moved the file away. All else is served meanwhile.
+// restore reads State. If it cannot be read, it is unknown where each Job runs, so none must be started again.
+// Requests for Jobs are then rejected and State is not written until an operator has moved the file away. All other
+// requests are served.
 func (s *Server) restore() {
 	text, err := os.ReadFile(s.o.State)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -167,12 +168,12 @@ func (s *Server) restore() {
 	for _, of := range s.objects {
 		clear(of)
 	}
-	s.lost = fmt.Errorf("reading %s: %w: Jobs are neither accepted nor moved until that file has been restored, or "+
-		"moved away, and this program started again", s.o.State, err)
-	s.o.Log.Error("Failed to read the kept objects", "err", s.lost)
+	s.lost = fmt.Errorf("reading %s: %w: Jobs are neither accepted nor moved until the file has been restored or "+
+		"moved away and this program has been restarted", s.o.State, err)
+	s.o.Log.Error("Failed to read the stored objects", "err", s.lost)
 }
 
-// keep writes State if it lacks a change.
+// keep writes State if it does not contain all published changes.
 func (s *Server) keep() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -182,8 +183,8 @@ func (s *Server) keep() error {
 	return s.write(nil)
 }
 
-// repair returns an error if State may hold what is not published and cannot be written again, or could not be read.
-// The caller must hold writing.
+// repair writes State again if it may contain an unpublished change. It returns an error if that fails, or if State
+// could not be read. The caller must hold writing.
 func (s *Server) repair() error {
 	if !s.uncertain {
 		return s.lost
@@ -191,7 +192,7 @@ func (s *Server) repair() error {
 	return s.write(nil)
 }
 
-// write writes all kept objects with a change, if it is not nil, that is not published yet. The caller must hold
+// write writes all stored objects, with an unpublished change applied if it is not nil. The caller must hold
 // writing.
 func (s *Server) write(change *event) error {
 	all := []*object{}
@@ -211,13 +212,13 @@ func (s *Server) write(change *event) error {
 	}
 	if err != nil {
 		s.uncertain = s.uncertain || change != nil && errors.Is(err, ErrUncertain)
-		return fmt.Errorf("writing the kept objects: %w", err)
+		return fmt.Errorf("writing the stored objects: %w", err)
 	}
 	s.dirty, s.uncertain = false, false
 	return nil
 }
 
-// replaceFile replaces a file, and returns when that would outlast a power failure.
+// replaceFile atomically replaces a file. It returns after the change is durable.
 func replaceFile(file string, data []byte) error {
 	dir := filepath.Dir(file)
 	err := renameio.WriteFile(file, data, 0o600, renameio.WithTempDir(dir))

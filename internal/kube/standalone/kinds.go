@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// scheme has all kinds that there are, and kinds are what paths call them.
+// scheme contains all supported kinds, and kinds maps the resources in request paths to them.
 var scheme, kinds = func() (*runtime.Scheme, map[schema.GroupVersionResource]schema.GroupVersionKind) {
 	s, byPath := runtime.NewScheme(), map[schema.GroupVersionResource]schema.GroupVersionKind{}
 	utilruntime.Must(clientgoscheme.AddToScheme(s))
@@ -24,18 +24,17 @@ var scheme, kinds = func() (*runtime.Scheme, map[schema.GroupVersionResource]sch
 	return s, byPath
 }()
 
-// ofFiles reports whether objects of a kind come from files, and kept whether they stay over restarts. The others are
-// those of programs.
+// ofFiles reports whether objects of a kind are read from files. All other objects are written by programs.
 func ofFiles(k schema.GroupVersionKind) bool { return k.GroupVersion() == v1alpha1.GroupVersion }
 
 func kept(k schema.GroupVersionKind) bool {
 	return ofFiles(k) || k.Kind == "ConfigMap" || k.Kind == "Job"
 }
 
-// ofCluster are kinds of files whose objects are in no namespace.
+// ofCluster contains the cluster-scoped kinds that are read from files.
 var ofCluster = map[string]bool{"GridZone": true, "PowerProfile": true}
 
-// target is what a request is about.
+// target is the resource or object that a request refers to.
 type target struct {
 	resource        schema.GroupVersionResource
 	kind            schema.GroupVersionKind
@@ -45,8 +44,9 @@ type target struct {
 
 func (t *target) key() string { return t.namespace + "/" + t.name }
 
-// targetOf reads a path: /api/v1 or /apis/GROUP/VERSION, then [namespaces/NAMESPACE/]RESOURCE[/NAME[/status]]. A
-// namespace is itself the resource where nothing but its status follows its name.
+// targetOf parses a path, which is /api/v1 or /apis/GROUP/VERSION followed by
+// [namespaces/NAMESPACE/]RESOURCE[/NAME[/status]]. A namespace is the resource itself if its name is followed by
+// nothing or by status.
 func targetOf(path string) (t target, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {

@@ -10,14 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// Who holds the tokens.
+// User names of the tokens.
 const (
 	operator = "kubenergy-operator"
 	reader   = "kubenergy-reader"
 )
 
-// review answers who holds a token and what they may: the operator everything, the reader to list energy, all others
-// nothing. A token that is asked for is the operator's own. It reports whether the request was about that.
+// review serves reviews of tokens and permissions, and requests for tokens. The operator has full access, the
+// reader may list energy, and other users have no access. A requested token is always that of the operator. review
+// reports whether it has served the request.
 func (s *Server) review(w http.ResponseWriter, r *http.Request) bool {
 	var (
 		token  authenticationv1.TokenReview

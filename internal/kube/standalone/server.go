@@ -27,7 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/json" // integers stay integers
+	"k8s.io/apimachinery/pkg/util/json" // decodes integers as int64
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apimachinery/pkg/watch"
@@ -36,43 +36,44 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// Options are what a [Server] is made of.
+// Options configures a [Server].
 type Options struct {
-	Folder string       // of YAML files with our kinds
-	State  string       // file in which statuses and ConfigMaps are kept
-	Token  string       // who shows it may do everything
-	Reader string       // who shows it may read what jobs used; "": there is none
-	API    http.Handler // answers what is asked through the proxy of the controller's service
+	Folder string       // directory with YAML files of KubEnergy objects
+	State  string       // file that stores statuses, ConfigMaps and Jobs
+	Token  string       // grants full access
+	Reader string       // grants read access to the energy of jobs; empty if there is none
+	API    http.Handler // serves requests to the proxy of the controller's service
 	Log    *slog.Logger
-	// Write replaces State durably; nil: the server's own. [ErrUncertain] means that State may have been replaced.
+	// Write replaces State durably. It defaults to an implementation of the server. It may return [ErrUncertain] if
+	// State may have been replaced.
 	Write func(file string, data []byte) error
 }
 
-// Server is a http.Handler. Make it with [New], and [Server.Run] it.
+// Server is an http.Handler. Use [New] to create one, and call [Server.Run] to run it.
 type Server struct {
 	o Options
 
-	// writing is held during each change, from reading the previous object to publishing the new one, and while State
-	// is written. It is locked before mu.
+	// writing is held during each change, from reading the previous object to publishing the new one, and while
+	// State is written. It must be locked before mu.
 	writing      sync.Mutex
-	issued       int64  // highest version that was ever assigned: versions of failed writes are not reused
-	dirty        bool   // State lacks a published change
-	uncertain    bool   // State may hold a change that failed and was not published
-	lost         error  // why State could not be read; nothing is written over it
-	read, failed string // what the files were when they were read last, and why they were not
+	issued       int64  // highest version ever assigned; versions of failed writes are not reused
+	dirty        bool   // State does not contain all published changes
+	uncertain    bool   // State may contain a failed change that was not published
+	lost         error  // reason why State could not be read, in which case it is not overwritten
+	read, failed string // fingerprint of the files when they were last read, and the last error
 
-	// mu guards the published state, which changes only while writing is held as well.
+	// mu guards the published state, which is only modified while writing is held as well.
 	mu      sync.Mutex
-	objects map[schema.GroupVersionKind]map[string]*object // by namespace/name; an object is replaced, never changed
+	objects map[schema.GroupVersionKind]map[string]*object // by namespace/name; objects are replaced, never modified
 	version int64
-	past    []event       // the youngest, the oldest of them first
-	dropped int64         // version of the youngest that is not in past
+	past    []event       // most recent events, oldest first
+	dropped int64         // version of the newest event that is no longer in past
 	news    chan struct{} // closed at the next change
 }
 
 type object = unstructured.Unstructured
 
-// event is a change of an object.
+// event is a change to an object.
 type event struct {
 	kind    schema.GroupVersionKind
 	key     string
@@ -86,8 +87,8 @@ const (
 	maxBody = 8 << 20
 )
 
-// New returns a server that has read its files. An error in the folder at the start is returned; an unreadable State
-// is logged, and [Server.Writable] returns it.
+// New returns a server that has read its files. It returns an error if a file in the directory is invalid. If State
+// is not readable, the error is logged and returned by [Server.Writable].
 func New(o Options) (*Server, error) {
 	if o.Write == nil {
 		o.Write = replaceFile
@@ -97,7 +98,7 @@ func New(o Options) (*Server, error) {
 		s.objects[kind] = map[string]*object{}
 	}
 	s.restore()
-	s.issued = max(s.issued, time.Now().UnixMilli()) // versions of an earlier process are older
+	s.issued = max(s.issued, time.Now().UnixMilli()) // exceed the versions of an earlier process
 	s.version, s.dropped = s.issued, s.issued
 	return s, s.load()
 }
@@ -106,7 +107,7 @@ func New(o Options) (*Server, error) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	given := []byte(r.Header.Get("Authorization"))
 	if subtle.ConstantTimeCompare(given, []byte("Bearer "+s.o.Token)) != 1 {
-		answer(w, nil, apierrors.NewUnauthorized("want the token of the state folder"))
+		answer(w, nil, apierrors.NewUnauthorized("want the token in the state directory"))
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -123,7 +124,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case known:
 		o, err := s.one(r, t)
 		if errors.Is(err, ErrUncertain) {
-			panic(http.ErrAbortHandler) // an error response would promise that the request has no effect
+			panic(http.ErrAbortHandler) // an error response would imply that the request had no effect
 		}
 		answer(w, o, err)
 	case r.URL.Path == "/version":
@@ -133,7 +134,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// one serves a request for one object.
+// one serves a request for a single object.
 func (s *Server) one(r *http.Request, t target) (*object, error) {
 	body, err := bodyOf(r)
 	if err != nil {
@@ -168,7 +169,7 @@ func (s *Server) one(r *http.Request, t target) (*object, error) {
 	return nil, apierrors.NewMethodNotSupported(t.resource.GroupResource(), r.Method)
 }
 
-// bodyOf returns the body as JSON: clients with types prefer protobuf.
+// bodyOf returns the body of a request as JSON. Typed clients send protobuf.
 func bodyOf(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(r.Body)
 	if err == nil && r.Header.Get("Content-Type") == runtime.ContentTypeProtobuf {
@@ -183,7 +184,7 @@ func bodyOf(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// patched returns an object with a patch applied.
+// patched returns the object with the patch applied.
 func patched(media string, previous *object, patch []byte) ([]byte, error) {
 	current, err := previous.MarshalJSON()
 	if err != nil {
@@ -199,12 +200,12 @@ func patched(media string, previous *object, patch []byte) ([]byte, error) {
 	case types.MergePatchType:
 		return jsonpatch.MergePatch(current, patch)
 	}
-	return nil, fmt.Errorf("patches of type %s are not known here", media)
+	return nil, fmt.Errorf("patches of type %s are not supported", media)
 }
 
 func parse(t target, body []byte) (*object, error) {
 	o := &object{}
-	err := kube.CheckQuantities(body) // clients parse them
+	err := kube.CheckQuantities(body) // clients parse quantities
 	if err == nil {
 		err = json.Unmarshal(body, &o.Object)
 	}
@@ -232,15 +233,16 @@ func (s *Server) create(t target, body []byte) (*object, error) {
 	return s.commit(t.kind, t.key(), o)
 }
 
-// update replaces an object but for its status, or its status alone. The caller must hold writing. Controllers compute
-// a status anew after a restart, so it is written within [look], and a full disk does not stop it.
+// update replaces either an object except for its status, or only its status. The caller must hold writing. A
+// status is written asynchronously, at the latest after [look], because controllers recompute it after a restart.
+// Therefore a full disk does not prevent status updates.
 func (s *Server) update(t target, previous *object, body []byte) (*object, error) {
 	o, err := parse(t, body)
 	if err != nil {
 		return nil, err
 	}
 	if v := o.GetResourceVersion(); v != "" && v != previous.GetResourceVersion() {
-		return nil, apierrors.NewConflict(t.resource.GroupResource(), t.name, errors.New("it has changed since"))
+		return nil, apierrors.NewConflict(t.resource.GroupResource(), t.name, errors.New("the object was modified"))
 	}
 	if t.status {
 		status := o.Object["status"]
@@ -259,10 +261,11 @@ func keepStatus(o, previous *object) {
 	}
 }
 
-// commit makes a change durable if its kind is kept, then publishes it. If it returns an error, nothing has changed,
-// neither here nor, unless the error is [ErrUncertain], in State. The caller must hold writing.
+// commit publishes a change after it has been written to State, if its kind is stored. If it returns an error, the
+// change was not published, and was not written either unless the error is [ErrUncertain]. The caller must hold
+// writing.
 func (s *Server) commit(k schema.GroupVersionKind, key string, o *object) (*object, error) {
-	if !kept(k) || s.lost != nil && k.Kind != "Job" { // other kinds are computed again if State was lost
+	if !kept(k) || s.lost != nil && k.Kind != "Job" { // objects of other kinds are recomputed if State was lost
 		return s.set(k, key, o), nil
 	}
 	if err := s.repair(); err != nil {
@@ -282,7 +285,7 @@ func (s *Server) commit(k schema.GroupVersionKind, key string, o *object) (*obje
 	return o, nil
 }
 
-// set publishes a change, which [Server.keep] makes durable later. The caller must hold writing.
+// set publishes a change, which [Server.keep] writes to State later. The caller must hold writing.
 func (s *Server) set(k schema.GroupVersionKind, key string, o *object) *object {
 	e := s.prepare(k, key, o)
 	if e == nil {
@@ -293,8 +296,8 @@ func (s *Server) set(k schema.GroupVersionKind, key string, o *object) *object {
 	return o
 }
 
-// prepare returns the event that stores an object, nil to delete it, and completes its metadata; nil if nothing would
-// change. The caller must hold writing.
+// prepare returns the event that stores an object or, if o is nil, deletes it. It sets the metadata of the object.
+// It returns nil if nothing would change. The caller must hold writing.
 func (s *Server) prepare(k schema.GroupVersionKind, key string, o *object) *event {
 	previous := s.objects[k][key]
 	e := &event{kind: k, key: key, what: watch.Modified, is: o}
@@ -349,9 +352,9 @@ func (e *event) apply(objects map[string]*object) {
 	}
 }
 
-// Replace replaces all objects of a kind that no file has, except those for which stays returns true. keep copies the
-// fields to preserve from an object into its replacement. The caller can repeat the call after a restart, so State is
-// written up to [look] later.
+// Replace replaces all objects of a kind that is not read from files, unless stays returns true for them. keep
+// copies the fields to preserve from an object to its replacement. State is written up to [look] later, because the
+// caller can repeat the call after a restart.
 func (s *Server) Replace(k schema.GroupVersionKind, all []*object, stays func(metav1.Object) bool,
 	keep func(o, previous *object),
 ) {
@@ -369,7 +372,7 @@ func (s *Server) Replace(k schema.GroupVersionKind, all []*object, stays func(me
 	s.replace(k, byKey, keep)
 }
 
-// expire drops events after an hour, as an API server does.
+// expire deletes events after an hour, like an API server.
 func (s *Server) expire() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -382,7 +385,7 @@ func (s *Server) expire() {
 	}
 }
 
-// replace replaces all objects of a kind. keep copies fields from an object into another one that replaces it.
+// replace replaces all objects of a kind. keep copies fields from an object to its replacement.
 func (s *Server) replace(k schema.GroupVersionKind, all map[string]*object, keep func(o, previous *object)) {
 	for key := range s.objects[k] {
 		if all[key] == nil {
@@ -397,20 +400,20 @@ func (s *Server) replace(k schema.GroupVersionKind, all map[string]*object, keep
 	}
 }
 
-// Put stores an object, on disk first. One that was read must not have changed since. If it returns an error, nothing
-// has changed.
+// Put stores an object after it has been written to disk. It returns an error if the object has changed since it
+// was read. After an error, nothing has changed.
 func (s *Server) Put(k schema.GroupVersionKind, o *object) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	key, version := o.GetNamespace()+"/"+o.GetName(), o.GetResourceVersion()
 	if previous := s.objects[k][key]; version != "" && (previous == nil || previous.GetResourceVersion() != version) {
-		return errors.New("it has changed since it was read")
+		return errors.New("the object has changed since it was read")
 	}
 	_, err := s.commit(k, key, o)
 	return err
 }
 
-// Drop deletes an object, on disk first. If it returns an error, the object is still there.
+// Drop deletes an object after the change has been written to disk. After an error, the object still exists.
 func (s *Server) Drop(k schema.GroupVersionKind, namespace, name string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -418,29 +421,29 @@ func (s *Server) Drop(k schema.GroupVersionKind, namespace, name string) error {
 	return err
 }
 
-// Writable returns an error if State differs from the published objects and cannot be written. Until it returns nil,
-// the caller must not act on stored objects.
+// Writable returns an error if State differs from the published objects and cannot be written. In that case, the
+// caller must not act on stored objects.
 func (s *Server) Writable() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.repair()
 }
 
-// All returns the objects of a kind. Read only.
+// All returns the objects of a kind. They must not be modified.
 func (s *Server) All(k schema.GroupVersionKind) []*object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all(k, func(*object) bool { return true })
 }
 
-// Object returns an object; nil: there is none. Read only.
+// Object returns an object, or nil if it does not exist. The object must not be modified.
 func (s *Server) Object(k schema.GroupVersionKind, namespace, name string) *object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objects[k][namespace+"/"+name]
 }
 
-// selection reads what a request selects.
+// selection returns a function that reports whether an object matches the selectors of a request.
 func selection(r *http.Request, t target) (match func(*object) bool, err error) {
 	byLabel, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	byField, errField := fields.ParseSelector(r.URL.Query().Get("fieldSelector"))
@@ -455,7 +458,7 @@ func selection(r *http.Request, t target) (match func(*object) bool, err error) 
 	}, nil
 }
 
-// all returns the objects of a kind that match, by namespace and name. The lock is held.
+// all returns the objects of a kind that match, sorted by namespace and name. The caller must hold mu.
 func (s *Server) all(k schema.GroupVersionKind, match func(*object) bool) (all []*object) {
 	for _, key := range slices.Sorted(maps.Keys(s.objects[k])) {
 		if o := s.objects[k][key]; match(o) {
@@ -493,7 +496,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	for _, o := range found {
-		_ = notify.Encode(change{watch.Added, o}) // who asked may have gone: watch sees it
+		_ = notify.Encode(change{watch.Added, o}) // watch detects a disconnected client
 	}
 	if end := (&object{Object: map[string]any{}}); q.Get("sendInitialEvents") == "true" {
 		end.SetGroupVersionKind(t.kind)
@@ -504,13 +507,13 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, t target) {
 	s.watch(w, r, t, match, since)
 }
 
-// change is an event as it is sent.
+// change is the serialized form of an event.
 type change struct {
 	Type   watch.EventType `json:"type"`
 	Object any             `json:"object"`
 }
 
-// watch tells of changes from a version on until the client or its time ends.
+// watch sends changes after a version until the client disconnects or the timeout of the request expires.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, match func(*object) bool, since int64) {
 	seconds, _ := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
 	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(cmp.Or(seconds, 3600))*time.Second)
@@ -524,7 +527,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, match f
 		events := slices.Clone(s.past[first:])
 		s.mu.Unlock()
 		if lost {
-			_ = notify.Encode(change{watch.Error, statusOf(apierrors.NewResourceExpired("too old"))}) // it is the last
+			// the last event of this watch
+			_ = notify.Encode(change{watch.Error, statusOf(apierrors.NewResourceExpired("too old"))})
 			return
 		}
 		for _, e := range events {
@@ -532,7 +536,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, match f
 			if e.kind != t.kind {
 				continue
 			}
-			if !match(e.is) { // what matched before does not any more; of what never did, the client knows nothing
+			if !match(e.is) { // a modified object no longer matches; clients ignore deletions of unknown objects
 				e.what = watch.Deleted
 			}
 			if notify.Encode(change{e.what, e.is}) != nil {
@@ -570,5 +574,5 @@ func statusOf(err error) metav1.Status {
 func write(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = stdjson.NewEncoder(w).Encode(body) // who asked has gone
+	_ = stdjson.NewEncoder(w).Encode(body) // the client may have disconnected
 }

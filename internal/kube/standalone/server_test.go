@@ -35,13 +35,13 @@ metadata: {name: de}
 spec: {zone: DE, default: true, carbon: {sources: [{typical: {}}]}}
 `
 
-// world is a server with its folder.
+// world is a server with its directory.
 type world struct {
 	folder, state string
 	log           strings.Builder
 	server        *standalone.Server
 	config        *rest.Config
-	end           func() // waits until what was written is kept
+	end           func() // waits until all changes have been written
 }
 
 func begin(t *testing.T, folder, state string) *world {
@@ -66,7 +66,7 @@ func begin(t *testing.T, folder, state string) *world {
 	return w
 }
 
-// inProcess serves requests without a network, so that tests can use it where time is simulated.
+// inProcess serves requests without a network, so that it can be used with simulated time.
 type inProcess struct{ handler http.Handler }
 
 func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -78,7 +78,7 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// onNetwork is begin with a real connection, for watches.
+// onNetwork is like begin, but uses a real connection for watches.
 func onNetwork(t *testing.T) *world {
 	t.Helper()
 	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
@@ -119,7 +119,7 @@ func testFilesAndStatuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if current, _, _ := unstructured.NestedString(o.Object, "spec", "zone"); current != "DE" || o.GetGeneration() != 1 {
-		t.Errorf("a patch of the status has changed the spec to %s", current)
+		t.Errorf("a patch of the status changed the spec to %s", current)
 	}
 	uid := o.GetUID()
 	w.end()
@@ -137,18 +137,18 @@ func testFilesAndStatuses(t *testing.T) {
 	stale := o.DeepCopy()
 	stale.SetResourceVersion("1")
 	if _, err := w.zones(t).Update(t.Context(), stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-		t.Errorf("an update of an older version: %v", err)
+		t.Errorf("error of an update with an older version: %v", err)
 	}
 	if err := os.Remove(filepath.Join(folder, "zone.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(looks)
 	if _, err = w.zones(t).Get(t.Context(), "de", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the zone of a deleted file: %v", err)
+		t.Errorf("error for the zone of a deleted file: %v", err)
 	}
 }
 
-// looks is more than the time between two looks at the files; it passes in tests with simulated time.
+// looks is longer than the interval at which the files are checked. It passes quickly in tests with simulated time.
 const looks = 3 * time.Second
 
 func TestBrokenFile(t *testing.T) { synctest.Test(t, testBrokenFile) }
@@ -159,7 +159,7 @@ func testBrokenFile(t *testing.T) {
 	file(t, folder, "zone.yaml", broken)
 	_, err := standalone.New(standalone.Options{Folder: folder, State: state})
 	if err == nil || !strings.Contains(err.Error(), "zone.yaml") || !strings.Contains(err.Error(), `"zon"`) {
-		t.Errorf("begins with a broken file: %v", err)
+		t.Errorf("error of New with an invalid file: %v", err)
 	}
 	file(t, folder, "zone.yaml", zone)
 	w := begin(t, folder, state)
@@ -168,15 +168,15 @@ func testBrokenFile(t *testing.T) {
 	file(t, folder, "other.yaml", strings.Replace(zone, "{name: de}", "{name: fr}", 1))
 	time.Sleep(looks)
 	if _, err := w.zones(t).Get(t.Context(), "de", metav1.GetOptions{}); err != nil {
-		t.Errorf("what the file said before does not count: %v", err)
+		t.Errorf("the previous content of the file is not in use: %v", err)
 	}
 	if _, err := w.zones(t).Get(t.Context(), "fr", metav1.GetOptions{}); err == nil {
-		t.Error("half of the folder counts")
+		t.Error("valid files take effect despite an invalid one")
 	}
 	file(t, folder, "zone.yaml", zone)
 	time.Sleep(looks)
 	if _, err := w.zones(t).Get(t.Context(), "fr", metav1.GetOptions{}); err != nil {
-		t.Errorf("the mended folder is not read: %v", err)
+		t.Errorf("the fixed directory is not read: %v", err)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestWatch(t *testing.T) {
 	}{{watch.Added, "third"}, {watch.Deleted, "first"}, {watch.Deleted, "third"}} {
 		e, ok := <-events.ResultChan()
 		if m, _ := e.Object.(*v1.ConfigMap); !ok || e.Type != want.what || m == nil || m.Name != want.name {
-			t.Fatalf("told %v %v, want %v", e.Type, e.Object, want)
+			t.Fatalf("received %v %v, want %v", e.Type, e.Object, want)
 		}
 	}
 	old, err := maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
@@ -234,11 +234,11 @@ func TestWatch(t *testing.T) {
 	}
 	defer old.Stop()
 	if e := <-old.ResultChan(); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
-		t.Errorf("a watch from before the first change is told %v %v", e.Type, e.Object)
+		t.Errorf("a watch from a version before the first change received %v %v", e.Type, e.Object)
 	}
 }
 
-// Events go after an hour, however many there are.
+// TestEventsExpire verifies that events are deleted after an hour, regardless of their number.
 func TestEventsExpire(t *testing.T) { synctest.Test(t, testEventsExpire) }
 
 func testEventsExpire(t *testing.T) {
@@ -265,7 +265,7 @@ func testEventsExpire(t *testing.T) {
 	}
 }
 
-// What is kept of an object that is replaced is what it has at that moment.
+// TestReplace verifies that fields are preserved from the current version of a replaced object.
 func TestReplace(t *testing.T) {
 	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
 	defer w.end()
@@ -294,7 +294,7 @@ func TestReplace(t *testing.T) {
 	show("second")
 	o := w.server.Object(kind, "team", "one")
 	if o == nil || o.GetLabels()["shown"] != "second" || o.GetAnnotations()["asked"] != "true" {
-		t.Errorf("it is %v", o)
+		t.Errorf("the object is %v", o)
 	}
 }
 
@@ -310,7 +310,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// The reader's token is good for what jobs used, and for nothing else.
+// TestReader verifies that the token of the reader only grants access to the energy of jobs.
 func TestReader(t *testing.T) {
 	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
 	defer w.end()
@@ -326,7 +326,7 @@ func TestReader(t *testing.T) {
 		}, metav1.CreateOptions{})
 		current := review.Status
 		if err != nil || current.User.Username != want || current.Authenticated != (want != "") {
-			t.Errorf("%q is that of %q, %v: %v", token, current.User.Username, current.Authenticated, err)
+			t.Errorf("the user of token %q is %q, %v: %v", token, current.User.Username, current.Authenticated, err)
 		}
 	}
 	for _, c := range []struct {
@@ -349,11 +349,12 @@ func TestReader(t *testing.T) {
 	}
 	w.config.BearerToken = "reader"
 	if _, err := w.zones(t).List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
-		t.Errorf("the reader lists objects: %v", err)
+		t.Errorf("the reader can list objects: %v", err)
 	}
 }
 
-// What was read and has changed since, or is gone, is not put back.
+// TestPutOfWhatHasChanged verifies that an object that was modified or deleted after it was read is not stored
+// again.
 func TestPutOfWhatHasChanged(t *testing.T) {
 	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
 	defer w.end()
@@ -371,12 +372,12 @@ func TestPutOfWhatHasChanged(t *testing.T) {
 	}
 	read.SetAnnotations(map[string]string{v1alpha1.AnnotationRunsOn: "slurm/1"})
 	if err := w.server.Put(kind, read); err == nil {
-		t.Error("it replaces what was put since it was read")
+		t.Error("an outdated object replaces a newer version")
 	}
 	if err := w.server.Drop(kind, "physics", "a"); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.server.Put(kind, later); err == nil {
-		t.Error("it comes back after it was deleted")
+		t.Error("a deleted object is stored again")
 	}
 }

@@ -26,9 +26,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-// Command returns kube-scheduler as a command with our plugins and flags, and what waits for the goroutines that it
-// has started. kube-scheduler's own command leaves no room between building a scheduler and running it, where held
-// pods get their place.
+// Command returns the command of kube-scheduler with additional plugins and flags, and a function that waits for
+// the goroutines that it started. It does not use the original command of kube-scheduler, because that does not
+// allow replacing the queue between building and running the scheduler.
 func Command() (cmd *cobra.Command, wait func()) {
 	ours := &shared{
 		options: defaultOptions(), log: slog.New(logr.ToSlogHandler(klog.Background().WithName("kubenergy"))),
@@ -36,13 +36,13 @@ func Command() (cmd *cobra.Command, wait func()) {
 	opts := stock.NewOptions()
 	cmd = &cobra.Command{
 		Use: "kubenergy-scheduler",
-		Long: "kube-scheduler, with plugins that run work where and when it costs the least energy, carbon and " +
+		Long: "kube-scheduler with plugins that run work where and when it costs the least energy, carbon and " +
 			"money.\n" +
-			"Everything that kube-scheduler's documentation says holds; the plugins are enabled in its configuration " +
+			"The documentation of kube-scheduler applies. The plugins are enabled in its configuration " +
 			"file.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			for _, arg := range args {
-				if arg != "" { // as in kube-scheduler: a variable of a manifest may expand to nothing
+				if arg != "" { // as in kube-scheduler, because a variable in a manifest may expand to an empty string
 					return fmt.Errorf("%q does not take any arguments, got %q", cmd.CommandPath(), args)
 				}
 			}
@@ -50,7 +50,7 @@ func Command() (cmd *cobra.Command, wait func()) {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			verflag.PrintAndExitIfRequested()
-			if err := ours.options.validate(); err != nil { // before a cluster is looked for
+			if err := ours.options.validate(); err != nil { // validate before connecting to the cluster
 				return err
 			}
 			return run(cmd, opts, ours)
@@ -69,10 +69,11 @@ func Command() (cmd *cobra.Command, wait func()) {
 	return cmd, ours.wait
 }
 
-// Open connections to the address of /livez and /metrics.
+// Max number of open connections to the endpoints /livez and /metrics, in total and per client.
 const maxConnections, maxPerPeer = 512, 32
 
-// run runs the scheduler until it is told to end. Gates come first, since logs and all else depend on them.
+// run runs the scheduler until it receives a termination signal. Feature gates are set first, because logging and
+// other components depend on them.
 func run(cmd *cobra.Command, opts *stock.Options, ours *shared) error {
 	globals := opts.ComponentGlobalsRegistry
 	if err := globals.Set(); err != nil {
@@ -89,7 +90,7 @@ func run(cmd *cobra.Command, opts *stock.Options, ours *shared) error {
 		plugins = append(plugins, app.WithPlugin(name, factory))
 	}
 	ctx, cancel := context.WithCancel(server.SetupSignalContext())
-	defer cancel() // what was started beside a scheduler that cannot be built or run
+	defer cancel() // also stops background tasks if the scheduler cannot be built or run
 	config, scheduler, err := app.Setup(ctx, opts, plugins...)
 	if err != nil {
 		return err

@@ -11,29 +11,29 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// endpoints say where the controller is, and with what to ask it: for live watts, and for the record of decisions.
+// endpoints contains the addresses and credentials of the controller, for live power and for recording decisions.
 type endpoints struct{ live, record apiclient.Options }
 
-// noRecords is the URL that turns recording off although the controller is known.
+// noRecords is the URL that disables recording if a controller is configured for live power.
 const noRecords = "none"
 
 func (e *endpoints) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&e.record.URL, "kubenergy-record-url", "", "`URL` of the controller that decisions are told to, "+
-		"with what they depended on (default: that of live watts; \"none\": none is told)")
+	fs.StringVar(&e.record.URL, "kubenergy-record-url", "", "`URL` of the controller that records decisions "+
+		"and their inputs (default: the URL for live watts; \"none\" disables recording)")
 	fs.StringVar(&e.record.TokenFile, "kubenergy-record-token-file", "",
-		"`file` with the token for it (default: as for live watts)")
+		"`file` with the token for this URL (default: the token for live watts)")
 	fs.StringVar(&e.record.CAFile, "kubenergy-record-ca-file", "",
-		"`file` with certificates to trust for it (default: as for live watts)")
+		"`file` with trusted certificates for this URL (default: those for live watts)")
 	fs.StringVar(&e.live.URL, "kubenergy-live-url", "",
-		"`URL` of the controller that is asked what nodes draw just now; scheduling goes on without an answer")
+		"`URL` of the controller that provides the current power of nodes; scheduling continues without a response")
 	fs.StringVar(&e.live.TokenFile, "kubenergy-live-token-file", "",
-		"`file` with the token for it, read before each request")
+		"`file` with the token for this URL, read before each request")
 	fs.StringVar(&e.live.CAFile, "kubenergy-live-ca-file", "",
-		"`file` with certificates to trust for it, read before each request (default: the system's)")
+		"`file` with trusted certificates for this URL, read before each request (default: those of the system)")
 }
 
-// feed returns what asks for live watts; nil without a URL. It never keeps the scheduler from starting but for options
-// that make no sense.
+// feed returns the feed of live power, or nil if no URL is configured. It returns an error only for invalid
+// options, because the scheduler must also start if the controller is not reachable.
 func (e *endpoints) feed(log *slog.Logger) (*live.Feed, error) {
 	o := e.live
 	if o.URL == "" {
@@ -43,7 +43,8 @@ func (e *endpoints) feed(log *slog.Logger) (*live.Feed, error) {
 	return live.New(o, log)
 }
 
-// recorder returns what records decisions; nil if there is no URL. Options that are not given are as for live watts.
+// recorder returns the recorder of decisions, or nil if no URL is configured. Options default to those for live
+// power.
 func (e *endpoints) recorder(log *slog.Logger) (*record.Recorder, error) {
 	o := e.record
 	if o.URL == "" || o.URL == e.live.URL {

@@ -1,2 +1,2 @@
-// Package app is the program kubenergy-scheduler: its flags, and what builds and runs its parts.
+// Package app implements the program kubenergy-scheduler. It defines the flags, and builds and runs the components.
 package app

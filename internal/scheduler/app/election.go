@@ -9,22 +9,23 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lastUpdate is the lock of an election that is given back only when our parts have stopped: kube-scheduler ends the
-// process right after it, and what was decided last would go unrecorded.
+// lastUpdate is an election lock that is not released until the components of this process have stopped.
+// kube-scheduler exits immediately after releasing the lock, so the last decisions would otherwise not be recorded.
 type lastUpdate struct {
 	resourcelock.Interface
 
-	ended <-chan struct{} // the process is told to end
+	ended <-chan struct{} // closed when the process receives a termination signal
 	wait  func()
 	leads atomic.Bool
 }
 
-// standbyPatience is how long a process that does not lead waits for our parts at its end.
+// standbyPatience is the max time that a standby waits for its components when it terminates.
 const standbyPatience = 10 * time.Second
 
-// letFinish has the election of a leader, if there is one, wait for wait at its end. It returns the context to run
-// kube-scheduler with. A process that does not lead ends as soon as that context does, and with it the hold loop, which
-// may lead and must release its own Lease: so that context ends after wait, or standbyPatience.
+// letFinish makes the leader election, if there is one, call wait before it releases the lock. It returns the
+// context for kube-scheduler. A standby exits as soon as that context is done. Since its hold loop may be the
+// leader of another Lease, which it must release, the context of a standby is not canceled until wait has returned
+// or standbyPatience has passed.
 func letFinish(ctx context.Context, election *leaderelection.LeaderElectionConfig, wait func()) context.Context {
 	if election == nil {
 		return ctx
@@ -58,8 +59,8 @@ func (l *lastUpdate) Update(ctx context.Context, record resourcelock.LeaderElect
 	return err
 }
 
-// finish waits for our parts unless they have not been told to end: the lease may have been lost. Half of the time
-// that there is for giving it back is left for that.
+// finish waits for the components if the process is terminating. It does not wait if the lease was lost. It uses at
+// most half of the time that remains for releasing the lock.
 func (l *lastUpdate) finish(ctx context.Context) {
 	select {
 	case <-l.ended:
@@ -73,7 +74,7 @@ func (l *lastUpdate) finish(ctx context.Context) {
 	l.await(timeout)
 }
 
-// await waits for our parts, but not for longer than timeout.
+// await waits for the components for at most timeout.
 func (l *lastUpdate) await(timeout time.Duration) {
 	finished := make(chan struct{})
 	go func() { l.wait(); close(finished) }()

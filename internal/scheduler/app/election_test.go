@@ -27,15 +27,16 @@ func TestTheLeaseIsGivenBackLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		holder string
 		ended  bool
-		parts  time.Duration // for how long ours go on
+		parts  time.Duration // time until the components stop
 		want   time.Duration
 	}{
-		"given back, and ours stop soon":   {"", true, 2 * time.Second, 2 * time.Second},
-		"given back, and ours never stop":  {"", true, time.Hour, 5 * time.Second}, // half of the election's timeout
-		"given back, having lost it":       {"", false, 2 * time.Second, 0},
-		"renewed":                          {"us", false, 2 * time.Second, 0},
-		"renewed while the process ends":   {"us", true, 2 * time.Second, 0},
-		"given back, and ours are stopped": {"", true, 0, 0},
+		"released, components stop soon": {"", true, 2 * time.Second, 2 * time.Second},
+		// half of the timeout of the election
+		"released, components never stop":   {"", true, time.Hour, 5 * time.Second},
+		"released after it was lost":        {"", false, 2 * time.Second, 0},
+		"renewed":                           {"us", false, 2 * time.Second, 0},
+		"renewed during termination":        {"us", true, 2 * time.Second, 0},
+		"released, components have stopped": {"", true, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -55,10 +56,10 @@ func TestTheLeaseIsGivenBackLast(t *testing.T) {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took != c.want || lock.updates != 1 {
-					t.Errorf("%d updates, after %v: want one after %v", lock.updates, took, c.want)
+					t.Errorf("%d updates after %v, want one after %v", lock.updates, took, c.want)
 				}
 				end()
-				bubble.Advance(c.parts + standbyPatience) // a bubble ends with its last goroutine
+				bubble.Advance(c.parts + standbyPatience) // let all goroutines of the bubble terminate
 			})
 		})
 	}
@@ -66,20 +67,20 @@ func TestTheLeaseIsGivenBackLast(t *testing.T) {
 
 func TestWithoutAnElectionNothingIsGivenBack(t *testing.T) {
 	if letFinish(t.Context(), nil, nil) != t.Context() {
-		t.Error("kube-scheduler runs with another context")
+		t.Error("the context of kube-scheduler was replaced")
 	}
 }
 
-// TestAStandbyEndsAfterOurParts checks that kube-scheduler ends at once if it leads; otherwise it would end the process
-// before the hold loop has released its Lease.
+// TestAStandbyEndsAfterOurParts verifies that the context of kube-scheduler is canceled immediately in the leader.
+// In a standby, it is canceled after the hold loop has released its Lease.
 func TestAStandbyEndsAfterOurParts(t *testing.T) {
 	for name, c := range map[string]struct {
 		leads       bool
 		parts, want time.Duration
 	}{
-		"leads":                       {true, time.Second, 0},
-		"does not lead":               {false, time.Second, time.Second},
-		"does not lead, and is stuck": {false, time.Hour, standbyPatience},
+		"leads":                      {true, time.Second, 0},
+		"standby":                    {false, time.Second, time.Second},
+		"standby that does not stop": {false, time.Hour, standbyPatience},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -96,9 +97,9 @@ func TestAStandbyEndsAfterOurParts(t *testing.T) {
 				end()
 				<-running.Done()
 				if took := time.Since(began); took != c.want {
-					t.Errorf("kube-scheduler ends after %v, want %v", took, c.want)
+					t.Errorf("kube-scheduler stops after %v, want %v", took, c.want)
 				}
-				bubble.Advance(c.parts) // a bubble ends with its last goroutine
+				bubble.Advance(c.parts) // let all goroutines of the bubble terminate
 			})
 		})
 	}

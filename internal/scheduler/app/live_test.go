@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// With a URL, the controller is asked for live watts; without one nobody is.
+// TestLiveWattsAreAskedFor verifies that live power is requested from the controller only if a URL is configured.
 func TestLiveWattsAreAskedFor(t *testing.T) {
 	asked := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,10 +40,10 @@ func TestLiveWattsAreAskedFor(t *testing.T) {
 	select {
 	case path := <-asked:
 		if path != "/api/v1/nodes/power" {
-			t.Errorf("asked for %s", path)
+			t.Errorf("unexpected request for %s", path)
 		}
 	case <-time.After(time.Minute):
-		t.Error("nobody asked")
+		t.Error("no request was sent")
 	}
 	stop()
 	_, stop = start("")
@@ -52,6 +52,6 @@ func TestLiveWattsAreAskedFor(t *testing.T) {
 	s.options.controller.live.URL, s.options.controller.live.TokenFile = "http://controller:9443", "token"
 	if _, err := s.start(t.Context(), &rest.Config{Host: "http://127.0.0.1:1"}); err == nil ||
 		!strings.Contains(err.Error(), "https") {
-		t.Errorf("a token in the clear: %v", err)
+		t.Errorf("a token over HTTP results in %v", err)
 	}
 }

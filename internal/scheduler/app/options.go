@@ -14,14 +14,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// options are what the plugins of all profiles share. What differs by profile stands in its plugin's args.
+// options are the options that the plugins of all profiles share. Options of a single profile are arguments of its
+// plugin.
 type options struct {
-	signals, profiles string // files in place of the API server's objects
-	recordPlans       string // file; "": plans are not recorded
+	signals, profiles string // files that replace the objects of the API server
+	recordPlans       string // file name; empty if plans are not recorded
 	defaults          policy.Defaults
 	maxPods           int
 	releaseRate       float64
-	maxRamp           float64 // watts per second
+	maxRamp           float64 // in watts per second
 	controller        endpoints
 }
 
@@ -29,34 +30,34 @@ func defaultOptions() options { return options{defaults: policy.BuiltIn(), maxPo
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.signals, "kubenergy-signals", o.signals,
-		"`file` with sites and their signals in place of GridZones, read again when it changes; replace it by rename")
+		"`file` with sites and signals that replaces GridZones; reloaded when it is replaced by rename")
 	fs.StringVar(&o.profiles, "kubenergy-profiles", o.profiles,
-		"`file` with power profiles in place of PowerProfiles, read again when it changes; replace it by rename")
-	fs.StringVar(&o.defaults.When, "kubenergy-hold-rule", o.defaults.When, "what held Jobs and pods wait for if no "+
-		"EnergyPolicy says so: window, plan, threshold or another when of docs/reference/strategies.md")
+		"`file` with power profiles that replaces PowerProfiles; reloaded when it is replaced by rename")
+	fs.StringVar(&o.defaults.When, "kubenergy-hold-rule", o.defaults.When, "hold rule of Jobs and pods if no "+
+		"EnergyPolicy sets it: window, plan, threshold or another rule in docs/reference/strategies.md")
 	fs.DurationVar(&o.defaults.AllowedDelay, "kubenergy-default-delay", o.defaults.AllowedDelay,
-		"how long what we hold may wait if it does not say so itself")
+		"default allowed delay of held Jobs and pods")
 	fs.DurationVar(&o.defaults.MaxDelay, "kubenergy-max-delay", o.defaults.MaxDelay,
-		"longest time that anything may be held, whatever it allows (0: no limit)")
+		"maximum delay of any Job or pod, e.g. 6h (0: no limit)")
 	fs.DurationVar(&o.defaults.ExpectedDuration, "kubenergy-expected-duration", o.defaults.ExpectedDuration,
-		"how long work is expected to run if nothing says so (0: an hour)")
+		"default expected duration of work (0: an hour)")
 	fs.DurationVar(&o.defaults.MaxSignalAge, "kubenergy-max-signal-age", o.defaults.MaxSignalAge,
-		"age beyond which a signal is not believed when holding (0: any age)")
+		"maximum age of a signal that is used for holds (0: any age)")
 	fs.Float64Var(&o.defaults.MinSaving, "kubenergy-min-saving", o.defaults.MinSaving,
-		"share of the cost of starting at once that a hold must save")
+		"minimum saving of a hold as a fraction of the cost of an immediate start")
 	fs.Float64Var(&o.defaults.MinSavingPerHour, "kubenergy-min-saving-per-hour", o.defaults.MinSavingPerHour,
-		"share of that cost that each hour of waiting must save, with the rules window and plan")
+		"minimum saving per hour of waiting as a fraction of that cost, for the rules window and plan")
 	fs.Float64Var((*float64)(&o.defaults.MinSavingGrams), "kubenergy-min-saving-grams",
-		float64(o.defaults.MinSavingGrams), "gCO2e that a hold must save, with the rules window and plan")
+		float64(o.defaults.MinSavingGrams), "minimum saving of a hold in gCO2e, for the rules window and plan")
 	fs.IntVar(&o.maxPods, "kubenergy-max-held-pods", o.maxPods,
-		"bare pods held at once: each is kept in memory, and written to the API server")
-	fs.Float64Var(&o.releaseRate, "kubenergy-release-rate", o.releaseRate, "held Jobs and pods whose windows open "+
-		"that are let go in a second at most; deadlines and what is not to wait after all do not count (0: as many "+
-		"as the cluster keeps up with)")
-	fs.Float64Var(&o.maxRamp, "kubenergy-max-ramp", o.maxRamp, "`watts` by which the expected power of what is let "+
-		"go may rise in a second, such as 500; deadlines do not count (0: any)")
-	fs.StringVar(&o.recordPlans, "kubenergy-record-plans", o.recordPlans, "`file` to append plans over all that is "+
-		"held to, with all that they depend on, a line of JSON for each that differs from the one before; - is "+
+		"maximum number of held bare pods (each is kept in memory and written to the API server)")
+	fs.Float64Var(&o.releaseRate, "kubenergy-release-rate", o.releaseRate, "maximum number of held Jobs and "+
+		"pods that are released per second when their windows open, not counting deadlines and work that must not "+
+		"wait (0: as many as the cluster can start)")
+	fs.Float64Var(&o.maxRamp, "kubenergy-max-ramp", o.maxRamp, "maximum increase of the expected power of "+
+		"released work per second in `watts`, e.g. 500, not counting deadlines (0: no limit)")
+	fs.StringVar(&o.recordPlans, "kubenergy-record-plans", o.recordPlans, "`file` to which joint plans of all held "+
+		"work are appended with their inputs, one line of JSON per plan that differs from the previous one; - is "+
 		"standard output")
 	o.controller.addFlags(fs)
 }

@@ -23,9 +23,9 @@ func TestWhoIsToldOfDecisions(t *testing.T) {
 	}{
 		{name: "nobody"},
 		{name: "as for live watts", live: live, on: true},
-		{name: "nobody although there are live watts", record: apiclient.Options{URL: "none"}, live: live},
+		{name: "disabled despite live watts", record: apiclient.Options{URL: "none"}, live: live},
 		{name: "somebody else", record: apiclient.Options{URL: "https://other"}, on: true},
-		{name: "somebody else without TLS", record: apiclient.Options{URL: "http://other"}, wantErr: "use https"},
+		{name: "another URL without TLS", record: apiclient.Options{URL: "http://other"}, wantErr: "use https"},
 		{
 			name: "a token without TLS", record: apiclient.Options{URL: "http://other", TokenFile: "t"},
 			wantErr: "use https",
@@ -40,20 +40,21 @@ func TestWhoIsToldOfDecisions(t *testing.T) {
 			continue
 		}
 		if err != nil || r.Enabled() != c.on {
-			t.Errorf("%s: told %v, error %v", c.name, r.Enabled(), err)
+			t.Errorf("%s: enabled = %v, error %v", c.name, r.Enabled(), err)
 		}
 	}
 }
 
-// The file of plans is appended to when the scheduler starts again, and only its owner may read it.
+// TestPlansAreRecordedInAFile verifies that recorded plans are appended to the file after a restart, and that only
+// its owner can read it.
 func TestPlansAreRecordedInAFile(t *testing.T) {
 	start := func(file string) error {
 		s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
 		s.options.recordPlans = file
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // it ends as soon as it has begun
+		cancel() // stops as soon as it has started
 		defer s.wait()
-		_, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"}) // nothing answers there
+		_, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"}) // no server listens on this port
 		return err
 	}
 	file := filepath.Join(t.TempDir(), "plans.jsonl")
@@ -70,9 +71,9 @@ func TestPlansAreRecordedInAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(file); string(text) != "{}\n" {
-		t.Errorf("the file is %q after another start: %v", text, err)
+		t.Errorf("the file contains %q after a restart: %v", text, err)
 	}
 	if err := start(filepath.Join(file, "x")); err == nil || !strings.Contains(err.Error(), "--kubenergy-record-plans") {
-		t.Errorf("error %v does not name the flag", err)
+		t.Errorf("error %v does not contain the flag", err)
 	}
 }

@@ -23,10 +23,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-// shared is what exists once in the process, whatever the number of profiles: what is known, and the hold loop.
+// shared contains the components that exist once per process, regardless of the number of profiles: the source of
+// views and the hold loop.
 //
-// It starts with the first of our plugins that kube-scheduler builds. Only then are its flags parsed and its client
-// configuration known; and plugins are built before the election, so deadlines are kept by standbys too.
+// The components are started by the first plugin that kube-scheduler builds, because the flags have been parsed and
+// the client configuration is known by then. Plugins are built before the leader election, so standbys also enforce
+// deadlines.
 type shared struct {
 	options options
 	log     *slog.Logger
@@ -34,7 +36,7 @@ type shared struct {
 	running sync.WaitGroup
 }
 
-// start is called once; its context ends with the scheduler.
+// start starts the components. It is called once, with a context that is canceled when the scheduler stops.
 func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, error) {
 	knowledge, run, errKnowledge := s.knowledge(ctx, config)
 	feed, errFeed := s.options.controller.feed(s.log)
@@ -46,7 +48,7 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 	holds := hold.Config{
 		Client: client, View: knowledge, Namespace: v1alpha1.SystemNamespace, MaxPods: s.options.maxPods,
 		ReleaseRate: s.options.releaseRate, MaxRamp: energy.Watts(s.options.maxRamp),
-		Stuck: func() { klog.FlushAndExit(klog.ExitFlushTimeout, 1) }, // the kubelet starts it anew
+		Stuck: func() { klog.FlushAndExit(klog.ExitFlushTimeout, 1) }, // the kubelet restarts the container
 	}
 	if recorder.Enabled() {
 		holds.Record = recorder.Record
@@ -72,17 +74,18 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 	}, nil
 }
 
-// knowledge returns what tells the present view, and what keeps it up to date: files where they are named, else the
-// objects that the controller fills.
+// knowledge returns the function that provides the current view, and the one that keeps it up to date. Views are
+// built from files if these are configured, and otherwise from the objects of the API server that the controller
+// maintains.
 func (s *shared) knowledge(ctx context.Context,
 	config *rest.Config,
 ) (func() *kube.View, func(context.Context) error, error) {
 	defaults, found := policy.AliasEnvironment(policy.SchedulerProgram, os.Environ(), os.ReadFile, s.options.defaults)
 	for _, f := range found {
-		s.log.WarnContext(ctx, "reading the environment", "warning", f.String())
+		s.log.WarnContext(ctx, "Found a problem in the environment", "warning", f.String())
 	}
 	if s.options.signals != "" || s.options.profiles != "" {
-		defaults.Mode = v1alpha1.ModeEnforce // a file cannot tell it
+		defaults.Mode = v1alpha1.ModeEnforce // files do not contain the mode
 		files := &kube.Files{
 			SignalsFile: s.options.signals, ProfilesFile: s.options.profiles, Defaults: defaults, Log: s.log,
 		}
@@ -97,10 +100,10 @@ func (s *shared) knowledge(ctx context.Context,
 	return objects.View, objects.Run, nil
 }
 
-// awaitSettled gives policies a moment to arrive before the first pods do: without them nothing is held, and released
-// is final. Scheduling does not wait for longer.
+// awaitSettled waits briefly for the policies to be loaded before the first pods arrive, because without policies
+// no pod is held, and a release is final. Scheduling is not delayed any further.
 func awaitSettled(ctx context.Context, view func() *kube.View) {
-	const moment = 6 * time.Second // where our kinds are not installed, that is believed after five
+	const moment = 6 * time.Second // missing custom resource definitions are detected after five seconds
 	_ = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, moment, true, func(context.Context) (bool, error) {
 		return view().Settled(), nil
 	})
@@ -109,13 +112,13 @@ func awaitSettled(ctx context.Context, view func() *kube.View) {
 func (s *shared) run(ctx context.Context, name string, run func(context.Context) error) {
 	s.running.Go(func() {
 		if err := run(ctx); err != nil {
-			// The scheduler goes on. Held pods pass once their deadline has come and the queue asks again, by itself
-			// every 30 seconds; held Jobs wait for another replica.
-			s.log.Error("part stopped", "part", name, "error", err)
+			// The scheduler continues without the component. Held pods are admitted after their deadline when the
+			// queue checks them, which it does every 30 seconds. Held Jobs are released by another replica.
+			s.log.Error("Component stopped", "part", name, "error", err)
 		}
 	})
 }
 
-// wait returns when everything has stopped that was started; call it when the scheduler has, and before
-// kube-scheduler ends the process itself: see lastUpdate.
+// wait waits for all components to stop. It must be called after the scheduler has stopped and before
+// kube-scheduler exits, see lastUpdate.
 func (s *shared) wait() { s.running.Wait() }

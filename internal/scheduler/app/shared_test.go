@@ -15,7 +15,7 @@ import (
 func TestSharedStops(t *testing.T) {
 	s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
-	deps, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"}) // nobody answers there
+	deps, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"}) // no server listens on this port
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestSharedStops(t *testing.T) {
 	select {
 	case <-stopped:
 	case <-time.After(time.Minute):
-		t.Error("still running a minute after the end")
+		t.Error("components are still running after a minute")
 	}
 }
 
@@ -46,7 +46,7 @@ func TestBadOptionsKeepTheSchedulerFromStarting(t *testing.T) {
 		"--kubenergy-max-ramp is -500",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v does not say %q", err, want)
+			t.Errorf("error %v does not contain %q", err, want)
 		}
 	}
 }
@@ -61,12 +61,13 @@ func TestHelpListsOurFlags(t *testing.T) {
 	}
 	for _, want := range []string{"--leader-elect", "KubEnergy flags:", "--kubenergy-signals file"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("help does not say %q", want)
+			t.Errorf("help does not contain %q", want)
 		}
 	}
 }
 
-// As in kube-scheduler, where a manifest's variable may expand to nothing.
+// TestEmptyArgumentsAreNone verifies that empty arguments are accepted as in kube-scheduler, because a variable in
+// a manifest may expand to an empty string.
 func TestEmptyArgumentsAreNone(t *testing.T) {
 	for _, c := range []struct {
 		args  []string

@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// demand is what a pod says about nodes themselves, apart from their room. Pods of equal demand may run on the same
-// ones.
+// demand represents the requirements of a pod on nodes other than capacity. Pods with equal demands are admitted by
+// the same nodes.
 type demand string
 
 func demandOf(pod *v1.Pod) demand {
@@ -23,22 +23,21 @@ func demandOf(pod *v1.Pod) demand {
 		wanted.Affinity = pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
 	text, err := json.Marshal(wanted)
-	if err != nil { // no such pod passes the API server
+	if err != nil { // the API server does not accept such a pod
 		return demand(pod.UID)
 	}
 	return demand(text)
 }
 
-// Plain reports whether nothing but the node itself and its room decides whether the pod can run there, as far as the
-// pod says: its neighbours, ports, volumes and devices do not count. What its neighbours demand of the pod is not
-// known.
+// Plain reports whether the pod can run on any node that admits it and has capacity. This is not the case if it
+// depends on other pods, host ports, volumes or devices. Anti-affinity of other pods to this one is not considered.
 func Plain(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	if len(spec.ResourceClaims) > 0 || spec.SchedulingGroup != nil || needsNeighbours(spec.Affinity) {
 		return false
 	}
 	spread := func(c v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable == v1.DoNotSchedule }
-	bound := func(v v1.Volume) bool { // else it is to be had on every node
+	bound := func(v v1.Volume) bool { // other volumes are available on every node
 		return v.EmptyDir == nil && v.ConfigMap == nil && v.Secret == nil && v.DownwardAPI == nil &&
 			v.Projected == nil &&
 			v.HostPath == nil
@@ -47,7 +46,7 @@ func Plain(pod *v1.Pod) bool {
 		!slices.ContainsFunc(spec.InitContainers, takesHostPort) && !slices.ContainsFunc(spec.Containers, takesHostPort)
 }
 
-// needsNeighbours reports whether others decide where a pod may run.
+// needsNeighbours reports whether the pod requires affinity or anti-affinity to other pods.
 func needsNeighbours(a *v1.Affinity) bool {
 	return a != nil &&
 		(a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||

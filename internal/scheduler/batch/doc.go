@@ -1,18 +1,19 @@
-// Package batch plans the pods that wait for a node, all at once, while kube-scheduler goes on with one at a time.
+// Package batch plans all pods that wait for a node jointly, while kube-scheduler continues to schedule one pod at
+// a time.
 //
-// A [Planner] knows the pods that wait. At the beginning of a pod's scheduling cycle it returns what the plan in force
-// has for that pod, or that there is none: then the cycle is an ordinary one. Now and then it returns as well that a
-// plan is wanted, and the cycle hands over a copy of the nodes; a goroutine of the planner solves, and cycles do not
+// A [Planner] tracks the waiting pods. At the start of the scheduling cycle of a pod, it returns the step of the
+// current plan for that pod. If there is none, the cycle is an ordinary one. If a new plan is needed, the cycle
+// passes a copy of the nodes to the planner, which computes the plan in its own goroutine, so that cycles do not
 // wait for it.
 //
-// A plan is a proposal. Nothing is kept free for it, it says nothing about pods that are not in it, and it is
-// forgotten when its time has passed. Whether a planned node still fits is checked by the pod's own cycle, not here.
+// A plan is a proposal. It does not reserve capacity, does not apply to pods that are not part of it, and expires
+// after a while. The pod's own cycle checks whether a planned node is still feasible.
 //
-// The caller
-//  1. calls [Planner.Put] for pods that come or change, and [Planner.Drop] for those that are bound, gone or not to
-//     be planned;
-//  2. calls [Planner.Turn] at the beginning of a pod's cycle, and [Planner.Ask] whenever that says so;
-//  3. calls [Planner.Requeue] when the pod got no node in its cycle or was not bound after all, and before it
-//     [Planner.Exclude] if that was the plan's doing: such a pod is never planned again;
-//  4. runs [Planner.Run] until it has no more questions.
+// The caller must
+//  1. call [Planner.Put] for each pod that is added or updated, and [Planner.Drop] for each pod that is bound, deleted
+//     or excluded from planning;
+//  2. call [Planner.Turn] at the start of each cycle, and [Planner.Ask] whenever Turn requests it;
+//  3. call [Planner.Requeue] if the pod was not placed or not bound, preceded by [Planner.Exclude] if the plan was the
+//     cause, in which case the pod is never planned again;
+//  4. run [Planner.Run] in a goroutine.
 package batch

@@ -6,7 +6,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/instruments"
 )
 
-// What comes of a question.
+// Values of the label result of plans.
 const (
 	whole  = "whole"
 	cut    = "cut"
@@ -14,30 +14,31 @@ const (
 	failed = "failed"
 )
 
-// What comes of a pod that a plan has a node for.
+// Values of the label outcome of placedPods.
 const (
-	Followed  = "followed"  // it is on the planned node
-	Next      = "next"      // it is on one of the next options
-	Elsewhere = "elsewhere" // it is on another node: others had a say in its scores, or nothing of the plan was left
-	Retried   = "retried"   // none of the nodes passed all filters: it has an ordinary cycle
+	Followed = "followed" // placed on the planned node
+	Next     = "next"     // placed on one of the next options
+	// placed on another node, because other plugins affected the scores or no planned node was feasible
+	Elsewhere = "elsewhere"
+	Retried   = "retried" // no planned node passed all filters, so the pod is retried in an ordinary cycle
 )
 
 var (
 	metrics = &instruments.Set{}
 
 	plans = metrics.Counter("kubenergy_batch_plans_total",
-		"Plans over the pods that wait, by scheduler profile and by what came of them.", "profile", "result")
-	planSeconds = metrics.Histogram("kubenergy_batch_plan_seconds", "Time that a plan took to make.",
+		"Number of joint plans for waiting pods, by scheduler profile and result.", "profile", "result")
+	planSeconds = metrics.Histogram("kubenergy_batch_plan_seconds", "Time to compute a plan.",
 		component.ExponentialBuckets(0.001, 2, 13), "profile")
 	plannedPods = metrics.Counter("kubenergy_batch_planned_pods_total",
-		"Pods that a plan had a node for; one that is in two plans counts twice.", "profile")
+		"Number of pods with a planned node; a pod in two plans is counted twice.", "profile")
 	placedPods = metrics.Counter("kubenergy_batch_pods_total",
-		"Pods whose turn came while a plan had a node for them, by where they went.", "profile", "outcome")
-	gap = metrics.Gauge("kubenergy_batch_gap_ratio", "How far the last plan may be from the best one, as a share of "+
-		"the bound; absent where no bound is known.", "profile")
+		"Number of scheduling cycles of pods with a planned node, by outcome.", "profile", "outcome")
+	gap = metrics.Gauge("kubenergy_batch_gap_ratio", "Maximum distance of the last plan from the optimum relative to "+
+		"the bound; absent if no bound is known.", "profile")
 )
 
-// found publishes what a plan found.
+// found updates the metrics with the solution.
 func (s *solution) found(profile string) {
 	plannedPods.WithLabelValues(profile).Add(float64(s.placed))
 	if s.hasGap {
@@ -47,5 +48,5 @@ func (s *solution) found(profile string) {
 	}
 }
 
-// Count counts a pod that the plan had a node for, by where it went.
+// Count counts a planned pod by the outcome of its cycle.
 func (p *Planner) Count(outcome string) { placedPods.WithLabelValues(p.c.Profile, outcome).Inc() }

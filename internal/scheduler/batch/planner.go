@@ -18,51 +18,53 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// Limits bound what planning may cost, and how long a plan counts.
+// Limits configures the cost of planning and the lifetime of plans.
 type Limits struct {
-	// for a solution; the rest of the queue is then placed pod by pod at the same cost
+	// max time to improve a plan; the rest of the queue is then placed pod by pod with the same cost function
 	TimeLimit metav1.Duration `json:"timeLimit"`
-	MinPods   int             `json:"leastPods"` // that wait and are in no plan: for fewer none is made
-	MaxPods   int             `json:"mostPods"`  // in a plan; 0: none is made
-	Believed  metav1.Duration `json:"believed"`  // how long a plan counts, from when the nodes were copied
-	Options   int             `json:"options"`   // nodes that a pod may go to beside its planned one
+	// min number of waiting pods that are not part of a plan, below which no plan is made
+	MinPods  int             `json:"leastPods"`
+	MaxPods  int             `json:"mostPods"` // max number of pods per plan; 0 disables planning
+	Believed metav1.Duration `json:"believed"` // lifetime of a plan, starting when the nodes are copied
+	Options  int             `json:"options"`  // number of alternative nodes per pod
 }
 
-// Strategy is what plans; see [strategy.Greedy].
+// Strategy is a planning strategy, see [strategy.Greedy].
 type Strategy interface {
 	PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality)
 	Options(s *sched.Snapshot, plan sched.Plan, most int) [][]string
 }
 
-// Config is what a Planner needs.
+// Config configures a Planner.
 type Config struct {
 	Limits
-	Profile    string                             // of kube-scheduler, for metrics
-	Strategies map[string]Strategy                // that look at a whole queue, by name
-	Policy     sched.Policy                       // of all pods; their weights are their own
-	View       func() *kube.View                  // what is known now
-	Read       func(pod *v1.Pod) (p Pod, ok bool) // under what is known now; not ok: it is not to be planned
-	Held       func(pod *v1.Pod) bool             // reports whether a pod is kept from the scheduler; returns at once
-	Log        *slog.Logger
+	Profile    string              // profile of kube-scheduler, for metrics
+	Strategies map[string]Strategy // strategies that plan a whole queue, by name
+	Policy     sched.Policy        // of all pods, except for the weights
+	View       func() *kube.View   // returns the current view
+	// reads a pod with the current view; ok is false if it must not be planned
+	Read func(pod *v1.Pod) (p Pod, ok bool)
+	Held func(pod *v1.Pod) bool // reports whether a pod is held; must not block
+	Log  *slog.Logger
 }
 
-// Planner makes plans and hands them out pod by pod.
+// Planner makes plans and returns them step by step. It is safe for concurrent use.
 type Planner struct {
 	c      Config
-	asked  chan *Question // has room for the one that busy allows
-	busy   atomic.Bool    // a cycle copies the nodes, or a plan is being made
-	logged bool           // belongs to Run
+	asked  chan *Question // buffered for the single question that busy permits
+	busy   atomic.Bool    // nodes are being copied or a plan is being made
+	logged bool           // accessed only by Run
 
 	mu        sync.Mutex
 	pods      map[types.UID]*waiter
 	arrivals  uint64
-	number    uint64 // of the plan in force, or of none
-	plan      bool   // there is one
+	number    uint64 // number of the current plan, or of the period without a plan
+	plan      bool   // whether there is a plan
 	until     time.Time
-	notBefore time.Time // the next plan
-	unplanned int       // waiters that are, see [waiter.unplanned]
-	unused    int       // waiters with a step of the plan in force that is still to be taken
-	beyond    int       // waiters for which the plan in force had no place
+	notBefore time.Time // earliest time of the next plan
+	unplanned int       // number of waiters that are not part of a plan, see [waiter.unplanned]
+	unused    int       // number of waiters with an unused step of the current plan
+	beyond    int       // number of waiters that exceeded the size of the current plan
 }
 
 // New returns a planner.
@@ -71,26 +73,26 @@ func New(c Config) *Planner {
 	return &Planner{c: c, asked: make(chan *Question, 1), pods: map[types.UID]*waiter{}, number: 1}
 }
 
-// Question is the cluster as a scheduling cycle has seen it. The planner owns it.
+// Question is the cluster as observed by a scheduling cycle. It is owned by the planner.
 type Question struct {
 	View    *kube.View
-	At      time.Time // by the clock that decisions go by
+	At      time.Time // by the clock of the scheduler's decisions
 	Nodes   []sched.Node
-	Objects []*v1.Node // of the same nodes; what they point to never changes
-	Slots   []int      // for how many pods more a node has room, whatever they ask for
+	Objects []*v1.Node // API objects of the nodes, which are immutable
+	Slots   []int      // number of further pods that each node may run, regardless of resources
 
 	asked time.Time
 }
 
-// Step is what a plan has for one pod.
+// Step is the part of a plan for a single pod.
 type Step struct {
 	Node string
-	Next []string // where it may go instead, the best first; shared
-	Of   int      // pods in the plan
+	Next []string // alternative nodes, best first; shared between steps
+	Of   int      // number of planned pods
 }
 
-// Ask hands over the nodes, after [Planner.Turn] has said that they are wanted; nil if they could not be copied. It
-// does not wait.
+// Ask passes the nodes to the planner. It must be called if [Planner.Turn] returned wanted, with nil if the nodes
+// could not be copied. It does not block.
 func (p *Planner) Ask(q *Question) {
 	if q == nil {
 		p.pause()
@@ -101,7 +103,7 @@ func (p *Planner) Ask(q *Question) {
 	p.asked <- q
 }
 
-// Run makes plans until the context ends.
+// Run makes plans until the context is done.
 func (p *Planner) Run(ctx context.Context) error {
 	for {
 		select {
@@ -114,8 +116,8 @@ func (p *Planner) Run(ctx context.Context) error {
 	}
 }
 
-// answer makes a plan. Where that fails, the one before stays in force for its time, and no other is asked for in the
-// meantime: the cause is probably there to stay.
+// answer makes a plan. If that fails, the previous plan remains in use until it expires, and no other plan is
+// requested in the meantime, because the cause is likely to persist.
 func (p *Planner) answer(ctx context.Context, q *Question) {
 	outcome := failed
 	begun := time.Now()
@@ -123,7 +125,7 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 		if panicked := recover(); panicked != nil {
 			panics.Count("batch")
 			if !p.logged {
-				p.c.Log.Error("planning a batch panicked: going on pod by pod; later ones are not logged", "panic",
+				p.c.Log.Error("Planning a batch panicked, further panics are not logged", "panic",
 					panicked, "stack", string(debug.Stack()))
 			}
 			p.logged = true
@@ -150,7 +152,7 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 	solution.found(p.c.Profile)
 }
 
-// adopt puts a solution in force.
+// adopt makes a solution the current plan.
 func (p *Planner) adopt(q *Question, in *intake, s *solution) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,7 +160,7 @@ func (p *Planner) adopt(q *Question, in *intake, s *solution) {
 	p.plan, p.until = true, q.asked.Add(p.c.Believed.Duration)
 	p.beyond = in.beyond
 	for _, w := range p.pods {
-		if w.seq <= in.arrivals && !w.away { // or its turn came while we were solving
+		if w.seq <= in.arrivals && !w.away { // otherwise its cycle started in the meantime
 			w.decided, w.step, w.planned = p.number, Step{}, false
 		}
 	}
@@ -176,7 +178,7 @@ func (p *Planner) adopt(q *Question, in *intake, s *solution) {
 	p.recount()
 }
 
-// pause asks for no plan for as long as one would be believed.
+// pause prevents new plans for the lifetime of a plan.
 func (p *Planner) pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,13 +30,13 @@ import (
 
 var view = &kube.View{}
 
-// limits are such that only what a test is about decides.
+// limits contains limits that do not interfere with the tests.
 var limits = Limits{
 	TimeLimit: metav1.Duration{Duration: time.Second}, MinPods: 2, MaxPods: 100,
 	Believed: metav1.Duration{Duration: 30 * time.Second}, Options: 2,
 }
 
-// world is a planner of synthetic pods and nodes.
+// world is a planner with synthetic pods and nodes.
 type world struct {
 	*Planner
 	nodes []sched.Node
@@ -70,7 +70,7 @@ func read(pod *v1.Pod) (Pod, bool) {
 	return Pod{Object: pod, View: view, Job: job, Where: where}, err == nil && where != ""
 }
 
-// node adds a node of so many cores, all of them free.
+// node adds a node with the given number of cores, which are all free.
 func (w *world) node(name string, cores int64, change func(*v1.Node)) {
 	object := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}}}
 	if change != nil {
@@ -84,7 +84,7 @@ func (w *world) node(name string, cores int64, change func(*v1.Node)) {
 	w.objs, w.slots = append(w.objs, object), append(w.slots, 110)
 }
 
-// pod adds a pod that asks for so many cores.
+// pod adds a pod that requests the given number of cores.
 func (w *world) pod(name, where string, cores int64, change func(*v1.Pod)) types.UID {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "d", Name: name, UID: types.UID(name),
@@ -99,13 +99,13 @@ func (w *world) pod(name, where string, cores int64, change func(*v1.Pod)) types
 	}
 	p, ok := read(pod)
 	if !ok {
-		panic("a pod that nobody plans")
+		panic("unknown pod")
 	}
 	w.Put(p)
 	return pod.UID
 }
 
-// question copies the nodes as they are.
+// question copies the current nodes.
 func (w *world) question() *Question {
 	return &Question{
 		View: view, At: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), Nodes: append([]sched.Node(nil), w.nodes...),
@@ -113,9 +113,9 @@ func (w *world) question() *Question {
 	}
 }
 
-// plan makes a plan, in the goroutine of the test.
+// plan makes a plan in the goroutine of the test.
 func (w *world) plan() {
-	w.Turn("nobody") // ends a plan whose time has passed
+	w.Turn("nobody") // discards a plan that has expired
 	w.busy.Store(true)
 	w.Ask(w.question())
 	w.answer(context.Background(), <-w.asked)
@@ -129,7 +129,7 @@ func TestPlanIsHandedOutOnce(t *testing.T) {
 	w.node("c", 4, nil)
 	x, y := w.pod("x", "ecsched-ml", 1, nil), w.pod("y", "ecsched-ml", 1, nil)
 	if _, planned, wanted := w.Turn(x); planned || wanted {
-		t.Errorf("planned %v, wanted %v: nobody has planned, and one pod is not worth it", planned, wanted)
+		t.Errorf("planned = %v, wanted = %v without a plan and with a single pod, want false", planned, wanted)
 	}
 	w.Requeue(x)
 	w.plan()
@@ -144,7 +144,8 @@ func TestPlanIsHandedOutOnce(t *testing.T) {
 			t.Errorf("%s has two steps of one plan", uid)
 		}
 	}
-	if !nodes["a"] || !nodes["b"] { // fullest first, and a node of one core has room for one
+	// the fullest node is chosen first, and a node with one core has capacity for one pod
+	if !nodes["a"] || !nodes["b"] {
 		t.Errorf("planned nodes %v", nodes)
 	}
 }
@@ -158,7 +159,7 @@ func TestWhenAPlanIsWanted(t *testing.T) {
 		wants := func(uid types.UID) bool {
 			_, _, wanted := w.Turn(uid)
 			if wanted {
-				w.busy.Store(false) // as if somebody had answered
+				w.busy.Store(false) // simulates a response
 			}
 			return wanted
 		}
@@ -178,28 +179,28 @@ func TestWhenAPlanIsWanted(t *testing.T) {
 		add(16)
 		w.plan()
 		if wants("") {
-			t.Error("wanted although all pods are in a plan")
+			t.Error("a plan is wanted although all pods are planned")
 		}
 		if add(4); wants("") {
-			t.Error("wanted for 4 newcomers while 20 of a plan are left")
+			t.Error("a plan is wanted for 4 new pods while 20 steps are left")
 		}
 		for _, uid := range uids[:11] {
 			if wants(uid) {
-				t.Fatalf("wanted before %s, while more than twice the newcomers are left", uid)
+				t.Fatalf("a plan is wanted before %s while the remaining steps exceed twice the new pods", uid)
 			}
 		}
 		if !wants(uids[11]) {
-			t.Error("not wanted for 4 newcomers while 8 of a plan are left")
+			t.Error("no plan is wanted for 4 new pods while 8 steps are left")
 		}
 		w.plan()
 		bubble.Advance(limits.Believed.Duration + 1)
 		if _, planned, wanted := w.Turn(uids[20]); planned || !wanted {
-			t.Errorf("planned %v, wanted %v once the plan is past its time", planned, wanted)
+			t.Errorf("planned = %v, wanted = %v after the plan has expired", planned, wanted)
 		}
 	})
 }
 
-// TestOnlyOneAsks: cycles of one profile do not overlap, but a question that is being answered must not be asked again.
+// TestOnlyOneAsks verifies that no plan is requested while another one is in progress.
 func TestOnlyOneAsks(t *testing.T) {
 	w := newWorld(nil)
 	w.node("a", 8, nil)
@@ -221,7 +222,7 @@ func TestOnlyOneAsks(t *testing.T) {
 func TestStruckAndFailedPods(t *testing.T) {
 	w := newWorld(func(c *Config) { c.MaxPods = 3 })
 	w.node("a", 8, nil)
-	giant := w.pod("giant", "ecsched-dp", 100, nil) // fits nowhere
+	giant := w.pod("giant", "ecsched-dp", 100, nil) // does not fit on any node
 	w.Turn(giant)
 	w.Requeue(giant)
 	struck := w.pod("struck", "ecsched-dp", 1, nil)
@@ -234,11 +235,11 @@ func TestStruckAndFailedPods(t *testing.T) {
 	}
 	w.plan()
 	if _, planned, _ := w.Turn(struck); planned {
-		t.Error("a pod is planned that a plan has failed once")
+		t.Error("an excluded pod is planned")
 	}
 	for _, uid := range others {
 		if _, planned, _ := w.Turn(uid); !planned {
-			t.Errorf("%s has no step: what failed before came first", uid)
+			t.Errorf("%s has no step, because failed pods came first", uid)
 		}
 	}
 }
@@ -266,8 +267,8 @@ func TestHeldPodsAreNotPlanned(t *testing.T) {
 	}
 }
 
-// TestHeldPodsWantNoPlan: pods that wait for a window may be many, and for long. They are no reason to plan before
-// they are let go.
+// TestHeldPodsWantNoPlan verifies that held pods, which may be numerous and wait for a long time, do not trigger
+// planning before they are released.
 func TestHeldPodsWantNoPlan(t *testing.T) {
 	holding := true
 	w := newWorld(func(c *Config) { c.Held = func(p *v1.Pod) bool { return holding && p.Labels["held"] != "" } })
@@ -282,7 +283,7 @@ func TestHeldPodsWantNoPlan(t *testing.T) {
 	}
 	w.plan()
 	if _, _, wanted := w.Turn("nobody"); wanted {
-		t.Error("another plan is wanted at once, for pods that are held")
+		t.Error("another plan is wanted for held pods")
 	}
 	w.busy.Store(false)
 	for i := range 3 {
@@ -290,12 +291,12 @@ func TestHeldPodsWantNoPlan(t *testing.T) {
 	}
 	holding = false
 	if _, planned, wanted := w.Turn(held[0]); planned || !wanted {
-		t.Errorf("planned %v, wanted %v as they are let go", planned, wanted)
+		t.Errorf("planned = %v, wanted = %v after the pods were released", planned, wanted)
 	}
 }
 
-// TestMoreThanAPlanHolds: a queue that is longer than a plan is planned in parts, each when the one before has mostly
-// been handed out.
+// TestMoreThanAPlanHolds verifies that a queue that exceeds the size of a plan is planned in parts, and that each
+// part is planned when most steps of the previous one have been taken.
 func TestMoreThanAPlanHolds(t *testing.T) {
 	w := newWorld(func(c *Config) { c.MaxPods = 6 })
 	w.node("a", 100, nil)
@@ -307,13 +308,13 @@ func TestMoreThanAPlanHolds(t *testing.T) {
 	for i, uid := range uids[:6] {
 		_, planned, wanted := w.Turn(uid)
 		if last := i == 4; !planned || wanted != last {
-			t.Errorf("pod %d: planned %v, wanted %v: want a plan for the rest when one is left of this one", i, planned,
+			t.Errorf("pod %d: planned = %v, wanted = %v, want a plan for the rest when one step is left", i, planned,
 				wanted)
 		}
 	}
 }
 
-// TestDemands: the core knows nothing of taints and affinities, and plans by them all the same.
+// TestDemands verifies that plans respect taints and affinities, although the core does not support them.
 func TestDemands(t *testing.T) {
 	taint := v1.Taint{Key: "only", Value: "gpu", Effect: v1.TaintEffectNoSchedule}
 	w := newWorld(nil)
@@ -355,13 +356,13 @@ func TestDemands(t *testing.T) {
 				ok = ok || n == name
 			}
 			if !ok {
-				t.Errorf("%s: %q is planned, allowed are %v", uid, name, nodes)
+				t.Errorf("%s is planned on %q, want one of %v", uid, name, nodes)
 			}
 		}
 	}
 }
 
-// TestSlots: strategies do not count pods, nodes do.
+// TestSlots verifies that plans respect the max number of pods per node, although strategies do not consider it.
 func TestSlots(t *testing.T) {
 	w := newWorld(nil)
 	w.node("a", 8, nil)
@@ -378,11 +379,11 @@ func TestSlots(t *testing.T) {
 		}
 	}
 	if planned != 2 {
-		t.Errorf("%d pods are planned on a node that takes 2", planned)
+		t.Errorf("%d pods are planned on a node with a maximum of 2", planned)
 	}
 }
 
-// TestStrategiesShareNodes: two strategies in one profile do not plan for the same room.
+// TestStrategiesShareNodes verifies that two strategies of a profile do not plan the same capacity.
 func TestStrategiesShareNodes(t *testing.T) {
 	w := newWorld(nil)
 	w.node("a", 3, nil)
@@ -398,11 +399,11 @@ func TestStrategiesShareNodes(t *testing.T) {
 		}
 	}
 	if planned != 3 {
-		t.Errorf("%d pods are planned where 3 fit", planned)
+		t.Errorf("%d pods are planned with capacity for 3", planned)
 	}
 }
 
-// strategyFunc is a strategy that does what a test wants.
+// strategyFunc is a strategy that is implemented by the test.
 type strategyFunc func(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality)
 
 func (f strategyFunc) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality) {
@@ -413,8 +414,8 @@ func (strategyFunc) Options(_ *sched.Snapshot, plan sched.Plan, _ int) [][]strin
 	return make([][]string, len(plan))
 }
 
-// TestAPanicKeepsThePlanBefore: what was in force stays so for its time, nobody asks in the meantime, and the
-// goroutine lives.
+// TestAPanicKeepsThePlanBefore verifies that after a panic, the current plan remains in use until it expires, no
+// plan is requested in the meantime, and the planner continues to run.
 func TestAPanicKeepsThePlanBefore(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {
@@ -452,10 +453,10 @@ func TestAPanicKeepsThePlanBefore(t *testing.T) {
 			t.Fatal("not wanted")
 		}
 		if ask() {
-			t.Error("wanted right after a panic")
+			t.Error("a plan is wanted immediately after a panic")
 		}
 		if _, planned, _ := w.Turn(first[0]); !planned {
-			t.Error("the plan before was lost")
+			t.Error("the previous plan was discarded")
 		}
 		panics = false
 		bubble.Advance(limits.Believed.Duration + 1)
@@ -470,8 +471,8 @@ func TestAPanicKeepsThePlanBefore(t *testing.T) {
 	})
 }
 
-// TestTimeLimit: a strategy is told to stop when its time is up, and when the scheduler ends; a plan that comes after
-// the time for which it is believed counts for nothing.
+// TestTimeLimit verifies that a strategy is stopped after its time limit and when the scheduler terminates, and
+// that a plan that takes longer than the lifetime of plans is discarded.
 func TestTimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := time.Duration(0)
@@ -481,7 +482,7 @@ func TestTimeLimit(t *testing.T) {
 				for stopped = stop(); !stopped; stopped = stop() {
 					time.Sleep(10 * time.Millisecond)
 				}
-				time.Sleep(slow) // deaf
+				time.Sleep(slow) // ignores stop
 				plan := make(sched.Plan, len(s.Queue))
 				for i := range plan {
 					plan[i].Node = "a"
@@ -498,15 +499,15 @@ func TestTimeLimit(t *testing.T) {
 			t.Errorf("planning took %v", took)
 		}
 		if _, planned, _ := w.Turn(x); !planned {
-			t.Error("a plan that was cut short is none")
+			t.Error("a plan that reached the time limit is discarded")
 		}
 		bubble.Advance(2 * limits.Believed.Duration)
 		slow = 2 * limits.Believed.Duration
 		w.plan()
 		if _, planned, _ := w.Turn(y); planned {
-			t.Error("a plan is followed that came too late")
+			t.Error("an expired plan is followed")
 		}
-		// The end of the scheduler is the end of planning.
+		// Planning stops when the scheduler stops.
 		slow = 0
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -515,12 +516,12 @@ func TestTimeLimit(t *testing.T) {
 		begun = time.Now()
 		w.answer(ctx, <-w.asked)
 		if time.Since(begun) != 0 {
-			t.Error("planning goes on after the end")
+			t.Error("planning continues after the scheduler has stopped")
 		}
 	})
 }
 
-// TestAbsurdCosts: whatever hardware and weights say, there is an answer, and what is planned fits.
+// TestAbsurdCosts verifies that a plan is made and respects capacity even with absurd power values and weights.
 func TestAbsurdCosts(t *testing.T) {
 	for _, watts := range []energy.Watts{energy.Watts(math.NaN()), energy.Watts(math.Inf(1)), 1e18, -1e18, 1e308} {
 		for _, where := range []string{
@@ -549,7 +550,7 @@ func TestAbsurdCosts(t *testing.T) {
 				}
 				for name, n := range taken {
 					if n > 4 {
-						t.Errorf("%d pods are planned on %s, which takes 4", n, name)
+						t.Errorf("%d pods are planned on %s, which has capacity for 4", n, name)
 					}
 				}
 				if w.logged {
@@ -560,7 +561,7 @@ func TestAbsurdCosts(t *testing.T) {
 	}
 }
 
-// TestStorm: pods and nodes come and go between the questions. Nothing is left of pods that are gone.
+// TestStorm adds and removes pods and nodes between questions, and verifies that no state of deleted pods remains.
 func TestStorm(t *testing.T) {
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -596,10 +597,10 @@ func TestStorm(t *testing.T) {
 	cancel()
 	running.Wait()
 	if len(w.pods) != 0 || w.unplanned != 0 || w.unused != 0 {
-		t.Errorf("%d pods are remembered, %d loose, %d left", len(w.pods), w.unplanned, w.unused)
+		t.Errorf("%d pods, %d unplanned and %d unused steps remain", len(w.pods), w.unplanned, w.unused)
 	}
-	// A goroutine that has told that it is done still counts for a moment.
-	kit.Eventually(t, 10*time.Second, "no more goroutines run than before", func() bool {
+	// A goroutine may be counted briefly after it has signaled its completion.
+	kit.Eventually(t, 10*time.Second, "the number of goroutines returns to its initial value", func() bool {
 		return runtime.NumGoroutine() <= before
 	})
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// solution is a plan before it is in force.
+// solution is a plan that has not been adopted yet.
 type solution struct {
-	steps  []Step // in the order of the queue; without a node where there is none
+	steps  []Step // in queue order; the node is empty if the pod is not planned
 	placed int
-	whole  bool    // there was time for all that the strategies do
-	gap    float64 // of the largest part, as [strategy.Optimality] has it
+	whole  bool    // the strategies completed within the time limit
+	gap    float64 // optimality gap of the largest part, see [strategy.Optimality]
 	hasGap bool
 }
 
-// part is the pods that one strategy plans together.
+// part contains the pods that a strategy plans jointly.
 type part struct {
 	where   string
 	weights sched.Weights
-	queue   []int // positions
+	queue   []int // positions in the queue
 }
 
-// solve plans the pods on the nodes. Pods of other strategies or weights are planned one after the other, the most
-// numerous first, on what the ones before have left.
+// solve plans the pods on the nodes. Pods with different strategies or weights are planned one group after the
+// other, the largest group first, with the remaining capacity.
 func (p *Planner) solve(q *Question, queue []waiter, stop func() bool) *solution {
 	s := &solution{steps: make([]Step, len(queue)), whole: true}
 	g := newFloor(q, queue)
@@ -77,7 +77,8 @@ func (p *Planner) solvePart(s *solution, g *floor, strategy Strategy, part part,
 	plan, proof := strategy.PlanWithin(&snapshot, stop)
 	var options [][]string
 	if p.c.Options > 0 && !stop() {
-		options = strategy.Options(&snapshot, plan, p.c.Options+1) // one of them may be the planned node itself
+		// one more, because the planned node may be among them
+		options = strategy.Options(&snapshot, plan, p.c.Options+1)
 	}
 	for k, i := range part.queue {
 		if !g.place(plan[k].Node, &snapshot.Queue[k]) {
@@ -92,7 +93,7 @@ func (p *Planner) solvePart(s *solution, g *floor, strategy Strategy, part part,
 	return proof
 }
 
-// without returns at most so many names, and not that one. The names themselves are shared.
+// without returns at most the given number of names except the given one. The strings are shared.
 func without(names []string, one string, most int) []string {
 	if slices.Contains(names, one) {
 		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == one })
@@ -100,20 +101,20 @@ func without(names []string, one string, most int) []string {
 	return names[:min(len(names), most)]
 }
 
-// floor is the nodes that a queue is planned on. The core knows room and labels only: who may run where is told to
-// it as labels that stand for the demands of the queue.
+// floor contains the nodes on which a queue is planned. The core only considers capacity and labels, so the
+// admission of pods by nodes is encoded as labels that represent the demands of the queue.
 type floor struct {
 	q         *Question
 	queue     []waiter
 	nodes     []*sched.Node
-	position  map[string]int      // of a node in the question
-	demandOf  []int               // by position in the queue, or nowhere
+	position  map[string]int      // index of each node in the question
+	demandOf  []int               // by position in the queue; nowhere if the pod is not planned
 	selectors []map[string]string // by demand
 }
 
 const (
 	nowhere    = -1
-	maxDemands = 64 // pods of others have ordinary cycles
+	maxDemands = 64 // pods with further demands have ordinary cycles
 )
 
 func newFloor(q *Question, queue []waiter) *floor {
@@ -137,8 +138,9 @@ func newFloor(q *Question, queue []waiter) *floor {
 	return g
 }
 
-// label leaves out nodes that none of the pods may run on, and marks the others by the demands that they meet. Nodes
-// that meet all of them, mostly all nodes, share one set of labels; a demand that all nodes meet selects by none.
+// label removes nodes that admit none of the pods, and labels the others with the demands that they meet. Nodes
+// that meet the same demands, usually all of them, share a set of labels. A demand that all nodes meet needs no
+// label.
 func (g *floor) label(admissions []kube.Admission) {
 	shared := map[uint64]map[string]string{}
 	common := ^uint64(0)
@@ -181,7 +183,8 @@ func (g *floor) label(admissions []kube.Admission) {
 	}
 }
 
-// place gives a node to a job. It reports whether the node has room for one more pod: strategies do not count pods.
+// place assigns a job to a node. It reports whether the node can run another pod, because strategies do not
+// consider the max number of pods.
 func (g *floor) place(name string, job *sched.Job) bool {
 	i, ok := g.position[name]
 	if !ok || g.q.Slots[i] <= 0 {

@@ -13,45 +13,45 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Pod is one that waits, with what it asks for as it was read under a view.
+// Pod is a waiting pod with its requirements, as read with a view.
 type Pod struct {
 	Object  *v1.Pod
 	View    *kube.View
 	Job     sched.Job
-	Where   string // of a strategy that looks at a whole queue
+	Where   string // name of a strategy that plans a whole queue
 	Weights sched.Weights
 }
 
-// waiter is what is remembered of a pod that waits.
+// waiter is the state of a waiting pod.
 type waiter struct {
 	pod    Pod
 	demand demand
-	seq    uint64 // of arrival
+	seq    uint64 // order of arrival
 
-	away     bool // its cycle runs, or it has a node and is being bound
-	failed   bool // it was tried and got no node
-	excluded bool // it is not to be planned any more
-	held     bool // it was kept from the scheduler when the last plan looked at it
+	away     bool // in a scheduling cycle or being bound
+	failed   bool // was tried before without success
+	excluded bool // must not be planned any more
+	held     bool // was held at the time of the last plan
 
-	decided uint64 // number of the last plan that has looked at it
+	decided uint64 // number of the last plan that considered the pod
 	step    Step   // of that plan
-	planned bool   // there is a step that was not taken
+	planned bool   // whether the step has not been taken yet
 }
 
-// unplanned reports whether w could be in a plan, and the one of this number has not looked at it.
+// unplanned reports whether w can be planned but was not considered by the plan with the given number.
 func (w *waiter) unplanned(plan uint64) bool { return !w.away && !w.excluded && w.decided != plan }
 
-// unused reports whether the plan of this number has a step for w that is still to be taken.
+// unused reports whether the plan with the given number has a step for w that has not been taken yet.
 func (w *waiter) unused(plan uint64) bool { return !w.away && w.planned && w.decided == plan }
 
-// change lets f change w, and keeps the planner's counts right. The lock is held.
+// change applies f to w and updates the counts of the planner. The caller must hold mu.
 func (p *Planner) change(w *waiter, f func(*waiter)) {
 	p.count(w, -1)
 	f(w)
 	p.count(w, +1)
 }
 
-// note lets f change what is remembered of a pod, if anything is.
+// note applies f to the waiter of a pod, if there is one.
 func (p *Planner) note(uid types.UID, f func(*waiter)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *Planner) count(w *waiter, n int) {
 	}
 }
 
-// Put notes that a pod waits, or that it has changed.
+// Put adds or updates a waiting pod.
 func (p *Planner) Put(pod Pod) {
 	d := demandOf(pod.Object)
 	p.mu.Lock()
@@ -84,7 +84,7 @@ func (p *Planner) Put(pod Pod) {
 	p.count(w, +1)
 }
 
-// Drop forgets a pod.
+// Drop removes a pod.
 func (p *Planner) Drop(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,9 +94,9 @@ func (p *Planner) Drop(uid types.UID) {
 	}
 }
 
-// Turn notes that the cycle of a pod begins. It returns the step that the plan in force has for it, once: a pod that
-// comes back has an ordinary cycle. If wanted, the caller must hand over the nodes with [Planner.Ask], in the same
-// cycle.
+// Turn records that the cycle of a pod starts. It returns the step of the current plan for the pod, but only once,
+// so a pod that is retried has an ordinary cycle. If wanted is true, the caller must pass the nodes to
+// [Planner.Ask] in the same cycle.
 func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
 	now := time.Now()
 	p.mu.Lock()
@@ -119,17 +119,17 @@ func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
 	return step, planned, p.wanted(now) && p.busy.CompareAndSwap(false, true)
 }
 
-// wanted reports whether enough pods wait that no plan knows of, or that had no place in the one in force, of which
-// little is left. A plan of which more is left is not replaced for a few newcomers: their turn comes later, as a
-// rule.
+// wanted reports whether a new plan is needed. This is the case if there are enough pods that the current plan did
+// not consider, or enough pods that exceeded its size and few remaining steps. A plan with many remaining steps is
+// not replaced because of a few new pods, which usually have to wait for the others anyway.
 func (p *Planner) wanted(now time.Time) bool {
 	newcomers := p.unplanned >= p.c.MinPods && 2*p.unplanned >= p.unused
 	rest := p.beyond >= p.c.MinPods && p.unused < p.c.MinPods
 	return (newcomers || rest) && !now.Before(p.notBefore)
 }
 
-// resumeHeld lets pods be planned that were held and are no longer: when the turn of one has come, others may be free
-// as well. The lock is held.
+// resumeHeld makes released pods available for planning. It is called when the cycle of a held pod starts, because
+// other pods may have been released at the same time. The caller must hold mu.
 func (p *Planner) resumeHeld() {
 	for _, w := range p.pods {
 		if w.held && !p.c.Held(w.pod.Object) {
@@ -138,15 +138,15 @@ func (p *Planner) resumeHeld() {
 	}
 }
 
-// Requeue notes that a pod waits again.
+// Requeue records that a pod waits again.
 func (p *Planner) Requeue(uid types.UID) {
 	p.note(uid, func(w *waiter) { w.away, w.failed = false, true })
 }
 
-// Exclude keeps a pod out of all plans from now on.
+// Exclude permanently excludes a pod from plans.
 func (p *Planner) Exclude(uid types.UID) { p.note(uid, func(w *waiter) { w.excluded = true }) }
 
-// recount counts anew, after a new number. The lock is held.
+// recount recomputes the counts after the plan number has changed. The caller must hold mu.
 func (p *Planner) recount() {
 	p.unplanned, p.unused = 0, 0
 	for _, w := range p.pods {
@@ -154,16 +154,16 @@ func (p *Planner) recount() {
 	}
 }
 
-// intake is what a plan looks at.
+// intake contains the pods of a plan.
 type intake struct {
-	queue    []waiter    // copies, as they were when the nodes were copied
-	arrivals uint64      // it looks at no waiter that came later
-	held     []types.UID // it finds no place for these,
-	beyond   int         // nor for so many others
+	queue    []waiter    // copies of the waiters at the time when the nodes were copied
+	arrivals uint64      // waiters that arrived later are not part of the plan
+	held     []types.UID // pods that were not planned because they are held
+	beyond   int         // number of pods that exceeded the max size of the plan
 }
 
-// intake returns the pods to plan for: at most so many, those that have not failed yet first, then by priority and
-// arrival. Otherwise pods that fit nowhere would keep all others out.
+// intake returns at most MaxPods pods to plan. Pods that have not failed before come first, so that unschedulable
+// pods do not displace all others. The order is then by priority and arrival.
 func (p *Planner) intake() *intake {
 	p.mu.Lock()
 	in := &intake{arrivals: p.arrivals}
@@ -198,8 +198,8 @@ func (p *Planner) intake() *intake {
 	return in
 }
 
-// refresh reads a pod again if more is known by now than when it was read. It returns whether the pod is still to be
-// planned.
+// refresh reads a pod again if the view has changed since it was last read. It reports whether the pod must still
+// be planned.
 func (p *Planner) refresh(pod *Pod) bool {
 	if pod.View == p.c.View() {
 		return true

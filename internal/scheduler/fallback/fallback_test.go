@@ -24,14 +24,14 @@ type plugin struct {
 
 func (p plugin) Replaces() []string { return p.replaces }
 
-// fake is a framework with score plugins, which gives each that is not skipped a score by name.
+// fake is a framework with score plugins, which assigns a score by name to each plugin that is not skipped.
 type fake struct {
 	framework.Framework
 	replaces []string
 	scores   map[string]int64
 	err      bool
 
-	runs [][]string // the plugins that scored, by call
+	runs [][]string // plugins that scored, by call
 }
 
 func (f *fake) EnqueueExtensions() []fwk.EnqueueExtensions {
@@ -69,7 +69,7 @@ func TestWrap(t *testing.T) {
 	scores := map[string]int64{place.EnergyName: 100, "Fit": 1, "Image": 1}
 	for _, tc := range []struct {
 		replaces []string
-		want     string // in the error
+		want     string // substring of the error
 	}{
 		{replaces: []string{"Fit", "Image"}},
 		{replaces: []string{"Fit", "Fitt"}, want: `KubEnergy replaces ["Fitt"]: want one of the profile's other score ` +
@@ -100,7 +100,7 @@ func TestRunScorePlugins(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		energy  int64
-		skipped []string // at PreScore
+		skipped []string // plugins that skipped at PreScore
 		err     bool
 		want    []string // plugins that score, by run
 	}{

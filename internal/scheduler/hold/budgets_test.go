@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// usedUp publishes a budget that is used up, as of now, and holds new work for some time.
+// usedUp publishes a used-up budget with the current time, which holds new work until the given time from now.
 func (w *world) usedUp(until time.Duration) {
 	w.t.Helper()
 	end, asOf := metav1.NewTime(time.Now().Add(until)), metav1.NewTime(time.Now())
@@ -24,7 +24,7 @@ func (w *world) usedUp(until time.Duration) {
 	}}})
 }
 
-// keepUp goes on saying so, as the controller does, for some time.
+// keepUp publishes the used-up budget repeatedly, as the controller does, for the given time.
 func (w *world) keepUp(until, how time.Duration) {
 	end := time.Now().Add(until)
 	for stop := time.Now().Add(how); time.Now().Before(stop); {
@@ -33,7 +33,7 @@ func (w *world) keepUp(until, how time.Duration) {
 	}
 }
 
-// TestUsedUpBudgetHolds: no signal is needed for that.
+// TestUsedUpBudgetHolds verifies that a used-up budget holds work even without signals.
 func TestUsedUpBudgetHolds(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.usedUp(2 * time.Hour)
@@ -48,7 +48,7 @@ func TestUsedUpBudgetHolds(t *testing.T) {
 	})
 }
 
-// TestDeadlineBeatsTheBudget: promise P1.
+// TestDeadlineBeatsTheBudget verifies that a used-up budget does not hold work beyond its deadline (promise P1).
 func TestDeadlineBeatsTheBudget(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.usedUp(20 * time.Hour)
@@ -58,21 +58,23 @@ func TestDeadlineBeatsTheBudget(t *testing.T) {
 	})
 }
 
-// TestBudgetThatIsNoLongerUsedUp: its limit was raised. No signal is there, and none is needed to let go either.
+// TestBudgetThatIsNoLongerUsedUp verifies that work is released when the limit of the budget is raised, even
+// without signals.
 func TestBudgetThatIsNoLongerUsedUp(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.usedUp(20 * time.Hour)
 		w.job("j", marked(5*time.Hour))
 		bubble.Advance(time.Minute)
 		if !w.suspended("j") {
-			t.Error("it is not held")
+			t.Error("the Job is not held")
 		}
 		w.know(kube.Contents{})
 		w.wantJob("j", 0, 5*time.Second)
 	})
 }
 
-// TestDeadControllerHoldsNoWork: what it last said of a budget counts for minutes, and then as if it had said nothing.
+// TestDeadControllerHoldsNoWork verifies that the last reported usage of a budget expires after a few minutes
+// without updates from the controller.
 func TestDeadControllerHoldsNoWork(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.usedUp(20 * time.Hour)

@@ -5,15 +5,16 @@ import (
 	"sync"
 )
 
-// calls sends the requests that release, a bounded number at once, those for deadlines first. Each waiting one costs
-// a few bytes.
+// calls runs release requests with bounded concurrency, requests for deadlines first. A queued request uses only a
+// few bytes.
 type calls struct {
 	mu      sync.Mutex
-	waiting [2][]func(context.Context) // the urgent ones, and the others
+	waiting [2][]func(context.Context) // urgent requests, other requests
 	running int
 }
 
-// add makes a call as soon as there is room for it. spawn starts a goroutine that Run waits for.
+// add queues a request and runs it as soon as the concurrency limit allows. spawn starts a goroutine that Run waits
+// for.
 func (c *calls) add(call func(context.Context), urgent bool, spawn func(func(context.Context))) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,7 +29,7 @@ func (c *calls) add(call func(context.Context), urgent bool, spawn func(func(con
 	}
 }
 
-// work makes calls until there are none. After ctx has ended each fails at once.
+// work runs queued requests until the queue is empty. Once ctx is done, each request fails immediately.
 func (c *calls) work(ctx context.Context) {
 	for {
 		call := c.take()

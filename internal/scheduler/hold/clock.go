@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// keepTime compares the clock with the API server's now and then, and at once when the local wall clock was set or the
-// machine was suspended, in which time its monotonic clock stood still.
+// keepTime compares the clock with that of the API server periodically. It also does so when the local wall clock
+// was set or the machine was suspended, since the monotonic clock stops during suspension.
 func (l *Loop) keepTime(ctx context.Context) {
 	const (
 		look      = 5 * time.Second
@@ -18,15 +18,15 @@ func (l *Loop) keepTime(ctx context.Context) {
 		tolerable = time.Second
 	)
 	logger := klog.FromContext(ctx)
-	var compared time.Duration // the drift of the last comparison
+	var compared time.Duration // drift at the last comparison
 	for waited := regularly; ; waited += look {
 		drift := l.clock.Drift()
 		if waited >= regularly || (drift-compared).Abs() > tolerable {
 			switch correction, err := l.clock.Compare(ctx); {
 			case err != nil:
-				logger.V(2).Info("The API server did not tell its time", "error", err)
+				logger.V(2).Info("Failed to read the time of the API server", "error", err)
 			case correction != 0:
-				logger.Info("Following the API server's clock", "correctionSeconds", correction.Seconds())
+				logger.Info("Adjusted to the clock of the API server", "correctionSeconds", correction.Seconds())
 			}
 			waited, compared = 0, drift
 		}

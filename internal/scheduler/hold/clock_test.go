@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// A clock that is set back by an hour does not make the loop wait for an hour: what does not start is given up as
-// before, and others get their turn.
+// TestClockIsSetBack verifies that setting the clock back by an hour does not block the loop for an hour. Missing
+// starts still time out as usual, and other holds get their turn.
 func TestClockIsSetBack(t *testing.T) {
 	l := New(Config{View: kube.Unsettled})
 	f := l.jobs.congestion
@@ -29,14 +29,15 @@ func TestClockIsSetBack(t *testing.T) {
 	turn(0)
 	now = turn(2 * f.timeout())
 	if f.inFlight != 0 || !f.mayRelease(now, 0) {
-		t.Errorf("%d are waited for, which have not started for long", f.inFlight)
+		t.Errorf("%d missing starts are still awaited, want 0", f.inFlight)
 	}
 	if next := f.nextRelease(now); next.After(now) {
-		t.Errorf("the next goes in %v", next.Sub(now))
+		t.Errorf("the next release is due in %v, want immediately", next.Sub(now))
 	}
 }
 
-// What waits for room tells nothing about how soon released work starts.
+// TestStartsThatWaitForRoom verifies that a start delayed by missing capacity is not used as a measurement of the
+// start latency.
 func TestStartsThatWaitForRoom(t *testing.T) {
 	l := New(Config{View: kube.Unsettled})
 	at := time.Duration(0)
@@ -60,6 +61,6 @@ func TestStartsThatWaitForRoom(t *testing.T) {
 	}
 	turn(time.Second)
 	if lead := l.jobs.pace.lead(); lead > time.Second {
-		t.Errorf("Jobs are let go %v before their windows, though those with room start in a tenth of a second", lead)
+		t.Errorf("the lead of Jobs is %v, although Jobs start in a tenth of a second if there is capacity", lead)
 	}
 }

@@ -8,99 +8,105 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// congestion decides how much is let go, by how long what was let go takes until it starts. It is a congestion control:
-// too little leaves the cluster idle, and too much waits in its queues, and slows down work that was never held.
+// congestion is a congestion control for releases. It decides how many objects to release from the latency between
+// release and start. Releasing too few leaves the cluster idle. Releasing too many fills its queues and slows down
+// work that was never held.
 //
-// It begins with a window, so many on their way at once, that grows by one with each start and so doubles each time
-// all have started. When a start takes twice as long as on its own, the cluster is busy, and from then on releases
-// follow each other at a rate, somewhat less than that at which starts came. The rate rises while starts take hardly
-// longer than alone, the faster the longer that has been so, and falls when they take much longer. A cluster that
-// shares its time among all that it does, so that a load of ρ of what it can do makes everything 1/(1−ρ) times as
-// long, is then left a third of its time for others. A window remains as well: a cluster that becomes slower is sent
-// no more than that.
+// Initially, a window limits the number of releases in flight. The window grows by one with each start, so it
+// doubles each time all of them have started. Once a start takes more than twice as long as on an idle cluster, the
+// cluster is considered busy, and from then on releases are spaced by a rate slightly below the rate of the
+// observed starts. The rate rises while starts take hardly longer than on an idle cluster, in growing steps, and
+// falls when they take much longer. If everything takes 1/(1−ρ) times as long on a cluster with utilization ρ, this
+// leaves about a third of the cluster's capacity to other work. The number of releases in flight remains limited as
+// well, in case the cluster becomes slower.
 //
-// congestion reads no clock.
+// congestion does not read the clock.
 type congestion struct {
-	byRate bool      // releases follow a rate, not a window
-	trial  *round    // the round before, where half as many are let go in this one to see what that changes
-	size   float64   // of the window, before there is a rate
-	rate   float64   // releases per second, then
-	step   float64   // by which the rate rises
-	slot   time.Time // when the next may go
+	byRate bool      // releases are limited by the rate instead of the window
+	trial  *round    // the previous round while a trial at half the rate is in progress, otherwise nil
+	size   float64   // size of the window, used until byRate is set
+	rate   float64   // releases per second, used once byRate is set
+	step   float64   // fraction by which the rate rises next
+	slot   time.Time // earliest time of the next release at the rate
 
-	alone         time.Duration // from release to start, with nothing else on its way
-	aloneStarts   int           // starts from which that was learned
-	aloneMeasured time.Time     // the last of them
-	least         time.Duration // shorter times are not told apart
+	alone         time.Duration // start latency with no other releases in flight
+	aloneStarts   int           // number of starts that contributed to alone, at most learnAlone
+	aloneMeasured time.Time     // time of the last of these starts
+	least         time.Duration // resolution of latencies: shorter ones are treated as equal
 
-	inFlight      int       // on their way
-	lastNews      time.Time // of a start, or that one was given up
-	newestStarted time.Time // release of those that have started
+	inFlight      int       // number of releases in flight
+	lastNews      time.Time // time of the last start, or of giving up on one
+	newestStarted time.Time // latest release time among objects that have started
 
-	// Of this round.
+	// The remaining fields describe the current round.
 	roundBegan time.Time
-	starts     int             // in it
-	latencies  []time.Duration // of the starts that were also released in it, and so depend on its rate
-	releases   int
-	onTime     int // of these went as soon as the rate let them
+	starts     int // number of starts
+	// latencies of objects that were both released and started in the round, and so depend on its rate
+	latencies []time.Duration
+	releases  int
+	onTime    int // number of releases that happened as soon as the rate allowed
 }
 
 const (
-	// minWindow keeps something on its way where nothing is known yet, and where nothing seems to start. Half as
-	// many keep no cluster busy: so many are there whatever the rate.
+	// minWindow is the min number of releases in flight, so that measurements continue even without data or when
+	// nothing seems to start. Half of it is allowed regardless of the rate, because so few releases keep no cluster
+	// busy.
 	minWindow   = 4
 	minInFlight = minWindow / 2
-	spans       = 4 // times that a start takes alone are on their way at most where there is a rate
+	spans       = 4 // max age of releases in flight once there is a rate, relative to the latency on an idle cluster
 	maxSpan     = 30 * time.Second
 
-	light = 1.5 // times as long as alone take starts where there is room for more
-	full  = 2.5 // and where there is too much
+	light = 1.5 // relative latency below which the cluster has spare capacity
+	full  = 2.5 // relative latency above which the cluster is overloaded
 
-	// A round has so many starts that were released in it, and lasts as long as a start takes alone. Where there is a
-	// rate it lasts twice as long, and at least roundTime.
+	// A round contains at least roundStarts starts that were also released in it, and lasts at least as long as a
+	// start takes on an idle cluster. Once there is a rate, it lasts at least twice as long and at least roundTime.
 	roundStarts = 5
 	roundTime   = time.Second / 2
 
 	minStep = 0.02
 	maxStep = 0.1
-	cutBack = 0.85 // of the rate of starts is the rate of releases where there is too much
-	quicker = 0.8  // times as long or as many is a difference
+	cutBack = 0.85 // factor from the measured rate of starts to the rate of releases after an overload
+	quicker = 0.8  // relative change below which latencies and rates are considered lower
 
-	// Where nothing has started for so long, or for four spans, what is on its way may never start.
+	// If nothing has started for minTimeout or four spans, the releases in flight may never start.
 	minTimeout = 4 * time.Second
-	restart    = 30 * time.Second // without releases, after which the cluster may have become another
-	catchUp    = time.Second / 10 // for which releases that were missed are made up for
+	// time without releases after which the state is reset, because the cluster may have changed
+	restart = 30 * time.Second
+	catchUp = time.Second / 10 // max duration of missed releases to make up for
 
-	// The time that a start takes alone is measured again so often, or after so many times as long as it is. That
-	// takes the time for what is on its way to start, a few hundredths of the time in all. It is hurried where starts
-	// have come to take so much longer that the rate is as low as can be.
+	// The latency on an idle cluster is measured again after measureEvery, or after measureRarely times that
+	// latency if this is longer. Each measurement waits until all releases in flight have started, which takes a
+	// few percent of the time. If latencies have risen so much that the rate is at its minimum, measureHurriedly is
+	// used instead.
 	measureEvery     = 10 * time.Second
 	measureRarely    = 40
 	measureHurriedly = 2 * time.Second
-	learnAlone       = 4 // starts by which the time follows
+	learnAlone       = 4 // number of starts over which the latency is averaged
 )
 
-// newJobCongestion starts from a controller-manager at its default limits, see newJobPace.
+// newJobCongestion returns initial estimates for kube-controller-manager with its default client limit, see
+// newJobPace.
 func newJobCongestion() *congestion {
 	return &congestion{rate: minRate, alone: 200 * time.Millisecond, least: 20 * time.Millisecond}
 }
 
-// newPodCongestion starts from a scheduler on a small machine.
+// newPodCongestion returns initial estimates for a scheduler on a small machine.
 func newPodCongestion() *congestion {
 	return &congestion{rate: minRate, alone: 20 * time.Millisecond, least: 10 * time.Millisecond}
 }
 
-// departure is what is noted of a release for when it starts.
+// departure records the circumstances of a release.
 type departure struct {
 	at    time.Time
-	ahead int  // were on their way
-	lost  bool // it is no longer waited for
+	ahead int  // number of releases in flight at that time
+	lost  bool // the start is no longer expected
 }
 
-// span is for how long releases at the rate may be on their way.
+// span returns the target age of releases in flight when they are limited by the rate.
 func (c *congestion) span() time.Duration { return min(spans*max(c.alone, c.least), maxSpan) }
 
-// maxInFlight is how many may be on their way.
+// maxInFlight returns the max number of releases in flight.
 func (c *congestion) maxInFlight() int {
 	size := c.size
 	if c.byRate {
@@ -109,8 +115,9 @@ func (c *congestion) maxInFlight() int {
 	return max(minWindow, int(math.Ceil(size)))
 }
 
-// mayRelease reports whether another may be let go beside some that just were. While it is to be measured how long a
-// start takes alone, none may until all have started, and then one.
+// mayRelease reports whether another object may be released in addition to the already selected ones. If the
+// latency on an idle cluster must be measured, no object is released until all releases in flight have started, and
+// then a single one.
 func (c *congestion) mayRelease(now time.Time, more int) bool {
 	switch out := c.inFlight + more; {
 	case out == 0:
@@ -122,7 +129,7 @@ func (c *congestion) mayRelease(now time.Time, more int) bool {
 	}
 }
 
-// nextRelease returns when there is room; the zero time if starts must come first.
+// nextRelease returns the time of the next release, or the zero time if another object must start first.
 func (c *congestion) nextRelease(now time.Time) time.Time {
 	switch {
 	case c.inFlight > 0 && (c.mustMeasureAlone(now) || c.inFlight >= c.maxInFlight()):
@@ -143,7 +150,7 @@ func (c *congestion) mustMeasureAlone(now time.Time) bool {
 
 func (c *congestion) interval() time.Duration { return time.Duration(float64(time.Second) / c.rate) }
 
-// nextSlot returns when the next may go: what was missed before that is made up for in part only.
+// nextSlot returns the time of the next release at the rate. Missed releases are made up for at most catchUp.
 func (c *congestion) nextSlot(now time.Time) time.Time {
 	if earliest := now.Add(-catchUp); c.slot.Before(earliest) {
 		return earliest
@@ -171,7 +178,7 @@ func (c *congestion) released(now time.Time) departure {
 	return d
 }
 
-// started learns from a start.
+// started updates the estimates with a start.
 func (c *congestion) started(at time.Time, d departure) {
 	c.forget(d)
 	c.lastNews = at
@@ -204,16 +211,17 @@ func (c *congestion) beginRound(now time.Time) {
 	c.roundBegan, c.starts, c.latencies, c.releases, c.onTime = now, 0, c.latencies[:0], 0, 0
 }
 
-// round is what came of one.
+// round contains the measurements of a round.
 type round struct {
-	rate    float64       // of releases
-	starts  float64       // per second
-	latency time.Duration // of half of those that were released in it
+	rate    float64       // releases per second
+	starts  float64       // starts per second
+	latency time.Duration // median latency of the objects that were also released in the round
 }
 
-// adjustRate follows a round. Where starts take too long, half as many are let go for one round. If they get quicker,
-// or go on to come as before, because many were waiting, it was too much. If not, it is not for us that starts take
-// long: others keep the cluster busy, and giving way to them would end with no starts at all.
+// adjustRate updates the rate after a round. If starts take too long, the rate is halved for one round as a trial.
+// If the latency then falls, or the rate of starts remains the same because many releases were queued, the rate was
+// too high. Otherwise other work keeps the cluster busy, and giving way to it would reduce the rate of starts to
+// zero.
 func (c *congestion) adjustRate(r round) {
 	load := float64(r.latency) / float64(max(c.alone, c.least))
 	switch {
@@ -226,19 +234,19 @@ func (c *congestion) adjustRate(r round) {
 		c.trial, c.rate, c.step = &r, min(r.rate, r.starts)/2, minStep
 	case load > light:
 		c.step = minStep
-	case 2*c.onTime >= c.releases: // else there was little to let go
+	case 2*c.onTime >= c.releases: // otherwise there was not enough work to release at the rate
 		c.rate *= 1 + c.step
 		c.step = min(2*c.step, maxStep)
 	}
 	c.rate = max(c.rate, minRate)
 }
 
-// endTrial ends a trial.
+// endTrial chooses the rate after a trial.
 func (c *congestion) endTrial(before, r round) {
 	c.trial = nil
 	change := float64(r.latency) / float64(before.latency)
 	switch {
-	case change > 1/quicker: // something has happened meanwhile
+	case change > 1/quicker: // the load of the cluster has changed in the meantime
 		c.rate = cutBack * min(before.rate, r.starts)
 	case change < quicker || r.starts > quicker*before.starts:
 		c.rate = cutBack * min(before.rate, before.starts)
@@ -248,14 +256,14 @@ func (c *congestion) endTrial(before, r round) {
 	c.rate = max(c.rate, minRate)
 }
 
-// forget takes back what is not on its way any longer.
+// forget removes a release from those in flight, unless it is already counted as lost.
 func (c *congestion) forget(d departure) {
 	if !d.lost {
 		c.inFlight--
 	}
 }
 
-// setBack leaves nothing in the future.
+// setBack moves times that are in the future to now, after the clock was set back.
 func (c *congestion) setBack(now time.Time) {
 	for _, t := range [5]*time.Time{&c.slot, &c.aloneMeasured, &c.lastNews, &c.newestStarted, &c.roundBegan} {
 		*t = timeutil.Earlier(*t, now)
@@ -264,16 +272,16 @@ func (c *congestion) setBack(now time.Time) {
 
 func (c *congestion) timeout() time.Duration { return max(minTimeout, 4*c.span()) }
 
-// isOverdue reports whether something is not to be waited for any longer: what was released two spans after it has
-// started, or nothing has for long.
+// isOverdue reports whether a start is no longer expected. This is the case if an object has started that was
+// released two spans later, or if nothing has started for the timeout.
 func (c *congestion) isOverdue(now time.Time, d departure) bool {
 	timeout := c.timeout()
 	return c.newestStarted.Sub(d.at) > max(2*c.span(), time.Second) ||
 		now.Sub(d.at) > timeout && now.Sub(c.lastNews) > timeout
 }
 
-// giveUp stops waiting for what is overdue. If nothing was heard of others either, the cluster is slower than was
-// thought.
+// giveUp stops waiting for overdue starts. If nothing has started within the timeout, the cluster is slower than
+// estimated, and the rate is halved.
 func (c *congestion) giveUp(now time.Time, some int) {
 	c.inFlight -= some
 	c.aloneMeasured = now

@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// line is a cluster as releases see it: each start takes so long at least, and so many follow each other in a second.
-// It may let the first of a burst through at once, as client limits do.
+// line simulates a cluster with a minimum start latency and a maximum rate of starts. Like a client-side rate
+// limiter, it may allow an initial burst.
 type line struct {
 	latency time.Duration
 	rate    func(at time.Duration) float64
 	burst   int
 
-	free time.Duration // when the next may follow
+	free time.Duration // earliest time of the next start
 }
 
-// start returns when something starts that is released at an instant.
+// start returns the start time of an object that is released at the given time.
 func (l *line) start(at time.Duration) time.Duration {
 	gap := time.Duration(float64(time.Second) / l.rate(at))
 	l.free = max(l.free, at-time.Duration(l.burst)*gap) + gap
@@ -31,10 +31,10 @@ func steadily(rate float64) func(time.Duration) float64 {
 	return func(time.Duration) float64 { return rate }
 }
 
-// flown is what came of a release.
+// flown contains the times of a release and its start.
 type flown struct{ released, started time.Duration }
 
-// fly releases n holds whose windows are open, by the turns of the loop, and returns what came of each, in order.
+// fly simulates the loop releasing n holds with open windows. It returns their release and start times in order.
 func fly(t *testing.T, q *queue, l *line, n int) []flown {
 	t.Helper()
 	for i := range n {
@@ -47,7 +47,7 @@ func fly(t *testing.T, q *queue, l *line, n int) []flown {
 	var all, coming []flown
 	for now := time.Duration(0); len(all) < n; now += minPause {
 		if now > 12*time.Hour {
-			t.Fatalf("after %v %d of %d have started", now, len(all), n)
+			t.Fatalf("after %v, %d of %d objects have started", now, len(all), n)
 		}
 		for len(coming) > 0 && coming[0].started <= now {
 			all = append(all, coming[0])
@@ -64,8 +64,8 @@ func fly(t *testing.T, q *queue, l *line, n int) []flown {
 	return all
 }
 
-// TestReleaseIsAsFastAsTheCluster: the first starts at once, the last not much later than if all had been let go at
-// once, and meanwhile little waits in the cluster's queues.
+// TestReleaseIsAsFastAsTheCluster verifies that the first object starts immediately, that the last one starts not
+// much later than if all had been released simultaneously, and that few objects wait in the queues of the cluster.
 func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 	for _, c := range []struct {
 		rate    float64
@@ -73,9 +73,9 @@ func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 		burst   int
 		n       int
 	}{
-		{8, 300 * time.Millisecond, 10, 2000}, // kube-controller-manager's default limits
+		{8, 300 * time.Millisecond, 10, 2000}, // default limits of kube-controller-manager
 		{70, 100 * time.Millisecond, 0, 10_000},
-		{300, 300 * time.Millisecond, 300, 10_000}, // raised ones
+		{300, 300 * time.Millisecond, 300, 10_000}, // raised limits
 		{300, 20 * time.Millisecond, 0, 10_000},
 		{300, 2 * time.Second, 0, 10_000}, // slow admission
 		{2000, 100 * time.Millisecond, 0, 20_000},
@@ -85,7 +85,8 @@ func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 		t.Run(fmt.Sprintf("%v/s after %v", c.rate, c.latency), func(t *testing.T) {
 			q := jobQueue()
 			flown := fly(t, q, &line{latency: c.latency, rate: steadily(c.rate), burst: c.burst}, c.n)
-			alone := time.Duration(float64(c.n-c.burst)/c.rate*float64(time.Second)) + c.latency // all at once
+			// if all were released simultaneously
+			alone := time.Duration(float64(c.n-c.burst)/c.rate*float64(time.Second)) + c.latency
 			first, last := flown[0].started, flown[c.n-1].started
 			var waited []time.Duration
 			for _, f := range flown[c.n/2:] {
@@ -93,22 +94,22 @@ func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 			}
 			slices.Sort(waited)
 			median := waited[len(waited)/2]
-			t.Logf("first %v, last %v: %.2f of all at once; a start takes %v, window %d", first, last,
+			t.Logf("first start %v, last start %v, relative time %.2f, latency %v, window %d", first, last,
 				last.Seconds()/alone.Seconds(), median, q.congestion.maxInFlight())
 			one := c.latency + time.Duration(float64(time.Second)/c.rate)
 			if slack := 2*time.Second + 12*c.latency; first > one+minPause || last > alone*5/4+slack {
-				t.Errorf("want the first before %v and the last before %v", one+minPause, alone*5/4+slack)
+				t.Errorf("want the first start before %v and the last start before %v", one+minPause, alone*5/4+slack)
 			}
 			if most := max(500*time.Millisecond, 6*c.latency,
 				time.Duration(3*minWindow/c.rate*float64(time.Second))); median > most {
-				t.Errorf("in the cluster each waits %v: want at most %v", median, most)
+				t.Errorf("the median latency is %v, want at most %v", median, most)
 			}
 		})
 	}
 }
 
-// TestReleaseFollowsTheCluster: it becomes slower by ten, and as fast again. What was let go in vain meanwhile is
-// little, and the rest is as fast as it can be.
+// TestReleaseFollowsTheCluster simulates a cluster that becomes ten times slower and then recovers. It verifies
+// that few releases are wasted in the meantime, and that the remaining releases are as fast as possible.
 func TestReleaseFollowsTheCluster(t *testing.T) {
 	const n, fast, slow = 20_000, 300, 30
 	l := &line{latency: 200 * time.Millisecond, rate: func(at time.Duration) float64 {
@@ -126,18 +127,18 @@ func TestReleaseFollowsTheCluster(t *testing.T) {
 			most = max(most, f.started-f.released)
 		}
 	}
-	t.Logf("the last starts after %v: %.2f of all at once; while slow, a start takes at most %v", last,
+	t.Logf("last start %v, %.2f relative to an unlimited release, max latency %v while the cluster is slow", last,
 		last.Seconds()/ideal.Seconds(), most)
 	if last > ideal*5/4 {
-		t.Errorf("the last starts after %v: want %v", last, ideal*5/4)
+		t.Errorf("the last start is after %v, want at most %v", last, ideal*5/4)
 	}
 	if most > 3*time.Second {
-		t.Errorf("while it is slow, a start takes %v", most)
+		t.Errorf("the latency is %v while the cluster is slow", most)
 	}
 }
 
-// TestReleaseNoticesALongerWay: where even a single start takes six times as long as it did, at the same rate, what
-// is on its way must become more.
+// TestReleaseNoticesALongerWay verifies that the number of releases in flight grows if the latency of a single
+// start increases by a factor of six while the rate of starts remains the same.
 func TestReleaseNoticesALongerWay(t *testing.T) {
 	const n, rate = 40_000, 300.0
 	l := &line{latency: 300 * time.Millisecond, rate: steadily(rate)}
@@ -158,12 +159,12 @@ func TestReleaseNoticesALongerWay(t *testing.T) {
 		return starts
 	}
 	if got := float64(at(100*time.Second, 130*time.Second)) / 30; got < 0.8*rate {
-		t.Errorf("a minute and a half later %.0f start in a second: want %v", got, rate)
+		t.Errorf("the rate is %.0f starts per second after a minute and a half, want %v", got, rate)
 	}
 }
 
-// TestNothingStarts: where what is released is not seen to start, as where all pods wait for room or nobody may watch
-// them, releases go on slowly; and with some that never start they go on as ever.
+// TestNothingStarts verifies that releases continue slowly if no starts are observed, e.g. because all pods wait
+// for capacity or cannot be watched. If only some objects never start, releases continue at full speed.
 func TestNothingStarts(t *testing.T) {
 	never := &line{latency: 365 * 24 * time.Hour, rate: steadily(1000)}
 	q := jobQueue()
@@ -185,14 +186,14 @@ func TestNothingStarts(t *testing.T) {
 		}
 	}
 	if released < 200 || released > 700 {
-		t.Errorf("in ten minutes %d are released: want about one every two seconds", released)
+		t.Errorf("%d objects are released in ten minutes, want about one every two seconds", released)
 	}
 	if out := q.congestion.inFlight; out < 0 || out > minWindow {
-		t.Errorf("%d are waited for", out)
+		t.Errorf("%d releases are in flight", out)
 	}
 }
 
-// TestSomeNeverStart: every tenth is released and never seen to start. The others are not slowed down by those.
+// TestSomeNeverStart verifies that releases are not slowed down if every tenth object never starts.
 func TestSomeNeverStart(t *testing.T) {
 	const n, rate = 5000, 100.0
 	q := jobQueue()
@@ -222,28 +223,28 @@ func TestSomeNeverStart(t *testing.T) {
 		}
 	}
 	if ideal := time.Duration(0.9 * n / rate * float64(time.Second)); now > 2*ideal {
-		t.Errorf("all are released after %v: those that start need %v", now, ideal)
+		t.Errorf("all objects are released after %v, want about %v", now, ideal)
 	}
 }
 
-// machine is a cluster that shares its processors among all that it does at once, as a control plane on one machine:
-// a start is so much work, and some waiting besides.
+// machine simulates a cluster with processors shared by concurrent tasks, such as a control plane on a single
+// machine. Each start requires some processor time and some waiting time.
 type machine struct {
 	processors float64
 	work, wait time.Duration
-	others     func(now time.Duration) int // share them as well, all the time
+	others     func(now time.Duration) int // number of other tasks that share the processors at all times
 	running    []*task
-	busy       float64 // processor seconds
-	crowd      []int   // how many shared the processors, every millisecond
+	busy       float64 // in processor seconds
+	crowd      []int   // number of tasks that shared the processors, per millisecond
 }
 
 type task struct {
 	uid  types.UID
-	left time.Duration // of its work
-	end  time.Duration // of its waiting; 0: it works
+	left time.Duration // remaining processor time
+	end  time.Duration // end of the waiting time; 0 until the processor time is used up
 }
 
-// pass lets some time pass and returns what starts in it.
+// pass advances the time and returns the tasks that start in the meantime.
 func (m *machine) pass(now, by time.Duration) (done []types.UID) {
 	working := 0
 	for _, t := range m.running {
@@ -276,7 +277,7 @@ func (m *machine) pass(now, by time.Duration) (done []types.UID) {
 	return done
 }
 
-// serve lets n be released to the machine, and returns how long that took until the last had started.
+// serve releases n objects to the machine and returns the time until the last one has started.
 func (m *machine) serve(t *testing.T, n int) time.Duration {
 	t.Helper()
 	q := jobQueue()
@@ -301,14 +302,14 @@ func (m *machine) serve(t *testing.T, n int) time.Duration {
 			}
 		}
 		if now > 10*time.Minute {
-			t.Fatalf("%d are left", len(q.byUID))
+			t.Fatalf("%d holds are left", len(q.byUID))
 		}
 	}
 	return now
 }
 
-// TestOthersKeepTheirShare: a machine that could start a hundred in a second is not kept busy by releases alone. Let
-// go at once they would be 3,000 that share its processors with whatever else comes.
+// TestOthersKeepTheirShare verifies that releases do not saturate a machine that can start a hundred objects per
+// second. Without congestion control, 3,000 released objects would share its processors with all other work.
 func TestOthersKeepTheirShare(t *testing.T) {
 	const n, perSecond = 3000, 100
 	m := &machine{processors: 2, work: 20 * time.Millisecond, wait: 30 * time.Millisecond}
@@ -316,18 +317,19 @@ func TestOthersKeepTheirShare(t *testing.T) {
 	slices.Sort(m.crowd)
 	load, median, p99 := m.busy/(took.Seconds()*m.processors), m.crowd[len(m.crowd)/2], m.crowd[len(m.crowd)*99/100]
 	ideal := time.Duration(n) * time.Second / perSecond
-	t.Logf("all start within %v, %.2f of all at once; the machine works %.2f of the time, for %d at once, p99 %d", took,
+	t.Logf("all objects start within %v, relative time %.2f, utilization %.2f, tasks %d, p99 %d", took,
 		took.Seconds()/ideal.Seconds(), load, median, p99)
 	if took > ideal*14/10 {
-		t.Errorf("the last starts after %v: want %v", took, ideal*14/10)
+		t.Errorf("the last start is after %v, want at most %v", took, ideal*14/10)
 	}
 	if median > 3 || p99 > 60 {
-		t.Errorf("half of the time more than %d share it, and a hundredth more than %d", median, p99)
+		t.Errorf("the number of concurrent tasks has the median %d and the 99th percentile %d, want less", median, p99)
 	}
 }
 
-// TestReleasesDoNotGiveWayForEver: others come that keep the machine busy whatever is let go, and starts take long
-// even if there is one only. Releases go on beside them, with what is about their share of the machine.
+// TestReleasesDoNotGiveWayForEver simulates other work that saturates the machine regardless of the releases, so
+// that even a single start takes long. It verifies that releases continue with about a fair fraction of the
+// machine.
 func TestReleasesDoNotGiveWayForEver(t *testing.T) {
 	const n, crowd = 3000, 10
 	m := &machine{
@@ -341,8 +343,8 @@ func TestReleasesDoNotGiveWayForEver(t *testing.T) {
 	}
 	took := m.serve(t, n)
 	ideal := time.Duration(n) * time.Second / 100
-	t.Logf("all start within %v, %.2f of what they take without others", took, took.Seconds()/ideal.Seconds())
+	t.Logf("all objects start within %v, %.2f relative to an idle cluster", took, took.Seconds()/ideal.Seconds())
 	if took > 3*ideal {
-		t.Errorf("the last starts after %v: want %v", took, 3*ideal)
+		t.Errorf("the last start is after %v, want at most %v", took, 3*ideal)
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// deadlines are holds in the order of their deadlines; of equal ones, the older first. What comes and goes within a
-// turn is sorted in when the order is asked for, so that a hundred thousand additions cost one sort, and a release no
-// more than a search.
+// deadlines contains holds ordered by deadline and, for equal deadlines, by age. Holds that are added are only
+// merged when the order is needed, so that a hundred thousand additions require a single sort. Removing a hold
+// takes a binary search.
 type deadlines struct {
 	sorted []deadline
-	fresh  map[*hold]struct{}
-	gone   int // of sorted, which have no hold any longer
+	fresh  map[*hold]struct{} // added since the last sort
+	gone   int                // number of removed entries in sorted
 }
 
 type deadline struct {
 	latest int64 // Unix nanoseconds
 	rank   int64
-	by     int64 // when it is to be released, such that it and all after it start in time
+	by     int64 // release time that lets this hold and all later ones start in time
 	hold   *hold
 }
 
@@ -45,13 +45,15 @@ func (d *deadlines) add(h *hold) {
 	d.fresh[h] = struct{}{}
 }
 
-// drop takes out a hold, if it is there. Its deadline and rank must be those that it was added with.
+// drop removes a hold and reports whether it was present. The deadline and rank of the hold must not have changed
+// since it was added.
 func (d *deadlines) drop(h *hold) bool {
 	if _, ok := d.fresh[h]; ok {
 		delete(d.fresh, h)
 		return true
 	}
-	// Released holds have no name to compare: find the first entry of equal time, then compare pointers.
+	// A removed entry has no UID to compare, so find the first entry with the same time and rank, and then compare
+	// pointers.
 	want := deadlineOf(h)
 	want.hold = nil
 	at, _ := slices.BinarySearchFunc(d.sorted, want, deadline.compare)
@@ -65,8 +67,8 @@ func (d *deadlines) drop(h *hold) bool {
 	return false
 }
 
-// sort brings the order up to date. It leaves a few of those behind that are gone: closing up costs more than
-// passing over.
+// sort merges added holds into the order. Removed entries stay as tombstones; the slice is compacted once they
+// exceed one eighth of it, or before holds are merged.
 func (d *deadlines) sort() {
 	if d.gone > len(d.sorted)/8 || d.gone > 0 && len(d.fresh) > 0 {
 		d.sorted = slices.DeleteFunc(d.sorted, func(e deadline) bool { return e.hold == nil })
@@ -87,7 +89,7 @@ func (d *deadlines) sort() {
 	}
 }
 
-// merge sorts in what was added at the end, from the end.
+// merge merges the sorted entries at the end of the slice into the rest, from back to front.
 func (d *deadlines) merge(added []deadline) {
 	i, j := len(d.sorted)-len(added)-1, len(added)-1
 	for k := len(d.sorted) - 1; j >= 0; k-- {
@@ -101,7 +103,8 @@ func (d *deadlines) merge(added []deadline) {
 	}
 }
 
-// spread computes when each must be released: a lead before its deadline, and a gap before the one after it.
+// spread computes the release time of each hold, which is at least lead before its deadline and at least gap before
+// the next release time.
 func (d *deadlines) spread(lead, gap time.Duration) {
 	next := int64(math.MaxInt64)
 	for i := len(d.sorted) - 1; i >= 0; i-- {
@@ -114,7 +117,7 @@ func (d *deadlines) spread(lead, gap time.Duration) {
 	}
 }
 
-// all are the holds in their order, and when to release them.
+// all iterates over the holds in order, together with their entries.
 func (d *deadlines) all() iter.Seq2[*hold, *deadline] {
 	return func(yield func(*hold, *deadline) bool) {
 		for i := range d.sorted {
@@ -125,8 +128,8 @@ func (d *deadlines) all() iter.Seq2[*hold, *deadline] {
 	}
 }
 
-// lastCall is when a hold is released whatever the plan says. Only the Lease holder and pods' own queues use the exact
-// instant of the spread.
+// lastCall returns the time at which a hold is released regardless of its plan. Only the Lease holder and the queue
+// of pods use the exact time that spread computed. Standby replicas use a later one.
 func (d *deadline) lastCall(early bool) time.Time {
 	by, latest := time.Unix(0, d.by), time.Unix(0, d.latest)
 	if early {

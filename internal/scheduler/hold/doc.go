@@ -1,60 +1,66 @@
-// Package hold decides when: it keeps Jobs and bare pods that may wait from starting until the window that a strategy
-// chose, and never beyond their deadline, which is their creation plus the allowed delay.
+// Package hold decides when Jobs and bare pods start. It holds Jobs and pods that may wait until the window that a
+// strategy has chosen. It never holds them beyond their deadline, which is the creation time plus the allowed
+// delay.
 //
 // # Purpose
 //
-// Jobs are created suspended by the MutatingAdmissionPolicy in deploy/hold and carry a label; releasing one clears
-// spec.suspend. Bare pods are held by a PreEnqueue plugin that asks [Loop.Hold]; releasing one activates it in the
-// scheduler's queue. [Loop.Run] plans, writes on each object why it waits, and releases. There is one loop in a
-// process. What a [hold] may do in which state stands with the type state in hold.go.
+// The MutatingAdmissionPolicy in deploy/hold creates Jobs suspended and with a label. The loop releases a Job by
+// clearing spec.suspend. Bare pods are held by a PreEnqueue plugin that calls [Loop.Hold]. The loop releases a pod
+// by activating it in the scheduler's queue. [Loop.Run] plans and releases the held objects, and writes to each
+// object why it waits. There is one loop per process. The states and transitions of a [hold] are documented at the
+// type state in hold.go.
 //
-// # Invariants, and the tests that hold them
+// # Invariants and their tests
 //
-//   - Nothing is held past its deadline, whatever becomes of signals, of the view and of the strategy, while the API
-//     server answers and one process with a loop lives. A deadline beats every limit: TestDeadlinesBeatEveryLimit,
-//     TestDeadlinesCallFirst, TestDeadlinesAreKeptWhileTheViewPanics, TestStandbyReleasesAtDeadlines.
-//   - Releases for a deadline begin a lead earlier, measured from how soon released work starts, so that it starts in
-//     time where the cluster has room: TestDeadlinesBeginEarlyEnoughForAllToStart. Nothing else is released before its
-//     window by more than the measured latency: TestNextNamesTheInstantThatDueActsOn.
-//   - What has waited for its window is let go the oldest first: TestOldestFirst, TestNoJobStarves. It goes as fast as
-//     the cluster starts it without much delay to others: TestReleaseIsAsFastAsTheCluster, TestOthersKeepTheirShare.
-//     It goes no faster than two limits that people may set: TestReleaseRateIsKept, TestRampIsKept.
-//   - A window that has opened stays open, and released is final: TestLimitsChangeWhileATurnIsAwaited,
+//   - No object is held past its deadline, even if signals, the view or the strategy fail, while the API server is
+//     available and at least one process runs the loop. Deadlines take precedence over every limit:
+//     TestDeadlinesBeatEveryLimit, TestDeadlinesCallFirst, TestDeadlinesAreKeptWhileTheViewPanics,
+//     TestStandbyReleasesAtDeadlines.
+//   - Releases for a deadline happen earlier by a lead, which is measured from the start latency of released work, so
+//     that work starts in time if the cluster has capacity: TestDeadlinesBeginEarlyEnoughForAllToStart. Other holds are
+//     released before their window by at most the measured latency: TestNextNamesTheInstantThatDueActsOn.
+//   - Holds with an open window are released in order of age: TestOldestFirst, TestNoJobStarves. They are released
+//     as fast as the cluster starts them without delaying other work by much: TestReleaseIsAsFastAsTheCluster,
+//     TestOthersKeepTheirShare. Two optional limits bound the rate of releases: TestReleaseRateIsKept,
+//     TestRampIsKept.
+//   - An open window stays open, and a release is final: TestLimitsChangeWhileATurnIsAwaited,
 //     TestWindowsStayOpenUnderANewLeader, TestReleasedIsFinal.
-//   - A plan that only a forecast changes is changed seldom, and only for a gain; the numbers stand in plan.go:
+//   - Plans that depend on a forecast change rarely, and only if the change saves enough; see the constants in plan.go:
 //     TestOscillatingForecastsDoNotMoveHolds, TestPlansMoveForAGain.
-//   - What the rule "plan" holds is planned together, beside the loop (joint_plan.go): TestTheCleanHourIsShared. Where
-//     that cannot be done, each is planned alone: TestWithoutAPlanEachIsPlannedAlone.
-//   - What was never to be held (package policy has the list) is let go when it is seen:
+//   - Holds with the rule "plan" are planned jointly and outside the loop (joint_plan.go): TestTheCleanHourIsShared. If
+//     joint planning is not possible, each hold is planned separately: TestWithoutAPlanEachIsPlannedAlone.
+//   - Objects that must never be held (see package policy) are released as soon as they are observed:
 //     TestJobsThatAreNotToBeHeldAreLetGo, TestGateHoldsOnlyWhatMayWait.
-//   - A hundred thousand holds fit beside a scheduler, and cost a turn of the loop next to nothing:
-//     TestManyHoldsFitBesideAScheduler, BenchmarkTurnOfManyHolds.
+//   - A hundred thousand holds fit into the memory of a scheduler, and have almost no effect on the duration of an
+//     iteration: TestManyHoldsFitBesideAScheduler, BenchmarkTurnOfManyHolds.
 //
-// # What fails how
+// # Failure modes
 //
-//   - Signals vanish while something is held: its plan stays as it is. They cannot prolong it, and releasing everything
-//     at once would put the load where a forecast said that it should not be: TestSignalsThatVanishLeaveThePlan. What
-//     was not planned yet, what only hoped for better signals, and pods after a restart, are let go: no data, no hold
-//     (TestJobWithoutSignalsRunsAtOnce, TestHopeEndsWithTheSignals).
-//   - The view source or the strategy panics: deadlines are kept by what is known, and what cannot be planned is let
-//     go. A panic costs one object, or one part of a turn: TestPanickingStrategyHoldsNothing,
-//     TestReleasesThatPanicAreTriedAgain, TestPodsGoWhileTheRecorderPanics.
-//   - The API server refuses a release: it is tried again within a second of the deadline, then with pauses of up to
-//     four seconds (TestReleaseIsRepeatedUntilItIsAccepted). A note that it refuses is written again a few times.
-//   - Too many notes wait: annotations and conditions are put off, events are dropped. No lock is held and no release
-//     waits while anything is written.
+//   - Signals disappear while objects are held. Existing plans remain unchanged, because missing signals cannot prolong
+//     a hold, and releasing all objects simultaneously would move the load to the time that the forecast advised
+//     against: TestSignalsThatVanishLeaveThePlan. Objects that have not been planned yet, objects that only waited for
+//     better signals, and pods after a restart are released, because objects are not held without data:
+//     TestJobWithoutSignalsRunsAtOnce, TestHopeEndsWithTheSignals.
+//   - The view source or the strategy panics. Deadlines are enforced with the data from before the panic, and objects
+//     that cannot be planned are released. A panic affects one object or one step of an iteration:
+//     TestPanickingStrategyHoldsNothing, TestReleasesThatPanicAreTriedAgain, TestPodsGoWhileTheRecorderPanics.
+//   - The API server rejects a release. The release is retried within a second of the deadline, then with a backoff of
+//     up to four seconds: TestReleaseIsRepeatedUntilItIsAccepted. Rejected notes are retried a few times.
+//   - Too many notes are queued. Annotations and conditions are postponed, and events are dropped. Writing a note never
+//     blocks a release and never happens under a lock.
 //
-// # Several replicas
+// # Multiple replicas
 //
-// Deadlines are kept by every replica; that is idempotent. Windows are kept, and objects written to, by the holder of
-// the Lease kubenergy-hold. Pods are activated by every replica in its own queue, because only the queue of the leading
-// scheduler matters and any of them may be that of the next one.
+// Every replica enforces deadlines, which is idempotent. Only the holder of the Lease kubenergy-hold releases Jobs
+// at their windows and writes to objects. Every replica activates pods in its own queue, because only the queue of
+// the leading scheduler is used, and any replica may become the next leader.
 //
-// # What the caller must do
+// # Requirements for callers
 //
-//  1. Give it a client of its own with a rate limit of at least 200 requests per second and a burst of 400, and of
-//     twice what the cluster can start in a second: at a deadline, releases wait for nothing else.
-//  2. Call [Loop.WatchPods] with the scheduler's own pod informer and then [Loop.SetActivator], from the plugins'
-//     factories. Until then no pod is released, and no start is noticed.
-//  3. Run it in standbys too, beside the scheduler and not after its election.
+//  1. Pass a dedicated client with a rate limit of at least 200 requests per second and a burst of 400, and at least
+//     twice the number of objects that the cluster can start per second. At a deadline, releases must not wait for
+//     other requests.
+//  2. Call [Loop.WatchPods] with the scheduler's pod informer and then [Loop.SetActivator] from the factories of the
+//     plugins. Until then, no pods are released and no starts are observed.
+//  3. Call Run in standby replicas, too. It must not wait for the leader election of the scheduler.
 package hold

@@ -15,11 +15,11 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// hugeExponent finds quantities with which Kubernetes' own arithmetic computes for ever.
+// hugeExponent matches quantities that make the arithmetic of Kubernetes run practically forever.
 var hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3}`)
 
-// FuzzReadJob reads a held Job: all that it says is remembered, and whatever an earlier process or its user wrote on
-// it, it is held no longer than the policies allow, or a day while they are not known.
+// FuzzReadJob verifies that all properties of a held Job are stored, and that no annotation of a user or an earlier
+// process holds it longer than the policies allow, or longer than a day if the policies are not loaded.
 func FuzzReadJob(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"namespace":"team","name":"j-1","annotations":{"kubenergy.io/allowed-delay":"6h",
 		"kubenergy.io/held-until":"2026-06-01T14:00:00Z","kubenergy.io/latest-start":"2027-06-01T18:00:00Z",
@@ -48,16 +48,16 @@ func FuzzReadJob(f *testing.F) {
 			t.Fatal(diff)
 		}
 		if err != nil && h.state != freed {
-			t.Fatalf("it is held although %v", err)
+			t.Fatalf("the Job is held despite the error %v", err)
 		}
 		for _, view := range []*kube.View{settled, kube.Unsettled()} {
-			late := h.firstDeadline(view).Sub(created) // below 0, it is let go at once
+			late := h.firstDeadline(view).Sub(created) // if negative, the Job is released immediately
 			if late > max(unknownDelay, policy.BuiltIn().MaxDelay) {
-				t.Fatalf("it is held for %v", late)
+				t.Fatalf("the Job is held for %v", late)
 			}
 		}
 		if off := time.Duration(h.rank - created.UnixNano()).Abs(); off > 32*perDoubling {
-			t.Fatalf("its priority counts as %v of age", off)
+			t.Fatalf("the priority is equivalent to an age of %v", off)
 		}
 	})
 }

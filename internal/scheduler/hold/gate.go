@@ -14,8 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// gate answers the PreEnqueue plugin. It is called under the lock of the scheduler's queue, so it waits for nothing:
-// what takes time is left to the loop, which [Loop.Hold] tells of every newly held pod.
+// gate decides on behalf of the PreEnqueue plugin. It is called under the lock of the scheduling queue, so it never
+// blocks. Anything that takes longer is done by the loop, which [Loop.Hold] notifies of every newly held pod.
 type gate struct {
 	clock *kube.ServerClock
 	view  func() *kube.View
@@ -25,26 +25,28 @@ type gate struct {
 	held    atomic.Int64
 }
 
-// ticket is what the gate remembers of a pod that it has held, until the pod is bound or gone.
+// ticket is the gate's record of a pod that it has held or refused to hold. It exists until the pod is bound or
+// deleted.
 type ticket struct {
 	pod      *v1.Pod
 	latest   atomic.Int64 // deadline, Unix nanoseconds
 	released atomic.Bool  // final
 }
 
-// A refusal is why the annotations of a pod have no effect. The zero refusal is none.
+// refusal is the reason why the annotations of a pod have no effect. The zero value means that there is none.
 type refusal struct{ reason, text string }
 
-// ask reports whether the pod is to be kept from the queue, and until when at the latest. first is true when that is
-// decided; no is why marks have no effect, once per pod.
+// ask reports whether the pod must be kept out of the queue, and until when at most. first is true if the decision
+// was made by this call. no is set if the annotations have no effect, at most once per pod.
 func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) {
-	// What was decided stands, whatever is known by now.
+	// Decisions are final, even if the view has changed.
 	if t, ok := g.ticket(pod.UID); ok {
 		latest := t.latest.Load()
 		return time.Unix(0, latest), !t.released.Load() && g.clock.Now().UnixNano() < latest, false, no
 	}
 	view := g.view()
-	// Scheduling gates of others keep it: kube-scheduler asks again when they are gone.
+	// A pod with scheduling gates is not schedulable. kube-scheduler calls the plugin again when they have been
+	// removed.
 	if len(pod.Spec.SchedulingGates) > 0 || !view.Concerns(pod) {
 		return time.Time{}, false, false, no
 	}
@@ -63,17 +65,17 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) 
 	t.latest.Store(latest.UnixNano())
 	switch {
 	case err != nil:
-		// it may be no hold that it asks for
-		no = refusal{reasonNoEffect, "all energy annotations here are ignored: " + err.Error()}
+		// hold the pod only if its annotations are valid
+		no = refusal{reasonNoEffect, "all energy annotations are ignored: " + err.Error()}
 	case g.held.Add(1) > g.max:
 		g.held.Add(-1)
 		no = refusal{
 			reasonNotHeld,
-			fmt.Sprintf("not held: %d pods are held already, and each is kept in memory and written to the API server",
+			fmt.Sprintf("not held: the maximum number of %d held pods has been reached",
 				g.max),
 		}
 	}
-	t.released.Store(no != refusal{}) // final, whatever is true when the scheduler looks at it again
+	t.released.Store(no != refusal{}) // final, even if the conditions have changed when the scheduler calls again
 	g.tickets.Store(pod.UID, t)
 	return latest, no == refusal{}, true, no
 }
@@ -86,7 +88,7 @@ func (g *gate) ticket(uid types.UID) (*ticket, bool) {
 	return t.(*ticket), true
 }
 
-// release lets a held pod pass from now on. It reports whether it was held.
+// release admits a held pod from now on. It reports whether the pod was held.
 func (g *gate) release(uid types.UID) bool {
 	t, ok := g.ticket(uid)
 	if !ok || t.released.Swap(true) {
@@ -96,7 +98,7 @@ func (g *gate) release(uid types.UID) bool {
 	return true
 }
 
-// forget drops what is remembered of a pod that is bound or gone.
+// forget deletes the ticket of a pod that has been bound or deleted.
 func (g *gate) forget(uid types.UID) {
 	g.release(uid)
 	g.tickets.Delete(uid)

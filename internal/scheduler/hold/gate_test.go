@@ -24,7 +24,7 @@ func leaseOf(holder string, seconds int32, now metav1.MicroTime) *coordinationv1
 	}
 }
 
-// clockAhead is a clock that is that much ahead of the local one.
+// clockAhead returns a clock that is ahead of the local clock by the given duration.
 func clockAhead(by time.Duration) *kube.ServerClock {
 	return kube.NewServerClock(func() time.Time { return time.Now().Add(by) }, nil)
 }
@@ -92,17 +92,17 @@ func TestGateHoldsOnlyWhatMayWait(t *testing.T) {
 			g := gateFor(10)
 			_, held, _, no := g.ask(c.pod)
 			if held != c.held || (no != refusal{}) != c.refuse {
-				t.Errorf("held: %v, refusal %q: want %v, %v", held, no.text, c.held, c.refuse)
+				t.Errorf("held = %v, refusal = %q, want %v and %v", held, no.text, c.held, c.refuse)
 			}
 			if _, _, first, again := g.ask(c.pod); first || again != (refusal{}) {
-				t.Errorf("asked again, the gate reports it again: %q", again)
+				t.Errorf("the gate reports the refusal again: %q", again)
 			}
 		})
 	}
 }
 
-// Gates of others may stay for hours: until they are gone nothing is decided of the pod, and it takes no other pod's
-// place.
+// TestPodsWithSchedulingGatesAreAskedForAgain verifies that the gate makes no decision about a pod with scheduling
+// gates, which may remain for hours, and that the pod does not count against the limit.
 func TestPodsWithSchedulingGatesAreAskedForAgain(t *testing.T) {
 	g := gateFor(10)
 	pod := podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"}, func(p *v1.Pod) {
@@ -113,14 +113,14 @@ func TestPodsWithSchedulingGatesAreAskedForAgain(t *testing.T) {
 		}}
 	})
 	if _, held, first, _ := g.ask(pod); held || first || g.held.Load() != 0 {
-		t.Errorf("held: %v, reported: %v, %d count as held: want none of it", held, first, g.held.Load())
+		t.Errorf("held = %v, first = %v, number of held pods = %d, want none", held, first, g.held.Load())
 	}
 	pod.Spec.SchedulingGates = nil
 	if _, held, first, _ := g.ask(pod); !held || !first {
-		t.Errorf("held: %v, reported: %v once the gates are gone: want both", held, first)
+		t.Errorf("held = %v, first = %v without scheduling gates, want both", held, first)
 	}
 	if heldBefore(pod) {
-		t.Error("the API server's condition is taken for ours")
+		t.Error("heldBefore() = true for the condition of the API server")
 	}
 }
 
@@ -129,24 +129,25 @@ func TestReleasedIsFinal(t *testing.T) {
 	pod := podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"})
 	g.ask(pod)
 	if !g.release(pod.UID) || g.release(pod.UID) {
-		t.Error("want one release")
+		t.Error("the pod is not released exactly once")
 	}
 	if _, held, _, _ := g.ask(pod); held {
-		t.Error("it is held again")
+		t.Error("the pod is held again")
 	}
 	if n := g.held.Load(); n != 0 {
-		t.Errorf("%d count as held", n)
+		t.Errorf("the number of held pods is %d", n)
 	}
 }
 
-// The backstop: nothing is released, and the gate passes the pod at its deadline.
+// TestGateComparesTheDeadline verifies that the gate admits a pod at its deadline even if the loop does not release
+// it.
 func TestGateComparesTheDeadline(t *testing.T) {
 	g := gateFor(10)
 	pod := podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"})
 	g.ask(pod)
 	g.clock = clockAhead(31 * time.Minute)
 	if _, held, _, _ := g.ask(pod); held {
-		t.Error("it is held beyond its deadline")
+		t.Error("the pod is held beyond its deadline")
 	}
 }
 
@@ -155,7 +156,7 @@ func TestPanicInTheGatePasses(t *testing.T) {
 	l := New(Config{})
 	l.gate.clock = nil
 	if _, held := l.Hold(podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"})); held {
-		t.Error("it is held")
+		t.Error("the pod is held")
 	}
 }
 

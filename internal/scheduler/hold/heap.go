@@ -2,11 +2,12 @@ package hold
 
 import "container/heap"
 
-// holdHeap gives the first of some holds, and drops any of them, in logarithmic time.
+// holdHeap is a heap of holds. Adding and removing any hold takes logarithmic time.
 type holdHeap struct {
 	holds  []*hold
 	before func(a, b *hold) bool
-	at     func(*hold) *int32 // where a hold keeps its place, counted from 1; 0: it is in no such heap
+	// returns the field that stores the position of a hold, counted from 1; 0 if the hold is not in the heap
+	at func(*hold) *int32
 }
 
 func (q *holdHeap) first() *hold {
@@ -24,7 +25,7 @@ func (q *holdHeap) drop(h *hold) {
 	}
 }
 
-// heapOrder is what container/heap needs of a holdHeap.
+// heapOrder implements heap.Interface for a holdHeap.
 type heapOrder holdHeap
 
 func (q *heapOrder) Len() int           { return len(q.holds) }

@@ -6,22 +6,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// start is what is known of a release until the object is bound to a node.
+// start describes the release of an object that has not been bound to a node yet.
 type start struct {
 	departure
 
 	queue  *queue
 	latest time.Time
-	ours   bool // by this process, which then counts it
+	ours   bool // released by this process, which counts it
 }
 
-// checkStarts is how often it is looked whether some are overdue.
+// checkStarts is the interval between two checks for overdue starts.
 const checkStarts = time.Second / 2
 
-// forgetStart is when a start is no longer expected to tell how fast the cluster is.
+// forgetStart is the time after which a start no longer counts as a measurement of the cluster's speed.
 const forgetStart = 5 * time.Minute
 
-// endStart ends the wait for a start; nil if there is none.
+// endStart stops waiting for a start and returns it. It returns nil if the start was not awaited.
 func (l *Loop) endStart(uid types.UID) *start {
 	if st, ok := l.starts.LoadAndDelete(uid); ok {
 		return st.(*start)
@@ -29,27 +29,28 @@ func (l *Loop) endStart(uid types.UID) *start {
 	return nil
 }
 
-// awaitStart begins to follow what is released now.
+// awaitStart records the release of a hold and starts waiting for the object to be bound.
 func (l *Loop) awaitStart(h *hold, now time.Time, ours bool) {
 	if _, ok := l.starts.Load(h.UID); ok {
 		return
 	}
 	latest := h.latest
 	if h.cut {
-		latest = now // no release could have kept it
+		latest = now // the deadline had already passed when it was set, so no release could have met it
 	}
 	d := h.queue.congestion.released(now)
 	l.starts.Store(h.UID, &start{departure: d, queue: h.queue, latest: latest, ours: ours})
 }
 
-// cancelStart forgets what will not start, or whose start will tell nothing about the cluster.
+// cancelStart stops waiting for a start that will not happen, or that is not a valid measurement of the cluster's
+// speed.
 func (l *Loop) cancelStart(uid types.UID) {
 	if st := l.endStart(uid); st != nil {
 		st.queue.congestion.forget(st.departure)
 	}
 }
 
-// sawStart learns from a start.
+// sawStart updates the measurements with a start.
 func (l *Loop) sawStart(uid types.UID, at time.Time) {
 	st := l.endStart(uid)
 	if st == nil {
@@ -64,7 +65,8 @@ func (l *Loop) sawStart(uid types.UID, at time.Time) {
 	}
 }
 
-// giveUpStarts stops waiting for what does not start, so that others get their turn, and forgets it in the end.
+// giveUpStarts marks overdue starts as lost, so that the next releases may proceed, and deletes them after
+// forgetStart.
 func (l *Loop) giveUpStarts(now time.Time) {
 	if now.Sub(l.startsChecked) < checkStarts {
 		return

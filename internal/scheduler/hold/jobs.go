@@ -18,13 +18,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/policy"
-	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// readJob reads a Job with our label: what the loop needs of it is a small part of the object. Where it is not to be
-// held, it is freed, for the reason given. Its deadline is the one that an earlier process took, if any. Its priority
-// is mostly 0: the API server resolves the name of a priority class in pods only.
+// readJob converts a Job with the held label into a hold, which needs only a small part of the object. If the Job
+// must not be held, the returned hold is freed with a reason. Its deadline is the one that an earlier process wrote
+// to the Job, if any. The priority is usually 0, because the API server resolves priority classes only in pods.
 func readJob(j *batchv1.Job) *hold {
 	work, err := policy.ReadJob(j)
 	h := &hold{
@@ -36,7 +35,7 @@ func readJob(j *batchv1.Job) *hold {
 	why, never := policy.NeverHeldJob(j)
 	switch {
 	case err != nil:
-		never, why, h.wrong = true, "all energy annotations here are ignored: "+err.Error(), true
+		never, why, h.wrong = true, "all energy annotations are ignored: "+err.Error(), true
 	case !never && (j.Spec.Suspend == nil || !*j.Spec.Suspend):
 		never, why = true, resumed
 	}
@@ -47,10 +46,11 @@ func readJob(j *batchv1.Job) *hold {
 	return h
 }
 
-// readHeld returns what is kept of an object that was seen; nil if it is no Job with our label.
+// readHeld returns the hold for an object from a list or a watch event. It returns nil if the object is not a Job
+// with the held label.
 func readHeld(obj any) *hold {
 	switch o := obj.(type) {
-	case *hold: // of a list that was streamed: see Transformer
+	case *hold: // converted by Transformer while the list was streamed
 		return o
 	case *batchv1.Job:
 		if o.Labels[v1alpha1.LabelHeld] == "true" {
@@ -60,12 +60,12 @@ func readHeld(obj any) *hold {
 	return nil
 }
 
-// readSafely reads a Job; one that makes the reader panic is let go.
+// readSafely calls read and recovers from its panics. A Job that cannot be read is released.
 func readSafely(j *batchv1.Job, read func(*batchv1.Job) *hold) (h *hold) {
 	defer func() {
 		if r := recover(); r != nil {
 			panics.Note("objects")
-			klog.Background().Error(nil, "Reading a Job panicked: it is let go", "job", klog.KObj(j), "panic", r)
+			klog.Background().Error(nil, "Reading a Job panicked, so it is released", "job", klog.KObj(j), "panic", r)
 			h = &hold{HeldJob: kube.SeenJob(j), state: freed, reason: unique.Make(unreadable)}
 			h.remember(policy.Work{Namespace: j.Namespace, Name: j.Name, Submitted: j.CreationTimestamp.Time})
 		}
@@ -73,30 +73,32 @@ func readSafely(j *batchv1.Job, read func(*batchv1.Job) *hold) (h *hold) {
 	return read(j)
 }
 
-// unreadable is why what makes us panic is let go.
-const unreadable = "it cannot be read"
+// unreadable is the reason for releasing an object after its processing panicked.
+const unreadable = "processing the object panicked"
 
-// timeIn returns the time that an annotation names; zero: none.
+// timeIn parses the RFC 3339 time in an annotation of the Job. It returns the zero time if there is none or if it
+// is invalid.
 func timeIn(j *batchv1.Job, annotation string) time.Time {
 	t, _ := time.Parse(time.RFC3339, j.Annotations[annotation])
 	return t
 }
 
-// resumed is why a Job is let go that its user, or another controller, lets run.
-const resumed = "it was resumed"
+// resumed is the reason for releasing a Job that its user or another controller has resumed.
+const resumed = "resumed by its user or another controller"
 
-// watchJobs follows the Jobs with our label. It keeps no copies of them, so that a hundred thousand held Jobs fit in
-// the memory of a scheduler. It is no part of kube-scheduler's informers, all of which must have synced before the
-// first pod is scheduled: without permission on Jobs it goes on trying, and pods are served meanwhile.
+// watchJobs watches the Jobs with the held label. It does not store copies of them, so that the memory of a
+// scheduler suffices for a hundred thousand held Jobs. It is separate from the informers of kube-scheduler, all of
+// which must have synced before the first pod is scheduled. If the scheduler lacks the permission to watch Jobs,
+// watchJobs keeps retrying while pods are scheduled as usual.
 func (l *Loop) watchJobs(ctx context.Context) {
 	ours := func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.LabelHeld + "=true" }
 	logger := klog.FromContext(ctx)
 	var last string
 	note := func(err error, _ bool) {
-		// Every attempt would log the same otherwise.
+		// Log only errors that differ from the last one, because every retry would log the same error.
 		if err != nil && err.Error() != last && ctx.Err() == nil {
 			last = err.Error()
-			logger.Error(err, "Jobs cannot be watched: held ones stay suspended until they can")
+			logger.Error(err, "Failed to watch Jobs, so held Jobs remain suspended")
 		}
 	}
 	lw := kube.Watching(l.c.Client, l.c.Client.BatchV1().Jobs(metav1.NamespaceAll), ours, note)
@@ -105,7 +107,7 @@ func (l *Loop) watchJobs(ctx context.Context) {
 	reflector.RunWithContext(klog.NewContext(ctx, logr.Discard()))
 }
 
-// jobStore hands what a reflector sees to the loop.
+// jobStore passes the objects of a reflector to the loop.
 type jobStore struct{ l *Loop }
 
 // Add implements [cache.ReflectorStore].
@@ -121,7 +123,7 @@ func (s jobStore) Add(obj any) error {
 // Update implements [cache.ReflectorStore].
 func (s jobStore) Update(obj any) error { return s.Add(obj) }
 
-// Delete implements [cache.ReflectorStore]. It is also called when a Job has lost our label.
+// Delete implements [cache.ReflectorStore]. It is also called when a Job no longer has the held label.
 func (s jobStore) Delete(obj any) error {
 	if j, ok := obj.(*batchv1.Job); ok {
 		uid := j.UID
@@ -130,8 +132,8 @@ func (s jobStore) Delete(obj any) error {
 	return nil
 }
 
-// Transformer implements [cache.TransformingStore]: of the Jobs that a list streams in no more is kept until it is
-// complete than afterwards.
+// Transformer implements [cache.TransformingStore]. It converts the Jobs of a streamed list to holds one by one, so
+// that the complete list never has to fit in memory.
 func (jobStore) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if h := readHeld(obj); h != nil {
@@ -141,15 +143,15 @@ func (jobStore) Transformer() cache.TransformFunc {
 	}
 }
 
-// Replace implements [cache.ReflectorStore]. The list is of what Transformer made, or of Jobs from a server that
-// streams none.
+// Replace implements [cache.ReflectorStore]. The list contains the results of Transformer, or Jobs if the server
+// does not support streaming lists.
 func (s jobStore) Replace(list []any, _ string) error {
 	seen := make([]*hold, 0, len(list))
 	for i, obj := range list {
 		if h := readHeld(obj); h != nil {
 			seen = append(seen, h)
 		}
-		list[i] = nil // a hundred thousand Jobs are more than their holds
+		list[i] = nil // release the memory of each Job early: holds are much smaller
 	}
 	s.l.post(func() { s.l.sawJobs(seen) })
 	return nil
@@ -158,7 +160,7 @@ func (s jobStore) Replace(list []any, _ string) error {
 // Resync implements [cache.ReflectorStore].
 func (jobStore) Resync() error { return nil }
 
-// sawJobs takes in all Jobs that are held.
+// sawJobs replaces the set of held Jobs with the given one.
 func (l *Loop) sawJobs(all []*hold) {
 	there := make(map[types.UID]struct{}, len(all))
 	for _, j := range all {
@@ -180,7 +182,7 @@ func (l *Loop) lostJob(uid types.UID) {
 	}
 }
 
-// sawJob takes in a held Job, as readJob made it, or what has changed on it. One that cannot be taken in is let go.
+// sawJob adds or updates the hold of a Job that was read by readJob. If that panics, the Job is released.
 func (l *Loop) sawJob(seen *hold) {
 	if !safely(klog.Background(), func() { l.acceptJob(seen) }) {
 		l.jobs.letGo(seen)
@@ -203,18 +205,19 @@ func (l *Loop) acceptJob(seen *hold) {
 	h.HeldJob, h.finishBy, h.alike, h.cron = seen.HeldJob, seen.finishBy, seen.alike, seen.cron
 	if seen.state == freed {
 		l.jobs.free(h, seen.why())
-		h.reported = time.Time{} // it was never held, or others released it: there is nothing to tell
+		h.reported = time.Time{} // no notification is needed: the Job was never held or released by others
 		job, settings := h.question(view)
 		h.asked = asks(&job, &settings)
 		return
 	}
-	if view.Settled() { // else planAll settles it as soon as the policies are known
+	if view.Settled() { // otherwise planAll calls evaluate as soon as the policies are loaded
 		l.evaluate(h, view)
 	}
 }
 
-// firstDeadline returns the latest start of a Job that is seen for the first time. Until policies are known it is what
-// an earlier process wrote on it, since what is not known must neither hold a Job for longer nor let go of it at once.
+// firstDeadline returns the latest start of a Job that is seen for the first time. Until the policies are loaded,
+// it uses the deadline that an earlier process wrote to the Job, because missing policies must neither prolong a
+// hold nor end it immediately.
 func (h *hold) firstDeadline(view *kube.View) time.Time {
 	job, settings := h.settled(view)
 	latest := job.LatestStart()
@@ -225,60 +228,30 @@ func (h *hold) firstDeadline(view *kube.View) time.Time {
 		latest = job.Submitted.Add(unknownDelay)
 	}
 	if !h.latest.IsZero() {
-		latest = timeutil.Earlier(latest, h.latest) // that knew the limits, and the schedule of its CronJob
+		// that process had loaded the policies and the schedule of the CronJob
+		latest = timeutil.Earlier(latest, h.latest)
 	}
 	return latest
 }
 
-// unknownDelay holds Jobs of which nothing is known until the policies are; they are waited for no longer than the
-// timeout of kube.Objects.
+// unknownDelay is the provisional delay of a Job without a deadline until the policies are loaded. Loading them
+// takes at most the timeout of kube.Objects.
 const unknownDelay = 24 * time.Hour
-
-// clampToTick makes sure that a CronJob's run ends before the next one is due. A schedule that cannot be read is no
-// reason to lose a run: it is let go.
-func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name string, run *kube.Run, job sched.Job,
-	wishes uint64,
-) {
-	// A thousand CronJobs tick at the full hour, and releases use the same client.
-	l.lookups <- struct{}{}
-	defer func() { <-l.lookups }()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	latest, err := time.Time{}, errPanicked // a schedule may make its parser panic
-	safely(klog.FromContext(ctx), func() { latest, err = kube.ReadDeadline(ctx, l.c.Client, namespace, &job, run) })
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Not held", "job", klog.KRef(namespace, name))
-	}
-	l.post(func() {
-		h := l.jobs.byUID[uid]
-		if h == nil || h.state != lookingUp || h.asked != wishes {
-			return
-		}
-		l.jobs.enter(h, waiting)
-		l.jobs.plan(h)
-		if err != nil {
-			l.jobs.free(h, "the schedule of its CronJob cannot be read")
-			return
-		}
-		l.setLatest(h, latest) // which standbys obey, too
-		if latest.Before(job.LatestStart()) && !latest.After(l.clock.Now()) {
-			l.jobs.free(h, "it is to end before the next run of its CronJob")
-		}
-	})
-}
 
 func (l *Loop) releaseDueJobs(logger klog.Logger, now time.Time) {
 	for _, h := range l.jobs.due(now, l.leads) {
-		if !safely(logger, func() { l.releaseJob(h, now) }) { // or it would count as on its way for ever
+		// otherwise the Job would remain in the state releasing forever
+		if !safely(logger, func() { l.releaseJob(h, now) }) {
 			safely(logger, func() { l.jobReleased(h, now, false, errPanicked) })
 		}
 	}
 }
 
-var errPanicked = errors.New("that panicked")
+var errPanicked = errors.New("recovered from a panic")
 
-// releaseJob lets the API server clear spec.suspend, or hands the Job over to Kueue, which does so itself. The label is
-// the guard: a second release, or one after its user took the Job over by removing the label, changes nothing.
+// releaseJob sends a request that clears spec.suspend, or that hands the Job over to Kueue, which clears it itself.
+// The request requires the held label, so that it has no effect if the Job has already been released, or if its
+// user has removed the label to take over the Job.
 func (l *Loop) releaseJob(h *hold, now time.Time) {
 	job, first := h.HeldJob, h.failures == 0
 	if !h.Queued {
@@ -291,17 +264,18 @@ func (l *Loop) releaseJob(h *hold, now time.Time) {
 		ours, err := false, errPanicked
 		safely(klog.FromContext(ctx), func() { ours, err = job.Release(call, l.c.Client, namespace, name, now) })
 		if err != nil && first && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Not released yet: trying again")
+			klog.FromContext(ctx).Error(err, "Failed to release Job, retrying")
 		}
 		l.post(func() { l.jobReleased(h, now, ours, err) })
 	}, h.forced, l.goes)
 }
 
-// A release that went wrong is tried again after a quarter of a second, then half, … up to four.
+// A failed release is retried with exponential backoff from a quarter of a second to four seconds.
 const (
 	retryRelease = time.Second / 4
 	maxDoublings = 4
-	retryOverdue = 2 * retryRelease // past a deadline, so that a server which comes back is asked within a second
+	// max backoff after a deadline, so that an API server that has recovered receives the request within a second
+	retryOverdue = 2 * retryRelease
 )
 
 func (l *Loop) jobReleased(h *hold, at time.Time, ours bool, err error) {

@@ -16,30 +16,32 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// ruleTogether is the rule under which all that is held is planned together.
+// ruleTogether is the name of the rule for joint planning of all holds.
 const ruleTogether = "plan"
 
-// together is the plan over all that the rule "plan" holds. It is made beside the loop, which never waits for it: what
-// it does not know of yet stays held for a moment, and deadlines are kept all the same. While no plan can be made, each
-// hold is planned alone, as by the rule "window".
+// together is the joint plan of all holds with the rule "plan". It is computed outside the loop, which never waits
+// for it. New objects remain held until the next plan, and deadlines are enforced regardless. If no plan can be
+// made, each hold is planned separately, as with the rule "window".
 type together struct {
-	nodes  func(view *kube.View, now time.Time) []sched.Node   // nil: not known, each is planned alone
-	record func(s *sched.Snapshot, plan sched.Plan, looks int) // nil: nothing is recorded
-	most   int                                                 // holds in a plan
-	broken bool                                                // the last one could not be made
-	busy   bool                                                // one is being made
-	wanted bool                                                // something waits for the next one
-	began  time.Time                                           // the last one
-	next   time.Time                                           // from when another may be begun
-	of     map[types.UID]sched.Decision
-	jobs   map[types.UID]sched.Job // that the last plan is of
-	apart  map[types.UID]bool      // holds that it leaves out: each is planned alone
+	// nil if nodes are not available, in which case holds are planned separately
+	nodes  func(view *kube.View, now time.Time) []sched.Node
+	record func(s *sched.Snapshot, plan sched.Plan, looks int) // nil if plans are not recorded
+	most   int                                                 // max number of holds in a plan
+	broken bool                                                // the last plan failed
+	busy   bool                                                // a plan is in progress
+	wanted bool                                                // a hold waits for the next plan
+	began  time.Time                                           // start of the last plan
+	next   time.Time                                           // earliest start of the next plan
+	of     map[types.UID]sched.Decision                        // decisions of the last plan, by UID
+	jobs   map[types.UID]sched.Job                             // jobs of the last plan
+	apart  map[types.UID]bool                                  // holds that are planned separately
 }
 
-// A plan is begun every planEvery, after planSoon if something new is held, and never before planShare times as long
-// has passed as the last one took. It knows maxPlanned holds: those of each namespace have the same share, pods first
-// and the earliest deadlines first. After planLimit it is not improved any more. Where one takes longer than timeout,
-// each hold is planned alone; after one that panicked, another is begun after as long.
+// A plan starts every planEvery, or after planSoon if there is a new hold, but not before planShare times the
+// duration of the last plan has passed. It contains at most maxPlanned holds, which are distributed equally among
+// namespaces, pods before Jobs and early deadlines first. The planner stops improving the plan after planLimit. If
+// a plan takes longer than timeout, each hold is planned separately. After a panic, the next plan starts after
+// timeout.
 const (
 	planEvery  = 10 * time.Second
 	planSoon   = time.Second
@@ -49,14 +51,14 @@ const (
 	timeout    = time.Minute
 )
 
-// Nodes tells how the loop finds out what machines there are, what runs on them, and until when: without it, each hold
-// is planned alone. Any goroutine calls it.
+// Nodes sets the function that returns the nodes with their running work and its expected end. Without it, each
+// hold is planned separately. The function is called from any goroutine.
 func (l *Loop) Nodes(nodes func(view *kube.View, now time.Time) []sched.Node) {
 	l.post(func() { l.together.nodes = nodes })
 }
 
-// jointly replaces what was decided on a hold alone by what the plan over all holds says. ok is false where the plan
-// that knows of it is yet to be made.
+// jointly replaces the decision for a single hold with that of the joint plan. ok is false if the hold is not part
+// of a plan yet.
 func (l *Loop) jointly(h *hold, now time.Time, settings *policy.Settings, d *sched.Decision) (ok bool) {
 	t := &l.together
 	stuck := t.busy && now.Sub(t.began) > timeout
@@ -67,14 +69,15 @@ func (l *Loop) jointly(h *hold, now time.Time, settings *policy.Settings, d *sch
 	planned, ok := t.of[h.UID]
 	if !ok {
 		t.wanted = true
-		h.queue.ask(h, now.Add(planEvery)) // a plan asks sooner
+		h.queue.ask(h, now.Add(planEvery)) // a new plan triggers planning sooner
 		return false
 	}
-	if planned.Reason.Kind == sched.NoOpinion { // no machine is large enough, as for a Job of many pods
+	if planned.Reason.Kind == sched.NoOpinion { // no node is large enough, e.g. for a Job with many pods
 		return true
 	}
 	*d = planned
-	// Each plan may move starts by a little: owners are not to be told every few seconds, the less the longer it waits.
+	// Plans may move starts slightly. Limit the notifications of the owner, more so the longer the hold still has
+	// to wait.
 	const seldom = 10
 	rest := min(minHold, h.start.Sub(now)/seldom)
 	if d.Held(now) && h.rolls && rest > 0 && now.Before(h.moved.Add(rest)) {
@@ -84,7 +87,7 @@ func (l *Loop) jointly(h *hold, now time.Time, settings *policy.Settings, d *sch
 	return true
 }
 
-// replan begins a plan over all holds that wait under the rule, if it is time for one.
+// replan starts a joint plan if it is due.
 func (l *Loop) replan(now time.Time) {
 	t := &l.together
 	if t.busy || now.Before(t.next) || !t.wanted && (len(t.of) == 0 || now.Sub(t.began) < planEvery) {
@@ -94,7 +97,7 @@ func (l *Loop) replan(now time.Time) {
 	l.planTogether(l.known(), now)
 }
 
-// planTogether begins a plan over all holds that wait under the rule.
+// planTogether starts a joint plan of all waiting holds with the rule.
 func (l *Loop) planTogether(view *kube.View, now time.Time) {
 	t := &l.together
 	uids, snapshot := l.allWaiting(view, now)
@@ -109,28 +112,29 @@ func (l *Loop) planTogether(view *kube.View, now time.Time) {
 	t.busy, t.began = true, now
 	nodes, record := t.nodes, t.record
 	began := time.Now()
-	go func() { // it ends within its limit
+	go func() { // terminates within planLimit
 		of := map[types.UID]sched.Decision{}
 		log := slog.New(logr.ToSlogHandler(klog.Background()))
 		var plan sched.Plan
 		var looks int
-		ok := panics.Survive(log, "plan", "all that is held", func() {
+		ok := panics.Survive(log, "plan", "the joint plan of held objects", func() {
 			stop := func() bool { return time.Since(began) > planLimit }
 			plan, looks = policy.PlanTogether(snapshot, nodes(view, now), stop)
 			for i, d := range plan {
 				of[uids[i]] = d
 			}
 		})
-		if ok && record != nil { // a plan that cannot be recorded is carried out all the same
+		if ok && record != nil { // the plan is used even if it cannot be recorded
 			panics.Survive(log, "plan", "recording a plan", func() { record(snapshot, plan, looks) })
 		}
-		l.post(func() { l.adopt(of, ok, time.Since(began)) }) // with the time that recording took: see planShare
+		l.post(func() { l.adopt(of, ok, time.Since(began)) }) // the duration includes recording, see planShare
 	}()
 }
 
-// allWaiting returns the jobs of a plan: all holds that wait under the rule, and what was released and has no node yet,
-// because that takes room. If there are more holds than fit, namespaces take turns, so that none can displace the holds
-// of others. A plan has one policy, which is chosen by mainPolicy; holds under another are left out.
+// allWaiting returns the jobs for a joint plan. These are all waiting holds with the rule, and released jobs that
+// have not been bound to a node yet, because they need capacity. If there are too many holds, they are selected
+// from the namespaces in turn, so that no namespace can displace the holds of others. A plan has a single policy,
+// which mainPolicy chooses. Holds with other policies are excluded.
 func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *sched.Snapshot) {
 	s = &sched.Snapshot{Now: now, Sites: view.Sites()}
 	l.together.apart = map[types.UID]bool{}
@@ -144,7 +148,7 @@ func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *
 			l.together.apart[c.hold.UID] = true
 		} else if job, settings, ok := l.plannable(c.hold, view, now); ok {
 			p := planned{c, job, settings.Policy()}
-			p.policy.MaxDelay = 0 // the job's allowed delay heeds it
+			p.policy.MaxDelay = 0 // already included in the allowed delay of the job
 			taken = append(taken, p)
 		}
 	}
@@ -166,21 +170,21 @@ func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *
 	return uids, s
 }
 
-// candidate is a hold that may be planned with others.
+// candidate is a hold that may be planned jointly.
 type candidate struct {
 	hold  *hold
-	place int // among all: pods first, then the earliest deadlines
-	turn  int // among those of its namespace
+	place int // index among all candidates: pods first, then by deadline
+	turn  int // index among the candidates of its namespace
 }
 
-// planned is a candidate as a plan sees it.
+// planned is a candidate with its job and policy.
 type planned struct {
 	candidate
 	job    sched.Job
 	policy sched.Policy
 }
 
-// candidates returns all holds by place.
+// candidates returns all holds ordered by place.
 func (l *Loop) candidates() (all []candidate) {
 	turns := map[string]int{}
 	for _, q := range [2]*queue{l.pods, l.jobs} {
@@ -194,7 +198,8 @@ func (l *Loop) candidates() (all []candidate) {
 	return all
 }
 
-// mainPolicy returns the policy of the most namespaces, then of the most holds, then of the first one.
+// mainPolicy returns the policy that is used in most namespaces. Ties are broken by the number of holds and then by
+// order.
 func mainPolicy(all []planned) (main sched.Policy) {
 	type backing struct {
 		policy    sched.Policy
@@ -218,7 +223,8 @@ func mainPolicy(all []planned) (main sched.Policy) {
 	return main
 }
 
-// plannable returns a hold as a plan sees it, if it waits under the rule and nothing but a plan keeps it.
+// plannable returns the job and settings of a hold. ok reports whether the hold waits with the rule and is not held
+// for another reason, such as a budget.
 func (l *Loop) plannable(h *hold, view *kube.View, now time.Time) (job sched.Job, s policy.Settings, ok bool) {
 	if job, s = h.question(view); h.state != waiting && h.state != opened || s.When != ruleTogether || idle(&s) != "" {
 		return job, s, false
@@ -228,19 +234,19 @@ func (l *Loop) plannable(h *hold, view *kube.View, now time.Time) (job sched.Job
 		return job, s, false
 	}
 	l.locate(&job)
-	job.Released = h.state == opened // it starts as soon as it is its turn
+	job.Released = h.state == opened // it starts as soon as its turn comes
 	if d, known := l.together.of[h.UID]; known && d.Held(now) {
 		job.Place = d.Place()
 	}
 	return job, s, true
 }
 
-// adopt takes in a plan, and lets all that it is about be looked at again.
+// adopt stores the result of a joint plan and schedules the affected holds for planning.
 func (l *Loop) adopt(of map[types.UID]sched.Decision, ok bool, took time.Duration) {
 	t := &l.together
 	t.busy, t.broken, t.of = false, !ok, of
 	t.next = l.clock.Now().Add(max(planSoon, planShare*took))
-	if t.broken { // what made it panic is probably there to stay
+	if t.broken { // the cause of a panic is likely to persist
 		t.next, t.wanted = l.clock.Now().Add(timeout), true
 	}
 	for _, q := range [2]*queue{l.pods, l.jobs} {

@@ -27,7 +27,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// oneMachine is a cluster that has room for one Job of four cores at a time, and runs those that were let go for half
+// oneMachine simulates a cluster with capacity for one Job of four cores at a time. Each released Job runs for half
 // an hour.
 func (w *world) oneMachine(names ...string) func(*kube.View, time.Time) []sched.Node {
 	ends := map[string]time.Time{}
@@ -50,7 +50,7 @@ func (w *world) oneMachine(names ...string) func(*kube.View, time.Time) []sched.
 	}
 }
 
-// anHourFromNow makes carbon cheap for an hour, an hour from now.
+// anHourFromNow publishes a forecast with a single hour of low carbon intensity that starts in an hour.
 func (w *world) anHourFromNow() {
 	w.t.Helper()
 	values := []float64{500, 100, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500}
@@ -61,13 +61,13 @@ func (w *world) anHourFromNow() {
 	w.know(kube.Contents{Sites: []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}}})
 }
 
-// planned is a Job of four cores and half an hour under the rule "plan".
+// planned creates a Job with four cores and a duration of half an hour under the rule "plan".
 func (w *world) planned(name string, delay time.Duration) {
 	w.t.Helper()
 	w.asks(name, "4", delay)
 }
 
-// asks is the same of so many cores.
+// asks creates such a Job with the given number of cores.
 func (w *world) asks(name, cores string, delay time.Duration) {
 	w.t.Helper()
 	w.job(name, map[string]string{
@@ -80,7 +80,7 @@ func (w *world) asks(name, cores string, delay time.Duration) {
 	})
 }
 
-// starts waits for some Jobs to be released, and returns after how many minutes each was.
+// starts waits for the Jobs to be released, and returns the delay of each release in minutes.
 func (w *world) starts(most time.Duration, names ...string) []int {
 	w.t.Helper()
 	began, after := time.Now(), make([]int, len(names))
@@ -95,7 +95,7 @@ func (w *world) starts(most time.Duration, names ...string) []int {
 	return after
 }
 
-// Two Jobs that each fill the cluster get half of the clean hour each.
+// TestTheCleanHourIsShared verifies that two Jobs that each fill the cluster get half of the clean hour each.
 func TestTheCleanHourIsShared(t *testing.T) {
 	during(t, func(w *world, _ *Config) { w.anHourFromNow() }, func(w *world) {
 		w.planned("a", 4*time.Hour)
@@ -103,18 +103,18 @@ func TestTheCleanHourIsShared(t *testing.T) {
 		w.loop.Nodes(w.oneMachine("a", "b"))
 		bubble.Advance(time.Minute)
 		if why := w.read("b").Annotations[v1alpha1.AnnotationHeldReason]; !strings.Contains(why, "joint plan") {
-			t.Errorf("b is held because %q", why)
+			t.Errorf("the reason of the hold is %q", why)
 		}
 		got := w.starts(3*time.Hour, "a", "b")
 		first, second := min(got[0], got[1]), max(got[0], got[1])
 		if first < 55 || first > 66 || second < 82 || second > 96 {
-			t.Errorf("they start after %v minutes, want about 60 and 90", got)
+			t.Errorf("the Jobs start after %v minutes, want about 60 and 90", got)
 		}
 	})
 }
 
-// TestNamespacesShareAPlan checks that a namespace with many holds, early deadlines and a policy of its own displaces
-// no other from the plan, nor has it made under its policy.
+// TestNamespacesShareAPlan verifies that a namespace with many holds, early deadlines and its own policy neither
+// displaces other namespaces from the plan nor determines its policy.
 func TestNamespacesShareAPlan(t *testing.T) {
 	during(t, func(w *world, _ *Config) { w.anHourFromNow() }, func(w *world) {
 		w.loop.post(func() { w.loop.together.most = 8 })
@@ -155,12 +155,12 @@ func TestNamespacesShareAPlan(t *testing.T) {
 		r := <-got
 		if want := []string{"a0", "a1", "b0", "b1"}; len(r.planned) != 8 || !slices.Equal(r.planned[:4], want) ||
 			len(r.apart) != 16 {
-			t.Errorf("planned: %v, alone: %v; want all of a and b, and four of the greedy one", r.planned, r.apart)
+			t.Errorf("planned jointly: %v, separately: %v, want a, b and four of greedy jointly", r.planned, r.apart)
 		}
 	})
 }
 
-// TestPolicyOfAPlan checks whose policy a plan has.
+// TestPolicyOfAPlan verifies the choice of the policy of a joint plan.
 func TestPolicyOfAPlan(t *testing.T) {
 	fn := func(namespace string, p sched.Policy) planned {
 		return planned{candidate: candidate{hold: &hold{alike: unique.Make(policy.Work{Namespace: namespace})}}, policy: p}
@@ -182,19 +182,20 @@ func TestPolicyOfAPlan(t *testing.T) {
 	}
 }
 
-// What no machine is large enough for is planned alone.
+// TestWhatNoMachineHoldsIsPlannedAlone verifies that a Job that is too large for every node is planned separately.
 func TestWhatNoMachineHoldsIsPlannedAlone(t *testing.T) {
 	during(t, func(w *world, _ *Config) { w.anHourFromNow() }, func(w *world) {
 		w.planned("a", 4*time.Hour)
 		w.asks("large", "8", 4*time.Hour)
 		w.loop.Nodes(w.oneMachine("a"))
 		if got := w.starts(3*time.Hour, "a", "large"); got[1] < 55 || got[1] > 66 {
-			t.Errorf("they start after %v minutes, want about 60", got)
+			t.Errorf("the Jobs start after %v minutes, want about 60", got)
 		}
 	})
 }
 
-// Where no plan can be made, each Job is planned alone; deadlines are kept even where making one never ends.
+// TestWithoutAPlanEachIsPlannedAlone verifies that Jobs are planned separately if no joint plan can be made, and
+// that deadlines are met even if planning never returns.
 func TestWithoutAPlanEachIsPlannedAlone(t *testing.T) {
 	for name, nodes := range map[string]func(*kube.View, time.Time) []sched.Node{
 		"unknown": nil,
@@ -209,21 +210,21 @@ func TestWithoutAPlanEachIsPlannedAlone(t *testing.T) {
 				w.planned("soon", 30*time.Second)
 				got := w.starts(3*time.Hour, "a", "b", "soon")
 				if got[0] < 55 || got[0] > 66 || got[1] < 55 || got[1] > 66 || got[2] > 1 {
-					t.Errorf("they start after %v minutes, want about 60, 60 and 1", got)
+					t.Errorf("the Jobs start after %v minutes, want about 60, 60 and 1", got)
 				}
 				if nodes != nil {
-					bubble.Advance(4 * time.Hour) // what hangs ends
+					bubble.Advance(4 * time.Hour) // the blocked planner returns
 				}
 			})
 		})
 	}
 }
 
-// recordings are the plans and the holds that a loop has recorded.
+// recordings contains the plans and holds that a loop has recorded.
 type recordings struct {
 	mu       sync.Mutex
 	plans    bytes.Buffer
-	messages []string // of holds
+	messages []string // messages of the recorded holds
 }
 
 func (r *recordings) Write(line []byte) (int, error) {
@@ -240,7 +241,8 @@ func (r *recordings) hold(e *record.Entry) {
 	}
 }
 
-// What a loop records of its plans makes the same plans again. The record of a hold says what it leaves out.
+// TestRecordedPlansAreMadeAgain verifies that replaying recorded plans yields the same plans, and that the record
+// of a hold mentions the joint plan.
 func TestRecordedPlansAreMadeAgain(t *testing.T) {
 	var r recordings
 	listen := func(w *world, c *Config) {
@@ -257,16 +259,16 @@ func TestRecordedPlansAreMadeAgain(t *testing.T) {
 	})
 	lines := bytes.Count(r.plans.Bytes(), []byte("\n"))
 	same, err := policy.ReplayPlans(&r.plans)
-	if err != nil || same != lines || lines < 3 || lines > 20 { // of hundreds that are made
-		t.Errorf("of %d plans %d are the same: %v", lines, same, err)
+	if err != nil || same != lines || lines < 3 || lines > 20 { // hundreds of plans are made
+		t.Errorf("%d recorded plans, %d of them are reproduced: %v", lines, same, err)
 	}
-	const want = "; one of 3 that are planned together: alone it is decided as by window"
+	const want = "; part of a joint plan of 3 jobs, the snapshot reproduces the rule window"
 	if !slices.ContainsFunc(r.messages, func(m string) bool { return strings.HasSuffix(m, want) }) {
-		t.Errorf("the records of holds say %q, want one that ends with %q", r.messages, want)
+		t.Errorf("the messages of recorded holds are %q, want one with the suffix %q", r.messages, want)
 	}
 }
 
-// A plan that cannot be recorded is carried out all the same.
+// TestPlansStandWhileTheirRecorderPanics verifies that plans take effect even if they cannot be recorded.
 func TestPlansStandWhileTheirRecorderPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	var reported atomic.Int64
@@ -280,7 +282,7 @@ func TestPlansStandWhileTheirRecorderPanics(t *testing.T) {
 		w.loop.Nodes(w.oneMachine("a", "b"))
 		got := w.starts(3*time.Hour, "a", "b")
 		if second := max(got[0], got[1]); second < 82 || second > 96 || reported.Load() == 0 {
-			t.Errorf("they start after %v minutes, want about 60 and 90; %d plans were told", got, reported.Load())
+			t.Errorf("the Jobs start after %v minutes, want about 60 and 90; recorded %d plans", got, reported.Load())
 		}
 	})
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// campaign competes for the Lease until ctx ends. Losing it ends the early releases only, so the process goes on and
-// competes again.
+// campaign runs leader election until ctx is done. A replica that loses the Lease only stops releasing before
+// deadlines, so it keeps running and campaigns again.
 func (l *Loop) campaign(ctx context.Context) {
-	const renew = 5 * time.Second // a renewal costs 1 ms of CPU, more than all else that an idle loop does in that time
+	// a renewal takes 1 ms of CPU time, more than everything else that an idle loop does in that interval
+	const renew = 5 * time.Second
 	kube.Lead(ctx, l.c.Client, l.c.Namespace, kube.HoldLease, l.identity, renew, func(term context.Context) {
-		klog.FromContext(ctx).Info("Keeping windows from now on", "lease", klog.KRef(l.c.Namespace, kube.HoldLease),
+		klog.FromContext(ctx).Info("Acquired Lease of the hold loop", "lease", klog.KRef(l.c.Namespace, kube.HoldLease),
 			"identity", l.identity)
 		l.post(l.lead)
 		context.AfterFunc(term, func() { l.post(func() { l.leads = false }) })

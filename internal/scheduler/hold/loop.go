@@ -25,88 +25,92 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Config is what a [Loop] is made of.
+// Config configures a [Loop].
 type Config struct {
-	Client    kubernetes.Interface // of its own, see the package documentation
+	Client    kubernetes.Interface // used only by the loop, see the package documentation
 	View      func() *kube.View
-	Namespace string // of the Lease; "" reads as kube-system
-	MaxPods   int    // bare pods held at once; 0 reads as 2,000: each is kept in memory, and written to the API server
-	// ReleaseRate is how many are let go in a second at most, deadlines not counted; 0: as many as the cluster keeps
-	// up with.
+	Namespace string // of the Lease; defaults to kube-system
+	// max number of held bare pods; defaults to 2000, because each is kept in memory and written to the API server
+	MaxPods int
+	// ReleaseRate is the max number of releases per second, not counting releases at deadlines. Zero means no limit
+	// other than the rate at which the cluster starts work.
 	ReleaseRate float64
-	// MaxRamp is by how many watts in a second the expected power of what is let go may rise, deadlines not counted;
-	// 0: by any.
+	// MaxRamp limits how fast the expected power of released work may rise, in watts per second, not counting
+	// releases at deadlines. Zero means no limit.
 	MaxRamp energy.Watts
-	// Record, if set, takes holds that owners were told of, and releases. It is called by the goroutine of Run, must
-	// not wait, and copies what it keeps.
+	// Record, if set, is called for each hold after its owner was notified, and for each release. It is called from
+	// the goroutine of Run, must not block, and must copy everything that it retains.
 	Record func(*record.Entry)
-	// RecordPlan, if set, takes each plan over all that the rule "plan" holds, its snapshot, and at which look at the
-	// clock it was stopped; 0: at none. It is called beside the goroutine of Run, one plan at a time, must not keep
-	// them, and the next plan waits for it.
+	// RecordPlan, if set, is called with each joint plan of the rule "plan", its snapshot, and the number of times
+	// that the planner had checked the clock when it was stopped (0 if it was not stopped). It is called outside
+	// the goroutine of Run for one plan at a time, must not retain its arguments, and delays the next plan until it
+	// returns.
 	RecordPlan func(s *sched.Snapshot, plan sched.Plan, looks int)
 
-	// Sites, if set, returns the names of the sites where what has this ID, namespace/name, may run; none: at any.
-	// While that is not known, the object waits for a moment before it is planned.
+	// Sites, if set, returns the names of the sites where the object with the given ID, namespace/name, may run. An
+	// empty list means any site. If known is false, the loop waits briefly before it plans the object.
 	Sites func(id string) (sites []string, known bool)
 
-	// Stuck, if set, is called once if no turn of the loop has begun for two minutes: it should end the process.
+	// Stuck, if set, is called once if the loop has not started an iteration for two minutes. It should terminate
+	// the process.
 	Stuck func()
 
-	opinion opinion // nil: the view's
+	opinion opinion // defaults to the decision of the view
 }
 
 const (
 	defaultMaxPods  = 2000
 	callTimeout     = 5 * time.Second
-	parallelCalls   = 32 // releases under way at once
-	parallelLookups = 4  // of CronJobs
+	parallelCalls   = 32 // max concurrent release requests
+	parallelLookups = 4  // max concurrent reads of CronJobs
 	planChunk       = 500
-	planTime        = 5 * time.Millisecond // of a turn, after which the rest waits for the next
+	// max planning time per iteration; the remaining holds are planned in the next one
+	planTime = 5 * time.Millisecond
 )
 
-// opinion says when a job is to start.
+// opinion decides when a job should start.
 type opinion func(view *kube.View, now time.Time, job sched.Job, s policy.Settings) sched.Decision
 
-// Loop holds and releases. Make it with [New].
+// Loop holds and releases Jobs and pods. Use [New] to create one.
 type Loop struct {
 	c        Config
 	identity string // of this replica, set by Run
 	clock    *kube.ServerClock
 	gate     gate
 
-	mail eventQueue // from every other goroutine to that of Run
+	mail eventQueue // events from other goroutines to the goroutine of Run
 
 	podCache   atomic.Pointer[podCache]
-	followPods func() // from now on, if not yet
+	followPods func() // starts to follow pods unless it already does
 	activator  atomic.Pointer[func(map[string]*v1.Pod)]
-	events     atomic.Int64 // written so far: two at one instant need two names
-	starts     sync.Map     // types.UID → *start: of what was released; the goroutine of Run alone changes it
+	events     atomic.Int64 // number of written events; makes the names of simultaneous events unique
+	starts     sync.Map     // types.UID → *start of released objects; modified only by the goroutine of Run
 
-	born time.Time    // of this process' clock, which is not set
-	beat atomic.Int64 // when the last turn began, as a duration since then
+	born time.Time    // start time by the local monotonic clock, which is never adjusted
+	beat atomic.Int64 // start of the last iteration, as a duration since born
 
 	calls   calls
 	lookups chan struct{}
 
 	notes, releaseEvents chan note
 
-	// What follows belongs to the goroutine of Run.
+	// The remaining fields are only accessed by the goroutine of Run.
 	goes          func(func(context.Context)) // starts a goroutine that Run waits for
 	leads         bool
 	opinions      opinions
 	together      together
 	pendingNotes  map[*hold]struct{}
-	notesInOrder  []*hold // of pendingNotes, oldest first
+	notesInOrder  []*hold // keys of pendingNotes, oldest first
 	jobs, pods    *queue
 	startsChecked time.Time
 	swept         time.Time
-	unactivated   map[string]*v1.Pod // released by the gate, while activating them panicked
-	turned        time.Time          // the last turn
+	unactivated   map[string]*v1.Pod // released by the gate, but not yet activated because the activator panicked
+	turned        time.Time          // start of the last iteration
 }
 
-// New returns a loop that holds pods at once and Jobs once it runs.
+// New returns a loop that can hold pods immediately. Jobs are held once Run has been called.
 func New(c Config) *Loop {
-	limits := newLimits(c.ReleaseRate, c.MaxRamp) // power is power, whatever it is that draws it
+	limits := newLimits(c.ReleaseRate, c.MaxRamp) // both queues draw from the same power limit
 	c.Namespace, c.MaxPods = cmp.Or(c.Namespace, "kube-system"), cmp.Or(c.MaxPods, defaultMaxPods)
 	if c.opinion == nil {
 		c.opinion = (*kube.View).Decide
@@ -128,7 +132,8 @@ func New(c Config) *Loop {
 	return l
 }
 
-// known returns the present view. If the view source panics, it returns the unsettled view: deadlines are kept.
+// known returns the current view. If the view source panics, known returns the unsettled view, so that deadlines
+// are still met.
 func (l *Loop) known() (view *kube.View) {
 	if l.c.View == nil {
 		return &nothing
@@ -137,10 +142,10 @@ func (l *Loop) known() (view *kube.View) {
 	return cmp.Or(view, kube.Unsettled())
 }
 
-var nothing kube.View // of a loop that was given none
+var nothing kube.View // the view of a loop without a view source
 
-// draw returns the power that a hold is expected to add when it runs: all of a Job's pods together. It is called on the
-// deadline path: if the estimate panics, it counts as 0 W.
+// draw returns the expected power of a hold once it runs, summed over all pods of a Job. It is called on the
+// deadline path, so if the estimate panics, draw returns 0 W.
 func (l *Loop) draw(h *hold) (watts energy.Watts) {
 	panics.Caught("watts", func() {
 		if job, _ := h.question(l.known()); job.HasExpected {
@@ -152,14 +157,14 @@ func (l *Loop) draw(h *hold) (watts energy.Watts) {
 	return watts
 }
 
-// Hold reports whether the pod is to be kept out of the scheduler's queue, and until when at the latest. It is meant
-// for PreEnqueue: it neither waits nor makes calls, passes on any doubt, and passes every pod whose deadline has
-// come even if the loop is dead.
+// Hold reports whether the pod must be kept out of the scheduler's queue, and until when at most. It is meant to be
+// called by PreEnqueue. It neither blocks nor sends requests, and it admits the pod if in doubt. A pod with an
+// expired deadline is always admitted, even if the loop is no longer running.
 func (l *Loop) Hold(pod *v1.Pod) (until time.Time, held bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			panics.Count("gate")
-			klog.Background().Error(nil, "Holding panicked: the pod passes", "pod", klog.KObj(pod), "panic", r)
+			klog.Background().Error(nil, "Gate panicked, so the pod was admitted", "pod", klog.KObj(pod), "panic", r)
 			until, held = time.Time{}, false
 		}
 	}()
@@ -174,22 +179,22 @@ func (l *Loop) Hold(pod *v1.Pod) (until time.Time, held bool) {
 	return until, held
 }
 
-// Holds reports whether a pod is being held. It decides nothing.
+// Holds reports whether a pod is currently held. It has no side effects.
 func (l *Loop) Holds(uid types.UID) bool {
 	t, ok := l.gate.ticket(uid)
 	return ok && !t.released.Load() && l.gate.clock.Now().UnixNano() < t.latest.Load()
 }
 
-// SetActivator tells the loop how to move pods into the scheduler's queue: keys are namespace/name. It may be called at
-// any time and more than once.
+// SetActivator sets the function that moves pods into the scheduler's queue. The keys of its argument are
+// namespace/name. SetActivator is safe for concurrent use and may be called more than once.
 func (l *Loop) SetActivator(activate func(map[string]*v1.Pod)) {
 	l.activator.Store(&activate)
 }
 
-// Now returns the API server's time, on which deadlines are instants.
+// Now returns the current time of the API server, by which deadlines are evaluated.
 func (l *Loop) Now() time.Time { return l.clock.Now() }
 
-// Run plans and releases until ctx ends. It returns an error only if it cannot begin.
+// Run plans and releases until ctx is done. It returns an error only if it cannot start.
 func (l *Loop) Run(ctx context.Context) error {
 	metrics.Register()
 	var wg sync.WaitGroup
@@ -198,7 +203,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer cancel()
 	logger := klog.FromContext(ctx).WithName("hold")
 	ctx = klog.NewContext(ctx, logger)
-	// A panic costs what was under way; a loop begins again.
+	// A panic aborts only the current work of a goroutine, which is then restarted.
 	l.goes = func(f func(context.Context)) {
 		wg.Go(func() {
 			for !safely(logger, func() { f(ctx) }) && ctx.Err() == nil {
@@ -209,7 +214,7 @@ func (l *Loop) Run(ctx context.Context) error {
 
 	host, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("naming this replica: %w", err)
+		return fmt.Errorf("reading the host name: %w", err)
 	}
 	l.identity, l.born = host+"_"+string(uuid.NewUUID()), time.Now()
 	l.goes(l.campaign)
@@ -221,21 +226,21 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// afterPanic is how long a goroutine beside the loop rests that has panicked.
+// afterPanic is the time after which a background goroutine is restarted if it has panicked.
 const afterPanic = time.Second
 
 const (
-	stuckAfter = 2 * time.Minute // turns begin at least every five seconds
+	stuckAfter = 2 * time.Minute // an iteration starts at least every five seconds
 	beatEvery  = 10 * time.Second
 )
 
-// watchBeat shows how long ago the last turn began, and tells if that is too long.
+// watchBeat exports the time since the last iteration started, and calls Stuck if it is too long.
 func (l *Loop) watchBeat(ctx context.Context) {
 	for kube.Pause(ctx, beatEvery) {
 		age := time.Since(l.born) - time.Duration(l.beat.Load())
 		turnAge.WithLabelValues().Set(age.Seconds())
 		if age > stuckAfter {
-			klog.FromContext(ctx).Error(nil, "The hold loop does not move", "since", age)
+			klog.FromContext(ctx).Error(nil, "Hold loop is stuck", "since", age)
 			if l.c.Stuck != nil {
 				l.c.Stuck()
 			}
@@ -244,7 +249,7 @@ func (l *Loop) watchBeat(ctx context.Context) {
 	}
 }
 
-// serve is the loop. Everything that changes holds happens here.
+// serve runs the loop. All changes to holds are made here.
 func (l *Loop) serve(ctx context.Context, logger klog.Logger) {
 	wake := time.NewTimer(0)
 	defer wake.Stop()
@@ -268,22 +273,24 @@ func (l *Loop) serve(ctx context.Context, logger klog.Logger) {
 	}
 }
 
-// Between two turns lie at least minPause and nine times what a turn takes, which bounds the loop to a tenth of a core
-// however much is held, and at most maxPause, after which the view is looked at again. Where nothing is held or
-// followed, there is nothing to look at: each turn would cost more in waking up than in work.
+// The pause between two iterations is at least minPause and nine times the duration of an iteration, so that the
+// loop uses at most a tenth of a core regardless of the number of holds. It is at most maxPause, after which the
+// view is checked again. A loop without holds and awaited starts pauses for idlePause, because waking up would cost
+// more than the work itself.
 const (
 	minPause  = 10 * time.Millisecond
 	maxPause  = 500 * time.Millisecond
 	idlePause = 5 * time.Second
 )
 
-// iterate does what is due and returns how long there is nothing to do. A panic in one part costs that part until the
-// next turn: what cannot be planned is still released by its deadline.
+// iterate performs all work that is due and returns the time until the next iteration. A panic in one step only
+// aborts that step until the next iteration, so objects that cannot be planned are still released at their
+// deadlines.
 func (l *Loop) iterate(logger klog.Logger) (pause time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {
 			panics.Count("hold")
-			logger.Error(nil, "A turn of the hold loop panicked", "panic", r)
+			logger.Error(nil, "Iteration of the hold loop panicked", "panic", r)
 			pause = maxPause
 		}
 	}()
@@ -322,7 +329,7 @@ func (l *Loop) iterate(logger klog.Logger) (pause time.Duration) {
 	return max(pause, minPause)
 }
 
-// idle reports whether nothing is held, followed or to be written.
+// idle reports whether there are no holds, no awaited starts and no pending notes.
 func (l *Loop) idle() bool {
 	for range l.starts.Range {
 		return false
@@ -330,7 +337,7 @@ func (l *Loop) idle() bool {
 	return len(l.jobs.byUID)+len(l.pods.byUID)+len(l.notes)+len(l.releaseEvents)+len(l.pendingNotes) == 0
 }
 
-// setBack handles a clock that was set back: times that were noted before would otherwise lie in the future.
+// setBack handles a clock that was set back. It moves all recorded times that would otherwise be in the future.
 func (l *Loop) setBack(now time.Time) {
 	l.swept = timeutil.Earlier(l.swept, now)
 	l.startsChecked = timeutil.Earlier(l.startsChecked, now)
@@ -342,12 +349,13 @@ func (l *Loop) setBack(now time.Time) {
 	}
 }
 
-// safely keeps a panic in one part of the work from taking the others along. It returns whether there was none.
+// safely calls f and recovers from its panics, so that they do not abort other work. It reports whether f returned
+// without a panic.
 func safely(logger klog.Logger, f func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			if times := panics.Count("hold"); panics.Worth(times) {
-				logger.Error(nil, "A part of the hold loop panicked", "times", times, "panic", r, "stack",
+				logger.Error(nil, "Step of the hold loop panicked", "times", times, "panic", r, "stack",
 					string(debug.Stack()))
 			}
 		}
@@ -356,11 +364,12 @@ func safely(logger klog.Logger, f func()) (ok bool) {
 	return true
 }
 
-// planAll plans what was not planned on the present view, a chunk per turn, and reports whether some are left.
+// planAll plans the holds that have not been planned with the current view, in chunks. It reports whether some of
+// them remain for the next iteration.
 func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
 	view := l.known()
 	if !view.Settled() {
-		return false // whether anything may wait is not known yet; deadlines are
+		return false // the policies are not loaded yet; deadlines are enforced regardless
 	}
 	began := time.Now()
 	for _, q := range [2]*queue{l.pods, l.jobs} {
@@ -368,7 +377,7 @@ func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
 			some, rest := q.outdated(view, now, planStep)
 			for _, h := range some {
 				if !safely(logger, func() { l.planOne(logger, h, view, now) }) && h.basis == unplanned {
-					q.free(h, "planning it panicked")
+					q.free(h, "planning panicked")
 				}
 			}
 			if !rest {
@@ -383,11 +392,11 @@ func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
 	return more
 }
 
-// planStep is how many are planned between two looks at the time.
+// planStep is the number of holds that are planned between two checks of the elapsed time.
 const planStep = 20
 
 func (l *Loop) planOne(logger klog.Logger, h *hold, view *kube.View, now time.Time) {
-	// A view may change the plan, or, once the window has opened, the deadline.
+	// A new view may change the plan or, once the window has opened, the deadline.
 	if h.seen == view || h.state != waiting && h.state != opened {
 		return
 	}
@@ -401,50 +410,9 @@ func (l *Loop) planOne(logger klog.Logger, h *hold, view *kube.View, now time.Ti
 	}
 }
 
-// evaluate reads from the view whether a hold may wait, for what, and how long. What was planned on other
-// answers is to be planned again.
-func (l *Loop) evaluate(h *hold, view *kube.View) {
-	job, settings := h.settled(view)
-	wishes := asks(&job, &settings)
-	if wishes == h.asked {
-		return
-	}
-	changed := h.asked != 0
-	if changed && !h.reported.IsZero() {
-		h.reported = outdated
-	}
-	if changed && h.basis == onForecast {
-		h.basis = fixed // what the owner changed is obeyed at once, also where nothing was told yet
-	}
-	h.asked, h.moved = wishes, time.Time{}
-	l.setLatest(h, job.LatestStart())
-	h.cut = changed && h.latest.Before(l.clock.Now())
-	if t, ok := l.gate.ticket(h.UID); ok {
-		t.latest.Store(h.latest.UnixNano())
-	}
-	switch {
-	case h.state >= releasing: // which is final
-	case h.cron != nil && !job.Released:
-		h.queue.enter(h, lookingUp) // a lookup that was made for other settings counts no longer
-		uid, run, namespace, name := h.UID, h.cron, h.namespace(), h.name
-		l.goes(func(ctx context.Context) { l.clampToTick(ctx, uid, namespace, name, run, job, wishes) })
-	default:
-		h.queue.enter(h, waiting)
-	}
-}
-
-// setLatest changes the deadline of a hold and lets it be planned again.
-func (l *Loop) setLatest(h *hold, latest time.Time) {
-	q := h.queue
-	q.move(h, timeutil.Later(latest, h.submitted))
-	h.start = timeutil.Earlier(h.start, h.latest)
-	q.enter(h, h.state)
-	q.plan(h)
-}
-
 func (l *Loop) post(f func()) { l.mail.post(f) }
 
-// eventQueue carries work to the loop without ever making the sender wait.
+// eventQueue passes work to the loop without blocking the sender.
 type eventQueue struct {
 	mu    sync.Mutex
 	mail  []func()

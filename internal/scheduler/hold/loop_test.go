@@ -36,7 +36,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// world is one loop beside a fake API server, in virtual time.
+// world runs a loop against a fake API server in virtual time.
 type world struct {
 	t      *testing.T
 	client *fake.Clientset
@@ -46,12 +46,13 @@ type world struct {
 	mu     sync.Mutex
 	view   *kube.View
 	active map[string]time.Time
-	panics int // of the next activations
+	panics int // number of further activations that panic
 }
 
-// during runs a test in virtual time beside a loop. Before the loop starts, prepare may change its world.
+// during runs a test against a running loop in virtual time. prepare may change the world and the configuration
+// before the loop starts.
 func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
-	panics.Reset() // what another test left would open the breaker: the fake clock is far behind
+	panics.Reset() // panics of other tests would open the circuit breaker, since the fake clock starts in the past
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, client: fake.NewClientset(), active: map[string]time.Time{}}
 		w.know(kube.Contents{})
@@ -63,7 +64,8 @@ func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
 				return w.view
 			},
 		}
-		// Renewals, every two seconds of so many hours, are most of what the fake server would do.
+		// Bypass the object tracker for renewals of the Lease, which happen every few seconds for many hours and
+		// would dominate the run time.
 		w.client.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			return true, a.(clienttesting.UpdateAction).GetObject(), nil
 		})
@@ -79,7 +81,7 @@ func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
 			}
 			for key, pod := range pods {
 				if _, held := w.loop.Hold(pod); held {
-					t.Errorf("%s was activated while held", key)
+					t.Errorf("%s was activated while the gate held it", key)
 				}
 				w.active[key] = time.Now()
 			}
@@ -95,18 +97,19 @@ func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
 			}
 		})
 		w.stop = func() { cancel(); wg.Wait(); factory.Shutdown() }
-		bubble.Advance(5 * time.Second) // the Lease
+		bubble.Advance(5 * time.Second) // acquire the Lease
 		test(w)
 		w.stop()
-		// The caches of client-go's fake watches are drained by their own goroutines, which end with them.
+		// The caches of client-go's fake watches are drained by their own goroutines, which terminate together with
+		// them.
 		synctest.Wait()
 	})
 }
 
-// green makes carbon cheap from now+after on, in a forecast of a day.
+// green publishes a forecast of a day in which carbon intensity is low after the given time.
 func (w *world) green(after time.Duration) { w.forecast(after, 24*time.Hour) }
 
-// forecast makes carbon cheap from now+after on, in a forecast of some length.
+// forecast publishes a forecast of the given length in which carbon intensity is low after the given time.
 func (w *world) forecast(after, length time.Duration) {
 	w.t.Helper()
 	values := make([]float64, length/time.Minute)
@@ -123,7 +126,7 @@ func (w *world) forecast(after, length time.Duration) {
 	w.know(kube.Contents{Sites: []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}}})
 }
 
-// know publishes a view under the limits of the tests.
+// know publishes a view with the limits of the tests.
 func (w *world) know(c kube.Contents) {
 	w.t.Helper()
 	c.Defaults = policy.Defaults{Terms: policy.Terms{ExpectedDuration: 10 * time.Minute}, MaxDelay: 12 * time.Hour}
@@ -140,7 +143,7 @@ func (w *world) see(view *kube.View) {
 	w.view = view
 }
 
-// annotate writes on the Job j and on pods of other names.
+// annotate sets annotations on the Job j and on pods with other names.
 func (w *world) annotate(annotations map[string]string, names ...string) {
 	w.t.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
@@ -187,7 +190,7 @@ func (w *world) pod(name string, annotations map[string]string) *v1.Pod {
 	return pod
 }
 
-// job creates a Job as the admission policy leaves it.
+// job creates a Job as the admission policy would.
 func (w *world) job(name string, annotations map[string]string, change ...func(*batchv1.Job)) {
 	w.t.Helper()
 	suspended := true
@@ -218,7 +221,7 @@ func (w *world) read(name string) *batchv1.Job {
 
 func (w *world) suspended(name string) bool { return *w.read(name).Spec.Suspend }
 
-// wantJob checks that a Job is released between two instants from now.
+// wantJob verifies that a Job is released within the given interval from now.
 func (w *world) wantJob(name string, from, to time.Duration) {
 	w.t.Helper()
 	bubble.Advance(from)
@@ -227,11 +230,11 @@ func (w *world) wantJob(name string, from, to time.Duration) {
 	}
 	bubble.Advance(to - from)
 	if w.suspended(name) {
-		w.t.Errorf("Job %s is held after %v", name, to)
+		w.t.Errorf("Job %s is still held after %v", name, to)
 	}
 }
 
-// events returns the reasons of the events about an object, in order.
+// events returns the reasons of the events about an object in order.
 func (w *world) events(name string) string {
 	return w.reported(name, func(e *eventsv1.Event) string { return e.Reason })
 }
@@ -254,14 +257,14 @@ func (w *world) reported(name string, what func(*eventsv1.Event) string) string 
 	return strings.Join(all, " ")
 }
 
-// Where nothing is held the loop hardly wakes.
+// TestNothingHeldCostsNothing verifies that a loop without holds rarely wakes up.
 func TestNothingHeldCostsNothing(t *testing.T) {
 	during(t, nil, func(w *world) {
 		bubble.Advance(time.Minute)
 		before := w.loop.beat.Load()
 		bubble.Advance(idlePause - time.Second)
 		if turned := time.Duration(w.loop.beat.Load() - before); turned > idlePause {
-			t.Errorf("it turned %v later", turned)
+			t.Errorf("the next iteration was %v later", turned)
 		}
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
@@ -278,7 +281,7 @@ func TestJobIsReleasedWhenItsWindowOpens(t *testing.T) {
 		held := w.read("j")
 		if got, want := held.Annotations[v1alpha1.AnnotationHeldUntil],
 			time.Now().Add(59*time.Minute).UTC().Format(time.RFC3339); got != want {
-			t.Errorf("held-until is %q: want %q", got, want)
+			t.Errorf("held-until is %q, want %q", got, want)
 		}
 		if reason := held.Annotations[v1alpha1.AnnotationHeldReason]; !strings.HasPrefix(reason, "held until") {
 			t.Errorf("held-reason is %q", reason)
@@ -295,14 +298,15 @@ func TestJobIsReleasedWhenItsWindowOpens(t *testing.T) {
 	})
 }
 
-// A Job waits for the window of the sites where it may run. Those are known a second after it is created.
+// TestJobWaitsForItsSites verifies that a Job waits for the window of the sites where it may run, which become
+// known a second after its creation.
 func TestJobWaitsForItsSites(t *testing.T) {
 	var known atomic.Bool
 	var asked atomic.Pointer[sched.Snapshot]
 	during(t, func(_ *world, c *Config) {
 		c.Sites = func(id string) ([]string, bool) {
 			if id != "default/j" {
-				t.Errorf("asked about %s", id)
+				t.Errorf("unexpected ID %s", id)
 			}
 			return []string{"there"}, known.Load()
 		}
@@ -392,7 +396,7 @@ func TestWhatIsWrittenWhileHeldCounts(t *testing.T) {
 				w.loop.Hold(pod)
 				bubble.Advance(time.Minute)
 				if _, ok := w.activated("p"); ok || !w.suspended("j") {
-					t.Fatal("not held")
+					t.Fatal("the object is not held")
 				}
 				w.annotate(change, "j", "p")
 				w.wantJob("j", 0, time.Second)
@@ -404,7 +408,8 @@ func TestWhatIsWrittenWhileHeldCounts(t *testing.T) {
 	}
 }
 
-// Whoever asks for a release reads that it was asked for.
+// TestReleasesThatOwnersAskForSaySo verifies that the event about a release requested by the owner mentions the
+// request.
 func TestReleasesThatOwnersAskForSaySo(t *testing.T) {
 	for name, change := range map[string]map[string]string{
 		"run-now": {v1alpha1.AnnotationRunNow: "true"}, "skip": {v1alpha1.AnnotationSkip: "true"},
@@ -423,7 +428,7 @@ func TestReleasesThatOwnersAskForSaySo(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, e := range list.Items {
-					if e.Reason == reasonReleased && strings.HasPrefix(e.Note, "it is asked to run now") {
+					if e.Reason == reasonReleased && strings.HasPrefix(e.Note, "requested to run now") {
 						return
 					}
 				}
@@ -433,7 +438,8 @@ func TestReleasesThatOwnersAskForSaySo(t *testing.T) {
 	}
 }
 
-// What owners read follows what they write, even where the start stays.
+// TestWhatOwnersReadFollowsWhatTheyWrite verifies that the annotations of the loop are updated after a change by
+// the owner, even if the start remains the same.
 func TestWhatOwnersReadFollowsWhatTheyWrite(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
@@ -456,11 +462,11 @@ func TestWhatOwnersReadFollowsWhatTheyWrite(t *testing.T) {
 			said := job.Annotations
 			if said[v1alpha1.AnnotationLatestStart] != latest ||
 				!strings.Contains(said[v1alpha1.AnnotationHeldReason], latest) {
-				t.Errorf("%v: the Job says %q and %q, want %s", delay, said[v1alpha1.AnnotationLatestStart],
+				t.Errorf("%v: the Job has annotations %q and %q, want %s", delay, said[v1alpha1.AnnotationLatestStart],
 					said[v1alpha1.AnnotationHeldReason], latest)
 			}
 			if c := pod.Status.Conditions; len(c) != 1 || !strings.Contains(c[0].Message, latest) {
-				t.Errorf("%v: the pod says %v, want %s", delay, c, latest)
+				t.Errorf("%v: the conditions of the pod are %v, want %s", delay, c, latest)
 			}
 		}
 	})
@@ -487,7 +493,8 @@ func TestPodSaysWhyItWaits(t *testing.T) {
 	})
 }
 
-// A deadline that is moved into the past is not one that was missed.
+// TestADelayThatIsTakenBackMakesNothingLate verifies that a deadline that is moved into the past does not count as
+// missed.
 func TestADelayThatIsTakenBackMakesNothingLate(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
@@ -503,16 +510,17 @@ func TestADelayThatIsTakenBackMakesNothingLate(t *testing.T) {
 			st := of.(*start)
 			expected++
 			if st.at.Sub(st.latest) > 0 {
-				t.Errorf("a %s is let go at %v, and counts as late since %v", st.queue.kind, st.at, st.latest)
+				t.Errorf("the release of a %s at %v has the deadline %v", st.queue.kind, st.at, st.latest)
 			}
 		}
 		if expected != 2 {
-			t.Errorf("%d starts are expected, want two", expected)
+			t.Errorf("%d starts are awaited, want 2", expected)
 		}
 	})
 }
 
-// Who mistypes a value is told which, and what was meant, be it a value that does not ask to wait.
+// TestWhatMakesNoSenseIsTold verifies that the event about an invalid value contains the value and a suggestion,
+// even if the annotation alone would not hold the object.
 func TestWhatMakesNoSenseIsTold(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
@@ -521,10 +529,10 @@ func TestWhatMakesNoSenseIsTold(t *testing.T) {
 		w.job("j", mistyped)
 		w.wantJob("j", 0, time.Second)
 		if _, held := w.loop.Hold(w.pod("p", mistyped)); held {
-			t.Error("a pod whose marks make no sense is held")
+			t.Error("a pod with invalid annotations is held")
 		}
 		bubble.Advance(time.Minute)
-		// a Job that is not to be held is not seen at all
+		// a Job without the held label is not watched
 		for name, want := range map[string]string{"j": "NoEffect", "p": "NoEffect"} {
 			if got := w.events(name); got != want {
 				t.Errorf("events of %s are %q, want %q", name, got, want)
@@ -537,13 +545,14 @@ func TestWhatMakesNoSenseIsTold(t *testing.T) {
 		for i := range list.Items {
 			if note := list.Items[i].Note; !strings.Contains(note, `kubenergy.io/strategy is "enrgy"`) ||
 				!strings.Contains(note, "did you mean energy?") {
-				t.Errorf("%s is told: %s", list.Items[i].Regarding.Name, note)
+				t.Errorf("the note about %s is %s", list.Items[i].Regarding.Name, note)
 			}
 		}
 	})
 }
 
-// The API server refuses events with names of more than 253 bytes, or notes of more than 1,024.
+// TestEventsThatWouldBeRefused verifies that events comply with the limits of the API server, which are 253 bytes
+// for names and 1,024 bytes for notes.
 func TestEventsThatWouldBeRefused(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
@@ -566,7 +575,7 @@ func TestEventsThatWouldBeRefused(t *testing.T) {
 		}
 		if e := &list.Items[0]; len(e.Name) > 253 || len(e.Note) > 1024 || !utf8.ValidString(e.Note) ||
 			e.Regarding.Name != name {
-			t.Errorf("an event of a name of %d bytes and a note of %d: %s", len(e.Name), len(e.Note), e.Note)
+			t.Errorf("the event has a name of %d bytes and a note of %d bytes: %s", len(e.Name), len(e.Note), e.Note)
 		} else {
 			t.Logf("%d bytes: %s", len(e.Note), e.Note)
 		}
@@ -580,19 +589,19 @@ func TestPodsBeyondTheCapAreNotHeld(t *testing.T) {
 		for i := range 3 {
 			pods = append(pods, w.pod(fmt.Sprint("p", i), marked(3*time.Hour)))
 			if _, held := w.loop.Hold(pods[i]); held != (i < 2) {
-				t.Errorf("pod %d is held: %v", i, held)
+				t.Errorf("pod %d: held = %v", i, held)
 			}
 		}
-		bubble.Advance(time.Second) // a fake server loses what happens between list and watch
+		bubble.Advance(time.Second) // a fake server loses events between list and watch
 		if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "p0", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		bubble.Advance(time.Minute)
 		if _, held := w.loop.Hold(pods[2]); held {
-			t.Error("a pod that was let pass is held when there is room")
+			t.Error("a refused pod is held after the number of held pods has decreased")
 		}
 		if _, held := w.loop.Hold(w.pod("p3", marked(time.Hour))); !held {
-			t.Error("the place of a deleted pod stays taken")
+			t.Error("a deleted pod still counts against the limit")
 		}
 		if got := w.events("p2"); got != "NotHeld" {
 			t.Errorf("events are %q", got)
@@ -600,7 +609,8 @@ func TestPodsBeyondTheCapAreNotHeld(t *testing.T) {
 	})
 }
 
-// Another replica holds the Lease: this replica keeps deadlines and nothing else.
+// TestStandbyReleasesAtDeadlines verifies that a replica without the Lease enforces deadlines and does nothing
+// else.
 func TestStandbyReleasesAtDeadlines(t *testing.T) {
 	other, seconds := "other", int32(3600)
 	prepare := func(w *world, _ *Config) {
@@ -705,7 +715,7 @@ func TestJobThatKueueTookOverStaysSuspended(t *testing.T) {
 	})
 }
 
-// A user who takes our label off has taken the Job over.
+// TestJobWithoutLabelIsNotTouched verifies that the loop ignores a Job after its user has removed the held label.
 func TestJobWithoutLabelIsNotTouched(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
@@ -718,12 +728,13 @@ func TestJobWithoutLabelIsNotTouched(t *testing.T) {
 		}
 		bubble.Advance(4 * time.Hour)
 		if !w.suspended("j") {
-			t.Error("it was resumed")
+			t.Error("the Job was resumed")
 		}
 	})
 }
 
-// What an earlier process planned is kept when there are no signals after a restart.
+// TestPlanOfAJobOutlivesTheProcess verifies that the plan of an earlier process remains in effect if there are no
+// signals after a restart.
 func TestPlanOfAJobOutlivesTheProcess(t *testing.T) {
 	during(t, nil, func(w *world) {
 		annotations := marked(3 * time.Hour)
@@ -768,7 +779,8 @@ func TestRunOfACronJobEndsBeforeTheNextTick(t *testing.T) {
 	}
 }
 
-// Knowledge that panics costs plans, never deadlines.
+// TestDeadlinesAreKeptWhileTheViewPanics verifies that a view source that panics prevents planning, but no releases
+// at deadlines.
 func TestDeadlinesAreKeptWhileTheViewPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	var broken atomic.Bool
@@ -776,7 +788,7 @@ func TestDeadlinesAreKeptWhileTheViewPanics(t *testing.T) {
 		view := c.View
 		c.View = func() *kube.View {
 			if broken.Load() {
-				panic("no view today")
+				panic("view source failed")
 			}
 			return view()
 		}
@@ -795,7 +807,8 @@ func TestDeadlinesAreKeptWhileTheViewPanics(t *testing.T) {
 	})
 }
 
-// A replica that comes to lead says why things wait although it planned them before.
+// TestNewLeaderSaysWhyThingsWait verifies that a new leader annotates objects that it planned while it was a
+// standby.
 func TestNewLeaderSaysWhyThingsWait(t *testing.T) {
 	other, seconds := "another", int32(60)
 	prepare := func(w *world, _ *Config) {
@@ -809,12 +822,13 @@ func TestNewLeaderSaysWhyThingsWait(t *testing.T) {
 		w.job("j", marked(3*time.Hour))
 		bubble.Advance(10 * time.Minute)
 		if w.read("j").Annotations[v1alpha1.AnnotationHeldUntil] == "" {
-			t.Error("the Job does not say until when it is held")
+			t.Error("the annotation held-until is missing")
 		}
 	})
 }
 
-// Where no pods are seen, starts are told: a hundred Jobs whose window opens at once go as fast as they start.
+// TestStartsThatAreTold verifies that starts can be reported by Started if no pods are watched. A hundred Jobs with
+// windows that open at the same time are released as fast as they start.
 func TestStartsThatAreTold(t *testing.T) {
 	var reported atomic.Int64
 	during(t, func(w *world, _ *Config) {
@@ -835,7 +849,7 @@ func TestStartsThatAreTold(t *testing.T) {
 		}
 		bubble.Advance(time.Hour + 20*time.Second)
 		if n := reported.Load(); n != 100 {
-			t.Errorf("%d of 100 were let go within 20 s of their window", n)
+			t.Errorf("%d of 100 Jobs were released within 20 s of their window", n)
 		}
 	})
 }

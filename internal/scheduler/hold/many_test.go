@@ -31,16 +31,16 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// server answers what a loop asks of an API server that has so many held Jobs: it streams them, and says yes to all
-// else.
+// server simulates the part of an API server that the loop uses, with a given number of held Jobs. It streams lists
+// of Jobs, and accepts all other requests.
 type server struct {
 	jobs     int
-	template string // of a Job, with NUMBER in place of what differs
+	template string // JSON of a Job, with NUMBER in place of the number of the Job
 	patched  atomic.Int64
 	streams  atomic.Int64
 }
 
-// heldJob is one as they are created, with what its owner and the API server write on it.
+// heldJob returns a held Job with the usual fields set by its owner and the API server.
 func heldJob(created time.Time) *batchv1.Job {
 	suspended, one, six := true, int32(1), int32(6)
 	annotations := map[string]string{v1alpha1.AnnotationAllowedDelay: "12h", v1alpha1.AnnotationExpectedDuration: "10m"}
@@ -112,10 +112,10 @@ func (s *server) bookmark(w http.ResponseWriter, version, kind string) {
 	w.(http.Flusher).Flush()
 }
 
-// TestManyHoldsFitBesideAScheduler: 100,000 held Jobs take at most 100 MB once they are planned, and while they are
-// listed not much more; and the loop, which has nothing to do then, does next to nothing.
+// TestManyHoldsFitBesideAScheduler verifies that 100,000 held Jobs need at most 100 MB once they are planned, that
+// listing them needs not much more, and that the loop uses almost no CPU time while no Job is due.
 func TestManyHoldsFitBesideAScheduler(t *testing.T) {
-	const most = 1000 // bytes each: 100 MB of 100,000
+	const most = 1000 // in bytes per Job, i.e. 100 MB for 100,000 Jobs
 	jobs := 10_000
 	if long {
 		jobs = 100_000
@@ -134,7 +134,7 @@ func TestManyHoldsFitBesideAScheduler(t *testing.T) {
 	}
 	values := make([]float64, 24*12)
 	for i := range values {
-		values[i] = 500 - float64(i) // the later, the better
+		values[i] = 500 - float64(i) // the intensity falls over time
 	}
 	series, err := grid.NewSeries(created.Add(-time.Minute), 5*time.Minute, values)
 	if err != nil {
@@ -178,10 +178,10 @@ func TestManyHoldsFitBesideAScheduler(t *testing.T) {
 		return planned() >= jobs
 	})
 	took := time.Since(began)
-	// What is still under way takes memory for a while: patches, their answers, and objects that were just decoded.
+	// Memory also contains temporary data of pending work: patches, their responses, and decoded objects.
 	each := int64(0)
 	defer func() {
-		t.Logf("%d held Jobs are listed and planned after %v; %d bytes each, %d MB in all; peak with garbage %d MB", jobs,
+		t.Logf("%d held Jobs were listed and planned in %v; %d bytes each, %d MB in total, peak %d MB", jobs,
 			took.Round(time.Millisecond), each, each*int64(jobs)>>20, peak>>20)
 	}()
 	kit.Eventually(t, time.Minute, fmt.Sprintf("a held Job takes at most %d bytes", most), func() bool {
@@ -205,7 +205,7 @@ func liveHeap() int64 {
 	return allocated()
 }
 
-// BenchmarkPlanning is what a new forecast costs for each hold.
+// BenchmarkPlanning measures the cost of a new forecast per hold.
 func BenchmarkPlanning(b *testing.B) {
 	created := time.Now().Truncate(time.Second)
 	values := make([]float64, 24*12)

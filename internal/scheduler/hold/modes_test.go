@@ -20,8 +20,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// policy publishes a signal that is clean from after on, and a policy for the namespace of the tests: work that says
-// nothing may wait for three hours.
+// policy publishes a signal that is clean after the given time, and a policy for the namespace of the tests that
+// allows a delay of three hours by default.
 func (w *world) policy(mode v1alpha1.Mode, after time.Duration) {
 	w.t.Helper()
 	values := make([]float64, 24*60)
@@ -59,12 +59,12 @@ func TestNamespacePolicyHolds(t *testing.T) {
 			t.Errorf("events are %q", got)
 		}
 		if w.read("j").Annotations[v1alpha1.AnnotationLatestStart] == "" {
-			t.Error("the Job does not say when it starts at the latest")
+			t.Error("the annotation latest-start is missing")
 		}
 	})
 }
 
-// A namespace that leaves enforce gets back what is held in it.
+// TestLeavingEnforceReleases verifies that held objects are released when their namespace leaves the mode enforce.
 func TestLeavingEnforceReleases(t *testing.T) {
 	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAdvise, v1alpha1.ModeShadow, v1alpha1.ModeOff} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestLeavingEnforceReleases(t *testing.T) {
 				if _, ok := w.activated("p"); !ok {
 					t.Error("the pod is still held")
 				}
-				// Admission may have let one through that does not know yet.
+				// Admission may still hold a new Job, because it sees the change of the mode later.
 				w.job("late", nil)
 				w.wantJob("late", time.Second, 3*time.Second)
 				if _, held := w.loop.Hold(w.pod("late", nil)); held {
@@ -96,7 +96,8 @@ func TestLeavingEnforceReleases(t *testing.T) {
 	}
 }
 
-// Until the policies are known, a Job that says nothing of itself is neither let go nor kept longer than was promised.
+// TestUnknownPoliciesKeepThePromise verifies that a Job without an annotation for its delay is neither released nor
+// held beyond the deadline written by an earlier process until the policies are loaded.
 func TestUnknownPoliciesKeepThePromise(t *testing.T) {
 	latest := func(in time.Duration) func(*batchv1.Job) {
 		return func(j *batchv1.Job) {
@@ -110,12 +111,12 @@ func TestUnknownPoliciesKeepThePromise(t *testing.T) {
 		w.job("later", nil, latest(time.Hour))
 		w.job("new", nil)
 		if _, held := w.loop.Hold(w.pod("p", nil)); held {
-			t.Error("a pod is held by unknown policies")
+			t.Error("a pod is held before the policies are loaded")
 		}
 		w.wantJob("promised", 10*time.Second, 21*time.Second)
 		for _, name := range []string{"later", "new"} {
 			if !w.suspended(name) {
-				t.Errorf("Job %s was let go before anything was known", name)
+				t.Errorf("Job %s was released before the policies were loaded", name)
 			}
 		}
 		w.policy(v1alpha1.ModeEnforce, 30*time.Minute)
@@ -125,7 +126,7 @@ func TestUnknownPoliciesKeepThePromise(t *testing.T) {
 		w.see(kube.Unsettled())
 		w.job("new", nil)
 		bubble.Advance(20 * time.Second)
-		w.know(kube.Contents{}) // there are no policies after all
+		w.know(kube.Contents{}) // there are no policies
 		w.wantJob("new", 0, time.Second)
 	})
 }
@@ -141,12 +142,13 @@ func TestThresholdIsHeldAndReleased(t *testing.T) {
 			t.Error("the pod is held")
 		}
 		if reason := w.read("j").Annotations[v1alpha1.AnnotationHeldReason]; !strings.Contains(reason, "200") {
-			t.Errorf("it is held because %q", reason)
+			t.Errorf("the reason of the hold is %q", reason)
 		}
 	})
 }
 
-// A Job whose threshold may be met after the forecast's end waits for signals: without any there is nothing to wait for.
+// TestHopeEndsWithTheSignals verifies that a Job with a threshold that may be met after the end of the forecast
+// waits only while there are signals.
 func TestHopeEndsWithTheSignals(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.forecast(6*time.Hour, 8*time.Hour)
@@ -164,7 +166,8 @@ func TestHopeEndsWithTheSignals(t *testing.T) {
 	})
 }
 
-// A threshold that is not met before the latest start does not hold: the owner is told, and of a window that is cheaper.
+// TestUnmetThreshold verifies that a threshold that cannot be met before the latest start does not hold the Job.
+// The owner is notified of this and of a cheaper window.
 func TestUnmetThreshold(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(2 * time.Hour)
@@ -172,17 +175,18 @@ func TestUnmetThreshold(t *testing.T) {
 		w.job("best", map[string]string{v1alpha1.AnnotationCarbonThreshold: "50", v1alpha1.AnnotationAllowedDelay: "6h"})
 		w.wantJob("now", 0, time.Second)
 		if said := w.notes("now"); !strings.Contains(said, "no forecast falls to the carbon-threshold of 50") {
-			t.Errorf("its owner is told %q", said)
+			t.Errorf("the notes of the events are %q", said)
 		}
 		w.wantJob("best", 2*time.Hour-time.Minute, 2*time.Hour)
 		if said := w.notes("best"); !strings.Contains(said, "no forecast falls to the carbon-threshold of 50") {
-			t.Errorf("its owner is told %q", said)
+			t.Errorf("the notes of the events are %q", said)
 		}
 	})
 }
 
-// A Job says how long it may wait by itself; an earlier process knew more, as its CronJob's next tick or the cluster's
-// maximum, and wrote down what follows.
+// TestPromiseBeforePoliciesAreKnown verifies that a deadline written by an earlier process takes precedence over
+// the delay in the annotation, because that process had loaded the schedule of the CronJob and the maximum delay of
+// the cluster.
 func TestPromiseBeforePoliciesAreKnown(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.see(kube.Unsettled())
@@ -193,10 +197,11 @@ func TestPromiseBeforePoliciesAreKnown(t *testing.T) {
 	})
 }
 
-// What a user writes on a Job that is held counts at once, also what it waits for.
+// TestChangedLimitsCount verifies that changes to a held Job by its user, including those of thresholds, take
+// effect immediately.
 func TestChangedLimitsCount(t *testing.T) {
 	during(t, nil, func(w *world) {
-		w.green(time.Hour) // 500 until then
+		w.green(time.Hour) // 500 g/kWh until then
 		w.job("j", map[string]string{v1alpha1.AnnotationAllowedDelay: "3h", v1alpha1.AnnotationCarbonThreshold: "200"})
 		pod := w.pod("p", map[string]string{
 			v1alpha1.AnnotationAllowedDelay: "3h", v1alpha1.AnnotationCarbonThreshold: "200",
@@ -222,7 +227,8 @@ func TestChangedLimitsCount(t *testing.T) {
 	})
 }
 
-// Run-now does not wait for a lookup of a CronJob that was made before it.
+// TestRunNowDuringALookup verifies that the annotation run-now takes effect without waiting for an earlier lookup
+// of the CronJob.
 func TestRunNowDuringALookup(t *testing.T) {
 	asked := make(chan struct{}, 8)
 	prepare := func(w *world, _ *Config) {
@@ -233,7 +239,7 @@ func TestRunNowDuringALookup(t *testing.T) {
 	}
 	during(t, prepare, func(w *world) {
 		w.green(2 * time.Hour)
-		// More lookups than are made at once: this one waits its turn.
+		// Use up the concurrency limit, so that the lookup has to wait.
 		for range parallelLookups {
 			w.loop.lookups <- struct{}{}
 		}
@@ -266,7 +272,8 @@ func TestOtherModesAreSilent(t *testing.T) {
 	})
 }
 
-// Admission knows first that a namespace was switched to enforce.
+// TestNewHoldSurvivesALateMode verifies that a new hold survives if admission sees the switch of a namespace to
+// enforce before the loop does.
 func TestNewHoldSurvivesALateMode(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.policy(v1alpha1.ModeShadow, time.Hour)

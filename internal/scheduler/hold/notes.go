@@ -19,7 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// The reasons of our events.
+// Reasons of the events.
 const (
 	reasonHeld           = "Held"
 	reasonReleased       = "Released"
@@ -28,26 +28,27 @@ const (
 	reasonNoEffect       = "NoEffect"
 )
 
-// Writers of notes are slower than releases, so that in a rush they do not stand in their way.
+// Notes are written at a lower rate than releases, so that they do not delay releases under load.
 const (
 	maxNotes       = 4096
 	noteWriters    = 4
 	notesPerSecond = 200
-	// with more on the way, annotations or the condition alone tell that something is held, and no event
+	// if more notes are queued, only annotations and conditions are written, without events
 	quietAbove  = maxNotes / 4
-	maxRefusals = 5 // of notes on one hold; after that each plan is told once, written or not
+	maxRefusals = 5 // max failed notes per hold; after that, each plan is written at most once
 	reporter    = "kubenergy-scheduler"
 
-	// Events of releases come while the cluster starts what was let go, and each would cost it a tenth of a start.
+	// Events about releases are limited further: the cluster is starting the released work at the same time, and
+	// each event would cost about a tenth of a start.
 	maxReleaseEvents       = 1024
 	releaseEventsPerSecond = 10
 	releaseEventBurst      = 50
 )
 
-// note is a write that only informs.
+// note is a best-effort write that only informs users.
 type note func(context.Context) error
 
-// enqueue queues a note; where too many wait it is lost, and enqueue returns false.
+// enqueue adds a note to the queue. If the queue is full, enqueue drops the note and returns false.
 func enqueue(notes chan<- note, n note) bool {
 	select {
 	case notes <- n:
@@ -57,7 +58,7 @@ func enqueue(notes chan<- note, n note) bool {
 	}
 }
 
-// startWriters starts the goroutines that write what was queued.
+// startWriters starts the goroutines that write queued notes.
 func (l *Loop) startWriters() {
 	for range noteWriters {
 		l.goes(func(ctx context.Context) {
@@ -81,14 +82,14 @@ func write(ctx context.Context, notes <-chan note, limit flowcontrol.RateLimiter
 			}
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
 			if err := n(ctx); err != nil {
-				klog.FromContext(ctx).V(2).Info("A note was not written", "error", err)
+				klog.FromContext(ctx).V(2).Info("Failed to write to a held object", "error", err)
 			}
 			cancel()
 		}
 	}
 }
 
-// lead begins to keep windows, and tells the owners of everything that was planned before why it waits.
+// lead starts to release at windows, and notifies the owners of all holds that are already planned.
 func (l *Loop) lead() {
 	l.leads = true
 	for _, q := range [2]*queue{l.pods, l.jobs} {
@@ -99,7 +100,8 @@ func (l *Loop) lead() {
 	}
 }
 
-// explain writes on the object why it waits, once per plan, and an event once per hold. In a rush that is put off.
+// explain writes the reason for the hold to the object once per plan, and an event once per hold. If the queue is
+// filling up, this is postponed.
 func (l *Loop) explain(h *hold) {
 	reported := h.reported
 	if !l.leads || h.basis == unplanned || h.state != waiting && h.state != lookingUp || sameTime(h.start, reported) {
@@ -117,7 +119,7 @@ func (l *Loop) explain(h *hold) {
 	quietly := !reported.IsZero() || len(l.notes) > quietAbove
 	queued := enqueue(l.notes, func(ctx context.Context) error {
 		if err := write(ctx); err != nil {
-			if !apierrors.IsNotFound(err) { // it has changed: to be written again if it is still held
+			if !apierrors.IsNotFound(err) { // the object has changed: retry if it is still held
 				l.post(func() {
 					if h.refused = min(h.refused+1, maxRefusals); h.refused < maxRefusals {
 						h.reported = reported
@@ -145,20 +147,20 @@ func (l *Loop) putOff(h *hold) {
 	}
 }
 
-// flushNotes writes what was put off, oldest first, as far as there is room for it.
+// flushNotes writes postponed notes, oldest first, while the queue has capacity.
 func (l *Loop) flushNotes() {
 	for range min(cap(l.notes)/2-len(l.notes), len(l.notesInOrder)) {
 		h := l.notesInOrder[0]
 		if l.notesInOrder = l.notesInOrder[1:]; len(l.notesInOrder) == 0 {
-			// A map keeps the memory of all that it ever held.
+			// Replace the map, because a map does not release memory when entries are deleted.
 			l.notesInOrder, l.pendingNotes = nil, map[*hold]struct{}{}
 		}
 		delete(l.pendingNotes, h)
-		l.explain(h) // if it panics, the others are told with the next turn
+		l.explain(h) // if it panics, the remaining notes are written in the next iteration
 	}
 }
 
-// object refers to a Job or a pod, by what the queue holds.
+// object returns a reference to a Job or a pod, depending on the kind of the queue.
 func (q *queue) object(uid types.UID, namespace, name string) v1.ObjectReference {
 	ref := v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: uid}
 	if q.kind == kindJob {
@@ -167,7 +169,8 @@ func (q *queue) object(uid types.UID, namespace, name string) v1.ObjectReference
 	return ref
 }
 
-// writeAnnotations explains a hold on its Job, unless the Job was released meanwhile.
+// writeAnnotations returns a note that annotates the held Job with the reason, unless the Job has been released in
+// the meantime.
 func (l *Loop) writeAnnotations(h *hold) note {
 	namespace, name := h.namespace(), h.name
 	patch := h.SayPatch(map[string]string{
@@ -182,8 +185,9 @@ func (l *Loop) writeAnnotations(h *hold) note {
 	}
 }
 
-// writeCondition explains a hold on its pod, which would look forgotten otherwise. It must not land on a pod that was
-// bound meanwhile, whose condition would then be false: hence the resourceVersion.
+// writeCondition returns a note that sets a condition on the held pod, which would otherwise look as if it had been
+// ignored. The patch contains the resourceVersion, so that it fails if the pod has been bound in the meantime,
+// because the condition would then be false.
 func (l *Loop) writeCondition(h *hold) note {
 	namespace, name := h.namespace(), h.name
 	patch, err := json.Marshal(map[string]any{
@@ -203,14 +207,15 @@ func (l *Loop) writeCondition(h *hold) note {
 	}
 }
 
-// heldBefore reports whether the pod carries our condition. Pods with scheduling gates are given one of the same
-// reason by the API server, and keep it until something else is written.
+// heldBefore reports whether the pod has the condition that the loop sets. The API server sets a condition with the
+// same reason on pods with scheduling gates, which remains until it is overwritten.
 func heldBefore(pod *v1.Pod) bool {
 	c := policy.Scheduled(pod)
 	return c.Reason == v1.PodReasonSchedulingGated && c.Message != messageOfGates
 }
 
-const messageOfGates = "Scheduling is blocked due to non-empty scheduling gates" // in pods that are created with any
+// set by the API server on pods that are created with scheduling gates
+const messageOfGates = "Scheduling is blocked due to non-empty scheduling gates"
 
 // queueEvent queues an event about an object, if this replica leads.
 func (l *Loop) queueEvent(object v1.ObjectReference, kind, reason, text string) {
@@ -219,7 +224,7 @@ func (l *Loop) queueEvent(object v1.ObjectReference, kind, reason, text string) 
 	}
 }
 
-// released books a release. Only one replica counts it and tells people.
+// released records a release. Only one replica counts the release and notifies the owner.
 func (l *Loop) released(h *hold, now time.Time, ours bool) {
 	if !ours {
 		return
@@ -229,9 +234,9 @@ func (l *Loop) released(h *hold, now time.Time, ours bool) {
 	heldFor.WithLabelValues(q.kind).Observe(max(0, now.Sub(h.submitted).Seconds()))
 	releases.WithLabelValues(q.kind, cause).Inc()
 	l.recordRelease(h, now, cause)
-	if h.reported.IsZero() { // never told to wait
+	if h.reported.IsZero() { // the owner was never notified of a hold
 		if why := h.why(); q == l.jobs && h.left == freed && why != resumed {
-			// It was suspended for a moment, and its owner may wonder.
+			// The Job was suspended for a moment, so its owner may wonder why.
 			kind, reason, text := v1.EventTypeNormal, reasonNotHeld, "not held: "+why
 			if h.wrong {
 				kind, reason, text = v1.EventTypeWarning, reasonNoEffect, why
@@ -240,14 +245,14 @@ func (l *Loop) released(h *hold, now time.Time, ours bool) {
 		}
 		return
 	}
-	text := "the allowed delay is used up"
+	text := "the allowed delay has passed"
 	if cause == reasonReleased {
-		text = "its window opens"
+		text = "the planned window has started"
 		if h.left == freed {
 			text = h.why()
 		}
 	}
-	// In a rush the metrics and the decision records alone tell of most.
+	// Under load most of these events are dropped, and only the metrics and the decision records show the release.
 	enqueue(l.releaseEvents, func(ctx context.Context) error {
 		return l.event(ctx, object, v1.EventTypeNormal, cause, text)
 	})
@@ -268,7 +273,7 @@ func (l *Loop) event(ctx context.Context, object v1.ObjectReference, kind, reaso
 	return err
 }
 
-// noteOf returns as much of a text as the API server takes for an event.
+// noteOf truncates a text to the length that the API server accepts for the note of an event.
 func noteOf(text string) string {
 	const most = 1024 // bytes
 	if len(text) <= most {

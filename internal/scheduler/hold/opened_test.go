@@ -15,37 +15,39 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// What has waited for its turn until its deadline comes before what may go at any time.
+// TestDeadlinesCallFirst verifies that an opened hold is released at its deadline before requests that are not
+// urgent.
 func TestDeadlinesCallFirst(t *testing.T) {
 	b := newBench(t, "j", marked(3*time.Hour))
 	b.view = forecastOf(t, steps(12, 100))
 	b.turn(epoch)
 	b.loop.jobs.congestion.inFlight = 1000
 	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened {
-		t.Fatalf("it is in state %d: want it to wait for its turn", b.h.state)
+		t.Fatalf("the state is %d, want opened", b.h.state)
 	}
 	b.loop.leads = true
 	b.loop.goes = func(func(context.Context)) {}
 	b.loop.calls.running = parallelCalls
 	b.loop.releaseDueJobs(klog.Background(), epoch.Add(3*time.Hour))
 	if len(b.loop.calls.waiting[0]) != 1 {
-		t.Error("its deadline waits behind others")
+		t.Error("the release at the deadline is not urgent")
 	}
 }
 
-// Policies hold for what waits for its turn as well: a shorter delay is a nearer deadline.
+// TestLimitsChangeWhileATurnIsAwaited verifies that policy changes apply to opened holds. A shorter delay results
+// in an earlier deadline.
 func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
 	b := newBench(t, "j", marked(10*time.Hour))
 	b.view = forecastOf(t, steps(12, 100))
 	b.turn(epoch)
 	b.loop.jobs.congestion.inFlight = 1000
 	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened {
-		t.Fatalf("it is in state %d: want it to wait for its turn", b.h.state)
+		t.Fatalf("the state is %d, want opened", b.h.state)
 	}
 	previous := b.h.start
 	b.view = forecastOf(t, steps(40, 1))
 	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened || !b.h.start.Equal(previous) {
-		t.Error("a forecast closes a window that has opened")
+		t.Error("a new forecast closes an open window")
 	}
 	limited, err := (&kube.Contents{Defaults: policy.Defaults{
 		Terms:    policy.Terms{ExpectedDuration: 10 * time.Minute},
@@ -57,11 +59,12 @@ func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
 	b.view = limited
 	b.turn(epoch.Add(2 * time.Hour))
 	if want := epoch.Add(3 * time.Hour); b.h.latest.After(want) {
-		t.Errorf("it may be held until %v: want %v", b.h.latest, want)
+		t.Errorf("the deadline is %v, want %v", b.h.latest, want)
 	}
 }
 
-// A standby that comes to lead in the middle of a release goes on with it, whatever is forecast by then.
+// TestWindowsStayOpenUnderANewLeader verifies that a standby that becomes the leader during a release continues it,
+// regardless of new forecasts.
 func TestWindowsStayOpenUnderANewLeader(t *testing.T) {
 	b := newBench(t, "j", marked(10*time.Hour))
 	b.view = forecastOf(t, steps(12, 100))
@@ -75,11 +78,11 @@ func TestWindowsStayOpenUnderANewLeader(t *testing.T) {
 	b.view = forecastOf(t, steps(40, 1))
 	standby(epoch.Add(2*time.Hour + time.Minute))
 	if !b.turn(epoch.Add(2*time.Hour + 2*time.Minute)) {
-		t.Errorf("it is held until %v, although its window had opened at %v", b.h.start, epoch.Add(2*time.Hour))
+		t.Errorf("the hold lasts until %v, although its window opened at %v", b.h.start, epoch.Add(2*time.Hour))
 	}
 }
 
-// What a rush puts off is told in the order in which it was decided.
+// TestNotesPutOffAreToldOldestFirst verifies that postponed notes are written in the order of the decisions.
 func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	b := newBench(t, "j0", marked(3*time.Hour))
@@ -93,7 +96,7 @@ func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 	fails := false
 	b.loop.c.Record = func(*record.Entry) {
 		if fails {
-			panic("nowhere to write")
+			panic("write failed")
 		}
 	}
 	b.turn(epoch)
@@ -112,12 +115,12 @@ func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 		t.Helper()
 		for i, name := range names {
 			if reported := !b.loop.jobs.byUID[name].reported.IsZero(); reported != (i < before) {
-				t.Errorf("%s is told: %v", name, reported)
+				t.Errorf("the hold %s is reported: %v", name, reported)
 			}
 		}
 	}
 	reported(2)
-	// A panic costs the one note.
+	// A panic affects only a single note.
 	fails = true
 	for before := 3; before < 6; before++ {
 		for len(b.loop.notes) > 0 {

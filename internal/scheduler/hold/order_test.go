@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// long is set for the long form of some tests.
+// long enables the long form of some tests.
 var long = os.Getenv("KUBENERGY_LONG") != ""
 
-// seeds returns how many seeds a property is tried on.
+// seeds returns the number of seeds to test a property with.
 func seeds() uint64 {
 	if long {
 		return 10_000
@@ -21,19 +21,20 @@ func seeds() uint64 {
 	return 100
 }
 
-// arrivals keeps a queue under more than it can let go: every step some come, whose windows are open or about to open.
+// arrivals simulates a queue that is overloaded: in each step, holds are added with windows that are open or about
+// to open.
 type arrivals struct {
 	q      *queue
 	random *rand.Rand
 	now    time.Duration
 	named  int
-	left   []*hold // in the order of their release
+	left   []*hold // in release order
 	at     map[*hold]time.Duration
 	born   map[*hold]time.Duration
-	forced map[*hold]bool // by their deadlines, in the last step
+	forced map[*hold]bool // released at their deadlines in the last step
 }
 
-// unbounded is a flight that never holds up anything.
+// unbounded returns a congestion control that does not limit releases.
 func unbounded() *congestion {
 	return &congestion{
 		size: 1e9, rate: 1, alone: time.Second, aloneMeasured: epoch.Add(1000 * time.Hour),
@@ -41,7 +42,7 @@ func unbounded() *congestion {
 	}
 }
 
-// forced returns what is due for its deadline.
+// forced returns the holds that are due because of their deadlines.
 func forced(q *queue, now time.Time) map[*hold]bool {
 	all := map[*hold]bool{}
 	q.spread()
@@ -79,8 +80,8 @@ func newArrivals(seed uint64, rate float64) *arrivals {
 	}
 }
 
-// TestOldestFirst is promise P7: among holds of equal priority whose windows are open, none that is younger is
-// released before an older one unless its deadline forces it. So a rank only rises with age.
+// TestOldestFirst verifies promise P7: of two holds with the same priority and open windows, the younger one is not
+// released first unless its deadline requires it. Therefore the rank is monotonic in the creation time.
 func TestOldestFirst(t *testing.T) {
 	for seed := range seeds() {
 		a := newArrivals(seed, 2)
@@ -98,7 +99,7 @@ func TestOldestFirst(t *testing.T) {
 				}
 				for _, older := range waiting {
 					if older.state == opened && byRank(older, h) {
-						t.Fatalf("seed %d: %s, %v old, is released before %s, %v old", seed, h.UID, a.now-a.born[h],
+						t.Fatalf("seed %d: %s, age %v, is released before %s, age %v", seed, h.UID, a.now-a.born[h],
 							older.UID, a.now-a.born[older])
 					}
 				}
@@ -107,18 +108,18 @@ func TestOldestFirst(t *testing.T) {
 	}
 }
 
-// TestNoJobStarves: whatever keeps coming, of whatever priority and with however short deadlines, a hold of the
-// lowest priority is overtaken only by what was created less than two hours or so after it, and by deadlines; and it
-// is released by its own.
+// TestNoJobStarves verifies that a hold with the lowest priority is only overtaken by objects that were created
+// less than about two hours later, and by deadlines, regardless of the load, priorities and delays. The hold is
+// released by its own deadline at the latest.
 func TestNoJobStarves(t *testing.T) {
-	const spread = (32 + 31) * perDoubling // from the lowest to the highest priority
+	const spread = (32 + 31) * perDoubling // difference between the lowest and the highest priority
 	for seed := range seeds() / 50 {
 		a := newArrivals(seed, 1)
 		patient := a.come(-1<<31, 0, 20*time.Hour)
 		hurried := a.come(-1<<31, 0, 30*time.Minute)
 		must := map[*hold]bool{}
 		for second := range int(5 * time.Hour / time.Second) {
-			// More than can be let go: 1.2 in a second, of which a third must be soon.
+			// Add 1.2 holds per second, which is more than can be released. A third of them have a short delay.
 			for range 1 + max(0, second%5-3) {
 				delay := 20 * time.Hour
 				if a.random.IntN(3) == 0 {
@@ -130,15 +131,15 @@ func TestNoJobStarves(t *testing.T) {
 			maps.Copy(must, a.forced)
 		}
 		if at, ok := a.at[hurried]; !ok || at > 30*time.Minute {
-			t.Fatalf("seed %d: what had half an hour is released after %v, %v", seed, at, ok)
+			t.Fatalf("seed %d: a hold with a delay of half an hour is released after %v, %v", seed, at, ok)
 		}
 		at, ok := a.at[patient]
 		if !ok {
-			t.Fatalf("seed %d: what is oldest still waits", seed)
+			t.Fatalf("seed %d: the oldest hold is not released", seed)
 		}
 		for _, h := range a.left {
 			if a.at[h] < at && !must[h] && a.born[h] > spread {
-				t.Fatalf("seed %d: what came after %v was released before what is oldest, at %v", seed, a.born[h],
+				t.Fatalf("seed %d: a hold created at %v was released before the oldest hold, at %v", seed, a.born[h],
 					a.at[h])
 			}
 		}
@@ -150,16 +151,16 @@ func TestPrioritiesAreWorthAnHour(t *testing.T) {
 	for _, p := range []int32{-1 << 30, -1000, -1, 0, 1, 5, 1000, 1_000_000, 1_000_000_000, 1<<31 - 1} {
 		rank := rankOf(epoch, p)
 		if rank > last {
-			t.Errorf("priority %d comes after a lower one", p)
+			t.Errorf("priority %d has a higher rank than a lower priority", p)
 		}
 		last = rank
 		if p <= 1_000_000_000 && p > -1<<30 {
 			if apart := time.Duration(rank - epoch.UnixNano()); apart > time.Hour || apart < -time.Hour {
-				t.Errorf("priority %d is worth %v", p, -apart)
+				t.Errorf("priority %d is equivalent to an age of %v", p, -apart)
 			}
 		}
 	}
 	if younger := rankOf(epoch.Add(time.Hour+time.Second), 1_000_000_000); younger < rankOf(epoch, 0) {
-		t.Error("an hour of age is worth less than the highest priority")
+		t.Error("the highest priority is equivalent to more than an hour of age")
 	}
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// Recording releases may panic: the pods go all the same, all of a turn.
+// TestPodsGoWhileTheRecorderPanics verifies that all due pods are released even if recording the releases panics.
 func TestPodsGoWhileTheRecorderPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	prepare := func(_ *world, c *Config) {
 		c.Record = func(e *record.Entry) {
 			if e.Action == record.Release {
-				panic("nowhere to write")
+				panic("write failed")
 			}
 		}
 	}
@@ -39,45 +39,48 @@ func TestPodsGoWhileTheRecorderPanics(t *testing.T) {
 		bubble.Advance(31 * time.Minute)
 		for _, name := range []string{"p", "q"} {
 			if _, ok := w.activated(name); !ok {
-				t.Errorf("%s was let go and the scheduler was not told", name)
+				t.Errorf("%s was released but not activated", name)
 			}
 		}
 	})
 }
 
-// What a hold will draw may be impossible to say: that is no reason to keep it beyond its deadline, or others with it.
+// TestDeadlinesAreKeptWithoutWatts verifies that deadlines are met even if the power of a hold cannot be estimated.
 func TestDeadlinesAreKeptWithoutWatts(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	l := New(Config{MaxRamp: 100, View: func() *kube.View { return kube.Unsettled() }})
 	for _, name := range []string{"a", "b"} {
-		l.jobs.add(heldUntil(name, time.Minute, time.Hour)) // work that was not read: nothing can be told of it
+		// the work was not read, so that estimating its power panics
+		l.jobs.add(heldUntil(name, time.Minute, time.Hour))
 	}
 	var panicked any
 	func() {
 		defer func() { panicked = recover() }()
 		if due := l.jobs.due(epoch.Add(time.Hour), true); len(due) != 2 {
-			t.Errorf("%d of 2 are let go", len(due))
+			t.Errorf("%d of 2 holds are released", len(due))
 		}
 	}()
 	if panicked != nil {
-		t.Errorf("nothing is let go: %v", panicked)
+		t.Errorf("no hold is released: %v", panicked)
 	}
 }
 
-// A release that cannot even be begun is tried again, and those after it go.
+// TestReleasesThatPanicAreTriedAgain verifies that a release that panics is retried and does not block the
+// following ones.
 func TestReleasesThatPanicAreTriedAgain(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	l := New(Config{View: func() *kube.View { return kube.Unsettled() }})
 	for _, name := range []string{"a", "b"} {
-		l.jobs.add(heldUntil(name, time.Minute, time.Hour)) // work that was not read: there is nothing to patch
+		l.jobs.add(heldUntil(name, time.Minute, time.Hour)) // the work was not read, so that building the patch panics
 	}
 	l.releaseDueJobs(klog.Background(), epoch.Add(time.Hour))
 	if due := l.jobs.due(time.Now().Add(time.Hour), true); len(due) != 2 {
-		t.Errorf("%d of 2 are tried again", len(due))
+		t.Errorf("%d of 2 releases are retried", len(due))
 	}
 }
 
-// A Job that makes its reader panic is let go: it would stay suspended for good.
+// TestAReaderThatPanicsLetsTheJobGo verifies that a Job that makes its reader panic is released, because it would
+// otherwise remain suspended forever.
 func TestAReaderThatPanicsLetsTheJobGo(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"}}
@@ -97,7 +100,8 @@ func TestAReaderThatPanicsLetsTheJobGo(t *testing.T) {
 	})
 }
 
-// What cannot be taken in or planned is let go, and all others of its list are taken in and planned.
+// TestAHoldThatPanicsIsLetGoAlone verifies that an object is released if its processing panics, while all other
+// objects of the list are added and planned.
 func TestAHoldThatPanicsIsLetGoAlone(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	view, err := (&kube.Contents{}).View()
@@ -111,11 +115,11 @@ func TestAHoldThatPanicsIsLetGoAlone(t *testing.T) {
 		j.Spec.Suspend = new(true)
 		return readJob(j)
 	}
-	// Of work that was not read nothing can be asked.
+	// The work of these holds was not read, so that evaluating it panics.
 	bad := func(name string) *hold { return &hold{HeldJob: kube.HeldJob{UID: types.UID(name)}, state: waiting} }
 	l := New(Config{View: func() *kube.View { return view }})
 	l.sawJobs([]*hold{bad("a"), read("b"), bad("c"), read("d")})
-	pod := bad("e") // in no queue: it cannot be settled
+	pod := bad("e") // in no queue, so that evaluating it panics
 	l.pods.byUID[pod.UID] = pod
 	l.gate.tickets.Store(pod.UID, &ticket{})
 	if l.sawPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: pod.UID}}, refusal{}); pod.state != freed {
@@ -145,17 +149,18 @@ func byCron(j *batchv1.Job) {
 	}}
 }
 
-// A panic in whatever runs beside the loop, or in one of its parts, keeps nothing beyond its window, and is counted.
+// TestAPanicAnywhereKeepsNothing verifies that a panic in a background goroutine or in a step of the loop is
+// counted, and that no object is held beyond its window because of it.
 func TestAPanicAnywhereKeepsNothing(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	for _, c := range []struct{ name, verb, resource string }{
-		{"releasing, and writing on Jobs", "patch", "jobs"},
+		{"patching Jobs", "patch", "jobs"},
 		{"events", "create", "events"},
 		{"reading CronJobs", "get", "cronjobs"},
-		{"asking for the time", "create", "selfsubjectreviews"},
+		{"reading the time", "create", "selfsubjectreviews"},
 		{"campaigning", "get", "leases"},
 		{"watching Jobs", "list", "jobs"},
-		{"a part of each turn", "", ""},
+		{"a step of each iteration", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			panics.Reset()
@@ -185,13 +190,14 @@ func TestAPanicAnywhereKeepsNothing(t *testing.T) {
 				}
 			})
 			if again := panics.Note("hold"); again < 2 {
-				t.Errorf("%d panics are counted, %d were not", again-1, left.Load())
+				t.Errorf("%d panics are counted, %d panics did not happen", again-1, left.Load())
 			}
 		})
 	}
 }
 
-// A schedule that makes its parser panic lets its run go at once.
+// TestAScheduleThatPanics verifies that a run is released immediately if parsing the schedule of its CronJob
+// panics.
 func TestAScheduleThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	prepare := func(w *world, _ *Config) {
@@ -211,13 +217,14 @@ func TestAScheduleThatPanics(t *testing.T) {
 	}
 }
 
-// A loop that does not move for two minutes says so once; one that only has nothing to do does not.
+// TestALoopThatIsStuck verifies that Stuck is called once for a loop that is blocked for two minutes, and never for
+// an idle loop.
 func TestALoopThatIsStuck(t *testing.T) {
 	var hang atomic.Bool
 	stuck := atomic.Int64{}
 	resume := make(chan struct{})
 	prepare := func(_ *world, c *Config) {
-		resume = make(chan struct{}) // of the same bubble
+		resume = make(chan struct{}) // created in the bubble of the test
 		c.Stuck = func() { stuck.Add(1) }
 		c.opinion = func(v *kube.View, now time.Time, j sched.Job, s policy.Settings) sched.Decision {
 			if hang.Load() {
@@ -230,24 +237,25 @@ func TestALoopThatIsStuck(t *testing.T) {
 		w.green(10 * time.Hour)
 		bubble.Advance(time.Hour)
 		if stuck.Load() != 0 {
-			t.Error("it has nothing to do, and counts as stuck")
+			t.Error("an idle loop is reported as stuck")
 		}
 		hang.Store(true)
 		w.job("j", marked(3*time.Hour))
 		bubble.Advance(119 * time.Second)
 		if stuck.Load() != 0 {
-			t.Error("it counts as stuck too early")
+			t.Error("the loop is reported as stuck too early")
 		}
 		bubble.Advance(30 * time.Second)
 		if stuck.Load() != 1 {
-			t.Errorf("it has told %d times that it is stuck", stuck.Load())
+			t.Errorf("Stuck was called %d times, want 1", stuck.Load())
 		}
 		hang.Store(false)
 		close(resume)
 	})
 }
 
-// Where too much panics, new Jobs start as they would with stock; what has a window keeps it.
+// TestABrokenCircuitHoldsNothingNew verifies that after too many panics, new Jobs start as without KubEnergy, while
+// planned Jobs keep their windows.
 func TestABrokenCircuitHoldsNothingNew(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	during(t, nil, func(w *world) {
@@ -259,11 +267,12 @@ func TestABrokenCircuitHoldsNothingNew(t *testing.T) {
 		}
 		w.job("new", marked(3*time.Hour))
 		w.wantJob("new", 0, 5*time.Second)
-		w.wantJob("planned", 118*time.Minute, 119*time.Minute) // two hours after it came
+		w.wantJob("planned", 118*time.Minute, 119*time.Minute) // two hours after its creation
 	})
 }
 
-// The gate has let a pod go before it is activated: where that panics, it is activated in the next turn.
+// TestPodsAreActivatedAfterAPanic verifies that pods that were released by the gate are activated in the next
+// iteration if the activator panics.
 func TestPodsAreActivatedAfterAPanic(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	during(t, nil, func(w *world) {

@@ -19,7 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// forecastOf is a view with one forecast of carbon, in steps of ten minutes.
+// forecastOf returns a view with a single carbon forecast in steps of ten minutes.
 func forecastOf(t *testing.T, values []float64) *kube.View {
 	t.Helper()
 	series, err := grid.NewSeries(epoch, 10*time.Minute, values)
@@ -36,7 +36,7 @@ func forecastOf(t *testing.T, values []float64) *kube.View {
 	return view
 }
 
-// bench is a loop whose turns are taken by hand.
+// bench is a loop with iterations that are performed by the test.
 type bench struct {
 	loop *Loop
 	view *kube.View
@@ -53,7 +53,7 @@ func newBench(t *testing.T, name string, annotations map[string]string) *bench {
 	return b
 }
 
-// saw tells the loop of a held Job, or of its new annotations.
+// saw passes a held Job, or its new annotations, to the loop.
 func (b *bench) saw(name string, annotations map[string]string) {
 	suspended := true
 	b.loop.sawJob(readJob(&batchv1.Job{
@@ -65,15 +65,15 @@ func (b *bench) saw(name string, annotations map[string]string) {
 	}))
 }
 
-// turn plans, and reports whether the Job is let go.
+// turn plans, and reports whether the Job is released.
 func (b *bench) turn(now time.Time) bool {
 	for b.loop.planAll(klog.Background(), now) {
 	}
 	return len(b.loop.jobs.due(now, true)) > 0
 }
 
-// TestOscillatingForecastsDoNotMoveHolds: forecasts that change every minute, by noise or from one extreme to the
-// other, change a plan at most once in minHold, and what was let go is not held again.
+// TestOscillatingForecastsDoNotMoveHolds verifies that forecasts that change every minute, randomly or between two
+// extremes, change a plan at most once per minHold, and that released objects are not held again.
 func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 	moves, flips := 0, 0
 	for seed := range seeds() {
@@ -107,7 +107,7 @@ func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 			gone := b.turn(now)
 			if b.h.basis != unplanned && !last.IsZero() && !b.h.start.Equal(last) {
 				if !changed.IsZero() && now.Sub(changed) < minHold {
-					t.Fatalf("seed %d: a plan changes %v after it last did", seed, now.Sub(changed))
+					t.Fatalf("seed %d: a plan changes %v after its last change", seed, now.Sub(changed))
 				}
 				changed = now
 				moves++
@@ -119,28 +119,28 @@ func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 			if gone {
 				byPlan := !now.Add(b.loop.jobs.pace.lead()).Before(last)
 				if b.h.basis == onForecast && !byPlan && !changed.IsZero() && now.Sub(changed) < minHold {
-					t.Fatalf("seed %d: it is let go before its time, %v after its plan changed", seed, now.Sub(changed))
+					t.Fatalf("seed %d: released before the window, %v after a change of plan", seed, now.Sub(changed))
 				}
 				break
 			}
 			if now.After(epoch.Add(delay)) {
-				t.Fatalf("seed %d: it is held beyond its deadline", seed)
+				t.Fatalf("seed %d: the Job is held beyond its deadline", seed)
 			}
 		}
-		// Released is final, whatever is forecast.
+		// A release is final, regardless of new forecasts.
 		b.view = forecastOf(t, append([]float64{1000}, make([]float64, 24*6)...))
 		b.turn(epoch.Add(time.Minute))
 		if b.h.state != releasing {
-			t.Fatalf("seed %d: what was let go is held again", seed)
+			t.Fatalf("seed %d: a released Job is held again", seed)
 		}
 	}
 	t.Logf("%d forecasts moved %d plans", flips, moves)
 	if moves == 0 {
-		t.Error("nothing ever changes a plan")
+		t.Error("no plan has changed")
 	}
 }
 
-// steps are values that are dear but for one step.
+// steps returns values that are high except for a single step.
 func steps(cheap int, value float64) []float64 {
 	values := make([]float64, 24*6)
 	for i := range values {
@@ -150,27 +150,28 @@ func steps(cheap int, value float64) []float64 {
 	return values
 }
 
-// A standby tells owners nothing. What they changed meanwhile is in the reason that it tells once it leads.
+// TestReasonsFollowWishesInAStandby verifies that a standby does not notify owners, and that changes by the owner
+// are reflected in the reason that it reports after it has become the leader.
 func TestReasonsFollowWishesInAStandby(t *testing.T) {
 	b := newBench(t, "j", marked(3*time.Hour))
 	b.view = forecastOf(t, steps(12, 100))
 	b.turn(epoch)
-	start, former := b.h.start, unique.Make("what was planned on the former wishes")
+	start, former := b.h.start, unique.Make("reason of the plan with the previous settings")
 	b.h.reason = former
 	changed := marked(3 * time.Hour)
 	changed[v1alpha1.AnnotationExpectedDuration] = "5m"
 	b.saw("j", changed)
 	b.turn(epoch.Add(time.Minute))
 	if !b.h.start.Equal(start) {
-		t.Fatalf("it starts at %v: want %v, as before", b.h.start, start)
+		t.Fatalf("the start is %v, want it to remain %v", b.h.start, start)
 	}
 	if b.h.reason == former {
-		t.Error("the reason is that of the former wishes")
+		t.Error("the reason is that of the previous settings")
 	}
 }
 
-// TestPlansMoveForAGain: not for half a hundredth of what a start at once would cost, but for two. So it is with a
-// threshold that will not be met, and with none.
+// TestPlansMoveForAGain verifies that a plan does not change for a saving of 0.5 % of the cost of an immediate
+// start, but does for 2 %. This holds with and without a threshold that will not be met.
 func TestPlansMoveForAGain(t *testing.T) {
 	for _, c := range []struct {
 		gain      float64
@@ -186,23 +187,24 @@ func TestPlansMoveForAGain(t *testing.T) {
 		b.turn(epoch)
 		previous := b.h.start
 		if want := epoch.Add(2 * time.Hour); !previous.Equal(want) {
-			t.Fatalf("it is to start at %v: want %v", previous, want)
+			t.Fatalf("the planned start is %v, want %v", previous, want)
 		}
 		better := steps(30, 100-500*gain)
 		better[12] = 100
 		b.view = forecastOf(t, better)
 		b.turn(epoch.Add(time.Hour))
 		if moved := !b.h.start.Equal(previous); moved != moves {
-			t.Errorf("with the threshold %q and for a gain of %v it is moved: %v", c.threshold, gain, moved)
+			t.Errorf("with the threshold %q and a gain of %v, moved = %v", c.threshold, gain, moved)
 		}
 	}
 }
 
-// What must be finished by a time that is past, or too soon, is let go, and its owner is told why.
+// TestNoTimeToWait verifies that a Job is released if its completion time is in the past or too close, and that its
+// owner is notified of the reason.
 func TestNoTimeToWait(t *testing.T) {
 	for finishBy, want := range map[time.Duration]string{
-		-time.Hour:      "is past: started at once",
-		5 * time.Minute: "leaves no time to wait: started at once, since it runs for 10m0s",
+		-time.Hour:      "has passed, so the job starts immediately",
+		5 * time.Minute: "leaves no time to wait, because the job runs for 10m0s",
 	} {
 		annotations := marked(3 * time.Hour)
 		annotations[v1alpha1.AnnotationFinishBy] = epoch.Add(finishBy).Format(time.RFC3339)
@@ -214,7 +216,8 @@ func TestNoTimeToWait(t *testing.T) {
 	}
 }
 
-// TestNewsWaitForTheirTurn: what is not obeyed at once for having come too soon is obeyed later, with no news.
+// TestNewsWaitForTheirTurn verifies that a change that was ignored because it followed the previous one too closely
+// takes effect later without a further update.
 func TestNewsWaitForTheirTurn(t *testing.T) {
 	b := newBench(t, "j", marked(10*time.Hour))
 	for i, cheap := range []int{12, 24, 36} {
@@ -222,13 +225,13 @@ func TestNewsWaitForTheirTurn(t *testing.T) {
 		b.turn(epoch.Add(time.Duration(i) * time.Minute))
 	}
 	if want := epoch.Add(4 * time.Hour); !b.h.start.Equal(want) {
-		t.Errorf("after two changes in two minutes it is to start at %v: want %v", b.h.start, want)
+		t.Errorf("after two changes in two minutes, the planned start is %v, want %v", b.h.start, want)
 	}
 	if at := b.h.again; !at.Equal(epoch.Add(time.Minute + minHold)) {
-		t.Errorf("it is asked again at %v", at)
+		t.Errorf("the next planning is at %v", at)
 	}
 	b.turn(epoch.Add(time.Minute + minHold))
 	if want := epoch.Add(6 * time.Hour); !b.h.start.Equal(want) {
-		t.Errorf("later it is to start at %v: want %v", b.h.start, want)
+		t.Errorf("the planned start is later %v, want %v", b.h.start, want)
 	}
 }

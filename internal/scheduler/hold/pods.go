@@ -18,13 +18,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// podCache is where the present state of a pod can be looked up.
+// podCache provides access to the current state of pods.
 type podCache struct {
 	indexer cache.Indexer
 	synced  func() bool
 }
 
-// get returns the pod if it still exists and waits for a node. Before the cache has synced nothing is known to be gone.
+// get returns the pod and reports whether it still exists and is not bound to a node. Before the cache has synced,
+// every pod is assumed to exist.
 func (c *podCache) get(t *ticket) (pod *v1.Pod, waits bool) {
 	obj, exists, err := c.indexer.GetByKey(t.pod.Namespace + "/" + t.pod.Name)
 	if err != nil || !c.synced() {
@@ -34,8 +35,8 @@ func (c *podCache) get(t *ticket) (pod *v1.Pod, waits bool) {
 	return pod, exists && ok && pod.UID == t.pod.UID && pod.Spec.NodeName == ""
 }
 
-// WatchPods makes the loop follow the pods of the scheduler's informer, from the first hold on: each event of each pod
-// would cost two more wake-ups, and where nothing is held none matters.
+// WatchPods makes the loop follow the pods of the scheduler's informer once the first object is held. The event
+// handler is not registered before, because each pod event would cost two more wake-ups.
 func (l *Loop) WatchPods(informer cache.SharedIndexInformer) {
 	l.podCache.Store(&podCache{informer.GetIndexer(), informer.HasSynced})
 	l.followPods = sync.OnceFunc(func() {
@@ -45,7 +46,8 @@ func (l *Loop) WatchPods(informer cache.SharedIndexInformer) {
 	})
 }
 
-// follow sees every pod of the cluster, so it first asks whether a pod matters, without a lock.
+// follow registers an event handler for pods. The handler is called for every pod of the cluster, so it first
+// checks without a lock whether the pod is relevant.
 func (l *Loop) follow(informer cache.SharedIndexInformer) error {
 	log := slog.New(logr.ToSlogHandler(klog.Background()))
 	_, err := informer.AddEventHandler(kube.Surviving(log, cache.ResourceEventHandlerFuncs{
@@ -76,8 +78,9 @@ func (l *Loop) follow(informer cache.SharedIndexInformer) error {
 	return err
 }
 
-// Started tells that what was released has started or, without room, that it waits for room, where its pods are not
-// seen: in a federation. Any goroutine may call it, more than once.
+// Started reports that a released object has started or, if room is false, that it waits for capacity. It is used
+// in a federation, where the pods of the object are not visible. Started is safe for concurrent use and may be
+// called repeatedly.
 func (l *Loop) Started(uid types.UID, room bool) {
 	if _, awaited := l.starts.Load(uid); !awaited {
 		return
@@ -87,12 +90,12 @@ func (l *Loop) Started(uid types.UID, room bool) {
 		if room {
 			l.sawStart(uid, at)
 		} else {
-			l.cancelStart(uid) // how long it takes tells nothing about releases
+			l.cancelStart(uid) // the time until there is capacity is not a measure of start latency
 		}
 	})
 }
 
-// bound is called for every pod that got a node.
+// bound is called for every pod that has been bound to a node.
 func (l *Loop) bound(pod *v1.Pod) {
 	at, uid := l.clock.Now(), pod.UID
 	if start, ok := l.awaited(pod); ok {
@@ -103,7 +106,8 @@ func (l *Loop) bound(pod *v1.Pod) {
 	}
 }
 
-// awaited returns the UID under which the start of a pod is awaited, if it is: its own, or that of its released Job.
+// awaited returns the UID under which the start of the pod is awaited, which is either its own or that of its Job.
+// ok is false if the start is not awaited.
 func (l *Loop) awaited(pod *v1.Pod) (uid types.UID, ok bool) {
 	if _, ok := l.starts.Load(pod.UID); ok {
 		return pod.UID, true
@@ -116,12 +120,13 @@ func (l *Loop) awaited(pod *v1.Pod) (uid types.UID, ok bool) {
 	return owner.UID, ok
 }
 
-// changed is called for every change to a pod that has no node.
+// changed is called for every update of a pod that is not bound to a node.
 func (l *Loop) changed(before, pod *v1.Pod) {
 	if policy.Scheduled(pod).Reason == v1.PodReasonUnschedulable &&
 		policy.Scheduled(before).Reason != v1.PodReasonUnschedulable {
 		if start, ok := l.awaited(pod); ok {
-			l.post(func() { l.cancelStart(start) }) // how long it takes tells nothing about releases
+			// the time until there is capacity is not a measure of start latency
+			l.post(func() { l.cancelStart(start) })
 		}
 	}
 	if t, ours := l.gate.ticket(pod.UID); ours && !t.released.Load() {
@@ -129,8 +134,8 @@ func (l *Loop) changed(before, pod *v1.Pod) {
 	}
 }
 
-// sawPod takes in a pod that the gate holds or refuses to hold, or what has changed on it. One that cannot be taken in
-// is let go.
+// sawPod adds or updates the hold of a pod, or reports that the gate refused to hold it. If that panics, the pod is
+// released.
 func (l *Loop) sawPod(pod *v1.Pod, no refusal) {
 	if t, ok := l.gate.ticket(pod.UID); !safely(klog.Background(), func() { l.acceptPod(pod, no) }) && ok {
 		h := &hold{HeldJob: kube.HeldJob{UID: pod.UID}, latest: time.Unix(0, t.latest.Load())}
@@ -189,7 +194,7 @@ func (l *Loop) lostPod(uid types.UID) {
 	}
 }
 
-// releaseDuePods activates what is due in this process's own queue.
+// releaseDuePods activates pods that are due in the queue of this process.
 func (l *Loop) releaseDuePods(logger klog.Logger, now time.Time) {
 	activate := l.activator.Load()
 	if activate == nil {
@@ -208,7 +213,7 @@ func (l *Loop) releaseDuePods(logger klog.Logger, now time.Time) {
 		if t, ok := l.gate.ticket(h.UID); ok && l.gate.release(h.UID) {
 			batch[t.pod.Namespace+"/"+t.pod.Name] = t.pod
 			left = append(left, h)
-			// the gate has let it go: it must be activated
+			// The gate admits the pod from now on, so it must be activated.
 			safely(logger, func() { l.awaitStart(h, now, l.leads) })
 		}
 		l.pods.remove(h)
@@ -216,12 +221,13 @@ func (l *Loop) releaseDuePods(logger klog.Logger, now time.Time) {
 	if !safely(logger, func() { (*activate)(batch) }) {
 		l.unactivated = batch
 	}
-	for _, h := range left { // after that, since recording may panic
+	for _, h := range left { // last, because recording may panic
 		safely(logger, func() { l.released(h, now, l.leads) })
 	}
 }
 
-// sweep forgets pods whose end went unnoticed: the scheduler may ask about one after it was deleted.
+// sweep removes pods if their deletion or binding was missed, because the scheduler may call the gate for a deleted
+// pod.
 func (l *Loop) sweep(now time.Time) {
 	const every = time.Minute
 	pods := l.podCache.Load()

@@ -6,17 +6,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// limits bound releases before deadlines, whatever the cluster keeps up with: how many in a second, and by how many
-// watts in a second the power of what runs may rise. Deadlines obey neither, but what they let go counts. The zero
-// value is no limit.
+// limits bounds releases before deadlines in addition to the congestion control. It limits the number of releases
+// per second and the increase of the expected power per second. Releases at deadlines are not limited, but they
+// consume tokens. The zero value imposes no limit.
 type limits struct {
 	starts, watts bucket
 }
 
-// burst is for how long a limit may go unused and be made up for.
+// burst is how long unused tokens accumulate.
 const burst = time.Second
 
-// maxDebt caps a debt at so much refill time: a Job may ask for more power than the whole cluster has.
+// maxDebt limits the debt of a bucket, as the time to refill it. A Job may request more power than the whole
+// cluster has.
 const maxDebt = 10 * time.Minute
 
 func newLimits(rate float64, ramp energy.Watts) *limits {
@@ -25,7 +26,7 @@ func newLimits(rate float64, ramp energy.Watts) *limits {
 
 func (l *limits) ramp() bool { return l.watts.perSecond > 0 }
 
-// allow reports whether something that draws so much may be released now, and then counts it.
+// allow reports whether an object with the given expected power may be released now. If so, it consumes the tokens.
 func (l *limits) allow(now time.Time, draw energy.Watts) bool {
 	if !l.starts.holds(now, 1) || !l.watts.holds(now, float64(draw)) {
 		return false
@@ -35,21 +36,22 @@ func (l *limits) allow(now time.Time, draw energy.Watts) bool {
 	return true
 }
 
-// force counts what is released without asking.
+// force consumes the tokens for a release that is not limited.
 func (l *limits) force(now time.Time, draw energy.Watts) {
 	l.starts.force(now, 1)
 	l.watts.force(now, float64(draw))
 }
 
-// when returns when something that draws so much will be allowed.
+// when returns the time at which an object with the given expected power may be released.
 func (l *limits) when(now time.Time, draw energy.Watts) time.Time {
 	return now.Add(max(l.starts.wait(now, 1), l.watts.wait(now, float64(draw))))
 }
 
-// bucket is a token bucket. An item larger than it can hold passes when it is full, and leaves a debt. In any time t
-// at most perSecond·t + max(full bucket, largest item) passes, but for debts above maxDebt.
+// bucket is a token bucket. An item that is larger than the bucket passes when the bucket is full, and leaves a
+// debt. In any period of t seconds, items with a sum of at most perSecond·t + max(burst size, largest item) pass,
+// unless the debt exceeds maxDebt.
 type bucket struct {
-	perSecond float64 // 0: no limit
+	perSecond float64 // 0 means no limit
 	most      float64
 	tokens    float64
 	filled    time.Time
@@ -74,7 +76,8 @@ func (b *bucket) holds(now time.Time, n float64) bool {
 
 func (b *bucket) take(n float64) { b.tokens = max(b.tokens-n, -b.perSecond*maxDebt.Seconds()) }
 
-// force takes what is there, and owes nothing: what had to be is no reason to keep others for longer.
+// force consumes the available tokens without leaving a debt, because an unlimited release must not delay the
+// following ones.
 func (b *bucket) force(now time.Time, n float64) {
 	b.fill(now)
 	b.tokens = max(b.tokens-n, min(b.tokens, 0))

@@ -11,13 +11,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// let is a release: when, and of how many watts.
+// let is a release with its time and power.
 type let struct {
 	at    time.Duration
 	watts float64
 }
 
-// most returns the largest sum over any stretch of time beyond what a rate allows in it: over [t, t+τ], Σ − rate·τ.
+// most returns the maximum over all intervals [t, t+τ] of the released power in the interval minus rate·τ.
 func most(all []let, rate float64) (beyond float64) {
 	for i := range all {
 		sum := 0.0
@@ -29,9 +29,9 @@ func most(all []let, rate float64) (beyond float64) {
 	return beyond
 }
 
-// TestRampIsKept: over any stretch of time, early releases add at most the ramp's watts, and besides what one second
-// allows or the largest Job draws. Deadlines are kept all the same, and what is larger than a second's watts is not
-// left behind.
+// TestRampIsKept verifies that in any interval, early releases add at most the power allowed by the ramp plus that
+// of one second or of the largest Job. Deadlines are met regardless, and a Job that exceeds the power of one second
+// is released eventually.
 func TestRampIsKept(t *testing.T) {
 	const ramp = 500
 	for seed := range uint64(100) {
@@ -64,7 +64,7 @@ func TestRampIsKept(t *testing.T) {
 			for _, h := range q.due(epoch.Add(now), true) {
 				count++
 				if now > deadline[h.UID] {
-					t.Fatalf("seed %d: %s is released at %v: its deadline was %v", seed, h.UID, now, deadline[h.UID])
+					t.Fatalf("seed %d: %s is released at %v, after its deadline %v", seed, h.UID, now, deadline[h.UID])
 				}
 				if !must[h] {
 					early = append(early, let{at: now, watts: float64(watts[h.UID])})
@@ -73,15 +73,15 @@ func TestRampIsKept(t *testing.T) {
 			}
 		}
 		if count != n {
-			t.Fatalf("seed %d: %d of %d are released in ten minutes", seed, count, n)
+			t.Fatalf("seed %d: %d of %d holds are released in ten minutes", seed, count, n)
 		}
 		if beyond, allowed := most(early, ramp), max(ramp*burst.Seconds(), largest); beyond > allowed+1e-6 {
-			t.Fatalf("seed %d: early releases are %.0f W beyond the ramp: want at most %.0f W", seed, beyond, allowed)
+			t.Fatalf("seed %d: early releases exceed the ramp by %.0f W, want at most %.0f W", seed, beyond, allowed)
 		}
 	}
 }
 
-// TestReleaseRateIsKept: the largest rate holds over any stretch of time, and is used.
+// TestReleaseRateIsKept verifies that the release rate is not exceeded in any interval, and that it is fully used.
 func TestReleaseRateIsKept(t *testing.T) {
 	for _, rate := range []float64{0.4, 7, 150} {
 		q := newQueue(kindPod, newPodPace(), unbounded(), newLimits(rate, 0))
@@ -98,45 +98,46 @@ func TestReleaseRateIsKept(t *testing.T) {
 			}
 		}
 		if beyond := most(all, rate); beyond > max(rate*burst.Seconds(), 1)+1e-6 {
-			t.Errorf("at %v in a second, %.1f are too many", rate, beyond)
+			t.Errorf("at a rate of %v per second, the limit is exceeded by %.1f", rate, beyond)
 		}
 		if want := rate*seconds - 1; float64(len(all)) < want {
-			t.Errorf("at %v in a second, %d are released in a minute: want %.0f", rate, len(all), want)
+			t.Errorf("at a rate of %v per second, %d holds are released in a minute, want %.0f", rate, len(all), want)
 		}
 	}
 }
 
-// TestDeadlinesUseUpTheRamp: what had to go counts, so that those who can wait come after it; but they do not pay for
-// it.
+// TestDeadlinesUseUpTheRamp verifies that releases at deadlines consume tokens, so that other releases are delayed,
+// but do not leave a debt.
 func TestDeadlinesUseUpTheRamp(t *testing.T) {
 	b := newBucket(500)
 	b.force(epoch, 100_000)
 	if b.holds(epoch, 1) {
-		t.Error("there is something left")
+		t.Error("tokens are left")
 	}
 	if !b.holds(epoch.Add(time.Second), 500) {
-		t.Error("a second later there is not a second's worth")
+		t.Error("the tokens after a second are not those of a second")
 	}
 	if wait := b.wait(epoch.Add(time.Second), 500); wait != 0 {
-		t.Errorf("it is to be waited for %v", wait)
+		t.Errorf("the wait is %v", wait)
 	}
 }
 
-// A Job that asks for more than any cluster has keeps others for some minutes, not for ever.
+// TestAbsurdJobsOweLittle verifies that a Job that requests more power than any cluster has delays others for
+// minutes rather than forever.
 func TestAbsurdJobsOweLittle(t *testing.T) {
 	l := newLimits(0, 500)
 	absurd := energy.Watts(1e15)
 	if !l.allow(epoch, absurd) {
-		t.Fatal("a full bucket lets nothing through")
+		t.Fatal("a full bucket does not allow a release")
 	}
 	if l.allow(epoch.Add(time.Minute), 100) {
-		t.Error("it owes nothing")
+		t.Error("the bucket has no debt")
 	}
 	at := l.when(epoch, 100)
 	if at.After(epoch.Add(maxDebt + burst)) {
-		t.Errorf("the next is allowed at %v", at)
+		t.Errorf("the next release is allowed at %v", at)
 	}
 	if !l.allow(at, 100) {
-		t.Errorf("nothing is allowed at %v, when it was to be", at)
+		t.Errorf("no release is allowed at %v, contrary to the announced time", at)
 	}
 }

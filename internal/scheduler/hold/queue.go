@@ -12,27 +12,27 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// queue keeps the holds of one kind and decides which to release when. It does no I/O and reads no clock. What it costs
-// to ask it grows with what there is to do, not with what is held, but for a pass over plain memory where deadlines
-// have changed.
+// queue contains the holds of one kind and decides when to release them. It performs no I/O and does not read the
+// clock. The cost of its methods depends on the number of due holds rather than on the total number, except for one
+// pass over all holds after deadlines have changed.
 type queue struct {
 	kind  string // kindJob or kindPod
 	byUID map[types.UID]*hold
-	order deadlines // of those whose release was not tried yet
-	dirty bool      // their spread is out of date
+	order deadlines // holds without an attempt to release them
+	dirty bool      // the release times of order must be recomputed
 
-	// By state: waiting by window, opened and freed by turn, retrying by the time of the next attempt.
+	// One heap per state: waiting by window, opened and freed by rank, retrying by the time of the next attempt.
 	heaps    [states]holdHeap
-	attempts int // how many are releasing
+	attempts int // number of holds in the state releasing
 
-	askers holdHeap // to be planned at some instant, news or not
-	todo   []*hold  // to be planned now
+	askers holdHeap // holds to be planned at a certain time even if nothing has changed
+	todo   []*hold  // holds to be planned now
 	viewed *kube.View
 
 	pace       *pace
 	congestion *congestion
 	limits     *limits
-	watts      func(*hold) energy.Watts // expected of a hold when it runs; asked only if the limits have a ramp
+	watts      func(*hold) energy.Watts // expected power of a running hold; called only if the power ramp is limited
 }
 
 func newQueue(kind string, p *pace, c *congestion, l *limits) *queue {
@@ -49,13 +49,15 @@ func newQueue(kind string, p *pace, c *congestion, l *limits) *queue {
 	return q
 }
 
-// A standby waits this long after an instant that the Lease holder should have acted on, but never past the deadline.
+// standbyLag is the extra time after which a standby performs a release that the Lease holder should have
+// performed. The deadline is met regardless.
 const standbyLag = time.Second
 
-// maxAttempts bounds the attempts under way, deadlines not counted: those wait for no more than these.
+// maxAttempts is the max number of concurrent attempts, except for deadlines, which only wait for requests in
+// progress.
 const maxAttempts = 128
 
-// add takes in a hold, in the state that it has or waiting.
+// add adds a hold in its current state, or in the state waiting if it is gone.
 func (q *queue) add(h *hold) {
 	q.byUID[h.UID], h.queue = h, q
 	q.order.add(h)
@@ -72,7 +74,7 @@ func (q *queue) remove(h *hold) {
 	delete(q.byUID, h.UID)
 }
 
-// enter moves a hold into a state, and into the heap of those that wait in it.
+// enter moves a hold to a state and to the heap of that state, if any.
 func (q *queue) enter(h *hold, s state) {
 	q.heaps[h.state].drop(h)
 	if h.state == releasing {
@@ -91,7 +93,8 @@ func (q *queue) enter(h *hold, s state) {
 	}
 }
 
-// free lets go what nothing holds. Released is final: a hold that is being released stays so.
+// free marks a hold for release because there is no longer a reason to hold it. It has no effect if the release has
+// already started.
 func (q *queue) free(h *hold, why string) {
 	if h.state < releasing {
 		h.reason, h.kind = unique.Make(why), sched.NoOpinion
@@ -99,7 +102,8 @@ func (q *queue) free(h *hold, why string) {
 	}
 }
 
-// letGo frees what could not be taken in, of which seen is what is known: nothing else would.
+// letGo frees an object after its processing failed, because it would otherwise be held forever. seen is used if
+// the object has no hold yet.
 func (q *queue) letGo(seen *hold) {
 	h := q.byUID[seen.UID]
 	if h == nil {
@@ -109,20 +113,22 @@ func (q *queue) letGo(seen *hold) {
 	q.free(h, unreadable)
 }
 
-// move changes the deadline of a hold that is in the queue.
-func (q *queue) move(h *hold, latest time.Time) {
-	if h.latest.Equal(latest) {
-		return
+// setLatest changes the deadline of a hold, which is at least its creation time, and schedules the hold for planning.
+func (q *queue) setLatest(h *hold, latest time.Time) {
+	if latest = timeutil.Later(latest, h.submitted); !h.latest.Equal(latest) {
+		waits := q.order.drop(h)
+		h.latest = latest
+		if waits {
+			q.order.add(h)
+			q.dirty = true
+		}
 	}
-	waits := q.order.drop(h)
-	h.latest = latest
-	if waits {
-		q.order.add(h)
-		q.dirty = true
-	}
+	h.start = timeutil.Earlier(h.start, h.latest)
+	q.enter(h, h.state)
+	q.plan(h)
 }
 
-// plan lets the hold be planned again.
+// plan schedules the hold for planning.
 func (q *queue) plan(h *hold) {
 	h.seen = nil
 	q.list(h)
@@ -135,7 +141,7 @@ func (q *queue) list(h *hold) {
 	}
 }
 
-// ask lets the hold be planned again at an instant; never if that is zero.
+// ask schedules the hold for planning at the given time, or cancels that if the time is zero.
 func (q *queue) ask(h *hold, at time.Time) {
 	q.askers.drop(h)
 	if h.again = at; !at.IsZero() {
@@ -143,8 +149,9 @@ func (q *queue) ask(h *hold, at time.Time) {
 	}
 }
 
-// outdated returns at most n holds that are to be planned on a view, the earliest deadlines first, and whether there
-// are more. Those that wait since an earlier view come first, so views that come fast keep none from being planned.
+// outdated returns at most n holds that must be planned with the view, and whether there are more. Holds that were
+// listed for an earlier view come first, so that frequent updates of the view do not starve any hold. The order is
+// otherwise that of the deadlines.
 func (q *queue) outdated(view *kube.View, now time.Time, n int) (some []*hold, more bool) {
 	if q.viewed != view {
 		q.viewed = view
@@ -168,7 +175,7 @@ func (q *queue) outdated(view *kube.View, now time.Time, n int) (some []*hold, m
 	return some, len(q.todo) > 0
 }
 
-// spread computes when each hold must be released for its deadline, if that is out of date.
+// spread recomputes the release times for the deadlines if they are out of date.
 func (q *queue) spread() {
 	if q.dirty {
 		q.dirty = false
@@ -177,15 +184,16 @@ func (q *queue) spread() {
 	}
 }
 
-// due returns what is to be released now, and counts it as being released. Deadlines obey no limit. Without early there
-// is nothing else; with it, what waits for its turn gets it as the cluster keeps up and the limits allow. Windows open
-// either way, so that a replica that begins to act early finds them open.
+// due returns the holds to release now and moves them to the state releasing. Deadlines are not subject to any
+// limit. If early is false, only deadlines and retries are returned. Otherwise, holds that have their turn are
+// returned as well, within the limits and as fast as the cluster starts them. Windows are opened in both cases, so
+// that a replica that becomes the leader finds them open.
 func (q *queue) due(now time.Time, early bool) []*hold {
 	q.spread()
 	var due []*hold
 	for h, deadline := range q.order.all() {
 		if now.Before(deadline.lastCall(early)) {
-			break // all after it are later: see deadlines.spread
+			break // the remaining holds are due later, see deadlines.spread
 		}
 		q.limits.force(now, q.draw(h))
 		h.forced = true
@@ -214,7 +222,7 @@ func (q *queue) due(now time.Time, early bool) []*hold {
 	return due
 }
 
-// wake moves holds whose window opens to those that wait for their turn.
+// wake moves waiting holds to the state opened when their window opens.
 func (q *queue) wake(now time.Time) {
 	lead := q.pace.lead()
 	for h := q.heaps[waiting].first(); h != nil && !now.Add(lead).Before(h.start); h = q.heaps[waiting].first() {
@@ -229,7 +237,7 @@ func (q *queue) draw(h *hold) energy.Watts {
 	return 0
 }
 
-// release begins an attempt.
+// release starts an attempt to release the hold.
 func (q *queue) release(h *hold) {
 	if q.order.drop(h) {
 		q.dirty = true
@@ -240,15 +248,15 @@ func (q *queue) release(h *hold) {
 	q.enter(h, releasing)
 }
 
-// fail lets an attempt be repeated at an instant.
+// fail schedules the next attempt to release a hold after a failed one.
 func (q *queue) fail(h *hold, retry time.Time) {
-	if h.state == releasing { // else it was lost meanwhile
+	if h.state == releasing { // otherwise the object was deleted in the meantime
 		h.retry = retry
 		q.enter(h, retrying)
 	}
 }
 
-// next returns when due may have something to return; the zero time if only news can change that.
+// next returns the earliest time at which due may return a hold, or the zero time if that depends on new events.
 func (q *queue) next(now time.Time, early bool) time.Time {
 	q.spread()
 	var at time.Time

@@ -26,8 +26,8 @@ func jobQueue() *queue { return newQueue(kindJob, newJobPace(), newJobCongestion
 
 func podQueue() *queue { return newQueue(kindPod, newPodPace(), newPodCongestion(), newLimits(0, 0)) }
 
-// drain releases what is due at every step of a virtual clock, each of which starts at once, and returns when each
-// hold was let go.
+// drain releases due holds at every step of a virtual clock, and returns the release time of each hold. Released
+// holds start immediately.
 func drain(q *queue, early bool, until, step time.Duration) map[types.UID]time.Duration {
 	at := map[types.UID]time.Duration{}
 	for t := time.Duration(0); t <= until; t += step {
@@ -54,18 +54,19 @@ func TestDeadlinesBeginEarlyEnoughForAllToStart(t *testing.T) {
 	perSecond := map[time.Duration]int{}
 	for uid, when := range at {
 		if when > time.Minute-p.lead()+standbyLag+10*time.Millisecond || when < first {
-			t.Errorf("%s was released at %v: want from %v until %v", uid, when, first, time.Minute-p.lead())
+			t.Errorf("%s was released at %v, want between %v and %v", uid, when, first, time.Minute-p.lead())
 		}
 		perSecond[when.Truncate(time.Second)]++
 	}
 	for second, count := range perSecond {
 		if float64(count) > p.rate+1 {
-			t.Errorf("%d releases in second %v: want %v", count, second, p.rate)
+			t.Errorf("%d releases in second %v, want %v", count, second, p.rate)
 		}
 	}
 }
 
-// Whatever the mix and the limits, nothing passes its deadline, in the Lease holder and in a standby.
+// TestDeadlinesBeatEveryLimit verifies that no hold is released after its deadline with any combination of holds
+// and limits, both in the Lease holder and in a standby.
 func TestDeadlinesBeatEveryLimit(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		for seed := range uint64(100) {
@@ -73,7 +74,7 @@ func TestDeadlinesBeatEveryLimit(t *testing.T) {
 			q := newQueue(kindJob, &pace{rate: 1, max: 10, initial: time.Second}, newJobCongestion(),
 				newLimits(0.5, 100))
 			q.watts = func(*hold) energy.Watts { return 1000 }
-			q.congestion.inFlight = 1000 // nothing starts any more
+			q.congestion.inFlight = 1000 // no further starts are observed
 			latest := map[types.UID]time.Duration{}
 			for i := range 100 {
 				end := time.Duration(random.IntN(60)) * time.Second
@@ -89,7 +90,7 @@ func TestDeadlinesBeatEveryLimit(t *testing.T) {
 			at := drain(q, early, 61*time.Second, 10*time.Millisecond)
 			for uid, end := range latest {
 				if when, ok := at[uid]; !ok || when > end {
-					t.Fatalf("seed %d: %s was released at %v: want by %v", seed, uid, when, end)
+					t.Fatalf("seed %d: %s was released at %v, want at most %v", seed, uid, when, end)
 				}
 			}
 		}
@@ -101,7 +102,7 @@ func TestStandbyKeepsDeadlinesOnly(t *testing.T) {
 	q.add(heldUntil("job", 5*time.Second, time.Minute))
 	at := drain(q, false, 2*time.Minute, 10*time.Millisecond)["job"]
 	if want := time.Minute - q.pace.lead() + standbyLag; at != want {
-		t.Errorf("released at %v: want %v", at, want)
+		t.Errorf("released at %v, want %v", at, want)
 	}
 }
 
@@ -121,7 +122,7 @@ func TestNextNamesTheInstantThatDueActsOn(t *testing.T) {
 			}
 			due := q.due(next, early)
 			if len(due) == 0 {
-				t.Fatalf("early=%v: nothing is due at %v", early, next)
+				t.Fatalf("early=%v: no hold is due at %v", early, next)
 			}
 			q.remove(due[0])
 			now = next
@@ -135,13 +136,14 @@ func TestMovedDeadlineIsKept(t *testing.T) {
 	q.add(h)
 	q.add(heldUntil("b", time.Minute, time.Minute))
 	q.spread()
-	q.move(h, epoch.Add(10*time.Second))
+	q.setLatest(h, epoch.Add(10*time.Second))
 	if at := drain(q, true, 2*time.Minute, 10*time.Millisecond)["a"]; at > 10*time.Second {
-		t.Errorf("released at %v: want by 10s", at)
+		t.Errorf("released at %v, want at most 10s", at)
 	}
 }
 
-// The order of deadlines is that of a plain sort, and the spread that of its definition, whatever comes and goes.
+// TestDeadlinesStayInOrder compares the order of deadlines with that of a plain sort and the release times with
+// their definition, while random holds are added and removed.
 func TestDeadlinesStayInOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -153,7 +155,7 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 				if len(there) > 0 {
 					i := random.IntN(len(there))
 					if !d.drop(there[i]) || d.drop(there[i]) {
-						t.Fatalf("seed %d: what is there is dropped once", seed)
+						t.Fatalf("seed %d: a hold in the order is not dropped exactly once", seed)
 					}
 					there = slices.Delete(there, i, i+1)
 				}
@@ -175,7 +177,7 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 			sorted = append(sorted, e)
 		}
 		if len(sorted) != len(there) {
-			t.Fatalf("seed %d: %d of %d are left", seed, len(sorted), len(there))
+			t.Fatalf("seed %d: the order contains %d holds, want %d", seed, len(sorted), len(there))
 		}
 		for i, h := range there {
 			by := h.latest.Add(-lead)
@@ -183,15 +185,15 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 				by = timeutil.Earlier(by, there[k].latest.Add(-lead-time.Duration(k-i)*gap))
 			}
 			if e := sorted[i]; e.hold != h || e.by != by.UnixNano() {
-				t.Fatalf("seed %d: place %d is %s, by %v: want %s, by %v", seed, i, e.hold.UID, time.Unix(0, e.by),
+				t.Fatalf("seed %d: entry %d is %s at %v, want %s at %v", seed, i, e.hold.UID, time.Unix(0, e.by),
 					h.UID, by)
 			}
 		}
 	}
 }
 
-// BenchmarkTurnOfManyHolds is what a turn costs beside 100,000 holds: where nothing has changed, and where one was
-// released.
+// BenchmarkTurnOfManyHolds measures an iteration with 100,000 holds, both without changes and after a single
+// release.
 func BenchmarkTurnOfManyHolds(b *testing.B) {
 	for name, changes := range map[string]bool{"quiet": false, "changed": true} {
 		b.Run(name, func(b *testing.B) {
@@ -213,8 +215,8 @@ func BenchmarkTurnOfManyHolds(b *testing.B) {
 	}
 }
 
-// What could not be released is tried again in time however much it is: a server that was away while a hundred
-// thousand deadlines passed is asked for all of them when it is back.
+// TestManyRetriesTakeNoTime verifies that a hundred thousand failed releases are retried without delay when the API
+// server becomes available again.
 func TestManyRetriesTakeNoTime(t *testing.T) {
 	q := jobQueue()
 	const n = 100_000
@@ -228,13 +230,13 @@ func TestManyRetriesTakeNoTime(t *testing.T) {
 	}
 	began := time.Now()
 	if first := len(q.due(epoch.Add(time.Second), true)); first != n/2 {
-		t.Errorf("%d are tried again after a second: want %d", first, n/2)
+		t.Errorf("%d releases are retried after a second, want %d", first, n/2)
 	}
 	if rest := len(q.due(epoch.Add(2*time.Second), true)); rest != n/2 {
-		t.Errorf("%d are tried again after two: want %d", rest, n/2)
+		t.Errorf("%d releases are retried after two seconds, want %d", rest, n/2)
 	}
-	// a tenth of a second; a minute where each looks at all others
+	// a tenth of a second; a minute if each hold is compared with all others
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("that took %v", took)
+		t.Errorf("all retries took %v", took)
 	}
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// unrecorded is what a hold was decided by, until its owner is told and it is recorded.
+// unrecorded contains the decision for a hold until the owner has been notified and the decision is recorded.
 type unrecorded struct {
 	at     time.Time
 	kind   sched.ReasonKind
 	saving float64
 	saved  energy.Grams
-	of     int // that it was planned together with, itself included
+	of     int // number of jobs that were planned jointly, including this one
 }
 
-// recordHold records a hold whose owner was told.
+// recordHold records the hold after its owner has been notified.
 func (l *Loop) recordHold(h *hold) {
 	u := h.unrecorded
 	if u == nil {
@@ -28,7 +28,7 @@ func (l *Loop) recordHold(h *hold) {
 	}
 	h.unrecorded = nil
 	view := h.seen
-	if view == nil { // it is to be planned again
+	if view == nil { // waiting to be planned again
 		view = l.known()
 	}
 	job, settings := h.question(view)
@@ -42,19 +42,21 @@ func (l *Loop) recordHold(h *hold) {
 		l.locate(&job)
 		e.Question = view.Question(u.at, job, settings)
 	}
-	if u.kind == sched.PlannedLater { // the question is of it alone, which is what savings are of: [Config.RecordPlan]
-		e.Message += fmt.Sprintf("; one of %d that are planned together: alone it is decided as by window", u.of)
+	// the question contains only this job, because savings are computed per job, see [Config.RecordPlan].
+	if u.kind == sched.PlannedLater {
+		e.Message += fmt.Sprintf("; part of a joint plan of %d jobs, the snapshot reproduces the rule window", u.of)
 	}
 	l.c.Record(e)
 }
 
-// recordRelease records the release of a hold whose owner was told to wait, and counts what was not held at all.
+// recordRelease records the release of a hold if its owner was notified of the hold. It also counts objects that
+// were not held at all.
 func (l *Loop) recordRelease(h *hold, now time.Time, cause string) {
 	_, settings := h.question(l.known())
 	switch {
 	case !h.reported.IsZero():
 		record.Decided(record.Release, settings.Strategy(), cause)
-		if h.left != freed && !h.rolls { // else it was not planned for now
+		if h.left != freed && !h.rolls { // otherwise it was not planned to start now
 			lateness.WithLabelValues(h.queue.kind).Observe(max(0, now.Sub(h.start).Seconds()))
 		}
 	case h.left == freed && h.why() != resumed:
@@ -68,12 +70,12 @@ func (l *Loop) recordRelease(h *hold, now time.Time, cause string) {
 	l.c.Record(e)
 }
 
-// refusal is why nothing keeps a hold, as the metrics have it.
+// refusal returns the reason for not holding the object, as the value of a metric label.
 func (h *hold) refusal() string {
 	switch {
 	case h.wrong:
 		return reasonNoEffect
-	case h.kind == sched.NoOpinion: // no plan was made of it
+	case h.kind == sched.NoOpinion: // the object was not planned
 		return reasonNotHeld
 	}
 	return h.kind.String()

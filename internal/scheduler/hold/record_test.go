@@ -30,7 +30,7 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 		began := time.Now()
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
-		w.job("at-once", marked(time.Minute)) // the window is beyond its delay
+		w.job("at-once", marked(time.Minute)) // the window starts after its deadline
 		bubble.Advance(2 * time.Hour)
 		mu.Lock()
 		defer mu.Unlock()
@@ -41,7 +41,7 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 		if held.Action != record.Hold || held.OwnerKind != "Job" || held.Namespace != "default" || held.Owner != "j" ||
 			held.UID == "" ||
 			held.Reason != "CheaperLater" || held.Saving <= 0 || held.Saving > 1 || held.Saved <= 0 {
-			t.Errorf("recorded of the hold: %+v", held)
+			t.Errorf("the record of the hold is %+v", held)
 		}
 		if until := held.Start.Sub(began); until < 59*time.Minute || until > 61*time.Minute ||
 			held.At.Sub(began) > time.Minute {
@@ -53,16 +53,16 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 		}
 		if d := strategy.Plan(held.Question)[0]; !d.Window.Start.Equal(held.Start) ||
 			d.Reason.Kind.String() != held.Reason {
-			t.Errorf("decided again it is %+v", d)
+			t.Errorf("the replayed decision is %+v", d)
 		}
 		if released.Action != record.Release || released.UID != held.UID || released.Reason != reasonReleased ||
 			released.At.Before(held.Start.Add(-time.Minute)) {
-			t.Errorf("recorded of the release: %+v", released)
+			t.Errorf("the record of the release is %+v", released)
 		}
 	})
 }
 
-// The same hold is recorded again when its window moves, and not when it does not.
+// TestMovedHoldsAreRecordedAgain verifies that a hold is recorded again only if its window changes.
 func TestMovedHoldsAreRecordedAgain(t *testing.T) {
 	var mu sync.Mutex
 	var starts []time.Time
@@ -87,12 +87,13 @@ func TestMovedHoldsAreRecordedAgain(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(starts) != 2 || starts[1].Sub(starts[0]) < 50*time.Minute {
-			t.Errorf("recorded of starts at %v", starts)
+			t.Errorf("the recorded starts are %v", starts)
 		}
 	})
 }
 
-// Decisions are counted by strategy and reason, recorded or not, and so is how late releases are.
+// TestDecisionsAreCounted verifies that decisions are counted by strategy and reason, even without recording, and
+// that the lateness of releases is measured.
 func TestDecisionsAreCounted(t *testing.T) {
 	during(t, nil, func(w *world) {
 		const strategy = "carbon+window"
@@ -101,7 +102,7 @@ func TestDecisionsAreCounted(t *testing.T) {
 			of, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer,
 				"kubenergy_decisions_total", map[string]string{"action": action, "strategy": strategy}, "reason")
 			if err != nil {
-				return 0 // nothing was counted yet
+				return 0 // no decision has been counted yet
 			}
 			return of[reason]
 		}
@@ -126,13 +127,14 @@ func TestDecisionsAreCounted(t *testing.T) {
 		releasedBefore, sumBefore := late()
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
-		w.job("at-once", marked(time.Minute)) // the window is beyond its delay
+		w.job("at-once", marked(time.Minute)) // the window starts after its deadline
 		w.job("wrong", map[string]string{v1alpha1.AnnotationAllowedDelay: "soon"})
 		others := count(record.Refuse, reasonNotHeld)
-		w.job("resumed", marked(3*time.Hour), func(j *batchv1.Job) { j.Spec.Suspend = new(false) }) // by its owner
+		// resumed by its owner
+		w.job("resumed", marked(3*time.Hour), func(j *batchv1.Job) { j.Spec.Suspend = new(false) })
 		bubble.Advance(2 * time.Hour)
 		if got := count(record.Refuse, reasonNotHeld) - others; got != 0 {
-			t.Errorf("%v refusals are counted of a Job that its owner resumed", got)
+			t.Errorf("%v refusals are counted for a Job resumed by its owner", got)
 		}
 		for i, w := range wants {
 			if got := count(w[0], w[1]) - before[i]; got != 1 {
@@ -140,7 +142,7 @@ func TestDecisionsAreCounted(t *testing.T) {
 			}
 		}
 		if n, sum := late(); n != releasedBefore+1 || sum-sumBefore > 60 {
-			t.Errorf("lateness of %d releases is %v s together, before of %d %v s", n, sum, releasedBefore, sumBefore)
+			t.Errorf("lateness of %d releases is %v s, before of %d releases %v s", n, sum, releasedBefore, sumBefore)
 		}
 	})
 }

@@ -5,47 +5,50 @@ import (
 	"time"
 )
 
-// pace is what the loop has learned of how soon released work starts, for releases that must end in time: how long a
-// start takes at worst, and the rate that the cluster keeps up for long. Jobs and pods have one each: a Job's pods
-// are made by kube-controller-manager, whose client limits are the bottleneck. Those let the first of a burst
-// through, so this rate is measured over seconds, while congestion follows each start.
+// pace estimates how fast released work starts, in order to release work in time for its deadline. It estimates a
+// high percentile of the start latency and the sustained rate of starts. Jobs and pods have separate estimates,
+// because the pods of Jobs are created by kube-controller-manager, and its client-side rate limit is the
+// bottleneck. That limit allows bursts, so pace measures the rate over several seconds, while congestion reacts to
+// each start.
 type pace struct {
 	rate    float64 // starts per second
 	max     float64
-	initial time.Duration // latency until enough were measured
+	initial time.Duration // latency until there are enough samples
 	samples []time.Duration
 	next    int
-	ahead   time.Duration // lead, where it was worked out for these samples; 0: it was not
+	ahead   time.Duration // cached lead of the current samples; 0 if it has not been computed
 
-	began, last time.Time // of the present stretch of starts
-	count       int
-	sum         time.Duration // of their latencies
+	began, last time.Time     // first and last start of the current measurement
+	count       int           // number of starts in the current measurement
+	sum         time.Duration // sum of their latencies
 }
 
 const (
 	paceSamples = 256
 	paceEnough  = 20
 	minRate     = 1
-	maxLead     = time.Minute // what takes longer waits for room, which no lead can give it
+	maxLead     = time.Minute // longer latencies are due to missing capacity, so no lead helps
 
-	stretch = 5 * time.Second // of starts that follow each other, over which a rate is measured
-	pauses  = 2 * time.Second // end it
-	busy    = 1.5             // times as long as alone takes a start where others are waited for
-	probe   = 1.25            // by which the rate is raised where the cluster kept up with it
+	stretch = 5 * time.Second // min duration of a rate measurement
+	pauses  = 2 * time.Second // max time between two starts of a measurement
+	busy    = 1.5             // latency relative to the latency of a single start above which the cluster is saturated
+	probe   = 1.25            // factor by which the rate is raised while the cluster keeps up with it
 )
 
-// newJobPace starts from what kube-controller-manager does at its default client limits of 20 requests per second: of
-// 200 Jobs released at once 8 start per second, or 5 where they also end meanwhile; each alone starts within 0.3 s.
+// newJobPace returns initial estimates for kube-controller-manager with its default client limit of 20 requests per
+// second. Of 200 Jobs that are released at the same time, 8 start per second, or 5 if Jobs also complete at that
+// time. A single Job starts within 0.3 s.
 func newJobPace() *pace { return &pace{rate: 5, max: 5000, initial: 2 * time.Second} }
 
-// newPodPace starts well below kube-scheduler's throughput of 200 to 350 pods per second on two cores, so that
-// released pods do not crowd out the others.
+// newPodPace returns an initial rate well below the throughput of kube-scheduler, which is 200 to 350 pods per
+// second on two cores, so that released pods do not crowd out other pods.
 func newPodPace() *pace { return &pace{rate: 100, max: 5000, initial: time.Second} }
 
 // gap returns the time between two releases.
 func (p *pace) gap() time.Duration { return time.Duration(float64(time.Second) / p.rate) }
 
-// lead returns how long before the wanted start a release must happen: the 99th percentile of what was measured.
+// lead returns how long before the required start an object must be released. It is the 99th percentile of the
+// measured latencies, or the initial latency until there are enough samples.
 func (p *pace) lead() time.Duration {
 	if len(p.samples) < paceEnough {
 		return p.initial
@@ -57,8 +60,9 @@ func (p *pace) lead() time.Duration {
 	return p.ahead
 }
 
-// observe learns from one start: latency after its release, where it takes alone when nothing stands before it and
-// ahead others were released before it and had not started.
+// observe updates the estimates with a start. latency is the time since the release, alone is the latency of a
+// single start on an idle cluster, and ahead is the number of objects that had been released earlier and had not
+// started yet.
 func (p *pace) observe(at time.Time, latency, alone time.Duration, ahead int) {
 	if latency <= 0 {
 		return
@@ -69,7 +73,7 @@ func (p *pace) observe(at time.Time, latency, alone time.Duration, ahead int) {
 	if at.Sub(p.last) > pauses {
 		p.began, p.count, p.sum = at, 0, 0
 		p.last = at
-		return // its rate begins with the next
+		return // the measurement of the rate begins with the next start
 	}
 	p.last = at
 	p.count++

@@ -39,7 +39,7 @@ func keptPod(name string) *v1.Pod {
 	}
 }
 
-// TestWhatIsRememberedIsTheWork: nothing that is read of an object is lost.
+// TestWhatIsRememberedIsTheWork verifies that all properties read from an object are preserved.
 func TestWhatIsRememberedIsTheWork(t *testing.T) {
 	three := int32(3)
 	pod := keptPod("p")
@@ -77,7 +77,7 @@ func TestWhatIsRememberedIsTheWork(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 		if h.namespace() != w.Namespace || h.name != w.Name || !h.submitted.Equal(w.Submitted) {
-			t.Errorf("%s is remembered as %s/%s of %v", name, h.namespace(), h.name, h.submitted)
+			t.Errorf("%s is stored as %s/%s with the creation time %v", name, h.namespace(), h.name, h.submitted)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// counting counts how often jobs are planned, and answers with what a policy that rolls along says.
+// counting counts how often each job is planned and returns the decisions of a rolling policy.
 type counting struct {
 	mu    sync.Mutex
 	asked []time.Time
@@ -26,7 +26,7 @@ func (c *counting) opinion(_ *kube.View, now time.Time, j sched.Job, _ policy.Se
 	return c.say(now, j)
 }
 
-// hourlyUntil holds until the next hour since a beginning, hour by hour, and lets go at an end.
+// hourlyUntil returns a policy that holds until the next full hour after begin, and releases at end.
 func hourlyUntil(begin, end time.Time) func(time.Time, sched.Job) sched.Decision {
 	return func(now time.Time, j sched.Job) sched.Decision {
 		if !now.Before(end) {
@@ -40,7 +40,8 @@ func hourlyUntil(begin, end time.Time) func(time.Time, sched.Job) sched.Decision
 	}
 }
 
-// TestRollingHoldsAreAskedAgain: no news is needed for that, and what they said before does not let them go.
+// TestRollingHoldsAreAskedAgain verifies that a rolling plan is renewed without an update, and that the start of
+// the previous plan does not release the hold.
 func TestRollingHoldsAreAskedAgain(t *testing.T) {
 	c := &counting{}
 	var begin time.Time
@@ -54,13 +55,13 @@ func TestRollingHoldsAreAskedAgain(t *testing.T) {
 		w.wantJob("j", left, left+2*time.Second)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if n := len(c.asked); n < 4 || n > 12 { // at first, and at each of three hours
-			t.Errorf("asked %d times: want about 4", n)
+		if n := len(c.asked); n < 4 || n > 12 { // the first plan, and one for each of three hours
+			t.Errorf("planned %d times, want about 4", n)
 		}
 	})
 }
 
-// TestDeadlineBeatsRolling: promise P1, whatever a policy goes on saying.
+// TestDeadlineBeatsRolling verifies that a rolling policy does not hold a job beyond its deadline (promise P1).
 func TestDeadlineBeatsRolling(t *testing.T) {
 	c := &counting{}
 	during(t, func(w *world, config *Config) {
@@ -72,8 +73,8 @@ func TestDeadlineBeatsRolling(t *testing.T) {
 	})
 }
 
-// TestNothingThatRunsIsSuspended: policies that suspend only choose a start here, even for work that claims to be
-// interruptible and on its way.
+// TestNothingThatRunsIsSuspended verifies that policies that suspend jobs only choose a start in the hold loop,
+// even for work that is declared as interruptible and running.
 func TestNothingThatRunsIsSuspended(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	values := make([]float64, 48)
@@ -102,11 +103,11 @@ func TestNothingThatRunsIsSuspended(t *testing.T) {
 		}
 		settings := policy.Settings{Terms: policy.Terms{When: when}}
 		if d := view.Decide(begin, j, settings); !d.Held(begin) {
-			t.Errorf("%s: what has not begun is not held, though it is dear now: %v", when, d.Reason)
+			t.Errorf("%s: a job that has not started is not held despite the current cost: %v", when, d.Reason)
 		}
 		j.Interruptible, j.Running, j.Done = true, true, time.Hour
 		if d := view.Question(begin.Add(time.Hour), j, settings).Queue[0]; d.Interruptible || d.Running {
-			t.Errorf("%s is told that it may suspend", when)
+			t.Errorf("the policy %s may suspend the job", when)
 		}
 	}
 }

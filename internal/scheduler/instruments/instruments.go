@@ -1,5 +1,6 @@
-// Package instruments makes the metrics of what runs in the scheduler. They appear in the registry that kube-scheduler
-// serves at /metrics once their package registers them: what a process does not use, it does not show.
+// Package instruments creates the metrics of the scheduler's components. The metrics appear in the registry that
+// kube-scheduler serves at /metrics once their package registers them, so a process does not export metrics of
+// unused components.
 package instruments
 
 import (
@@ -11,28 +12,28 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
-// Set is the metrics of a package, which are made when the package is loaded.
+// Set contains the metrics of a package. They are created when the package is initialized.
 type Set struct {
 	all   []metrics.Registerable
-	plain []func() // show a metric without labels before it is used
+	plain []func() // initialize metrics without labels, so that they are exported before their first use
 	once  sync.Once
 }
 
-// Counter adds a counter, by labels.
+// Counter adds a counter with the given labels.
 func (s *Set) Counter(name, help string, labels ...string) *metrics.CounterVec {
 	c := metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels)
 	s.add(c, func() { c.WithLabelValues() }, labels)
 	return c
 }
 
-// Gauge adds a gauge, by labels.
+// Gauge adds a gauge with the given labels.
 func (s *Set) Gauge(name, help string, labels ...string) *metrics.GaugeVec {
 	g := metrics.NewGaugeVec(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels)
 	s.add(g, func() { g.WithLabelValues() }, labels)
 	return g
 }
 
-// Histogram adds a histogram, by labels.
+// Histogram adds a histogram with the given labels.
 func (s *Set) Histogram(name, help string, buckets []float64, labels ...string) *metrics.HistogramVec {
 	h := metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets, StabilityLevel: metrics.ALPHA,
@@ -48,10 +49,10 @@ func (s *Set) add(m metrics.Registerable, show func(), labels []string) {
 	}
 }
 
-// registerPanics shows the panics of the whole process once, whichever part's metrics come first.
+// registerPanics registers the metrics of panics in the whole process once.
 var registerPanics = sync.OnceFunc(func() { legacyregistry.RawMustRegister(panics.Metrics()) })
 
-// Register makes the metrics appear. It may be called more than once.
+// Register registers all metrics of the set. It may be called more than once.
 func (s *Set) Register() {
 	s.once.Do(func() {
 		legacyregistry.MustRegister(s.all...)

@@ -1,8 +1,8 @@
-// Package live tells the scheduler what nodes draw just now. A [Feed] asks the controller for it every 15 seconds
-// and keeps the answer in memory; a scheduling cycle never waits for it. The feed also remembers the watts of pods
-// that were bound and that no reading tells of yet.
+// Package live provides the current power of nodes to the scheduler. A [Feed] requests it from the controller every
+// 15 seconds and stores the response in memory, so that a scheduling cycle never waits for it. The feed also keeps
+// track of the expected power of pods that have been bound but are not included in a measurement yet.
 //
-// Answers are not believed blindly: values that make no sense or are older than 45 seconds count as unknown. Whatever
-// goes wrong, be it the network, the credentials or the answer, ends in live watts being unknown. Strategies then
-// decide by what is known of the hardware.
+// Responses are validated. Invalid values and values older than 45 seconds are ignored. Any failure of the network,
+// the credentials or the controller results in missing live power. Strategies then use the power profiles of the
+// hardware.
 package live

@@ -20,30 +20,31 @@ import (
 
 const (
 	period = 15 * time.Second
-	maxAge = 45 * time.Second // of a reading
-	jitter = 0.1              // of a period: not all replicas ask at once
+	maxAge = 45 * time.Second // max age of a reading
+	jitter = 0.1              // fraction of the period by which requests of different replicas are spread
 )
 
-// Feed holds the last answers. A nil Feed knows nothing.
+// Feed stores the last responses. A nil Feed has no data.
 type Feed struct {
-	now              func() time.Time // ages are by this clock, whatever time the scheduler plays
+	now              func() time.Time // actual time, which determines ages even if the scheduler uses a simulated clock
 	log              *slog.Logger
 	client           *apiclient.Client
 	nodes, workloads route
 
-	reserved reservations // and the readings
+	reserved reservations // also contains the readings
 	expected atomic.Pointer[workloadTable]
-	hot      atomic.Pointer[map[string]sched.Heat] // nodes that are too hot; nil: no answer has come
+	hot      atomic.Pointer[map[string]sched.Heat] // nodes that are too hot; nil before the first response
 }
 
-// New checks the options. Files are read when they are needed: they may come later.
+// New returns a feed. It validates the options, but reads the files when they are needed, because they may be
+// created later.
 func New(o apiclient.Options, log *slog.Logger) (*Feed, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	client, err := apiclient.New(o)
 	if err != nil {
-		return nil, fmt.Errorf("asking for live watts: %w", err)
+		return nil, fmt.Errorf("requesting live power: %w", err)
 	}
 	metrics.Register()
 	youngest.WithLabelValues().Set(-1)
@@ -55,8 +56,8 @@ func New(o apiclient.Options, log *slog.Logger) (*Feed, error) {
 	}, nil
 }
 
-// Run asks until the context ends. A panic counts as a failure: what was known before stays until it is too old, and
-// scheduling goes on.
+// Run sends requests until the context is done. A panic is treated like a failed request: earlier data remains in
+// use until it expires.
 func (f *Feed) Run(ctx context.Context) error {
 	if f == nil {
 		return nil
@@ -68,12 +69,13 @@ func (f *Feed) Run(ctx context.Context) error {
 	apiclient.Keep(ctx, f.Ask, rest, func(what any) {
 		panicked.WithLabelValues().Inc()
 		panics.Note("live")
-		f.log.Error("asking for live watts panicked: trying again", "panic", what, "stack", string(debug.Stack()))
+		f.log.Error("Requesting live power panicked, retrying", "panic", what, "stack", string(debug.Stack()))
 	})
 	return nil
 }
 
-// Ask asks once. It returns whether the controller told what nodes draw: the watts of workloads are a help, no need.
+// Ask sends one request per endpoint. It reports whether the power of nodes was received. The power of workloads is
+// optional.
 func (f *Feed) Ask(ctx context.Context) bool {
 	var nodes api.NodesPower
 	skew, news, err := f.get(ctx, &f.nodes, &nodes)
@@ -93,7 +95,7 @@ func (f *Feed) Ask(ctx context.Context) bool {
 	return err == nil
 }
 
-// readNodes returns what of an answer can be used, and counts the rest.
+// readNodes returns the valid readings of a response and counts the others.
 func readNodes(answer *api.NodesPower, skew time.Duration, now time.Time) *nodeTable {
 	table, left := newNodeTable(answer, skew, now)
 	nodesKnown.WithLabelValues("fresh").Set(float64(len(table.byName) - left.implausible))
@@ -103,16 +105,17 @@ func readNodes(answer *api.NodesPower, skew time.Duration, now time.Time) *nodeT
 	return &table
 }
 
-// Fill sets what nodes draw now, and what was placed on them since. What is not known stays as it is; a value that a
-// model of the hardware contradicts is none, even where another source tells one.
+// Fill sets the live power of nodes and the expected power of pods that were placed on them since. Nodes without a
+// reading are not modified. If a reading is implausible according to the hardware model, the live power of the node
+// is removed, even if it comes from another source.
 func (f *Feed) Fill(nodes []sched.Node) {
 	f.reserved.fill(nodes, f.now().Add(-maxAge).UnixNano())
 }
 
-// AnyHot reports whether some node may be too hot.
+// AnyHot reports whether any node may be too hot.
 func (f *Feed) AnyHot() bool { return f != nil && f.hot.Load() != nil && len(*f.hot.Load()) > 0 }
 
-// TooHot reports whether a node is too hot to take pods, and why.
+// TooHot reports whether a node is too hot for further pods, and the reason.
 func (f *Feed) TooHot(node string) (why string, tooHot bool) {
 	if !f.AnyHot() {
 		return "", false
@@ -120,8 +123,8 @@ func (f *Feed) TooHot(node string) (why string, tooHot bool) {
 	return (*f.hot.Load())[node].Refuses(f.now())
 }
 
-// Expected returns what a pod of one of some owners is expected to draw; they are tried in their order. The fewer of
-// them were measured, the closer it is to the nominal power given.
+// Expected returns the expected power of a pod of the first owner with measurements. The fewer samples there are,
+// the closer the result is to the nominal power.
 func (f *Feed) Expected(owners []Owner, nominal energy.Watts) (energy.Watts, bool) {
 	if f == nil {
 		return 0, false
@@ -132,10 +135,10 @@ func (f *Feed) Expected(owners []Owner, nominal energy.Watts) (energy.Watts, boo
 	return 0, false
 }
 
-// Reserve notes that a pod was placed on a node where it will draw so much.
+// Reserve records that a pod with the given expected power was placed on a node.
 func (f *Feed) Reserve(podUID, node string, power energy.Watts) {
 	f.reserved.add(podUID, node, power, f.now())
 }
 
-// Release notes that it was not, after all.
+// Release removes the reservation of a pod.
 func (f *Feed) Release(podUID string) { f.reserved.remove(podUID) }

@@ -32,14 +32,14 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// unit is a controller that says what a test wants.
+// unit is a fake controller with responses that are set by the test.
 type unit struct {
 	mu        sync.Mutex
 	nodes     any
 	workloads any
 	etag      string
 	status    int
-	skew      time.Duration // its clock is behind ours
+	skew      time.Duration // time by which its clock is behind the local one
 	asked     []*http.Request
 }
 
@@ -121,7 +121,7 @@ func power(name string, watts float64, age time.Duration) api.NodePower {
 	return api.NodePower{Node: name, Watts: watts, AsOf: time.Now().Add(-age), Quality: energy.Measured}
 }
 
-// What makes no sense is left out, and the rest counts.
+// TestFill verifies that invalid values are excluded without affecting the other values of a response.
 func TestFill(t *testing.T) {
 	liar := power("liar", 0, 0)
 	liar.Implausible = true
@@ -133,23 +133,23 @@ func TestFill(t *testing.T) {
 	}}, workloads: api.WorkloadsPower{}}
 	f := newFeed(t, u, nil, silent)
 	if got := drawn(f, "a"); got != "-" {
-		t.Errorf("before the first answer: %s", got)
+		t.Errorf("before the first response: %s", got)
 	}
 	if !f.Ask(t.Context()) {
-		t.Fatal("the answer was not understood")
+		t.Fatal("the response was not accepted")
 	}
 	if got := drawn(f, "a", "old", "negative", "huge", "future", "soon", "liar",
 		"unheard-of"); got != "80 - - - - 80 - -" {
-		t.Errorf("drawn: %s", got)
+		t.Errorf("the power of the nodes is %s", got)
 	}
 	nodes := []sched.Node{{Name: "liar", Live: 70, HasLive: true}, {Name: "other", Live: 70, HasLive: true}}
 	f.Fill(nodes)
 	if nodes[0].HasLive || !nodes[1].HasLive {
-		t.Errorf("what another told of a liar counts, or that of another does not: %+v", nodes)
+		t.Errorf("live power from another source is used incorrectly: %+v", nodes)
 	}
 	var none *Feed
 	if _, ok := none.Expected(nil, 1); ok {
-		t.Error("a feed that is not there expects something")
+		t.Error("a nil feed returns an expected power")
 	}
 }
 
@@ -161,8 +161,8 @@ func TestWattsAge(t *testing.T) {
 	f := newFeed(t, u, func() time.Time { return now }, silent)
 	f.Ask(t.Context())
 	now = now.Add(40 * time.Second)
-	if !f.Ask(t.Context()) { // nothing new
-		t.Error("304 counts as a failure")
+	if !f.Ask(t.Context()) { // the response has not changed
+		t.Error("status 304 is treated as a failure")
 	}
 	if got := drawn(f, "a"); got != "80" {
 		t.Errorf("after 40 s: %s", got)
@@ -176,7 +176,7 @@ func TestWattsAge(t *testing.T) {
 	}
 }
 
-// Ages are by our own clock, whatever the time of the controller.
+// TestClocksApart verifies that ages are computed by the local clock, regardless of the clock of the controller.
 func TestClocksApart(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, -5 * time.Minute, 5 * time.Minute, 26 * time.Hour} {
 		u := &unit{
@@ -193,7 +193,7 @@ func TestClocksApart(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with an answer, what was known before stays until it is too old.
+// TestBadAnswers verifies that earlier readings remain in use until they expire if a response is invalid.
 func TestBadAnswers(t *testing.T) {
 	var log bytes.Buffer
 	u := &unit{nodes: api.NodesPower{Nodes: []api.NodePower{power("a", 80, 0)}}, workloads: api.WorkloadsPower{}}
@@ -202,14 +202,14 @@ func TestBadAnswers(t *testing.T) {
 	for _, status := range []int{401, 403, 404, 301, 500, 503} {
 		u.status = status
 		if f.Ask(t.Context()) {
-			t.Errorf("%d counts as an answer", status)
+			t.Errorf("status %d is treated as a success", status)
 		}
 	}
 	if got := strings.Count(log.String(), "what=nodes"); got != 1 {
-		t.Errorf("said %d times that nodes cannot be read:\n%s", got, &log)
+		t.Errorf("the failure was logged %d times:\n%s", got, &log)
 	}
 	if u.requests("/elsewhere") > 0 {
-		t.Error("a redirect was followed")
+		t.Error("a redirect was followed unexpectedly")
 	}
 	u.status = 0
 	for _, body := range []string{
@@ -218,23 +218,23 @@ func TestBadAnswers(t *testing.T) {
 	} {
 		u.nodes = body
 		if f.Ask(t.Context()) {
-			t.Errorf("%.40q counts as an answer", body)
+			t.Errorf("%.40q is accepted as a response", body)
 		}
 	}
 	if got := drawn(f, "a"); got != "80" {
-		t.Errorf("drawn: %s", got)
+		t.Errorf("the power of the nodes is %s", got)
 	}
 	u.nodes = api.NodesPower{}
 	if !f.Ask(t.Context()) || drawn(f, "a") != "-" {
-		t.Error("an answer without nodes does not count")
+		t.Error("a response without nodes is not accepted")
 	}
 	u.workloads = "nonsense"
 	if !f.Ask(t.Context()) {
-		t.Error("nodes are not told for want of workloads")
+		t.Error("nodes are not updated without workloads")
 	}
 }
 
-// Pods that were placed count until a reading tells of them.
+// TestProvisionalWatts verifies that the expected power of placed pods is added until a reading includes it.
 func TestProvisionalWatts(t *testing.T) {
 	now := time.Now()
 	node := power("a", 80, 0)
@@ -259,7 +259,7 @@ func TestProvisionalWatts(t *testing.T) {
 	f.Reserve("p2", "a", 5)
 	f.Reserve("p3", "b", 7)
 	check("placed", "80+15 50+7")
-	f.Reserve("p1", "b", 10) // tried again elsewhere
+	f.Reserve("p1", "b", 10) // placed on another node in a retry
 	check("moved", "80+5 50+17")
 	f.Release("p1")
 	f.Release("unheard-of")
@@ -269,19 +269,19 @@ func TestProvisionalWatts(t *testing.T) {
 	check("p2 was seen", "80 50+7")
 	now = now.Add(30 * time.Second)
 	notify()
-	check("nobody speaks of p3", "80 50+7")
+	check("p3 is not listed", "80 50+7")
 	now = now.Add(30 * time.Second)
 	notify()
-	check("readings are a minute younger", "80 50")
+	check("readings are a minute newer", "80 50")
 	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1), 1e9} {
 		f.Reserve("odd", "a", energy.Watts(w))
 	}
-	check("watts that make no sense", "80 50")
+	check("invalid power", "80 50")
 	f.Reserve("p4", "silent", 7)
 	now = now.Add(6 * time.Minute)
 	notify()
 	if len(f.reserved.nodeOf)+len(f.reserved.byNode) != 0 {
-		t.Errorf("left: %+v", f.reserved.byNode)
+		t.Errorf("remaining reservations: %+v", f.reserved.byNode)
 	}
 	for i := range maxReserved + 10 {
 		f.Reserve(fmt.Sprint("p", i), fmt.Sprint("n", i%7), 1)
@@ -353,7 +353,8 @@ func TestOwnersOf(t *testing.T) {
 	}
 }
 
-// The token is read before each request and shown over TLS only; certificates may come late and change.
+// TestCredentials verifies that the token is read before each request and sent only over TLS, and that certificates
+// may be created later and change.
 func TestCredentials(t *testing.T) {
 	dir := t.TempDir()
 	token, ca := filepath.Join(dir, "token"), filepath.Join(dir, "ca.crt")
@@ -377,14 +378,14 @@ func TestCredentials(t *testing.T) {
 	ask := func(when string, want bool) {
 		t.Helper()
 		if got := f.Ask(t.Context()); got != want {
-			t.Errorf("%s: understood: %v\n%s", when, got, &log)
+			t.Errorf("%s: accepted = %v\n%s", when, got, &log)
 		}
 	}
 	ask("no token yet", false)
 	write(token, "secret-1\n")
 	ask("no certificates yet", false)
 	write(ca, "none")
-	ask("what is no certificate", false)
+	ask("an invalid certificate", false)
 	write(ca, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	ask("all there", true)
 	write(token, "secret-2")
@@ -394,10 +395,10 @@ func TestCredentials(t *testing.T) {
 		shown = append(shown, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 	}
 	if got := strings.Join(shown, " "); got != "secret-1 secret-1 secret-2 secret-2" {
-		t.Errorf("tokens shown: %s", got)
+		t.Errorf("tokens sent: %s", got)
 	}
 	write(token, "two words")
-	ask("what is no token", false)
+	ask("an invalid token", false)
 	if strings.Contains(log.String(), "secret") || strings.Contains(log.String(), "two words") {
 		t.Errorf("a token is in the log:\n%s", &log)
 	}
@@ -422,12 +423,13 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: %v", tc.c.URL, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("the error shows the password: %v", err)
+			t.Errorf("the error contains the password: %v", err)
 		}
 	}
 }
 
-// It asks every period or so, and less often while there is no answer; it stops when it is told to.
+// TestRun verifies that a request is sent about once per period, less often after failures, and none after the
+// context is done.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -465,14 +467,14 @@ func TestRun(t *testing.T) {
 			return len(at)
 		}
 		if n := times(10 * time.Minute); n < 12 || n > 30 {
-			t.Errorf("asked %d times in 10 minutes without an answer", n)
+			t.Errorf("%d requests in 10 minutes without a response", n)
 		}
 		mu.Lock()
 		answers = true
 		mu.Unlock()
 		times(2 * time.Minute)
 		if n := times(10 * time.Minute); n < 36 || n > 45 {
-			t.Errorf("asked %d times in 10 minutes", n)
+			t.Errorf("%d requests in 10 minutes", n)
 		}
 		cancel()
 		if err := <-done; err != nil {
@@ -481,7 +483,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// A mistake of ours costs one answer, not the scheduler.
+// TestPanicsAreSurvived verifies that a panic only affects a single response.
 func TestPanicsAreSurvived(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {
@@ -508,14 +510,14 @@ func TestPanicsAreSurvived(t *testing.T) {
 		go func() { done <- f.Run(ctx) }()
 		bubble.Advance(time.Minute)
 		if got := drawn(f, "a"); got != "80" || left != 0 {
-			t.Errorf("drawn: %s; %d panics are left", got, left)
+			t.Errorf("the power of the nodes is %s; %d panics did not happen", got, left)
 		}
 		cancel()
 		if err := <-done; err != nil || strings.Count(log.String(), "panic=") != 3 {
 			t.Errorf("%v\n%s", err, &log)
 		}
 		if again := panics.Note("live"); again != 4 || panics.Open() {
-			t.Errorf("%d panics are counted, or they break the circuit", again-1)
+			t.Errorf("%d panics are counted, or the circuit breaker is open", again-1)
 		}
 	})
 }
@@ -524,7 +526,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (r roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// Readers and writers may come at any time.
+// TestConcurrentUse verifies that the feed is safe for concurrent use.
 func TestConcurrentUse(t *testing.T) {
 	u := &unit{nodes: api.NodesPower{Nodes: []api.NodePower{power("a", 80, 0)}}, workloads: api.WorkloadsPower{}}
 	f := newFeed(t, u, nil, silent)
@@ -546,7 +548,7 @@ func TestConcurrentUse(t *testing.T) {
 	all.Wait()
 }
 
-// Whatever an answer holds, what is taken from it makes sense.
+// FuzzAnswers verifies that all values accepted from an arbitrary response are valid.
 func FuzzAnswers(f *testing.F) {
 	f.Add(
 		`{"nodes":[{"node":"a","watts":80,"asOf":"2026-06-01T12:00:00Z","quality":"measured","source":"psys","fresh":["u"]}]}`)

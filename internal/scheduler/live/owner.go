@@ -9,11 +9,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// A CronJob names its Jobs after itself and the minute that they are due, counted from 1970.
+// The name of a Job that a CronJob creates ends with the scheduled time in minutes since 1970.
 const minMinuteDigits = 8
 
-// OwnersOf returns the owners under which a pod's power may be known, the best first. A pod names its Job or
-// ReplicaSet; what made that follows from how the controllers of Kubernetes name them.
+// OwnersOf returns the owners under which the power of the pod may have been recorded, most specific to the
+// workload first. The owner of a Job or ReplicaSet is derived from its name, because the pod only references the
+// latter.
 func OwnersOf(pod *v1.Pod) []Owner {
 	kind, name := policy.OwnerOf(pod)
 	self := Owner{pod.Namespace, kind, name}
@@ -24,7 +25,7 @@ func OwnersOf(pod *v1.Pod) []Owner {
 			return []Owner{{pod.Namespace, "CronJob", name[:i]}, self}
 		}
 	case "Deployment":
-		// It may be known by its ReplicaSet alone.
+		// The measurements may only contain its ReplicaSet.
 		if owner := metav1.GetControllerOfNoCopy(pod); owner.Kind != kind {
 			return []Owner{self, {pod.Namespace, owner.Kind, owner.Name}}
 		}

@@ -12,16 +12,17 @@ import (
 
 const maxBody = 32 << 20
 
-// route is one thing to ask for.
+// route is an endpoint of the controller.
 type route struct {
-	name    string // in metrics and logs
+	name    string // for metrics and logs
 	path    string
-	etag    string // of the last answer that was understood
-	failing bool   // the last request did, which was logged
+	etag    string // of the last valid response
+	failing bool   // the last request failed, which has been logged
 }
 
-// get asks, and reads the answer into a value. skew is how far our clock is ahead of the controller's; news is false
-// if the answer is still the last one. The first of several failures is logged.
+// get sends a request and decodes the response into a value. skew is the offset of the local clock from that of the
+// controller, positive if the local clock is ahead. news is false if the response has not changed. Only the first
+// of several consecutive failures is logged.
 func (f *Feed) get(ctx context.Context, r *route, into any) (skew time.Duration, news bool, err error) {
 	skew, news, err = f.fetch(ctx, r, into)
 	result := "unchanged"
@@ -29,7 +30,7 @@ func (f *Feed) get(ctx context.Context, r *route, into any) (skew time.Duration,
 	case err != nil:
 		result = "error"
 		if ctx.Err() == nil && !r.failing {
-			f.log.Warn("live watts cannot be read: deciding without what is older than its age allows", "what", r.name,
+			f.log.Warn("Failed to read live power, outdated readings are ignored", "what", r.name,
 				"error", err)
 		}
 	case news:
@@ -50,14 +51,14 @@ func (f *Feed) fetch(ctx context.Context, r *route, into any) (skew time.Duratio
 	})
 	switch {
 	case err != nil:
-		return 0, false, fmt.Errorf("asking for live watts: %w", err)
+		return 0, false, fmt.Errorf("requesting live power: %w", err)
 	case answer.Status == http.StatusNotModified:
 		return 0, false, nil
 	case answer.Status != http.StatusOK:
-		return 0, false, fmt.Errorf("asking for live watts: the answer is %d", answer.Status)
+		return 0, false, fmt.Errorf("requesting live power: unexpected status %d", answer.Status)
 	}
 	if err := json.Unmarshal(answer.Body, into); err != nil {
-		return 0, false, fmt.Errorf("reading live watts: %w", err)
+		return 0, false, fmt.Errorf("decoding live power: %w", err)
 	}
 	if r.etag = answer.Header.Get("ETag"); len(r.etag) > longestName {
 		r.etag = ""
@@ -65,7 +66,8 @@ func (f *Feed) fetch(ctx context.Context, r *route, into any) (skew time.Duratio
 	return clockSkew(answer.Header.Get("Date"), answer.At), true, nil
 }
 
-// clockSkew returns how far our clock is ahead of the one that stamped an answer. Stamps are whole seconds.
+// clockSkew returns the offset of the local clock from the clock that set the Date header, which has a resolution
+// of one second.
 func clockSkew(stamp string, answered time.Time) time.Duration {
 	at, err := http.ParseTime(stamp)
 	if err != nil {
@@ -73,7 +75,7 @@ func clockSkew(stamp string, answered time.Time) time.Duration {
 	}
 	skew := answered.Sub(at)
 	if skew >= 0 && skew <= 2*time.Second {
-		return 0 // the stamp's resolution, and the way of the answer
+		return 0 // within the resolution of the header and the latency of the response
 	}
 	return skew
 }

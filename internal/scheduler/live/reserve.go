@@ -9,14 +9,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// reservations are the watts of pods that were placed and that no reading tells of yet. Without them all pods of a
-// burst would go to the node that drew least before it. The table of readings stands beside them, so that a look at a
-// node is one look-up.
+// reservations contains the expected power of pods that have been placed but are not included in a reading yet.
+// Without reservations, all pods of a burst would be placed on the node with the lowest power. It also contains the
+// table of readings, so that a single lookup per node suffices.
 type reservations struct {
 	mu     sync.Mutex
 	table  nodeTable
 	byNode map[string][]reservation
-	nodeOf map[string]string // by pod
+	nodeOf map[string]string // node name by pod UID
 }
 
 type reservation struct {
@@ -26,12 +26,12 @@ type reservation struct {
 }
 
 const (
-	// A reading so much younger than a placement tells of the pod, even if it does not name it: it has been started and
-	// measured, or it never will be.
+	// settledAfter is the age of a placement at the time of a reading after which the reading includes the pod even
+	// if it is not listed. By then, the pod has been started and measured, or it never will be.
 	settledAfter = time.Minute
-	// So long after it, a placement waits for readings no longer.
+	// givenUpAfter is the age after which a reservation expires without a reading.
 	givenUpAfter = 5 * time.Minute
-	// What is beyond is not reserved: scheduling goes on.
+	// maxReserved is the max number of reservations. Further pods are placed without a reservation.
 	maxReserved = 20_000
 )
 
@@ -54,7 +54,7 @@ func (r *reservations) remove(pod string) {
 	r.drop(pod)
 }
 
-// drop forgets a pod. The lock is held.
+// drop removes the reservation of a pod. The caller must hold mu.
 func (r *reservations) drop(pod string) {
 	if node, ok := r.nodeOf[pod]; ok {
 		delete(r.nodeOf, pod)
@@ -62,7 +62,8 @@ func (r *reservations) drop(pod string) {
 	}
 }
 
-// set replaces the reservations of a node, and adds up what its reading does not tell of. The lock is held.
+// set replaces the reservations of a node, and updates the sum of the ones missing in its reading. The caller must
+// hold mu.
 func (r *reservations) set(node string, all []reservation) {
 	if r.byNode[node] = all; len(all) == 0 {
 		delete(r.byNode, node)
@@ -77,14 +78,14 @@ func (r *reservations) set(node string, all []reservation) {
 	}
 }
 
-// includes reports whether a reading tells of a pod. One that the controller names as seen is there, whatever the
-// clocks say.
+// includes reports whether a reading includes a pod. Pods that the controller lists explicitly are always included,
+// regardless of clocks.
 func (r *reading) includes(one *reservation) bool {
 	return r.asOf-one.at.UnixNano() > int64(settledAfter) || slices.Contains(r.fresh, one.pod)
 }
 
-// update takes another table, nil to keep the one there is, and forgets what its readings tell of, or what is old. It
-// returns the sum of the rest, and the age of the youngest reading.
+// update replaces the table unless table is nil, and removes reservations that are included in a reading or have
+// expired. It returns the sum of the remaining reservations and the age of the newest reading.
 func (r *reservations) update(table *nodeTable, now time.Time) (sum energy.Watts, youngest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,9 +109,9 @@ func (r *reservations) update(table *nodeTable, now time.Time) (sum energy.Watts
 	return sum, r.table.age(now)
 }
 
-// fill sets what nodes draw, by readings that are not older than an instant.
+// fill sets the live power of nodes with readings that are not older than oldest, in Unix nanoseconds.
 func (r *reservations) fill(nodes []sched.Node, oldest int64) {
-	r.mu.Lock() // once in a cycle; all that hold it are as fast
+	r.mu.Lock() // locked once per cycle; all critical sections are short
 	defer r.mu.Unlock()
 	if len(r.table.byName) == 0 {
 		return

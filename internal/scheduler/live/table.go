@@ -7,35 +7,36 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// What an answer may hold; the rest of it is left out.
+// Limits of a response. Excess data is ignored.
 const (
 	maxNodes     = 50_000
 	maxWorkloads = 200_000
-	maxFresh     = 1_000 // pods of a node
+	maxFresh     = 1_000 // pods per node
 	longestName  = 253
-	maxWatts     = 1e5 // what no node draws
+	maxWatts     = 1e5 // more than any node draws
 )
 
-// reading is what a node draws.
+// reading is a measurement of a node's power.
 type reading struct {
 	power       energy.Watts
-	provisional energy.Watts // of pods that were placed there and that it does not tell of
-	// by our own clock, in nanoseconds since 1970: it is compared for every node in every cycle
+	provisional energy.Watts // of pods on the node that the reading does not include
+	// time by the local clock in Unix nanoseconds, which are cheap to compare for every node in every cycle
 	asOf        int64
 	implausible bool
-	fresh       []string // pods that the value includes for the first time
+	fresh       []string // pods that the reading includes for the first time
 }
 
-// nodeTable is the readings of one answer. Only what is provisional changes.
+// nodeTable contains the readings of a response. Only the provisional power of a reading changes.
 type nodeTable struct {
 	byName map[string]*reading
 	newest int64
 }
 
-// leftOut counts what was left out of a table, or is not decided by.
+// leftOut counts readings that are excluded from the table or not used for decisions.
 type leftOut struct{ old, absurd, implausible int }
 
-// newNodeTable returns what of an answer can be used. skew is how far our clock is ahead of the other's.
+// newNodeTable returns the valid readings of a response. skew is the offset of the local clock from that of the
+// controller.
 func newNodeTable(answer *api.NodesPower, skew time.Duration, now time.Time) (nodeTable, leftOut) {
 	nodes := answer.Nodes
 	t, left := nodeTable{}, leftOut{}
@@ -69,7 +70,7 @@ func newNodeTable(answer *api.NodesPower, skew time.Duration, now time.Time) (no
 	return t, left
 }
 
-// age returns that of the youngest reading, -1 s if there is none.
+// age returns the age of the newest reading, or -1 s if there is none.
 func (t *nodeTable) age(now time.Time) time.Duration {
 	if len(t.byName) == 0 {
 		return -time.Second
@@ -77,10 +78,10 @@ func (t *nodeTable) age(now time.Time) time.Duration {
 	return max(0, now.Sub(time.Unix(0, t.newest)))
 }
 
-// Owner names what a pod is a replica or a run of.
+// Owner identifies the workload that a pod belongs to.
 type Owner struct{ Namespace, Kind, Name string }
 
-// workload is what a pod of an owner draws.
+// workload is the measured power of the pods of an owner.
 type workload struct {
 	power   energy.Watts
 	samples float64
@@ -99,7 +100,7 @@ func newWorkloadTable(answer *api.WorkloadsPower) workloadTable {
 	return t
 }
 
-// priorSamples is how many samples the nominal power of a request weighs as much as: one of 15 s may have been odd.
+// priorSamples is the weight of the nominal power in samples, because a single sample of 15 s may be an outlier.
 const priorSamples = 3
 
 func (t workloadTable) expected(owners []Owner, nominal energy.Watts) (energy.Watts, bool) {

@@ -1,27 +1,27 @@
-// Package parking keeps held pods beside kube-scheduler's queue instead of in it.
+// Package parking implements a scheduling queue that keeps held pods outside of kube-scheduler's own queue.
 //
 // # Purpose
 //
-// kube-scheduler keeps a pod that PreEnqueue refuses among those that it cannot schedule, and goes through all of
-// these, with its queue locked, whenever a pod is bound, changed or removed and whenever a node changes. None of that
-// can change anything for a held pod: it comes when its gate lets it go. So it is parked, and enters the queue only
-// then.
+// kube-scheduler stores a pod that is rejected by PreEnqueue among the unschedulable pods. It iterates over these
+// with its queue locked whenever a pod is bound, updated or deleted and whenever a node changes. None of these
+// events can affect a held pod, which only becomes schedulable when its gate releases it. Therefore held pods are
+// parked, and enter the queue when they are released.
 //
-// # Invariants, and the tests that hold them
+// # Invariants and their tests
 //
-//   - A pod is parked or in kube-scheduler's queue, never in both, in whatever order it is added, updated, deleted and
-//     let go: TestPodsStandInOnePlace, TestReleasesRaceWithUpdates.
-//   - A parked pod enters the queue as its latest update has it, the oldest first: TestUpdatesLetGo,
+//   - A pod is either parked or in the wrapped queue, never both, regardless of the order in which it is added,
+//     updated, deleted and released: TestPodsStandInOnePlace, TestReleasesRaceWithUpdates.
+//   - Parked pods enter the queue in their latest version, oldest first: TestUpdatesLetGo,
 //     TestTheOldestLeaveFirst.
-//   - No pod stays parked that is no longer held or no longer there: TestNoPodIsForgotten,
+//   - No pod remains parked if it is no longer held or has been deleted: TestNoPodIsForgotten,
 //     TestParkedPodsAreForgotten.
-//   - Pods of profiles that hold nothing, and pods with scheduling gates of others, are left to kube-scheduler:
+//   - Pods of profiles without a hold plugin, and pods with scheduling gates, are left to kube-scheduler:
 //     TestInstall, TestPodsThatOthersGated.
 //
-// # What fails how
+// # Failure modes
 //
-//   - The hold loop stops: all parked pods are asked about every 30 seconds, and the gate passes each whose deadline
-//     has come.
-//   - The gate panics: place.Hold passes the pod, which then enters the queue.
-//   - kube-scheduler changes its queue's interface: this package does not compile.
+//   - The hold loop stops. All parked pods are checked every 30 seconds, and the gate admits each pod after its
+//     deadline has passed.
+//   - The gate panics. The plugin place.Hold admits the pod, so it enters the queue.
+//   - kube-scheduler changes the interface of its queue. This package no longer compiles.
 package parking

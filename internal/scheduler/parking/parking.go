@@ -19,17 +19,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-// Deadlines are kept at most this much late where the hold loop has stopped working.
-// kube-scheduler itself tries what it keeps every five minutes.
+// lookAgain is the interval at which all parked pods are checked. It bounds the lateness of releases at deadlines
+// if the hold loop is not running. kube-scheduler itself retries unschedulable pods every five minutes.
 const lookAgain = 30 * time.Second
 
-// queue is kube-scheduler's own for all but parked pods.
+// queue wraps the scheduling queue of kube-scheduler and keeps held pods out of it.
 type queue struct {
 	internalqueue.SchedulingQueue
-	holds map[string]holder // by the name of the profile; a scheduler's profiles never change
+	holds map[string]holder // by profile name; the profiles of a scheduler never change
 
-	// mu is taken before the lock of the queue within. It is held while that changes, so that of a release and an
-	// update of the same pod the later one counts.
+	// mu is acquired before the lock of the wrapped queue. It is held while the wrapped queue changes, so that a
+	// release and a concurrent update of the same pod are applied in order.
 	mu     sync.Mutex
 	parked map[types.UID]*v1.Pod
 	stop   chan struct{}
@@ -41,10 +41,11 @@ type holder interface {
 	ActivateBy(activate func(klog.Logger, map[string]*v1.Pod))
 }
 
-// Were it no holder any more, nothing would be parked, silently.
+// place.Hold must implement holder. Otherwise no pod would be parked, without an error.
 var _ holder = (*place.Hold)(nil)
 
-// Install puts held pods of all profiles that hold any beside the queue of a scheduler, which must not run yet.
+// Install makes the scheduler park the held pods of all profiles with a hold plugin. It must be called before the
+// scheduler runs.
 func Install(s *scheduler.Scheduler) {
 	q := &queue{
 		SchedulingQueue: s.SchedulingQueue, holds: map[string]holder{}, parked: map[types.UID]*v1.Pod{},
@@ -68,7 +69,7 @@ func (q *queue) held(ctx context.Context, pod *v1.Pod) bool {
 	return h != nil && !h.PreEnqueue(ctx, pod).IsSuccess()
 }
 
-// Add parks a pod that is held.
+// Add parks the pod if it is held. Otherwise it adds the pod to the wrapped queue.
 func (q *queue) Add(ctx context.Context, pod *v1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,14 +85,16 @@ func (q *queue) add(ctx context.Context, pod *v1.Pod) {
 	q.SchedulingQueue.Add(ctx, pod)
 }
 
-// Update lets a parked pod go if it is held no longer. One that is in the queue stays there, unless scheduling
-// gates kept it so far: whether it is held is asked now.
+// Update moves a parked pod to the wrapped queue if it is no longer held. A pod that is already in the wrapped
+// queue remains there unless its scheduling gates have just been removed, in which case the plugin decides whether
+// to hold it.
 func (q *queue) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, parked := q.parked[newPod.UID]
 	switch {
-	case oldPod.UID != newPod.UID: // it was created anew under its name while no watch was open
+	// the pod was deleted and recreated with the same name while the watch was interrupted
+	case oldPod.UID != newPod.UID:
 		q.remove(oldPod)
 		q.add(ctx, newPod)
 	case parked:
@@ -104,7 +107,7 @@ func (q *queue) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
 	}
 }
 
-// Delete forgets a pod.
+// Delete removes the pod.
 func (q *queue) Delete(pod *v1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -119,7 +122,7 @@ func (q *queue) remove(pod *v1.Pod) {
 	q.SchedulingQueue.Delete(pod)
 }
 
-// Activate lets those of the pods go that are parked and held no longer, and activates the others.
+// Activate moves parked pods that are no longer held to the wrapped queue, and activates all other pods there.
 func (q *queue) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
 	ctx := klog.NewContext(context.Background(), logger)
 	others := make(map[string]*v1.Pod, len(pods))
@@ -139,8 +142,8 @@ func (q *queue) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
 	}
 }
 
-// leave puts those of some parked pods into the queue that are held no longer, as they are known by now: the oldest
-// first, since it keeps that order among pods of one priority.
+// leave moves the parked pods that are no longer held to the wrapped queue in their latest version. Pods are added
+// oldest first, because the queue preserves the order of pods with the same priority.
 func (q *queue) leave(ctx context.Context, parked []*v1.Pod) {
 	free := slices.DeleteFunc(parked, func(pod *v1.Pod) bool { return q.held(ctx, pod) })
 	slices.SortFunc(free, func(a, b *v1.Pod) int {
@@ -152,7 +155,7 @@ func (q *queue) leave(ctx context.Context, parked []*v1.Pod) {
 	}
 }
 
-// Run also looks at all that is parked from time to time.
+// Run runs the wrapped queue and checks all parked pods periodically.
 func (q *queue) Run(logger klog.Logger) {
 	q.SchedulingQueue.Run(logger)
 	ctx := klog.NewContext(context.Background(), logger)

@@ -26,7 +26,7 @@ import (
 
 const profile = "kubenergy"
 
-// gate is the plugin of a profile, whose word is changed by tests.
+// gate is the hold plugin of a profile. Tests change its decisions.
 type gate struct {
 	mu   sync.Mutex
 	held map[types.UID]bool
@@ -80,7 +80,7 @@ func keyed(pods ...*v1.Pod) map[string]*v1.Pod {
 	return all
 }
 
-// waiting are the pods that may be tried.
+// waiting returns the pods in the active queue.
 func (q *queue) waiting() (names []string) {
 	for _, p := range q.PodsInActiveQ() {
 		names = append(names, p.Name+"@"+p.ResourceVersion)
@@ -92,12 +92,12 @@ func (q *queue) waiting() (names []string) {
 func (q *queue) want(t *testing.T, when string, parked int, waiting ...string) {
 	t.Helper()
 	if got := q.waiting(); !slices.Equal(got, waiting) || len(q.parked) != parked || len(q.UnschedulablePods()) > 0 {
-		t.Errorf("%s %v wait, %d are parked and %d in vain: want %v and %d", when, got, len(q.parked),
+		t.Errorf("%s, %v are queued, %d are parked and %d unschedulable, want %v and %d", when, got, len(q.parked),
 			len(q.UnschedulablePods()), waiting, parked)
 	}
 }
 
-// gated is a profile with these plugins at PreEnqueue.
+// gated is a profile with the given PreEnqueue plugins.
 type gated struct {
 	framework.Framework
 	plugins []fwk.PreEnqueuePlugin
@@ -112,7 +112,7 @@ func TestInstall(t *testing.T) {
 	}
 	Install(s)
 	if s.SchedulingQueue != inner.SchedulingQueue {
-		t.Error("the queue of a scheduler that holds nothing is replaced")
+		t.Error("the queue of a scheduler without a hold plugin is replaced")
 	}
 	s.Profiles[profile] = gated{plugins: []fwk.PreEnqueuePlugin{g}}
 	Install(s)
@@ -125,7 +125,7 @@ func TestInstall(t *testing.T) {
 	g.hold(held, false)
 	g.activate(klog.Background(), keyed(held))
 	if got := inner.waiting(); !slices.Equal(got, []string{"held@1"}) {
-		t.Errorf("%v wait after the gate has let it go", got)
+		t.Errorf("%v are queued after the pod was released", got)
 	}
 }
 
@@ -142,18 +142,18 @@ func TestHeldPodsStandBeside(t *testing.T) {
 	elsewhere.Spec.SchedulerName = "stock"
 	gate.hold(elsewhere, true)
 	q.Add(ctx, elsewhere)
-	q.want(t, "with a pod of a profile that holds none", 1, "elsewhere@1", "other@1")
+	q.want(t, "with a pod of a profile without a hold plugin", 1, "elsewhere@1", "other@1")
 
 	q.MoveAllToActiveOrBackoffQueue(logger, framework.EventAssignedPodDelete, other, nil, nil)
 	q.Activate(logger, keyed(held))
-	q.want(t, "while it is held, whoever asks,", 1, "elsewhere@1", "other@1")
+	q.want(t, "after activating a held pod", 1, "elsewhere@1", "other@1")
 
 	newer := pod("held", "2")
 	q.Update(ctx, held, newer)
 	q.want(t, "after an update", 1, "elsewhere@1", "other@1")
 
 	gate.hold(held, false)
-	q.Activate(logger, keyed(held)) // as it was when it was held
+	q.Activate(logger, keyed(held)) // the version of the pod that was held
 	q.want(t, "let go", 0, "elsewhere@1", "held@2", "other@1")
 
 	q.Delete(newer)
@@ -182,7 +182,7 @@ func TestUpdatesLetGo(t *testing.T) {
 	q.want(t, "after an update", 0, "held@2")
 }
 
-// What is let go at once is tried oldest first.
+// TestTheOldestLeaveFirst verifies that pods that are released together are scheduled oldest first.
 func TestTheOldestLeaveFirst(t *testing.T) {
 	q, gate := newQueue(t)
 	began := time.Now()
@@ -209,18 +209,19 @@ func TestTheOldestLeaveFirst(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got.Pod.Name != want.Name {
-				t.Fatalf("%s is tried: want %s", got.Pod.Name, want.Name)
+				t.Fatalf("%s is scheduled, want %s", got.Pod.Name, want.Name)
 			}
 		}
 	}
 }
 
-// Somebody else's gates keep a pod in kube-scheduler's queue; it is parked if it is held once they are gone.
+// TestPodsThatOthersGated verifies that pods with scheduling gates remain in kube-scheduler's queue, and are parked
+// if they are held once the gates have been removed.
 func TestPodsThatOthersGated(t *testing.T) {
 	q, gate := newQueue(t)
 	gated := pod("gated", "1")
 	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}}
-	q.Add(t.Context(), gated) // nothing gates it in this queue
+	q.Add(t.Context(), gated) // no plugin of this queue checks scheduling gates
 	gate.hold(gated, true)
 	other := pod("gated", "2")
 	other.Spec.SchedulingGates = gated.Spec.SchedulingGates
@@ -230,7 +231,7 @@ func TestPodsThatOthersGated(t *testing.T) {
 	q.want(t, "afterwards", 1)
 }
 
-// A gate that says no word when a deadline has passed is asked.
+// TestNoPodIsForgotten verifies that the queue checks a gate that does not release a pod at its deadline.
 func TestNoPodIsForgotten(t *testing.T) {
 	q, gate := newQueue(t)
 	held := pod("held", "1")
@@ -243,7 +244,8 @@ func TestNoPodIsForgotten(t *testing.T) {
 	q.want(t, "afterwards", 0, "held@1")
 }
 
-// A gate lets go while pods come and change: none is left behind, and none goes in as it was before.
+// TestReleasesRaceWithUpdates verifies that concurrent releases and updates neither lose a pod nor queue an
+// outdated version.
 func TestReleasesRaceWithUpdates(t *testing.T) {
 	q, gate := newQueue(t)
 	ctx := t.Context()
@@ -274,7 +276,8 @@ func TestReleasesRaceWithUpdates(t *testing.T) {
 	q.want(t, "in the end", 0, want...)
 }
 
-// Whatever happens, a pod stands in one place, as it was last seen, and waits there if its gate has let it go.
+// TestPodsStandInOnePlace verifies that a pod is always in exactly one place in its latest version, and in the
+// queue if its gate has released it.
 func TestPodsStandInOnePlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q, gate := newQueue(t)
@@ -302,7 +305,7 @@ func TestPodsStandInOnePlace(t *testing.T) {
 			case "delete":
 				q.Delete(now)
 				delete(seen, name)
-			case "recreate": // and nobody saw it being deleted
+			case "recreate": // the deletion was missed
 				if !known {
 					continue
 				}
@@ -334,13 +337,14 @@ func TestPodsStandInOnePlace(t *testing.T) {
 			}
 			slices.Sort(want)
 			if got := q.waiting(); !slices.Equal(got, want) || len(q.parked) != parked {
-				t.Fatalf("step %d: %v wait and %d are parked: want %v and %d", step, got, len(q.parked), want, parked)
+				t.Fatalf("step %d: %v are queued, %d are parked, want %v and %d", step, got, len(q.parked), want, parked)
 			}
 		}
 	})
 }
 
-// What one pod that is bound costs the queue beside 2,000 held ones, where these are in it and where they are parked.
+// BenchmarkBound measures the cost of a bound pod to a queue with 2,000 held pods, which are either gated in the
+// queue or parked.
 func BenchmarkBound(b *testing.B) {
 	for _, name := range []string{"gated", "parked"} {
 		b.Run(name, func(b *testing.B) {

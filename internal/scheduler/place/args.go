@@ -18,50 +18,53 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/batch"
 )
 
-// What heads [EnergyArgs].
+// API version and kind of [EnergyArgs].
 const (
 	ArgsAPIVersion = "kubescheduler.config.kubenergy.io/v1alpha1"
 	ArgsKind       = EnergyName + "Args"
 )
 
-// Scope says which pods of a profile are scored.
+// Scope determines which pods of a profile are scored.
 type Scope string
 
-// The scopes.
+// Valid values of [Scope].
 const (
-	Marked Scope = "Marked" // pods with an annotation of ours
-	All    Scope = "All"    // every pod of the profile, whatever its namespace's mode
+	Marked Scope = "Marked" // pods with KubEnergy annotations
+	All    Scope = "All"    // all pods of the profile, regardless of the mode of their namespaces
 )
 
-// EnergyArgs are the options of the plugin in KubeSchedulerConfiguration.
+// EnergyArgs contains the arguments of the plugin in a KubeSchedulerConfiguration.
 type EnergyArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// for pods that name none: a where alone, since holds are not of profiles
+	// Strategy is the default placement strategy. It must not contain a hold rule, because holds do not depend on
+	// profiles.
 	Strategy         string          `json:"strategy,omitempty"`
 	Scope            Scope           `json:"scope,omitempty"`
 	Weights          sched.Weights   `json:"weights,omitzero"`
-	MaxSignalAge     metav1.Duration `json:"maxSignalAge,omitzero"`     // an older signal is no signal
-	ExpectedDuration metav1.Duration `json:"expectedDuration,omitzero"` // of pods that do not say theirs
+	MaxSignalAge     metav1.Duration `json:"maxSignalAge,omitzero"`     // signals that are older are ignored
+	ExpectedDuration metav1.Duration `json:"expectedDuration,omitzero"` // of pods without an expected duration
 	Seed             uint64          `json:"seed,omitempty"`            // see sched.Policy
-	// score plugins of the profile that score only the pods that KubEnergy does not score: see package fallback
+	// Replaces lists score plugins of the profile that are skipped for pods that KubEnergy scores, see package
+	// fallback.
 	Replaces []string `json:"replaces,omitempty"`
-	// nodes of least cost that a cycle is narrowed to; 0: it is not
+	// Shortlist is the number of cheapest nodes to which a cycle is narrowed. Zero disables narrowing.
 	Shortlist int `json:"shortlist"`
-	// plans over the pods that wait, of strategies that look at all of them
+	// Batch configures joint plans for waiting pods, for strategies that plan the whole queue.
 	Batch batch.Limits `json:"batch,omitzero"`
 }
 
-// DefaultArgs returns what holds where the configuration says nothing.
+// DefaultArgs returns the default arguments.
 func DefaultArgs() EnergyArgs {
 	return EnergyArgs{
 		TypeMeta: metav1.TypeMeta{APIVersion: ArgsAPIVersion, Kind: ArgsKind},
 		Strategy: "carbon",
 		Scope:    Marked,
-		// Providers publish every 5 to 60 minutes; two updates may fail before their last answer counts as stale.
+		// Providers publish signals every 5 to 60 minutes, so two updates may fail before a signal becomes stale.
 		MaxSignalAge:     metav1.Duration{Duration: 2 * time.Hour},
 		ExpectedDuration: metav1.Duration{Duration: time.Hour},
-		// Twice as many cost more than they spare: pods of which one fills a node take as many hints from one cycle.
+		// Longer lists cost more than they save if each pod fills a node, because a cycle yields one scheduling
+		// hint per listed node.
 		Shortlist: 32,
 		Batch: batch.Limits{
 			TimeLimit: metav1.Duration{Duration: 200 * time.Millisecond}, MinPods: 16, MaxPods: 5000,
@@ -70,7 +73,7 @@ func DefaultArgs() EnergyArgs {
 	}
 }
 
-// Validate reports everything that is wrong with a.
+// Validate returns an error that lists all invalid arguments.
 func (a *EnergyArgs) Validate() error {
 	errs := []error{checkWhere(a.Strategy)}
 	if a.APIVersion != ArgsAPIVersion || a.Kind != ArgsKind {
@@ -100,10 +103,10 @@ func (a *EnergyArgs) Validate() error {
 	return errors.Join(errs...)
 }
 
-// maxOptions keeps a cycle that a plan has narrowed much shorter than one over all nodes.
+// maxOptions ensures that a cycle that is narrowed by a plan is much cheaper than a cycle over all nodes.
 const maxOptions = 20
 
-// checkWhere refuses what is not the name of a where, and nothing more.
+// checkWhere returns an error unless name is the name of a placement strategy without a hold rule.
 func checkWhere(name string) error {
 	where := name
 	if end := strings.IndexAny(name, "+/"); end >= 0 {
@@ -114,32 +117,32 @@ func checkWhere(name string) error {
 	case err != nil:
 		return fmt.Errorf("strategy: %w", err)
 	case where != name:
-		return fmt.Errorf("strategy is %q: want %s alone; %q is for policies, annotations and --kubenergy-hold-rule",
+		return fmt.Errorf("strategy is %q: want only %s; use %q in policies, annotations and --kubenergy-hold-rule",
 			name, where, name[len(where)+1:])
 	}
 	return nil
 }
 
-// decodeArgs reads the args of a plugin that kube-scheduler does not know, which it hands on as they were written.
-// Unlike kube-scheduler's own helper it refuses unknown fields, those of other case among them, and fields that stand
-// twice: a misspelt option must not become a default.
+// decodeArgs decodes the arguments of the plugin. kube-scheduler does not know their type and passes them as raw
+// bytes. Unlike the decoder of kube-scheduler, decodeArgs rejects duplicate fields and unknown fields, including
+// fields with different case, so that a misspelled option is not replaced by its default.
 func decodeArgs(obj runtime.Object) (EnergyArgs, error) {
 	args := DefaultArgs()
 	switch given := obj.(type) {
 	case nil:
 	case *runtime.Unknown:
-		if len(given.Raw) > 0 { // JSON, whatever the configuration was written in
+		if len(given.Raw) > 0 { // always JSON, regardless of the format of the configuration file
 			strict, err := json.UnmarshalStrict(given.Raw, &args)
 			if wrong, ok := errors.AsType[*encoding.UnmarshalTypeError](err); ok &&
 				wrong.Type.Kind() == reflect.String {
-				err = fmt.Errorf("%s is a %s: want text, of a duration as \"200ms\"", wrong.Field, wrong.Value)
+				err = fmt.Errorf("%s is a %s: want a string, e.g. \"200ms\" for a duration", wrong.Field, wrong.Value)
 			}
 			if err := errors.Join(append(strict, err)...); err != nil {
 				return args, fmt.Errorf("reading args: %w", err)
 			}
 		}
 	default:
-		return args, fmt.Errorf("reading args: they are a %T", obj)
+		return args, fmt.Errorf("reading args: unexpected type %T", obj)
 	}
 	return args, args.Validate()
 }

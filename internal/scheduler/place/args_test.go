@@ -38,18 +38,18 @@ func TestDecodeArgs(t *testing.T) {
 		{name: "misspelt option", obj: unknown(`{"stratgy":"carbon"}`), wantErr: "unknown field"},
 		{
 			name: "a when", obj: unknown(`{"strategy":"energy+window"}`),
-			wantErr: `want energy alone; "window" is for policies`,
+			wantErr: `want only energy; use "window" in policies`,
 		},
 		{
 			name: "an order", obj: unknown(`{"strategy":"energy/shortest"}`),
-			wantErr: `want energy alone; "shortest" is for policies`,
+			wantErr: `want only energy; use "shortest" in policies`,
 		},
 		{name: "mistyped strategy", obj: unknown(`{"strategy":"flow-enrgy"}`), wantErr: "did you mean flow-energy?"},
 		{name: "another case", obj: unknown(`{"batch":{"mostpods":1}}`), wantErr: `unknown field "batch.mostpods"`},
-		{name: "said twice", obj: unknown(`{"seed":1,"seed":2}`), wantErr: `duplicate field "seed"`},
+		{name: "duplicate field", obj: unknown(`{"seed":1,"seed":2}`), wantErr: `duplicate field "seed"`},
 		{
 			name: "a number for a duration", obj: unknown(`{"batch":{"timeLimit":200}}`),
-			wantErr: `batch.timeLimit is a number: want text, of a duration as "200ms"`,
+			wantErr: `batch.timeLimit is a number: want a string, e.g. "200ms" for a duration`,
 		},
 		{name: "unknown strategy", obj: unknown(`{"strategy":"best"}`), wantErr: `unknown strategy "best"`},
 		{name: "unknown scope", obj: unknown(`{"scope":"Some"}`), wantErr: "want Marked or All"},
@@ -57,14 +57,14 @@ func TestDecodeArgs(t *testing.T) {
 		{name: "negative age", obj: unknown(`{"maxSignalAge":"-1s"}`), wantErr: "maxSignalAge is -1s"},
 		{name: "no duration", obj: unknown(`{"expectedDuration":"0s"}`), wantErr: "expectedDuration is 0s"},
 		{name: "infinite weight", obj: unknown(`{"weights":{"carbon":1e999}}`), wantErr: "weights"},
-		{name: "another object", obj: &v1.Pod{}, wantErr: "they are a *v1.Pod"},
+		{name: "another object", obj: &v1.Pod{}, wantErr: "unexpected type *v1.Pod"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := decodeArgs(tc.obj)
 			switch {
 			case tc.wantErr != "":
 				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
-					t.Fatalf("error %v does not say %q", err, tc.wantErr)
+					t.Fatalf("error %v does not contain %q", err, tc.wantErr)
 				}
 			case err != nil:
 				t.Fatal(err)

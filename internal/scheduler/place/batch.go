@@ -16,15 +16,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/batch"
 )
 
-// batching makes the cycles of one profile follow plans over the pods that wait. A nil batching does nothing.
+// batching makes the cycles of a profile follow joint plans for the waiting pods. A nil batching does nothing.
 //
-// A cycle of a planned pod is narrowed to the planned node and the plan's next options where that saves something. If
-// none of them passes all filters, our PostFilter ends the cycle before other plugins evict pods for it, and the
-// pod's next cycle is an ordinary one: it is taken out of all plans for good.
+// The cycle of a planned pod is narrowed to the planned node and the next options of the plan if this is cheaper.
+// If none of these nodes passes all filters, the plugin's PostFilter ends the cycle before other plugins evict pods
+// for it. The pod is then permanently excluded from plans, so that its next cycle is an ordinary one.
 type batching struct {
 	planner    *batch.Planner
-	strategies map[string]batch.Strategy // that plan, by name
-	follow     func()                    // the pods, from now on, if not yet: where nothing is planned none matters
+	strategies map[string]batch.Strategy // strategies that plan the whole queue, by name
+	follow     func()                    // starts to follow pods; called when the first pod is planned
 }
 
 func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]batch.Strategy,
@@ -42,7 +42,7 @@ func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]
 	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	b.follow = sync.OnceFunc(func() {
 		if _, err := pods.AddEventHandler(kube.Surviving(d.Log, e.podHandler(b, handle.ProfileName()))); err != nil {
-			d.Log.ErrorContext(ctx, "pods cannot be followed: nothing is planned", "error", err)
+			d.Log.ErrorContext(ctx, "Failed to watch pods, so no pods are planned", "error", err)
 		}
 	})
 	if strategies[e.args.Strategy] != nil {
@@ -52,7 +52,8 @@ func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]
 	return b
 }
 
-// podHandler keeps the planner's pods: those of the profile that are in the queue, or would be if they were not held.
+// podHandler returns an event handler that keeps the pods of the planner up to date. These are the pods of the
+// profile that are in the queue, or would be if they were not held.
 func (e *Energy) podHandler(b *batching, profile string) cache.ResourceEventHandler {
 	drop := func(obj any) {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -91,8 +92,8 @@ func (e *Energy) podHandler(b *batching, profile string) cache.ResourceEventHand
 	}
 }
 
-// readBatch reads a pod for the planner. What a pod asks of its node by name is a matter of Filter, which plans know
-// nothing of: such pods are not planned.
+// readBatch reads a pod for the planner. Pods with requirements that Filter checks are not planned, because plans
+// do not consider these.
 func (e *Energy) readBatch(pod *v1.Pod) (batch.Pod, bool) {
 	r := e.read(pod)
 	if r == nil || r.settings.MaxPower != 0 || r.settings.MinEfficiency != 0 {
@@ -104,22 +105,22 @@ func (e *Energy) readBatch(pod *v1.Pod) (batch.Pod, bool) {
 
 const stepKey fwk.StateKey = EnergyName + "/step"
 
-// following is what a cycle has of a plan.
+// following is the part of a plan that applies to a cycle.
 type following struct {
 	batch.Step
 	narrowed bool
 }
 
-// Clone implements [fwk.StateData]. It is looked at by the cycle alone that made it.
+// Clone implements [fwk.StateData]. It does not copy, because the value is only used by its own cycle.
 func (f *following) Clone() fwk.StateData { return f }
 
-// leads reports whether the node is one of the plan's.
+// leads reports whether the node is one of those in the plan.
 func (f *following) leads(node string) bool { return f.Node == node || slices.Contains(f.Next, node) }
 
-// followed returns what the cycle has of a plan, nil if there is nothing.
+// followed returns the part of a plan that applies to the cycle, or nil if there is none.
 func followed(state fwk.CycleState) *following { return noted[following](state, stepKey) }
 
-// plans reports whether pods of a where are planned together.
+// plans reports whether pods with the given placement strategy are planned jointly.
 func (b *batching) plans(where string) bool {
 	plans := b != nil && b.strategies[where] != nil
 	if plans {
@@ -128,7 +129,8 @@ func (b *batching) plans(where string) bool {
 	return plans
 }
 
-// narrowToPlan takes the turn of a pod. It returns the nodes that the cycle is narrowed to, nil if it is not.
+// narrowToPlan takes the step of the plan for a pod. It returns the nodes to which the cycle is narrowed, or nil if
+// the cycle is not narrowed.
 func (e *Energy) narrowToPlan(state fwk.CycleState, r *request, pod *v1.Pod,
 	nodes []fwk.NodeInfo,
 ) *fwk.PreFilterResult {
@@ -139,7 +141,7 @@ func (e *Energy) narrowToPlan(state fwk.CycleState, r *request, pod *v1.Pod,
 	if wanted {
 		e.ask(r, nodes)
 	}
-	// Where preemption has made room for the pod, that is where it goes.
+	// A node that was nominated by preemption takes precedence over the plan.
 	if !planned || pod.Status.NominatedNodeName != "" {
 		return nil
 	}
@@ -156,10 +158,10 @@ func (e *Energy) narrowToPlan(state fwk.CycleState, r *request, pod *v1.Pod,
 	return &fwk.PreFilterResult{NodeNames: left}
 }
 
-// ask hands the planner a copy of the nodes, with the pods that the scheduler has assumed onto them.
+// ask passes a copy of the nodes to the planner, including the pods that the scheduler has assumed on them.
 func (e *Energy) ask(r *request, nodes []fwk.NodeInfo) {
 	var q *batch.Question
-	defer func() { e.batch.planner.Ask(q) }() // it waits for an answer, even if something panics here
+	defer func() { e.batch.planner.Ask(q) }() // the planner waits for this call even if the copying panics
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	copied := batch.Question{
@@ -177,8 +179,8 @@ func (e *Energy) ask(r *request, nodes []fwk.NodeInfo) {
 	q = &copied
 }
 
-// possible returns those of a step's nodes that are still there, that the pod may run on, and that have room for it.
-// The core knows only of CPU, memory and GPUs, so all that the pod asks for is looked at here.
+// possible returns the nodes of a step that still exist, that admit the pod and that have capacity for it. Plans
+// only consider CPU, memory and GPUs, so all resource requests of the pod are checked here.
 func (e *Energy) possible(pod *v1.Pod, step batch.Step) sets.Set[string] {
 	admission := kube.AdmissionOf(pod)
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
@@ -192,7 +194,7 @@ func (e *Energy) possible(pod *v1.Pod, step batch.Step) sets.Set[string] {
 	return left
 }
 
-// hasRoom says what NodeResourcesFit will say.
+// hasRoom predicts the result of the filter NodeResourcesFit.
 func hasRoom(n fwk.NodeInfo, requests v1.ResourceList) bool {
 	all, taken := n.GetAllocatable(), n.GetRequested()
 	if len(n.GetPods()) >= all.GetAllowedPodNumber() {
@@ -217,8 +219,8 @@ func hasRoom(n fwk.NodeInfo, requests v1.ResourceList) bool {
 	return true
 }
 
-// rankByPlan ranks nodes by a plan: the planned node best, then the next options in their order. It reports whether any
-// of them is among the nodes; if not, the pod is scored as if there were no plan.
+// rankByPlan ranks the nodes by a plan, with the planned node first and then the next options in order. It reports
+// whether any of these is among the nodes. If not, the pod is scored as if it had not been planned.
 func (e *Energy) rankByPlan(state fwk.CycleState, r *request, nodes []fwk.NodeInfo) (led bool) {
 	f := followed(state)
 	if f == nil || !e.batch.plans(r.settings.Where) {
@@ -240,18 +242,18 @@ func (e *Energy) rankByPlan(state fwk.CycleState, r *request, nodes []fwk.NodeIn
 	return led
 }
 
-// score is 0 for nodes that the plan does not name.
+// score returns the score of a node, which is 0 if the node is not in the plan.
 func (f *following) score(node string) int64 {
 	if node == f.Node {
 		return bestScore
 	}
 	if i := slices.Index(f.Next, node); i >= 0 {
-		return bestScore - 1 - int64(i) // more than 0: see maxOptions
+		return bestScore - 1 - int64(i) // greater than 0, see maxOptions
 	}
 	return 0
 }
 
-// countPlacement counts where a planned pod went.
+// countPlacement updates the metrics after the placement of a planned pod.
 func (b *batching) countPlacement(state fwk.CycleState, node string) {
 	if b == nil {
 		return
@@ -267,24 +269,24 @@ func (b *batching) countPlacement(state fwk.CycleState, node string) {
 	}
 }
 
-// requeue notes that a pod waits again.
+// requeue informs the planner that a pod waits again.
 func (b *batching) requeue(pod *v1.Pod) {
 	if b != nil {
 		b.planner.Requeue(pod.UID)
 	}
 }
 
-// passOn lets the plugins after ours try to make room.
+// passOn is the status that lets the following plugins attempt preemption.
 var passOn = fwk.NewStatus(fwk.Unschedulable)
 
-// PostFilter ends a cycle that was narrowed in vain, by a plan or to the nodes of least cost, and one of a pod that a
-// machine is woken for. All other pods are left to the plugins that follow.
+// PostFilter ends a cycle that was narrowed and found no node, and the cycle of a pod while a node is being woken
+// up. All other pods are left to the following plugins.
 func (e *Energy) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	_ fwk.NodeToStatusReader,
 ) (_ *fwk.PostFilterResult, status *fwk.Status) {
 	status = passOn
 	defer e.rescue.from("PostFilter", nil)
-	// whatever the view says of the pod by now: its cycle was narrowed under an earlier one
+	// use the request of this cycle, because the cycle may have been narrowed under an earlier view
 	r := noted[request](state, requestKey)
 	if r == nil {
 		return nil, e.awaitBoot(ctx, state, pod)
@@ -292,11 +294,11 @@ func (e *Energy) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	if f := followed(state); f != nil && f.narrowed {
 		e.batch.planner.Exclude(pod.UID)
 		e.batch.planner.Count(batch.Retried)
-		status = e.retries.retry(pod, "no planned node is left")
+		status = e.retries.retry(pod, "no planned node passed the filters")
 	} else if r.shortlisted {
 		shortlisted.WithLabelValues(outcomeRetried).Inc()
 		e.shortlistFailed()
-		status = e.retries.retry(pod, "none of the nodes of least cost is left")
+		status = e.retries.retry(pod, "none of the cheapest nodes passed the filters")
 	} else {
 		status = e.awaitBoot(ctx, state, pod)
 	}
@@ -304,10 +306,10 @@ func (e *Energy) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	return nil, status
 }
 
-// awaitBoot ends the cycle of a pod for which a machine is woken: no other pod is evicted for it.
+// awaitBoot ends the cycle of a pod while a node is being woken up for it, so that no pods are evicted for it.
 func (e *Energy) awaitBoot(ctx context.Context, state fwk.CycleState, pod *v1.Pod) *fwk.Status {
 	if node := e.sleepers.find(ctx, state, pod); node != "" {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node "+node+" sleeps and would take it")
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "waiting for the sleeping node "+node+" to wake up")
 	}
 	return passOn
 }

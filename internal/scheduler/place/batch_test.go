@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// batched is a plugin whose planner the test runs, over nodes that it may change.
+// batched is a plugin with a planner that is run by the test. The test may change the nodes.
 type batched struct {
 	*Energy
 	nodes     []fwk.NodeInfo
@@ -78,7 +78,7 @@ func planPod(name string) *v1.Pod {
 	return pod
 }
 
-// waits puts pods into the planner, and lets it plan for them in the cycle of another.
+// waits adds pods to the planner, and lets it plan them in the cycle of another pod.
 func (b *batched) waits(t *testing.T, pods ...*v1.Pod) {
 	t.Helper()
 	for _, pod := range pods {
@@ -89,7 +89,7 @@ func (b *batched) waits(t *testing.T, pods ...*v1.Pod) {
 		b.batch.planner.Put(p)
 	}
 	if result, _ := b.cycle(planPod("first")); result != nil {
-		t.Fatal("the cycle that asks for a plan is narrowed")
+		t.Fatal("the cycle that requests a plan is narrowed")
 	}
 	synctest.Wait()
 }
@@ -111,7 +111,7 @@ func TestCyclesAreNarrowed(t *testing.T) {
 		if f == nil || result == nil || !result.NodeNames.Has(f.Node) || len(result.NodeNames) > 1+3 {
 			t.Fatalf("narrowed to %+v with %+v", result, f)
 		}
-		// The plan's order counts among what is left.
+		// The order of the plan applies to the remaining nodes.
 		var left []fwk.NodeInfo
 		for _, n := range b.nodes {
 			if result.NodeNames.Has(n.Node().Name) {
@@ -128,14 +128,15 @@ func TestCyclesAreNarrowed(t *testing.T) {
 		b.NormalizeScore(t.Context(), state, x, scores)
 		for _, s := range scores {
 			if (s.Score == bestScore) != (s.Name == f.Node) || s.Score <= 0 {
-				t.Errorf("%s scores %d, the planned node is %s", s.Name, s.Score, f.Node)
+				t.Errorf("the score of %s is %d, but the planned node is %s", s.Name, s.Score, f.Node)
 			}
 		}
-		// Nothing but room counts before a cycle is narrowed, so what may fail for other reasons is not.
+		// Only capacity is checked before a cycle is narrowed, so cycles of pods with other requirements are not
+		// narrowed.
 		if result, state := b.cycle(busy); result != nil || followed(state) == nil {
-			t.Error("a pod with a host port has a narrowed cycle")
+			t.Error("the cycle of a pod with a host port is narrowed")
 		}
-		// None of the nodes is left.
+		// None of the planned nodes exists any more.
 		_, taken := b.cycle(y)
 		b.batch.planner.Requeue(y.UID)
 		if followed(taken) == nil {
@@ -154,8 +155,8 @@ func TestCyclesAreNarrowed(t *testing.T) {
 	})
 }
 
-// TestAfterANarrowedCycle: no other plugin is asked to make room, the pod is tried again at once, and no plan narrows
-// it again.
+// TestAfterANarrowedCycle verifies that after a failed narrowed cycle, no other plugin attempts preemption, the pod
+// is retried immediately, and no plan narrows its cycle again.
 func TestAfterANarrowedCycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBatched(t, 200)
@@ -168,9 +169,9 @@ func TestAfterANarrowedCycle(t *testing.T) {
 		if !slices.Equal(b.activated, []string{"x"}) {
 			t.Errorf("activated %v while the pod is in flight", b.activated)
 		}
-		b.cycle(newPod()) // of somebody whom we do not know
+		b.cycle(newPod()) // a pod without annotations
 		if !slices.Equal(b.activated, []string{"x", "x"}) {
-			t.Errorf("activated %v once it is back in the queue", b.activated)
+			t.Errorf("activated %v after the pod is back in the queue", b.activated)
 		}
 		b.cycle(y)
 		if len(b.activated) != 2 {
@@ -186,7 +187,7 @@ func TestAfterANarrowedCycle(t *testing.T) {
 		bubble.Advance(time.Minute)
 		b.waits(t, planPod("p"), planPod("q"), planPod("r"))
 		if result, _ := b.cycle(x); result != nil {
-			t.Error("a later plan narrows it")
+			t.Error("the cycle is narrowed by a later plan")
 		}
 	})
 }
@@ -209,25 +210,25 @@ func TestPostFilterPassesOn(t *testing.T) {
 func TestPlannedPodsAreNotSigned(t *testing.T) {
 	b := newBatched(t, 3)
 	if _, status := b.SignPod(t.Context(), planPod("x")); status.Code() != fwk.Unschedulable {
-		t.Errorf("a pod that may be planned is signed: %v", status)
+		t.Errorf("a pod that may be planned has a signature: %v", status)
 	}
 	if fragments, status := b.SignPod(t.Context(),
 		newPod(v1alpha1.AnnotationStrategy, "energy")); !status.IsSuccess() ||
 		len(fragments) != 1 {
-		t.Errorf("another is not: %v", status)
+		t.Errorf("another pod has no signature: %v", status)
 	}
 }
 
-// TestNamedLimitsAreNotPlanned: what Filter looks at is unknown to plans.
+// TestNamedLimitsAreNotPlanned verifies that pods with requirements that Filter checks are not planned.
 func TestNamedLimitsAreNotPlanned(t *testing.T) {
 	b := newBatched(t, 3)
 	pod := planPod("x")
 	pod.Annotations[v1alpha1.AnnotationMaxPower] = "100"
 	if _, ok := b.readBatch(pod); ok {
-		t.Error("a pod with a largest power is planned")
+		t.Error("a pod with a max power is planned")
 	}
 	if _, ok := b.readBatch(newPod()); ok {
-		t.Error("a pod of others is planned")
+		t.Error("an unmarked pod is planned")
 	}
 }
 
@@ -257,7 +258,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// A plan has no nodes that are too hot.
+// TestPlansLeaveHotNodesOut verifies that plans do not contain nodes that are too hot.
 func TestPlansLeaveHotNodesOut(t *testing.T) {
 	m := newMeters(t)
 	plan := func() (f *following) {
@@ -281,10 +282,10 @@ func TestPlansLeaveHotNodesOut(t *testing.T) {
 	after := plan()
 	for _, n := range all {
 		if after.leads(n.Node) {
-			t.Errorf("%s, which is too hot, is in the plan %+v", n.Node, after.Step)
+			t.Errorf("the hot node %s is part of the plan %+v", n.Node, after.Step)
 		}
 	}
 	if after.Node == "" {
-		t.Error("the others are not planned on")
+		t.Error("the other nodes are not part of the plan")
 	}
 }

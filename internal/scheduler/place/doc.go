@@ -1,36 +1,38 @@
-// Package place puts the core's decisions into kube-scheduler: [Energy] scores where marked pods run, [Hold] keeps bare
-// pods from being tried before their time. It converts and obeys; every decision is made in package sched or by the
-// [Gate]. A scheduler built with these plugins needs scheduler/parking in front of its queue, or held pods cost it time
-// whenever anything happens in the cluster, and scheduler/fallback around its profiles, or the score plugins that
-// [Energy] replaces score its pods too.
+// Package place implements the plugins for kube-scheduler. [Energy] scores nodes for marked pods, and [Hold] delays
+// the scheduling of bare pods. The plugins convert between Kubernetes and the core and apply its decisions, which
+// are made in package sched or by the [Gate]. A scheduler with these plugins needs the queue of scheduler/parking,
+// because held pods would otherwise slow down the handling of all events in the cluster. It also needs
+// scheduler/fallback, because the score plugins that [Energy] replaces would otherwise score its pods, too.
 //
-// Whatever goes wrong in here, be it missing or stale knowledge, annotations that make no sense or a panic, ends in
-// what stock kube-scheduler would have done. Nothing waits, calls the network or writes to the API server.
+// On any failure, such as missing or stale data, invalid annotations or a panic, the result is that of an
+// unmodified kube-scheduler. The plugins do not block, use the network or write to the API server.
 //
-// # A cycle
+// # Scheduling cycle
 //
-// PreFilter reads the pod, then narrows the cycle to the nodes of a batch plan (batch.go) or to a shortlist
-// (shortlist.go). Filter refuses nodes by their power and efficiency. PreScore ranks the nodes by the strategy's cost
-// (energy.go, rank.go), NormalizeScore hands the points over. Reserve notes the pod's watts and drafts the record of
-// the decision, PostBind sends it. PostFilter ends a cycle that was narrowed in vain (retry.go).
+// PreFilter reads the pod and narrows the cycle to the nodes of a batch plan (batch.go) or to a shortlist
+// (shortlist.go). Filter rejects nodes by power and efficiency. PreScore ranks the nodes by the cost function of
+// the strategy (energy.go, rank.go), and NormalizeScore returns the scores. Reserve reserves the power of the pod
+// and drafts the record of the decision, which PostBind sends. PostFilter ends a narrowed cycle that found no node
+// (retry.go).
 //
 // # Shortlists
 //
-// Purpose: a pod comes to the same node, that of least cost that passes all filters, at a fraction of the price of
-// filtering and scoring as many nodes as kube-scheduler would. The nodes of least cost are found in what the node book
-// (nodes.go) remembers of a sample of that size, and only these are filtered and scored.
+// A shortlist reduces the cost of a cycle: the pod is placed on the same node, which is the cheapest one that
+// passes all filters, but far fewer nodes are filtered and scored than in an ordinary cycle. The cheapest nodes are
+// selected from a sample that is as large as that of kube-scheduler, by means of the node book (nodes.go).
 //
-// Invariants, and the tests that hold them:
+// Invariants and their tests:
 //
-//   - The node of least cost of the sample is on the list: TestShortlistsHaveTheBest, TestShortlistsAreOfTheSample.
-//   - Only cycles in which our scores decide, of pods whose place depends on nothing but room, cost and the nodes' own
-//     rules, are narrowed: TestCyclesThatAreNotNarrowed, TestWhatProfilesSay.
-//   - What was seen of a node is believed for a tenth of a second, and never once its generation is another where it
-//     is on the list: TestTrust, TestNodesChangeMeanwhile, TestNodesGo, TestTheViewChangesMeanwhile.
-//   - A record of the decision names all nodes that there were to choose from: TestShortlistsAreRecorded.
+//   - The shortlist contains the cheapest node of the sample: TestShortlistsHaveTheBest, TestShortlistsAreOfTheSample.
+//   - A cycle is narrowed only if the scores of this plugin are decisive, and if the placement of the pod depends only
+//     on capacity, cost and the rules of the nodes: TestCyclesThatAreNotNarrowed, TestWhatProfilesSay.
+//   - The cached state of a node is used for at most a tenth of a second, and not at all for a listed node if its
+//     generation has changed: TestTrust, TestNodesChangeMeanwhile, TestNodesGo, TestTheViewChangesMeanwhile.
+//   - The record of a decision contains all candidate nodes: TestShortlistsAreRecorded.
 //
-// What fails how: where no node of the list passes the filters, the pod is tried again at once on all nodes, and no pod
-// is evicted for it (TestAfterAShortlistInVain). So is a pod on which there is no opinion any more when the list is
-// scored, because stock's scores choose among all nodes (TestNarrowedWithoutAnOpinion). After eight lists in vain in a
-// row none are made for a second, then for two, up to a minute (TestManyShortlistsInVain).
+// If no node of the shortlist passes the filters, the pod is immediately retried on all nodes, and no pod is
+// evicted for it (TestAfterAShortlistInVain). The same happens if the strategy no longer has an opinion when the
+// shortlist is scored, because the default scores must choose among all nodes (TestNarrowedWithoutAnOpinion). After
+// eight consecutive failed shortlists, narrowing is suspended for a second, and then for exponentially longer times
+// of up to a minute (TestManyShortlistsInVain).
 package place

@@ -27,41 +27,43 @@ import (
 // EnergyName is the name of [Energy] in KubeSchedulerConfiguration.
 const EnergyName = "KubEnergy"
 
-// Energy scores nodes for marked pods with a strategy of package strategy. For all other pods, and where the strategy
-// has no opinion, it skips, and the scores are stock's.
+// Energy scores nodes for marked pods with a strategy of package strategy. For all other pods, and if the strategy
+// has no opinion, it returns Skip, so that the scores are those of an unmodified kube-scheduler.
 //
-// It filters only for what a pod asks for by name, its largest power and least efficiency, and for nodes that are too
-// hot by their PowerProfile; otherwise a pod is bound wherever a node fits. Pods that are not ours pay for one map
-// lookup in each of SignPod, PreFilter, PreScore and Reserve.
+// It only filters nodes by the max power and min efficiency that a pod requires explicitly, and by the max
+// temperature of their PowerProfile. Otherwise it never prevents a pod from being scheduled. For unmarked pods, the
+// overhead is one map lookup in each of SignPod, PreFilter, PreScore and Reserve.
 type Energy struct {
 	args   EnergyArgs
-	wheres map[string]*strategy.Greedy // that decide on one pod, by name; read only
+	wheres map[string]*strategy.Greedy // strategies for single pods by name; read-only
 	view   func() *kube.View
 	clock  func() time.Time
 	rescue rescue
 
-	last     atomic.Pointer[string] // node of the last decision carried out
-	narrowed atomic.Pointer[v1.Pod] // whose cycle was narrowed; nil: the last one was not
+	last     atomic.Pointer[string] // node of the last placement
+	narrowed atomic.Pointer[v1.Pod] // pod of the current cycle if it was narrowed, otherwise nil
 
-	live     *live.Feed                              // nil: live watts are not known
-	seen     *kube.SeenWatts                         // of nodes on which others write them
-	nodes    func(name string) (fwk.NodeInfo, error) // of the scheduler's snapshot, which holds still during a cycle
-	batch    *batching                               // nil: nothing is planned
-	retries  *retries                                // nil: no cycle is narrowed
-	sleepers *sleepers                               // nil: no machine sleeps
-	recorder *record.Recorder                        // nil: nothing is recorded
+	live *live.Feed      // nil if live power is not available
+	seen *kube.SeenWatts // changes of the power in node annotations
+	// reads the scheduler's snapshot, which is immutable during a cycle
+	nodes    func(name string) (fwk.NodeInfo, error)
+	batch    *batching        // nil if pods are not planned
+	retries  *retries         // nil disables narrowing
+	sleepers *sleepers        // nil if nodes never sleep
+	recorder *record.Recorder // nil disables recording
 
-	mu         sync.Mutex  // cycles of a profile do not overlap, but kube-scheduler does not promise it
-	shortlists *shortlists // nil: none are made
+	// guards the following fields, since kube-scheduler does not guarantee that cycles never overlap
+	mu         sync.Mutex
+	shortlists *shortlists // nil disables shortlists
 	book       nodeBook
 	ranking    ranking
 	scratch    scratch
 	unrecorded unrecorded
 }
 
-// scratch is what every cycle fills anew, and what is not read after it.
+// scratch contains buffers that each cycle fills again. They are not read after the cycle.
 type scratch struct {
-	all      copies // of all nodes, where they are needed one by one
+	all      copies // of all nodes, if these are priced individually
 	refs     []*sched.Node
 	costs    []float64
 	queue    [1]sched.Job
@@ -71,17 +73,17 @@ type scratch struct {
 	cycle  uint64
 }
 
-// copies are nodes of a cycle as the core sees them.
+// copies contains the nodes of a cycle in the representation of package sched.
 type copies struct {
 	nodes []sched.Node
 	refs  []*sched.Node
 }
 
-// grouped is the group of a kind in a cycle. What is left of another cycle does not count.
+// grouped is the group of a kind in a cycle. It is invalid in other cycles.
 type grouped struct {
 	cycle uint64
 	group int32
-	first int32 // seat of its first node by name
+	first int32 // seat of the first node by name
 }
 
 var (
@@ -123,7 +125,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 		args: args, wheres: wheres, view: d.View, clock: d.Clock, rescue: rescue{log: d.Log},
 		live: d.Live, recorder: d.Recorder, seen: &common.seen,
 	}
-	if handle == nil { // a test asks for scores alone
+	if handle == nil { // a test that only needs scores
 		return e, nil
 	}
 	e.nodes = func(name string) (fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().Get(name) }
@@ -134,7 +136,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	return e, nil
 }
 
-// policy is that of the profile, for pods of some weights.
+// policy returns the policy of the profile for pods with the given weights.
 func (e *Energy) policy(weights sched.Weights) sched.Policy {
 	return sched.Policy{Weights: weights, MaxSignalAge: e.args.MaxSignalAge.Duration, Seed: e.args.Seed}
 }
@@ -142,11 +144,11 @@ func (e *Energy) policy(weights sched.Weights) sched.Policy {
 // Name implements [fwk.Plugin].
 func (*Energy) Name() string { return EnergyName }
 
-// Replaces returns the names of the score plugins that are to be skipped while the plugin scores a pod.
+// Replaces returns the names of the score plugins that are skipped for pods that the plugin scores.
 func (e *Energy) Replaces() []string { return e.args.Replaces }
 
-// read returns what the pod asks of us. It is nil if that is nothing: the pod is not ours, decisions are not carried
-// out in its namespace, or its annotations make no sense.
+// read returns the request of the pod. It returns nil if the pod is not marked, its annotations are invalid, or
+// decisions are not enforced in its namespace.
 func (e *Energy) read(pod *v1.Pod) *request {
 	if panics.Open() {
 		return nil
@@ -172,22 +174,23 @@ func (e *Energy) read(pod *v1.Pod) *request {
 
 const requestKey fwk.StateKey = EnergyName + "/request"
 
-// request is what was read from a pod of ours, and under which view.
+// request contains the properties of a marked pod and the view under which they were read.
 type request struct {
 	view     *kube.View
 	job      sched.Job
 	settings policy.Settings
 	cluster  []fwk.NodeInfo
 
-	shortlisted bool             // the cycle is narrowed to the nodes of least cost
-	reason      sched.ReasonKind // of the node that was chosen, from Reserve on
+	shortlisted bool             // the cycle is narrowed to the cheapest nodes
+	reason      sched.ReasonKind // reason for choosing the node, set by Reserve
 }
 
-// Clone implements [fwk.StateData]. After PreFilter a request does not change, but for its reason.
+// Clone implements [fwk.StateData]. It does not copy, because a request does not change after PreFilter except for
+// its reason.
 func (r *request) Clone() fwk.StateData { return r }
 
-// request returns what PreFilter has read, nil if the pod is not ours. Most pods are not, and are spared the look
-// into the cycle's state, which costs more than all the rest.
+// request returns the request that PreFilter stored, or nil if the pod is not marked. Most pods are not marked, and
+// for these it avoids reading the cycle state, which is comparatively expensive.
 func (e *Energy) request(state fwk.CycleState, pod *v1.Pod) *request {
 	if e.args.Scope != All && !e.view().Concerns(pod) {
 		return nil
@@ -195,7 +198,7 @@ func (e *Energy) request(state fwk.CycleState, pod *v1.Pod) *request {
 	return noted[request](state, requestKey)
 }
 
-// noted returns what a cycle has noted under a key; nil: nothing.
+// noted returns the value that the cycle state contains for the key, or nil if there is none.
 func noted[T any](state fwk.CycleState, key fwk.StateKey) *T {
 	data, err := state.Read(key)
 	if err != nil {
@@ -206,9 +209,9 @@ func noted[T any](state fwk.CycleState, key fwk.StateKey) *T {
 
 var skip = fwk.NewStatus(fwk.Skip)
 
-// PreFilter reads the pod once per cycle, for the points that follow. It narrows the cycle to what a plan over all
-// waiting pods has for this one, if there is a plan, or to the nodes of least cost, and skips Filter where there is
-// nothing to filter by.
+// PreFilter reads the pod once per cycle for the following extension points. It narrows the cycle to the nodes of a
+// joint plan if there is one, or otherwise to the cheapest nodes if possible. Filter is skipped if it is not
+// needed.
 func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	nodes []fwk.NodeInfo,
 ) (_ *fwk.PreFilterResult, status *fwk.Status) {
@@ -236,10 +239,10 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	return nil, nil
 }
 
-// PreFilterExtensions returns nil: what was read does not depend on other pods.
+// PreFilterExtensions returns nil, because the request does not depend on other pods.
 func (*Energy) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// PreScore takes the snapshot, asks the strategy and leaves the scores for NormalizeScore.
+// PreScore computes the scores with the strategy and stores them for NormalizeScore.
 func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	nodes []fwk.NodeInfo,
 ) (status *fwk.Status) {
@@ -250,16 +253,17 @@ func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	return e.withdraw(pod, skip)
 }
 
-// withdraw returns the status of a point at which there is no opinion. It is the given one unless the cycle was
-// narrowed under an opinion: then the pod is tried again on all nodes, because stock would choose among all.
+// withdraw returns the status of an extension point at which the plugin has no opinion. This is the given status
+// unless the cycle was narrowed. In that case, the pod is retried on all nodes, because the default scores must
+// choose among all of them.
 func (e *Energy) withdraw(pod *v1.Pod, status *fwk.Status) *fwk.Status {
 	if pod == nil || e.narrowed.Load() != pod {
 		return status
 	}
-	return e.retries.retry(pod, "no opinion on the nodes that its cycle was narrowed to")
+	return e.retries.retry(pod, "no opinion on the nodes of the narrowed cycle")
 }
 
-// plan ranks the nodes; ok is false where the strategy has no opinion.
+// plan ranks the nodes. ok is false if the strategy has no opinion.
 func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -272,7 +276,7 @@ func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	return true
 }
 
-// rankAll ranks the nodes by what the strategy says of them.
+// rankAll ranks all nodes by the costs that the strategy returns.
 func (e *Energy) rankAll(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	e.ranking.begin(len(nodes))
 	e.begin(r)
@@ -288,7 +292,7 @@ func (e *Energy) rankAll(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	return e.ranking.rank(s.costs)
 }
 
-// begin makes the book ready for a cycle, and the snapshot but for its nodes.
+// begin prepares the node book and the snapshot for a cycle, except for the nodes of the snapshot.
 func (e *Energy) begin(r *request) {
 	e.book.open(r.view, r.cluster)
 	s := &e.scratch
@@ -302,8 +306,8 @@ func (e *Energy) begin(r *request) {
 	}
 }
 
-// offerKinds offers the strategy one node of each kind, and makes the nodes of a kind a group. The nodes of a cluster
-// are of a few kinds, and a strategy that cannot tell the nodes of one apart gives all of them the same cost.
+// offerKinds adds one node of each kind to the snapshot, and groups the nodes by kind. A cluster has few kinds of
+// nodes, and an interchangeable strategy returns the same cost for all nodes of a kind.
 func (e *Energy) offerKinds(nodes []fwk.NodeInfo) {
 	s, r := &e.scratch, &e.ranking
 	s.cycle++
@@ -328,7 +332,7 @@ func (e *Energy) offerKinds(nodes []fwk.NodeInfo) {
 	s.snapshot.Nodes = s.refs
 }
 
-// offerAll offers the strategy every node, with the watts that it draws now, each a group of its own.
+// offerAll adds every node to the snapshot with its live power, and makes each node a separate group.
 func (e *Energy) offerAll(nodes []fwk.NodeInfo) {
 	s := &e.scratch
 	e.copyNodes(&s.all, nodes, s.snapshot.Now)
@@ -338,7 +342,7 @@ func (e *Energy) offerAll(nodes []fwk.NodeInfo) {
 	}
 }
 
-// copyNodes copies nodes, with their live watts.
+// copyNodes copies nodes and sets their live power.
 func (e *Energy) copyNodes(to *copies, nodes []fwk.NodeInfo, now time.Time) {
 	to.nodes, to.refs = to.nodes[:0], to.refs[:0]
 	for _, n := range nodes {
@@ -353,8 +357,8 @@ func (e *Energy) copyNodes(to *copies, nodes []fwk.NodeInfo, now time.Time) {
 	}
 }
 
-// Score implements [fwk.ScorePlugin]. What PreScore has found out is filled in by NormalizeScore, for all nodes at
-// once: here it would have to be looked up for each.
+// Score implements [fwk.ScorePlugin]. NormalizeScore writes the scores of all nodes, because Score would need a
+// lookup for each node.
 func (*Energy) Score(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
 	return 0, nil
 }
@@ -362,7 +366,7 @@ func (*Energy) Score(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) (in
 // ScoreExtensions implements [fwk.ScorePlugin].
 func (e *Energy) ScoreExtensions() fwk.ScoreExtensions { return e }
 
-// NormalizeScore implements [fwk.ScoreExtensions]: it copies the scores that PreScore has left.
+// NormalizeScore implements [fwk.ScoreExtensions]. It writes the scores that PreScore computed.
 func (e *Energy) NormalizeScore(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	scores fwk.NodeScoreList,
 ) (status *fwk.Status) {
@@ -378,7 +382,7 @@ func (e *Energy) NormalizeScore(_ context.Context, state fwk.CycleState, pod *v1
 	return nil
 }
 
-// undo withdraws an opinion after PreScore. The record of the decision must not give it as the reason.
+// undo withdraws an opinion after PreScore, so that the record of the decision does not contain it as the reason.
 func (e *Energy) undo(pod *v1.Pod) *fwk.Status {
 	e.mu.Lock()
 	e.unrecorded.of = nil
@@ -386,7 +390,7 @@ func (e *Energy) undo(pod *v1.Pod) *fwk.Status {
 	return e.withdraw(pod, nil)
 }
 
-// fill copies the scores of a request's ranking; ok is false if there is none.
+// fill writes the scores of the request's ranking. ok is false if there is no such ranking.
 func (e *Energy) fill(r *request, scores fwk.NodeScoreList) (ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -396,15 +400,15 @@ func (e *Energy) fill(r *request, scores fwk.NodeScoreList) (ok bool) {
 	return ok
 }
 
-// Reserve notes the node that the scheduler chose. That is known here for sure: a single feasible node is never scored,
-// and others have a say in the scores.
+// Reserve records the chosen node. The choice is not known earlier, because a single feasible node is not scored,
+// and other plugins contribute to the scores.
 func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	defer e.rescue.from("Reserve", nil)
 	r := e.request(state, pod)
 	if r == nil {
 		return nil
 	}
-	last := nodeName // whose memory is not needed for pods that are not ours
+	last := nodeName // copied here, so that no memory is allocated for unmarked pods
 	e.last.Store(&last)
 	e.reserveWatts(r, pod, nodeName)
 	if r.shortlisted {
@@ -418,8 +422,8 @@ func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	return nil
 }
 
-// Unreserve takes back the pod's watts, and what would be recorded. The turn of round-robin stays: the decision was
-// carried out, the binding failed.
+// Unreserve releases the reserved power and discards the draft of the record. The state of the round-robin strategy
+// is not reverted, because the placement was made and only the binding failed.
 func (e *Energy) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
 	defer e.rescue.from("Unreserve", nil)
 	if noted[request](state, requestKey) == nil {
@@ -432,16 +436,16 @@ func (e *Energy) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	e.recorder.Discard(e.takeDraft(state))
 }
 
-// EventsToRegister names what may give a pod a node that Filter has refused so far: another node, or another kind of
-// hardware. Without this method every event of the cluster would count as one that we wait for.
+// EventsToRegister returns the events that may make a pod schedulable that Filter has rejected, which are new nodes
+// and changes to the hardware of nodes. Without this method, kube-scheduler would retry the pod on every event.
 func (*Energy) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{
 		Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeAnnotation,
 	}}}, nil
 }
 
-// signature is what the scores of a pod depend on, besides its resources, which stock signs as well but only where it
-// scores by them.
+// signature contains everything that the scores of a pod depend on. It includes the resource requests, because
+// kube-scheduler signs these only if they affect its own scores.
 type signature struct {
 	Where         string
 	Duration      time.Duration
@@ -454,10 +458,10 @@ type signature struct {
 	MinEfficiency float64       `json:",omitzero"`
 }
 
-var unsigned = fwk.NewStatus(fwk.Unschedulable, "its score depends on other pods or nodes")
+var unsigned = fwk.NewStatus(fwk.Unschedulable, "the score depends on other pods or nodes")
 
-// SignPod lets kube-scheduler reuse the scores of one pod for the next that is alike, where the strategy's scores
-// allow it. Pods that we do not score need no fragment of ours.
+// SignPod lets kube-scheduler reuse the scores of a pod for similar pods if the strategy permits this. For unmarked
+// pods it returns no fragment.
 func (e *Energy) SignPod(_ context.Context, pod *v1.Pod) (_ []fwk.SignFragment, status *fwk.Status) {
 	defer e.rescue.from("SignPod", func() { status = unsigned })
 	r := e.read(pod)
@@ -465,9 +469,9 @@ func (e *Energy) SignPod(_ context.Context, pod *v1.Pod) (_ []fwk.SignFragment, 
 		return nil, nil
 	}
 	where := r.settings.Where
-	// Where a plan says which node a pod goes to, the scores of its twin say nothing. And kube-scheduler tries the
-	// hint that comes with a signature before it narrows a cycle: signed pods would go where the one before would
-	// have gone next.
+	// Scores of a planned pod are not valid for similar pods, because they depend on the plan. In addition,
+	// kube-scheduler tries the hint of a signature before it narrows a cycle, so a signed pod would be placed on
+	// the second-best node of the previous pod.
 	if e.batch.plans(where) || !e.wheres[where].NodeLocal(&sched.Policy{Seed: e.args.Seed}) {
 		return nil, unsigned
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// score runs the points of a cycle up to PreScore.
+// score runs the extension points of a cycle up to PreScore.
 func score(ctx context.Context, e *Energy, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	if _, status := e.PreFilter(ctx, state, pod, nodes); !status.IsSuccess() && !status.IsSkip() {
 		return status
@@ -27,7 +27,7 @@ func score(ctx context.Context, e *Energy, state fwk.CycleState, pod *v1.Pod, no
 	return e.PreScore(ctx, state, pod, nodes)
 }
 
-// play runs the scoring part of one scheduling cycle. It returns "skip", or the score of each node.
+// play runs the scoring part of a scheduling cycle. It returns "skip", or the scores of all nodes.
 func play(t *testing.T, e *Energy, pod *v1.Pod, nodes []fwk.NodeInfo) string {
 	t.Helper()
 	state := newCycle()
@@ -90,12 +90,12 @@ func TestEnergyScores(t *testing.T) {
 		{name: "unmarked", pod: newPod(), nodes: four(), asOf: fresh, want: "skip"},
 		{name: "other annotations", pod: newPod("team", "x"), nodes: four(), asOf: fresh, want: "skip"},
 		{
-			name: "nonsense counts as unmarked", pod: newPod(v1alpha1.AnnotationStrategy, "best"), nodes: four(),
+			name: "an invalid annotation is ignored", pod: newPod(v1alpha1.AnnotationStrategy, "best"), nodes: four(),
 			asOf: fresh,
 			want: "skip",
 		},
 		{
-			name: "one mistake is enough", pod: newPod(v1alpha1.AnnotationStrategy, "carbon",
+			name: "one of two annotations is invalid", pod: newPod(v1alpha1.AnnotationStrategy, "carbon",
 				v1alpha1.AnnotationFinishBy, "?"),
 			nodes: four(), asOf: fresh, want: "skip",
 		},
@@ -104,7 +104,7 @@ func TestEnergyScores(t *testing.T) {
 			want: "a=0 b=85 c=81 d=100",
 		},
 		{
-			name: "when is another plugin's business", pod: newPod(v1alpha1.AnnotationStrategy, "carbon+window"),
+			name: "the hold rule is ignored", pod: newPod(v1alpha1.AnnotationStrategy, "carbon+window"),
 			nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100",
 		},
 		{
@@ -124,7 +124,7 @@ func TestEnergyScores(t *testing.T) {
 			want: "a=0 b=85 c=81 d=100",
 		},
 		{
-			name: "nonsense there counts as unmarked too", args: all, pod: newPod(v1alpha1.AnnotationStrategy, "best"),
+			name: "an invalid annotation is ignored, too", args: all, pod: newPod(v1alpha1.AnnotationStrategy, "best"),
 			nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100",
 		},
 		{
@@ -137,12 +137,12 @@ func TestEnergyScores(t *testing.T) {
 			want: "a=0 b=100 c=0 d=99",
 		},
 		{
-			name: "a node of which nothing is known", pod: newPod(v1alpha1.AnnotationStrategy, "energy"),
+			name: "a node without a profile", pod: newPod(v1alpha1.AnnotationStrategy, "energy"),
 			nodes: unknown(),
 			asOf:  fresh, want: "skip",
 		},
 		{
-			name: "ties go by name, and only one node gets 100", pod: newPod(v1alpha1.AnnotationStrategy, "carbon"),
+			name: "ties are broken by name, and one node gets 100", pod: newPod(v1alpha1.AnnotationStrategy, "carbon"),
 			nodes: twins(), asOf: fresh, want: "z=99 y=100 x=0",
 		},
 		{
@@ -158,7 +158,7 @@ func TestEnergyScores(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := newEnergyPlugin(t, deps(knowledge(t, tc.asOf)), tc.args)
-			for range 2 { // buffers are used again
+			for range 2 { // buffers are reused
 				if got := play(t, e, tc.pod, tc.nodes); got != tc.want {
 					t.Errorf("got  %s\nwant %s", got, tc.want)
 				}
@@ -189,7 +189,7 @@ func TestReserveTurnsTheRoundRobin(t *testing.T) {
 		for _, cycle := range []struct {
 			pod  *v1.Pod
 			node string
-		}{{pod, step.chosen}, {newPod(), "b"}} { // somebody else's pod does not count
+		}{{pod, step.chosen}, {newPod(), "b"}} { // unmarked pods are ignored
 			state := newCycle()
 			e.PreFilter(t.Context(), state, cycle.pod, nodes)
 			e.Reserve(t.Context(), state, cycle.pod, cycle.node)
@@ -256,7 +256,8 @@ func TestSignPod(t *testing.T) {
 	}
 }
 
-// Pods whose scores differ are signed differently, one thing at a time.
+// TestSignaturesTellApart verifies that pods with different scores have different signatures, for each property
+// separately.
 func TestSignaturesTellApart(t *testing.T) {
 	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
 	seen := map[string]string{}
@@ -277,7 +278,7 @@ func TestSignaturesTellApart(t *testing.T) {
 			t.Fatal(status, err)
 		}
 		if other, twice := seen[string(text)]; twice {
-			t.Errorf("with %q it is signed as with %q: %s", extra, other, text)
+			t.Errorf("the signatures with %q and %q are equal: %s", extra, other, text)
 		}
 		seen[string(text)] = fmt.Sprint(extra)
 	}
@@ -286,7 +287,7 @@ func TestSignaturesTellApart(t *testing.T) {
 func TestPanicsMeanStock(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	d := deps(knowledge(t, noon))
-	d.View = func() *kube.View { panic("no view today") }
+	d.View = func() *kube.View { panic("view source failed") }
 	e := newEnergyPlugin(t, d, "")
 	pod := newPod(v1alpha1.AnnotationStrategy, "carbon")
 	for range 2 {
@@ -310,7 +311,8 @@ func TestPanicsMeanStock(t *testing.T) {
 	}
 }
 
-// A panic at each point of a cycle is counted, and the point answers as if we were not there.
+// TestAPanicAtEachPoint verifies that a panic at any extension point is counted, and that the result is that of an
+// unmodified kube-scheduler.
 func TestAPanicAtEachPoint(t *testing.T) {
 	ctx, pod, nodes := t.Context(), newPod(v1alpha1.AnnotationStrategy, "carbon"), farm(3)
 	scores := fwk.NodeScoreList{{Name: "n0000", Score: 7}, {Name: "n0001", Score: 9}}
@@ -355,7 +357,7 @@ func TestAPanicAtEachPoint(t *testing.T) {
 		state.Write(requestKey, notARequest{})
 		state.Write(draftKey, notARequest{})
 		if status := c.call(e, state); status.Code() != c.want {
-			t.Errorf("%s answers %v", point, status)
+			t.Errorf("the result of %s is %v", point, status)
 		}
 		if again := panics.Note("plugin"); again != 2 {
 			t.Errorf("%s: %d panics are counted", point, again-1)
@@ -367,7 +369,8 @@ func TestAPanicAtEachPoint(t *testing.T) {
 	panics.Reset()
 }
 
-// After three panics within a minute pods are placed as stock does, also those that would not panic.
+// TestThreePanicsBreakTheCircuit verifies that after three panics within a minute, all pods are scheduled as by an
+// unmodified kube-scheduler.
 func TestThreePanicsBreakTheCircuit(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
@@ -378,16 +381,16 @@ func TestThreePanicsBreakTheCircuit(t *testing.T) {
 	for planted < 3 {
 		e.view = healthy
 		if !scores() {
-			t.Fatalf("after %d panics it does not score", planted)
+			t.Fatalf("the plugin does not score after %d panics", planted)
 		}
 		e.view = func() *kube.View { planted++; panic("planted") }
 		if scores() {
-			t.Fatal("it panics, and scores")
+			t.Fatal("the plugin scores despite a panic")
 		}
 	}
 	e.view = healthy
 	if scores() {
-		t.Errorf("after %d panics it scores", planted)
+		t.Errorf("the plugin scores after %d panics", planted)
 	}
 }
 
@@ -395,11 +398,12 @@ type notARequest struct{}
 
 func (n notARequest) Clone() fwk.StateData { return n }
 
-// What Filter refuses can fit only a node that comes or changes.
+// TestEnergyWaitsForNodesOnly verifies that a pod rejected by Filter is only retried when nodes are added or
+// updated.
 func TestEnergyWaitsForNodesOnly(t *testing.T) {
 	events, err := newEnergyPlugin(t, Deps{}, "").EventsToRegister(t.Context())
 	if err != nil || len(events) != 1 || events[0].Event.Resource != fwk.Node {
-		t.Errorf("events %v, %v: want those of nodes", events, err)
+		t.Errorf("events %v, %v, want those of nodes", events, err)
 	}
 }
 
@@ -412,12 +416,12 @@ func TestFilter(t *testing.T) {
 		name string
 		pod  *v1.Pod
 		skip bool
-		want string // nodes that pass
+		want string // nodes that pass the filter
 	}{
 		{name: "nothing asked", pod: newPod(v1alpha1.AnnotationStrategy, "carbon"), skip: true, want: "a b c"},
 		{name: "power", pod: newPod(v1alpha1.AnnotationMaxPower, "150"), want: "a c"},
 		{
-			name: "another's word for it", pod: newPod("compute-gardener-scheduler.kubernetes.io/max-power-watts",
+			name: "alias", pod: newPod("compute-gardener-scheduler.kubernetes.io/max-power-watts",
 				"150"),
 			want: "a c",
 		},
@@ -426,7 +430,7 @@ func TestFilter(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			state := newCycle()
 			if _, status := e.PreFilter(t.Context(), state, tc.pod, nodes); status.IsSkip() != tc.skip {
-				t.Fatalf("PreFilter says %v", status)
+				t.Fatalf("PreFilter() = %v", status)
 			}
 			var pass []string
 			for _, n := range nodes {
@@ -438,14 +442,14 @@ func TestFilter(t *testing.T) {
 				t.Errorf("%s pass, want %s", got, tc.want)
 			}
 			if points := play(t, e, tc.pod, nodes[:2]); points == "skip" {
-				t.Error("it is not scored")
+				t.Error("the pod is not scored")
 			}
 		})
 	}
 }
 
-// A node that is deleted, comes back and is deleted again is only ever what the scheduler passes in: nothing of ours
-// ends with it.
+// TestNodesComeAndGo verifies that the plugin only uses the nodes that the scheduler passes to it when nodes are
+// deleted and recreated.
 func TestNodesComeAndGo(t *testing.T) {
 	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
 	pod := newPod(v1alpha1.AnnotationStrategy, "carbon")
@@ -454,7 +458,7 @@ func TestNodesComeAndGo(t *testing.T) {
 		if got := play(t, e, pod, both); got != "a=0 b=100" {
 			t.Errorf("with both: %s", got)
 		}
-		// Under the same name another machine.
+		// A different machine has the same name.
 		if got := play(t, e, pod, []fwk.NodeInfo{newMachine("a", "wind", "frugal"), both[1]}); got != "a=100 b=0" {
 			t.Errorf("with another a: %s", got)
 		}
@@ -479,13 +483,14 @@ func TestScoringAllocatesNothing(t *testing.T) {
 			t.Errorf("%s allocates %v times", point, n)
 		}
 	}
-	// Whatever the number of nodes: what the strategy prices them with, and that of the second site.
+	// Regardless of the number of nodes, memory is only allocated by the strategy when it prices nodes, once per
+	// site.
 	if n := testing.AllocsPerRun(100, func() { e.PreScore(ctx, state, pod, nodes) }); n > 2 {
 		t.Errorf("PreScore allocates %v times", n)
 	}
 }
 
-// Pods that are not ours are skipped wherever they could be, and nothing is allocated for them.
+// TestOthersPodsCostNothing verifies that unmarked pods are skipped wherever possible without allocating memory.
 func TestOthersPodsCostNothing(t *testing.T) {
 	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
 	pod, nodes, ctx := newPod("team", "x"), farm(50), context.Background()
@@ -511,12 +516,12 @@ func TestOthersPodsCostNothing(t *testing.T) {
 		}
 	}
 	if len(state.stored) > 0 {
-		t.Errorf("it leaves %v in the cycle's state", state.stored)
+		t.Errorf("the cycle state contains %v", state.stored)
 	}
 }
 
-// BenchmarkPoints is what each extension point costs, with 500 of 5,000 nodes to choose from: as many as kube-scheduler
-// scores by default.
+// BenchmarkPoints measures each extension point with 500 feasible nodes out of 5,000, which is the number that
+// kube-scheduler scores by default.
 func BenchmarkPoints(b *testing.B) {
 	e := newEnergyPlugin(b, deps(knowledge(b, noon)), "")
 	cluster, ctx := farm(5000), context.Background()
@@ -556,7 +561,7 @@ func BenchmarkPoints(b *testing.B) {
 	}
 }
 
-// BenchmarkPreScore is what PreScore costs by strategy and by how many nodes are scored.
+// BenchmarkPreScore measures PreScore by strategy and number of nodes.
 func BenchmarkPreScore(b *testing.B) {
 	cluster, ctx := farm(5000), context.Background()
 	for _, strategy := range []string{"carbon", "energy", "ecsched-dp"} {

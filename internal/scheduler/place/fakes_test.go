@@ -22,7 +22,7 @@ import (
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// cycle is a CycleState of which only what plugins store is there; anything else panics.
+// cycle is a CycleState that only implements the storage of plugin data. All other methods panic.
 type cycle struct {
 	fwk.CycleState
 	stored map[fwk.StateKey]fwk.StateData
@@ -73,7 +73,7 @@ func (m *machine) GetPods() []fwk.PodInfo       { return m.pods }
 func (m *machine) GetAllocatable() fwk.Resource { return &m.allocatable }
 func (m *machine) GetRequested() fwk.Resource   { return &m.requested }
 
-// generations are given as kube-scheduler gives them: none twice.
+// generations is the source of unique generations of nodes.
 var generations atomic.Int64
 
 func newMachine(name, site, profile string) *machine {
@@ -102,7 +102,8 @@ func newPod(annotations ...string) *v1.Pod {
 	return pod
 }
 
-// knowledge is two sites, one five times as dirty as the other, and two kinds of machines.
+// knowledge returns a view with two sites, where one has five times the carbon intensity of the other, and two node
+// profiles.
 func knowledge(t testing.TB, asOf time.Time) *kube.View {
 	t.Helper()
 	site := func(name string, intensity float64) *sched.Site {

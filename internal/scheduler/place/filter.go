@@ -13,20 +13,20 @@ var (
 	metrics = &instruments.Set{}
 
 	filteredNodes = metrics.Counter("kubenergy_filtered_nodes_total",
-		"Nodes refused for what a pod asked of its node's power or efficiency, or because they are too hot.", "reason")
-	shortlisted = metrics.Counter("kubenergy_shortlisted_cycles_total", "Cycles that were narrowed to the nodes of "+
-		"least cost, and of these those in vain: the pods were tried again on all nodes.", "outcome")
+		"Number of nodes rejected because of their power, efficiency or temperature.", "reason")
+	shortlisted = metrics.Counter("kubenergy_shortlisted_cycles_total", "Number of scheduling cycles that were "+
+		"narrowed to the cheapest nodes, and of retries on all nodes after narrowed ones.", "outcome")
 )
 
-// What shortlisted counts.
+// Values of the label outcome of shortlisted.
 const (
 	outcomeMade    = "narrowed"
 	outcomeRetried = "retried"
 )
 
-// Filter refuses nodes that are too hot, draw more than the pod allows, or are less efficient than it wants. It is not
-// called for pods that say nothing of the kind while no node is too hot. Nodes of unknown power or temperature pass: a
-// pod must not be unschedulable for want of knowledge.
+// Filter rejects nodes that are too hot, that exceed the max power of the pod, or that are less efficient than the
+// pod requires. It is skipped for pods without such requirements unless a node is too hot. Nodes with unknown power
+// or temperature pass, so that missing data does not make a pod unschedulable.
 func (e *Energy) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, n fwk.NodeInfo) (status *fwk.Status) {
 	defer e.rescue.from("Filter", func() { status = nil })
 	r := noted[request](state, requestKey)
@@ -37,7 +37,7 @@ func (e *Energy) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, n fw
 		filteredNodes.WithLabelValues("max-temperature").Inc()
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 	}
-	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 { // the cycle is narrowed, and so not skipped
+	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 { // called only because the cycle was narrowed
 		return nil
 	}
 	capacity := resources(n.GetAllocatable())

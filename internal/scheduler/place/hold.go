@@ -19,34 +19,36 @@ import (
 // HoldName is the name of [Hold] in KubeSchedulerConfiguration.
 const HoldName = "KubEnergyHold"
 
-// Gate says which bare pods are not to be tried yet.
+// Gate decides which bare pods are not scheduled yet.
 type Gate interface {
-	// Hold reports whether the pod is to be kept from the scheduler, and until when at the latest. It is called with
-	// the lock of the scheduling queue held, for every pod that enters it, so it must neither wait nor call back.
+	// Hold reports whether the pod must be kept out of the scheduling queue, and until when at most. It is called
+	// with the lock of the scheduling queue held for every pod that enters it, so it must neither block nor call
+	// the queue.
 	Hold(pod *v1.Pod) (until time.Time, held bool)
-	// Holds reports whether a pod is held, and decides nothing: such pods are in no plan until they are let go.
+	// Holds reports whether a pod is held, without any side effects. Held pods are not planned.
 	Holds(uid types.UID) bool
-	// SetActivator hands over what moves pods, keyed as the gate likes, from the held ones to the queue. The gate calls
-	// it when it releases pods: no event of the cluster does. It may be called once per profile, with equal effect.
+	// SetActivator sets the function that moves released pods to the queue. The gate must call it, because no other
+	// event does so. The keys of the map are chosen by the gate. SetActivator may be called once per profile with
+	// equivalent functions.
 	SetActivator(activate func(pods map[string]*v1.Pod))
-	// WatchPods hands over the scheduler's own informer, once, however many profiles there are.
+	// WatchPods sets the pod informer of the scheduler. It is called once, regardless of the number of profiles.
 	WatchPods(informer cache.SharedIndexInformer)
-	// Nodes hands over what tells of the cluster's machines, what runs on them and until when, as WatchPods does.
+	// Nodes sets the function that lists the nodes with their running work and its expected end. It is called once.
 	Nodes(notify func(view *kube.View, now time.Time) []sched.Node)
 }
 
-// shared is what the plugins of all profiles have in common. A pod of any profile shows that the queue works, and the
-// activator of any profile may be the one that is used.
+// shared is the state shared by the plugins of all profiles. The queue is known to run once a pod of any profile
+// has been seen, and the activator of any profile may be used.
 type shared struct {
 	watch   sync.Once
 	running atomic.Bool
-	again   atomic.Pointer[v1.Pod] // to be tried before it has backed off
+	again   atomic.Pointer[v1.Pod] // pod to be retried without backoff
 
 	follow sync.Once
 	seen   kube.SeenWatts
 }
 
-// watchNodes notes when others change the watts that stand on nodes.
+// watchNodes records when other components change the power in node annotations.
 func (s *shared) watchNodes(d Deps, handle fwk.Handle) (err error) {
 	s.follow.Do(func() {
 		nodes := handle.SharedInformerFactory().Core().V1().Nodes().Informer()
@@ -55,7 +57,8 @@ func (s *shared) watchNodes(d Deps, handle fwk.Handle) (err error) {
 	return err
 }
 
-// watchPods lets the gate follow pods, whichever plugins a profile has.
+// watchPods connects the gate to the informers. It is called by every plugin, because a profile may enable only
+// some of them.
 func (s *shared) watchPods(gate Gate, handle fwk.Handle) {
 	if gate != nil {
 		s.watch.Do(func() {
@@ -65,11 +68,11 @@ func (s *shared) watchPods(gate Gate, handle fwk.Handle) {
 	}
 }
 
-// Hold keeps the pods that the Gate holds out of the scheduling queue.
+// Hold is a plugin that keeps pods held by the Gate out of the scheduling queue.
 type Hold struct {
-	gate    Gate // nil: nothing is held
+	gate    Gate // nil if no pods are held
 	clock   func() time.Time
-	running *atomic.Bool // whether the queue, which all profiles share, has begun to work
+	running *atomic.Bool // whether the queue, which all profiles share, has started
 	logger  klog.Logger
 	rescue  rescue
 }
@@ -79,8 +82,8 @@ var (
 	_ fwk.EnqueueExtensions = &Hold{}
 )
 
-// held is shared by all pods: a cluster may hold thousands, and asks for each more than once. Why and until when stands
-// in the pod's condition, which the gate's owner writes.
+// held is shared by all pods, because a cluster may hold thousands of pods, and PreEnqueue is called for each of
+// them more than once. The reason and the deadline are in the condition of the pod, which the hold loop writes.
 var held = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "held by KubEnergy: see the pod's PodScheduled condition")
 
 func (d Deps) newHold(ctx context.Context, s *shared, handle fwk.Handle) *Hold {
@@ -93,15 +96,15 @@ func (d Deps) newHold(ctx context.Context, s *shared, handle fwk.Handle) *Hold {
 	return h
 }
 
-// ActivateBy sets the function that receives the pods that the gate lets go: package parking keeps a queue in front of
-// kube-scheduler's.
+// ActivateBy sets the function that receives the released pods. Package parking uses it, because it wraps the queue
+// of kube-scheduler.
 func (h *Hold) ActivateBy(activate func(klog.Logger, map[string]*v1.Pod)) {
 	if h.gate == nil {
 		return
 	}
 	h.gate.SetActivator(func(pods map[string]*v1.Pod) {
-		// The handle has no queue until all profiles are built. Before the first pod was seen there is nothing to
-		// activate: it will be asked for when it comes.
+		// The handle has no queue until all profiles are built. Before the first pod has been seen, no pod needs to
+		// be activated, because PreEnqueue is called for each new pod.
 		if h.running.Load() {
 			activate(h.logger, pods)
 		}
@@ -111,8 +114,8 @@ func (h *Hold) ActivateBy(activate func(klog.Logger, map[string]*v1.Pod)) {
 // Name implements [fwk.Plugin].
 func (*Hold) Name() string { return HoldName }
 
-// PreEnqueue gates the pod if it is held. It compares the deadline with the clock itself: a gate that has stopped
-// working holds no pod beyond it.
+// PreEnqueue rejects the pod if it is held. It checks the deadline itself, so that a gate that has stopped working
+// does not hold pods beyond it.
 func (h *Hold) PreEnqueue(_ context.Context, pod *v1.Pod) (status *fwk.Status) {
 	if h.gate == nil {
 		return nil
@@ -127,8 +130,9 @@ func (h *Hold) PreEnqueue(_ context.Context, pod *v1.Pod) (status *fwk.Status) {
 	return nil
 }
 
-// EventsToRegister returns none: a held pod is activated by its gate. Any event listed here would make kube-scheduler
-// walk over all held pods whenever it happens, and no method at all would list every event.
+// EventsToRegister returns no events, because held pods are activated by the gate. Any registered event would make
+// kube-scheduler iterate over all held pods whenever it occurs. Without this method, all events would be
+// registered.
 func (*Hold) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{}, nil
 }

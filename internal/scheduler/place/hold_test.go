@@ -20,7 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// door is a Gate that holds everything until a fixed time.
+// door is a Gate that holds every pod until a fixed time.
 type door struct {
 	until    time.Time
 	closed   bool
@@ -30,7 +30,7 @@ type door struct {
 
 func (d *door) Hold(*v1.Pod) (time.Time, bool) {
 	if d.broken {
-		panic("off its hinges")
+		panic("gate failed")
 	}
 	return d.until, d.closed
 }
@@ -65,7 +65,7 @@ func TestPreEnqueue(t *testing.T) {
 		{"held", &door{until: now.Add(time.Hour), closed: true}, fwk.UnschedulableAndUnresolvable},
 		{"held to the last moment", &door{until: now.Add(1), closed: true}, fwk.UnschedulableAndUnresolvable},
 		{"the gate forgot the deadline", &door{until: now, closed: true}, fwk.Success},
-		{"the gate names no deadline", &door{closed: true}, fwk.Success},
+		{"the gate returns no deadline", &door{closed: true}, fwk.Success},
 		{"the gate panics", &door{until: now.Add(time.Hour), closed: true, broken: true}, fwk.Success},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestPreEnqueue(t *testing.T) {
 func TestHoldWaitsForNoEvent(t *testing.T) {
 	events, err := (&Hold{}).EventsToRegister(t.Context())
 	if err != nil || events == nil || len(events) != 0 {
-		t.Errorf("events %v, %v: want an empty list", events, err)
+		t.Errorf("events %v, %v, want an empty list", events, err)
 	}
 }
 
@@ -95,9 +95,9 @@ func TestActivatorNeedsARunningQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := map[string]*v1.Pod{"lab/p": newPod()}
-	gate.activate(pods) // kube-scheduler is still being built
+	gate.activate(pods) // kube-scheduler is not complete yet
 	if h.activated != 0 {
-		t.Error("activated before there was a queue")
+		t.Error("pods are activated before there is a queue")
 	}
 	pl.(*Hold).PreEnqueue(t.Context(), newPod())
 	gate.activate(pods)
@@ -106,8 +106,8 @@ func TestActivatorNeedsARunningQueue(t *testing.T) {
 	}
 }
 
-// The profiles share one queue, and the gate uses the activator that it was given last: that of a profile which no
-// pod may ever name.
+// TestAnyProfileShowsThatTheQueueWorks verifies that pods of any profile mark the shared queue as running, and that
+// the gate uses the last activator, which may belong to a profile without pods.
 func TestAnyProfileShowsThatTheQueueWorks(t *testing.T) {
 	gate, h := &door{}, &handle{}
 	factory := New(Deps{Gate: gate})[HoldName]
@@ -128,7 +128,7 @@ func TestAnyProfileShowsThatTheQueueWorks(t *testing.T) {
 	}
 }
 
-// porch is a door that wants to see who comes.
+// porch is a door that counts calls of WatchPods.
 type porch struct {
 	door
 	watched int
@@ -153,7 +153,7 @@ func TestGateWatchesPodsOnce(t *testing.T) {
 		}
 	}
 	if gate.watched != 1 {
-		t.Errorf("pods are watched %d times", gate.watched)
+		t.Errorf("WatchPods was called %d times, want 1", gate.watched)
 	}
 }
 

@@ -7,14 +7,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/live"
 )
 
-// fillExpected notes what pods like this one were measured to draw.
+// fillExpected sets the expected power of the job to the measured power of pods with the same owner, if available.
 func (e *Energy) fillExpected(r *request, pod *v1.Pod) {
 	if e.live != nil {
 		r.job.Expected, r.job.HasExpected = e.live.Expected(live.OwnersOf(pod), r.job.Nominal())
 	}
 }
 
-// reserveWatts notes what the pod will draw on its node, until a meter has seen it.
+// reserveWatts reserves the expected power of the pod on its node until it is included in a measurement.
 func (e *Energy) reserveWatts(r *request, pod *v1.Pod, nodeName string) {
 	if e.live == nil {
 		return

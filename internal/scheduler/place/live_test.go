@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/live"
 )
 
-// meters are a controller, and the clock of the feed that asks it.
+// meters simulates a controller with measurements and provides the clock of the feed.
 type meters struct {
 	mu        sync.Mutex
 	nodes     api.NodesPower
@@ -64,7 +64,7 @@ func newMeters(t testing.TB) *meters {
 	return m
 }
 
-// notify makes the feed know what nodes draw now.
+// notify updates the readings of the feed.
 func (m *meters) notify(t testing.TB, nodes ...api.NodePower) {
 	t.Helper()
 	for i := range nodes {
@@ -76,7 +76,7 @@ func (m *meters) notify(t testing.TB, nodes ...api.NodePower) {
 	m.nodes = api.NodesPower{Nodes: nodes}
 	m.mu.Unlock()
 	if !m.feed.Ask(t.Context()) {
-		t.Fatal("the answer was not understood")
+		t.Fatal("the response was not accepted")
 	}
 }
 
@@ -94,7 +94,7 @@ func twoAlike() []fwk.NodeInfo {
 	}
 }
 
-// bind plays the rest of the cycle of a pod.
+// bind runs the rest of the cycle of a pod.
 func bind(t testing.TB, e *Energy, pod *v1.Pod, nodes []fwk.NodeInfo, node string) fwk.CycleState {
 	t.Helper()
 	state := newCycle()
@@ -116,7 +116,8 @@ func named(uid string, pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// Expected are 6.25 W on the frugal machines, of 100 W, and 37.5 W on the hungry one, of 400 W.
+// TestLiveWattsDecide uses a pod with an expected increase of 6.25 W on the frugal machines of 100 W, and of 37.5 W
+// on the hungry machine of 400 W.
 func TestLiveWattsDecide(t *testing.T) {
 	m := newMeters(t)
 	e, nodes := metered(t, m), twoAlike()
@@ -144,16 +145,16 @@ func TestLiveWattsDecide(t *testing.T) {
 		api.NodePower{Node: "c", Watts: 395})
 	check("they were measured", "a=81 b=100 c=0")
 	bind(t, e, newPod("team", "x"), nodes, "b")
-	check("somebody else's pod is not seen", "a=81 b=100 c=0")
+	check("an unmarked pod is not reserved", "a=81 b=100 c=0")
 
 	m.notify(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "b", Watts: 0, Implausible: true},
 		api.NodePower{Node: "c", Watts: 395})
 	want := play(t, e, pod("x"), nodes)
 	m.notify(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "c", Watts: 395})
-	check("a liar is as one that says nothing", want)
+	check("an implausible reading is ignored", want)
 }
 
-// A node that says that it draws nothing can attract what fits on it, and cannot push anything elsewhere.
+// TestALiarIsNeutral verifies that a node with an implausible reading is scored as if it had no reading.
 func TestALiarIsNeutral(t *testing.T) {
 	m := newMeters(t)
 	e := metered(t, m)
@@ -169,12 +170,12 @@ func TestALiarIsNeutral(t *testing.T) {
 		before := play(t, e, pod, nodes)
 		m.notify(t, append(honest, api.NodePower{Node: nodes[0].Node().Name, Watts: 0, Implausible: true})...)
 		if after := play(t, e, pod, nodes); after != before {
-			t.Fatalf("with a liar %s, without %s", after, before)
+			t.Fatalf("scores with an implausible reading are %s, without it %s", after, before)
 		}
 	}
 }
 
-// Pods of a known owner are expected to draw what its pods were measured to draw.
+// TestExpectedWattsOfAnOwner verifies that the expected power of a pod is based on measurements of its owner.
 func TestExpectedWattsOfAnOwner(t *testing.T) {
 	m := newMeters(t)
 	e, nodes := metered(t, m), twoAlike()
@@ -185,15 +186,15 @@ func TestExpectedWattsOfAnOwner(t *testing.T) {
 		api.NodePower{Node: "c", Watts: 395})
 	hot := named("h", newPod(v1alpha1.AnnotationStrategy, "exec"))
 	hot.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "hot", Controller: new(true)}}
-	bind(t, e, hot, nodes, "a") // 90 W now
-	// 100 − 90 − 30 on a, 100 − 69 − 30 on b, 400 − 395 − 30 on c
+	bind(t, e, hot, nodes, "a") // the reading of this node is now 90 W
+	// remaining power: 100 − 90 − 30 on a, 100 − 69 − 30 on b, 400 − 395 − 30 on c
 	if got := play(t, e, hot, nodes); got != "a=19 b=100 c=0" {
 		t.Errorf("got %s", got)
 	}
 }
 
-// Whatever is wrong with live watts, scores are those of a scheduler that never had any: exec's are energy's, hybrid's
-// those of benchmarks.
+// TestWithoutFreshWatts verifies that without valid live power, scores are the same as without a feed. The strategy
+// exec then scores like energy, and hybrid uses only benchmarks.
 func TestWithoutFreshWatts(t *testing.T) {
 	nodes := append(farm(7), newMachine("z", "wind", "frugal"))
 	everyone := func(watts float64, change func(*api.NodePower)) (all []api.NodePower) {
@@ -208,7 +209,7 @@ func TestWithoutFreshWatts(t *testing.T) {
 	}
 	bare := metered(t, nil)
 	for name, prepare := range map[string]func(t *testing.T, m *meters){
-		"no answer yet": func(*testing.T, *meters) {},
+		"no response yet": func(*testing.T, *meters) {},
 		"they age": func(t *testing.T, m *meters) {
 			m.notify(t, everyone(10, nil)...)
 			m.now = m.now.Add(46 * time.Second)
@@ -221,16 +222,16 @@ func TestWithoutFreshWatts(t *testing.T) {
 				m.feed.Ask(t.Context())
 			}
 		},
-		"the answer is empty": func(t *testing.T, m *meters) { m.notify(t, everyone(10, nil)...); m.notify(t) },
-		"they are negative":   func(t *testing.T, m *meters) { m.notify(t, everyone(-1, nil)[1:]...) },
-		"they are absurd":     func(t *testing.T, m *meters) { m.notify(t, everyone(2e5, nil)[1:]...) },
-		"they are all implausible": func(t *testing.T, m *meters) {
+		"the response is empty":     func(t *testing.T, m *meters) { m.notify(t, everyone(10, nil)...); m.notify(t) },
+		"the readings are negative": func(t *testing.T, m *meters) { m.notify(t, everyone(-1, nil)[1:]...) },
+		"the readings are absurd":   func(t *testing.T, m *meters) { m.notify(t, everyone(2e5, nil)[1:]...) },
+		"all readings are implausible": func(t *testing.T, m *meters) {
 			m.notify(t, everyone(10, func(p *api.NodePower) { p.Implausible = true })...)
 		},
-		"they are of next week": func(t *testing.T, m *meters) {
+		"the readings are in the future": func(t *testing.T, m *meters) {
 			m.notify(t, everyone(10, func(p *api.NodePower) { p.AsOf = m.now.Add(168 * time.Hour) })...)
 		},
-		"they are of other nodes": func(t *testing.T, m *meters) {
+		"the readings are of other nodes": func(t *testing.T, m *meters) {
 			m.notify(t, everyone(10, func(p *api.NodePower) { p.Node = "x" + p.Node })...)
 		},
 	} {
@@ -255,7 +256,7 @@ func TestWithoutFreshWatts(t *testing.T) {
 	}
 }
 
-// What the thesis' monitor writes on nodes counts where the controller says nothing.
+// TestAnnotatedWatts verifies that the power in node annotations is used if the controller provides none.
 func TestAnnotatedWatts(t *testing.T) {
 	nodes := twoAlike()
 	at := noon.Add(time.Hour).Unix()
@@ -272,11 +273,12 @@ func TestAnnotatedWatts(t *testing.T) {
 	e := metered(t, m)
 	m.notify(t, api.NodePower{Node: "b", Watts: 95})
 	if got := play(t, e, pod, nodes); got != "a=100 b=66 c=0" {
-		t.Errorf("where both tell something, the feed counts: %s", got)
+		t.Errorf("the feed does not take precedence over annotations: %s", got)
 	}
 }
 
-// Watts that carry no time count from when they are seen to change, and for five minutes.
+// TestAnnotatedWattsWithoutTheirTime verifies that power annotations without a timestamp are valid for five minutes
+// after each observed change.
 func TestAnnotatedWattsWithoutTheirTime(t *testing.T) {
 	nodes, bare := twoAlike(), twoAlike()
 	now := noon.Add(time.Hour)
@@ -302,7 +304,7 @@ func TestLiveStrategiesAreNotSigned(t *testing.T) {
 	e := metered(t, nil)
 	for _, strategy := range []string{"exec", "hybrid", "hybrid-idle"} {
 		if _, status := e.SignPod(t.Context(), newPod(v1alpha1.AnnotationStrategy, strategy)); status.IsSuccess() {
-			t.Errorf("%s is signed", strategy)
+			t.Errorf("%s has a signature", strategy)
 		}
 	}
 }
@@ -321,7 +323,7 @@ func TestScoringWithLiveWattsAllocatesNothing(t *testing.T) {
 	}
 }
 
-// thousand returns nodes, meters that know them all, and 200 pods that were just placed.
+// thousand returns nodes, readings for all of them, and reservations for 200 pods that have just been placed.
 func thousand(t testing.TB) ([]fwk.NodeInfo, *meters) {
 	nodes, m := farm(1000), newMeters(t)
 	var all []api.NodePower
@@ -335,8 +337,8 @@ func thousand(t testing.TB) ([]fwk.NodeInfo, *meters) {
 	return nodes, m
 }
 
-// Live watts of 1,000 nodes may add a tenth to PreScore. The fastest of many turns are compared: others compute here
-// too.
+// TestLiveWattsAreCheap verifies that live power of 1,000 nodes adds about a tenth to the duration of PreScore. It
+// compares the minimum of many runs, because the machine may be busy.
 func TestLiveWattsAreCheap(t *testing.T) {
 	nodes, m := thousand(t)
 	pod, state := newPod(v1alpha1.AnnotationStrategy, "energy"), newCycle()
@@ -354,12 +356,12 @@ func TestLiveWattsAreCheap(t *testing.T) {
 	}
 	t.Logf("PreScore of 1,000 nodes: %v with live watts, %v without: %+.1f%%", slow, quick,
 		100*(slow.Seconds()/quick.Seconds()-1))
-	if slow > quick*3/2 { // far from what is measured on a quiet machine
+	if slow > quick*3/2 { // far above the ratio on an idle machine
 		t.Errorf("live watts add %v to %v", slow-quick, quick)
 	}
 }
 
-// BenchmarkLive1000Nodes is what a PreScore costs with live watts.
+// BenchmarkLive1000Nodes measures PreScore with live power.
 func BenchmarkLive1000Nodes(b *testing.B) {
 	nodes, m := thousand(b)
 	for _, bc := range []struct {
@@ -383,7 +385,8 @@ func BenchmarkLive1000Nodes(b *testing.B) {
 	}
 }
 
-// A node that the controller calls too hot takes none of our pods while that is known, and all others do.
+// TestHotNodesAreRefused verifies that nodes that are too hot reject marked pods until the reading expires, and
+// accept all other pods.
 func TestHotNodesAreRefused(t *testing.T) {
 	m := newMeters(t)
 	e, nodes := metered(t, m), twoAlike()
@@ -421,9 +424,9 @@ func TestHotNodesAreRefused(t *testing.T) {
 	}
 	warm := api.NodePower{Node: "b", Temperature: sched.Heat{Celsius: 99, AsOf: m.now}}
 	m.notify(t, hot("a", m.now), warm, hot("c", m.now.Add(-4*time.Minute)))
-	check("a is too hot, b has no limit, c was long ago", "b c")
+	check("a is too hot, b has no limit, the reading of c is old", "b c")
 	if got := passes(newPod("team", "x")); got != "a b c" {
-		t.Errorf("of another's pod, %q pass", got)
+		t.Errorf("%q pass for an unmarked pod", got)
 	}
 	m.broken = true
 	m.now = m.now.Add(179 * time.Second)

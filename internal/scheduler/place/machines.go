@@ -14,17 +14,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// machinesOf returns what tells of the cluster's machines, what runs on them, and until when: from the scheduler's own
-// informers, so nothing is asked of the API server.
+// machinesOf returns a function that lists the nodes of the cluster with their running pods and the expected end of
+// these. It uses the informers of the scheduler, so it does not send requests to the API server.
 func machinesOf(handle fwk.Handle) func(view *kube.View, now time.Time) []sched.Node {
 	factory := handle.SharedInformerFactory()
 	allNodes, allPods := factory.Core().V1().Nodes().Lister(), factory.Core().V1().Pods().Lister()
 	return func(view *kube.View, now time.Time) (nodes []sched.Node) {
-		objects, _ := allNodes.List(labels.Everything()) // a lister of a cache has no errors
+		objects, _ := allNodes.List(labels.Everything()) // the lister of a cache never returns an error
 		at := make(map[string]int, len(objects))
 		for _, n := range objects {
 			if n.Spec.Unschedulable || slices.ContainsFunc(v1alpha1.WithoutSleep(n.Spec.Taints), keepsOff) {
-				continue // not even once it is awake
+				continue // not schedulable even when it is awake
 			}
 			capacity := policy.ResourcesOf(n.Status.Allocatable)
 			node, _ := view.Node(n, capacity, capacity, 0)
@@ -42,14 +42,16 @@ func machinesOf(handle fwk.Handle) func(view *kube.View, now time.Time) []sched.
 	}
 }
 
-// keepsOff reports whether a taint keeps pods off a node that do not tolerate it. Which ones do is not looked at.
+// keepsOff reports whether a taint prevents pods that do not tolerate it from being scheduled. Tolerations of
+// individual pods are ignored.
 func keepsOff(t v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule }
 
-// run puts a pod on its node, until it is expected to end: pods of Jobs in an hour where nothing else is known, as if
-// they were held. What has outlived that is taken to run for as long again.
+// run adds a running pod to its node until its expected end. Without an expected duration, a pod of a Job is
+// expected to run for an hour, as if it were held. A pod that has exceeded its expected duration is expected to run
+// for the same time again as it has so far.
 func run(n *sched.Node, pod *v1.Pod, view *kube.View, now time.Time) {
 	request := policy.PodRequest(pod)
-	if !policy.KeepsAwake(pod) { // the node sleeps with it
+	if !policy.KeepsAwake(pod) { // such pods do not prevent the node from sleeping
 		n.Free = n.Free.Sub(request)
 		return
 	}
@@ -60,7 +62,7 @@ func run(n *sched.Node, pod *v1.Pod, view *kube.View, now time.Time) {
 	}
 	kind, _ := policy.OwnerOf(pod)
 	if _, settings := view.Settle(&work); settings.ExpectedDuration > 0 || kind == "Job" {
-		began := now // it was bound a moment ago
+		began := now // the pod has just been bound
 		if pod.Status.StartTime != nil {
 			began = pod.Status.StartTime.Time
 		}

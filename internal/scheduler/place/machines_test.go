@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// factoryHandle has the informers of a cluster.
+// factoryHandle provides the informers of a cluster.
 type factoryHandle struct {
 	fwk.Handle
 	factory informers.SharedInformerFactory
@@ -24,7 +24,8 @@ type factoryHandle struct {
 
 func (h *factoryHandle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 
-// A plan sees machines that take work or sleep, what runs on them, and when that ends as far as it is known.
+// TestMachinesOfAPlan verifies that a plan considers schedulable and sleeping nodes with their running pods and the
+// expected end of these.
 func TestMachinesOfAPlan(t *testing.T) {
 	node := func(name string, cordoned bool, taints ...string) *v1.Node {
 		var keeps []v1.Taint
@@ -86,13 +87,14 @@ func TestMachinesOfAPlan(t *testing.T) {
 		t.Errorf("got %+v", nodes)
 	}
 	if busy.Jobs != 4 || busy.Free.MilliCPU != 3000 {
-		t.Errorf("the busy one runs %d jobs and has %d free, want 4 and 3000", busy.Jobs, busy.Free.MilliCPU)
+		t.Errorf("the busy node has %d jobs and %d free CPU, want 4 and 3000", busy.Jobs, busy.Free.MilliCPU)
 	}
 	ends := map[time.Duration]int{}
 	for _, e := range busy.Ends {
 		ends[e.At.Sub(noon)]++
 	}
-	if len(busy.Ends) != 3 || ends[2*time.Hour] != 1 || ends[time.Hour] != 2 { // Jobs end, as far as is known in an hour
+	// pods of Jobs without an expected duration end in an hour
+	if len(busy.Ends) != 3 || ends[2*time.Hour] != 1 || ends[time.Hour] != 2 {
 		t.Errorf("ends %v", ends)
 	}
 }

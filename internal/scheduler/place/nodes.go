@@ -13,43 +13,44 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// nodeBook remembers nodes as the core sees them. kube-scheduler gives each state of each node a number that it never
-// gives again, the generation: what was found out about a generation holds as long as the view does. From one cycle
-// to the next few nodes change.
+// nodeBook caches the nodes in the representation of package sched. kube-scheduler assigns a unique generation to
+// each state of each node, so a cache entry remains valid for its generation as long as the view remains the same.
+// Few nodes change between two cycles.
 type nodeBook struct {
 	view   *kube.View
-	began  int              // how often it was begun anew
-	byName map[string]int32 // seats, which are given in the order in which kube-scheduler lists its nodes
+	began  int              // number of times the book was reset
+	byName map[string]int32 // index into seats, which are in the order of kube-scheduler's node list
 
 	seats  []seat
-	nodes  []sched.Node // by seat, without live watts
-	placed int          // how many seats, from the first, know their place
+	nodes  []sched.Node // by seat, without live power
+	placed int          // number of leading seats with a place
 
 	kinds  map[kind]int32
-	ofKind []sched.Node // one of each kind
+	ofKind []sched.Node // one node of each kind
 
-	next [4]int32 // seats of those that are probably asked for next
+	next [4]int32 // seats that are likely to be looked up next
 	turn int
 }
 
-// seat is all of a node that scoring by kinds needs: a cycle reads little memory for each of its nodes, and in order.
+// seat contains the node data that is needed to score by kind. It is small, so that a cycle reads little memory per
+// node, and sequentially.
 type seat struct {
 	generation int64
 	kind       int32
-	place      int32 // among the seats that know theirs, by name
+	place      int32 // index in the order of names among the seats with a place
 	name       string
-	full       bool // it runs as many pods as it may
-	tainted    bool // not every pod may go there, or wants to
+	full       bool // runs the max number of pods
+	tainted    bool // has taints or is unschedulable
 }
 
-// kind is what sets nodes apart under a strategy that takes them as [strategy.Interchangeable].
+// kind contains the properties that distinguish nodes under a strategy that is [strategy.Interchangeable].
 type kind struct {
 	site           *sched.Site
 	profile        *energy.Profile
 	capacity, free sched.Resources
 	pue, speed     float64
 	empty          bool
-	benchmarked    string // the node's name, where it has benchmarks: maps cannot be compared
+	benchmarked    string // node name if the node has benchmarks, since maps are not comparable
 }
 
 func newKind(n *sched.Node) kind {
@@ -63,12 +64,12 @@ func newKind(n *sched.Node) kind {
 	return k
 }
 
-// slackStates is how many more nodes, and kinds of them, than twice the cluster's nodes are remembered. Kinds come
-// with pods.
+// slackStates is added to twice the number of nodes to obtain the max number of cached nodes and kinds. The number
+// of kinds grows with the pods on the nodes.
 const slackStates = 1024
 
-// open makes the book ready for a cycle under a view, in a cluster of these nodes. It is begun anew with another
-// view, and when most of what it holds is bygone.
+// open prepares the book for a cycle with the given view and nodes. The book is reset if the view has changed, or
+// if most of its content is obsolete.
 func (b *nodeBook) open(view *kube.View, cluster []fwk.NodeInfo) {
 	most := 2*len(cluster) + slackStates
 	if b.view != view || len(b.nodes) > most || len(b.ofKind) > most {
@@ -80,13 +81,13 @@ func (b *nodeBook) open(view *kube.View, cluster []fwk.NodeInfo) {
 			b.find(n)
 		}
 	}
-	// Not for each that comes: clusters grow by many nodes at a time.
+	// Do not sort for each new node, because clusters may grow by many nodes at a time.
 	if added := len(b.seats) - b.placed; added > b.placed/8 {
 		b.place()
 	}
 }
 
-// place tells all seats their place.
+// place assigns a place to each seat.
 func (b *nodeBook) place() {
 	order := make([]int32, len(b.seats))
 	for i := range order {
@@ -99,8 +100,8 @@ func (b *nodeBook) place() {
 	b.placed = len(b.seats)
 }
 
-// before reports whether the node of one seat comes before that of another by name. Names lie scattered in memory, so
-// they are looked at only where there are no places yet.
+// before reports whether the node of seat i precedes that of seat k by name. It compares places if possible,
+// because names are scattered in memory.
 func (b *nodeBook) before(i, k int32) bool {
 	if int(max(i, k)) < b.placed {
 		return b.seats[i].place < b.seats[k].place
@@ -108,8 +109,8 @@ func (b *nodeBook) before(i, k int32) bool {
 	return b.seats[i].name < b.seats[k].name
 }
 
-// find returns the seat of a node, in its present state. Nodes mostly come in the order of their seats, by a few that
-// search the cluster at the same time: then this is comparing a few numbers that lie side by side.
+// find returns the seat of a node in its current state. Nodes are usually looked up in the order of their seats, by
+// a few concurrent iterations over the cluster, so find only has to compare a few adjacent numbers.
 func (b *nodeBook) find(n fwk.NodeInfo) int32 {
 	generation := n.GetGeneration()
 	for i, at := range b.next {
@@ -124,7 +125,7 @@ func (b *nodeBook) find(n fwk.NodeInfo) int32 {
 	return at
 }
 
-// update finds a node by name, and updates what is remembered of it.
+// update looks up a node by name and updates its seat.
 func (b *nodeBook) update(n fwk.NodeInfo, generation int64) int32 {
 	name := n.Node().Name
 	at, known := b.byName[name]
@@ -141,11 +142,11 @@ func (b *nodeBook) update(n fwk.NodeInfo, generation int64) int32 {
 	s.generation, s.kind = generation, b.number(node)
 	s.full = len(n.GetPods()) >= n.GetAllocatable().GetAllowedPodNumber()
 	s.tainted = len(n.Node().Spec.Taints) > 0 || n.Node().Spec.Unschedulable
-	s.name = name // the string of the node's present object, which is the one that NormalizeScore is handed
+	s.name = name // string of the current node object, which is also passed to NormalizeScore
 	return at
 }
 
-// number returns that of a node's kind.
+// number returns the number of the node's kind.
 func (b *nodeBook) number(node *sched.Node) int32 {
 	k := newKind(node)
 	number, known := b.kinds[k]
@@ -156,15 +157,14 @@ func (b *nodeBook) number(node *sched.Node) int32 {
 	return number
 }
 
-// coreNode returns the node as the core sees it, with the pods that the scheduler has assumed onto it, but without
-// live watts.
+// coreNode converts the node, including the pods that the scheduler has assumed on it, but without live power.
 func coreNode(view *kube.View, n fwk.NodeInfo) sched.Node {
 	capacity := resources(n.GetAllocatable())
 	node, _ := view.Node(n.Node(), capacity, capacity.Sub(resources(n.GetRequested())), workloads(n.GetPods()))
 	return node
 }
 
-// annotated adds what is written on a node of the watts that it draws.
+// annotated sets the live power of the node from its annotations.
 func (e *Energy) annotated(node *sched.Node, n fwk.NodeInfo, now time.Time) {
 	node.Live, node.HasLive = kube.LiveWatts(n.Node(), now, e.seen.Changed)
 }
@@ -175,8 +175,8 @@ func resources(r fwk.Resource) sched.Resources {
 	}
 }
 
-// workloads counts the pods of a node, as none if all of them come with the node itself: those do not keep a node from
-// being suspended or removed.
+// workloads returns the number of pods of a node, or 0 if all of them belong to the node itself, because such pods
+// do not prevent the node from being suspended or removed.
 func workloads(pods []fwk.PodInfo) int {
 	for _, p := range pods {
 		if policy.KeepsAwake(p.GetPod()) {

@@ -19,8 +19,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// plainScores is what the plugin is to say, worked out the plain way: every node is converted anew, priced by itself
-// and compared with all others. It returns nil where there is no opinion.
+// plainScores computes the expected scores without any caching: every node is converted and priced separately. It
+// returns nil if the strategy has no opinion.
 func plainScores(t *testing.T, e *Energy, state fwk.CycleState, nodes []fwk.NodeInfo) fwk.NodeScoreList {
 	t.Helper()
 	data, err := state.Read(requestKey)
@@ -66,7 +66,7 @@ func plainScores(t *testing.T, e *Energy, state fwk.CycleState, nodes []fwk.Node
 	return scores
 }
 
-// randomView knows two sites, three profiles, and of a few nodes how fast they are at training.
+// randomView returns a view with two sites, three profiles, and training benchmarks of a few nodes.
 func randomView(t *testing.T, rng *rand.Rand) *kube.View {
 	t.Helper()
 	var sites []*sched.Site
@@ -97,7 +97,7 @@ func randomView(t *testing.T, rng *rand.Rand) *kube.View {
 	return v
 }
 
-// randomMachine has one of a few sizes and fillings, so that some nodes are alike.
+// randomMachine returns a node with one of a few sizes and utilizations, so that some nodes are equal.
 func randomMachine(rng *rand.Rand, name string) *machine {
 	pick := func(from ...string) string { return from[rng.IntN(len(from))] }
 	m := newMachine(name, pick("coal", "wind", "nowhere"), pick("frugal", "frugal", "hungry", "benched"))
@@ -119,8 +119,8 @@ func (m *machine) fill(rng *rand.Rand) {
 	}
 }
 
-// TestScoresAreThePlainOnes is that neither what is remembered of nodes nor what is spared of kinds changes a score,
-// under any strategy: pods come and go, nodes are replaced, and another view is published.
+// TestScoresAreThePlainOnes verifies that neither caching of nodes nor grouping by kind changes a score under any
+// strategy, while pods are added and removed, nodes are replaced, and the view changes.
 func TestScoresAreThePlainOnes(t *testing.T) {
 	wheres, _ := strategy.Names()
 	for _, where := range wheres {
@@ -157,7 +157,7 @@ func TestScoresAreThePlainOnes(t *testing.T) {
 				status := score(t.Context(), e, state, pod, nodes)
 				want := plainScores(t, e, state, nodes)
 				if status.IsSkip() != (want == nil) {
-					t.Fatalf("turn %d: PreScore says %v, and there is an opinion: %v", turn, status, want != nil)
+					t.Fatalf("turn %d: PreScore() = %v, but opinion = %v", turn, status, want != nil)
 				}
 				if want == nil {
 					continue
@@ -175,7 +175,7 @@ func TestScoresAreThePlainOnes(t *testing.T) {
 	}
 }
 
-// What is remembered does not grow with the pods that come and go, nor with nodes that are gone.
+// TestBookIsBounded verifies that the size of the node book does not grow with pods and nodes that no longer exist.
 func TestBookIsBounded(t *testing.T) {
 	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
 	rng, pod := rand.New(rand.NewPCG(3, 3)), newPod(v1alpha1.AnnotationStrategy, "energy")
@@ -192,7 +192,7 @@ func TestBookIsBounded(t *testing.T) {
 		}
 		if most := 3*len(nodes) + slackStates; len(e.book.nodes) > most || len(e.book.seats) > most ||
 			len(e.book.ofKind) > most {
-			t.Fatalf("of %d nodes are remembered %d, of %d kinds", len(nodes), len(e.book.nodes), len(e.book.ofKind))
+			t.Fatalf("of %d nodes, the book has %d nodes of %d kinds", len(nodes), len(e.book.nodes), len(e.book.ofKind))
 		}
 	}
 }

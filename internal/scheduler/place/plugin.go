@@ -20,24 +20,26 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// Deps is what the plugins of one process share.
+// Deps contains the dependencies that the plugins of a process share.
 type Deps struct {
-	View  func() *kube.View // called once per scheduling cycle, must not wait
-	Gate  Gate              // nil: nothing is held
-	Clock func() time.Time  // nil: time.Now
-	Log   *slog.Logger      // nil: silence
+	View  func() *kube.View // called once per scheduling cycle, must not block
+	Gate  Gate              // nil if no pods are held
+	Clock func() time.Time  // defaults to time.Now
+	Log   *slog.Logger      // nil disables logging
 
-	Live     *live.Feed       // nil: only what is written on nodes is known
-	Recorder *record.Recorder // nil: nothing is recorded
+	Live     *live.Feed       // nil if only the power in node annotations is available
+	Recorder *record.Recorder // nil disables recording
 
-	// Go runs what goes on beside the scheduler until the context ends; nil: in a goroutine without an owner.
+	// Go runs a background task until the context is done. It defaults to starting a goroutine without waiting for
+	// it.
 	Go func(ctx context.Context, name string, run func(context.Context) error)
 }
 
-// Factory builds a plugin for one profile of kube-scheduler. It runs once per profile, in standby replicas too.
+// Factory creates a plugin for a profile of kube-scheduler. It is called once per profile, also in standby
+// replicas.
 type Factory = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
 
-// New returns the factories of all plugins by name, ready for kube-scheduler's out-of-tree registry.
+// New returns the factories of all plugins by name, as expected by the out-of-tree registry of kube-scheduler.
 func New(d Deps) map[string]Factory {
 	if d.View == nil {
 		d.View = func() *kube.View { return &kube.View{} }
@@ -56,17 +58,18 @@ func New(d Deps) map[string]Factory {
 			return d.newEnergy(ctx, args, handle, common)
 		},
 		HoldName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-			// One loop holds for all profiles of the process, so its options are the process's own.
+			// All profiles of the process share a hold loop, which is configured by flags.
 			if given, ok := args.(*runtime.Unknown); ok && given != nil && len(given.Raw) > 0 {
-				return nil, fmt.Errorf("building plugin %s: it takes no args, but the flags --kubenergy-*", HoldName)
+				return nil, fmt.Errorf("building plugin %s: want no args; use the flags --kubenergy-*", HoldName)
 			}
 			return d.newHold(ctx, common, handle), nil
 		},
 	}
 }
 
-// NewLate is [New] for a process that learns only from kube-scheduler how to reach the API server: build is called
-// once, with a configuration of its own, by the first factory that runs. The context ends with the scheduler.
+// NewLate is like [New], but the dependencies are built when the first factory is called, because the connection to
+// the API server is configured by kube-scheduler. build is called once with a copy of that configuration. Its
+// context is canceled when the scheduler stops.
 func NewLate(build func(ctx context.Context, config *rest.Config) (Deps, error)) map[string]Factory {
 	var (
 		once  sync.Once
@@ -90,14 +93,15 @@ func NewLate(build func(ctx context.Context, config *rest.Config) (Deps, error))
 	return map[string]Factory{EnergyName: late(EnergyName), HoldName: late(HoldName)}
 }
 
-// rescue keeps a panic of ours from taking kube-scheduler down: plugins run in its goroutines. It logs the first one
-// with its stack; a panic that comes back with every pod must not fill the disk.
+// rescue recovers from panics in plugins, which would otherwise terminate kube-scheduler. Only the first panic is
+// logged with its stack, so that a panic in every cycle does not fill the disk.
 type rescue struct {
 	log    *slog.Logger
 	logged atomic.Bool
 }
 
-// from is called deferred. It ends a panic, and then answers as stock would, where there is an answer.
+// from recovers from a panic. It must be called directly by a defer statement. If stock is not nil, it is called to
+// produce the result of an unmodified kube-scheduler.
 func (r *rescue) from(point string, stock func()) {
 	panicked := recover()
 	if panicked == nil {
@@ -105,7 +109,7 @@ func (r *rescue) from(point string, stock func()) {
 	}
 	panics.Count("plugin")
 	if !r.logged.Swap(true) {
-		r.log.Error("panic in a plugin: going on as stock does; later ones are not logged",
+		r.log.Error("Recovered from a panic in a plugin, further panics are not logged",
 			"point", point, "panic", panicked, "stack", string(debug.Stack()))
 	}
 	if stock != nil {

@@ -7,39 +7,40 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// bestScore is reserved for the node of least cost. What others say about it is worth less than the step below, at the
-// weight that our configuration gives this plugin: so the best node wins, and is not one of many that round to 100.
+// bestScore is the score of the cheapest node only. With the default configuration, a difference of one point
+// outweighs all other score plugins, so the cheapest node wins instead of being one of many that are rounded to
+// 100.
 const bestScore = fwk.MaxScore
 
-// ranking is the outcome of PreScore, in memory that the next cycle uses again.
+// ranking is the result of PreScore. Its memory is reused by the next cycle.
 type ranking struct {
-	of    *request // nil: no ranking is there
-	names []string // of the nodes, as PreScore was given them
-	group []int32  // by node: those of one group cost the same
+	of    *request // nil if there is no ranking
+	names []string // node names in the order of PreScore
+	group []int32  // by node; the nodes of a group have the same cost
 
-	// By group.
-	first  []int32 // its first node by name
+	// The following slices are indexed by group.
+	first  []int32 // first node by name
 	points []int64
 
-	best int // node that has the best score instead of its group's points
+	best int // index of the node with the best score
 }
 
-// begin prepares a ranking of so many nodes, to be filled in.
+// begin resets the ranking for the given number of nodes.
 func (r *ranking) begin(nodes int) {
 	r.of = nil
 	r.names, r.group = slices.Grow(r.names[:0], nodes)[:nodes], slices.Grow(r.group[:0], nodes)[:nodes]
 	r.first, r.points, r.best = r.first[:0], r.points[:0], -1
 }
 
-// single makes a node a group of its own. Nodes come in their order.
+// single makes a node a separate group. It must be called for all nodes in order.
 func (r *ranking) single(i int, name string) {
 	r.names[i], r.group[i] = name, int32(i)
 	r.first = append(r.first, int32(i))
 }
 
-// rank turns the costs of groups into their points. The best node is the one of least cost, of equals the first by
-// name. The others get at most bestScore − 1, in proportion to where their cost lies between the least and the
-// largest. ok is false if costs cannot be compared.
+// rank converts the costs of the groups to scores. The cheapest node gets bestScore, and the first one by name if
+// there are several. The other nodes get at most bestScore − 1, depending linearly on their costs. ok is false if
+// the costs are not comparable.
 func (r *ranking) rank(costs []float64) (ok bool) {
 	least, largest := math.Inf(1), math.Inf(-1)
 	for _, c := range costs {
@@ -65,7 +66,7 @@ func (r *ranking) rank(costs []float64) (ok bool) {
 	return true
 }
 
-// score is that of the node at a place.
+// score returns the score of the node with the given index.
 func (r *ranking) score(i int) int64 {
 	if i == r.best {
 		return bestScore
@@ -73,8 +74,8 @@ func (r *ranking) score(i int) int64 {
 	return r.points[r.group[i]]
 }
 
-// fill writes the scores. kube-scheduler hands over the nodes as PreScore was given them; it does not promise that,
-// so each name is compared, which costs no more than comparing two addresses.
+// fill writes the scores. The nodes are usually in the same order as for PreScore, but kube-scheduler does not
+// guarantee this, so the names are compared, which is cheap for identical strings.
 func (r *ranking) fill(scores fwk.NodeScoreList) {
 	for i := range scores {
 		at := i

@@ -18,8 +18,8 @@ func scoresOf(r *ranking) (scores []int64) {
 func TestRank(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		costs []float64 // of nodes named a, b, c, …
-		want  []int64   // nil: not comparable
+		costs []float64 // costs of the nodes a, b, c, …
+		want  []int64   // nil if the costs are not comparable
 	}{
 		{"one", []float64{7}, []int64{100}},
 		{"in proportion", []float64{30, 10, 20}, []int64{0, 100, 49}},
@@ -51,7 +51,8 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// Of the groups that cost least, the first node by name is the best, and the others are as good as can be beside it.
+// TestRankOfGroups verifies that the first node by name in the cheapest groups has the best score, and that the
+// other nodes of these groups have the second-best.
 func TestRankOfGroups(t *testing.T) {
 	var r ranking
 	r.begin(5)
@@ -64,7 +65,8 @@ func TestRankOfGroups(t *testing.T) {
 	}
 }
 
-// kube-scheduler does not promise in which order it hands over nodes, nor that it hands over all of them.
+// TestFillGoesByName verifies that scores are assigned by name, because kube-scheduler guarantees neither the order
+// nor the completeness of the nodes.
 func TestFillGoesByName(t *testing.T) {
 	var r ranking
 	r.begin(3)

@@ -13,15 +13,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// unrecorded is what was decided on, until the next pod's turn.
+// unrecorded contains the input of the last decision until the next cycle.
 type unrecorded struct {
-	of       *request // whose snapshot it is
+	of       *request // the request that the snapshot belongs to
 	snapshot sched.Snapshot
 	nodes    copies
 }
 
-// keepSnapshot keeps the snapshot at hand for Reserve, with all nodes that were to choose from. Nothing else is copied:
-// what it points to is used again in the next cycle only.
+// keepSnapshot stores the snapshot of the cycle for Reserve, including all candidate nodes. It does not copy
+// anything else, because the referenced memory is not reused before the next cycle.
 func (e *Energy) keepSnapshot(r *request, nodes []fwk.NodeInfo) {
 	u := &e.unrecorded
 	u.of = r
@@ -35,13 +35,13 @@ func (e *Energy) keepSnapshot(r *request, nodes []fwk.NodeInfo) {
 
 const draftKey fwk.StateKey = EnergyName + "/record"
 
-// draft is the record of a placement while the pod is bound.
+// draft is the record of a placement while the pod is being bound.
 type draft struct{ record *record.Draft }
 
-// Clone implements [fwk.StateData]. A draft is looked at by the cycle alone that made it.
+// Clone implements [fwk.StateData]. It does not copy, because a draft is only used by its own cycle.
 func (d *draft) Clone() fwk.StateData { return d }
 
-// noteReason notes why the node was chosen.
+// noteReason stores the reason for choosing the node.
 func (e *Energy) noteReason(state fwk.CycleState, r *request, node string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,8 +56,8 @@ func (e *Energy) noteReason(state fwk.CycleState, r *request, node string) {
 	}
 }
 
-// draft prepares the record of the decision on a pod. The recorder copies what it needs; it is sent when the pod is
-// bound.
+// draft prepares the record of the placement of a pod. The recorder copies the required data and sends the record
+// once the pod is bound.
 func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node string) {
 	kind, owner := policy.OwnerOf(pod)
 	d := record.Entry{Record: ledger.Record{
@@ -68,18 +68,18 @@ func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node strin
 	defer e.mu.Unlock()
 	switch r.reason {
 	case sched.Planned:
-		d.NoSnapshot = fmt.Sprintf("by a plan for %d pods that waited", followed(state).Of)
+		d.NoSnapshot = fmt.Sprintf("placed by a joint plan for %d waiting pods", followed(state).Of)
 	case sched.Cheapest:
 		d.Question = &e.unrecorded.snapshot
 	default:
-		d.NoSnapshot = "not scored: one node was left, the strategy had no opinion, or the scores of a pod like it " +
-			"were used again"
+		d.NoSnapshot = "not scored, because only one node was feasible, the strategy had no opinion, or the scores " +
+			"of a similar pod were reused"
 	}
 	state.Write(draftKey, &draft{e.recorder.Draft(&d)})
 	e.unrecorded.of = nil
 }
 
-// takeDraft returns the record of the cycle's decision, once.
+// takeDraft returns the draft of the cycle and removes it, so that it is used only once.
 func (e *Energy) takeDraft(state fwk.CycleState) *record.Draft {
 	if !e.recorder.Enabled() {
 		return nil
@@ -93,7 +93,8 @@ func (e *Energy) takeDraft(state fwk.CycleState) *record.Draft {
 	return taken
 }
 
-// PostBind counts the placement and records it. One that was not carried out is none: the pod is placed again.
+// PostBind counts and records the placement. Placements that fail are not recorded, because the pod will be placed
+// again.
 func (e *Energy) PostBind(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
 	defer e.rescue.from("PostBind", nil)
 	if r := e.request(state, pod); r != nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// recorded runs a test with a recorder and returns what arrives at the controller.
+// recorded runs a test with a recorder and returns the records that the controller receives.
 func recorded(t *testing.T, test func(*record.Recorder)) []ledger.Record {
 	t.Helper()
 	arrived := make(chan []ledger.Record, 100)
@@ -44,7 +44,7 @@ func recorded(t *testing.T, test func(*record.Recorder)) []ledger.Record {
 	}
 	test(r)
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // it delivers what is there and ends
+	cancel() // Run delivers the pending records and returns
 	if err := r.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func reserve(t *testing.T, e *Energy, pod *v1.Pod, nodes []fwk.NodeInfo, chosen 
 	e.PostBind(t.Context(), state, pod, chosen)
 }
 
-// unpacked reads the snapshot of a record.
+// unpacked decodes the snapshot of a record.
 func unpacked(t *testing.T, packed []byte) *sched.Snapshot {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(packed))
@@ -95,10 +95,10 @@ func TestDecisionsAreRecorded(t *testing.T) {
 		pod := newPod(v1alpha1.AnnotationStrategy, "carbon")
 		pod.UID = "uid-1"
 		reserve(t, e, pod, nodes, "b")
-		reserve(t, e, newPod(), nodes, "a") // not ours
+		reserve(t, e, newPod(), nodes, "a") // an unmarked pod
 		single := newPod(v1alpha1.AnnotationStrategy, "energy")
 		single.UID = "uid-2"
-		state := newCycle() // one feasible node: it is never scored
+		state := newCycle() // a single feasible node is not scored
 		e.PreFilter(t.Context(), state, single, nodes)
 		e.Reserve(t.Context(), state, single, "c")
 		e.PostBind(t.Context(), state, single, "c")
@@ -114,14 +114,15 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	s := unpacked(t, first.Snapshot)
 	plan, err := replay(s, first.Strategy)
 	if err != nil || plan[0].Node != "b" || plan[0].Cost.Energy != first.Energy {
-		t.Errorf("decided again it is %+v, error %v", plan, err)
+		t.Errorf("the replayed decision is %+v, error %v", plan, err)
 	}
 	if second.UID != "uid-2" || second.Snapshot != nil || second.Message == "" || second.Reason != "NoOpinion" {
-		t.Errorf("of a pod that was not scored is recorded %+v", second)
+		t.Errorf("the record of a pod that was not scored is %+v", second)
 	}
 }
 
-// What is recorded is what was bound. Between the decision and that, others are decided.
+// TestOnlyWhatWasBoundIsRecorded verifies that only bound placements are recorded, even if other pods are scheduled
+// between Reserve and PostBind.
 func TestOnlyWhatWasBoundIsRecorded(t *testing.T) {
 	nodes := []fwk.NodeInfo{newMachine("a", "coal", "hungry"), newMachine("b", "wind", "frugal")}
 	got := recorded(t, func(r *record.Recorder) {
@@ -142,7 +143,7 @@ func TestOnlyWhatWasBoundIsRecorded(t *testing.T) {
 		e.PostBind(t.Context(), bound, other, "b")
 		again, pod := decide("failed")
 		e.PostBind(t.Context(), again, pod, "b")
-		e.PostBind(t.Context(), again, pod, "b") // nobody does
+		e.PostBind(t.Context(), again, pod, "b") // a second call has no effect
 	})
 	if len(got) != 2 || got[0].UID != "bound" || got[1].UID != "failed" {
 		t.Fatalf("recorded %+v", got)
@@ -157,12 +158,12 @@ func TestOnlyWhatWasBoundIsRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s, err := codec.Decode(text); err != nil || s.Queue[0].ID != "lab/"+got[i].UID {
-			t.Errorf("the snapshot of %s is of %+v, %v", got[i].UID, s, err)
+			t.Errorf("the snapshot of %s is %+v, %v", got[i].UID, s, err)
 		}
 	}
 }
 
-// Who records nothing pays nothing for it.
+// TestNoRecorderNoCost verifies that Reserve has no overhead if recording is disabled.
 func TestNoRecorderNoCost(t *testing.T) {
 	nodes := farm(100)
 	pod := newPod(v1alpha1.AnnotationStrategy, "carbon")
@@ -173,7 +174,7 @@ func TestNoRecorderNoCost(t *testing.T) {
 		return testing.AllocsPerRun(100, func() { e.Reserve(t.Context(), state, pod, "n0001") })
 	}
 	off := count(deps(knowledge(t, noon)))
-	if off > 1 { // the name of the last node, as before
+	if off > 1 { // one allocation is for the name of the last node
 		t.Errorf("without a recorder Reserve allocates %v times", off)
 	}
 	unmarked := newPod()
@@ -186,7 +187,7 @@ func TestNoRecorderNoCost(t *testing.T) {
 	e := newEnergyPlugin(t, d, "")
 	state := newCycle()
 	if n := testing.AllocsPerRun(100, func() { e.Reserve(t.Context(), state, unmarked, "n0001") }); n != 0 {
-		t.Errorf("with a recorder, Reserve of a pod that is not ours allocates %v times", n)
+		t.Errorf("with a recorder, Reserve of an unmarked pod allocates %v times", n)
 	}
 }
 
@@ -209,7 +210,7 @@ func BenchmarkReserveRecorded1000(b *testing.B) {
 	}
 }
 
-// replay plans a snapshot under the strategy of a name.
+// replay plans a snapshot with the strategy of the given name.
 func replay(s *sched.Snapshot, name string) (sched.Plan, error) {
 	g, err := strategy.New(name)
 	if err != nil {
@@ -218,13 +219,13 @@ func replay(s *sched.Snapshot, name string) (sched.Plan, error) {
 	return g.Plan(s), nil
 }
 
-// A placement counts once it is bound, also where nothing is recorded.
+// TestPlacementsAreCounted verifies that placements are counted once they are bound, even if they are not recorded.
 func TestPlacementsAreCounted(t *testing.T) {
 	count := func(name, reason string) float64 {
 		of, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer, "kubenergy_decisions_total",
 			map[string]string{"action": record.Place, "strategy": name}, "reason")
 		if err != nil {
-			return 0 // nothing was counted yet
+			return 0 // no decision has been counted yet
 		}
 		return of[reason]
 	}
@@ -233,7 +234,7 @@ func TestPlacementsAreCounted(t *testing.T) {
 	scored, unscored := count("energy", "Cheapest"), count("energy", "NoOpinion")
 	pod := newPod(v1alpha1.AnnotationStrategy, "energy")
 	reserve(t, e, pod, nodes, "b")
-	for _, bound := range []bool{false, true} { // one feasible node is never scored
+	for _, bound := range []bool{false, true} { // a single feasible node is not scored
 		state := newCycle()
 		e.PreFilter(t.Context(), state, pod, nodes)
 		e.Reserve(t.Context(), state, pod, "a")
@@ -244,9 +245,9 @@ func TestPlacementsAreCounted(t *testing.T) {
 		}
 	}
 	if got := count("energy", "Cheapest") - scored; got != 1 {
-		t.Errorf("%v placements are counted that were scored", got)
+		t.Errorf("%v scored placements are counted", got)
 	}
 	if got := count("energy", "NoOpinion") - unscored; got != 1 {
-		t.Errorf("%v placements are counted that were not scored", got)
+		t.Errorf("%v placements without scores are counted", got)
 	}
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// fewNodes is the number up to which kube-scheduler always looks at all nodes. Narrowing a cycle among so few saves
-// nothing.
+// fewNodes is the cluster size up to which kube-scheduler always considers all nodes. Narrowing a cycle has no
+// benefit for so small a cluster.
 const fewNodes = 100
 
-// retries give a pod whose cycle we narrowed in vain an ordinary cycle: at once, and before preemption evicts others
-// for it. Nil retries narrow nothing.
+// retries gives a pod an ordinary cycle after a narrowed cycle found no node. The retry is immediate and happens
+// before preemption evicts pods. A nil retries disables narrowing.
 type retries struct {
 	activate func(*v1.Pod)
-	first    func() bool             // our PostFilter is asked before all others
-	again    *atomic.Pointer[v1.Pod] // to be tried before it has backed off; all profiles share the queue
-	failed   *lru.Cache              // UIDs of pods whose narrowed cycles were in vain
+	first    func() bool             // whether the plugin is the first PostFilter plugin
+	again    *atomic.Pointer[v1.Pod] // pod to be retried without backoff; shared by all profiles like the queue
+	failed   *lru.Cache              // UIDs of pods after a failed narrowed cycle
 }
 
 func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle, again *atomic.Pointer[v1.Pod]) *retries {
@@ -32,24 +32,24 @@ func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle, again *atomic.Po
 		activate: func(pod *v1.Pod) {
 			handle.Activate(logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
 		},
-		first: sync.OnceValue(func() bool { // kube-scheduler tells only once it is complete
+		first: sync.OnceValue(func() bool { // the list of plugins is available only once kube-scheduler is complete
 			enabled := enabledAt(handle, "PostFilter")
 			first := len(enabled) > 0 && enabled[0].name == EnergyName
 			if !first {
-				d.Log.Warn("cycles are not narrowed, and batch plans lead by scores only: "+EnergyName+" is not the "+
-					"first plugin at postFilter", "profile", handle.ProfileName())
+				d.Log.Warn("Cycles are not narrowed and batch plans only affect scores, because "+EnergyName+" is "+
+					"not the first postFilter plugin", "profile", handle.ProfileName())
 			}
 			return first
 		}),
 	}
 }
 
-// allow reports whether a cycle over so many nodes may be narrowed.
+// allow reports whether a cycle over the given number of nodes may be narrowed.
 func (r *retries) allow(nodes int) bool { return r != nil && nodes > fewNodes && r.first() }
 
-// wakeFailed lets a pod that failed in a narrowed cycle be tried again without backing off. By the beginning of the
-// next cycle, of whichever profile of ours, it is back in the queue for sure, and not being tried already; if there is
-// no next cycle, the queue is empty, and kube-scheduler takes it out of its backoff itself.
+// wakeFailed activates a pod after its narrowed cycle failed, so that it is retried without backoff. It is called
+// at the start of the next cycle of any profile, when the pod is certainly back in the queue and not in flight. If
+// there is no next cycle, the queue is empty, and kube-scheduler ends the backoff itself.
 func (r *retries) wakeFailed(current *v1.Pod) {
 	if r == nil || r.again.Load() == nil {
 		return
@@ -59,20 +59,20 @@ func (r *retries) wakeFailed(current *v1.Pod) {
 	}
 }
 
-// retry ends a cycle that was narrowed in vain. No pod is evicted for that, since this one may well fit on the nodes
-// that were not looked at.
+// retry ends a narrowed cycle that found no node. The returned status prevents preemption, because the pod may fit
+// on the remaining nodes.
 func (r *retries) retry(pod *v1.Pod, why string) *fwk.Status {
 	r.failed.Add(pod.UID, nil)
-	// While the pod is in flight this only notes that it is worth another try, and puts it into the queue that backs
-	// off instead of the pool of those that wait for an event.
+	// Activating a pod in flight makes kube-scheduler add it to the backoff queue instead of the unschedulable
+	// pods, which wait for an event.
 	r.activate(pod)
 	r.again.Store(pod)
-	// New for each cycle: the framework writes on it.
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why+": tried again on all nodes")
+	// The framework modifies the status, so each cycle needs a new one.
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why+", retrying on all nodes")
 }
 
-// untried reports whether the pod has not yet failed, as far as is known. Its status tells for good, but only after a
-// while.
+// untried reports whether the pod is not known to have failed before. The condition of the pod is authoritative,
+// but it is updated with a delay.
 func (r *retries) untried(pod *v1.Pod) bool {
 	if c := policy.Scheduled(pod); c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {
 		return false
@@ -81,17 +81,18 @@ func (r *retries) untried(pod *v1.Pod) bool {
 	return !failed
 }
 
-// memorable is how many pods with failed narrowed cycles are remembered.
+// memorable is the max number of pods with failed narrowed cycles to remember.
 const memorable = 1 << 15
 
-// enabled is a plugin of a profile at an extension point, with its weight if that scores.
+// enabled is a plugin of a profile at an extension point, with its weight if it is a score plugin.
 type enabled struct {
 	name   string
 	weight int64
 }
 
-// enabledAt lists a profile's plugins at an extension point in their order. Only kube-scheduler's own type tells,
-// which is not linked here; if that type has changed, the list is empty.
+// enabledAt returns the plugins of a profile at an extension point in order. It uses reflection, because only an
+// internal type of kube-scheduler has this information, which is not linked here. If that type has changed, the
+// list is empty.
 func enabledAt(handle fwk.Handle, point string) (plugins []enabled) {
 	defer func() {
 		if recover() != nil {

@@ -19,73 +19,74 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/batch"
 )
 
-// shortlists narrow cycles in which our scores decide. Of as many nodes with room as kube-scheduler would look at,
-// those of least cost are found in what the node book remembers, and only these are filtered and scored: a cycle then
-// costs a fraction of an ordinary one.
+// shortlists narrows cycles in which the scores of this plugin are decisive. From a sample with as many feasible
+// nodes as kube-scheduler would consider, it selects the cheapest nodes by means of the node book. Only these are
+// filtered and scored, at a fraction of the cost of an ordinary cycle.
 //
-// Invariants, and the tests that hold them:
+// Invariants and their tests:
 //
-//   - The pod comes to the node that an ordinary cycle would choose: of least cost among those of the sample that pass
-//     all filters: TestShortlistsHaveTheBest, test/batch TestShortlist.
-//   - The sample has as many nodes as kube-scheduler would look at: TestSampleSize, TestShortlistsAreOfTheSample.
-//   - A cycle is not narrowed where another scorer, a taint that is only preferred, or a nomination could matter:
+//   - The pod is placed on the node that an ordinary cycle would choose, which is the cheapest one of the sample that
+//     passes all filters: TestShortlistsHaveTheBest, test/batch TestShortlist.
+//   - The sample has as many nodes as kube-scheduler would consider: TestSampleSize, TestShortlistsAreOfTheSample.
+//   - A cycle is not narrowed if another score plugin, a PreferNoSchedule taint or a nomination could matter:
 //     TestCyclesThatAreNotNarrowed, test/batch TestShortlistsLeavePreemptionAlone.
 //
-// What fails how: a node that changed or went since it was seen is looked at again or left out
-// (TestNodesChangeMeanwhile, TestNodesGo). If no node of a shortlist passes the filters, the pod's next cycle is an
-// ordinary one (TestAfterAShortlistInVain); after many such cycles no shortlists are made for a while
-// (TestManyShortlistsInVain).
+// Nodes that have changed or been deleted since they were cached are read again or removed
+// (TestNodesChangeMeanwhile, TestNodesGo). If no node of a shortlist passes the filters, the next cycle of the pod
+// is an ordinary one (TestAfterAShortlistInVain). After many consecutive failures, narrowing is suspended for a
+// while (TestManyShortlistsInVain).
 type shortlists struct {
 	most   int
 	sample func(nodes int) int
-	decide func() bool // our weight leaves other scorers no say between nodes of different cost
+	// whether the weight of the plugin outweighs all other score plugins for nodes with different costs
+	decide func() bool
 
 	trust time.Duration
 
-	vain    int // shortlists in vain since one was of use
+	vain    int // number of failed shortlists since the last successful one
 	resumes time.Time
 
-	from    int   // the node at which the sample begins
-	until   int64 // nanoseconds of the Unix epoch
-	nodes   int   // in the cluster of the sample
-	began   int   // the book's, whose seats the members have
+	from    int   // index of the first node of the sample
+	until   int64 // end of the sample's lifetime, in Unix nanoseconds
+	nodes   int   // number of nodes in the cluster of the sample
+	began   int   // value of book.began to which the seats of the members belong
 	members []member
-	seen    int // how many of them, from the first, were looked at for the last pod, with room or without
-	fewest  int // for any pod of this sample
+	seen    int // number of leading members that were examined for the last pod
+	fewest  int // minimum of seen over all pods of this sample
 	best    []choice
-	of      *request // whose best they are
+	of      *request // request of the shortlist in best
 
-	changed []int // nodes of the best that have changed since
+	changed []int // indices of nodes of the shortlist that have changed since
 	costs   []float64
 }
 
-// member is a node of a sample, with what was last seen there. A node has one NodeInfo as long as it is there, of
-// which only the contents change: so it is known which node is where without a look into it, which for hundreds of
-// them is most of what a shortlist takes.
+// member is a node of the sample with its cached state. A node is represented by the same NodeInfo during its
+// lifetime, and only the content changes. Therefore the position of a node can be verified without reading it,
+// which would dominate the cost of a shortlist with hundreds of nodes.
 type member struct {
 	node       fwk.NodeInfo
 	generation int64
-	at         int32 // in kube-scheduler's list of nodes
+	at         int32 // index in kube-scheduler's list of nodes
 	seat       int32
 	kind       int32
-	group      int32 // in this pod's cycle
+	group      int32 // group in the cycle of the current pod
 	full       bool
 	tainted    bool
 }
 
-// choice is one of the best.
+// choice is a node of the shortlist.
 type choice struct {
 	cost   float64
 	member int32
 	seat   int32
 }
 
-// trust is how long what was seen of a node that is not among the best is taken for true, and how long a sample is
-// used: short beside the time in which news of nodes come, and long beside a cycle.
+// trust is the lifetime of a sample, and of the cached state of nodes that are not on the shortlist. It is short
+// compared to the interval of node updates, and long compared to a cycle.
 const trust = 100 * time.Millisecond
 
-// indifferent are scorers that have nothing to say of pods that suit: their rules are about what such a pod does not
-// have, or nodes that keep a cycle from being narrowed.
+// indifferent contains score plugins that do not affect shortlistable pods. Their rules concern features that such
+// a pod does not use, or nodes that prevent narrowing of a cycle.
 var indifferent = map[string]bool{
 	EnergyName: true, "DynamicResources": true, "InterPodAffinity": true, "NodeAffinity": true,
 	"PodTopologySpread": true, "TaintToleration": true, "VolumeBinding": true,
@@ -95,21 +96,21 @@ func newShortlists(most int, replaced []string, handle fwk.Handle) *shortlists {
 	if most == 0 {
 		return nil
 	}
-	percentage := int32(0) // what stands above the profiles is not told
+	percentage := int32(0) // the global default above the profiles is not accessible
 	if profile, ok := handle.(interface{ PercentageOfNodesToScore() *int32 }); ok &&
 		profile.PercentageOfNodesToScore() != nil {
 		percentage = *profile.PercentageOfNodesToScore()
 	}
 	return &shortlists{
 		most: most, trust: trust, sample: func(nodes int) int { return sampleSize(nodes, int(percentage)) },
-		// kube-scheduler tells only once it is complete.
+		// The list of plugins is available only once kube-scheduler is complete.
 		decide: sync.OnceValue(func() bool { return decides(replaced, handle) }),
 	}
 }
 
-// decides reports whether our weight leaves others no say: the node of least cost is a point ahead of the next, at
-// our weight, and others differ by as many points as there are, at theirs. Replaced plugins do not score such pods.
-// Extenders may score as well.
+// decides reports whether the weight of the plugin outweighs all other score plugins. The cheapest node is one
+// point ahead of the next one at the plugin's own weight, while other plugins may differ by up to MaxScore points
+// at their weights. Replaced plugins do not score the pods concerned. Extenders may also score nodes.
 func decides(replaced []string, handle fwk.Handle) bool {
 	var ours, others int64
 	for _, p := range enabledAt(handle, "Score") {
@@ -123,21 +124,21 @@ func decides(replaced []string, handle fwk.Handle) bool {
 	return ours > 0 && ours >= fwk.MaxScore*others && len(handle.Extenders()) == 0
 }
 
-// sampleSize is how many nodes that fit kube-scheduler looks at, of a cluster's nodes.
+// sampleSize returns the number of feasible nodes that kube-scheduler considers in a cluster with the given size.
 func sampleSize(nodes, percentage int) int {
 	percentage = cmp.Or(percentage, max(5, 50-nodes/125))
 	return max(fewNodes, nodes*percentage/100)
 }
 
-// shortlistable reports whether nothing but room, cost and the nodes' own rules decides where a pod goes, so that the
-// nodes of least cost can be told beforehand.
+// shortlistable reports whether the placement of the pod depends only on capacity, cost and the rules of the nodes,
+// so that the cheapest nodes can be selected before filtering.
 func shortlistable(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	if pod.Status.NominatedNodeName != "" || spec.Affinity != nil || len(spec.TopologySpreadConstraints) > 0 ||
 		spec.Resources != nil || !batch.Plain(pod) {
 		return false
 	}
-	// Pods of other owners are spread by default, which is worth something.
+	// By default, pods of other owners are spread, which affects the scores.
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind != "Job" {
 		return false
 	}
@@ -152,7 +153,7 @@ func shortlistable(pod *v1.Pod) bool {
 	return !slices.ContainsFunc(spec.Containers, ofDevices) && !slices.ContainsFunc(spec.InitContainers, ofDevices)
 }
 
-// narrowToCheapest returns the nodes that the cycle is narrowed to, nil if it is not.
+// narrowToCheapest returns the nodes to which the cycle is narrowed, or nil if it is not narrowed.
 func (e *Energy) narrowToCheapest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	l, where, policy := e.shortlists, e.wheres[r.settings.Where], e.policy(r.settings.Weights)
 	if l == nil || !e.retries.allow(len(nodes)) || !l.decide() || r.settings.MaxPower != 0 ||
@@ -180,11 +181,12 @@ func (e *Energy) narrowToCheapest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo)
 	return &fwk.PreFilterResult{NodeNames: names}
 }
 
-// candidates returns what there was to choose from: what filters have left of the shortlist, and all nodes of the
-// sample that cost more. Filters have not seen these, but a record that is decided on again comes to the same node.
+// candidates returns all nodes that were available to the decision. These are the nodes of the shortlist that
+// passed the filters, and all more expensive nodes of the sample. The latter have not been filtered, but replaying
+// the decision yields the same node.
 func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 	l := e.shortlists
-	if !r.shortlisted || l.of != r || len(l.changed) > 0 { // one that has changed may cost more than others by now
+	if !r.shortlisted || l.of != r || len(l.changed) > 0 { // a changed node may now cost more than others
 		return left
 	}
 	listed := make(map[int32]bool, len(l.best))
@@ -194,7 +196,7 @@ func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 	all := slices.Clone(left)
 	for i := range l.members[:l.seen] {
 		m := &l.members[i]
-		// it was not decided on what it is by now
+		// skip nodes that have changed since the decision
 		if n := r.cluster[m.at]; m.group != none && !listed[int32(i)] && n.GetGeneration() == m.generation {
 			all = append(all, n)
 		}
@@ -202,38 +204,38 @@ func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 	return all
 }
 
-// Where shortlists are in vain several times in a row, something that is not known here refuses the cheapest
-// nodes. Then none are made for a while, and for twice as long after the next.
+// If several consecutive shortlists fail, an unknown rule rejects the cheapest nodes. Narrowing is then suspended
+// for firstPause, which doubles with each further failure.
 const (
 	maxFailures  = 8
 	firstPause   = time.Second
 	maxDoublings = 6
 )
 
-// shortlistFailed notes that a shortlist was in vain.
+// shortlistFailed records that no node of a shortlist passed the filters.
 func (e *Energy) shortlistFailed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l := e.shortlists
-	l.until = 0 // others have the next sample, in which other nodes are best
+	l.until = 0 // the next pod uses a new sample with other nodes
 	if l.vain++; l.vain >= maxFailures {
 		l.resumes = e.clock().Add(firstPause << min(l.vain-maxFailures, maxDoublings))
 	}
 }
 
-// shortlistServed notes that one was not.
+// shortlistServed records that a shortlist was successful.
 func (e *Energy) shortlistServed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.shortlists.vain = 0
 }
 
-// findBest finds the nodes of least cost in a sample; ok is false if there is no telling.
+// findBest computes the shortlist from a sample. ok is false if that is not possible.
 func (e *Energy) findBest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok bool) {
 	l, s := e.shortlists, &e.scratch
 	l.of = nil
 	now := s.snapshot.Now.UnixNano()
-	// clocks are set back
+	// the clock may have been set back
 	if now >= l.until || l.until-now > int64(l.trust) || l.nodes != len(nodes) || l.began != e.book.began ||
 		!e.refresh(nodes) {
 		l.renew(nodes, now, e.book.began)
@@ -259,18 +261,18 @@ func (e *Energy) findBest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok boo
 	}
 }
 
-// renew begins a sample where the last has ended for those pods that saw least of it.
+// renew starts a new sample after the nodes that all pods of the last sample have examined.
 func (l *shortlists) renew(nodes []fwk.NodeInfo, now int64, began int) {
 	if len(l.members) > 0 {
-		l.from += l.fewest // of what only large pods have seen, small ones may take some
+		l.from += l.fewest // nodes that only large pods have examined may have capacity for small ones
 	}
 	l.from %= len(nodes)
 	l.until, l.nodes, l.began, l.fewest = now+int64(l.trust), len(nodes), began, len(nodes)
-	clear(l.members) // nodes that are no more
+	clear(l.members) // drop references to deleted nodes
 	l.members, l.best = l.members[:0], l.best[:0]
 }
 
-// inPlace reports whether the best are where they were seen.
+// inPlace reports whether the nodes of the shortlist still have the same positions.
 func (l *shortlists) inPlace(nodes []fwk.NodeInfo) bool {
 	return !slices.ContainsFunc(l.best, func(c choice) bool {
 		m := &l.members[c.member]
@@ -278,8 +280,8 @@ func (l *shortlists) inPlace(nodes []fwk.NodeInfo) bool {
 	})
 }
 
-// refresh looks again at those of the last best nodes that are no longer what they were: the pod took one of them,
-// and it may well be among the best again. ok is false if one is no longer where it was.
+// refresh reads the nodes of the last shortlist again that have changed. The last pod was probably placed on one of
+// them, which may be among the cheapest again. ok is false if a position has changed.
 func (e *Energy) refresh(nodes []fwk.NodeInfo) (ok bool) {
 	l := e.shortlists
 	if !l.inPlace(nodes) {
@@ -293,7 +295,7 @@ func (e *Energy) refresh(nodes []fwk.NodeInfo) (ok bool) {
 	return true
 }
 
-// readMember returns what is at a place in kube-scheduler's list of nodes.
+// readMember returns the node with the given index in kube-scheduler's list of nodes.
 func (e *Energy) readMember(nodes []fwk.NodeInfo, at int32) member {
 	i := e.book.find(nodes[at])
 	seat := &e.book.seats[i]
@@ -303,9 +305,10 @@ func (e *Energy) readMember(nodes []fwk.NodeInfo, at int32) member {
 	}
 }
 
-// drawSample groups as many members as kube-scheduler would look at that have room for the pod and admit it, and
-// fills the snapshot with one node of each of their kinds. The sample grows where it has too few. ok is false if
-// there are none, or nodes with PreferNoSchedule taints, which other plugins weigh.
+// drawSample selects as many members as kube-scheduler would consider that have capacity for the pod and admit it.
+// It adds one node of each of their kinds to the snapshot, and extends the sample if necessary. ok is false if
+// there are no such members, or if a node has a PreferNoSchedule taint, because other plugins take these into
+// account.
 func (e *Energy) drawSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok bool) {
 	l, s, admission := e.shortlists, &e.scratch, kube.AdmissionOf(pod)
 	selective := len(pod.Spec.NodeSelector) > 0
@@ -346,11 +349,11 @@ func (e *Energy) drawSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok b
 	return some
 }
 
-// none is the group of those that the pod cannot go to, mostly of kinds without room.
+// none is the group of nodes that are not feasible for the pod, usually due to missing capacity.
 const none = -1
 
-// rankShort ranks what filters have left of a shortlist. Their costs are known already, but for nodes that have
-// changed meanwhile.
+// rankShort ranks the nodes of a shortlist that passed the filters. Their costs are already known, except for nodes
+// that have changed.
 func (e *Energy) rankShort(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	l, s := e.shortlists, &e.scratch
 	if l == nil || l.of != r {
@@ -382,7 +385,7 @@ func (e *Energy) rankShort(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	return e.ranking.rank(s.costs)
 }
 
-// groupOf returns the group of a kind in a sample: none if its nodes have no room for the job.
+// groupOf returns the group of a kind, or none if its nodes have no capacity for the job.
 func (e *Energy) groupOf(kind int32, j *sched.Job) int32 {
 	s := &e.scratch
 	for int(kind) >= len(s.groups) {
@@ -399,7 +402,7 @@ func (e *Energy) groupOf(kind int32, j *sched.Job) int32 {
 	return g.group
 }
 
-// insertBest puts a node among the best if it is one of them.
+// insertBest adds a node to the shortlist if it is cheap enough.
 func (e *Energy) insertBest(c choice) {
 	l := e.shortlists
 	if len(l.best) == l.most {
@@ -412,7 +415,7 @@ func (e *Energy) insertBest(c choice) {
 	l.best = slices.Insert(l.best, i, c)
 }
 
-// ahead reports whether a node would be taken before another.
+// ahead reports whether a is preferred to b.
 func (e *Energy) ahead(a, b choice) bool {
 	if a.cost != b.cost {
 		return a.cost < b.cost

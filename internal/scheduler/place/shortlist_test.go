@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// narrowing is a plugin that makes shortlists, of a sample of so many nodes.
+// narrowing is a plugin with shortlists and a sample size that is set by the test.
 type narrowing struct {
 	*Energy
 	activated []string
@@ -43,7 +43,7 @@ func newNarrowing(t *testing.T, most, sample int) *narrowing {
 	return n
 }
 
-// roomy is a farm of nodes that may run pods.
+// roomy returns a farm of nodes that can run further pods.
 func roomy(nodes int) []fwk.NodeInfo {
 	f := farm(nodes)
 	for _, n := range f {
@@ -66,12 +66,12 @@ func (n *narrowing) cycle(t *testing.T, pod *v1.Pod, nodes []fwk.NodeInfo) ([]fw
 		}
 	}
 	if len(left) != len(result.NodeNames) {
-		t.Fatalf("narrowed to %v, of which %d are there", result.NodeNames, len(left))
+		t.Fatalf("narrowed to %v, but %d of these nodes exist", result.NodeNames, len(left))
 	}
 	return left, state
 }
 
-// names returns the nodes that an ordinary pod's cycle is narrowed to.
+// names returns the nodes to which the cycle of an ordinary pod is narrowed.
 func (n *narrowing) names(t *testing.T, nodes []fwk.NodeInfo) (names []string) {
 	t.Helper()
 	left, _ := n.cycle(t, newPod(v1alpha1.AnnotationStrategy, "energy"), nodes)
@@ -81,7 +81,7 @@ func (n *narrowing) names(t *testing.T, nodes []fwk.NodeInfo) (names []string) {
 	return names
 }
 
-// fill gives away so much of a node.
+// fill increases the requested CPU of a node.
 func fill(nodes []fwk.NodeInfo, name string, cpu int64) {
 	for _, info := range nodes {
 		if m := info.(*machine); m.node.Name == name {
@@ -90,7 +90,7 @@ func fill(nodes []fwk.NodeInfo, name string, cpu int64) {
 	}
 }
 
-// best returns the node that the plugin ranks first among nodes.
+// best returns the highest ranked of the given nodes.
 func (n *narrowing) best(t *testing.T, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) string {
 	t.Helper()
 	if status := n.PreScore(t.Context(), state, pod, nodes); !status.IsSuccess() {
@@ -104,8 +104,9 @@ func (n *narrowing) best(t *testing.T, state fwk.CycleState, pod *v1.Pod, nodes 
 	return slices.MaxFunc(scores, func(a, b fwk.NodeScore) int { return int(a.Score - b.Score) }).Name
 }
 
-// TestShortlistsHaveTheBest is that a cycle comes to the node to which it would have come over all nodes, whichever
-// nodes filters refuse: pods come and go, and nodes are full, crowded or tainted.
+// TestShortlistsHaveTheBest verifies that a narrowed cycle chooses the same node as a cycle over all nodes,
+// regardless of the nodes that filters reject, while pods are added and removed, and nodes are full, crowded or
+// tainted.
 func TestShortlistsHaveTheBest(t *testing.T) {
 	wheres, _ := strategy.Names()
 	narrowed := 0
@@ -142,7 +143,7 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 					t.Fatalf("%s: %s is on the shortlist", where, m.node.Name)
 				}
 			}
-			refused := map[string]bool{} // but for one at least
+			refused := map[string]bool{} // all but at least one
 			for _, info := range left[1:] {
 				refused[info.Node().Name] = rng.IntN(2) == 0
 			}
@@ -160,7 +161,7 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 			scores := plainScores(t, n.Energy, state, pass(nodes))
 			want := slices.MaxFunc(scores, func(a, b fwk.NodeScore) int { return int(a.Score - b.Score) }).Name
 			if got != want {
-				t.Fatalf("%s: %s is taken of the shortlist, %s of all", where, got, want)
+				t.Fatalf("%s: %s is chosen from the shortlist, want %s", where, got, want)
 			}
 			if rng.IntN(2) == 0 {
 				n.Reserve(context.Background(), state, pod, got)
@@ -172,7 +173,8 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 	}
 }
 
-// Pods in no plan of a strategy that plans all waiting pods cost what they do under the one whose cost it adds up.
+// TestShortlistsOutsideOfPlans verifies that a pod that is not planned has the same costs under a planning strategy
+// as under the strategy that defines its cost function.
 func TestShortlistsOutsideOfPlans(t *testing.T) {
 	for where, like := range map[string]string{
 		"flow-energy": "energy", "flow-carbon": "carbon", "ecsched-energy": "energy", "ecsched-carbon": "carbon",
@@ -207,7 +209,7 @@ func TestShortlistsAreOfTheSample(t *testing.T) {
 		}
 	}
 	if len(seen) != 200 {
-		t.Errorf("four samples of 50 have looked at %d of 200 nodes", len(seen))
+		t.Errorf("four samples of 50 nodes cover %d of 200 nodes", len(seen))
 	}
 }
 
@@ -251,12 +253,12 @@ func TestCyclesThatAreNotNarrowed(t *testing.T) {
 		"too large": {pod: ours(func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests["cpu"] = amount("9")
 		})},
-		"no node of that name": {pod: ours(func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"x": "y"} })},
-		"few nodes":            {pod: ours(func(*v1.Pod) {}), nodes: nodes[:100]},
-		"weight of no importance": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) {
+		"no matching node": {pod: ours(func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"x": "y"} })},
+		"few nodes":        {pod: ours(func(*v1.Pod) {}), nodes: nodes[:100]},
+		"insufficient weight": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) {
 			n.shortlists.decide = func() bool { return false }
 		}},
-		"others before us": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) {
+		"not the first PostFilter plugin": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) {
 			n.retries.first = func() bool { return false }
 		}},
 		"switched off": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) { n.shortlists = nil }},
@@ -277,20 +279,20 @@ func TestCyclesThatAreNotNarrowed(t *testing.T) {
 	last.Spec.Taints = []v1.Taint{{Key: "slow", Effect: v1.TaintEffectPreferNoSchedule}}
 	nodes[199].(*machine).generation = generations.Add(1)
 	if left, _ := n.cycle(t, ours(func(*v1.Pod) {}), nodes); left != nil {
-		t.Error("narrowed although a node is rather not to be used")
+		t.Error("narrowed despite a PreferNoSchedule taint")
 	}
 	last.Spec.Taints = nil
 	nodes[199].(*machine).generation = generations.Add(1)
 	if left, _ := n.cycle(t, ours(func(*v1.Pod) {}), nodes); len(left) != 5 {
-		t.Errorf("an ordinary pod's cycle is narrowed to %d", len(left))
+		t.Errorf("the cycle of an ordinary pod is narrowed to %d nodes", len(left))
 	}
 	job := ours(func(p *v1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Controller: new(true)}} })
 	if left, _ := n.cycle(t, job, nodes); len(left) != 5 {
-		t.Errorf("a Job's cycle is narrowed to %d", len(left))
+		t.Errorf("the cycle of a Job's pod is narrowed to %d nodes", len(left))
 	}
 }
 
-// TestNodesChangeMeanwhile: what a node of the shortlist costs is what it costs when it is scored.
+// TestNodesChangeMeanwhile verifies that a node of the shortlist is scored with its costs at that time.
 func TestNodesChangeMeanwhile(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	nodes := roomy(200)
@@ -305,15 +307,15 @@ func TestNodesChangeMeanwhile(t *testing.T) {
 	scores := plainScores(t, n.Energy, state, left)
 	want := slices.MaxFunc(scores, func(a, b fwk.NodeScore) int { return int(a.Score - b.Score) }).Name
 	if got := n.best(t, state, pod, left); got != want || got == before {
-		t.Errorf("%s is best, want %s; before it was %s", got, want, before)
+		t.Errorf("the best node is %s, want %s; it was %s before", got, want, before)
 	}
 }
 
-// TestNodesGo: the cluster shrinks while it is full.
+// TestNodesGo verifies that shortlists are valid if nodes of a full cluster are deleted.
 func TestNodesGo(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	nodes := roomy(200)
-	slices.Reverse(nodes) // the best are the last
+	slices.Reverse(nodes) // the cheapest nodes are the last
 	if left, _ := n.cycle(t, newPod(v1alpha1.AnnotationStrategy, "energy"), nodes); len(left) != 5 {
 		t.Fatalf("narrowed to %d", len(left))
 	}
@@ -329,11 +331,12 @@ func TestNodesGo(t *testing.T) {
 	}
 	fill(1000)
 	if left, _ := n.cycle(t, newPod(v1alpha1.AnnotationStrategy, "energy"), nodes); len(left) != 5 {
-		t.Errorf("narrowed to %d once there is room", len(left))
+		t.Errorf("narrowed to %d nodes after capacity was freed", len(left))
 	}
 }
 
-// TestManyShortlistsInVain: none are made for a while, and one that is of use ends that.
+// TestManyShortlistsInVain verifies that narrowing is suspended after many failures, and that a successful
+// shortlist resets the count.
 func TestManyShortlistsInVain(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	now, nodes := noon, roomy(200)
@@ -354,7 +357,7 @@ func TestManyShortlistsInVain(t *testing.T) {
 	}
 	for i := range maxFailures {
 		if !try(true) {
-			t.Fatalf("not narrowed after %d in vain", i)
+			t.Fatalf("not narrowed after %d failures", i)
 		}
 	}
 	if try(true) {
@@ -362,19 +365,20 @@ func TestManyShortlistsInVain(t *testing.T) {
 	}
 	now = now.Add(firstPause)
 	if !try(true) || try(true) {
-		t.Error("want one try after the pause")
+		t.Error("not narrowed exactly once after the pause")
 	}
 	now = now.Add(firstPause)
 	if try(true) {
-		t.Error("the second pause is no longer than the first")
+		t.Error("the second pause is not longer than the first")
 	}
 	now = now.Add(firstPause)
 	if !try(false) || !try(true) || !try(true) {
-		t.Error("not narrowed after one that was of use")
+		t.Error("not narrowed after a successful shortlist")
 	}
 }
 
-// TestTheViewChangesMeanwhile: what was narrowed is ended by us, though the pod is not ours by now.
+// TestTheViewChangesMeanwhile verifies that the plugin ends a failed narrowed cycle even if the pod is no longer
+// marked.
 func TestTheViewChangesMeanwhile(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	pod := newPod(v1alpha1.AnnotationStrategy, "energy")
@@ -382,11 +386,11 @@ func TestTheViewChangesMeanwhile(t *testing.T) {
 	n.view = kube.Unsettled
 	pod.Annotations = nil
 	if _, status := n.PostFilter(t.Context(), state, pod, nil); status.Code() != fwk.UnschedulableAndUnresolvable {
-		t.Errorf("another pod may be evicted for it: %v", status)
+		t.Errorf("other pods may be evicted: %v", status)
 	}
 }
 
-// profile is a handle that tells what kube-scheduler's own tells.
+// profile is a handle with the same additional methods as that of kube-scheduler.
 type profile struct {
 	fwk.Handle
 	percentage *int32
@@ -429,9 +433,9 @@ func TestWhatProfilesSay(t *testing.T) {
 			profile:  with(EnergyName, 100, "TaintToleration", 3, "NodeAffinity", 2, "NodeResourcesFit", 1),
 			replaced: []string{"NodeResourcesFit"}, want: true,
 		},
-		"second scheduler that replaces nothing": {profile: with(EnergyName, 100, "NodeResourcesFit", 1,
+		"second scheduler without replaced plugins": {profile: with(EnergyName, 100, "NodeResourcesFit", 1,
 			"NodeResourcesBalancedAllocation", 1)},
-		"second scheduler of old": {profile: with(EnergyName, 100, "TaintToleration", 3, "NodeAffinity", 2), want: true},
+		"second scheduler before": {profile: with(EnergyName, 100, "TaintToleration", 3, "NodeAffinity", 2), want: true},
 		"one scorer among many":   {profile: with("NodeResourcesFit", 1, EnergyName, 99)},
 		"an unknown scorer": {profile: with("Somebody", 1, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1,
 			"ImageLocality", 1, EnergyName, 300)},
@@ -451,11 +455,12 @@ func TestWhatProfilesSay(t *testing.T) {
 		}
 	}
 	if newShortlists(0, nil, all) != nil {
-		t.Error("switched off, there are shortlists")
+		t.Error("there are shortlists although they are disabled")
 	}
 }
 
-// TestAfterAShortlistInVain: no other plugin is asked to make room, the pod is tried again at once, and over all nodes.
+// TestAfterAShortlistInVain verifies that after a failed shortlist, no other plugin attempts preemption, and the
+// pod is immediately retried on all nodes.
 func TestAfterAShortlistInVain(t *testing.T) {
 	n := newNarrowing(t, 5, 100)
 	nodes := roomy(200)
@@ -466,9 +471,9 @@ func TestAfterAShortlistInVain(t *testing.T) {
 		t.Fatalf("narrowed to %d", len(left))
 	}
 	if _, status := n.PostFilter(t.Context(), state, pod, nil); status.Code() != fwk.UnschedulableAndUnresolvable {
-		t.Errorf("after a shortlist in vain: %v", status)
+		t.Errorf("after a failed shortlist: %v", status)
 	}
-	n.cycle(t, newPod(), nodes) // somebody else's
+	n.cycle(t, newPod(), nodes) // an unmarked pod
 	if !slices.Equal(n.activated, []string{"x", "x"}) {
 		t.Errorf("activated %v", n.activated)
 	}
@@ -481,7 +486,7 @@ func TestAfterAShortlistInVain(t *testing.T) {
 	}
 }
 
-// TestTrust: a node that is not among the best is looked at again after a while, and the best are at once.
+// TestTrust verifies that nodes on the shortlist are read again immediately, and other nodes only after a while.
 func TestTrust(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	now := noon
@@ -496,18 +501,18 @@ func TestTrust(t *testing.T) {
 	}
 	second := names()
 	if slices.ContainsFunc(second, func(name string) bool { return slices.Contains(first, name) }) || len(second) != 5 {
-		t.Errorf("%v are full, and narrowed to %v", first, second)
+		t.Errorf("%v are full, but narrowed to %v", first, second)
 	}
 	fill(first[0], 0)
 	if slices.Contains(names(), first[0]) {
-		t.Error("it is known at once that a node has become free, so nothing is trusted")
+		t.Error("a freed node is listed immediately, so no cached state is used")
 	}
 	fill(first[0], 2000)
 	now = now.Add(trust)
 	if got := names(); !slices.Contains(got, first[0]) {
-		t.Errorf("%s has room again, and narrowed to %v", first[0], got)
+		t.Errorf("%s has capacity again, but narrowed to %v", first[0], got)
 	}
-	// The list of nodes is another, of as many.
+	// The list contains other nodes, but has the same length.
 	nodes = roomy(200)
 	for i, info := range nodes {
 		m := info.(*machine)
@@ -519,8 +524,8 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestSamplesServeForAWhile: pods that come soon after each other choose from one sample, which grows for those that
-// find too little room in it; the next sample is of other nodes.
+// TestSamplesServeForAWhile verifies that pods within a short time share a sample, which is extended for pods that
+// do not find enough feasible nodes in it, and that the next sample contains other nodes.
 func TestSamplesServeForAWhile(t *testing.T) {
 	n := newNarrowing(t, 5, 50)
 	now := noon
@@ -537,22 +542,22 @@ func TestSamplesServeForAWhile(t *testing.T) {
 		left, _ := n.cycle(t, pod, nodes)
 		l := n.shortlists
 		if len(left) != 5 || l.seen != seen || len(l.members) != members {
-			t.Fatalf("narrowed to %d of a sample of %d, and %d are known: want 5 of %d, and %d", len(left), l.seen,
+			t.Fatalf("narrowed to %d nodes of a sample of %d with %d members, want 5 of %d with %d", len(left), l.seen,
 				len(l.members), seen, members)
 		}
 		return l.members[0].at
 	}
 	small := from("1", 50, 50)
 	if large, again := from("5", 99, 99), from("1", 50, 99); large != small || again != small {
-		t.Errorf("pods at the same time choose from nodes %d, %d and %d on", small, large, again)
+		t.Errorf("concurrent pods have samples that start at the nodes %d, %d and %d", small, large, again)
 	}
 	now = now.Add(trust)
 	if next := from("1", 50, 50); next != small+50 {
-		t.Errorf("the next sample begins at node %d, and small pods have seen 50 from %d on", next, small)
+		t.Errorf("the next sample starts at node %d, but small pods examined 50 nodes from node %d", next, small)
 	}
 }
 
-// TestPodsThatFindRoomNowhere: one that looks at all nodes takes none of them from the others.
+// TestPodsThatFindRoomNowhere verifies that a pod that examines all nodes does not affect the sample of other pods.
 func TestPodsThatFindRoomNowhere(t *testing.T) {
 	n := newNarrowing(t, 5, 50)
 	now := noon
@@ -570,11 +575,12 @@ func TestPodsThatFindRoomNowhere(t *testing.T) {
 		now = now.Add(trust)
 	}
 	if len(begins) != 4 {
-		t.Errorf("four samples begin at %v", begins)
+		t.Errorf("four samples start at %v", begins)
 	}
 }
 
-// TestAfterOneInVainComeOthers: a filter that is not known here refuses the cheapest nodes, and they do not change.
+// TestAfterOneInVainComeOthers verifies that other nodes are listed after a filter of another plugin has rejected
+// the cheapest nodes, which remain unchanged.
 func TestAfterOneInVainComeOthers(t *testing.T) {
 	n := newNarrowing(t, 5, 50)
 	n.clock = func() time.Time { return noon }
@@ -592,8 +598,8 @@ func TestAfterOneInVainComeOthers(t *testing.T) {
 	}
 }
 
-// TestSamplesThatHoldNoLonger: what is known of a sample is not used where nodes change places, the view is another
-// or the clock is set back.
+// TestSamplesThatHoldNoLonger verifies that a sample is discarded if positions of nodes change, the view changes or
+// the clock is set back.
 func TestSamplesThatHoldNoLonger(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	now := noon
@@ -616,20 +622,20 @@ func TestSamplesThatHoldNoLonger(t *testing.T) {
 		}
 	}
 
-	fill(best[0], 2000) // no cycle looks, as long as the sample holds
+	fill(best[0], 2000) // no cycle notices the change while the sample is valid
 	if slices.Contains(names(), best[0]) {
-		t.Fatal("it was looked at")
+		t.Fatal("the node was read again")
 	}
 	now = now.Add(-time.Hour)
 	if !slices.Contains(names(), best[0]) {
-		t.Error("the clock is set back, and the sample still holds")
+		t.Error("the sample is still used after the clock was set back")
 	}
 
 	fill(best[1], 2000)
 	other := knowledge(t, noon)
 	n.view = func() *kube.View { return other }
 	if !slices.Contains(names(), best[1]) {
-		t.Error("the view is another, and the sample still holds")
+		t.Error("the sample is still used after the view has changed")
 	}
 }
 
@@ -644,13 +650,13 @@ func TestSampleSize(t *testing.T) {
 		{500, 1, 100},
 	} {
 		if got := sampleSize(tc.nodes, tc.percentage); got != tc.want {
-			t.Errorf("%d nodes at %d %%: %d, want %d", tc.nodes, tc.percentage, got, tc.want)
+			t.Errorf("sampleSize(%d, %d) = %d, want %d", tc.nodes, tc.percentage, got, tc.want)
 		}
 	}
 }
 
-// TestShortlistsAreRecorded: what is recorded has more nodes than the shortlist, and deciding again comes to the same
-// one.
+// TestShortlistsAreRecorded verifies that a record contains more nodes than the shortlist, and that replaying the
+// decision yields the same node.
 func TestShortlistsAreRecorded(t *testing.T) {
 	nodes, chosen := roomy(200), ""
 	got := recorded(t, func(r *record.Recorder) {
@@ -659,7 +665,7 @@ func TestShortlistsAreRecorded(t *testing.T) {
 		pod := newPod(v1alpha1.AnnotationStrategy, "energy")
 		pod.UID = "p"
 		left, state := n.cycle(t, pod, nodes)
-		chosen = n.best(t, state, pod, left[2:]) // two are refused by another plugin's filter
+		chosen = n.best(t, state, pod, left[2:]) // two nodes are rejected by a filter of another plugin
 		n.Reserve(t.Context(), state, pod, chosen)
 		n.PostBind(t.Context(), state, pod, chosen)
 	})
@@ -667,25 +673,25 @@ func TestShortlistsAreRecorded(t *testing.T) {
 		t.Fatalf("%d records", len(got))
 	}
 	s := unpacked(t, got[0].Snapshot)
-	if len(s.Nodes) < 50 { // a record has room for so many
-		t.Errorf("%d nodes are recorded, of a sample of 120", len(s.Nodes))
+	if len(s.Nodes) < 50 { // capacity of a record
+		t.Errorf("%d of 120 sampled nodes are recorded", len(s.Nodes))
 	}
 	if plan, err := replay(s, got[0].Strategy); err != nil || plan[0].Node != chosen {
-		t.Errorf("decided again it is %+v, error %v: want %s", plan, err, chosen)
+		t.Errorf("the replayed decision is %+v, error %v, want %s", plan, err, chosen)
 	}
 }
 
-// TestNarrowedWithoutAnOpinion verifies that a pod whose cycle was narrowed under an opinion that is gone at a later
-// point is tried again on all nodes: among the nodes of least cost alone, stock's scores would not choose stock's node.
+// TestNarrowedWithoutAnOpinion verifies that a pod with a narrowed cycle is retried on all nodes if the strategy
+// has no opinion at a later point. The default scores would otherwise choose only among the cheapest nodes.
 func TestNarrowedWithoutAnOpinion(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	broken := func() *kube.View { panic("planted") }
 	unopted := func() *kube.View { return &kube.View{} }
 	for _, tc := range []struct {
 		name      string
-		preScored bool // the opinion is gone after PreScore
+		preScored bool // the opinion is missing only after PreScore
 		view      func() *kube.View
-		nodes     int // in the cluster
+		nodes     int // number of nodes in the cluster
 		want      fwk.Code
 	}{
 		{"PreScore panics", false, broken, 200, fwk.UnschedulableAndUnresolvable},
@@ -700,7 +706,7 @@ func TestNarrowedWithoutAnOpinion(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			panics.Reset()
 			n := newNarrowing(t, 5, 100)
-			// Without a mark of its own the pod is ours because of its namespace, which the other view does not know.
+			// The pod has no annotation, and is only marked by its namespace in the second view.
 			optedIn := optedInView(t)
 			n.view = func() *kube.View { return optedIn }
 			pod, state, nodes := newPod(), newCycle(), roomy(tc.nodes)
@@ -736,7 +742,7 @@ func TestNarrowedWithoutAnOpinion(t *testing.T) {
 	}
 }
 
-// optedInView is a view in which the pods of the namespace lab are ours.
+// optedInView returns a view in which the pods of the namespace lab are marked.
 func optedInView(t *testing.T) *kube.View {
 	t.Helper()
 	c := kube.Contents{

@@ -11,19 +11,19 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// sleepers find machines that sleep. Nil sleepers find none.
+// sleepers finds nodes that sleep. A nil sleepers finds none.
 type sleepers struct {
 	handle fwk.Handle
 	clock  func() time.Time
-	since  *lru.Cache // when a pod fitted nowhere first, by UID: its condition may be older, from when it was gated
+	since  *lru.Cache // time of the first failed cycle by pod UID; the condition may be older if the pod was gated
 }
 
-// bootPatience is for how long a pod that fits nowhere waits for a machine to wake before others may be evicted for it:
-// several boots, one of which may fail.
+// bootPatience is how long an unschedulable pod waits for a node to wake up before other pods may be evicted for
+// it. It allows for several boots, and one of them may fail.
 const bootPatience = 10 * time.Minute
 
-// find returns the name of a machine that is not awake and would take the pod if it were awake, by the judgement of
-// all filters; "" where there is none, or the pod has waited for long.
+// find returns the name of a sleeping node that would pass all filters for the pod if it were awake. It returns ""
+// if there is none, or if the pod has waited longer than bootPatience.
 func (s *sleepers) find(ctx context.Context, state fwk.CycleState, pod *v1.Pod) string {
 	if s == nil {
 		return ""

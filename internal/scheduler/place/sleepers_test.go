@@ -20,7 +20,7 @@ func (m *machine) Snapshot() fwk.NodeInfo {
 
 func (m *machine) SetNode(n *v1.Node) { m.node = n }
 
-// cluster is a handle with nodes, whose filters refuse nodes with taints and those that are called full.
+// cluster is a handle with filters that reject nodes with taints, and nodes that are named full.
 type cluster struct {
 	fwk.Handle
 	fwk.SharedLister
@@ -39,8 +39,8 @@ func (c *cluster) RunFilterPlugins(_ context.Context, _ fwk.CycleState, _ *v1.Po
 	return nil
 }
 
-// No pod is evicted for one that a machine is woken for. Where none would take it, or it has waited for long, the
-// plugins that follow are asked, as in stock.
+// TestAwaitBoot verifies that no pods are evicted for a pod while a node is being woken up for it. If no sleeping
+// node would accept the pod, or it has waited for too long, the following plugins are called as usual.
 func TestAwaitBoot(t *testing.T) {
 	asleep := func(name, state string, more ...v1.Taint) fwk.NodeInfo {
 		return &machine{node: &v1.Node{
@@ -56,19 +56,19 @@ func TestAwaitBoot(t *testing.T) {
 		waited time.Duration
 		want   fwk.Code
 	}{
-		"none sleeps":     {[]fwk.NodeInfo{&machine{node: &v1.Node{}}}, 0, fwk.Unschedulable},
-		"one sleeps":      {[]fwk.NodeInfo{asleep("a", "asleep")}, 0, fwk.UnschedulableAndUnresolvable},
-		"one boots":       {[]fwk.NodeInfo{asleep("a", "booting")}, time.Minute, fwk.UnschedulableAndUnresolvable},
-		"one is stopping": {[]fwk.NodeInfo{asleep("a", "stopping")}, 0, fwk.UnschedulableAndUnresolvable},
-		"it has no room":  {[]fwk.NodeInfo{asleep("full", "asleep")}, 0, fwk.Unschedulable},
-		"another taint":   {[]fwk.NodeInfo{asleep("a", "asleep", own)}, 0, fwk.Unschedulable},
-		"for long":        {[]fwk.NodeInfo{asleep("a", "asleep")}, bootPatience + 1, fwk.Unschedulable},
+		"none sleeps":        {[]fwk.NodeInfo{&machine{node: &v1.Node{}}}, 0, fwk.Unschedulable},
+		"one sleeps":         {[]fwk.NodeInfo{asleep("a", "asleep")}, 0, fwk.UnschedulableAndUnresolvable},
+		"one boots":          {[]fwk.NodeInfo{asleep("a", "booting")}, time.Minute, fwk.UnschedulableAndUnresolvable},
+		"one is stopping":    {[]fwk.NodeInfo{asleep("a", "stopping")}, 0, fwk.UnschedulableAndUnresolvable},
+		"it has no capacity": {[]fwk.NodeInfo{asleep("full", "asleep")}, 0, fwk.Unschedulable},
+		"another taint":      {[]fwk.NodeInfo{asleep("a", "asleep", own)}, 0, fwk.Unschedulable},
+		"for long":           {[]fwk.NodeInfo{asleep("a", "asleep")}, bootPatience + 1, fwk.Unschedulable},
 	} {
 		e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
 		now := noon
 		e.sleepers = &sleepers{&cluster{nodes: c.nodes}, func() time.Time { return now }, lru.New(10)}
 		pod := newPod()
-		pod.Status.Conditions = []v1.PodCondition{{ // it was gated for a day: its condition is as old
+		pod.Status.Conditions = []v1.PodCondition{{ // the pod was gated for a day, and its condition has the same age
 			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
 			LastTransitionTime: metav1.NewTime(noon.Add(-24 * time.Hour)),
 		}}
@@ -80,7 +80,7 @@ func TestAwaitBoot(t *testing.T) {
 			t.Errorf("%s: %v", name, status)
 		}
 		if n := c.nodes[0].Node(); name == "one sleeps" && len(n.Spec.Taints) != 2 {
-			t.Errorf("the scheduler's own node was changed: %v", n.Spec.Taints)
+			t.Errorf("the node of the scheduler was modified: %v", n.Spec.Taints)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubenergy/kubenergy/internal/apiclient"
@@ -17,14 +17,14 @@ import (
 
 const (
 	path      = "/api/v1/decisions"
-	maxAnswer = 4 << 10 // there should be none
+	maxAnswer = 4 << 10 // no content is expected
 )
 
-// post delivers records together. An error is lasting if it will be the same next time.
+// post delivers records in a single request. lasting is true if a retry would fail with the same error.
 func post(ctx context.Context, client *apiclient.Client, records []ledger.Record) (lasting bool, err error) {
 	body, err := json.Marshal(map[string]any{"decisions": records})
 	if err != nil {
-		return true, fmt.Errorf("encoding records: %w", err) // a number that JSON does not have
+		return true, fmt.Errorf("encoding records: %w", err) // a number that is not representable in JSON
 	}
 	_, err = client.Do(ctx, &apiclient.Request{
 		Method: http.MethodPost, Path: path, Header: map[string]string{"Content-Type": "application/json"}, Body: body,
@@ -34,11 +34,11 @@ func post(ctx context.Context, client *apiclient.Client, records []ledger.Record
 	return ok && slices.Contains(forGood, refused.Status), err
 }
 
-// forGood are the answers that will be the same next time.
+// forGood contains the status codes that make a retry useless.
 var forGood = []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
 
-// deliver sends all records, and reports whether it could. A batch that is refused for good is delivered record by
-// record, so that one that is refused takes no others along.
+// deliver sends all records and reports whether it succeeded. If a batch is rejected permanently, its records are
+// delivered individually, so that a single invalid record does not affect the others.
 func (r *Recorder) deliver(ctx context.Context) bool {
 	for len(r.queue) > 0 {
 		n := r.batch()
@@ -50,7 +50,7 @@ func (r *Recorder) deliver(ctx context.Context) bool {
 			records.WithLabelValues("sent").Add(float64(n))
 		case !lasting:
 			if !r.failing {
-				r.log.Warn("records of decisions are not delivered: trying again", "error", err)
+				r.log.Warn("Failed to deliver records of decisions, retrying", "error", err)
 			}
 			r.failing = true
 			return false
@@ -59,9 +59,11 @@ func (r *Recorder) deliver(ctx context.Context) bool {
 			continue
 		default:
 			records.WithLabelValues("refused").Inc()
-			if n := r.throttle("refused", 1); n > 0 {
-				r.log.Error("records were refused and are dropped", "number", n, "record", r.queue[0].ID, "error", err)
-			}
+			r.refusals++
+			r.logRefusals.Do(func() {
+				r.log.Error("Dropped rejected records", "number", r.refusals, "record", r.queue[0].ID, "error", err)
+				r.refusals = 0
+			})
 		}
 		r.failing = false
 		r.forget(n)
@@ -69,7 +71,7 @@ func (r *Recorder) deliver(ctx context.Context) bool {
 	return true
 }
 
-// batch is how many of the oldest records go together.
+// batch returns the number of the oldest records that are delivered together.
 func (r *Recorder) batch() int {
 	n, size := 0, 0
 	for n < len(r.queue) && n < maxBatch {
@@ -82,7 +84,7 @@ func (r *Recorder) batch() int {
 	return n
 }
 
-// awaitDrafts waits a moment for what is being carried out: the API server may have bound a pod just now.
+// awaitDrafts waits briefly for open drafts, because the API server may just have bound the pod.
 func (r *Recorder) awaitDrafts(ctx context.Context) {
 	_ = wait.PollUntilContextTimeout(ctx, bindsWithin/50, bindsWithin, true, func(context.Context) (bool, error) {
 		r.mu.Lock()
@@ -104,11 +106,8 @@ func (r *Recorder) finish(ctx context.Context) {
 		r.writeAll()
 		r.deliver(ctx)
 	}()
+	r.logLosses = rate.Sometimes{Every: 1}
 	r.lost(len(r.queue), tooLate)
-	for _, why := range []string{tooFast, tooLong} { // what was not logged yet
-		if n := r.throttles[why]; n != nil {
-			n.logged = time.Time{}
-		}
-		r.lost(0, why)
-	}
+	r.lost(0, tooFast) // log losses that have not been logged yet
+	r.lost(0, tooLong)
 }

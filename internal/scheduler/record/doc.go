@@ -1,7 +1,8 @@
-// Package record tells the controller what was decided and on what, so that every decision can be made again: by
-// people it surprises, and with another strategy to see what that would have cost.
+// Package record sends the scheduler's decisions to the controller together with their inputs, so that every
+// decision can be reproduced, for users who are surprised by it, and with other strategies in order to compare
+// their costs.
 //
-// Telling never stands in the way of deciding. Who decides hands over a copy and goes on; writing, compressing and
-// sending is done by one goroutine. What waits for it is bounded: if the controller is away for long, the oldest
-// records are lost and counted.
+// Recording never blocks decisions. The caller passes a copy and continues, while a single goroutine writes,
+// compresses and sends the records. Pending data is bounded. If the controller is unavailable for a long time, the
+// oldest records are dropped and counted.
 package record

@@ -15,36 +15,37 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// The actions of records.
+// Actions of records.
 const (
 	Place   = "place"
 	Hold    = "hold"
 	Release = "release"
-	Move    = "move"   // to another cluster, while it runs
-	Refuse  = "refuse" // to hold what might wait: it is counted, and no record is kept of it
+	Move    = "move"   // migration of running work to another cluster
+	Refuse  = "refuse" // decision not to hold an object that may wait; counted, but not recorded
 )
 
-// An Entry is a decision, as its maker has it at hand: the record as far as its maker knows it, and what was decided
-// on. That is looked at only while [Recorder.Record] or [Recorder.Draft] runs, except sites and profiles, which never
-// change.
+// An Entry is a decision in the representation of its maker. It contains the record, except for fields that are
+// derived later, and the input of the decision. The input is only accessed while [Recorder.Record] or
+// [Recorder.Draft] runs, except for sites and profiles, which are immutable.
 type Entry struct {
 	ledger.Record
 
-	Question   *sched.Snapshot // of one job; nil: there is none
-	NoSnapshot string          // why
+	Question   *sched.Snapshot // snapshot with a single job; nil if there is none
+	NoSnapshot string          // reason for the missing snapshot
 }
 
-// maxCandidates is how many nodes a record holds. Those that any strategy would choose are among them, so that another
-// strategy decides on them as it would on all.
+// maxCandidates is the max number of nodes in a record. The nodes that any strategy would choose are included, so
+// that another strategy makes the same decision as with all nodes.
 const maxCandidates = 64
 
-// scribe turns decisions into records. It is used by one goroutine.
+// scribe converts decisions to records. It must not be used concurrently.
 type scribe struct {
 	zip *gzip.Writer
 	buf bytes.Buffer
 }
 
-// write makes the record of a decision. A snapshot that cannot be written leaves a record without one, that says so.
+// write creates the record of a decision. If the snapshot cannot be written, the record has none, and its message
+// contains the reason.
 func (s *scribe) write(e *Entry) ledger.Record {
 	r := bare(e)
 	if e.Question == nil || len(e.Question.Queue) == 0 {
@@ -53,12 +54,12 @@ func (s *scribe) write(e *Entry) ledger.Record {
 	}
 	estimate(&r, e)
 	if err := s.snapshot(&r, e); err != nil {
-		r.Message = join(r.Message, "without its snapshot: "+err.Error())
+		r.Message = join(r.Message, "the snapshot is missing: "+err.Error())
 	}
 	return r
 }
 
-// bare is the record of a decision without its snapshot, and what follows from that.
+// bare returns the record of a decision without a snapshot and the fields derived from it.
 func bare(e *Entry) ledger.Record {
 	r := e.Record
 	r.ID, r.At, r.Start, r.Quality = rand.Text(), r.At.UTC(), r.Start.UTC(), energy.Estimated
@@ -72,7 +73,7 @@ func join(a, b string) string {
 	return a + "; " + b
 }
 
-// estimate says what the decision was expected to bring about.
+// estimate sets the expected effects of the decision.
 func estimate(r *ledger.Record, e *Entry) {
 	job := &e.Question.Queue[0]
 	start := e.Question.Now
@@ -98,7 +99,7 @@ func (s *scribe) snapshot(r *ledger.Record, e *Entry) error {
 	if all := len(cut.Nodes); all > maxCandidates {
 		if greedy, err := strategy.New(e.Strategy); err == nil {
 			cut.Nodes = strategy.Candidates(e.Question, e.Node, greedy, maxCandidates)
-			r.Message = join(r.Message, fmt.Sprintf("%d of %d candidates are recorded", len(cut.Nodes), all))
+			r.Message = join(r.Message, fmt.Sprintf("the record contains %d of %d candidates", len(cut.Nodes), all))
 		}
 	}
 	encoded, err := codec.Encode(&cut)
@@ -108,7 +109,7 @@ func (s *scribe) snapshot(r *ledger.Record, e *Entry) error {
 	r.Digest = codec.Digest(encoded)
 	s.buf.Reset()
 	if s.zip == nil {
-		s.zip, _ = gzip.NewWriterLevel(&s.buf, gzip.BestSpeed) // the level is a valid one
+		s.zip, _ = gzip.NewWriterLevel(&s.buf, gzip.BestSpeed) // the level is valid
 	}
 	s.zip.Reset(&s.buf)
 	_, err = s.zip.Write(encoded)
@@ -116,7 +117,7 @@ func (s *scribe) snapshot(r *ledger.Record, e *Entry) error {
 		return err
 	}
 	if s.buf.Len() > ledger.MaxSnapshot {
-		return fmt.Errorf("it has %d bytes", s.buf.Len())
+		return fmt.Errorf("its size of %d bytes exceeds the limit", s.buf.Len())
 	}
 	r.Snapshot = bytes.Clone(s.buf.Bytes())
 	return nil

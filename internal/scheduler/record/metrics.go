@@ -2,15 +2,15 @@ package record
 
 import "github.com/kubenergy/kubenergy/internal/scheduler/instruments"
 
-// decisions are counted whether or not they are recorded.
+// Decisions are counted even if they are not recorded.
 var (
 	counts  = &instruments.Set{}
 	decided = counts.Counter("kubenergy_decisions_total",
-		"Number of decisions that were carried out, by what was done, the strategy and the reason.",
+		"Number of decisions that were carried out, by action, strategy and reason.",
 		"action", "strategy", "reason")
 )
 
-// Decided counts a decision that was carried out. Strategy and reason are of the words that the code has.
+// Decided counts a decision that was carried out. Strategy and reason must be from a fixed set of values.
 func Decided(action, strategy, reason string) {
 	counts.Register()
 	decided.WithLabelValues(action, strategy, reason).Inc()
@@ -19,8 +19,8 @@ func Decided(action, strategy, reason string) {
 var (
 	metrics = &instruments.Set{}
 
-	records = metrics.Counter("kubenergy_records_total", "Number of records of decisions: sent to the controller, "+
-		"refused by it, or dropped because too many waited.", "outcome")
+	records = metrics.Counter("kubenergy_records_total", "Number of records of decisions that were sent to the "+
+		"controller, rejected by it, or dropped because the queue was full.", "outcome")
 	panicked = metrics.Counter("kubenergy_record_panics_total",
-		"Panics while decisions were written or sent; the log has their stacks.")
+		"Number of panics while writing or sending records of decisions; the log contains the stack traces.")
 )

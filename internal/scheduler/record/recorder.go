@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
@@ -15,30 +17,34 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// A Recorder takes decisions and delivers them. A nil Recorder does nothing.
+// A Recorder delivers decisions to the controller. A nil Recorder discards them. It is safe for concurrent use.
 type Recorder struct {
 	log    *slog.Logger
 	client *apiclient.Client
-	free   sync.Pool // of *Draft, whose memory is used again
+	free   sync.Pool // of *Draft, to reuse their memory
 
 	mu      sync.Mutex
-	sent    []*Draft // the oldest first
-	nodes   int      // in sent
-	open    int      // drafts that are neither sent nor discarded
-	drafted int      // nodes in them
+	sent    []*Draft // oldest first
+	nodes   int      // number of nodes in sent
+	open    int      // number of drafts that are neither sent nor discarded
+	drafted int      // number of nodes in these drafts
 	dropped int
 	ready   chan struct{}
 
-	// What follows belongs to the goroutine of Run.
-	scribe    scribe
-	queue     []ledger.Record // the oldest first
-	bytes     int             // of snapshots in queue
-	alone     int             // so many of the oldest are delivered each by itself
-	failing   bool            // the last request did, which was logged
-	throttles map[string]*logThrottle
+	// The following fields are only accessed by the goroutine of Run.
+	scribe   scribe
+	queue    []ledger.Record // oldest first
+	bytes    int             // total size of the snapshots in queue
+	alone    int             // number of the oldest records that are delivered individually
+	failing  bool            // the last request failed, which has been logged
+	losses   map[string]int  // number of unlogged lost records by reason
+	refusals int             // number of unlogged rejected records
+	panics   int             // number of unlogged panics
+
+	logLosses, logRefusals, logPanics rate.Sometimes
 }
 
-// Draft is a decision with a copy of all that its maker will use again. It is sent or discarded.
+// Draft is a decision with a copy of all data that its maker may modify. It must be either sent or discarded.
 type Draft struct {
 	Entry
 	snapshot sched.Snapshot
@@ -47,23 +53,24 @@ type Draft struct {
 	refs     []*sched.Node // to nodes
 }
 
-// What waits is bounded: sent drafts by the number of nodes in their copies, about 10 MiB, other drafts by 40 MiB, and
-// written records.
+// Limits on pending data. Sent drafts are limited by the number of nodes in their copies, to about 10 MiB. Other
+// drafts are limited to 40 MiB. Written records are also limited.
 const (
 	maxSent        = 1024
 	maxSentNodes   = 64 << 10
-	maxDraftNodes  = 256 << 10 // of pods that are being bound: that takes longer than writing
+	maxDraftNodes  = 256 << 10 // of pods that are being bound, which takes longer than writing records
 	maxQueue       = 4096
 	maxQueueBytes  = 32 << 20
 	maxBatch       = 128
 	maxBatchBytes  = 2 << 20
-	gatherFor      = 2 * time.Second // records are delivered together
+	gatherFor      = 2 * time.Second // delay for collecting records that are delivered together
 	shutdownWithin = 5 * time.Second
-	bindsWithin    = 250 * time.Millisecond // that is waited for drafts at the end
-	logEvery       = time.Minute            // that records are lost, or that writing them panicked
+	bindsWithin    = 250 * time.Millisecond // max wait for open drafts at shutdown
+	logEvery       = time.Minute            // min interval of log messages about lost records and panics
 )
 
-// New checks the options. Files are read when they are needed: a token may come later.
+// New returns a recorder. It validates the options, but reads the files when they are needed, because a token may
+// be created later.
 func New(o apiclient.Options, log *slog.Logger) (*Recorder, error) {
 	client, err := apiclient.New(o)
 	if err != nil {
@@ -72,18 +79,19 @@ func New(o apiclient.Options, log *slog.Logger) (*Recorder, error) {
 	metrics.Register()
 	return &Recorder{
 		log: log, client: client, free: sync.Pool{New: func() any { return &Draft{} }},
-		ready: make(chan struct{}, 1), throttles: map[string]*logThrottle{},
+		ready: make(chan struct{}, 1), losses: map[string]int{}, logLosses: rate.Sometimes{Interval: logEvery},
+		logRefusals: rate.Sometimes{Interval: logEvery}, logPanics: rate.Sometimes{Interval: logEvery},
 	}, nil
 }
 
 // Enabled reports whether recording is on, so that callers can skip preparing an entry.
 func (r *Recorder) Enabled() bool { return r != nil }
 
-// Record takes a decision. It copies what the decision points to, and does not wait.
+// Record records a decision. It copies all referenced data and does not block.
 func (r *Recorder) Record(e *Entry) { r.Send(r.Draft(e)) }
 
-// Draft copies a decision, and what it points to, that may yet come to nothing. What drafts hold together is bounded:
-// a draft beyond that has no snapshot.
+// Draft copies a decision that may still fail, together with all referenced data. The total size of drafts is
+// limited. A draft that exceeds the limit has no snapshot.
 func (r *Recorder) Draft(e *Entry) *Draft {
 	if r == nil {
 		return nil
@@ -97,7 +105,7 @@ func (r *Recorder) Draft(e *Entry) *Draft {
 	return t
 }
 
-// Discard forgets a draft: what was decided was not done.
+// Discard discards a draft because the decision was not carried out.
 func (r *Recorder) Discard(t *Draft) {
 	if r == nil || t == nil {
 		return
@@ -109,7 +117,7 @@ func (r *Recorder) Discard(t *Draft) {
 	r.recycle(t)
 }
 
-// Send records what a draft holds. It must not be used any more.
+// Send records the decision of a draft. The draft must not be used afterwards.
 func (r *Recorder) Send(t *Draft) {
 	if r == nil || t == nil {
 		return
@@ -127,7 +135,7 @@ func (r *Recorder) Send(t *Draft) {
 	kube.Poke(r.ready)
 }
 
-// oldest takes the oldest draft. The lock is held.
+// oldest removes the oldest draft and returns it. The caller must hold mu.
 func (r *Recorder) oldest() *Draft {
 	t := r.sent[0]
 	r.sent[0] = nil
@@ -136,14 +144,14 @@ func (r *Recorder) oldest() *Draft {
 	return t
 }
 
-// recycle keeps the memory of a draft, and nothing alive that it points to.
+// recycle returns a draft to the pool. It clears all references, so that the objects can be garbage-collected.
 func (r *Recorder) recycle(t *Draft) {
 	clear(t.nodes)
 	*t = Draft{nodes: t.nodes[:0], refs: t.refs[:0]}
 	r.free.Put(t)
 }
 
-// fill copies a decision, whose snapshot may have so many nodes.
+// fill copies a decision. The snapshot is dropped if it has more nodes than the given maximum.
 func (t *Draft) fill(e *Entry, most int) {
 	t.Entry = *e
 	if e.Question == nil {
@@ -152,21 +160,21 @@ func (t *Draft) fill(e *Entry, most int) {
 	jobs, nodes := len(e.Question.Queue), len(e.Question.Nodes)
 	switch {
 	case jobs != 1 || nodes > maxSentNodes:
-		t.Question, t.NoSnapshot = nil, fmt.Sprintf("of %d jobs on %d nodes no snapshot is taken", jobs, nodes)
+		t.Question, t.NoSnapshot = nil, fmt.Sprintf("no snapshot is recorded for %d jobs on %d nodes", jobs, nodes)
 		return
 	case nodes > most:
-		t.Question, t.NoSnapshot = nil, "too many decisions wait to be carried out: no snapshot is taken"
+		t.Question, t.NoSnapshot = nil, "no snapshot is recorded because too many decisions are pending"
 		return
 	}
 	t.snapshot, t.queue[0] = *e.Question, e.Question.Queue[0]
 	for _, n := range e.Question.Nodes {
 		t.nodes = append(t.nodes, *n)
 	}
-	t.snapshot.Queue, t.snapshot.Nodes = t.queue[:], nil // see assemble
+	t.snapshot.Queue, t.snapshot.Nodes = t.queue[:], nil // completed by assemble
 	t.Question = &t.snapshot
 }
 
-// assemble completes the copy of a snapshot, where there is time for it.
+// assemble completes the copy of a snapshot, which is done outside of the scheduling cycle.
 func (t *Draft) assemble() *Entry {
 	for i := range t.nodes {
 		t.refs = append(t.refs, &t.nodes[i])
@@ -175,8 +183,8 @@ func (t *Draft) assemble() *Entry {
 	return &t.Entry
 }
 
-// Run writes and delivers until the context ends; then it tries for a moment to deliver what is left. A panic counts as
-// a failure: what was not delivered is tried again.
+// Run writes and delivers records until the context is done. It then tries briefly to deliver the remaining ones. A
+// panic is treated as a failure, so that undelivered records are retried.
 func (r *Recorder) Run(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -192,9 +200,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return nil
 }
 
-// wait returns after there is something to do and a while for more to come, or when the context has ended.
+// wait waits until there are records and the given time has passed, or until the context is done.
 func (r *Recorder) wait(ctx context.Context, while time.Duration) {
-	var over <-chan time.Time // nil until there is something to do
+	var over <-chan time.Time // nil until there is a record
 	if while == 0 {
 		return
 	}
@@ -206,14 +214,14 @@ func (r *Recorder) wait(ctx context.Context, while time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-r.ready:
-			r.writeAll() // copies are larger than records
+			r.writeAll() // copies need more memory than records
 		case <-over:
 			return
 		}
 	}
 }
 
-// writeAll turns all that was sent into records.
+// writeAll converts all sent drafts to records.
 func (r *Recorder) writeAll() {
 	for {
 		r.mu.Lock()
@@ -233,20 +241,20 @@ func (r *Recorder) writeAll() {
 	}
 }
 
-// write makes the record of a decision, without its snapshot where that panics.
+// write creates the record of a decision. If that panics, the record has no snapshot.
 func (r *Recorder) write(e *Entry) (record ledger.Record) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			r.logPanic(panicked)
-			r.scribe = scribe{} // whatever state it is in
+			r.scribe = scribe{} // discard its state, which may be inconsistent
 			record = bare(e)
-			record.Message = join(record.Message, "without its snapshot: writing it failed")
+			record.Message = join(record.Message, "the snapshot is missing: writing it panicked")
 		}
 	}()
 	return r.scribe.write(e)
 }
 
-// keep queues a record, and drops the oldest where too much waits.
+// keep adds a record to the queue, and drops the oldest ones if the queue exceeds its limits.
 func (r *Recorder) keep(record ledger.Record) {
 	r.queue = append(r.queue, record)
 	r.bytes += len(record.Snapshot)
@@ -257,7 +265,7 @@ func (r *Recorder) keep(record ledger.Record) {
 	r.lost(over, tooLong)
 }
 
-// forget drops the oldest n records.
+// forget removes the oldest n records.
 func (r *Recorder) forget(n int) {
 	for i := range r.queue[:n] {
 		r.bytes -= len(r.queue[i].Snapshot)
@@ -266,47 +274,30 @@ func (r *Recorder) forget(n int) {
 	r.queue, r.alone = r.queue[n:], max(r.alone-n, 0)
 }
 
-// Why records are lost.
+// Reasons for losing records.
 const (
-	tooFast = "they came faster than they could be written"
-	tooLong = "the controller has been away for too long"
-	tooLate = "the process ends"
+	tooFast = "records were created faster than they could be written"
+	tooLong = "the controller was unavailable for too long"
+	tooLate = "the process terminated before the records were delivered"
 )
 
-// logThrottle limits how often something that goes wrong is logged.
-type logThrottle struct {
-	logged  time.Time
-	pending int // times that were not logged
-}
-
-// throttle adds to what is to be logged, and returns how much that is if it is time for it.
-func (r *Recorder) throttle(what string, times int) (number int) {
-	n := r.throttles[what]
-	if n == nil {
-		n = &logThrottle{}
-		r.throttles[what] = n
-	}
-	n.pending += times
-	if now := time.Now(); n.pending > 0 && now.Sub(n.logged) >= logEvery {
-		number, n.pending, n.logged = n.pending, 0, now
-	}
-	return number
-}
-
-// lost counts records that are lost, and logs them once in a while. n may be 0: then what was not logged before is, if
-// it is time.
+// lost counts lost records and logs them at a limited rate. n may be 0 in order to log earlier losses.
 func (r *Recorder) lost(n int, why string) {
 	records.WithLabelValues("dropped").Add(float64(n))
-	if n = r.throttle(why, n); n > 0 {
-		r.log.Warn("records of decisions are lost", "number", n, "why", why)
+	if r.losses[why] += n; r.losses[why] > 0 {
+		r.logLosses.Do(func() {
+			r.log.Warn("Lost records of decisions", "number", r.losses[why], "why", why)
+			delete(r.losses, why)
+		})
 	}
 }
 
 func (r *Recorder) logPanic(what any) {
 	panicked.WithLabelValues().Inc()
 	panics.Note("record")
-	if n := r.throttle("panic", 1); n > 0 {
-		r.log.Error("recording decisions panicked: going on", "times", n, "panic", what,
-			"stack", string(debug.Stack()))
-	}
+	r.panics++
+	r.logPanics.Do(func() {
+		r.log.Error("Recording decisions panicked", "times", r.panics, "panic", what, "stack", string(debug.Stack()))
+		r.panics = 0
+	})
 }

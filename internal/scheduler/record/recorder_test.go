@@ -35,7 +35,7 @@ var silent = slog.New(slog.DiscardHandler)
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// snapshot is a cluster of one site and of machines that are more and more loaded.
+// snapshot returns a cluster with one site and nodes with increasing utilization.
 func snapshot(t testing.TB, nodes int) *sched.Snapshot {
 	t.Helper()
 	series, err := grid.Constant(noon.Add(-time.Hour), 24*time.Hour, 360)
@@ -64,14 +64,14 @@ func decision(s *sched.Snapshot, node string) *Entry {
 	}}
 }
 
-// unit is a controller that answers as it is told.
+// unit is a fake controller with responses that are set by the test.
 type unit struct {
 	mu      sync.Mutex
-	answers []int // status of the next requests; then 200
+	answers []int // status codes of the next requests; 200 afterwards
 	got     []ledger.Record
 	calls   int
 	token   string
-	panics  int // how often asking it panics
+	panics  int // number of requests that panic
 }
 
 func (c *unit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
@@ -100,7 +100,7 @@ func (c *unit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	c.got = append(c.got, body.Decisions...)
 }
 
-// RoundTrip lets the controller be asked without a connection, which a synctest bubble cannot wait for.
+// RoundTrip calls the controller without a network connection, on which a synctest bubble cannot block durably.
 func (c *unit) RoundTrip(q *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	c.ServeHTTP(w, q)
@@ -113,7 +113,7 @@ func (c *unit) records() []ledger.Record {
 	return append([]ledger.Record(nil), c.got...)
 }
 
-// start runs a recorder inside a bubble until the test ends.
+// start runs a recorder in a bubble until the test ends.
 func start(t *testing.T, c *unit, log *slog.Logger) *Recorder {
 	t.Helper()
 	r, err := New(apiclient.Options{URL: "http://127.0.0.1:1", Transport: c}, log)
@@ -146,7 +146,7 @@ func TestRecordsAreDelivered(t *testing.T) {
 		r := start(t, c, silent)
 		s := snapshot(t, 3)
 		r.Record(decision(s, "n0001"))
-		s.Nodes[1].Free = sched.Resources{} // the scheduler uses its memory again
+		s.Nodes[1].Free = sched.Resources{} // the scheduler reuses its memory
 		s.Queue[0].ID = "something else"
 		r.Record(&Entry{Record: ledger.Record{
 			Action: Release, At: noon, Namespace: "a", OwnerKind: "Job", Owner: "k", UID: "v", Reason: "DelayUsedUp",
@@ -162,22 +162,23 @@ func TestRecordsAreDelivered(t *testing.T) {
 		}
 		encoded := unzip(t, first.Snapshot)
 		if codec.Digest(encoded) != first.Digest {
-			t.Error("the digest is of something else")
+			t.Error("the digest does not match the snapshot")
 		}
 		back, err := codec.Decode(encoded)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if back.Queue[0].ID != "a/p" || len(back.Nodes) != 3 || back.Nodes[1].Free.MilliCPU != 8919 {
-			t.Errorf("the snapshot is not of the moment: %+v, %+v", back.Queue[0], back.Nodes[1])
+			t.Errorf("the snapshot is not that of the decision: %+v, %+v", back.Queue[0], back.Nodes[1])
 		}
-		// From 0.1081 of the cores to 0.2081: 200 W × (0.2081² − 0.1081²) for an hour, with a PUE of 1.5.
+		// The utilization rises from 0.1081 to 0.2081, so the energy is 200 W × (0.2081² − 0.1081²) × 1 h with a
+		// PUE of 1.5.
 		joules := 200 * (0.2081*0.2081 - 0.1081*0.1081) * 3600 * 1.5
 		if d := float64(first.Energy) - joules; d > 1e-6 || d < -1e-6 {
-			t.Errorf("%v J are expected, want %v", float64(first.Energy), joules)
+			t.Errorf("the expected energy is %v J, want %v", float64(first.Energy), joules)
 		}
 		if d := float64(first.Carbon) - joules/3.6e6*360; d > 1e-9 || d < -1e-9 || first.Intensity != 360 {
-			t.Errorf("%v g are expected at %v g/kWh", float64(first.Carbon), first.Intensity)
+			t.Errorf("the expected carbon is %v g at %v g/kWh", float64(first.Carbon), first.Intensity)
 		}
 		if !first.Start.Equal(noon) || !first.End.Equal(noon.Add(time.Hour)) || first.Quality != energy.Estimated {
 			t.Errorf("window %v to %v, %v", first.Start, first.End, first.Quality)
@@ -209,7 +210,7 @@ func TestManyCandidatesAreCut(t *testing.T) {
 		a, _ := replay(full, name)
 		b, _ := replay(cut, name)
 		if a[0].Node != b[0].Node {
-			t.Errorf("%s chooses %q of all nodes and %q of those recorded", name, a[0].Node, b[0].Node)
+			t.Errorf("%s chooses %q from all nodes and %q from the recorded nodes", name, a[0].Node, b[0].Node)
 		}
 	}
 }
@@ -226,7 +227,8 @@ func TestDeliveryIsTriedAgain(t *testing.T) {
 	})
 }
 
-// One record that is refused takes no others along, and is not sent for ever.
+// TestRefusedRecordsAreDropped verifies that a rejected record is not retried forever and does not affect other
+// records.
 func TestRefusedRecordsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -239,8 +241,8 @@ func TestRefusedRecordsAreDropped(t *testing.T) {
 		if got := c.records(); len(got) != 2 || c.calls != 5 {
 			t.Errorf("%d records in %d requests", len(got), c.calls)
 		}
-		if n := strings.Count(log.String(), "refused"); n != 1 {
-			t.Errorf("said %d times:\n%s", n, &log)
+		if n := strings.Count(log.String(), "rejected"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, &log)
 		}
 	})
 }
@@ -251,21 +253,21 @@ func TestTheOldestAreDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	large := snapshot(t, 5000)
-	for i := range 40 { // 200,000 nodes, and no goroutine writes
+	for i := range 40 { // 200,000 nodes while no goroutine writes records
 		d := decision(large, "n0000")
 		d.UID = strconv.Itoa(i)
 		r.Record(d)
 	}
 	if r.nodes > maxSentNodes || len(r.sent) != maxSentNodes/5000 || r.sent[len(r.sent)-1].UID != "39" ||
 		r.dropped != 40-len(r.sent) {
-		t.Errorf("%d decisions with %d nodes wait, %d were dropped", len(r.sent), r.nodes, r.dropped)
+		t.Errorf("%d decisions with %d nodes are pending, %d were dropped", len(r.sent), r.nodes, r.dropped)
 	}
 	for i := range 5000 {
 		r.keep(ledger.Record{ID: strconv.Itoa(i), Snapshot: make([]byte, 10<<10)})
 	}
 	if len(r.queue) > maxQueue || r.bytes > maxQueueBytes || r.queue[len(r.queue)-1].ID != "4999" ||
 		r.bytes != len(r.queue)*10<<10 {
-		t.Errorf("%d records with %d bytes wait", len(r.queue), r.bytes)
+		t.Errorf("%d records with %d bytes are pending", len(r.queue), r.bytes)
 	}
 	before := r.bytes
 	r.forget(2)
@@ -274,7 +276,8 @@ func TestTheOldestAreDropped(t *testing.T) {
 	}
 }
 
-// Drafts wait for the binding: what they may hold together is bounded, and given back.
+// TestDraftsAreBounded verifies that the total size of drafts, which are pending until the pod is bound, is limited
+// and released.
 func TestDraftsAreBounded(t *testing.T) {
 	r, err := New(apiclient.Options{URL: "http://127.0.0.1:1"}, silent)
 	if err != nil {
@@ -290,22 +293,22 @@ func TestDraftsAreBounded(t *testing.T) {
 		if d.Question != nil {
 			full++
 		} else if d.NoSnapshot == "" {
-			t.Error("it is not said why there is no snapshot")
+			t.Error("the reason for the missing snapshot is missing")
 		}
 	}
 	if full != maxDraftNodes/5000 || r.drafted > maxDraftNodes {
-		t.Errorf("%d drafts with %d nodes wait", full, r.drafted)
+		t.Errorf("%d drafts with %d nodes are pending", full, r.drafted)
 	}
 	for _, d := range drafts[1:] {
 		r.Discard(d)
 	}
 	r.Discard(nil)
 	if r.drafted != 5000 || len(r.sent) != 0 {
-		t.Errorf("%d nodes wait", r.drafted)
+		t.Errorf("%d nodes are pending", r.drafted)
 	}
 	r.Send(drafts[0])
 	if r.drafted != 0 || r.nodes != 5000 || len(r.sent) != 1 || r.sent[0].Question == nil {
-		t.Errorf("%d and %d nodes wait", r.drafted, r.nodes)
+		t.Errorf("%d and %d nodes are pending", r.drafted, r.nodes)
 	}
 }
 
@@ -325,7 +328,7 @@ func TestWhatIsLeftIsDeliveredAtTheEnd(t *testing.T) {
 	})
 }
 
-// A pod may be bound when the process is told to end, and its record not be sent yet.
+// TestADraftAtTheEndIsWaitedFor verifies that a shutdown waits for the record of a pod that has just been bound.
 func TestADraftAtTheEndIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &unit{}
@@ -348,7 +351,8 @@ func TestADraftAtTheEndIsWaitedFor(t *testing.T) {
 	})
 }
 
-// What is lost while the controller is away is said once a minute, with how much it was.
+// TestLossesAreSaidSeldom verifies that losses while the controller is unavailable are logged once per minute with
+// their number.
 func TestLossesAreSaidSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -360,8 +364,8 @@ func TestLossesAreSaidSeldom(t *testing.T) {
 			r.keep(ledger.Record{ID: "x"})
 			bubble.Advance(time.Second / 10)
 		}
-		if n := strings.Count(log.String(), "are lost"); n != 1 || !strings.Contains(log.String(), "number=1 ") {
-			t.Errorf("said %d times in a minute:\n%s", n, &log)
+		if n := strings.Count(log.String(), "Lost records"); n != 1 || !strings.Contains(log.String(), "number=1 ") {
+			t.Errorf("logged %d times in a minute:\n%s", n, &log)
 		}
 		log.Reset()
 		bubble.Advance(time.Second)
@@ -372,7 +376,7 @@ func TestLossesAreSaidSeldom(t *testing.T) {
 	})
 }
 
-// A mistake of ours in writing one decision costs its snapshot, not the scheduler.
+// TestPanicsAreSurvived verifies that a panic while writing a decision only affects its snapshot.
 func TestPanicsAreSurvived(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {
@@ -388,7 +392,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 		if len(got) != 2 || c.panics != 0 {
 			t.Fatalf("%d records\n%s", len(got), &log)
 		}
-		if got[0].Snapshot != nil || !strings.Contains(got[0].Message, "without its snapshot") ||
+		if got[0].Snapshot != nil || !strings.Contains(got[0].Message, "the snapshot is missing") ||
 			got[0].Node != "n0001" || got[1].Snapshot == nil {
 			t.Errorf("recorded %+v", got[0])
 		}
@@ -396,13 +400,13 @@ func TestPanicsAreSurvived(t *testing.T) {
 			t.Errorf("the log is %s", &log)
 		}
 		if again := panics.Note("record"); again != 3 || panics.Open() {
-			t.Errorf("%d panics are counted, or they break the circuit", again-1)
+			t.Errorf("%d panics are counted, or the circuit breaker is open", again-1)
 		}
-		// A caller that tells nonsense gets the panic, and does not stop the next caller.
+		// A caller with invalid arguments panics, which does not affect the next caller.
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("a node that is nil was taken")
+					t.Error("a nil node was accepted")
 				}
 			}()
 			s.Nodes[0] = nil
@@ -416,7 +420,8 @@ func TestPanicsAreSurvived(t *testing.T) {
 	})
 }
 
-// TestAPanicAtTheEndIsSurvived: kube-scheduler stops in order, and what was not delivered is counted.
+// TestAPanicAtTheEndIsSurvived verifies that a panic during shutdown does not abort it, and that undelivered
+// records are counted.
 func TestAPanicAtTheEndIsSurvived(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {
@@ -430,7 +435,7 @@ func TestAPanicAtTheEndIsSurvived(t *testing.T) {
 		cancel()
 		r.Record(decision(snapshot(t, 2), "n0001"))
 		if err := r.Run(ctx); err != nil || c.panics != 0 {
-			t.Errorf("%v; panics left: %d", err, c.panics)
+			t.Errorf("error %v; %d panics did not happen", err, c.panics)
 		}
 		if !strings.Contains(log.String(), "panic") || len(c.records()) != 0 {
 			t.Errorf("%d records; the log is %s", len(c.records()), &log)
@@ -468,12 +473,12 @@ func TestTheTokenAndTheCertificates(t *testing.T) {
 	if err := os.WriteFile(ca, []byte(pem), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"one\n", "two"} { // it is rotated
+	for _, text := range []string{"one\n", "two"} { // the token is rotated
 		if err := os.WriteFile(token, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := deliver(); err != nil || c.token != "Bearer "+strings.TrimSpace(text) {
-			t.Errorf("error %v; %q was sent", err, c.token)
+			t.Errorf("error %v; the sent token is %q", err, c.token)
 		}
 	}
 	for _, url := range []string{
@@ -507,7 +512,7 @@ func BenchmarkWrite1000(b *testing.B) {
 	}
 }
 
-// replay plans a snapshot under the strategy of a name.
+// replay plans a snapshot with the strategy of the given name.
 func replay(s *sched.Snapshot, name string) (sched.Plan, error) {
 	g, err := strategy.New(name)
 	if err != nil {

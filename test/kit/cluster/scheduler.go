@@ -60,7 +60,7 @@ func (s *Scheduler) Ready(ctx context.Context) bool {
 func (s *Scheduler) KeepsWindows(t testing.TB, within time.Duration) {
 	t.Helper()
 	kit.Eventually(t, within, s.Name+" keeps windows",
-		func() bool { return strings.Contains(s.Output(), "Keeping windows from now on") }, s.Process)
+		func() bool { return strings.Contains(s.Output(), "Acquired Lease of the hold loop") }, s.Process)
 }
 
 // Metric returns the sum of the series of a metric with some labels; found is false if there is none.
