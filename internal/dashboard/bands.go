@@ -113,10 +113,11 @@ func (m *Model) powerBand() band {
 	if m.Power == nil {
 		return b
 	}
-	sums, used := m.Power.kWh(m.From, m.To)
+	lines := m.Power.lines()
+	used, _ := lines[allParts].kWh(m.From, m.To)
 	for i, part := range parts {
-		if sums[i] > 0 {
-			b.Keys = append(b.Keys, keyed{part.name + " " + percent(sums[i]/used), part.class})
+		if sum, _ := lines[i].kWh(m.From, m.To); sum > 0 {
+			b.Keys = append(b.Keys, keyed{part.name + " " + percent(sum/used), part.class})
 		}
 	}
 	if m.Power.Baseline != nil {
@@ -134,12 +135,14 @@ func (m *Model) powerBand() band {
 		b.Table.Header = append(b.Table.Header, column{m.Power.Instead, true})
 	}
 	for from, to := range m.slots() {
-		w, known := m.Power.mean(from, to)
-		if !known {
+		if _, seconds := lines[allParts].mean(from, to); seconds == 0 {
 			continue
 		}
-		all := []float64{w.Dynamic, w.Idle, w.Asleep, w.Unknown, w.Total(), w.Estimated * w.Total()}
-		cells := append([]string{stamp(from)}, sliceutil.Map(all, humanize.Significant)...)
+		cells := []string{stamp(from)}
+		for _, k := range []int{2, 1, 0, 3, allParts, estimated} { // the parts from above
+			mean, _ := lines[k].mean(from, to)
+			cells = append(cells, humanize.Significant(mean))
+		}
 		if m.Power.Baseline != nil {
 			cells = append(cells, shown(m.Power.Baseline.Mean(from, to)))
 		}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
-	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
@@ -231,8 +230,11 @@ func drawPower(m *Model) template.HTML {
 		return ""
 	}
 	d := newDrawing(m)
-	w, line := p.thinned(m.From, m.To)
-	values := sliceutil.Map(w, func(w Watts) float64 { return w.Total() })
+	lines := p.lines()
+	for k, l := range lines {
+		lines[k] = l.thinned(m.From, m.To)
+	}
+	values := lines[allParts].within(m.From, m.To)
 	var base *Line
 	if p.Baseline != nil {
 		base = p.Baseline.thinned(m.From, m.To)
@@ -242,17 +244,17 @@ func drawPower(m *Model) template.HTML {
 		`patternTransform="rotate(45)"><line class="hatch" x1="0" x2="0" y1="0" y2="7"/></pattern></defs>`)
 	d.scale(m, "", watts, values...)
 	d.stretched(func() {
-		below := make([]float64, len(w))
-		for _, part := range parts {
-			next := make([]float64, len(w))
-			for i := range w {
-				next[i] = below[i] + part.of(w[i])
+		below := make([]float64, len(lines[0].Points))
+		for k, part := range parts {
+			next := slices.Clone(below)
+			for i, p := range lines[k].Points {
+				next[i] += p.Value
 			}
-			d.path("area "+part.class, d.area(line, at(next), at(below)))
+			d.path("area "+part.class, d.area(lines[k], at(next), at(below)))
 			below = next
 		}
-		guessed := func(i int) float64 { return w[i].Total() * w[i].Estimated }
-		d.path("guessed", d.area(line, guessed, func(int) float64 { return 0 }))
+		guessed := func(i int) float64 { return lines[estimated].Points[i].Value }
+		d.path("guessed", d.area(lines[estimated], guessed, func(int) float64 { return 0 }))
 		if base != nil {
 			d.path("instead", d.steps(base))
 		}

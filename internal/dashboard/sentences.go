@@ -120,7 +120,7 @@ func (m *Model) powerSentence() string {
 			given(p.Asleep > 0, fmt.Sprintf(", %d asleep", p.Asleep)) +
 			given(p.Guests > 0, "; power of hosts includes that of "+count(p.Guests, "virtual machine"))
 	}
-	if _, used := p.kWh(m.From, m.To); len(p.Points) > 0 {
+	if used, _ := p.lines()[allParts].kWh(m.From, m.To); len(p.Points) > 0 {
 		instead, known := p.Baseline.kWh(m.From, m.To)
 		over = fmt.Sprintf("%s kWh in the time shown, %s", humanize.Significant(used), p.Where) +
 			given(known, fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, humanize.Significant(instead)))
@@ -130,32 +130,19 @@ func (m *Model) powerSentence() string {
 		given(p.Late > 0, nodes(p.Late)+" too late")), ". ") + "."
 }
 
-// kWh is what was drawn in a time, by part and in all.
-func (p *Power) kWh(from, to time.Time) (parted [4]float64, all float64) {
-	for i, w := range p.Points {
-		hours := max(0, timeutil.Earlier(p.end(i), to).Sub(timeutil.Later(w.At, from)).Hours())
-		for k, part := range parts {
-			parted[k] += part.of(w) * hours / 1000
-			all += part.of(w) * hours / 1000
-		}
-	}
-	return parted, all
-}
-
-// kWh is what a line of watts comes to in a time, as far as it goes; it is not known where some of it is not.
+// kWh returns the energy of a line of watts in a time, and whether the power was known during all of it.
 func (l *Line) kWh(from, to time.Time) (sum float64, known bool) {
 	if l == nil {
 		return 0, false
 	}
+	known = true
 	for i, p := range l.Points {
 		if hours := timeutil.Earlier(l.end(i), to).Sub(timeutil.Later(p.At, from)).Hours(); hours > 0 {
-			if p.Unknown {
-				return 0, false
-			}
+			known = known && !p.Unknown
 			sum += p.Value * hours / 1000
 		}
 	}
-	return sum, true
+	return sum, known
 }
 
 // workSentence says what waits.
