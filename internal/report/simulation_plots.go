@@ -129,30 +129,23 @@ func waitsFigure(results []*sim.Result) (figure, error) {
 // adjustedLabel names the CI-adjusted cost, as tables do, at a price of carbon.
 const adjustedLabel = "Cost with carbon, estimated\n(CO2e at %g a tonne)"
 
-// barsFigure draws the totals of every run side by side. What no site has a signal for is left out: its total of 0 says
-// nothing.
+// barsFigure draws the totals of every run next to each other. It omits quantities for which no site has a signal,
+// because their total of 0 has no meaning.
 func barsFigure(results []*sim.Result) (figure, error) {
-	sites := results[0].Scenario.Sites
-	charts := []chart{{"Energy, estimated (kWh)",
-		sliceutil.Map(results, func(r *sim.Result) float64 { return r.Energy.KWh() })}}
-	if slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Carbon.Series != nil }) {
-		charts = append(charts, chart{
-			"Emissions, estimated (kgCO2e)", sliceutil.Map(results,
-				func(r *sim.Result) float64 { return r.Carbon.Kg() }),
-		})
+	sites, price := results[0].Scenario.Sites, results[0].Scenario.CarbonPrice
+	var charts []chart
+	add := func(known bool, label string, of func(*sim.Result) float64) {
+		if known {
+			charts = append(charts, chart{label, sliceutil.Map(results, of)})
+		}
 	}
-	if slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Price.Series != nil }) {
-		charts = append(charts, chart{
-			"Cost, estimated (in the prices' currency)",
-			sliceutil.Map(results, func(r *sim.Result) float64 { return float64(r.Cost) }),
-		})
-	}
-	if price := results[0].Scenario.CarbonPrice; price > 0 {
-		charts = append(charts, chart{fmt.Sprintf(adjustedLabel, price),
-			sliceutil.Map(results, func(r *sim.Result) float64 {
-				return *adjustedCost(float64(r.Cost), float64(r.Carbon), price)
-			})})
-	}
+	add(true, "Energy, estimated (kWh)", func(r *sim.Result) float64 { return r.Energy.KWh() })
+	add(slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Carbon.Series != nil }),
+		"Emissions, estimated (kgCO2e)", func(r *sim.Result) float64 { return r.Carbon.Kg() })
+	add(slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Price.Series != nil }),
+		"Cost, estimated (in the prices' currency)", func(r *sim.Result) float64 { return float64(r.Cost) })
+	add(price > 0, fmt.Sprintf(adjustedLabel, price),
+		func(r *sim.Result) float64 { return *adjustedCost(float64(r.Cost), float64(r.Carbon), price) })
 	for _, c := range charts {
 		for i, v := range c.values {
 			if !finite(v) {

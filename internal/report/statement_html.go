@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"image/color"
 	"io"
 	"maps"
 	"math"
@@ -21,8 +22,6 @@ const (
 	maxJobs = 500
 	// of hours or days in a heat map; of more, some are drawn as one
 	maxHeatSlots = 200
-	barStep      = 22.0
-	barRoom      = 420.0
 )
 
 // HTML writes a page.
@@ -32,15 +31,18 @@ func (s *Statement) HTML(w io.Writer) error {
 	if len(s.GroupBy) == 0 {
 		t.Total = nil
 	}
-	p := page{Title: s.title(), Tables: []*shown{t}, Units: true, Notes: s.Notes, Bars: s.bars(t)}
+	p := page{Title: s.title(), Tables: []*shown{t}, Units: true, Notes: s.Notes}
+	f, caption, drawn := s.bars(t)
 	if m, start, span := s.heatmap(); m != nil {
-		f := heatFigure(m.title, "nothing was booked", start, span.Seconds(), 1,
-			[]heatmap{{"", m.what, m.rows, m.slot}})
+		f = heatFigure(m.title, "nothing was booked", start, span.Seconds(), 1, []heatmap{{"", m.what, m.rows, m.slot}})
+		caption, drawn = m.title+".", true
+	}
+	if drawn {
 		svg, err := f.svg()
 		if err != nil {
 			return err
 		}
-		p.Bars, p.Figures = nil, []pageFigure{{m.title + ".", inPage(svg)}}
+		p.Figures = []pageFigure{{caption, inPage(svg)}}
 	}
 	if c := s.Savings; c != nil {
 		t.Title += "; saved against " + c.Baseline + ", estimated"
@@ -97,26 +99,22 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 	return m, start, span
 }
 
-// bars draws the energy of the first rows of a table.
-func (s *Statement) bars(t *shown) *bars {
-	most := 0.0
-	for i := range s.Rows {
-		most = max(most, s.Rows[i].EnergyKWh)
-	}
-	if len(s.GroupBy) == 0 || most == 0 {
-		return nil
-	}
+// bars returns a bar chart of the energy of the first rows of a table. ok is false if there is none to show.
+func (s *Statement) bars(t *shown) (f figure, caption string, ok bool) {
 	n := min(len(s.Rows), maxBars)
-	b := &bars{Height: float64(n)*barStep + 4, Left: len(s.Rows) - n}
-	for i := range s.Rows[:n] {
-		row := &s.Rows[i]
-		b.All = append(b.All, bar{
-			Name: humanize.Shortened(strings.Join(t.Rows[i][:t.Words], " · "), 40),
-			Text: humanize.Significant(row.EnergyKWh) + " kWh, " + row.Quality.String(), Y: float64(i) * barStep,
-			Width: math.Max(0, row.EnergyKWh/most*barRoom),
-		})
+	energy := chart{label: "Energy (kWh)"}
+	names := make([]string, n)
+	for i := range n {
+		energy.values = append(energy.values, s.Rows[i].EnergyKWh)
+		names[i] = strings.Join(t.Rows[i][:t.Words], " · ")
 	}
-	return b
+	if len(s.GroupBy) == 0 || n == 0 || slices.Max(energy.values) <= 0 {
+		return f, "", false
+	}
+	if caption = "Energy of each row."; len(s.Rows) > n {
+		caption = fmt.Sprintf("Energy of the first %d rows. The table has %d more.", n, len(s.Rows)-n)
+	}
+	return barCharts([]chart{energy}, names, slices.Repeat([]color.Color{Palette[0]}, n)), caption, true
 }
 
 // jobs are a table of what each job saved.
