@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What was published of a restart cost is set beside the row of that cost.
+// A published figure for a restart cost is compared with the row that has this restart cost.
 func TestPublishedOfRestartCosts(t *testing.T) {
 	var trials []Trial
 	for _, trial := range someTrials() {
@@ -46,7 +46,7 @@ func TestPublishedOfRestartCosts(t *testing.T) {
 	}
 }
 
-// A zone in which nothing can be saved has no eta, neither of its own nor as part of a mean, whatever rounding leaves.
+// A zone without possible savings has no η, neither of its own nor as part of a mean, despite rounding errors.
 func TestSweepWhereNothingCanBeSaved(t *testing.T) {
 	trials := someTrials()
 	for i := range trials {
@@ -75,7 +75,7 @@ func TestSweepWhereNothingCanBeSaved(t *testing.T) {
 	}
 }
 
-// A baseline that holds is that under the forecast of what is compared with it, in whatever order trials come.
+// A baseline that holds jobs is compared under the same forecast, regardless of the order of trials.
 func TestBaselineThatHolds(t *testing.T) {
 	begin := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	trial := func(strategy, forecast string, grams float64) Trial {
@@ -109,7 +109,7 @@ func TestBaselineThatHolds(t *testing.T) {
 	}
 }
 
-// What cannot be summed up can be told from names alone.
+// CheckSweep reports errors based only on the names of trials.
 func TestCheckSweep(t *testing.T) {
 	var names []Trial
 	for _, trial := range someTrials() {
@@ -131,7 +131,7 @@ func TestCheckSweep(t *testing.T) {
 	}
 }
 
-// Figures of a run go to whatever name asks for them.
+// Figures of a run are copied to a trial with another name.
 func TestTakeFigures(t *testing.T) {
 	name := Trial{TrialName: TrialName{Zone: "A", StartIndex: 3, Strategy: "rolling", Family: NonPreemptive}}
 	name.TakeFigures(&Trial{
@@ -143,7 +143,7 @@ func TestTakeFigures(t *testing.T) {
 	}
 }
 
-// A strategy has one colour in all figures, the baseline too, and other forecasts of it are paler.
+// A strategy, including the baseline, has one color in all figures. Its other forecasts have paler colors.
 func TestColoursOfStrategies(t *testing.T) {
 	trials := someTrials()
 	for _, trial := range someTrials() {
@@ -189,7 +189,7 @@ func TestColoursOfStrategies(t *testing.T) {
 	}
 }
 
-// The header counts in words that fit.
+// The headline uses the singular for counts of one.
 func TestHeadlineOfOne(t *testing.T) {
 	s := sweep(t, someTrials()[:1], SweepOptions{Baseline: "now"})
 	if got := s.headline(); got != "comparison: 1 trial in 1 zone, 1 start" {
@@ -197,7 +197,7 @@ func TestHeadlineOfOne(t *testing.T) {
 	}
 }
 
-// Columns of wide tables that need words have them, where there are such columns.
+// Wide tables explain columns that need an explanation, if they have these columns.
 func TestNotesOnColumns(t *testing.T) {
 	for _, c := range []struct {
 		quote string
@@ -217,7 +217,7 @@ func TestNotesOnColumns(t *testing.T) {
 	}
 }
 
-// Only what is of one day in one zone is drawn in one figure.
+// The figure shows only trials of one day in one zone.
 func TestDayFigureIsOfOneDay(t *testing.T) {
 	trials := someTrials()
 	for i, start := range map[int]time.Time{

@@ -16,15 +16,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// someTrials are of two zones and five starts: the policy saves half of what can be saved in the first zone, and a
-// quarter in the second.
+// someTrials returns trials of two zones and five starts. The policy achieves half of the possible saving in the
+// first zone, and a quarter in the second.
 func someTrials() []Trial {
 	begin := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	var all []Trial
 	for z, zone := range []string{"A", "B"} {
 		for i := range 5 {
-			base := 1000 * float64(1+z) // zone B is twice as dirty
-			most := 0.1 * float64(1+i)  // share that can be saved
+			base := 1000 * float64(1+z) // zone B has twice the emissions
+			most := 0.1 * float64(1+i)  // fraction that can be saved
 			name := func(strategy, forecast string, saved float64) Trial {
 				return Trial{
 					TrialName: TrialName{
@@ -63,7 +63,8 @@ func TestSweepByHand(t *testing.T) {
 		t.Fatalf("rows: %+v", s.Strategies)
 	}
 	r := &s.Strategies[2]
-	// Even starts have 0.1, 0.3 and 0.5 to save: of 0.9 in each zone 0.45 and 0.225 are saved.
+	// At even starts, fractions of 0.1, 0.3 and 0.5 can be saved. Of the 0.9 in each zone, 0.45 and 0.225 are
+	// saved.
 	for name, got := range map[string][2]float64{
 		"eta":         {r.Eta.Value, 0.675 / 1.8},
 		"etaGrams":    {r.EtaGrams.Value, (450 + 450) / (900.0 + 1800)},
@@ -86,18 +87,18 @@ func TestSweepByHand(t *testing.T) {
 	if r.WorstZone != "B" || r.Trials != 6 || s.Trials != 30 || s.Resamples != maxResamples {
 		t.Errorf("worst zone %s, %d of %d trials, %d resamples", r.WorstZone, r.Trials, s.Trials, s.Resamples)
 	}
-	// People read the emissions of a trial: of 6 trials of 1 and 2 kg, less the 0.9 kg that are saved.
+	// Tables show the emissions of one trial: the mean of 6 trials of 1 and 2 kg, minus the saved 0.9 kg.
 	if text := s.Text(false, false); !strings.Contains(text, "│ wait     │ perfect  │     1.350 │") ||
 		!strings.Contains(text, "│     0.135 │") || !strings.Contains(text, "are means of the trials") {
 		t.Error(text)
 	}
-	// The share that is saved is the same at every start, so that it does not matter which are drawn.
+	// The saved fraction is the same at every start, so it does not depend on the resample.
 	if !equal(*r.Eta.Low, *r.Eta.High) || !(*r.Saving.Low < r.Saving.Value && r.Saving.Value < *r.Saving.High) {
 		t.Errorf("eta %v to %v, saving %v to %v", *r.Eta.Low, *r.Eta.High, *r.Saving.Low, *r.Saving.High)
 	}
 }
 
-// The order in which trials come, as from several workers or folders, does not matter to a single byte.
+// The result does not depend on the order of trials, for example from several workers or directories.
 func TestSweepIsTheSameInAnyOrder(t *testing.T) {
 	text := func(trials []Trial) string {
 		var b bytes.Buffer
@@ -126,7 +127,7 @@ func TestSweepWithoutOptimum(t *testing.T) {
 	if notes := strings.Join(s.Notes, " "); !strings.Contains(notes, "no η") || strings.Contains(notes, "η is") {
 		t.Error("nothing says why there is no η")
 	}
-	// Where there is nothing to save, no share of it is saved either.
+	// If no saving is possible, η is not defined.
 	for i := range trials {
 		trials[i].Grams, trials[i].Optima = 100, map[string]float64{NonPreemptive: 100, Interruptible: 100}
 	}
@@ -232,8 +233,8 @@ func TestSweepCSVIsATable(t *testing.T) {
 	}
 }
 
-// Machines that stay on are compared with the baseline on machines that stay on, and of one start intervals are over
-// seeds.
+// Machines that stay on are compared with the baseline on machines that stay on. If there is only one start,
+// intervals are computed over seeds.
 func TestSweepOfMachinesThatSleep(t *testing.T) {
 	var trials []Trial
 	for seed := range uint64(4) {

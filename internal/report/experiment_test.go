@@ -12,7 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// trialsOf returns arms of two contestants in so many rounds: rounds differ a lot, b is so much above a within each.
+// trialsOf returns the arms of two contestants. Rounds differ by a large amount, and within each round b exceeds a
+// by above.
 func trialsOf(rounds int, seed uint64, above float64) (trials []report.ExperimentTrial) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for round := range rounds {
@@ -48,7 +49,7 @@ func rowOf(t *testing.T, e *report.Experiment, contestant, metric string) *repor
 	return &e.Rows[i]
 }
 
-// Pairs of one round differ by far less than rounds do, and it is by pairs that contestants are compared.
+// Pairs of one round differ by far less than rounds do, and contestants are compared by pairs.
 func TestExperimentComparesPairs(t *testing.T) {
 	e := experimentOf(trialsOf(6, 1, 40))
 	r := rowOf(t, e, "b", "energyJoules")
@@ -63,7 +64,7 @@ func TestExperimentComparesPairs(t *testing.T) {
 	}
 }
 
-// Of 100 experiments with equal contestants about 5 may find a difference.
+// Out of 100 experiments with equal contestants, about 5 may find a difference.
 func TestExperimentFindsNoDifferenceWhereThereIsNone(t *testing.T) {
 	found := 0
 	for seed := range uint64(200) {
@@ -76,7 +77,7 @@ func TestExperimentFindsNoDifferenceWhereThereIsNone(t *testing.T) {
 	}
 }
 
-// Neither a busy machine nor too few rounds are judged.
+// Differences are not judged on a busy machine, or with too few rounds.
 func TestExperimentIsNotJudged(t *testing.T) {
 	busy := experimentOf(trialsOf(6, 1, 400), "other programs used the machine")
 	few := experimentOf(trialsOf(2, 1, 400))
@@ -88,7 +89,8 @@ func TestExperimentIsNotJudged(t *testing.T) {
 	}
 }
 
-// What is known of a contestant is shown even where the baseline's is not, as the CPU of a cluster's own scheduler.
+// Metrics of a contestant are shown even if they are unknown for the baseline, such as the CPU of a cluster's own
+// scheduler.
 func TestExperimentShowsWhatTheBaselineLacks(t *testing.T) {
 	trials := trialsOf(3, 1, 0)
 	for i := range trials {

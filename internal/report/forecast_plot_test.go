@@ -51,7 +51,7 @@ func TestOutlookIsDrawn(t *testing.T) {
 	if err != nil || !bytes.Equal(svg, again) {
 		t.Errorf("a second picture differs (%v)", err)
 	}
-	filled := strings.Count(string(svg), "#D6E6F2") // the band, and its key
+	filled := strings.Count(string(svg), "#D6E6F2") // the band and its legend
 	o.Low, o.High = nil, nil
 	bare, err := o.SVG()
 	if err != nil {

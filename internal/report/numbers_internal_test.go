@@ -7,7 +7,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
-// TestSmallFigures: what a pod uses in a minute is a few millionths of a kilowatt-hour, and not nothing.
+// TestSmallFigures checks that small values, such as the energy of a pod in a minute, are not shown as zero.
 func TestSmallFigures(t *testing.T) {
 	for v, want := range map[float64]string{
 		0: "0.000", 0.5: "0.500", 0.1: "0.100", 0.0123456: "0.0123", 0.00001234: "0.0000123", -0.000099: "-0.0000990",

@@ -8,14 +8,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// page is what people look at with a browser: tables, figures and notes.
+// page is an HTML page with tables, figures and notes.
 type page struct {
 	Title            string
 	Tables           []*shown
-	Units            bool // stand below the names of columns
+	Units            bool // show units below the names of columns
 	Figures          []pageFigure
 	Notes            []string
-	Command, Program string // that made it; "": that is not told
+	Command, Program string // that wrote the page; empty to omit them
 }
 
 type pageFigure struct {
@@ -23,7 +23,7 @@ type pageFigure struct {
 	Drawing template.HTML
 }
 
-// inPage returns an SVG file as an element of an HTML page, in which it needs no namespaces.
+// inPage returns an SVG file as an element of an HTML page, where it does not need namespaces.
 func inPage(svg []byte) template.HTML {
 	_, drawing, _ := strings.Cut(string(svg), "<svg")
 	size, drawing, _ := strings.Cut(drawing, "xmlns=")
@@ -31,8 +31,7 @@ func inPage(svg []byte) template.HTML {
 	return template.HTML("<svg" + size + ">" + drawing) //nolint:gosec // all texts of a figure are escaped
 }
 
-// write writes the page as report.html into dir, with tables, and with figures that are also files of their own, and
-// more files beside it.
+// write writes the page as report.html into dir. It also writes the figures and the given additional files.
 func (p *page) write(dir string, figures []namedFigure, tables []*Table, more map[string]func(io.Writer) error,
 ) (paths []string, err error) {
 	files, err := drawAll(figures)
@@ -47,7 +46,7 @@ func (p *page) write(dir string, figures []namedFigure, tables []*Table, more ma
 	return writeAll(dir, files, more)
 }
 
-// pageTemplate makes a page that loads nothing from anywhere and runs no script.
+// pageTemplate renders a page that loads no resources and runs no scripts.
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"name":  func(header string) string { name, _, _ := strings.Cut(header, "\n"); return name },
 	"whole": func(header string) string { return strings.ReplaceAll(header, "-\n", "") }, // there is room for it

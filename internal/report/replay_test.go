@@ -33,7 +33,7 @@ func TestReplayUnderAnotherStrategy(t *testing.T) {
 	if s.OtherNode != 1 || len(s.Decisions) != 1 || s.Decisions[0].Instead.Node != "wasteful" {
 		t.Fatalf("under another strategy: %+v", s)
 	}
-	// Five of ten cores for an hour: 1 kWh here, 1.5 kWh there, at 400 g and 0.30.
+	// Five of ten cores for an hour use 1 kWh on one node and 1.5 kWh on the other, at 400 g and 0.30 per kWh.
 	if diff := cmp.Diff([2]Sums{{1, 400, 0.3}, {1.5, 600, 0.45}}, [2]Sums{s.Recorded, s.Instead},
 		cmp.Comparer(equal)); diff != "" {
 		t.Error(diff)
@@ -49,7 +49,7 @@ func TestReplayUnderAnotherStrategy(t *testing.T) {
 	}
 }
 
-// What a hold comes to is that of the time until which it holds: each hour here has another intensity.
+// The emissions of a hold are those of its planned start. Each hour has a different intensity.
 func TestReplayOfHolds(t *testing.T) {
 	s := cluster(t, morning, "here")
 	s.Nodes = nil
@@ -66,7 +66,8 @@ func TestReplayOfHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// At once there are 400 g for each kWh, at the recorded end of the hold 300, and an hour later, at best, 200.
+	// The intensity is 400 g/kWh now, 300 g/kWh at the recorded end of the hold, and 200 g/kWh at best an hour
+	// later.
 	if d := r.Strategies[0]; d.Started != 1 || d.Compared != 1 || !equal(d.Instead.Grams/d.Recorded.Grams, 400./300) {
 		t.Errorf("started at once: %+v", d)
 	}

@@ -20,9 +20,9 @@ import (
 
 var morning = time.Date(2026, 6, 1, 8, 0, 0, 0, time.UTC)
 
-// cluster is a thrifty node that is half full, which least-allocated would not take, and a wasteful one that is
-// empty: five cores for an hour are 1 kWh on the one and 1.5 kWh on the other. The forecast is 400 g/kWh and 0.30 per
-// kWh.
+// cluster returns a snapshot with an efficient node that is half full, which least-allocated would not choose, and
+// an inefficient empty node. Five cores for an hour use 1 kWh on the first and 1.5 kWh on the second node. The
+// forecast is 400 g/kWh and 0.30 per kWh.
 func cluster(t testing.TB, now time.Time, otherSite string) *sched.Snapshot {
 	t.Helper()
 	constant := func(v float64) grid.Signal {
@@ -87,7 +87,7 @@ func record(t testing.TB, action, name string, at time.Time, node string, s *sch
 
 const microjoulesPerKWh = 3.6e12
 
-// booked is a row of a job that used so much, at these rates.
+// booked returns a row of the ledger with the given energy and rates.
 func booked(key []string, facility, intensity, price float64, last time.Time) ledger.Row {
 	r := ledger.Row{Key: key, Amount: ledger.Amount{
 		Dynamic:  energy.Microjoules(facility * microjoulesPerKWh),
@@ -132,7 +132,8 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// The node drew twice what was estimated: so would the other one have, at the same intensity.
+// The node used twice the estimated energy. The other node is assumed to have the same error, at the same
+// intensity.
 func TestAnotherNode(t *testing.T) {
 	e := &Evidence{
 		Records: []ledger.Record{record(t, actionPlace, "j", morning, "thrifty", cluster(t, morning, "here"))},
@@ -160,7 +161,7 @@ func TestAnotherNode(t *testing.T) {
 	}
 }
 
-// A pod whose binding failed is placed again: it ran once, where it was placed last.
+// A pod that failed to bind is placed again. It counts once, on the node of its last placement.
 func TestAFailedBindingCountsOnce(t *testing.T) {
 	first := record(t, actionPlace, "j", morning, "wasteful", cluster(t, morning, "here"))
 	second := record(t, actionPlace, "j", morning.Add(time.Minute), "thrifty",
@@ -180,12 +181,12 @@ func TestAFailedBindingCountsOnce(t *testing.T) {
 	if diff := cmp.Diff([]string{"thrifty"}, c.PerJob[0].Nodes); diff != "" {
 		t.Error(diff)
 	}
-	// Pods that are not known by a UID are not one pod.
+	// Pods without a UID are different pods.
 	first.UID, second.UID = "", ""
 	if jobs := group([]ledger.Record{first, second}); len(jobs) != 1 || len(jobs[0].places) != 2 {
 		t.Errorf("%+v", jobs)
 	}
-	// The job waits since its first placement, also if nothing says when it was created.
+	// The job waits since its first placement if its creation time is unknown.
 	first.UID, second.UID = "pod-of-j", "pod-of-j"
 	first.Snapshot, second.Snapshot = nil, nil
 	j := group([]ledger.Record{first, second})[0]
@@ -194,12 +195,12 @@ func TestAFailedBindingCountsOnce(t *testing.T) {
 	}
 }
 
-// A held job is compared at the intensities that were, not at those that were forecast, nor at that of its end.
+// A held job is rated at the actual intensities, not at the forecast ones or at the one of its end.
 func TestHeldJobs(t *testing.T) {
 	later := morning.Add(4 * time.Hour)
 	for _, c := range []struct {
 		name      string
-		then, now float64 // intensity when it would have run, and when it ran
+		then, now float64 // intensity at the baseline's start, and at the actual start
 		saved     float64
 	}{
 		{"saved", 600, 200, 0.4},
@@ -234,7 +235,7 @@ func TestHeldJobs(t *testing.T) {
 	}
 }
 
-// Where nobody booked energy at the baseline's site and time, the forecast stands in, and that is said.
+// If no energy was booked at the baseline's site and time, the forecast is used and the result contains a note.
 func TestForecastStandsIn(t *testing.T) {
 	e := &Evidence{
 		Records: []ledger.Record{record(t, actionPlace, "j", morning, "thrifty", cluster(t, morning, "elsewhere"))},
@@ -311,8 +312,8 @@ func TestJobsThatCannotBeCompared(t *testing.T) {
 	}
 }
 
-// Of a job with several pods all are counted, whether pods are remembered or only their owner is; and told twice they
-// are the same.
+// All pods of a job are counted, whether the ledger contains the pods or only their owner. Duplicate records are
+// counted once.
 func TestJobsOfSeveralPods(t *testing.T) {
 	one := record(t, actionPlace, "j", morning, "thrifty", cluster(t, morning, "here"))
 	two := record(t, actionPlace, "j", morning.Add(time.Minute), "wasteful", cluster(t, morning, "here"))
@@ -332,7 +333,7 @@ func TestJobsOfSeveralPods(t *testing.T) {
 	}
 }
 
-// many are jobs whose nodes draw between 0.8 and 1.2 times what was estimated.
+// many returns jobs on nodes that draw between 0.8 and 1.2 times the estimate.
 func many(t *testing.T, n int) *Evidence {
 	t.Helper()
 	e := &Evidence{UIDs: byUID()}
@@ -353,7 +354,7 @@ func TestIntervals(t *testing.T) {
 	if d.Low == nil || *d.Low >= d.Saved || *d.High <= d.Saved || *d.High-*d.Low > 3 {
 		t.Errorf("the interval is %s", d.String())
 	}
-	// The sum of 41 draws with a deviation of 0.0592 each, of which the interval is ±1.96.
+	// The sum of 41 draws with a standard deviation of 0.0592 each has an interval of ±1.96 standard deviations.
 	if half := (*d.High - *d.Low) / 2 / 1.96 / math.Sqrt(41); half < 0.055 || half > 0.063 {
 		t.Errorf("the interval is that of a deviation of %v, want 0.0592", half)
 	}
@@ -371,7 +372,7 @@ func TestIntervals(t *testing.T) {
 	if err != nil || *other.Total.Energy.Low == *d.Low {
 		t.Errorf("another seed gives the same interval: %v", err)
 	}
-	// Where baseline and choice are the same there is nothing to be off.
+	// If baseline and choice are the same, there is no uncertainty.
 	same := compare(t, e, "energy")
 	if s := same.PerJob[3].Energy; s.Saved != 0 || *s.Low != 0 || *s.High != 0 {
 		t.Errorf("%+v", s)

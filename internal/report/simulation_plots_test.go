@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// plotScenario is a synthetic cluster of ten nodes at each site, under grids with a valley at noon.
+// plotScenario returns a synthetic cluster with ten nodes per site, and grids with the lowest intensity at noon.
 func plotScenario(t testing.TB, jobs int, sites ...*sched.Site) *sim.Scenario {
 	t.Helper()
 	start := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
@@ -80,19 +80,19 @@ func plotRuns(t testing.TB, s *sim.Scenario, names ...string) (results []*sim.Re
 	return results
 }
 
-// written is a text of an SVG, and where its baseline begins.
+// written is a text of an SVG with the start of its baseline.
 type written struct {
 	x, y   float64
 	text   string
 	turned bool
 }
 
-// texts parses an SVG and returns its texts.
+// texts returns the texts of an SVG.
 func texts(t testing.TB, name string, svg []byte) (all []written) {
 	t.Helper()
 	d := xml.NewDecoder(bytes.NewReader(svg))
 	var at *written
-	var groups []bool // whether each turns what is in it
+	var groups []bool // whether each group is rotated
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
@@ -138,7 +138,7 @@ func texts(t testing.TB, name string, svg []byte) (all []written) {
 	}
 }
 
-// svgs draws the plots of results, by the name of their files.
+// svgs draws the plots of results and returns the files by name.
 func svgs(results []*sim.Result) (map[string][]byte, error) {
 	figures, err := plots(results)
 	files := map[string][]byte{}
@@ -242,7 +242,7 @@ func TestPlots(t *testing.T) {
 	}
 }
 
-// checkApart fails if texts on one line overlap or leave the figure. Turned texts have a system of their own.
+// checkApart fails if texts on one line overlap or leave the figure. It ignores rotated texts.
 func checkApart(t *testing.T, name string, svg []byte) {
 	t.Helper()
 	var width float64
@@ -267,7 +267,7 @@ func checkApart(t *testing.T, name string, svg []byte) {
 	}
 }
 
-// A long and busy trace under many strategies must not make files that nobody can open.
+// A long and busy trace with many strategies must not result in huge files.
 func TestPlotsAreSmall(t *testing.T) {
 	s := plotScenario(t, 5000, &sched.Site{Name: "home", Zone: "DE"}, &sched.Site{Name: "lyon", Zone: "FR"})
 	series, err := grid.NewSeries(s.Start, 5*time.Minute, slices.Repeat([]float64{100, 300, 200}, 30_000))
@@ -332,7 +332,7 @@ func TestPlotsKeepLongNamesApart(t *testing.T) {
 				found++
 			}
 		}
-		if found < len(results) && name != "holds.svg" { // these strategies hold nothing
+		if found < len(results) && name != "holds.svg" { // these strategies do not hold jobs
 			t.Errorf("%s shows %d of %d names", name, found, len(results))
 		}
 	}
@@ -390,7 +390,7 @@ func TestStaircase(t *testing.T) {
 }
 
 func TestDistribution(t *testing.T) {
-	got := distribution([]float64{0, 0, 1}, 4, 0, 2, 100) // one of four never started
+	got := distribution([]float64{0, 0, 1}, 4, 0, 2, 100) // one of four jobs never started
 	want := plotter.XYs{{X: 0, Y: 0}, {X: 0, Y: 50}, {X: 1, Y: 50}, {X: 1, Y: 75}, {X: 2, Y: 75}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

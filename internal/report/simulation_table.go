@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// Text shows the runs as a table. Columns of zeros cost the width that a terminal does not have.
+// Text returns the runs as a table. Columns that contain only zeros are omitted, because terminals are narrow.
 func (r *Report) Text(wide, colours bool) string {
 	t := Heads(2, "strategy", "empty\nmachines", "energy\nkWh", "energy\nsaved %", "emissions\nkgCO2e",
 		"CO2e\nsaved %", "cost\n", "cost\nsaved %", "cost with\ncarbon",
@@ -51,10 +51,10 @@ func (r *Report) Text(wide, colours bool) string {
 	return fmt.Sprintf("%s\n%s\n%s\n", title(r), t.Framed(wide, colours), strings.Join(footnotes(r), "\n"))
 }
 
-// machinesDo says what empty machines do.
+// machinesDo describes the state of empty machines.
 var machinesDo = map[string]string{sim.EmptyNodesSleep: "sleep", sim.EmptyNodesIdle: "stay on"}
 
-// Sheet has a row for each run.
+// Sheet returns a table with one row per run.
 func (r *Report) Sheet() *Table {
 	t := Sheet("strategy", "jobs", "energyKWh", "emissionsKg", "cost", "priced", "meanWaitSeconds", "p95WaitSeconds",
 		"meanCompletionSeconds", "makespanSeconds", "utilisation", "delayViolations", "lateStarts", "missedDeadlines",
@@ -135,12 +135,12 @@ func footnotes(r *Report) []string {
 	return notes
 }
 
-// both reports whether there are runs of machines that sleep and of ones that do not.
+// both reports whether machines sleep in some runs and stay on in others.
 func (r *Report) both() bool {
 	return slices.ContainsFunc(r.Runs, func(run Run) bool { return run.EmptyNodes != r.Runs[0].EmptyNodes })
 }
 
-// emptyNote says what empty machines do, and what their boots cost.
+// emptyNote describes the state of empty machines, and the cost of their boots.
 func (r *Report) emptyNote() string {
 	var sum Sleep
 	for i := range r.Runs {
@@ -161,7 +161,8 @@ func (r *Report) emptyNote() string {
 		humanize.Span(3600*sum.BootHours))
 }
 
-// unplacedNotes tell what no node is large enough for from what only found no room: energy is lower for either.
+// unplacedNotes distinguishes jobs that do not fit on any node from jobs that lacked free capacity.
+// Energy is lower for both.
 func unplacedNotes(r *Report) (notes []string) {
 	unfit := r.Scenario.FitNowhere
 	if unfit > 0 {

@@ -19,7 +19,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew; read the diff before committing it")
 
-// golden compares what was written with a file in testdata.
+// golden compares got with a file in testdata.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -40,7 +40,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// compared is a report of two runs, and their results.
+// compared returns a report of two runs, and their results.
 func compared(t testing.TB, priced bool) (*report.Report, []*sim.Result) {
 	t.Helper()
 	s := scenario(t, priced)
@@ -103,7 +103,7 @@ func TestWriteDir(t *testing.T) {
 	r, results := compared(t, true)
 	dir := filepath.Join(t.TempDir(), "new", "results")
 	drawnBefore := map[string]string{}
-	for range 2 { // the second time over the first
+	for range 2 { // the second iteration overwrites the files of the first one
 		paths, err := report.WriteDir(dir, r, results)
 		if err != nil {
 			t.Fatal(err)
@@ -154,7 +154,7 @@ func TestWriteDir(t *testing.T) {
 func TestWriteDirLeavesNothingHalfWritten(t *testing.T) {
 	r, results := compared(t, false)
 	dir := t.TempDir()
-	// A directory that holds something cannot be replaced by a file, not even by root.
+	// A directory that is not empty cannot be replaced by a file, even by root.
 	if err := os.MkdirAll(filepath.Join(dir, "summary.json", "occupied"), 0o755); err != nil {
 		t.Fatal(err)
 	}

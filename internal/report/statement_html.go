@@ -16,15 +16,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// What is shown of a long report; CSV and JSON have everything.
+// Limits of a page. CSV and JSON contain everything.
 const (
 	maxBars = 30
 	maxJobs = 500
-	// of hours or days in a heat map; of more, some are drawn as one
+	// maximum number of slots in a heat map; if there are more, several hours or days form one slot
 	maxHeatSlots = 200
 )
 
-// HTML writes a page.
+// HTML writes the statement as a page.
 func (s *Statement) HTML(w io.Writer) error {
 	t := s.Sheet().shown(true)
 	t.Title = "Energy, emissions and cost"
@@ -54,7 +54,8 @@ func (s *Statement) HTML(w io.Writer) error {
 	return pageTemplate.Execute(w, &p)
 }
 
-// heatmap is the power of nodes, or of what else rows are of, by hour or day; nil: rows are not of just these two.
+// heatmap returns the power of nodes, or of another dimension, by hour or day. It returns nil if the statement is
+// not grouped by exactly these two.
 func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) {
 	slots := map[string]time.Duration{string(ledger.ByHour): time.Hour, string(ledger.ByDay): 24 * time.Hour}
 	when := slices.IndexFunc(s.GroupBy, func(d string) bool { return slots[d] > 0 })
@@ -64,7 +65,7 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 	slot, what := slots[s.GroupBy[when]], s.GroupBy[1-when]
 	end := s.To
 	if !s.AsOf.IsZero() {
-		end = timeutil.Earlier(end, s.AsOf) // the last slot may not be over
+		end = timeutil.Earlier(end, s.AsOf) // the last slot may not be complete
 	}
 	start = s.From.UTC().Truncate(slot)
 	span = max(slot/60, end.Sub(start))
@@ -72,7 +73,7 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 	n, sums, cells := int((span+group*slot-1)/(group*slot)), map[string]float64{}, map[string][]heat{}
 	for _, row := range s.Rows {
 		if row.Key == nil {
-			continue // what a limit left out is of no time
+			continue // rows beyond a limit have no time
 		}
 		name, at := cmp.Or(row.Key[1-when], "–"), row.Key[when]
 		t, err := time.Parse(time.RFC3339, at)
@@ -80,7 +81,7 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 			if cells[name] == nil {
 				cells[name] = slices.Repeat([]heat{{marked: true}}, n)
 			}
-			begins := start.Add(time.Duration(k) * group * slot) // the first slot may begin before the statement does
+			begins := start.Add(time.Duration(k) * group * slot) // the first slot may start before the statement
 			length := max(slot/60, timeutil.Earlier(begins.Add(group*slot), end).Sub(timeutil.Later(begins, s.From)))
 			cells[name][k] = heat{value: cells[name][k].value + 1000*row.EnergyKWh/length.Hours()}
 			sums[name] += row.EnergyKWh
@@ -99,7 +100,7 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 	return m, start, span
 }
 
-// bars returns a bar chart of the energy of the first rows of a table. ok is false if there is none to show.
+// bars returns a bar chart of the energy of the first rows of a table. ok is false if there are none.
 func (s *Statement) bars(t *shown) (f figure, caption string, ok bool) {
 	n := min(len(s.Rows), maxBars)
 	energy := chart{label: "Energy (kWh)"}
@@ -117,7 +118,7 @@ func (s *Statement) bars(t *shown) (f figure, caption string, ok bool) {
 	return barCharts([]chart{energy}, names, slices.Repeat([]color.Color{Palette[0]}, n)), caption, true
 }
 
-// jobs are a table of what each job saved.
+// jobs returns a table with the savings of each job.
 func (c *Comparison) jobs() *shown {
 	n := min(len(c.PerJob), maxJobs)
 	t := Heads(4, "job", "strategy", "ran on", "baseline", "held", "saved\nkWh", "saved\nkgCO2e", "saved\nmoney")

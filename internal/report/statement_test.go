@@ -33,7 +33,7 @@ import (
 var rewriteStatements = flag.Bool("rewrite-statements", false,
 	"write the golden files of statements anew; read the diff before committing it")
 
-// recorder is a strategy that records what it decides, as the scheduler does.
+// recorder is a strategy that records its decisions, as the scheduler does.
 type recorder struct {
 	t        *testing.T
 	strategy *strategy.Greedy
@@ -48,7 +48,7 @@ func (r *recorder) Plan(s *sched.Snapshot) sched.Plan {
 	case d.Held(s.Now):
 		action = actionHold
 	case d.Node == "":
-		return plan // no room
+		return plan // no capacity
 	}
 	one := record(r.t, action, d.Job, s.Now, d.Node, s)
 	one.Strategy = "carbon"
@@ -56,8 +56,8 @@ func (r *recorder) Plan(s *sched.Snapshot) sched.Plan {
 	return plan
 }
 
-// From the simulator's snapshots to records, from its jobs to joules in a ledger, and from there to a report: nothing
-// is lost on the way, and savings are those of the estimates, times what the meters say.
+// The test converts the simulator's snapshots to records and its jobs to energy in a ledger, and reports on them.
+// No energy must be lost, and savings must be the estimated ones, corrected by the meters.
 func TestFromDecisionsToAReport(t *testing.T) {
 	day := []float64{
 		300, 280, 250, 240, 260, 320, 400, 450, 420, 350, 250, 180, 150, 140, 150, 200, 300, 400, 480, 500, 460, 420,
@@ -107,12 +107,12 @@ func TestFromDecisionsToAReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var store ledgertest.Store
-	const drawn = 1.25 // of what was estimated
+	const drawn = 1.25 // relative to the estimate
 	var facility float64
 	for i := range result.Outcomes {
 		facility += bookJob(t, &store, scenario, &result.Outcomes[i], drawn)
 	}
-	late := result.End.Add(time.Hour) // something is booked later, so that the last job is known to have ended
+	late := result.End.Add(time.Hour) // later bookings show that the last job has finished
 	_, errs, err := store.Book(t.Context(), []*ledger.Booking{{
 		Batch: &batch.Batch{
 			Version: 1, Stream: batch.Stream{Node: "n0", Boot: "b", Epoch: "e"}, First: 1, Last: 1, Start: late,
@@ -187,7 +187,8 @@ func TestFromDecisionsToAReport(t *testing.T) {
 	}
 }
 
-// bookJob books what a job drew, hour by hour at the intensity of its site, and returns it in kWh at the site's meter.
+// bookJob books the energy of a job hour by hour at the intensity of its site. It returns the energy in kWh at the
+// site's meter.
 func bookJob(t *testing.T, store *ledgertest.Store, scenario *sim.Scenario, o *sim.Outcome, drawn float64) float64 {
 	t.Helper()
 	var node *sched.Node
@@ -232,7 +233,7 @@ func bookJob(t *testing.T, store *ledgertest.Store, scenario *sim.Scenario, o *s
 	return float64(o.Placed.Cost.Energy.KWh()) * drawn
 }
 
-// statement is a report with everything in it.
+// statement returns a report with all features.
 func statement(t *testing.T) *Statement {
 	t.Helper()
 	records = 0
@@ -332,7 +333,8 @@ func TestStatementPageIsSelfContained(t *testing.T) {
 	}
 }
 
-// Rows by two things, one of them time, are drawn: mean watts, of the last hour as far as it was booked.
+// Rows that are grouped by a dimension and by time are drawn as a heat map of mean watts. The last hour only counts
+// as far as it was booked.
 func TestStatementHeatmap(t *testing.T) {
 	a := answer([]ledger.Dimension{ledger.ByNode, ledger.ByHour},
 		booked([]string{"small", stamp(morning)}, 1, 400, 0.3, morning),
@@ -349,7 +351,7 @@ func TestStatementHeatmap(t *testing.T) {
 		!start.Equal(morning) || span != 2*time.Hour+15*time.Minute {
 		t.Errorf("from %v for %v (-want +got):\n%s", start, span, diff)
 	}
-	day := *s // it begins at 20:00: its first day has four hours, and its second ends at 02:00
+	day := *s // starts at 20:00; the first day has four hours, and the second one ends at 02:00
 	day.GroupBy, day.AsOf = []string{"node", "day"}, time.Time{}
 	day.From, day.To = morning.Add(12*time.Hour), morning.Add(18*time.Hour)
 	midnight := morning.Truncate(24 * time.Hour)
@@ -380,7 +382,7 @@ func TestStatementHeatmap(t *testing.T) {
 	}
 }
 
-// Names that others chose are neither formulas nor orders to a terminal.
+// Names from users must not be interpreted as formulas or terminal escape sequences.
 func TestNamesDoNoHarm(t *testing.T) {
 	s := statement(t)
 	s.Rows[1].Key[0], s.Rows[2].Key[0] = "=HYPERLINK(1)", "a\x1b[2Jb"
@@ -413,7 +415,7 @@ func TestStatementJSON(t *testing.T) {
 	}
 }
 
-// A statement of nothing is a statement.
+// An empty statement is valid.
 func TestEmptyStatement(t *testing.T) {
 	for _, by := range [][]ledger.Dimension{nil, {ledger.ByNode}} {
 		a := answer(by)
@@ -429,7 +431,7 @@ func TestEmptyStatement(t *testing.T) {
 	}
 }
 
-// replay plans a snapshot under the strategy of a name.
+// replay plans a snapshot with the named strategy.
 func replay(s *sched.Snapshot, name string) (sched.Plan, error) {
 	g, err := strategy.New(name)
 	if err != nil {
@@ -438,7 +440,7 @@ func replay(s *sched.Snapshot, name string) (sched.Plan, error) {
 	return g.Plan(s), nil
 }
 
-// What GPUs used has a column where there is some, and none where there is not.
+// The energy of GPUs has a column only if there is any.
 func TestStatementOfGPUs(t *testing.T) {
 	a := answer([]ledger.Dimension{ledger.ByStrategy},
 		booked([]string{"carbon"}, 5.5, 400, 0.3, morning), booked([]string{"energy"}, 6.5, 400, 0.3, morning))

@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// extremes are the numbers at which arithmetic ends.
+// extremes are numbers at the limits of floating-point arithmetic.
 var extremes = []float64{
 	0, 1, -1, 5e-324, -5e-324, 1e-300, 1e300, math.MaxFloat64, -math.MaxFloat64, math.Inf(1), math.Inf(-1), math.NaN(),
 }
@@ -19,7 +19,8 @@ func drawnFloat() *rapid.Generator[float64] {
 	return rapid.OneOf(rapid.Float64(), rapid.SampledFrom(extremes), rapid.Float64Range(-1e6, 1e6))
 }
 
-// TestTicksOfAnything checks that a few marks come of any axis, and at least one of an axis of numbers.
+// TestTicksOfAnything checks that any axis has a limited number of ticks, and that an axis of numbers has at least
+// one.
 func TestTicksOfAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lo, hi := drawnFloat().Draw(t, "lo"), drawnFloat().Draw(t, "hi")

@@ -27,7 +27,7 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-// What programs write is read by people: times of day without a date that is today's, and durations in words.
+// Messages of programs are converted for people: times without the date if it is today, and durations in words.
 func TestPlain(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	for text, want := range map[string]string{

@@ -10,11 +10,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// TestUnplacedJobs: what fits on no node lowers energy as what found no room does, and is told from it.
+// TestUnplacedJobs checks that jobs that do not fit on any node are distinguished from jobs without free capacity.
+// Both lower the energy.
 func TestUnplacedJobs(t *testing.T) {
 	large := func(j *sched.Job) { j.Request.MilliCPU = 1e9 }
 	for name, c := range map[string]struct {
-		spoil       map[int]func(j *sched.Job) // of the jobs that were not placed
+		spoil       map[int]func(j *sched.Job) // modifies the jobs that were not placed
 		nowhere     int
 		description []string
 		saysNone    string
