@@ -383,16 +383,16 @@ func TestCompareRefusesBefore(t *testing.T) {
 		},
 		"some have none":             {"price: 0.3}", "price: 0.3}\n- {name: two, grid: {file: grid.csv}}"},
 		"carbon+now and now are one": {"[now,", "[carbon+now, now,"},
-		"whose start is quoted":      {"count: 3", "count: 1", "restartCosts", "quote: odd\nrestartCosts"},
+		"has a quoted start":         {"count: 3", "count: 1", "restartCosts", "quote: odd\nrestartCosts"},
 		`published figure "watts"`: {
 			"restartCosts",
 			"published: [{strategy: now, figure: watts, value: 1, source: me}]\nrestartCosts",
 		},
-		`restartCost "soon"`: {
+		`restartCost is "soon"`: {
 			"restartCosts",
 			"published: [{strategy: now, restartCost: soon, figure: eta, value: 1, source: me}]\nrestartCosts",
 		},
-		"comes under several forecasts": {
+		"has trials with several forecasts": {
 			"[yesterday]", "[yesterday, perfect]", "restartCosts",
 			"baseline: lowest-window\nrestartCosts",
 		},

@@ -161,7 +161,7 @@ const minStarts = 3
 // NewSweep aggregates trials. Their order does not matter.
 func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 	if len(trials) == 0 {
-		return nil, errors.New("there are no trials to compare")
+		return nil, errors.New("no trials to compare")
 	}
 	trials = slices.Clone(trials)
 	slices.SortStableFunc(trials, func(a, b Trial) int {
@@ -242,33 +242,33 @@ func (c *sweeper) sample(t *Trial) int {
 func (s *Sweep) notes() []string {
 	compared := fmt.Sprintf("Savings are compared with %s on the same jobs, zone, start and seed.", s.Baseline)
 	if !slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Strategy != s.Baseline }) {
-		compared = fmt.Sprintf("Only the baseline, %s, was run: name another strategy to see what it "+
+		compared = fmt.Sprintf("Only the baseline, %s, was run. Add another strategy to see what it "+
 			"saves.", s.Baseline)
 	}
 	if s.sleeps() {
 		compared += " Rows of machines that stay on are compared with " + s.Baseline +
-			" on machines that stay on; where machines sleep, boots and those that failed count."
+			" on machines that stay on. If machines sleep, boots and failed boots are included."
 	}
-	rated := "No optimum is known for these nodes, so there is no η: it takes one node whose power is proportional " +
-		"to the cores in use."
+	rated := "No optimum is known for these nodes, so there is no η. It requires a single node with power proportional " +
+		"to the used cores."
 	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil }) {
-		rated = "η is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of " +
-			"sums over zones and starts, each trial's saving being a share of its baseline."
+		rated = "η is the saving divided by the saving of the family's clairvoyant optimum. Figures are ratios of " +
+			"sums over zones and starts of savings as fractions of the baseline of each trial."
 	}
 	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil && r.Family != NonPreemptive }) {
-		rated += " Where jobs may be in each other's way, the optimum of families that suspend is a bound, so that η " +
-			"is what it is at least."
+		rated += " If jobs compete for nodes, the optimum of families that suspend is an upper bound, so η is a " +
+			"lower bound."
 	}
 	notes := []string{
 		simulated,
 		compared,
 		rated,
-		"Intervals: 95 %, by bootstrap over " + s.Varied + ", the same resample in every zone.",
-		"Emissions, energy, cost and boots are means of the trials of a strategy; delay violations are of all of them.",
+		"Intervals are 95 %, by bootstrap over " + s.Varied + ", with the same resample in every zone.",
+		"Emissions, energy, cost and boots are means over the trials of a strategy. Delay violations are sums.",
 	}
 	if s.Quoted != QuoteAll {
 		notes = append(notes,
-			"Figures are of the starts of "+s.Quoted+" index alone, counted from 0; parameters may be chosen on the "+
+			"Figures only include the starts with "+s.Quoted+" index, counted from 0. Parameters may be tuned on the "+
 				"others.")
 	}
 	return notes
@@ -318,7 +318,7 @@ func (p *Published) check() (restart time.Duration, err error) {
 		return 0, nil
 	}
 	if restart, err = time.ParseDuration(p.Restart); err != nil || restart < 0 {
-		return 0, fmt.Errorf("published figure of %s: restartCost %q is no duration: want 5m", p.Strategy, p.Restart)
+		return 0, fmt.Errorf("published figure of %s: restartCost is %q: want a duration, for example 5m", p.Strategy, p.Restart)
 	}
 	return restart, nil
 }
@@ -357,7 +357,7 @@ func (c *sweeper) add(t *Trial) {
 func (c *sweeper) baseline(t *Trial) (*Trial, error) {
 	all := c.baselines[t.key()]
 	if len(all) == 0 {
-		return nil, fmt.Errorf("there is no trial of the baseline %s for %s", c.options.Baseline, t.ID())
+		return nil, fmt.Errorf("no trial of the baseline %s for %s", c.options.Baseline, t.ID())
 	}
 	forecasts := slices.ContainsFunc(all, func(b *Trial) bool { return b.Forecast != all[0].Forecast })
 	restarts := slices.ContainsFunc(all, func(b *Trial) bool { return b.RestartCost != all[0].RestartCost })
@@ -366,9 +366,9 @@ func (c *sweeper) baseline(t *Trial) (*Trial, error) {
 			return b, nil
 		}
 	}
-	return nil, fmt.Errorf("the baseline %s comes under several forecasts or restart costs, and none of them is that "+
+	return nil, fmt.Errorf("the baseline %s has trials with several forecasts or restart costs, but none with those "+
 		"of %s: choose a baseline "+
-		"that neither holds nor suspends, or compare under one forecast and one restart cost", c.options.Baseline,
+		"that neither holds nor suspends, or use only one forecast and one restart cost", c.options.Baseline,
 		t.ID())
 }
 
@@ -379,7 +379,7 @@ func (c *sweeper) checkQuoted() error {
 			if !slices.ContainsFunc(c.rows[key], func(t *Trial) bool {
 				return t.Zone == zone && c.options.Quotes(t.StartIndex)
 			}) {
-				return fmt.Errorf("there is no trial of %s in %s whose start is quoted: figures are of %s starts",
+				return fmt.Errorf("no trial of %s in %s has a quoted start: figures only include %s starts",
 					key.strategy, zone, cmp.Or(c.options.Quote, QuoteAll))
 			}
 		}

@@ -21,12 +21,12 @@ import (
 // figures returns all figures of the comparison.
 func (s *Sweep) figures() ([]namedFigure, error) {
 	if len(s.Strategies) == 0 {
-		return nil, errors.New("there are no strategies to draw")
+		return nil, errors.New("no strategies to draw")
 	}
 	for _, r := range s.Strategies {
 		for _, v := range []float64{r.Grams, r.Cost, r.EnergyKWh, r.Saving.Value, r.MeanWaitHours} {
 			if !finite(v) {
-				return nil, fmt.Errorf("%s: a figure is %v", s.label(r), v)
+				return nil, fmt.Errorf("%s: unexpected value %v", s.label(r), v)
 			}
 		}
 	}
@@ -35,20 +35,20 @@ func (s *Sweep) figures() ([]namedFigure, error) {
 		bars = "Emissions, turnaround and cost with carbon"
 	}
 	all := []namedFigure{
-		{"strategies", bars + " of a trial, by strategy: means.", s.barsFigure()},
+		{"strategies", bars + " by strategy, means over the trials.", s.barsFigure()},
 		{
 			"pareto",
-			"What is saved against how long jobs wait: the best is at the upper left. Bars: 95 % interval over " +
+			"Savings versus wait time of jobs. The best strategies are at the upper left. Bars: 95 % interval over " +
 				s.Varied + ".",
 			s.paretoFigure(),
 		},
-		{"zones", "Savings by zone, with intervals of 95 %; grey lines: the clairvoyant optima.", s.zonesFigure()},
-		{"nodes", "Energy of a trial by type of node: means.", s.nodesFigure()},
+		{"zones", "Savings by zone with 95 % intervals. Gray lines: savings of the clairvoyant optima.", s.zonesFigure()},
+		{"nodes", "Energy by type of node, means over the trials.", s.nodesFigure()},
 	}
 	if len(s.days) > 0 {
 		t := &s.days[0]
 		caption := fmt.Sprintf(
-			"The carbon intensity of a day in %s, and the cores that the jobs of every strategy keep busy.", t.Zone)
+			"Carbon intensity of a day in %s, and the number of cores that the jobs of each strategy use.", t.Zone)
 		all = append(all, namedFigure{"day", caption, s.dayFigure()})
 	}
 	return all, nil

@@ -104,11 +104,11 @@ func (s *Sweep) overall() *Table {
 func (s *Sweep) allNotes() []string {
 	notes := slices.Clone(s.Notes)
 	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.EtaInterruptible != nil }) {
-		notes = append(notes, "Of suspending: what was saved over what the optimum saves that may suspend jobs too, "+
-			"for strategies that suspend none.")
+		notes = append(notes, "Of suspending: the saving divided by that of the optimum that may also suspend jobs, "+
+			"for strategies that do not suspend jobs.")
 	}
 	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.EtaOther != nil }) {
-		notes = append(notes, "η other starts: η on the starts that are not quoted.")
+		notes = append(notes, "η other starts: η of the starts that are not quoted.")
 	}
 	return notes
 }
@@ -164,7 +164,7 @@ func worst(r SweepRow) string {
 func (s *Sweep) headline() string {
 	starts := humanize.Plural(s.Starts, "start", "starts")
 	if s.Quoted != QuoteAll {
-		starts += fmt.Sprintf(", those of %s index quoted", s.Quoted)
+		starts += fmt.Sprintf(", quoting those with %s index", s.Quoted)
 	}
 	return fmt.Sprintf("%s: %s in %s, %s", cmp.Or(s.Name, "comparison"), humanize.Plural(s.Trials, "trial", "trials"),
 		humanize.Plural(len(s.Zones), "zone", "zones"), starts)

@@ -153,7 +153,7 @@ func ReadSnapshot(r *ledger.Record) (*sched.Snapshot, error) {
 		return nil, fmt.Errorf("record %s: %w", r.ID, err)
 	}
 	if len(s.Queue) != 1 {
-		return nil, errors.New("the snapshot is not of one job")
+		return nil, errors.New("the snapshot does not contain exactly one job")
 	}
 	return s, nil
 }
@@ -171,7 +171,7 @@ func Unpacked(r *ledger.Record) ([]byte, error) {
 	case len(data) > maxUnpacked:
 		return nil, fmt.Errorf("the snapshot of record %s is too large", r.ID)
 	case codec.Digest(data) != r.Digest:
-		return nil, fmt.Errorf("the snapshot of record %s has another digest", r.ID)
+		return nil, fmt.Errorf("the snapshot of record %s does not match its digest", r.ID)
 	}
 	return data, nil
 }

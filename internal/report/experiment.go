@@ -87,7 +87,7 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 		e.Rounds = max(e.Rounds, trials[i].Round)
 	}
 	if e.Rounds < MinRounds {
-		e.NotJudged = append(e.NotJudged, fmt.Sprintf("it has %s, and differences are judged from %d on",
+		e.NotJudged = append(e.NotJudged, fmt.Sprintf("the experiment has %s, and judging differences requires %d",
 			humanize.Plural(e.Rounds, "round", "rounds"), MinRounds))
 	}
 	compared := 0.0
@@ -111,14 +111,14 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 		return e.row(c, "schedulerCPUSeconds").Arms > 0
 	})
 	if len(unknown) > 0 {
-		e.Notes = append(e.Notes, "The CPU of "+strings.Join(unknown, ", ")+" is not known: modelled energy is "+
-			"without it.")
+		e.Notes = append(e.Notes, "The CPU time of "+strings.Join(unknown, ", ")+" is unknown and not included "+
+			"in modelled energy.")
 	}
 	for _, why := range e.NotJudged {
 		e.Notes = append(e.Notes, "Not judged: "+why+".")
 	}
-	e.Notes = append(append(e.Notes, notes...), "Intervals are of 95 % by Student's t, those of differences over "+
-		"pairs of arms of one round. A difference is marked where it would count at 95 % for all of them together.")
+	e.Notes = append(append(e.Notes, notes...), "Intervals are 95 % by Student's t. Those of differences are over "+
+		"pairs of arms of one round. Differences are marked if they are significant at 95 % for all of them jointly.")
 	return e
 }
 

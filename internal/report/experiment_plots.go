@@ -14,10 +14,10 @@ import (
 // figures draws the arms over time, CPU versus power, and the differences from the baseline.
 func (e *Experiment) figures() []namedFigure {
 	return []namedFigure{
-		{"over-time", "The arms over time, a line for each.", e.timeFigure()},
-		{"cpu-energy", "Power beside busy cores, a point for each sample of every arm.", e.cpuFigure()},
+		{"over-time", "The arms over time, with one line per arm.", e.timeFigure()},
+		{"cpu-energy", "Power versus busy cores, with one point per sample of each arm.", e.cpuFigure()},
 		{
-			"differences", "Mean differences from " + e.Baseline + " within rounds, with intervals of 95 %.",
+			"differences", "Mean differences from " + e.Baseline + " within rounds, with 95 % intervals.",
 			e.differenceFigure(),
 		},
 	}
@@ -32,7 +32,7 @@ func (e *Experiment) timeFigure() figure {
 		{"", "All nodes' power\n(W)", func(s *ExperimentSample) float64 { return s.Watts }},
 		{"", "Busy cores", func(s *ExperimentSample) float64 { return s.Cores }},
 		{"", "Scheduler's CPU\n(cores)", func(s *ExperimentSample) float64 { return s.Scheduler }},
-		{"Time since the arm began (s)", "Requests' p99\n(ms)", func(s *ExperimentSample) float64 { return s.P99 }},
+		{"Time since the start of the arm (s)", "Requests' p99\n(ms)", func(s *ExperimentSample) float64 { return s.P99 }},
 	} {
 		p := newPlot(panel.time, panel.label, faint)
 		for i := range e.trials {

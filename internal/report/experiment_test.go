@@ -57,10 +57,10 @@ func TestExperimentComparesPairs(t *testing.T) {
 		t.Errorf("%+v, %+v", r, d)
 	}
 	if m := r.Mean; *m.High-*m.Low < 100 {
-		t.Errorf("means hide that rounds differ: %v to %v", *m.Low, *m.High)
+		t.Errorf("the interval of the mean is too narrow: %v to %v", *m.Low, *m.High)
 	}
 	if base := rowOf(t, e, "a", "energyJoules"); base.Difference != nil || base.Differs {
-		t.Errorf("the baseline is compared with itself: %+v", base)
+		t.Errorf("the baseline has a difference from itself: %+v", base)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestExperimentFindsNoDifferenceWhereThereIsNone(t *testing.T) {
 		}
 	}
 	if found > 20 {
-		t.Errorf("%d of 200 controls found a difference", found)
+		t.Errorf("%d of 200 experiments with equal contestants found a difference", found)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestExperimentIsNotJudged(t *testing.T) {
 	for name, e := range map[string]*report.Experiment{"other programs": busy, "2 rounds": few} {
 		if rowOf(t, e, "b", "energyJoules").Differs || !strings.Contains(e.Text(false, false), "Not judged: ") ||
 			!strings.Contains(e.Text(false, false), name) {
-			t.Errorf("it is judged:\n%s", e.Text(false, false))
+			t.Errorf("differences are judged:\n%s", e.Text(false, false))
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestWriteExperimentDir(t *testing.T) {
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !bytes.Contains(text, []byte(want)) || !slices.Contains(written, filepath.Join(dir, name)) {
-			t.Errorf("%s lacks %q: %v", name, want, err)
+			t.Errorf("%s does not contain %q: %v", name, want, err)
 		}
 	}
 }

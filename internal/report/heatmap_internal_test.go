@@ -26,7 +26,7 @@ func TestNamesOfRows(t *testing.T) {
 			t.Errorf("%d rows: %v", rows, err)
 		}
 		if n := strings.Count(string(svg), `px">node-`); n != named {
-			t.Errorf("%d of %d rows have their names beside them, want %d", n, rows, named)
+			t.Errorf("%d of %d rows have their names next to them, want %d", n, rows, named)
 		}
 		if n := strings.Count(string(svg), "<title>node-"); (n == rows) != (named < rows) {
 			t.Errorf("%d of %d rows have titles", n, rows)
@@ -40,7 +40,7 @@ func TestScaleOfAnything(t *testing.T) {
 		0, -1, 5e-324, 1e-300, 3, 1e300, math.MaxFloat64, math.Inf(1), math.Inf(-1), math.NaN(),
 	} {
 		if step := scale(most); !(step > 0) || math.IsInf(step, 0) {
-			t.Errorf("%g: a shade spans %g", most, step)
+			t.Errorf("scale(%g) = %g", most, step)
 		}
 	}
 }

@@ -242,8 +242,8 @@ func (r *Replay) Text(_, colours bool) string {
 			signed(s.Instead.Cost-s.Recorded.Cost))
 	}
 	lines := []string{
-		fmt.Sprintf("%d recorded decisions under %d strategies; energy, emissions and cost: difference from what was "+
-			"recorded, estimated", r.Records, len(r.Strategies)),
+		fmt.Sprintf("%d recorded decisions with %d strategies. Energy, emissions and cost: estimated difference from the "+
+			"recorded decisions", r.Records, len(r.Strategies)),
 		t.Framed(false, colours),
 	}
 	for i := range r.Strategies {
@@ -273,7 +273,7 @@ func (d *Redecided) table(colours bool) (lines []string) {
 	}
 	lines = append(lines, t.Framed(false, colours))
 	if left := len(d.Decisions) - most; left > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more: see -o csv or -o json", left))
+		lines = append(lines, fmt.Sprintf("and %d more, see -o csv or -o json", left))
 	}
 	return lines
 }

@@ -99,13 +99,13 @@ const (
 	leftDamaged    = "the snapshot is damaged"
 	leftUnmeasured = "no energy was booked yet"
 	leftNoEstimate = "no power profile was known"
-	leftNoChoice   = "the baseline has no node for it"
+	leftNoChoice   = "the baseline found no node"
 )
 
-const savingsMethod = "What was used is as it was booked. The baseline decides once more on what was recorded of " +
-	"each decision; what it would have used is estimated, corrected by how far the job's own estimate was off, and " +
-	"priced at the carbon intensities and prices that were booked at that site and time. Intervals are of 95 %: of a " +
-	"sum by drawing its jobs again and again, of a job from how far estimates were off."
+const savingsMethod = "The used energy is the booked energy. The baseline decides again on the recorded snapshot of " +
+	"each decision. Its energy is estimated, corrected by the error of the job's own estimate, and " +
+	"rated at the booked carbon intensities and prices of that site and time. Intervals are 95 %, of a " +
+	"sum by bootstrap over its jobs, and of a job from the errors of the estimates."
 
 // Compare computes the savings compared with a baseline since a time. It counts jobs that cannot be compared.
 func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Comparison, error) {

@@ -157,7 +157,7 @@ func TestAnotherNode(t *testing.T) {
 		near(t, "watts that the baseline would have drawn more", c.Moved(morning.Add(-30*time.Minute), 3)[i], want)
 	}
 	if j.Energy.Low != nil || c.Total.Energy.Low != nil {
-		t.Error("an interval of one job")
+		t.Error("a single job has an interval")
 	}
 }
 
@@ -191,7 +191,7 @@ func TestAFailedBindingCountsOnce(t *testing.T) {
 	first.Snapshot, second.Snapshot = nil, nil
 	j := group([]ledger.Record{first, second})[0]
 	if took, _, ok := j.turnaround(e.index()); !ok || took != time.Hour {
-		t.Errorf("it took %v, %v", took, ok)
+		t.Errorf("turnaround() = %v, %v", took, ok)
 	}
 }
 
@@ -225,11 +225,11 @@ func TestHeldJobs(t *testing.T) {
 			near(t, "saved cost", got.Total.Costs["EUR"].Saved, -0.1)
 			near(t, "held for", got.PerJob[0].Held, 4*3600)
 			if moved := got.Moved(morning, 6); math.Round(moved[0]) != 1000 || math.Round(moved[4]) != -1000 || moved[2] != 0 {
-				t.Errorf("moved watts %v", moved)
+				t.Errorf("Moved() = %v", moved)
 			}
 			emissions := got.Total.Emissions["average"].Difference
 			if text := emissions.String(); (c.saved < 0) != strings.HasPrefix(text, "-") {
-				t.Errorf("it is shown as %s", text)
+				t.Errorf("unexpected text %s", text)
 			}
 		})
 	}
@@ -252,7 +252,7 @@ func TestForecastStandsIn(t *testing.T) {
 	c = compare(t, e, DefaultBaseline)
 	near(t, "saved emissions", c.Total.Emissions["average"].Saved, 1.5*0.5-0.4)
 	if c.Forecast != 0 {
-		t.Error("it is said to rest on forecasts")
+		t.Error("unexpected note on forecasts")
 	}
 }
 
@@ -266,7 +266,7 @@ func TestTheBaselineItselfSavesNothing(t *testing.T) {
 		t.Errorf("%+v", c.Total)
 	}
 	if _, err := Compare(e, "best", morning, 1); err == nil || !strings.Contains(err.Error(), "unknown strategy") {
-		t.Errorf("error %v", err)
+		t.Errorf("Compare() with an unknown baseline returned error %v", err)
 	}
 }
 
@@ -304,10 +304,10 @@ func TestJobsThatCannotBeCompared(t *testing.T) {
 	near(t, "saved energy", c.Total.Energy.Saved, 1)
 	notes := strings.Join(c.notes(), "\n")
 	for _, why := range []string{
-		leftDamaged, leftNoSnapshot, "least-allocated", "2 jobs emissions are not compared", "fewer than 10",
+		leftDamaged, leftNoSnapshot, "least-allocated", "2 jobs emissions are not compared", "at least 10 jobs",
 	} {
 		if !strings.Contains(notes, why) {
-			t.Errorf("the notes do not say %q:\n%s", why, notes)
+			t.Errorf("the notes do not contain %q:\n%s", why, notes)
 		}
 	}
 }
@@ -352,11 +352,11 @@ func TestIntervals(t *testing.T) {
 	d := c.Total.Energy
 	near(t, "saved energy", d.Saved, 20.5)
 	if d.Low == nil || *d.Low >= d.Saved || *d.High <= d.Saved || *d.High-*d.Low > 3 {
-		t.Errorf("the interval is %s", d.String())
+		t.Errorf("unexpected interval %s", d.String())
 	}
 	// The sum of 41 draws with a standard deviation of 0.0592 each has an interval of ±1.96 standard deviations.
 	if half := (*d.High - *d.Low) / 2 / 1.96 / math.Sqrt(41); half < 0.055 || half > 0.063 {
-		t.Errorf("the interval is that of a deviation of %v, want 0.0592", half)
+		t.Errorf("the interval corresponds to a deviation of %v, want 0.0592", half)
 	}
 	j := c.PerJob[20]
 	near(t, "the lower end of a job", *j.Energy.Low, j.Energy.Baseline*c.Ratio["p2.5"]/c.Ratio["p50"]-j.Energy.Used)
@@ -366,11 +366,11 @@ func TestIntervals(t *testing.T) {
 
 	again := compare(t, e, DefaultBaseline)
 	if *again.Total.Energy.Low != *d.Low || *again.Total.Energy.High != *d.High {
-		t.Error("the same seed gives another interval")
+		t.Error("the interval differs with the same seed")
 	}
 	other, err := Compare(e, DefaultBaseline, morning, 2)
 	if err != nil || *other.Total.Energy.Low == *d.Low {
-		t.Errorf("another seed gives the same interval: %v", err)
+		t.Errorf("the interval does not depend on the seed: %v", err)
 	}
 	// If baseline and choice are the same, there is no uncertainty.
 	same := compare(t, e, "energy")

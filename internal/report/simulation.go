@@ -164,7 +164,7 @@ func StartsOnly(strategies []string, mend string) []string {
 		return nil
 	}
 	return []string{"No job may be suspended, so " + humanize.Listed(names,
-		"and") + " only chose starts: set " + mend + "."}
+		"and") + " only chose starts. To allow suspensions, set " + mend + "."}
 }
 
 // fitNowhere returns the number of jobs that do not fit on any empty node. No run places them, so one run is
@@ -216,11 +216,11 @@ func bootNotes(s *sim.Scenario) (notes []string) {
 		known[p] = true
 		switch {
 		case p.BootSeconds == 0:
-			notes = append(notes, fmt.Sprintf("Profile %s has no bootSeconds: its machines go to sleep at once and "+
-				"wake in no time. On a cluster they never sleep.", p.Name))
+			notes = append(notes, fmt.Sprintf("Profile %s has no bootSeconds, so its machines go to sleep immediately and "+
+				"wake without delay. In a cluster they never sleep.", p.Name))
 		case p.Booting() < p.Power(0):
-			notes = append(notes, fmt.Sprintf("Profile %s draws %s W while it boots, less than idle: wakeUpJoules is "+
-				"what the whole boot takes beyond sleepWatts.", p.Name, humanize.Significant(float64(p.Booting()))))
+			notes = append(notes, fmt.Sprintf("Profile %s draws %s W during boot, less than idle. wakeUpJoules is the "+
+				"energy of the whole boot in excess of sleepWatts.", p.Name, humanize.Significant(float64(p.Booting()))))
 		}
 	}
 	return notes

@@ -114,15 +114,15 @@ func holdsFigure(results []*sim.Result) (figure, error) {
 		})
 		plots = append(plots, holdsPlot(r, jobs, names[i], columns, start, runStyle(results, i).Color.(color.RGBA)))
 	}
-	title := "Jobs that were held, in the order of their submission"
+	title := "Held jobs, in order of submission"
 	if len(plots) == 0 {
 		plots, most = []*plot.Plot{rowPlot("", "Job", []string{"no job was held"}, columns)}, 1
 	} else if left > 0 {
-		title = fmt.Sprintf("The jobs held longest, in the order of their submission; %d more are in holds.csv", left)
+		title = fmt.Sprintf("The jobs with the longest holds, in order of submission. holds.csv contains %d more.", left)
 	}
 	keys := []key{
 		{"held", &plotter.Polygon{Color: blend(black, 0xFF, paler)}},
-		{"released, no room yet", &plotter.Line{LineStyle: waitStyle}},
+		{"released, waiting for capacity", &plotter.Line{LineStyle: waitStyle}},
 		{"runs", &plotter.Polygon{Color: blend(black, 0xFF, paler/3)}},
 		{"latest start", upright(latestStyle)},
 	}

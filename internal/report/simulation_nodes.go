@@ -77,9 +77,9 @@ func (row *nodeRow) asleep(s int, seconds float64) float64 {
 func nodesFigure(results []*sim.Result) (figure, error) {
 	start, end := period(results)
 	names := runNames(results)
-	title, what := "Mean power of each node, PUE included, estimated (W)", "Node"
+	title, what := "Mean power of each node including PUE, estimated (W)", "Node"
 	if all := len(results[0].Scenario.Nodes); all > maxNodes {
-		title = fmt.Sprintf("Mean power of a node, by kind of node, of %d nodes, PUE included, estimated (W)", all)
+		title = fmt.Sprintf("Mean power per node by kind, of %d nodes, including PUE, estimated (W)", all)
 		what = "Kind"
 	}
 	maps := make([]heatmap, len(results))
@@ -99,7 +99,7 @@ func nodesFigure(results []*sim.Result) (figure, error) {
 			maps[i].rows = append(maps[i].rows, drawn)
 		}
 	}
-	return heatFigure(title, "asleep, half of the time or more", start, end.Sub(start).Seconds(),
+	return heatFigure(title, "asleep at least half of the time", start, end.Sub(start).Seconds(),
 		runColumns(results), maps), nil
 }
 

@@ -127,10 +127,10 @@ func TestCellsSumToTheRun(t *testing.T) {
 				t.Errorf("%s at %s (-run +sums of cells):\n%s", r.Strategy, sites, diff)
 			}
 			if math.Abs(busy-r.BusyCPU) > 1e-6*busy {
-				t.Errorf("%s at %s: cells have %v core-seconds, the run %v", r.Strategy, sites, busy, r.BusyCPU)
+				t.Errorf("%s at %s: cells have %v core-seconds, want %v as in the run", r.Strategy, sites, busy, r.BusyCPU)
 			}
 			if want := map[string]int{"a": 10, "abcd": 40, "abcde": 41}[sites]; len(names) != want {
-				t.Errorf("%s at %s: %d rows are drawn, want %d", r.Strategy, sites, len(names), want)
+				t.Errorf("%s at %s: got %d rows, want %d", r.Strategy, sites, len(names), want)
 			}
 		}
 	}
@@ -154,14 +154,14 @@ func TestHoldsByHand(t *testing.T) {
 		add(s, "w"+strconv.Itoa(i), time.Duration(i)*time.Second, time.Minute, 20*time.Minute)
 	}
 	for strategy, want := range map[string]string{
-		"energy": "no job was held", "energy+window": "21 more are in holds.csv",
+		"energy": "no job was held", "energy+window": "holds.csv contains 21 more",
 	} {
 		files, err := svgs(plotRuns(t, s, strategy))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(files["holds.svg"]), want) {
-			t.Errorf("%s: holds.svg lacks %q", strategy, want)
+			t.Errorf("%s: holds.svg does not contain %q", strategy, want)
 		}
 	}
 }

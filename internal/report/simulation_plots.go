@@ -24,7 +24,7 @@ import (
 // plots returns the figures that compare runs. The same results give the same bytes.
 func plots(results []*sim.Result) (all []namedFigure, err error) {
 	if len(results) == 0 {
-		return nil, errors.New("there are no results to draw")
+		return nil, errors.New("no results to draw")
 	}
 	for _, file := range []struct {
 		name    string

@@ -118,7 +118,7 @@ func TestDelayViolations(t *testing.T) {
 	} {
 		s.Slack = c.slack
 		if got := figures(result(s, "x", c.putOff, c.held)).DelayViolations; got != c.want {
-			t.Errorf("%s: %d violations, want %d", c.name, got, c.want)
+			t.Errorf("%s: got %d violations, want %d", c.name, got, c.want)
 		}
 	}
 	// A job that was released in time and then found no capacity does not count as a violation.
@@ -127,7 +127,7 @@ func TestDelayViolations(t *testing.T) {
 		late.Outcomes[i].Start = late.Outcomes[i].Start.Add(time.Hour)
 	}
 	if got := figures(late).DelayViolations; got != 0 {
-		t.Errorf("%d violations by jobs that were released in time", got)
+		t.Errorf("got %d violations by jobs that were released in time", got)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestP95IsTheNearestRank(t *testing.T) {
 		r.Outcomes[i].Start = r.Scenario.Jobs[i].Submitted.Add(time.Duration(i+1) * time.Minute)
 	}
 	if got := figures(r).P95WaitSeconds; got != 19*60 {
-		t.Errorf("95 %% of the waits 1 … 20 min is %v s, want 19 min", got)
+		t.Errorf("the 95th percentile of 1 to 20 min is %v s, want 19 min", got)
 	}
 }
 
@@ -151,12 +151,12 @@ func TestSavings(t *testing.T) {
 		t.Errorf("baseline %q, (-want +got)\n%s", r.Baseline, diff)
 	}
 	if diff := cmp.Diff(report.Savings{}, r.Runs[0].Savings); diff != "" {
-		t.Errorf("the baseline saves something against itself: %s", diff)
+		t.Errorf("the baseline has savings relative to itself: %s", diff)
 	}
 	// With negative prices, lower revenue is not a saving.
 	base.Cost, better.Cost = -2, -1
 	if got := report.New(&sim.File{}, []*sim.Result{base, better}).Runs[1].Savings.Cost; got != -0.5 {
-		t.Errorf("with negative prices, earning half saves %v, want -0.5", got)
+		t.Errorf("with negative prices, half the revenue is a saving of %v, want -0.5", got)
 	}
 }
 
@@ -196,18 +196,18 @@ func TestSuspensionsCount(t *testing.T) {
 	trial.Measure(r)
 	run := figures(r)
 	if run.DelayViolations != 1 || run.Tolerated != 1 || run.Suspensions != 2 {
-		t.Errorf("%d violations, %d tolerated, %d suspensions: want 1, 1 and 2", run.DelayViolations, run.Tolerated,
+		t.Errorf("got %d violations, %d tolerated, %d suspensions, want 1, 1 and 2", run.DelayViolations, run.Tolerated,
 			run.Suspensions)
 	}
 	if want := (5 * time.Hour).Seconds(); run.P95WaitSeconds != want || run.MeanWaitSeconds != (3*time.Hour).Seconds() {
-		t.Errorf("waits of %v s at most and %v s on average, want %v and %v", run.P95WaitSeconds, run.MeanWaitSeconds,
+		t.Errorf("got a maximum wait of %v s and a mean of %v s, want %v and %v", run.P95WaitSeconds, run.MeanWaitSeconds,
 			want, want*3/5)
 	}
 	if run.DelayViolations != trial.Violations || run.Tolerated != trial.Tolerated ||
 		run.Suspensions != trial.Suspensions ||
 		run.MeanWaitSeconds != trial.MeanWait || run.P95WaitSeconds != trial.P95Wait ||
 		run.MeanCompletionSeconds != trial.Turnaround {
-		t.Errorf("a run says %+v, a trial of it %+v", run, trial)
+		t.Errorf("the run is %+v, but its trial is %+v", run, trial)
 	}
 }
 
@@ -227,23 +227,23 @@ func TestForecastOfAReport(t *testing.T) {
 			s.Foresight = []sim.Foresight{blind{}}
 		}
 		if got := said(models...); got != want {
-			t.Errorf("sites of %q: forecast %q, want %q", models, got, want)
+			t.Errorf("sites with models %q: got forecast %q, want %q", models, got, want)
 		}
 	}
 	s.Foresight = []sim.Foresight{blind{}} // of a scenario without a file
 	if got := said(); got != "imperfect" {
-		t.Errorf("a foresight of its own: %q", got)
+		t.Errorf("unexpected forecast of a scenario without a file: %q", got)
 	}
 	other := *s.Sites[0]
 	other.Name = "away"
 	s.Sites = append(s.Sites, &other)
 	s.Foresight = []sim.Foresight{blind{}, nil}
 	if got := said("weather", ""); got != "weather (home), perfect (away)" {
-		t.Errorf("two sites: %q", got)
+		t.Errorf("unexpected forecast of two sites: %q", got)
 	}
 	s.Foresight = []sim.Foresight{blind{}, blind{}}
 	if got := said("history", "history"); got != "history" {
-		t.Errorf("two sites of one model: %q", got)
+		t.Errorf("unexpected forecast of two sites with one model: %q", got)
 	}
 }
 

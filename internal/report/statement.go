@@ -169,27 +169,27 @@ func (s *Statement) save(c *Comparison) {
 // explain adds notes on the meaning of the figures and on missing data.
 func (s *Statement) explain() {
 	note := func(text string) { s.Notes = append(s.Notes, text) }
-	note("Energy is at the nodes; intensity, emissions and cost are of the energy at the site's meter, with PUE. " +
-		"Shares of a node are derived from what its meter read; est. is the share of energy that comes from a model.")
+	note("Energy refers to the nodes. Intensity, emissions and cost include PUE, as at the site's meter. " +
+		"Energy of pods is a derived part of the node's metered energy. est. is the fraction of modelled energy.")
 	if slices.ContainsFunc(s.Rows, func(r StatementRow) bool { return slices.Contains(r.Key, "") }) {
-		note("– stands where there is no such value, as for idle nodes, systems and energy of unknown origin, of " +
-			"no pod; or of pods without that label.")
+		note("– marks missing values, for example of idle nodes, systems and energy of unknown origin, " +
+			"which belong to no pod, or of pods without that label.")
 	}
 	if s.Total.UnchartedShare > 0 {
-		note(percent(s.Total.UnchartedShare) + " of the energy has no carbon intensity: its emissions are not in here.")
+		note(percent(s.Total.UnchartedShare) + " of the energy has no carbon intensity, and its emissions are not included.")
 	}
 	if s.Total.UnpricedShare > 0 && len(s.Total.Costs) > 0 {
-		note(percent(s.Total.UnpricedShare) + " of the energy has no price: its cost is not in here.")
+		note(percent(s.Total.UnpricedShare) + " of the energy has no price, and its cost is not included.")
 	}
 	if len(s.Total.EmissionsKg) > 1 {
-		note("Average and marginal emissions are different things and are not added.")
+		note("Average and marginal emissions are different quantities and are not added.")
 	}
 	if s.Total.Unmeasured > 0 {
-		note("Meters gave no value for " + humanize.Span(s.Total.Unmeasured) + " of the nodes' time.")
+		note("Meters returned no value for " + humanize.Span(s.Total.Unmeasured) + " of node time.")
 	}
 	if s.Total.Jobs > 0 {
-		note("Turnaround is from a job's creation to the end of its energy, for jobs that were placed by us and have " +
-			"ended; derived.")
+		note("Turnaround is the time from a job's creation to the end of its energy, for jobs that KubEnergy placed and " +
+			"that have finished. It is derived.")
 	}
 	if s.Savings != nil {
 		s.Notes = append(s.Notes, s.Savings.notes()...)
@@ -198,23 +198,23 @@ func (s *Statement) explain() {
 
 // notes returns notes on the savings.
 func (c *Comparison) notes() []string {
-	notes := []string{"Saved: against " + c.Baseline +
-		" on the recorded snapshots, corrected with measured energy; estimated; negative is a loss. " +
-		"In brackets the 95 % interval. " + humanize.Plural(c.Jobs, "job is", "jobs are") + " compared, " +
+	notes := []string{"Savings are relative to " + c.Baseline +
+		" on the recorded snapshots, estimated and corrected with measured energy. Negative values are losses. " +
+		"The 95 % interval is in brackets. " + humanize.Plural(c.Jobs, "job is", "jobs are") + " compared, " +
 		humanize.Plural(c.Held, "was held", "were held") + "."}
 	for _, why := range slices.Sorted(maps.Keys(c.Left)) {
 		notes = append(notes, humanize.Plural(c.Left[why], "job is", "jobs are")+" not compared: "+why+".")
 	}
 	if c.Forecast > 0 {
-		notes = append(notes, "Of "+humanize.Plural(c.Forecast, "job",
-			"jobs")+" the baseline is priced with forecasts: no energy was booked at that site and time.")
+		notes = append(notes, "For "+humanize.Plural(c.Forecast, "job",
+			"jobs")+" the baseline is rated with forecasts, because no energy was booked at that site and time.")
 	}
 	if c.NoCarbon > 0 {
-		notes = append(notes, "Of "+humanize.Plural(c.NoCarbon, "job",
-			"jobs")+" emissions are not compared: some intensity is not known.")
+		notes = append(notes, "For "+humanize.Plural(c.NoCarbon, "job",
+			"jobs")+" emissions are not compared, because some intensity is unknown.")
 	}
 	if c.Jobs > 0 && c.Jobs < MinJobs {
-		notes = append(notes, "Of fewer than 10 jobs no interval is given.")
+		notes = append(notes, "An interval requires at least 10 jobs.")
 	}
 	return notes
 }

@@ -34,7 +34,7 @@ func (s *Statement) HTML(w io.Writer) error {
 	p := page{Title: s.title(), Tables: []*shown{t}, Units: true, Notes: s.Notes}
 	f, caption, drawn := s.bars(t)
 	if m, start, span := s.heatmap(); m != nil {
-		f = heatFigure(m.title, "nothing was booked", start, span.Seconds(), 1, []heatmap{{"", m.what, m.rows, m.slot}})
+		f = heatFigure(m.title, "no energy was booked", start, span.Seconds(), 1, []heatmap{{"", m.what, m.rows, m.slot}})
 		caption, drawn = m.title+".", true
 	}
 	if drawn {
@@ -45,7 +45,7 @@ func (s *Statement) HTML(w io.Writer) error {
 		p.Figures = []pageFigure{{caption, inPage(svg)}}
 	}
 	if c := s.Savings; c != nil {
-		t.Title += "; saved against " + c.Baseline + ", estimated"
+		t.Title += "; savings relative to " + c.Baseline + ", estimated"
 		p.Notes = append(slices.Clone(s.Notes), c.Method)
 		if len(c.PerJob) > 0 {
 			p.Tables = append(p.Tables, c.jobs())
@@ -95,7 +95,7 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 		m.rows = append(m.rows, heatRow{name, cells[name]})
 	}
 	if left := len(names) - maxNodes; left > 0 {
-		m.title += fmt.Sprintf(", of the %d with the most energy; %d more are in the table", maxNodes, left)
+		m.title += fmt.Sprintf(", of the %d with the highest energy; the table contains %d more", maxNodes, left)
 	}
 	return m, start, span
 }
@@ -122,7 +122,7 @@ func (s *Statement) bars(t *shown) (f figure, caption string, ok bool) {
 func (c *Comparison) jobs() *shown {
 	n := min(len(c.PerJob), maxJobs)
 	t := Heads(4, "job", "strategy", "ran on", "baseline", "held", "saved\nkWh", "saved\nkgCO2e", "saved\nmoney")
-	t.Title = fmt.Sprintf("Saved by each job against %s, estimated; 95 %% interval in brackets; %d of %d jobs",
+	t.Title = fmt.Sprintf("Savings of each job relative to %s, estimated, with 95 %% intervals in brackets; %d of %d jobs",
 		c.Baseline, n, c.Jobs)
 	for i := range c.PerJob[:n] {
 		j := &c.PerJob[i]

@@ -26,22 +26,22 @@ func TestTicksOfAnything(t *testing.T) {
 		lo, hi := drawnFloat().Draw(t, "lo"), drawnFloat().Draw(t, "hi")
 		ticks := report.NumberTicks(lo, hi)
 		if len(ticks) == 0 || len(ticks) > 8 {
-			t.Errorf("%g to %g has %d marks", lo, hi, len(ticks))
+			t.Errorf("NumberTicks(%g, %g) has %d ticks", lo, hi, len(ticks))
 		}
 		for i, tick := range ticks[1:] {
 			if !(tick.Value > ticks[i].Value) {
-				t.Errorf("%g to %g: mark %g follows %g", lo, hi, tick.Value, ticks[i].Value)
+				t.Errorf("NumberTicks(%g, %g): tick %g follows %g", lo, hi, tick.Value, ticks[i].Value)
 			}
 		}
 		start := time.Unix(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "start"), 0).UTC()
 		for _, span := range []float64{hi, hi - lo} {
 			marks := report.TimeTicks(start, span)
 			if len(marks) > 9 {
-				t.Errorf("%g s from %v have %d marks", span, start, len(marks))
+				t.Errorf("%g s from %v have %d ticks", span, start, len(marks))
 			}
 			for _, mark := range marks {
 				if !(mark.Value >= 0 && mark.Value <= span) {
-					t.Errorf("%g s from %v have a mark at %g", span, start, mark.Value)
+					t.Errorf("%g s from %v have a tick at %g", span, start, mark.Value)
 				}
 			}
 		}

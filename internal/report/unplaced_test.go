@@ -24,7 +24,7 @@ func TestUnplacedJobs(t *testing.T) {
 		"one too large": {
 			map[int]func(*sched.Job){4: large},
 			1,
-			[]string{"1 job fits on no node even when all are empty, by request or selector."},
+			[]string{"1 job fits on no node even if all are empty, by request or selector."},
 			"never got one",
 		},
 		"a selector and GPUs": {
@@ -33,21 +33,21 @@ func TestUnplacedJobs(t *testing.T) {
 				4: func(j *sched.Job) { j.Request.GPU = 1 },
 			},
 			2,
-			[]string{"2 jobs fit on no node even when all are empty"},
+			[]string{"2 jobs fit on no node even if all are empty"},
 			"never got one",
 		},
 		"no room alone": {
 			map[int]func(*sched.Job){4: func(*sched.Job) {}},
 			0,
-			[]string{"\nUnplaced jobs fit on an empty node, but never got one"},
+			[]string{"\nUnplaced jobs fit on an empty node, but never got one and did not run"},
 			"no node even",
 		},
 		"both": {
 			map[int]func(*sched.Job){3: large, 4: func(*sched.Job) {}},
 			1,
 			[]string{
-				"1 job fits on no node even when all are empty",
-				"\nOther unplaced jobs fit on an empty node, but never got one",
+				"1 job fits on no node even if all are empty",
+				"\nOther unplaced jobs fit on an empty node, but never got one and did not run",
 			},
 			"\nUnplaced jobs",
 		},
@@ -60,7 +60,7 @@ func TestUnplacedJobs(t *testing.T) {
 		}
 		reported := report.New(&sim.File{}, []*sim.Result{r})
 		if reported.Scenario.FitNowhere != c.nowhere || reported.Runs[0].UnplacedJobs != len(c.spoil) {
-			t.Errorf("%s: %d jobs fit nowhere and %d were not placed, want %d and %d",
+			t.Errorf("%s: got %d jobs that fit on no node and %d unplaced jobs, want %d and %d",
 				name, reported.Scenario.FitNowhere, reported.Runs[0].UnplacedJobs, c.nowhere, len(c.spoil))
 		}
 		var b bytes.Buffer
@@ -69,11 +69,11 @@ func TestUnplacedJobs(t *testing.T) {
 		}
 		for _, want := range c.description {
 			if !strings.Contains(b.String(), want) {
-				t.Errorf("%s: no %q in\n%s", name, want, b.String())
+				t.Errorf("%s: missing %q in:\n%s", name, want, b.String())
 			}
 		}
 		if strings.Contains(b.String(), c.saysNone) {
-			t.Errorf("%s: %q in\n%s", name, c.saysNone, b.String())
+			t.Errorf("%s: unexpected %q in:\n%s", name, c.saysNone, b.String())
 		}
 	}
 }
