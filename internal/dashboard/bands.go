@@ -11,8 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// copies gives a band what says the same elsewhere: a command, a query of Prometheus, and a request to the controller's
-// HTTP interface as docs/reference/api.md has it.
+// copies adds equivalents of the band: a command, a Prometheus query, and a request to the controller's HTTP API as
+// documented in docs/reference/api.md.
 func (b *band) copies(command, promQL, path string) {
 	b.Copies = []copied{{"CLI", command}, {"PromQL", promQL}, {"curl", "curl --cacert ca.crt --connect-to " +
 		"kubenergy-controller.kubenergy-system.svc:9443:localhost:9443 -H \"Authorization: Bearer $(kubectl -n " +
@@ -80,8 +80,8 @@ func stampOf(t *time.Time) string {
 	return stamp(*t)
 }
 
-// slots are the times that tables have rows for: whole minutes, hours, days or weeks, so few that a person may read
-// them. The first and the last are cut to the time of the page.
+// slots returns the intervals of the table rows, which are whole minutes, hours, days or weeks. Their number is
+// limited so that people can read the table. The first and the last interval are cut to the time range of the page.
 func (m *Model) slots() iter.Seq2[time.Time, time.Time] {
 	const most = 100
 	step := time.Minute
@@ -139,7 +139,7 @@ func (m *Model) powerBand() band {
 			continue
 		}
 		cells := []string{stamp(from)}
-		for _, k := range []int{2, 1, 0, 3, allParts, estimated} { // the parts from above
+		for _, k := range []int{2, 1, 0, 3, allParts, estimated} { // the parts from top to bottom
 			mean, _ := lines[k].mean(from, to)
 			cells = append(cells, humanize.Significant(mean))
 		}

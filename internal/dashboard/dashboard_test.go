@@ -39,7 +39,7 @@ import (
 
 var now = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 
-// demo plays the demo as simulate does, and returns what it writes, and the folder.
+// demo runs the demo scenario like simulate. It returns the summary and the directory with the results.
 func demo(t *testing.T) (*report.Report, string) {
 	t.Helper()
 	file, err := sim.ReadFile("../../scenarios/demo/scenario.yaml")
@@ -74,7 +74,7 @@ func demo(t *testing.T) (*report.Report, string) {
 	return summary, dir
 }
 
-// site is a server, and a browser that has opened its address.
+// site is a server, and a browser that has opened its URL.
 type site struct {
 	t      *testing.T
 	url    string
@@ -129,7 +129,7 @@ func (s *site) get(path string) (status int, header http.Header, body string) {
 	return answer.StatusCode, answer.Header, string(data)
 }
 
-// text returns what a person reads on a page, and checks that the page does what its policy allows, and no more.
+// text returns the text of a page. It fails if the page violates its Content-Security-Policy.
 func (s *site) text(path string) string {
 	s.t.Helper()
 	status, header, body := s.get(path)
@@ -171,7 +171,7 @@ func (s *site) text(path string) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(b.String(), "\u00a0", " ")), " ")
 }
 
-// checkElement finds what the policy forbids, and what leads elsewhere.
+// checkElement fails if an element violates the policy or links to another site.
 func (s *site) checkElement(path string, n *html.Node) {
 	if n.Data == "style" || n.Data == "script" && n.FirstChild != nil {
 		s.t.Errorf("%s has an inline %s", path, n.Data)
@@ -185,7 +185,7 @@ func (s *site) checkElement(path string, n *html.Node) {
 	}
 }
 
-// want finds what a page must say.
+// want fails if a page does not contain the texts.
 func (s *site) want(path string, texts ...string) {
 	s.t.Helper()
 	said := s.text(path)
@@ -196,7 +196,7 @@ func (s *site) want(path string, texts ...string) {
 	}
 }
 
-// The page of a folder says what the summary of the same runs says.
+// The page of a directory contains the same figures as the summary of the runs.
 func TestPageOfAFolder(t *testing.T) {
 	summary, dir := demo(t)
 	s := serve(t, folder(t, dir))
@@ -236,7 +236,7 @@ func TestPageOfAFolder(t *testing.T) {
 	}
 }
 
-// What the band of watts stacks is, over time, what the run used.
+// The stacked power over time adds up to the energy of the run.
 func TestWattsAddUp(t *testing.T) {
 	summary, dir := demo(t)
 	for i := range summary.Runs {
@@ -273,7 +273,7 @@ func TestWattsAddUp(t *testing.T) {
 	}
 }
 
-// A Job's page says when it ran and why not before, and what more time would have brought.
+// A Job's page shows when it ran, why it did not run earlier, and the benefit of a longer delay.
 func TestPageOfAJob(t *testing.T) {
 	_, dir := demo(t)
 	s := serve(t, folder(t, dir))
@@ -299,7 +299,7 @@ func TestPageOfAJob(t *testing.T) {
 	}
 }
 
-// The server answers only the browser that was given the secret, and a secret is good for once.
+// The server only responds to the browser that received the secret, and a secret is valid once.
 func TestGuard(t *testing.T) {
 	_, dir := demo(t)
 	s := serve(t, folder(t, dir))
@@ -366,7 +366,7 @@ func (f *fixed) Decision(context.Context, dashboard.Query, *ledger.Record) (*led
 	return nil, nil
 }
 
-// live is a model of a cluster with held Jobs of these names.
+// live returns a model of a cluster with held Jobs of the given names.
 func live(names ...string) *fixed {
 	m := dashboard.Model{
 		Title: "test", Now: now, From: now.Add(-24 * time.Hour), To: now.Add(48 * time.Hour), Mode: "enforce",
@@ -381,7 +381,7 @@ func live(names ...string) *fixed {
 	return &fixed{m}
 }
 
-// Names that are markup, or turn the line around, are text and nothing else.
+// Names that contain markup or change the text direction are shown as text.
 func TestHostileNames(t *testing.T) {
 	var names []string
 	for i := range 1000 {
@@ -426,7 +426,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// Of more Jobs than have room their density is drawn, and the page stays light.
+// If there are too many Jobs, their density is drawn, and the page stays small.
 func TestManyJobs(t *testing.T) {
 	names := make([]string, 10_000)
 	for i := range names {
@@ -447,7 +447,7 @@ func TestManyJobs(t *testing.T) {
 	}
 }
 
-// Decisions lead to the pages of Jobs and pods, and of no other owner of a pod, of which there are none.
+// Decisions link to the pages of Jobs and pods. Other owners have no page.
 func TestOwnersOfDecisions(t *testing.T) {
 	f := live()
 	for _, kind := range []string{"Job", "Pod", "Deployment", "ReplicaSet", ""} {
@@ -464,7 +464,7 @@ func TestOwnersOfDecisions(t *testing.T) {
 	}
 }
 
-// Empty, stale and shadow are told before all else.
+// Empty, outdated and shadow states are shown first.
 func TestStates(t *testing.T) {
 	s := serve(t, live())
 	s.want("/", "Nothing is known yet.", "kubenergy doctor", "Nothing is held.", "No node reports what it draws",
@@ -480,7 +480,7 @@ func TestStates(t *testing.T) {
 	serve(t, f).want("/", "Shadow mode:", "1 too old", "carbon intensity of DE", "STALE: 2 h old, nothing is decided by it")
 }
 
-// A model of a cluster that is saved can be looked at as a folder.
+// The saved model of a cluster can be opened as a directory.
 func TestModelIsOneSchema(t *testing.T) {
 	_, dir := demo(t)
 	s := serve(t, folder(t, dir))
@@ -508,7 +508,7 @@ func TestModelIsOneSchema(t *testing.T) {
 			t.Errorf("%s: %.200s", band, csv)
 		}
 		if band == "decisions" {
-			continue // it has no picture
+			continue // decisions have no figure
 		}
 		if _, header, svg := s.get("/svg?of=" + band); !strings.HasPrefix(svg, "<svg xmlns=") ||
 			!strings.Contains(header.Get("Content-Disposition"), band+".svg") || xml.Unmarshal([]byte(svg), new(any)) != nil ||
@@ -543,7 +543,7 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// What a page copies for Prometheus are metrics that there are.
+// The Prometheus queries of a page refer to existing metrics.
 func TestPromQL(t *testing.T) {
 	known, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {
@@ -561,7 +561,7 @@ func TestPromQL(t *testing.T) {
 	}
 }
 
-// What a browser loads is small, and its colours are those of all our figures.
+// The assets are small, and their colors are the palette of reports.
 func TestAssets(t *testing.T) {
 	files, err := filepath.Glob("assets/*")
 	if err != nil || len(files) == 0 {
@@ -588,8 +588,8 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// An hour in which nothing was booked is in no sum, no row and no line, and not in the baseline. The tables have what
-// the page is zoomed to, however short that is.
+// An hour without bookings is not included in sums, rows, lines and the baseline. The tables contain the selected
+// time range, even if it is short.
 func TestHoursThatAreNotBooked(t *testing.T) {
 	f := live()
 	price := -12.5
@@ -625,7 +625,7 @@ func TestHoursThatAreNotBooked(t *testing.T) {
 	serve(t, f).want("/", "150 W now, reported by 1 of 1 node.", "Estimated unknown no energy is known")
 }
 
-// What shadow mode would have saved has no table of what was used, which is not known.
+// The savings of shadow mode have no table of consumption, which is unknown.
 func TestSavingsOfAShadow(t *testing.T) {
 	f := live()
 	f.model.Saved = &dashboard.Saved{
@@ -651,12 +651,13 @@ func TestSavingsOfAShadow(t *testing.T) {
 	serve(t, f).want("/", "50 % more than stock")
 }
 
-// Requests share a model that is being made, however long that takes, and no time is longer than the ledger keeps.
+// Requests share a model while it is created, however long that takes, and time ranges do not exceed the retention
+// of the ledger.
 func TestRequestsShareAModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := 0
 		release := make(chan struct{})
-		var clock atomic.Int64 // each look at the clock is a minute later
+		var clock atomic.Int64 // each call advances the clock by a minute
 		get := browser(t, &faulty{moves: true, make: func() (*dashboard.Model, error) {
 			made++
 			<-release
@@ -669,7 +670,7 @@ func TestRequestsShareAModel(t *testing.T) {
 					t.Errorf("%d %s", w.Code, w.Body)
 				}
 			})
-			synctest.Wait() // it waits for the model
+			synctest.Wait() // the second request waits for the model
 		}
 		close(release)
 		asked.Wait()
@@ -682,7 +683,7 @@ func TestRequestsShareAModel(t *testing.T) {
 	})
 }
 
-// A file that is there and broken is not said to be absent.
+// An invalid file is not reported as missing.
 func TestBrokenFolders(t *testing.T) {
 	for name, text := range map[string]string{
 		"comparison.json": `{"strategies": 3}`, dashboard.FileName: `{"models": [null]}`,
@@ -700,7 +701,7 @@ func TestBrokenFolders(t *testing.T) {
 	}
 }
 
-// The best start is the core's, to the second, wherever it is told: not one of the quarters of an hour that are drawn.
+// The best start is exactly that of the core everywhere, and not rounded to the drawn quarters of an hour.
 func TestBestStart(t *testing.T) {
 	const length = 47 * time.Minute
 	s, err := grid.NewSeries(now.Add(-13*time.Minute), time.Hour, []float64{300, 200, 100, 100, 50, 300, 300, 300, 300, 300})
@@ -717,7 +718,7 @@ func TestBestStart(t *testing.T) {
 	}
 }
 
-// Labels of strategies that lie close together are beside one another, not on one another.
+// Labels of strategies that are close to each other do not overlap.
 func TestLabelsOfAComparison(t *testing.T) {
 	f := live()
 	for i := range 8 {

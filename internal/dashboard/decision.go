@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// decision fills the page of one decision: what was decided, and all that it depended on.
+// decision fills the page of one decision and its inputs.
 func (p *page) decision(d *ledger.Record) {
 	work := Job{Held: Held{Namespace: d.Namespace, Name: d.Owner}}
 	p.View, p.Heading = "decision", d.Action+" "+work.path()
@@ -37,7 +37,8 @@ func (p *page) decision(d *ledger.Record) {
 	p.Tables = []*table{candidates(s, job, d.Node), grids(s)}
 }
 
-// candidates are the nodes of a snapshot, by what the job would have added on each: energy, carbon and price.
+// candidates returns a table of the nodes of a snapshot, sorted by the emissions that the job would have added on
+// each.
 func candidates(s *sched.Snapshot, job *sched.Job, chosen string) *table {
 	t := &table{
 		Caption: "Nodes that it could go to, by what it would add there if it started at once, estimated", Limit: 100,
@@ -73,7 +74,7 @@ func candidates(s *sched.Snapshot, job *sched.Job, chosen string) *table {
 	return t
 }
 
-// grids are the signals of a snapshot.
+// grids returns a table of the signals of a snapshot.
 func grids(s *sched.Snapshot) *table {
 	t := &table{Caption: "Sites, as they were known", Header: columns(1, "site", "gCO2e/kWh", "price", "known until")}
 	for _, site := range s.Sites {

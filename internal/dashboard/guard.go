@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// guard answers only the browser that was given the secret. It refuses pages of other sites, also one whose own name
-// points at this address.
+// guard only admits requests of the browser that received the secret. It rejects cross-site requests, including
+// those of sites that resolve their own name to this address (DNS rebinding).
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -37,7 +37,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// ours reports whether a host is this server: by its address, or as localhost where that is it.
+// ours reports whether a host is the address of this server, or localhost with its port.
 func (s *Server) ours(host string) bool {
 	name, port, err := net.SplitHostPort(host)
 	_, own, errOwn := net.SplitHostPort(s.host)
@@ -49,13 +49,13 @@ func (s *Server) entered(r *http.Request) bool {
 	return err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(s.session)) == 1
 }
 
-// cookie has the port in its name: cookies are shared by all ports of a host.
+// cookie returns the name of the cookie, which includes the port because all ports of a host share their cookies.
 func (s *Server) cookie() string {
 	_, port, _ := net.SplitHostPort(s.host)
 	return cookieName + "-" + port
 }
 
-// enter takes the secret, once.
+// enter exchanges the secret for a cookie. The secret is only valid once.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
 	if foreign(r.RemoteAddr, s.host) {
 		refuse(w, http.StatusForbidden, "this page is another account's")

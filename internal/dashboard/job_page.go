@@ -42,7 +42,7 @@ func (p *page) job(v *JobView) {
 	p.show(v.nodes(), v.others(p.Model), v.nowAndThen(), v.settings(), v.signals(), v.events())
 }
 
-// actions are what a page offers: each shows first what it means.
+// actions returns the actions that the page offers. Each of them first shows its effect.
 func (v *JobView) actions() (all []option) {
 	link := func(do, mode string) string {
 		return "/act?" + url.Values{
@@ -66,7 +66,7 @@ func (v *JobView) actions() (all []option) {
 	return all
 }
 
-// curve draws what each start would meet, and marks the one that was planned and the latest.
+// curve draws the mean intensity for each start, and marks the planned and the latest start.
 func (v *JobView) curve() (axis, plot template.HTML) {
 	first, last := v.Curve.Points[0].At, v.Curve.Until
 	m := &Model{Now: v.Now, From: first, To: last}
@@ -158,13 +158,13 @@ func (v *JobView) events() *table {
 		func(e *Reported) []string { return []string{stamp(e.At), e.Reason, humanize.Plain(e.Text, v.Now)} })
 }
 
-// jobLink is the address of a job's page.
+// jobLink returns the URL of a job's page.
 func jobLink(m *Model, j *Job) string {
 	q := url.Values{"kind": {strings.ToLower(j.Kind)}, "namespace": {j.Namespace}, "name": {j.Name}}
 	return "/job?" + m.ofRun(q)
 }
 
-// ofRun is a query, of the run that is shown where there are several.
+// ofRun encodes a query, with the current run if there are several.
 func (m *Model) ofRun(q url.Values) string {
 	if m.Past {
 		q.Set("run", strconv.Itoa(m.Run))

@@ -14,18 +14,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// whatIf are the allowed delays that a page compares.
+// whatIf contains the allowed delays that a page compares.
 var whatIf = []time.Duration{
 	0, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 8 * time.Hour, 12 * time.Hour, 18 * time.Hour,
 	24 * time.Hour, 36 * time.Hour, 48 * time.Hour,
 }
 
-// muchMore is how much more time a page speaks of.
+// muchMore is the additional delay mentioned on a page.
 const muchMore = 6 * time.Hour
 
-// Weigh adds what a signal says of every start of a job from an instant on: the mean over the run, and what the start
-// within other allowed delays, which count from submission, would meet. start decides when that is. What the signal
-// does not cover is left out.
+// Weigh adds the mean of a signal over the run of a job for each start after from, and the best start for other
+// allowed delays. start returns the start for an allowed delay, which counts from submission. Weigh omits starts
+// that the signal does not cover.
 func (v *JobView) Weigh(s *grid.Series, unit string, job *sched.Job, from time.Time,
 	start func(allowed time.Duration) time.Time,
 ) {
@@ -61,7 +61,7 @@ func (v *JobView) Weigh(s *grid.Series, unit string, job *sched.Job, from time.T
 	}
 }
 
-// Job tells of a job of a run, and of the same job in the others.
+// Job returns a job of a run, and the same job in the other runs.
 func (f *Folder) Job(_ context.Context, q Query, _, _, name string) (*JobView, error) {
 	m := f.run(q)
 	i := slices.IndexFunc(m.Jobs, func(j Job) bool { return j.Name == name })
@@ -86,7 +86,7 @@ func (f *Folder) Job(_ context.Context, q Query, _, _, name string) (*JobView, e
 	return v, nil
 }
 
-// weighIn weighs other delays of a job of a run, on the grid of its only site.
+// weighIn compares allowed delays of a job of a run, if the run has only one site.
 func (v *JobView) weighIn(m *Model) {
 	if len(m.Zones) != 1 {
 		v.Where = "each machine has the grid of its own site"
@@ -112,7 +112,7 @@ func (v *JobView) weighIn(m *Model) {
 	})
 }
 
-// delaySentence says what more time would bring.
+// delaySentence describes the benefit of a longer delay.
 func (v *JobView) delaySentence() string {
 	i := slices.IndexFunc(v.Delays, func(d Delay) bool { return d.Set })
 	if i < 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// end is how long a point holds.
+// end returns the end of the validity of a point.
 func (l *Line) end(i int) time.Time {
 	if i+1 < len(l.Points) {
 		return l.Points[i+1].At
@@ -18,7 +18,7 @@ func (l *Line) end(i int) time.Time {
 	return l.Until
 }
 
-// series is what a line holds in a time, as far as it is known from its begin on, in steps of its shortest point.
+// series converts a line to a series, in steps of its shortest point. The series ends at the first unknown point.
 func (l *Line) series(from, to time.Time) (*grid.Series, error) {
 	var start time.Time
 	var values []float64
@@ -43,7 +43,7 @@ func (l *Line) series(from, to time.Time) (*grid.Series, error) {
 	return grid.NewSeries(start, step, values)
 }
 
-// At returns the value at an instant.
+// At returns the value at a time. ok is false if it is unknown.
 func (l *Line) At(t time.Time) (v float64, ok bool) {
 	for i, p := range l.Points {
 		if !t.Before(p.At) && t.Before(l.end(i)) {
@@ -53,13 +53,13 @@ func (l *Line) At(t time.Time) (v float64, ok bool) {
 	return 0, false
 }
 
-// Mean returns the mean over a time, if all of it is known.
+// Mean returns the mean over an interval. ok is false if any part of it is unknown.
 func (l *Line) Mean(from, to time.Time) (v float64, ok bool) {
 	v, seconds := l.mean(from, to)
 	return v, seconds > 0 && math.Abs(seconds-to.Sub(from).Seconds()) < 1
 }
 
-// mean returns the mean over the part of a time in which the value is known, and how long that is in seconds.
+// mean returns the mean over the known part of an interval, and the length of this part in seconds.
 func (l *Line) mean(from, to time.Time) (v, seconds float64) {
 	var sum float64
 	for i, p := range l.Points {
@@ -71,7 +71,8 @@ func (l *Line) mean(from, to time.Time) (v, seconds float64) {
 	return sum / seconds, seconds
 }
 
-// thinned are so few points that each is worth its place: neighbours give way to their mean over time.
+// thinned reduces the number of points to the visible resolution. Adjacent points are replaced by their mean over
+// time.
 func (l Line) thinned(from, to time.Time) *Line {
 	var seen []int
 	for i, p := range l.Points {
@@ -101,7 +102,7 @@ func bound(p Point, upper bool) float64 {
 	return *cmp.Or(p.Low, &p.Value)
 }
 
-// within returns the bounds of all points that hold in a time.
+// within returns the bounds of all points that are valid in an interval.
 func (l *Line) within(from, to time.Time) (values []float64) {
 	for i, p := range l.Points {
 		if !p.Unknown && l.end(i).After(from) && p.At.Before(to) {
@@ -111,26 +112,26 @@ func (l *Line) within(from, to time.Time) (values []float64) {
 	return values
 }
 
-// end is how long a point holds.
+// end returns the end of the validity of a point.
 func (p *Power) end(i int) time.Time {
 	end := p.Until
 	if i+1 < len(p.Points) {
 		end = p.Points[i+1].At
 	}
-	if p.StepSeconds > 0 { // of what follows nothing is known
+	if p.StepSeconds > 0 { // the power after this step is unknown
 		end = timeutil.Earlier(end, p.Points[i].At.Add(time.Duration(p.StepSeconds*float64(time.Second))))
 	}
 	return end
 }
 
-// The lines of [Power.lines] after those of the parts.
+// The indices of the lines of [Power.lines] after those of the parts.
 const (
 	allParts = iota + 4
 	estimated
 	powerLines
 )
 
-// lines returns the power of each of the parts over time, of all of them, and of their estimated share.
+// lines returns the power of each part over time, the total power, and its estimated part.
 func (p *Power) lines() (lines [powerLines]*Line) {
 	for k := range lines {
 		lines[k] = &Line{Until: p.Until}

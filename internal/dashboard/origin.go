@@ -11,23 +11,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Origin is what the figures of a namespace, or of one owner there, were added up from.
+// Origin contains the parts of the consumption of a namespace, or of one of its owners.
 type Origin struct {
-	Nodes, Hours []ledger.Row      // keyed by node, and by hour
-	Total        ledger.Row        // of each of them
-	Meters       map[string]string // by node: what tells of it now
+	Nodes, Hours []ledger.Row      // keyed by node and by hour
+	Total        ledger.Row        // total of Nodes, and of Hours
+	Meters       map[string]string // by node: the current source of its power
 	Command      string
 }
 
-// originLink is the address of the page on which a figure is taken apart.
+// originLink returns the URL of the page with the breakdown of a figure.
 func originLink(cluster, namespace, owner string) string {
 	return "/origin?" + url.Values{"cluster": {cluster}, "namespace": {namespace}, "owner": {owner}}.Encode()
 }
 
-// pathOf is a name with that of the cluster or namespace that it is in, if that has one.
+// pathOf returns a name with its cluster or namespace, if it has one.
 func pathOf(place, name string) string { return strings.TrimPrefix(place+"/"+name, "/") }
 
-// origin fills the page that takes a figure apart: from meters to nodes and hours, and on to grams and money.
+// origin fills the page with the breakdown of a figure, from meters to nodes and hours, emissions and cost.
 func (p *page) origin(o *Origin, namespace, owner string) {
 	name := pathOf(p.asked.Cluster, cmp.Or(owner, namespace))
 	p.View, p.Heading = "origin", "Where the energy of "+name+" comes from"

@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// clock shows an instant and how far off it is.
+// clock formats a time with its distance from now.
 func (m *Model) clock(t time.Time) string {
 	if m.Past {
 		return t.UTC().Format("2 Jan 15:04")
@@ -23,24 +23,24 @@ func (m *Model) clock(t time.Time) string {
 	return humanize.Clock(t, m.Now) + " (" + humanize.Away(t, m.Now) + ")"
 }
 
-// nominal is what a hold saves by its reason.
+// nominal matches the savings in the message of a hold.
 var nominal = regexp.MustCompile(` \([^()]* (k?gCO2e|in money)\)`)
 
-// WithoutGrams is what the scheduler said without what a hold saves in grams and money: its hold loop knows no node,
-// and counts on a nominal power of what is requested.
+// WithoutGrams removes savings in grams and money from a message of the scheduler. The hold loop does not know the
+// node, so it estimates them from the nominal power of the request.
 func WithoutGrams(text string) string { return nominal.ReplaceAllString(text, "") }
 
 func count(n int, thing string) string { return humanize.Plural(n, thing, thing+"s") }
 
 func percent(share float64) string {
-	const unit = "\u00a0%" // it is not left alone in the next line
+	const unit = "\u00a0%" // prevents a line break before the unit
 	if share > 0 && share < 0.001 {
 		return "<0.1" + unit
 	}
-	return strconv.FormatFloat(math.Round(1000*share)/10+0, 'f', -1, 64) + unit // and never -0
+	return strconv.FormatFloat(math.Round(1000*share)/10+0, 'f', -1, 64) + unit // avoids -0
 }
 
-// watts shows a power in the unit that fits.
+// watts formats a power with a suitable unit.
 func watts(w float64) string {
 	switch {
 	case math.Abs(w) >= 1e6:
@@ -51,26 +51,26 @@ func watts(w float64) string {
 	return fmt.Sprintf("%.3g W", w)
 }
 
-// quantity is a signal and what it is of.
+// quantity is a signal with its name.
 type quantity struct {
 	*Signal
 	name string
 }
 
-// signals are those that a zone has.
+// signals returns the available signals of a zone.
 func (z *Zone) signals() []quantity {
 	return slices.DeleteFunc([]quantity{{z.Carbon, "carbon intensity"}, {z.Price, "price"}},
 		func(q quantity) bool { return q.Signal == nil })
 }
 
-// gridSentence says what the grid of a zone does.
+// gridSentence describes a signal of a zone.
 func (m *Model) gridSentence(s *Signal) string {
 	var now, extremes string
 	if s.Now != nil {
 		now = fmt.Sprintf("%s %s now", short(*s.Now), s.Unit)
 	}
 	from := m.From
-	if !m.Past { // extremes that are over are of no use
+	if !m.Past { // past extremes are of no use
 		from = timeutil.Later(from, m.Now)
 	}
 	if lowest, at, highest, ok := s.extremes(from, m.To); ok {
@@ -98,7 +98,7 @@ func (l *Line) extremes(from, to time.Time) (lowest float64, at time.Time, highe
 
 func short(v float64) string { return fmt.Sprintf("%.3g", v) }
 
-// provenance says what a signal rests on.
+// provenance describes the source of a signal.
 func (s *Signal) provenance() string {
 	age := ""
 	if s.AgeSeconds != nil {
@@ -108,7 +108,7 @@ func (s *Signal) provenance() string {
 	return strings.Join(said(s.Quality, s.Source, given(s.Forecast != "", "forecast by "+s.Forecast), age), ", ")
 }
 
-// powerSentence says what all machines draw.
+// powerSentence describes the power of all machines.
 func (m *Model) powerSentence() string {
 	p := m.Power
 	if p == nil || len(p.Points) == 0 && p.Now == nil {
@@ -130,7 +130,7 @@ func (m *Model) powerSentence() string {
 		given(p.Late > 0, nodes(p.Late)+" too late")), ". ") + "."
 }
 
-// kWh returns the energy of a line of watts in a time, and whether the power was known during all of it.
+// kWh returns the energy of a line of watts in an interval, and whether the power was known during all of it.
 func (l *Line) kWh(from, to time.Time) (sum float64, known bool) {
 	if l == nil {
 		return 0, false
@@ -145,7 +145,7 @@ func (l *Line) kWh(from, to time.Time) (sum float64, known bool) {
 	return sum, known
 }
 
-// workSentence says what waits.
+// workSentence describes the held jobs.
 func (m *Model) workSentence() string {
 	jobs := m.heldJobs()
 	if m.Past {
@@ -173,7 +173,7 @@ func (m *Model) workSentence() string {
 	return text + given(!last.IsZero(), "; all start by "+m.clock(last)) + "."
 }
 
-// heldBriefly says what waits now in a few words.
+// heldBriefly describes the held jobs in a few words.
 func (m *Model) heldBriefly() string {
 	jobs := m.heldJobs()
 	if len(jobs) == 0 {
@@ -186,7 +186,7 @@ func (m *Model) heldBriefly() string {
 	return text
 }
 
-// next is what is planned to start first; nil: nothing is.
+// next returns the job with the earliest planned start, or nil.
 func (m *Model) next() *Job {
 	for _, j := range m.heldJobs() {
 		if j.PlannedStart != nil {
@@ -196,10 +196,10 @@ func (m *Model) next() *Job {
 	return nil
 }
 
-// path names a job with its namespace, where it has one.
+// path returns the name of a job with its namespace, if it has one.
 func (j *Job) path() string { return pathOf(j.Namespace, j.Name) }
 
-// sentence is what explain says of a job, in one sentence.
+// sentence describes a job in one sentence, like kubenergy explain.
 func (j *Job) sentence(m *Model) string {
 	text := fmt.Sprintf("%s, created %s", j.path(), m.clock(j.Since))
 	switch {
@@ -223,7 +223,7 @@ func (j *Job) sentence(m *Model) string {
 	return strings.TrimSuffix(text+given(why != "", "; "+why), ".") + "."
 }
 
-// Briefly is what a reason says besides the times, which stand beside it.
+// Briefly returns a reason without the times, which are shown next to it.
 func Briefly(reason string) string {
 	reason, _, _ = strings.Cut(reason, ";")
 	if _, rest, ok := strings.Cut(reason, "Z: "); ok {
@@ -239,23 +239,23 @@ func interval(d *report.Difference) string {
 	return fmt.Sprintf(" [%s, %s]", humanize.Significant(*d.Low), humanize.Significant(*d.High))
 }
 
-// named is a difference of a quantity.
+// named is the difference of a quantity.
 type named struct {
 	*report.Difference
 	name, unit string
 }
 
-// differences are those that are known.
+// differences returns the known differences.
 func (s *Saved) differences() []named {
 	return slices.DeleteFunc([]named{
 		{s.Emissions, "emissions", "kgCO2e"}, {s.Energy, "energy", "kWh"}, {s.Cost, "cost", s.Currency},
 	}, func(d named) bool { return d.Difference == nil })
 }
 
-// known reports whether there is anything that was compared.
+// known reports whether any decision was compared.
 func (s *Saved) known() bool { return s != nil && (s.Jobs > 0 || s.Shadow) }
 
-// savedSentence says what was saved, and how sure that is.
+// savedSentence describes the savings and their uncertainty.
 func (m *Model) savedSentence() string {
 	s := m.Saved
 	if !s.known() {
@@ -280,7 +280,7 @@ func (m *Model) savedSentence() string {
 		report.MinJobs)) + "."
 }
 
-// brief says against what a saving is, and how much of it.
+// brief describes the size of a saving and the baseline.
 func (s *Saved) brief(d *report.Difference) string {
 	text, than := "", "less than "
 	if d.Saved < 0 {
@@ -295,7 +295,7 @@ func (s *Saved) brief(d *report.Difference) string {
 	return text + than + s.Against
 }
 
-// stale lists what is too old to be decided by.
+// stale lists outdated and implausible data.
 func (m *Model) stale() (names []string) {
 	for i := range m.Zones {
 		for _, s := range m.Zones[i].signals() {

@@ -33,41 +33,41 @@ import (
 const (
 	cookieName = "kubenergy-dashboard"
 	themeName  = "kubenergy-theme"
-	keyName    = "key" // of the address that is opened first
+	keyName    = "key" // of the first URL
 	policyCSP  = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-	young        = 5 * time.Second  // a model is as good as new for so long: many pages cost what one does
-	looks        = 15 * time.Second // between two looks for changes
-	maxAge       = 60 * time.Second // a page is refreshed at least so often: times on it are relative to now
+	young        = 5 * time.Second  // maximum age of a cached model, so that many pages do not cost more than one
+	looks        = 15 * time.Second // interval between checks for changes
+	maxAge       = 60 * time.Second // maximum age of a page, because its times are relative to now
 	timeout      = 30 * time.Second
 	maxQuery     = 4096
-	maxQuerySpan = 800 * 24 * time.Hour // as the ledger's own limit is
+	maxQuerySpan = 800 * 24 * time.Hour // same as the limit of the ledger
 )
 
-// Server serves the page of a source to the person who opened it, on a loopback address. The first address has a secret
-// that is good for once; the cookie that it buys is good for as long as the program runs, for this address alone.
+// Server serves the page of a source to the user who opened it, on a loopback address. The first URL contains a
+// secret that is valid once. It is exchanged for a cookie that is valid for this address while the program runs.
 type Server struct {
 	source  Source
-	host    string // address and port that are listened on
+	host    string // listening address and port
 	csrf    string
 	session string
 
 	now    func() time.Time
-	making singleflight.Group // of models, by request
+	making singleflight.Group // deduplicates the creation of models, by request
 
 	mu     sync.Mutex
-	key    string // "": it was used
+	key    string // empty if it was used
 	models map[string]kept
-	acts   int // how many were done: each changes what models show
+	acts   int // number of performed actions, each of which changes models
 }
 
-// kept is a model that was made a moment ago.
+// kept is a recently created model.
 type kept struct {
 	made  time.Time
 	model *Model
 }
 
-// NewServer returns a server for what listens on an address of this machine.
+// NewServer returns a server for a listener with the given address.
 func NewServer(source Source, address net.Addr, now func() time.Time) *Server {
 	return &Server{
 		source: source, host: address.String(), csrf: rand.Text(), session: rand.Text(), key: rand.Text(),
@@ -75,12 +75,12 @@ func NewServer(source Source, address net.Addr, now func() time.Time) *Server {
 	}
 }
 
-// Address is what a browser opens first.
+// Address returns the URL to open first.
 func (s *Server) Address() string {
 	return "http://" + s.host + "/?" + url.Values{keyName: {s.key}}.Encode()
 }
 
-// Handler answers requests that a browser of this machine makes for the person who opened the page.
+// Handler returns the handler of all requests. It rejects requests that do not come from the browser of the user.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, answer func(http.ResponseWriter, *http.Request) error) {
@@ -123,7 +123,7 @@ func (s *Server) Handler() http.Handler {
 	return s.guard(recovering(mux))
 }
 
-// recovering answers a request that panics.
+// recovering responds with an error page if a handler panics.
 func recovering(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -136,7 +136,8 @@ func recovering(h http.Handler) http.Handler {
 	})
 }
 
-// fault is why a request is refused, with the status that says so. Other errors are those of the source: 502.
+// fault is an error with the status code of its response. Other errors come from the source and result in status
+// code 502.
 type fault struct {
 	status int
 	error
@@ -150,7 +151,7 @@ func absent(what string) error { return fault{http.StatusNotFound, errors.New("t
 
 var errNoActs = fault{http.StatusForbidden, errors.New("nothing can be changed from this page")}
 
-// refuse writes a page that says why there is no other.
+// refuse writes an error page.
 func refuse(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
@@ -174,7 +175,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// query reads which time and run are asked for.
+// query parses the requested time range and run.
 func (s *Server) query(r *http.Request, v View) (q Query, err error) {
 	values := r.URL.Query()
 	q = Query{View: v, Run: -1}
@@ -200,7 +201,7 @@ func (s *Server) query(r *http.Request, v View) (q Query, err error) {
 	return q, nil
 }
 
-// get returns the model that is asked for. Requests that come close together share one, or the failure to make it.
+// get returns the requested model. Requests at nearly the same time share one model, or the error of its creation.
 func (s *Server) get(ctx context.Context, q Query) (*Model, error) {
 	s.mu.Lock()
 	name := fmt.Sprint(s.acts, q.View, q.From.Unix(), q.To.Unix(), q.Run)
@@ -229,12 +230,12 @@ func (s *Server) get(ctx context.Context, q Query) (*Model, error) {
 		}
 		k.model = made.(*Model)
 	}
-	m := *k.model // a page puts its findings in order; other pages have the same model
+	m := *k.model // pages sort their findings, but share the model
 	m.Findings = slices.Clone(m.Findings)
 	return &m, nil
 }
 
-// start begins a page.
+// start returns a new page for a request.
 func (s *Server) start(w http.ResponseWriter, r *http.Request, v View) (*page, error) {
 	q, err := s.query(r, v)
 	if err != nil {
@@ -270,7 +271,7 @@ func (s *Server) write(w http.ResponseWriter, p *page) error {
 	return nil
 }
 
-// viewed fills a view.
+// viewed fills the page of a view.
 func viewed(p *page, _ *http.Request) error {
 	if p.View == Overview && p.Timeless() {
 		p.View = Compare
@@ -321,7 +322,7 @@ func (s *Server) decision(p *page, r *http.Request) (err error) {
 	return nil
 }
 
-// origin fills the page that takes a figure apart.
+// origin fills the page with the breakdown of a figure.
 func (s *Server) origin(p *page, r *http.Request) error {
 	namespace, owner := p.query.Get("namespace"), p.query.Get("owner")
 	p.asked.Cluster = p.query.Get("cluster")
@@ -336,7 +337,7 @@ func (s *Server) origin(p *page, r *http.Request) error {
 	return nil
 }
 
-// search leads to the Job that a text names, or to the decisions about all that contain it.
+// search redirects to the Job with the given name, or to the decisions that contain the text.
 func (s *Server) search(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.start(w, r, Overview)
 	if err != nil {
@@ -354,7 +355,7 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// model serves what a page shows as JSON.
+// model serves the model of a page as JSON.
 func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
 	v := cmp.Or(View(r.URL.Query().Get("view")), Overview)
 	if !slices.Contains(views, v) {
@@ -368,7 +369,7 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
 	return json.NewEncoder(w).Encode(p.Model)
 }
 
-// events tells a page when there is something else to see.
+// events notifies a page of changes with server-sent events.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	flush, ok := w.(http.Flusher)
 	if !ok || !s.source.Live() {
@@ -376,7 +377,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	forever := http.NewResponseController(w)
-	_, _ = forever.SetReadDeadline(time.Time{}), forever.SetWriteDeadline(time.Time{}) // an error: there is none
+	_, _ = forever.SetReadDeadline(time.Time{}), forever.SetWriteDeadline(time.Time{}) // an error means no deadline
 	w.Header().Set("Content-Type", "text/event-stream")
 	fmt.Fprint(w, "retry: 5000\n\n")
 	flush.Flush()
@@ -399,7 +400,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// digest tells apart what is worth a look: not the time, nor how old something is.
+// digest returns a hash of the model without values that change all the time, such as ages.
 func (s *Server) digest(ctx context.Context) string {
 	m, err := s.get(ctx, Query{View: Overview, Run: -1})
 	if err != nil {
@@ -409,7 +410,7 @@ func (s *Server) digest(ctx context.Context) string {
 	still.Now, still.From, still.To, still.Power = time.Time{}, time.Time{}, time.Time{}, nil
 	still.Zones, still.Budgets = nil, slices.Clone(m.Budgets)
 	for i := range still.Budgets {
-		still.Budgets[i].UsedUp = nil // it is reckoned from now on
+		still.Budgets[i].UsedUp = nil // it is extrapolated from the current time
 	}
 	data, err := json.Marshal(&still)
 	if err != nil {
@@ -425,7 +426,7 @@ func actOf(values url.Values) Act {
 	}
 }
 
-// effect shows what would come of an act, and asks.
+// effect shows the effect of an action and requests a confirmation.
 func (s *Server) effect(p *page, r *http.Request) error {
 	actor, allowed := s.source.(Actor)
 	if !allowed {
@@ -444,7 +445,7 @@ func (s *Server) effect(p *page, r *http.Request) error {
 	return nil
 }
 
-// act does what was asked for, with the rights of the user.
+// act performs an action with the permissions of the user.
 func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 	actor, allowed := s.source.(Actor)
 	if !allowed {

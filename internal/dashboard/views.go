@@ -19,12 +19,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-const maxDecisions = 300 // that are shown
+const maxDecisions = 300 // maximum number on a page
 
-// actions that a decision may be.
+// actions contains the values of the filter for the action of a decision.
 var actions = []string{"any", "hold", "release", "place"}
 
-// decisions fills the list of what was decided, the youngest first.
+// decisions fills the list of decisions, the most recent first.
 func (p *page) decisions() {
 	m := p.Model
 	p.Filter = &filter{p.query.Get("q"), p.query.Get("action")}
@@ -51,7 +51,7 @@ func (m *Model) decisionRow(d *ledger.Record) row {
 	}
 	work := Job{Held: Held{Namespace: d.Namespace, Kind: d.OwnerKind, Name: d.Owner}}
 	links := map[int]string{}
-	if !m.Past { // of runs no snapshots are kept
+	if !m.Past { // runs do not keep snapshots
 		links[0] = m.decisionLink(d)
 	}
 	if d.OwnerKind == "Job" || d.OwnerKind == "Pod" {
@@ -63,7 +63,7 @@ func (m *Model) decisionRow(d *ledger.Record) row {
 	}}
 }
 
-// decisionLink is the address of a decision's page.
+// decisionLink returns the URL of a decision's page.
 func (m *Model) decisionLink(d *ledger.Record) string {
 	q := url.Values{"id": {d.ID}, "uid": {d.UID}, "at": {d.At.UTC().Format(time.RFC3339Nano)}}
 	if d.Namespace != "" {
@@ -76,7 +76,7 @@ func expected(v float64) string {
 	return shown(v, v != 0)
 }
 
-// filtered are the decisions that a filter asks for.
+// filtered returns the decisions that match a filter.
 func (m *Model) filtered(f *filter) (found []*ledger.Record) {
 	q := strings.ToLower(strings.TrimSpace(f.Q))
 	for i := range m.Decisions {
@@ -92,7 +92,7 @@ func (m *Model) filtered(f *filter) (found []*ledger.Record) {
 	return found
 }
 
-// savings fills the page of what was saved, by where that came from.
+// savings fills the page of savings and their causes.
 func (p *page) savings() {
 	m, s := p.Model, cmp.Or(p.Saved, &Saved{Shadow: true})
 	p.Said, p.Commands = said(m.savedSentence(), s.Method), said(s.Command)
@@ -113,7 +113,7 @@ func (p *page) savings() {
 		}
 	})
 	all.compact()
-	if !s.Shadow { // what would have been used is not known
+	if !s.Shadow { // the consumption without decisions is unknown
 		p.show(all)
 	}
 	p.show(t, listed("Not comparable", columns(1, "because", "jobs"), slices.Sorted(maps.Keys(s.Left)),
@@ -127,7 +127,7 @@ func optional(v *float64) string {
 	return shown(*v, true)
 }
 
-// drawSteps draws a waterfall.
+// drawSteps draws a waterfall chart.
 func drawSteps(s *Saved) template.HTML {
 	d := s.Emissions
 	if s.Unit == "kWh" {
@@ -206,12 +206,12 @@ func (p *page) compare() {
 	p.Tables = []*table{t}
 }
 
-// front returns the strategies that no other beats in both waits and emissions.
+// front returns the strategies on the Pareto front of wait and emissions.
 func front(all []Strategy) []Strategy {
 	return slices.DeleteFunc(slices.Clone(all), func(s Strategy) bool { return !s.Best })
 }
 
-// compareSentence names the strategies that are worth a look.
+// compareSentence lists the strategies on the Pareto front.
 func compareSentence(all []Strategy) string {
 	names := sliceutil.Map(front(all), func(s Strategy) string { return s.brief() })
 	return "No other strategy beats these in waits and emissions at once: " + strings.Join(names, "; ") + "."
@@ -276,7 +276,7 @@ func drawPareto(all []Strategy) template.HTML {
 	return d.picture("pareto", "Strategies by mean wait and emissions")
 }
 
-// box is what a point or a label takes of a picture, in percent.
+// box is the area of a point or label, in percent.
 type box struct{ left, top, right, bottom float64 }
 
 func around(x, y float64) box { return box{x - 0.6, y - 2, x + 0.6, y + 2} }
@@ -285,7 +285,8 @@ func (b box) meets(o box) bool {
 	return b.left < o.right && o.left < b.right && b.top < o.bottom && o.top < b.bottom
 }
 
-// beside writes a label at the first place beside a point that is not taken; without one, the table alone has the name.
+// beside writes a label at the first free position next to a point. If there is none, the name is only in the
+// table.
 func (d *drawing) beside(x, y float64, name string, taken []box) []box {
 	const letter, height = 0.66, 4.4
 	width := letter * float64(len([]rune(name)))
@@ -306,14 +307,14 @@ func (d *drawing) beside(x, y float64, name string, taken []box) []box {
 	return taken
 }
 
-// doctor fills the findings, what is wrong first.
+// doctor fills the findings, the most severe ones first.
 func (p *page) doctor() {
 	slices.SortStableFunc(p.Findings, func(a, b Finding) int { return badness(b.Status) - badness(a.Status) })
 	p.Said = []string{Verdict(p.Findings)}
 	p.Commands = []string{"kubenergy doctor"}
 }
 
-// Verdict says in one line what checks have found.
+// Verdict summarizes findings in one line.
 func Verdict(all []Finding) string {
 	of := map[Status]int{}
 	for i := range all {
@@ -333,7 +334,7 @@ func Verdict(all []Finding) string {
 
 func badness(s Status) int { return slices.Index([]Status{StatusOK, StatusWarn, StatusFail}, s) }
 
-// how fills the page that says where figures come from.
+// how fills the page that explains the sources of figures.
 func (p *page) how() {
 	m := p.Model
 	p.Heading = "Where the figures come from"
@@ -388,7 +389,7 @@ func (p *page) how() {
 	}
 }
 
-// meterSentence says how far what is drawn can be believed.
+// meterSentence describes the reliability of the power.
 func (m *Model) meterSentence() string {
 	p := m.Power
 	if p == nil || len(p.Points) == 0 {
