@@ -22,7 +22,7 @@ func (b *band) copies(command, promQL, path string) {
 
 func (m *Model) gridBand() band {
 	b := band{
-		ID: "grid", Name: "Grid", Empty: "No carbon intensity and no price is known.", Sentence: "unknown",
+		ID: "grid", Name: "Grid", Empty: "No carbon intensity or price is available.", Sentence: "unknown",
 		Plot:   drawGrid(m, "carbon", "Carbon intensity over time", func(z *Zone) *Signal { return z.Carbon }),
 		Second: drawGrid(m, "price", "Price over time", func(z *Zone) *Signal { return z.Price }),
 	}
@@ -33,7 +33,7 @@ func (m *Model) gridBand() band {
 		b.copies("kubenergy forecast", "kubenergy_grid_carbon_intensity_grams_per_kilowatthour", "zones")
 	}
 	b.Table = &table{
-		Caption: "Grid: carbon intensity and price, means from each time to the next",
+		Caption: "Grid: carbon intensity and price, means of each interval",
 		Header:  columns(1, "from (UTC)"),
 	}
 	for i, z := range m.Zones {
@@ -104,7 +104,7 @@ func (m *Model) slots() iter.Seq2[time.Time, time.Time] {
 func (m *Model) powerBand() band {
 	b := band{
 		ID: "power", Name: "Watts", Plot: drawPower(m), Sentence: m.powerSentence(),
-		Empty: "No node reports what it draws, and nothing was booked in this time.",
+		Empty: "No node reports its power, and no energy was booked in this period.",
 	}
 	if !m.Past {
 		b.copies("kubenergy top nodes", "sum(kubenergy_node_power_watts)", fmt.Sprintf(
@@ -127,7 +127,7 @@ func (m *Model) powerBand() band {
 		b.Keys = append(b.Keys, keyed{"estimated " + percent(m.Power.Estimated), "k-guessed"})
 	}
 	b.Table = &table{
-		Caption: "Watts of all machines, " + m.Power.Where + ", means from each time to the next",
+		Caption: "Power of all machines, " + m.Power.Where + ", means of each interval",
 		Header: columns(1, "from (UTC)", "for work, W", "idle, W", "asleep, W", "unknown, W", "all, W",
 			"estimated, W"),
 	}
@@ -173,9 +173,9 @@ func (m *Model) workBand(whole bool) band {
 	}
 	switch {
 	case len(jobs) > maxBars:
-		b.Notes = append(b.Notes, note{"Starts planned in each interval.", false})
+		b.Notes = append(b.Notes, note{"Planned starts per interval.", false})
 	case len(jobs) > 0:
-		b.Notes = append(b.Notes, note{"Line: created to deadline. Bar: planned; solid: ran.", false})
+		b.Notes = append(b.Notes, note{"Line: creation to deadline. Bar: planned run. Solid bar: actual run.", false})
 	}
 	b.Table.fill(len(jobs), whole, func(i int) row { return m.jobRow(jobs[i]) })
 	return b

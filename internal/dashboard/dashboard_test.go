@@ -100,7 +100,7 @@ func serve(t *testing.T, source dashboard.Source) *site {
 	s := &site{t, server.URL, page.Address(), &http.Client{Jar: jar}}
 	answer, err := s.client.Get(s.key)
 	if err != nil || answer.StatusCode != http.StatusOK || answer.Request.URL.RawQuery != "" {
-		t.Fatalf("%v: %+v, want the page at an address without the secret", err, answer)
+		t.Fatalf("got error %v, response %+v, want the page at a URL without the secret", err, answer)
 	}
 	_ = answer.Body.Close()
 	return s
@@ -134,11 +134,11 @@ func (s *site) text(path string) string {
 	s.t.Helper()
 	status, header, body := s.get(path)
 	if status != http.StatusOK {
-		s.t.Fatalf("%s: %d: %s", path, status, body)
+		s.t.Fatalf("GET %s: got status %d: %s", path, status, body)
 	}
 	policy := header.Get("Content-Security-Policy")
 	if !strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
-		s.t.Errorf("%s: the policy is %q", path, policy)
+		s.t.Errorf("%s: unexpected Content-Security-Policy %q", path, policy)
 	}
 	root, err := html.Parse(strings.NewReader(body))
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *site) text(path string) string {
 	}
 	walk(root, false)
 	if drawn > 1500 {
-		s.t.Errorf("%s has %d elements of SVG, more than 1500", path, drawn)
+		s.t.Errorf("%s has %d SVG elements, want at most 1500", path, drawn)
 	}
 	return strings.Join(strings.Fields(strings.ReplaceAll(b.String(), "\u00a0", " ")), " ")
 }
@@ -191,7 +191,7 @@ func (s *site) want(path string, texts ...string) {
 	said := s.text(path)
 	for _, text := range texts {
 		if !strings.Contains(said, text) {
-			s.t.Errorf("%s does not say %q:\n%.3000s", path, text, said)
+			s.t.Errorf("%s does not contain %q:\n%.3000s", path, text, said)
 		}
 	}
 }
@@ -207,20 +207,20 @@ func TestPageOfAFolder(t *testing.T) {
 	s.want("/savings", saved, "Sleep", "Placement", "Timing")
 	s.want("/compare", "least-allocated, machines stay on", "carbon+window, machines sleep")
 	if _, _, body := s.get("/decisions?q=demo-005"); !strings.Contains(body, `href="/job?kind=job`) {
-		t.Error("a Job among the decisions is no link")
+		t.Error("a Job in the list of decisions has no link")
 	}
-	s.want("/decisions?q=demo-005", "place", "demo-005", "2 decisions, of 371 known")
+	s.want("/decisions?q=demo-005", "place", "demo-005", "2 decisions out of 371")
 	if _, _, body := s.get("/decisions"); strings.Contains(body, "/decision?") {
-		t.Error("decisions of a folder lead to snapshots that are not kept")
+		t.Error("decisions of a directory link to snapshots, which it does not contain")
 	}
 	if status, _, body := s.get("/?run=9"); status != http.StatusNotFound ||
-		!strings.Contains(body, "there is no run 9: the folder holds 6 runs, the last of which is 5") {
-		t.Errorf("a run that is not there: %d: %s", status, body)
+		!strings.Contains(body, "there is no run 9: the directory contains 6 runs, and the last one is 5") {
+		t.Errorf("unexpected response for a missing run: %d: %s", status, body)
 	}
 	if text := s.text("/decisions?action=hold"); strings.Contains(text, "kWh") || !strings.Contains(text, "start why") {
-		t.Errorf("columns without anything are shown: %.300s", text)
+		t.Errorf("empty columns are shown: %.300s", text)
 	}
-	s.want("/how", "One run has no interval", "the scenario's file")
+	s.want("/how", "A single run has no interval", "the scenario's file")
 	s.want("/?run=0", "This run is the baseline")
 	s.want("/?from=2026-06-01T11:00:00Z&to=2026-06-01T14:00:00Z", "show all")
 	for _, path := range []string{
@@ -228,11 +228,11 @@ func TestPageOfAFolder(t *testing.T) {
 		"/model.json?view=x", "/job?kind=node&name=x", "/decision?id=x&at=x",
 	} {
 		if status, _, body := s.get(path); status != http.StatusBadRequest {
-			t.Errorf("%s: %d: %s", path, status, body)
+			t.Errorf("GET %s: got status %d: %s", path, status, body)
 		}
 	}
 	if status, _, _ := s.get("/act?do=run-now&kind=job&name=demo-005"); status != http.StatusForbidden {
-		t.Errorf("a folder can be acted on: %d", status)
+		t.Errorf("a directory allows actions: %d", status)
 	}
 }
 
@@ -258,17 +258,17 @@ func TestWattsAddUp(t *testing.T) {
 			}
 		}
 		if want := summary.Runs[i].EnergyKWh; math.Abs(sum-want) > 1e-6*want {
-			t.Errorf("%s: the band holds %v kWh, the run used %v", m.Runs[i], sum, want)
+			t.Errorf("%s: the band contains %v kWh, want %v as in the run", m.Runs[i], sum, want)
 		}
 		if sleeps := summary.Runs[i].EmptyNodes == sim.EmptyNodesSleep; sleeps != (asleep > 0) {
-			t.Errorf("%s: %v W asleep", m.Runs[i], asleep)
+			t.Errorf("%s: unexpected %v W asleep", m.Runs[i], asleep)
 		}
 		steps := 0.0
 		for _, step := range m.Saved.Steps {
 			steps += step.Value
 		}
 		if i > 0 && math.Abs(steps-m.Saved.Emissions.Saved) > 1e-9 {
-			t.Errorf("%s: the steps are %v, saved were %v", m.Runs[i], steps, m.Saved.Emissions.Saved)
+			t.Errorf("%s: the steps add up to %v, want %v", m.Runs[i], steps, m.Saved.Emissions.Saved)
 		}
 	}
 }
@@ -289,13 +289,13 @@ func TestPageOfAJob(t *testing.T) {
 		s.want("/job?run=5&kind=job&name="+url.QueryEscape(j.Name), j.Name, "held until", j.Node,
 			"With the allowed delay of", "least-allocated, machines stay on")
 		status, _, body := s.get("/search?run=5&q=" + url.QueryEscape(j.Name))
-		if status != http.StatusOK || !strings.Contains(body, "The start within other allowed delays") {
-			t.Errorf("searching for %s: %d", j.Name, status)
+		if status != http.StatusOK || !strings.Contains(body, "The start with other allowed delays") {
+			t.Errorf("unexpected status for a search of %s: %d", j.Name, status)
 		}
 		break
 	}
 	if status, _, _ := s.get("/job?kind=job&name=none"); status != http.StatusNotFound {
-		t.Errorf("a job that is not there: %d", status)
+		t.Errorf("unexpected status for a missing job: %d", status)
 	}
 }
 
@@ -339,7 +339,7 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	if status, _, _ := s.get("/model.json"); status != http.StatusOK {
-		t.Errorf("the browser itself: %d", status)
+		t.Errorf("unexpected status for the browser itself: %d", status)
 	}
 }
 
@@ -415,12 +415,12 @@ func TestHostileNames(t *testing.T) {
 		for _, name := range some[:10] {
 			s.want("/job?kind=job&"+url.Values{"namespace": {name}, "name": {name}}.Encode(), strings.Fields(name)[0])
 			if status, header, _ := s.get("/search?q=" + url.QueryEscape(name)); status != 200 || header.Get("Set-Cookie") != "" {
-				t.Errorf("searching for %q: %d", name, status)
+				t.Errorf("unexpected status for a search of %q: %d", name, status)
 			}
 			s.text("/decisions?q=" + url.QueryEscape(name))
 			status, _, body := s.get("/decision?at=" + url.QueryEscape(name))
 			if status != 400 || !strings.Contains(body, `<html lang="en">`) || strings.Contains(body, "<script>") {
-				t.Errorf("refusing %q: %d: %s", name, status, body)
+				t.Errorf("unexpected response for %q: %d: %s", name, status, body)
 			}
 		}
 	}
@@ -437,13 +437,13 @@ func TestManyJobs(t *testing.T) {
 		f.model.Jobs[i].Team = fmt.Sprintf("team-%d", i%9)
 	}
 	s := serve(t, f)
-	s.want("/", "10000 Jobs are held", "Starts planned in each interval", "others", "And 9500 more.")
+	s.want("/", "10000 Jobs are held", "Planned starts per interval", "others", "And 9500 more.")
 	_, _, body := s.get("/")
 	if _, _, csv := s.get("/csv?of=work"); strings.Count(csv, "\n") != 10_001 {
-		t.Errorf("the CSV has %d lines", strings.Count(csv, "\n"))
+		t.Errorf("unexpected number of CSV lines: %d", strings.Count(csv, "\n"))
 	}
 	if strings.Count(body, `class="job`) > 0 || len(body) > 400_000 {
-		t.Errorf("%d bars, %d bytes", strings.Count(body, `class="job`), len(body))
+		t.Errorf("got %d bars and %d bytes", strings.Count(body, `class="job`), len(body))
 	}
 }
 
@@ -460,14 +460,14 @@ func TestOwnersOfDecisions(t *testing.T) {
 	_, _, body := s.get("/decisions")
 	if links := strings.Count(body, `href="/job?`); links != 2 || !strings.Contains(body, "kind=job&amp;name=of-Job") ||
 		!strings.Contains(body, "kind=pod&amp;name=of-Pod") {
-		t.Errorf("%d owners have links, want the Job and the pod\n%s", links, body)
+		t.Errorf("got %d owners with links, want the Job and the pod\n%s", links, body)
 	}
 }
 
 // Empty, outdated and shadow states are shown first.
 func TestStates(t *testing.T) {
 	s := serve(t, live())
-	s.want("/", "Nothing is known yet.", "kubenergy doctor", "Nothing is held.", "No node reports what it draws",
+	s.want("/", "No data yet.", "kubenergy doctor", "No Job is held.", "No node reports its power",
 		"There is no EnergyBudget.")
 	f := live("a")
 	f.model.Mode = "shadow"
@@ -477,7 +477,7 @@ func TestStates(t *testing.T) {
 			Points: []dashboard.Point{{At: now, Value: 300}}, Until: now.Add(time.Hour),
 		},
 	}}}
-	serve(t, f).want("/", "Shadow mode:", "1 too old", "carbon intensity of DE", "STALE: 2 h old, nothing is decided by it")
+	serve(t, f).want("/", "Shadow mode:", "1 too old", "carbon intensity of DE", "STALE: 2 h old, not used for decisions")
 }
 
 // The saved model of a cluster can be opened as a directory.
@@ -498,7 +498,7 @@ func TestModelIsOneSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, b := s.text("/?run=5"), serve(t, folder(t, again)).text("/?run=5"); a != b {
-		t.Errorf("the page of what was saved differs:\n%s\n%s", a, b)
+		t.Errorf("the page of savings differs:\n%s\n%s", a, b)
 	}
 	for band, first := range map[string]string{
 		"decisions": "time (UTC),what,work", "grid": `from (UTC),"SYNTHETIC, gCO2e/kWh"`, "power": `from (UTC),"for work, W"`,
@@ -534,12 +534,12 @@ func TestComparison(t *testing.T) {
 	}
 	s := serve(t, folder(t, dir))
 	if _, _, body := s.get("/"); strings.Contains(body, `id="search"`) {
-		t.Error("a comparison has no Jobs to search for")
+		t.Error("a comparison has a search field for Jobs")
 	}
 	s.want("/", "Means over 4 trials of each strategy",
-		"at once: stock (3.000 kgCO2e, waits 0 s); carbon+window (2.000 kgCO2e, waits 2h 00m).", "worse 3h 00m 2.500")
+		"wait and emissions: stock (3.000 kgCO2e, waits 0 s); carbon+window (2.000 kgCO2e, waits 2h 00m).", "worse 3h 00m 2.500")
 	if _, err := dashboard.OpenFolder(t.TempDir()); err == nil || !strings.Contains(err.Error(), "--out") {
-		t.Errorf("%v, want what to do about a folder without results", err)
+		t.Errorf("got error %v, want advice for a directory without results", err)
 	}
 }
 
@@ -552,11 +552,11 @@ func TestPromQL(t *testing.T) {
 	_, _, body := serve(t, live("a")).get("/")
 	found := regexp.MustCompile(`kubenergy_\w+`).FindAllString(body, -1)
 	if len(found) == 0 {
-		t.Error("no metric is named")
+		t.Error("the page contains no metrics")
 	}
 	for _, name := range found {
 		if !strings.Contains(string(known), "`"+name+"`") {
-			t.Errorf("%s is no metric of ours", name)
+			t.Errorf("%s is not a metric of KubEnergy", name)
 		}
 	}
 }
@@ -579,12 +579,12 @@ func TestAssets(t *testing.T) {
 		}
 		for _, c := range report.Palette[:6] {
 			if colour := fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B); !strings.Contains(string(data), colour) {
-				t.Errorf("%s lacks the colour %s", name, colour)
+				t.Errorf("%s does not contain the color %s", name, colour)
 			}
 		}
 	}
 	if size > 120<<10 {
-		t.Errorf("assets are %d bytes", size)
+		t.Errorf("the assets have %d bytes", size)
 	}
 }
 
@@ -605,24 +605,24 @@ func TestHoursThatAreNotBooked(t *testing.T) {
 		},
 	}}}
 	s := serve(t, f)
-	s.want("/", "0.300 kWh in the time shown", "DE: -12.5 EUR/MWh now")
+	s.want("/", "0.300 kWh in this period", "DE: -12.5 EUR/MWh now")
 	if _, _, csv := s.get("/csv?of=power"); strings.Count(csv, "\n") != 3 {
-		t.Errorf("watts that were not booked are listed:\n%s", csv)
+		t.Errorf("the CSV contains hours without bookings:\n%s", csv)
 	}
 	if _, _, csv := s.get("/csv?of=grid"); !strings.Contains(csv, ",-12.5\n") {
-		t.Errorf("a negative price is no number:\n%s", csv)
+		t.Errorf("a negative price is not a number:\n%s", csv)
 	}
 	_, _, body := s.get("/")
 	if areas := strings.Count(regexp.MustCompile(`class="area dynamic" d="([^"]*)"`).FindString(body), "M"); areas != 2 {
-		t.Errorf("the drawing has %d areas, want 2 with a gap between them", areas)
+		t.Errorf("the figure has %d areas, want 2 with a gap between them", areas)
 	}
 	f.model.From, f.model.To = now.Add(-30*time.Minute), now.Add(-20*time.Minute)
 	s = serve(t, f)
 	if _, _, csv := s.get("/csv?of=power"); strings.Count(csv, "\n") != 11 {
-		t.Errorf("ten minutes:\n%s", csv)
+		t.Errorf("unexpected CSV of ten minutes:\n%s", csv)
 	}
 	f.model.Power = &dashboard.Power{Nodes: 1, Now: new(150.0), Where: "at the nodes"}
-	serve(t, f).want("/", "150 W now, reported by 1 of 1 node.", "Estimated unknown no energy is known")
+	serve(t, f).want("/", "150 W now, reported by 1 of 1 node.", "Estimated unknown no energy is available")
 }
 
 // The savings of shadow mode have no table of consumption, which is unknown.
@@ -632,9 +632,9 @@ func TestSavingsOfAShadow(t *testing.T) {
 		Against: "starting at once", Shadow: true, Jobs: 9, Emissions: &report.Difference{Saved: 1.2},
 	}
 	s := serve(t, f)
-	s.want("/savings", "Would have saved 1.200 kgCO2e against starting at once, over 9 jobs.")
+	s.want("/savings", "Would have saved 1.200 kgCO2e compared with starting at once, over 9 jobs.")
 	if text := s.text("/savings"); strings.Contains(text, "0.000") {
-		t.Errorf("what is not known is 0: %s", text)
+		t.Errorf("unknown consumption is shown as 0: %s", text)
 	}
 	few, none := &report.Difference{Used: 2, Baseline: 1.9999, Saved: -0.0001}, report.Difference{Saved: -1e-12}
 	f.model.Saved = &dashboard.Saved{
@@ -642,9 +642,9 @@ func TestSavingsOfAShadow(t *testing.T) {
 		Steps: []dashboard.Step{{Name: "Placement", Value: 1e-12}, {Name: "Timing", Value: -0.0001}},
 	}
 	s = serve(t, f)
-	s.want("/savings", "over 3 jobs; too few Jobs (3) for an interval: it takes 10.", "(0 %)")
+	s.want("/savings", "over 3 jobs; 3 Jobs are not enough for an interval, which requires 10.", "(0 %)")
 	if text := s.text("/savings"); strings.Contains(text, "-0.000 ") || strings.Contains(text, "-0 %") {
-		t.Errorf("nothing is less than nothing: %s", text)
+		t.Errorf("got a negative zero: %s", text)
 	}
 	lost := &report.Difference{Used: 3, Baseline: 2, Saved: -1}
 	f.model.Saved = &dashboard.Saved{Against: "stock", Jobs: 1, Energy: lost}
@@ -667,7 +667,7 @@ func TestRequestsShareAModel(t *testing.T) {
 		for range 6 {
 			asked.Go(func() {
 				if w := get("/"); w.Code != http.StatusOK {
-					t.Errorf("%d %s", w.Code, w.Body)
+					t.Errorf("unexpected response: %d %s", w.Code, w.Body)
 				}
 			})
 			synctest.Wait() // the second request waits for the model
@@ -675,10 +675,10 @@ func TestRequestsShareAModel(t *testing.T) {
 		close(release)
 		asked.Wait()
 		if made != 1 {
-			t.Errorf("%d models for requests that came while one was made", made)
+			t.Errorf("got %d models for concurrent requests", made)
 		}
 		if w := get("/?from=1950-01-01"); w.Code != http.StatusBadRequest {
-			t.Errorf("76 years: %d", w.Code)
+			t.Errorf("unexpected status for 76 years: %d", w.Code)
 		}
 	})
 }
@@ -697,7 +697,7 @@ func TestBrokenFolders(t *testing.T) {
 		}
 	}
 	if _, err := dashboard.OpenFolder(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a folder that is not there: %v", err)
+		t.Errorf("unexpected error for a missing directory: %v", err)
 	}
 }
 
@@ -714,7 +714,7 @@ func TestBestStart(t *testing.T) {
 	v.Weigh(s, "gCO2e/kWh", job, now, best)
 	i := slices.IndexFunc(v.Delays, func(d dashboard.Delay) bool { return d.Set })
 	if d := v.Delays[i]; !d.Start.Equal(now.Add(107*time.Minute)) || d.Value != 100 || d.Saving != 2./3 {
-		t.Errorf("%+v, want the first start of 100 gCO2e/kWh, at the third step", d)
+		t.Errorf("got %+v, want the first start with 100 gCO2e/kWh, at the third step", d)
 	}
 }
 
@@ -730,7 +730,7 @@ func TestLabelsOfAComparison(t *testing.T) {
 	labels := regexp.MustCompile(`<text x="([\d.]+)%" y="([\d.]+)%" text-anchor="(start|end)">strategy-number-`).
 		FindAllStringSubmatch(body, -1)
 	if len(labels) < 3 {
-		t.Fatalf("%d labels:\n%s", len(labels), body)
+		t.Fatalf("got %d labels:\n%s", len(labels), body)
 	}
 	number := func(text string) float64 {
 		v, err := strconv.ParseFloat(text, 64)
@@ -748,7 +748,7 @@ func TestLabelsOfAComparison(t *testing.T) {
 	for i, a := range labels {
 		for _, b := range labels[:i] {
 			if math.Abs(left(a)-left(b)) < 11 && math.Abs(number(a[2])-number(b[2])) < 4 {
-				t.Errorf("%s and %s cover one another", a[0], b[0])
+				t.Errorf("%s and %s overlap", a[0], b[0])
 			}
 		}
 	}

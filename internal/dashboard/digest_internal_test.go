@@ -17,9 +17,9 @@ func TestTimeIsNoNews(t *testing.T) {
 	before := digest()
 	m.Now, m.Budgets[0].UsedUp = now.Add(time.Minute), new(now.Add(time.Second))
 	if digest() != before {
-		t.Error("a minute later the page is said to be another")
+		t.Error("the digest changed within a minute")
 	}
 	if m.Budgets[0].Percent = 41; digest() == before {
-		t.Error("a budget that is used up further is no news")
+		t.Error("the digest does not depend on the usage of a budget")
 	}
 }

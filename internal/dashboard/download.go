@@ -33,7 +33,7 @@ func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b 
 	p.overview()
 	i := slices.IndexFunc(p.Bands, func(b band) bool { return b.ID == of })
 	if i < 0 {
-		return nil, nil, wrong("of is not grid, power, work or decisions")
+		return nil, nil, wrong("of: want grid, power, work or decisions")
 	}
 	return p, &p.Bands[i], nil
 }
@@ -43,7 +43,7 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	shown := cmp.Or(b.Table, &table{Header: columns(1, "nothing is known")})
+	shown := cmp.Or(b.Table, &table{Header: columns(1, "no data")})
 	names := sliceutil.Map(shown.Header, func(c column) string { return c.Name })
 	t := report.Sheet(names...)
 	for _, row := range shown.Rows {
@@ -100,7 +100,7 @@ func (s *Server) svg(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if b.Plot == "" {
-		return absent("picture of that")
+		return absent("such figure")
 	}
 	w.Header().Set("Content-Type", "image/svg+xml")
 	legend, y := b.legend(p.Model)

@@ -262,7 +262,7 @@ func drawPower(m *Model) template.HTML {
 		}
 	})
 	d.now(m)
-	return d.picture("power", "What all machines draw, over time")
+	return d.picture("power", "Power of all machines over time")
 }
 
 // parts contains the parts of the power, from bottom to top.
@@ -350,7 +350,7 @@ func drawWork(m *Model) template.HTML {
 		d.bars(m, jobs, class)
 	}
 	d.now(m)
-	return d.picture("work", "Held Jobs, over time")
+	return d.picture("work", "Held Jobs over time")
 }
 
 func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
@@ -441,5 +441,5 @@ func drawAxis(m *Model) template.HTML {
 	if !m.Past && m.Now.After(m.From) && m.Now.Before(m.To) {
 		svgText(d, "now", `class="nowtext" x="%s" y="26" text-anchor="middle"`, pc(d.x(m.Now)))
 	}
-	return d.picture("axis", "Axis of time, in UTC")
+	return d.picture("axis", "Time axis in UTC")
 }

@@ -89,7 +89,7 @@ func (f *Folder) Job(_ context.Context, q Query, _, _, name string) (*JobView, e
 // weighIn compares allowed delays of a job of a run, if the run has only one site.
 func (v *JobView) weighIn(m *Model) {
 	if len(m.Zones) != 1 {
-		v.Where = "each machine has the grid of its own site"
+		v.Where = "each machine uses the grid of its own site"
 		return
 	}
 	z, j := &m.Zones[0], v.Job
@@ -104,7 +104,7 @@ func (v *JobView) weighIn(m *Model) {
 	const reach = 48*time.Hour + muchMore
 	s, err := z.Carbon.series(j.Since, j.Since.Add(job.AllowedDelay+job.Duration+reach))
 	if err != nil {
-		v.Where += " has no carbon intensity then"
+		v.Where += " has no carbon intensity at that time"
 		return
 	}
 	v.Weigh(s, z.Carbon.Unit, job, j.Since, func(allowed time.Duration) time.Time {
@@ -119,22 +119,22 @@ func (v *JobView) delaySentence() string {
 		return ""
 	}
 	set := &v.Delays[i]
-	text := fmt.Sprintf("With the allowed delay of %s, counted from its creation, %s, the best start has %s %s over "+
-		"its run, %s less than a start at once.", humanize.Rounded(set.Allowed), humanize.Clock(v.Created, v.Now),
+	text := fmt.Sprintf("With the allowed delay of %s after its creation, %s, the best start has %s %s over "+
+		"its run, %s less than an immediate start.", humanize.Rounded(set.Allowed), humanize.Clock(v.Created, v.Now),
 		short(set.Value), v.Unit, percent(set.Saving))
 	if set.Allowed == 0 {
-		text = fmt.Sprintf("No delay is allowed: a start at once has %s %s over its run.", short(set.Value), v.Unit)
+		text = fmt.Sprintf("No delay is allowed. An immediate start has %s %s over its run.", short(set.Value), v.Unit)
 	}
 	if i+1 == len(v.Delays) {
-		return text + " The forecast does not reach further."
+		return text + " The forecast ends there."
 	}
 	d := &v.Delays[len(v.Delays)-1]
 	if k := slices.IndexFunc(v.Delays, func(d Delay) bool { return d.Allowed == set.Allowed+muchMore }); k > 0 {
 		d = &v.Delays[k]
 	}
-	text += " " + humanize.Rounded(d.Allowed-set.Allowed) + " more would bring "
+	text += " " + humanize.Rounded(d.Allowed-set.Allowed) + " more delay would "
 	if d.Value >= set.Value {
-		return text + "nothing."
+		return text + "not reduce it."
 	}
-	return text + fmt.Sprintf("it to %s %s: %s less than a start at once.", short(d.Value), v.Unit, percent(d.Saving))
+	return text + fmt.Sprintf("reduce it to %s %s, %s less than an immediate start.", short(d.Value), v.Unit, percent(d.Saving))
 }

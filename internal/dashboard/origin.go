@@ -30,22 +30,22 @@ func pathOf(place, name string) string { return strings.TrimPrefix(place+"/"+nam
 // origin fills the page with the breakdown of a figure, from meters to nodes and hours, emissions and cost.
 func (p *page) origin(o *Origin, namespace, owner string) {
 	name := pathOf(p.asked.Cluster, cmp.Or(owner, namespace))
-	p.View, p.Heading = "origin", "Where the energy of "+name+" comes from"
+	p.View, p.Heading = "origin", "Origin of the energy of "+name
 	t := &o.Total
 	kWh, site := t.Energy().Joules().KWh(), t.Facility.Joules().KWh()
 	text := fmt.Sprintf("%s kWh were booked on %s, from %s to %s; %s of it is estimated.", humanize.Significant(kWh),
 		count(len(o.Nodes), "node"), stamp(t.First), stamp(t.Last), percent(t.EstimatedShare()))
 	if kWh > 0 {
-		text += fmt.Sprintf(" Times PUE, %.3g, they are %s kWh at the sites' meters.", site/kWh,
+		text += fmt.Sprintf(" Multiplied by a PUE of %.3g, this is %s kWh at the sites' meters.", site/kWh,
 			humanize.Significant(site))
 	}
 	if grams := float64(t.Carbon.Grams()); len(t.Emissions) == 1 && site > 0 {
-		text += fmt.Sprintf(" Window by window, times the carbon intensity there and then, %s gCO2e/kWh in the mean, "+
-			"they caused %s gCO2e.", short(grams/site), humanize.Significant(grams))
+		text += fmt.Sprintf(" Multiplied window by window by the carbon intensity of the site, %s gCO2e/kWh on average, "+
+			"this is %s gCO2e.", short(grams/site), humanize.Significant(grams))
 	}
-	p.Said = []string{text, "A meter's counter gives the joules of an interval. The node's agent divides them by the " +
-		"CPU time of pods, idle energy by what they request, and sends them as a batch; the controller books batches " +
-		"in windows of five minutes. The hours below add up to the total, and so do the nodes."}
+	p.Said = []string{text, "A meter reports the joules of an interval. The node's agent divides them in proportion to the " +
+		"CPU time of pods, and idle energy to their requests, and sends them as a batch. The controller books batches " +
+		"in windows of five minutes. The hours below add up to the total, as do the nodes."}
 	p.Tables = []*table{
 		p.originTable("By node", "node", o.Nodes, o.Meters), p.originTable("By hour (UTC)", "hour", o.Hours, nil),
 	}
@@ -56,7 +56,7 @@ func (p *page) originTable(caption, key string, rows []ledger.Row, meters map[st
 	t := &table{Caption: caption, Limit: 200, Header: columns(1, key, "kWh for work", "idle kWh", "PUE",
 		"kWh at the site", "gCO2e/kWh", "gCO2e", "cost", "estimated")}
 	if meters != nil {
-		t.Header = append(t.Header, column{Name: "told now by"})
+		t.Header = append(t.Header, column{Name: "current source"})
 	}
 	t.fill(len(rows), p.whole, func(i int) row {
 		r := &rows[i]

@@ -266,19 +266,19 @@ func (m *Model) banner() *banner {
 	switch {
 	case !m.Past && len(m.Zones) == 0 && m.Power == nil && len(m.Jobs) == 0:
 		return &banner{
-			"", "Nothing is known yet.", "No GridZone has a signal, no node reports what it draws, and nothing is " +
-				"held. See what is missing:", "kubenergy doctor",
+			"", "No data yet.", "No GridZone has a signal, no node reports its power, and no Job is " +
+				"held. To find the reason, run", "kubenergy doctor",
 		}
 	case m.Mode == "shadow" && m.Enforcing == 0:
 		return &banner{
-			"", "Shadow mode:", "decisions are counted, nothing is touched. To let it act on one namespace:",
+			"", "Shadow mode:", "decisions are counted but not applied. To enforce them in one namespace, run",
 			"kubectl label namespace NAME kubenergy.io/mode=enforce",
 		}
 	case len(m.Unseen) > 0:
 		first, _, _ := strings.Cut(m.Unseen[0], ". ") // there is only space for one line
 		left := len(m.Unseen) - 1
-		return &banner{"", "Not seen:", first + given(left > 0,
-			fmt.Sprintf(" (and %d more: see where the figures come from)", left)), ""}
+		return &banner{"", "Not available:", first + given(left > 0,
+			fmt.Sprintf(" (and %d more, see the sources of the figures)", left)), ""}
 	}
 	return nil
 }
@@ -331,7 +331,7 @@ func (p *page) waitedTile() tile {
 }
 
 func (p *page) estimatedTile() tile {
-	t := tile{Name: "Estimated", Value: "unknown", Text: "no energy is known", Link: p.source("estimated")}
+	t := tile{Name: "Estimated", Value: "unknown", Text: "no energy is available", Link: p.source("estimated")}
 	if p.Power == nil || len(p.Power.Points) == 0 {
 		return t
 	}
@@ -343,9 +343,9 @@ func (p *page) estimatedTile() tile {
 }
 
 func (p *page) staleTile() tile {
-	t := tile{Name: "Stale", Value: "nothing", Text: "all signals are young enough", Link: p.source("stale")}
+	t := tile{Name: "Stale", Value: "none", Text: "all signals are recent", Link: p.source("stale")}
 	if len(p.Zones) == 0 && p.Power == nil {
-		t.Value, t.Text = "unknown", "no signal is known"
+		t.Value, t.Text = "unknown", "no signal is available"
 	}
 	if names := p.stale(); len(names) > 0 {
 		t.Value, t.Unit, t.Class = strconv.Itoa(len(names)), "too old", "bad"
@@ -379,7 +379,7 @@ func (m *Model) cards() (all []card) {
 	if m.Past {
 		return nil
 	}
-	used := card{Name: "Used most, last 7 days"}
+	used := card{Name: "Highest usage, last 7 days"}
 	for i := range m.Namespaces[:min(len(m.Namespaces), MaxNamespaces)] {
 		u := &m.Namespaces[i]
 		r := cardRow{
@@ -394,9 +394,9 @@ func (m *Model) cards() (all []card) {
 		used.Rows = append(used.Rows, r)
 	}
 	if len(used.Rows) == 0 {
-		used.Text = "Nothing was booked."
+		used.Text = "No energy was booked."
 	}
-	budget := card{Name: "Next budget to end"}
+	budget := card{Name: "Next exhausted budget"}
 	if len(m.Budgets) == 0 {
 		budget.Text = "There is no EnergyBudget."
 	} else {
@@ -423,7 +423,7 @@ func (m *Model) nextCard() card {
 		}
 	}
 	if len(c.Rows) == 0 {
-		c.Text = "Nothing that is held has a planned start."
+		c.Text = "No held Job has a planned start."
 	}
 	return c
 }
@@ -431,21 +431,21 @@ func (m *Model) nextCard() card {
 func (m *Model) budgetSentence(b *Budget) string {
 	switch {
 	case b.Percent >= 100:
-		text := "used up"
+		text := "exhausted"
 		if b.Closed != nil {
 			text += "; new work waits until " + m.clock(*b.Closed)
 		}
 		return text + given(b.Suspended > 0, "; "+count(int(b.Suspended), "Job")+" suspended")
 	case b.UsedUp != nil:
-		return "used up " + m.clock(*b.UsedUp) + ", if it goes on like this"
+		return "exhausted " + m.clock(*b.UsedUp) + " at the current rate"
 	case b.Ends != nil:
-		return "lasts until its " + b.Period + " ends, " + m.clock(*b.Ends)
+		return "lasts until the end of its " + b.Period + ", " + m.clock(*b.Ends)
 	}
 	return "for its " + b.Period
 }
 
 func (m *Model) runsCard() card {
-	c := card{Name: "Runs of this folder"}
+	c := card{Name: "Runs in this directory"}
 	most := 0.0
 	for i := range m.Strategies {
 		most = max(most, m.Strategies[i].Kg, 1e-12)

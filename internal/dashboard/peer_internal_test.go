@@ -16,7 +16,7 @@ func TestOwnerOf(t *testing.T) {
 			uid = -1
 		}
 		if uid != want {
-			t.Errorf("%s is of %d, want %d", client, uid, want)
+			t.Errorf("ownerOf(%s) = %d, want %d", client, uid, want)
 		}
 	}
 }

@@ -177,8 +177,8 @@ func savedBy(r *report.Report, names []string, i int) *Saved {
 	run, base := &r.Runs[i], &r.Runs[0]
 	s := &Saved{
 		Against: names[0], Jobs: run.Jobs, Held: run.HeldJobs, MeanWait: &run.MeanWaitSeconds, Late: &run.LateStarts,
-		Method: "Both are simulated, of the same work on the same machines. One run has no interval; " +
-			"kubenergy compare gives one.",
+		Method: "Both are simulated with the same work on the same machines. A single run has no interval. " +
+			"To get one, use kubenergy compare.",
 		Energy:    new(report.DifferenceOf(run.EnergyKWh, base.EnergyKWh)),
 		Emissions: new(report.DifferenceOf(run.EmissionsKg, base.EmissionsKg)), Unit: "kgCO2e",
 	}
@@ -203,11 +203,11 @@ func savedBy(r *report.Report, names []string, i int) *Saved {
 		}
 		return nil
 	}
-	step("Sleep", "machines without work sleep, under the baseline", alike(base.Strategy))
+	step("Sleep", "machines without work sleep, with the baseline strategy", alike(base.Strategy))
 	if where, when, timed := strings.Cut(run.Strategy, "+"); timed {
 		if placed := cmp.Or(alike(where), alike("energy")); placed != nil { // on one site, like carbon
 			step("Placement", placed.Strategy+" chooses the machine", placed)
-			step("Timing", run.Strategy+" beyond "+placed.Strategy+": jobs start by the rule "+when, run)
+			step("Timing", run.Strategy+" in addition to "+placed.Strategy+" starts jobs by the rule "+when, run)
 		}
 		step("Placement and timing", run.Strategy+" chooses the machine and the hour", run)
 	}
@@ -245,7 +245,7 @@ func ofSweep(s *report.Sweep) *Model {
 	for i := range s.Strategies {
 		row := &s.Strategies[i]
 		trials := float64(max(1, row.Trials)) // energy and emissions are sums over the trials
-		m.Note = fmt.Sprintf("Means over %s of each strategy; intervals of 95 %%.", count(row.Trials, "trial"))
+		m.Note = fmt.Sprintf("Means over %s of each strategy, with 95 %% intervals.", count(row.Trials, "trial"))
 		name := said(row.Strategy, given(row.Forecast != "perfect", row.Forecast),
 			given(row.StayOn, "machines stay on"),
 			given(row.RestartCost > 0, "restart costs "+humanize.Rounded(row.RestartCost)))
@@ -287,8 +287,8 @@ func OpenFolder(dir string) (*Folder, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("%s holds neither %s nor comparison.json: name a folder that simulate or compare wrote "+
-		"with --out, or a lab's report folder", dir, FileName)
+	return nil, fmt.Errorf("%s contains neither %s nor comparison.json: want a directory written by simulate or compare "+
+		"with --out, or the report directory of a lab", dir, FileName)
 }
 
 func readJSON(file string, into any) error {
@@ -314,7 +314,7 @@ func (f *Folder) Live() bool { return false }
 func (f *Folder) Model(_ context.Context, q Query) (*Model, error) {
 	found := f.run(q)
 	if found == nil {
-		return nil, absent(fmt.Sprintf("run %d: the folder holds %s, the last of which is %d", q.Run,
+		return nil, absent(fmt.Sprintf("run %d: the directory contains %s, and the last one is %d", q.Run,
 			count(len(f.models), "run"), f.models[len(f.models)-1].Run))
 	}
 	m := *found

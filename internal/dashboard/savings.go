@@ -44,9 +44,9 @@ func SavedOf(c *report.Comparison) *Saved {
 		s.Few = few
 	}
 	s.Steps = []Step{
-		{"Placement", placed, "another machine, at the intensity of the hours in which the work ran"},
+		{"Placement", placed, "another machine, at the intensity of the hours of the actual run"},
 		{"Timing", timed, "other hours, and other sites"},
-		{"Losses", lost, "jobs for which the baseline would have been better"},
+		{"Losses", lost, "jobs that would have been better with the baseline"},
 	}
 	if signal == "" {
 		s.Steps[1] = s.Steps[2]

@@ -103,7 +103,7 @@ func (s *Signal) provenance() string {
 	age := ""
 	if s.AgeSeconds != nil {
 		age = given(s.Stale, "STALE: ") + humanize.Rounded(time.Duration(*s.AgeSeconds*float64(time.Second))) + " old" +
-			given(s.Stale, ", nothing is decided by it")
+			given(s.Stale, ", not used for decisions")
 	}
 	return strings.Join(said(s.Quality, s.Source, given(s.Forecast != "", "forecast by "+s.Forecast), age), ", ")
 }
@@ -112,22 +112,22 @@ func (s *Signal) provenance() string {
 func (m *Model) powerSentence() string {
 	p := m.Power
 	if p == nil || len(p.Points) == 0 && p.Now == nil {
-		return "Unknown: no node reports what it draws, and nothing was booked in this time."
+		return "Unknown. No node reports its power, and no energy was booked in this period."
 	}
 	var now, over string
 	if p.Now != nil {
 		now = fmt.Sprintf("%s now, reported by %d of %s", watts(*p.Now), p.Nodes-p.Late, count(p.Nodes, "node")) +
 			given(p.Asleep > 0, fmt.Sprintf(", %d asleep", p.Asleep)) +
-			given(p.Guests > 0, "; power of hosts includes that of "+count(p.Guests, "virtual machine"))
+			given(p.Guests > 0, "; the power of hosts includes "+count(p.Guests, "virtual machine"))
 	}
 	if used, _ := p.lines()[allParts].kWh(m.From, m.To); len(p.Points) > 0 {
 		instead, known := p.Baseline.kWh(m.From, m.To)
-		over = fmt.Sprintf("%s kWh in the time shown, %s", humanize.Significant(used), p.Where) +
+		over = fmt.Sprintf("%s kWh in this period, %s", humanize.Significant(used), p.Where) +
 			given(known, fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, humanize.Significant(instead)))
 	}
 	nodes := func(n int) string { return humanize.Plural(n, "node reports", "nodes report") }
-	return strings.Join(said(now, over, given(p.Odd > 0, nodes(p.Odd)+" what their hardware cannot draw"),
-		given(p.Late > 0, nodes(p.Late)+" too late")), ". ") + "."
+	return strings.Join(said(now, over, given(p.Odd > 0, nodes(p.Odd)+" implausible power"),
+		given(p.Late > 0, nodes(p.Late)+" outdated power")), ". ") + "."
 }
 
 // kWh returns the energy of a line of watts in an interval, and whether the power was known during all of it.
@@ -160,11 +160,11 @@ func (m *Model) workSentence() string {
 			humanize.Rounded(wait/time.Duration(len(jobs))))
 	}
 	if len(jobs) == 0 {
-		return "Nothing is held."
+		return "No Job is held."
 	}
 	text := humanize.Plural(len(jobs), "Job is", "Jobs are") + " held"
 	if j := m.next(); j != nil {
-		text += fmt.Sprintf("; %s is to start next, at %s", j.path(), m.clock(*j.PlannedStart))
+		text += fmt.Sprintf("; the next one is %s, at %s", j.path(), m.clock(*j.PlannedStart))
 	}
 	var last time.Time
 	for _, j := range jobs {
@@ -177,7 +177,7 @@ func (m *Model) workSentence() string {
 func (m *Model) heldBriefly() string {
 	jobs := m.heldJobs()
 	if len(jobs) == 0 {
-		return "nothing waits for a better hour"
+		return "no Job is waiting for a better time"
 	}
 	text := humanize.Plural(len(jobs), "Job is", "Jobs are") + " held"
 	if j := m.next(); j != nil {
@@ -204,7 +204,7 @@ func (j *Job) sentence(m *Model) string {
 	text := fmt.Sprintf("%s, created %s", j.path(), m.clock(j.Since))
 	switch {
 	case j.Unscheduled:
-		return text + ": it never ran, for want of room."
+		return text + ": it never ran because of a lack of capacity."
 	case j.Started != nil && j.PlannedStart != nil:
 		text += fmt.Sprintf(": held until %s, started %s", m.clock(*j.PlannedStart), m.clock(*j.Started))
 	case j.Started != nil:
@@ -212,7 +212,7 @@ func (j *Job) sentence(m *Model) string {
 	case j.PlannedStart != nil:
 		text += ": held until " + m.clock(*j.PlannedStart)
 	default:
-		text += ": held, and the scheduler has not said yet until when"
+		text += ": held, and the scheduler has not planned a start yet"
 	}
 	text += given(j.Node != "", " on "+j.Node)
 	text += given(j.LatestStart != nil, "; latest start "+m.clock(deref(j.LatestStart)))
@@ -259,10 +259,10 @@ func (s *Saved) known() bool { return s != nil && (s.Jobs > 0 || s.Shadow) }
 func (m *Model) savedSentence() string {
 	s := m.Saved
 	if !s.known() {
-		return "What was saved is unknown: no decision of this time can be compared."
+		return "Savings are unknown, because no decision in this period can be compared."
 	}
 	if m.Past && m.Run == 0 {
-		return "This run is the baseline that others are compared with."
+		return "This run is the baseline of the comparison."
 	}
 	verb := "Saved"
 	if s.Shadow {
@@ -275,8 +275,8 @@ func (m *Model) savedSentence() string {
 			said[0] += fmt.Sprintf(" (%s)", percent(d.Saved/d.Baseline))
 		}
 	}
-	text := fmt.Sprintf("%s %s against %s, over %s", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
-	return text + given(s.Few > 0, fmt.Sprintf("; too few Jobs (%d) for an interval: it takes %d", s.Few,
+	text := fmt.Sprintf("%s %s compared with %s, over %s", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
+	return text + given(s.Few > 0, fmt.Sprintf("; %d Jobs are not enough for an interval, which requires %d", s.Few,
 		report.MinJobs)) + "."
 }
 

@@ -27,10 +27,10 @@ func Serve(ctx context.Context, source Source, at *net.TCPAddr, browser bool, ou
 	server := newHTTP(ctx, page)
 	address := page.Address()
 	fmt.Fprintln(out, address)
-	fmt.Fprintln(err, "The page is served until you press Ctrl-C. The address is good for once.")
+	fmt.Fprintln(err, "The page is served until you press Ctrl-C. The URL is valid once.")
 	if browser {
 		if failed := openBrowser(address); failed != nil {
-			fmt.Fprintf(err, "no browser could be opened (%v): open the address yourself\n", failed)
+			fmt.Fprintf(err, "Failed to open a browser: %v. Open the URL manually.\n", failed)
 		}
 	}
 	if failed := daemon.Serve(ctx, listener, server); failed != nil {

@@ -34,7 +34,7 @@ func TestEventsOutliveTheWriteTimeout(t *testing.T) {
 		page := NewServer(idle{}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711}, time.Now)
 		server := newHTTP(t.Context(), page)
 		if server.WriteTimeout <= 2*timeout {
-			t.Errorf("responses have %v, want more than two models of %v", server.WriteTimeout, timeout)
+			t.Errorf("the write timeout is %v, want more than twice %v", server.WriteTimeout, timeout)
 		}
 		ours, theirs := net.Pipe()
 		l := make(pipe, 1)
@@ -49,7 +49,7 @@ func TestEventsOutliveTheWriteTimeout(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); events < 5 || took < 2*server.WriteTimeout {
-			t.Errorf("%d events within %v", events, took)
+			t.Errorf("got %d events within %v", events, took)
 		}
 		_ = ours.Close()
 		close(l)

@@ -129,7 +129,7 @@ func recovering(h http.Handler) http.Handler {
 		defer func() {
 			if what := recover(); what != nil {
 				slog.Error("Panic in a page", "path", r.URL.Path, "panic", what, "stack", string(debug.Stack()))
-				refuse(w, http.StatusInternalServerError, "The page cannot be made: the program panicked. See its log.")
+				refuse(w, http.StatusInternalServerError, "The page cannot be rendered, because the program panicked. See its log.")
 			}
 		}()
 		h.ServeHTTP(w, r)
@@ -149,7 +149,7 @@ func wrong(format string, args ...any) error {
 
 func absent(what string) error { return fault{http.StatusNotFound, errors.New("there is no " + what)} }
 
-var errNoActs = fault{http.StatusForbidden, errors.New("nothing can be changed from this page")}
+var errNoActs = fault{http.StatusForbidden, errors.New("this page does not allow changes")}
 
 // refuse writes an error page.
 func refuse(w http.ResponseWriter, status int, text string) {
@@ -196,7 +196,7 @@ func (s *Server) query(r *http.Request, v View) (q Query, err error) {
 		end = s.now()
 	}
 	if !q.From.IsZero() && !end.IsZero() && (q.To.Equal(end) && !q.From.Before(end) || end.Sub(q.From) > maxQuerySpan) {
-		return q, wrong("from is not before to, or more than 800 days before it")
+		return q, wrong("from is not before to, or more than 800 days earlier")
 	}
 	return q, nil
 }
@@ -250,7 +250,7 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, v View) (*page, e
 	}
 	m, err := s.get(r.Context(), q)
 	if err != nil {
-		return nil, fmt.Errorf("what the page shows cannot be read: %w", err)
+		return nil, fmt.Errorf("reading the data of the page: %w", err)
 	}
 	p := &page{Model: m, View: v, Live: s.source.Live(), CSRF: s.csrf, query: r.URL.Query(), asked: q}
 	for _, c := range r.CookiesNamed(themeName) {
@@ -264,7 +264,7 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, v View) (*page, e
 func (s *Server) write(w http.ResponseWriter, p *page) error {
 	var b bytes.Buffer
 	if err := pages.ExecuteTemplate(&b, "page", p); err != nil {
-		return fault{http.StatusInternalServerError, fmt.Errorf("the page cannot be made: %w", err)}
+		return fault{http.StatusInternalServerError, fmt.Errorf("rendering the page: %w", err)}
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = b.WriteTo(w)
@@ -295,7 +295,7 @@ func (s *Server) job(p *page, r *http.Request) error {
 		return err
 	}
 	if v == nil {
-		return absent(kind + " of that name")
+		return absent(kind + " with this name")
 	}
 	p.View = "job"
 	p.job(v)
@@ -316,7 +316,7 @@ func (s *Server) decision(p *page, r *http.Request) (err error) {
 		return err
 	}
 	if d == nil {
-		return absent("such decision, or it is no longer kept")
+		return absent("such decision, or it is no longer stored")
 	}
 	p.decision(d)
 	return nil
@@ -331,7 +331,7 @@ func (s *Server) origin(p *page, r *http.Request) error {
 		return err
 	}
 	if o == nil {
-		return absent("booking of that")
+		return absent("booked energy of this owner")
 	}
 	p.origin(o, namespace, owner)
 	return nil
@@ -454,7 +454,7 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxQuery)
 	if err := r.ParseForm(); err != nil ||
 		subtle.ConstantTimeCompare([]byte(r.PostForm.Get("csrf")), []byte(s.csrf)) != 1 {
-		return fault{http.StatusForbidden, errors.New("the form is not one of this page: reload it")}
+		return fault{http.StatusForbidden, errors.New("the form is outdated: reload the page")}
 	}
 	result, err := actor.Act(r.Context(), actOf(r.PostForm))
 	if err != nil {

@@ -25,16 +25,16 @@ const (
 // decode decodes a file and enforces the limits on its size, number of elements, values and times.
 func decode(data []byte, into any) error {
 	if len(data) > maxFile {
-		return fmt.Errorf("it has more than %d MiB", maxFile>>20)
+		return fmt.Errorf("the file is larger than %d MiB", maxFile>>20)
 	}
 	if n := elements(data); n > min(maxElements, fewElements+len(data)/minElement) {
-		return fmt.Errorf("it has %d elements in %d bytes: too many", n, len(data))
+		return fmt.Errorf("the file has too many elements: %d in %d bytes", n, len(data))
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return err
 	}
 	if !plausible(reflect.ValueOf(into)) {
-		return fmt.Errorf("it has a number beyond %g, or a time before 1900 or after 2200", maxValue)
+		return fmt.Errorf("the file contains a number beyond %g, or a time before 1900 or after 2200", maxValue)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func validate(models []*Model) error {
 				maxYears)
 		}
 		if m.Run < 0 || len(models) > 1 && len(m.Runs) < len(models) {
-			return fmt.Errorf("run %d names %d of %d runs", m.Run, len(m.Runs), len(models))
+			return fmt.Errorf("run %d lists %d of %d runs", m.Run, len(m.Runs), len(models))
 		}
 	}
 	return nil

@@ -85,12 +85,12 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 			}}, func() time.Time { return now })
 			for range 2 {
 				if w := get("/"); w.Code != c.code {
-					t.Errorf("%s, live %v: %d %s", name, live, w.Code, w.Body)
+					t.Errorf("%s, live %v: unexpected response %d %s", name, live, w.Code, w.Body)
 				}
 			}
 			fails = false
 			if w := get("/"); w.Code != http.StatusOK {
-				t.Errorf("after the %s, live %v: %d %s", name, live, w.Code, w.Body)
+				t.Errorf("after the %s, live %v: unexpected response %d %s", name, live, w.Code, w.Body)
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func TestWaitersOfAPanic(t *testing.T) {
 		for range 3 {
 			asked.Go(func() {
 				if w := get("/"); w.Code != http.StatusInternalServerError {
-					t.Errorf("%d %s", w.Code, w.Body)
+					t.Errorf("unexpected response %d %s", w.Code, w.Body)
 				}
 			})
 		}
@@ -156,7 +156,7 @@ func render(t testing.TB, f *dashboard.Folder) {
 		w := get(path)
 		kind := w.Header().Get("Content-Type")
 		if w.Code == http.StatusInternalServerError {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			t.Errorf("%s: unexpected response %d %s", path, w.Code, w.Body)
 		}
 		if strings.Contains(w.Body.String(), "<script>alert") && !strings.Contains(kind, "json") &&
 			!strings.Contains(kind, "csv") {
@@ -186,14 +186,14 @@ func TestHostileFolder(t *testing.T) {
 		"many jobs":   {`{"models":[{"jobs":[` + strings.Repeat("{},", 5000) + `{}]}]}`, "too many"},
 		"many models": {`{"models":[` + strings.Repeat("null,", 5000) + `null]}`, "too many"},
 		"brackets":    {`{"models":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "cannot unmarshal"},
-		"runs":        {`{"models":[{"runs":[]},{"runs":["a","b"],"run":1}]}`, "names 0 of 2 runs"},
+		"runs":        {`{"models":[{"runs":[]},{"runs":["a","b"],"run":1}]}`, "lists 0 of 2 runs"},
 		"negative run": {`{"models":[{"runs":["a","b"],"jobs":[{"name":"y"}]},{"runs":["a","b"],"run":-1,` +
-			`"jobs":[{"name":"y"}]}]}`, "run -1 names"},
+			`"jobs":[{"name":"y"}]}]}`, "run -1 lists"},
 	} {
 		f, err := opened(t, dashboard.FileName, c.text)
 		if c.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), c.refused) {
-				t.Errorf("%s: %v, want it refused: %s", name, err, c.refused)
+				t.Errorf("%s: got error %v, want %s", name, err, c.refused)
 			}
 			continue
 		}
@@ -205,7 +205,7 @@ func TestHostileFolder(t *testing.T) {
 	}
 	if _, err := opened(t, "comparison.json", `{"strategies":[`+strings.Repeat("{},", 5000)+`{}]}`); err == nil ||
 		!strings.Contains(err.Error(), "too many") {
-		t.Errorf("a comparison: %v", err)
+		t.Errorf("unexpected error for a comparison: %v", err)
 	}
 }
 

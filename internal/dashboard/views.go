@@ -30,7 +30,7 @@ func (p *page) decisions() {
 	p.Filter = &filter{p.query.Get("q"), p.query.Get("action")}
 	p.Actions = sliceutil.Map(actions, func(a string) option { return option{Name: a} })
 	found := m.filtered(p.Filter)
-	p.Said = []string{fmt.Sprintf("%s, of %d known, the youngest first.", count(len(found), "decision"),
+	p.Said = []string{fmt.Sprintf("%s out of %d, the most recent first.", count(len(found), "decision"),
 		len(m.Decisions))}
 	t := &table{Caption: "Decisions", Limit: maxDecisions, Header: columns(7, "time (UTC)", "what", "work", "strategy",
 		"node", "start", "why", "kWh", "gCO2e")}
@@ -98,13 +98,13 @@ func (p *page) savings() {
 	p.Said, p.Commands = said(m.savedSentence(), s.Method), said(s.Command)
 	if plot := drawSteps(s); plot != "" {
 		p.Figures = []pageFigure{{
-			"From what " + s.Against + " would have caused, in " + s.Unit + ", step by step to what was caused",
+			"Step by step from the " + s.Unit + " with " + s.Against + " to the actual " + s.Unit,
 			"steps", plot,
 		}}
 	}
-	t := listed("Where it came from", []column{{"part", false}, {s.Unit, true}, {"because", false}}, s.Steps,
+	t := listed("Causes of the savings", []column{{"part", false}, {s.Unit, true}, {"reason", false}}, s.Steps,
 		func(step *Step) []string { return []string{step.Name, humanize.Significant(step.Value), step.Why} })
-	all := listed("Used, and what "+s.Against+" would have used", columns(1, "quantity", "used", "baseline", "saved",
+	all := listed("Actual consumption, and consumption with "+s.Against, columns(1, "quantity", "used", "baseline", "saved",
 		"95 % from", "to"), s.differences(), func(d *named) []string {
 		return []string{
 			strings.TrimSuffix(d.name+", "+d.unit,
@@ -116,7 +116,7 @@ func (p *page) savings() {
 	if !s.Shadow { // the consumption without decisions is unknown
 		p.show(all)
 	}
-	p.show(t, listed("Not comparable", columns(1, "because", "jobs"), slices.Sorted(maps.Keys(s.Left)),
+	p.show(t, listed("Not comparable", columns(1, "reason", "jobs"), slices.Sorted(maps.Keys(s.Left)),
 		func(why *string) []string { return []string{*why, strconv.Itoa(s.Left[*why])} }))
 }
 
@@ -165,13 +165,13 @@ func drawSteps(s *Saved) template.HTML {
 		level -= step.Value
 	}
 	bar("whole", "caused", 0, d.Used, humanize.Significant(d.Used))
-	return w.picture("steps", "What was saved, step by step: the table has the same figures")
+	return w.picture("steps", "Savings step by step, with the same figures as the table")
 }
 
 // compare fills the comparison of strategies.
 func (p *page) compare() {
 	if len(p.Strategies) == 0 {
-		p.Said = []string{"No strategies were compared here. On your own trace:"}
+		p.Said = []string{"There is no comparison of strategies. To compare them on your own trace, run"}
 		p.Commands = []string{
 			"kubenergy simulate -f scenario.yaml --out results", "kubenergy dashboard --dir results",
 		}
@@ -180,7 +180,7 @@ func (p *page) compare() {
 	p.Said = []string{p.Note, compareSentence(p.Strategies)}
 	p.Figures = []pageFigure{{
 		"Emissions by mean wait. Green: no other strategy emits less without waiting longer. Ring: the baseline. " +
-			"Hover for names; the table has the same figures.",
+			"Names are shown under the pointer. The table has the same figures.",
 		"pareto", drawPareto(p.Strategies),
 	}}
 	t := &table{
@@ -214,7 +214,7 @@ func front(all []Strategy) []Strategy {
 // compareSentence lists the strategies on the Pareto front.
 func compareSentence(all []Strategy) string {
 	names := sliceutil.Map(front(all), func(s Strategy) string { return s.brief() })
-	return "No other strategy beats these in waits and emissions at once: " + strings.Join(names, "; ") + "."
+	return "No other strategy is better than these in both wait and emissions: " + strings.Join(names, "; ") + "."
 }
 
 func (s *Strategy) brief() string {
@@ -323,13 +323,13 @@ func Verdict(all []Finding) string {
 	text, warnings := "Works.", count(of[StatusWarn], "warning")
 	switch {
 	case len(all) == 0:
-		return "No checks were run here."
+		return "No checks were run."
 	case of[StatusFail] > 0:
 		text = fmt.Sprintf("Broken: %d, with %s.", of[StatusFail], warnings)
 	case of[StatusWarn] > 0:
 		text = "Works, with " + warnings + "."
 	}
-	return fmt.Sprintf("%s Of %s, %d found nothing wrong.", text, count(len(all), "check"), of[StatusOK])
+	return fmt.Sprintf("%s Out of %s, %d found no problem.", text, count(len(all), "check"), of[StatusOK])
 }
 
 func badness(s Status) int { return slices.Index([]Status{StatusOK, StatusWarn, StatusFail}, s) }
@@ -337,13 +337,13 @@ func badness(s Status) int { return slices.Index([]Status{StatusOK, StatusWarn, 
 // how fills the page that explains the sources of figures.
 func (p *page) how() {
 	m := p.Model
-	p.Heading = "Where the figures come from"
+	p.Heading = "Sources of the figures"
 	saved := source{ID: "saved", Name: "Saved", Lines: []string{m.savedSentence()}}
 	if m.Saved != nil {
 		saved.Lines = said(m.savedSentence(), m.Saved.Method)
 	}
 	signals := &table{Caption: "Signals", Header: []column{
-		{"zone", false}, {"quantity", false}, {"now", true}, {"unit", false}, {"rests on", false},
+		{"zone", false}, {"quantity", false}, {"now", true}, {"unit", false}, {"source", false},
 	}}
 	for _, z := range m.Zones {
 		for _, s := range z.signals() {
@@ -352,40 +352,40 @@ func (p *page) how() {
 			}})
 		}
 	}
-	stale := "Nothing is too old."
+	stale := "All data is recent."
 	if names := m.stale(); len(names) > 0 {
-		stale = "Too old to be decided by: " + strings.Join(names, ", ") + "."
+		stale = "Too old for decisions: " + strings.Join(names, ", ") + "."
 	}
 	p.Sources = []source{
 		saved,
 		{ID: "waited", Name: "Waited", Lines: []string{
 			m.workSentence(),
-			"From submission to start, of all work; what waits for room counts, too.",
+			"From submission to start of all work, including the wait for capacity.",
 		}},
 		{ID: "estimated", Name: "Energy", Lines: said(
 			m.powerSentence(), m.meterSentence(),
-			"A meter's counter gives joules of an interval; those are divided among pods by the CPU time of their "+
-				"control groups, and travel as a batch to the ledger's windows of five minutes. Times PUE that is "+
-				"what the site's meter sees; times the carbon intensity of that window, emissions; times its price, "+
-				"cost. Where there is no meter, a power profile estimates, and that share is called estimated.", m.Note,
+			"A meter reports the joules of an interval, which are divided among pods by the CPU time of their "+
+				"control groups and sent as a batch to the ledger's windows of five minutes. Multiplied by the PUE, this is "+
+				"the energy at the site's meter. Multiplied by the carbon intensity or price of the window, it is emissions or "+
+				"cost. Without a meter, energy is estimated from a power profile and counts as estimated.", m.Note,
 		)},
 		{
 			ID: "stale", Name: "Signals", Lines: []string{
 				stale,
-				"Of a forecast, the band is from the tenth to the ninetieth percentile, where its source gives them.",
+				"The band of a forecast ranges from the tenth to the ninetieth percentile, if its source provides them.",
 			},
 			Table: signals,
 		},
 	}
 	if m.Mode != "" {
 		p.Sources = append(p.Sources, source{ID: "mode", Name: "Mode", Lines: []string{
-			"The mode of the cluster's policy is " + m.Mode + ". In shadow decisions are counted and nothing is " +
-				"touched; in advise they are written on the work; in enforce work is held. A namespace may have its " +
-				"own mode; of those, " + strconv.Itoa(m.Enforcing) + " enforce where the cluster does not.",
+			"The mode of the cluster's policy is " + m.Mode + ". In shadow mode, decisions are only " +
+				"counted. In advise mode, they are written to the work. In enforce mode, work is held. A namespace may have its " +
+				"own mode: " + strconv.Itoa(m.Enforcing) + " namespaces enforce although the cluster does not.",
 		}})
 	}
 	if len(m.Unseen) > 0 {
-		p.Sources = append(p.Sources, source{ID: "unseen", Name: "Not seen", Lines: m.Unseen})
+		p.Sources = append(p.Sources, source{ID: "unseen", Name: "Not available", Lines: m.Unseen})
 	}
 }
 
@@ -393,12 +393,12 @@ func (p *page) how() {
 func (m *Model) meterSentence() string {
 	p := m.Power
 	if p == nil || len(p.Points) == 0 {
-		return "Nothing was booked in this time."
+		return "No energy was booked in this period."
 	}
-	text := percent(p.Estimated) + " of it is estimated, the rest measured."
+	text := percent(p.Estimated) + " of the energy is estimated, and the rest is measured."
 	if !m.Past {
-		text += fmt.Sprintf(" Of %s, the power of %d is too old to be decided by, and that of %d is more or less "+
-			"than their hardware draws.", count(p.Nodes, "node"), p.Late, p.Odd)
+		text += fmt.Sprintf(" Of %s, the power of %d is too old for decisions, and that of %d is more or less "+
+			"than their hardware can draw.", count(p.Nodes, "node"), p.Late, p.Odd)
 	}
 	return text
 }
