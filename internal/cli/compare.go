@@ -58,7 +58,7 @@ it is done: the same command goes on where it was interrupted.`,
 	return cmd
 }
 
-// part reads which shard is to be run.
+// part parses the shard to run.
 func (f *compareFlags) part(t cmdutil.Terminal) (study.Shard, error) {
 	text := f.shard
 	if text == "" {
@@ -111,7 +111,7 @@ func (f *compareFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	return f.carryOut(cmd.Context(), t, c, part, p)
 }
 
-// carryOut runs the trials and reports on them.
+// carryOut runs the trials and prints the report.
 func (f *compareFlags) carryOut(ctx context.Context, t cmdutil.Terminal, c *study.Study, part study.Shard,
 	p *cmdutil.Progress,
 ) error {
@@ -143,14 +143,14 @@ func (f *compareFlags) carryOut(ctx context.Context, t cmdutil.Terminal, c *stud
 	return finishComparison(t, book, mine, f.out, f.output.Value)
 }
 
-// finishComparison sums trials up and writes what was asked for.
+// finishComparison aggregates trials and writes the results.
 func finishComparison(t cmdutil.Terminal, book *study.Book, planned []*study.Planned, out, format string) error {
 	sweep, err := book.Sum(planned)
 	if err != nil {
 		return cmdutil.NewUsageError(err)
 	}
 	if out != "" {
-		// Files first: a reader of standard output may take it as the sign that all went well.
+		// Files are written first, because readers of standard output may take it as a sign of success.
 		if err := book.Write(out); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// gaia plays a comparison of scenarios/gaia.
+// gaia runs a comparison in scenarios/gaia.
 func gaia(t *testing.T, name string, args ...string) *report.Sweep {
 	t.Helper()
 	kit.Data(t, "gaia/pai_1k.csv", "ensembleci")
@@ -43,7 +43,7 @@ func noneViolated(t *testing.T, s *report.Sweep) {
 	}
 }
 
-// One grid from two starts: enough to see that the whole way works on the real trace.
+// One grid with two starts is enough to test everything on the real trace.
 func TestGAIAInShort(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -66,7 +66,7 @@ func TestGAIAInShort(t *testing.T) {
 	}
 }
 
-// The table of docs/measurements/comparisons.md.
+// The test reproduces the table in docs/measurements/comparisons.md.
 func TestCompareGAIA(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") != "1" {
 		t.Skip("set KUBENERGY_LONG=1 for the whole comparison: half an hour of one core")

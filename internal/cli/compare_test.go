@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// compared runs a command line and returns what it writes.
+// compared runs a command line and returns its output.
 func compared(t *testing.T, args ...string) (out, messages string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -33,7 +33,7 @@ func mustCompare(t *testing.T, args ...string) string {
 	return out
 }
 
-// comparisonHere writes a small comparison: a day of jobs on a grid with a cheap night, from three starts.
+// comparisonHere writes a small comparison with a day of jobs on a grid with a clean night, from three starts.
 func comparisonHere(t *testing.T) (file string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,7 +96,7 @@ func TestCompareFindsTheOptimum(t *testing.T) {
 			t.Errorf("%s: %d violations, %d unplaced", r.Strategy, r.Violations, r.Unplaced)
 		}
 	}
-	// PUE raises all emissions of a zone alike.
+	// PUE increases all emissions of a zone by the same factor.
 	for _, r := range s.Strategies[:1] {
 		if ratio := r.ByZone[1].Grams / r.ByZone[0].Grams; ratio < 1.4999 || ratio > 1.5001 {
 			t.Errorf("zone two emits %v times what zone one does, at a PUE of 1.5", ratio)
@@ -104,7 +104,7 @@ func TestCompareFindsTheOptimum(t *testing.T) {
 	}
 }
 
-// How many work, and how often the comparison was interrupted, does not matter to a single byte.
+// The number of workers and of interruptions does not change the results.
 func TestCompareGoesOnWhereItWas(t *testing.T) {
 	file := comparisonHere(t)
 	results := func(dir string) string {
@@ -123,7 +123,7 @@ func TestCompareGoesOnWhereItWas(t *testing.T) {
 		t.Error("seven workers give another report than one")
 	}
 	lines := strings.SplitAfter(strings.TrimSuffix(trials, "\n"), "\n")
-	// A crash in the middle of a line, a line that was changed, and one of something else.
+	// The directory contains a line truncated by a crash, a modified line, and an unrelated line.
 	broken := t.TempDir()
 	text := strings.Join(lines[:10], "") + strings.Replace(lines[10], `"gramsCO2e":`, `"gramsCO2e":1`, 1) + "{}\n" +
 		lines[12][:len(lines[12])/2]
@@ -145,7 +145,7 @@ func TestCompareGoesOnWhereItWas(t *testing.T) {
 		}
 	}
 
-	// Cancelled at once, nothing is lost and nothing is claimed.
+	// An immediate cancellation loses no trials and reports no results.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stdout, stderr bytes.Buffer
@@ -166,7 +166,7 @@ func TestCompareInParts(t *testing.T) {
 		parts = append(parts, part)
 		args := []string{"compare", "-f", file, "--out", part, "--shard", fmt.Sprintf("%d/3", i)}
 		terminal := cmdutil.Terminal{Name: "kubenergy", Out: new(bytes.Buffer), Err: new(bytes.Buffer), Now: time.Now}
-		if i == 1 { // as Kubernetes says it
+		if i == 1 { // with the environment variables of Kubernetes
 			args, terminal.Env = args[:len(args)-2], []string{"JOB_COMPLETION_INDEX=1", "JOB_COMPLETIONS=3"}
 		}
 		if i == 2 {

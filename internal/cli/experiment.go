@@ -87,7 +87,7 @@ func (f *experimentFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o700)); err != nil { // of a run that was killed
+	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o700)); err != nil { // of a killed run
 		return err
 	}
 	defer os.RemoveAll(work)
@@ -126,7 +126,7 @@ func (f *experimentFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	return t.Print(e, "table")
 }
 
-// remove removes what an experiment that was killed has left.
+// remove removes the objects and files of an experiment that was killed.
 func (f *experimentFlags) remove(ctx context.Context, t cmdutil.Terminal, work string) error {
 	if f.target.Value == experiment.TargetCluster {
 		c, err := f.Open(t)
@@ -157,7 +157,7 @@ func (f *experimentFlags) read() (*experiment.File, error) {
 	return file, err
 }
 
-// announce says how long it takes and how much room, and why nothing would be judged.
+// announce prints the duration and the required disk space. It returns the reasons why differences are not judged.
 func (f *experimentFlags) announce(t cmdutil.Terminal, file *experiment.File) (notJudged []string, err error) {
 	fmt.Fprintf(t.Err, "%s: %s of %s, %s each: about %s, and up to 0.5 GB in %s until it ends\n", file.Name,
 		humanize.Plural(file.Rounds, "round", "rounds"), strings.Join(file.Names(), ", "),
@@ -175,7 +175,7 @@ func (f *experimentFlags) announce(t cmdutil.Terminal, file *experiment.File) (n
 	return []string{why}, nil
 }
 
-// meter returns what reads all nodes' power at the controller; nil where there is none.
+// meter returns a function that reads the power of all nodes from the controller, or nil if it is not available.
 func (f *experimentFlags) meter(ctx context.Context,
 	t cmdutil.Terminal,
 ) func(context.Context) (float64, string, error) {
@@ -192,7 +192,7 @@ func (f *experimentFlags) meter(ctx context.Context,
 		nodes, err := c.Nodes(ctx)
 		sources := map[string]bool{}
 		for _, n := range nodes {
-			// What a virtual machine draws is in the figure of its host, where that is a node as well.
+			// The power of a host includes its virtual machines, if the host is a node.
 			if !slices.ContainsFunc(nodes, func(o cmdutil.PowerReading) bool { return o.Name == n.Host }) {
 				watts += n.Watts
 				sources[fmt.Sprintf("%s (%s)", n.Source, n.Quality)] = true

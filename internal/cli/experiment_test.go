@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is wrong with the command line or with the file is said before anything is started.
+// Invalid command lines and files are rejected before any process is started.
 func TestExperimentRefuses(t *testing.T) {
 	shipped := filepath.Join("../..", "scenarios", "experiments", "control.yaml")
 	for _, c := range []struct {
@@ -27,7 +27,7 @@ func TestExperimentRefuses(t *testing.T) {
 			t.Errorf("%q: exit code %d: %s", c.args, code, stderr.String())
 		}
 	}
-	// No program stands beside this test.
+	// The directory of the test binary contains no other programs.
 	var stdout, stderr strings.Builder
 	code := Run(t.Context(), []string{"experiment", "-f", shipped}, nil, &stdout, &stderr)
 	if code != 1 || !strings.Contains(stderr.String(), "/kubenergy-lab is missing") || strings.Contains(stderr.String(), "about") {

@@ -25,22 +25,22 @@ import (
 // Kind is the kind of comparison files.
 const Kind = "Comparison"
 
-// File is a comparison as people write it: a scenario, and what it is played under.
+// File is a comparison file. It consists of a scenario and the axes of the comparison.
 type File struct {
 	APIVersion    string             `json:"apiVersion"`
 	Kind          string             `json:"kind"`
 	Name          string             `json:"name,omitempty"`
-	Scenario      *sim.File          `json:"scenario,omitempty"`     // with at most one site, whose grid the zones give
-	ScenarioFile  string             `json:"scenarioFile,omitempty"` // instead
+	Scenario      *sim.File          `json:"scenario,omitempty"`     // with at most one site, replaced by each zone
+	ScenarioFile  string             `json:"scenarioFile,omitempty"` // instead of Scenario
 	Zones         []zoneFile         `json:"zones"`
 	Starts        startsFile         `json:"starts,omitzero"`
 	Seeds         []uint64           `json:"seeds,omitempty"`
-	Where         string             `json:"where,omitempty"` // of strategies that are a when alone
+	Where         string             `json:"where,omitempty"` // placement for strategies that only have a start rule
 	Strategies    []string           `json:"strategies"`
-	Baseline      string             `json:"baseline,omitempty"`     // default: the first strategy
-	Forecasts     []string           `json:"forecasts,omitempty"`    // default: perfect
-	RestartCosts  []string           `json:"restartCosts,omitempty"` // of interruptible jobs; default: 0s
-	Lag           string             `json:"lag,omitempty"`          // of models; default: 0h
+	Baseline      string             `json:"baseline,omitempty"`     // the first strategy by default
+	Forecasts     []string           `json:"forecasts,omitempty"`    // perfect by default
+	RestartCosts  []string           `json:"restartCosts,omitempty"` // of interruptible jobs; 0s by default
+	Lag           string             `json:"lag,omitempty"`          // of forecast models; 0h by default
 	Lengths       string             `json:"lengths,omitempty"`      // known (default) or learnt
 	Interruptible bool               `json:"interruptible,omitempty"`
 	Quote         string             `json:"quote,omitempty"`       // all (default), even or odd starts
@@ -48,42 +48,42 @@ type File struct {
 	BootstrapSeed uint64             `json:"bootstrapSeed,omitempty"`
 	Published     []report.Published `json:"published,omitempty"`
 
-	name         string            // of the file, which file names are relative to
-	flags        map[string]string // by field: the flag that it was given with instead, if any
+	name         string            // file name, to resolve relative names
+	flags        map[string]string // by field: the flag that replaced it, if any
 	restartCosts []time.Duration
 	lag          time.Duration
-	indices      []int // of the starts that are run
+	indices      []int // of the selected starts
 }
 
-// zoneFile is a grid.
+// zoneFile is a grid zone.
 type zoneFile struct {
 	Name    string       `json:"name"`
-	Zone    string       `json:"zone,omitempty"` // in files that have several; default: as their only one
+	Zone    string       `json:"zone,omitempty"` // column in files with several zones; optional if there is only one
 	Grid    sim.GridFile `json:"grid"`
-	Weather string       `json:"weather,omitempty"` // for forecasts that look at it
+	Weather string       `json:"weather,omitempty"` // for forecasts that use weather
 	Prices  sim.GridFile `json:"prices,omitzero"`
 	Price   *float64     `json:"price,omitempty"`
 	PUE     float64      `json:"pue,omitempty"`
 }
 
-// startsFile says when the trace begins.
+// startsFile defines the start times of the trace.
 type startsFile struct {
-	First string `json:"first,omitempty"` // default: where the series begins
-	Last  string `json:"last,omitempty"`  // instead: so long before the series ends
+	First string `json:"first,omitempty"` // start of the series by default
+	Last  string `json:"last,omitempty"`  // instead of First: duration before the end of the series
 	Step  string `json:"step,omitempty"`
-	Count int    `json:"count,omitempty"` // default: 1
+	Count int    `json:"count,omitempty"` // 1 by default
 }
 
-// What is known of how long jobs run.
+// The strategies' knowledge of run times.
 const (
 	lengthsKnown  = "known"
 	lengthsLearnt = "learnt"
 )
 
-// perfectForecast is none: strategies see what will be.
+// perfectForecast is the name of the forecast that equals the actual series.
 const perfectForecast = "perfect"
 
-// ReadFile reads a comparison file strictly.
+// ReadFile reads a comparison file and rejects unknown fields.
 func ReadFile(path string) (*File, error) {
 	f := &File{name: path}
 	if err := document.Read(path, Kind, f); err != nil {
@@ -92,17 +92,17 @@ func ReadFile(path string) (*File, error) {
 	return f, nil
 }
 
-// Overrides are what the command line says against a comparison file. Empty fields say nothing.
+// Overrides contains the values of command-line flags. Empty fields have no effect.
 type Overrides struct {
 	Strategies, Zones, Forecasts []string
 	Starts, Lag                  string
 	Seeds                        []uint
 }
 
-// called is what errors about a field begin with: the flag that it was given with, or the file and the field.
+// called returns the prefix of errors about a field, which is its flag, or the file and the field.
 func (f *File) called(field string) string { return cmp.Or(f.flags[field], f.name+": "+field) }
 
-// fault names the file in an error about it.
+// fault adds the file name to an error.
 func (f *File) fault(err error) error {
 	if err == nil {
 		return nil
@@ -110,7 +110,7 @@ func (f *File) fault(err error) error {
 	return fmt.Errorf("%s: %w", f.name, err)
 }
 
-// Apply narrows or replaces the axes.
+// Apply applies the overrides to the file.
 func (f *File) Apply(o *Overrides) error {
 	f.flags = map[string]string{}
 	if len(o.Strategies) > 0 {
@@ -128,7 +128,7 @@ func (f *File) Apply(o *Overrides) error {
 	if len(o.Seeds) > 0 {
 		f.Seeds = sliceutil.Map(o.Seeds, func(seed uint) uint64 { return uint64(seed) })
 	}
-	const maxZones = 12 // more are seldom read
+	const maxZones = 12 // longer lists are hard to read
 	known := sliceutil.Map(f.Zones, func(z zoneFile) string { return z.Name })
 	for _, name := range o.Zones {
 		if !slices.Contains(known, name) {
@@ -142,7 +142,7 @@ func (f *File) Apply(o *Overrides) error {
 	return f.chooseStarts(o.Starts)
 }
 
-// chooseStarts reads which starts are run, as 0-3,8.
+// chooseStarts parses the selected starts, for example 0-3,8.
 func (f *File) chooseStarts(text string) error {
 	f.Starts.Count = cmp.Or(f.Starts.Count, 1)
 	if f.Starts.Count < 0 || f.Starts.Count > 100_000 {
@@ -169,7 +169,7 @@ func (f *File) chooseStarts(text string) error {
 	return nil
 }
 
-// check finds what is wrong with the file itself and fills in what it leaves out.
+// check validates the file and sets defaults.
 func (f *File) check() error {
 	if err := cmp.Or(f.checkFields(), f.checkZones()); err != nil {
 		return f.fault(err)
@@ -191,7 +191,7 @@ func (f *File) check() error {
 		unique("seed", f.Seeds)))
 }
 
-// checkLag reads how late the intensity of an hour becomes known.
+// checkLag parses the delay after which the intensity of an hour becomes known.
 func (f *File) checkLag() (err error) {
 	if f.Lag == "" {
 		return nil
@@ -272,11 +272,11 @@ func (f *File) checkRestarts() error {
 	return unique("restart cost", f.restartCosts)
 }
 
-// strategy makes the strategy of a name as the comparison calls it, and returns its full name: a when alone stands for
-// where+when.
+// strategy returns the strategy with the given name, and its full name. A start rule is combined with the default
+// placement.
 func (f *File) strategy(name string) (strategy.Strategy, string, error) {
 	wheres, whens := strategy.Names()
-	word, _, _ := strings.Cut(name, "/") // what follows is the order of the queue
+	word, _, _ := strings.Cut(name, "/") // the rest is the order of the queue
 	if slices.Contains(whens, word) {
 		name = cmp.Or(f.Where, "carbon") + "+" + name
 	}
@@ -289,8 +289,8 @@ func (f *File) strategy(name string) (strategy.Strategy, string, error) {
 	return s, name, err
 }
 
-// base returns the scenario without a grid, with absolute names of files, and those of its jobs and its nodes as they
-// are seen from the comparison's folder.
+// base returns the scenario without a grid and with absolute file names. It also returns the names of the jobs and
+// nodes files relative to the directory of the comparison.
 func (f *File) base() (file *sim.File, jobs, nodes string, err error) {
 	scenario, dir := f.Scenario, ""
 	if f.ScenarioFile != "" {
@@ -325,7 +325,7 @@ func (f *File) base() (file *sim.File, jobs, nodes string, err error) {
 	return &found, seen[0], cmp.Or(seen[len(seen)-1], seen[1]), nil
 }
 
-// checkBase refuses what the comparison itself says for every trial.
+// checkBase rejects scenario fields that the comparison sets for every trial.
 func (f *File) checkBase(file *sim.File) error {
 	const instead = "the scenario has %s: a comparison says %s instead, for every trial"
 	restart, err := time.ParseDuration(cmp.Or(file.RestartCost, "0s"))
@@ -347,7 +347,7 @@ func (f *File) checkBase(file *sim.File) error {
 	return nil
 }
 
-// absolute is a file of the comparison as a scenario file in any folder can name it. Presets of nodes are no files.
+// absolute returns the absolute path of a file of the comparison. It returns presets of nodes unchanged.
 func (f *File) absolute(name string) (string, error) {
 	if name == "" || slices.Contains(workload.Presets(), name) {
 		return name, nil
@@ -381,7 +381,7 @@ func (f *File) in(base *sim.File, z *zoneFile) (*sim.File, error) {
 	return &file, nil
 }
 
-// positive parses a duration of more than 0.
+// positive parses a positive duration.
 func positive(field, text, want string) (time.Duration, error) {
 	d, err := workload.ParseDuration(text, want)
 	if err == nil && d == 0 {
@@ -393,7 +393,7 @@ func positive(field, text, want string) (time.Duration, error) {
 	return d, nil
 }
 
-// startTimes are those of the chosen indices, for a zone's series, and the first one of all.
+// startTimes returns the times of the selected starts for a zone's series, and the time of the first start.
 func (f *File) startTimes(series *grid.Series) (times map[int]time.Time, first time.Time, err error) {
 	first = series.Start()
 	var step time.Duration

@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 )
 
-// NewCommand returns the command dashboard, which serves a page about a cluster, or about results in a folder, on this
-// machine.
+// NewCommand returns the dashboard command, which serves a page about a cluster, or about results in a directory,
+// on this machine.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ControllerFlags
 	var dir, listen string
@@ -56,7 +56,7 @@ browser. The command runs until it is interrupted.`,
 	return cmd
 }
 
-// loopback reads an address that only this machine reaches.
+// loopback parses an address that only this machine can reach.
 func loopback(listen string) (*net.TCPAddr, error) {
 	const want = "want an address of this machine and a port, as 127.0.0.1:8080"
 	host, _, err := net.SplitHostPort(listen)

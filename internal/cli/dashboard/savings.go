@@ -14,7 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// savings adds what decisions saved, as far as it is known before the timeout; it is computed on for later.
+// savings adds the savings of decisions if they are computed within the timeout. Otherwise the computation
+// continues in the background.
 func (r *liveReader) savings(ctx context.Context, timeout time.Duration) {
 	mode := v1alpha1.Mode(r.m.Mode)
 	if r.m.Enforcing == 0 && (mode == v1alpha1.ModeShadow || mode == v1alpha1.ModeAdvise) {
@@ -57,7 +58,7 @@ func (s *LiveSource) computeSavings(ctx context.Context, now time.Time, done cha
 	close(done)
 }
 
-// compare is what report --savings does.
+// compare computes the savings like kubenergy report --savings.
 func (s *LiveSource) compare(ctx context.Context, now time.Time) (*dashboard.Saved, error) {
 	c, err := s.controller(ctx)
 	if err != nil {
@@ -81,11 +82,11 @@ func (s *LiveSource) compare(ctx context.Context, now time.Time) (*dashboard.Sav
 	return saved, nil
 }
 
-// shadowed adds what would have been saved, as the controller counts it.
+// shadowed adds the hypothetical savings that the controller counts in shadow mode.
 func (r *liveReader) shadowed(ctx context.Context) {
 	var list v1alpha1.EnergyPolicyList
 	if err := cmdutil.GetJSON(ctx, r.Cluster, cmdutil.ResourcePath+"energypolicies", &list); err != nil {
-		return // told with the mode
+		return // reported with the mode
 	}
 	saved := &dashboard.Saved{
 		Against: "starting at once", Shadow: true,

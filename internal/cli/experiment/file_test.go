@@ -51,7 +51,7 @@ func TestShippedFilesAreRead(t *testing.T) {
 	}
 }
 
-// The samples of the page can be copied: one for each target.
+// The examples in the documentation are valid, one for each target.
 func TestSamplesOfThePageAreRead(t *testing.T) {
 	top, errTop := filepath.Abs("../../..")
 	page, err := os.ReadFile("../../../docs/how-to/experiments.md")
@@ -110,7 +110,7 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
-// What a target does not read is refused: it would silently be another experiment.
+// Fields that a target would ignore are rejected, because the experiment would be a different one.
 func TestTargets(t *testing.T) {
 	for _, c := range []struct{ target, old, new, want string }{
 		{
@@ -133,7 +133,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// A program of the folder in which the command runs is not looked for elsewhere.
+// A binary is resolved relative to the file, and not to the working directory.
 func TestBinaryBesideTheFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	text := strings.Replace(small, "strategy: exec", "binary: ./s, schedulerName: x", 1)
@@ -149,7 +149,7 @@ func TestBinaryBesideTheFile(t *testing.T) {
 	}
 }
 
-// TestAllow checks that what a file names is run only if the user has named it, too.
+// TestAllow checks that programs only run if the user has allowed them by name.
 func TestAllow(t *testing.T) {
 	f := &File{Contestants: []Contestant{
 		{Name: "stock"},
@@ -170,7 +170,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// Every round has each contestant once; the order differs between rounds and depends on the seed alone.
+// Each round contains every contestant once. The order differs between rounds and only depends on the seed.
 func TestOrder(t *testing.T) {
 	f, err := read(t, small)
 	if err != nil {
