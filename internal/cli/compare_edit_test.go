@@ -64,7 +64,7 @@ restartCosts: [0s]
 // unchanged results and current names.
 func TestCompareAfterEdits(t *testing.T) {
 	if Slower > 1 {
-		t.Skip("takes minutes with the race detector: make test runs it without as well")
+		t.Skip("takes minutes with the race detector, and make test also runs it without")
 	}
 	for name, edit := range map[string]struct {
 		file, old, now string
@@ -104,7 +104,7 @@ func TestCompareAfterEdits(t *testing.T) {
 			}
 			changed := strings.Replace(string(text), edit.old, edit.now, 1)
 			if changed == string(text) {
-				t.Fatalf("%s has no %q", edit.file, edit.old)
+				t.Fatalf("%s does not contain %q", edit.file, edit.old)
 			}
 			if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
 				t.Fatal(err)
@@ -112,10 +112,10 @@ func TestCompareAfterEdits(t *testing.T) {
 			after := played(t, file, out)
 			fresh := filepath.Join(dir, "fresh")
 			if want := played(t, file, fresh); after != want {
-				t.Errorf("with earlier results:\n%s\nfrom nothing:\n%s", after, want)
+				t.Errorf("results differ with earlier results:\n%s\nand without:\n%s", after, want)
 			}
 			if (after == before) != edit.same {
-				t.Errorf("the report is the same: %v, want %v", after == before, edit.same)
+				t.Errorf("the report is unchanged: %v, want %v", after == before, edit.same)
 			}
 			reused := 0
 			for key := range keys(t, fresh) {
@@ -124,7 +124,7 @@ func TestCompareAfterEdits(t *testing.T) {
 				}
 			}
 			if reused != edit.reused {
-				t.Errorf("%d trials of before are taken over, want %d", reused, edit.reused)
+				t.Errorf("got %d reused trials, want %d", reused, edit.reused)
 			}
 		})
 	}
@@ -202,7 +202,7 @@ func sweepOf(t *testing.T, args ...string) *report.Sweep {
 // A trial does not depend on the other selected starts, because models are trained at the same times.
 func TestCompareOneStartOfSeveral(t *testing.T) {
 	if testing.Short() || Slower > 1 {
-		t.Skip("takes seconds, and minutes with the race detector: make test runs it without as well")
+		t.Skip("takes minutes with the race detector, and make test also runs it without")
 	}
 	dir := editable(t)
 	// Models require at least sixty days of data.
@@ -237,13 +237,13 @@ func TestCompareOneStartOfSeveral(t *testing.T) {
 				return trial.Grams
 			}
 		}
-		t.Fatalf("no trial from start %d", start)
+		t.Fatalf("there is no trial with start %d", start)
 		return 0
 	}
 	all, some := trials("0-2"), trials("1,2")
 	for _, start := range []int{1, 2} {
 		if whole, alone := grams(all, start), grams(some, start); whole != alone {
-			t.Errorf("start %d: %v g beside start 0, %v g without", start, whole, alone)
+			t.Errorf("start %d: got %v g with start 0, %v g without", start, whole, alone)
 		}
 	}
 	common := 0
@@ -253,7 +253,7 @@ func TestCompareOneStartOfSeveral(t *testing.T) {
 		}
 	}
 	if common != 2 { // trials of the first start are drawn
-		t.Errorf("%d of %d trials have the same key", common, len(some))
+		t.Errorf("got %d of %d trials with the same key", common, len(some))
 	}
 }
 
@@ -277,7 +277,7 @@ func TestCompareAlignsTrials(t *testing.T) {
 	// A strategy that runs the same jobs on the same nodes uses the same energy, regardless of when they run.
 	for _, r := range s.Strategies {
 		if r.EnergyKWh < 0.999999*s.Strategies[0].EnergyKWh || r.EnergyKWh > 1.000001*s.Strategies[0].EnergyKWh {
-			t.Errorf("%s uses %v kWh, %s %v", r.Strategy, r.EnergyKWh, s.Strategies[0].Strategy,
+			t.Errorf("%s used %v kWh, but %s used %v", r.Strategy, r.EnergyKWh, s.Strategies[0].Strategy,
 				s.Strategies[0].EnergyKWh)
 		}
 	}
@@ -290,10 +290,10 @@ func TestCompareAlignsTrials(t *testing.T) {
 		ends[trial.Accounted] = true
 	}
 	if len(ends) < 2 {
-		t.Error("all trials end at once: nothing was to be aligned")
+		t.Error("all trials end at the same time")
 	}
 	if again := sweepOf(t, "-f", file, "--out", out); again.Strategies[1].EnergyKWh != s.Strategies[1].EnergyKWh {
-		t.Error("with earlier results the energy is another")
+		t.Error("the energy differs with earlier results")
 	}
 	merged, _, code := compared(t, "compare", "merge", out, "-o", "csv")
 	if want := mustCompare(t, "-f", file, "-o", "csv"); code != 0 || merged != want {
@@ -319,7 +319,7 @@ func TestManifestNamesInputs(t *testing.T) {
 	inputs := inputsOf(t, out)
 	if inputs["DE/carbon.csv"] == "" || inputs["DE/carbon.csv"] == inputs["FR/carbon.csv"] ||
 		inputs["jobs.csv"] == "" || len(inputs) != 3 {
-		t.Errorf("inputs: %v", inputs)
+		t.Errorf("unexpected inputs: %v", inputs)
 	}
 }
 
@@ -358,7 +358,7 @@ func TestManifestNamesInputsOfAPattern(t *testing.T) {
 	out := filepath.Join(dir, "out")
 	mustCompare(t, "-f", file, "--out", out)
 	if inputs := inputsOf(t, out); inputs["y1/g.csv"] == "" || inputs["y2/g.csv"] == "" || len(inputs) != 4 {
-		t.Errorf("inputs: %v", inputs)
+		t.Errorf("unexpected inputs: %v", inputs)
 	}
 }
 
@@ -367,23 +367,23 @@ func TestManifestNamesInputsOfAPattern(t *testing.T) {
 func TestCompareRefusesBefore(t *testing.T) {
 	dir := editable(t)
 	for want, replace := range map[string][]string{
-		"says restartCosts instead": {
+		"want restartCosts in the comparison": {
 			"nodes: unlimited",
 			"nodes: unlimited\n  interruptible: true\n  restartCost: 10m",
 		},
-		"says carbonPrice instead": {"nodes: unlimited", "nodes: unlimited\n  carbonPrice: 80"},
-		"says lengths instead":     {"nodes: unlimited", "nodes: unlimited\n  learner: survival"},
-		"says forecasts, and": {
+		"want carbonPrice in the comparison": {"nodes: unlimited", "nodes: unlimited\n  carbonPrice: 80"},
+		"want lengths in the comparison":     {"nodes: unlimited", "nodes: unlimited\n  learner: survival"},
+		"want forecasts, and": {
 			"nodes: unlimited",
 			"nodes: unlimited\n  sites: [{grid: {file: x}, forecast: {model: yesterday}}]",
 		},
-		"says interruptible instead": {
+		"want interruptible in the comparison": {
 			"nodes: unlimited", "nodes: unlimited\n  interruptible: true",
 			"interruptible: true", "interruptible: false",
 		},
-		"some have none":             {"price: 0.3}", "price: 0.3}\n- {name: two, grid: {file: grid.csv}}"},
-		"carbon+now and now are one": {"[now,", "[carbon+now, now,"},
-		"has a quoted start":         {"count: 3", "count: 1", "restartCosts", "quote: odd\nrestartCosts"},
+		"some zones have no price":        {"price: 0.3}", "price: 0.3}\n- {name: two, grid: {file: grid.csv}}"},
+		"carbon+now and now are the same": {"[now,", "[carbon+now, now,"},
+		"has a quoted start":              {"count: 3", "count: 1", "restartCosts", "quote: odd\nrestartCosts"},
 		`published figure "watts"`: {
 			"restartCosts",
 			"published: [{strategy: now, figure: watts, value: 1, source: me}]\nrestartCosts",
@@ -403,10 +403,10 @@ func TestCompareRefusesBefore(t *testing.T) {
 		_, messages, code := compared(t, "compare", "-f", file, "--out", out)
 		want = strings.ReplaceAll(want, "DIR", dir)
 		if code != 2 || !strings.Contains(messages, want) {
-			t.Errorf("exit code %d: %s; want %q", code, messages, want)
+			t.Errorf("got exit code %d: %s, want %q", code, messages, want)
 		}
 		if _, err := os.Stat(out); err == nil {
-			t.Errorf("%s: trials were run before", want)
+			t.Errorf("%s: trials ran before the error", want)
 		}
 	}
 }
@@ -420,7 +420,7 @@ func TestMergeRefusesOtherOptions(t *testing.T) {
 		mustCompare(t, "-f", f, "--shard", fmt.Sprintf("%d/2", i), "--out", parts[i])
 	}
 	if _, messages, code := compared(t, "compare", "merge", parts[0], parts[1]); code != 2 ||
-		!strings.Contains(messages, "of different comparisons") {
+		!strings.Contains(messages, "belong to different comparisons") {
 		t.Errorf("exit code %d: %s", code, messages)
 	}
 }
@@ -442,7 +442,7 @@ func TestCompareDrawsOneDay(t *testing.T) {
 		}
 	}
 	if len(days) != 1 || days[time.Date(2022, 1, 5, 0, 0, 0, 0, time.UTC)] != 3 {
-		t.Errorf("days that are drawn: %v", days)
+		t.Errorf("unexpected drawn days: %v", days)
 	}
 }
 

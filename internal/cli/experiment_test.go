@@ -15,9 +15,9 @@ func TestExperimentRefuses(t *testing.T) {
 	}{
 		{nil, "want an experiment file: -f FILE"},
 		{[]string{"-f", shipped, "--faster", "0"}, "--faster is 0"},
-		{[]string{"-f", shipped, "--faster", "1e6"}, "want a duration of a second or more, after --faster"},
+		{[]string{"-f", shipped, "--faster", "1e6"}, "want a duration of at least 1s after applying --faster"},
 		{[]string{"-f", shipped, "--target", "cluster"}, "image is missing"},
-		{[]string{"-f", shipped, "--target", "cluster"}, "nodes, objects and monitor are of the lab"},
+		{[]string{"-f", shipped, "--target", "cluster"}, "nodes, objects and monitor only apply to the lab"},
 		{[]string{"-f", shipped, "--target", "moon"}, `unknown target "moon"`},
 		{[]string{"-f", filepath.Join("../..", "scenarios", "demo", "comparison.yaml")}, "kubenergy compare -f takes it"},
 	} {

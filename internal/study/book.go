@@ -81,14 +81,14 @@ func ReadParts(dirs []string) (*Book, []*Planned, error) {
 	for _, dir := range dirs {
 		text, err := os.ReadFile(filepath.Join(dir, bookName))
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s is no folder of results: %w", dir, err)
+			return nil, nil, fmt.Errorf("%s is not a results directory: %w", dir, err)
 		}
 		b := new(Book)
 		if err := json.Unmarshal(text, b); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, bookName), err)
 		}
 		if book != nil && b.Digest != book.Digest {
-			return nil, nil, fmt.Errorf("%s and %s are of different comparisons, or were made by different builds",
+			return nil, nil, fmt.Errorf("%s and %s belong to different comparisons, or were created by different builds",
 				dirs[0], dir)
 		}
 		for _, p := range b.Planned {
@@ -115,7 +115,7 @@ func ReadParts(dirs []string) (*Book, []*Planned, error) {
 	}
 	if len(missing) > 0 {
 		const some = 3
-		return nil, nil, fmt.Errorf("%d of %d trials are missing (%d lines are damaged), as %s: run their parts again",
+		return nil, nil, fmt.Errorf("%d of %d trials are missing (%d lines are damaged), for example %s: run their shards again",
 			len(missing), len(book.Planned), damaged,
 			strings.Join(missing[:min(some, len(missing))], "; "))
 	}

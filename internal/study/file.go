@@ -158,7 +158,7 @@ func (f *File) chooseStarts(text string) error {
 		first, err := strconv.Atoi(low)
 		last, err2 := strconv.Atoi(high)
 		if errors.Join(err, err2) != nil || first < 0 || last < first || last >= f.Starts.Count {
-			return fmt.Errorf("--starts: %q: want indices from 0 to %d, as 0-3,8", part, f.Starts.Count-1)
+			return fmt.Errorf("--starts: %q: want indices from 0 to %d, for example 0-3,8", part, f.Starts.Count-1)
 		}
 		for i := first; i <= last; i++ {
 			f.indices = append(f.indices, i)
@@ -204,7 +204,7 @@ func (f *File) checkLag() (err error) {
 	case f.lag%time.Hour != 0 || f.lag > 24*time.Hour:
 		return fmt.Errorf("%s: %q: want full hours, 0h to 24h", f.called("lag"), f.Lag)
 	case f.lag > 0 && !models && (f.flags["lag"] != "" || f.flags["forecasts"] == ""):
-		return fmt.Errorf("%s: a perfect forecast knows every hour in advance: name models as "+
+		return fmt.Errorf("%s: a perfect forecast has no lag: set models as "+
 			"forecasts", f.called("lag"))
 	}
 	return nil
@@ -214,7 +214,7 @@ func (f *File) checkZones() error {
 	names, priced := map[string]bool{}, 0
 	for _, z := range f.Zones {
 		if z.Name == "" || names[z.Name] {
-			return fmt.Errorf("a zone's name, %q, is empty or comes twice", z.Name)
+			return fmt.Errorf("zone name %q is empty or duplicate", z.Name)
 		}
 		names[z.Name] = true
 		if z.Price != nil || z.Prices.File != "" {
@@ -222,7 +222,7 @@ func (f *File) checkZones() error {
 		}
 	}
 	if priced > 0 && priced < len(f.Zones) {
-		return errors.New("some zones have a price and some have none: the cost would leave those out")
+		return errors.New("some zones have no price: want a price for all zones or for none")
 	}
 	return nil
 }
@@ -248,7 +248,7 @@ func (f *File) checkFields() error {
 func unique[T comparable](what string, all []T) error {
 	for i, v := range all {
 		if slices.Contains(all[:i], v) {
-			return fmt.Errorf("%s %v comes twice", what, v)
+			return fmt.Errorf("duplicate %s %v", what, v)
 		}
 	}
 	return nil
@@ -267,7 +267,7 @@ func (f *File) checkRestarts() error {
 		f.restartCosts = append(f.restartCosts, d)
 	}
 	if len(f.restartCosts) > 1 && !f.Interruptible {
-		return errors.New("restartCosts differ, and no job is interruptible: say interruptible: true")
+		return errors.New("restartCosts differ, but no job is interruptible: set interruptible: true")
 	}
 	return unique("restart cost", f.restartCosts)
 }
@@ -283,7 +283,7 @@ func (f *File) strategy(name string) (strategy.Strategy, string, error) {
 	s, err := strategy.ByName(name)
 	if known := slices.Concat(whens, wheres); err != nil && !strings.Contains(name, "+") &&
 		!strings.HasPrefix(name, "cap(") && !slices.Contains(known, word) {
-		err = fmt.Errorf("unknown strategy %q%s: want where, when or where+when, where being one of %s, and when one "+
+		err = fmt.Errorf("unknown strategy %q%s: want where, when or where+when, with where being one of %s, and when one "+
 			"of %s", name, spelling.DidYouMean(word, known), strings.Join(wheres, ", "), strings.Join(whens, ", "))
 	}
 	return s, name, err
@@ -327,11 +327,11 @@ func (f *File) base() (file *sim.File, jobs, nodes string, err error) {
 
 // checkBase rejects scenario fields that the comparison sets for every trial.
 func (f *File) checkBase(file *sim.File) error {
-	const instead = "the scenario has %s: a comparison says %s instead, for every trial"
+	const instead = "the scenario has %s: want %s in the comparison instead, for every trial"
 	restart, err := time.ParseDuration(cmp.Or(file.RestartCost, "0s"))
 	switch {
 	case len(file.Sites) > 1:
-		return fmt.Errorf("the scenario has %d sites: a comparison gives it one, that of the zone", len(file.Sites))
+		return fmt.Errorf("the scenario has %d sites: want at most one, which uses the grid of each zone", len(file.Sites))
 	case err != nil || restart != 0:
 		return fmt.Errorf(instead, "a restartCost", "restartCosts")
 	case file.Learner != "" && file.Learner != lengthsKnown:
@@ -385,7 +385,7 @@ func (f *File) in(base *sim.File, z *zoneFile) (*sim.File, error) {
 func positive(field, text, want string) (time.Duration, error) {
 	d, err := workload.ParseDuration(text, want)
 	if err == nil && d == 0 {
-		err = fmt.Errorf("%q is nothing: want %s", text, want)
+		err = fmt.Errorf("%q is zero: want %s", text, want)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", field, err)
@@ -416,13 +416,13 @@ func (f *File) startTimes(series *grid.Series) (times map[int]time.Time, first t
 			return nil, first, err
 		}
 	} else if f.Starts.Count > 1 {
-		return nil, first, errors.New("starts: several starts want a step")
+		return nil, first, errors.New("starts: several starts require a step")
 	}
 	times = map[int]time.Time{}
 	for _, i := range f.indices {
 		times[i] = first.Add(time.Duration(i) * step)
 		if !series.Covers(times[i], times[i]) {
-			return nil, first, fmt.Errorf("start %d, %s, is outside of the series", i, times[i].Format(time.RFC3339))
+			return nil, first, fmt.Errorf("start %d, %s, is outside the series", i, times[i].Format(time.RFC3339))
 		}
 	}
 	return times, first, nil

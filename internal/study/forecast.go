@@ -40,7 +40,7 @@ func (c *Study) issueForecasts(ctx context.Context, out string) {
 // issue computes the forecasts of a zone, hour by hour, from the data known at that time.
 func (c *Study) issue(ctx context.Context, z *zone, model, out string) (sim.Foresight, error) {
 	if c.Doing != nil {
-		defer c.Doing(fmt.Sprintf("making the forecasts of %s for %s", model, z.Name))()
+		defer c.Doing(fmt.Sprintf("computing the forecasts of %s for %s", model, z.Name))()
 	}
 	spans, err := z.spans()
 	if err != nil {

@@ -93,7 +93,7 @@ func (f *File) Plan() (*Study, error) {
 		}
 		for other, known := range c.fullNames {
 			if known == full {
-				return nil, f.fault(fmt.Errorf("strategies %s and %s are one: "+
+				return nil, f.fault(fmt.Errorf("strategies %s and %s are the same: "+
 					"%s", min(other, name), max(other, name), full))
 			}
 		}
@@ -134,7 +134,7 @@ func (c *Study) note() {
 		c.notes = append(c.notes, report.StartsOnly(full, "interruptible: true")...)
 	}
 	if f.lag > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("Models learn of the intensity of an hour %v h after it begins (lag).",
+		c.notes = append(c.notes, fmt.Sprintf("Models receive the intensity of an hour %v h after its start (lag).",
 			f.lag.Hours()))
 	}
 }
@@ -196,7 +196,7 @@ func (c *Study) addZone(spec *zoneFile) error {
 	}
 	for _, name := range c.file.Forecasts {
 		if name == forecast.WithWeather && spec.Weather == "" {
-			return fmt.Errorf("the zone has no weather file, and forecast %s looks at it", name)
+			return fmt.Errorf("the zone has no weather file, but forecast %s requires one", name)
 		}
 		if name != perfectForecast {
 			z.forecasts[name] = nil

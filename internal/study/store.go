@@ -59,7 +59,7 @@ func OpenStore(dir string, part Shard) (*Store, error) {
 	}
 	s.own = filepath.Join(dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("opening the results folder: %w", err)
+		return nil, fmt.Errorf("opening the results directory: %w", err)
 	}
 	var err error
 	if s.done, s.Damaged, err = ReadTrials(dir); err != nil {
@@ -69,7 +69,7 @@ func OpenStore(dir string, part Shard) (*Store, error) {
 	const flags = os.O_APPEND | os.O_CREATE | os.O_RDWR
 	//nolint:gosec // results are for all who may read the folder
 	if s.file, err = os.OpenFile(s.own, flags, 0o644); err != nil {
-		return nil, fmt.Errorf("opening the results folder: %w", err)
+		return nil, fmt.Errorf("opening the results directory: %w", err)
 	}
 	return s, s.endLine()
 }

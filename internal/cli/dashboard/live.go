@@ -61,7 +61,7 @@ func OpenLive(ctx context.Context, t cmdutil.Terminal, f *cmdutil.ControllerFlag
 	}
 	s := &LiveSource{Cluster: c, flags: f, t: t, only: f.Namespace}
 	if _, err := c.Discovery().ServerVersion(); err != nil {
-		return nil, fmt.Errorf("asking the API server: %s", cmdutil.OneLine(err))
+		return nil, fmt.Errorf("connecting to the API server: %s", cmdutil.OneLine(err))
 	}
 	return s, ctx.Err()
 }
@@ -144,12 +144,12 @@ func (s *LiveSource) Job(ctx context.Context, _ dashboard.Query,
 	case found.State != explain.StateHeld && found.State != explain.StateWaiting:
 		return v, nil
 	case e.Best != nil && e.Best.Site.Name != "":
-		site, v.Where = e.Best.Site, e.Best.Site.Name+", the site of the node that is ranked first"
+		site, v.Where = e.Best.Site, e.Best.Site.Name+", the site of the highest ranked node"
 	case site == nil:
-		v.Where = "no node is ranked, and no default GridZone is seen"
+		v.Where = "no node is ranked, and there is no default GridZone"
 		return v, nil
 	default:
-		v.Where = site.Name + ", the default GridZone, since no node is ranked"
+		v.Where = site.Name + ", the default GridZone, because no node is ranked"
 	}
 	if site.Carbon.Series == nil {
 		v.Where += ", has no carbon intensity"
@@ -235,9 +235,9 @@ func (s *LiveSource) Effect(ctx context.Context, a dashboard.Act) (effect, comma
 		if err != nil {
 			return "", "", err
 		}
-		effect = found.Sentence + " It would start now, and not be held any more."
+		effect = found.Sentence + " It would start now and would no longer be held."
 		if d := found.Decision; d != nil && d.Held && d.Grams > 0 {
-			effect += fmt.Sprintf(" What waiting is expected to save is lost: %.3g g of CO2e, %.0f %%.", d.Grams,
+			effect += fmt.Sprintf(" The expected savings of waiting would be lost: %.3g g of CO2e, %.0f %%.", d.Grams,
 				100*d.Saving)
 		}
 		return effect, fmt.Sprintf("kubenergy run-now %s %s -n %s", a.Kind, a.Name, a.Namespace), nil
@@ -249,13 +249,13 @@ func (s *LiveSource) Effect(ctx context.Context, a dashboard.Act) (effect, comma
 		mode := v1alpha1.Mode(a.Mode)
 		effect = fmt.Sprintf("In %s mode %s.", mode, cmdutil.ModeMeans[mode])
 		if mode != v1alpha1.ModeEnforce && len(h.Items) > 0 {
-			effect += fmt.Sprintf(" %s held there now, and would start.",
+			effect += fmt.Sprintf(" %s currently held in it and would start.",
 				humanize.Plural(len(h.Items), "object is", "objects are"))
 		}
 		command = fmt.Sprintf("kubectl label --overwrite namespace %s %s=%s", a.Namespace, v1alpha1.LabelMode, mode)
 		return effect, command, nil
 	}
-	return "", "", errors.New("want run-now of a job or a pod, or a mode of a namespace: shadow, advise or enforce")
+	return "", "", errors.New("want run-now for a job or a pod, or a mode for a namespace: shadow, advise or enforce")
 }
 
 // Act performs an action with the user's permissions.

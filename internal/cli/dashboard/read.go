@@ -39,7 +39,7 @@ func (r *liveReader) unseen(what string, err error) {
 func (r *liveReader) overview(ctx context.Context) {
 	h := &explain.Holdings{Client: r.Cluster, Now: r.m.Now}
 	if err := h.Read(ctx, r.Cluster, r.only); err != nil {
-		r.unseen("what is held", err)
+		r.unseen("held Jobs", err)
 	}
 	r.m.Jobs = append(r.m.Jobs, h.Items...)
 	r.m.Unseen = append(r.m.Unseen, h.Unseen...)
@@ -50,7 +50,7 @@ func (r *liveReader) overview(ctx context.Context) {
 	r.budgets(ctx)
 	c, err := r.controller(ctx)
 	if err != nil {
-		r.unseen("what is drawn and was used", err)
+		r.unseen("power and energy", err)
 		return
 	}
 	r.booked(ctx, c)
@@ -157,7 +157,7 @@ func (r *liveReader) booked(ctx context.Context, c *cmdutil.ControllerClient) {
 	}
 	answer, err := c.Ledger(ctx, q, nil)
 	if err != nil {
-		r.unseen("what was drawn", err)
+		r.unseen("past power", err)
 		return
 	}
 	hours := map[time.Time]*dashboard.Watts{}
@@ -269,7 +269,7 @@ func (r *liveReader) drawn(ctx context.Context, c *cmdutil.ControllerClient) {
 	}
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
-		r.unseen("what nodes draw now", err)
+		r.unseen("current power of nodes", err)
 		return
 	}
 	if len(nodes) == 0 {
@@ -314,7 +314,7 @@ func (r *liveReader) used(ctx context.Context, c *cmdutil.ControllerClient) {
 		GroupBy: []ledger.Dimension{ledger.ByCluster, ledger.ByNamespace}, Kinds: ledger.Workloads(),
 	}, nil)
 	if err != nil {
-		r.unseen("what namespaces used", err)
+		r.unseen("energy of namespaces", err)
 		return
 	}
 	for _, row := range answer.Rows {
@@ -402,7 +402,7 @@ func (r *liveReader) decisions(ctx context.Context) {
 		return
 	}
 	if r.m.Decisions = records; !since.IsZero() {
-		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s UTC: only the %d youngest are shown",
+		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s UTC: only the %d most recent ones are shown",
 			humanize.Clock(since, r.m.Now), pageDecisions))
 	}
 }

@@ -35,7 +35,7 @@ func (r *liveReader) savings(ctx context.Context, timeout time.Duration) {
 		case <-done:
 		case <-ctx.Done():
 		case <-time.After(timeout):
-			r.m.Unseen = append(r.m.Unseen, "what was saved is being computed: look again in a minute")
+			r.m.Unseen = append(r.m.Unseen, "savings are still being computed: reload the page in a minute")
 		}
 	}
 	s.mu.Lock()
@@ -44,7 +44,7 @@ func (r *liveReader) savings(ctx context.Context, timeout time.Duration) {
 	r.m.Saved = saved
 	r.m.Power.Under(saved)
 	if err != nil {
-		r.unseen("what was saved", err)
+		r.unseen("savings", err)
 	}
 }
 
@@ -77,7 +77,7 @@ func (s *LiveSource) compare(ctx context.Context, now time.Time) (*dashboard.Sav
 		return nil, err
 	}
 	saved := dashboard.SavedOf(found)
-	saved.Method = strings.Join(append([]string{"Of the last seven days. " + saved.Method}, missing...), " ")
+	saved.Method = strings.Join(append([]string{"Savings of the last seven days. " + saved.Method}, missing...), " ")
 	saved.Command = fmt.Sprintf("kubenergy report --savings --max-decisions %d", pageDecisions)
 	return saved, nil
 }
@@ -89,9 +89,9 @@ func (r *liveReader) shadowed(ctx context.Context) {
 		return // reported with the mode
 	}
 	saved := &dashboard.Saved{
-		Against: "starting at once", Shadow: true,
-		Method: "The controller has counted it since shadow mode began, at the intensities that were forecast: a " +
-			"sum, which has no interval.",
+		Against: "immediate starts", Shadow: true,
+		Method: "The controller has counted the savings since the start of shadow mode at the forecast intensities. " +
+			"They have no interval.",
 	}
 	grams := 0.0
 	for i := range list.Items {

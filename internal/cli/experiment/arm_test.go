@@ -68,7 +68,7 @@ func TestDeploy(t *testing.T) {
 		}
 	}
 	if a.wanted != 10 {
-		t.Errorf("%d pods are wanted", a.wanted)
+		t.Errorf("unexpected number of required pods: %d", a.wanted)
 	}
 	service, err := a.client.CoreV1().Services("arm").Get(t.Context(), "web-1", metav1.GetOptions{})
 	if err != nil {
@@ -81,7 +81,7 @@ func TestDeploy(t *testing.T) {
 	if *web.Spec.Replicas != 3 || !cmp.Equal(web.Spec.Template.Labels, service.Spec.Selector) ||
 		web.Spec.Template.Labels[v1alpha1.LabelExperimentApp] != "web-1" ||
 		web.Spec.Template.Labels[v1alpha1.LabelExperimentLoad] != "web" {
-		t.Errorf("%+v, selected by %v", web.Spec, service.Spec.Selector)
+		t.Errorf("got pods %+v, selected by %v", web.Spec, service.Spec.Selector)
 	}
 	c := web.Spec.Template.Spec.Containers[0]
 	if got := strings.Join(c.Args, " "); got != "experiment serve --listen=:8080 --work=2ms" || c.Image != "kubenergy" ||
@@ -156,7 +156,7 @@ func TestTellsHowLongASlowNodeTakes(t *testing.T) {
 		}
 		got := p.Annotations[v1alpha1.AnnotationLabRunSeconds]
 		if !strings.HasPrefix(got, want) || !regexp.MustCompile(`^[0-9]+([.][0-9]+)?$`).MatchString(got) {
-			t.Errorf("%s: %q, want %s", name, got, want)
+			t.Errorf("%s: got %q, want %s", name, got, want)
 		}
 	}
 }
@@ -189,9 +189,9 @@ func TestWhatPodsWaitFor(t *testing.T) {
 	if err := a.client.(*fake.Clientset).Tracker().Add(image); err != nil {
 		t.Fatal(err)
 	}
-	want := "; pods wait: 0/9 nodes are available; ErrImagePull theirs:1"
+	want := "; pods are waiting: 0/9 nodes are available; ErrImagePull theirs:1"
 	if got := a.waiting(t.Context()); got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("waiting() = %q, want %q", got, want)
 	}
 }
 
@@ -257,13 +257,13 @@ func TestProcess(t *testing.T) {
 		text = string(said)
 	}
 	p.stop()
-	if err := p.lives(); err == nil || !strings.HasSuffix(err.Error(), "sh has ended: here\n") {
+	if err := p.lives(); err == nil || !strings.HasSuffix(err.Error(), "sh exited: here\n") {
 		t.Error(err)
 	}
 	var none *process
 	none.stop()
 	if none.lives() != nil || none.cpu() != 0 {
-		t.Error("no process has ended, or uses something")
+		t.Error("a nil process has exited or has used CPU time")
 	}
 }
 

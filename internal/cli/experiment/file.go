@@ -148,40 +148,40 @@ var nameForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$`)
 // checkName rejects invalid and duplicate names.
 func (f *File) checkName(of, name string) {
 	f.refuse(!nameForm.MatchString(name) || slices.Contains(f.names, of+name),
-		"%s: the name %q comes twice, or is none: want at most 30 lower-case letters, digits and -, a letter first "+
-			"and no - last", of, name)
+		"%s: name %q is invalid or duplicate: want at most 30 lower-case letters, digits and -, starting with a letter "+
+			"and not ending with -", of, name)
 	f.names = append(f.names, of+name)
 }
 
 func (f *File) check() {
 	f.refuse(len(f.Contestants) < 2, "contestants: want two or more")
 	f.refuse(len(f.Load) == 0, "load is missing: want services, stress, Jobs or a trace")
-	f.refuse(f.Duration.Duration < time.Second, "want a duration of a second or more, after --faster")
-	f.refuse(f.WarmUp.Duration < 0 || f.Rounds < 1, "want rounds, 1 or more, and warmUp, 0s or more")
+	f.refuse(f.Duration.Duration < time.Second, "want a duration of at least 1s after applying --faster")
+	f.refuse(f.WarmUp.Duration < 0 || f.Rounds < 1, "want rounds of 1 or more, and warmUp of 0s or more")
 	k, s := &f.Kill, &f.Scale
 	f.refuse(k.Pods < 0 || k.Every.Duration < 0 || (k.Pods > 0) != (k.Every.Duration > 0),
-		"kill: want pods, 1 or more, and every, more than 0s")
+		"kill: want pods of 1 or more, and every of more than 0s")
 	f.refuse(s.Every.Duration < 0 || (len(s.Replicas) > 0) != (s.Every.Duration > 0) ||
 		slices.ContainsFunc(s.Replicas, func(n int32) bool { return n < 0 }),
-		"scale: want replicas, 0 or more each, and every, more than 0s")
+		"scale: want replicas of 0 or more each, and every of more than 0s")
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
 		n.Count = max(n.Count, 1)
 		f.checkName("nodes", n.Name)
-		f.refuse(n.CPU.Sign() <= 0 || n.Memory.Sign() <= 0, "nodes: %s: want cpu and memory, as 4 and 16Gi", n.Name)
+		f.refuse(n.CPU.Sign() <= 0 || n.Memory.Sign() <= 0, "nodes: %s: want cpu and memory, for example 4 and 16Gi", n.Name)
 	}
 }
 
 // checkTarget rejects fields that the target would ignore, because the experiment would be a different one.
 func (f *File) checkTarget() {
 	if f.target == TargetCluster {
-		f.refuse(f.Image == "", "image is missing: the cluster needs one of the kubenergy program")
+		f.refuse(f.Image == "", "image is missing: want an image of the kubenergy program for the cluster")
 		f.refuse(len(f.Nodes) > 0 || f.Objects != "" || f.Monitor,
-			"nodes, objects and monitor are of the lab: leave them out, or --target cluster")
+			"nodes, objects and monitor only apply to the lab: remove them, or omit --target cluster")
 		return
 	}
-	f.refuse(f.target == TargetLab && len(f.Nodes) == 0, "nodes are missing: the lab simulates them")
-	f.refuse(f.Image != "", "image: the lab runs no images; leave it out, or give --target cluster")
+	f.refuse(f.target == TargetLab && len(f.Nodes) == 0, "nodes are missing: want nodes to simulate in the lab")
+	f.refuse(f.Image != "", "image: the lab does not run images: remove it, or set --target cluster")
 	if f.Objects != "" {
 		_, err := os.Stat(f.beside(f.Objects))
 		f.refuse(err != nil, "objects: %w", err)
@@ -191,21 +191,21 @@ func (f *File) checkTarget() {
 func (f *File) checkContestant(c *Contestant) {
 	f.checkName("contestants", c.Name)
 	where, _, waits := strings.Cut(c.Strategy, "+")
-	f.refuse(waits, "contestants: %s: want the strategy %q without +: what waits is not compared here", c.Name, where)
+	f.refuse(waits, "contestants: %s: want strategy %q without +, because start rules are not compared here", c.Name, where)
 	_, err := strategy.New(cmp.Or(where, "energy"))
 	f.refuse(err != nil, "contestants: %s: %w", c.Name, err)
 	theirs := c.Strategy == "" && c.Binary+c.Image != ""
-	f.refuse(c.Binary != "" && c.Strategy+c.Image != "", "contestants: %s: a binary goes with no strategy or image",
+	f.refuse(c.Binary != "" && c.Strategy+c.Image != "", "contestants: %s: a binary excludes a strategy or image",
 		c.Name)
 	f.refuse(c.Image != "" && f.target == TargetLab,
-		"contestants: %s: image: the lab runs no images; give binary, or --target cluster", c.Name)
+		"contestants: %s: image: the lab does not run images: set binary, or --target cluster", c.Name)
 	f.refuse(theirs && c.SchedulerName == "",
-		"contestants: %s: schedulerName is missing: which pods does it schedule?", c.Name)
-	f.refuse(!theirs && len(c.Args) > 0, "contestants: %s: args are of a binary, or of an image without a strategy",
+		"contestants: %s: schedulerName is missing: want the schedulerName of its pods", c.Name)
+	f.refuse(!theirs && len(c.Args) > 0, "contestants: %s: args require a binary, or an image without a strategy",
 		c.Name)
-	f.refuse(c.SchedulerName != "" && c.Strategy != "", "contestants: %s: schedulerName goes with no strategy", c.Name)
+	f.refuse(c.SchedulerName != "" && c.Strategy != "", "contestants: %s: a strategy excludes schedulerName", c.Name)
 	f.refuse(c.SchedulerName != "" && c.Strategy == "" && !theirs && f.target == TargetLab,
-		"contestants: %s: a schedulerName without binary or image needs --target cluster", c.Name)
+		"contestants: %s: a schedulerName without binary or image requires --target cluster", c.Name)
 	if c.Binary != "" {
 		_, err := exec.LookPath(f.beside(c.Binary))
 		f.refuse(err != nil, "contestants: %s: binary: %w", c.Name, err)
@@ -222,19 +222,19 @@ func (f *File) checkLoad(l *Load, before []Load) {
 	}
 	l.Count = max(l.Count, 1)
 	f.checkName("load", l.Name)
-	f.refuse(l.Name == probe, "load: the name %s is taken: a pod that each arm begins with has it", probe)
+	f.refuse(l.Name == probe, "load: the name %s is reserved for a pod that starts each arm", probe)
 	f.refuse(kinds != 1, "load: %s: want one of replicas, utilisation, run and trace", l.Name)
-	f.refuse(l.Trace == "" && l.CPU.Sign() <= 0, "load: %s: want cpu, as 250m", l.Name)
+	f.refuse(l.Trace == "" && l.CPU.Sign() <= 0, "load: %s: want cpu, for example 250m", l.Name)
 	f.refuse(l.PerSecond < 0 || l.Work.Duration < 0 || l.PerSecond > 0 && l.Replicas == 0 || l.Utilisation > 1,
-		"load: %s: want requestsPerSecond, of services, and work, 0 or more, and a utilisation of 1 or less", l.Name)
+		"load: %s: want requestsPerSecond (of services) and work of 0 or more, and a utilisation of at most 1", l.Name)
 	f.refuse(l.Run.Duration <= 0 && (l.Every.Duration != 0 || l.Class+l.After+l.Image != ""),
-		"load: %s: every, class, after and image are of Jobs, which have run", l.Name)
+		"load: %s: every, class, after and image only apply to Jobs, which require run", l.Name)
 	f.refuse(l.Image != "" && f.target == TargetLab,
-		"load: %s: image: the lab runs no images; leave it out, or give --target cluster", l.Name)
-	f.refuse(l.Image == "" && len(l.Args) > 0, "load: %s: args are of an image", l.Name)
+		"load: %s: image: the lab does not run images: remove it, or set --target cluster", l.Name)
+	f.refuse(l.Image == "" && len(l.Args) > 0, "load: %s: args require an image", l.Name)
 	f.refuse(l.After != "" && !slices.ContainsFunc(before, func(o Load) bool {
 		return o.Name == l.After && l.Run.Duration > 0 && len(o.jobs) >= l.Count
-	}), "load: %s: there are not as many Jobs called %q before it", l.Name, l.After)
+	}), "load: %s: want at least as many Jobs in the preceding entry %q", l.Name, l.After)
 }
 
 // plan computes the submission times of Jobs. It omits jobs of a trace after the end of an arm.
@@ -279,7 +279,7 @@ func (f *File) beside(name string) string {
 func (f *File) Allow(allowed []string) error {
 	for _, c := range f.Contestants {
 		if name := c.Binary + c.Image; name != "" && !slices.Contains(allowed, name) {
-			return fmt.Errorf("%s: contestants: %s: it would run %q with your rights: if you trust that, give "+
+			return fmt.Errorf("%s: contestants: %s: it would run %q with your permissions: if you trust it, set "+
 				"--allow-program=%s", f.path, c.Name, name, name)
 		}
 	}

@@ -108,7 +108,7 @@ func (a *arm) run(ctx context.Context) (*report.ExperimentTrial, error) {
 			}
 		}
 	}
-	err = eventually(ctx, "the load is ready: is there room for it?", func() (bool, error) {
+	err = eventually(ctx, "the load is ready (does it fit on the nodes?)", func() (bool, error) {
 		return len(a.ready()) >= a.wanted, a.process.lives()
 	})
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *arm) waiting(ctx context.Context) string {
 	if len(reasons) == 0 {
 		return ""
 	}
-	return "; pods wait: " + strings.Join(slices.Sorted(maps.Keys(reasons)), "; ")
+	return "; pods are waiting: " + strings.Join(slices.Sorted(maps.Keys(reasons)), "; ")
 }
 
 // measure runs the warm-up, and then measures while it sends requests and causes disturbances.

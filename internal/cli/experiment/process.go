@@ -48,7 +48,7 @@ func (p *process) lives() error {
 	select {
 	case <-p.Done:
 		text, _ := os.ReadFile(p.log)
-		return fmt.Errorf("%s has ended: %s", filepath.Base(p.Cmd.Path), text[max(0, len(text)-2000):])
+		return fmt.Errorf("%s exited: %s", filepath.Base(p.Cmd.Path), text[max(0, len(text)-2000):])
 	default:
 		return nil
 	}
@@ -75,7 +75,7 @@ func program(name string) (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(self), name)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%s is missing: it must stand beside kubenergy, where make build puts it", path)
+		return "", fmt.Errorf("%s is missing: want it in the directory of kubenergy, where make build writes it", path)
 	}
 	return path, nil
 }

@@ -185,7 +185,7 @@ func (r *Runner) addNodes(ctx context.Context) error {
 		}
 		all += group.Count
 	}
-	return eventually(ctx, "the lab has taken charge of its nodes", func() (bool, error) {
+	return eventually(ctx, "the lab simulates its nodes", func() (bool, error) {
 		leases, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
 		return err == nil && len(leases.Items) >= all, err
 	})
@@ -238,7 +238,7 @@ func schedulerConfig(name, kubeconfig, strategy string) []byte {
 
 // Clean removes all objects of experiments from a cluster and waits until they are deleted.
 func Clean(ctx context.Context, client kubernetes.Interface) error {
-	return eventually(ctx, "what is removed is gone", func() (bool, error) {
+	return eventually(ctx, "the objects of experiments are deleted", func() (bool, error) {
 		all, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelExperiment})
 		if err != nil {
 			return false, err
