@@ -63,7 +63,7 @@ On a busy machine, experiments require --force, and differences are not judged.`
 	flags.StringArrayVar(&f.allowed, "allow-program", nil,
 		"`binary` or image of a contestant in the file that may run; can be repeated")
 	flags.BoolVar(&f.force, "force", false, "run on a busy machine, without judging differences")
-	flags.BoolVar(&f.clean, "clean", false, "only remove the remains of a killed experiment, as the next experiment does")
+	flags.BoolVar(&f.clean, "clean", false, "only remove the remains of a killed experiment, like the next one does")
 	cmd.AddCommand(newExperimentServe(t))
 	return cmd
 }
@@ -170,7 +170,7 @@ func (f *experimentFlags) announce(t cmdutil.Terminal, file *experiment.File) (n
 	}
 	why := fmt.Sprintf("%.0f %% of this machine's processors were in use before the start", 100*share)
 	if !f.force {
-		return nil, fmt.Errorf("%s: wait for other programs to finish, or set --force to run without judging differences", why)
+		return nil, fmt.Errorf("%s: wait for other programs, or set --force to run without judging differences", why)
 	}
 	return []string{why}, nil
 }

@@ -632,7 +632,7 @@ func TestSavingsOfAShadow(t *testing.T) {
 		Against: "starting at once", Shadow: true, Jobs: 9, Emissions: &report.Difference{Saved: 1.2},
 	}
 	s := serve(t, f)
-	s.want("/savings", "Would have saved 1.200 kgCO2e compared with starting at once, over 9 jobs.")
+	s.want("/savings", "Would have saved 1.200 kgCO2e relative to starting at once, over 9 jobs.")
 	if text := s.text("/savings"); strings.Contains(text, "0.000") {
 		t.Errorf("unknown consumption is shown as 0: %s", text)
 	}

@@ -76,7 +76,7 @@ func candidates(s *sched.Snapshot, job *sched.Job, chosen string) *table {
 
 // grids returns a table of the signals of a snapshot.
 func grids(s *sched.Snapshot) *table {
-	t := &table{Caption: "Sites at the time of the decision", Header: columns(1, "site", "gCO2e/kWh", "price", "known until")}
+	t := &table{Caption: "Sites at decision time", Header: columns(1, "site", "gCO2e/kWh", "price", "known until")}
 	for _, site := range s.Sites {
 		r := row{Cells: []string{site.Name, "–", "–", "–"}}
 		if c := site.Carbon.Series; c != nil && c.Covers(s.Now, s.Now) {

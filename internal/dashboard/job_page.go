@@ -131,7 +131,7 @@ func (v *JobView) others(m *Model) *table {
 
 func (v *JobView) nowAndThen() *table {
 	return listed("A start now and at the chosen time", columns(1, "site", "gCO2e/kWh now", "over a run from now",
-		"over the chosen run", "price of a run from now", "price of the chosen run"), v.Compare, func(c *Comparison) []string {
+		"over the chosen run", "price from now", "price of the chosen run"), v.Compare, func(c *Comparison) []string {
 		return []string{
 			c.Site, optional(c.CarbonNow), optional(c.CarbonOver), optional(c.CarbonThen), optional(c.PriceOver),
 			optional(c.PriceThen),
@@ -145,7 +145,7 @@ func (v *JobView) settings() *table {
 }
 
 func (v *JobView) signals() *table {
-	return listed("Signals used for the decision", columns(7, "zone", "quantity", "unit", "age", "source", "forecast by",
+	return listed("Signals of the decision", columns(7, "zone", "quantity", "unit", "age", "source", "forecast by",
 		"quality", "now"), v.Signals, func(s *SignalSource) []string {
 		return []string{
 			s.Zone, s.Quantity, s.Unit, s.Age, s.Source, s.Forecast, s.Quality, humanize.Significant(s.Now),

@@ -136,5 +136,5 @@ func (v *JobView) delaySentence() string {
 	if d.Value >= set.Value {
 		return text + "not reduce it."
 	}
-	return text + fmt.Sprintf("reduce it to %s %s, %s less than an immediate start.", short(d.Value), v.Unit, percent(d.Saving))
+	return text + fmt.Sprintf("reduce it to %s %s, %s less than at once.", short(d.Value), v.Unit, percent(d.Saving))
 }

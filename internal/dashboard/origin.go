@@ -40,11 +40,11 @@ func (p *page) origin(o *Origin, namespace, owner string) {
 			humanize.Significant(site))
 	}
 	if grams := float64(t.Carbon.Grams()); len(t.Emissions) == 1 && site > 0 {
-		text += fmt.Sprintf(" Multiplied window by window by the carbon intensity of the site, %s gCO2e/kWh on average, "+
+		text += fmt.Sprintf(" Multiplied by the carbon intensity of each window, %s gCO2e/kWh on average, "+
 			"this is %s gCO2e.", short(grams/site), humanize.Significant(grams))
 	}
-	p.Said = []string{text, "A meter reports the joules of an interval. The node's agent divides them in proportion to the " +
-		"CPU time of pods, and idle energy to their requests, and sends them as a batch. The controller books batches " +
+	p.Said = []string{text, "A meter reports the joules of an interval. The node's agent divides them by the " +
+		"CPU time of pods, and idle energy by requests, and sends them as a batch. The controller books batches " +
 		"in windows of five minutes. The hours below add up to the total, as do the nodes."}
 	p.Tables = []*table{
 		p.originTable("By node", "node", o.Nodes, o.Meters), p.originTable("By hour (UTC)", "hour", o.Hours, nil),

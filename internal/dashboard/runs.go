@@ -287,7 +287,7 @@ func OpenFolder(dir string) (*Folder, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("%s contains neither %s nor comparison.json: want a directory written by simulate or compare "+
+	return nil, fmt.Errorf("%s contains neither %s nor comparison.json: want a directory from simulate or compare "+
 		"with --out, or the report directory of a lab", dir, FileName)
 }
 

@@ -275,7 +275,7 @@ func (m *Model) savedSentence() string {
 			said[0] += fmt.Sprintf(" (%s)", percent(d.Saved/d.Baseline))
 		}
 	}
-	text := fmt.Sprintf("%s %s compared with %s, over %s", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
+	text := fmt.Sprintf("%s %s relative to %s, over %s", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
 	return text + given(s.Few > 0, fmt.Sprintf("; %d Jobs are not enough for an interval, which requires %d", s.Few,
 		report.MinJobs)) + "."
 }

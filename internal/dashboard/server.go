@@ -129,7 +129,7 @@ func recovering(h http.Handler) http.Handler {
 		defer func() {
 			if what := recover(); what != nil {
 				slog.Error("Panic in a page", "path", r.URL.Path, "panic", what, "stack", string(debug.Stack()))
-				refuse(w, http.StatusInternalServerError, "The page cannot be rendered, because the program panicked. See its log.")
+				refuse(w, http.StatusInternalServerError, "Rendering the page failed with a panic. See the log.")
 			}
 		}()
 		h.ServeHTTP(w, r)

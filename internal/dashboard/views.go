@@ -104,7 +104,7 @@ func (p *page) savings() {
 	}
 	t := listed("Causes of the savings", []column{{"part", false}, {s.Unit, true}, {"reason", false}}, s.Steps,
 		func(step *Step) []string { return []string{step.Name, humanize.Significant(step.Value), step.Why} })
-	all := listed("Actual consumption, and consumption with "+s.Against, columns(1, "quantity", "used", "baseline", "saved",
+	all := listed("Consumption, actual and with "+s.Against, columns(1, "quantity", "used", "baseline", "saved",
 		"95 % from", "to"), s.differences(), func(d *named) []string {
 		return []string{
 			strings.TrimSuffix(d.name+", "+d.unit,
@@ -365,14 +365,14 @@ func (p *page) how() {
 		{ID: "estimated", Name: "Energy", Lines: said(
 			m.powerSentence(), m.meterSentence(),
 			"A meter reports the joules of an interval, which are divided among pods by the CPU time of their "+
-				"control groups and sent as a batch to the ledger's windows of five minutes. Multiplied by the PUE, this is "+
-				"the energy at the site's meter. Multiplied by the carbon intensity or price of the window, it is emissions or "+
+				"control groups and sent to the ledger's windows of five minutes. Multiplied by the PUE, it is "+
+				"the energy at the site's meter. Multiplied by the window's intensity or price, it is emissions or "+
 				"cost. Without a meter, energy is estimated from a power profile and counts as estimated.", m.Note,
 		)},
 		{
 			ID: "stale", Name: "Signals", Lines: []string{
 				stale,
-				"The band of a forecast ranges from the tenth to the ninetieth percentile, if its source provides them.",
+				"The band of a forecast ranges from the tenth to the ninetieth percentile, if available.",
 			},
 			Table: signals,
 		},
@@ -380,7 +380,7 @@ func (p *page) how() {
 	if m.Mode != "" {
 		p.Sources = append(p.Sources, source{ID: "mode", Name: "Mode", Lines: []string{
 			"The mode of the cluster's policy is " + m.Mode + ". In shadow mode, decisions are only " +
-				"counted. In advise mode, they are written to the work. In enforce mode, work is held. A namespace may have its " +
+				"counted. In advise mode, they are annotated. In enforce mode, work is held. A namespace may have its " +
 				"own mode: " + strconv.Itoa(m.Enforcing) + " namespaces enforce although the cluster does not.",
 		}})
 	}

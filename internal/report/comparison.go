@@ -249,7 +249,7 @@ func (s *Sweep) notes() []string {
 		compared += " Rows of machines that stay on are compared with " + s.Baseline +
 			" on machines that stay on. If machines sleep, boots and failed boots are included."
 	}
-	rated := "No optimum is known for these nodes, so there is no η. It requires a single node with power proportional " +
+	rated := "No optimum is known for these nodes, so there is no η. It requires one node with power proportional " +
 		"to the used cores."
 	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil }) {
 		rated = "η is the saving divided by the saving of the family's clairvoyant optimum. Figures are ratios of " +
@@ -318,7 +318,7 @@ func (p *Published) check() (restart time.Duration, err error) {
 		return 0, nil
 	}
 	if restart, err = time.ParseDuration(p.Restart); err != nil || restart < 0 {
-		return 0, fmt.Errorf("published figure of %s: restartCost is %q: want a duration, for example 5m", p.Strategy, p.Restart)
+		return 0, fmt.Errorf("published figure of %s: restartCost is %q: want a duration, as 5m", p.Strategy, p.Restart)
 	}
 	return restart, nil
 }

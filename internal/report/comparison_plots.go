@@ -42,7 +42,7 @@ func (s *Sweep) figures() ([]namedFigure, error) {
 				s.Varied + ".",
 			s.paretoFigure(),
 		},
-		{"zones", "Savings by zone with 95 % intervals. Gray lines: savings of the clairvoyant optima.", s.zonesFigure()},
+		{"zones", "Savings by zone with 95 % intervals. Gray lines: the clairvoyant optima.", s.zonesFigure()},
 		{"nodes", "Energy by type of node, means over the trials.", s.nodesFigure()},
 	}
 	if len(s.days) > 0 {

@@ -32,7 +32,7 @@ func (e *Experiment) timeFigure() figure {
 		{"", "All nodes' power\n(W)", func(s *ExperimentSample) float64 { return s.Watts }},
 		{"", "Busy cores", func(s *ExperimentSample) float64 { return s.Cores }},
 		{"", "Scheduler's CPU\n(cores)", func(s *ExperimentSample) float64 { return s.Scheduler }},
-		{"Time since the start of the arm (s)", "Requests' p99\n(ms)", func(s *ExperimentSample) float64 { return s.P99 }},
+		{"Time since arm start (s)", "Requests' p99\n(ms)", func(s *ExperimentSample) float64 { return s.P99 }},
 	} {
 		p := newPlot(panel.time, panel.label, faint)
 		for i := range e.trials {

@@ -242,7 +242,7 @@ func (r *Replay) Text(_, colours bool) string {
 			signed(s.Instead.Cost-s.Recorded.Cost))
 	}
 	lines := []string{
-		fmt.Sprintf("%d recorded decisions with %d strategies. Energy, emissions and cost: estimated difference from the "+
+		fmt.Sprintf("%d recorded decisions with %d strategies. Energy, emissions and cost: estimated difference from "+
 			"recorded decisions", r.Records, len(r.Strategies)),
 		t.Framed(false, colours),
 	}

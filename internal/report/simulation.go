@@ -216,11 +216,11 @@ func bootNotes(s *sim.Scenario) (notes []string) {
 		known[p] = true
 		switch {
 		case p.BootSeconds == 0:
-			notes = append(notes, fmt.Sprintf("Profile %s has no bootSeconds, so its machines go to sleep immediately and "+
+			notes = append(notes, fmt.Sprintf("Profile %s has no bootSeconds, so its machines sleep immediately and "+
 				"wake without delay. In a cluster they never sleep.", p.Name))
 		case p.Booting() < p.Power(0):
 			notes = append(notes, fmt.Sprintf("Profile %s draws %s W during boot, less than idle. wakeUpJoules is the "+
-				"energy of the whole boot in excess of sleepWatts.", p.Name, humanize.Significant(float64(p.Booting()))))
+				"energy of the boot in excess of sleepWatts.", p.Name, humanize.Significant(float64(p.Booting()))))
 		}
 	}
 	return notes

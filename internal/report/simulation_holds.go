@@ -118,7 +118,7 @@ func holdsFigure(results []*sim.Result) (figure, error) {
 	if len(plots) == 0 {
 		plots, most = []*plot.Plot{rowPlot("", "Job", []string{"no job was held"}, columns)}, 1
 	} else if left > 0 {
-		title = fmt.Sprintf("The jobs with the longest holds, in order of submission. holds.csv contains %d more.", left)
+		title = fmt.Sprintf("The jobs with the longest holds, in order of submission. holds.csv has %d more.", left)
 	}
 	keys := []key{
 		{"held", &plotter.Polygon{Color: blend(black, 0xFF, paler)}},

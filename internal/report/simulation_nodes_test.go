@@ -154,7 +154,7 @@ func TestHoldsByHand(t *testing.T) {
 		add(s, "w"+strconv.Itoa(i), time.Duration(i)*time.Second, time.Minute, 20*time.Minute)
 	}
 	for strategy, want := range map[string]string{
-		"energy": "no job was held", "energy+window": "holds.csv contains 21 more",
+		"energy": "no job was held", "energy+window": "holds.csv has 21 more",
 	} {
 		files, err := svgs(plotRuns(t, s, strategy))
 		if err != nil {

@@ -95,9 +95,9 @@ func footnotes(r *Report) []string {
 		saved += " on machines that " + machinesDo[r.Runs[0].EmptyNodes]
 	}
 	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Strategy != r.Baseline }) {
-		saved = "There are no savings without a baseline. List it first, for example --strategy least-allocated," + r.Baseline
+		saved = "There are no savings without a baseline. List it first, e.g. --strategy least-allocated," + r.Baseline
 		if r.Baseline == "least-allocated" {
-			saved = "There are no savings with only one strategy. Add another, for example --strategy least-allocated,energy"
+			saved = "There are no savings with only one strategy. Add another, e.g. --strategy least-allocated,energy"
 		}
 	}
 	notes := []string{

@@ -176,10 +176,10 @@ func (s *Statement) explain() {
 			"which belong to no pod, or of pods without that label.")
 	}
 	if s.Total.UnchartedShare > 0 {
-		note(percent(s.Total.UnchartedShare) + " of the energy has no carbon intensity, and its emissions are not included.")
+		note(percent(s.Total.UnchartedShare) + " of the energy has no carbon intensity and no emissions in the report.")
 	}
 	if s.Total.UnpricedShare > 0 && len(s.Total.Costs) > 0 {
-		note(percent(s.Total.UnpricedShare) + " of the energy has no price, and its cost is not included.")
+		note(percent(s.Total.UnpricedShare) + " of the energy has no price and no cost in the report.")
 	}
 	if len(s.Total.EmissionsKg) > 1 {
 		note("Average and marginal emissions are different quantities and are not added.")
@@ -188,7 +188,7 @@ func (s *Statement) explain() {
 		note("Meters returned no value for " + humanize.Span(s.Total.Unmeasured) + " of node time.")
 	}
 	if s.Total.Jobs > 0 {
-		note("Turnaround is the time from a job's creation to the end of its energy, for jobs that KubEnergy placed and " +
+		note("Turnaround is the time from a job's creation to the end of its energy, for jobs placed by KubEnergy " +
 			"that have finished. It is derived.")
 	}
 	if s.Savings != nil {

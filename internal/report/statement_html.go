@@ -34,7 +34,7 @@ func (s *Statement) HTML(w io.Writer) error {
 	p := page{Title: s.title(), Tables: []*shown{t}, Units: true, Notes: s.Notes}
 	f, caption, drawn := s.bars(t)
 	if m, start, span := s.heatmap(); m != nil {
-		f = heatFigure(m.title, "no energy was booked", start, span.Seconds(), 1, []heatmap{{"", m.what, m.rows, m.slot}})
+		f = heatFigure(m.title, "no booked energy", start, span.Seconds(), 1, []heatmap{{"", m.what, m.rows, m.slot}})
 		caption, drawn = m.title+".", true
 	}
 	if drawn {
@@ -122,7 +122,7 @@ func (s *Statement) bars(t *shown) (f figure, caption string, ok bool) {
 func (c *Comparison) jobs() *shown {
 	n := min(len(c.PerJob), maxJobs)
 	t := Heads(4, "job", "strategy", "ran on", "baseline", "held", "saved\nkWh", "saved\nkgCO2e", "saved\nmoney")
-	t.Title = fmt.Sprintf("Savings of each job relative to %s, estimated, with 95 %% intervals in brackets; %d of %d jobs",
+	t.Title = fmt.Sprintf("Savings per job relative to %s, estimated, with 95 %% intervals in brackets; %d of %d jobs",
 		c.Baseline, n, c.Jobs)
 	for i := range c.PerJob[:n] {
 		j := &c.PerJob[i]

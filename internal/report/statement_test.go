@@ -369,7 +369,7 @@ func TestStatementHeatmap(t *testing.T) {
 	if err := s.HTML(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{">Mean power by node (W)<", ">no energy was booked<", ">big<"} {
+	for _, want := range []string{">Mean power by node (W)<", ">no booked energy<", ">big<"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page does not contain %q", want)
 		}

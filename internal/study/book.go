@@ -88,7 +88,7 @@ func ReadParts(dirs []string) (*Book, []*Planned, error) {
 			return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, bookName), err)
 		}
 		if book != nil && b.Digest != book.Digest {
-			return nil, nil, fmt.Errorf("%s and %s belong to different comparisons, or were created by different builds",
+			return nil, nil, fmt.Errorf("%s and %s belong to different comparisons or were created by other builds",
 				dirs[0], dir)
 		}
 		for _, p := range b.Planned {
@@ -115,7 +115,7 @@ func ReadParts(dirs []string) (*Book, []*Planned, error) {
 	}
 	if len(missing) > 0 {
 		const some = 3
-		return nil, nil, fmt.Errorf("%d of %d trials are missing (%d lines are damaged), for example %s: run their shards again",
+		return nil, nil, fmt.Errorf("%d of %d trials are missing (%d damaged lines), as %s: run their shards again",
 			len(missing), len(book.Planned), damaged,
 			strings.Join(missing[:min(some, len(missing))], "; "))
 	}

@@ -283,7 +283,7 @@ func (f *File) strategy(name string) (strategy.Strategy, string, error) {
 	s, err := strategy.ByName(name)
 	if known := slices.Concat(whens, wheres); err != nil && !strings.Contains(name, "+") &&
 		!strings.HasPrefix(name, "cap(") && !slices.Contains(known, word) {
-		err = fmt.Errorf("unknown strategy %q%s: want where, when or where+when, with where being one of %s, and when one "+
+		err = fmt.Errorf("unknown strategy %q%s: want where, when or where+when, with where one of %s, and when one "+
 			"of %s", name, spelling.DidYouMean(word, known), strings.Join(wheres, ", "), strings.Join(whens, ", "))
 	}
 	return s, name, err
@@ -331,7 +331,7 @@ func (f *File) checkBase(file *sim.File) error {
 	restart, err := time.ParseDuration(cmp.Or(file.RestartCost, "0s"))
 	switch {
 	case len(file.Sites) > 1:
-		return fmt.Errorf("the scenario has %d sites: want at most one, which uses the grid of each zone", len(file.Sites))
+		return fmt.Errorf("the scenario has %d sites: want at most one, for the grid of each zone", len(file.Sites))
 	case err != nil || restart != 0:
 		return fmt.Errorf(instead, "a restartCost", "restartCosts")
 	case file.Learner != "" && file.Learner != lengthsKnown:

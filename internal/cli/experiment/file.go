@@ -148,8 +148,8 @@ var nameForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$`)
 // checkName rejects invalid and duplicate names.
 func (f *File) checkName(of, name string) {
 	f.refuse(!nameForm.MatchString(name) || slices.Contains(f.names, of+name),
-		"%s: name %q is invalid or duplicate: want at most 30 lower-case letters, digits and -, starting with a letter "+
-			"and not ending with -", of, name)
+		"%s: name %q is invalid or duplicate: want at most 30 lower-case letters, digits and -, with a letter first "+
+			"and no - at the end", of, name)
 	f.names = append(f.names, of+name)
 }
 
@@ -168,7 +168,7 @@ func (f *File) check() {
 		n := &f.Nodes[i]
 		n.Count = max(n.Count, 1)
 		f.checkName("nodes", n.Name)
-		f.refuse(n.CPU.Sign() <= 0 || n.Memory.Sign() <= 0, "nodes: %s: want cpu and memory, for example 4 and 16Gi", n.Name)
+		f.refuse(n.CPU.Sign() <= 0 || n.Memory.Sign() <= 0, "nodes: %s: want cpu and memory, as 4 and 16Gi", n.Name)
 	}
 }
 
@@ -191,7 +191,7 @@ func (f *File) checkTarget() {
 func (f *File) checkContestant(c *Contestant) {
 	f.checkName("contestants", c.Name)
 	where, _, waits := strings.Cut(c.Strategy, "+")
-	f.refuse(waits, "contestants: %s: want strategy %q without +, because start rules are not compared here", c.Name, where)
+	f.refuse(waits, "contestants: %s: want strategy %q without +, as start rules are not compared", c.Name, where)
 	_, err := strategy.New(cmp.Or(where, "energy"))
 	f.refuse(err != nil, "contestants: %s: %w", c.Name, err)
 	theirs := c.Strategy == "" && c.Binary+c.Image != ""
