@@ -82,6 +82,6 @@ func act(t *testing.T, a *apiServer, b *browser.Browser) {
 	b.Click(".ask button")
 	b.Await(`document.querySelector('h1')?.textContent === 'Done'`)
 	if note := a.get(t, jobsIn("ns")+"/arrived").GetAnnotations()[v1alpha1.AnnotationRunNow]; note != "true" {
-		t.Errorf("run-now is %q", note)
+		t.Errorf("unexpected run-now annotation %q", note)
 	}
 }

@@ -313,7 +313,7 @@ func TestGuard(t *testing.T) {
 		"a name that rebinds": func(r *http.Request) { r.Host = "evil.example:80" },
 		"another port":        func(r *http.Request) { r.Host = "127.0.0.1:1" },
 		"another origin":      func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") },
-		"no origin to tell":   func(r *http.Request) { r.Header.Set("Origin", "null") },
+		"null origin":         func(r *http.Request) { r.Header.Set("Origin", "null") },
 		"a foreign script": func(r *http.Request) {
 			r.Header.Set("Sec-Fetch-Site", "cross-site")
 			r.Header.Set("Sec-Fetch-Mode", "no-cors")
@@ -642,7 +642,7 @@ func TestSavingsOfAShadow(t *testing.T) {
 		Steps: []dashboard.Step{{Name: "Placement", Value: 1e-12}, {Name: "Timing", Value: -0.0001}},
 	}
 	s = serve(t, f)
-	s.want("/savings", "over 3 jobs; 3 Jobs are not enough for an interval, which requires 10.", "(0 %)")
+	s.want("/savings", "over 3 jobs; an interval requires 10 Jobs, not 3.", "(0 %)")
 	if text := s.text("/savings"); strings.Contains(text, "-0.000 ") || strings.Contains(text, "-0 %") {
 		t.Errorf("got a negative zero: %s", text)
 	}

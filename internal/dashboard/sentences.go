@@ -275,9 +275,9 @@ func (m *Model) savedSentence() string {
 			said[0] += fmt.Sprintf(" (%s)", percent(d.Saved/d.Baseline))
 		}
 	}
-	text := fmt.Sprintf("%s %s relative to %s, over %s", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
-	return text + given(s.Few > 0, fmt.Sprintf("; %d Jobs are not enough for an interval, which requires %d", s.Few,
-		report.MinJobs)) + "."
+	text := fmt.Sprintf("%s %s relative to %s, over %s", verb, strings.Join(said, " and "), s.Against,
+		count(s.Jobs, "job"))
+	return text + given(s.Few > 0, fmt.Sprintf("; an interval requires %d Jobs, not %d", report.MinJobs, s.Few)) + "."
 }
 
 // brief describes the size of a saving and the baseline.

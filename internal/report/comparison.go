@@ -242,8 +242,8 @@ func (c *sweeper) sample(t *Trial) int {
 func (s *Sweep) notes() []string {
 	compared := fmt.Sprintf("Savings are compared with %s on the same jobs, zone, start and seed.", s.Baseline)
 	if !slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Strategy != s.Baseline }) {
-		compared = fmt.Sprintf("Only the baseline, %s, was run. Add another strategy to see what it "+
-			"saves.", s.Baseline)
+		compared = fmt.Sprintf("Only the baseline, %s, was run. Add another strategy to see its "+
+			"savings.", s.Baseline)
 	}
 	if s.sleeps() {
 		compared += " Rows of machines that stay on are compared with " + s.Baseline +

@@ -273,8 +273,8 @@ const unknownShare = 0.01
 
 // price compares the emissions or the costs of energy. of contains the signals or currencies of the job. If there
 // are several, the ledger does not record which part of the energy each applies to, and price returns nil. used
-// returns a value in kg or money, and forecast returns rates per kWh, in units of which scale make one kg or one
-// unit of money. It also returns nil if too much of the energy is unknown.
+// returns a value in kg or money, and forecast returns rates per kWh in smaller units. scale is the number of smaller
+// units per kg or unit of money. It also returns nil if too much of the energy is unknown.
 func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of []string, unknown energy.Microjoules,
 	scale float64, used func(of string) float64, forecast func(*sched.Site) *grid.Series,
 ) (name string, perKWh float64, d *Difference) {
