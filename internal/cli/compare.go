@@ -51,7 +51,7 @@ it is complete, and an interrupted command can be repeated to continue.`,
 		"delay in full hours until models receive the intensity of an hour, from its start (default 0h)")
 	flags.IntVar(&f.workers, "workers", 0, "number of concurrent trials (default: number of cores)")
 	flags.StringVar(&f.shard, "shard", "",
-		"shard I/N to run, e.g. 0/8 (default in an Indexed Job: JOB_COMPLETION_INDEX/JOB_COMPLETIONS)")
+		"shard I/N to run, e.g. 0/8; Indexed Jobs use JOB_COMPLETION_INDEX and JOB_COMPLETIONS")
 	f.output = cmdutil.Output(flags, "table", "wide", "json", "csv")
 	flags.StringVar(&f.out, "out", "", "directory for the trials, the report, its figures and a manifest")
 	cmd.AddCommand(newMerge(t))
