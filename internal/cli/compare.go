@@ -28,10 +28,10 @@ func newCompare(t cmdutil.Terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare -f comparison.yaml [flags]",
 		Short: "Compare strategies over zones, starts and seeds with the clairvoyant optimum",
-		Long: `Play a scenario under every strategy, in every zone, from every start and for every seed of a
-comparison file, and report what was saved: in grams, as a share of the baseline's emissions, and as η, the share of
-what the clairvoyant optimum saves. Results do not depend on the number of workers. With --out every trial is kept as
-it is done: the same command goes on where it was interrupted.`,
+		Long: `Run a scenario with every strategy, in every zone, from every start and for every seed of a comparison
+file, and report the savings: in grams, as a fraction of the baseline's emissions, and as η, the fraction of the savings
+of the clairvoyant optimum. Results do not depend on the number of workers. With --out, every trial is stored as soon as
+it is complete, and an interrupted command can be repeated to continue.`,
 		Example: `  kubenergy compare -f comparison.yaml
   kubenergy compare -f comparison.yaml --zones DE,FR --strategies rolling,residual --out results/
   kubenergy compare -f comparison.yaml --shard 0/8 --out results/part-0
@@ -41,24 +41,24 @@ it is done: the same command goes on where it was interrupted.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "filename", "f", "", "comparison file")
-	flags.StringSliceVar(&f.over.Strategies, "strategies", nil, "strategies, instead of those of the file")
-	flags.StringSliceVar(&f.over.Zones, "zones", nil, "only these zones of the file")
-	flags.StringVar(&f.over.Starts, "starts", "", "only these starts of the file, by their index from 0, as 0-3,8")
-	flags.UintSliceVar(&f.over.Seeds, "seeds", nil, "seeds, instead of those of the file")
+	flags.StringSliceVar(&f.over.Strategies, "strategies", nil, "strategies, instead of those in the file")
+	flags.StringSliceVar(&f.over.Zones, "zones", nil, "zones of the file to include")
+	flags.StringVar(&f.over.Starts, "starts", "", "starts of the file to include, by index from 0, for example 0-3,8")
+	flags.UintSliceVar(&f.over.Seeds, "seeds", nil, "seeds, instead of those in the file")
 	flags.StringSliceVar(&f.over.Forecasts, "forecast", nil,
-		"forecasts, instead of those of the file: perfect, or models")
+		"forecasts, instead of those in the file: perfect, or models")
 	flags.StringVar(&f.over.Lag, "lag", "",
-		"how long after an hour begins models learn of its intensity, in full hours; 0h: at once (default 0h)")
-	flags.IntVar(&f.workers, "workers", 0, "trials at once (default: as many as there are cores)")
+		"delay in full hours until models receive the intensity of an hour, from its start (default 0h)")
+	flags.IntVar(&f.workers, "workers", 0, "number of concurrent trials (default: number of cores)")
 	flags.StringVar(&f.shard, "shard", "",
-		"run only part I of N, as 0/8; in an Indexed Job JOB_COMPLETION_INDEX and JOB_COMPLETIONS say it")
+		"shard I/N to run, e.g. 0/8; Indexed Jobs use JOB_COMPLETION_INDEX and JOB_COMPLETIONS")
 	f.output = cmdutil.Output(flags, "table", "wide", "json", "csv")
 	flags.StringVar(&f.out, "out", "", "directory for the trials, the report, its figures and a manifest")
 	cmd.AddCommand(newMerge(t))
 	return cmd
 }
 
-// part reads which shard is to be run.
+// part parses the shard to run.
 func (f *compareFlags) part(t cmdutil.Terminal) (study.Shard, error) {
 	text := f.shard
 	if text == "" {
@@ -72,7 +72,7 @@ func (f *compareFlags) part(t cmdutil.Terminal) (study.Shard, error) {
 	index, err := strconv.Atoi(i)
 	count, err2 := strconv.Atoi(n)
 	if errors.Join(err, err2) != nil || index < 0 || index >= count {
-		return study.Shard{}, fmt.Errorf("--shard is %q: want I/N with I from 0 to N-1, as 0/8", text)
+		return study.Shard{}, fmt.Errorf("--shard is %q: want I/N with I from 0 to N-1, for example 0/8", text)
 	}
 	return study.Shard{Index: index, Count: count}, nil
 }
@@ -87,7 +87,7 @@ func (f *compareFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	case f.workers < 0:
 		return cmdutil.NewUsageError(fmt.Errorf("--workers is %d: want 1 or more", f.workers))
 	case part.Count > 1 && f.out == "":
-		return cmdutil.NewUsageError(errors.New("--shard runs only part of the trials: say --out DIR, and merge them"))
+		return cmdutil.NewUsageError(errors.New("--shard only runs some trials: set --out DIR, and merge the shards"))
 	}
 	if f.over.Strategies, err = cmdutil.StrategyNames(cmd, "strategies"); err != nil {
 		return cmdutil.NewUsageError(err)
@@ -101,7 +101,7 @@ func (f *compareFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	}
 	p := t.Progress(cmd.CommandPath(), "trials")
 	defer p.Close()
-	read := p.Doing("reading the files that " + f.file + " names")
+	read := p.Doing("reading the input files of " + f.file)
 	c, err := file.Plan()
 	if err != nil {
 		return cmdutil.NewUsageError(err)
@@ -111,7 +111,7 @@ func (f *compareFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	return f.carryOut(cmd.Context(), t, c, part, p)
 }
 
-// carryOut runs the trials and reports on them.
+// carryOut runs the trials and prints the report.
 func (f *compareFlags) carryOut(ctx context.Context, t cmdutil.Terminal, c *study.Study, part study.Shard,
 	p *cmdutil.Progress,
 ) error {
@@ -120,13 +120,13 @@ func (f *compareFlags) carryOut(ctx context.Context, t cmdutil.Terminal, c *stud
 		return err
 	}
 	if store.Damaged > 0 {
-		p.Say("%d lines of earlier results are damaged: those trials are run again\n", store.Damaged)
+		p.Say("%d lines of earlier results are damaged, and their trials run again\n", store.Damaged)
 	}
 	mine, err := c.Run(ctx, store, part, f.workers, p.Update)
 	p.Close()
 	switch {
 	case errors.Is(err, context.Canceled) && f.out != "":
-		return fmt.Errorf("%w: the same command goes on from here", err)
+		return fmt.Errorf("%w: repeat the command to continue", err)
 	case err != nil:
 		return err
 	}
@@ -136,21 +136,21 @@ func (f *compareFlags) carryOut(ctx context.Context, t cmdutil.Terminal, c *stud
 			return err
 		}
 		fmt.Fprintf(t.Err,
-			"wrote part %d of %d, %d trials, into %s; when all are there: %s compare merge DIR... --out DIR\n",
+			"wrote shard %d of %d with %d trials to %s; to merge all shards, run %s compare merge DIR... --out DIR\n",
 			part.Index, part.Count, len(mine), f.out, t.Name)
 		return nil
 	}
 	return finishComparison(t, book, mine, f.out, f.output.Value)
 }
 
-// finishComparison sums trials up and writes what was asked for.
+// finishComparison aggregates trials and writes the results.
 func finishComparison(t cmdutil.Terminal, book *study.Book, planned []*study.Planned, out, format string) error {
 	sweep, err := book.Sum(planned)
 	if err != nil {
 		return cmdutil.NewUsageError(err)
 	}
 	if out != "" {
-		// Files first: a reader of standard output may take it as the sign that all went well.
+		// Files are written first, because readers of standard output may take it as a sign of success.
 		if err := book.Write(out); err != nil {
 			return err
 		}
@@ -168,13 +168,13 @@ func newMerge(t cmdutil.Terminal) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "merge DIR...",
-		Short: "Report on a comparison whose parts were run apart",
-		Long: "Read the trials of all parts of a comparison, made with compare --shard, and report on them as " +
-			"compare itself does.",
+		Short: "Report on a comparison from its shards",
+		Long: "Read the trials of all shards of a comparison, written by compare --shard, and report on them like " +
+			"compare.",
 		Example: "  kubenergy compare merge results/part-* --out results/",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cmdutil.NewUsageError(errors.New("want the folders of the parts"))
+				return cmdutil.NewUsageError(errors.New("want the directories of the shards"))
 			}
 			return nil
 		},

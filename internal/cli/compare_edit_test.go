@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/study"
 )
 
-// editable writes a comparison that has every kind of input.
+// editable writes a comparison with every kind of input.
 func editable(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -60,16 +60,16 @@ restartCosts: [0s]
 	return dir
 }
 
-// Whatever is edited, the folder of results serves as a fresh one does: what is reused is what would come out again,
-// under the names that it has now.
+// After any edit, an existing results directory leads to the same results as a new one. Reused trials have
+// unchanged results and current names.
 func TestCompareAfterEdits(t *testing.T) {
 	if Slower > 1 {
-		t.Skip("takes minutes with the race detector: make test runs it without as well")
+		t.Skip("takes minutes with the race detector, and make test also runs it without")
 	}
 	for name, edit := range map[string]struct {
 		file, old, now string
-		same           bool // nothing that is reported changes
-		reused         int  // trials of nine
+		same           bool // the report does not change
+		reused         int  // number of reused trials out of nine
 	}{
 		"grid":      {"grid.csv", "05T03:00:00Z,", "05T03:00:00Z,9", false, 0},
 		"jobs":      {"jobs.csv", "j3,", "jobs3,", true, 0},
@@ -78,7 +78,7 @@ func TestCompareAfterEdits(t *testing.T) {
 		"preset":    {"comparison.yaml", "nodes: unlimited", "nodes: demo24", false, 0},
 		"price":     {"comparison.yaml", "price: 0.3", "price: 0.4", false, 0},
 		"pue":       {"comparison.yaml", "price: 0.3", "price: 0.3, pue: 1.4", false, 0},
-		// of what looks at no forecast, and is not drawn
+		// Trials that do not use a forecast and are not drawn are reused.
 		"first start":     {"comparison.yaml", "first: 2022-01-05", "first: 2022-01-06", false, 1},
 		"fewer starts":    {"comparison.yaml", "count: 3", "count: 2", false, 6},
 		"step":            {"comparison.yaml", "step: 24h", "step: 48h", false, 6},
@@ -104,7 +104,7 @@ func TestCompareAfterEdits(t *testing.T) {
 			}
 			changed := strings.Replace(string(text), edit.old, edit.now, 1)
 			if changed == string(text) {
-				t.Fatalf("%s has no %q", edit.file, edit.old)
+				t.Fatalf("%s does not contain %q", edit.file, edit.old)
 			}
 			if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
 				t.Fatal(err)
@@ -112,10 +112,10 @@ func TestCompareAfterEdits(t *testing.T) {
 			after := played(t, file, out)
 			fresh := filepath.Join(dir, "fresh")
 			if want := played(t, file, fresh); after != want {
-				t.Errorf("with earlier results:\n%s\nfrom nothing:\n%s", after, want)
+				t.Errorf("results differ with earlier results:\n%s\nand without:\n%s", after, want)
 			}
 			if (after == before) != edit.same {
-				t.Errorf("the report is the same: %v, want %v", after == before, edit.same)
+				t.Errorf("the report is unchanged: %v, want %v", after == before, edit.same)
 			}
 			reused := 0
 			for key := range keys(t, fresh) {
@@ -124,14 +124,14 @@ func TestCompareAfterEdits(t *testing.T) {
 				}
 			}
 			if reused != edit.reused {
-				t.Errorf("%d trials of before are taken over, want %d", reused, edit.reused)
+				t.Errorf("got %d reused trials, want %d", reused, edit.reused)
 			}
 		})
 	}
 }
 
-// played returns the table of a comparison whose trials are kept in a folder, without the figures that take long to
-// draw.
+// played returns the table of a comparison that stores its trials in a directory. It does not draw figures, which
+// is slow.
 func played(t *testing.T, path, out string) string {
 	t.Helper()
 	file, err := study.ReadFile(path)
@@ -161,7 +161,7 @@ func played(t *testing.T, path, out string) string {
 	return b.String()
 }
 
-// keys are those of the trials in a folder of results.
+// keys returns the keys of the trials in a results directory.
 func keys(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	s, _, err := study.ReadTrials(dir)
@@ -175,7 +175,7 @@ func keys(t *testing.T, dir string) map[string]bool {
 	return all
 }
 
-// edited writes a file beside a comparison, with something of it replaced.
+// edited writes a copy of a file with replacements to the same directory.
 func edited(t *testing.T, dir, from, to string, replace ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, from))
@@ -199,13 +199,13 @@ func sweepOf(t *testing.T, args ...string) *report.Sweep {
 	return s
 }
 
-// A trial is the same whichever other starts are run beside it: models are learnt at the same times.
+// A trial does not depend on the other selected starts, because models are trained at the same times.
 func TestCompareOneStartOfSeveral(t *testing.T) {
 	if testing.Short() || Slower > 1 {
-		t.Skip("takes seconds, and minutes with the race detector: make test runs it without as well")
+		t.Skip("takes minutes with the race detector, and make test also runs it without")
 	}
 	dir := editable(t)
-	// Sixty days are needed to learn anything.
+	// Models require at least sixty days of data.
 	var grid strings.Builder
 	grid.WriteString("datetime_utc,ci_lifecycle_g_per_kwh\n")
 	begin := time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -237,13 +237,13 @@ func TestCompareOneStartOfSeveral(t *testing.T) {
 				return trial.Grams
 			}
 		}
-		t.Fatalf("no trial from start %d", start)
+		t.Fatalf("there is no trial with start %d", start)
 		return 0
 	}
 	all, some := trials("0-2"), trials("1,2")
 	for _, start := range []int{1, 2} {
 		if whole, alone := grams(all, start), grams(some, start); whole != alone {
-			t.Errorf("start %d: %v g beside start 0, %v g without", start, whole, alone)
+			t.Errorf("start %d: got %v g with start 0, %v g without", start, whole, alone)
 		}
 	}
 	common := 0
@@ -252,18 +252,18 @@ func TestCompareOneStartOfSeveral(t *testing.T) {
 			common++
 		}
 	}
-	if common != 2 { // those from the first start of a run are drawn
-		t.Errorf("%d of %d trials have the same key", common, len(some))
+	if common != 2 { // trials of the first start are drawn
+		t.Errorf("got %d of %d trials with the same key", common, len(some))
 	}
 }
 
-// Empty nodes draw power, and strategies end at different times: all are charged up to the same one.
+// Empty nodes draw power, and strategies finish at different times. All trials are accounted until the same time.
 func TestCompareAlignsTrials(t *testing.T) {
 	dir := editable(t)
 	file := edited(t, dir, "comparison.yaml", "few.yaml", "nodes: unlimited", "nodes: nodes.csv", "count: 3",
 		"count: 1",
 		"[now, lowest-window, wait-awhile]", "[now, lowest-window, lowest-slot]", "[yesterday]", "[perfect]")
-	// One runs at a time, and those that wait for the clean hours after midnight are done hours later than the others.
+	// Jobs run one at a time, so jobs that wait for the clean hours after midnight finish hours later than others.
 	var jobs strings.Builder
 	jobs.WriteString("id,submit_time,duration,cpu,allowed_delay\n")
 	for i := range 10 {
@@ -274,10 +274,10 @@ func TestCompareAlignsTrials(t *testing.T) {
 	}
 	out := filepath.Join(dir, "out")
 	s := sweepOf(t, "-f", file, "--out", out)
-	// A strategy that runs the same jobs on the same nodes uses the same energy, whenever it is done.
+	// A strategy that runs the same jobs on the same nodes uses the same energy, regardless of when they run.
 	for _, r := range s.Strategies {
 		if r.EnergyKWh < 0.999999*s.Strategies[0].EnergyKWh || r.EnergyKWh > 1.000001*s.Strategies[0].EnergyKWh {
-			t.Errorf("%s uses %v kWh, %s %v", r.Strategy, r.EnergyKWh, s.Strategies[0].Strategy,
+			t.Errorf("%s used %v kWh, but %s used %v", r.Strategy, r.EnergyKWh, s.Strategies[0].Strategy,
 				s.Strategies[0].EnergyKWh)
 		}
 	}
@@ -290,10 +290,10 @@ func TestCompareAlignsTrials(t *testing.T) {
 		ends[trial.Accounted] = true
 	}
 	if len(ends) < 2 {
-		t.Error("all trials end at once: nothing was to be aligned")
+		t.Error("all trials end at the same time")
 	}
 	if again := sweepOf(t, "-f", file, "--out", out); again.Strategies[1].EnergyKWh != s.Strategies[1].EnergyKWh {
-		t.Error("with earlier results the energy is another")
+		t.Error("the energy differs with earlier results")
 	}
 	merged, _, code := compared(t, "compare", "merge", out, "-o", "csv")
 	if want := mustCompare(t, "-f", file, "-o", "csv"); code != 0 || merged != want {
@@ -301,7 +301,7 @@ func TestCompareAlignsTrials(t *testing.T) {
 	}
 }
 
-// Inputs of the same name in several folders are told apart.
+// Inputs with the same name in different directories are distinguished.
 func TestManifestNamesInputs(t *testing.T) {
 	dir := editable(t)
 	for _, sub := range []string{"DE", "FR"} {
@@ -319,11 +319,11 @@ func TestManifestNamesInputs(t *testing.T) {
 	inputs := inputsOf(t, out)
 	if inputs["DE/carbon.csv"] == "" || inputs["DE/carbon.csv"] == inputs["FR/carbon.csv"] ||
 		inputs["jobs.csv"] == "" || len(inputs) != 3 {
-		t.Errorf("inputs: %v", inputs)
+		t.Errorf("unexpected inputs: %v", inputs)
 	}
 }
 
-// inputsOf returns the sums of the inputs by name, from the manifest of a folder of results.
+// inputsOf returns the hashes of the inputs by name, from the manifest of a results directory.
 func inputsOf(t *testing.T, out string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(out, "manifest.json"))
@@ -337,7 +337,7 @@ func inputsOf(t *testing.T, out string) map[string]string {
 	return m.Inputs
 }
 
-// A pattern may stand for folders.
+// A pattern may match directories.
 func TestManifestNamesInputsOfAPattern(t *testing.T) {
 	dir := editable(t)
 	text, err := os.ReadFile(filepath.Join(dir, "grid.csv"))
@@ -358,41 +358,41 @@ func TestManifestNamesInputsOfAPattern(t *testing.T) {
 	out := filepath.Join(dir, "out")
 	mustCompare(t, "-f", file, "--out", out)
 	if inputs := inputsOf(t, out); inputs["y1/g.csv"] == "" || inputs["y2/g.csv"] == "" || len(inputs) != 4 {
-		t.Errorf("inputs: %v", inputs)
+		t.Errorf("unexpected inputs: %v", inputs)
 	}
 }
 
-// What a comparison says for every trial is not said by its scenario as well, nor are its parts of different
-// comparisons.
+// Settings of a comparison must not be repeated in its scenario, and parts of different comparisons must not be
+// merged.
 func TestCompareRefusesBefore(t *testing.T) {
 	dir := editable(t)
 	for want, replace := range map[string][]string{
-		"says restartCosts instead": {
+		"want restartCosts in the comparison": {
 			"nodes: unlimited",
 			"nodes: unlimited\n  interruptible: true\n  restartCost: 10m",
 		},
-		"says carbonPrice instead": {"nodes: unlimited", "nodes: unlimited\n  carbonPrice: 80"},
-		"says lengths instead":     {"nodes: unlimited", "nodes: unlimited\n  learner: survival"},
-		"says forecasts, and": {
+		"want carbonPrice in the comparison": {"nodes: unlimited", "nodes: unlimited\n  carbonPrice: 80"},
+		"want lengths in the comparison":     {"nodes: unlimited", "nodes: unlimited\n  learner: survival"},
+		"want forecasts, and": {
 			"nodes: unlimited",
 			"nodes: unlimited\n  sites: [{grid: {file: x}, forecast: {model: yesterday}}]",
 		},
-		"says interruptible instead": {
+		"want interruptible in the comparison": {
 			"nodes: unlimited", "nodes: unlimited\n  interruptible: true",
 			"interruptible: true", "interruptible: false",
 		},
-		"some have none":             {"price: 0.3}", "price: 0.3}\n- {name: two, grid: {file: grid.csv}}"},
-		"carbon+now and now are one": {"[now,", "[carbon+now, now,"},
-		"whose start is quoted":      {"count: 3", "count: 1", "restartCosts", "quote: odd\nrestartCosts"},
+		"some zones have no price":        {"price: 0.3}", "price: 0.3}\n- {name: two, grid: {file: grid.csv}}"},
+		"carbon+now and now are the same": {"[now,", "[carbon+now, now,"},
+		"has a quoted start":              {"count: 3", "count: 1", "restartCosts", "quote: odd\nrestartCosts"},
 		`published figure "watts"`: {
 			"restartCosts",
 			"published: [{strategy: now, figure: watts, value: 1, source: me}]\nrestartCosts",
 		},
-		`restartCost "soon"`: {
+		`restartCost is "soon"`: {
 			"restartCosts",
 			"published: [{strategy: now, restartCost: soon, figure: eta, value: 1, source: me}]\nrestartCosts",
 		},
-		"comes under several forecasts": {
+		"has trials with several forecasts": {
 			"[yesterday]", "[yesterday, perfect]", "restartCosts",
 			"baseline: lowest-window\nrestartCosts",
 		},
@@ -403,10 +403,10 @@ func TestCompareRefusesBefore(t *testing.T) {
 		_, messages, code := compared(t, "compare", "-f", file, "--out", out)
 		want = strings.ReplaceAll(want, "DIR", dir)
 		if code != 2 || !strings.Contains(messages, want) {
-			t.Errorf("exit code %d: %s; want %q", code, messages, want)
+			t.Errorf("got exit code %d: %s, want %q", code, messages, want)
 		}
 		if _, err := os.Stat(out); err == nil {
-			t.Errorf("%s: trials were run before", want)
+			t.Errorf("%s: trials ran before the error", want)
 		}
 	}
 }
@@ -420,12 +420,12 @@ func TestMergeRefusesOtherOptions(t *testing.T) {
 		mustCompare(t, "-f", f, "--shard", fmt.Sprintf("%d/2", i), "--out", parts[i])
 	}
 	if _, messages, code := compared(t, "compare", "merge", parts[0], parts[1]); code != 2 ||
-		!strings.Contains(messages, "of different comparisons") {
+		!strings.Contains(messages, "belong to different comparisons") {
 		t.Errorf("exit code %d: %s", code, messages)
 	}
 }
 
-// The day that is drawn is one of all strategies, though one has done all its work before the second day.
+// All strategies are drawn on the same day, even if one has finished before the second day.
 func TestCompareDrawsOneDay(t *testing.T) {
 	dir := editable(t)
 	edited(t, dir, "jobs.csv", "jobs.csv", "0s\n", "00s\n") // delays of more than a day
@@ -442,11 +442,11 @@ func TestCompareDrawsOneDay(t *testing.T) {
 		}
 	}
 	if len(days) != 1 || days[time.Date(2022, 1, 5, 0, 0, 0, 0, time.UTC)] != 3 {
-		t.Errorf("days that are drawn: %v", days)
+		t.Errorf("unexpected drawn days: %v", days)
 	}
 }
 
-// A series of prices that ends before that of the grid is as far as trials without jobs are accounted.
+// If the prices end before the grid's series, trials are accounted only until that time.
 func TestCompareWithShortPrices(t *testing.T) {
 	dir := editable(t)
 	text, err := os.ReadFile(filepath.Join(dir, "prices.csv"))

@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// gaia plays a comparison of scenarios/gaia.
+// gaia runs a comparison in scenarios/gaia.
 func gaia(t *testing.T, name string, args ...string) *report.Sweep {
 	t.Helper()
 	kit.Data(t, "gaia/pai_1k.csv", "ensembleci")
@@ -29,7 +29,7 @@ func rowOf(t *testing.T, s *report.Sweep, strategy, forecast string) *report.Swe
 			return r
 		}
 	}
-	t.Fatalf("no row of %s under %s", strategy, forecast)
+	t.Fatalf("there is no row for %s with forecast %s", strategy, forecast)
 	return nil
 }
 
@@ -37,13 +37,13 @@ func noneViolated(t *testing.T, s *report.Sweep) {
 	t.Helper()
 	for _, r := range s.Strategies {
 		if r.Violations != 0 || r.Unplaced != 0 {
-			t.Errorf("%s, forecast %s, restart cost %v: %d delays violated, %d jobs unplaced", r.Strategy, r.Forecast,
+			t.Errorf("%s, forecast %s, restart cost %v: got %d delay violations, %d unplaced jobs", r.Strategy, r.Forecast,
 				r.RestartCost, r.Violations, r.Unplaced)
 		}
 	}
 }
 
-// One grid from two starts: enough to see that the whole way works on the real trace.
+// One grid with two starts is enough to test everything on the real trace.
 func TestGAIAInShort(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -52,24 +52,24 @@ func TestGAIAInShort(t *testing.T) {
 		"--strategies", "now,carbon-time,rolling,ecovisor,residual,wait-awhile")
 	noneViolated(t, s)
 	if best := rowOf(t, s, "wait-awhile", "perfect").Eta.Value; best < 0.999 || best > 1+1e-9 {
-		t.Errorf("with all known, wait-awhile saves %v of what can be", best)
+		t.Errorf("with perfect knowledge, wait-awhile has η %v", best)
 	}
 	for _, name := range []string{"carbon-time", "rolling", "ecovisor", "residual"} {
 		perfect, naive := rowOf(t, s, name, "perfect").Eta.Value, rowOf(t, s, name, "yesterday").Eta.Value
 		if !(0.3 < perfect && perfect < 1 && naive < perfect) {
-			t.Errorf("%s: eta %v with a perfect forecast, %v with yesterday's curve", name, perfect, naive)
+			t.Errorf("%s: got η %v with a perfect forecast, %v with yesterday's curve", name, perfect, naive)
 		}
 	}
 	if residual, ecovisor := rowOf(t, s, "residual", "perfect").Eta.Value,
 		rowOf(t, s, "ecovisor", "perfect").Eta.Value; residual < ecovisor {
-		t.Errorf("residual saves %v, ecovisor %v", residual, ecovisor)
+		t.Errorf("residual has η %v, ecovisor %v", residual, ecovisor)
 	}
 }
 
-// The table of docs/measurements/comparisons.md.
+// The test reproduces the table in docs/measurements/comparisons.md.
 func TestCompareGAIA(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") != "1" {
-		t.Skip("set KUBENERGY_LONG=1 for the whole comparison: half an hour of one core")
+		t.Skip("set KUBENERGY_LONG=1 to run the whole comparison, which takes half an hour on one core")
 	}
 	s := gaia(t, "comparison.yaml")
 	noneViolated(t, s)
@@ -82,7 +82,7 @@ func TestCompareGAIA(t *testing.T) {
 			c.forecast, r.Eta.Value, *r.Eta.Low, *r.Eta.High,
 			r.EtaMean.Value, r.WorstZone, *r.WorstEta, *r.EtaOther)
 		if r.Eta.Value < c.least {
-			t.Errorf("%s under %s: eta %v, want at least %v", c.strategy, c.forecast, r.Eta.Value, c.least)
+			t.Errorf("%s with %s: got η %v, want at least %v", c.strategy, c.forecast, r.Eta.Value, c.least)
 		}
 	}
 	restarts := gaia(t, "restarts.yaml")

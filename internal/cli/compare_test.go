@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// compared runs a command line and returns what it writes.
+// compared runs a command line and returns its output.
 func compared(t *testing.T, args ...string) (out, messages string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -33,7 +33,7 @@ func mustCompare(t *testing.T, args ...string) string {
 	return out
 }
 
-// comparisonHere writes a small comparison: a day of jobs on a grid with a cheap night, from three starts.
+// comparisonHere writes a small comparison with a day of jobs on a grid with a clean night, from three starts.
 func comparisonHere(t *testing.T) (file string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -79,32 +79,32 @@ func TestCompareFindsTheOptimum(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Trials != 2*3*5 || len(s.Strategies) != 5 || len(s.Zones) != 2 {
-		t.Fatalf("%d trials, %d rows, zones %v", s.Trials, len(s.Strategies), s.Zones)
+		t.Fatalf("got %d trials, %d rows, zones %v", s.Trials, len(s.Strategies), s.Zones)
 	}
 	for _, r := range s.Strategies {
 		switch {
 		case r.Eta == nil:
-			t.Fatalf("%s has no eta", r.Strategy)
+			t.Fatalf("%s has no η", r.Strategy)
 		case r.Strategy == "now" && (r.Eta.Value != 0 || r.Saving.Value != 0):
-			t.Errorf("the baseline saves %+v", r.Saving)
+			t.Errorf("the baseline has a saving of %+v", r.Saving)
 		case r.Eta.Value > 1+1e-9:
 			t.Errorf("%s, forecast %s, is better than the optimum: %v", r.Strategy, r.Forecast, r.Eta.Value)
 		case r.Strategy == "wait-awhile" && r.Forecast == "perfect" &&
 			(r.Eta.Value < 0.999 || r.Family != report.Interruptible):
-			t.Errorf("all is known, and wait-awhile saves %v of what can be, in the family %s", r.Eta.Value, r.Family)
+			t.Errorf("with perfect knowledge, wait-awhile has η %v in the family %s", r.Eta.Value, r.Family)
 		case r.Violations != 0 || r.Unplaced != 0:
-			t.Errorf("%s: %d violations, %d unplaced", r.Strategy, r.Violations, r.Unplaced)
+			t.Errorf("%s: got %d violations, %d unplaced jobs", r.Strategy, r.Violations, r.Unplaced)
 		}
 	}
-	// PUE raises all emissions of a zone alike.
+	// PUE increases all emissions of a zone by the same factor.
 	for _, r := range s.Strategies[:1] {
 		if ratio := r.ByZone[1].Grams / r.ByZone[0].Grams; ratio < 1.4999 || ratio > 1.5001 {
-			t.Errorf("zone two emits %v times what zone one does, at a PUE of 1.5", ratio)
+			t.Errorf("zone two has %v times the emissions of zone one at a PUE of 1.5", ratio)
 		}
 	}
 }
 
-// How many work, and how often the comparison was interrupted, does not matter to a single byte.
+// The number of workers and of interruptions does not change the results.
 func TestCompareGoesOnWhereItWas(t *testing.T) {
 	file := comparisonHere(t)
 	results := func(dir string) string {
@@ -120,10 +120,10 @@ func TestCompareGoesOnWhereItWas(t *testing.T) {
 
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	if got := mustCompare(t, "-f", file, "-o", "json", "--workers", "7"); got != want {
-		t.Error("seven workers give another report than one")
+		t.Error("the report differs between seven workers and one")
 	}
 	lines := strings.SplitAfter(strings.TrimSuffix(trials, "\n"), "\n")
-	// A crash in the middle of a line, a line that was changed, and one of something else.
+	// The directory contains a line truncated by a crash, a modified line, and an unrelated line.
 	broken := t.TempDir()
 	text := strings.Join(lines[:10], "") + strings.Replace(lines[10], `"gramsCO2e":`, `"gramsCO2e":1`, 1) + "{}\n" +
 		lines[12][:len(lines[12])/2]
@@ -132,10 +132,10 @@ func TestCompareGoesOnWhereItWas(t *testing.T) {
 	}
 	out, messages, code := compared(t, "compare", "-f", file, "-o", "json", "--out", broken)
 	if code != 0 || out != want || !strings.Contains(messages, "3 lines of earlier results are damaged") {
-		t.Errorf("exit code %d, the same report: %v; %s", code, out == want, messages)
+		t.Errorf("got exit code %d, the same report: %v, %s", code, out == want, messages)
 	}
 	if results(broken) != trials {
-		t.Error("the results folder differs from that of a run without interruption")
+		t.Error("the results directory differs from that of a run without interruption")
 	}
 	for _, name := range []string{
 		"report.html", "comparison.csv", "manifest.json", "pareto.svg", "pareto.png", "zones.svg", "day.png",
@@ -145,14 +145,14 @@ func TestCompareGoesOnWhereItWas(t *testing.T) {
 		}
 	}
 
-	// Cancelled at once, nothing is lost and nothing is claimed.
+	// An immediate cancellation loses no trials and reports no results.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stdout, stderr bytes.Buffer
 	if code := run(ctx, []string{"compare", "-f", file, "--out", t.TempDir()},
 		cmdutil.Terminal{Name: "kubenergy", Out: &stdout, Err: &stderr, Now: time.Now}); code != 1 || stdout.Len() > 0 ||
-		!strings.Contains(stderr.String(), "goes on from here") {
-		t.Errorf("cancelled: exit code %d, %q, %q", code, stdout.String(), stderr.String())
+		!strings.Contains(stderr.String(), "repeat the command to continue") {
+		t.Errorf("after cancellation: got exit code %d, %q, %q", code, stdout.String(), stderr.String())
 	}
 }
 
@@ -166,17 +166,17 @@ func TestCompareInParts(t *testing.T) {
 		parts = append(parts, part)
 		args := []string{"compare", "-f", file, "--out", part, "--shard", fmt.Sprintf("%d/3", i)}
 		terminal := cmdutil.Terminal{Name: "kubenergy", Out: new(bytes.Buffer), Err: new(bytes.Buffer), Now: time.Now}
-		if i == 1 { // as Kubernetes says it
+		if i == 1 { // with the environment variables of Kubernetes
 			args, terminal.Env = args[:len(args)-2], []string{"JOB_COMPLETION_INDEX=1", "JOB_COMPLETIONS=3"}
 		}
 		if i == 2 {
 			_, messages, code := compared(t, append([]string{"compare", "merge"}, parts[:2]...)...)
 			if code != 2 || !strings.Contains(messages, "10 of 30 trials are missing") {
-				t.Errorf("two of three parts: exit code %d: %s", code, messages)
+				t.Errorf("with two of three shards: got exit code %d: %s", code, messages)
 			}
 		}
 		if code := run(t.Context(), args, terminal); code != 0 {
-			t.Fatalf("part %d: %s", i, terminal.Err)
+			t.Fatalf("shard %d: %s", i, terminal.Err)
 		}
 	}
 	out, messages, code := compared(t, append([]string{
@@ -208,13 +208,13 @@ func TestCompareRefuses(t *testing.T) {
 		{`an order must follow a start rule: want energy+now/fifo`, []string{"-f", file, "--strategies", "energy/fifo"}},
 		{`want cap(LEAST-MOST)`, []string{"-f", file, "--strategies", "cap(1"}},
 		{`--shard is "3/3"`, []string{"-f", file, "--shard", "3/3", "--out", t.TempDir()}},
-		{"say --out DIR", []string{"-f", file, "--shard", "0/3"}},
+		{"set --out DIR", []string{"-f", file, "--shard", "0/3"}},
 		{`unknown output format "xml"`, []string{"-f", file, "-o", "xml"}},
-		{"is no folder of results", []string{"merge", t.TempDir()}},
+		{"is not a results directory", []string{"merge", t.TempDir()}},
 	} {
 		out, messages, code := compared(t, append([]string{"compare"}, c.args...)...)
 		if code == 0 || out != "" || !strings.Contains(messages, c.want) {
-			t.Errorf("%v: exit code %d, %q, want %q", c.args, code, messages, c.want)
+			t.Errorf("%v: got exit code %d, %q, want %q", c.args, code, messages, c.want)
 		}
 	}
 	for _, edit := range [][2]string{

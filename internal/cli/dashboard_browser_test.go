@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/browser"
 )
 
-// Every view of a cluster in every state, in a real browser.
+// Tests every view of a cluster in every state in a real browser.
 func TestPagesOfACluster(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
 		t.Skip("looks at every page of a cluster for minutes: make browser")
@@ -69,7 +69,7 @@ func TestPagesOfACluster(t *testing.T) {
 	}
 }
 
-// act does what can be done on pages of a cluster: an event brings what has changed, a command is copied, a Job is run.
+// act performs the actions of a page: it updates after an event, copies a command, and runs a Job.
 func act(t *testing.T, a *apiServer, b *browser.Browser) {
 	t.Helper()
 	b.As(browser.Laptop, "light")
@@ -82,6 +82,6 @@ func act(t *testing.T, a *apiServer, b *browser.Browser) {
 	b.Click(".ask button")
 	b.Await(`document.querySelector('h1')?.textContent === 'Done'`)
 	if note := a.get(t, jobsIn("ns")+"/arrived").GetAnnotations()[v1alpha1.AnnotationRunNow]; note != "true" {
-		t.Errorf("run-now is %q", note)
+		t.Errorf("unexpected run-now annotation %q", note)
 	}
 }

@@ -37,8 +37,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// observed is a cluster of two sites whose ledger holds a day: 100 W for work and 50 W idle in every hour, at 200
-// g/kWh, a fifth of it estimated.
+// observed returns a cluster with two sites. Its ledger contains a day with 100 W for work and 50 W idle in every
+// hour, at 200 g/kWh, a fifth of it estimated.
 func observed(t *testing.T) *apiServer {
 	t.Helper()
 	a := twoSites(t)
@@ -60,7 +60,7 @@ func observed(t *testing.T) *apiServer {
 			{Node: "de-big", Watts: 70, AsOf: testNow, PowerState: v1alpha1.PowerBooting},
 			{Node: "full", Watts: 999, AsOf: testNow.Add(-time.Hour)},
 			{Node: "guest", Host: "de-big", Watts: 40, AsOf: testNow},
-			{Node: "orphan", Host: "full", Watts: 5, AsOf: testNow}, // its host's power is not in the sum
+			{Node: "orphan", Host: "full", Watts: 5, AsOf: testNow}, // included in the power of its host
 		}},
 		"/api/v1/ledger":    func(q *http.Request) any { return booked(q.URL.Query()) },
 		"/api/v1/decisions": map[string]any{"decisions": []ledger.Record{}},
@@ -94,7 +94,7 @@ func booked(q url.Values) *ledger.Answer {
 	return answer
 }
 
-// decided has the ledger of an observed cluster tell what was decided, too, and what that saved.
+// decided adds decisions with savings to the ledger of an observed cluster.
 func decided(t *testing.T, a *apiServer) {
 	t.Helper()
 	unit := newFakeController(t)
@@ -105,7 +105,7 @@ func decided(t *testing.T, a *apiServer) {
 		switch strings.Join(q.URL.Query()["groupBy"], ",") {
 		case "cluster,namespace":
 			return booked(q.URL.Query())
-		case "hour,site,kind": // machines enough for the work that is compared
+		case "hour,site,kind": // enough machines for the compared work
 			answer := booked(q.URL.Query())
 			for i := range answer.Rows {
 				for _, field := range answer.Rows[i].Fields() {
@@ -118,7 +118,7 @@ func decided(t *testing.T, a *apiServer) {
 	}
 }
 
-// apart is what a namespace of another cluster used, on two nodes and in two hours.
+// apart returns the consumption of a namespace of another cluster, on two nodes and in two hours.
 func apart(q url.Values) *ledger.Answer {
 	answer := &ledger.Answer{AsOf: testNow, Resolution: time.Hour}
 	if q.Get("cluster") != "alpha" {
@@ -159,50 +159,50 @@ func modelOf(t *testing.T, s dashboard.Source, v dashboard.View) *dashboard.Mode
 	return m
 }
 
-// The page of a cluster says what the API, held, explain and doctor say.
+// The page of a cluster contains the same data as the API, held, explain and doctor.
 func TestDashboardOfACluster(t *testing.T) {
 	a := observed(t)
 	m := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Overview)
 	if m.Mode != "enforce" || !m.From.Equal(testNow.Add(-24*time.Hour)) || !m.To.Equal(testNow.Add(48*time.Hour)) {
-		t.Errorf("mode %s, %s to %s", m.Mode, m.From, m.To)
+		t.Errorf("got mode %s, from %s to %s", m.Mode, m.From, m.To)
 	}
 	if len(m.Jobs) != 2 || m.Jobs[0].Name != "nightly" || m.Jobs[0].Saving == nil ||
 		!m.Jobs[0].PlannedEnd.Equal(testNow.Add(5*time.Hour)) {
-		t.Errorf("held: %+v", m.Jobs)
+		t.Errorf("unexpected held Jobs: %+v", m.Jobs)
 	}
 	carbon := m.Zones[0].Carbon
 	if m.Zones[0].Name != "DE" || carbon.Stale || *carbon.Now != 300 || *carbon.AgeSeconds != 600 {
-		t.Errorf("zone %+v", m.Zones[0])
+		t.Errorf("unexpected zone %+v", m.Zones[0])
 	}
 	for at, want := range map[time.Duration]float64{-20 * time.Hour: 200, 0: 300, 4 * time.Hour: 100} {
 		if v, ok := carbon.At(testNow.Add(at)); !ok || v != want {
-			t.Errorf("%v from now the intensity is %v, want %v", at, v, want)
+			t.Errorf("intensity in %v: got %v, want %v", at, v, want)
 		}
 	}
 	p := m.Power
 	if len(p.Points) != 24 || p.Points[3].Dynamic != 100 || p.Points[3].Idle != 50 || p.Nodes != 5 || p.Late != 1 ||
 		*p.Now != 165 || p.Estimated != 0.2 || p.Asleep != 1 || p.Guests != 1 {
-		t.Errorf("power %+v", p)
+		t.Errorf("unexpected power %+v", p)
 	}
 	zoomed, err := liveOf(t, a, cmdutil.ControllerFlags{}).Model(t.Context(), dashboard.Query{
 		From: testNow.Add(-5 * time.Hour), To: testNow.Add(-2*time.Hour + 36*time.Second), Run: -1,
 	})
 	if err != nil || len(zoomed.Power.Points) != 4 || zoomed.Power.Points[3].Total() != 150 {
-		t.Errorf("of a time that ends within an hour: %v, %+v", err, zoomed.Power)
+		t.Errorf("time range that ends within an hour: got error %v, power %+v", err, zoomed.Power)
 	}
 	if len(m.Namespaces) != 5 || m.Namespaces[0].Name != "ns-6" || m.Namespaces[0].Cluster != "alpha" ||
 		m.Namespaces[0].KWh != 7 || *m.Namespaces[0].Kg != 1.4 {
-		t.Errorf("namespaces %+v", m.Namespaces)
+		t.Errorf("unexpected namespaces %+v", m.Namespaces)
 	}
 	if b := m.Budgets; len(b) != 2 || b[0].Name != "soon" || !b[0].UsedUp.Equal(testNow.Add(24*time.Hour)) ||
 		b[1].UsedUp != nil {
-		t.Errorf("budgets %+v", b)
+		t.Errorf("unexpected budgets %+v", b)
 	}
 	if found := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Doctor).Findings; len(found) < len(doctor.Checks) {
-		t.Errorf("%d findings of %d checks", len(found), len(doctor.Checks))
+		t.Errorf("got %d findings of %d checks", len(found), len(doctor.Checks))
 	}
 	if a.writes > 0 {
-		t.Errorf("the page wrote %d times", a.writes)
+		t.Errorf("the page caused %d writes", a.writes)
 	}
 }
 
@@ -214,40 +214,40 @@ func shadow(t *testing.T, a *apiServer) {
 	})
 }
 
-// In shadow mode the page tells what would have been saved, until a namespace enforces.
+// In shadow mode, the page shows hypothetical savings until a namespace enforces.
 func TestDashboardOfAShadow(t *testing.T) {
 	a := observed(t)
 	shadow(t, a)
 	m := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Overview)
 	if m.Mode != "shadow" || m.Enforcing != 1 || m.Saved != nil {
-		t.Errorf("mode %s, %d enforce, saved %+v; want what namespace ns has saved, of which nothing is recorded", m.Mode,
+		t.Errorf("got mode %s, %d enforcing namespaces, savings %+v, want no recorded savings of namespace ns", m.Mode,
 			m.Enforcing, m.Saved)
 	}
 	edit(t, a, "/api/v1/namespaces/ns", func(n *v1.Namespace) { n.Labels = nil })
 	m = modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Overview)
 	if m.Enforcing != 0 || m.Saved == nil || !m.Saved.Shadow || m.Saved.Emissions.Saved != 1.5 {
-		t.Errorf("%d enforce, saved %+v", m.Enforcing, m.Saved)
+		t.Errorf("got %d enforcing namespaces, savings %+v", m.Enforcing, m.Saved)
 	}
 }
 
-// What the user may not see is named, and the rest is shown.
+// The page lists data that the user may not see, and shows the rest.
 func TestDashboardWithoutRights(t *testing.T) {
 	a := observed(t)
 	a.controller = nil
 	a.refused["list gridzones"], a.refused["list energybudgets"], a.refused["list pods"] = true, true, true
 	m := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Overview)
 	said := strings.Join(m.Unseen, "\n")
-	for _, want := range []string{"the grid", "budgets", "pods", "what was drawn"} {
+	for _, want := range []string{"the grid", "budgets", "pods", "past power"} {
 		if !strings.Contains(said, want) {
-			t.Errorf("%q is not named:\n%s", want, said)
+			t.Errorf("unavailable data %q is not listed:\n%s", want, said)
 		}
 	}
 	if len(m.Jobs) != 2 {
-		t.Errorf("%d Jobs", len(m.Jobs))
+		t.Errorf("got %d Jobs", len(m.Jobs))
 	}
 }
 
-// A page of one namespace asks for nothing of others.
+// The page of one namespace does not request data of others.
 func TestDashboardOfANamespace(t *testing.T) {
 	a := observed(t)
 	var asked []string
@@ -263,11 +263,11 @@ func TestDashboardOfANamespace(t *testing.T) {
 	}
 	modelOf(t, s, dashboard.Decisions)
 	if len(asked) > 0 {
-		t.Errorf("asked for %v", asked)
+		t.Errorf("unexpected requests %v", asked)
 	}
 }
 
-// tenant leaves the user of an observed cluster the rights in one namespace, beside another with something to hide.
+// tenant restricts the user of an observed cluster to one namespace, next to another one with private data.
 func tenant(t *testing.T, a *apiServer) {
 	t.Helper()
 	a.add(t, jobsIn("hidden-ns"), workJob("hidden-job"))
@@ -287,7 +287,7 @@ func tenant(t *testing.T, a *apiServer) {
 	}}}
 }
 
-// A tenant, who may see one namespace, finds nothing of others on any page that can be reached, and in no download.
+// A tenant with permissions in one namespace finds no data of others on any reachable page or download.
 func TestDashboardOfATenant(t *testing.T) {
 	a := observed(t)
 	tenant(t, a)
@@ -312,21 +312,21 @@ func TestDashboardOfATenant(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body := strings.ReplaceAll(string(data), "q=hidden-job", "") // what was searched for
+		body := strings.ReplaceAll(string(data), "q=hidden-job", "") // the search term
 		body = strings.ReplaceAll(body, `value="hidden-job"`, "")
 		if strings.Contains(body, "hidden-") {
-			t.Errorf("%s tells of others:\n%s", path, body)
+			t.Errorf("%s contains data of other namespaces:\n%s", path, body)
 		}
 		for _, link := range regexp.MustCompile(`(?:href|action)="(/[^"#]*)`).FindAllStringSubmatch(body, -1) {
 			next = append(next, html.UnescapeString(link[1]))
 		}
 	}
 	if len(seen) < 20 {
-		t.Errorf("only %d pages were reached", len(seen))
+		t.Errorf("only reached %d pages", len(seen))
 	}
 }
 
-// serve serves a source, and returns the address that a browser opens first.
+// serve serves a source and returns the first URL.
 func serve(t *testing.T, s dashboard.Source) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -342,7 +342,7 @@ func serve(t *testing.T, s dashboard.Source) string {
 	return page.Address()
 }
 
-// browse serves a source, and returns a client that has opened it.
+// browse serves a source and returns a client that has opened it.
 func browse(t *testing.T, s dashboard.Source) (client *http.Client, address string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -370,55 +370,55 @@ func read(t *testing.T, client *http.Client, address string) string {
 	return string(data)
 }
 
-// A Job's page answers why and when; run-now and another mode show their effect before anything is written, and are
-// written with a form of the page alone.
+// A Job's page explains the reason and the time of its start. run-now and mode changes show their effect before
+// anything is written, and require a form of the page.
 func TestDashboardActs(t *testing.T) {
 	a := observed(t)
 	client, address := browse(t, liveOf(t, a, cmdutil.ControllerFlags{}))
 	job := read(t, client, address+"/job?kind=job&namespace=ns&name=nightly")
 	x := explained(t, a, "job", "nightly")
 	for _, want := range []string{
-		x.Sentence, "Why this node", "de-small", "With the allowed delay of 8 h, counted from its creation, 08:00,",
-		"by when it starts, at FR, the site of the node that is ranked first", "6 h more would bring", "Run now",
+		x.Sentence, "Choice of the node", "de-small", "With the allowed delay of 8 h after its creation, 08:00,",
+		"by start, at FR, the site of the highest ranked node", "6 h more delay would", "Run now",
 	} {
 		if !strings.Contains(job, want) {
-			t.Errorf("the page of the Job does not say %q", want)
+			t.Errorf("the page of the Job does not contain %q", want)
 		}
 	}
-	if strings.Contains(job, "What it used") {
-		t.Error("the page of a Job that never ran offers what it used")
+	if strings.Contains(job, "Energy used") {
+		t.Error("the page of a Job that never ran offers its energy")
 	}
 	for _, act := range []struct{ query, description string }{
-		{"do=run-now&kind=job&namespace=ns&name=nightly", "What waiting is expected to save is lost"},
+		{"do=run-now&kind=job&namespace=ns&name=nightly", "The expected savings of waiting would be lost"},
 		{"do=mode&namespace=ns&mode=shadow", "In shadow mode decisions are counted"},
 	} {
 		form := read(t, client, address+"/act?"+act.query)
 		if !strings.Contains(form, act.description) || a.writes > 0 {
-			t.Fatalf("%d writes, and the page says\n%s", a.writes, form)
+			t.Fatalf("got %d writes, and the page\n%s", a.writes, form)
 		}
 		values, err := url.ParseQuery(act.query)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if answer, err := client.PostForm(address+"/act", values); err != nil || answer.StatusCode != 403 || a.writes > 0 {
-			t.Fatalf("without the form's secret: %v, %+v, %d writes", err, answer, a.writes)
+			t.Fatalf("without the token of the form: got error %v, response %+v, %d writes", err, answer, a.writes)
 		}
 		values.Set("csrf", regexp.MustCompile(`name="csrf" value="(\w+)"`).FindStringSubmatch(form)[1])
 		if answer, err := client.PostForm(address+"/act", values); err != nil || answer.StatusCode != 200 || a.writes != 1 {
-			t.Fatalf("%v, %+v, %d writes", err, answer, a.writes)
+			t.Fatalf("got error %v, response %+v, %d writes", err, answer, a.writes)
 		}
 		a.writes = 0
 	}
 	if note := a.get(t, jobsIn("ns")+"/nightly").GetAnnotations()[v1alpha1.AnnotationRunNow]; note != "true" {
-		t.Errorf("run-now is %q", note)
+		t.Errorf("unexpected run-now annotation %q", note)
 	}
 	if mode := a.get(t, "/api/v1/namespaces/ns").GetLabels()[v1alpha1.LabelMode]; mode != "shadow" {
-		t.Errorf("the mode is %q", mode)
+		t.Errorf("unexpected mode %q", mode)
 	}
 }
 
-// TestEightQuestions asks what people ask, of five clusters that differ. Each answer stands in the text of a page that
-// is at most two clicks from the first one, and is what the API, explain and doctor say.
+// TestEightQuestions checks the answers to common questions for five different clusters. Each answer is on a page
+// that is at most two clicks away from the first one, and matches the API, explain and doctor.
 func TestEightQuestions(t *testing.T) {
 	for seed := range uint64(5) {
 		rng := rand.New(rand.NewPCG(seed, 21))
@@ -439,7 +439,7 @@ func TestEightQuestions(t *testing.T) {
 			b.Status.Percent = 40 + 59*rng.Float64()
 		})
 		if seed%2 == 1 {
-			a.add(t, leasePath, lease(cmdutil.SchedulerName, time.Hour)) // it is not renewed
+			a.add(t, leasePath, lease(cmdutil.SchedulerName, time.Hour)) // not renewed
 		}
 		decided(t, a)
 		s := liveOf(t, a, cmdutil.ControllerFlags{})
@@ -452,13 +452,13 @@ func TestEightQuestions(t *testing.T) {
 		want := func(question, page, answer string) {
 			t.Helper()
 			if !strings.Contains(page, answer) {
-				t.Errorf("cluster %d: %s The page does not say %q:\n%s", seed, question, answer, page)
+				t.Errorf("cluster %d: %s The page does not contain %q:\n%s", seed, question, answer, page)
 			}
 		}
 		want("When does this Job run, and why not now?", page, x.Sentence)
 		want("Who used most this week?", first, "alpha/"+m.Namespaces[0].Name+" 7.000 kWh")
 		want("Is the meter lying?", text(t, client, address+"/how"),
-			"20 % of it is estimated, the rest measured. Of 5 nodes, the power of 1 is too old to be decided by, and that of 0")
+			"20 % of the energy is estimated, and the rest is measured. Of 5 nodes, the power of 1 is too old for decisions, and that of 0")
 		saved := modelOf(t, s, dashboard.Savings).Saved
 		want("What did we save, and how sure?", text(t, client, address+"/savings"),
 			fmt.Sprintf("Saved %.3f kgCO2e", saved.Emissions.Saved))
@@ -468,7 +468,7 @@ func TestEightQuestions(t *testing.T) {
 			moved += (m.Power.Baseline.Points[i].Value - w.Total()) / 1000
 		}
 		if math.Abs(1.2*moved-saved.Energy.Saved) > 0.001 {
-			t.Errorf("cluster %d: the dotted line has %v kWh more, and %v kWh were saved at PUE 1.2", seed, moved,
+			t.Errorf("cluster %d: the baseline has %v kWh more, but the savings are %v kWh at PUE 1.2", seed, moved,
 				saved.Energy.Saved)
 		}
 		var budget v1alpha1.EnergyBudget
@@ -478,10 +478,10 @@ func TestEightQuestions(t *testing.T) {
 		}
 		ends := budget.Status.PeriodStart.Add(time.Duration(9 * 24 * float64(time.Hour) * 100 / budget.Status.Percent))
 		if !ends.Before(budget.Status.PeriodEnd.Time) {
-			t.Fatal("the budget lasts")
+			t.Fatal("the budget is not exhausted within its period")
 		}
 		want("Which budget ends when?", first, "ns/soon")
-		want("Which budget ends when?", first, "used up "+ends.UTC().Format("2 Jan 15:04"))
+		want("Which budget ends when?", first, "exhausted "+ends.UTC().Format("2 Jan 15:04"))
 		best := x.Placement.Ranked[0]
 		want("Why this node?", page, fmt.Sprintf("%s %s %s 1 ", best.Node, best.Site, best.Profile))
 		want("What would six more hours bring?", page, sixMore(t, a))
@@ -496,15 +496,15 @@ func TestEightQuestions(t *testing.T) {
 			broken = fmt.Sprintf("Broken: %d, ", failed)
 		}
 		if failed > 0 != (seed%2 == 1) {
-			t.Errorf("cluster %d: %d checks failed", seed, failed)
+			t.Errorf("cluster %d: unexpected number of failed checks: %d", seed, failed)
 		}
 		want("Is anything broken?", text(t, client, address+"/doctor"), broken)
 	}
 }
 
-// sixMore is what six more hours bring a Job of two hours that may wait for eight and was created an hour ago, at the
-// site of the node that is ranked first: found by trying every quarter of an hour, each hour of waiting at 0.5 % of a
-// start at once.
+// sixMore returns the benefit of six more hours for a Job of two hours that may wait for eight hours and was
+// created an hour ago, at the site of the highest ranked node. It tries every quarter of an hour, with a cost of
+// 0.5 % of an immediate start for each hour of waiting.
 func sixMore(t *testing.T, a *apiServer) string {
 	t.Helper()
 	zones, err := cmdutil.ListZones(t.Context(), liveOf(t, a, cmdutil.ControllerFlags{}).(*dashboardcmd.LiveSource).Cluster)
@@ -528,19 +528,19 @@ func sixMore(t *testing.T, a *apiServer) string {
 		return mean
 	}
 	if best(14) >= best(8) {
-		return "6 h more would bring nothing."
+		return "6 h more delay would not reduce it."
 	}
-	return fmt.Sprintf("6 h more would bring it to %.3g gCO2e/kWh", best(14))
+	return fmt.Sprintf("6 h more delay would reduce it to %.3g gCO2e/kWh", best(14))
 }
 
-// text is what a person reads on a page.
+// text returns the text of a page.
 func text(t *testing.T, client *http.Client, address string) string {
 	t.Helper()
 	bare := regexp.MustCompile(`<svg.*?</svg>|<[^>]*>`).ReplaceAllString(read(t, client, address), " ")
 	return strings.Join(strings.Fields(strings.ReplaceAll(html.UnescapeString(bare), "\u00a0", " ")), " ")
 }
 
-// A decision's page shows all that it depended on.
+// The page of a decision shows all its inputs.
 func TestDashboardDecision(t *testing.T) {
 	a := observed(t)
 	unit := newFakeController(t)
@@ -549,19 +549,19 @@ func TestDashboardDecision(t *testing.T) {
 	client, address := browse(t, liveOf(t, a, cmdutil.ControllerFlags{}))
 	link := regexp.MustCompile(`/decision\?[^"]*id=placea[^"]*`).FindString(read(t, client, address+"/decisions"))
 	if link == "" {
-		t.Fatal("there is no link to the decision")
+		t.Fatal("the page has no link to the decision")
 	}
 	page := text(t, client, address+html.UnescapeString(link))
 	for _, want := range []string{
-		"place home/a", "by carbon", "It asked for 5 cores and 1 GiB for 1 h", "thrifty de", "wasteful de", "de 300",
+		"place home/a", "by carbon", "The job requested 5 cores and 1 GiB for 1 h", "thrifty de", "wasteful de", "de 300",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q:\n%s", want, page)
+			t.Errorf("the page does not contain %q:\n%s", want, page)
 		}
 	}
 }
 
-// The figure of a namespace leads to the nodes and hours that it was added up from, and to what told of them.
+// The figure of a namespace links to the nodes and hours that it consists of, and to their meters.
 func TestDashboardOrigin(t *testing.T) {
 	a := observed(t)
 	var asked []url.Values
@@ -571,14 +571,14 @@ func TestDashboardOrigin(t *testing.T) {
 	link := regexp.MustCompile(`/origin\?[^"]*ns-6[^"]*`).FindString(read(t, client, address+"/"))
 	page := text(t, client, address+html.UnescapeString(link))
 	for _, want := range []string{
-		"Where the energy of alpha/ns-6 comes from", "6.000 kWh were booked on 2 nodes", "25 % of it is estimated", "Times PUE, 1.2, they are 7.200 kWh",
-		"100 gCO2e/kWh in the mean, they caused 720.0 gCO2e",
+		"Origin of the energy of alpha/ns-6", "6.000 kWh were booked on 2 nodes", "25 % of it is estimated", "Multiplied by a PUE of 1.2, this is 7.200 kWh",
+		"100 gCO2e/kWh on average, this is 720.0 gCO2e",
 		"de-big 1.000 1.000 1.2 2.400 100 240.0 – 25 % rapl, measured",
 		"gone 3.000 1.000 1.2 4.800 100 480.0 – 25 % –", "2026-11-02 11:00 3.000",
 		"--group-by node,hour -n ns-6 --cluster alpha",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q:\n%s", want, page)
+			t.Errorf("the page does not contain %q:\n%s", want, page)
 		}
 	}
 	a.controller["/api/v1/namespaces/ns/ledger"] = func(r *http.Request) any {
@@ -588,11 +588,11 @@ func TestDashboardOrigin(t *testing.T) {
 	answer, err := client.Get(address + "/origin?namespace=ns&owner=Job/nightly")
 	if err != nil || answer.StatusCode != http.StatusNotFound || asked[len(asked)-1].Get("owner") != "Job/nightly" ||
 		asked[len(asked)-1].Get("cluster") != ledger.OwnCluster {
-		t.Errorf("%v, %+v, asked %v", err, answer, asked)
+		t.Errorf("got error %v, response %+v, requests %v", err, answer, asked)
 	}
 }
 
-// locked is a buffer that a command writes while a test reads.
+// locked is a buffer that a command writes to while a test reads it.
 type locked struct {
 	sync.Mutex
 	bytes.Buffer
@@ -610,7 +610,7 @@ func (l *locked) text() string {
 	return l.String()
 }
 
-// The command serves what simulate has written until it is interrupted.
+// The command serves the results of simulate until it is interrupted.
 func TestDashboardCommand(t *testing.T) {
 	dir := t.TempDir()
 	if code, _, stderr := execute(t, "simulate", "-f", "../../scenarios/demo/scenario.yaml", "--out", dir); code != 0 {
@@ -629,7 +629,7 @@ func TestDashboardCommand(t *testing.T) {
 		})
 		_ = out.Close()
 	}()
-	address, err := bufio.NewReader(printed).ReadString('\n') // all that it prints
+	address, err := bufio.NewReader(printed).ReadString('\n') // the only output
 	if err != nil {
 		t.Fatalf("%v: %s", err, errs.text())
 	}
@@ -638,18 +638,18 @@ func TestDashboardCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if page := read(t, &http.Client{Jar: jar}, strings.TrimSpace(address)); !strings.Contains(page, "5.062") {
-		t.Errorf("the page lacks what was saved: %.2000s", page)
+		t.Errorf("the page does not contain the savings: %.2000s", page)
 	}
 	cancel()
 	if code := <-ended; code != 0 {
-		t.Errorf("exit code %d: %s", code, errs.text())
+		t.Errorf("got exit code %d: %s", code, errs.text())
 	}
 	for args, description := range map[string]string{
 		"--dir " + t.TempDir():                     "--out",
-		"--listen 0.0.0.0:0":                       "others would reach it",
-		"--listen 8080":                            "want an address of this machine",
-		"--dir x --listen [::]:8080":               "others would reach it",
-		"--dir " + dir + " -n reports --context c": "--dir asks no cluster: leave out --context, --namespace",
+		"--listen 0.0.0.0:0":                       "which other machines can reach",
+		"--listen 8080":                            "want a loopback address",
+		"--dir x --listen [::]:8080":               "which other machines can reach",
+		"--dir " + dir + " -n reports --context c": "--dir uses no cluster: remove --context, --namespace",
 	} {
 		code, _, stderr := execute(t, append([]string{"dashboard", "--no-browser"}, strings.Fields(args)...)...)
 		if code != 2 || !strings.Contains(stderr, description) {
@@ -665,7 +665,7 @@ func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// A token that could not be had once is asked for again by the next page.
+// If a token request fails, the next page requests a token again.
 func TestDashboardAsksForATokenAgain(t *testing.T) {
 	a := observed(t)
 	s := liveOf(t, a, cmdutil.ControllerFlags{})
@@ -676,10 +676,10 @@ func TestDashboardAsksForATokenAgain(t *testing.T) {
 		return 0
 	}
 	if m := modelOf(t, s, dashboard.Overview); m.Power != nil || !strings.Contains(strings.Join(m.Unseen, "\n"), "token") {
-		t.Errorf("without a token: %+v, %q", m.Power, m.Unseen)
+		t.Errorf("without a token: got power %+v, unavailable data %q", m.Power, m.Unseen)
 	}
 	a.before = nil
 	if m := modelOf(t, s, dashboard.Overview); m.Power == nil {
-		t.Errorf("the server is healthy again: %q", m.Unseen)
+		t.Errorf("unavailable data after the recovery of the server: %q", m.Unseen)
 	}
 }

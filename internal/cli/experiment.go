@@ -35,16 +35,16 @@ func newExperiment(t cmdutil.Terminal) *cobra.Command {
 	var f experimentFlags
 	cmd := &cobra.Command{
 		Use:   "experiment -f experiment.yaml [flags]",
-		Short: "Compare schedulers in a living cluster: energy, CPU, latencies, with intervals",
-		Long: `Have contestants take turns, in an order that the seed shuffles, under the same load and the same
-disturbances, and report what they needed and how well they served: means and paired differences with intervals, and
-plots. The lab is a control plane of its own on this machine whose nodes are simulated; in a cluster all stands in
-namespaces of its own, which are removed, also those of a run that was killed. It says first how long it takes.
+		Short: "Compare energy, CPU and latencies of schedulers in a live cluster, with intervals",
+		Long: `Let contestants take turns, in an order determined by the seed, under the same load and the same
+disturbances, and report their consumption and performance: means, paired differences with intervals, and figures. The
+lab is a control plane with simulated nodes on this machine. In a cluster, the experiment uses separate namespaces and
+removes them at the end, including those of a run that was killed. The command prints the expected duration first.
 
-A file can name programs and images as contestants. Programs run with your rights, images as administrators of the
-cluster, so each must be allowed by --allow-program. Read the file of somebody else before you run it.
+A file can contain programs and images as contestants. Programs run with your permissions, and images with those of a
+cluster administrator, so each must be allowed by --allow-program. Review files from others before you run them.
 
-On a busy machine nothing is run without --force, and differences are not judged.`,
+On a busy machine, experiments require --force, and differences are not judged.`,
 		Example: `  kubenergy experiment -f scenarios/experiments/escheduler.yaml --faster 20
   kubenergy experiment -f experiment.yaml --target cluster --out results/
   kubenergy experiment --clean --target cluster`,
@@ -57,13 +57,13 @@ On a busy machine nothing is run without --force, and differences are not judged
 		experiment.TargetCluster)
 	flags.StringVarP(&f.file, "filename", "f", "", "experiment file")
 	flags.StringVar(&f.out, "out", filepath.Join("out", "experiment"),
-		"directory for the report, its figures, all samples and a manifest; and, meanwhile, the lab")
-	flags.Uint64Var(&f.seed, "seed", 0, "seed, instead of that of the file")
-	flags.Float64Var(&f.faster, "faster", 1, "by which factor all times of the file are shorter; rates stay")
+		"directory for the report, figures, samples and manifest, and for the lab while it runs")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed, instead of the one in the file")
+	flags.Float64Var(&f.faster, "faster", 1, "factor by which all times of the file are divided; rates do not change")
 	flags.StringArrayVar(&f.allowed, "allow-program", nil,
-		"`binary` or image of a contestant, as the file names it, that may be run; may be given several times")
-	flags.BoolVar(&f.force, "force", false, "run on a busy machine too; nothing is judged then")
-	flags.BoolVar(&f.clean, "clean", false, "only remove what a killed experiment has left, as the next one does")
+		"`binary` or image of a contestant in the file that may run; can be repeated")
+	flags.BoolVar(&f.force, "force", false, "run on a busy machine, without judging differences")
+	flags.BoolVar(&f.clean, "clean", false, "only remove the remains of a killed experiment, like the next one does")
 	cmd.AddCommand(newExperimentServe(t))
 	return cmd
 }
@@ -87,7 +87,7 @@ func (f *experimentFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o700)); err != nil { // of a run that was killed
+	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o700)); err != nil { // of a killed run
 		return err
 	}
 	defer os.RemoveAll(work)
@@ -109,13 +109,13 @@ func (f *experimentFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	}
 	for i := range trials {
 		if share := trials[i].Others; share > experiment.MaxOthers {
-			notJudged = append(notJudged, fmt.Sprintf("in arm %d other programs used %.0f %% of this machine's "+
+			notJudged = append(notJudged, fmt.Sprintf("in arm %d, other programs used %.0f %% of this machine's "+
 				"processors", trials[i].Arm, 100*share))
 		}
 	}
-	e := report.NewExperiment(file.Name, file.Names(), trials, notJudged, []string{fmt.Sprintf("Meter: %s. What is "+
-		"modelled follows from power profiles and from what pods use, so that it goes with CPU is no finding "+
-		"(docs/how-to/experiments.md). All else is measured.", manifest["meter"])})
+	e := report.NewExperiment(file.Name, file.Names(), trials, notJudged, []string{fmt.Sprintf("Meter: %s. Modelled "+
+		"energy is computed from power profiles and the usage of pods, so its correlation with CPU is no finding "+
+		"(docs/how-to/experiments.md). All other metrics are measured.", manifest["meter"])})
 	command := append([]string{t.Name}, t.Args...)
 	manifest["program"], manifest["commandLine"], manifest["faster"] = cmdutil.Version(), command, f.faster
 	written, err := report.WriteExperimentDir(f.out, e, strings.Join(command, " "), cmdutil.Version(), manifest)
@@ -126,7 +126,7 @@ func (f *experimentFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	return t.Print(e, "table")
 }
 
-// remove removes what an experiment that was killed has left.
+// remove removes the objects and files of an experiment that was killed.
 func (f *experimentFlags) remove(ctx context.Context, t cmdutil.Terminal, work string) error {
 	if f.target.Value == experiment.TargetCluster {
 		c, err := f.Open(t)
@@ -145,7 +145,7 @@ func (f *experimentFlags) read() (*experiment.File, error) {
 	case f.file == "":
 		return nil, errors.New("want an experiment file: -f FILE")
 	case !(f.faster > 0 && f.faster <= 1e6):
-		return nil, fmt.Errorf("--faster is %v: want a factor above 0, as 60", f.faster)
+		return nil, fmt.Errorf("--faster is %v: want a factor greater than 0, for example 60", f.faster)
 	}
 	file, err := experiment.Read(f.file, f.target.Value, f.faster)
 	if err == nil {
@@ -157,9 +157,9 @@ func (f *experimentFlags) read() (*experiment.File, error) {
 	return file, err
 }
 
-// announce says how long it takes and how much room, and why nothing would be judged.
+// announce prints the duration and the required disk space. It returns the reasons why differences are not judged.
 func (f *experimentFlags) announce(t cmdutil.Terminal, file *experiment.File) (notJudged []string, err error) {
-	fmt.Fprintf(t.Err, "%s: %s of %s, %s each: about %s, and up to 0.5 GB in %s until it ends\n", file.Name,
+	fmt.Fprintf(t.Err, "%s: %s of %s, %s each, for about %s, using up to 0.5 GB in %s meanwhile\n", file.Name,
 		humanize.Plural(file.Rounds, "round", "rounds"), strings.Join(file.Names(), ", "),
 		humanize.Span(file.Duration.Seconds()), humanize.Rounded(file.Takes()), f.out)
 	before := benchmark.ReadUsage()
@@ -168,14 +168,14 @@ func (f *experimentFlags) announce(t cmdutil.Terminal, file *experiment.File) (n
 	if share <= experiment.MaxOthers {
 		return nil, nil
 	}
-	why := fmt.Sprintf("%.0f %% of this machine's processors were in use before it began", 100*share)
+	why := fmt.Sprintf("%.0f %% of this machine's processors were in use before the start", 100*share)
 	if !f.force {
-		return nil, fmt.Errorf("%s: wait until other programs have ended, or give --force and nothing is judged", why)
+		return nil, fmt.Errorf("%s: wait for other programs, or set --force to run without judging differences", why)
 	}
 	return []string{why}, nil
 }
 
-// meter returns what reads all nodes' power at the controller; nil where there is none.
+// meter returns a function that reads the power of all nodes from the controller, or nil if it is not available.
 func (f *experimentFlags) meter(ctx context.Context,
 	t cmdutil.Terminal,
 ) func(context.Context) (float64, string, error) {
@@ -185,14 +185,14 @@ func (f *experimentFlags) meter(ctx context.Context,
 		nodes, err = c.Nodes(ctx)
 	}
 	if err != nil || len(nodes) == 0 {
-		fmt.Fprintln(t.Err, "energy is modelled: no node tells what it draws:", err)
+		fmt.Fprintln(t.Err, "Energy is modelled, because no node reports its power:", err)
 		return nil
 	}
 	return func(ctx context.Context) (watts float64, what string, err error) {
 		nodes, err := c.Nodes(ctx)
 		sources := map[string]bool{}
 		for _, n := range nodes {
-			// What a virtual machine draws is in the figure of its host, where that is a node as well.
+			// The power of a host includes its virtual machines, if the host is a node.
 			if !slices.ContainsFunc(nodes, func(o cmdutil.PowerReading) bool { return o.Name == n.Host }) {
 				watts += n.Watts
 				sources[fmt.Sprintf("%s (%s)", n.Source, n.Quality)] = true
@@ -207,7 +207,7 @@ func newExperimentServe(t cmdutil.Terminal) *cobra.Command {
 	var work time.Duration
 	cmd := &cobra.Command{
 		Use:    "serve",
-		Short:  "Answer requests, as the services of an experiment do",
+		Short:  "Respond to requests as a service of an experiment",
 		Hidden: true,
 		Args:   cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -215,6 +215,6 @@ func newExperimentServe(t cmdutil.Terminal) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", ":8080", "address to listen on")
-	cmd.Flags().DurationVar(&work, "work", 0, "CPU time that each request takes, about")
+	cmd.Flags().DurationVar(&work, "work", 0, "approximate CPU time of each request")
 	return cmd
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is wrong with the command line or with the file is said before anything is started.
+// Invalid command lines and files are rejected before any process is started.
 func TestExperimentRefuses(t *testing.T) {
 	shipped := filepath.Join("../..", "scenarios", "experiments", "control.yaml")
 	for _, c := range []struct {
@@ -15,9 +15,9 @@ func TestExperimentRefuses(t *testing.T) {
 	}{
 		{nil, "want an experiment file: -f FILE"},
 		{[]string{"-f", shipped, "--faster", "0"}, "--faster is 0"},
-		{[]string{"-f", shipped, "--faster", "1e6"}, "want a duration of a second or more, after --faster"},
+		{[]string{"-f", shipped, "--faster", "1e6"}, "want a duration of at least 1s after applying --faster"},
 		{[]string{"-f", shipped, "--target", "cluster"}, "image is missing"},
-		{[]string{"-f", shipped, "--target", "cluster"}, "nodes, objects and monitor are of the lab"},
+		{[]string{"-f", shipped, "--target", "cluster"}, "nodes, objects and monitor only apply to the lab"},
 		{[]string{"-f", shipped, "--target", "moon"}, `unknown target "moon"`},
 		{[]string{"-f", filepath.Join("../..", "scenarios", "demo", "comparison.yaml")}, "kubenergy compare -f takes it"},
 	} {
@@ -27,7 +27,7 @@ func TestExperimentRefuses(t *testing.T) {
 			t.Errorf("%q: exit code %d: %s", c.args, code, stderr.String())
 		}
 	}
-	// No program stands beside this test.
+	// The directory of the test binary contains no other programs.
 	var stdout, stderr strings.Builder
 	code := Run(t.Context(), []string{"experiment", "-f", shipped}, nil, &stdout, &stderr)
 	if code != 1 || !strings.Contains(stderr.String(), "/kubenergy-lab is missing") || strings.Contains(stderr.String(), "about") {

@@ -11,8 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// copies gives a band what says the same elsewhere: a command, a query of Prometheus, and a request to the controller's
-// HTTP interface as docs/reference/api.md has it.
+// copies adds equivalents of the band: a command, a Prometheus query, and a request to the controller's HTTP API as
+// documented in docs/reference/api.md.
 func (b *band) copies(command, promQL, path string) {
 	b.Copies = []copied{{"CLI", command}, {"PromQL", promQL}, {"curl", "curl --cacert ca.crt --connect-to " +
 		"kubenergy-controller.kubenergy-system.svc:9443:localhost:9443 -H \"Authorization: Bearer $(kubectl -n " +
@@ -22,7 +22,7 @@ func (b *band) copies(command, promQL, path string) {
 
 func (m *Model) gridBand() band {
 	b := band{
-		ID: "grid", Name: "Grid", Empty: "No carbon intensity and no price is known.", Sentence: "unknown",
+		ID: "grid", Name: "Grid", Empty: "No carbon intensity or price is available.", Sentence: "unknown",
 		Plot:   drawGrid(m, "carbon", "Carbon intensity over time", func(z *Zone) *Signal { return z.Carbon }),
 		Second: drawGrid(m, "price", "Price over time", func(z *Zone) *Signal { return z.Price }),
 	}
@@ -33,7 +33,7 @@ func (m *Model) gridBand() band {
 		b.copies("kubenergy forecast", "kubenergy_grid_carbon_intensity_grams_per_kilowatthour", "zones")
 	}
 	b.Table = &table{
-		Caption: "Grid: carbon intensity and price, means from each time to the next",
+		Caption: "Grid: carbon intensity and price, means of each interval",
 		Header:  columns(1, "from (UTC)"),
 	}
 	for i, z := range m.Zones {
@@ -80,8 +80,8 @@ func stampOf(t *time.Time) string {
 	return stamp(*t)
 }
 
-// slots are the times that tables have rows for: whole minutes, hours, days or weeks, so few that a person may read
-// them. The first and the last are cut to the time of the page.
+// slots returns the intervals of the table rows, which are whole minutes, hours, days or weeks. Their number is
+// limited so that people can read the table. The first and the last interval are cut to the time range of the page.
 func (m *Model) slots() iter.Seq2[time.Time, time.Time] {
 	const most = 100
 	step := time.Minute
@@ -104,7 +104,7 @@ func (m *Model) slots() iter.Seq2[time.Time, time.Time] {
 func (m *Model) powerBand() band {
 	b := band{
 		ID: "power", Name: "Watts", Plot: drawPower(m), Sentence: m.powerSentence(),
-		Empty: "No node reports what it draws, and nothing was booked in this time.",
+		Empty: "No node reports its power, and no energy was booked in this period.",
 	}
 	if !m.Past {
 		b.copies("kubenergy top nodes", "sum(kubenergy_node_power_watts)", fmt.Sprintf(
@@ -113,10 +113,11 @@ func (m *Model) powerBand() band {
 	if m.Power == nil {
 		return b
 	}
-	sums, used := m.Power.kWh(m.From, m.To)
+	lines := m.Power.lines()
+	used, _ := lines[allParts].kWh(m.From, m.To)
 	for i, part := range parts {
-		if sums[i] > 0 {
-			b.Keys = append(b.Keys, keyed{part.name + " " + percent(sums[i]/used), part.class})
+		if sum, _ := lines[i].kWh(m.From, m.To); sum > 0 {
+			b.Keys = append(b.Keys, keyed{part.name + " " + percent(sum/used), part.class})
 		}
 	}
 	if m.Power.Baseline != nil {
@@ -126,7 +127,7 @@ func (m *Model) powerBand() band {
 		b.Keys = append(b.Keys, keyed{"estimated " + percent(m.Power.Estimated), "k-guessed"})
 	}
 	b.Table = &table{
-		Caption: "Watts of all machines, " + m.Power.Where + ", means from each time to the next",
+		Caption: "Power of all machines, " + m.Power.Where + ", means of each interval",
 		Header: columns(1, "from (UTC)", "for work, W", "idle, W", "asleep, W", "unknown, W", "all, W",
 			"estimated, W"),
 	}
@@ -134,12 +135,14 @@ func (m *Model) powerBand() band {
 		b.Table.Header = append(b.Table.Header, column{m.Power.Instead, true})
 	}
 	for from, to := range m.slots() {
-		w, known := m.Power.mean(from, to)
-		if !known {
+		if _, seconds := lines[allParts].mean(from, to); seconds == 0 {
 			continue
 		}
-		all := []float64{w.Dynamic, w.Idle, w.Asleep, w.Unknown, w.Total(), w.Estimated * w.Total()}
-		cells := append([]string{stamp(from)}, sliceutil.Map(all, humanize.Significant)...)
+		cells := []string{stamp(from)}
+		for _, k := range []int{2, 1, 0, 3, allParts, estimated} { // the parts from top to bottom
+			mean, _ := lines[k].mean(from, to)
+			cells = append(cells, humanize.Significant(mean))
+		}
 		if m.Power.Baseline != nil {
 			cells = append(cells, shown(m.Power.Baseline.Mean(from, to)))
 		}
@@ -170,9 +173,9 @@ func (m *Model) workBand(whole bool) band {
 	}
 	switch {
 	case len(jobs) > maxBars:
-		b.Notes = append(b.Notes, note{"Starts planned in each interval.", false})
+		b.Notes = append(b.Notes, note{"Planned starts per interval.", false})
 	case len(jobs) > 0:
-		b.Notes = append(b.Notes, note{"Line: created to deadline. Bar: planned; solid: ran.", false})
+		b.Notes = append(b.Notes, note{"Line: creation to deadline. Bar: planned run. Solid bar: actual run.", false})
 	}
 	b.Table.fill(len(jobs), whole, func(i int) row { return m.jobRow(jobs[i]) })
 	return b

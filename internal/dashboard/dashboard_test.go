@@ -39,7 +39,7 @@ import (
 
 var now = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 
-// demo plays the demo as simulate does, and returns what it writes, and the folder.
+// demo runs the demo scenario like simulate. It returns the summary and the directory with the results.
 func demo(t *testing.T) (*report.Report, string) {
 	t.Helper()
 	file, err := sim.ReadFile("../../scenarios/demo/scenario.yaml")
@@ -74,7 +74,7 @@ func demo(t *testing.T) (*report.Report, string) {
 	return summary, dir
 }
 
-// site is a server, and a browser that has opened its address.
+// site is a server, and a browser that has opened its URL.
 type site struct {
 	t      *testing.T
 	url    string
@@ -100,7 +100,7 @@ func serve(t *testing.T, source dashboard.Source) *site {
 	s := &site{t, server.URL, page.Address(), &http.Client{Jar: jar}}
 	answer, err := s.client.Get(s.key)
 	if err != nil || answer.StatusCode != http.StatusOK || answer.Request.URL.RawQuery != "" {
-		t.Fatalf("%v: %+v, want the page at an address without the secret", err, answer)
+		t.Fatalf("got error %v, response %+v, want the page at a URL without the secret", err, answer)
 	}
 	_ = answer.Body.Close()
 	return s
@@ -129,16 +129,16 @@ func (s *site) get(path string) (status int, header http.Header, body string) {
 	return answer.StatusCode, answer.Header, string(data)
 }
 
-// text returns what a person reads on a page, and checks that the page does what its policy allows, and no more.
+// text returns the text of a page. It fails if the page violates its Content-Security-Policy.
 func (s *site) text(path string) string {
 	s.t.Helper()
 	status, header, body := s.get(path)
 	if status != http.StatusOK {
-		s.t.Fatalf("%s: %d: %s", path, status, body)
+		s.t.Fatalf("GET %s: got status %d: %s", path, status, body)
 	}
 	policy := header.Get("Content-Security-Policy")
 	if !strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
-		s.t.Errorf("%s: the policy is %q", path, policy)
+		s.t.Errorf("%s: unexpected Content-Security-Policy %q", path, policy)
 	}
 	root, err := html.Parse(strings.NewReader(body))
 	if err != nil {
@@ -166,12 +166,12 @@ func (s *site) text(path string) string {
 	}
 	walk(root, false)
 	if drawn > 1500 {
-		s.t.Errorf("%s has %d elements of SVG, more than 1500", path, drawn)
+		s.t.Errorf("%s has %d SVG elements, want at most 1500", path, drawn)
 	}
 	return strings.Join(strings.Fields(strings.ReplaceAll(b.String(), "\u00a0", " ")), " ")
 }
 
-// checkElement finds what the policy forbids, and what leads elsewhere.
+// checkElement fails if an element violates the policy or links to another site.
 func (s *site) checkElement(path string, n *html.Node) {
 	if n.Data == "style" || n.Data == "script" && n.FirstChild != nil {
 		s.t.Errorf("%s has an inline %s", path, n.Data)
@@ -185,18 +185,18 @@ func (s *site) checkElement(path string, n *html.Node) {
 	}
 }
 
-// want finds what a page must say.
+// want fails if a page does not contain the texts.
 func (s *site) want(path string, texts ...string) {
 	s.t.Helper()
 	said := s.text(path)
 	for _, text := range texts {
 		if !strings.Contains(said, text) {
-			s.t.Errorf("%s does not say %q:\n%.3000s", path, text, said)
+			s.t.Errorf("%s does not contain %q:\n%.3000s", path, text, said)
 		}
 	}
 }
 
-// The page of a folder says what the summary of the same runs says.
+// The page of a directory contains the same figures as the summary of the runs.
 func TestPageOfAFolder(t *testing.T) {
 	summary, dir := demo(t)
 	s := serve(t, folder(t, dir))
@@ -207,20 +207,20 @@ func TestPageOfAFolder(t *testing.T) {
 	s.want("/savings", saved, "Sleep", "Placement", "Timing")
 	s.want("/compare", "least-allocated, machines stay on", "carbon+window, machines sleep")
 	if _, _, body := s.get("/decisions?q=demo-005"); !strings.Contains(body, `href="/job?kind=job`) {
-		t.Error("a Job among the decisions is no link")
+		t.Error("a Job in the list of decisions has no link")
 	}
-	s.want("/decisions?q=demo-005", "place", "demo-005", "2 decisions, of 371 known")
+	s.want("/decisions?q=demo-005", "place", "demo-005", "2 decisions out of 371")
 	if _, _, body := s.get("/decisions"); strings.Contains(body, "/decision?") {
-		t.Error("decisions of a folder lead to snapshots that are not kept")
+		t.Error("decisions of a directory link to snapshots, which it does not contain")
 	}
 	if status, _, body := s.get("/?run=9"); status != http.StatusNotFound ||
-		!strings.Contains(body, "there is no run 9: the folder holds 6 runs, the last of which is 5") {
-		t.Errorf("a run that is not there: %d: %s", status, body)
+		!strings.Contains(body, "there is no run 9: the directory contains 6 runs, and the last one is 5") {
+		t.Errorf("unexpected response for a missing run: %d: %s", status, body)
 	}
 	if text := s.text("/decisions?action=hold"); strings.Contains(text, "kWh") || !strings.Contains(text, "start why") {
-		t.Errorf("columns without anything are shown: %.300s", text)
+		t.Errorf("empty columns are shown: %.300s", text)
 	}
-	s.want("/how", "One run has no interval", "the scenario's file")
+	s.want("/how", "A single run has no interval", "the scenario's file")
 	s.want("/?run=0", "This run is the baseline")
 	s.want("/?from=2026-06-01T11:00:00Z&to=2026-06-01T14:00:00Z", "show all")
 	for _, path := range []string{
@@ -228,15 +228,15 @@ func TestPageOfAFolder(t *testing.T) {
 		"/model.json?view=x", "/job?kind=node&name=x", "/decision?id=x&at=x",
 	} {
 		if status, _, body := s.get(path); status != http.StatusBadRequest {
-			t.Errorf("%s: %d: %s", path, status, body)
+			t.Errorf("GET %s: got status %d: %s", path, status, body)
 		}
 	}
 	if status, _, _ := s.get("/act?do=run-now&kind=job&name=demo-005"); status != http.StatusForbidden {
-		t.Errorf("a folder can be acted on: %d", status)
+		t.Errorf("a directory allows actions: %d", status)
 	}
 }
 
-// What the band of watts stacks is, over time, what the run used.
+// The stacked power over time adds up to the energy of the run.
 func TestWattsAddUp(t *testing.T) {
 	summary, dir := demo(t)
 	for i := range summary.Runs {
@@ -258,22 +258,22 @@ func TestWattsAddUp(t *testing.T) {
 			}
 		}
 		if want := summary.Runs[i].EnergyKWh; math.Abs(sum-want) > 1e-6*want {
-			t.Errorf("%s: the band holds %v kWh, the run used %v", m.Runs[i], sum, want)
+			t.Errorf("%s: the band contains %v kWh, want %v as in the run", m.Runs[i], sum, want)
 		}
 		if sleeps := summary.Runs[i].EmptyNodes == sim.EmptyNodesSleep; sleeps != (asleep > 0) {
-			t.Errorf("%s: %v W asleep", m.Runs[i], asleep)
+			t.Errorf("%s: unexpected %v W asleep", m.Runs[i], asleep)
 		}
 		steps := 0.0
 		for _, step := range m.Saved.Steps {
 			steps += step.Value
 		}
 		if i > 0 && math.Abs(steps-m.Saved.Emissions.Saved) > 1e-9 {
-			t.Errorf("%s: the steps are %v, saved were %v", m.Runs[i], steps, m.Saved.Emissions.Saved)
+			t.Errorf("%s: the steps add up to %v, want %v", m.Runs[i], steps, m.Saved.Emissions.Saved)
 		}
 	}
 }
 
-// A Job's page says when it ran and why not before, and what more time would have brought.
+// A Job's page shows when it ran, why it did not run earlier, and the benefit of a longer delay.
 func TestPageOfAJob(t *testing.T) {
 	_, dir := demo(t)
 	s := serve(t, folder(t, dir))
@@ -289,17 +289,17 @@ func TestPageOfAJob(t *testing.T) {
 		s.want("/job?run=5&kind=job&name="+url.QueryEscape(j.Name), j.Name, "held until", j.Node,
 			"With the allowed delay of", "least-allocated, machines stay on")
 		status, _, body := s.get("/search?run=5&q=" + url.QueryEscape(j.Name))
-		if status != http.StatusOK || !strings.Contains(body, "The start within other allowed delays") {
-			t.Errorf("searching for %s: %d", j.Name, status)
+		if status != http.StatusOK || !strings.Contains(body, "The start with other allowed delays") {
+			t.Errorf("unexpected status for a search of %s: %d", j.Name, status)
 		}
 		break
 	}
 	if status, _, _ := s.get("/job?kind=job&name=none"); status != http.StatusNotFound {
-		t.Errorf("a job that is not there: %d", status)
+		t.Errorf("unexpected status for a missing job: %d", status)
 	}
 }
 
-// The server answers only the browser that was given the secret, and a secret is good for once.
+// The server only responds to the browser that received the secret, and a secret is valid once.
 func TestGuard(t *testing.T) {
 	_, dir := demo(t)
 	s := serve(t, folder(t, dir))
@@ -313,7 +313,7 @@ func TestGuard(t *testing.T) {
 		"a name that rebinds": func(r *http.Request) { r.Host = "evil.example:80" },
 		"another port":        func(r *http.Request) { r.Host = "127.0.0.1:1" },
 		"another origin":      func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") },
-		"no origin to tell":   func(r *http.Request) { r.Header.Set("Origin", "null") },
+		"null origin":         func(r *http.Request) { r.Header.Set("Origin", "null") },
 		"a foreign script": func(r *http.Request) {
 			r.Header.Set("Sec-Fetch-Site", "cross-site")
 			r.Header.Set("Sec-Fetch-Mode", "no-cors")
@@ -339,7 +339,7 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	if status, _, _ := s.get("/model.json"); status != http.StatusOK {
-		t.Errorf("the browser itself: %d", status)
+		t.Errorf("unexpected status for the browser itself: %d", status)
 	}
 }
 
@@ -366,7 +366,7 @@ func (f *fixed) Decision(context.Context, dashboard.Query, *ledger.Record) (*led
 	return nil, nil
 }
 
-// live is a model of a cluster with held Jobs of these names.
+// live returns a model of a cluster with held Jobs of the given names.
 func live(names ...string) *fixed {
 	m := dashboard.Model{
 		Title: "test", Now: now, From: now.Add(-24 * time.Hour), To: now.Add(48 * time.Hour), Mode: "enforce",
@@ -381,7 +381,7 @@ func live(names ...string) *fixed {
 	return &fixed{m}
 }
 
-// Names that are markup, or turn the line around, are text and nothing else.
+// Names that contain markup or change the text direction are shown as text.
 func TestHostileNames(t *testing.T) {
 	var names []string
 	for i := range 1000 {
@@ -415,18 +415,18 @@ func TestHostileNames(t *testing.T) {
 		for _, name := range some[:10] {
 			s.want("/job?kind=job&"+url.Values{"namespace": {name}, "name": {name}}.Encode(), strings.Fields(name)[0])
 			if status, header, _ := s.get("/search?q=" + url.QueryEscape(name)); status != 200 || header.Get("Set-Cookie") != "" {
-				t.Errorf("searching for %q: %d", name, status)
+				t.Errorf("unexpected status for a search of %q: %d", name, status)
 			}
 			s.text("/decisions?q=" + url.QueryEscape(name))
 			status, _, body := s.get("/decision?at=" + url.QueryEscape(name))
 			if status != 400 || !strings.Contains(body, `<html lang="en">`) || strings.Contains(body, "<script>") {
-				t.Errorf("refusing %q: %d: %s", name, status, body)
+				t.Errorf("unexpected response for %q: %d: %s", name, status, body)
 			}
 		}
 	}
 }
 
-// Of more Jobs than have room their density is drawn, and the page stays light.
+// If there are too many Jobs, their density is drawn, and the page stays small.
 func TestManyJobs(t *testing.T) {
 	names := make([]string, 10_000)
 	for i := range names {
@@ -437,17 +437,17 @@ func TestManyJobs(t *testing.T) {
 		f.model.Jobs[i].Team = fmt.Sprintf("team-%d", i%9)
 	}
 	s := serve(t, f)
-	s.want("/", "10000 Jobs are held", "Starts planned in each interval", "others", "And 9500 more.")
+	s.want("/", "10000 Jobs are held", "Planned starts per interval", "others", "And 9500 more.")
 	_, _, body := s.get("/")
 	if _, _, csv := s.get("/csv?of=work"); strings.Count(csv, "\n") != 10_001 {
-		t.Errorf("the CSV has %d lines", strings.Count(csv, "\n"))
+		t.Errorf("unexpected number of CSV lines: %d", strings.Count(csv, "\n"))
 	}
 	if strings.Count(body, `class="job`) > 0 || len(body) > 400_000 {
-		t.Errorf("%d bars, %d bytes", strings.Count(body, `class="job`), len(body))
+		t.Errorf("got %d bars and %d bytes", strings.Count(body, `class="job`), len(body))
 	}
 }
 
-// Decisions lead to the pages of Jobs and pods, and of no other owner of a pod, of which there are none.
+// Decisions link to the pages of Jobs and pods. Other owners have no page.
 func TestOwnersOfDecisions(t *testing.T) {
 	f := live()
 	for _, kind := range []string{"Job", "Pod", "Deployment", "ReplicaSet", ""} {
@@ -460,14 +460,14 @@ func TestOwnersOfDecisions(t *testing.T) {
 	_, _, body := s.get("/decisions")
 	if links := strings.Count(body, `href="/job?`); links != 2 || !strings.Contains(body, "kind=job&amp;name=of-Job") ||
 		!strings.Contains(body, "kind=pod&amp;name=of-Pod") {
-		t.Errorf("%d owners have links, want the Job and the pod\n%s", links, body)
+		t.Errorf("got %d owners with links, want the Job and the pod\n%s", links, body)
 	}
 }
 
-// Empty, stale and shadow are told before all else.
+// Empty, outdated and shadow states are shown first.
 func TestStates(t *testing.T) {
 	s := serve(t, live())
-	s.want("/", "Nothing is known yet.", "kubenergy doctor", "Nothing is held.", "No node reports what it draws",
+	s.want("/", "No data yet.", "kubenergy doctor", "No Job is held.", "No node reports its power",
 		"There is no EnergyBudget.")
 	f := live("a")
 	f.model.Mode = "shadow"
@@ -477,10 +477,10 @@ func TestStates(t *testing.T) {
 			Points: []dashboard.Point{{At: now, Value: 300}}, Until: now.Add(time.Hour),
 		},
 	}}}
-	serve(t, f).want("/", "Shadow mode:", "1 too old", "carbon intensity of DE", "STALE: 2 h old, nothing is decided by it")
+	serve(t, f).want("/", "Shadow mode:", "1 too old", "carbon intensity of DE", "STALE: 2 h old, not used for decisions")
 }
 
-// A model of a cluster that is saved can be looked at as a folder.
+// The saved model of a cluster can be opened as a directory.
 func TestModelIsOneSchema(t *testing.T) {
 	_, dir := demo(t)
 	s := serve(t, folder(t, dir))
@@ -498,7 +498,7 @@ func TestModelIsOneSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, b := s.text("/?run=5"), serve(t, folder(t, again)).text("/?run=5"); a != b {
-		t.Errorf("the page of what was saved differs:\n%s\n%s", a, b)
+		t.Errorf("the page of savings differs:\n%s\n%s", a, b)
 	}
 	for band, first := range map[string]string{
 		"decisions": "time (UTC),what,work", "grid": `from (UTC),"SYNTHETIC, gCO2e/kWh"`, "power": `from (UTC),"for work, W"`,
@@ -508,7 +508,7 @@ func TestModelIsOneSchema(t *testing.T) {
 			t.Errorf("%s: %.200s", band, csv)
 		}
 		if band == "decisions" {
-			continue // it has no picture
+			continue // decisions have no figure
 		}
 		if _, header, svg := s.get("/svg?of=" + band); !strings.HasPrefix(svg, "<svg xmlns=") ||
 			!strings.Contains(header.Get("Content-Disposition"), band+".svg") || xml.Unmarshal([]byte(svg), new(any)) != nil ||
@@ -534,16 +534,16 @@ func TestComparison(t *testing.T) {
 	}
 	s := serve(t, folder(t, dir))
 	if _, _, body := s.get("/"); strings.Contains(body, `id="search"`) {
-		t.Error("a comparison has no Jobs to search for")
+		t.Error("a comparison has a search field for Jobs")
 	}
 	s.want("/", "Means over 4 trials of each strategy",
-		"at once: stock (3.000 kgCO2e, waits 0 s); carbon+window (2.000 kgCO2e, waits 2h 00m).", "worse 3h 00m 2.500")
+		"wait and emissions: stock (3.000 kgCO2e, waits 0 s); carbon+window (2.000 kgCO2e, waits 2h 00m).", "worse 3h 00m 2.500")
 	if _, err := dashboard.OpenFolder(t.TempDir()); err == nil || !strings.Contains(err.Error(), "--out") {
-		t.Errorf("%v, want what to do about a folder without results", err)
+		t.Errorf("got error %v, want advice for a directory without results", err)
 	}
 }
 
-// What a page copies for Prometheus are metrics that there are.
+// The Prometheus queries of a page refer to existing metrics.
 func TestPromQL(t *testing.T) {
 	known, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {
@@ -552,16 +552,16 @@ func TestPromQL(t *testing.T) {
 	_, _, body := serve(t, live("a")).get("/")
 	found := regexp.MustCompile(`kubenergy_\w+`).FindAllString(body, -1)
 	if len(found) == 0 {
-		t.Error("no metric is named")
+		t.Error("the page contains no metrics")
 	}
 	for _, name := range found {
 		if !strings.Contains(string(known), "`"+name+"`") {
-			t.Errorf("%s is no metric of ours", name)
+			t.Errorf("%s is not a metric of KubEnergy", name)
 		}
 	}
 }
 
-// What a browser loads is small, and its colours are those of all our figures.
+// The assets are small, and their colors are the palette of reports.
 func TestAssets(t *testing.T) {
 	files, err := filepath.Glob("assets/*")
 	if err != nil || len(files) == 0 {
@@ -579,17 +579,17 @@ func TestAssets(t *testing.T) {
 		}
 		for _, c := range report.Palette[:6] {
 			if colour := fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B); !strings.Contains(string(data), colour) {
-				t.Errorf("%s lacks the colour %s", name, colour)
+				t.Errorf("%s does not contain the color %s", name, colour)
 			}
 		}
 	}
 	if size > 120<<10 {
-		t.Errorf("assets are %d bytes", size)
+		t.Errorf("the assets have %d bytes", size)
 	}
 }
 
-// An hour in which nothing was booked is in no sum, no row and no line, and not in the baseline. The tables have what
-// the page is zoomed to, however short that is.
+// An hour without bookings is not included in sums, rows, lines and the baseline. The tables contain the selected
+// time range, even if it is short.
 func TestHoursThatAreNotBooked(t *testing.T) {
 	f := live()
 	price := -12.5
@@ -605,36 +605,36 @@ func TestHoursThatAreNotBooked(t *testing.T) {
 		},
 	}}}
 	s := serve(t, f)
-	s.want("/", "0.300 kWh in the time shown", "DE: -12.5 EUR/MWh now")
+	s.want("/", "0.300 kWh in this period", "DE: -12.5 EUR/MWh now")
 	if _, _, csv := s.get("/csv?of=power"); strings.Count(csv, "\n") != 3 {
-		t.Errorf("watts that were not booked are listed:\n%s", csv)
+		t.Errorf("the CSV contains hours without bookings:\n%s", csv)
 	}
 	if _, _, csv := s.get("/csv?of=grid"); !strings.Contains(csv, ",-12.5\n") {
-		t.Errorf("a negative price is no number:\n%s", csv)
+		t.Errorf("a negative price is not a number:\n%s", csv)
 	}
 	_, _, body := s.get("/")
 	if areas := strings.Count(regexp.MustCompile(`class="area dynamic" d="([^"]*)"`).FindString(body), "M"); areas != 2 {
-		t.Errorf("the drawing has %d areas, want 2 with a gap between them", areas)
+		t.Errorf("the figure has %d areas, want 2 with a gap between them", areas)
 	}
 	f.model.From, f.model.To = now.Add(-30*time.Minute), now.Add(-20*time.Minute)
 	s = serve(t, f)
 	if _, _, csv := s.get("/csv?of=power"); strings.Count(csv, "\n") != 11 {
-		t.Errorf("ten minutes:\n%s", csv)
+		t.Errorf("unexpected CSV of ten minutes:\n%s", csv)
 	}
 	f.model.Power = &dashboard.Power{Nodes: 1, Now: new(150.0), Where: "at the nodes"}
-	serve(t, f).want("/", "150 W now, reported by 1 of 1 node.", "Estimated unknown no energy is known")
+	serve(t, f).want("/", "150 W now, reported by 1 of 1 node.", "Estimated unknown no energy is available")
 }
 
-// What shadow mode would have saved has no table of what was used, which is not known.
+// The savings of shadow mode have no table of consumption, which is unknown.
 func TestSavingsOfAShadow(t *testing.T) {
 	f := live()
 	f.model.Saved = &dashboard.Saved{
 		Against: "starting at once", Shadow: true, Jobs: 9, Emissions: &report.Difference{Saved: 1.2},
 	}
 	s := serve(t, f)
-	s.want("/savings", "Would have saved 1.200 kgCO2e against starting at once, over 9 jobs.")
+	s.want("/savings", "Would have saved 1.200 kgCO2e relative to starting at once, over 9 jobs.")
 	if text := s.text("/savings"); strings.Contains(text, "0.000") {
-		t.Errorf("what is not known is 0: %s", text)
+		t.Errorf("unknown consumption is shown as 0: %s", text)
 	}
 	few, none := &report.Difference{Used: 2, Baseline: 1.9999, Saved: -0.0001}, report.Difference{Saved: -1e-12}
 	f.model.Saved = &dashboard.Saved{
@@ -642,21 +642,22 @@ func TestSavingsOfAShadow(t *testing.T) {
 		Steps: []dashboard.Step{{Name: "Placement", Value: 1e-12}, {Name: "Timing", Value: -0.0001}},
 	}
 	s = serve(t, f)
-	s.want("/savings", "over 3 jobs; too few Jobs (3) for an interval: it takes 10.", "(0 %)")
+	s.want("/savings", "over 3 jobs; an interval requires 10 Jobs, not 3.", "(0 %)")
 	if text := s.text("/savings"); strings.Contains(text, "-0.000 ") || strings.Contains(text, "-0 %") {
-		t.Errorf("nothing is less than nothing: %s", text)
+		t.Errorf("got a negative zero: %s", text)
 	}
 	lost := &report.Difference{Used: 3, Baseline: 2, Saved: -1}
 	f.model.Saved = &dashboard.Saved{Against: "stock", Jobs: 1, Energy: lost}
 	serve(t, f).want("/", "50 % more than stock")
 }
 
-// Requests share a model that is being made, however long that takes, and no time is longer than the ledger keeps.
+// Requests share a model while it is created, however long that takes, and time ranges do not exceed the retention
+// of the ledger.
 func TestRequestsShareAModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := 0
 		release := make(chan struct{})
-		var clock atomic.Int64 // each look at the clock is a minute later
+		var clock atomic.Int64 // each call advances the clock by a minute
 		get := browser(t, &faulty{moves: true, make: func() (*dashboard.Model, error) {
 			made++
 			<-release
@@ -666,23 +667,23 @@ func TestRequestsShareAModel(t *testing.T) {
 		for range 6 {
 			asked.Go(func() {
 				if w := get("/"); w.Code != http.StatusOK {
-					t.Errorf("%d %s", w.Code, w.Body)
+					t.Errorf("unexpected response: %d %s", w.Code, w.Body)
 				}
 			})
-			synctest.Wait() // it waits for the model
+			synctest.Wait() // the second request waits for the model
 		}
 		close(release)
 		asked.Wait()
 		if made != 1 {
-			t.Errorf("%d models for requests that came while one was made", made)
+			t.Errorf("got %d models for concurrent requests", made)
 		}
 		if w := get("/?from=1950-01-01"); w.Code != http.StatusBadRequest {
-			t.Errorf("76 years: %d", w.Code)
+			t.Errorf("unexpected status for 76 years: %d", w.Code)
 		}
 	})
 }
 
-// A file that is there and broken is not said to be absent.
+// An invalid file is not reported as missing.
 func TestBrokenFolders(t *testing.T) {
 	for name, text := range map[string]string{
 		"comparison.json": `{"strategies": 3}`, dashboard.FileName: `{"models": [null]}`,
@@ -696,11 +697,11 @@ func TestBrokenFolders(t *testing.T) {
 		}
 	}
 	if _, err := dashboard.OpenFolder(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a folder that is not there: %v", err)
+		t.Errorf("unexpected error for a missing directory: %v", err)
 	}
 }
 
-// The best start is the core's, to the second, wherever it is told: not one of the quarters of an hour that are drawn.
+// The best start is exactly that of the core everywhere, and not rounded to the drawn quarters of an hour.
 func TestBestStart(t *testing.T) {
 	const length = 47 * time.Minute
 	s, err := grid.NewSeries(now.Add(-13*time.Minute), time.Hour, []float64{300, 200, 100, 100, 50, 300, 300, 300, 300, 300})
@@ -713,11 +714,11 @@ func TestBestStart(t *testing.T) {
 	v.Weigh(s, "gCO2e/kWh", job, now, best)
 	i := slices.IndexFunc(v.Delays, func(d dashboard.Delay) bool { return d.Set })
 	if d := v.Delays[i]; !d.Start.Equal(now.Add(107*time.Minute)) || d.Value != 100 || d.Saving != 2./3 {
-		t.Errorf("%+v, want the first start of 100 gCO2e/kWh, at the third step", d)
+		t.Errorf("got %+v, want the first start with 100 gCO2e/kWh, at the third step", d)
 	}
 }
 
-// Labels of strategies that lie close together are beside one another, not on one another.
+// Labels of strategies that are close to each other do not overlap.
 func TestLabelsOfAComparison(t *testing.T) {
 	f := live()
 	for i := range 8 {
@@ -729,7 +730,7 @@ func TestLabelsOfAComparison(t *testing.T) {
 	labels := regexp.MustCompile(`<text x="([\d.]+)%" y="([\d.]+)%" text-anchor="(start|end)">strategy-number-`).
 		FindAllStringSubmatch(body, -1)
 	if len(labels) < 3 {
-		t.Fatalf("%d labels:\n%s", len(labels), body)
+		t.Fatalf("got %d labels:\n%s", len(labels), body)
 	}
 	number := func(text string) float64 {
 		v, err := strconv.ParseFloat(text, 64)
@@ -747,7 +748,7 @@ func TestLabelsOfAComparison(t *testing.T) {
 	for i, a := range labels {
 		for _, b := range labels[:i] {
 			if math.Abs(left(a)-left(b)) < 11 && math.Abs(number(a[2])-number(b[2])) < 4 {
-				t.Errorf("%s and %s cover one another", a[0], b[0])
+				t.Errorf("%s and %s overlap", a[0], b[0])
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// decision fills the page of one decision: what was decided, and all that it depended on.
+// decision fills the page of one decision and its inputs.
 func (p *page) decision(d *ledger.Record) {
 	work := Job{Held: Held{Namespace: d.Namespace, Name: d.Owner}}
 	p.View, p.Heading = "decision", d.Action+" "+work.path()
@@ -23,24 +23,25 @@ func (p *page) decision(d *ledger.Record) {
 	p.Said = said(text+".", humanize.Plain(d.Message, p.Now))
 	s, err := report.ReadSnapshot(d)
 	if len(d.Snapshot) == 0 {
-		err = errors.New("no snapshot is kept, or you may not see it")
+		err = errors.New("there is no snapshot, or you may not see it")
 	}
 	if err != nil {
-		p.Said = append(p.Said, "What it depended on cannot be shown: "+err.Error()+".")
+		p.Said = append(p.Said, "Inputs of the decision are not available: "+err.Error()+".")
 		return
 	}
 	job := &s.Queue[0]
-	const asked = "It asked for %.3g cores and %.3g GiB for %s, may wait %s, and was submitted %s."
+	const asked = "The job requested %.3g cores and %.3g GiB for %s, may wait %s, and was submitted %s."
 	p.Said = append(p.Said, fmt.Sprintf(asked, float64(job.Request.MilliCPU)/1000,
 		float64(job.Request.Memory)/(1<<30), humanize.Rounded(job.Duration), humanize.Rounded(job.AllowedDelay),
 		p.clock(job.Submitted)))
 	p.Tables = []*table{candidates(s, job, d.Node), grids(s)}
 }
 
-// candidates are the nodes of a snapshot, by what the job would have added on each: energy, carbon and price.
+// candidates returns a table of the nodes of a snapshot, sorted by the emissions that the job would have added on
+// each.
 func candidates(s *sched.Snapshot, job *sched.Job, chosen string) *table {
 	t := &table{
-		Caption: "Nodes that it could go to, by what it would add there if it started at once, estimated", Limit: 100,
+		Caption: "Feasible nodes, by the estimated increase with an immediate start", Limit: 100,
 		Header: columns(3, "node", "site", "profile", "free cores", "jobs", "Wh", "gCO2e", "cost"),
 	}
 	nodes := slices.Clone(s.Nodes)
@@ -73,9 +74,9 @@ func candidates(s *sched.Snapshot, job *sched.Job, chosen string) *table {
 	return t
 }
 
-// grids are the signals of a snapshot.
+// grids returns a table of the signals of a snapshot.
 func grids(s *sched.Snapshot) *table {
-	t := &table{Caption: "Sites, as they were known", Header: columns(1, "site", "gCO2e/kWh", "price", "known until")}
+	t := &table{Caption: "Sites at decision time", Header: columns(1, "site", "gCO2e/kWh", "price", "known until")}
 	for _, site := range s.Sites {
 		r := row{Cells: []string{site.Name, "–", "–", "–"}}
 		if c := site.Carbon.Series; c != nil && c.Covers(s.Now, s.Now) {

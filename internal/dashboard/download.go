@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// downloaded returns the page that a download is of, and which of its bands. Decisions are a band without a picture.
+// downloaded returns the page and the band of a download. Decisions are a band without a figure.
 func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b *band, err error) {
 	of, v := r.URL.Query().Get("of"), Overview
 	if of == string(Decisions) {
@@ -33,7 +33,7 @@ func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b 
 	p.overview()
 	i := slices.IndexFunc(p.Bands, func(b band) bool { return b.ID == of })
 	if i < 0 {
-		return nil, nil, wrong("of is not grid, power, work or decisions")
+		return nil, nil, wrong("of: want grid, power, work or decisions")
 	}
 	return p, &p.Bands[i], nil
 }
@@ -43,7 +43,7 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	shown := cmp.Or(b.Table, &table{Header: columns(1, "nothing is known")})
+	shown := cmp.Or(b.Table, &table{Header: columns(1, "no data")})
 	names := sliceutil.Map(shown.Header, func(c column) string { return c.Name })
 	t := report.Sheet(names...)
 	for _, row := range shown.Rows {
@@ -52,7 +52,7 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
 			text := strings.ReplaceAll(row.Cells[i], "\u00a0", " ")
 			cells[i] = text
 			if v, err := strconv.ParseFloat(text, 64); err == nil && shown.Numbered(i) {
-				cells[i] = v // a text that begins with a minus would be taken for a formula
+				cells[i] = v // a text that starts with a minus would look like a formula
 			}
 		}
 		t.Add(cells...)
@@ -61,7 +61,7 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
 	return t.CSV(w)
 }
 
-// legend is the title and the keys of a band, as lines of a picture, and how high they are.
+// legend returns the title and the keys of a band as SVG, and their height.
 func (b *band) legend(m *Model) (drawn string, height int) {
 	var text strings.Builder
 	const line = 20
@@ -89,7 +89,7 @@ func (b *band) legend(m *Model) (drawn string, height int) {
 	return text.String() + "</g>", y + line
 }
 
-// svg serves a band as a file of its own, with title, legend and axis, and its style inside.
+// svg serves a band as a self-contained SVG file with title, legend, axis and styles.
 func (s *Server) svg(w http.ResponseWriter, r *http.Request) error {
 	p, b, err := s.downloaded(w, r)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Server) svg(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if b.Plot == "" {
-		return absent("picture of that")
+		return absent("such figure")
 	}
 	w.Header().Set("Content-Type", "image/svg+xml")
 	legend, y := b.legend(p.Model)

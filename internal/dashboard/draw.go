@@ -15,42 +15,42 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
-	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 const (
-	maxBars    = 200 // held Jobs that are drawn one by one; of more, their density is
-	maxPoints  = 400 // of a line: finer than the eye sees
-	maxNamed   = 12  // bars that have room for their names
-	maxLines   = 6   // zones that are drawn
+	maxBars    = 200 // maximum number of held Jobs drawn one by one; if there are more, their density is drawn
+	maxPoints  = 400 // maximum number of points of a line; more would not be visible
+	maxNamed   = 12  // maximum number of bars with names
+	maxLines   = 6   // maximum number of zones
 	plotWidth  = 1000.0
 	plotHeight = 100.0
 )
 
-// drawing is a picture over time that fills what room it is given: lengths along the axis are in percent, and lines lie
-// in a nested picture that is stretched. It has no style of its own but classes, since the page allows none.
+// drawing is an SVG element over time that fills its container. Coordinates along the axis are percentages, and
+// lines are in a nested SVG element that is stretched. Styles are classes, because the Content-Security-Policy of
+// the page forbids inline styles.
 type drawing struct {
 	strings.Builder
 	from time.Time
-	span float64 // seconds
+	span float64 // in seconds
 	top  float64 // value at the upper edge
-	low  float64 // and at the lower one
+	low  float64 // value at the lower edge
 
-	labels strings.Builder // above all else
-	small  bool            // there is room for one label
+	labels strings.Builder // drawn above everything else
+	small  bool            // there is only space for one label
 }
 
 func newDrawing(m *Model) *drawing {
 	return &drawing{from: m.From, span: math.Max(1, m.To.Sub(m.From).Seconds()), top: 1}
 }
 
-// x is where an instant lies, in percent; instants outside lie at the edge.
+// x returns the position of a time in percent. Times outside the range are moved to the edge.
 func (d *drawing) x(t time.Time) float64 {
 	return 100 * math.Min(1, math.Max(0, t.Sub(d.from).Seconds()/d.span))
 }
 
-// y is where a value lies, in percent from above.
+// y returns the position of a value in percent from the top.
 func (d *drawing) y(v float64) float64 {
 	return 100 * math.Min(1, math.Max(0, 1-(v-d.low)/(d.top-d.low)))
 }
@@ -59,8 +59,8 @@ func pc(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) + "%" }
 
 func px(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
-// scale fits values, and draws the lines of the axes with what they stand for. show writes a value; nil: as the mark
-// is.
+// scale adapts the vertical axis to values and draws the grid lines with their labels. show formats a value. If it
+// is nil, the labels of the ticks are used.
 func (d *drawing) scale(m *Model, unit string, show func(float64) string, values ...float64) {
 	lo, hi := math.Min(0, slices.Min(append(values, 0))), slices.Max(append(values, 0))
 	if hi-lo <= 0 {
@@ -88,31 +88,31 @@ func (d *drawing) scale(m *Model, unit string, show func(float64) string, values
 	}
 }
 
-// upright draws the lines at the marks of the axis of time.
+// upright draws the vertical grid lines of the time axis.
 func (d *drawing) upright(m *Model) {
 	for _, t := range report.TimeTicks(m.From, d.span) {
 		d.rule("mark", 100*t.Value/d.span)
 	}
 }
 
-// rule draws an upright line.
+// rule draws a vertical line.
 func (d *drawing) rule(class string, x float64) {
 	fmt.Fprintf(d, `<line class="%s" x1="%s" x2="%[2]s" y1="0" y2="100%%"/>`, class, pc(x))
 }
 
-// now marks the present.
+// now marks the current time.
 func (d *drawing) now(m *Model) {
 	if !m.Past && m.Now.After(m.From) && m.Now.Before(m.To) {
 		d.rule("now", d.x(m.Now))
 	}
 }
 
-// svgText writes words into a drawing. Their attributes are a format, followed by its arguments.
+// svgText writes a text element. attributes is a format string for args.
 func svgText(w io.Writer, words, attributes string, args ...any) {
 	fmt.Fprintf(w, "<text "+attributes+">%s</text>", append(args, html.EscapeString(words))...)
 }
 
-// stretched begins and ends what is drawn by paths.
+// stretched calls paths between the tags of an SVG element that is stretched.
 func (d *drawing) stretched(paths func()) {
 	fmt.Fprintf(d, `<svg viewBox="0 0 %g %g" preserveAspectRatio="none" width="100%%" height="100%%">`, plotWidth,
 		plotHeight)
@@ -126,7 +126,7 @@ func (d *drawing) path(class string, commands string) {
 	}
 }
 
-// steps are the commands of a staircase from level to level; what is unknown interrupts it.
+// steps returns the path commands of a step function. Unknown points interrupt it.
 func (d *drawing) steps(l *Line) string {
 	var b strings.Builder
 	pen := "M"
@@ -145,7 +145,8 @@ func (d *drawing) steps(l *Line) string {
 	return b.String()
 }
 
-// area is what lies between two staircases over the same points. What is unknown interrupts it.
+// area returns the path commands of the area between two step functions over the same points. Unknown points
+// interrupt it.
 func (d *drawing) area(l *Line, upper, lower func(i int) float64) string {
 	var all, there strings.Builder
 	var back []string
@@ -165,7 +166,7 @@ func (d *drawing) area(l *Line, upper, lower func(i int) float64) string {
 			flush()
 			continue
 		case d.x(p.At) == d.x(until):
-			continue // beyond the edge
+			continue // outside the time range
 		}
 		height += upper(i) - lower(i)
 		fmt.Fprintf(&there, "L%s %sH%s", px(10*d.x(p.At)), px(d.y(upper(i))), px(10*d.x(until)))
@@ -177,11 +178,11 @@ func (d *drawing) area(l *Line, upper, lower func(i int) float64) string {
 	return all.String()
 }
 
-// picture ends a drawing. The sentence that stands beside it tells what it shows.
+// picture returns the drawing as an element of a page.
 func (d *drawing) picture(id, name string) template.HTML {
 	role := "img"
 	if strings.Contains(d.String(), "<a ") {
-		role = "group" // what is in a picture cannot be reached
+		role = "group" // links in an image are not accessible
 	}
 	//nolint:gosec // all texts in it are escaped
 	return template.HTML(fmt.Sprintf(
@@ -190,7 +191,7 @@ func (d *drawing) picture(id, name string) template.HTML {
 		d.String() + d.labels.String() + "</svg>")
 }
 
-// drawGrid draws signals of the zones: carbon intensities, or prices.
+// drawGrid draws signals of the zones, which are carbon intensities or prices.
 func drawGrid(m *Model, id, name string, fn func(*Zone) *Signal) template.HTML {
 	d := newDrawing(m)
 	d.small = id == "price"
@@ -224,15 +225,18 @@ func drawGrid(m *Model, id, name string, fn func(*Zone) *Signal) template.HTML {
 	return d.picture(id, name)
 }
 
-// drawPower stacks what machines draw.
+// drawPower stacks the power of all machines by part.
 func drawPower(m *Model) template.HTML {
 	p := m.Power
 	if p == nil || len(p.Points) == 0 {
 		return ""
 	}
 	d := newDrawing(m)
-	w, line := p.thinned(m.From, m.To)
-	values := sliceutil.Map(w, func(w Watts) float64 { return w.Total() })
+	lines := p.lines()
+	for k, l := range lines {
+		lines[k] = l.thinned(m.From, m.To)
+	}
+	values := lines[allParts].within(m.From, m.To)
 	var base *Line
 	if p.Baseline != nil {
 		base = p.Baseline.thinned(m.From, m.To)
@@ -242,26 +246,26 @@ func drawPower(m *Model) template.HTML {
 		`patternTransform="rotate(45)"><line class="hatch" x1="0" x2="0" y1="0" y2="7"/></pattern></defs>`)
 	d.scale(m, "", watts, values...)
 	d.stretched(func() {
-		below := make([]float64, len(w))
-		for _, part := range parts {
-			next := make([]float64, len(w))
-			for i := range w {
-				next[i] = below[i] + part.of(w[i])
+		below := make([]float64, len(lines[0].Points))
+		for k, part := range parts {
+			next := slices.Clone(below)
+			for i, p := range lines[k].Points {
+				next[i] += p.Value
 			}
-			d.path("area "+part.class, d.area(line, at(next), at(below)))
+			d.path("area "+part.class, d.area(lines[k], at(next), at(below)))
 			below = next
 		}
-		guessed := func(i int) float64 { return w[i].Total() * w[i].Estimated }
-		d.path("guessed", d.area(line, guessed, func(int) float64 { return 0 }))
+		guessed := func(i int) float64 { return lines[estimated].Points[i].Value }
+		d.path("guessed", d.area(lines[estimated], guessed, func(int) float64 { return 0 }))
 		if base != nil {
 			d.path("instead", d.steps(base))
 		}
 	})
 	d.now(m)
-	return d.picture("power", "What all machines draw, over time")
+	return d.picture("power", "Power of all machines over time")
 }
 
-// parts of what is drawn, from below.
+// parts contains the parts of the power, from bottom to top.
 var parts = []struct {
 	name, class string
 	of          func(Watts) float64
@@ -274,7 +278,7 @@ var parts = []struct {
 
 func at(values []float64) func(int) float64 { return func(i int) float64 { return values[i] } }
 
-// teams returns the teams of jobs, those with most first, and the class of each.
+// teams returns the teams of jobs in descending order of their number of jobs, and the class of each team.
 func teams(jobs []*Job) (names []string, class map[string]string) {
 	count, class := map[string]int{}, map[string]string{}
 	for _, j := range jobs {
@@ -289,10 +293,11 @@ func teams(jobs []*Job) (names []string, class map[string]string) {
 	return names, class
 }
 
-// team is whose a job is: that of its team, else its namespace.
+// team returns the team of a job, or its namespace if it has none.
 func (j *Job) team() string { return cmp.Or(j.Team, j.Namespace, "no team") }
 
-// heldJobs are the jobs that are or were held, by planned start. They are put in order once: a model is a page's own.
+// heldJobs returns the jobs that are or were held, by planned start. The result is cached, because a page does not
+// share its model.
 func (m *Model) heldJobs() (held []*Job) {
 	if m.held != nil {
 		return m.held
@@ -311,17 +316,17 @@ func (m *Model) heldJobs() (held []*Job) {
 	return held
 }
 
-// begin is when a job is planned to start, or did.
+// begin returns the actual start of a job, or the planned one.
 func (j *Job) begin() time.Time {
 	return *cmp.Or(j.Started, j.PlannedStart, j.LatestStart, &j.Since)
 }
 
-// end is when it is expected to end, or did.
+// end returns the actual end of a job, or the expected one.
 func (j *Job) end() time.Time {
 	return *cmp.Or(j.Finished, j.PlannedEnd, new(j.begin().Add(time.Hour)))
 }
 
-// within are the jobs that have something to show in the time of the page.
+// within returns the jobs that overlap the time range of the page.
 func (m *Model) within(jobs []*Job) []*Job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j *Job) bool {
 		last := timeutil.Later(j.end(), deref(j.LatestStart))
@@ -331,7 +336,7 @@ func (m *Model) within(jobs []*Job) []*Job {
 
 func deref(t *time.Time) time.Time { return *cmp.Or(t, &time.Time{}) }
 
-// drawWork draws held Jobs as bars, or how many there are.
+// drawWork draws held Jobs as bars, or their number if there are too many.
 func drawWork(m *Model) template.HTML {
 	jobs := m.within(m.heldJobs())
 	if len(jobs) == 0 {
@@ -345,7 +350,7 @@ func drawWork(m *Model) template.HTML {
 		d.bars(m, jobs, class)
 	}
 	d.now(m)
-	return d.picture("work", "Held Jobs, over time")
+	return d.picture("work", "Held Jobs over time")
 }
 
 func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
@@ -353,9 +358,9 @@ func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
 	row := math.Min(100/float64(len(jobs)), 9)
 	for i, j := range jobs {
 		middle := (float64(i) + 0.5) * row
-		foot := middle + 0.36*row // names stand above the line
+		foot := middle + 0.36*row // names are above the line
 		start, end := d.x(j.begin()), d.x(j.end())
-		passed := "" // by the tabulator: the table has the same links
+		passed := "" // excluded from the tab order, because the table has the same links
 		if len(jobs) > maxNamed {
 			passed = ` tabindex="-1"`
 		}
@@ -373,7 +378,7 @@ func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
 	}
 }
 
-// name writes a job's name where there is room: after its bar, else before it.
+// name writes a job's name after its bar, or before it if there is no space after it.
 func (d *drawing) name(j *Job, start, end, foot float64) {
 	x, anchor, dx := end, "start", "5"
 	if end > 75 {
@@ -382,20 +387,20 @@ func (d *drawing) name(j *Job, start, end, foot float64) {
 	svgText(&d.labels, shortened(j.Name), `x="%s" dx="%s" y="%s" dy="-2" text-anchor="%s"`, pc(x), dx, pc(foot), anchor)
 }
 
-// shortened is a name that fits beside a bar.
+// shortened returns a name that fits next to a bar.
 func shortened(name string) string { return humanize.Shortened(name, 28) }
 
-// slots are in how many intervals the density is counted.
+// slots is the number of intervals of the density.
 const slots = 96
 
-// density draws how many Jobs are planned to start in each interval, by team.
+// density draws the number of planned starts of Jobs in each interval, stacked by team.
 func (d *drawing) density(m *Model, jobs []*Job, class map[string]string) {
 	step := time.Duration(d.span / slots * float64(time.Second))
 	line := &Line{Until: d.from.Add(slots * step)}
 	for i := range slots {
 		line.Points = append(line.Points, Point{At: d.from.Add(time.Duration(i) * step)})
 	}
-	var upTo [maxLines + 2][slots]float64 // how many start in an interval, of all teams before one
+	var upTo [maxLines + 2][slots]float64 // number of starts per interval, cumulative over teams
 	for _, j := range jobs {
 		i := int(j.begin().Sub(d.from) / step)
 		if i >= slots || j.begin().Before(d.from) {
@@ -414,13 +419,13 @@ func (d *drawing) density(m *Model, jobs []*Job, class map[string]string) {
 	})
 }
 
-// drawAxis draws the axis of time.
+// drawAxis draws the time axis.
 func drawAxis(m *Model) template.HTML {
 	d := newDrawing(m)
 	for _, t := range report.TimeTicks(m.From, d.span) {
 		clock, date, _ := strings.Cut(t.Label, "\n")
 		if day, err := time.Parse("2 Jan 2006", date); err == nil {
-			date = day.Format("Mon 2 Jan") // the year is known
+			date = day.Format("Mon 2 Jan") // the year is obvious
 		}
 		x, anchor := 100*t.Value/d.span, "middle"
 		if x < 2 {
@@ -436,5 +441,5 @@ func drawAxis(m *Model) template.HTML {
 	if !m.Past && m.Now.After(m.From) && m.Now.Before(m.To) {
 		svgText(d, "now", `class="nowtext" x="%s" y="26" text-anchor="middle"`, pc(d.x(m.Now)))
 	}
-	return d.picture("axis", "Axis of time, in UTC")
+	return d.picture("axis", "Time axis in UTC")
 }

@@ -2,13 +2,13 @@ package dashboard
 
 import "time"
 
-// JobView is all that is known of one Job.
+// JobView contains the data of the page of one Job.
 type JobView struct {
 	Explanation
-	Job     *Job      `json:"job,omitempty"` // nil: it was not held
+	Job     *Job      `json:"job,omitempty"` // nil if the Job was not held
 	Curve   *Line     `json:"curve,omitempty"`
-	Unit    string    `json:"unit,omitempty"`  // of the curve
-	Where   string    `json:"where,omitempty"` // the site of the curve and why that one, or why there is no curve
+	Unit    string    `json:"unit,omitempty"`  // unit of the curve
+	Where   string    `json:"where,omitempty"` // site of the curve and the reason for it, or why there is no curve
 	Created time.Time `json:"created,omitzero"`
 	Delays  []Delay   `json:"delays,omitempty"`
 	Others  []JobRun  `json:"otherRuns,omitempty"`
@@ -16,13 +16,13 @@ type JobView struct {
 	Now     time.Time `json:"now"`
 }
 
-// Delay is what another allowed delay would bring.
+// Delay contains the consequences of another allowed delay.
 type Delay struct {
 	Allowed time.Duration `json:"allowed"`
 	Start   time.Time     `json:"start"`
-	Value   float64       `json:"value"` // mean intensity over its run
+	Value   float64       `json:"value"` // mean intensity during the run
 	Saving  float64       `json:"saving"`
-	Set     bool          `json:"set,omitempty"` // it is the one that is set
+	Set     bool          `json:"set,omitempty"` // this is the configured delay
 }
 
 // JobRun is the same Job in another run.
@@ -31,7 +31,7 @@ type JobRun struct {
 	Job Job    `json:"job"`
 }
 
-// Explanation is what is known about one object.
+// Explanation contains everything that is known about an object.
 type Explanation struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -57,37 +57,37 @@ type Explanation struct {
 	Events    []Reported     `json:"events,omitempty"`
 	Budgets   []UsedBudget   `json:"budgets,omitempty"` // of a namespace
 	Warnings  []string       `json:"warnings,omitempty"`
-	Unseen    []string       `json:"unseen,omitempty"` // what the user may not read
+	Unseen    []string       `json:"unseen,omitempty"` // resources that the user may not read
 }
 
-// Setting is a setting that holds for an object.
+// Setting is a setting that applies to an object.
 type Setting struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 	From  string `json:"from"`
 }
 
-// Decision is what the same code that runs in the scheduler says now.
+// Decision is the decision that the scheduler's code makes at present.
 type Decision struct {
 	Held   bool      `json:"held"`
 	Until  time.Time `json:"until"`
 	Reason string    `json:"reason"` // CamelCase
 	Text   string    `json:"text"`
-	Saving float64   `json:"saving,omitempty"` // share
+	Saving float64   `json:"saving,omitempty"` // fraction
 	Grams  float64   `json:"savedGrams,omitempty"`
 }
 
-// Comparison is what the signals of one site say of a start now and of the start that was chosen.
+// Comparison contains the signals of a site for a start now and for the chosen start.
 type Comparison struct {
 	Site       string   `json:"site"`
-	CarbonNow  *float64 `json:"carbonNow,omitempty"` // gCO2e/kWh at this moment
+	CarbonNow  *float64 `json:"carbonNow,omitempty"` // current value in gCO2e/kWh
 	CarbonOver *float64 `json:"carbonIfStartedNow,omitempty"`
 	CarbonThen *float64 `json:"carbonIfStartedThen,omitempty"`
 	PriceOver  *float64 `json:"priceIfStartedNow,omitempty"`
 	PriceThen  *float64 `json:"priceIfStartedThen,omitempty"`
 }
 
-// SignalSource is what one figure rests on.
+// SignalSource describes the source of a signal.
 type SignalSource struct {
 	Zone     string  `json:"zone"`
 	Quantity string  `json:"quantity"`
@@ -99,7 +99,7 @@ type SignalSource struct {
 	Quality  string  `json:"quality"`
 }
 
-// Placement is how the nodes suit a pod now.
+// Placement ranks the nodes for a pod at present.
 type Placement struct {
 	Strategy string     `json:"strategy"`
 	Note     string     `json:"note,omitempty"`
@@ -107,51 +107,51 @@ type Placement struct {
 	Out      []NodeOut  `json:"out,omitempty"`
 }
 
-// NodeRank is a node that could take the pod. What running it there adds is estimated from the power profile.
+// NodeRank is a feasible node. The consumption that the pod would add is estimated from the power profile.
 type NodeRank struct {
-	Rank      int      `json:"rank,omitempty"` // 0: the strategy has no opinion
+	Rank      int      `json:"rank,omitempty"` // zero if the strategy has no preference
 	Node      string   `json:"node"`
 	Site      string   `json:"site,omitempty"`
 	Zone      string   `json:"zone,omitempty"`
 	Profile   string   `json:"profile,omitempty"`
-	Cost      *float64 `json:"cost,omitempty"` // in the strategy's own unit
+	Cost      *float64 `json:"cost,omitempty"` // in the unit of the strategy
 	WattHours *float64 `json:"wattHours,omitempty"`
 	Grams     *float64 `json:"grams,omitempty"`
 }
 
-// NodeOut is a node that could not take the pod.
+// NodeOut is a node that is not feasible.
 type NodeOut struct {
 	Node string `json:"node"`
 	Why  string `json:"why"`
 }
 
-// Reported is an event of ours about an object.
+// Reported is an event that KubEnergy reported about an object.
 type Reported struct {
 	At     time.Time `json:"at"`
 	Reason string    `json:"reason"`
 	Text   string    `json:"text"`
 }
 
-// UsedBudget is an EnergyBudget of a namespace, and how much of it is used.
+// UsedBudget is the usage of an EnergyBudget of a namespace.
 type UsedBudget struct {
 	Name        string     `json:"name"`
 	Period      string     `json:"period"`
 	Percent     float64    `json:"percent"`
-	ClosedUntil *time.Time `json:"closedUntil,omitempty"` // new work that may wait does not start before
-	Suspended   int32      `json:"suspended,omitempty"`   // Jobs
+	ClosedUntil *time.Time `json:"closedUntil,omitempty"` // new work that may wait does not start before this time
+	Suspended   int32      `json:"suspended,omitempty"`   // number of suspended Jobs
 }
 
-// Status is how bad a finding is.
+// Status is the severity of a finding.
 type Status string
 
-// How bad findings are.
+// The severities of findings.
 const (
 	StatusOK   Status = "ok"
-	StatusWarn Status = "warn" // works, but not as it should
+	StatusWarn Status = "warn" // works with limitations
 	StatusFail Status = "fail" // does not work
 )
 
-// Finding is the outcome of one check: what is, and what to do about it.
+// Finding is the result of one check, with advice on how to fix the problem.
 type Finding struct {
 	Check   string `json:"check"`
 	Status  Status `json:"status"`

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// guard answers only the browser that was given the secret. It refuses pages of other sites, also one whose own name
-// points at this address.
+// guard only admits requests of the browser that received the secret. It rejects cross-site requests, including
+// those of sites that resolve their own name to this address (DNS rebinding).
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -20,24 +20,24 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		origin := r.Header.Get("Origin")
 		switch {
 		case !s.ours(r.Host):
-			refuse(w, http.StatusMisdirectedRequest, "this page is served as "+s.host+" alone")
+			refuse(w, http.StatusMisdirectedRequest, "this page is only served as "+s.host)
 		case origin != "" && origin != "http://"+r.Host,
 			r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
-			refuse(w, http.StatusForbidden, "requests of other sites are refused")
+			refuse(w, http.StatusForbidden, "cross-site requests are rejected")
 		case len(r.URL.RawQuery) > maxQuery:
-			refuse(w, http.StatusRequestURITooLong, "the address is too long")
+			refuse(w, http.StatusRequestURITooLong, "the URL is too long")
 		case r.URL.Query().Get(keyName) != "":
 			s.enter(w, r)
 		case !s.entered(r):
-			refuse(w, http.StatusForbidden, "open the address that kubenergy dashboard printed; it is good for once, "+
-				"in one browser. Start the command again for another one")
+			refuse(w, http.StatusForbidden, "open the URL that kubenergy dashboard printed. It is valid once, "+
+				"in one browser. Start the command again to get a new one")
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// ours reports whether a host is this server: by its address, or as localhost where that is it.
+// ours reports whether a host is the address of this server, or localhost with its port.
 func (s *Server) ours(host string) bool {
 	name, port, err := net.SplitHostPort(host)
 	_, own, errOwn := net.SplitHostPort(s.host)
@@ -49,16 +49,16 @@ func (s *Server) entered(r *http.Request) bool {
 	return err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(s.session)) == 1
 }
 
-// cookie has the port in its name: cookies are shared by all ports of a host.
+// cookie returns the name of the cookie, which includes the port because all ports of a host share their cookies.
 func (s *Server) cookie() string {
 	_, port, _ := net.SplitHostPort(s.host)
 	return cookieName + "-" + port
 }
 
-// enter takes the secret, once.
+// enter exchanges the secret for a cookie. The secret is only valid once.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
 	if foreign(r.RemoteAddr, s.host) {
-		refuse(w, http.StatusForbidden, "this page is another account's")
+		refuse(w, http.StatusForbidden, "this page belongs to another account")
 		return
 	}
 	given := r.URL.Query().Get(keyName)
@@ -69,7 +69,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	if !right && !s.entered(r) {
-		refuse(w, http.StatusForbidden, "the address is not, or no longer, good: start kubenergy dashboard again")
+		refuse(w, http.StatusForbidden, "the URL is invalid or was already used: start kubenergy dashboard again")
 		return
 	}
 	if right {

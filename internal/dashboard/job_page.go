@@ -17,17 +17,17 @@ func (p *page) job(v *JobView) {
 	p.Heading = pathOf(v.Namespace, v.Name)
 	p.Said, p.Commands = said(v.delaySentence()), said(v.Command)
 	if d := v.Decision; d != nil {
-		p.Said = append(p.Said, "Decided now: "+d.Text+".")
+		p.Said = append(p.Said, "Decision at present: "+d.Text+".")
 	}
 	switch {
 	case v.Curve != nil:
 		p.Axis, p.CurvePlot = v.curve()
 	case v.Where != "":
-		p.Said = append(p.Said, "No curve of its starts is drawn: "+v.Where+".")
+		p.Said = append(p.Said, "There is no curve of its starts: "+v.Where+".")
 	}
 	if len(v.Delays) > 0 {
-		t := &table{ID: "delays", Caption: "The start within other allowed delays", Header: columns(1,
-			"allowed delay", "start (UTC)", v.Unit, "less than at once")}
+		t := &table{ID: "delays", Caption: "The start with other allowed delays", Header: columns(1,
+			"allowed delay", "start (UTC)", v.Unit, "less than an immediate start")}
 		for i, d := range v.Delays {
 			r := row{Cells: []string{
 				humanize.Rounded(d.Allowed), stamp(d.Start), short(d.Value), percent(d.Saving),
@@ -42,7 +42,7 @@ func (p *page) job(v *JobView) {
 	p.show(v.nodes(), v.others(p.Model), v.nowAndThen(), v.settings(), v.signals(), v.events())
 }
 
-// actions are what a page offers: each shows first what it means.
+// actions returns the actions that the page offers. Each of them first shows its effect.
 func (v *JobView) actions() (all []option) {
 	link := func(do, mode string) string {
 		return "/act?" + url.Values{
@@ -50,23 +50,23 @@ func (v *JobView) actions() (all []option) {
 		}.Encode()
 	}
 	if v.State == "held" {
-		all = append(all, option{"Run now …", link(DoRunNow, ""), "shows first what is lost"})
+		all = append(all, option{"Run now …", link(DoRunNow, ""), "shows the lost savings first"})
 	}
 	if v.Object == "job" && v.State != "held" && v.State != "waiting" { // it has run
-		all = append(all, option{"What it used …", originLink("", v.Namespace, "Job/"+v.Name), "by node and hour"})
+		all = append(all, option{"Energy used …", originLink("", v.Namespace, "Job/"+v.Name), "by node and hour"})
 	}
 	for _, mode := range []string{"shadow", "enforce"} {
 		if mode != v.Mode {
 			all = append(all, option{
 				"Switch " + v.Namespace + " to " + mode + " …", link(DoMode, mode),
-				"shows first what that means",
+				"shows the effect first",
 			})
 		}
 	}
 	return all
 }
 
-// curve draws what each start would meet, and marks the one that was planned and the latest.
+// curve draws the mean intensity for each start, and marks the planned and the latest start.
 func (v *JobView) curve() (axis, plot template.HTML) {
 	first, last := v.Curve.Points[0].At, v.Curve.Until
 	m := &Model{Now: v.Now, From: first, To: last}
@@ -88,7 +88,7 @@ func (v *JobView) curve() (axis, plot template.HTML) {
 		svgText(&d.labels, mark.name, `x="%s" dx="%s" y="%d" text-anchor="%s"`, pc(x),
 			map[string]string{"start": "4", "end": "-4"}[anchor], 12+14*i, anchor)
 	}
-	return drawAxis(m), d.picture("curve", "Mean intensity over its run, by start")
+	return drawAxis(m), d.picture("curve", "Mean intensity of the run by start")
 }
 
 func (v *JobView) nodes() *table {
@@ -96,7 +96,7 @@ func (v *JobView) nodes() *table {
 	if v.Placement == nil {
 		return t
 	}
-	t.Caption = "Why this node: nodes by " + v.Placement.Strategy + ", of one pod that starts now, estimated"
+	t.Caption = "Choice of the node: nodes by " + v.Placement.Strategy + ", estimated for one pod that starts now"
 	const most = 20
 	t.Limit = most
 	t.fill(len(v.Placement.Ranked), false, func(i int) row {
@@ -130,8 +130,8 @@ func (v *JobView) others(m *Model) *table {
 }
 
 func (v *JobView) nowAndThen() *table {
-	return listed("A start now, and then", columns(1, "site", "gCO2e/kWh now", "over its run, now",
-		"over its run, then", "price, now", "price, then"), v.Compare, func(c *Comparison) []string {
+	return listed("A start now and at the chosen time", columns(1, "site", "gCO2e/kWh now", "over a run from now",
+		"over the chosen run", "price from now", "price of the chosen run"), v.Compare, func(c *Comparison) []string {
 		return []string{
 			c.Site, optional(c.CarbonNow), optional(c.CarbonOver), optional(c.CarbonThen), optional(c.PriceOver),
 			optional(c.PriceThen),
@@ -145,7 +145,7 @@ func (v *JobView) settings() *table {
 }
 
 func (v *JobView) signals() *table {
-	return listed("Signals that this rests on", columns(7, "zone", "quantity", "unit", "age", "source", "forecast by",
+	return listed("Signals of the decision", columns(7, "zone", "quantity", "unit", "age", "source", "forecast by",
 		"quality", "now"), v.Signals, func(s *SignalSource) []string {
 		return []string{
 			s.Zone, s.Quantity, s.Unit, s.Age, s.Source, s.Forecast, s.Quality, humanize.Significant(s.Now),
@@ -154,17 +154,17 @@ func (v *JobView) signals() *table {
 }
 
 func (v *JobView) events() *table {
-	return listed("Events", columns(3, "at (UTC)", "event", "says"), v.Events,
+	return listed("Events", columns(3, "at (UTC)", "event", "message"), v.Events,
 		func(e *Reported) []string { return []string{stamp(e.At), e.Reason, humanize.Plain(e.Text, v.Now)} })
 }
 
-// jobLink is the address of a job's page.
+// jobLink returns the URL of a job's page.
 func jobLink(m *Model, j *Job) string {
 	q := url.Values{"kind": {strings.ToLower(j.Kind)}, "namespace": {j.Namespace}, "name": {j.Name}}
 	return "/job?" + m.ofRun(q)
 }
 
-// ofRun is a query, of the run that is shown where there are several.
+// ofRun encodes a query, with the current run if there are several.
 func (m *Model) ofRun(q url.Values) string {
 	if m.Past {
 		q.Set("run", strconv.Itoa(m.Run))

@@ -14,18 +14,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// whatIf are the allowed delays that a page compares.
+// whatIf contains the allowed delays that a page compares.
 var whatIf = []time.Duration{
 	0, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 8 * time.Hour, 12 * time.Hour, 18 * time.Hour,
 	24 * time.Hour, 36 * time.Hour, 48 * time.Hour,
 }
 
-// muchMore is how much more time a page speaks of.
+// muchMore is the additional delay mentioned on a page.
 const muchMore = 6 * time.Hour
 
-// Weigh adds what a signal says of every start of a job from an instant on: the mean over the run, and what the start
-// within other allowed delays, which count from submission, would meet. start decides when that is. What the signal
-// does not cover is left out.
+// Weigh adds the mean of a signal over the run of a job for each start after from, and the best start for other
+// allowed delays. start returns the start for an allowed delay, which counts from submission. Weigh omits starts
+// that the signal does not cover.
 func (v *JobView) Weigh(s *grid.Series, unit string, job *sched.Job, from time.Time,
 	start func(allowed time.Duration) time.Time,
 ) {
@@ -61,7 +61,7 @@ func (v *JobView) Weigh(s *grid.Series, unit string, job *sched.Job, from time.T
 	}
 }
 
-// Job tells of a job of a run, and of the same job in the others.
+// Job returns a job of a run, and the same job in the other runs.
 func (f *Folder) Job(_ context.Context, q Query, _, _, name string) (*JobView, error) {
 	m := f.run(q)
 	i := slices.IndexFunc(m.Jobs, func(j Job) bool { return j.Name == name })
@@ -86,10 +86,10 @@ func (f *Folder) Job(_ context.Context, q Query, _, _, name string) (*JobView, e
 	return v, nil
 }
 
-// weighIn weighs other delays of a job of a run, on the grid of its only site.
+// weighIn compares allowed delays of a job of a run, if the run has only one site.
 func (v *JobView) weighIn(m *Model) {
 	if len(m.Zones) != 1 {
-		v.Where = "each machine has the grid of its own site"
+		v.Where = "each machine uses the grid of its own site"
 		return
 	}
 	z, j := &m.Zones[0], v.Job
@@ -104,7 +104,7 @@ func (v *JobView) weighIn(m *Model) {
 	const reach = 48*time.Hour + muchMore
 	s, err := z.Carbon.series(j.Since, j.Since.Add(job.AllowedDelay+job.Duration+reach))
 	if err != nil {
-		v.Where += " has no carbon intensity then"
+		v.Where += " has no carbon intensity at that time"
 		return
 	}
 	v.Weigh(s, z.Carbon.Unit, job, j.Since, func(allowed time.Duration) time.Time {
@@ -112,29 +112,29 @@ func (v *JobView) weighIn(m *Model) {
 	})
 }
 
-// delaySentence says what more time would bring.
+// delaySentence describes the benefit of a longer delay.
 func (v *JobView) delaySentence() string {
 	i := slices.IndexFunc(v.Delays, func(d Delay) bool { return d.Set })
 	if i < 0 {
 		return ""
 	}
 	set := &v.Delays[i]
-	text := fmt.Sprintf("With the allowed delay of %s, counted from its creation, %s, the best start has %s %s over "+
-		"its run, %s less than a start at once.", humanize.Rounded(set.Allowed), humanize.Clock(v.Created, v.Now),
+	text := fmt.Sprintf("With the allowed delay of %s after its creation, %s, the best start has %s %s over "+
+		"its run, %s less than an immediate start.", humanize.Rounded(set.Allowed), humanize.Clock(v.Created, v.Now),
 		short(set.Value), v.Unit, percent(set.Saving))
 	if set.Allowed == 0 {
-		text = fmt.Sprintf("No delay is allowed: a start at once has %s %s over its run.", short(set.Value), v.Unit)
+		text = fmt.Sprintf("No delay is allowed. An immediate start has %s %s over its run.", short(set.Value), v.Unit)
 	}
 	if i+1 == len(v.Delays) {
-		return text + " The forecast does not reach further."
+		return text + " The forecast ends there."
 	}
 	d := &v.Delays[len(v.Delays)-1]
 	if k := slices.IndexFunc(v.Delays, func(d Delay) bool { return d.Allowed == set.Allowed+muchMore }); k > 0 {
 		d = &v.Delays[k]
 	}
-	text += " " + humanize.Rounded(d.Allowed-set.Allowed) + " more would bring "
+	text += " " + humanize.Rounded(d.Allowed-set.Allowed) + " more delay would "
 	if d.Value >= set.Value {
-		return text + "nothing."
+		return text + "not reduce it."
 	}
-	return text + fmt.Sprintf("it to %s %s: %s less than a start at once.", short(d.Value), v.Unit, percent(d.Saving))
+	return text + fmt.Sprintf("reduce it to %s %s, %s less than at once.", short(d.Value), v.Unit, percent(d.Saving))
 }

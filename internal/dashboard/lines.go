@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// end is how long a point holds.
+// end returns the end of the validity of a point.
 func (l *Line) end(i int) time.Time {
 	if i+1 < len(l.Points) {
 		return l.Points[i+1].At
@@ -18,7 +18,7 @@ func (l *Line) end(i int) time.Time {
 	return l.Until
 }
 
-// series is what a line holds in a time, as far as it is known from its begin on, in steps of its shortest point.
+// series converts a line to a series, in steps of its shortest point. The series ends at the first unknown point.
 func (l *Line) series(from, to time.Time) (*grid.Series, error) {
 	var start time.Time
 	var values []float64
@@ -43,7 +43,7 @@ func (l *Line) series(from, to time.Time) (*grid.Series, error) {
 	return grid.NewSeries(start, step, values)
 }
 
-// At returns the value at an instant.
+// At returns the value at a time. ok is false if it is unknown.
 func (l *Line) At(t time.Time) (v float64, ok bool) {
 	for i, p := range l.Points {
 		if !t.Before(p.At) && t.Before(l.end(i)) {
@@ -53,19 +53,26 @@ func (l *Line) At(t time.Time) (v float64, ok bool) {
 	return 0, false
 }
 
-// Mean returns the mean over a time, if all of it is known.
+// Mean returns the mean over an interval. ok is false if any part of it is unknown.
 func (l *Line) Mean(from, to time.Time) (v float64, ok bool) {
-	var sum, seconds float64
+	v, seconds := l.mean(from, to)
+	return v, seconds > 0 && math.Abs(seconds-to.Sub(from).Seconds()) < 1
+}
+
+// mean returns the mean over the known part of an interval, and the length of this part in seconds.
+func (l *Line) mean(from, to time.Time) (v, seconds float64) {
+	var sum float64
 	for i, p := range l.Points {
 		start, end := timeutil.Later(p.At, from), timeutil.Earlier(l.end(i), to)
 		if s := end.Sub(start).Seconds(); s > 0 && !p.Unknown {
 			sum, seconds = sum+s*p.Value, seconds+s
 		}
 	}
-	return sum / seconds, seconds > 0 && math.Abs(seconds-to.Sub(from).Seconds()) < 1
+	return sum / seconds, seconds
 }
 
-// thinned are so few points that each is worth its place: neighbours give way to their mean over time.
+// thinned reduces the number of points to the visible resolution. Adjacent points are replaced by their mean over
+// time.
 func (l Line) thinned(from, to time.Time) *Line {
 	var seen []int
 	for i, p := range l.Points {
@@ -95,7 +102,7 @@ func bound(p Point, upper bool) float64 {
 	return *cmp.Or(p.Low, &p.Value)
 }
 
-// within returns the bounds of all points that hold in a time.
+// within returns the bounds of all points that are valid in an interval.
 func (l *Line) within(from, to time.Time) (values []float64) {
 	for i, p := range l.Points {
 		if !p.Unknown && l.end(i).After(from) && p.At.Before(to) {
@@ -105,72 +112,43 @@ func (l *Line) within(from, to time.Time) (values []float64) {
 	return values
 }
 
-// end is how long a point holds.
+// end returns the end of the validity of a point.
 func (p *Power) end(i int) time.Time {
 	end := p.Until
 	if i+1 < len(p.Points) {
 		end = p.Points[i+1].At
 	}
-	if p.StepSeconds > 0 { // of what follows nothing is known
+	if p.StepSeconds > 0 { // the power after this step is unknown
 		end = timeutil.Earlier(end, p.Points[i].At.Add(time.Duration(p.StepSeconds*float64(time.Second))))
 	}
 	return end
 }
 
-// mean is what was drawn on average in as much of a time as is known; Estimated is a share.
-func (p *Power) mean(from, to time.Time) (mean Watts, known bool) {
-	var seconds float64
-	var sum Watts
-	for i, w := range p.Points {
-		s := timeutil.Earlier(p.end(i), to).Sub(timeutil.Later(w.At, from)).Seconds()
-		if s <= 0 {
-			continue
-		}
-		w.Estimated *= w.Total()
-		seconds += s
-		sum.add(&w, s)
-	}
-	if seconds == 0 {
-		return mean, false
-	}
-	mean.add(&sum, 1/seconds)
-	mean.Estimated /= max(mean.Total(), math.SmallestNonzeroFloat64)
-	return mean, true
-}
+// The indices of the lines of [Power.lines] after those of the parts.
+const (
+	allParts = iota + 4
+	estimated
+	powerLines
+)
 
-// add adds so much of what was drawn at another time.
-func (w *Watts) add(o *Watts, share float64) {
-	w.Dynamic, w.Idle = w.Dynamic+share*o.Dynamic, w.Idle+share*o.Idle
-	w.Asleep, w.Unknown, w.Estimated = w.Asleep+share*o.Asleep, w.Unknown+share*o.Unknown, w.Estimated+share*o.Estimated
-}
-
-// thinned returns as many points as can be seen, and the instants at which they hold.
-func (p *Power) thinned(from, to time.Time) ([]Watts, *Line) {
-	var seen []Watts
-	gaps := map[time.Time]bool{} // where nothing is known
-	for i, w := range p.Points {
-		end := p.end(i)
-		if end.After(from) && w.At.Before(to) {
-			seen = append(seen, w)
-		}
-		if i+1 < len(p.Points) && end.Before(p.Points[i+1].At) && end.Before(to) && len(seen) > 0 {
-			seen, gaps[end] = append(seen, Watts{At: end}), true
-		}
-	}
-	if group := (len(seen) + maxPoints - 1) / maxPoints; group > 1 {
-		var thin []Watts
-		for chunk := range slices.Chunk(seen, group) {
-			mean := Watts{At: chunk[0].At}
-			for i := range chunk {
-				mean.add(&chunk[i], 1/float64(len(chunk)))
+// lines returns the power of each part over time, the total power, and its estimated part.
+func (p *Power) lines() (lines [powerLines]*Line) {
+	for k := range lines {
+		lines[k] = &Line{Until: p.Until}
+		for i, w := range p.Points {
+			value := w.Total()
+			if k < len(parts) {
+				value = parts[k].of(w)
+			} else if k == estimated {
+				value *= w.Estimated
 			}
-			thin = append(thin, mean)
+			lines[k].Points = append(lines[k].Points, Point{At: w.At, Value: value})
+			if end := p.end(i); i+1 == len(p.Points) {
+				lines[k].Until = end
+			} else if end.Before(p.Points[i+1].At) {
+				lines[k].Points = append(lines[k].Points, Point{At: end, Unknown: true})
+			}
 		}
-		seen = thin
 	}
-	line := &Line{Until: timeutil.Earlier(p.Until, to)}
-	for _, w := range seen {
-		line.Points = append(line.Points, Point{At: w.At, Unknown: gaps[w.At]})
-	}
-	return seen, line
+	return lines
 }

@@ -1,9 +1,9 @@
-// Package dashboard is the page that people keep open: what the grid, the machines and the work do, from yesterday over
-// now to what is planned, what that saved, and how sure that is. It makes the page of a [Model], wherever that came
-// from, and serves it.
+// Package dashboard implements the web page of a cluster or of simulation results. The page shows the grid, the
+// power of machines and the work, from yesterday to the planned future, with the savings and their uncertainty. The
+// package renders and serves pages of a [Model].
 //
-// A Model is all that a page shows: no figure of a page stands anywhere else. It knows no Kubernetes. Who serves a page
-// gives a [Source]; what its user may, it may.
+// A Model contains all figures of a page and does not depend on Kubernetes. Models come from a [Source], which acts
+// with the permissions of its user.
 package dashboard
 
 import (
@@ -16,45 +16,46 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// Model is what a page shows, at one instant. Parts that a page does not need, or that its user may not see, are empty.
+// Model contains the data of a page at one time. Parts are empty if the page does not need them or the user may not
+// see them.
 type Model struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
-	Title      string    `json:"title"` // the cluster, or the run
+	Title      string    `json:"title"` // the name of the cluster or of the run
 	Note       string    `json:"note,omitempty"`
 	Now        time.Time `json:"now"`
 	From       time.Time `json:"from"`
 	To         time.Time `json:"to"`
-	Past       bool      `json:"past,omitempty"`      // nothing changes any more: Now is the end
-	Mode       string    `json:"mode,omitempty"`      // of the cluster: shadow, advise, enforce
-	Enforcing  int       `json:"enforcing,omitempty"` // namespaces that enforce where the cluster does not
-	Runs       []string  `json:"runs,omitempty"`      // that there are to look at
-	Run        int       `json:"run"`                 // the one of them that this is
+	Past       bool      `json:"past,omitempty"`      // the data does not change any more, and Now is the end
+	Mode       string    `json:"mode,omitempty"`      // mode of the cluster: shadow, advise or enforce
+	Enforcing  int       `json:"enforcing,omitempty"` // number of namespaces that enforce although the cluster does not
+	Runs       []string  `json:"runs,omitempty"`      // names of all runs
+	Run        int       `json:"run"`                 // index of this run
 
 	Zones      []Zone          `json:"zones"`
-	Power      *Power          `json:"power,omitempty"` // nil: unknown
-	Jobs       []Job           `json:"jobs"`            // held, and with their starts behind them where that is known
+	Power      *Power          `json:"power,omitempty"` // nil if unknown
+	Jobs       []Job           `json:"jobs"`            // held jobs, including finished ones if they are known
 	Saved      *Saved          `json:"saved,omitempty"`
-	Namespaces []Use           `json:"namespaces"` // the largest first
-	Budgets    []Budget        `json:"budgets"`    // the next to end first
+	Namespaces []Use           `json:"namespaces"` // in descending order of energy
+	Budgets    []Budget        `json:"budgets"`    // in order of their exhaustion
 	Decisions  []ledger.Record `json:"decisions,omitempty"`
 	Findings   []Finding       `json:"findings,omitempty"`
 	Strategies []Strategy      `json:"strategies,omitempty"`
-	Unseen     []string        `json:"unseen,omitempty"` // what cannot be said, and why
+	Unseen     []string        `json:"unseen,omitempty"` // unavailable data, with the reason
 
-	held []*Job // of Jobs; nil: not looked for yet
+	held []*Job // cached held jobs; nil if not computed yet
 }
 
-// KindDashboard is the kind of a model as a document.
+// KindDashboard is the kind of a Model document.
 const KindDashboard = "Dashboard"
 
 // Line is a value over time.
 type Line struct {
 	Points []Point   `json:"points"`
-	Until  time.Time `json:"until"` // how long the last point holds
+	Until  time.Time `json:"until"` // end of the validity of the last point
 }
 
-// Point is a value that holds until the next point.
+// Point is a value that is valid until the next point.
 type Point struct {
 	At      time.Time `json:"at"`
 	Value   float64   `json:"value"`
@@ -63,7 +64,7 @@ type Point struct {
 	Unknown bool      `json:"unknown,omitempty"`
 }
 
-// Zone is an area of the grid.
+// Zone is a grid zone.
 type Zone struct {
 	Name   string  `json:"name"`
 	Carbon *Signal `json:"carbon,omitempty"`
@@ -83,36 +84,36 @@ type Signal struct {
 	Stale      bool       `json:"stale,omitempty"`
 }
 
-// Power is what all machines draw.
+// Power is the power of all machines.
 type Power struct {
 	Points []Watts   `json:"points"`
 	Until  time.Time `json:"until"`
-	// StepSeconds is how long a point holds at most; 0: until the next.
+	// StepSeconds is the maximum validity of a point. If it is zero, a point is valid until the next one.
 	StepSeconds float64        `json:"stepSeconds,omitempty"`
-	Baseline    *Line          `json:"baseline,omitempty"` // what would have been drawn
-	Instead     string         `json:"instead,omitempty"`  // by which strategy
+	Baseline    *Line          `json:"baseline,omitempty"` // the estimated power with the baseline
+	Instead     string         `json:"instead,omitempty"`  // the baseline strategy
 	Now         *float64       `json:"now,omitempty"`
 	Estimated   float64        `json:"estimatedShare"`
 	Quality     energy.Quality `json:"quality"`
 	Where       string         `json:"where"` // at nodes, or at the sites' meters
 	Nodes       int            `json:"nodes"`
-	Guests      int            `json:"guests,omitempty"` // virtual machines: their hosts' power includes theirs
+	Guests      int            `json:"guests,omitempty"` // virtual machines, included in their hosts
 	Asleep      int            `json:"asleep"`
-	Late        int            `json:"late"`        // nodes whose power is too old to be decided by
-	Odd         int            `json:"implausible"` // nodes whose power a model of their hardware contradicts
+	Late        int            `json:"late"`        // number of nodes with outdated power
+	Odd         int            `json:"implausible"` // nodes with power that contradicts their hardware
 }
 
-// Watts is what is drawn until the next one.
+// Watts is the power until the next point.
 type Watts struct {
 	At        time.Time `json:"at"`
 	Dynamic   float64   `json:"dynamic"` // for work
-	Idle      float64   `json:"idle"`    // for being awake
+	Idle      float64   `json:"idle"`    // of awake machines
 	Asleep    float64   `json:"asleep"`
 	Unknown   float64   `json:"unknown"`
 	Estimated float64   `json:"estimatedShare"`
 }
 
-// Under adds what would have been drawn under the baseline of what was saved, where power is known hour by hour.
+// Under adds the power with the baseline of the savings, if the power is known hour by hour.
 func (p *Power) Under(s *Saved) {
 	if p == nil || len(p.Points) == 0 || s == nil || s.comparison == nil {
 		return
@@ -124,7 +125,7 @@ func (p *Power) Under(s *Saved) {
 		w, end := &p.Points[i], p.end(i)
 		p.Baseline.Points = append(p.Baseline.Points, Point{
 			At: w.At, Value: math.Max(0, w.Total()+moved[int(w.At.Sub(first)/time.Hour)]),
-			Unknown: !end.After(s.comparison.Since()), // nothing that was decided then is compared
+			Unknown: !end.After(s.comparison.Since()), // decisions before this time are not compared
 		})
 		if i+1 < len(p.Points) && end.Before(p.Points[i+1].At) {
 			p.Baseline.Points = append(p.Baseline.Points, Point{At: end, Unknown: true})
@@ -132,10 +133,10 @@ func (p *Power) Under(s *Saved) {
 	}
 }
 
-// Total is the sum.
+// Total returns the sum of all parts.
 func (w *Watts) Total() float64 { return w.Dynamic + w.Idle + w.Asleep + w.Unknown }
 
-// Held is a Job or a pod that is held.
+// Held is a held Job or pod.
 type Held struct {
 	Namespace    string     `json:"namespace"`
 	Kind         string     `json:"kind"`
@@ -143,12 +144,12 @@ type Held struct {
 	Since        time.Time  `json:"since"`
 	PlannedStart *time.Time `json:"plannedStart,omitempty"`
 	LatestStart  *time.Time `json:"latestStart,omitempty"`
-	Saving       *float64   `json:"saving,omitempty"` // share
+	Saving       *float64   `json:"saving,omitempty"` // fraction
 	SavedGrams   *float64   `json:"savedGrams,omitempty"`
 	Why          string     `json:"why,omitempty"`
 }
 
-// Job is work that is held, or was.
+// Job is work that is or was held.
 type Job struct {
 	Held
 	Team        string        `json:"team,omitempty"`
@@ -156,13 +157,13 @@ type Job struct {
 	Started     *time.Time    `json:"started,omitempty"`
 	Finished    *time.Time    `json:"finished,omitempty"`
 	Node        string        `json:"node,omitempty"`
-	Energy      energy.Joules `json:"energyJoules,omitempty"` // that it adds, estimated
+	Energy      energy.Joules `json:"energyJoules,omitempty"` // estimated additional energy
 	Grams       energy.Grams  `json:"grams,omitempty"`
 	MayWait     bool          `json:"mayWait"`
-	Unscheduled bool          `json:"unscheduled,omitempty"` // never ran, for want of room
+	Unscheduled bool          `json:"unscheduled,omitempty"` // never ran because of a lack of capacity
 }
 
-// Saved is what decisions saved.
+// Saved contains the savings of decisions.
 type Saved struct {
 	Against   string             `json:"against"`
 	Energy    *report.Difference `json:"energyKWh,omitempty"`
@@ -172,43 +173,43 @@ type Saved struct {
 	Jobs      int                `json:"jobs"`
 	Held      int                `json:"held"`
 	MeanWait  *float64           `json:"meanWaitSeconds,omitempty"`
-	Late      *int               `json:"late,omitempty"` // started after their latest start
-	Left      map[string]int     `json:"left,omitempty"` // jobs that are not compared, by why
+	Late      *int               `json:"late,omitempty"` // number of starts after the latest start
+	Left      map[string]int     `json:"left,omitempty"` // jobs that are not compared, by reason
 	Steps     []Step             `json:"steps,omitempty"`
-	Unit      string             `json:"unit,omitempty"`       // of the steps
-	Few       int                `json:"tooFewJobs,omitempty"` // so many: they have no interval
+	Unit      string             `json:"unit,omitempty"`       // unit of the steps
+	Few       int                `json:"tooFewJobs,omitempty"` // number of jobs if it is too low for an interval
 	Method    string             `json:"method,omitempty"`
-	Command   string             `json:"command,omitempty"` // that says the same
-	Shadow    bool               `json:"shadow,omitempty"`  // it would have been saved
+	Command   string             `json:"command,omitempty"` // equivalent command
+	Shadow    bool               `json:"shadow,omitempty"`  // the savings are hypothetical
 
-	comparison *report.Comparison // whose sum it is, if of one
+	comparison *report.Comparison // source of the savings, if they come from a comparison
 }
 
-// Step is a part of what was saved; negative: a loss.
+// Step is a part of the savings. Negative values are losses.
 type Step struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Why   string  `json:"why"`
 }
 
-// Use is what a namespace used.
+// Use is the consumption of a namespace.
 type Use struct {
-	Cluster   string   `json:"cluster,omitempty"` // where that has a name
+	Cluster   string   `json:"cluster,omitempty"` // empty if the cluster has no name
 	Name      string   `json:"name"`
 	KWh       float64  `json:"energyKWh"`
 	Kg        *float64 `json:"emissionsKg,omitempty"`
 	Estimated float64  `json:"estimatedShare"`
 }
 
-// Budget is an EnergyBudget, and how much of it is used.
+// Budget is an EnergyBudget with its usage.
 type Budget struct {
 	Namespace string     `json:"namespace"`
 	Name      string     `json:"name"`
 	Period    string     `json:"period"`
 	Percent   float64    `json:"percent"`
-	Ends      *time.Time `json:"ends,omitempty"`   // the period
-	UsedUp    *time.Time `json:"usedUp,omitempty"` // all of it, if it goes on like this
-	Closed    *time.Time `json:"closed,omitempty"` // new work that may wait does not start before
+	Ends      *time.Time `json:"ends,omitempty"`   // end of the period
+	UsedUp    *time.Time `json:"usedUp,omitempty"` // estimated time of exhaustion at the current rate
+	Closed    *time.Time `json:"closed,omitempty"` // new work that may wait does not start before this time
 	Suspended int32      `json:"suspended,omitempty"`
 }
 
@@ -218,12 +219,12 @@ type Strategy struct {
 	WaitHours float64          `json:"meanWaitHours"`
 	Kg        float64          `json:"emissionsKg"`
 	KWh       float64          `json:"energyKWh"`
-	Saving    *report.Interval `json:"saving,omitempty"` // of emissions, share
-	Best      bool             `json:"best,omitempty"`   // none emits less without waiting longer
+	Saving    *report.Interval `json:"saving,omitempty"` // fraction of emissions
+	Best      bool             `json:"best,omitempty"`   // no other strategy emits less without waiting longer
 	Baseline  bool             `json:"baseline,omitempty"`
 }
 
-// View is a part of the page.
+// View is a view of the page.
 type View string
 
 // The views.
@@ -235,46 +236,48 @@ const (
 	Doctor    View = "doctor"
 )
 
-// Query says what is asked of a source.
+// Query selects the data of a page.
 type Query struct {
 	View     View
-	From, To time.Time // zero: as the source likes
-	Run      int       // of several
-	Cluster  string    // of a federation, for [Source.Origin]; "": the one that is asked
+	From, To time.Time // zero for the default of the source
+	Run      int       // index of the run; negative for the default
+	Cluster  string    // cluster of a federation, for [Source.Origin]; empty for the queried cluster
 }
 
-// Source gives what pages show. Its answers belong to the caller.
+// Source provides the data of pages. Callers own the returned values.
 type Source interface {
 	Model(ctx context.Context, q Query) (*Model, error)
-	// Job tells of one Job or pod; nil: there is none.
+	// Job returns a Job or pod, or nil if it does not exist.
 	Job(ctx context.Context, q Query, kind, namespace, name string) (*JobView, error)
-	// Decision returns one decision with what it depended on, if the user may see that; nil: there is none.
+	// Decision returns a decision, with its snapshot if the user may see it. It returns nil if the decision does
+	// not exist.
 	Decision(ctx context.Context, q Query, d *ledger.Record) (*ledger.Record, error)
-	// Origin takes what a namespace used apart, or one owner there (kind/name); nil: nothing was booked.
+	// Origin returns the breakdown of the consumption of a namespace, or of one of its owners (kind/name). It
+	// returns nil if no energy was booked.
 	Origin(ctx context.Context, q Query, namespace, owner string) (*Origin, error)
-	// Live reports whether anything can change.
+	// Live reports whether the data can change.
 	Live() bool
 }
 
-// Act is what a user may ask for on a page.
+// Act is an action that a user requests on a page.
 type Act struct {
-	Do        string `json:"do"`   // run-now, or mode
+	Do        string `json:"do"`   // run-now or mode
 	Kind      string `json:"kind"` // job or pod
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Mode      string `json:"mode"`
 }
 
-// What can be done.
+// The possible actions.
 const (
 	DoRunNow = "run-now"
 	DoMode   = "mode"
 )
 
-// An Actor is a source whose user may change something, with rights of their own.
+// Actor is a source that can perform actions with the permissions of the user.
 type Actor interface {
 	Source
-	// Effect says what would come of an act, and what to type for the same.
+	// Effect returns the effect of an action, and the equivalent command. It does not change anything.
 	Effect(ctx context.Context, a Act) (effect, command string, err error)
 	Act(ctx context.Context, a Act) (result string, err error)
 }

@@ -11,41 +11,41 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Origin is what the figures of a namespace, or of one owner there, were added up from.
+// Origin contains the parts of the consumption of a namespace, or of one of its owners.
 type Origin struct {
-	Nodes, Hours []ledger.Row      // keyed by node, and by hour
-	Total        ledger.Row        // of each of them
-	Meters       map[string]string // by node: what tells of it now
+	Nodes, Hours []ledger.Row      // keyed by node and by hour
+	Total        ledger.Row        // total of Nodes, and of Hours
+	Meters       map[string]string // by node: the current source of its power
 	Command      string
 }
 
-// originLink is the address of the page on which a figure is taken apart.
+// originLink returns the URL of the page with the breakdown of a figure.
 func originLink(cluster, namespace, owner string) string {
 	return "/origin?" + url.Values{"cluster": {cluster}, "namespace": {namespace}, "owner": {owner}}.Encode()
 }
 
-// pathOf is a name with that of the cluster or namespace that it is in, if that has one.
+// pathOf returns a name with its cluster or namespace, if it has one.
 func pathOf(place, name string) string { return strings.TrimPrefix(place+"/"+name, "/") }
 
-// origin fills the page that takes a figure apart: from meters to nodes and hours, and on to grams and money.
+// origin fills the page with the breakdown of a figure, from meters to nodes and hours, emissions and cost.
 func (p *page) origin(o *Origin, namespace, owner string) {
 	name := pathOf(p.asked.Cluster, cmp.Or(owner, namespace))
-	p.View, p.Heading = "origin", "Where the energy of "+name+" comes from"
+	p.View, p.Heading = "origin", "Origin of the energy of "+name
 	t := &o.Total
 	kWh, site := t.Energy().Joules().KWh(), t.Facility.Joules().KWh()
 	text := fmt.Sprintf("%s kWh were booked on %s, from %s to %s; %s of it is estimated.", humanize.Significant(kWh),
 		count(len(o.Nodes), "node"), stamp(t.First), stamp(t.Last), percent(t.EstimatedShare()))
 	if kWh > 0 {
-		text += fmt.Sprintf(" Times PUE, %.3g, they are %s kWh at the sites' meters.", site/kWh,
+		text += fmt.Sprintf(" Multiplied by a PUE of %.3g, this is %s kWh at the sites' meters.", site/kWh,
 			humanize.Significant(site))
 	}
 	if grams := float64(t.Carbon.Grams()); len(t.Emissions) == 1 && site > 0 {
-		text += fmt.Sprintf(" Window by window, times the carbon intensity there and then, %s gCO2e/kWh in the mean, "+
-			"they caused %s gCO2e.", short(grams/site), humanize.Significant(grams))
+		text += fmt.Sprintf(" Multiplied by the carbon intensity of each window, %s gCO2e/kWh on average, "+
+			"this is %s gCO2e.", short(grams/site), humanize.Significant(grams))
 	}
-	p.Said = []string{text, "A meter's counter gives the joules of an interval. The node's agent divides them by the " +
-		"CPU time of pods, idle energy by what they request, and sends them as a batch; the controller books batches " +
-		"in windows of five minutes. The hours below add up to the total, and so do the nodes."}
+	p.Said = []string{text, "A meter reports the joules of an interval. The node's agent divides them by the " +
+		"CPU time of pods, and idle energy by requests, and sends them as a batch. The controller books batches " +
+		"in windows of five minutes. The hours below add up to the total, as do the nodes."}
 	p.Tables = []*table{
 		p.originTable("By node", "node", o.Nodes, o.Meters), p.originTable("By hour (UTC)", "hour", o.Hours, nil),
 	}
@@ -56,7 +56,7 @@ func (p *page) originTable(caption, key string, rows []ledger.Row, meters map[st
 	t := &table{Caption: caption, Limit: 200, Header: columns(1, key, "kWh for work", "idle kWh", "PUE",
 		"kWh at the site", "gCO2e/kWh", "gCO2e", "cost", "estimated")}
 	if meters != nil {
-		t.Header = append(t.Header, column{Name: "told now by"})
+		t.Header = append(t.Header, column{Name: "current source"})
 	}
 	t.fill(len(rows), p.whole, func(i int) row {
 		r := &rows[i]

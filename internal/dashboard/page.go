@@ -18,7 +18,7 @@ var assets embed.FS
 
 var pages = template.Must(template.New("").ParseFS(assets, "assets/page.html"))
 
-// page is what the template shows: texts, tables and drawings of a model.
+// page is the input of the template, with the texts, tables and drawings of a model.
 type page struct {
 	*Model
 	View    View
@@ -33,8 +33,8 @@ type page struct {
 	Cards   []card
 	Axis    template.HTML
 	Filter  *filter
-	CSV     string   // of the table
-	Actions []option // of the filter, or what can be done
+	CSV     string   // URL of the table
+	Actions []option // values of the filter, or available actions
 
 	Figures  []pageFigure
 	Tables   []*table
@@ -49,9 +49,9 @@ type page struct {
 	Form         *Act
 	CSRF, Button string
 
-	query url.Values // of the address
-	asked Query      // what it says
-	whole bool       // it is made for a download
+	query url.Values // query of the request
+	asked Query      // parsed query
+	whole bool       // the page is rendered for a download
 }
 
 type banner struct{ Class, Head, Text, Command string }
@@ -70,7 +70,7 @@ type band struct {
 
 type keyed struct{ Name, Class string }
 
-// copied is a text that a button copies: a command or a query that says the same as a figure.
+// copied is a text for the clipboard, such as a command or query that is equivalent to a figure.
 type copied struct{ As, Text string }
 
 type note struct {
@@ -104,17 +104,17 @@ type source struct {
 	Table    *table
 }
 
-// table is what a screen reader reads, and a spreadsheet.
+// table is a table for screen readers and spreadsheets.
 type table struct {
 	ID, Caption string
 	Header      []column
 	Rows        []row
-	Limit       int // of rows that a page shows; 0: all
-	Left        int // rows that are in the download alone
+	Limit       int // maximum number of rows on a page; zero for no limit
+	Left        int // number of rows that are only in the download
 	More        string
 }
 
-// fill makes a row of each of n things: of all in a download, of as many as the limit on a page.
+// fill adds a row for each of n items. On a page, it adds at most Limit rows.
 func (t *table) fill(n int, whole bool, fn func(i int) row) {
 	if t.Limit > 0 && n > t.Limit && !whole {
 		n, t.Left = t.Limit, n-t.Limit
@@ -124,7 +124,7 @@ func (t *table) fill(n int, whole bool, fn func(i int) row) {
 	}
 }
 
-// compact leaves out columns in which nothing stands.
+// compact hides empty columns.
 func (t *table) compact() {
 	for i := range t.Header {
 		if !slices.ContainsFunc(t.Rows, func(r row) bool { return r.Cells[i] != "" && r.Cells[i] != "–" }) {
@@ -133,10 +133,10 @@ func (t *table) compact() {
 	}
 }
 
-// Shown reports whether a column is not left out.
+// Shown reports whether a column is visible.
 func (t *table) Shown(i int) bool { return i >= len(t.Header) || t.Header[i].Name != "" }
 
-// listed is a table with a row for each of some things.
+// listed returns a table with a row for each item.
 func listed[T any](caption string, header []column, all []T, cells func(*T) []string) *table {
 	t := &table{Caption: caption, Header: header}
 	t.fill(len(all), true, func(i int) row { return row{Cells: cells(&all[i])} })
@@ -150,14 +150,14 @@ type column struct {
 
 type row struct {
 	Cells []string
-	Links map[int]string // of cells
+	Links map[int]string // by column
 	Class string
 }
 
-// Numbered reports whether a column holds numbers.
+// Numbered reports whether a column contains numbers.
 func (t *table) Numbered(i int) bool { return i < len(t.Header) && t.Header[i].Number }
 
-// columns are those of a table: first so many with words, then those with numbers.
+// columns returns the columns of a table. The first ones contain words, and the others contain numbers.
 func columns(words int, names ...string) (all []column) {
 	for i, name := range names {
 		all = append(all, column{name, i >= words})
@@ -174,10 +174,10 @@ var views = []View{Overview, Decisions, Savings, Compare, Doctor}
 
 func viewPath(v View) string { return "/" + strings.TrimPrefix(string(v), string(Overview)) }
 
-// Timeless reports whether a page has no axis of time and no Jobs, as a comparison's.
+// Timeless reports whether a page has no time axis and no Jobs, which is the case for comparisons.
 func (p *page) Timeless() bool { return p.From.Equal(p.To) }
 
-// Views are the links above each page. A view that a source cannot fill is left out.
+// Views returns the links above each page. It omits views that the source cannot fill.
 func (p *page) Views() (links []viewLink) {
 	for _, v := range views {
 		if v == Doctor && p.Past || v == Compare && len(p.Strategies) == 0 && p.View != Compare ||
@@ -189,7 +189,7 @@ func (p *page) Views() (links []viewLink) {
 	return links
 }
 
-// titled is a view as people are told it.
+// titled returns the displayed name of a view.
 func (p *page) titled(v View) string {
 	if v == Overview && !p.Past {
 		return "Now"
@@ -197,10 +197,11 @@ func (p *page) titled(v View) string {
 	return strings.ToUpper(string(v[:1])) + string(v[1:])
 }
 
-// Here is the address of a view, of the same run and time.
+// Here returns the URL of a view with the same run and time range.
 func (p *page) Here(v View) string { return address(viewPath(v), p.query, "run", "from", "to") }
 
-// address is a path with some of a query: keep names what is kept, and name=value adds a value.
+// address returns a path with a part of a query. keep lists the names of parameters to copy, or name=value to add a
+// parameter.
 func address(path string, q url.Values, keep ...string) string {
 	kept := url.Values{}
 	for _, name := range keep {
@@ -216,25 +217,25 @@ func address(path string, q url.Values, keep ...string) string {
 	return path + "?" + kept.Encode()
 }
 
-// Zoomed reports whether the time of the page was chosen.
+// Zoomed reports whether the user selected a time range.
 func (p *page) Zoomed() bool { return p.query.Get("from") != "" || p.query.Get("to") != "" }
 
-// Whole is the address without a chosen time.
+// Whole returns the URL without a time range.
 func (p *page) Whole() string { return address(viewPath(p.View), p.query, "run") }
 
-// OtherTheme is the address that changes between light and dark.
+// OtherTheme returns the URL that switches between light and dark.
 func (p *page) OtherTheme() string {
 	q := maps.Clone(p.query)
 	q.Set("theme", map[bool]string{true: "light", false: "dark"}[p.Theme == "dark"])
 	return "?" + q.Encode()
 }
 
-// show adds the tables in which something stands.
+// show adds the tables that are not empty.
 func (p *page) show(tables ...*table) {
 	p.Tables = append(p.Tables, slices.DeleteFunc(tables, func(t *table) bool { return len(t.Rows) == 0 })...)
 }
 
-// given is a text that holds under a condition; "": it does not.
+// given returns text if holds is true, and an empty string otherwise.
 func given(holds bool, text string) string {
 	if holds {
 		return text
@@ -242,12 +243,12 @@ func given(holds bool, text string) string {
 	return ""
 }
 
-// said are the texts that say something.
+// said returns the texts that are not empty.
 func said(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
 }
 
-// overview fills the first screen.
+// overview fills the first view.
 func (p *page) overview() {
 	m := p.Model
 	p.Axis, p.Banner, p.Tiles = drawAxis(m), m.banner(), p.tiles()
@@ -260,29 +261,29 @@ func (p *page) overview() {
 	}
 }
 
-// banner says what a reader has to know before all else.
+// banner returns the most important notice, or nil.
 func (m *Model) banner() *banner {
 	switch {
 	case !m.Past && len(m.Zones) == 0 && m.Power == nil && len(m.Jobs) == 0:
 		return &banner{
-			"", "Nothing is known yet.", "No GridZone has a signal, no node reports what it draws, and nothing is " +
-				"held. See what is missing:", "kubenergy doctor",
+			"", "No data yet.", "No GridZone has a signal, no node reports its power, and no Job is " +
+				"held. To find the reason, run", "kubenergy doctor",
 		}
 	case m.Mode == "shadow" && m.Enforcing == 0:
 		return &banner{
-			"", "Shadow mode:", "decisions are counted, nothing is touched. To let it act on one namespace:",
+			"", "Shadow mode:", "decisions are counted but not applied. To enforce them in one namespace, run",
 			"kubectl label namespace NAME kubenergy.io/mode=enforce",
 		}
 	case len(m.Unseen) > 0:
-		first, _, _ := strings.Cut(m.Unseen[0], ". ") // the first screen has one line for it
+		first, _, _ := strings.Cut(m.Unseen[0], ". ") // there is only space for one line
 		left := len(m.Unseen) - 1
-		return &banner{"", "Not seen:", first + given(left > 0,
-			fmt.Sprintf(" (and %d more: see where the figures come from)", left)), ""}
+		return &banner{"", "Not available:", first + given(left > 0,
+			fmt.Sprintf(" (and %d more, see the sources of the figures)", left)), ""}
 	}
 	return nil
 }
 
-// tiles say plainly what matters most.
+// tiles returns the most important figures.
 func (p *page) tiles() []tile {
 	tiles := []tile{p.savedTile(), p.waitedTile(), p.estimatedTile(), p.staleTile()}
 	if p.Past {
@@ -291,7 +292,7 @@ func (p *page) tiles() []tile {
 	return tiles
 }
 
-// source is where a figure comes from.
+// source returns the URL of the explanation of a figure.
 func (p *page) source(id string) string {
 	return address("/how", p.query, "run", "from", "to") + "#" + id
 }
@@ -330,7 +331,7 @@ func (p *page) waitedTile() tile {
 }
 
 func (p *page) estimatedTile() tile {
-	t := tile{Name: "Estimated", Value: "unknown", Text: "no energy is known", Link: p.source("estimated")}
+	t := tile{Name: "Estimated", Value: "unknown", Text: "no energy is available", Link: p.source("estimated")}
 	if p.Power == nil || len(p.Power.Points) == 0 {
 		return t
 	}
@@ -342,9 +343,9 @@ func (p *page) estimatedTile() tile {
 }
 
 func (p *page) staleTile() tile {
-	t := tile{Name: "Stale", Value: "nothing", Text: "all signals are young enough", Link: p.source("stale")}
+	t := tile{Name: "Stale", Value: "none", Text: "all signals are recent", Link: p.source("stale")}
 	if len(p.Zones) == 0 && p.Power == nil {
-		t.Value, t.Text = "unknown", "no signal is known"
+		t.Value, t.Text = "unknown", "no signal is available"
 	}
 	if names := p.stale(); len(names) > 0 {
 		t.Value, t.Unit, t.Class = strconv.Itoa(len(names)), "too old", "bad"
@@ -366,10 +367,11 @@ func (p *page) usedTile() tile {
 	return t
 }
 
-// MaxNamespaces are shown: more are Grafana's and report's.
+// MaxNamespaces is the number of namespaces on a page. Grafana and kubenergy report show all.
 const MaxNamespaces = 5
 
-// cards are beside the bands: who used most and which budget ends next, or the runs there are.
+// cards returns the boxes next to the bands: the namespaces with the highest energy and the next exhausted budget,
+// or the available runs.
 func (m *Model) cards() (all []card) {
 	if len(m.Runs) > 1 {
 		return []card{m.runsCard()}
@@ -377,7 +379,7 @@ func (m *Model) cards() (all []card) {
 	if m.Past {
 		return nil
 	}
-	used := card{Name: "Used most, last 7 days"}
+	used := card{Name: "Highest usage, last 7 days"}
 	for i := range m.Namespaces[:min(len(m.Namespaces), MaxNamespaces)] {
 		u := &m.Namespaces[i]
 		r := cardRow{
@@ -392,9 +394,9 @@ func (m *Model) cards() (all []card) {
 		used.Rows = append(used.Rows, r)
 	}
 	if len(used.Rows) == 0 {
-		used.Text = "Nothing was booked."
+		used.Text = "No energy was booked."
 	}
-	budget := card{Name: "Next budget to end"}
+	budget := card{Name: "Next exhausted budget"}
 	if len(m.Budgets) == 0 {
 		budget.Text = "There is no EnergyBudget."
 	} else {
@@ -411,7 +413,7 @@ func (m *Model) cards() (all []card) {
 	return append(all, used, budget, m.nextCard())
 }
 
-// nextCard lists what starts next.
+// nextCard lists the next starts.
 func (m *Model) nextCard() card {
 	const most = 3
 	c := card{Name: "Starts next", Class: "next"}
@@ -421,7 +423,7 @@ func (m *Model) nextCard() card {
 		}
 	}
 	if len(c.Rows) == 0 {
-		c.Text = "Nothing that is held has a planned start."
+		c.Text = "No held Job has a planned start."
 	}
 	return c
 }
@@ -429,21 +431,21 @@ func (m *Model) nextCard() card {
 func (m *Model) budgetSentence(b *Budget) string {
 	switch {
 	case b.Percent >= 100:
-		text := "used up"
+		text := "exhausted"
 		if b.Closed != nil {
 			text += "; new work waits until " + m.clock(*b.Closed)
 		}
 		return text + given(b.Suspended > 0, "; "+count(int(b.Suspended), "Job")+" suspended")
 	case b.UsedUp != nil:
-		return "used up " + m.clock(*b.UsedUp) + ", if it goes on like this"
+		return "exhausted " + m.clock(*b.UsedUp) + " at the current rate"
 	case b.Ends != nil:
-		return "lasts until its " + b.Period + " ends, " + m.clock(*b.Ends)
+		return "lasts until the end of its " + b.Period + ", " + m.clock(*b.Ends)
 	}
 	return "for its " + b.Period
 }
 
 func (m *Model) runsCard() card {
-	c := card{Name: "Runs of this folder"}
+	c := card{Name: "Runs in this directory"}
 	most := 0.0
 	for i := range m.Strategies {
 		most = max(most, m.Strategies[i].Kg, 1e-12)

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// foreign reports whether a connection was made by another account of this machine. The address that is opened first
-// stands among the arguments of the browser, where other accounts can read it. Where the system does not tell, as
-// beyond Linux, or where we are root, whose page others are given, it reports false.
+// foreign reports whether another account of this machine opened a connection. The first URL is an argument of the
+// browser's process, where other accounts can read it. It returns false if the owner is unknown, as on systems
+// other than Linux, and for root, who opens pages for other accounts.
 func foreign(client, server string) bool {
 	own := os.Getuid()
 	if own <= 0 {
@@ -28,7 +28,7 @@ func foreign(client, server string) bool {
 	return false
 }
 
-// ownerOf finds whose the end of a connection is, in a table of the kernel's.
+// ownerOf returns the UID of the owner of a connection's client end, according to a table of the kernel.
 func ownerOf(table, client, server string) (uid int, ok bool) {
 	from, to := portOf(client), portOf(server)
 	for line := range strings.Lines(table) {
@@ -44,7 +44,7 @@ func ownerOf(table, client, server string) (uid int, ok bool) {
 	return 0, false
 }
 
-// portOf is the port of an address, as the kernel writes it.
+// portOf returns the port of an address in the format of the kernel.
 func portOf(address string) string {
 	_, port, _ := net.SplitHostPort(address)
 	n, _ := strconv.ParseUint(port, 10, 16)

@@ -2,7 +2,7 @@ package dashboard
 
 import "testing"
 
-// Whose a connection is stands in the kernel's table; both of its ends do, and ours tells nothing.
+// The kernel's table contains both ends of a connection. Only the client's end identifies the owner.
 func TestOwnerOf(t *testing.T) {
 	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0 100 0 0 10 0
@@ -16,7 +16,7 @@ func TestOwnerOf(t *testing.T) {
 			uid = -1
 		}
 		if uid != want {
-			t.Errorf("%s is of %d, want %d", client, uid, want)
+			t.Errorf("ownerOf(%s) = %d, want %d", client, uid, want)
 		}
 	}
 }

@@ -28,17 +28,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// FileName is the file of a folder of results that the page is made of.
+// FileName is the name of the file with the models in a results directory.
 const FileName = "dashboard.json"
 
-// Results is that file: a model for each run.
+// Results is the content of this file, with a model for each run.
 type Results struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
 	Models     []*Model `json:"models"`
 }
 
-// NewResults makes models of the runs of one scenario, the first of which is the baseline.
+// NewResults returns models of the runs of one scenario. The first run is the baseline.
 func NewResults(r *report.Report, results []*sim.Result) *Results {
 	all := &Results{APIVersion: document.APIVersion, Kind: "DashboardResults"}
 	var names []string
@@ -68,7 +68,7 @@ func NewResults(r *report.Report, results []*sim.Result) *Results {
 	return all
 }
 
-// Write puts the file into a folder.
+// Write writes the file into a directory and returns its path.
 func (r *Results) Write(dir string) (path string, err error) {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *Results) Write(dir string) (path string, err error) {
 	return path, nil
 }
 
-// ofSites adds what the grids of a scenario did.
+// ofSites adds the signals of the scenario's sites.
 func (m *Model) ofSites(s *sim.Scenario) {
 	m.Zones = []Zone{}
 	for _, site := range s.Sites {
@@ -130,7 +130,7 @@ func powerOf(r, baseline *sim.Result, name string) *Power {
 	return p
 }
 
-// ofOutcomes adds the jobs, and what was decided about them.
+// ofOutcomes adds the jobs, and the decisions about them.
 func (m *Model) ofOutcomes(r *sim.Result) {
 	m.Jobs = make([]Job, 0, len(r.Outcomes))
 	for i := range r.Outcomes {
@@ -141,7 +141,7 @@ func (m *Model) ofOutcomes(r *sim.Result) {
 			MayWait: j.LatestStart().After(j.Submitted), Unscheduled: o.Placed.Node == "",
 		}
 		if o.Placed.Reason == sched.NoOpinion {
-			job.Why = "" // observed elsewhere: the reason is not known here
+			job.Why = "" // the job was observed elsewhere, and the reason is unknown
 		}
 		if job.MayWait {
 			job.LatestStart = new(j.LatestStart().UTC())
@@ -171,14 +171,14 @@ func record(j *sched.Job, action string, start time.Time, reason, why, strategy 
 	}
 }
 
-// savedBy compares a run with the baseline, step by step: what the same baseline on machines that sleep saves is
-// sleep's, and what the strategy saves beyond is its own.
+// savedBy compares a run with the baseline, step by step. The saving of the baseline strategy on sleeping machines
+// is attributed to sleep, and the rest to the strategy.
 func savedBy(r *report.Report, names []string, i int) *Saved {
 	run, base := &r.Runs[i], &r.Runs[0]
 	s := &Saved{
 		Against: names[0], Jobs: run.Jobs, Held: run.HeldJobs, MeanWait: &run.MeanWaitSeconds, Late: &run.LateStarts,
-		Method: "Both are simulated, of the same work on the same machines. One run has no interval; " +
-			"kubenergy compare gives one.",
+		Method: "Both are simulated with the same work on the same machines. A single run has no interval. " +
+			"To get one, use kubenergy compare.",
 		Energy:    new(report.DifferenceOf(run.EnergyKWh, base.EnergyKWh)),
 		Emissions: new(report.DifferenceOf(run.EmissionsKg, base.EmissionsKg)), Unit: "kgCO2e",
 	}
@@ -195,7 +195,7 @@ func savedBy(r *report.Report, names []string, i int) *Saved {
 			at = next
 		}
 	}
-	alike := func(strategy string) *report.Run { // with machines that sleep as in this run
+	alike := func(strategy string) *report.Run { // with the same state of empty machines as this run
 		for k := range r.Runs {
 			if r.Runs[k].Strategy == strategy && r.Runs[k].EmptyNodes == run.EmptyNodes {
 				return &r.Runs[k]
@@ -203,11 +203,11 @@ func savedBy(r *report.Report, names []string, i int) *Saved {
 		}
 		return nil
 	}
-	step("Sleep", "machines without work sleep, under the baseline", alike(base.Strategy))
+	step("Sleep", "machines without work sleep, with the baseline strategy", alike(base.Strategy))
 	if where, when, timed := strings.Cut(run.Strategy, "+"); timed {
-		if placed := cmp.Or(alike(where), alike("energy")); placed != nil { // as carbon on one site places
+		if placed := cmp.Or(alike(where), alike("energy")); placed != nil { // on one site, like carbon
 			step("Placement", placed.Strategy+" chooses the machine", placed)
-			step("Timing", run.Strategy+" beyond "+placed.Strategy+": jobs start by the rule "+when, run)
+			step("Timing", run.Strategy+" in addition to "+placed.Strategy+" starts jobs by the rule "+when, run)
 		}
 		step("Placement and timing", run.Strategy+" chooses the machine and the hour", run)
 	}
@@ -225,7 +225,7 @@ func strategiesOf(r *report.Report, names []string) (all []Strategy) {
 	return best(all)
 }
 
-// best marks the strategies that none beats in waits and emissions at once.
+// best marks the strategies on the Pareto front of wait and emissions.
 func best(all []Strategy) []Strategy {
 	for i := range all {
 		a := &all[i]
@@ -236,7 +236,7 @@ func best(all []Strategy) []Strategy {
 	return all
 }
 
-// ofSweep makes a model of a comparison, which has no axis of time.
+// ofSweep returns a model of a comparison, without a time axis.
 func ofSweep(s *report.Sweep) *Model {
 	m := &Model{
 		APIVersion: document.APIVersion, Kind: KindDashboard, Title: cmp.Or(s.Name, "comparison"), Past: true,
@@ -244,8 +244,8 @@ func ofSweep(s *report.Sweep) *Model {
 	}
 	for i := range s.Strategies {
 		row := &s.Strategies[i]
-		trials := float64(max(1, row.Trials)) // whose sums energy and emissions are
-		m.Note = fmt.Sprintf("Means over %s of each strategy; intervals of 95 %%.", count(row.Trials, "trial"))
+		trials := float64(max(1, row.Trials)) // energy and emissions are sums over the trials
+		m.Note = fmt.Sprintf("Means over %s of each strategy, with 95 %% intervals.", count(row.Trials, "trial"))
 		name := said(row.Strategy, given(row.Forecast != "perfect", row.Forecast),
 			given(row.StayOn, "machines stay on"),
 			given(row.RestartCost > 0, "restart costs "+humanize.Rounded(row.RestartCost)))
@@ -259,10 +259,10 @@ func ofSweep(s *report.Sweep) *Model {
 	return m
 }
 
-// Folder is a source of results that lie in a folder.
+// Folder is a source of results in a directory.
 type Folder struct{ models []*Model }
 
-// OpenFolder reads what simulate, compare or a lab have written.
+// OpenFolder reads the results of simulate, compare or a lab.
 func OpenFolder(dir string) (*Folder, error) {
 	var results Results
 	err := readJSON(filepath.Join(dir, FileName), &results)
@@ -287,8 +287,8 @@ func OpenFolder(dir string) (*Folder, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("%s holds neither %s nor comparison.json: name a folder that simulate or compare wrote "+
-		"with --out, or a lab's report folder", dir, FileName)
+	return nil, fmt.Errorf("%s contains neither %s nor comparison.json: want a directory from simulate or compare "+
+		"with --out, or the report directory of a lab", dir, FileName)
 }
 
 func readJSON(file string, into any) error {
@@ -307,14 +307,14 @@ func readJSON(file string, into any) error {
 	return nil
 }
 
-// Live is false: a folder does not change.
+// Live returns false, because the files do not change.
 func (f *Folder) Live() bool { return false }
 
-// Model returns the run that is asked for; the last one, which did most, where none is.
+// Model returns the requested run, or the last one by default.
 func (f *Folder) Model(_ context.Context, q Query) (*Model, error) {
 	found := f.run(q)
 	if found == nil {
-		return nil, absent(fmt.Sprintf("run %d: the folder holds %s, the last of which is %d", q.Run,
+		return nil, absent(fmt.Sprintf("run %d: the directory contains %s, and the last one is %d", q.Run,
 			count(len(f.models), "run"), f.models[len(f.models)-1].Run))
 	}
 	m := *found
@@ -322,15 +322,15 @@ func (f *Folder) Model(_ context.Context, q Query) (*Model, error) {
 	return &m, nil
 }
 
-// Decision returns nothing: no snapshot is kept of a run.
+// Decision returns nil, because runs do not keep snapshots.
 func (f *Folder) Decision(context.Context, Query, *ledger.Record) (*ledger.Record, error) {
 	return nil, nil
 }
 
-// Origin returns nothing: what a simulation uses is computed, not booked.
+// Origin returns nil, because the consumption of a simulation is computed and not booked.
 func (f *Folder) Origin(context.Context, Query, string, string) (*Origin, error) { return nil, nil }
 
-// run is the one that is asked for, or the last; nil: there is none.
+// run returns the requested run, or the last one by default. It returns nil if the run does not exist.
 func (f *Folder) run(q Query) *Model {
 	if q.Run < 0 {
 		return f.models[len(f.models)-1]

@@ -4,8 +4,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// SavedOf tells what a comparison of decisions found, and where it came from: what a job's energy would have caused at
-// its own hours is placement's, the rest of what it saved is timing's, and jobs that lost are counted apart.
+// SavedOf converts a comparison of decisions and attributes its savings. The savings of a job's energy at the
+// intensity of its own hours are attributed to placement, the rest to timing. Jobs with losses are counted
+// separately.
 func SavedOf(c *report.Comparison) *Saved {
 	s := &Saved{
 		Against: c.Baseline, Energy: &c.Total.Energy, Jobs: c.Jobs, Held: c.Held, Left: c.Left, Method: c.Method,
@@ -43,9 +44,9 @@ func SavedOf(c *report.Comparison) *Saved {
 		s.Few = few
 	}
 	s.Steps = []Step{
-		{"Placement", placed, "another machine, at the intensity of the hours in which the work ran"},
+		{"Placement", placed, "another machine, at the intensity of the hours of the actual run"},
 		{"Timing", timed, "other hours, and other sites"},
-		{"Losses", lost, "jobs for which the baseline would have been better"},
+		{"Losses", lost, "jobs that would have been better with the baseline"},
 	}
 	if signal == "" {
 		s.Steps[1] = s.Steps[2]
@@ -54,7 +55,8 @@ func SavedOf(c *report.Comparison) *Saved {
 	return s
 }
 
-// most is the signal, or the currency, that most jobs are known by: sums of several are never added.
+// most returns the signal or currency that covers the largest number of jobs. Sums of different signals or
+// currencies are never added.
 func most(totals map[string]report.Totals) (name string) {
 	for candidate, t := range totals {
 		if best := totals[name]; name == "" || t.Jobs > best.Jobs || t.Jobs == best.Jobs && candidate < name {

@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// clock shows an instant and how far off it is.
+// clock formats a time with its distance from now.
 func (m *Model) clock(t time.Time) string {
 	if m.Past {
 		return t.UTC().Format("2 Jan 15:04")
@@ -23,24 +23,24 @@ func (m *Model) clock(t time.Time) string {
 	return humanize.Clock(t, m.Now) + " (" + humanize.Away(t, m.Now) + ")"
 }
 
-// nominal is what a hold saves by its reason.
+// nominal matches the savings in the message of a hold.
 var nominal = regexp.MustCompile(` \([^()]* (k?gCO2e|in money)\)`)
 
-// WithoutGrams is what the scheduler said without what a hold saves in grams and money: its hold loop knows no node,
-// and counts on a nominal power of what is requested.
+// WithoutGrams removes savings in grams and money from a message of the scheduler. The hold loop does not know the
+// node, so it estimates them from the nominal power of the request.
 func WithoutGrams(text string) string { return nominal.ReplaceAllString(text, "") }
 
 func count(n int, thing string) string { return humanize.Plural(n, thing, thing+"s") }
 
 func percent(share float64) string {
-	const unit = "\u00a0%" // it is not left alone in the next line
+	const unit = "\u00a0%" // prevents a line break before the unit
 	if share > 0 && share < 0.001 {
 		return "<0.1" + unit
 	}
-	return strconv.FormatFloat(math.Round(1000*share)/10+0, 'f', -1, 64) + unit // and never -0
+	return strconv.FormatFloat(math.Round(1000*share)/10+0, 'f', -1, 64) + unit // avoids -0
 }
 
-// watts shows a power in the unit that fits.
+// watts formats a power with a suitable unit.
 func watts(w float64) string {
 	switch {
 	case math.Abs(w) >= 1e6:
@@ -51,26 +51,26 @@ func watts(w float64) string {
 	return fmt.Sprintf("%.3g W", w)
 }
 
-// quantity is a signal and what it is of.
+// quantity is a signal with its name.
 type quantity struct {
 	*Signal
 	name string
 }
 
-// signals are those that a zone has.
+// signals returns the available signals of a zone.
 func (z *Zone) signals() []quantity {
 	return slices.DeleteFunc([]quantity{{z.Carbon, "carbon intensity"}, {z.Price, "price"}},
 		func(q quantity) bool { return q.Signal == nil })
 }
 
-// gridSentence says what the grid of a zone does.
+// gridSentence describes a signal of a zone.
 func (m *Model) gridSentence(s *Signal) string {
 	var now, extremes string
 	if s.Now != nil {
 		now = fmt.Sprintf("%s %s now", short(*s.Now), s.Unit)
 	}
 	from := m.From
-	if !m.Past { // extremes that are over are of no use
+	if !m.Past { // past extremes are of no use
 		from = timeutil.Later(from, m.Now)
 	}
 	if lowest, at, highest, ok := s.extremes(from, m.To); ok {
@@ -98,67 +98,54 @@ func (l *Line) extremes(from, to time.Time) (lowest float64, at time.Time, highe
 
 func short(v float64) string { return fmt.Sprintf("%.3g", v) }
 
-// provenance says what a signal rests on.
+// provenance describes the source of a signal.
 func (s *Signal) provenance() string {
 	age := ""
 	if s.AgeSeconds != nil {
 		age = given(s.Stale, "STALE: ") + humanize.Rounded(time.Duration(*s.AgeSeconds*float64(time.Second))) + " old" +
-			given(s.Stale, ", nothing is decided by it")
+			given(s.Stale, ", not used for decisions")
 	}
 	return strings.Join(said(s.Quality, s.Source, given(s.Forecast != "", "forecast by "+s.Forecast), age), ", ")
 }
 
-// powerSentence says what all machines draw.
+// powerSentence describes the power of all machines.
 func (m *Model) powerSentence() string {
 	p := m.Power
 	if p == nil || len(p.Points) == 0 && p.Now == nil {
-		return "Unknown: no node reports what it draws, and nothing was booked in this time."
+		return "Unknown. No node reports its power, and no energy was booked in this period."
 	}
 	var now, over string
 	if p.Now != nil {
 		now = fmt.Sprintf("%s now, reported by %d of %s", watts(*p.Now), p.Nodes-p.Late, count(p.Nodes, "node")) +
 			given(p.Asleep > 0, fmt.Sprintf(", %d asleep", p.Asleep)) +
-			given(p.Guests > 0, "; power of hosts includes that of "+count(p.Guests, "virtual machine"))
+			given(p.Guests > 0, "; the power of hosts includes "+count(p.Guests, "virtual machine"))
 	}
-	if _, used := p.kWh(m.From, m.To); len(p.Points) > 0 {
+	if used, _ := p.lines()[allParts].kWh(m.From, m.To); len(p.Points) > 0 {
 		instead, known := p.Baseline.kWh(m.From, m.To)
-		over = fmt.Sprintf("%s kWh in the time shown, %s", humanize.Significant(used), p.Where) +
+		over = fmt.Sprintf("%s kWh in this period, %s", humanize.Significant(used), p.Where) +
 			given(known, fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, humanize.Significant(instead)))
 	}
 	nodes := func(n int) string { return humanize.Plural(n, "node reports", "nodes report") }
-	return strings.Join(said(now, over, given(p.Odd > 0, nodes(p.Odd)+" what their hardware cannot draw"),
-		given(p.Late > 0, nodes(p.Late)+" too late")), ". ") + "."
+	return strings.Join(said(now, over, given(p.Odd > 0, nodes(p.Odd)+" implausible power"),
+		given(p.Late > 0, nodes(p.Late)+" outdated power")), ". ") + "."
 }
 
-// kWh is what was drawn in a time, by part and in all.
-func (p *Power) kWh(from, to time.Time) (parted [4]float64, all float64) {
-	for i, w := range p.Points {
-		hours := max(0, timeutil.Earlier(p.end(i), to).Sub(timeutil.Later(w.At, from)).Hours())
-		for k, part := range parts {
-			parted[k] += part.of(w) * hours / 1000
-			all += part.of(w) * hours / 1000
-		}
-	}
-	return parted, all
-}
-
-// kWh is what a line of watts comes to in a time, as far as it goes; it is not known where some of it is not.
+// kWh returns the energy of a line of watts in an interval, and whether the power was known during all of it.
 func (l *Line) kWh(from, to time.Time) (sum float64, known bool) {
 	if l == nil {
 		return 0, false
 	}
+	known = true
 	for i, p := range l.Points {
 		if hours := timeutil.Earlier(l.end(i), to).Sub(timeutil.Later(p.At, from)).Hours(); hours > 0 {
-			if p.Unknown {
-				return 0, false
-			}
+			known = known && !p.Unknown
 			sum += p.Value * hours / 1000
 		}
 	}
-	return sum, true
+	return sum, known
 }
 
-// workSentence says what waits.
+// workSentence describes the held jobs.
 func (m *Model) workSentence() string {
 	jobs := m.heldJobs()
 	if m.Past {
@@ -173,11 +160,11 @@ func (m *Model) workSentence() string {
 			humanize.Rounded(wait/time.Duration(len(jobs))))
 	}
 	if len(jobs) == 0 {
-		return "Nothing is held."
+		return "No Job is held."
 	}
 	text := humanize.Plural(len(jobs), "Job is", "Jobs are") + " held"
 	if j := m.next(); j != nil {
-		text += fmt.Sprintf("; %s is to start next, at %s", j.path(), m.clock(*j.PlannedStart))
+		text += fmt.Sprintf("; the next one is %s, at %s", j.path(), m.clock(*j.PlannedStart))
 	}
 	var last time.Time
 	for _, j := range jobs {
@@ -186,11 +173,11 @@ func (m *Model) workSentence() string {
 	return text + given(!last.IsZero(), "; all start by "+m.clock(last)) + "."
 }
 
-// heldBriefly says what waits now in a few words.
+// heldBriefly describes the held jobs in a few words.
 func (m *Model) heldBriefly() string {
 	jobs := m.heldJobs()
 	if len(jobs) == 0 {
-		return "nothing waits for a better hour"
+		return "no Job is waiting for a better time"
 	}
 	text := humanize.Plural(len(jobs), "Job is", "Jobs are") + " held"
 	if j := m.next(); j != nil {
@@ -199,7 +186,7 @@ func (m *Model) heldBriefly() string {
 	return text
 }
 
-// next is what is planned to start first; nil: nothing is.
+// next returns the job with the earliest planned start, or nil.
 func (m *Model) next() *Job {
 	for _, j := range m.heldJobs() {
 		if j.PlannedStart != nil {
@@ -209,15 +196,15 @@ func (m *Model) next() *Job {
 	return nil
 }
 
-// path names a job with its namespace, where it has one.
+// path returns the name of a job with its namespace, if it has one.
 func (j *Job) path() string { return pathOf(j.Namespace, j.Name) }
 
-// sentence is what explain says of a job, in one sentence.
+// sentence describes a job in one sentence, like kubenergy explain.
 func (j *Job) sentence(m *Model) string {
 	text := fmt.Sprintf("%s, created %s", j.path(), m.clock(j.Since))
 	switch {
 	case j.Unscheduled:
-		return text + ": it never ran, for want of room."
+		return text + ": it never ran because of a lack of capacity."
 	case j.Started != nil && j.PlannedStart != nil:
 		text += fmt.Sprintf(": held until %s, started %s", m.clock(*j.PlannedStart), m.clock(*j.Started))
 	case j.Started != nil:
@@ -225,7 +212,7 @@ func (j *Job) sentence(m *Model) string {
 	case j.PlannedStart != nil:
 		text += ": held until " + m.clock(*j.PlannedStart)
 	default:
-		text += ": held, and the scheduler has not said yet until when"
+		text += ": held, and the scheduler has not planned a start yet"
 	}
 	text += given(j.Node != "", " on "+j.Node)
 	text += given(j.LatestStart != nil, "; latest start "+m.clock(deref(j.LatestStart)))
@@ -236,7 +223,7 @@ func (j *Job) sentence(m *Model) string {
 	return strings.TrimSuffix(text+given(why != "", "; "+why), ".") + "."
 }
 
-// Briefly is what a reason says besides the times, which stand beside it.
+// Briefly returns a reason without the times, which are shown next to it.
 func Briefly(reason string) string {
 	reason, _, _ = strings.Cut(reason, ";")
 	if _, rest, ok := strings.Cut(reason, "Z: "); ok {
@@ -252,30 +239,30 @@ func interval(d *report.Difference) string {
 	return fmt.Sprintf(" [%s, %s]", humanize.Significant(*d.Low), humanize.Significant(*d.High))
 }
 
-// named is a difference of a quantity.
+// named is the difference of a quantity.
 type named struct {
 	*report.Difference
 	name, unit string
 }
 
-// differences are those that are known.
+// differences returns the known differences.
 func (s *Saved) differences() []named {
 	return slices.DeleteFunc([]named{
 		{s.Emissions, "emissions", "kgCO2e"}, {s.Energy, "energy", "kWh"}, {s.Cost, "cost", s.Currency},
 	}, func(d named) bool { return d.Difference == nil })
 }
 
-// known reports whether there is anything that was compared.
+// known reports whether any decision was compared.
 func (s *Saved) known() bool { return s != nil && (s.Jobs > 0 || s.Shadow) }
 
-// savedSentence says what was saved, and how sure that is.
+// savedSentence describes the savings and their uncertainty.
 func (m *Model) savedSentence() string {
 	s := m.Saved
 	if !s.known() {
-		return "What was saved is unknown: no decision of this time can be compared."
+		return "Savings are unknown, because no decision in this period can be compared."
 	}
 	if m.Past && m.Run == 0 {
-		return "This run is the baseline that others are compared with."
+		return "This run is the baseline of the comparison."
 	}
 	verb := "Saved"
 	if s.Shadow {
@@ -288,12 +275,12 @@ func (m *Model) savedSentence() string {
 			said[0] += fmt.Sprintf(" (%s)", percent(d.Saved/d.Baseline))
 		}
 	}
-	text := fmt.Sprintf("%s %s against %s, over %s", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
-	return text + given(s.Few > 0, fmt.Sprintf("; too few Jobs (%d) for an interval: it takes %d", s.Few,
-		report.MinJobs)) + "."
+	text := fmt.Sprintf("%s %s relative to %s, over %s", verb, strings.Join(said, " and "), s.Against,
+		count(s.Jobs, "job"))
+	return text + given(s.Few > 0, fmt.Sprintf("; an interval requires %d Jobs, not %d", report.MinJobs, s.Few)) + "."
 }
 
-// brief says against what a saving is, and how much of it.
+// brief describes the size of a saving and the baseline.
 func (s *Saved) brief(d *report.Difference) string {
 	text, than := "", "less than "
 	if d.Saved < 0 {
@@ -308,7 +295,7 @@ func (s *Saved) brief(d *report.Difference) string {
 	return text + than + s.Against
 }
 
-// stale lists what is too old to be decided by.
+// stale lists outdated and implausible data.
 func (m *Model) stale() (names []string) {
 	for i := range m.Zones {
 		for _, s := range m.Zones[i].signals() {

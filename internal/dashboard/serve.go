@@ -16,8 +16,8 @@ import (
 
 const maxConnections = 256 // all from this machine
 
-// Serve serves the page of a source on an address of this machine until it is interrupted, which is no failure. It
-// prints the address to open, and opens it unless told not to.
+// Serve serves the page of a source on an address of this machine until ctx is canceled, which is not an error. It
+// prints the URL, and opens it in a browser if browser is true.
 func Serve(ctx context.Context, source Source, at *net.TCPAddr, browser bool, out, err io.Writer) error {
 	listener, failed := daemon.Listen(at.String(), maxConnections, maxConnections)
 	if failed != nil {
@@ -27,10 +27,10 @@ func Serve(ctx context.Context, source Source, at *net.TCPAddr, browser bool, ou
 	server := newHTTP(ctx, page)
 	address := page.Address()
 	fmt.Fprintln(out, address)
-	fmt.Fprintln(err, "The page is served until you press Ctrl-C. The address is good for once.")
+	fmt.Fprintln(err, "The page is served until you press Ctrl-C. The URL is valid once.")
 	if browser {
 		if failed := openBrowser(address); failed != nil {
-			fmt.Fprintf(err, "no browser could be opened (%v): open the address yourself\n", failed)
+			fmt.Fprintf(err, "Failed to open a browser: %v. Open the URL manually.\n", failed)
 		}
 	}
 	if failed := daemon.Serve(ctx, listener, server); failed != nil {
@@ -42,11 +42,11 @@ func Serve(ctx context.Context, source Source, at *net.TCPAddr, browser bool, ou
 func newHTTP(ctx context.Context, page *Server) *http.Server {
 	server := daemon.NewServer(page.Handler(), slog.Default())
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
-	server.WriteTimeout = 3 * timeout // of a model, and of what else its page needs
+	server.WriteTimeout = 3 * timeout // for a model and the other data of its page
 	return server
 }
 
-// openBrowser shows an address as this system does.
+// openBrowser opens a URL with the default browser of the system.
 func openBrowser(address string) error {
 	name, args := "xdg-open", []string{address}
 	switch runtime.GOOS {
@@ -59,6 +59,6 @@ func openBrowser(address string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go func() { _ = cmd.Wait() }() // it ends when it has told the browser
+	go func() { _ = cmd.Wait() }() // the process exits when it has notified the browser
 	return nil
 }

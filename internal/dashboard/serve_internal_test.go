@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pipe is a listener with one connection, in memory, so that timeouts need no real time.
+// pipe is a listener with one in-memory connection, so that timeouts do not require real time.
 type pipe chan net.Conn
 
 func (p pipe) Accept() (net.Conn, error) {
@@ -28,13 +28,13 @@ type idle struct{ Source }
 func (idle) Live() bool                                   { return true }
 func (idle) Model(context.Context, Query) (*Model, error) { return &Model{}, nil }
 
-// The stream of events lasts longer than any other response, which may take longer than two models.
+// The event stream outlives the timeout of other responses, which is longer than the creation of two models.
 func TestEventsOutliveTheWriteTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := NewServer(idle{}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711}, time.Now)
 		server := newHTTP(t.Context(), page)
 		if server.WriteTimeout <= 2*timeout {
-			t.Errorf("responses have %v, want more than two models of %v", server.WriteTimeout, timeout)
+			t.Errorf("the write timeout is %v, want more than twice %v", server.WriteTimeout, timeout)
 		}
 		ours, theirs := net.Pipe()
 		l := make(pipe, 1)
@@ -49,7 +49,7 @@ func TestEventsOutliveTheWriteTimeout(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); events < 5 || took < 2*server.WriteTimeout {
-			t.Errorf("%d events within %v", events, took)
+			t.Errorf("got %d events within %v", events, took)
 		}
 		_ = ours.Close()
 		close(l)

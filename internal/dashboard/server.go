@@ -33,41 +33,41 @@ import (
 const (
 	cookieName = "kubenergy-dashboard"
 	themeName  = "kubenergy-theme"
-	keyName    = "key" // of the address that is opened first
+	keyName    = "key" // of the first URL
 	policyCSP  = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-	young        = 5 * time.Second  // a model is as good as new for so long: many pages cost what one does
-	looks        = 15 * time.Second // between two looks for changes
-	maxAge       = 60 * time.Second // a page is refreshed at least so often: times on it are relative to now
+	young        = 5 * time.Second  // maximum age of a cached model, so that many pages do not cost more than one
+	looks        = 15 * time.Second // interval between checks for changes
+	maxAge       = 60 * time.Second // maximum age of a page, because its times are relative to now
 	timeout      = 30 * time.Second
 	maxQuery     = 4096
-	maxQuerySpan = 800 * 24 * time.Hour // as the ledger's own limit is
+	maxQuerySpan = 800 * 24 * time.Hour // same as the limit of the ledger
 )
 
-// Server serves the page of a source to the person who opened it, on a loopback address. The first address has a secret
-// that is good for once; the cookie that it buys is good for as long as the program runs, for this address alone.
+// Server serves the page of a source to the user who opened it, on a loopback address. The first URL contains a
+// secret that is valid once. It is exchanged for a cookie that is valid for this address while the program runs.
 type Server struct {
 	source  Source
-	host    string // address and port that are listened on
+	host    string // listening address and port
 	csrf    string
 	session string
 
 	now    func() time.Time
-	making singleflight.Group // of models, by request
+	making singleflight.Group // deduplicates the creation of models, by request
 
 	mu     sync.Mutex
-	key    string // "": it was used
+	key    string // empty if it was used
 	models map[string]kept
-	acts   int // how many were done: each changes what models show
+	acts   int // number of performed actions, each of which changes models
 }
 
-// kept is a model that was made a moment ago.
+// kept is a recently created model.
 type kept struct {
 	made  time.Time
 	model *Model
 }
 
-// NewServer returns a server for what listens on an address of this machine.
+// NewServer returns a server for a listener with the given address.
 func NewServer(source Source, address net.Addr, now func() time.Time) *Server {
 	return &Server{
 		source: source, host: address.String(), csrf: rand.Text(), session: rand.Text(), key: rand.Text(),
@@ -75,12 +75,12 @@ func NewServer(source Source, address net.Addr, now func() time.Time) *Server {
 	}
 }
 
-// Address is what a browser opens first.
+// Address returns the URL to open first.
 func (s *Server) Address() string {
 	return "http://" + s.host + "/?" + url.Values{keyName: {s.key}}.Encode()
 }
 
-// Handler answers requests that a browser of this machine makes for the person who opened the page.
+// Handler returns the handler of all requests. It rejects requests that do not come from the browser of the user.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, answer func(http.ResponseWriter, *http.Request) error) {
@@ -123,20 +123,21 @@ func (s *Server) Handler() http.Handler {
 	return s.guard(recovering(mux))
 }
 
-// recovering answers a request that panics.
+// recovering responds with an error page if a handler panics.
 func recovering(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if what := recover(); what != nil {
 				slog.Error("Panic in a page", "path", r.URL.Path, "panic", what, "stack", string(debug.Stack()))
-				refuse(w, http.StatusInternalServerError, "The page cannot be made: the program panicked. See its log.")
+				refuse(w, http.StatusInternalServerError, "Rendering the page failed with a panic. See the log.")
 			}
 		}()
 		h.ServeHTTP(w, r)
 	})
 }
 
-// fault is why a request is refused, with the status that says so. Other errors are those of the source: 502.
+// fault is an error with the status code of its response. Other errors come from the source and result in status
+// code 502.
 type fault struct {
 	status int
 	error
@@ -148,9 +149,9 @@ func wrong(format string, args ...any) error {
 
 func absent(what string) error { return fault{http.StatusNotFound, errors.New("there is no " + what)} }
 
-var errNoActs = fault{http.StatusForbidden, errors.New("nothing can be changed from this page")}
+var errNoActs = fault{http.StatusForbidden, errors.New("this page does not allow changes")}
 
-// refuse writes a page that says why there is no other.
+// refuse writes an error page.
 func refuse(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
@@ -174,7 +175,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// query reads which time and run are asked for.
+// query parses the requested time range and run.
 func (s *Server) query(r *http.Request, v View) (q Query, err error) {
 	values := r.URL.Query()
 	q = Query{View: v, Run: -1}
@@ -195,12 +196,12 @@ func (s *Server) query(r *http.Request, v View) (q Query, err error) {
 		end = s.now()
 	}
 	if !q.From.IsZero() && !end.IsZero() && (q.To.Equal(end) && !q.From.Before(end) || end.Sub(q.From) > maxQuerySpan) {
-		return q, wrong("from is not before to, or more than 800 days before it")
+		return q, wrong("from is not before to, or more than 800 days earlier")
 	}
 	return q, nil
 }
 
-// get returns the model that is asked for. Requests that come close together share one, or the failure to make it.
+// get returns the requested model. Requests at nearly the same time share one model, or the error of its creation.
 func (s *Server) get(ctx context.Context, q Query) (*Model, error) {
 	s.mu.Lock()
 	name := fmt.Sprint(s.acts, q.View, q.From.Unix(), q.To.Unix(), q.Run)
@@ -229,12 +230,12 @@ func (s *Server) get(ctx context.Context, q Query) (*Model, error) {
 		}
 		k.model = made.(*Model)
 	}
-	m := *k.model // a page puts its findings in order; other pages have the same model
+	m := *k.model // pages sort their findings, but share the model
 	m.Findings = slices.Clone(m.Findings)
 	return &m, nil
 }
 
-// start begins a page.
+// start returns a new page for a request.
 func (s *Server) start(w http.ResponseWriter, r *http.Request, v View) (*page, error) {
 	q, err := s.query(r, v)
 	if err != nil {
@@ -249,7 +250,7 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, v View) (*page, e
 	}
 	m, err := s.get(r.Context(), q)
 	if err != nil {
-		return nil, fmt.Errorf("what the page shows cannot be read: %w", err)
+		return nil, fmt.Errorf("reading the data of the page: %w", err)
 	}
 	p := &page{Model: m, View: v, Live: s.source.Live(), CSRF: s.csrf, query: r.URL.Query(), asked: q}
 	for _, c := range r.CookiesNamed(themeName) {
@@ -263,14 +264,14 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, v View) (*page, e
 func (s *Server) write(w http.ResponseWriter, p *page) error {
 	var b bytes.Buffer
 	if err := pages.ExecuteTemplate(&b, "page", p); err != nil {
-		return fault{http.StatusInternalServerError, fmt.Errorf("the page cannot be made: %w", err)}
+		return fault{http.StatusInternalServerError, fmt.Errorf("rendering the page: %w", err)}
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = b.WriteTo(w)
 	return nil
 }
 
-// viewed fills a view.
+// viewed fills the page of a view.
 func viewed(p *page, _ *http.Request) error {
 	if p.View == Overview && p.Timeless() {
 		p.View = Compare
@@ -294,7 +295,7 @@ func (s *Server) job(p *page, r *http.Request) error {
 		return err
 	}
 	if v == nil {
-		return absent(kind + " of that name")
+		return absent(kind + " with this name")
 	}
 	p.View = "job"
 	p.job(v)
@@ -315,13 +316,13 @@ func (s *Server) decision(p *page, r *http.Request) (err error) {
 		return err
 	}
 	if d == nil {
-		return absent("such decision, or it is no longer kept")
+		return absent("such decision, or it is no longer stored")
 	}
 	p.decision(d)
 	return nil
 }
 
-// origin fills the page that takes a figure apart.
+// origin fills the page with the breakdown of a figure.
 func (s *Server) origin(p *page, r *http.Request) error {
 	namespace, owner := p.query.Get("namespace"), p.query.Get("owner")
 	p.asked.Cluster = p.query.Get("cluster")
@@ -330,13 +331,13 @@ func (s *Server) origin(p *page, r *http.Request) error {
 		return err
 	}
 	if o == nil {
-		return absent("booking of that")
+		return absent("booked energy of this owner")
 	}
 	p.origin(o, namespace, owner)
 	return nil
 }
 
-// search leads to the Job that a text names, or to the decisions about all that contain it.
+// search redirects to the Job with the given name, or to the decisions that contain the text.
 func (s *Server) search(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.start(w, r, Overview)
 	if err != nil {
@@ -354,7 +355,7 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// model serves what a page shows as JSON.
+// model serves the model of a page as JSON.
 func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
 	v := cmp.Or(View(r.URL.Query().Get("view")), Overview)
 	if !slices.Contains(views, v) {
@@ -368,7 +369,7 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
 	return json.NewEncoder(w).Encode(p.Model)
 }
 
-// events tells a page when there is something else to see.
+// events notifies a page of changes with server-sent events.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	flush, ok := w.(http.Flusher)
 	if !ok || !s.source.Live() {
@@ -376,7 +377,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	forever := http.NewResponseController(w)
-	_, _ = forever.SetReadDeadline(time.Time{}), forever.SetWriteDeadline(time.Time{}) // an error: there is none
+	_, _ = forever.SetReadDeadline(time.Time{}), forever.SetWriteDeadline(time.Time{}) // an error means no deadline
 	w.Header().Set("Content-Type", "text/event-stream")
 	fmt.Fprint(w, "retry: 5000\n\n")
 	flush.Flush()
@@ -399,7 +400,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// digest tells apart what is worth a look: not the time, nor how old something is.
+// digest returns a hash of the model without values that change all the time, such as ages.
 func (s *Server) digest(ctx context.Context) string {
 	m, err := s.get(ctx, Query{View: Overview, Run: -1})
 	if err != nil {
@@ -409,7 +410,7 @@ func (s *Server) digest(ctx context.Context) string {
 	still.Now, still.From, still.To, still.Power = time.Time{}, time.Time{}, time.Time{}, nil
 	still.Zones, still.Budgets = nil, slices.Clone(m.Budgets)
 	for i := range still.Budgets {
-		still.Budgets[i].UsedUp = nil // it is reckoned from now on
+		still.Budgets[i].UsedUp = nil // it is extrapolated from the current time
 	}
 	data, err := json.Marshal(&still)
 	if err != nil {
@@ -425,7 +426,7 @@ func actOf(values url.Values) Act {
 	}
 }
 
-// effect shows what would come of an act, and asks.
+// effect shows the effect of an action and requests a confirmation.
 func (s *Server) effect(p *page, r *http.Request) error {
 	actor, allowed := s.source.(Actor)
 	if !allowed {
@@ -444,7 +445,7 @@ func (s *Server) effect(p *page, r *http.Request) error {
 	return nil
 }
 
-// act does what was asked for, with the rights of the user.
+// act performs an action with the permissions of the user.
 func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 	actor, allowed := s.source.(Actor)
 	if !allowed {
@@ -453,7 +454,7 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxQuery)
 	if err := r.ParseForm(); err != nil ||
 		subtle.ConstantTimeCompare([]byte(r.PostForm.Get("csrf")), []byte(s.csrf)) != 1 {
-		return fault{http.StatusForbidden, errors.New("the form is not one of this page: reload it")}
+		return fault{http.StatusForbidden, errors.New("the form is outdated: reload the page")}
 	}
 	result, err := actor.Act(r.Context(), actOf(r.PostForm))
 	if err != nil {

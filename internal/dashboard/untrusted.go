@@ -10,37 +10,38 @@ import (
 	"time"
 )
 
-// Limits of a file of results, which may come from somebody else. What simulate writes of 100,000 jobs is far below.
+// Limits of a results file, which may come from an untrusted source. The results of simulate with 100,000 jobs are
+// far below them.
 const (
 	maxFile     = 256 << 20
-	maxElements = 4_000_000 // of all arrays together
-	minElement  = 32        // bytes of text for each, on average: decoding it takes some twenty times as many
-	fewElements = 1000      // which may be shorter
+	maxElements = 4_000_000 // in all arrays
+	minElement  = 32        // minimum mean bytes per element; decoding requires about twenty times this memory
+	fewElements = 1000      // number of elements that may be smaller
 	maxYears    = 20
 	maxSpan     = maxYears * 366 * 24 * time.Hour
 	maxValue    = 1e18 // in any unit
 )
 
-// decode decodes a file whose size, number of elements, values and times are within the limits.
+// decode decodes a file and enforces the limits on its size, number of elements, values and times.
 func decode(data []byte, into any) error {
 	if len(data) > maxFile {
-		return fmt.Errorf("it has more than %d MiB", maxFile>>20)
+		return fmt.Errorf("the file is larger than %d MiB", maxFile>>20)
 	}
 	if n := elements(data); n > min(maxElements, fewElements+len(data)/minElement) {
-		return fmt.Errorf("it has %d elements in %d bytes: too many", n, len(data))
+		return fmt.Errorf("the file has too many elements: %d in %d bytes", n, len(data))
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return err
 	}
 	if !plausible(reflect.ValueOf(into)) {
-		return fmt.Errorf("it has a number beyond %g, or a time before 1900 or after 2200", maxValue)
+		return fmt.Errorf("the file contains a number beyond %g, or a time before 1900 or after 2200", maxValue)
 	}
 	return nil
 }
 
-// elements returns how many elements all arrays of a valid JSON text have together, plus the empty arrays and objects.
-// An array has one comma less than elements. An object has one comma less than colons, and is an element of an array or
-// the value after a colon.
+// elements returns the total number of elements of all arrays in a valid JSON text, plus the number of empty arrays
+// and objects. An array has one comma less than elements. An object has one comma less than colons, and is an
+// element of an array or the value after a colon.
 func elements(data []byte) (n int) {
 	quoted := false
 	for i := 0; i < len(data); i++ {
@@ -59,7 +60,7 @@ func elements(data []byte) (n int) {
 	return n
 }
 
-// plausible reports whether pages can be computed from all numbers and instants.
+// plausible reports whether all numbers and times are within the limits.
 func plausible(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Float64:
@@ -85,7 +86,7 @@ func plausible(v reflect.Value) bool {
 	return true
 }
 
-// validate returns an error if no pages can be made of models.
+// validate returns an error if the models cannot be shown.
 func validate(models []*Model) error {
 	if slices.Contains(models, nil) {
 		return errors.New("a model is null")
@@ -96,7 +97,7 @@ func validate(models []*Model) error {
 				maxYears)
 		}
 		if m.Run < 0 || len(models) > 1 && len(m.Runs) < len(models) {
-			return fmt.Errorf("run %d names %d of %d runs", m.Run, len(m.Runs), len(models))
+			return fmt.Errorf("run %d lists %d of %d runs", m.Run, len(m.Runs), len(models))
 		}
 	}
 	return nil

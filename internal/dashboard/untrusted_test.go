@@ -21,7 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// browser returns a function that requests a page of source, in memory.
+// browser returns a function that requests a page of source in memory.
 func browser(t testing.TB, source dashboard.Source, clock func() time.Time) func(path string) *httptest.ResponseRecorder {
 	t.Helper()
 	page := dashboard.NewServer(source, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711}, clock)
@@ -44,7 +44,7 @@ func browser(t testing.TB, source dashboard.Source, clock func() time.Time) func
 	return func(path string) *httptest.ResponseRecorder { return ask(path, cookies...) }
 }
 
-// faulty is a source whose models are made by make.
+// faulty is a source that creates models with make.
 type faulty struct {
 	make  func() (*dashboard.Model, error)
 	moves bool
@@ -64,8 +64,8 @@ func (f *faulty) Origin(context.Context, dashboard.Query, string, string) (*dash
 }
 func (f *faulty) Live() bool { return f.moves }
 
-// TestFailuresAreTriedAgain checks that a panic or an error while a model is made costs the requests that waited for
-// it, and no later one, whether the source is a cluster or a folder.
+// TestFailuresAreTriedAgain checks that a panic or an error during the creation of a model only fails the requests
+// that waited for it, for a cluster and for a directory.
 func TestFailuresAreTriedAgain(t *testing.T) {
 	good := &dashboard.Model{Now: now, From: now.Add(-time.Hour), To: now}
 	for name, c := range map[string]struct {
@@ -85,18 +85,18 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 			}}, func() time.Time { return now })
 			for range 2 {
 				if w := get("/"); w.Code != c.code {
-					t.Errorf("%s, live %v: %d %s", name, live, w.Code, w.Body)
+					t.Errorf("%s, live %v: unexpected response %d %s", name, live, w.Code, w.Body)
 				}
 			}
 			fails = false
 			if w := get("/"); w.Code != http.StatusOK {
-				t.Errorf("after the %s, live %v: %d %s", name, live, w.Code, w.Body)
+				t.Errorf("after the %s, live %v: unexpected response %d %s", name, live, w.Code, w.Body)
 			}
 		}
 	}
 }
 
-// TestWaitersOfAPanic checks that requests that wait for a model are answered when making it panics.
+// TestWaitersOfAPanic checks that requests that wait for a model receive a response if its creation panics.
 func TestWaitersOfAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -108,7 +108,7 @@ func TestWaitersOfAPanic(t *testing.T) {
 		for range 3 {
 			asked.Go(func() {
 				if w := get("/"); w.Code != http.StatusInternalServerError {
-					t.Errorf("%d %s", w.Code, w.Body)
+					t.Errorf("unexpected response %d %s", w.Code, w.Body)
 				}
 			})
 		}
@@ -124,7 +124,7 @@ var pages = []string{
 	"/decision?id=x&at=2026-01-01T00:00:00Z", "/?from=0001-01-01", "/?from=1970-01-01&to=9999-12-31",
 }
 
-// hostile is a file of results from one instant to another with two values of everything that is drawn.
+// hostile returns a results file for a time range with two values of every drawn quantity.
 func hostile(from, to, v1, v2 string) string {
 	const script = `\"><script>alert(1)</script><img src=x onerror=alert(1)>`
 	return fmt.Sprintf(`{"apiVersion":"kubenergy.io/v1alpha1","kind":"DashboardResults","models":[{
@@ -148,7 +148,7 @@ func opened(t testing.TB, file, text string) (*dashboard.Folder, error) {
 	return dashboard.OpenFolder(dir)
 }
 
-// render requests every page, and reports those that fail or hold unescaped text.
+// render requests every page and fails if one returns an error or contains unescaped text.
 func render(t testing.TB, f *dashboard.Folder) {
 	t.Helper()
 	get := browser(t, f, func() time.Time { return now })
@@ -156,7 +156,7 @@ func render(t testing.TB, f *dashboard.Folder) {
 		w := get(path)
 		kind := w.Header().Get("Content-Type")
 		if w.Code == http.StatusInternalServerError {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			t.Errorf("%s: unexpected response %d %s", path, w.Code, w.Body)
 		}
 		if strings.Contains(w.Body.String(), "<script>alert") && !strings.Contains(kind, "json") &&
 			!strings.Contains(kind, "csv") {
@@ -165,7 +165,7 @@ func render(t testing.TB, f *dashboard.Folder) {
 	}
 }
 
-// TestHostileFolder checks that results that somebody else wrote are refused or shown, and no page panics or hangs.
+// TestHostileFolder checks that untrusted results are rejected or shown, and that no page panics or hangs.
 func TestHostileFolder(t *testing.T) {
 	const from, to = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 	for name, c := range map[string]struct {
@@ -186,14 +186,14 @@ func TestHostileFolder(t *testing.T) {
 		"many jobs":   {`{"models":[{"jobs":[` + strings.Repeat("{},", 5000) + `{}]}]}`, "too many"},
 		"many models": {`{"models":[` + strings.Repeat("null,", 5000) + `null]}`, "too many"},
 		"brackets":    {`{"models":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "cannot unmarshal"},
-		"runs":        {`{"models":[{"runs":[]},{"runs":["a","b"],"run":1}]}`, "names 0 of 2 runs"},
+		"runs":        {`{"models":[{"runs":[]},{"runs":["a","b"],"run":1}]}`, "lists 0 of 2 runs"},
 		"negative run": {`{"models":[{"runs":["a","b"],"jobs":[{"name":"y"}]},{"runs":["a","b"],"run":-1,` +
-			`"jobs":[{"name":"y"}]}]}`, "run -1 names"},
+			`"jobs":[{"name":"y"}]}]}`, "run -1 lists"},
 	} {
 		f, err := opened(t, dashboard.FileName, c.text)
 		if c.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), c.refused) {
-				t.Errorf("%s: %v, want it refused: %s", name, err, c.refused)
+				t.Errorf("%s: got error %v, want %s", name, err, c.refused)
 			}
 			continue
 		}
@@ -205,12 +205,12 @@ func TestHostileFolder(t *testing.T) {
 	}
 	if _, err := opened(t, "comparison.json", `{"strategies":[`+strings.Repeat("{},", 5000)+`{}]}`); err == nil ||
 		!strings.Contains(err.Error(), "too many") {
-		t.Errorf("a comparison: %v", err)
+		t.Errorf("unexpected error for a comparison: %v", err)
 	}
 }
 
-// FuzzFolder opens what others write as results, and shows it: nothing panics, and what opening it allocates is bounded
-// by its size.
+// FuzzFolder opens untrusted results and shows them. It must not panic, and the allocated memory must be limited by
+// the size of the file.
 func FuzzFolder(f *testing.F) {
 	f.Add(hostile("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "1", "2"), false)
 	f.Add(`{"models":[`+strings.Repeat("{},", 900)+`{}]}`, false)

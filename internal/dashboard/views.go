@@ -19,18 +19,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-const maxDecisions = 300 // that are shown
+const maxDecisions = 300 // maximum number on a page
 
-// actions that a decision may be.
+// actions contains the values of the filter for the action of a decision.
 var actions = []string{"any", "hold", "release", "place"}
 
-// decisions fills the list of what was decided, the youngest first.
+// decisions fills the list of decisions, the most recent first.
 func (p *page) decisions() {
 	m := p.Model
 	p.Filter = &filter{p.query.Get("q"), p.query.Get("action")}
 	p.Actions = sliceutil.Map(actions, func(a string) option { return option{Name: a} })
 	found := m.filtered(p.Filter)
-	p.Said = []string{fmt.Sprintf("%s, of %d known, the youngest first.", count(len(found), "decision"),
+	p.Said = []string{fmt.Sprintf("%s out of %d, the most recent first.", count(len(found), "decision"),
 		len(m.Decisions))}
 	t := &table{Caption: "Decisions", Limit: maxDecisions, Header: columns(7, "time (UTC)", "what", "work", "strategy",
 		"node", "start", "why", "kWh", "gCO2e")}
@@ -51,7 +51,7 @@ func (m *Model) decisionRow(d *ledger.Record) row {
 	}
 	work := Job{Held: Held{Namespace: d.Namespace, Kind: d.OwnerKind, Name: d.Owner}}
 	links := map[int]string{}
-	if !m.Past { // of runs no snapshots are kept
+	if !m.Past { // runs do not keep snapshots
 		links[0] = m.decisionLink(d)
 	}
 	if d.OwnerKind == "Job" || d.OwnerKind == "Pod" {
@@ -63,7 +63,7 @@ func (m *Model) decisionRow(d *ledger.Record) row {
 	}}
 }
 
-// decisionLink is the address of a decision's page.
+// decisionLink returns the URL of a decision's page.
 func (m *Model) decisionLink(d *ledger.Record) string {
 	q := url.Values{"id": {d.ID}, "uid": {d.UID}, "at": {d.At.UTC().Format(time.RFC3339Nano)}}
 	if d.Namespace != "" {
@@ -76,7 +76,7 @@ func expected(v float64) string {
 	return shown(v, v != 0)
 }
 
-// filtered are the decisions that a filter asks for.
+// filtered returns the decisions that match a filter.
 func (m *Model) filtered(f *filter) (found []*ledger.Record) {
 	q := strings.ToLower(strings.TrimSpace(f.Q))
 	for i := range m.Decisions {
@@ -92,19 +92,19 @@ func (m *Model) filtered(f *filter) (found []*ledger.Record) {
 	return found
 }
 
-// savings fills the page of what was saved, by where that came from.
+// savings fills the page of savings and their causes.
 func (p *page) savings() {
 	m, s := p.Model, cmp.Or(p.Saved, &Saved{Shadow: true})
 	p.Said, p.Commands = said(m.savedSentence(), s.Method), said(s.Command)
 	if plot := drawSteps(s); plot != "" {
 		p.Figures = []pageFigure{{
-			"From what " + s.Against + " would have caused, in " + s.Unit + ", step by step to what was caused",
+			"Step by step from the " + s.Unit + " with " + s.Against + " to the actual " + s.Unit,
 			"steps", plot,
 		}}
 	}
-	t := listed("Where it came from", []column{{"part", false}, {s.Unit, true}, {"because", false}}, s.Steps,
+	t := listed("Causes of the savings", []column{{"part", false}, {s.Unit, true}, {"reason", false}}, s.Steps,
 		func(step *Step) []string { return []string{step.Name, humanize.Significant(step.Value), step.Why} })
-	all := listed("Used, and what "+s.Against+" would have used", columns(1, "quantity", "used", "baseline", "saved",
+	all := listed("Consumption, actual and with "+s.Against, columns(1, "quantity", "used", "baseline", "saved",
 		"95 % from", "to"), s.differences(), func(d *named) []string {
 		return []string{
 			strings.TrimSuffix(d.name+", "+d.unit,
@@ -113,10 +113,10 @@ func (p *page) savings() {
 		}
 	})
 	all.compact()
-	if !s.Shadow { // what would have been used is not known
+	if !s.Shadow { // the consumption without decisions is unknown
 		p.show(all)
 	}
-	p.show(t, listed("Not comparable", columns(1, "because", "jobs"), slices.Sorted(maps.Keys(s.Left)),
+	p.show(t, listed("Not comparable", columns(1, "reason", "jobs"), slices.Sorted(maps.Keys(s.Left)),
 		func(why *string) []string { return []string{*why, strconv.Itoa(s.Left[*why])} }))
 }
 
@@ -127,7 +127,7 @@ func optional(v *float64) string {
 	return shown(*v, true)
 }
 
-// drawSteps draws a waterfall.
+// drawSteps draws a waterfall chart.
 func drawSteps(s *Saved) template.HTML {
 	d := s.Emissions
 	if s.Unit == "kWh" {
@@ -165,13 +165,13 @@ func drawSteps(s *Saved) template.HTML {
 		level -= step.Value
 	}
 	bar("whole", "caused", 0, d.Used, humanize.Significant(d.Used))
-	return w.picture("steps", "What was saved, step by step: the table has the same figures")
+	return w.picture("steps", "Savings step by step, with the same figures as the table")
 }
 
 // compare fills the comparison of strategies.
 func (p *page) compare() {
 	if len(p.Strategies) == 0 {
-		p.Said = []string{"No strategies were compared here. On your own trace:"}
+		p.Said = []string{"There is no comparison of strategies. To compare them on your own trace, run"}
 		p.Commands = []string{
 			"kubenergy simulate -f scenario.yaml --out results", "kubenergy dashboard --dir results",
 		}
@@ -180,7 +180,7 @@ func (p *page) compare() {
 	p.Said = []string{p.Note, compareSentence(p.Strategies)}
 	p.Figures = []pageFigure{{
 		"Emissions by mean wait. Green: no other strategy emits less without waiting longer. Ring: the baseline. " +
-			"Hover for names; the table has the same figures.",
+			"Names are shown under the pointer. The table has the same figures.",
 		"pareto", drawPareto(p.Strategies),
 	}}
 	t := &table{
@@ -206,15 +206,15 @@ func (p *page) compare() {
 	p.Tables = []*table{t}
 }
 
-// front returns the strategies that no other beats in both waits and emissions.
+// front returns the strategies on the Pareto front of wait and emissions.
 func front(all []Strategy) []Strategy {
 	return slices.DeleteFunc(slices.Clone(all), func(s Strategy) bool { return !s.Best })
 }
 
-// compareSentence names the strategies that are worth a look.
+// compareSentence lists the strategies on the Pareto front.
 func compareSentence(all []Strategy) string {
 	names := sliceutil.Map(front(all), func(s Strategy) string { return s.brief() })
-	return "No other strategy beats these in waits and emissions at once: " + strings.Join(names, "; ") + "."
+	return "No other strategy is better than these in both wait and emissions: " + strings.Join(names, "; ") + "."
 }
 
 func (s *Strategy) brief() string {
@@ -276,7 +276,7 @@ func drawPareto(all []Strategy) template.HTML {
 	return d.picture("pareto", "Strategies by mean wait and emissions")
 }
 
-// box is what a point or a label takes of a picture, in percent.
+// box is the area of a point or label, in percent.
 type box struct{ left, top, right, bottom float64 }
 
 func around(x, y float64) box { return box{x - 0.6, y - 2, x + 0.6, y + 2} }
@@ -285,7 +285,8 @@ func (b box) meets(o box) bool {
 	return b.left < o.right && o.left < b.right && b.top < o.bottom && o.top < b.bottom
 }
 
-// beside writes a label at the first place beside a point that is not taken; without one, the table alone has the name.
+// beside writes a label at the first free position next to a point. If there is none, the name is only in the
+// table.
 func (d *drawing) beside(x, y float64, name string, taken []box) []box {
 	const letter, height = 0.66, 4.4
 	width := letter * float64(len([]rune(name)))
@@ -306,14 +307,14 @@ func (d *drawing) beside(x, y float64, name string, taken []box) []box {
 	return taken
 }
 
-// doctor fills the findings, what is wrong first.
+// doctor fills the findings, the most severe ones first.
 func (p *page) doctor() {
 	slices.SortStableFunc(p.Findings, func(a, b Finding) int { return badness(b.Status) - badness(a.Status) })
 	p.Said = []string{Verdict(p.Findings)}
 	p.Commands = []string{"kubenergy doctor"}
 }
 
-// Verdict says in one line what checks have found.
+// Verdict summarizes findings in one line.
 func Verdict(all []Finding) string {
 	of := map[Status]int{}
 	for i := range all {
@@ -322,27 +323,27 @@ func Verdict(all []Finding) string {
 	text, warnings := "Works.", count(of[StatusWarn], "warning")
 	switch {
 	case len(all) == 0:
-		return "No checks were run here."
+		return "No checks were run."
 	case of[StatusFail] > 0:
 		text = fmt.Sprintf("Broken: %d, with %s.", of[StatusFail], warnings)
 	case of[StatusWarn] > 0:
 		text = "Works, with " + warnings + "."
 	}
-	return fmt.Sprintf("%s Of %s, %d found nothing wrong.", text, count(len(all), "check"), of[StatusOK])
+	return fmt.Sprintf("%s Out of %s, %d found no problem.", text, count(len(all), "check"), of[StatusOK])
 }
 
 func badness(s Status) int { return slices.Index([]Status{StatusOK, StatusWarn, StatusFail}, s) }
 
-// how fills the page that says where figures come from.
+// how fills the page that explains the sources of figures.
 func (p *page) how() {
 	m := p.Model
-	p.Heading = "Where the figures come from"
+	p.Heading = "Sources of the figures"
 	saved := source{ID: "saved", Name: "Saved", Lines: []string{m.savedSentence()}}
 	if m.Saved != nil {
 		saved.Lines = said(m.savedSentence(), m.Saved.Method)
 	}
 	signals := &table{Caption: "Signals", Header: []column{
-		{"zone", false}, {"quantity", false}, {"now", true}, {"unit", false}, {"rests on", false},
+		{"zone", false}, {"quantity", false}, {"now", true}, {"unit", false}, {"source", false},
 	}}
 	for _, z := range m.Zones {
 		for _, s := range z.signals() {
@@ -351,53 +352,53 @@ func (p *page) how() {
 			}})
 		}
 	}
-	stale := "Nothing is too old."
+	stale := "All data is recent."
 	if names := m.stale(); len(names) > 0 {
-		stale = "Too old to be decided by: " + strings.Join(names, ", ") + "."
+		stale = "Too old for decisions: " + strings.Join(names, ", ") + "."
 	}
 	p.Sources = []source{
 		saved,
 		{ID: "waited", Name: "Waited", Lines: []string{
 			m.workSentence(),
-			"From submission to start, of all work; what waits for room counts, too.",
+			"From submission to start of all work, including the wait for capacity.",
 		}},
 		{ID: "estimated", Name: "Energy", Lines: said(
 			m.powerSentence(), m.meterSentence(),
-			"A meter's counter gives joules of an interval; those are divided among pods by the CPU time of their "+
-				"control groups, and travel as a batch to the ledger's windows of five minutes. Times PUE that is "+
-				"what the site's meter sees; times the carbon intensity of that window, emissions; times its price, "+
-				"cost. Where there is no meter, a power profile estimates, and that share is called estimated.", m.Note,
+			"A meter reports the joules of an interval, which are divided among pods by the CPU time of their "+
+				"control groups and sent to the ledger's windows of five minutes. Multiplied by the PUE, it is "+
+				"the energy at the site's meter. Multiplied by the window's intensity or price, it is emissions or "+
+				"cost. Without a meter, energy is estimated from a power profile and counts as estimated.", m.Note,
 		)},
 		{
 			ID: "stale", Name: "Signals", Lines: []string{
 				stale,
-				"Of a forecast, the band is from the tenth to the ninetieth percentile, where its source gives them.",
+				"The band of a forecast ranges from the tenth to the ninetieth percentile, if available.",
 			},
 			Table: signals,
 		},
 	}
 	if m.Mode != "" {
 		p.Sources = append(p.Sources, source{ID: "mode", Name: "Mode", Lines: []string{
-			"The mode of the cluster's policy is " + m.Mode + ". In shadow decisions are counted and nothing is " +
-				"touched; in advise they are written on the work; in enforce work is held. A namespace may have its " +
-				"own mode; of those, " + strconv.Itoa(m.Enforcing) + " enforce where the cluster does not.",
+			"The mode of the cluster's policy is " + m.Mode + ". In shadow mode, decisions are only " +
+				"counted. In advise mode, they are annotated. In enforce mode, work is held. Namespaces may have an " +
+				"own mode: " + strconv.Itoa(m.Enforcing) + " namespaces enforce although the cluster does not.",
 		}})
 	}
 	if len(m.Unseen) > 0 {
-		p.Sources = append(p.Sources, source{ID: "unseen", Name: "Not seen", Lines: m.Unseen})
+		p.Sources = append(p.Sources, source{ID: "unseen", Name: "Not available", Lines: m.Unseen})
 	}
 }
 
-// meterSentence says how far what is drawn can be believed.
+// meterSentence describes the reliability of the power.
 func (m *Model) meterSentence() string {
 	p := m.Power
 	if p == nil || len(p.Points) == 0 {
-		return "Nothing was booked in this time."
+		return "No energy was booked in this period."
 	}
-	text := percent(p.Estimated) + " of it is estimated, the rest measured."
+	text := percent(p.Estimated) + " of the energy is estimated, and the rest is measured."
 	if !m.Past {
-		text += fmt.Sprintf(" Of %s, the power of %d is too old to be decided by, and that of %d is more or less "+
-			"than their hardware draws.", count(p.Nodes, "node"), p.Late, p.Odd)
+		text += fmt.Sprintf(" Of %s, the power of %d is too old for decisions, and that of %d is more or less "+
+			"than their hardware can draw.", count(p.Nodes, "node"), p.Late, p.Odd)
 	}
 	return text
 }

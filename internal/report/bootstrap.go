@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// MinJobs is from how many jobs on there is an interval.
+// MinJobs is the minimum number of jobs needed to compute an interval.
 const MinJobs = 10
 
-// The interval of 95 %, and how often jobs are drawn again.
+// The percentiles of the 95 % interval, and the number of bootstrap resamples.
 const (
 	lowTail, highTail = 0.025, 0.975
 
 	maxResamples = 2000
 	fewResamples = 200
-	maxDraws     = 20_000_000 // of all resamples together: a second
+	maxDraws     = 20_000_000 // in all resamples together, which takes about a second
 )
 
-// total adds differences up. Its interval is that of sums over as many jobs drawn at random from these, with
+// total adds up differences. The interval is that of sums over the same number of jobs, drawn at random with
 // replacement.
 func total(all []Difference, seed uint64) (sum Difference) {
 	for _, d := range all {
@@ -41,7 +41,7 @@ func total(all []Difference, seed uint64) (sum Difference) {
 	return sum
 }
 
-// between interpolates between sorted values.
+// between interpolates between sorted values. p is the quantile to compute.
 func between(sorted []float64, p float64) float64 {
 	at := p * float64(len(sorted)-1)
 	i := int(math.Floor(at))

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// Sweep compares strategies over zones, starts and seeds. docs/how-to/comparisons.md has the formulas.
+// Sweep compares strategies over zones, starts and seeds. See docs/how-to/comparisons.md for the formulas.
 type Sweep struct {
 	APIVersion  string      `json:"apiVersion"`
 	Kind        string      `json:"kind"`
@@ -22,31 +22,32 @@ type Sweep struct {
 	Baseline    string      `json:"baseline"`
 	Trials      int         `json:"trials"`
 	Zones       []string    `json:"zones"`
-	Starts      int         `json:"starts"` // of each zone
-	Quoted      string      `json:"quoted"` // which starts the figures are of: all, even or odd
+	Starts      int         `json:"starts"` // number of starts per zone
+	Quoted      string      `json:"quoted"` // the starts that the figures cover: all, even or odd
 	Resamples   int         `json:"resamples"`
-	Varied      string      `json:"varied"`                // what intervals tell the influence of: starts, or seeds
-	Seed        uint64      `json:"seed"`                  // of the resamples
-	CarbonPrice float64     `json:"carbonPrice,omitempty"` // per tonne, of adjusted costs
+	Varied      string      `json:"varied"`                // source of the variation in the intervals: starts or seeds
+	Seed        uint64      `json:"seed"`                  // seed of the resamples
+	CarbonPrice float64     `json:"carbonPrice,omitempty"` // per tonne, for the adjusted costs
 	Strategies  []SweepRow  `json:"strategies"`
 	Published   []Published `json:"published,omitempty"`
 	Notes       []string    `json:"notes"`
 
-	days []Trial // that are drawn
+	days []Trial // trials with a drawn day
 }
 
-// Published is a figure that others have published, or that was measured before, and what it answers to.
+// Published is a figure from the literature or from an earlier measurement, with the value found here.
 type Published struct {
 	Strategy string  `json:"strategy"`
 	Forecast string  `json:"forecast,omitempty"`
-	Restart  string  `json:"restartCost,omitempty"` // as 5m; "": nothing
+	Restart  string  `json:"restartCost,omitempty"` // for example 5m; empty for none
 	Figure   string  `json:"figure"`                // eta, etaInterruptible, saving or meanWaitHours
 	Value    float64 `json:"value"`
 	Source   string  `json:"source"`
-	Measured float64 `json:"measured"` // the same figure here
+	Measured float64 `json:"measured"` // the value found here
 }
 
-// SweepRow is a strategy under a forecast and a restart cost, over all zones and the quoted starts.
+// SweepRow contains the figures of a strategy with a forecast and a restart cost, over all zones and the quoted
+// starts.
 type SweepRow struct {
 	Strategy    string        `json:"strategy"`
 	Forecast    string        `json:"forecast,omitempty"`
@@ -56,79 +57,80 @@ type SweepRow struct {
 
 	Grams         float64 `json:"gramsCO2e"`
 	BaselineGrams float64 `json:"baselineGramsCO2e"`
-	// mean over trials of the share of the baseline's emissions
+	// mean over the trials of the saved fraction of the baseline's emissions
 	Saving Interval `json:"saving"`
-	// ratio of sums of savings, each as a share of its trial's baseline
+	// ratio of the sums of savings, each as a fraction of the baseline of its trial
 	Eta      *Interval `json:"eta,omitempty"`
 	EtaGrams *Interval `json:"etaGrams,omitempty"` // ratio of sums of savings in grams
-	// mean of the η of the zones in which something can be saved
+	// mean η of the zones with possible savings
 	EtaMean *Interval `json:"etaMean,omitempty"`
-	// of strategies that do not suspend: what others publish
+	// η against the optimum that may suspend jobs, for strategies that do not suspend; the value that others
+	// publish
 	EtaInterruptible *Interval `json:"etaInterruptible,omitempty"`
-	// η on the starts that are not quoted, where parameters may be chosen
+	// η of the starts that are not quoted and may be used to tune parameters
 	EtaOther  *float64 `json:"etaOther,omitempty"`
-	WorstZone string   `json:"worstZone,omitempty"` // of least η
+	WorstZone string   `json:"worstZone,omitempty"` // the zone with the lowest η
 	WorstEta  *float64 `json:"worstEta,omitempty"`
 
-	StayOn          bool     `json:"stayOn,omitempty"` // machines that could sleep did not
+	StayOn          bool     `json:"stayOn,omitempty"` // machines that can sleep stayed on
 	Boots           int      `json:"boots,omitempty"`
 	FailedBoots     int      `json:"failedBoots,omitempty"`
 	BootEnergyKWh   float64  `json:"bootEnergyKWh,omitempty"`
 	EnergyKWh       float64  `json:"energyKWh"`
 	Cost            float64  `json:"cost"`
 	Priced          bool     `json:"priced"`
-	AdjustedCost    *float64 `json:"adjustedCost,omitempty"` // CI-adjusted, where carbon has a price
+	AdjustedCost    *float64 `json:"adjustedCost,omitempty"` // CI-adjusted cost; nil without a carbon price
 	MeanWaitHours   float64  `json:"meanWaitHours"`
-	P95WaitHours    float64  `json:"p95WaitHours"` // mean over trials
+	P95WaitHours    float64  `json:"p95WaitHours"` // mean over the trials
 	TurnaroundHours float64  `json:"meanTurnaroundHours"`
 	Suspensions     float64  `json:"suspensionsPerJob"`
 	LostHours       float64  `json:"lostHours"`
 	Violations      int      `json:"delayViolations"`
-	Tolerated       int      `json:"tolerated"` // jobs that were late by no more than one restart
+	Tolerated       int      `json:"tolerated"` // jobs that were late by at most one restart
 	Unplaced        int      `json:"unplacedJobs"`
 
 	ByZone     []ZoneRow          `json:"byZone"`
 	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
 }
 
-// ZoneRow is a row's figures in one zone.
+// ZoneRow contains the figures of a row in one zone.
 type ZoneRow struct {
 	Zone          string    `json:"zone"`
 	Grams         float64   `json:"gramsCO2e"`
 	BaselineGrams float64   `json:"baselineGramsCO2e"`
 	Saving        Interval  `json:"saving"`
-	OptimumSaving *float64  `json:"optimumSaving,omitempty"` // what the optimum of the family saves
+	OptimumSaving *float64  `json:"optimumSaving,omitempty"` // saving of the optimum of the strategy's family
 	Eta           *Interval `json:"eta,omitempty"`
 	MeanWaitHours float64   `json:"meanWaitHours"`
 }
 
-// Interval is a value with its interval of 95 %, which is absent where there are too few starts to tell.
+// Interval is a value with its 95 % interval. The interval is absent if there are too few samples.
 type Interval struct {
 	Value float64  `json:"value"`
 	Low   *float64 `json:"low,omitempty"`
 	High  *float64 `json:"high,omitempty"`
 }
 
-// SweepOptions say how trials are summed up.
+// SweepOptions configures how trials are aggregated.
 type SweepOptions struct {
 	Name        string
 	Baseline    string
-	Quote       string  // even or odd starts; all or "": all
-	CarbonPrice float64 // per tonne; 0: none
+	Quote       string  // even or odd starts; all starts if "all" or empty
+	CarbonPrice float64 // per tonne; zero for none
 	Seed        uint64
-	Strategies  []string // in the order in which they are shown
+	Strategies  []string // in display order
 	Published   []Published
-	Notes       []string // on the inputs
+	Notes       []string // about the inputs
 }
 
-// Which starts are quoted. The first start has the index 0.
+// Possible values of Quote. Starts are counted from 0.
 const (
 	QuoteAll  = "all"
 	QuoteEven = "even"
 	QuoteOdd  = "odd"
 )
 
-// Quotes reports whether figures are of the start of an index.
+// Quotes reports whether the figures include the start with the given index.
 func (o *SweepOptions) Quotes(index int) bool {
 	if o.Quote != QuoteEven && o.Quote != QuoteOdd {
 		return true
@@ -136,7 +138,7 @@ func (o *SweepOptions) Quotes(index int) bool {
 	return (index%2 == 0) == (o.Quote == QuoteEven)
 }
 
-// trialKey is what a trial and its baseline have in common.
+// trialKey identifies the trials that are compared with the same baseline trial.
 type trialKey struct {
 	zone   string
 	index  int
@@ -146,20 +148,20 @@ type trialKey struct {
 
 func (t *Trial) key() trialKey { return trialKey{t.Zone, t.StartIndex, t.Seed, t.StayOn} }
 
-// rowKey tells rows apart.
+// rowKey identifies a row of the comparison.
 type rowKey struct {
 	strategy, forecast string
 	restart            time.Duration
 	stayOn             bool
 }
 
-// minStarts is from how many starts on there is an interval.
+// minStarts is the minimum number of starts needed to compute an interval.
 const minStarts = 3
 
-// NewSweep sums trials up. Their order does not matter.
+// NewSweep aggregates trials. Their order does not matter.
 func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 	if len(trials) == 0 {
-		return nil, errors.New("there are no trials to compare")
+		return nil, errors.New("no trials to compare")
 	}
 	trials = slices.Clone(trials)
 	slices.SortStableFunc(trials, func(a, b Trial) int {
@@ -187,8 +189,8 @@ func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 	return s, nil
 }
 
-// CheckSweep reports what would keep [NewSweep] from summing up trials of which only the names are known, as before any
-// of them has run.
+// CheckSweep returns the error that [NewSweep] would return for these trials. It only uses the names of the trials,
+// so that it can be called before any trial has run.
 func CheckSweep(trials []Trial, o SweepOptions) error {
 	_, err := newSweeper(trials, &o)
 	return err
@@ -216,7 +218,7 @@ func newSweeper(trials []Trial, o *SweepOptions) (*sweeper, error) {
 	return c, nil
 }
 
-// sampleSeeds has intervals tell how figures vary with the seed, where there is but one start.
+// sampleSeeds makes the intervals show the variation with the seed if there is only one start.
 func (c *sweeper) sampleSeeds(trials []Trial) {
 	seeds := sliceutil.Map(trials, func(t Trial) uint64 { return t.Seed })
 	slices.Sort(seeds)
@@ -229,7 +231,7 @@ func (c *sweeper) sampleSeeds(trials []Trial) {
 	}
 }
 
-// sample returns which of the starts, or seeds, a trial belongs to.
+// sample returns the index of the trial's start, or of its seed if the comparison varies seeds.
 func (c *sweeper) sample(t *Trial) int {
 	if c.seeds == nil {
 		return t.StartIndex
@@ -240,57 +242,58 @@ func (c *sweeper) sample(t *Trial) int {
 func (s *Sweep) notes() []string {
 	compared := fmt.Sprintf("Savings are compared with %s on the same jobs, zone, start and seed.", s.Baseline)
 	if !slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Strategy != s.Baseline }) {
-		compared = fmt.Sprintf("Only the baseline, %s, was run: name another strategy to see what it "+
-			"saves.", s.Baseline)
+		compared = fmt.Sprintf("Only the baseline, %s, was run. Add another strategy to see its "+
+			"savings.", s.Baseline)
 	}
 	if s.sleeps() {
 		compared += " Rows of machines that stay on are compared with " + s.Baseline +
-			" on machines that stay on; where machines sleep, boots and those that failed count."
+			" on machines that stay on. If machines sleep, boots and failed boots are included."
 	}
-	rated := "No optimum is known for these nodes, so there is no η: it takes one node whose power is proportional " +
-		"to the cores in use."
+	rated := "No optimum is known for these nodes, so there is no η. It requires one node with power proportional " +
+		"to the used cores."
 	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil }) {
-		rated = "η is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of " +
-			"sums over zones and starts, each trial's saving being a share of its baseline."
+		rated = "η is the saving divided by the saving of the family's clairvoyant optimum. Figures are ratios of " +
+			"sums over zones and starts of savings as fractions of the baseline of each trial."
 	}
 	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil && r.Family != NonPreemptive }) {
-		rated += " Where jobs may be in each other's way, the optimum of families that suspend is a bound, so that η " +
-			"is what it is at least."
+		rated += " If jobs compete for nodes, the optimum of families that suspend is an upper bound, so η is a " +
+			"lower bound."
 	}
 	notes := []string{
 		simulated,
 		compared,
 		rated,
-		"Intervals: 95 %, by bootstrap over " + s.Varied + ", the same resample in every zone.",
-		"Emissions, energy, cost and boots are means of the trials of a strategy; delay violations are of all of them.",
+		"Intervals are 95 %, by bootstrap over " + s.Varied + ", with the same resample in every zone.",
+		"Emissions, energy, cost and boots are means over the trials of a strategy. Delay violations are sums.",
 	}
 	if s.Quoted != QuoteAll {
 		notes = append(notes,
-			"Figures are of the starts of "+s.Quoted+" index alone, counted from 0; parameters may be chosen on the "+
+			"Figures only include the starts with "+s.Quoted+" index, counted from 0. Parameters may be tuned on the "+
 				"others.")
 	}
 	return notes
 }
 
-// answer looks up what published figures answer to.
+// answer looks up the measured values of published figures.
 func (s *Sweep) answer(published []Published) {
 	for _, p := range published {
-		restart, _ := p.check() // a wrong one was refused
+		restart, _ := p.check() // NewSweep has returned the error
 		i := slices.IndexFunc(s.Strategies, func(r SweepRow) bool {
 			return r.Strategy == p.Strategy && r.Forecast == p.Forecast && r.RestartCost == restart
 		})
 		if i < 0 {
-			continue // this comparison leaves it out
+			continue // the comparison does not include this row
 		}
 		row := &s.Strategies[i]
-		if v := publishedFigures[p.Figure](row); v != nil { // else there is nothing to save, or no optimum
+		if v := publishedFigures[p.Figure](row); v != nil { // nil if emissions cannot be saved or no optimum is known
 			p.Measured = *v
 			s.Published = append(s.Published, p)
 		}
 	}
 }
 
-// publishedFigures are what can be published of a row; nil where the row has none.
+// publishedFigures contains the figures of a row that can be published, by name. The functions return nil if a row
+// does not have the figure.
 var publishedFigures = map[string]func(*SweepRow) *float64{
 	"eta":              func(r *SweepRow) *float64 { return r.Eta.value() },
 	"etaInterruptible": func(r *SweepRow) *float64 { return r.EtaInterruptible.value() },
@@ -305,7 +308,7 @@ func (i *Interval) value() *float64 {
 	return &i.Value
 }
 
-// check returns the restart cost that the figure is of.
+// check validates the figure and returns its restart cost.
 func (p *Published) check() (restart time.Duration, err error) {
 	if publishedFigures[p.Figure] == nil {
 		return 0, fmt.Errorf("published figure %q of %s: want %s", p.Figure, p.Strategy,
@@ -315,21 +318,21 @@ func (p *Published) check() (restart time.Duration, err error) {
 		return 0, nil
 	}
 	if restart, err = time.ParseDuration(p.Restart); err != nil || restart < 0 {
-		return 0, fmt.Errorf("published figure of %s: restartCost %q is no duration: want 5m", p.Strategy, p.Restart)
+		return 0, fmt.Errorf("published figure of %s: restartCost is %q: want a duration, as 5m", p.Strategy, p.Restart)
 	}
 	return restart, nil
 }
 
-// sweeper sums trials up.
+// sweeper aggregates trials.
 type sweeper struct {
 	options   *SweepOptions
-	baselines map[trialKey][]*Trial // under all its forecasts and restart costs
+	baselines map[trialKey][]*Trial // for all forecasts and restart costs
 	rows      map[rowKey][]*Trial
 	zones     []string
 	starts    int
-	seeds     []uint64 // of a comparison from one start: what figures vary with; nil: they vary with starts
+	seeds     []uint64 // seeds to resample in a comparison with one start; nil to resample starts
 	quoted    []int    // indices of starts, or of seeds
-	drawn     [][]int  // resamples of them
+	drawn     [][]int  // resamples of quoted
 }
 
 func (c *sweeper) add(t *Trial) {
@@ -348,12 +351,13 @@ func (c *sweeper) add(t *Trial) {
 	}
 }
 
-// baseline returns what a trial is compared with. A baseline that looks at no forecast, or suspends nothing, serves
-// for all forecasts or restart costs; else it is the one under the trial's own.
+// baseline returns the trial that t is compared with. If the baseline strategy ran with only one forecast or one
+// restart cost, that trial is compared with all others. Otherwise baseline returns the trial with the forecast and
+// the restart cost of t.
 func (c *sweeper) baseline(t *Trial) (*Trial, error) {
 	all := c.baselines[t.key()]
 	if len(all) == 0 {
-		return nil, fmt.Errorf("there is no trial of the baseline %s for %s", c.options.Baseline, t.ID())
+		return nil, fmt.Errorf("no trial of the baseline %s for %s", c.options.Baseline, t.ID())
 	}
 	forecasts := slices.ContainsFunc(all, func(b *Trial) bool { return b.Forecast != all[0].Forecast })
 	restarts := slices.ContainsFunc(all, func(b *Trial) bool { return b.RestartCost != all[0].RestartCost })
@@ -362,20 +366,20 @@ func (c *sweeper) baseline(t *Trial) (*Trial, error) {
 			return b, nil
 		}
 	}
-	return nil, fmt.Errorf("the baseline %s comes under several forecasts or restart costs, and none of them is that "+
+	return nil, fmt.Errorf("the baseline %s has trials with several forecasts or restart costs, but none with those "+
 		"of %s: choose a baseline "+
-		"that neither holds nor suspends, or compare under one forecast and one restart cost", c.options.Baseline,
+		"that neither holds nor suspends, or use only one forecast and one restart cost", c.options.Baseline,
 		t.ID())
 }
 
-// checkQuoted refuses rows without any trial whose start is quoted.
+// checkQuoted returns an error if a row has no trial with a quoted start in some zone.
 func (c *sweeper) checkQuoted() error {
 	for _, key := range c.order() {
 		for _, zone := range c.zones {
 			if !slices.ContainsFunc(c.rows[key], func(t *Trial) bool {
 				return t.Zone == zone && c.options.Quotes(t.StartIndex)
 			}) {
-				return fmt.Errorf("there is no trial of %s in %s whose start is quoted: figures are of %s starts",
+				return fmt.Errorf("no trial of %s in %s has a quoted start: figures only include %s starts",
 					key.strategy, zone, cmp.Or(c.options.Quote, QuoteAll))
 			}
 		}
@@ -383,7 +387,7 @@ func (c *sweeper) checkQuoted() error {
 	return nil
 }
 
-// resample draws starts with replacement, the same ones for all rows and zones.
+// resample draws starts with replacement. All rows and zones use the same resamples.
 func (c *sweeper) resample() {
 	if len(c.quoted) < minStarts {
 		return
@@ -398,7 +402,8 @@ func (c *sweeper) resample() {
 	}
 }
 
-// order is that of the rows: as strategies were given, then by forecast and restart cost.
+// order returns the keys of the rows in display order, which is the given order of strategies, then forecast and
+// restart cost.
 func (c *sweeper) order() []rowKey {
 	at := func(name string) int {
 		if i := slices.Index(c.options.Strategies, name); i >= 0 {
@@ -415,7 +420,7 @@ func (c *sweeper) order() []rowKey {
 	})
 }
 
-// sleeps reports whether machines sleep in some trials: then there are the same on machines that stay on.
+// sleeps reports whether machines sleep in some trials. Each of these trials also ran with machines that stay on.
 func (s *Sweep) sleeps() bool {
 	return slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.StayOn })
 }

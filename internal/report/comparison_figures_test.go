@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What was published of a restart cost is set beside the row of that cost.
+// A published figure for a restart cost is compared with the row that has this restart cost.
 func TestPublishedOfRestartCosts(t *testing.T) {
 	var trials []Trial
 	for _, trial := range someTrials() {
@@ -37,16 +37,16 @@ func TestPublishedOfRestartCosts(t *testing.T) {
 	}
 	if _, table, _ := strings.Cut(b.String(), "published figures"); !strings.Contains(table, "restart cost") ||
 		!strings.Contains(table, "5m0s") {
-		t.Errorf("the table does not tell restart costs apart:\n%s", table)
+		t.Errorf("the table does not show restart costs:\n%s", table)
 	}
 	published[0].Restart = "soon"
 	if _, err := NewSweep(trials, SweepOptions{Baseline: "now", Published: published}); err == nil ||
 		!strings.Contains(err.Error(), `"soon"`) {
-		t.Errorf("a restart cost that is no duration: %v", err)
+		t.Errorf("NewSweep() with an invalid restart cost returned error %v", err)
 	}
 }
 
-// A zone in which nothing can be saved has no eta, neither of its own nor as part of a mean, whatever rounding leaves.
+// A zone without possible savings has no η, neither of its own nor as part of a mean, despite rounding errors.
 func TestSweepWhereNothingCanBeSaved(t *testing.T) {
 	trials := someTrials()
 	for i := range trials {
@@ -58,11 +58,11 @@ func TestSweepWhereNothingCanBeSaved(t *testing.T) {
 	s := sweep(t, trials, SweepOptions{Baseline: "now", Strategies: []string{"now", "wait"}})
 	r := &s.Strategies[2]
 	if r.ByZone[1].Eta != nil || r.ByZone[1].OptimumSaving != nil || r.WorstZone != "A" {
-		t.Errorf("zone B: %+v; worst zone %s", r.ByZone[1], r.WorstZone)
+		t.Errorf("zone B is %+v, and the worst zone is %s", r.ByZone[1], r.WorstZone)
 	}
 	if r.EtaMean == nil || r.ByZone[0].Eta == nil || !equal(r.EtaMean.Value, r.ByZone[0].Eta.Value) ||
 		!equal(*r.WorstEta, 0.5) {
-		t.Errorf("mean over zones: %+v", r.EtaMean)
+		t.Errorf("unexpected mean over zones: %+v", r.EtaMean)
 	}
 	for i := range trials {
 		trials[i].Grams, trials[i].Optima = 2000, map[string]float64{
@@ -71,11 +71,11 @@ func TestSweepWhereNothingCanBeSaved(t *testing.T) {
 	}
 	if r := sweep(t, trials, SweepOptions{Baseline: "now", Quote: QuoteEven}).Strategies[0]; r.Eta != nil ||
 		r.EtaMean != nil || r.EtaOther != nil || r.WorstEta != nil {
-		t.Errorf("where rounding is all that can be saved: %+v", r)
+		t.Errorf("row with savings by rounding errors: %+v", r)
 	}
 }
 
-// A baseline that holds is that under the forecast of what is compared with it, in whatever order trials come.
+// A baseline that holds jobs is compared under the same forecast, regardless of the order of trials.
 func TestBaselineThatHolds(t *testing.T) {
 	begin := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	trial := func(strategy, forecast string, grams float64) Trial {
@@ -97,7 +97,7 @@ func TestBaselineThatHolds(t *testing.T) {
 			}
 			if !equal(r.Saving.Value, want) || !equal(r.ByZone[0].BaselineGrams,
 				map[string]float64{"perfect": 100, "naive": 200}[r.Forecast]) {
-				t.Errorf("%s, forecast %s, saves %v of %v, want %v", r.Strategy, r.Forecast, r.Saving.Value,
+				t.Errorf("%s with forecast %s saves %v of %v, want %v", r.Strategy, r.Forecast, r.Saving.Value,
 					r.ByZone[0].BaselineGrams, want)
 			}
 		}
@@ -105,11 +105,11 @@ func TestBaselineThatHolds(t *testing.T) {
 	}
 	if _, err := NewSweep(append(trials, trial("now", "", 300)), SweepOptions{Baseline: "rolling"}); err == nil ||
 		!strings.Contains(err.Error(), "several forecasts") {
-		t.Errorf("what looks at no forecast is compared with either: %v", err)
+		t.Errorf("NewSweep() with an ambiguous baseline returned error %v", err)
 	}
 }
 
-// What cannot be summed up can be told from names alone.
+// CheckSweep reports errors based only on the names of trials.
 func TestCheckSweep(t *testing.T) {
 	var names []Trial
 	for _, trial := range someTrials() {
@@ -120,18 +120,18 @@ func TestCheckSweep(t *testing.T) {
 	}
 	odd := slices.DeleteFunc(slices.Clone(names), func(t Trial) bool { return t.StartIndex%2 == 0 })
 	for want, err := range map[string]error{
-		"whose start is quoted": CheckSweep(odd, SweepOptions{Baseline: "now", Quote: QuoteEven}),
+		"has a quoted start": CheckSweep(odd, SweepOptions{Baseline: "now", Quote: QuoteEven}),
 		`"watts"`: CheckSweep(names,
 			SweepOptions{Baseline: "now", Published: []Published{{Strategy: "none", Figure: "watts"}}}),
 		"of the baseline stock": CheckSweep(names, SweepOptions{Baseline: "stock"}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("CheckSweep() returned error %v, want %q", err, want)
 		}
 	}
 }
 
-// Figures of a run go to whatever name asks for them.
+// Figures of a run are copied to a trial with another name.
 func TestTakeFigures(t *testing.T) {
 	name := Trial{TrialName: TrialName{Zone: "A", StartIndex: 3, Strategy: "rolling", Family: NonPreemptive}}
 	name.TakeFigures(&Trial{
@@ -143,7 +143,7 @@ func TestTakeFigures(t *testing.T) {
 	}
 }
 
-// A strategy has one colour in all figures, the baseline too, and other forecasts of it are paler.
+// A strategy, including the baseline, has one color in all figures. Its other forecasts have paler colors.
 func TestColoursOfStrategies(t *testing.T) {
 	trials := someTrials()
 	for _, trial := range someTrials() {
@@ -176,7 +176,7 @@ func TestColoursOfStrategies(t *testing.T) {
 		}
 		for _, colour := range []string{now, naive, perfect, late} {
 			if drawn := strings.Contains(string(svg), colour); drawn != slices.Contains(want.colours, colour) {
-				t.Errorf("%s.svg: colour %s is drawn: %v", name, colour, drawn)
+				t.Errorf("%s.svg contains color %s: %v", name, colour, drawn)
 			}
 		}
 	}
@@ -185,19 +185,19 @@ func TestColoursOfStrategies(t *testing.T) {
 		s.Strategies = append(s.Strategies, SweepRow{Strategy: strings.Repeat("x", 1+i)})
 	}
 	if c := s.colours(); c[0] == c[len(Palette)] || c[len(Palette)] == c[2*len(Palette)] {
-		t.Errorf("more strategies than colours: %v", c)
+		t.Errorf("colors repeat if there are more strategies than colors: %v", c)
 	}
 }
 
-// The header counts in words that fit.
+// The headline uses the singular for counts of one.
 func TestHeadlineOfOne(t *testing.T) {
 	s := sweep(t, someTrials()[:1], SweepOptions{Baseline: "now"})
 	if got := s.headline(); got != "comparison: 1 trial in 1 zone, 1 start" {
-		t.Errorf("the headline is %q", got)
+		t.Errorf("unexpected headline %q", got)
 	}
 }
 
-// Columns of wide tables that need words have them, where there are such columns.
+// Wide tables explain columns that need an explanation, if they have these columns.
 func TestNotesOnColumns(t *testing.T) {
 	for _, c := range []struct {
 		quote string
@@ -211,13 +211,13 @@ func TestNotesOnColumns(t *testing.T) {
 		text := sweep(t, someTrials(), SweepOptions{Baseline: "now", Quote: c.quote}).Text(c.wide, false)
 		for note, want := range c.want {
 			if strings.Contains(text, note) != want {
-				t.Errorf("%s starts, wide %v: note %q, want it: %v\n%s", c.quote, c.wide, note, want, text)
+				t.Errorf("%s starts, wide %v: for note %q, want %v in:\n%s", c.quote, c.wide, note, want, text)
 			}
 		}
 	}
 }
 
-// Only what is of one day in one zone is drawn in one figure.
+// The figure shows only trials of one day in one zone.
 func TestDayFigureIsOfOneDay(t *testing.T) {
 	trials := someTrials()
 	for i, start := range map[int]time.Time{
@@ -232,6 +232,6 @@ func TestDayFigureIsOfOneDay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := string(svg); !strings.Contains(text, "wait perfect") || strings.Contains(text, "wait naive") {
-		t.Error("trials that were drawn on another day are overlaid")
+		t.Error("the figure contains trials of another day")
 	}
 }

@@ -6,32 +6,32 @@ import (
 	"strings"
 )
 
-// Manifest says what a comparison was made of, so that others can make it again.
+// Manifest describes the inputs of a comparison, so that others can reproduce it.
 type Manifest struct {
 	APIVersion  string   `json:"apiVersion"`
 	Kind        string   `json:"kind"`
-	Program     string   `json:"program"` // its version
+	Program     string   `json:"program"` // program version
 	Go          string   `json:"go"`
 	Platform    string   `json:"platform"`
 	CommandLine []string `json:"commandLine"`
-	// of all trials' names and keys, and of how they are summed up
+	// hash of the names and keys of all trials, and of the aggregation options
 	Comparison string `json:"comparisonSHA256"`
-	// by the file's path, as the comparison or its scenario gives it
+	// by the path in the comparison file or its scenario
 	Inputs map[string]string `json:"inputsSHA256"`
-	Seed   uint64            `json:"seed"`  // of the resamples
-	Seeds  []uint64          `json:"seeds"` // of the trials
+	Seed   uint64            `json:"seed"`  // seed of the resamples
+	Seeds  []uint64          `json:"seeds"` // seeds of the trials
 	Split  Split             `json:"parameterSplit"`
 }
 
-// Split says on which starts parameters may be chosen, and on which ones figures are quoted, by their indices from 0.
+// Split lists the starts with quoted figures, and the starts for tuning parameters, by index from 0.
 type Split struct {
 	Quoted string `json:"quoted"`
 	Starts []int  `json:"quotedStarts"`
 	Others []int  `json:"otherStarts"`
 }
 
-// WriteSweepDir writes the comparison, its manifest, a page that shows it, and every figure as SVG and PNG into dir,
-// and returns the paths.
+// WriteSweepDir writes the comparison, its manifest, an HTML page, and every figure as SVG and PNG into dir. It
+// returns the paths of the files.
 func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error) {
 	figures, err := s.figures()
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// figures prepares what there is to draw.
+// figures returns all figures of the comparison.
 func (s *Sweep) figures() ([]namedFigure, error) {
 	if len(s.Strategies) == 0 {
-		return nil, errors.New("there are no strategies to draw")
+		return nil, errors.New("no strategies to draw")
 	}
 	for _, r := range s.Strategies {
 		for _, v := range []float64{r.Grams, r.Cost, r.EnergyKWh, r.Saving.Value, r.MeanWaitHours} {
 			if !finite(v) {
-				return nil, fmt.Errorf("%s: a figure is %v", s.label(r), v)
+				return nil, fmt.Errorf("%s: unexpected value %v", s.label(r), v)
 			}
 		}
 	}
@@ -35,26 +35,26 @@ func (s *Sweep) figures() ([]namedFigure, error) {
 		bars = "Emissions, turnaround and cost with carbon"
 	}
 	all := []namedFigure{
-		{"strategies", bars + " of a trial, by strategy: means.", s.barsFigure()},
+		{"strategies", bars + " by strategy, means over the trials.", s.barsFigure()},
 		{
 			"pareto",
-			"What is saved against how long jobs wait: the best is at the upper left. Bars: 95 % interval over " +
+			"Savings versus wait time of jobs. The best strategies are at the upper left. Bars: 95 % interval over " +
 				s.Varied + ".",
 			s.paretoFigure(),
 		},
-		{"zones", "Savings by zone, with intervals of 95 %; grey lines: the clairvoyant optima.", s.zonesFigure()},
-		{"nodes", "Energy of a trial by type of node: means.", s.nodesFigure()},
+		{"zones", "Savings by zone with 95 % intervals. Gray lines: the clairvoyant optima.", s.zonesFigure()},
+		{"nodes", "Energy by type of node, means over the trials.", s.nodesFigure()},
 	}
 	if len(s.days) > 0 {
 		t := &s.days[0]
 		caption := fmt.Sprintf(
-			"The carbon intensity of a day in %s, and the cores that the jobs of every strategy keep busy.", t.Zone)
+			"Carbon intensity of a day in %s, and the number of cores that the jobs of each strategy use.", t.Zone)
 		all = append(all, namedFigure{"day", caption, s.dayFigure()})
 	}
 	return all, nil
 }
 
-// label names a row as briefly as tells it apart.
+// label returns the shortest unambiguous name of a row.
 func (s *Sweep) label(r SweepRow) string {
 	label := r.Strategy
 	if r.Forecast != "" && slices.ContainsFunc(s.Strategies, func(o SweepRow) bool {
@@ -89,7 +89,7 @@ func (s *Sweep) barsFigure() figure {
 
 var shapes = [...]draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, diamond{}}
 
-// diamond is a square that stands on a corner.
+// diamond draws a square that stands on a corner.
 type diamond struct{}
 
 // DrawGlyph implements [draw.GlyphDrawer].
@@ -100,8 +100,9 @@ func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	})
 }
 
-// colours gives every row that of its strategy, the same in all figures. Under further forecasts and restart costs it
-// is paler; where strategies outnumber the Palette, it comes again, darker.
+// colours returns the color of each row. A strategy has the same color in all figures. Further forecasts and
+// restart costs of a strategy have paler colors. If there are more strategies than colors in the Palette, the
+// colors are reused in darker shades.
 func (s *Sweep) colours() []color.Color {
 	variants := map[string]int{}
 	for i := range s.Strategies {
@@ -121,7 +122,7 @@ func (s *Sweep) colours() []color.Color {
 	})
 }
 
-// blend moves a colour by a share of the way to a grey.
+// blend moves a color by a fraction of the way to a gray.
 func blend(c color.RGBA, grey uint8, share float64) color.RGBA {
 	for _, v := range []*uint8{&c.R, &c.G, &c.B} {
 		*v = uint8(math.Round(float64(*v) + share*(float64(grey)-float64(*v))))
@@ -129,7 +130,8 @@ func blend(c color.RGBA, grey uint8, share float64) color.RGBA {
 	return c
 }
 
-// marked returns the rows that are drawn as points, all but the baseline, and how: the shape is the forecast's.
+// marked returns the rows that are drawn as points, which are all but the baseline, with their styles. The shape of
+// a point identifies the forecast.
 func (s *Sweep) marked() (rows []*SweepRow, keys []key, styles []draw.GlyphStyle) {
 	var forecasts []string
 	colours := s.colours()
@@ -172,12 +174,12 @@ func (s *Sweep) paretoFigure() figure {
 	return figure{figureWidth, 5.5 * vg.Inch, [][]key{keys}, [][]*plot.Plot{{p}}}
 }
 
-// zonesFigure draws the savings of all rows in each zone, beside each other.
+// zonesFigure draws the savings of all rows in each zone next to each other.
 func (s *Sweep) zonesFigure() figure {
 	rows, keys, styles := s.marked()
 	width := max(figureWidth, vg.Length(len(s.Zones))*(vg.Length(len(rows))*7+12)+100)
 	p := newPlot("", savedLabel, draw.LineStyle{})
-	step := 0.86 / float64(max(1, len(rows))) // of a zone's width
+	step := 0.86 / float64(max(1, len(rows))) // as a fraction of the width of a zone
 	for i, r := range rows {
 		for k := range r.ByZone {
 			z, x := &r.ByZone[k], float64(k)-0.43+(float64(i)+0.5)*step
@@ -221,7 +223,7 @@ func (s *Sweep) nodesFigure() figure {
 	return f
 }
 
-// dayFigure draws one day's carbon intensity over the cores that jobs keep busy.
+// dayFigure draws the carbon intensity of one day above the number of cores that jobs keep busy.
 func (s *Sweep) dayFigure() figure {
 	days := slices.Clone(s.days)
 	rank := func(t Trial) int {
@@ -232,7 +234,7 @@ func (s *Sweep) dayFigure() figure {
 	}
 	slices.SortStableFunc(days, func(a, b Trial) int { return cmp.Compare(rank(a), rank(b)) })
 	zone, first := days[0].Zone, days[0].Day
-	// one day, in one zone
+	// The figure shows one day in one zone.
 	days = slices.DeleteFunc(days, func(t Trial) bool { return t.Zone != zone || !t.Day.Start.Equal(first.Start) })
 	span := first.Step.Seconds() * float64(len(first.Intensity))
 	stairs := func(values []float64) plotter.XYs {

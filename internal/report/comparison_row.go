@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// sums are what ratios are made of, over some trials.
+// sums contains the terms of the ratios of a row, added up over trials.
 type sums struct {
 	trials         int
-	saved, optimum float64 // shares of the baseline
-	grams, best    float64 // saved, and by the optimum
-	base           float64 // grams of the baselines, all counted as positive
-	suspending     float64 // share that the interruptible optimum saves
+	saved, optimum float64 // fractions of the baseline
+	grams, best    float64 // grams that the strategy and the optimum save
+	base           float64 // grams of the baselines, in absolute values
+	suspending     float64 // fraction of the baseline that the interruptible optimum saves
 }
 
 func (s *sums) add(o sums) {
@@ -29,14 +29,14 @@ func (s *sums) eta() float64      { return share(s.saved, s.optimum, float64(s.t
 func (s *sums) etaGrams() float64 { return share(s.grams, s.best, s.base) }
 func (s *sums) ofOther() float64  { return share(s.saved, s.suspending, float64(s.trials)) }
 
-// possible reports whether there is something to save.
+// possible reports whether emissions can be saved.
 func (s *sums) possible() bool { return !math.IsNaN(s.eta()) }
 
-// minPossible is the share of a baseline below which a possible saving is but the rounding error of sums over many
-// jobs.
+// minPossible is the minimum fraction of the baseline that counts as a possible saving. Smaller values are rounding
+// errors of sums over many jobs.
 const minPossible = 1e-10
 
-// share is what was saved of what could be; NaN where nothing could be.
+// share returns the saved fraction of the possible saving, or NaN if no saving is possible.
 func share(saved, possible, baseline float64) float64 {
 	if possible <= minPossible*baseline {
 		return math.NaN()
@@ -44,13 +44,13 @@ func share(saved, possible, baseline float64) float64 {
 	return saved / possible
 }
 
-// grid is the sums of a row by zone and by start.
+// sumGrid contains the sums of a row by zone and start.
 type sumGrid [][]sums
 
-// in is the part of the grid that is of one zone.
+// in returns the part of the grid for one zone.
 func (g sumGrid) in(zone int) sumGrid { return g[zone : zone+1] }
 
-// over adds up all zones over starts.
+// over adds up the sums of all zones and the given starts.
 func (g sumGrid) over(starts []int) (all sums) {
 	for _, zone := range g {
 		for _, i := range starts {
@@ -60,7 +60,7 @@ func (g sumGrid) over(starts []int) (all sums) {
 	return all
 }
 
-// figure is what a figure comes to over starts.
+// figure returns a function that computes a figure for given starts.
 func (g sumGrid) figure(fn func(*sums) float64) func(starts []int) float64 {
 	return func(starts []int) float64 {
 		all := g.over(starts)
@@ -68,7 +68,7 @@ func (g sumGrid) figure(fn func(*sums) float64) func(starts []int) float64 {
 	}
 }
 
-// meanEta is the mean of the η of the zones in which something can be saved.
+// meanEta returns the mean η of the zones with possible savings.
 func (g sumGrid) meanEta(starts []int) float64 {
 	sum, zones := 0.0, 0.0
 	for z := range g {
@@ -80,8 +80,8 @@ func (g sumGrid) meanEta(starts []int) float64 {
 	return sum / zones
 }
 
-// interval is a figure of the quoted starts, and how it varies with them. Resamples in which it has no value do not
-// count.
+// interval returns a figure of the quoted starts with its interval. Resamples with an undefined figure are
+// ignored.
 func (c *sweeper) interval(fn func(starts []int) float64) Interval {
 	i := Interval{Value: fn(c.quoted)}
 	if len(c.drawn) == 0 {
@@ -101,7 +101,7 @@ func (c *sweeper) interval(fn func(starts []int) float64) Interval {
 	return i
 }
 
-// row sums up the trials of one strategy under one forecast and one restart cost.
+// row aggregates the trials of one strategy with one forecast and one restart cost.
 func (c *sweeper) row(key rowKey) *SweepRow {
 	row := &SweepRow{
 		Strategy: key.strategy, Forecast: key.forecast, RestartCost: key.restart, StayOn: key.stayOn,
@@ -114,7 +114,7 @@ func (c *sweeper) row(key rowKey) *SweepRow {
 	}
 	known := true
 	for _, t := range c.rows[key] {
-		base, _ := c.baseline(t) // each has one, or was refused
+		base, _ := c.baseline(t) // newSweeper has verified that it exists
 		cell := sums{
 			trials: 1, saved: saving(base.Grams, t.Grams), grams: base.Grams - t.Grams, base: math.Abs(base.Grams),
 		}
@@ -140,7 +140,7 @@ func (c *sweeper) row(key rowKey) *SweepRow {
 	return row
 }
 
-// include adds a trial's plain figures.
+// include adds the figures of a trial to the sums of the row.
 func (r *SweepRow) include(t, base *Trial) {
 	r.Trials++
 	r.Family, r.Priced = t.Family, t.Priced
@@ -164,7 +164,7 @@ func (r *SweepRow) include(t, base *Trial) {
 	}
 }
 
-// finish turns sums over trials into means.
+// finish converts sums over the trials into means.
 func (r *SweepRow) finish(carbonPrice float64) {
 	n := float64(r.Trials)
 	for _, v := range []*float64{&r.MeanWaitHours, &r.P95WaitHours, &r.TurnaroundHours, &r.Suspensions} {
@@ -173,16 +173,16 @@ func (r *SweepRow) finish(carbonPrice float64) {
 	r.AdjustedCost = adjustedCost(r.Cost, r.Grams, carbonPrice)
 }
 
-// mean is what a sum over the row's trials comes to for one of them.
+// mean returns the mean over the row's trials for a sum over them.
 func (r *SweepRow) mean(sum float64) float64 { return over(sum, float64(r.Trials)) }
 
-// rate sets savings and η over all zones.
+// rate sets the savings and η over all zones.
 func (c *sweeper) rate(row *SweepRow, cells sumGrid, known bool) {
 	row.Saving = c.interval(cells.figure((*sums).saving))
 	if !known {
 		return
 	}
-	// Where nothing can be saved, no share of it can be.
+	// η is not defined if no saving is possible.
 	some := func(i Interval) *Interval {
 		if math.IsNaN(i.Value) {
 			return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// Sheet has a row for every strategy over all zones, and one for each zone.
+// Sheet returns a table with one row per strategy over all zones, and one row per strategy and zone.
 func (s *Sweep) Sheet() *Table {
 	t := Sheet("strategy", "forecast", "restartCostSeconds", "family", "zone", "trials", "gramsCO2e",
 		"baselineGramsCO2e", "saving", "savingLow", "savingHigh", "optimumSaving", "eta", "etaLow", "etaHigh",
@@ -37,7 +37,7 @@ func (s *Sweep) Sheet() *Table {
 	return t
 }
 
-// tables returns what people are shown.
+// tables returns the tables for people.
 func (s *Sweep) tables() []*Table {
 	all := []*Table{s.overall()}
 	if len(s.Zones) > 1 {
@@ -56,13 +56,13 @@ func (s *Sweep) tables() []*Table {
 	return all
 }
 
-// published sets what others have published beside what was found here.
+// published compares published figures with the values found here.
 func (s *Sweep) published() *Table {
 	t := Heads(5, "strategy", "forecast", "restart cost", "figure", "source", "published", "here")
 	t.Title = "published figures"
 	restarts := slices.ContainsFunc(s.Published, func(p Published) bool { return p.Restart != "" })
 	for _, p := range s.Published {
-		cost, _ := p.check() // a wrong one was refused
+		cost, _ := p.check() // NewSweep has returned the error
 		t.Add(p.Strategy, p.Forecast, only(restarts, cost.String()), p.Figure, p.Source, humanize.Significant(p.Value),
 			humanize.Significant(p.Measured))
 	}
@@ -100,15 +100,15 @@ func (s *Sweep) overall() *Table {
 	return t
 }
 
-// allNotes are those of wide tables, some of whose columns need words.
+// allNotes returns the notes for wide tables, which include explanations of some columns.
 func (s *Sweep) allNotes() []string {
 	notes := slices.Clone(s.Notes)
 	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.EtaInterruptible != nil }) {
-		notes = append(notes, "Of suspending: what was saved over what the optimum saves that may suspend jobs too, "+
-			"for strategies that suspend none.")
+		notes = append(notes, "Of suspending: the saving divided by that of the optimum that may also suspend jobs, "+
+			"for strategies that do not suspend jobs.")
 	}
 	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.EtaOther != nil }) {
-		notes = append(notes, "η other starts: η on the starts that are not quoted.")
+		notes = append(notes, "η other starts: η of the starts that are not quoted.")
 	}
 	return notes
 }
@@ -126,7 +126,7 @@ func (s *Sweep) perZone(title string, show func(*ZoneRow) string) *Table {
 	return t
 }
 
-// empty says what machines do that no job runs on.
+// empty returns the state of machines without jobs.
 func (s *Sweep) empty(r SweepRow) string {
 	if s.sleeps() && !r.StayOn {
 		return sim.EmptyNodesSleep
@@ -134,7 +134,7 @@ func (s *Sweep) empty(r SweepRow) string {
 	return sim.EmptyNodesIdle
 }
 
-// shownInterval shows a value times scale with so many decimals, and its interval where there is one.
+// shownInterval formats a value multiplied by scale, and its interval if it has one.
 func shownInterval(i *Interval, scale float64, decimals int) string {
 	if i == nil {
 		return "–"
@@ -160,17 +160,17 @@ func worst(r SweepRow) string {
 	return humanize.Fixed(*r.WorstEta, 3) + " " + r.WorstZone
 }
 
-// headline says what was compared.
+// headline summarizes the comparison in one line.
 func (s *Sweep) headline() string {
 	starts := humanize.Plural(s.Starts, "start", "starts")
 	if s.Quoted != QuoteAll {
-		starts += fmt.Sprintf(", those of %s index quoted", s.Quoted)
+		starts += fmt.Sprintf(", quoting those with %s index", s.Quoted)
 	}
 	return fmt.Sprintf("%s: %s in %s, %s", cmp.Or(s.Name, "comparison"), humanize.Plural(s.Trials, "trial", "trials"),
 		humanize.Plural(len(s.Zones), "zone", "zones"), starts)
 }
 
-// Text shows all tables.
+// Text returns all tables.
 func (s *Sweep) Text(wide, colours bool) string {
 	parts := []string{s.headline()}
 	for _, t := range s.tables() {

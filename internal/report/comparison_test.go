@@ -16,15 +16,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// someTrials are of two zones and five starts: the policy saves half of what can be saved in the first zone, and a
-// quarter in the second.
+// someTrials returns trials of two zones and five starts. The policy achieves half of the possible saving in the
+// first zone, and a quarter in the second.
 func someTrials() []Trial {
 	begin := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	var all []Trial
 	for z, zone := range []string{"A", "B"} {
 		for i := range 5 {
-			base := 1000 * float64(1+z) // zone B is twice as dirty
-			most := 0.1 * float64(1+i)  // share that can be saved
+			base := 1000 * float64(1+z) // zone B has twice the emissions
+			most := 0.1 * float64(1+i)  // fraction that can be saved
 			name := func(strategy, forecast string, saved float64) Trial {
 				return Trial{
 					TrialName: TrialName{
@@ -60,10 +60,11 @@ func TestSweepByHand(t *testing.T) {
 		Baseline: "now", Quote: QuoteEven, Seed: 1, Strategies: []string{"now", "wait"}, CarbonPrice: 100,
 	})
 	if len(s.Strategies) != 3 || s.Strategies[0].Strategy != "now" || s.Strategies[1].Forecast != "naive" {
-		t.Fatalf("rows: %+v", s.Strategies)
+		t.Fatalf("unexpected rows: %+v", s.Strategies)
 	}
 	r := &s.Strategies[2]
-	// Even starts have 0.1, 0.3 and 0.5 to save: of 0.9 in each zone 0.45 and 0.225 are saved.
+	// At even starts, fractions of 0.1, 0.3 and 0.5 can be saved. Of the 0.9 in each zone, 0.45 and 0.225 are
+	// saved.
 	for name, got := range map[string][2]float64{
 		"eta":         {r.Eta.Value, 0.675 / 1.8},
 		"etaGrams":    {r.EtaGrams.Value, (450 + 450) / (900.0 + 1800)},
@@ -84,20 +85,20 @@ func TestSweepByHand(t *testing.T) {
 		}
 	}
 	if r.WorstZone != "B" || r.Trials != 6 || s.Trials != 30 || s.Resamples != maxResamples {
-		t.Errorf("worst zone %s, %d of %d trials, %d resamples", r.WorstZone, r.Trials, s.Trials, s.Resamples)
+		t.Errorf("got worst zone %s, %d of %d trials, %d resamples", r.WorstZone, r.Trials, s.Trials, s.Resamples)
 	}
-	// People read the emissions of a trial: of 6 trials of 1 and 2 kg, less the 0.9 kg that are saved.
+	// Tables show the emissions of one trial: the mean of 6 trials of 1 and 2 kg, minus the saved 0.9 kg.
 	if text := s.Text(false, false); !strings.Contains(text, "│ wait     │ perfect  │     1.350 │") ||
-		!strings.Contains(text, "│     0.135 │") || !strings.Contains(text, "are means of the trials") {
+		!strings.Contains(text, "│     0.135 │") || !strings.Contains(text, "are means over the trials") {
 		t.Error(text)
 	}
-	// The share that is saved is the same at every start, so that it does not matter which are drawn.
+	// The saved fraction is the same at every start, so it does not depend on the resample.
 	if !equal(*r.Eta.Low, *r.Eta.High) || !(*r.Saving.Low < r.Saving.Value && r.Saving.Value < *r.Saving.High) {
-		t.Errorf("eta %v to %v, saving %v to %v", *r.Eta.Low, *r.Eta.High, *r.Saving.Low, *r.Saving.High)
+		t.Errorf("got η from %v to %v, saving from %v to %v", *r.Eta.Low, *r.Eta.High, *r.Saving.Low, *r.Saving.High)
 	}
 }
 
-// The order in which trials come, as from several workers or folders, does not matter to a single byte.
+// The result does not depend on the order of trials, for example from several workers or directories.
 func TestSweepIsTheSameInAnyOrder(t *testing.T) {
 	text := func(trials []Trial) string {
 		var b bytes.Buffer
@@ -124,9 +125,9 @@ func TestSweepWithoutOptimum(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if notes := strings.Join(s.Notes, " "); !strings.Contains(notes, "no η") || strings.Contains(notes, "η is") {
-		t.Error("nothing says why there is no η")
+		t.Error("the report does not explain the missing η")
 	}
-	// Where there is nothing to save, no share of it is saved either.
+	// If no saving is possible, η is not defined.
 	for i := range trials {
 		trials[i].Grams, trials[i].Optima = 100, map[string]float64{NonPreemptive: 100, Interruptible: 100}
 	}
@@ -137,7 +138,7 @@ func TestSweepWithoutOptimum(t *testing.T) {
 
 func TestSweepRefuses(t *testing.T) {
 	if _, err := NewSweep(nil, SweepOptions{}); err == nil {
-		t.Error("no trials at all are compared")
+		t.Error("NewSweep() without trials returned no error")
 	}
 	trials := slices.DeleteFunc(someTrials(), func(t Trial) bool {
 		return t.Strategy == "now" && t.Zone == "B" &&
@@ -145,13 +146,13 @@ func TestSweepRefuses(t *testing.T) {
 	})
 	if _, err := NewSweep(trials, SweepOptions{Baseline: "now"}); err == nil ||
 		!strings.Contains(err.Error(), "no trial of the baseline now for wait in B") {
-		t.Errorf("without a baseline: %v", err)
+		t.Errorf("NewSweep() without a baseline returned error %v", err)
 	}
 	_, err := NewSweep(someTrials(), SweepOptions{
 		Baseline: "now", Published: []Published{{Strategy: "wait", Forecast: "naive", Figure: "watts"}},
 	})
 	if err == nil || !strings.Contains(err.Error(), `"watts"`) {
-		t.Errorf("an unknown figure: %v", err)
+		t.Errorf("NewSweep() with an unknown figure returned error %v", err)
 	}
 }
 
@@ -181,7 +182,7 @@ func TestWriteSweepDir(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(one, two) {
-			t.Errorf("%s is not the same when it is written again", filepath.Base(path))
+			t.Errorf("%s changed when it was written again", filepath.Base(path))
 		}
 		if filepath.Ext(path) == ".png" {
 			if picture, err := png.Decode(bytes.NewReader(one)); err != nil || picture.Bounds().Dx() < 1500 {
@@ -195,7 +196,7 @@ func TestWriteSweepDir(t *testing.T) {
 	}
 	for _, want := range []string{
 		"test &amp; try: 30 trials in 2 zones, 5 starts", "&lt;a paper&gt;", "η by zone", "default-src 'none'",
-		">turnaround</th>", "<li>Of suspending: ", "<li>η is what",
+		">turnaround</th>", "<li>Of suspending: ", "<li>η is the",
 	} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page lacks %q", want)
@@ -203,7 +204,7 @@ func TestWriteSweepDir(t *testing.T) {
 	}
 	if n := bytes.Count(page, []byte("<svg")); n != 5 || bytes.Contains(page, []byte("<script")) ||
 		bytes.Contains(page, []byte("<?xml")) {
-		t.Errorf("the page has %d drawings, or what no page may have", n)
+		t.Errorf("the page has %d figures, or forbidden content", n)
 	}
 	var again Sweep
 	text, err := os.ReadFile(filepath.Join(dirs[0], "comparison.json"))
@@ -228,12 +229,12 @@ func TestSweepCSVIsATable(t *testing.T) {
 	}
 	waits, baseline := slices.Index(rows[0], "meanWaitHours"), slices.Index(rows[0], "baseline")
 	if len(rows) != 1+3*3 || rows[3][4] != "B" || rows[2][waits] == "" || rows[2][baseline] != "now" {
-		t.Errorf("rows: %q", rows)
+		t.Errorf("unexpected rows: %q", rows)
 	}
 }
 
-// Machines that stay on are compared with the baseline on machines that stay on, and of one start intervals are over
-// seeds.
+// Machines that stay on are compared with the baseline on machines that stay on. If there is only one start,
+// intervals are computed over seeds.
 func TestSweepOfMachinesThatSleep(t *testing.T) {
 	var trials []Trial
 	for seed := range uint64(4) {
@@ -255,7 +256,7 @@ func TestSweepOfMachinesThatSleep(t *testing.T) {
 	}
 	s := sweep(t, trials, SweepOptions{Baseline: "now", Strategies: []string{"now", "energy"}})
 	if s.Varied != "seeds" || len(s.Strategies) != 4 {
-		t.Fatalf("%d rows, varied by %s", len(s.Strategies), s.Varied)
+		t.Fatalf("got %d rows, varied by %s", len(s.Strategies), s.Varied)
 	}
 	for i, want := range []struct {
 		label string
@@ -271,7 +272,7 @@ func TestSweepOfMachinesThatSleep(t *testing.T) {
 	text := s.Text(true, false)
 	for _, want := range []string{"stay on", "over seeds", "│   3.0 │    1.0 │"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("%s\nlacks %q", text, want)
+			t.Errorf("missing %[2]q in:\n%[1]s", text, want)
 		}
 	}
 }

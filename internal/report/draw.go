@@ -24,32 +24,32 @@ import (
 
 const (
 	figureWidth = 9 * vg.Inch
-	fontSize    = 11 // points, as all lengths below
+	fontSize    = 11 // in points, like all lengths below
 	lineHeight  = 13
-	padding     = 10 // between the edge of a figure and what is on it
+	padding     = 10 // between the edge of a figure and its contents
 	longestName = 150
 )
 
-// lettering is how all texts are written.
+// lettering is the style of all texts.
 var lettering = text.Style{
 	Color: color.Black, Handler: plot.DefaultTextHandler,
 	Font: font.Font{Typeface: plot.DefaultFont.Typeface, Variant: "Sans", Size: fontSize},
 }
 
-// figure is plots above and beside each other, under their keys, which are in rows of their own.
+// figure is a grid of plots below the rows of their legends.
 type figure struct {
 	width, height vg.Length
 	keys          [][]key
 	plots         [][]*plot.Plot
 }
 
-// namedFigure is a figure with the name of its files, and with what stands under it on a page.
+// namedFigure is a figure with the base name of its files and its caption on a page.
 type namedFigure struct {
 	name, caption string
 	figure
 }
 
-// drawAll returns the files of figures, as SVG and PNG.
+// drawAll returns the SVG and PNG files of figures.
 func drawAll(figures []namedFigure) (files map[string][]byte, err error) {
 	files = map[string][]byte{}
 	for _, f := range figures {
@@ -63,7 +63,7 @@ func drawAll(figures []namedFigure) (files map[string][]byte, err error) {
 	return files, nil
 }
 
-// key explains what is drawn as its sample is; nil: it says what the whole figure shows.
+// key is an entry of a legend. If sample is nil, the key is a title of the figure.
 type key struct {
 	name   string
 	sample plot.Thumbnailer
@@ -81,19 +81,19 @@ func (f *figure) svg() ([]byte, error) {
 		drawn = slices.Concat(bytes.TrimSuffix(drawn, end), []byte(`<g fill="none" pointer-events="all">`),
 			canvas.titles.Bytes(), []byte("</g>"), end)
 	}
-	// Liberation Sans is what texts were measured with, but few systems besides Linux have it. Arial is exactly as
-	// wide; without a name to fall back to, viewers would take a serif font.
+	// Texts are measured in Liberation Sans, which few systems except Linux have. Arial has exactly the same
+	// widths. Without a fallback, viewers would use a serif font.
 	return bytes.ReplaceAll(drawn, []byte("font-family:Liberation Sans;"),
 		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
 }
 
-// titledCanvas is a picture with areas above all else that have names.
+// titledCanvas is an SVG canvas with invisible areas on top that show titles under the pointer.
 type titledCanvas struct {
 	*vgsvg.Canvas
 	titles bytes.Buffer
 }
 
-// png draws the figure for a paper: three dots for each point of a printed page.
+// png draws the figure for print, with three pixels per point.
 func (f *figure) png() ([]byte, error) {
 	const dotsPerInch = 216
 	canvas := vgimg.NewWith(vgimg.UseWH(f.width, f.height), vgimg.UseDPI(dotsPerInch))
@@ -108,7 +108,7 @@ func (f *figure) png() ([]byte, error) {
 func (f *figure) draw(on vg.CanvasSizer) {
 	c := draw.New(on)
 	c.SetColor(color.White)
-	c.Fill(c.Path()) // or it would be black on black where the viewer's page is dark
+	c.Fill(c.Path()) // without a background, texts would be black on black in dark viewers
 	c = draw.Crop(c, padding, -padding, padding, -padding)
 	for _, row := range f.keys {
 		c.Max.Y = legend(c, row)
@@ -134,7 +134,8 @@ func (f *figure) draw(on vg.CanvasSizer) {
 	}
 }
 
-// legend draws keys from the top of a canvas down, in as many rows as they need, and returns where it ends.
+// legend draws keys from the top of a canvas downwards, in as many rows as they need. It returns the lower edge of
+// the last row.
 func legend(c draw.Canvas, keys []key) vg.Length {
 	const space = 5
 	x, y := c.Min.X, c.Max.Y
@@ -160,7 +161,7 @@ func legend(c draw.Canvas, keys []key) vg.Length {
 	return y
 }
 
-// fitted is s, or as much of its beginning and end as is not wider than width.
+// fitted returns s, shortened in the middle if it is wider than width.
 func fitted(s string, width vg.Length) string {
 	runes := []rune(s)
 	for n := len(runes) - 1; n > 0 && lettering.Width(s) > width; n-- {
@@ -174,8 +175,8 @@ var (
 	strong = draw.LineStyle{Color: color.Gray{Y: 0x40}, Width: 0.8}
 )
 
-// newPlot returns a plot of values from 0 on, with what its axes are called, the last line with the unit. upright are
-// the lines at the marks of the horizontal axis.
+// newPlot returns a plot of values from 0 upwards. x and y are the axis labels, with the unit in the last line.
+// upright is the style of the vertical grid lines.
 func newPlot(x, y string, upright draw.LineStyle) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -190,12 +191,13 @@ func newPlot(x, y string, upright draw.LineStyle) *plot.Plot {
 	return p
 }
 
-// NumberTicks marks about five round numbers, from the last one that is not above lo to the first that is not below hi.
+// NumberTicks returns ticks at about five round numbers, from the last one that is not above lo to the first one
+// that is not below hi.
 func NumberTicks(lo, hi float64) (ticks []plot.Tick) {
-	const most, slip = 5, 1e-9 // slip is what rounding may do to a quotient of two multiples
+	const most, slip = 5, 1e-9 // slip is the rounding error of a quotient of two multiples
 	const least, greatest = 1e-290, 1e300
 	size := max(math.Abs(lo), math.Abs(hi))
-	if !(hi-lo >= max(least, slip*size)) || !(size <= greatest) { // there are no round numbers to tell apart
+	if !(hi-lo >= max(least, slip*size)) || !(size <= greatest) { // there are no distinguishable round numbers
 		return []plot.Tick{{Value: lo, Label: number(lo)}}
 	}
 	step := roundUp((hi-lo)/most, slip, 1, 2, 5)
@@ -206,12 +208,12 @@ func NumberTicks(lo, hi float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// wholeTicks marks numbers of things: no fractions.
+// wholeTicks returns ticks without fractions, for counts.
 func wholeTicks(lo, hi float64) []plot.Tick { return NumberTicks(lo, max(hi, lo+5)) }
 
-// TimeTicks marks round instants of the span, given in seconds: at most nine. The date, or the year, stands below the
-// first mark and wherever it is new. Of a span beyond 290 years, which is near the greatest duration, it marks only the
-// beginning.
+// TimeTicks returns at most nine ticks at round times of a span in seconds. The label of the first tick, and of
+// each tick with a new date, has a second line with the date, or the year for long spans. For a span of more than
+// 290 years, which is close to the maximum [time.Duration], it only returns ticks for the first 290 years.
 func TimeTicks(start time.Time, span float64) (ticks plot.ConstantTicks) {
 	const day, month = 24 * time.Hour, 30 * 24 * time.Hour
 	span = min(span, (290 * 365 * day).Seconds())
@@ -221,7 +223,7 @@ func TimeTicks(start time.Time, span float64) (ticks plot.ConstantTicks) {
 		day, 2 * day, 7 * day, 14 * day, month, 2 * month, 3 * month, 6 * month, 12 * month, 24 * month, 60 * month,
 		120 * month, 240 * month, 600 * month, 1200 * month,
 	}
-	const most = 8 // intervals
+	const most = 8 // maximum number of intervals
 	step := steps[len(steps)-1]
 	if i := slices.IndexFunc(steps, func(d time.Duration) bool { return span <= most*d.Seconds() }); i >= 0 {
 		step = steps[i]
@@ -250,7 +252,7 @@ func TimeTicks(start time.Time, span float64) (ticks plot.ConstantTicks) {
 	return ticks
 }
 
-// overTime puts plots above each other over one axis of time, which is that of the lowest one.
+// overTime stacks plots that share one time axis. Only the lowest plot has labels.
 func overTime(start time.Time, span float64, plots ...*plot.Plot) (rows [][]*plot.Plot) {
 	ticks := TimeTicks(start, span)
 	for i, p := range plots {
@@ -258,7 +260,7 @@ func overTime(start time.Time, span float64, plots ...*plot.Plot) (rows [][]*plo
 		if i < len(plots)-1 {
 			bare := slices.Clone(ticks)
 			for k := range bare {
-				bare[k].Label = " " // without any label there would be no line at the mark
+				bare[k].Label = " " // an empty label would remove the grid line
 			}
 			p.X.Label.Text, p.X.Tick.Marker = "", bare
 		}
@@ -267,28 +269,28 @@ func overTime(start time.Time, span float64, plots ...*plot.Plot) (rows [][]*plo
 	return rows
 }
 
-// addLine joins points. It has none where there is nothing to show.
+// addLine adds a line through points. The line may be empty.
 func addLine(p *plot.Plot, style draw.LineStyle, points plotter.XYs) *plotter.Line {
 	l := &plotter.Line{XYs: points, LineStyle: style}
 	p.Add(l)
 	return l
 }
 
-// chart is a figure of every run or strategy, as bars.
+// chart is a bar chart with one bar for each run or strategy.
 type chart struct {
 	label  string
 	values []float64
 }
 
-// figureOfBars returns a figure for charts beside each other, and how far apart their bars are.
+// figureOfBars returns a figure for charts next to each other, and the distance between their bars.
 func figureOfBars(charts int, names []string) (f figure, slot vg.Length) {
-	const margin, least = 75, 18 // points: of a vertical axis, and of a bar whose name and figure are turned
+	const margin, least = 75, 18 // in points: of a vertical axis, and of a bar with turned labels
 	f.width, f.height = max(figureWidth, vg.Length(charts*(margin+least*len(names)))), 5*vg.Inch
 	f.plots = make([][]*plot.Plot, 1)
 	return f, (f.width/vg.Length(charts) - margin) / vg.Length(len(names))
 }
 
-// barCharts draws charts beside each other, each with a bar for every name, of its colour.
+// barCharts draws charts next to each other. Each chart has a bar for every name in its color.
 func barCharts(charts []chart, names []string, colours []color.Color) figure {
 	f, slot := figureOfBars(len(charts), names)
 	for _, c := range charts {
@@ -311,7 +313,7 @@ func barCharts(charts []chart, names []string, colours []color.Color) figure {
 	return f
 }
 
-// beyond is how the figure of a bar is written at its end.
+// beyond returns the style of the value at the end of a bar.
 func beyond(v float64, upright bool) text.Style {
 	s := lettering
 	switch {
@@ -328,7 +330,7 @@ func beyond(v float64, upright bool) text.Style {
 	return s
 }
 
-// nameBars writes names below the places 0, 1, …, which are slot apart: turned where they would touch.
+// nameBars labels the places 0, 1, …, which are slot points apart. It turns the names if they would overlap.
 func nameBars(p *plot.Plot, slot vg.Length, names []string) {
 	ticks := make(plot.ConstantTicks, len(names))
 	for i, name := range names {

@@ -15,38 +15,38 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Evidence is what the ledger knows of decisions and of what came of them.
+// Evidence contains the records of decisions and the booked consumption that savings are computed from.
 type Evidence struct {
-	Records []ledger.Record // of the time in question, and holds from before it; in any order
-	UIDs    *ledger.Answer  // by uid; nil: not kept for so long
-	Owners  *ledger.Answer  // by namespace and owner; nil: not asked for
-	Sites   *ledger.Answer  // by site and hour; nil: not asked for
+	Records []ledger.Record // of the period, and holds from before it, in any order
+	UIDs    *ledger.Answer  // by uid; nil if uids are not kept that long
+	Owners  *ledger.Answer  // by namespace and owner; nil if not requested
+	Sites   *ledger.Answer  // by site and hour; nil if not requested
 }
 
-// Queries returns what [Evidence] needs of a ledger, for the time and the namespaces of a query.
+// Queries returns the ledger queries for [Evidence] that match the period and the namespaces of q.
 func Queries(q *ledger.Query) (uids, owners, sites ledger.Query) {
 	base := ledger.Query{
 		From: q.From, To: q.To, Namespaces: q.Namespaces, Kinds: ledger.Workloads(),
-		Clusters: []string{ledger.OwnCluster}, // whose decisions they are: another's Job of that name is another Job
+		Clusters: []string{ledger.OwnCluster}, // a Job with the same name in another cluster is a different Job
 	}
 	uids, owners = base, base
 	uids.GroupBy = []ledger.Dimension{ledger.ByUID}
 	owners.GroupBy = []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner}
 	return uids, owners, ledger.Query{
-		// What would have run earlier would have run at the intensity of that time.
+		// Work that would have started earlier is rated at the intensity of that time.
 		From: q.From.Add(-HoldsBefore), To: q.To, GroupBy: []ledger.Dimension{ledger.BySite, ledger.ByHour},
 	}
 }
 
-// HoldsBefore is how long before the time in question holds are looked for.
+// HoldsBefore is how long before the start of the period holds are searched.
 const HoldsBefore = 7 * 24 * time.Hour
 
-// ownerKey is what an owner is found by.
+// ownerKey identifies an owner.
 type ownerKey struct{ namespace, owner string }
 
-// found is evidence that can be looked up.
+// found is an index of evidence.
 type found struct {
-	uids, owners map[string]*ledger.Row // by their keys, joined
+	uids, owners map[string]*ledger.Row // by their joined keys
 	rates        map[rateKey]float64
 	asOf         time.Time
 }
@@ -67,8 +67,8 @@ func (e *Evidence) index() *found {
 	return f
 }
 
-// measured returns what a job used: the sum over its pods, or what was charged to it by name where pods are not
-// remembered.
+// measured returns the consumption of a job, which is the sum over its pods. If the ledger no longer keeps pods, it
+// returns the consumption that was charged to the job by name.
 func (f *found) measured(j *job) (sum ledger.Row, ok bool) {
 	for _, p := range j.places {
 		if row := f.uids[joinKey(p.UID)]; row != nil {
@@ -85,13 +85,13 @@ func (f *found) measured(j *job) (sum ledger.Row, ok bool) {
 	return sum, false
 }
 
-// rateKey says of what a rate is: a signal or a currency at a site.
+// rateKey identifies a carbon intensity or a price: a signal or a currency at a site in an hour.
 type rateKey struct {
 	site, of string
-	hour     int64 // Unix
+	hour     int64 // Unix time
 }
 
-// readRates returns carbon intensities in gCO2e per kWh, and prices per kWh, of sites as they were booked, by hour.
+// readRates returns the booked carbon intensities in gCO2e per kWh and prices per kWh of sites by hour.
 func readRates(a *ledger.Answer) map[rateKey]float64 {
 	r := map[rateKey]float64{}
 	if a == nil {
@@ -105,7 +105,8 @@ func readRates(a *ledger.Answer) map[rateKey]float64 {
 		if err != nil {
 			continue
 		}
-		// With several signals or currencies it is not known what part of the energy each is about.
+		// If there are several signals or currencies, the ledger does not record which part of the energy each
+		// applies to.
 		if signals := row.Signals(); len(signals) == 1 && row.Facility > row.Uncharted {
 			r[rateKey{row.Key[0], signals[0], hour.Unix()}] = float64(row.Emissions[signals[0]].Grams()) /
 				kWh(row.Facility-row.Uncharted)
@@ -118,7 +119,7 @@ func readRates(a *ledger.Answer) map[rateKey]float64 {
 	return r
 }
 
-// bookedMean returns the mean of rates over an interval. ok is false if that of any hour is not known.
+// bookedMean returns the mean rate over an interval. ok is false if the rate of any hour is unknown.
 func bookedMean(all map[rateKey]float64, site, of string, w sched.Window) (rate float64, ok bool) {
 	from, to := w.Start, w.End
 	if !to.After(from) {
@@ -138,10 +139,10 @@ func bookedMean(all map[rateKey]float64, site, of string, w sched.Window) (rate 
 
 func kWh(e energy.Microjoules) float64 { return e.Joules().KWh() }
 
-// maxUnpacked is far above what a snapshot of 64 nodes has.
+// maxUnpacked limits the size of a snapshot. A snapshot of 64 nodes is far smaller.
 const maxUnpacked = 16 << 20
 
-// ReadSnapshot returns what a decision was made on. Whether it is what was recorded then, its digest says.
+// ReadSnapshot returns the snapshot that a decision was made on. It returns an error if the digest does not match.
 func ReadSnapshot(r *ledger.Record) (*sched.Snapshot, error) {
 	data, err := Unpacked(r)
 	if err != nil {
@@ -152,12 +153,12 @@ func ReadSnapshot(r *ledger.Record) (*sched.Snapshot, error) {
 		return nil, fmt.Errorf("record %s: %w", r.ID, err)
 	}
 	if len(s.Queue) != 1 {
-		return nil, errors.New("the snapshot is not of one job")
+		return nil, errors.New("the snapshot does not contain exactly one job")
 	}
 	return s, nil
 }
 
-// Unpacked returns the snapshot of a record as it was written, in JSON.
+// Unpacked returns the snapshot of a record in JSON, as it was recorded.
 func Unpacked(r *ledger.Record) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(r.Snapshot))
 	if err != nil {
@@ -170,7 +171,7 @@ func Unpacked(r *ledger.Record) ([]byte, error) {
 	case len(data) > maxUnpacked:
 		return nil, fmt.Errorf("the snapshot of record %s is too large", r.ID)
 	case codec.Digest(data) != r.Digest:
-		return nil, fmt.Errorf("the snapshot of record %s has another digest", r.ID)
+		return nil, fmt.Errorf("the snapshot of record %s does not match its digest", r.ID)
 	}
 	return data, nil
 }

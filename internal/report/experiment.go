@@ -16,41 +16,41 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// ExperimentTrial is an arm of an experiment: one contestant in one round.
+// ExperimentTrial is an arm of an experiment, which is one contestant in one round.
 type ExperimentTrial struct {
 	Contestant string
-	Round, Arm int // from 1; arms in the order in which they were run
+	Round, Arm int // from 1; arms are numbered in execution order
 	Start      time.Time
 	Seconds    float64
-	Values     map[string]float64 // by metric; what is not known is absent
-	Others     float64            // share of this machine's processors that programs of no part in it used
+	Values     map[string]float64 // by metric; unknown metrics are absent
+	Others     float64            // fraction of this machine's CPU time used by unrelated programs
 	Samples    []ExperimentSample
 }
 
-// ExperimentSample is a moment of an arm. What is not known is 0.
+// ExperimentSample is a sample of an arm. Unknown values are zero.
 type ExperimentSample struct {
-	Seconds          float64 // since the arm's measurement began
+	Seconds          float64 // since the start of the arm's measurement
 	Watts            float64 // of all nodes
-	Cores, Scheduler float64 // that pods and the contestant use
-	Pods, Requests   int     // that are ready; that were answered since the last sample
-	P50, P99         float64 // milliseconds of these requests
+	Cores, Scheduler float64 // used by pods, and by the contestant
+	Pods, Requests   int     // ready pods; requests answered since the last sample
+	P50, P99         float64 // latency of these requests in milliseconds
 }
 
-// ExperimentMetrics are what is measured of an arm, in the order in which they are shown.
+// ExperimentMetrics lists the metrics of an arm in display order.
 var ExperimentMetrics = []string{
 	"energyJoules", "emissionsGrams", "schedulerCPUSeconds", "meanBusyCores", "schedulingP50Ms", "schedulingP99Ms",
 	"startP50Ms", "startP99Ms", "requestP50Ms", "requestP99Ms", "requestsFailedShare", "podsPending", "jobsFinished",
 	"makespanSeconds", "cpuEnergyCorrelation",
 }
 
-// Experiment is what an experiment has shown.
+// Experiment contains the results of an experiment.
 type Experiment struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
 	Name       string          `json:"name"`
 	Baseline   string          `json:"baseline"`
 	Rounds     int             `json:"rounds"`
-	NotJudged  []string        `json:"notJudged,omitempty"` // why not
+	NotJudged  []string        `json:"notJudged,omitempty"` // reasons why differences are not judged
 	Rows       []ExperimentRow `json:"rows"`
 	Notes      []string        `json:"notes"`
 
@@ -58,26 +58,26 @@ type Experiment struct {
 	trials      []ExperimentTrial
 }
 
-// ExperimentRow is a metric of a contestant.
+// ExperimentRow contains one metric of a contestant.
 type ExperimentRow struct {
 	Contestant string   `json:"contestant"`
 	Metric     string   `json:"metric"`
-	Arms       int      `json:"arms"` // in which it is known
+	Arms       int      `json:"arms"` // number of arms with a known value
 	Mean       Interval `json:"mean"`
-	// Difference is the mean difference from the baseline within rounds, as a share of the baseline's mean. It is
-	// absent for the baseline, and where that mean is 0 or not known.
+	// Difference is the mean difference from the baseline within rounds, as a fraction of the baseline's mean. It
+	// is nil for the baseline itself, and if the baseline's mean is zero or unknown.
 	Difference *Interval `json:"difference,omitempty"`
-	// Differs: the interval would not hold 0 either if it were wide enough to hold all true differences of the report
-	// at once in 95 of 100 experiments.
+	// Differs is true if the difference is significant at the 95 % level, corrected for the number of comparisons
+	// in the report (Bonferroni).
 	Differs bool `json:"differs"`
 
 	pairs []float64 // differences by round
 }
 
-// MinRounds is from how many rounds on differences are judged.
+// MinRounds is the minimum number of rounds needed to judge differences.
 const MinRounds = 3
 
-// NewExperiment sums arms up. contestants are in the order in which they are shown, and the first is the baseline.
+// NewExperiment aggregates arms. contestants are in display order, and the first one is the baseline.
 func NewExperiment(name string, contestants []string, trials []ExperimentTrial, notJudged, notes []string) *Experiment {
 	e := &Experiment{
 		APIVersion: "kubenergy.io/v1alpha1", Kind: "ExperimentReport", Name: name, Baseline: contestants[0],
@@ -87,7 +87,7 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 		e.Rounds = max(e.Rounds, trials[i].Round)
 	}
 	if e.Rounds < MinRounds {
-		e.NotJudged = append(e.NotJudged, fmt.Sprintf("it has %s, and differences are judged from %d on",
+		e.NotJudged = append(e.NotJudged, fmt.Sprintf("the experiment has %s, and judging differences requires %d",
 			humanize.Plural(e.Rounds, "round", "rounds"), MinRounds))
 	}
 	compared := 0.0
@@ -111,14 +111,14 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 		return e.row(c, "schedulerCPUSeconds").Arms > 0
 	})
 	if len(unknown) > 0 {
-		e.Notes = append(e.Notes, "The CPU of "+strings.Join(unknown, ", ")+" is not known: modelled energy is "+
-			"without it.")
+		e.Notes = append(e.Notes, "The CPU time of "+strings.Join(unknown, ", ")+" is unknown and not included "+
+			"in modelled energy.")
 	}
 	for _, why := range e.NotJudged {
 		e.Notes = append(e.Notes, "Not judged: "+why+".")
 	}
-	e.Notes = append(append(e.Notes, notes...), "Intervals are of 95 % by Student's t, those of differences over "+
-		"pairs of arms of one round. A difference is marked where it would count at 95 % for all of them together.")
+	e.Notes = append(append(e.Notes, notes...), "Intervals are 95 % by Student's t. Those of differences are over "+
+		"pairs of arms of one round. Differences are marked if they are significant at 95 % for all of them jointly.")
 	return e
 }
 
@@ -155,7 +155,8 @@ func (e *Experiment) value(contestant, metric string, round int) (v float64, ok 
 	return v, ok && finite(v)
 }
 
-// MeanOf is a mean and an interval that misses the true one in a share of all experiments.
+// MeanOf returns the mean and its confidence interval by Student's t. beyond is the probability that the interval
+// does not contain the true mean.
 func MeanOf(values []float64, beyond float64) Interval {
 	mean, deviation := stat.MeanStdDev(values, nil)
 	n := float64(len(values))
@@ -206,7 +207,7 @@ func (e *Experiment) Text(wide, colours bool) string {
 	return e.title() + "\n" + e.table().Framed(wide, colours) + "\n" + strings.Join(e.Notes, "\n") + "\n"
 }
 
-// trialTable has a row for each arm.
+// trialTable returns a table with one row per arm.
 func (e *Experiment) trialTable() *Table {
 	t := Sheet(append([]string{"arm", "round", "contestant", "start", "seconds", "otherPrograms"},
 		ExperimentMetrics...)...)

@@ -11,13 +11,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// figures draws the arms over time, CPU beside power, and the differences from the baseline.
+// figures draws the arms over time, CPU versus power, and the differences from the baseline.
 func (e *Experiment) figures() []namedFigure {
 	return []namedFigure{
-		{"over-time", "The arms over time, a line for each.", e.timeFigure()},
-		{"cpu-energy", "Power beside busy cores, a point for each sample of every arm.", e.cpuFigure()},
+		{"over-time", "The arms over time, with one line per arm.", e.timeFigure()},
+		{"cpu-energy", "Power versus busy cores, with one point per sample of each arm.", e.cpuFigure()},
 		{
-			"differences", "Mean differences from " + e.Baseline + " within rounds, with intervals of 95 %.",
+			"differences", "Mean differences from " + e.Baseline + " within rounds, with 95 % intervals.",
 			e.differenceFigure(),
 		},
 	}
@@ -32,7 +32,7 @@ func (e *Experiment) timeFigure() figure {
 		{"", "All nodes' power\n(W)", func(s *ExperimentSample) float64 { return s.Watts }},
 		{"", "Busy cores", func(s *ExperimentSample) float64 { return s.Cores }},
 		{"", "Scheduler's CPU\n(cores)", func(s *ExperimentSample) float64 { return s.Scheduler }},
-		{"Time since the arm began (s)", "Requests' p99\n(ms)", func(s *ExperimentSample) float64 { return s.P99 }},
+		{"Time since arm start (s)", "Requests' p99\n(ms)", func(s *ExperimentSample) float64 { return s.P99 }},
 	} {
 		p := newPlot(panel.time, panel.label, faint)
 		for i := range e.trials {
@@ -67,7 +67,7 @@ func glyph(k int) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: Palette[k%len(Palette)], Radius: 3, Shape: draw.CircleGlyph{}}
 }
 
-// differenceFigure draws each metric's differences beside each other.
+// differenceFigure draws the differences of each metric next to each other.
 func (e *Experiment) differenceFigure() figure {
 	f, slot := figureOfBars(1, ExperimentMetrics)
 	p := newPlot("", "Difference from\n"+e.Baseline+" (%)", draw.LineStyle{})
@@ -79,7 +79,7 @@ func (e *Experiment) differenceFigure() figure {
 		}
 	}
 	nameBars(p, slot, ExperimentMetrics)
-	p.Y.Min, p.Y.Max = max(p.Y.Min, -200), min(p.Y.Max, 200) // an interval of few rounds may be huge
+	p.Y.Min, p.Y.Max = max(p.Y.Min, -200), min(p.Y.Max, 200) // an interval over few rounds may be huge
 	addLine(p, strong, plotter.XYs{{X: p.X.Min}, {X: p.X.Max}})
 	f.plots[0], f.keys = []*plot.Plot{p}, [][]key{e.keys()[1:]}
 	return f

@@ -12,7 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// trialsOf returns arms of two contestants in so many rounds: rounds differ a lot, b is so much above a within each.
+// trialsOf returns the arms of two contestants. Rounds differ by a large amount, and within each round b exceeds a
+// by above.
 func trialsOf(rounds int, seed uint64, above float64) (trials []report.ExperimentTrial) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for round := range rounds {
@@ -48,7 +49,7 @@ func rowOf(t *testing.T, e *report.Experiment, contestant, metric string) *repor
 	return &e.Rows[i]
 }
 
-// Pairs of one round differ by far less than rounds do, and it is by pairs that contestants are compared.
+// Pairs of one round differ by far less than rounds do, and contestants are compared by pairs.
 func TestExperimentComparesPairs(t *testing.T) {
 	e := experimentOf(trialsOf(6, 1, 40))
 	r := rowOf(t, e, "b", "energyJoules")
@@ -56,14 +57,14 @@ func TestExperimentComparesPairs(t *testing.T) {
 		t.Errorf("%+v, %+v", r, d)
 	}
 	if m := r.Mean; *m.High-*m.Low < 100 {
-		t.Errorf("means hide that rounds differ: %v to %v", *m.Low, *m.High)
+		t.Errorf("the interval of the mean is too narrow: %v to %v", *m.Low, *m.High)
 	}
 	if base := rowOf(t, e, "a", "energyJoules"); base.Difference != nil || base.Differs {
-		t.Errorf("the baseline is compared with itself: %+v", base)
+		t.Errorf("the baseline has a difference from itself: %+v", base)
 	}
 }
 
-// Of 100 experiments with equal contestants about 5 may find a difference.
+// Out of 100 experiments with equal contestants, about 5 may find a difference.
 func TestExperimentFindsNoDifferenceWhereThereIsNone(t *testing.T) {
 	found := 0
 	for seed := range uint64(200) {
@@ -72,23 +73,24 @@ func TestExperimentFindsNoDifferenceWhereThereIsNone(t *testing.T) {
 		}
 	}
 	if found > 20 {
-		t.Errorf("%d of 200 controls found a difference", found)
+		t.Errorf("%d of 200 experiments with equal contestants found a difference", found)
 	}
 }
 
-// Neither a busy machine nor too few rounds are judged.
+// Differences are not judged on a busy machine, or with too few rounds.
 func TestExperimentIsNotJudged(t *testing.T) {
 	busy := experimentOf(trialsOf(6, 1, 400), "other programs used the machine")
 	few := experimentOf(trialsOf(2, 1, 400))
 	for name, e := range map[string]*report.Experiment{"other programs": busy, "2 rounds": few} {
 		if rowOf(t, e, "b", "energyJoules").Differs || !strings.Contains(e.Text(false, false), "Not judged: ") ||
 			!strings.Contains(e.Text(false, false), name) {
-			t.Errorf("it is judged:\n%s", e.Text(false, false))
+			t.Errorf("differences are judged:\n%s", e.Text(false, false))
 		}
 	}
 }
 
-// What is known of a contestant is shown even where the baseline's is not, as the CPU of a cluster's own scheduler.
+// Metrics of a contestant are shown even if they are unknown for the baseline, such as the CPU of a cluster's own
+// scheduler.
 func TestExperimentShowsWhatTheBaselineLacks(t *testing.T) {
 	trials := trialsOf(3, 1, 0)
 	for i := range trials {
@@ -116,7 +118,7 @@ func TestWriteExperimentDir(t *testing.T) {
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !bytes.Contains(text, []byte(want)) || !slices.Contains(written, filepath.Join(dir, name)) {
-			t.Errorf("%s lacks %q: %v", name, want, err)
+			t.Errorf("%s does not contain %q: %v", name, want, err)
 		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Outlook is a signal's present and future, and the window of it that is cheapest.
+// Outlook is the present and the forecast of a signal, with the cheapest window.
 type Outlook struct {
 	Title     string
-	Label     string // of the vertical axis, in at most two lines, the last one with the unit
+	Label     string // label of the vertical axis, in at most two lines, with the unit in the last one
 	Series    *grid.Series
-	Low, High *grid.Series // percentiles, of the steps of Series; both nil: not known
-	Band      string       // what Low and High are
-	Window    sched.Window // empty: none is marked
+	Low, High *grid.Series // percentiles with the steps of Series; both nil if unknown
+	Band      string       // the name of the interval between Low and High
+	Window    sched.Window // empty to mark none
 }
 
 var (
@@ -59,7 +59,7 @@ func (o *Outlook) SVG() ([]byte, error) {
 	return f.svg()
 }
 
-// stripe fills a plot from bottom to top between two places.
+// stripe fills a plot from bottom to top between two values of the horizontal axis.
 type stripe struct {
 	from, to float64
 	color.Color

@@ -44,21 +44,21 @@ func TestOutlookIsDrawn(t *testing.T) {
 		"Zone &lt;DE&gt; &amp; others", "80 % interval", "cheapest 2 h, from 1 Mar 12:00", "gCO2e/kWh",
 	} {
 		if !bytes.Contains(svg, []byte(want)) {
-			t.Errorf("no %q in the picture", want)
+			t.Errorf("the figure does not contain %q", want)
 		}
 	}
 	again, err := o.SVG()
 	if err != nil || !bytes.Equal(svg, again) {
-		t.Errorf("a second picture differs (%v)", err)
+		t.Errorf("a second figure differs (%v)", err)
 	}
-	filled := strings.Count(string(svg), "#D6E6F2") // the band, and its key
+	filled := strings.Count(string(svg), "#D6E6F2") // the band and its legend
 	o.Low, o.High = nil, nil
 	bare, err := o.SVG()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if filled == 0 || strings.Contains(string(bare), "#D6E6F2") || strings.Contains(string(bare), "80 % interval") {
-		t.Errorf("the band is drawn %d times with percentiles; without them the picture has it: %v", filled,
+		t.Errorf("the band is drawn %d times with percentiles, and without them: %v", filled,
 			strings.Contains(string(bare), "#D6E6F2"))
 	}
 }
@@ -71,7 +71,7 @@ func TestOutlookOfManyStepsStaysSmall(t *testing.T) {
 	}
 	checkXML(t, svg)
 	if len(svg) > 100_000 {
-		t.Errorf("%d bytes for two weeks of five minutes each", len(svg))
+		t.Errorf("got %d bytes for two weeks in steps of five minutes", len(svg))
 	}
 }
 
@@ -82,7 +82,7 @@ func checkXML(t *testing.T, svg []byte) {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
-			t.Fatalf("not XML: %v", err)
+			t.Fatalf("invalid XML: %v", err)
 		}
 	}
 }

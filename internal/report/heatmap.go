@@ -15,12 +15,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// heatmap is what rows, such as nodes, came to in equal slots of time.
+// heatmap contains a value for each row, such as a node, and each time slot.
 type heatmap struct {
 	title string
-	what  string // rows are
+	what  string // the kind of the rows
 	rows  []heatRow
-	slot  float64 // seconds
+	slot  float64 // in seconds
 }
 
 type heatRow struct {
@@ -28,14 +28,14 @@ type heatRow struct {
 	cells []heat
 }
 
-// heat is a cell's value. A cell that is marked has a line through it.
+// heat is the value of a cell. A line is drawn through marked cells.
 type heat struct {
 	value  float64
 	marked bool
 }
 
-// shades are ColorBrewer's YlGnBu: each is darker than the one before, so that people with any kind of colour vision,
-// and readers of a grey print, can tell them apart.
+// shades is ColorBrewer's YlGnBu. Each shade is darker than the one before, so that people with any kind of color
+// vision, and readers of a gray print, can distinguish them.
 var shades = [...]color.RGBA{
 	{0xFF, 0xFF, 0xD9, 0xFF},
 	{0xED, 0xF8, 0xB1, 0xFF},
@@ -48,20 +48,20 @@ var shades = [...]color.RGBA{
 	{0x08, 0x1D, 0x58, 0xFF},
 }
 
-// markStyle is the line through cells that are marked.
+// markStyle is the style of the line through marked cells.
 var markStyle = draw.LineStyle{Color: color.Gray{Y: 0x80}, Width: 0.8}
 
-// scale returns how much one shade spans if the darkest is to reach the most of all values.
+// scale returns the width of one shade if the darkest shade has to include the maximum value.
 func scale(most float64) float64 {
 	step := most / float64(len(shades))
-	if !(step >= 1e-290 && step <= 1e300) { // nothing, or no number of a figure
+	if !(step >= 1e-290 && step <= 1e300) { // zero, or not a number that can be drawn
 		return 1
 	}
 	return roundUp(step, 0, 1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8)
 }
 
-// heatFigure draws maps over one span of time with one scale, in columns that are filled one after the other. mark is
-// what a line through a cell says.
+// heatFigure draws maps over one time span with one scale, in columns that are filled one after the other. mark is
+// the meaning of a line through a cell.
 func heatFigure(title, mark string, start time.Time, span float64, columns int, maps []heatmap) figure {
 	most, marked, rows := 0.0, false, 0
 	for _, m := range maps {
@@ -85,20 +85,20 @@ func heatFigure(title, mark string, start time.Time, span float64, columns int, 
 	return panelFigure(title, keys, rows, panels(start, span, columns, plots))
 }
 
-// panelFigure returns a figure of panels that have so many rows each at most.
+// panelFigure returns a figure of panels with at most the given number of rows each.
 func panelFigure(title string, keys []key, rows int, plots [][]*plot.Plot) figure {
 	height := 100 + vg.Length(len(plots))*(40+rowHeight(rows)*vg.Length(rows))
 	return figure{figureWidth, height, [][]key{{{name: title}}, keys}, plots}
 }
 
-// rowHeight is how high a row is of so many that lie above each other. There must be room beside them for what they
-// are.
+// rowHeight returns the height of a row in points. A small number of rows is higher, to leave space for the axis
+// label.
 func rowHeight(rows int) vg.Length {
 	n := vg.Length(max(1, rows))
 	return max(6.5, 70/n, min(20, 260/n))
 }
 
-// panels lays plots over one span of time out in columns.
+// panels arranges plots over one time span in columns.
 func panels(start time.Time, span float64, columns int, plots []*plot.Plot) [][]*plot.Plot {
 	rows := make([][]*plot.Plot, (len(plots)+columns-1)/columns)
 	for first := 0; first < len(plots); first += len(rows) {
@@ -114,7 +114,7 @@ func panels(start time.Time, span float64, columns int, plots []*plot.Plot) [][]
 	return rows
 }
 
-// plot draws each row as bars, one for neighbours of one shade.
+// plot draws each row as bars. Adjacent cells with the same shade form one bar.
 func (m *heatmap) plot(step, span float64, columns int) *plot.Plot {
 	areas, marks := make([][]plotter.XYs, len(shades)), strokes{LineStyle: markStyle}
 	shade := func(h heat) int { return min(len(shades)-1, max(0, int(h.value/step))) }
@@ -143,8 +143,9 @@ func (m *heatmap) plot(step, span float64, columns int) *plot.Plot {
 	return p
 }
 
-// rowPlot returns a plot of rows over time, the first one on top, each 1 high, for one of so many columns. It names all
-// rows, in smaller type where they are low, or as many as there is room for; then each has its name under the pointer.
+// rowPlot returns a plot of rows over time for one of several columns. The first row is at the top, and each row
+// has a height of 1. If the rows are low, their names are smaller. If there is no space for all names, only some
+// are shown, and every row has its name under the pointer.
 func rowPlot(title, what string, names []string, columns int) *plot.Plot {
 	p := newPlot("Time (UTC)", what, draw.LineStyle{})
 	p.Title.Text = fitted(title, figureWidth/vg.Length(columns)-longestName/2)
@@ -165,13 +166,13 @@ func rowPlot(title, what string, names []string, columns int) *plot.Plot {
 	return p
 }
 
-// rowNames are shown for the row under the pointer, where a picture can do that.
+// rowNames shows the name of the row under the pointer, in SVG only.
 type rowNames []string
 
 // Plot implements [plot.Plotter].
 func (names rowNames) Plot(c draw.Canvas, p *plot.Plot) {
 	on := c.Canvas
-	// plots beside each other are canvases on one
+	// plots in a grid have nested canvases
 	for within, ok := on.(draw.Canvas); ok; within, ok = on.(draw.Canvas) {
 		on = within.Canvas
 	}
@@ -187,7 +188,7 @@ func (names rowNames) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// box is an area between two times, around a height.
+// box returns the outline of an area between two times around a middle height.
 func box(left, right, middle, half float64) plotter.XYs {
 	return plotter.XYs{
 		{X: left, Y: middle - half},
@@ -197,7 +198,7 @@ func box(left, right, middle, half float64) plotter.XYs {
 	}
 }
 
-// strokes are lines between pairs of points.
+// strokes draws lines between pairs of points.
 type strokes struct {
 	plotter.XYs
 	draw.LineStyle

@@ -11,30 +11,31 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// The actions of records that are looked at.
+// The actions of records that are evaluated.
 const (
 	actionPlace = "place"
 	actionHold  = "hold"
 )
 
-// job is all that was decided about one owner of pods.
+// job contains all decisions about one owner of pods.
 type job struct {
 	key      ownerKey
-	kind     string           // of the owner
+	kind     string           // kind of the owner
 	strategy string           // of its first placement
-	first    *ledger.Record   // placement
-	places   []*ledger.Record // the last one of each pod
+	first    *ledger.Record   // first placement
+	places   []*ledger.Record // the last placement of each pod
 	holds    []*ledger.Record
 }
 
-// short reports whether the work begins and ends: what was charged to it is then what its placements used.
+// short reports whether the work ends by itself. Only then does the energy charged to it by name belong to its
+// placements.
 func (j *job) short() bool { return j.kind == "Job" || j.kind == "Pod" }
 
-// held returns the first decision to hold the work: when it would have started otherwise. Of a name that was used
-// again, only the holds of the last object before the placement count.
+// held returns the first decision to hold the work, which is the time when it would have started otherwise. If a
+// name was reused, only the holds of the last object before the placement count.
 func (j *job) held(place *ledger.Record) *ledger.Record {
 	var first *ledger.Record
-	for _, h := range j.holds { // in the order of time
+	for _, h := range j.holds { // in chronological order
 		if h.At.After(place.At) {
 			break
 		}
@@ -45,8 +46,8 @@ func (j *job) held(place *ledger.Record) *ledger.Record {
 	return first
 }
 
-// lastOfEach leaves the last placement of each pod, of those in the order of time. A pod runs once: where it was
-// placed before, its binding failed.
+// lastOfEach returns the last placement of each pod. places must be in chronological order. A pod runs only once,
+// so earlier placements of the same pod failed to bind.
 func lastOfEach(places []*ledger.Record) []*ledger.Record {
 	seen := make(map[string]bool, len(places))
 	var last []*ledger.Record
@@ -60,7 +61,7 @@ func lastOfEach(places []*ledger.Record) []*ledger.Record {
 	return last
 }
 
-// group sorts records by the work that they are about. Jobs without a placement are left out: they have not run.
+// group groups records by the work that they concern. It omits jobs without a placement, because they did not run.
 func group(records []ledger.Record) []*job {
 	byKey := map[ownerKey]*job{}
 	sorted := make([]*ledger.Record, 0, len(records))
@@ -104,8 +105,8 @@ func group(records []ledger.Record) []*job {
 	return jobs
 }
 
-// turnaround returns the time from a job's creation to the end of the energy that was booked for it. ok is false
-// while it may still run, and for what is not meant to end.
+// turnaround returns the time from the creation of a job to the end of the energy that was booked for it. ok is
+// false while the job may still be running, and for work that does not end by itself.
 func (j *job) turnaround(f *found) (took time.Duration, ended time.Time, ok bool) {
 	row, known := f.measured(j)
 	if !known || !j.short() || f.asOf.Sub(row.Last) < stillRuns {
@@ -128,10 +129,11 @@ func (j *job) turnaround(f *found) (took time.Duration, ended time.Time, ok bool
 	return row.Last.Sub(created), row.Last, true
 }
 
-// stillRuns is for how long after its last energy a job may still run: a few batches and a window.
+// stillRuns is how long after its last booked energy a job may still be running, which is the time of a few batches
+// and a window.
 const stillRuns = 10 * time.Minute
 
-// nodeNamed returns a node of a snapshot.
+// nodeNamed returns a node of a snapshot, or nil.
 func nodeNamed(s *sched.Snapshot, name string) *sched.Node {
 	if i := slices.IndexFunc(s.Nodes, func(n *sched.Node) bool { return n.Name == name }); i >= 0 {
 		return s.Nodes[i]

@@ -9,8 +9,8 @@ import (
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// roundUp rounds v up to an element of nice, which is sorted, or 10, times a power of ten. The result may be below v by
-// the fraction slip.
+// roundUp rounds v up to an element of nice, which must be sorted, or 10, times a power of ten. The result may be
+// below v by the fraction slip.
 func roundUp(v, slip float64, nice ...float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, n := range nice {

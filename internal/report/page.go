@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"html/template"
 	"io"
 	"strings"
@@ -9,27 +8,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// page is what people look at with a browser: tables, figures and notes.
+// page is an HTML page with tables, figures and notes.
 type page struct {
 	Title            string
-	Bars             *bars // above the tables; nil: none
 	Tables           []*shown
-	Units            bool // stand below the names of columns
+	Units            bool // show units below the names of columns
 	Figures          []pageFigure
 	Notes            []string
-	Command, Program string // that made it; "": that is not told
-}
-
-// bars are one figure, of horizontal bars.
-type bars struct {
-	All    []bar
-	Height float64
-	Left   int // rows that have none
-}
-
-type bar struct {
-	Name, Text string
-	Y, Width   float64
+	Command, Program string // that wrote the page; empty to omit them
 }
 
 type pageFigure struct {
@@ -37,14 +23,15 @@ type pageFigure struct {
 	Drawing template.HTML
 }
 
-// inPage is a figure without what stands before its drawing, as in a file of its own.
+// inPage returns an SVG file as an element of an HTML page, where it does not need namespaces.
 func inPage(svg []byte) template.HTML {
-	_, drawing, _ := bytes.Cut(svg, []byte("<svg"))
-	return template.HTML("<svg" + string(drawing)) //nolint:gosec // the drawing is our own, and its texts are escaped
+	_, drawing, _ := strings.Cut(string(svg), "<svg")
+	size, drawing, _ := strings.Cut(drawing, "xmlns=")
+	_, drawing, _ = strings.Cut(drawing, ">")
+	return template.HTML("<svg" + size + ">" + drawing) //nolint:gosec // all texts of a figure are escaped
 }
 
-// write writes the page as report.html into dir, with tables, and with figures that are also files of their own, and
-// more files beside it.
+// write writes the page as report.html into dir. It also writes the figures and the given additional files.
 func (p *page) write(dir string, figures []namedFigure, tables []*Table, more map[string]func(io.Writer) error,
 ) (paths []string, err error) {
 	files, err := drawAll(figures)
@@ -59,9 +46,8 @@ func (p *page) write(dir string, figures []namedFigure, tables []*Table, more ma
 	return writeAll(dir, files, more)
 }
 
-// pageTemplate makes a page that loads nothing from anywhere and runs no script.
+// pageTemplate renders a page that loads no resources and runs no scripts.
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"plus":  func(a, b float64) float64 { return a + b },
 	"name":  func(header string) string { name, _, _ := strings.Cut(header, "\n"); return name },
 	"whole": func(header string) string { return strings.ReplaceAll(header, "-\n", "") }, // there is room for it
 	"unit":  func(header string) string { _, unit, _ := strings.Cut(header, "\n"); return unit },
@@ -89,7 +75,6 @@ tfoot td, tfoot th { border-top: 2px solid #444; font-weight: 600; }
 small { font-weight: 400; color: #444; display: block; }
 figure { margin: 2rem 0; overflow-x: auto; }
 figure svg { max-width: 100%; height: auto; background: #fff; }
-.bars text { font: 12px system-ui, sans-serif; fill: #1a1a1a; }
 @media print { body { font-size: 9px; margin: 0; } th, td { padding: .2rem .3rem; } .scroll { overflow-x: visible; } }
 @media (prefers-color-scheme: dark) {
   body { color: #e8e8e8; background: #161616; } small { color: #bbb; } th, td { border-color: #444; }
@@ -98,12 +83,6 @@ figure svg { max-width: 100%; height: auto; background: #fff; }
 </head>
 <body>
 <h1>{{.Title}}</h1>
-{{with .Bars}}<figure><svg class="bars" role="img" viewBox="0 0 1000 {{.Height}}" width="100%"
-  aria-label="Energy in kWh as bars; the table has the same numbers">
-{{range .All}}<text x="270" y="{{plus .Y 15}}" text-anchor="end">{{.Name}}</text>
-{{- ""}}<rect x="280" y="{{plus .Y 3}}" width="{{.Width}}" height="16" fill="#2a6fb0"></rect>
-{{- ""}}<text x="{{plus 288 .Width}}" y="{{plus .Y 15}}">{{.Text}}</text>
-{{end}}</svg>{{if gt .Left 0}}<figcaption>{{.Left}} more rows are in the table.</figcaption>{{end}}</figure>{{end}}
 {{range .Tables}}<div class="scroll"><table>
 {{if .Title}}<caption>{{.Title}}</caption>
 {{end}}{{$words := .Words -}}

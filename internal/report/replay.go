@@ -16,33 +16,33 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// Replay is what other strategies would have decided on what recorded decisions were made on, and what that would
-// have come to, as estimated on the recorded snapshot.
+// Replay contains the decisions that other strategies make on recorded snapshots, with their consequences as
+// estimated on the snapshot.
 type Replay struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
-	Records    int            `json:"records"` // that could be read
+	Records    int            `json:"records"` // number of records that could be read
 	Strategies []Redecided    `json:"strategies"`
 	Refused    []Refused      `json:"refused"`
 	Quality    energy.Quality `json:"quality"`
 }
 
-// Redecided is what one strategy would have done.
+// Redecided contains the decisions of one strategy.
 type Redecided struct {
 	Strategy  string       `json:"strategy"`
 	Same      int          `json:"same"`
 	OtherNode int          `json:"otherNode"`
-	Held      int          `json:"heldInstead"`    // where what was recorded ran
-	Started   int          `json:"startedInstead"` // where what was recorded was held
-	OtherHold int          `json:"heldOtherwise"`  // until another time
-	NoChoice  int          `json:"noChoice"`       // no opinion, or no room
-	Compared  int          `json:"compared"`       // decisions that the sums are of: both sides can be estimated
+	Held      int          `json:"heldInstead"`    // holds instead of recorded starts
+	Started   int          `json:"startedInstead"` // starts instead of recorded holds
+	OtherHold int          `json:"heldOtherwise"`  // holds until another time
+	NoChoice  int          `json:"noChoice"`       // no preference, or no capacity
+	Compared  int          `json:"compared"`       // decisions in the sums; both sides can be estimated
 	Recorded  Sums         `json:"recorded"`
 	Instead   Sums         `json:"instead"`
-	Decisions []redecision `json:"decisions"` // those that differ
+	Decisions []redecision `json:"decisions"` // decisions that differ
 }
 
-// Sums are of energy, emissions and cost, estimated.
+// Sums contains estimated sums of energy, emissions and cost.
 type Sums struct {
 	EnergyKWh float64 `json:"energyKWh"`
 	Grams     float64 `json:"gramsCO2e"`
@@ -55,7 +55,7 @@ func (s *Sums) add(e *sched.Estimate) {
 	s.Cost += float64(e.Cost)
 }
 
-// redecision is a decision that would have been another one.
+// redecision is a decision that differs from the recorded one.
 type redecision struct {
 	ID        string    `json:"id"`
 	At        time.Time `json:"at"`
@@ -66,12 +66,12 @@ type redecision struct {
 	Instead   choice    `json:"instead"`
 }
 
-// choice is what was decided, or would have been.
+// choice is a recorded decision, or its replacement.
 type choice struct {
 	Node   string    `json:"node,omitempty"`
 	Until  time.Time `json:"heldUntil,omitzero"`
 	Reason string    `json:"reason,omitempty"`
-	Sums   *Sums     `json:"estimated,omitempty"` // absent where too little is known
+	Sums   *Sums     `json:"estimated,omitempty"` // nil if the signals or profiles are unknown
 }
 
 // Refused is a record that cannot be replayed.
@@ -80,7 +80,7 @@ type Refused struct {
 	Why string `json:"why"`
 }
 
-// NewReplay decides on records once more, under each of the strategies.
+// NewReplay repeats the decisions of records with each of the strategies.
 func NewReplay(records []ledger.Record, strategies []string) (*Replay, error) {
 	r := &Replay{APIVersion: document.APIVersion, Kind: "ReplayReport", Quality: energy.Estimated, Refused: []Refused{}}
 	var planners []*strategy.Greedy
@@ -155,8 +155,8 @@ func (d *Redecided) decide(r *ledger.Record, s *sched.Snapshot, g *strategy.Gree
 	}
 }
 
-// count says how two choices differ. Decisions to hold are made without nodes: what is not held has none then, and is
-// the same.
+// count counts how two choices differ and reports whether they do. Snapshots of decisions to hold have no nodes, so
+// if neither choice holds the job, neither has a node and they are the same.
 func (d *Redecided) count(recorded, instead *choice, nodes bool) (differs bool) {
 	switch held, holds := !recorded.Until.IsZero(), !instead.Until.IsZero(); {
 	case held && holds && recorded.Until.Equal(instead.Until), !held && !holds && recorded.Node == instead.Node:
@@ -176,9 +176,9 @@ func (d *Redecided) count(recorded, instead *choice, nodes bool) (differs bool) 
 	return true
 }
 
-// estimated is what the job of a snapshot adds on a node from a time on. Where either of two choices names no node,
-// both are at the nominal power of the request: a node's own would make holds look good or bad that are compared with
-// it.
+// estimated returns the consumption that the job of a snapshot adds on a node from a start time. If one of the two
+// choices has no node, both are estimated at the nominal power of the request. Otherwise, the power of the other
+// choice's node would bias the comparison with a hold.
 func estimated(s *sched.Snapshot, node, other string, start time.Time) (e sched.Estimate, ok bool) {
 	j := &s.Queue[0]
 	covers := func(site *sched.Site, w sched.Window) bool {
@@ -206,7 +206,7 @@ func estimated(s *sched.Snapshot, node, other string, start time.Time) (e sched.
 	return site.Account(j.Nominal(), 0, w), true
 }
 
-// Sheet has a row for every decision that differs.
+// Sheet returns a table with one row per decision that differs.
 func (r *Replay) Sheet() *Table {
 	t := Sheet("strategy", "id", "at", "namespace", "owner", "by", "recordedNode", "recordedUntil", "recordedReason",
 		"recordedKWh", "recordedGrams", "recordedCost", "insteadNode", "insteadUntil", "insteadReason", "insteadKWh",
@@ -226,7 +226,7 @@ func (r *Replay) Sheet() *Table {
 	return t
 }
 
-// Text shows what each strategy comes to, and the first decisions that differ.
+// Text returns the totals of each strategy and the first decisions that differ.
 func (r *Replay) Text(_, colours bool) string {
 	t := Heads(1, "strategy", "same", "other\nnode", "held\ninstead", "started\ninstead", "held\notherwise",
 		"no\nchoice", "compared\n", "energy\nkWh", "emissions\ngCO2e", "cost\n")
@@ -242,8 +242,8 @@ func (r *Replay) Text(_, colours bool) string {
 			signed(s.Instead.Cost-s.Recorded.Cost))
 	}
 	lines := []string{
-		fmt.Sprintf("%d recorded decisions under %d strategies; energy, emissions and cost: difference from what was "+
-			"recorded, estimated", r.Records, len(r.Strategies)),
+		fmt.Sprintf("%d recorded decisions with %d strategies. Energy, emissions and cost: estimated difference from "+
+			"recorded decisions", r.Records, len(r.Strategies)),
 		t.Framed(false, colours),
 	}
 	for i := range r.Strategies {
@@ -255,7 +255,7 @@ func (r *Replay) Text(_, colours bool) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// table lists the decisions that differ, the first of many.
+// table lists the first decisions that differ.
 func (d *Redecided) table(colours bool) (lines []string) {
 	if len(d.Decisions) == 0 {
 		return nil
@@ -273,12 +273,12 @@ func (d *Redecided) table(colours bool) (lines []string) {
 	}
 	lines = append(lines, t.Framed(false, colours))
 	if left := len(d.Decisions) - most; left > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more: see -o csv or -o json", left))
+		lines = append(lines, fmt.Sprintf("and %d more, see -o csv or -o json", left))
 	}
 	return lines
 }
 
-// shown says a choice in a few words.
+// shown describes a choice in a few words.
 func (c *choice) shown() string {
 	switch {
 	case !c.Until.IsZero():

@@ -24,16 +24,16 @@ func TestReplayUnderAnotherStrategy(t *testing.T) {
 	}
 	if r.Records != 1 || len(r.Refused) != 2 || r.Refused[0].ID != damaged.ID || r.Refused[1].ID != bare.ID ||
 		r.Refused[1].Why != leftNoSnapshot {
-		t.Fatalf("%d records, refused %+v", r.Records, r.Refused)
+		t.Fatalf("got %d records, refused %+v", r.Records, r.Refused)
 	}
 	if s := r.Strategies[0]; s.Same != 1 || len(s.Decisions) != 0 || s.Recorded != s.Instead {
-		t.Errorf("under the recorded strategy: %+v", s)
+		t.Errorf("unexpected decisions of the recorded strategy: %+v", s)
 	}
 	s := r.Strategies[1]
 	if s.OtherNode != 1 || len(s.Decisions) != 1 || s.Decisions[0].Instead.Node != "wasteful" {
-		t.Fatalf("under another strategy: %+v", s)
+		t.Fatalf("unexpected decisions of another strategy: %+v", s)
 	}
-	// Five of ten cores for an hour: 1 kWh here, 1.5 kWh there, at 400 g and 0.30.
+	// Five of ten cores for an hour use 1 kWh on one node and 1.5 kWh on the other, at 400 g and 0.30 per kWh.
 	if diff := cmp.Diff([2]Sums{{1, 400, 0.3}, {1.5, 600, 0.45}}, [2]Sums{s.Recorded, s.Instead},
 		cmp.Comparer(equal)); diff != "" {
 		t.Error(diff)
@@ -44,12 +44,12 @@ func TestReplayUnderAnotherStrategy(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(b.String(), "wasteful") || format != "csv" && !strings.Contains(b.String(), bare.ID) {
-			t.Errorf("as %s:\n%s", format, b.String())
+			t.Errorf("unexpected %s:\n%s", format, b.String())
 		}
 	}
 }
 
-// What a hold comes to is that of the time until which it holds: each hour here has another intensity.
+// The emissions of a hold are those of its planned start. Each hour has a different intensity.
 func TestReplayOfHolds(t *testing.T) {
 	s := cluster(t, morning, "here")
 	s.Nodes = nil
@@ -66,21 +66,22 @@ func TestReplayOfHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// At once there are 400 g for each kWh, at the recorded end of the hold 300, and an hour later, at best, 200.
+	// The intensity is 400 g/kWh now, 300 g/kWh at the recorded end of the hold, and 200 g/kWh at best an hour
+	// later.
 	if d := r.Strategies[0]; d.Started != 1 || d.Compared != 1 || !equal(d.Instead.Grams/d.Recorded.Grams, 400./300) {
-		t.Errorf("started at once: %+v", d)
+		t.Errorf("unexpected immediate start: %+v", d)
 	}
 	if d := r.Strategies[1]; d.OtherHold != 1 || d.Compared != 1 ||
 		!equal(d.Instead.Grams/d.Recorded.Grams, 200./300) ||
 		!d.Decisions[0].Instead.Until.Equal(morning.Add(2*time.Hour)) {
-		t.Errorf("held until another time: %+v", d)
+		t.Errorf("unexpected hold until another time: %+v", d)
 	}
 	hold.Start = morning.Add(2 * time.Hour)
 	if r, err = NewReplay([]ledger.Record{hold}, []string{"energy+window"}); err != nil || r.Strategies[0].Same != 1 ||
 		r.Strategies[0].Recorded != r.Strategies[0].Instead {
-		t.Errorf("held as it was: %v, %+v", err, r)
+		t.Errorf("unexpected equal hold: %v, %+v", err, r)
 	}
 	if _, err := NewReplay(nil, []string{"greenest"}); err == nil {
-		t.Error("an unknown strategy decides")
+		t.Error("NewReplay() with an unknown strategy returned no error")
 	}
 }

@@ -18,58 +18,58 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// DefaultBaseline is a model of what stock kube-scheduler would have done.
+// DefaultBaseline is a model of the decisions of the default kube-scheduler.
 const DefaultBaseline = "least-allocated"
 
-// Comparison is what decisions have saved against a baseline: the same work, decided by another strategy on the
-// recorded snapshot. docs/reference/reports.md has the formulas. Negative savings are losses.
+// Comparison contains the savings of decisions compared with a baseline, which is another strategy that decides on
+// the recorded snapshots. See docs/reference/reports.md for the formulas. Negative savings are losses.
 type Comparison struct {
 	Baseline string `json:"baseline"`
 	Method   string `json:"method"`
-	Jobs     int    `json:"jobs"` // compared
-	Held     int    `json:"held"` // of them
-	// of them: some intensity or price of the baseline is a forecast: none was booked
+	Jobs     int    `json:"jobs"` // number of compared jobs
+	Held     int    `json:"held"` // number of compared jobs that were held
+	// number of compared jobs with a baseline rated by a forecast, because no energy was booked
 	Forecast   int                `json:"forecast"`
-	NoCarbon   int                `json:"noCarbon"`   // of them: without a comparison of emissions
-	NoCost     int                `json:"noCost"`     // of them: without one of costs
-	Left       map[string]int     `json:"left"`       // jobs that are not compared, by why
-	Total      Saved              `json:"total"`      // of all jobs that are compared
-	ByStrategy map[string]*Saved  `json:"byStrategy"` // by the strategy that placed them
-	PerJob     []JobSavings       `json:"perJob"`     // by namespace and owner
+	NoCarbon   int                `json:"noCarbon"`   // number of compared jobs without a comparison of emissions
+	NoCost     int                `json:"noCost"`     // number of compared jobs without a comparison of costs
+	Left       map[string]int     `json:"left"`       // jobs that are not compared, by reason
+	Total      Saved              `json:"total"`      // sums over the compared jobs
+	ByStrategy map[string]*Saved  `json:"byStrategy"` // by the strategy that placed the jobs
+	PerJob     []JobSavings       `json:"perJob"`     // sorted by namespace and owner
 	Quality    energy.Quality     `json:"quality"`
-	Ratio      map[string]float64 `json:"measuredByEstimated,omitempty"` // its quantiles: p2.5, p50, p97.5
+	Ratio      map[string]float64 `json:"measuredByEstimated,omitempty"` // quantiles p2.5, p50 and p97.5
 }
 
-// Saved is what was used, what the baseline would have used, and the difference.
+// Saved contains the consumption, the baseline's estimated consumption, and the difference.
 type Saved struct {
 	Jobs      int               `json:"jobs"`
 	Energy    Difference        `json:"energyKWh"`             // at the site's meter
 	Emissions map[string]Totals `json:"emissionsKg,omitempty"` // by signal
 	Costs     map[string]Totals `json:"costs,omitempty"`       // by currency
-	jobs      []*JobSavings     // whose sum it is
+	jobs      []*JobSavings     // the jobs in the sum
 }
 
-// Totals is a difference and of how many jobs it is.
+// Totals is a difference with the number of jobs that it covers.
 type Totals struct {
 	Jobs int `json:"jobs"`
 	Difference
 }
 
-// Difference is a saving with its interval of 95 %.
+// Difference is a saving with its 95 % interval.
 type Difference struct {
 	Used     float64  `json:"used"`
 	Baseline float64  `json:"baseline"`
 	Saved    float64  `json:"saved"`
-	Low      *float64 `json:"low,omitempty"` // absent of fewer than MinJobs
+	Low      *float64 `json:"low,omitempty"` // nil for fewer than MinJobs jobs
 	High     *float64 `json:"high,omitempty"`
 }
 
-// JobSavings is what one job saved.
+// JobSavings contains the savings of one job.
 type JobSavings struct {
 	Namespace string      `json:"namespace"`
 	Owner     string      `json:"owner"`
 	Strategy  string      `json:"strategy"`
-	At        time.Time   `json:"at"` // of its first placement
+	At        time.Time   `json:"at"` // time of its first placement
 	Held      float64     `json:"heldSeconds,omitempty"`
 	Nodes     []string    `json:"nodes"`
 	Instead   []string    `json:"baselineNodes"`
@@ -82,31 +82,32 @@ type JobSavings struct {
 	Forecast  bool        `json:"forecast,omitempty"` // see Comparison
 
 	carbonRate, priceRate float64 // of the baseline, per kWh
-	alike                 bool    // baseline and choice use the same energy, whatever the ratio is
+	alike                 bool    // the choice and the baseline have the same energy
 	moves                 []move
 }
 
-// move is energy at a node over some time; negative: what the baseline would not have used then.
+// move is the energy of a node in a time window. It is negative if the baseline would not have consumed the energy
+// then.
 type move struct {
 	sched.Window
 	joules float64
 }
 
-// Why jobs are not compared.
+// Reasons why jobs are not compared.
 const (
 	leftNoSnapshot = "no snapshot was recorded"
 	leftDamaged    = "the snapshot is damaged"
 	leftUnmeasured = "no energy was booked yet"
 	leftNoEstimate = "no power profile was known"
-	leftNoChoice   = "the baseline has no node for it"
+	leftNoChoice   = "the baseline found no node"
 )
 
-const savingsMethod = "What was used is as it was booked. The baseline decides once more on what was recorded of " +
-	"each decision; what it would have used is estimated, corrected by how far the job's own estimate was off, and " +
-	"priced at the carbon intensities and prices that were booked at that site and time. Intervals are of 95 %: of a " +
-	"sum by drawing its jobs again and again, of a job from how far estimates were off."
+const savingsMethod = "The used energy is the booked energy. The baseline decides again on the recorded snapshot of " +
+	"each decision. Its energy is estimated, corrected by the error of the job's own estimate, and " +
+	"rated at the booked carbon intensities and prices of that site and time. Intervals are 95 %, of a " +
+	"sum by bootstrap over its jobs, and of a job from the errors of the estimates."
 
-// Compare computes savings against a baseline. Jobs that cannot be compared are counted, not guessed.
+// Compare computes the savings compared with a baseline since a time. It counts jobs that cannot be compared.
 func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Comparison, error) {
 	where, _, _ := strings.Cut(baseline, "+")
 	b := comparison{found: e.index()}
@@ -140,19 +141,20 @@ func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Compar
 	return s, nil
 }
 
-// comparison is the baseline and what is known.
+// comparison contains the baseline and the indexed evidence.
 type comparison struct {
 	*found
 	whole, where, stock *strategy.Greedy
 }
 
-// option is one pod's energy under the choice and under the baseline, as estimated when it was decided.
+// option contains the energy of one pod with the recorded choice and with the baseline, as estimated at the
+// decision.
 type option struct {
 	chosen, instead  *sched.Node
-	energy, baseline float64 // J at the site's meter
+	energy, baseline float64 // in joules at the site's meter
 	ran, window      sched.Window
 	held             time.Duration
-	forecast         *sched.Site // with the signals that were known when it would have started
+	forecast         *sched.Site // with the signals that were known at the time of the decision
 }
 
 func (b *comparison) compare(j *job) (*JobSavings, string) {
@@ -204,7 +206,7 @@ func DifferenceOf(used, baseline float64) Difference {
 	return Difference{Used: used, Baseline: baseline, Saved: baseline - used}
 }
 
-// option decides once more about one pod.
+// option repeats the decision about one pod.
 func (b *comparison) option(j *job, place *ledger.Record) (o option, why string) {
 	if len(place.Snapshot) == 0 {
 		return o, leftNoSnapshot
@@ -230,7 +232,7 @@ func (b *comparison) option(j *job, place *ledger.Record) (o option, why string)
 		if known, err := ReadSnapshot(hold); err == nil {
 			forecasts = known
 			if d := b.whole.Plan(known)[0]; d.Held(known.Now) {
-				start = d.Window.Start // the baseline would have held it, too
+				start = d.Window.Start // the baseline would have held the job too
 			}
 		}
 		o.held = place.At.Sub(hold.At)
@@ -251,9 +253,10 @@ func (b *comparison) option(j *job, place *ledger.Record) (o option, why string)
 	return o, ""
 }
 
-// node returns where the baseline would have placed the job; where it has no opinion, stock decides.
+// node returns the node that the baseline would have chosen. If the baseline has no preference, it returns the node
+// of the default scheduler.
 func (b *comparison) node(s *sched.Snapshot) *sched.Node {
-	// What the baseline waits for is not asked here: were it held, it would be placed later.
+	// The job counts as released, because the baseline would place it later even if it held it.
 	open := *s
 	open.Queue = []sched.Job{s.Queue[0]}
 	open.Queue[0].Released = true
@@ -265,13 +268,13 @@ func (b *comparison) node(s *sched.Snapshot) *sched.Node {
 	return nil
 }
 
-// unknownShare is how much of a job's energy may be without an intensity or a price.
+// unknownShare is the maximum fraction of a job's energy that may have no intensity or price.
 const unknownShare = 0.01
 
-// price compares what energy causes: emissions, or costs. Each is of a signal or of a currency; where a job has
-// several, it is not known what part of the energy each of them is about. used is in kg or money, forecast is
-// rates per kWh in units of which scale make one of those: 1000 grams, or 1. It returns nil where too little is
-// known.
+// price compares the emissions or the costs of energy. of contains the signals or currencies of the job. If there
+// are several, the ledger does not record which part of the energy each applies to, and price returns nil. used
+// returns a value in kg or money, and forecast returns rates per kWh in smaller units. scale is the number of smaller
+// units per kg or unit of money. It also returns nil if too much of the energy is unknown.
 func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of []string, unknown energy.Microjoules,
 	scale float64, used func(of string) float64, forecast func(*sched.Site) *grid.Series,
 ) (name string, perKWh float64, d *Difference) {
@@ -285,7 +288,7 @@ func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of 
 		sameSite = sameSite && options[i].chosen.Site.Name == options[0].chosen.Site.Name
 	}
 	for _, o := range options {
-		rate := scale * spent / s.Energy.Used // where choice and baseline run at one site and time
+		rate := scale * spent / s.Energy.Used // if choice and baseline run at the same site and time
 		if !sameSite || o.held != 0 || o.chosen.Site.Name != o.instead.Site.Name {
 			var booked bool
 			if rate, booked = bookedMean(b.rates, o.instead.Site.Name, of[0], o.window); !booked {
@@ -307,8 +310,8 @@ func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of 
 	return of[0], perKWh, new(DifferenceOf(spent, s.Energy.Baseline*perKWh))
 }
 
-// Moved returns how many watts more nodes would have drawn under the baseline than they did, for the jobs that are
-// compared: the mean of each hour from an instant on. Each job's energy is spread over its run.
+// Moved returns, for the compared jobs, how many watts more the nodes would have drawn with the baseline than they
+// did. It returns the mean of each hour after from. The energy of each job is distributed evenly over its run time.
 func (s *Comparison) Moved(from time.Time, hours int) []float64 {
 	watts := make([]float64, hours)
 	for i := range s.PerJob {
@@ -326,7 +329,8 @@ func (s *Comparison) Moved(from time.Time, hours int) []float64 {
 	return watts
 }
 
-// Since is when the first of the jobs that are compared ran, or would have under the baseline; zero: there are none.
+// Since returns when the first of the compared jobs ran, or would have run with the baseline. It returns the zero
+// time if there are none.
 func (s *Comparison) Since() (first time.Time) {
 	for i := range s.PerJob {
 		for _, m := range s.PerJob[i].moves {
@@ -338,7 +342,7 @@ func (s *Comparison) Since() (first time.Time) {
 	return first
 }
 
-// sum adds the jobs up and gives everything its interval.
+// sum adds up the jobs and computes all intervals.
 func (s *Comparison) sum(seed uint64) {
 	s.Jobs = len(s.PerJob)
 	s.spread()
@@ -389,8 +393,8 @@ func (t *Saved) total(seed uint64) {
 	t.Costs = totals(func(j *JobSavings) (string, *Difference) { return j.Currency, j.Cost })
 }
 
-// spread gives each job its interval: as far as measured by estimated energy is from its median over all jobs, so far
-// may it be off for the baseline's node.
+// spread sets the interval of each job. The relative deviation of the ratio of measured to estimated energy from
+// its median over all jobs is the assumed error of the estimate on the baseline's node.
 func (s *Comparison) spread() {
 	if len(s.PerJob) < MinJobs {
 		return
@@ -418,12 +422,13 @@ func (s *Comparison) spread() {
 	}
 }
 
-// within sets the interval from that of the baseline; prices, and hence its ends, may be negative.
+// within sets the interval of the saving from that of the baseline. Prices may be negative, so the bounds may be in
+// any order.
 func (d *Difference) within(a, b float64) {
 	d.Low, d.High = new(math.Min(a, b)-d.Used), new(math.Max(a, b)-d.Used)
 }
 
-// String renders a difference with its interval, in a unit that the reader knows.
+// String returns the difference with its interval, without a unit.
 func (d *Difference) String() string {
 	if d.Low == nil || d.High == nil {
 		return humanize.Significant(d.Saved)

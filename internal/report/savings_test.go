@@ -20,9 +20,9 @@ import (
 
 var morning = time.Date(2026, 6, 1, 8, 0, 0, 0, time.UTC)
 
-// cluster is a thrifty node that is half full, which least-allocated would not take, and a wasteful one that is
-// empty: five cores for an hour are 1 kWh on the one and 1.5 kWh on the other. The forecast is 400 g/kWh and 0.30 per
-// kWh.
+// cluster returns a snapshot with an efficient node that is half full, which least-allocated would not choose, and
+// an inefficient empty node. Five cores for an hour use 1 kWh on the first and 1.5 kWh on the second node. The
+// forecast is 400 g/kWh and 0.30 per kWh.
 func cluster(t testing.TB, now time.Time, otherSite string) *sched.Snapshot {
 	t.Helper()
 	constant := func(v float64) grid.Signal {
@@ -87,7 +87,7 @@ func record(t testing.TB, action, name string, at time.Time, node string, s *sch
 
 const microjoulesPerKWh = 3.6e12
 
-// booked is a row of a job that used so much, at these rates.
+// booked returns a row of the ledger with the given energy and rates.
 func booked(key []string, facility, intensity, price float64, last time.Time) ledger.Row {
 	r := ledger.Row{Key: key, Amount: ledger.Amount{
 		Dynamic:  energy.Microjoules(facility * microjoulesPerKWh),
@@ -132,7 +132,8 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// The node drew twice what was estimated: so would the other one have, at the same intensity.
+// The node used twice the estimated energy. The other node is assumed to have the same error, at the same
+// intensity.
 func TestAnotherNode(t *testing.T) {
 	e := &Evidence{
 		Records: []ledger.Record{record(t, actionPlace, "j", morning, "thrifty", cluster(t, morning, "here"))},
@@ -156,11 +157,11 @@ func TestAnotherNode(t *testing.T) {
 		near(t, "watts that the baseline would have drawn more", c.Moved(morning.Add(-30*time.Minute), 3)[i], want)
 	}
 	if j.Energy.Low != nil || c.Total.Energy.Low != nil {
-		t.Error("an interval of one job")
+		t.Error("a single job has an interval")
 	}
 }
 
-// A pod whose binding failed is placed again: it ran once, where it was placed last.
+// A pod that failed to bind is placed again. It counts once, on the node of its last placement.
 func TestAFailedBindingCountsOnce(t *testing.T) {
 	first := record(t, actionPlace, "j", morning, "wasteful", cluster(t, morning, "here"))
 	second := record(t, actionPlace, "j", morning.Add(time.Minute), "thrifty",
@@ -180,26 +181,26 @@ func TestAFailedBindingCountsOnce(t *testing.T) {
 	if diff := cmp.Diff([]string{"thrifty"}, c.PerJob[0].Nodes); diff != "" {
 		t.Error(diff)
 	}
-	// Pods that are not known by a UID are not one pod.
+	// Pods without a UID are different pods.
 	first.UID, second.UID = "", ""
 	if jobs := group([]ledger.Record{first, second}); len(jobs) != 1 || len(jobs[0].places) != 2 {
 		t.Errorf("%+v", jobs)
 	}
-	// The job waits since its first placement, also if nothing says when it was created.
+	// The job waits since its first placement if its creation time is unknown.
 	first.UID, second.UID = "pod-of-j", "pod-of-j"
 	first.Snapshot, second.Snapshot = nil, nil
 	j := group([]ledger.Record{first, second})[0]
 	if took, _, ok := j.turnaround(e.index()); !ok || took != time.Hour {
-		t.Errorf("it took %v, %v", took, ok)
+		t.Errorf("turnaround() = %v, %v", took, ok)
 	}
 }
 
-// A held job is compared at the intensities that were, not at those that were forecast, nor at that of its end.
+// A held job is rated at the actual intensities, not at the forecast ones or at the one of its end.
 func TestHeldJobs(t *testing.T) {
 	later := morning.Add(4 * time.Hour)
 	for _, c := range []struct {
 		name      string
-		then, now float64 // intensity when it would have run, and when it ran
+		then, now float64 // intensity at the baseline's start, and at the actual start
 		saved     float64
 	}{
 		{"saved", 600, 200, 0.4},
@@ -224,17 +225,17 @@ func TestHeldJobs(t *testing.T) {
 			near(t, "saved cost", got.Total.Costs["EUR"].Saved, -0.1)
 			near(t, "held for", got.PerJob[0].Held, 4*3600)
 			if moved := got.Moved(morning, 6); math.Round(moved[0]) != 1000 || math.Round(moved[4]) != -1000 || moved[2] != 0 {
-				t.Errorf("moved watts %v", moved)
+				t.Errorf("Moved() = %v", moved)
 			}
 			emissions := got.Total.Emissions["average"].Difference
 			if text := emissions.String(); (c.saved < 0) != strings.HasPrefix(text, "-") {
-				t.Errorf("it is shown as %s", text)
+				t.Errorf("unexpected text %s", text)
 			}
 		})
 	}
 }
 
-// Where nobody booked energy at the baseline's site and time, the forecast stands in, and that is said.
+// If no energy was booked at the baseline's site and time, the forecast is used and the result contains a note.
 func TestForecastStandsIn(t *testing.T) {
 	e := &Evidence{
 		Records: []ledger.Record{record(t, actionPlace, "j", morning, "thrifty", cluster(t, morning, "elsewhere"))},
@@ -251,7 +252,7 @@ func TestForecastStandsIn(t *testing.T) {
 	c = compare(t, e, DefaultBaseline)
 	near(t, "saved emissions", c.Total.Emissions["average"].Saved, 1.5*0.5-0.4)
 	if c.Forecast != 0 {
-		t.Error("it is said to rest on forecasts")
+		t.Error("unexpected note on forecasts")
 	}
 }
 
@@ -265,7 +266,7 @@ func TestTheBaselineItselfSavesNothing(t *testing.T) {
 		t.Errorf("%+v", c.Total)
 	}
 	if _, err := Compare(e, "best", morning, 1); err == nil || !strings.Contains(err.Error(), "unknown strategy") {
-		t.Errorf("error %v", err)
+		t.Errorf("Compare() with an unknown baseline returned error %v", err)
 	}
 }
 
@@ -303,16 +304,16 @@ func TestJobsThatCannotBeCompared(t *testing.T) {
 	near(t, "saved energy", c.Total.Energy.Saved, 1)
 	notes := strings.Join(c.notes(), "\n")
 	for _, why := range []string{
-		leftDamaged, leftNoSnapshot, "least-allocated", "2 jobs emissions are not compared", "fewer than 10",
+		leftDamaged, leftNoSnapshot, "least-allocated", "2 jobs emissions are not compared", "at least 10 jobs",
 	} {
 		if !strings.Contains(notes, why) {
-			t.Errorf("the notes do not say %q:\n%s", why, notes)
+			t.Errorf("the notes do not contain %q:\n%s", why, notes)
 		}
 	}
 }
 
-// Of a job with several pods all are counted, whether pods are remembered or only their owner is; and told twice they
-// are the same.
+// All pods of a job are counted, whether the ledger contains the pods or only their owner. Duplicate records are
+// counted once.
 func TestJobsOfSeveralPods(t *testing.T) {
 	one := record(t, actionPlace, "j", morning, "thrifty", cluster(t, morning, "here"))
 	two := record(t, actionPlace, "j", morning.Add(time.Minute), "wasteful", cluster(t, morning, "here"))
@@ -332,7 +333,7 @@ func TestJobsOfSeveralPods(t *testing.T) {
 	}
 }
 
-// many are jobs whose nodes draw between 0.8 and 1.2 times what was estimated.
+// many returns jobs on nodes that draw between 0.8 and 1.2 times the estimate.
 func many(t *testing.T, n int) *Evidence {
 	t.Helper()
 	e := &Evidence{UIDs: byUID()}
@@ -351,11 +352,11 @@ func TestIntervals(t *testing.T) {
 	d := c.Total.Energy
 	near(t, "saved energy", d.Saved, 20.5)
 	if d.Low == nil || *d.Low >= d.Saved || *d.High <= d.Saved || *d.High-*d.Low > 3 {
-		t.Errorf("the interval is %s", d.String())
+		t.Errorf("unexpected interval %s", d.String())
 	}
-	// The sum of 41 draws with a deviation of 0.0592 each, of which the interval is ±1.96.
+	// The sum of 41 draws with a standard deviation of 0.0592 each has an interval of ±1.96 standard deviations.
 	if half := (*d.High - *d.Low) / 2 / 1.96 / math.Sqrt(41); half < 0.055 || half > 0.063 {
-		t.Errorf("the interval is that of a deviation of %v, want 0.0592", half)
+		t.Errorf("the interval corresponds to a deviation of %v, want 0.0592", half)
 	}
 	j := c.PerJob[20]
 	near(t, "the lower end of a job", *j.Energy.Low, j.Energy.Baseline*c.Ratio["p2.5"]/c.Ratio["p50"]-j.Energy.Used)
@@ -365,13 +366,13 @@ func TestIntervals(t *testing.T) {
 
 	again := compare(t, e, DefaultBaseline)
 	if *again.Total.Energy.Low != *d.Low || *again.Total.Energy.High != *d.High {
-		t.Error("the same seed gives another interval")
+		t.Error("the interval differs with the same seed")
 	}
 	other, err := Compare(e, DefaultBaseline, morning, 2)
 	if err != nil || *other.Total.Energy.Low == *d.Low {
-		t.Errorf("another seed gives the same interval: %v", err)
+		t.Errorf("the interval does not depend on the seed: %v", err)
 	}
-	// Where baseline and choice are the same there is nothing to be off.
+	// If baseline and choice are the same, there is no uncertainty.
 	same := compare(t, e, "energy")
 	if s := same.PerJob[3].Energy; s.Saved != 0 || *s.Low != 0 || *s.High != 0 {
 		t.Errorf("%+v", s)

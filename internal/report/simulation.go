@@ -1,5 +1,5 @@
-// Package report turns results of the simulator and of the lab into figures that people and programs read: tables,
-// JSON, CSV and plots. Every figure of energy is modelled and says so; savings name their baseline.
+// Package report presents results of the simulator, of the lab and of the ledger as tables, JSON, CSV, HTML and
+// figures. Modelled energy is labelled as such, and savings name their baseline.
 package report
 
 import (
@@ -24,29 +24,29 @@ type Report struct {
 	Kind       string   `json:"kind"`
 	Scenario   Scenario `json:"scenario"`
 	Baseline   string   `json:"baseline"` // the strategy that savings refer to
-	Note       string   `json:"note"`     // where the figures come from
+	Note       string   `json:"note"`     // on the source of the figures
 	Runs       []Run    `json:"runs"`
 }
 
-// Scenario says what was run.
+// Scenario describes the input of the runs.
 type Scenario struct {
 	Name       string    `json:"name,omitempty"`
 	Workload   string    `json:"workload"`
 	Jobs       int       `json:"jobs"`
-	MayWait    int       `json:"mayWait"`              // jobs whose start may be put off
-	FitNowhere int       `json:"fitNowhere,omitempty"` // jobs that fit on no node even when all are empty
+	MayWait    int       `json:"mayWait"`              // number of jobs that may start later
+	FitNowhere int       `json:"fitNowhere,omitempty"` // number of jobs that fit on no node, even if all are empty
 	Nodes      int       `json:"nodes"`
 	Sites      []Site    `json:"sites"`
 	Start      time.Time `json:"start"`
-	Accounted  time.Time `json:"accountedUntil"` // for all runs: also for one that has finished before
+	Accounted  time.Time `json:"accountedUntil"` // same for all runs, including those that finished earlier
 	MaxDelay   string    `json:"maxDelay,omitempty"`
-	// what strategies knew of the intensity to come: "perfect", or a model
+	// the strategies' knowledge of future intensities: "perfect", or a model
 	Forecast string `json:"forecast"`
-	Learner  string `json:"learner,omitempty"` // and of run times; "": the truth
-	Power    string `json:"power,omitempty"`   // and of the power of jobs; "": the power profiles of nodes
+	Learner  string `json:"learner,omitempty"` // predictor of run times; empty if they are known
+	Power    string `json:"power,omitempty"`   // model of the power of jobs; empty for the power profiles of nodes
 	Seed     uint64 `json:"seed"`
 
-	Notes []string `json:"notes,omitempty"` // on the files: what was left out, and what was filled in
+	Notes []string `json:"notes,omitempty"` // on the input files: omitted and added data
 }
 
 // Site is a site of the scenario.
@@ -57,54 +57,56 @@ type Site struct {
 	Quality energy.Quality `json:"carbonQuality"`
 }
 
-// Run is one strategy's figures. Energy is counted at the sites' meters, PUE included.
+// Run contains the figures of one strategy. Energy is measured at the sites' meters and includes PUE.
 type Run struct {
 	Strategy    string  `json:"strategy"`
-	EmptyNodes  string  `json:"emptyNodes"`      // what machines without jobs do
-	Sleep       *Sleep  `json:"sleep,omitempty"` // nil: they stay on
+	EmptyNodes  string  `json:"emptyNodes"`      // the state of machines without jobs
+	Sleep       *Sleep  `json:"sleep,omitempty"` // nil if machines stay on
 	Jobs        int     `json:"jobs"`
 	EnergyKWh   float64 `json:"energyKWh"`
 	EmissionsKg float64 `json:"emissionsKg"`
 	Cost        float64 `json:"cost"`
-	// false: no site has a price, and the cost of 0 says nothing
+	// false if no site has a price, in which case the cost of 0 has no meaning
 	Priced                bool     `json:"priced"`
-	AdjustedCost          *float64 `json:"adjustedCost,omitempty"` // CI-adjusted, where carbon has a price
-	MeanWaitSeconds       float64  `json:"meanWaitSeconds"`        // between submission and finish without running
+	AdjustedCost          *float64 `json:"adjustedCost,omitempty"` // CI-adjusted cost; nil without a carbon price
+	MeanWaitSeconds       float64  `json:"meanWaitSeconds"`        // time between submission and finish without running
 	P95WaitSeconds        float64  `json:"p95WaitSeconds"`
 	MeanCompletionSeconds float64  `json:"meanCompletionSeconds"` // from submission to finish
-	// that time over the time it ran, in the mean, of at least ten seconds
+	// mean ratio of completion time to run time, with a minimum run time of 10 s
 	MeanBoundedSlowdown float64 `json:"meanBoundedSlowdown"`
 	MakespanSeconds     float64 `json:"makespanSeconds"`
-	Utilisation         float64 `json:"utilisation"` // of the CPU of all nodes over the makespan
-	// jobs that holds and suspensions, not lack of room, kept from useful work for longer than allowed
+	Utilisation         float64 `json:"utilisation"` // of the CPUs of all nodes over the makespan
+	// jobs that were delayed longer than allowed by holds and suspensions, as opposed to a lack of capacity
 	DelayViolations int `json:"delayViolations"`
-	// jobs that only the work done again after their last suspension kept for longer, which are not counted above
+	// jobs that were delayed longer than allowed only by the work repeated after their last suspension; not
+	// included in delayViolations
 	Tolerated   int `json:"tolerated"`
 	Suspensions int `json:"suspensions"`
-	// jobs that started past their allowed delay, for whatever reason
+	// jobs that started later than allowed, for any reason
 	LateStarts      int     `json:"lateStarts"`
-	MissedDeadlines int     `json:"missedDeadlines"` // of the finish
+	MissedDeadlines int     `json:"missedDeadlines"` // number of jobs that finished late
 	HeldJobs        int     `json:"heldJobs"`
 	MeanHoldSeconds float64 `json:"meanHoldSeconds"` // of the held jobs
-	// that never ran: those that fit nowhere, and those for which there never was room; not counted in the means
+	// jobs that never ran because they do not fit on any node or there was never enough capacity; not included in
+	// the means
 	UnplacedJobs       int            `json:"unplacedJobs"`
 	Decisions          int            `json:"decisions"`
-	DecisionsPerSecond float64        `json:"decisionsPerSecond"` // of wall clock, all work of the run included
+	DecisionsPerSecond float64        `json:"decisionsPerSecond"` // per second of wall-clock time of the whole run
 	Savings            Savings        `json:"savings"`
 	Quality            energy.Quality `json:"quality"`
 }
 
-// Sleep is how machines slept.
+// Sleep contains statistics on sleeping machines.
 type Sleep struct {
-	Boots         int     `json:"boots"`       // of machines that were asleep
-	FailedBoots   int     `json:"failedBoots"` // of them
-	BootHours     float64 `json:"bootHours"`   // that they took, of all machines together
+	Boots         int     `json:"boots"`       // of sleeping machines
+	FailedBoots   int     `json:"failedBoots"` // included in boots
+	BootHours     float64 `json:"bootHours"`   // sum over all machines
 	BootEnergyKWh float64 `json:"bootEnergyKWh"`
 	AsleepHours   float64 `json:"asleepHours"` // of machines that take time to boot
-	MaxCycles     int     `json:"mostCycles"`  // of one such machine within 24 hours
+	MaxCycles     int     `json:"mostCycles"`  // maximum for one machine within 24 hours
 }
 
-// Savings are shares of the baseline's figures; negative where the baseline did better.
+// Savings are fractions of the baseline's figures. Negative values are losses.
 type Savings struct {
 	Energy    float64 `json:"energy"`
 	Emissions float64 `json:"emissions"`
@@ -114,7 +116,7 @@ type Savings struct {
 // simulated is the note on results of the simulator.
 const simulated = "Simulated; energy is modelled from power profiles, not metered."
 
-// New compares results; the first one is the baseline. file is what the scenario was loaded from.
+// New compares results. The first one is the baseline. file is the source of the scenario.
 func New(file *sim.File, results []*sim.Result) *Report {
 	s := results[0].Scenario
 	r := &Report{
@@ -152,8 +154,8 @@ func New(file *sim.File, results []*sim.Result) *Report {
 	return r
 }
 
-// StartsOnly notes that no job may be suspended, where some of the strategies would suspend jobs: of a plan, starts are
-// what it is mostly for. mend is what to set.
+// StartsOnly returns a note if no job may be suspended but some of the strategies would suspend jobs. It ignores
+// plans, which mainly choose starts. mend is the setting that allows suspensions.
 func StartsOnly(strategies []string, mend string) []string {
 	names := slices.DeleteFunc(slices.Clone(strategies), func(name string) bool {
 		return !strategy.Interrupts(name) || strategy.When(name) == "plan"
@@ -162,14 +164,14 @@ func StartsOnly(strategies []string, mend string) []string {
 		return nil
 	}
 	return []string{"No job may be suspended, so " + humanize.Listed(names,
-		"and") + " only chose starts: set " + mend + "."}
+		"and") + " only chose starts. To allow suspensions, set " + mend + "."}
 }
 
-// fitNowhere counts the jobs that fit on no empty node. No run places them, so it is enough to look at what one has
-// left.
+// fitNowhere returns the number of jobs that do not fit on any empty node. No run places them, so one run is
+// sufficient.
 func fitNowhere(r *sim.Result) (count int) {
 	for i := range r.Outcomes {
-		// The scenario's nodes are empty, see [sim.Scenario].
+		// The nodes of the scenario are empty, see [sim.Scenario].
 		fits := func(n sched.Node) bool { return r.Scenario.Jobs[i].Fits(&n) }
 		if r.Outcomes[i].Placed.Node == "" && !slices.ContainsFunc(r.Scenario.Nodes, fits) {
 			count++
@@ -178,13 +180,13 @@ func fitNowhere(r *sim.Result) (count int) {
 	return count
 }
 
-// forecastOf names what strategies knew of the intensity to come, site by site where that differs.
+// forecastOf returns the source of the forecasts, for each site if they differ.
 func forecastOf(file *sim.File, s *sim.Scenario) string {
 	var models []string
 	for i := range s.Sites {
 		model := "perfect"
 		if i < len(s.Foresight) && s.Foresight[i] != nil {
-			model = "imperfect" // no file says more
+			model = "imperfect" // the model is only known from the file
 			if i < len(file.Sites) {
 				model = cmp.Or(file.Sites[i].Forecast.Model, model)
 			}
@@ -200,7 +202,7 @@ func forecastOf(file *sim.File, s *sim.Scenario) string {
 	return strings.Join(models, ", ")
 }
 
-// bootNotes tell of power profiles whose boots cost less than any machine's do.
+// bootNotes returns notes on power profiles with implausibly low boot costs.
 func bootNotes(s *sim.Scenario) (notes []string) {
 	if !s.Sleeps() {
 		return nil
@@ -214,20 +216,20 @@ func bootNotes(s *sim.Scenario) (notes []string) {
 		known[p] = true
 		switch {
 		case p.BootSeconds == 0:
-			notes = append(notes, fmt.Sprintf("Profile %s has no bootSeconds: its machines go to sleep at once and "+
-				"wake in no time. On a cluster they never sleep.", p.Name))
+			notes = append(notes, fmt.Sprintf("Profile %s has no bootSeconds, so its machines sleep immediately and "+
+				"wake without delay. In a cluster they never sleep.", p.Name))
 		case p.Booting() < p.Power(0):
-			notes = append(notes, fmt.Sprintf("Profile %s draws %s W while it boots, less than idle: wakeUpJoules is "+
-				"what the whole boot takes beyond sleepWatts.", p.Name, humanize.Significant(float64(p.Booting()))))
+			notes = append(notes, fmt.Sprintf("Profile %s draws %s W during boot, less than idle. wakeUpJoules is the "+
+				"energy of the boot in excess of sleepWatts.", p.Name, humanize.Significant(float64(p.Booting()))))
 		}
 	}
 	return notes
 }
 
-// adjustedCost is the CI-adjusted cost: that of electricity and of emissions at the price of a tonne, Σ E·(p + c·CI),
-// over nodes and time, as in Hao et al., Joint optimization of operational cost and carbon emission in multiple data
-// center micro-grids, Front. Energy Res. 12 (2024), whose operational cost includes a carbon tax. Without a price of
-// carbon there is none.
+// adjustedCost returns the CI-adjusted cost, which is the cost of electricity and of emissions at the carbon price
+// per tonne, Σ E·(p + c·CI), over nodes and time, as in Hao et al., Joint optimization of operational cost and
+// carbon emission in multiple data center micro-grids, Front. Energy Res. 12 (2024), whose operational cost
+// includes a carbon tax. It returns nil without a carbon price.
 func adjustedCost(cost, grams, carbonPrice float64) *float64 {
 	if carbonPrice == 0 {
 		return nil
@@ -239,7 +241,7 @@ func saving(base, v float64) float64 {
 	if base == 0 {
 		return 0
 	}
-	return (base - v) / math.Abs(base) // where prices are negative, earning less is no saving
+	return (base - v) / math.Abs(base) // with negative prices, lower revenue is not a saving
 }
 
 func summarise(r *sim.Result) Run {
@@ -266,10 +268,10 @@ func summarise(r *sim.Result) Run {
 			held += o.Released.Sub(j.Submitted).Seconds()
 		}
 		run.Suspensions += o.Suspensions
-		switch late := o.Overdue(j); { // for how long decisions kept it from useful work beyond what it allows
-		case late <= s.Slack: // a release may be observed so late
+		switch late := o.Overdue(j); { // the delay of useful work by decisions beyond the allowed delay
+		case late <= s.Slack: // a release may be observed with this delay
 		case o.Suspensions > 0 && late-s.Slack <= o.Redone:
-			run.Tolerated++ // only by the work that is done once more after its last suspension
+			run.Tolerated++ // only by the work repeated after the last suspension
 		default:
 			run.DelayViolations++
 		}
@@ -300,7 +302,7 @@ func summarise(r *sim.Result) Run {
 	return run
 }
 
-// over divides, and is 0 where there is nothing to divide by: JSON knows no NaN.
+// over returns a divided by b, or 0 if b is 0, because JSON does not support NaN.
 func over(a, b float64) float64 {
 	if b == 0 {
 		return 0
@@ -316,7 +318,7 @@ func mean(values []float64) float64 {
 	return over(sum, float64(len(values)))
 }
 
-// Quantile is the smallest value that at least the share q of all values does not exceed.
+// Quantile returns the smallest of the values that is not exceeded by at least the fraction q of all values.
 func Quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0

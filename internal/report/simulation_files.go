@@ -16,9 +16,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// WriteDir writes the figures as SVG and PNG, what they are drawn from, and summary.json into dir, and returns the
-// paths. Everything is made before the first file is touched, and each file is replaced by rename, so that an error
-// leaves nothing half-written.
+// WriteDir writes the figures as SVG and PNG, their data, and summary.json into dir, and returns the paths. It
+// renders everything before it writes the first file, and replaces each file atomically, so that an error does not
+// leave incomplete files.
 func WriteDir(dir string, r *Report, results []*sim.Result) (paths []string, err error) {
 	figures, err := plots(results)
 	if err != nil {
@@ -38,7 +38,7 @@ func WriteDir(dir string, r *Report, results []*sim.Result) (paths []string, err
 	})
 }
 
-// writeAll writes files, and others that are yet to be made.
+// writeAll writes files, and further files that it renders first.
 func writeAll(dir string, files map[string][]byte, more map[string]func(io.Writer) error) (paths []string, err error) {
 	for name, write := range more {
 		var b bytes.Buffer
@@ -50,7 +50,8 @@ func writeAll(dir string, files map[string][]byte, more map[string]func(io.Write
 	return replaceAll(dir, files)
 }
 
-// replaceAll writes all files beside their final names first, so that a full disk leaves no mixture of two reports.
+// replaceAll writes all files under temporary names before it renames them, so that a full disk does not leave a
+// mixture of two reports.
 func replaceAll(dir string, files map[string][]byte) (paths []string, err error) {
 	defer func() {
 		if err != nil {
@@ -70,7 +71,7 @@ func replaceAll(dir string, files map[string][]byte) (paths []string, err error)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = f.Cleanup() }() // it is gone already if all went well
+		defer func() { _ = f.Cleanup() }() // no-op after a successful rename
 		if _, err := f.Write(files[name]); err != nil {
 			return nil, err
 		}
@@ -84,11 +85,11 @@ func replaceAll(dir string, files map[string][]byte) (paths []string, err error)
 	return paths, nil
 }
 
-// DecisionsID is the first column of decisions.csv, which no other table has.
+// DecisionsID is the first column of decisions.csv. No other table has it.
 const DecisionsID = "JobID"
 
-// decisions lists every job of every run. Energy and emissions are what the job was estimated to add when it was
-// placed; the idle power of nodes that were awake anyway belongs to no job, so the sums are below the totals.
+// decisions lists every job of every run. Energy and emissions are the estimated increase at placement. The idle
+// power of nodes that were awake anyway belongs to no job, so the sums are below the totals.
 func decisions(results []*sim.Result) *Table {
 	t := Sheet(DecisionsID, "Strategy", "Submitted", "HeldUntil", "Released", "Started", "Finished", "AssignedNode",
 		"MarginalEnergyJ", "MarginalEmissionsG", "Reason", "EmptyNodes")
@@ -102,7 +103,7 @@ func decisions(results []*sim.Result) *Table {
 				reason = o.Hold.Reason.Kind
 			}
 			why := reason.String()
-			if reason == sched.NoOpinion { // observed elsewhere: the reason is not known here
+			if reason == sched.NoOpinion { // the job was observed elsewhere, and the reason is unknown
 				why = ""
 			}
 			t.Add(j.ID, r.Strategy, j.Submitted, o.HeldUntil(), o.Released, o.Start, o.Finish, o.Placed.Node,

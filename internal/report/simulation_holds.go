@@ -15,10 +15,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// maxHolds is how many held jobs are drawn above each other, and minHolds how many of each run.
+// maxHolds is the maximum number of held jobs above each other, and minHolds the minimum number per run.
 const maxHolds, minHolds = 60, 10
 
-// holds returns the jobs of a run that were held and then started, by index: those held longest come first.
+// holds returns the indices of the jobs of a run that were held and then started, in descending order of the hold's
+// duration.
 func holds(r *sim.Result) (jobs []int) {
 	for i := range r.Outcomes {
 		if o := &r.Outcomes[i]; o.Held() && o.Placed.Node != "" {
@@ -29,12 +30,12 @@ func holds(r *sim.Result) (jobs []int) {
 	return jobs
 }
 
-// heldFor is for how long a job was held.
+// heldFor returns how long a job was held.
 func heldFor(r *sim.Result, job int) time.Duration {
 	return r.Outcomes[job].Released.Sub(r.Scenario.Jobs[job].Submitted)
 }
 
-// holdTable lists the held jobs of each run, those held longest first.
+// holdTable lists the held jobs of each run, in descending order of the hold's duration.
 func holdTable(results []*sim.Result) *Table {
 	t := Sheet("strategy", "emptyNodes", "job", "submitted", "released", "started", "finished", "latestStart",
 		"finishBy",
@@ -49,7 +50,7 @@ func holdTable(results []*sim.Result) *Table {
 	return t
 }
 
-// What a hold consists of, as it is drawn: in the colour of its strategy, which is paler while the job is held.
+// The styles of the parts of a hold. Jobs have the color of their strategy, which is paler while they are held.
 var (
 	waitStyle   = draw.LineStyle{Color: color.Gray{Y: 0x50}, Width: 0.8}
 	latestStyle = draw.LineStyle{Color: color.Black, Width: 1.4}
@@ -58,7 +59,7 @@ var (
 
 const paler = 0.68
 
-// upright is a line that stands, as it is drawn in a legend.
+// upright is a vertical line in a legend.
 type upright draw.LineStyle
 
 // Thumbnail implements [plot.Thumbnailer].
@@ -89,7 +90,7 @@ func holdsPlot(r *sim.Result, jobs []int, title string, columns int, start time.
 	return p
 }
 
-// holdsFigure draws when jobs were held and when they ran, in a panel for each run that held any.
+// holdsFigure draws when jobs were held and when they ran, in a panel for each run that held jobs.
 func holdsFigure(results []*sim.Result) (figure, error) {
 	start, end := period(results)
 	span := end.Sub(start).Seconds()
@@ -113,15 +114,15 @@ func holdsFigure(results []*sim.Result) (figure, error) {
 		})
 		plots = append(plots, holdsPlot(r, jobs, names[i], columns, start, runStyle(results, i).Color.(color.RGBA)))
 	}
-	title := "Jobs that were held, in the order of their submission"
+	title := "Held jobs, in order of submission"
 	if len(plots) == 0 {
 		plots, most = []*plot.Plot{rowPlot("", "Job", []string{"no job was held"}, columns)}, 1
 	} else if left > 0 {
-		title = fmt.Sprintf("The jobs held longest, in the order of their submission; %d more are in holds.csv", left)
+		title = fmt.Sprintf("The jobs with the longest holds, in order of submission. holds.csv has %d more.", left)
 	}
 	keys := []key{
 		{"held", &plotter.Polygon{Color: blend(black, 0xFF, paler)}},
-		{"released, no room yet", &plotter.Line{LineStyle: waitStyle}},
+		{"released, waiting for capacity", &plotter.Line{LineStyle: waitStyle}},
 		{"runs", &plotter.Polygon{Color: blend(black, 0xFF, paler/3)}},
 		{"latest start", upright(latestStyle)},
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// maxNodes is how many nodes are drawn one by one: of more, kinds are.
+// maxNodes is the maximum number of rows. If there are more nodes, each row is a kind of node.
 const maxNodes = 40
 
-// nodeRow is what a node, or all nodes of a kind, came to in each slot.
+// nodeRow contains the figures of a node, or of all nodes of a kind, in each slot.
 type nodeRow struct {
 	name  string
 	nodes int
@@ -19,8 +19,8 @@ type nodeRow struct {
 	cells []sim.Cell
 }
 
-// nodeRows returns the rows of one of some runs in the order of its nodes, and how long a slot is. Kinds that are too
-// many are one.
+// nodeRows returns the rows of a run in the order of its nodes, and the length of a slot. runs is the number of
+// runs in the figure. Kinds beyond maxNodes are combined into one row.
 func nodeRows(r *sim.Result, runs int) (rows []nodeRow, slot time.Duration) {
 	at := make([]int, len(r.Scenario.Nodes)) // the row of each node
 	for i := range at {
@@ -40,7 +40,7 @@ func nodeRows(r *sim.Result, runs int) (rows []nodeRow, slot time.Duration) {
 		rows[at[i]].nodes++
 		rows[at[i]].cores += float64(n.Capacity.MilliCPU) / 1000
 	}
-	most := min(60, max(12, 10000/max(1, runs*len(rows)))) // so few that the picture stays small
+	most := min(60, max(12, 10000/max(1, runs*len(rows)))) // limits the size of the figure
 	group := max(1, (len(r.Cells)+most-1)/most)
 	for k := range rows {
 		rows[k].cells = make([]sim.Cell, (len(r.Cells)+group-1)/group)
@@ -58,17 +58,17 @@ func nodeRows(r *sim.Result, runs int) (rows []nodeRow, slot time.Duration) {
 	return rows, time.Duration(group) * r.CellStep
 }
 
-// seconds returns how long slot s of a run is: the last one ends with it.
+// seconds returns the length of slot s of a run. The last slot ends with the run.
 func seconds(r *sim.Result, slot time.Duration, s int) float64 {
 	return max(1e-9, min(slot, r.Accounted.Sub(r.Scenario.Start)-time.Duration(s)*slot).Seconds())
 }
 
-// watts is what one of the row's nodes drew in a slot, on average.
+// watts returns the mean power of one of the row's nodes in a slot.
 func (row *nodeRow) watts(s int, seconds float64) float64 {
 	return float64(row.cells[s].Energy) / seconds / float64(row.nodes)
 }
 
-// asleep is the share of a slot in which the row's nodes slept.
+// asleep returns the fraction of a slot during which the row's nodes slept.
 func (row *nodeRow) asleep(s int, seconds float64) float64 {
 	return row.cells[s].Asleep / seconds / float64(row.nodes)
 }
@@ -77,9 +77,9 @@ func (row *nodeRow) asleep(s int, seconds float64) float64 {
 func nodesFigure(results []*sim.Result) (figure, error) {
 	start, end := period(results)
 	names := runNames(results)
-	title, what := "Mean power of each node, PUE included, estimated (W)", "Node"
+	title, what := "Mean power of each node including PUE, estimated (W)", "Node"
 	if all := len(results[0].Scenario.Nodes); all > maxNodes {
-		title = fmt.Sprintf("Mean power of a node, by kind of node, of %d nodes, PUE included, estimated (W)", all)
+		title = fmt.Sprintf("Mean power per node by kind, of %d nodes, including PUE, estimated (W)", all)
 		what = "Kind"
 	}
 	maps := make([]heatmap, len(results))
@@ -99,11 +99,12 @@ func nodesFigure(results []*sim.Result) (figure, error) {
 			maps[i].rows = append(maps[i].rows, drawn)
 		}
 	}
-	return heatFigure(title, "asleep, half of the time or more", start, end.Sub(start).Seconds(),
+	return heatFigure(title, "asleep at least half of the time", start, end.Sub(start).Seconds(),
 		runColumns(results), maps), nil
 }
 
-// runColumns is in how many columns panels of runs stand: runs of machines that sleep beside those that stay on.
+// runColumns returns the number of columns of panels. Runs with sleeping machines are next to those with machines
+// that stay on.
 func runColumns(results []*sim.Result) int {
 	if sleepAndStay(results) || len(results) > 3 {
 		return 2
@@ -111,7 +112,7 @@ func runColumns(results []*sim.Result) int {
 	return 1
 }
 
-// cellTable lists what nodesFigure draws, and what it cost. The cells of a run sum to its totals.
+// cellTable lists the data of nodesFigure, and the cost. The cells of a run add up to its totals.
 func cellTable(results []*sim.Result) *Table {
 	t := Sheet("strategy", "emptyNodes", "node", "nodes", "from", "until", "watts", "energyKWh", "emissionsKg", "cost",
 		"adjustedCost", "utilisation", "asleep")
@@ -131,7 +132,7 @@ func cellTable(results []*sim.Result) *Table {
 	return t
 }
 
-// timeline lists the state of the cluster over time, which timelineFigure draws.
+// timeline lists the state of the cluster over time, as drawn by timelineFigure.
 func timeline(results []*sim.Result) *Table {
 	t := Sheet("strategy", "emptyNodes", "at", "watts", "idleWatts", "asleepWatts", "gramsPerKWh", "running", "queued",
 		"held")

@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// rowsOf returns the rows of a table's CSV, by the names of its columns, numbers as such.
+// rowsOf returns the rows of a table's CSV by column name, with numbers as float64.
 func rowsOf(t *testing.T, table *Table) (rows []map[string]any) {
 	t.Helper()
 	var b bytes.Buffer
@@ -42,8 +42,8 @@ func rowsOf(t *testing.T, table *Table) (rows []map[string]any) {
 	return rows
 }
 
-// oneNode has a node of 10 cores and 100 to 300 W, 10 W asleep, under a PUE of 1.2, at 300 g and 0.25 a kWh; a tonne
-// costs 100.
+// oneNode returns a scenario with a node of 10 cores that draws 100 to 300 W, and 10 W asleep, with a PUE of 1.2,
+// at 300 g and 0.25 per kWh. The carbon price is 100 per tonne.
 func oneNode(t *testing.T, values ...float64) *sim.Scenario {
 	t.Helper()
 	start := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
@@ -73,7 +73,7 @@ func add(s *sim.Scenario, id string, after, duration, delay time.Duration) {
 
 var nearly = cmpopts.EquateApprox(1e-9, 1e-12)
 
-// The node sleeps for five minutes at 12 W, and runs a job for ten at 240 W, PUE included.
+// The node sleeps for five minutes at 12 W, and runs a job for ten minutes at 240 W, including PUE.
 func TestCellsByHand(t *testing.T) {
 	s := oneNode(t, 300, 300, 300)
 	add(s, "a", 5*time.Minute, 10*time.Minute, 0)
@@ -94,7 +94,7 @@ func TestCellsByHand(t *testing.T) {
 	}
 }
 
-// Whatever is drawn of nodes, node by node, by kind, or kinds that are too many, sums to what the run came to.
+// The rows of nodes add up to the totals of the run, for single nodes, for kinds of nodes, and for too many kinds.
 func TestCellsSumToTheRun(t *testing.T) {
 	for _, sites := range []string{"a", "abcd", "abcde"} {
 		var all []*sched.Site
@@ -127,16 +127,16 @@ func TestCellsSumToTheRun(t *testing.T) {
 				t.Errorf("%s at %s (-run +sums of cells):\n%s", r.Strategy, sites, diff)
 			}
 			if math.Abs(busy-r.BusyCPU) > 1e-6*busy {
-				t.Errorf("%s at %s: cells have %v core-seconds, the run %v", r.Strategy, sites, busy, r.BusyCPU)
+				t.Errorf("%s at %s: cells have %v core-seconds, want %v as in the run", r.Strategy, sites, busy, r.BusyCPU)
 			}
 			if want := map[string]int{"a": 10, "abcd": 40, "abcde": 41}[sites]; len(names) != want {
-				t.Errorf("%s at %s: %d rows are drawn, want %d", r.Strategy, sites, len(names), want)
+				t.Errorf("%s at %s: got %d rows, want %d", r.Strategy, sites, len(names), want)
 			}
 		}
 	}
 }
 
-// The grid is clean from the tenth minute on: what may wait is held until then.
+// The grid is clean from the tenth minute on, so that jobs that may wait are held until then.
 func TestHoldsByHand(t *testing.T) {
 	s := oneNode(t, 500, 100, 100, 100, 600, 600, 600, 600, 600)
 	add(s, "waits", time.Minute, 20*time.Minute, 30*time.Minute)
@@ -154,14 +154,14 @@ func TestHoldsByHand(t *testing.T) {
 		add(s, "w"+strconv.Itoa(i), time.Duration(i)*time.Second, time.Minute, 20*time.Minute)
 	}
 	for strategy, want := range map[string]string{
-		"energy": "no job was held", "energy+window": "21 more are in holds.csv",
+		"energy": "no job was held", "energy+window": "holds.csv has 21 more",
 	} {
 		files, err := svgs(plotRuns(t, s, strategy))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(files["holds.svg"]), want) {
-			t.Errorf("%s: holds.svg lacks %q", strategy, want)
+			t.Errorf("%s: holds.svg does not contain %q", strategy, want)
 		}
 	}
 }

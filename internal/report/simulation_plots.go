@@ -21,10 +21,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// plots prepares what compares the runs. The same results give the same bytes.
+// plots returns the figures that compare runs. The same results give the same bytes.
 func plots(results []*sim.Result) (all []namedFigure, err error) {
 	if len(results) == 0 {
-		return nil, errors.New("there are no results to draw")
+		return nil, errors.New("no results to draw")
 	}
 	for _, file := range []struct {
 		name    string
@@ -45,7 +45,8 @@ func plots(results []*sim.Result) (all []namedFigure, err error) {
 	return all, nil
 }
 
-// timelineFigure stacks power, the grids' carbon intensity and running jobs over one axis of time.
+// timelineFigure stacks power, the carbon intensity of the grids, and the number of running jobs over one time
+// axis.
 func timelineFigure(results []*sim.Result) (figure, error) {
 	start, end := period(results)
 	span := end.Sub(start).Seconds()
@@ -87,8 +88,8 @@ func timelineFigure(results []*sim.Result) (figure, error) {
 	}, nil
 }
 
-// waitsFigure draws which share of the jobs has started by how long after submission. Jobs that never start count:
-// their curve ends below 100 %.
+// waitsFigure draws the fraction of jobs that started within a given wait after submission. Jobs that never start
+// count, so that their curve ends below 100 %.
 func waitsFigure(results []*sim.Result) (figure, error) {
 	var longest, shortest float64
 	all := make([][]float64, len(results))
@@ -104,7 +105,7 @@ func waitsFigure(results []*sim.Result) (figure, error) {
 		}
 	}
 	if longest == shortest {
-		longest++ // no job waited: any axis will do
+		longest++ // no job waited, so any axis will do
 	}
 	p := newPlot("Wait from submission to start (h)", "Jobs started (% of all)", faint)
 	p.Y.Max = 100
@@ -126,33 +127,26 @@ func waitsFigure(results []*sim.Result) (figure, error) {
 	return figure{figureWidth, 5 * vg.Inch, [][]key{strategyKeys(results)}, [][]*plot.Plot{{p}}}, nil
 }
 
-// adjustedLabel names the CI-adjusted cost, as tables do, at a price of carbon.
+// adjustedLabel is the label of the CI-adjusted cost at a carbon price.
 const adjustedLabel = "Cost with carbon, estimated\n(CO2e at %g a tonne)"
 
-// barsFigure draws the totals of every run side by side. What no site has a signal for is left out: its total of 0 says
-// nothing.
+// barsFigure draws the totals of every run next to each other. It omits quantities if no site has their signal,
+// because their total of 0 has no meaning.
 func barsFigure(results []*sim.Result) (figure, error) {
-	sites := results[0].Scenario.Sites
-	charts := []chart{{"Energy, estimated (kWh)",
-		sliceutil.Map(results, func(r *sim.Result) float64 { return r.Energy.KWh() })}}
-	if slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Carbon.Series != nil }) {
-		charts = append(charts, chart{
-			"Emissions, estimated (kgCO2e)", sliceutil.Map(results,
-				func(r *sim.Result) float64 { return r.Carbon.Kg() }),
-		})
+	sites, price := results[0].Scenario.Sites, results[0].Scenario.CarbonPrice
+	var charts []chart
+	add := func(known bool, label string, of func(*sim.Result) float64) {
+		if known {
+			charts = append(charts, chart{label, sliceutil.Map(results, of)})
+		}
 	}
-	if slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Price.Series != nil }) {
-		charts = append(charts, chart{
-			"Cost, estimated (in the prices' currency)",
-			sliceutil.Map(results, func(r *sim.Result) float64 { return float64(r.Cost) }),
-		})
-	}
-	if price := results[0].Scenario.CarbonPrice; price > 0 {
-		charts = append(charts, chart{fmt.Sprintf(adjustedLabel, price),
-			sliceutil.Map(results, func(r *sim.Result) float64 {
-				return *adjustedCost(float64(r.Cost), float64(r.Carbon), price)
-			})})
-	}
+	add(true, "Energy, estimated (kWh)", func(r *sim.Result) float64 { return r.Energy.KWh() })
+	add(slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Carbon.Series != nil }),
+		"Emissions, estimated (kgCO2e)", func(r *sim.Result) float64 { return r.Carbon.Kg() })
+	add(slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Price.Series != nil }),
+		"Cost, estimated (in the prices' currency)", func(r *sim.Result) float64 { return float64(r.Cost) })
+	add(price > 0, fmt.Sprintf(adjustedLabel, price),
+		func(r *sim.Result) float64 { return *adjustedCost(float64(r.Cost), float64(r.Carbon), price) })
 	for _, c := range charts {
 		for i, v := range c.values {
 			if !finite(v) {
@@ -169,7 +163,7 @@ func barsFigure(results []*sim.Result) (figure, error) {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// period is what the runs took together. It is never empty, even where no job ever ran.
+// period returns the time span of all runs. It is never empty, even if no job ever ran.
 func period(results []*sim.Result) (start, end time.Time) {
 	start, end = results[0].Scenario.Start, results[0].Accounted
 	for _, r := range results {
@@ -180,11 +174,11 @@ func period(results []*sim.Result) (start, end time.Time) {
 	return start.UTC(), end.UTC()
 }
 
-// resolution is how many steps a line may have if there are n of them: finer than the eye sees, and few enough that the
-// file stays below half a megabyte.
+// resolution returns the maximum number of steps of a line in a figure with n lines. More steps would not be
+// visible, and the file should stay below 500 kB.
 func resolution(n int) int { return min(600, max(40, 14000/n)) }
 
-// seriesSteps draws a series over span seconds from start, as far as it is known.
+// seriesSteps draws the known part of a series over span seconds from start.
 func seriesSteps(s *grid.Series, start time.Time, span float64, most int) plotter.XYs {
 	var levels []level
 	for i := range s.Len() {
@@ -196,11 +190,11 @@ func seriesSteps(s *grid.Series, start time.Time, span float64, most int) plotte
 	return staircase(levels, min(span, s.End().Sub(start).Seconds()), most)
 }
 
-// level is a value that holds from a time, in seconds on the axis, until the next level.
+// level is a value that holds from a time in seconds on the axis until the next level.
 type level struct{ from, value float64 }
 
-// staircase draws levels, the last one up to end. If there are more than most, neighbours give way to their mean over
-// time.
+// staircase draws levels, the last one up to end. If there are more than most levels, adjacent ones are replaced by
+// their mean over time.
 func staircase(levels []level, end float64, most int) plotter.XYs {
 	var stairs plotter.XYs
 	group := (len(levels) + most - 1) / most
@@ -240,11 +234,11 @@ func average(levels []level, until float64) float64 {
 	return sum / (until - from)
 }
 
-// distribution draws the share, in percent of all, of values that are at most x, between the ends of an axis. Steps
-// that are smaller than the resolution in both directions are drawn together.
+// distribution draws the percentage of values that are at most x, between the ends of an axis. Steps that are
+// smaller than the resolution in both directions are combined.
 func distribution(sorted []float64, all int, from, to float64, most int) plotter.XYs {
 	var stairs plotter.XYs
-	var at, share float64 // of the last step drawn
+	var at, share float64 // of the last drawn step
 	for i, v := range sorted {
 		reached := 100 * float64(i+1) / float64(all)
 		if i+1 < len(sorted) && (sorted[i+1] == v || v-at < (to-from)/float64(most) &&
@@ -268,7 +262,7 @@ func strategyKeys(results []*sim.Result) []key {
 	return keys
 }
 
-// runNames says of which strategy each run is, and what machines do where that differs between runs.
+// runNames returns the strategy of each run, and the state of machines without jobs if it differs between runs.
 func runNames(results []*sim.Result) []string {
 	if sleepAndStay(results) {
 		return sliceutil.Map(results,
@@ -282,8 +276,8 @@ func sleepAndStay(results []*sim.Result) bool {
 	return slices.ContainsFunc(results, func(r *sim.Result) bool { return emptyNodes(r) != emptyNodes(results[0]) })
 }
 
-// runStyle is the line of a run. A strategy has one colour; where machines stay on in some runs and sleep in others,
-// those that stay on are dashed.
+// runStyle returns the line style of a run. A strategy has the same color in all runs. If machines sleep only in
+// some runs, the lines of the others are dashed.
 func runStyle(results []*sim.Result, i int) draw.LineStyle {
 	strategies := sliceutil.Distinct(sliceutil.Map(results, func(r *sim.Result) string { return r.Strategy }))
 	style := strategyStyle(slices.Index(strategies, results[i].Strategy), len(strategies))
@@ -293,8 +287,8 @@ func runStyle(results []*sim.Result, i int) draw.LineStyle {
 	return style
 }
 
-// Palette is Okabe and Ito's, whose colours people with any kind of colour vision can tell apart. Its yellow is left
-// out: it is too pale for a line on white.
+// Palette contains the colors of Okabe and Ito, which people with any kind of color vision can distinguish. It
+// omits yellow, which is too pale for a line on white.
 var Palette = [...]color.RGBA{
 	{0x00, 0x72, 0xB2, 0xFF}, // blue
 	{0xE6, 0x9F, 0x00, 0xFF}, // orange
@@ -305,11 +299,11 @@ var Palette = [...]color.RGBA{
 	{0x00, 0x00, 0x00, 0xFF},
 }
 
-// dashes tell lines of one colour apart.
+// dashes distinguish lines of the same color.
 var dashes = [...][]vg.Length{nil, {6, 3}, {2, 2}, {9, 2, 2, 2}}
 
-// strategyStyle is the line of run i of n, in all figures. Runs that do the same hide each other, so a later line is
-// thinner: the earlier one shows as its rim.
+// strategyStyle returns the style of line i of n in all figures. Lines that coincide hide each other, so a later
+// line is thinner and the earlier one remains visible as its border.
 func strategyStyle(i, n int) draw.LineStyle {
 	return draw.LineStyle{
 		Color:  Palette[i%len(Palette)],
@@ -318,7 +312,7 @@ func strategyStyle(i, n int) draw.LineStyle {
 	}
 }
 
-// siteStyle is grey: colours are the strategies'.
+// siteStyle returns a gray style, because the colors identify strategies.
 func siteStyle(i int) draw.LineStyle {
 	return draw.LineStyle{
 		Color: color.Gray{Y: uint8(0x30 + 0x58*(i/len(dashes)%2))}, Width: 1.4, Dashes: dashes[i%len(dashes)],

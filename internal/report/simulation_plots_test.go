@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// plotScenario is a synthetic cluster of ten nodes at each site, under grids with a valley at noon.
+// plotScenario returns a synthetic cluster with ten nodes per site, and grids with the lowest intensity at noon.
 func plotScenario(t testing.TB, jobs int, sites ...*sched.Site) *sim.Scenario {
 	t.Helper()
 	start := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
@@ -80,26 +80,26 @@ func plotRuns(t testing.TB, s *sim.Scenario, names ...string) (results []*sim.Re
 	return results
 }
 
-// written is a text of an SVG, and where its baseline begins.
+// written is a text of an SVG with the start of its baseline.
 type written struct {
 	x, y   float64
 	text   string
 	turned bool
 }
 
-// texts parses an SVG and returns its texts.
+// texts returns the texts of an SVG.
 func texts(t testing.TB, name string, svg []byte) (all []written) {
 	t.Helper()
 	d := xml.NewDecoder(bytes.NewReader(svg))
 	var at *written
-	var groups []bool // whether each turns what is in it
+	var groups []bool // whether each group is rotated
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
 			return all
 		}
 		if err != nil {
-			t.Fatalf("%s is not XML: %v", name, err)
+			t.Fatalf("%s is invalid XML: %v", name, err)
 		}
 		switch token := token.(type) {
 		case xml.StartElement:
@@ -138,7 +138,7 @@ func texts(t testing.TB, name string, svg []byte) (all []written) {
 	}
 }
 
-// svgs draws the plots of results, by the name of their files.
+// svgs draws the plots of results and returns the files by name.
 func svgs(results []*sim.Result) (map[string][]byte, error) {
 	figures, err := plots(results)
 	files := map[string][]byte{}
@@ -208,14 +208,14 @@ func TestPlots(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(files, again); diff != "" {
-				t.Errorf("drawn twice, plots differ: %s", diff)
+				t.Errorf("figures differ when drawn twice: %s", diff)
 			}
 			var all []string
 			checkApart(t, "holds.svg", files["holds.svg"])
 			for name, labels := range map[string][]string{
 				"timeline.svg": {"Facility power,", "estimated (kW)", "Running jobs", "Time (UTC)"},
 				"bars.svg":     {"Energy, estimated (kWh)"},
-				"nodes.svg":    {"Node", "Mean power of each node, PUE included, estimated (W)"},
+				"nodes.svg":    {"Node", "Mean power of each node including PUE, estimated (W)"},
 				"waits.svg":    {"Jobs started (% of all)", "Wait from submission to start (h)"},
 			} {
 				var content []string
@@ -224,7 +224,7 @@ func TestPlots(t *testing.T) {
 				}
 				for _, want := range append(labels, test.strategies...) {
 					if !slices.Contains(content, want) {
-						t.Errorf("%s lacks %q", name, want)
+						t.Errorf("%s does not contain %q", name, want)
 					}
 				}
 				checkApart(t, name, files[name])
@@ -232,17 +232,17 @@ func TestPlots(t *testing.T) {
 			}
 			for _, want := range test.text {
 				if !slices.Contains(all, want) {
-					t.Errorf("plots lack %q", want)
+					t.Errorf("no figure contains %q", want)
 				}
 			}
 			if strings.Contains(strings.Join(all, "\n"), test.absent) {
-				t.Errorf("plots show %q", test.absent)
+				t.Errorf("a figure contains %q", test.absent)
 			}
 		})
 	}
 }
 
-// checkApart fails if texts on one line overlap or leave the figure. Turned texts have a system of their own.
+// checkApart fails if texts on one line overlap or leave the figure. It ignores rotated texts.
 func checkApart(t *testing.T, name string, svg []byte) {
 	t.Helper()
 	var width float64
@@ -257,7 +257,7 @@ func checkApart(t *testing.T, name string, svg []byte) {
 		}
 		end := a.x + float64(lettering.Width(a.text))
 		if a.x < 0 || end > width {
-			t.Errorf("%s: %q leaves the figure", name, a.text)
+			t.Errorf("%s: %q exceeds the figure", name, a.text)
 		}
 		for _, b := range all[i+1:] {
 			if !b.turned && a.y == b.y && a.x < b.x+float64(lettering.Width(b.text)) && b.x < end {
@@ -267,7 +267,7 @@ func checkApart(t *testing.T, name string, svg []byte) {
 	}
 }
 
-// A long and busy trace under many strategies must not make files that nobody can open.
+// A long and busy trace with many strategies must not result in huge files.
 func TestPlotsAreSmall(t *testing.T) {
 	s := plotScenario(t, 5000, &sched.Site{Name: "home", Zone: "DE"}, &sched.Site{Name: "lyon", Zone: "FR"})
 	series, err := grid.NewSeries(s.Start, 5*time.Minute, slices.Repeat([]float64{100, 300, 200}, 30_000))
@@ -332,8 +332,8 @@ func TestPlotsKeepLongNamesApart(t *testing.T) {
 				found++
 			}
 		}
-		if found < len(results) && name != "holds.svg" { // these strategies hold nothing
-			t.Errorf("%s shows %d of %d names", name, found, len(results))
+		if found < len(results) && name != "holds.svg" { // these strategies do not hold jobs
+			t.Errorf("%s contains %d of %d names", name, found, len(results))
 		}
 	}
 }
@@ -361,12 +361,12 @@ func TestPlotsRefuse(t *testing.T) {
 			results := plotRuns(t, s, "carbon", "energy")
 			test.spoil(results[1])
 			if _, err := plots(results); err == nil || err.Error() != test.want {
-				t.Errorf("error is %v, want %s", err, test.want)
+				t.Errorf("plots() returned error %v, want %s", err, test.want)
 			}
 		})
 	}
 	if _, err := plots(nil); err == nil {
-		t.Error("no results were drawn")
+		t.Error("plots() without results returned no error")
 	}
 }
 
@@ -385,12 +385,12 @@ func TestStaircase(t *testing.T) {
 		}
 	}
 	if got := staircase(nil, 50, 2); got != nil {
-		t.Errorf("nothing is drawn as %v", got)
+		t.Errorf("staircase() of no levels = %v", got)
 	}
 }
 
 func TestDistribution(t *testing.T) {
-	got := distribution([]float64{0, 0, 1}, 4, 0, 2, 100) // one of four never started
+	got := distribution([]float64{0, 0, 1}, 4, 0, 2, 100) // one of four jobs never started
 	want := plotter.XYs{{X: 0, Y: 0}, {X: 0, Y: 50}, {X: 1, Y: 50}, {X: 1, Y: 75}, {X: 2, Y: 75}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -400,7 +400,7 @@ func TestDistribution(t *testing.T) {
 		dense[i] = float64(i) / 1e5
 	}
 	if n := len(distribution(dense, len(dense), 0, 1, 100)); n > 500 {
-		t.Errorf("100,000 values are drawn as %d points", n)
+		t.Errorf("got %d points for 100,000 values", n)
 	}
 }
 
@@ -420,11 +420,11 @@ func TestNumberTicks(t *testing.T) {
 			got = append(got, tick.Label)
 		}
 		if s := strings.Join(got, " "); s != test.want {
-			t.Errorf("%v to %v: %s, want %s", test.lo, test.hi, s, test.want)
+			t.Errorf("NumberTicks(%v, %v) = %s, want %s", test.lo, test.hi, s, test.want)
 		}
 	}
 	if ticks := wholeTicks(0, 1); ticks[1].Label != "1" {
-		t.Errorf("things are counted as %v", ticks)
+		t.Errorf("wholeTicks(0, 1) = %v", ticks)
 	}
 }
 
@@ -450,7 +450,7 @@ func TestTimeTicks(t *testing.T) {
 			got = append(got, strings.ReplaceAll(tick.Label, "\n", "/"))
 		}
 		if s := strings.Join(got, " "); s != test.want {
-			t.Errorf("%v: %s, want %s", test.span, s, test.want)
+			t.Errorf("TimeTicks(%v) = %s, want %s", test.span, s, test.want)
 		}
 	}
 }
@@ -462,6 +462,6 @@ func TestFitted(t *testing.T) {
 		}
 	}
 	if got := fitted("energy", 100); got != "energy" {
-		t.Errorf("%q was cut", got)
+		t.Errorf("fitted() shortened a text that fits to %q", got)
 	}
 }

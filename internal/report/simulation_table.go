@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// Text shows the runs as a table. Columns of zeros cost the width that a terminal does not have.
+// Text returns the runs as a table. Columns that contain only zeros are omitted, because terminals are narrow.
 func (r *Report) Text(wide, colours bool) string {
 	t := Heads(2, "strategy", "empty\nmachines", "energy\nkWh", "energy\nsaved %", "emissions\nkgCO2e",
 		"CO2e\nsaved %", "cost\n", "cost\nsaved %", "cost with\ncarbon",
@@ -51,10 +51,10 @@ func (r *Report) Text(wide, colours bool) string {
 	return fmt.Sprintf("%s\n%s\n%s\n", title(r), t.Framed(wide, colours), strings.Join(footnotes(r), "\n"))
 }
 
-// machinesDo says what empty machines do.
+// machinesDo describes the state of empty machines.
 var machinesDo = map[string]string{sim.EmptyNodesSleep: "sleep", sim.EmptyNodesIdle: "stay on"}
 
-// Sheet has a row for each run.
+// Sheet returns a table with one row per run.
 func (r *Report) Sheet() *Table {
 	t := Sheet("strategy", "jobs", "energyKWh", "emissionsKg", "cost", "priced", "meanWaitSeconds", "p95WaitSeconds",
 		"meanCompletionSeconds", "makespanSeconds", "utilisation", "delayViolations", "lateStarts", "missedDeadlines",
@@ -90,14 +90,14 @@ func title(r *Report) string {
 }
 
 func footnotes(r *Report) []string {
-	saved := "Saved: compared with " + r.Baseline
+	saved := "Savings are relative to " + r.Baseline
 	if r.both() {
 		saved += " on machines that " + machinesDo[r.Runs[0].EmptyNodes]
 	}
 	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Strategy != r.Baseline }) {
-		saved = "Nothing saved is shown: name the baseline first, as in --strategy least-allocated," + r.Baseline
+		saved = "There are no savings without a baseline. List it first, e.g. --strategy least-allocated," + r.Baseline
 		if r.Baseline == "least-allocated" {
-			saved = "Nothing saved is shown: name another strategy too, as in --strategy least-allocated,energy"
+			saved = "There are no savings with only one strategy. Add another, e.g. --strategy least-allocated,energy"
 		}
 	}
 	notes := []string{
@@ -113,34 +113,34 @@ func footnotes(r *Report) []string {
 	}
 	holds := slices.ContainsFunc(r.Runs, func(run Run) bool { return strategy.Holds(run.Strategy) })
 	if holds && r.Scenario.MayWait == 0 {
-		notes = append(notes, "No job may wait, so nothing was put off: give jobs an allowed delay, or --max-delay.")
+		notes = append(notes, "No job may wait, so no job was delayed. Set an allowed delay for jobs, or --max-delay.")
 	}
 	notes = append(notes, unplacedNotes(r)...)
 	notes = append(notes, r.Scenario.Notes...)
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateStarts > 0 }) {
-		notes = append(notes, "Late starts are past the allowed delay for whatever reason; delay violations only "+
-			"where holds and suspensions, not lack of room, are to blame.")
+		notes = append(notes, "Late starts exceed the allowed delay for any reason. Delay violations only count "+
+			"delays by holds and suspensions, not by a lack of capacity.")
 	}
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Tolerated > 0 }) {
 		notes = append(notes,
-			"Tolerated: only what jobs did once more after their last suspension kept them for longer than allowed.")
+			"Tolerated: jobs exceeded the allowed delay only by work repeated after their last suspension.")
 	}
 	if len(r.Runs) > 0 && !r.Runs[0].Priced {
 		note := "No price was given, so there is no cost."
 		if r.Runs[0].AdjustedCost != nil {
-			note = "No price was given: the cost with carbon is that of emissions alone."
+			note = "No price was given, so the cost with carbon only includes emissions."
 		}
 		notes = append(notes, note)
 	}
 	return notes
 }
 
-// both reports whether there are runs of machines that sleep and of ones that do not.
+// both reports whether machines sleep in some runs and stay on in others.
 func (r *Report) both() bool {
 	return slices.ContainsFunc(r.Runs, func(run Run) bool { return run.EmptyNodes != r.Runs[0].EmptyNodes })
 }
 
-// emptyNote says what empty machines do, and what their boots cost.
+// emptyNote describes the state of empty machines, and the cost of their boots.
 func (r *Report) emptyNote() string {
 	var sum Sleep
 	for i := range r.Runs {
@@ -154,26 +154,27 @@ func (r *Report) emptyNote() string {
 	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Sleep != nil }) {
 		return "Empty machines stay on."
 	}
-	return fmt.Sprintf("Machines that sleep draw what their power profile says; those that take time to boot slept "+
-		"for %s of machine time in all runs; the %s took %s kWh and %s, which the figures include.",
+	return fmt.Sprintf("Sleeping machines draw the power in their power profile. Those that take time to boot slept "+
+		"for %s of machine time in all runs. The %s took %s kWh and %s, which the figures include.",
 		humanize.Span(3600*sum.AsleepHours), humanize.Plural(sum.Boots, "boot",
 			"boots"), humanize.Significant(sum.BootEnergyKWh),
 		humanize.Span(3600*sum.BootHours))
 }
 
-// unplacedNotes tell what no node is large enough for from what only found no room: energy is lower for either.
+// unplacedNotes distinguishes jobs that do not fit on any node from jobs that lacked free capacity.
+// Energy is lower for both.
 func unplacedNotes(r *Report) (notes []string) {
 	unfit := r.Scenario.FitNowhere
 	if unfit > 0 {
 		notes = append(notes, humanize.Plural(unfit, "job fits", "jobs fit")+
-			" on no node even when all are empty, by request or selector. What never runs uses no energy in any row.")
+			" on no node even if all are empty, by request or selector. Jobs that never run use no energy in any row.")
 	}
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.UnplacedJobs > unfit }) {
 		which := "Unplaced jobs"
 		if unfit > 0 {
 			which = "Other unplaced jobs"
 		}
-		notes = append(notes, which+" fit on an empty node, but never got one; they never ran.")
+		notes = append(notes, which+" fit on an empty node, but never got one and did not run.")
 	}
 	return notes
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew; read the diff before committing it")
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files; review the diff before committing it")
 
-// golden compares what was written with a file in testdata.
+// golden compares got with a file in testdata.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -40,7 +40,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// compared is a report of two runs, and their results.
+// compared returns a report of two runs, and their results.
 func compared(t testing.TB, priced bool) (*report.Report, []*sim.Result) {
 	t.Helper()
 	s := scenario(t, priced)
@@ -71,7 +71,7 @@ func TestWrite(t *testing.T) {
 		}
 		golden(t, name, b.Bytes())
 		if escapes := strings.Contains(b.String(), "\x1b"); escapes != c.colours {
-			t.Errorf("%s: escape sequences: %v, colours asked for: %v", name, escapes, c.colours)
+			t.Errorf("%s: got escape sequences: %v, want %v", name, escapes, c.colours)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestWriteReportsWhatTheWriterDoes(t *testing.T) {
 	r, _ := compared(t, false)
 	for _, format := range []string{"table", "json", "csv"} {
 		if err := report.Write(brokenPipe{}, r, format, false); !errors.Is(err, errBroken) {
-			t.Errorf("%s: error %v, want %v", format, err, errBroken)
+			t.Errorf("%s: got error %v, want %v", format, err, errBroken)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestWriteDir(t *testing.T) {
 	r, results := compared(t, true)
 	dir := filepath.Join(t.TempDir(), "new", "results")
 	drawnBefore := map[string]string{}
-	for range 2 { // the second time over the first
+	for range 2 { // the second iteration overwrites the files of the first one
 		paths, err := report.WriteDir(dir, r, results)
 		if err != nil {
 			t.Fatal(err)
@@ -117,13 +117,13 @@ func TestWriteDir(t *testing.T) {
 			names = append(names, filepath.Join(dir, e.Name()))
 		}
 		if diff := cmp.Diff(names, paths); diff != "" {
-			t.Errorf("what lies there and what was reported (-there +reported)\n%s", diff)
+			t.Errorf("files in the directory and returned paths differ (-files +paths)\n%s", diff)
 		}
 		for _, want := range []string{
 			"decisions.csv", "summary.json", "summary.csv", "timeline.csv", "nodes.csv", "holds.csv",
 		} {
 			if !slices.Contains(names, filepath.Join(dir, want)) {
-				t.Errorf("no %s among %v", want, names)
+				t.Errorf("missing %s in %v", want, names)
 			}
 		}
 		for _, figure := range []string{"timeline", "bars", "waits", "nodes", "holds"} {
@@ -139,7 +139,7 @@ func TestWriteDir(t *testing.T) {
 				t.Errorf("%s.png: %v", figure, err)
 			}
 			if before := drawnBefore[figure]; before != "" && before != string(svg)+string(drawn) {
-				t.Errorf("drawn twice, %s differs", figure)
+				t.Errorf("%s differs when drawn twice", figure)
 			}
 			drawnBefore[figure] = string(svg) + string(drawn)
 		}
@@ -154,12 +154,12 @@ func TestWriteDir(t *testing.T) {
 func TestWriteDirLeavesNothingHalfWritten(t *testing.T) {
 	r, results := compared(t, false)
 	dir := t.TempDir()
-	// A directory that holds something cannot be replaced by a file, not even by root.
+	// A directory that is not empty cannot be replaced by a file, even by root.
 	if err := os.MkdirAll(filepath.Join(dir, "summary.json", "occupied"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := report.WriteDir(dir, r, results); err == nil || !strings.Contains(err.Error(), "summary.json") {
-		t.Errorf("error %v, want one that names summary.json", err)
+		t.Errorf("got error %v, want one that contains summary.json", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -167,7 +167,7 @@ func TestWriteDirLeavesNothingHalfWritten(t *testing.T) {
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
-			t.Errorf("%s was left behind", e.Name())
+			t.Errorf("temporary file %s remains", e.Name())
 		}
 	}
 	file := filepath.Join(dir, "file")
@@ -175,6 +175,6 @@ func TestWriteDirLeavesNothingHalfWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := report.WriteDir(filepath.Join(file, "below"), r, results); err == nil {
-		t.Error("a directory below a file was made")
+		t.Error("WriteDir() below a file returned no error")
 	}
 }

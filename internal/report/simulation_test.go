@@ -19,8 +19,8 @@ var t0 = time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC)
 
 func at(minutes int) time.Time { return t0.Add(time.Duration(minutes) * time.Minute) }
 
-// scenario has 20 jobs of 10 minutes, submitted a minute apart, each of which may be put off by half an hour, and 8
-// cores on two nodes.
+// scenario returns 20 jobs of 10 minutes, submitted at intervals of a minute. Each may be delayed by half an hour.
+// Two nodes have 8 cores.
 func scenario(t testing.TB, priced bool) *sim.Scenario {
 	t.Helper()
 	series, err := grid.NewSeries(t0, time.Hour, []float64{400, 200, 100})
@@ -50,7 +50,7 @@ func scenario(t testing.TB, priced bool) *sim.Scenario {
 	return s
 }
 
-// result is a run in which every job was put off by so many minutes; a hold says so if held.
+// result returns a run that delays every job by putOff minutes. The delay counts as a hold if held is true.
 func result(s *sim.Scenario, name string, putOff int, held bool) *sim.Result {
 	r := &sim.Result{
 		Strategy: name, Scenario: s, Outcomes: make([]sim.Outcome, len(s.Jobs)),
@@ -79,18 +79,19 @@ func result(s *sim.Scenario, name string, putOff int, held bool) *sim.Result {
 	return r
 }
 
-// figures returns the report's figures of a single run.
+// figures returns the figures of a single run.
 func figures(r *sim.Result) report.Run { return report.New(&sim.File{}, []*sim.Result{r}).Runs[0] }
 
 func TestRunFigures(t *testing.T) {
 	r := result(scenario(t, true), "carbon+window", 10, true)
-	// Two of the twenty are special: one finds no room for another hour after its release, one is never placed.
+	// Two of the twenty jobs are special. One finds no capacity for another hour after its release, and one is
+	// never placed.
 	r.Outcomes[3].Start, r.Outcomes[3].Finish = r.Outcomes[3].Start.Add(time.Hour), r.Outcomes[3].Finish.Add(time.Hour)
 	r.Outcomes[4] = sim.Outcome{Job: 4, Released: at(4)}
 	want := report.Run{
 		Strategy: "carbon+window", EmptyNodes: "sleep", Sleep: &report.Sleep{}, Jobs: 20, EnergyKWh: 2, EmissionsKg: 0.8, Cost: 0.5, Priced: true,
 		MeanWaitSeconds:       (18*600 + 4200) / 19.,
-		P95WaitSeconds:        4200, // the 19th of 19
+		P95WaitSeconds:        4200, // the 19th of 19 jobs
 		MeanCompletionSeconds: (18*1200 + 4800) / 19., MeanBoundedSlowdown: (18*2 + 8) / 19.,
 		MakespanSeconds: 3600, Utilisation: 0.5, HeldJobs: 19, MeanHoldSeconds: 600, UnplacedJobs: 1,
 		LateStarts: 1,
@@ -117,16 +118,16 @@ func TestDelayViolations(t *testing.T) {
 	} {
 		s.Slack = c.slack
 		if got := figures(result(s, "x", c.putOff, c.held)).DelayViolations; got != c.want {
-			t.Errorf("%s: %d violations, want %d", c.name, got, c.want)
+			t.Errorf("%s: got %d violations, want %d", c.name, got, c.want)
 		}
 	}
-	// A job that was let go in time and then found no room is nobody's violation.
+	// A job that was released in time and then found no capacity does not count as a violation.
 	late := result(s, "x", 30, true)
 	for i := range late.Outcomes {
 		late.Outcomes[i].Start = late.Outcomes[i].Start.Add(time.Hour)
 	}
 	if got := figures(late).DelayViolations; got != 0 {
-		t.Errorf("%d violations by jobs that were released in time", got)
+		t.Errorf("got %d violations by jobs that were released in time", got)
 	}
 }
 
@@ -136,7 +137,7 @@ func TestP95IsTheNearestRank(t *testing.T) {
 		r.Outcomes[i].Start = r.Scenario.Jobs[i].Submitted.Add(time.Duration(i+1) * time.Minute)
 	}
 	if got := figures(r).P95WaitSeconds; got != 19*60 {
-		t.Errorf("95 %% of the waits 1 … 20 min is %v s, want 19 min", got)
+		t.Errorf("the 95th percentile of 1 to 20 min is %v s, want 19 min", got)
 	}
 }
 
@@ -150,12 +151,12 @@ func TestSavings(t *testing.T) {
 		t.Errorf("baseline %q, (-want +got)\n%s", r.Baseline, diff)
 	}
 	if diff := cmp.Diff(report.Savings{}, r.Runs[0].Savings); diff != "" {
-		t.Errorf("the baseline saves something against itself: %s", diff)
+		t.Errorf("the baseline has savings relative to itself: %s", diff)
 	}
-	// Paid to draw power: being paid less is no saving.
+	// With negative prices, lower revenue is not a saving.
 	base.Cost, better.Cost = -2, -1
 	if got := report.New(&sim.File{}, []*sim.Result{base, better}).Runs[1].Savings.Cost; got != -0.5 {
-		t.Errorf("with negative prices, earning half saves %v, want -0.5", got)
+		t.Errorf("with negative prices, half the revenue is a saving of %v, want -0.5", got)
 	}
 }
 
@@ -171,8 +172,8 @@ func TestNothingPlaced(t *testing.T) {
 	}
 }
 
-// What a job did not run for is its wait, and what decisions kept it from is judged, suspensions included; the
-// figures of a comparison are the same.
+// The time during which a job did not run is its wait, and delays by decisions count, including suspensions. The
+// figures of a trial are the same.
 func TestSuspensionsCount(t *testing.T) {
 	s := scenario(t, false)
 	s.Jobs = s.Jobs[:3]
@@ -189,28 +190,28 @@ func TestSuspensionsCount(t *testing.T) {
 		o.Finish, o.Suspensions, o.Lost, o.Redone, o.Delayed = o.Runs[1].End, 1, redone, redone, pause+redone
 	}
 	suspend(0, 5*time.Hour, 0)
-	suspend(1, 4*time.Hour, 6*time.Minute) // only what restarting costs comes on top
+	suspend(1, 4*time.Hour, 6*time.Minute) // exceeds the limit only by the restart cost
 	r.NodeEnergy = make([]energy.Joules, len(s.Nodes))
 	var trial report.Trial
 	trial.Measure(r)
 	run := figures(r)
 	if run.DelayViolations != 1 || run.Tolerated != 1 || run.Suspensions != 2 {
-		t.Errorf("%d violations, %d tolerated, %d suspensions: want 1, 1 and 2", run.DelayViolations, run.Tolerated,
+		t.Errorf("got %d violations, %d tolerated, %d suspensions, want 1, 1 and 2", run.DelayViolations, run.Tolerated,
 			run.Suspensions)
 	}
 	if want := (5 * time.Hour).Seconds(); run.P95WaitSeconds != want || run.MeanWaitSeconds != (3*time.Hour).Seconds() {
-		t.Errorf("waits of %v s at most and %v s on average, want %v and %v", run.P95WaitSeconds, run.MeanWaitSeconds,
+		t.Errorf("got a maximum wait of %v s and a mean of %v s, want %v and %v", run.P95WaitSeconds, run.MeanWaitSeconds,
 			want, want*3/5)
 	}
 	if run.DelayViolations != trial.Violations || run.Tolerated != trial.Tolerated ||
 		run.Suspensions != trial.Suspensions ||
 		run.MeanWaitSeconds != trial.MeanWait || run.P95WaitSeconds != trial.P95Wait ||
 		run.MeanCompletionSeconds != trial.Turnaround {
-		t.Errorf("a run says %+v, a trial of it %+v", run, trial)
+		t.Errorf("the run is %+v, but its trial is %+v", run, trial)
 	}
 }
 
-// The report says what the scenario knew of the intensity to come.
+// The report contains the source of the scenario's forecasts.
 func TestForecastOfAReport(t *testing.T) {
 	s := scenario(t, false)
 	said := func(models ...string) string {
@@ -226,27 +227,27 @@ func TestForecastOfAReport(t *testing.T) {
 			s.Foresight = []sim.Foresight{blind{}}
 		}
 		if got := said(models...); got != want {
-			t.Errorf("sites of %q: forecast %q, want %q", models, got, want)
+			t.Errorf("sites with models %q: got forecast %q, want %q", models, got, want)
 		}
 	}
-	s.Foresight = []sim.Foresight{blind{}} // of a scenario that no file describes
+	s.Foresight = []sim.Foresight{blind{}} // of a scenario without a file
 	if got := said(); got != "imperfect" {
-		t.Errorf("a foresight of its own: %q", got)
+		t.Errorf("unexpected forecast of a scenario without a file: %q", got)
 	}
 	other := *s.Sites[0]
 	other.Name = "away"
 	s.Sites = append(s.Sites, &other)
 	s.Foresight = []sim.Foresight{blind{}, nil}
 	if got := said("weather", ""); got != "weather (home), perfect (away)" {
-		t.Errorf("two sites: %q", got)
+		t.Errorf("unexpected forecast of two sites: %q", got)
 	}
 	s.Foresight = []sim.Foresight{blind{}, blind{}}
 	if got := said("history", "history"); got != "history" {
-		t.Errorf("two sites of one model: %q", got)
+		t.Errorf("unexpected forecast of two sites with one model: %q", got)
 	}
 }
 
-// blind foresees nothing.
+// blind provides no forecasts.
 type blind struct{}
 
 func (blind) At(time.Time) grid.Signal { return grid.Signal{} }

@@ -11,14 +11,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// Statement is what the ledger holds for some time, for people: energy, emissions and costs by what they asked for, how
-// fast jobs were done, and what decisions saved.
+// Statement presents the contents of the ledger for a period: energy, emissions and costs by the requested
+// dimensions, the turnaround of jobs, and the savings of decisions.
 type Statement struct {
 	APIVersion string              `json:"apiVersion"`
 	Kind       string              `json:"kind"`
 	From       time.Time           `json:"from"`
 	To         time.Time           `json:"to"`
-	AsOf       time.Time           `json:"asOf,omitzero"` // end of what was booked when it was asked
+	AsOf       time.Time           `json:"asOf,omitzero"` // end of the booked data at the time of the query
 	Resolution float64             `json:"resolutionSeconds"`
 	GroupBy    []string            `json:"groupBy"`
 	Filters    map[string][]string `json:"filters,omitempty"`
@@ -28,22 +28,22 @@ type Statement struct {
 	Notes      []string            `json:"notes"`
 }
 
-// StatementRow is one line of a statement.
+// StatementRow is a row of a statement.
 type StatementRow struct {
-	Key         []string `json:"key"` // null: the total, or what a limit left out
+	Key         []string `json:"key"` // nil for the total, and for the rows beyond a limit
 	EnergyKWh   float64  `json:"energyKWh"`
-	FacilityKWh float64  `json:"facilityKWh"`      // at the site's meter: with PUE
-	GPUKWh      float64  `json:"gpuKWh,omitempty"` // of the energy: what GPUs used
-	// mean over the facility's energy of which it is known
+	FacilityKWh float64  `json:"facilityKWh"`      // at the site's meter, including PUE
+	GPUKWh      float64  `json:"gpuKWh,omitempty"` // energy of GPUs, included in energyKWh
+	// mean over the part of the facility energy with a known intensity
 	Intensity       *float64           `json:"gramsPerKWh,omitempty"`
 	EmissionsKg     map[string]float64 `json:"emissionsKg,omitempty"` // by signal
 	Costs           map[string]float64 `json:"costs,omitempty"`       // by currency
-	CPUHours        float64            `json:"cpuHours"`              //
-	EstimatedShare  float64            `json:"estimatedShare"`        // of energy
-	UnchartedShare  float64            `json:"unchartedShare"`        // of facility energy: without an intensity
-	UnpricedShare   float64            `json:"unpricedShare"`         // of facility energy: without a price
-	Unmeasured      float64            `json:"unmeasuredSeconds"`     // of nodes
-	Jobs            int                `json:"jobs"`                  // that we placed and that have ended
+	CPUHours        float64            `json:"cpuHours"`
+	EstimatedShare  float64            `json:"estimatedShare"`    // of the energy
+	UnchartedShare  float64            `json:"unchartedShare"`    // of the facility energy without an intensity
+	UnpricedShare   float64            `json:"unpricedShare"`     // of the facility energy without a price
+	Unmeasured      float64            `json:"unmeasuredSeconds"` // sum over nodes
+	Jobs            int                `json:"jobs"`              // finished jobs that KubEnergy placed
 	TurnaroundHours *float64           `json:"turnaroundHours,omitempty"`
 	Saved           *Saved             `json:"saved,omitempty"`
 	Quality         energy.Quality     `json:"quality"`
@@ -51,8 +51,8 @@ type StatementRow struct {
 	Last            time.Time          `json:"last,omitzero"`
 }
 
-// NewStatement turns an answer of the ledger into a statement. Evidence and savings may be nil: then it says nothing
-// about them.
+// NewStatement converts a response of the ledger. Evidence and savings may be nil, in which case the statement
+// contains no turnarounds or savings.
 func NewStatement(a *ledger.Answer, e *Evidence, savings *Comparison) *Statement {
 	s := &Statement{
 		APIVersion: "kubenergy.io/v1alpha1", Kind: "EnergyReport", From: a.From, To: a.To, AsOf: a.AsOf,
@@ -88,14 +88,14 @@ func statementRow(r ledger.Row) StatementRow {
 	for currency, cost := range r.Costs {
 		out.Costs[currency] = cost.Money()
 	}
-	// What part of the energy each of several signals is about is not known.
+	// If there are several signals, the ledger does not record which part of the energy each applies to.
 	if signals := r.Signals(); len(signals) == 1 && r.Facility > r.Uncharted {
 		out.Intensity = new(float64(r.Emissions[signals[0]].Grams()) / kWh(r.Facility-r.Uncharted))
 	}
 	return out
 }
 
-// keys are what is known of a job by each dimension. Others are not told of jobs.
+// jobKeys returns the key of a job for each supported dimension.
 var jobKeys = map[string]func(*job, time.Time) string{
 	string(ledger.ByNamespace): func(j *job, _ time.Time) string { return j.key.namespace },
 	string(ledger.ByOwner):     func(j *job, _ time.Time) string { return j.key.owner },
@@ -105,7 +105,7 @@ var jobKeys = map[string]func(*job, time.Time) string{
 	string(ledger.ByDay):       func(_ *job, t time.Time) string { return stamp(t.UTC().Truncate(24 * time.Hour)) },
 }
 
-// turnarounds adds how long jobs took from their creation to their end, on average.
+// turnarounds adds the mean time from the creation of jobs to their end.
 func (s *Statement) turnarounds(e *Evidence) {
 	f := e.index()
 	rows := map[string]*StatementRow{}
@@ -132,7 +132,7 @@ func (s *Statement) turnarounds(e *Evidence) {
 	}
 }
 
-// keyOf returns the row that a job belongs to; "" if that is not known.
+// keyOf returns the key of the row that a job belongs to, or an empty string if it is unknown.
 func (s *Statement) keyOf(j *job, ended time.Time) string {
 	key := make([]string, 0, len(s.GroupBy))
 	for _, d := range s.GroupBy {
@@ -153,7 +153,7 @@ func joinKey(key ...string) string {
 	return string(b)
 }
 
-// save puts savings beside the strategies, where that is the only thing that was grouped by.
+// save adds savings to the rows of strategies if the statement is grouped only by strategy.
 func (s *Statement) save(c *Comparison) {
 	s.Total.Saved = &c.Total
 	if !slices.Equal(s.GroupBy, []string{string(ledger.ByStrategy)}) {
@@ -166,55 +166,55 @@ func (s *Statement) save(c *Comparison) {
 	}
 }
 
-// explain says what figures mean, and what is missing.
+// explain adds notes on the meaning of the figures and on missing data.
 func (s *Statement) explain() {
 	note := func(text string) { s.Notes = append(s.Notes, text) }
-	note("Energy is at the nodes; intensity, emissions and cost are of the energy at the site's meter, with PUE. " +
-		"Shares of a node are derived from what its meter read; est. is the share of energy that comes from a model.")
+	note("Energy refers to the nodes. Intensity, emissions and cost include PUE, as at the site's meter. " +
+		"Energy of pods is a derived part of the node's metered energy. est. is the fraction of modelled energy.")
 	if slices.ContainsFunc(s.Rows, func(r StatementRow) bool { return slices.Contains(r.Key, "") }) {
-		note("– stands where there is no such value, as for idle nodes, systems and energy of unknown origin, of " +
-			"no pod; or of pods without that label.")
+		note("– marks missing values, for example of idle nodes, systems and energy of unknown origin, " +
+			"which belong to no pod, or of pods without that label.")
 	}
 	if s.Total.UnchartedShare > 0 {
-		note(percent(s.Total.UnchartedShare) + " of the energy has no carbon intensity: its emissions are not in here.")
+		note(percent(s.Total.UnchartedShare) + " of the energy has no carbon intensity and no emissions in the report.")
 	}
 	if s.Total.UnpricedShare > 0 && len(s.Total.Costs) > 0 {
-		note(percent(s.Total.UnpricedShare) + " of the energy has no price: its cost is not in here.")
+		note(percent(s.Total.UnpricedShare) + " of the energy has no price and no cost in the report.")
 	}
 	if len(s.Total.EmissionsKg) > 1 {
-		note("Average and marginal emissions are different things and are not added.")
+		note("Average and marginal emissions are different quantities and are not added.")
 	}
 	if s.Total.Unmeasured > 0 {
-		note("Meters gave no value for " + humanize.Span(s.Total.Unmeasured) + " of the nodes' time.")
+		note("Meters returned no value for " + humanize.Span(s.Total.Unmeasured) + " of node time.")
 	}
 	if s.Total.Jobs > 0 {
-		note("Turnaround is from a job's creation to the end of its energy, for jobs that were placed by us and have " +
-			"ended; derived.")
+		note("Turnaround is the time from a job's creation to the end of its energy, for jobs placed by KubEnergy " +
+			"that have finished. It is derived.")
 	}
 	if s.Savings != nil {
 		s.Notes = append(s.Notes, s.Savings.notes()...)
 	}
 }
 
-// notes say what savings are of.
+// notes returns notes on the savings.
 func (c *Comparison) notes() []string {
-	notes := []string{"Saved: against " + c.Baseline +
-		" on the recorded snapshots, corrected with measured energy; estimated; negative is a loss. " +
-		"In brackets the 95 % interval. " + humanize.Plural(c.Jobs, "job is", "jobs are") + " compared, " +
+	notes := []string{"Savings are relative to " + c.Baseline +
+		" on the recorded snapshots, estimated and corrected with measured energy. Negative values are losses. " +
+		"The 95 % interval is in brackets. " + humanize.Plural(c.Jobs, "job is", "jobs are") + " compared, " +
 		humanize.Plural(c.Held, "was held", "were held") + "."}
 	for _, why := range slices.Sorted(maps.Keys(c.Left)) {
 		notes = append(notes, humanize.Plural(c.Left[why], "job is", "jobs are")+" not compared: "+why+".")
 	}
 	if c.Forecast > 0 {
-		notes = append(notes, "Of "+humanize.Plural(c.Forecast, "job",
-			"jobs")+" the baseline is priced with forecasts: no energy was booked at that site and time.")
+		notes = append(notes, "For "+humanize.Plural(c.Forecast, "job",
+			"jobs")+" the baseline is rated with forecasts, because no energy was booked at that site and time.")
 	}
 	if c.NoCarbon > 0 {
-		notes = append(notes, "Of "+humanize.Plural(c.NoCarbon, "job",
-			"jobs")+" emissions are not compared: some intensity is not known.")
+		notes = append(notes, "For "+humanize.Plural(c.NoCarbon, "job",
+			"jobs")+" emissions are not compared, because some intensity is unknown.")
 	}
 	if c.Jobs > 0 && c.Jobs < MinJobs {
-		notes = append(notes, "Of fewer than 10 jobs no interval is given.")
+		notes = append(notes, "An interval requires at least 10 jobs.")
 	}
 	return notes
 }

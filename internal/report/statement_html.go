@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"image/color"
 	"io"
 	"maps"
 	"math"
@@ -15,35 +16,36 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// What is shown of a long report; CSV and JSON have everything.
+// Limits of a page. CSV and JSON contain everything.
 const (
 	maxBars = 30
 	maxJobs = 500
-	// of hours or days in a heat map; of more, some are drawn as one
+	// maximum number of slots in a heat map; if there are more, several hours or days form one slot
 	maxHeatSlots = 200
-	barStep      = 22.0
-	barRoom      = 420.0
 )
 
-// HTML writes a page.
+// HTML writes the statement as a page.
 func (s *Statement) HTML(w io.Writer) error {
 	t := s.Sheet().shown(true)
 	t.Title = "Energy, emissions and cost"
 	if len(s.GroupBy) == 0 {
 		t.Total = nil
 	}
-	p := page{Title: s.title(), Tables: []*shown{t}, Units: true, Notes: s.Notes, Bars: s.bars(t)}
+	p := page{Title: s.title(), Tables: []*shown{t}, Units: true, Notes: s.Notes}
+	f, caption, drawn := s.bars(t)
 	if m, start, span := s.heatmap(); m != nil {
-		f := heatFigure(m.title, "nothing was booked", start, span.Seconds(), 1,
-			[]heatmap{{"", m.what, m.rows, m.slot}})
+		f = heatFigure(m.title, "no booked energy", start, span.Seconds(), 1, []heatmap{{"", m.what, m.rows, m.slot}})
+		caption, drawn = m.title+".", true
+	}
+	if drawn {
 		svg, err := f.svg()
 		if err != nil {
 			return err
 		}
-		p.Bars, p.Figures = nil, []pageFigure{{m.title + ".", inPage(svg)}}
+		p.Figures = []pageFigure{{caption, inPage(svg)}}
 	}
 	if c := s.Savings; c != nil {
-		t.Title += "; saved against " + c.Baseline + ", estimated"
+		t.Title += "; savings relative to " + c.Baseline + ", estimated"
 		p.Notes = append(slices.Clone(s.Notes), c.Method)
 		if len(c.PerJob) > 0 {
 			p.Tables = append(p.Tables, c.jobs())
@@ -52,7 +54,8 @@ func (s *Statement) HTML(w io.Writer) error {
 	return pageTemplate.Execute(w, &p)
 }
 
-// heatmap is the power of nodes, or of what else rows are of, by hour or day; nil: rows are not of just these two.
+// heatmap returns the power of nodes, or of another dimension, by hour or day. It returns nil if the statement is
+// not grouped by exactly these two.
 func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) {
 	slots := map[string]time.Duration{string(ledger.ByHour): time.Hour, string(ledger.ByDay): 24 * time.Hour}
 	when := slices.IndexFunc(s.GroupBy, func(d string) bool { return slots[d] > 0 })
@@ -62,7 +65,7 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 	slot, what := slots[s.GroupBy[when]], s.GroupBy[1-when]
 	end := s.To
 	if !s.AsOf.IsZero() {
-		end = timeutil.Earlier(end, s.AsOf) // the last slot may not be over
+		end = timeutil.Earlier(end, s.AsOf) // the last slot may not be complete
 	}
 	start = s.From.UTC().Truncate(slot)
 	span = max(slot/60, end.Sub(start))
@@ -70,7 +73,7 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 	n, sums, cells := int((span+group*slot-1)/(group*slot)), map[string]float64{}, map[string][]heat{}
 	for _, row := range s.Rows {
 		if row.Key == nil {
-			continue // what a limit left out is of no time
+			continue // rows beyond a limit have no time
 		}
 		name, at := cmp.Or(row.Key[1-when], "–"), row.Key[when]
 		t, err := time.Parse(time.RFC3339, at)
@@ -78,7 +81,7 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 			if cells[name] == nil {
 				cells[name] = slices.Repeat([]heat{{marked: true}}, n)
 			}
-			begins := start.Add(time.Duration(k) * group * slot) // the first slot may begin before the statement does
+			begins := start.Add(time.Duration(k) * group * slot) // the first slot may start before the statement
 			length := max(slot/60, timeutil.Earlier(begins.Add(group*slot), end).Sub(timeutil.Later(begins, s.From)))
 			cells[name][k] = heat{value: cells[name][k].value + 1000*row.EnergyKWh/length.Hours()}
 			sums[name] += row.EnergyKWh
@@ -92,38 +95,34 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 		m.rows = append(m.rows, heatRow{name, cells[name]})
 	}
 	if left := len(names) - maxNodes; left > 0 {
-		m.title += fmt.Sprintf(", of the %d with the most energy; %d more are in the table", maxNodes, left)
+		m.title += fmt.Sprintf(", of the %d with the highest energy; the table contains %d more", maxNodes, left)
 	}
 	return m, start, span
 }
 
-// bars draws the energy of the first rows of a table.
-func (s *Statement) bars(t *shown) *bars {
-	most := 0.0
-	for i := range s.Rows {
-		most = max(most, s.Rows[i].EnergyKWh)
-	}
-	if len(s.GroupBy) == 0 || most == 0 {
-		return nil
-	}
+// bars returns a bar chart of the energy of the first rows of a table. ok is false if there are none.
+func (s *Statement) bars(t *shown) (f figure, caption string, ok bool) {
 	n := min(len(s.Rows), maxBars)
-	b := &bars{Height: float64(n)*barStep + 4, Left: len(s.Rows) - n}
-	for i := range s.Rows[:n] {
-		row := &s.Rows[i]
-		b.All = append(b.All, bar{
-			Name: humanize.Shortened(strings.Join(t.Rows[i][:t.Words], " · "), 40),
-			Text: humanize.Significant(row.EnergyKWh) + " kWh, " + row.Quality.String(), Y: float64(i) * barStep,
-			Width: math.Max(0, row.EnergyKWh/most*barRoom),
-		})
+	energy := chart{label: "Energy (kWh)"}
+	names := make([]string, n)
+	for i := range n {
+		energy.values = append(energy.values, s.Rows[i].EnergyKWh)
+		names[i] = strings.Join(t.Rows[i][:t.Words], " · ")
 	}
-	return b
+	if len(s.GroupBy) == 0 || n == 0 || slices.Max(energy.values) <= 0 {
+		return f, "", false
+	}
+	if caption = "Energy of each row."; len(s.Rows) > n {
+		caption = fmt.Sprintf("Energy of the first %d rows. The table has %d more.", n, len(s.Rows)-n)
+	}
+	return barCharts([]chart{energy}, names, slices.Repeat([]color.Color{Palette[0]}, n)), caption, true
 }
 
-// jobs are a table of what each job saved.
+// jobs returns a table with the savings of each job.
 func (c *Comparison) jobs() *shown {
 	n := min(len(c.PerJob), maxJobs)
 	t := Heads(4, "job", "strategy", "ran on", "baseline", "held", "saved\nkWh", "saved\nkgCO2e", "saved\nmoney")
-	t.Title = fmt.Sprintf("Saved by each job against %s, estimated; 95 %% interval in brackets; %d of %d jobs",
+	t.Title = fmt.Sprintf("Savings per job relative to %s, estimated, with 95 %% intervals in brackets; %d of %d jobs",
 		c.Baseline, n, c.Jobs)
 	for i := range c.PerJob[:n] {
 		j := &c.PerJob[i]

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// statementTable is a table of a statement that is being made: columns, and what each is of a row.
+// statementTable is a table under construction. It contains the function that computes the cells of each column.
 type statementTable struct {
 	Table
 	of []func(*StatementRow) any
@@ -27,7 +27,7 @@ func (t *statementTable) row(r *StatementRow) []any {
 	return sliceutil.Map(t.of, func(fn func(*StatementRow) any) any { return fn(r) })
 }
 
-// Sheet has a row for each of the statement's. A column that has nothing to say in any of them is not shown.
+// Sheet returns a table with one row per row of the statement. Columns without values are omitted.
 func (s *Statement) Sheet() *Table {
 	t := &statementTable{}
 	for i, d := range s.GroupBy {
@@ -96,7 +96,7 @@ func (s *Statement) Sheet() *Table {
 	return &t.Table
 }
 
-// key is what stands for a row's value of a dimension.
+// key returns the text of a row for a dimension.
 func (s *Statement) key(r *StatementRow, i int) any {
 	switch {
 	case r.Key != nil:
@@ -109,7 +109,7 @@ func (s *Statement) key(r *StatementRow, i int) any {
 	return "others"
 }
 
-// entry is a value of a map, nil where it has none.
+// entry returns a value of a map, or nil if the key is absent.
 func entry(values map[string]float64, key string) any {
 	if v, ok := values[key]; ok {
 		return v
@@ -117,7 +117,7 @@ func entry(values map[string]float64, key string) any {
 	return nil
 }
 
-// addSaved adds the columns of savings: of energy, and by signal and currency.
+// addSaved adds the columns of savings of energy, and of each signal and currency.
 func (s *Statement) addSaved(t *statementTable) {
 	if s.Savings == nil {
 		return
@@ -161,7 +161,7 @@ func (s *Statement) addSaved(t *statementTable) {
 	}
 }
 
-// word is a name as part of a column's name.
+// word converts a name to a part of a column name.
 func word(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' {
@@ -183,7 +183,7 @@ func (s *Statement) title() string {
 	return strings.Join(parts, "; ")
 }
 
-// Text shows the statement as a table.
+// Text returns the statement as a table.
 func (s *Statement) Text(wide, colours bool) string {
 	t := s.Sheet()
 	switch {

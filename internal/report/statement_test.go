@@ -33,7 +33,7 @@ import (
 var rewriteStatements = flag.Bool("rewrite-statements", false,
 	"write the golden files of statements anew; read the diff before committing it")
 
-// recorder is a strategy that records what it decides, as the scheduler does.
+// recorder is a strategy that records its decisions, as the scheduler does.
 type recorder struct {
 	t        *testing.T
 	strategy *strategy.Greedy
@@ -48,7 +48,7 @@ func (r *recorder) Plan(s *sched.Snapshot) sched.Plan {
 	case d.Held(s.Now):
 		action = actionHold
 	case d.Node == "":
-		return plan // no room
+		return plan // no capacity
 	}
 	one := record(r.t, action, d.Job, s.Now, d.Node, s)
 	one.Strategy = "carbon"
@@ -56,8 +56,8 @@ func (r *recorder) Plan(s *sched.Snapshot) sched.Plan {
 	return plan
 }
 
-// From the simulator's snapshots to records, from its jobs to joules in a ledger, and from there to a report: nothing
-// is lost on the way, and savings are those of the estimates, times what the meters say.
+// The test converts the simulator's snapshots to records and its jobs to energy in a ledger, and reports on them.
+// No energy must be lost, and savings must be the estimated ones, corrected by the meters.
 func TestFromDecisionsToAReport(t *testing.T) {
 	day := []float64{
 		300, 280, 250, 240, 260, 320, 400, 450, 420, 350, 250, 180, 150, 140, 150, 200, 300, 400, 480, 500, 460, 420,
@@ -107,12 +107,12 @@ func TestFromDecisionsToAReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var store ledgertest.Store
-	const drawn = 1.25 // of what was estimated
+	const drawn = 1.25 // relative to the estimate
 	var facility float64
 	for i := range result.Outcomes {
 		facility += bookJob(t, &store, scenario, &result.Outcomes[i], drawn)
 	}
-	late := result.End.Add(time.Hour) // something is booked later, so that the last job is known to have ended
+	late := result.End.Add(time.Hour) // later bookings show that the last job has finished
 	_, errs, err := store.Book(t.Context(), []*ledger.Booking{{
 		Batch: &batch.Batch{
 			Version: 1, Stream: batch.Stream{Node: "n0", Boot: "b", Epoch: "e"}, First: 1, Last: 1, Start: late,
@@ -141,16 +141,16 @@ func TestFromDecisionsToAReport(t *testing.T) {
 	}
 	s := NewStatement(ask(q), e, c)
 	if c.Jobs != 60 || len(c.Left) != 0 || c.Held == 0 {
-		t.Fatalf("%d jobs are compared, %d were held, left are %v", c.Jobs, c.Held, c.Left)
+		t.Fatalf("got %d compared jobs, %d held jobs, and %v without a comparison", c.Jobs, c.Held, c.Left)
 	}
 	const joule = 1 / 3.6e6
 	if math.Abs(s.Rows[1].FacilityKWh-facility) > 60*joule ||
 		math.Abs(c.Total.Energy.Used-s.Rows[1].FacilityKWh) > joule {
-		t.Errorf("%v kWh were booked, %v are in the statement, %v in its savings", facility, s.Rows[1].FacilityKWh,
+		t.Errorf("booked %v kWh, got %v in the statement and %v in the savings", facility, s.Rows[1].FacilityKWh,
 			c.Total.Energy.Used)
 	}
 	if used := c.Total.Emissions["average"].Used; math.Abs(used-s.Total.EmissionsKg["average"]) > 1e-6 {
-		t.Errorf("%v kg in savings, %v in the statement", used, s.Total.EmissionsKg["average"])
+		t.Errorf("got %v kg in the savings, %v in the statement", used, s.Total.EmissionsKg["average"])
 	}
 	var estimate float64
 	for i := range r.records {
@@ -167,27 +167,28 @@ func TestFromDecisionsToAReport(t *testing.T) {
 		}
 	}
 	if got := c.Total.Energy.Baseline; math.Abs(got-drawn*estimate) > 1e-4*got {
-		t.Errorf("the baseline uses %v kWh, want %v", got, drawn*estimate)
+		t.Errorf("the baseline used %v kWh, want %v", got, drawn*estimate)
 	}
 	if c.Total.Emissions["average"].Saved <= 0 || c.Total.Energy.Low == nil {
-		t.Errorf("saved: %+v", c.Total)
+		t.Errorf("unexpected savings: %+v", c.Total)
 	}
 	if s.Total.Jobs != 60 || s.Rows[1].Jobs != 60 {
-		t.Fatalf("%d jobs have ended, by row %d", s.Total.Jobs, s.Rows[1].Jobs)
+		t.Fatalf("got %d finished jobs in total, %d in the row", s.Total.Jobs, s.Rows[1].Jobs)
 	}
 	var turnaround time.Duration
 	for i := range result.Outcomes {
 		turnaround += result.Outcomes[i].Finish.Sub(scenario.Jobs[i].Submitted)
 	}
 	if want := turnaround.Hours() / 60; math.Abs(*s.Total.TurnaroundHours-want) > 0.01 {
-		t.Errorf("turnaround is %v h, want %v", *s.Total.TurnaroundHours, want)
+		t.Errorf("got a turnaround of %v h, want %v", *s.Total.TurnaroundHours, want)
 	}
 	if s.Rows[1].Saved == nil || s.Rows[1].Key[0] != "carbon" {
-		t.Errorf("the row of the strategy is %+v", s.Rows[1])
+		t.Errorf("unexpected row of the strategy: %+v", s.Rows[1])
 	}
 }
 
-// bookJob books what a job drew, hour by hour at the intensity of its site, and returns it in kWh at the site's meter.
+// bookJob books the energy of a job hour by hour at the intensity of its site. It returns the energy in kWh at the
+// site's meter.
 func bookJob(t *testing.T, store *ledgertest.Store, scenario *sim.Scenario, o *sim.Outcome, drawn float64) float64 {
 	t.Helper()
 	var node *sched.Node
@@ -232,7 +233,7 @@ func bookJob(t *testing.T, store *ledgertest.Store, scenario *sim.Scenario, o *s
 	return float64(o.Placed.Cost.Energy.KWh()) * drawn
 }
 
-// statement is a report with everything in it.
+// statement returns a report with all features.
 func statement(t *testing.T) *Statement {
 	t.Helper()
 	records = 0
@@ -277,12 +278,12 @@ func TestStatementFormats(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), b.String()); diff != "" {
-				t.Errorf("%s (-want +got), or write it anew with -rewrite-statements:\n%s", path, diff)
+				t.Errorf("%s (-want +got), rewrite it with -rewrite-statements:\n%s", path, diff)
 			}
 		})
 	}
 	if err := Write(io.Discard, s, "xml", false); err == nil {
-		t.Error("a format that is unknown is not refused")
+		t.Error("Write() in an unknown format returned no error")
 	}
 }
 
@@ -297,7 +298,7 @@ func TestStatementPageIsSelfContained(t *testing.T) {
 	page := b.String()
 	if m := regexp.MustCompile(`(?i)<script|src=|href=|url\(|https?://|@import|javascript:alert\(1\)"`).FindString(
 		strings.ReplaceAll(page, `javascript:alert(1)<`, "<")); m != "" {
-		t.Errorf("the page has %q", m)
+		t.Errorf("the page contains %q", m)
 	}
 	d := xml.NewDecoder(strings.NewReader(strings.Replace(page, "<!DOCTYPE html>", "", 1)))
 	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
@@ -317,22 +318,23 @@ func TestStatementPageIsSelfContained(t *testing.T) {
 			case "th":
 				headers++
 				if len(e.Attr) == 0 || e.Attr[0].Name.Local != "scope" {
-					t.Error("a header has no scope")
+					t.Error("a table header has no scope")
 				}
 			}
 		}
 	}
 	if captions != 2 || headers == 0 {
-		t.Errorf("%d captions, %d headers", captions, headers)
+		t.Errorf("got %d captions and %d headers", captions, headers)
 	}
 	for _, want := range []string{"least-allocated", "kWh", "estimated", "lang=\"en\""} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page does not contain %q", want)
 		}
 	}
 }
 
-// Rows by two things, one of them time, are drawn: mean watts, of the last hour as far as it was booked.
+// Rows that are grouped by a dimension and by time are drawn as a heat map of mean watts. The last hour only counts
+// as far as it was booked.
 func TestStatementHeatmap(t *testing.T) {
 	a := answer([]ledger.Dimension{ledger.ByNode, ledger.ByHour},
 		booked([]string{"small", stamp(morning)}, 1, 400, 0.3, morning),
@@ -347,9 +349,9 @@ func TestStatementHeatmap(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, m, cmp.AllowUnexported(heatmap{}, heatRow{}, heat{}), nearly); diff != "" ||
 		!start.Equal(morning) || span != 2*time.Hour+15*time.Minute {
-		t.Errorf("from %v for %v (-want +got):\n%s", start, span, diff)
+		t.Errorf("heat map from %v for %v (-want +got):\n%s", start, span, diff)
 	}
-	day := *s // it begins at 20:00: its first day has four hours, and its second ends at 02:00
+	day := *s // starts at 20:00; the first day has four hours, and the second one ends at 02:00
 	day.GroupBy, day.AsOf = []string{"node", "day"}, time.Time{}
 	day.From, day.To = morning.Add(12*time.Hour), morning.Add(18*time.Hour)
 	midnight := morning.Truncate(24 * time.Hour)
@@ -360,27 +362,27 @@ func TestStatementHeatmap(t *testing.T) {
 	m, _, _ = day.heatmap()
 	for _, c := range m.rows[0].cells {
 		if math.Abs(c.value-100) > 1e-9 {
-			t.Errorf("100 W are drawn as %+v", m.rows[0].cells)
+			t.Errorf("unexpected cells for 100 W: %+v", m.rows[0].cells)
 		}
 	}
 	var b bytes.Buffer
 	if err := s.HTML(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{">Mean power by node (W)<", ">nothing was booked<", ">big<"} {
+	for _, want := range []string{">Mean power by node (W)<", ">no booked energy<", ">big<"} {
 		if !strings.Contains(b.String(), want) {
-			t.Errorf("the page lacks %q", want)
+			t.Errorf("the page does not contain %q", want)
 		}
 	}
 	for _, by := range [][]string{{"hour"}, {"hour", "day"}, {"node", "namespace"}, {"node", "hour", "kind"}} {
 		s.GroupBy = by
 		if m, _, _ := s.heatmap(); m != nil {
-			t.Errorf("rows by %v are drawn", by)
+			t.Errorf("unexpected heat map of rows by %v", by)
 		}
 	}
 }
 
-// Names that others chose are neither formulas nor orders to a terminal.
+// Names from users must not be interpreted as formulas or terminal escape sequences.
 func TestNamesDoNoHarm(t *testing.T) {
 	s := statement(t)
 	s.Rows[1].Key[0], s.Rows[2].Key[0] = "=HYPERLINK(1)", "a\x1b[2Jb"
@@ -390,7 +392,7 @@ func TestNamesDoNoHarm(t *testing.T) {
 	}
 	rows, err := csv.NewReader(&b).ReadAll()
 	if err != nil || rows[2][0] != "'=HYPERLINK(1)" {
-		t.Errorf("%v, error %v", rows[2][0], err)
+		t.Errorf("got cell %v, error %v", rows[2][0], err)
 	}
 	b.Reset()
 	if err := Write(&b, s, "table", false); err != nil || strings.Contains(b.String(), "\x1b") {
@@ -413,7 +415,7 @@ func TestStatementJSON(t *testing.T) {
 	}
 }
 
-// A statement of nothing is a statement.
+// An empty statement is valid.
 func TestEmptyStatement(t *testing.T) {
 	for _, by := range [][]ledger.Dimension{nil, {ledger.ByNode}} {
 		a := answer(by)
@@ -429,7 +431,7 @@ func TestEmptyStatement(t *testing.T) {
 	}
 }
 
-// replay plans a snapshot under the strategy of a name.
+// replay plans a snapshot with the named strategy.
 func replay(s *sched.Snapshot, name string) (sched.Plan, error) {
 	g, err := strategy.New(name)
 	if err != nil {
@@ -438,7 +440,7 @@ func replay(s *sched.Snapshot, name string) (sched.Plan, error) {
 	return g.Plan(s), nil
 }
 
-// What GPUs used has a column where there is some, and none where there is not.
+// The energy of GPUs has a column only if there is any.
 func TestStatementOfGPUs(t *testing.T) {
 	a := answer([]ledger.Dimension{ledger.ByStrategy},
 		booked([]string{"carbon"}, 5.5, 400, 0.3, morning), booked([]string{"energy"}, 6.5, 400, 0.3, morning))
@@ -453,7 +455,7 @@ func TestStatementOfGPUs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if shown := strings.Contains(b.String(), ",gpu_kwh,") && strings.Contains(b.String(), ",2.5,"); shown != (gpu > 0) {
-			t.Errorf("%v of GPUs: %s", gpu, b.String())
+			t.Errorf("unexpected table for %v of GPUs: %s", gpu, b.String())
 		}
 	}
 }

@@ -19,16 +19,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// A Document is what a command prints. Its fields are what JSON and YAML show of it. Documents that can be written as
-// CSV also have a method Sheet, which returns the table, and those that are pages a method HTML with the writer as its
-// argument.
+// Document is the output of a command. JSON and YAML contain its fields. Documents that can be written as CSV also
+// have a method Sheet that returns the table, and documents that can be written as HTML have a method
+// HTML(io.Writer).
 type Document interface {
-	// Text is the document for people. Wide tables have all columns; colours are for terminals.
+	// Text returns the document for people. Wide tables have all columns. colours enables colors for terminals.
 	Text(wide, colours bool) string
 }
 
-// Write writes a document as table, wide or text, all for people, or as json, yaml, csv or html. Nothing is written of
-// a document that cannot be written whole.
+// Write writes a document in one of the formats table, wide, text, json, yaml, csv, svg and html. It writes no
+// output if the conversion fails.
 func Write(w io.Writer, d Document, format string, colours bool) error {
 	switch format {
 	case "table", "text", "wide":
@@ -71,26 +71,26 @@ func WriteJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// A Column says how its cells are written: rounded in tables for people, exactly in CSV.
+// Column defines the format of its cells, which are rounded in tables for people and exact in CSV.
 type Column struct {
-	Name  string               // above it in tables, in lines, the last one with the unit; "": it is only in CSV
-	Field string               // in CSV; "": it is only in tables
-	Show  func(float64) string // numbers in tables; nil: as in CSV
-	Exact func(float64) string // numbers in CSV; nil: all digits
-	Words bool                 // it is one of the first columns, which are of words and stand on the left
-	Wide  bool                 // it is shown only where there is room
-	Rare  bool                 // it is shown only where some cell is another than 0
+	Name  string               // header in tables, with the unit in the last line; empty if the column is only in CSV
+	Field string               // header in CSV; empty if the column is only in tables
+	Show  func(float64) string // formats numbers in tables; nil for the format of CSV
+	Exact func(float64) string // formats numbers in CSV; nil for all digits
+	Words bool                 // the column is one of the first ones, which contain words and are aligned left
+	Wide  bool                 // the column is only in wide tables
+	Rare  bool                 // the column is omitted if it contains only zeros
 }
 
-// A Table is rows under columns. Cells are numbers, words and times; nil and nil pointers are empty ones.
+// Table consists of rows and columns. Cells are numbers, words or times. Nil and nil pointers are empty cells.
 type Table struct {
 	Title   string
 	Columns []Column
 	Rows    [][]any
-	Total   []any // under the rows; nil: there is none
+	Total   []any // below the rows; nil for none
 }
 
-// A Cell is one that tables show as Text, in whatever way its column would.
+// Cell is a value that is shown as Text in tables, regardless of the format of its column.
 type Cell struct {
 	Value any
 	Text  string
@@ -101,7 +101,7 @@ func Sheet(fields ...string) *Table {
 	return &Table{Columns: sliceutil.Map(fields, func(field string) Column { return Column{Field: field} })}
 }
 
-// Heads returns a table that is only shown to people. So many of its columns are of words.
+// Heads returns a table that is only shown to people. Its first columns contain words.
 func Heads(words int, names ...string) *Table {
 	t := &Table{}
 	for i, name := range names {
@@ -110,7 +110,7 @@ func Heads(words int, names ...string) *Table {
 	return t
 }
 
-// widen leaves columns to wide tables.
+// widen restricts columns to wide tables.
 func (t *Table) widen(names ...string) {
 	for i := range t.Columns {
 		c := &t.Columns[i]
@@ -144,16 +144,16 @@ func (t *Table) CSV(w io.Writer) error {
 	return csv.NewWriter(w).WriteAll(rows)
 }
 
-// shown is what people are shown of a table, in text and in HTML.
+// shown contains the texts of a table, for text and HTML.
 type shown struct {
 	Title  string
 	Header []string
-	Words  int // columns on the left
+	Words  int // number of left-aligned columns
 	Rows   [][]string
 	Total  []string
 }
 
-// shown leaves out columns that say nothing in any row.
+// shown returns the texts of a table without empty columns.
 func (t *Table) shown(wide bool) *shown {
 	s := &shown{Title: t.Title, Rows: make([][]string, len(t.Rows))}
 	for i, c := range t.Columns {
@@ -174,7 +174,7 @@ func (t *Table) shown(wide bool) *shown {
 	return s
 }
 
-// silent reports whether a column has nothing to say.
+// silent reports whether a column is empty.
 func (t *Table) silent(i int) bool {
 	c := &t.Columns[i]
 	shows := func(row []any) bool {
@@ -186,7 +186,7 @@ func (t *Table) silent(i int) bool {
 	return !slices.ContainsFunc(t.Rows, shows) && (t.Total == nil || !shows(t.Total))
 }
 
-// only is a text where there is something to say, else an empty cell. A column of empty cells alone is left out.
+// only returns text if when is true, and an empty cell otherwise. Columns with only empty cells are omitted.
 func only(when bool, text string) any {
 	if when {
 		return text
@@ -205,7 +205,7 @@ func (c *Column) text(v any) string {
 	return render(v, show, visible)
 }
 
-// Framed lays the table out in a frame.
+// Framed returns the table in a frame.
 func (t *Table) Framed(wide, colours bool) string {
 	s := t.shown(wide)
 	w := s.writer()
@@ -225,7 +225,7 @@ func (t *Table) Framed(wide, colours bool) string {
 	return w.Render()
 }
 
-// Open lays the table out without a frame: what people paste into a ticket is to stay readable.
+// Open returns the table without a frame, so that it stays readable when pasted into a ticket.
 func (t *Table) Open() string {
 	w := t.shown(true).writer()
 	w.Style().Options = table.OptionsNoBordersAndSeparators
@@ -236,7 +236,7 @@ func (t *Table) Open() string {
 	return strings.Join(lines, "\n")
 }
 
-// Plain lays the table out as kubectl does, with a line end.
+// Plain returns the table in the format of kubectl, with a trailing newline.
 func (t *Table) Plain() string {
 	s := t.shown(true)
 	var b strings.Builder
@@ -244,7 +244,7 @@ func (t *Table) Plain() string {
 	for _, row := range append([][]string{s.Header}, s.Rows...) {
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	_ = w.Flush() // a builder never fails
+	_ = w.Flush() // a strings.Builder never fails
 	return b.String()
 }
 
@@ -261,7 +261,7 @@ func (s *shown) writer() table.Writer {
 
 func tableRow(cells []string) table.Row { return sliceutil.Map(cells, func(s string) any { return s }) }
 
-// render writes a value, numbers and words as told.
+// render formats a cell. show and word format numbers and words.
 func render(v any, show func(float64) string, word func(string) string) string {
 	switch v := v.(type) {
 	case nil:
@@ -297,7 +297,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// visible takes control characters out of names that others chose: a terminal would obey them.
+// visible replaces control characters in names from users, because a terminal would interpret them.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && !strconv.IsPrint(r) {

@@ -17,17 +17,17 @@ func TestParseTime(t *testing.T) {
 	} {
 		got, err := humanize.ParseTime("--from", text, now)
 		if err != nil || got.Format(time.RFC3339) != want {
-			t.Errorf("%s is %v, error %v", text, got, err)
+			t.Errorf("parsing %s: got %v, error %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "-", "7d", "-0d", "-d", "yesterday", "-99999999d", "2026-13-01"} {
 		if got, err := humanize.ParseTime("--from", text, now); err == nil {
-			t.Errorf("%q is %v", text, got)
+			t.Errorf("parsing %q: got %v", text, got)
 		}
 	}
 }
 
-// What programs write is read by people: times of day without a date that is today's, and durations in words.
+// Messages of programs are converted for people: times without the date if it is today, and durations in words.
 func TestPlain(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	for text, want := range map[string]string{
@@ -36,7 +36,7 @@ func TestPlain(t *testing.T) {
 		"8h0m0s": "8 h", "1m30s, 24h0m0s": "2 min, 24 h", "45s": "45s", "2026-99-02T12:00:00Z": "2026-99-02T12:00:00Z",
 	} {
 		if got := humanize.Plain(text, now); got != want {
-			t.Errorf("%q is %q, want %q", text, got, want)
+			t.Errorf("Plain(%q) = %q, want %q", text, got, want)
 		}
 	}
 }

@@ -11,81 +11,83 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// The families of strategies. What may suspend running jobs can save more, so it is measured against another optimum.
+// The families of strategies. Each family is compared with its own optimum, because strategies that may suspend
+// running jobs can save more.
 const (
 	NonPreemptive = "non-preemptive"
 	Interruptible = "interruptible"
-	Elastic       = "elastic" // and may choose the replicas of elastic jobs
+	Elastic       = "elastic" // may also choose the number of replicas of elastic jobs
 )
 
-// Trial is one run of a comparison: one strategy in one zone from one start. It is what a folder of results holds,
-// one in a line, so that everything a report says follows from its trials.
+// Trial is one run of a comparison: one strategy in one zone from one start. A results directory contains trials,
+// one per line, and a report is computed only from its trials.
 type Trial struct {
 	TrialName
 
-	Accounted  time.Time `json:"accounted"` // up to when figures are of; see [Trial.Extend]
+	Accounted  time.Time `json:"accounted"` // end of the accounted period; see [Trial.Extend]
 	Jobs       int       `json:"jobs"`
 	EnergyKWh  float64   `json:"energyKWh"`
 	Grams      float64   `json:"gramsCO2e"`
 	Cost       float64   `json:"cost"`
 	Priced     bool      `json:"priced"`
-	MeanWait   float64   `json:"meanWaitSeconds"` // between submission and finish without running
+	MeanWait   float64   `json:"meanWaitSeconds"` // time between submission and finish without running
 	P95Wait    float64   `json:"p95WaitSeconds"`
 	Turnaround float64   `json:"meanTurnaroundSeconds"`
-	// The least that any schedule of a family could emit, by family; absent: not known here.
+	// minimum emissions of any schedule of a family, by family; unknown families are absent
 	Optima map[string]float64 `json:"optimumGramsCO2e,omitempty"`
 
 	Suspensions int           `json:"suspensions"`
-	Lost        time.Duration `json:"lost"` // nanoseconds of work that was done again
-	// jobs that holds, suspensions and work done again kept from useful work for longer than allowed
+	Lost        time.Duration `json:"lost"` // nanoseconds of repeated work
+	// jobs that were delayed longer than allowed by holds, suspensions and repeated work
 	Violations int `json:"delayViolations"`
-	// jobs that only the work done again after their last suspension kept for longer, which are not counted above
+	// jobs that were delayed longer than allowed only by the work repeated after their last suspension; not
+	// included in delayViolations
 	Tolerated int `json:"tolerated"`
 	Unplaced  int `json:"unplacedJobs"`
-	// of machines that sleep
+	// of sleeping machines
 	Boots         int     `json:"boots,omitempty"`
 	FailedBoots   int     `json:"failedBoots,omitempty"`
 	BootEnergyKWh float64 `json:"bootEnergyKWh,omitempty"`
 
 	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
-	Day        *Day               `json:"day,omitempty"` // of the trials that are drawn
+	Day        *Day               `json:"day,omitempty"` // of trials that are drawn
 }
 
-// TrialName is what names a trial: what it is a run of, and not what came of it.
+// TrialName identifies a trial. It contains no results.
 type TrialName struct {
 	Zone       string    `json:"zone"`
 	Start      time.Time `json:"start"`
 	StartIndex int       `json:"startIndex"`
 	Seed       uint64    `json:"seed"`
 	Strategy   string    `json:"strategy"`
-	Forecast   string    `json:"forecast,omitempty"` // "": the strategy looks at none
-	// nanoseconds of work that are done once more at each resume
+	Forecast   string    `json:"forecast,omitempty"` // empty if the strategy uses no forecast
+	// nanoseconds of work that are repeated at each resume
 	RestartCost time.Duration `json:"restartCost,omitempty"`
 	Family      string        `json:"family"`
-	StayOn      bool          `json:"stayOn,omitempty"` // machines that could sleep did not
+	StayOn      bool          `json:"stayOn,omitempty"` // machines that can sleep stayed on
 }
 
-// Day is one day of a trial, in equal steps.
+// Day contains the data of one day of a trial, in equal steps.
 type Day struct {
 	Start     time.Time     `json:"start"`
 	Step      time.Duration `json:"step"`
-	Intensity []float64     `json:"carbonIntensity"` // gCO2e/kWh
+	Intensity []float64     `json:"carbonIntensity"` // in gCO2e/kWh
 	Cores     []float64     `json:"cores"`           // of running jobs
 }
 
-// Name returns what names the trial alone, without any figure.
+// Name returns the trial without its results.
 func (t *Trial) Name() Trial { return Trial{TrialName: t.TrialName} }
 
-// TakeFigures takes over what was measured in a run of the same inputs, which may have had another name: another place
-// among the starts, or another short name of its strategy.
+// TakeFigures copies the results of a run with the same inputs. The run may have a different name, such as another
+// index of its start or another short name of its strategy.
 func (t *Trial) TakeFigures(of *Trial) {
 	name := t.TrialName
 	*t = *of
 	t.TrialName = name
 }
 
-// Tail is what empty nodes draw between the end of a trial and that of the longest one of the same zone, start and
-// seed.
+// Tail is the consumption of empty nodes between the end of a trial and the end of the longest trial with the same
+// zone, start and seed.
 type Tail struct {
 	EnergyKWh  float64            `json:"energyKWh"`
 	Grams      float64            `json:"gramsCO2e"`
@@ -93,7 +95,7 @@ type Tail struct {
 	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
 }
 
-// NewTail returns what nodes without jobs come to from one time until another.
+// NewTail returns the consumption of nodes without jobs between two times.
 func NewTail(nodes []sched.Node, from, until time.Time) (*Tail, error) {
 	t := &Tail{NodeEnergy: map[string]float64{}}
 	for i := range nodes {
@@ -116,13 +118,13 @@ func NewTail(nodes []sched.Node, from, until time.Time) (*Tail, error) {
 	return t, nil
 }
 
-// Extend adds what empty nodes draw after the trial, so that no trial of a cell is charged for more hours of them than
-// another.
+// Extend adds the consumption of empty nodes after the trial, so that all trials of a cell are charged for the same
+// period.
 func (t *Trial) Extend(tail *Tail) {
 	t.EnergyKWh += tail.EnergyKWh
 	t.Grams += tail.Grams
 	t.Cost += tail.Cost
-	t.NodeEnergy = maps.Clone(t.NodeEnergy) // it may be shared with what is kept
+	t.NodeEnergy = maps.Clone(t.NodeEnergy) // it may be shared with the stored trial
 	for name, kWh := range tail.NodeEnergy {
 		t.NodeEnergy[name] += kWh
 	}
@@ -130,7 +132,7 @@ func (t *Trial) Extend(tail *Tail) {
 
 func profileName(n *sched.Node) string { return cmp.Or(n.Profile.Name, n.Name) }
 
-// ID is how people call the trial.
+// ID returns a description of the trial for people.
 func (t *Trial) ID() string {
 	id := fmt.Sprintf("%s in %s from %s", t.Strategy, t.Zone, t.Start.UTC().Format(time.RFC3339))
 	if t.Forecast != "" {
@@ -145,7 +147,7 @@ func (t *Trial) ID() string {
 	return id
 }
 
-// Measure fills in what a run came to. What names the trial is the caller's.
+// Measure sets the results of the trial. It does not change the name.
 func (t *Trial) Measure(r *sim.Result) {
 	run := summarise(r)
 	t.Accounted = r.Accounted.UTC()
@@ -163,7 +165,7 @@ func (t *Trial) Measure(r *sim.Result) {
 	}
 }
 
-// NewDay looks at one day of a run, from a time on, whose carbon intensity is known.
+// NewDay returns the data of one day of a run. The carbon intensity of the day must be known.
 func NewDay(r *sim.Result, from time.Time) *Day {
 	const step, steps = 15 * time.Minute, 96
 	series := r.Scenario.Sites[0].Carbon.Series
@@ -189,7 +191,7 @@ func NewDay(r *sim.Result, from time.Time) *Day {
 	return d
 }
 
-// add counts cores that are busy during a window.
+// add adds cores that are busy during a window.
 func (d *Day) add(w sched.Window, cores float64) {
 	first := max(0, int(w.Start.Sub(d.Start)/d.Step))
 	for k := first; k < len(d.Cores); k++ {

@@ -10,11 +10,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// TestUnplacedJobs: what fits on no node lowers energy as what found no room does, and is told from it.
+// TestUnplacedJobs checks that jobs that do not fit on any node are distinguished from jobs without free capacity.
+// Both lower the energy.
 func TestUnplacedJobs(t *testing.T) {
 	large := func(j *sched.Job) { j.Request.MilliCPU = 1e9 }
 	for name, c := range map[string]struct {
-		spoil       map[int]func(j *sched.Job) // of the jobs that were not placed
+		spoil       map[int]func(j *sched.Job) // modifies the jobs that were not placed
 		nowhere     int
 		description []string
 		saysNone    string
@@ -23,7 +24,7 @@ func TestUnplacedJobs(t *testing.T) {
 		"one too large": {
 			map[int]func(*sched.Job){4: large},
 			1,
-			[]string{"1 job fits on no node even when all are empty, by request or selector."},
+			[]string{"1 job fits on no node even if all are empty, by request or selector."},
 			"never got one",
 		},
 		"a selector and GPUs": {
@@ -32,21 +33,21 @@ func TestUnplacedJobs(t *testing.T) {
 				4: func(j *sched.Job) { j.Request.GPU = 1 },
 			},
 			2,
-			[]string{"2 jobs fit on no node even when all are empty"},
+			[]string{"2 jobs fit on no node even if all are empty"},
 			"never got one",
 		},
 		"no room alone": {
 			map[int]func(*sched.Job){4: func(*sched.Job) {}},
 			0,
-			[]string{"\nUnplaced jobs fit on an empty node, but never got one"},
+			[]string{"\nUnplaced jobs fit on an empty node, but never got one and did not run"},
 			"no node even",
 		},
 		"both": {
 			map[int]func(*sched.Job){3: large, 4: func(*sched.Job) {}},
 			1,
 			[]string{
-				"1 job fits on no node even when all are empty",
-				"\nOther unplaced jobs fit on an empty node, but never got one",
+				"1 job fits on no node even if all are empty",
+				"\nOther unplaced jobs fit on an empty node, but never got one and did not run",
 			},
 			"\nUnplaced jobs",
 		},
@@ -59,7 +60,7 @@ func TestUnplacedJobs(t *testing.T) {
 		}
 		reported := report.New(&sim.File{}, []*sim.Result{r})
 		if reported.Scenario.FitNowhere != c.nowhere || reported.Runs[0].UnplacedJobs != len(c.spoil) {
-			t.Errorf("%s: %d jobs fit nowhere and %d were not placed, want %d and %d",
+			t.Errorf("%s: got %d jobs that fit on no node and %d unplaced jobs, want %d and %d",
 				name, reported.Scenario.FitNowhere, reported.Runs[0].UnplacedJobs, c.nowhere, len(c.spoil))
 		}
 		var b bytes.Buffer
@@ -68,11 +69,11 @@ func TestUnplacedJobs(t *testing.T) {
 		}
 		for _, want := range c.description {
 			if !strings.Contains(b.String(), want) {
-				t.Errorf("%s: no %q in\n%s", name, want, b.String())
+				t.Errorf("%s: missing %q in:\n%s", name, want, b.String())
 			}
 		}
 		if strings.Contains(b.String(), c.saysNone) {
-			t.Errorf("%s: %q in\n%s", name, c.saysNone, b.String())
+			t.Errorf("%s: unexpected %q in:\n%s", name, c.saysNone, b.String())
 		}
 	}
 }

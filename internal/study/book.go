@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// Book is what a folder of results says of them, so that parts can be merged without their inputs.
+// Book describes the trials in a results directory, so that shards can be merged without their inputs.
 type Book struct {
 	Digest   string              `json:"digest"`
 	Options  report.SweepOptions `json:"options"`
@@ -24,7 +24,7 @@ type Book struct {
 
 const bookName = "plan.json"
 
-// Write writes the book into a folder of results.
+// Write writes the book into a results directory.
 func (b *Book) Write(dir string) error {
 	text, err := json.Marshal(b)
 	if err != nil {
@@ -33,7 +33,7 @@ func (b *Book) Write(dir string) error {
 	return writeResult(filepath.Join(dir, bookName), append(text, '\n'))
 }
 
-// Book describes the study. program is the version of the program that runs it.
+// Book returns the description of the study. program is the version of the program.
 func (c *Study) Book(program string, commandLine []string) *Book {
 	b := &Book{Digest: c.digest, Manifest: c.manifest(program, commandLine), Options: c.options()}
 	for _, t := range c.trials {
@@ -61,7 +61,7 @@ func (c *Study) manifest(program string, commandLine []string) report.Manifest {
 	return m
 }
 
-// Sum sums trials up.
+// Sum aggregates trials.
 func (b *Book) Sum(planned []*Planned) (*report.Sweep, error) {
 	trials := make([]report.Trial, len(planned))
 	for i, p := range planned {
@@ -73,7 +73,7 @@ func (b *Book) Sum(planned []*Planned) (*report.Sweep, error) {
 	return report.NewSweep(trials, b.Options)
 }
 
-// ReadParts collects the trials of one plan from folders.
+// ReadParts reads the trials of one study from several directories.
 func ReadParts(dirs []string) (*Book, []*Planned, error) {
 	var book *Book
 	done, tails := map[string]report.Trial{}, map[string]*report.Tail{}
@@ -81,14 +81,14 @@ func ReadParts(dirs []string) (*Book, []*Planned, error) {
 	for _, dir := range dirs {
 		text, err := os.ReadFile(filepath.Join(dir, bookName))
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s is no folder of results: %w", dir, err)
+			return nil, nil, fmt.Errorf("%s is not a results directory: %w", dir, err)
 		}
 		b := new(Book)
 		if err := json.Unmarshal(text, b); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, bookName), err)
 		}
 		if book != nil && b.Digest != book.Digest {
-			return nil, nil, fmt.Errorf("%s and %s are of different comparisons, or were made by different builds",
+			return nil, nil, fmt.Errorf("%s and %s belong to different comparisons or were created by other builds",
 				dirs[0], dir)
 		}
 		for _, p := range b.Planned {
@@ -115,7 +115,7 @@ func ReadParts(dirs []string) (*Book, []*Planned, error) {
 	}
 	if len(missing) > 0 {
 		const some = 3
-		return nil, nil, fmt.Errorf("%d of %d trials are missing (%d lines are damaged), as %s: run their parts again",
+		return nil, nil, fmt.Errorf("%d of %d trials are missing (%d damaged lines), as %s: run their shards again",
 			len(missing), len(book.Planned), damaged,
 			strings.Join(missing[:min(some, len(missing))], "; "))
 	}

@@ -25,22 +25,22 @@ import (
 // Kind is the kind of comparison files.
 const Kind = "Comparison"
 
-// File is a comparison as people write it: a scenario, and what it is played under.
+// File is a comparison file. It consists of a scenario and the axes of the comparison.
 type File struct {
 	APIVersion    string             `json:"apiVersion"`
 	Kind          string             `json:"kind"`
 	Name          string             `json:"name,omitempty"`
-	Scenario      *sim.File          `json:"scenario,omitempty"`     // with at most one site, whose grid the zones give
-	ScenarioFile  string             `json:"scenarioFile,omitempty"` // instead
+	Scenario      *sim.File          `json:"scenario,omitempty"`     // with at most one site, replaced by each zone
+	ScenarioFile  string             `json:"scenarioFile,omitempty"` // instead of Scenario
 	Zones         []zoneFile         `json:"zones"`
 	Starts        startsFile         `json:"starts,omitzero"`
 	Seeds         []uint64           `json:"seeds,omitempty"`
-	Where         string             `json:"where,omitempty"` // of strategies that are a when alone
+	Where         string             `json:"where,omitempty"` // placement for strategies that only have a start rule
 	Strategies    []string           `json:"strategies"`
-	Baseline      string             `json:"baseline,omitempty"`     // default: the first strategy
-	Forecasts     []string           `json:"forecasts,omitempty"`    // default: perfect
-	RestartCosts  []string           `json:"restartCosts,omitempty"` // of interruptible jobs; default: 0s
-	Lag           string             `json:"lag,omitempty"`          // of models; default: 0h
+	Baseline      string             `json:"baseline,omitempty"`     // the first strategy by default
+	Forecasts     []string           `json:"forecasts,omitempty"`    // perfect by default
+	RestartCosts  []string           `json:"restartCosts,omitempty"` // of interruptible jobs; 0s by default
+	Lag           string             `json:"lag,omitempty"`          // of forecast models; 0h by default
 	Lengths       string             `json:"lengths,omitempty"`      // known (default) or learnt
 	Interruptible bool               `json:"interruptible,omitempty"`
 	Quote         string             `json:"quote,omitempty"`       // all (default), even or odd starts
@@ -48,42 +48,42 @@ type File struct {
 	BootstrapSeed uint64             `json:"bootstrapSeed,omitempty"`
 	Published     []report.Published `json:"published,omitempty"`
 
-	name         string            // of the file, which file names are relative to
-	flags        map[string]string // by field: the flag that it was given with instead, if any
+	name         string            // file name, to resolve relative names
+	flags        map[string]string // by field: the flag that replaced it, if any
 	restartCosts []time.Duration
 	lag          time.Duration
-	indices      []int // of the starts that are run
+	indices      []int // of the selected starts
 }
 
-// zoneFile is a grid.
+// zoneFile is a grid zone.
 type zoneFile struct {
 	Name    string       `json:"name"`
-	Zone    string       `json:"zone,omitempty"` // in files that have several; default: as their only one
+	Zone    string       `json:"zone,omitempty"` // column in files with several zones; optional if there is only one
 	Grid    sim.GridFile `json:"grid"`
-	Weather string       `json:"weather,omitempty"` // for forecasts that look at it
+	Weather string       `json:"weather,omitempty"` // for forecasts that use weather
 	Prices  sim.GridFile `json:"prices,omitzero"`
 	Price   *float64     `json:"price,omitempty"`
 	PUE     float64      `json:"pue,omitempty"`
 }
 
-// startsFile says when the trace begins.
+// startsFile defines the start times of the trace.
 type startsFile struct {
-	First string `json:"first,omitempty"` // default: where the series begins
-	Last  string `json:"last,omitempty"`  // instead: so long before the series ends
+	First string `json:"first,omitempty"` // start of the series by default
+	Last  string `json:"last,omitempty"`  // instead of First: duration before the end of the series
 	Step  string `json:"step,omitempty"`
-	Count int    `json:"count,omitempty"` // default: 1
+	Count int    `json:"count,omitempty"` // 1 by default
 }
 
-// What is known of how long jobs run.
+// The strategies' knowledge of run times.
 const (
 	lengthsKnown  = "known"
 	lengthsLearnt = "learnt"
 )
 
-// perfectForecast is none: strategies see what will be.
+// perfectForecast is the name of the forecast that equals the actual series.
 const perfectForecast = "perfect"
 
-// ReadFile reads a comparison file strictly.
+// ReadFile reads a comparison file and rejects unknown fields.
 func ReadFile(path string) (*File, error) {
 	f := &File{name: path}
 	if err := document.Read(path, Kind, f); err != nil {
@@ -92,17 +92,17 @@ func ReadFile(path string) (*File, error) {
 	return f, nil
 }
 
-// Overrides are what the command line says against a comparison file. Empty fields say nothing.
+// Overrides contains the values of command-line flags. Empty fields have no effect.
 type Overrides struct {
 	Strategies, Zones, Forecasts []string
 	Starts, Lag                  string
 	Seeds                        []uint
 }
 
-// called is what errors about a field begin with: the flag that it was given with, or the file and the field.
+// called returns the prefix of errors about a field, which is its flag, or the file and the field.
 func (f *File) called(field string) string { return cmp.Or(f.flags[field], f.name+": "+field) }
 
-// fault names the file in an error about it.
+// fault adds the file name to an error.
 func (f *File) fault(err error) error {
 	if err == nil {
 		return nil
@@ -110,7 +110,7 @@ func (f *File) fault(err error) error {
 	return fmt.Errorf("%s: %w", f.name, err)
 }
 
-// Apply narrows or replaces the axes.
+// Apply applies the overrides to the file.
 func (f *File) Apply(o *Overrides) error {
 	f.flags = map[string]string{}
 	if len(o.Strategies) > 0 {
@@ -128,7 +128,7 @@ func (f *File) Apply(o *Overrides) error {
 	if len(o.Seeds) > 0 {
 		f.Seeds = sliceutil.Map(o.Seeds, func(seed uint) uint64 { return uint64(seed) })
 	}
-	const maxZones = 12 // more are seldom read
+	const maxZones = 12 // longer lists are hard to read
 	known := sliceutil.Map(f.Zones, func(z zoneFile) string { return z.Name })
 	for _, name := range o.Zones {
 		if !slices.Contains(known, name) {
@@ -142,7 +142,7 @@ func (f *File) Apply(o *Overrides) error {
 	return f.chooseStarts(o.Starts)
 }
 
-// chooseStarts reads which starts are run, as 0-3,8.
+// chooseStarts parses the selected starts, for example 0-3,8.
 func (f *File) chooseStarts(text string) error {
 	f.Starts.Count = cmp.Or(f.Starts.Count, 1)
 	if f.Starts.Count < 0 || f.Starts.Count > 100_000 {
@@ -158,7 +158,7 @@ func (f *File) chooseStarts(text string) error {
 		first, err := strconv.Atoi(low)
 		last, err2 := strconv.Atoi(high)
 		if errors.Join(err, err2) != nil || first < 0 || last < first || last >= f.Starts.Count {
-			return fmt.Errorf("--starts: %q: want indices from 0 to %d, as 0-3,8", part, f.Starts.Count-1)
+			return fmt.Errorf("--starts: %q: want indices from 0 to %d, for example 0-3,8", part, f.Starts.Count-1)
 		}
 		for i := first; i <= last; i++ {
 			f.indices = append(f.indices, i)
@@ -169,7 +169,7 @@ func (f *File) chooseStarts(text string) error {
 	return nil
 }
 
-// check finds what is wrong with the file itself and fills in what it leaves out.
+// check validates the file and sets defaults.
 func (f *File) check() error {
 	if err := cmp.Or(f.checkFields(), f.checkZones()); err != nil {
 		return f.fault(err)
@@ -191,7 +191,7 @@ func (f *File) check() error {
 		unique("seed", f.Seeds)))
 }
 
-// checkLag reads how late the intensity of an hour becomes known.
+// checkLag parses the delay after which the intensity of an hour becomes known.
 func (f *File) checkLag() (err error) {
 	if f.Lag == "" {
 		return nil
@@ -204,7 +204,7 @@ func (f *File) checkLag() (err error) {
 	case f.lag%time.Hour != 0 || f.lag > 24*time.Hour:
 		return fmt.Errorf("%s: %q: want full hours, 0h to 24h", f.called("lag"), f.Lag)
 	case f.lag > 0 && !models && (f.flags["lag"] != "" || f.flags["forecasts"] == ""):
-		return fmt.Errorf("%s: a perfect forecast knows every hour in advance: name models as "+
+		return fmt.Errorf("%s: a perfect forecast has no lag: set models as "+
 			"forecasts", f.called("lag"))
 	}
 	return nil
@@ -214,7 +214,7 @@ func (f *File) checkZones() error {
 	names, priced := map[string]bool{}, 0
 	for _, z := range f.Zones {
 		if z.Name == "" || names[z.Name] {
-			return fmt.Errorf("a zone's name, %q, is empty or comes twice", z.Name)
+			return fmt.Errorf("zone name %q is empty or duplicate", z.Name)
 		}
 		names[z.Name] = true
 		if z.Price != nil || z.Prices.File != "" {
@@ -222,7 +222,7 @@ func (f *File) checkZones() error {
 		}
 	}
 	if priced > 0 && priced < len(f.Zones) {
-		return errors.New("some zones have a price and some have none: the cost would leave those out")
+		return errors.New("some zones have no price: want a price for all zones or for none")
 	}
 	return nil
 }
@@ -248,7 +248,7 @@ func (f *File) checkFields() error {
 func unique[T comparable](what string, all []T) error {
 	for i, v := range all {
 		if slices.Contains(all[:i], v) {
-			return fmt.Errorf("%s %v comes twice", what, v)
+			return fmt.Errorf("duplicate %s %v", what, v)
 		}
 	}
 	return nil
@@ -267,30 +267,30 @@ func (f *File) checkRestarts() error {
 		f.restartCosts = append(f.restartCosts, d)
 	}
 	if len(f.restartCosts) > 1 && !f.Interruptible {
-		return errors.New("restartCosts differ, and no job is interruptible: say interruptible: true")
+		return errors.New("restartCosts differ, but no job is interruptible: set interruptible: true")
 	}
 	return unique("restart cost", f.restartCosts)
 }
 
-// strategy makes the strategy of a name as the comparison calls it, and returns its full name: a when alone stands for
-// where+when.
+// strategy returns the strategy with the given name, and its full name. A start rule is combined with the default
+// placement.
 func (f *File) strategy(name string) (strategy.Strategy, string, error) {
 	wheres, whens := strategy.Names()
-	word, _, _ := strings.Cut(name, "/") // what follows is the order of the queue
+	word, _, _ := strings.Cut(name, "/") // the rest is the order of the queue
 	if slices.Contains(whens, word) {
 		name = cmp.Or(f.Where, "carbon") + "+" + name
 	}
 	s, err := strategy.ByName(name)
 	if known := slices.Concat(whens, wheres); err != nil && !strings.Contains(name, "+") &&
 		!strings.HasPrefix(name, "cap(") && !slices.Contains(known, word) {
-		err = fmt.Errorf("unknown strategy %q%s: want where, when or where+when, where being one of %s, and when one "+
+		err = fmt.Errorf("unknown strategy %q%s: want where, when or where+when, with where one of %s, and when one "+
 			"of %s", name, spelling.DidYouMean(word, known), strings.Join(wheres, ", "), strings.Join(whens, ", "))
 	}
 	return s, name, err
 }
 
-// base returns the scenario without a grid, with absolute names of files, and those of its jobs and its nodes as they
-// are seen from the comparison's folder.
+// base returns the scenario without a grid and with absolute file names. It also returns the names of the jobs and
+// nodes files relative to the directory of the comparison.
 func (f *File) base() (file *sim.File, jobs, nodes string, err error) {
 	scenario, dir := f.Scenario, ""
 	if f.ScenarioFile != "" {
@@ -325,13 +325,13 @@ func (f *File) base() (file *sim.File, jobs, nodes string, err error) {
 	return &found, seen[0], cmp.Or(seen[len(seen)-1], seen[1]), nil
 }
 
-// checkBase refuses what the comparison itself says for every trial.
+// checkBase rejects scenario fields that the comparison sets for every trial.
 func (f *File) checkBase(file *sim.File) error {
-	const instead = "the scenario has %s: a comparison says %s instead, for every trial"
+	const instead = "the scenario has %s: want %s in the comparison instead, for every trial"
 	restart, err := time.ParseDuration(cmp.Or(file.RestartCost, "0s"))
 	switch {
 	case len(file.Sites) > 1:
-		return fmt.Errorf("the scenario has %d sites: a comparison gives it one, that of the zone", len(file.Sites))
+		return fmt.Errorf("the scenario has %d sites: want at most one, for the grid of each zone", len(file.Sites))
 	case err != nil || restart != 0:
 		return fmt.Errorf(instead, "a restartCost", "restartCosts")
 	case file.Learner != "" && file.Learner != lengthsKnown:
@@ -347,7 +347,7 @@ func (f *File) checkBase(file *sim.File) error {
 	return nil
 }
 
-// absolute is a file of the comparison as a scenario file in any folder can name it. Presets of nodes are no files.
+// absolute returns the absolute path of a file of the comparison. It returns presets of nodes unchanged.
 func (f *File) absolute(name string) (string, error) {
 	if name == "" || slices.Contains(workload.Presets(), name) {
 		return name, nil
@@ -381,11 +381,11 @@ func (f *File) in(base *sim.File, z *zoneFile) (*sim.File, error) {
 	return &file, nil
 }
 
-// positive parses a duration of more than 0.
+// positive parses a positive duration.
 func positive(field, text, want string) (time.Duration, error) {
 	d, err := workload.ParseDuration(text, want)
 	if err == nil && d == 0 {
-		err = fmt.Errorf("%q is nothing: want %s", text, want)
+		err = fmt.Errorf("%q is zero: want %s", text, want)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", field, err)
@@ -393,7 +393,7 @@ func positive(field, text, want string) (time.Duration, error) {
 	return d, nil
 }
 
-// startTimes are those of the chosen indices, for a zone's series, and the first one of all.
+// startTimes returns the times of the selected starts for a zone's series, and the time of the first start.
 func (f *File) startTimes(series *grid.Series) (times map[int]time.Time, first time.Time, err error) {
 	first = series.Start()
 	var step time.Duration
@@ -416,13 +416,13 @@ func (f *File) startTimes(series *grid.Series) (times map[int]time.Time, first t
 			return nil, first, err
 		}
 	} else if f.Starts.Count > 1 {
-		return nil, first, errors.New("starts: several starts want a step")
+		return nil, first, errors.New("starts: several starts require a step")
 	}
 	times = map[int]time.Time{}
 	for _, i := range f.indices {
 		times[i] = first.Add(time.Duration(i) * step)
 		if !series.Covers(times[i], times[i]) {
-			return nil, first, fmt.Errorf("start %d, %s, is outside of the series", i, times[i].Format(time.RFC3339))
+			return nil, first, fmt.Errorf("start %d, %s, is outside the series", i, times[i].Format(time.RFC3339))
 		}
 	}
 	return times, first, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// checkForecast reports whether a comparison can be made on a forecast of that name.
+// checkForecast returns an error if the forecast does not exist.
 func checkForecast(name string) error {
 	if name == perfectForecast || slices.Contains(forecast.Models(), name) {
 		return nil
@@ -27,8 +27,8 @@ func checkForecast(name string) error {
 		strings.Join(forecast.Models(), ", "))
 }
 
-// issueForecasts prepares the forecasts of all zones, each of which is made once, when it is first asked for. They are
-// kept in the folder of results, if there is one.
+// issueForecasts prepares the forecasts of all zones. Each one is computed once on first use, and stored in the
+// results directory if there is one.
 func (c *Study) issueForecasts(ctx context.Context, out string) {
 	for _, z := range c.zones {
 		for model := range z.forecasts {
@@ -37,16 +37,16 @@ func (c *Study) issueForecasts(ctx context.Context, out string) {
 	}
 }
 
-// issue makes the forecasts of a zone, hour by hour, from what was known in each.
+// issue computes the forecasts of a zone, hour by hour, from the data known at that time.
 func (c *Study) issue(ctx context.Context, z *zone, model, out string) (sim.Foresight, error) {
 	if c.Doing != nil {
-		defer c.Doing(fmt.Sprintf("making the forecasts of %s for %s", model, z.Name))()
+		defer c.Doing(fmt.Sprintf("computing the forecasts of %s for %s", model, z.Name))()
 	}
 	spans, err := z.spans()
 	if err != nil {
 		return nil, err
 	}
-	// Models are learnt at times that follow from the file, whichever of its starts are run.
+	// The training times of models depend on the file, and not on the selected starts.
 	o := forecast.Issuance{
 		History: z.series, Model: model, From: spans[0].From, Until: spans[0].Until, Only: spans, Since: z.first,
 		Lag: c.file.lag,
@@ -62,12 +62,12 @@ func (c *Study) issue(ctx context.Context, z *zone, model, out string) (sim.Fore
 	if out == "" {
 		return forecast.Issue(ctx, o)
 	}
-	// Another build of the program may make other forecasts from the same inputs.
+	// Another build of the program may compute other forecasts from the same inputs.
 	build := sha256.Sum256([]byte(c.program))
 	return forecast.IssueCached(ctx, filepath.Join(out, "forecasts", hex.EncodeToString(build[:6])), o)
 }
 
-// spans are the times in which forecasts may be asked for: from each start, for as long as its trace may take.
+// spans returns the intervals that need forecasts, from each start to the end of its trace.
 func (z *zone) spans() ([]forecast.Span, error) {
 	var spans []forecast.Span
 	for _, index := range slices.Sorted(maps.Keys(z.starts)) {
@@ -80,31 +80,31 @@ func (z *zone) spans() ([]forecast.Span, error) {
 	return spans, nil
 }
 
-// load returns the scenario from a start.
+// load returns the scenario at a start.
 func (z *zone) load(index int, seed uint64) (*sim.Scenario, error) {
 	file := *z.file
 	file.Start, file.Seed = z.starts[index].UTC().Format(time.RFC3339), seed
 	return file.Load()
 }
 
-// until is the end of the forecasts that a trial of a scenario may ask for.
+// until returns the end of the forecasts that a trial of a scenario needs.
 func (z *zone) until(scenario *sim.Scenario) time.Time {
 	last := scenario.Start.Add(time.Hour)
 	for _, j := range scenario.Jobs {
 		last = timeutil.Later(last,
-			j.Submitted.Add(j.AllowedDelay+2*j.Duration)) // restarts and slow nodes take time, too
+			j.Submitted.Add(j.AllowedDelay+2*j.Duration)) // also covers restarts and slow nodes
 	}
 	return timeutil.Earlier(last, z.series.End())
 }
 
-// untilThen are forecasts of which those after the span of a start are not seen: another start, from which they were
-// made, need not be among those that are run.
+// untilThen hides forecasts issued after the span of a start. They were issued for another start, which may not be
+// selected in every run.
 type untilThen struct {
 	sim.Foresight
 	last time.Time
 }
 
-// At returns what is known at now.
+// At returns the forecast at a time.
 func (f untilThen) At(now time.Time) grid.Signal {
 	return f.Foresight.At(timeutil.Earlier(now, f.last))
 }

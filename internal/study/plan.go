@@ -21,53 +21,54 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// trialsFormat changes whenever what is kept of a trial does.
+// trialsFormat must be incremented if the stored form of a trial changes.
 const trialsFormat = 3
 
-// Study is a comparison file with all that it names found and hashed, and the trials that it asks for.
+// Study is a comparison file with its inputs and trials.
 type Study struct {
-	// Doing, unless nil, is told what takes long besides trials; it returns what is called when that has ended.
+	// Doing is called before each long operation other than trials, if it is not nil. It returns a function that is
+	// called after the operation.
 	Doing func(what string) (end func())
 
 	file       *File
 	base       *sim.File
-	jobs       string // file
-	nodes      string // file, or a preset
-	program    string // hash of it
+	jobs       string // file name
+	nodes      string // file name, or a preset
+	program    string // hash of the program
 	zones      []*zone
 	strategies map[string]strategy.Strategy
-	fullNames  map[string]string // of strategies, with their where
+	fullNames  map[string]string // full names of strategies, including the placement
 	cells      []*trialCell
 	trials     []*Planned // in the order of zones, starts, seeds and strategies
 	inputs     map[string]string
-	notes      []string // on them
-	digest     string   // of all names and keys, and of how they are summed up
+	notes      []string // on the inputs
+	digest     string   // hash of all names and keys, and of the aggregation options
 }
 
-// zone is a grid, and its forecasts.
+// zone is a grid zone with its forecasts.
 type zone struct {
 	zoneFile
 	file      *sim.File
-	scenario  *sim.Scenario // from no start in particular: of use are its site and its nodes
+	scenario  *sim.Scenario // used for its site and nodes; independent of the start
 	series    *grid.Series
-	starts    map[int]time.Time                        // those that are run
-	first     time.Time                                // the first one of the file
+	starts    map[int]time.Time                        // selected starts by index
+	first     time.Time                                // first start in the file
 	hashes    []string                                 // of its files
-	forecasts map[string]func() (sim.Foresight, error) // by model: see issueForecasts
-	elastic   bool                                     // some jobs are
+	forecasts map[string]func() (sim.Foresight, error) // by model, see issueForecasts
+	elastic   bool                                     // some jobs are elastic
 }
 
-// Planned is a trial that is to be run.
+// Planned is a trial to be run.
 type Planned struct {
-	Key   string       `json:"key"`   // of all that it depends on
-	Trial report.Trial `json:"trial"` // what names it
-	// until the end of the longest trial of its cell; it depends on which ones there are
+	Key   string       `json:"key"`   // hash of everything that it depends on
+	Trial report.Trial `json:"trial"` // name of the trial
+	// until the end of the longest trial of its cell, which depends on the selected trials
 	Tail *report.Tail `json:"tail,omitempty"`
 	cell *trialCell
-	day  bool // it is drawn
+	day  bool // the trial is drawn
 }
 
-// trialCell is what the trials of a zone, a start and a seed have in common.
+// trialCell contains the common properties of trials with the same zone, start and seed.
 type trialCell struct {
 	zone  *zone
 	index int
@@ -92,7 +93,7 @@ func (f *File) Plan() (*Study, error) {
 		}
 		for other, known := range c.fullNames {
 			if known == full {
-				return nil, f.fault(fmt.Errorf("strategies %s and %s are one: "+
+				return nil, f.fault(fmt.Errorf("strategies %s and %s are the same: "+
 					"%s", min(other, name), max(other, name), full))
 			}
 		}
@@ -125,7 +126,7 @@ func (f *File) Plan() (*Study, error) {
 	return c, nil
 }
 
-// note tells what of the file itself readers of the report should know.
+// note adds notes on the comparison file for readers of the report.
 func (c *Study) note() {
 	f := c.file
 	if !f.Interruptible && !c.zones[0].elastic {
@@ -133,12 +134,12 @@ func (c *Study) note() {
 		c.notes = append(c.notes, report.StartsOnly(full, "interruptible: true")...)
 	}
 	if f.lag > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("Models learn of the intensity of an hour %v h after it begins (lag).",
+		c.notes = append(c.notes, fmt.Sprintf("Models receive the intensity of an hour %v h after its start (lag).",
 			f.lag.Hours()))
 	}
 }
 
-// digestAll hashes what the comparison is, and finds what would keep it from being summed up before anything has run.
+// digestAll hashes the comparison. It returns an error if the trials cannot be aggregated, before any of them runs.
 func (c *Study) digestAll() error {
 	options := c.options()
 	all := sha256.New()
@@ -157,7 +158,7 @@ func (c *Study) digestAll() error {
 	return report.CheckSweep(names, options)
 }
 
-// options say how trials are summed up.
+// options returns the aggregation options.
 func (c *Study) options() report.SweepOptions {
 	f := c.file
 	return report.SweepOptions{
@@ -185,17 +186,17 @@ func (c *Study) addZone(spec *zoneFile) error {
 	if z.scenario, err = z.file.Load(); err != nil {
 		return err
 	}
-	// Those on the trace are the same in every zone.
+	// Notes on the trace are the same in every zone.
 	c.notes = sliceutil.Distinct(append(c.notes, z.scenario.Notes...))
 	z.elastic = slices.ContainsFunc(z.scenario.Jobs, func(j sched.Job) bool { return j.Scaling != nil })
-	z.scenario.Jobs = nil // each start has its own
+	z.scenario.Jobs = nil // each start has its own jobs
 	z.series = z.scenario.Sites[0].Carbon.Series
 	if z.starts, z.first, err = c.file.startTimes(z.series); err != nil {
 		return err
 	}
 	for _, name := range c.file.Forecasts {
 		if name == forecast.WithWeather && spec.Weather == "" {
-			return fmt.Errorf("the zone has no weather file, and forecast %s looks at it", name)
+			return fmt.Errorf("the zone has no weather file, but forecast %s requires one", name)
 		}
 		if name != perfectForecast {
 			z.forecasts[name] = nil
@@ -205,7 +206,7 @@ func (c *Study) addZone(spec *zoneFile) error {
 	return nil
 }
 
-// hash returns that of a file's content, or of all files that a pattern stands for; "" for none.
+// hash returns the hash of a file, or of all files that match a pattern. It returns an empty string without a name.
 func (c *Study) hash(name string) (string, error) {
 	if name == "" {
 		return "", nil
@@ -227,13 +228,14 @@ func (c *Study) hash(name string) (string, error) {
 	return hex.EncodeToString(all.Sum(nil)), nil
 }
 
-// calledIn is how a document that names a file, or a pattern, would name one of those that are found for its path.
+// calledIn returns the name of a file that matches a pattern, in the form in which a document with the given name
+// would refer to it.
 func calledIn(name, path, file string) string {
 	if file == path {
 		return filepath.ToSlash(name)
 	}
 	split := func(path string) []string { return strings.Split(filepath.ToSlash(filepath.Clean(path)), "/") }
-	parts, pattern, found := split(name), split(path), split(file) // a pattern has as many folders as what it matches
+	parts, pattern, found := split(name), split(path), split(file) // a pattern has as many directories as its matches
 	for i := 1; i <= min(len(parts), len(pattern), len(found)); i++ {
 		if as := found[len(found)-i]; as != pattern[len(pattern)-i] {
 			parts[len(parts)-i] = as
@@ -242,19 +244,19 @@ func calledIn(name, path, file string) string {
 	return strings.Join(parts, "/")
 }
 
-// dependence is all that a trial depends on.
+// dependence contains everything that a trial depends on.
 type dependence struct {
 	Format        int
 	Program       string
-	Scenario      sim.File // without names of files
+	Scenario      sim.File // without file names
 	Workload      string
 	Nodes         string
 	Files         []string
 	Start         time.Time
 	Seed          uint64
-	Strategy      string // with its where
+	Strategy      string // with its placement
 	Forecast      string
-	Since         time.Time // from when on models of forecasts are learnt again
+	Since         time.Time // start of the training times of forecast models
 	Lag           time.Duration
 	RestartCost   time.Duration
 	Lengths       string
@@ -263,7 +265,7 @@ type dependence struct {
 	StayOn        bool
 }
 
-// shared fills in what the trials of a zone depend on alike.
+// shared returns the dependencies that all trials of a zone share.
 func (c *Study) shared(z *zone) (*dependence, error) {
 	d := &dependence{
 		Format: trialsFormat, Program: c.program, Scenario: *z.file, Files: z.hashes, Lengths: c.file.Lengths,
@@ -285,7 +287,7 @@ func (c *Study) shared(z *zone) (*dependence, error) {
 	return d, nil
 }
 
-// list makes the trials.
+// list creates the trials.
 func (c *Study) list() error {
 	for _, z := range c.zones {
 		shared, err := c.shared(z)
@@ -305,12 +307,13 @@ func (c *Study) list() error {
 	return nil
 }
 
-// variants returns the family of a strategy, and under which forecasts and restart costs it is run. What looks at no
-// forecast is run once, and so is what never suspends a job, whatever restarts would cost.
+// variants returns the family of a strategy, and its forecasts and restart costs. Strategies that do not use
+// forecasts run only once for all forecasts, and strategies that do not suspend jobs run only once for all restart
+// costs.
 func (c *Study) variants(cell *trialCell, s strategy.Strategy) (
 	family string, forecasts []string, costs []time.Duration,
 ) {
-	// What strategies may say of themselves. Those that do not say may hold.
+	// Strategies that do not implement Holds may hold jobs.
 	scaler, scales := s.(interface{ Scales() bool })
 	interrupter, interrupts := s.(interface{ Interrupts() bool })
 	holder, tells := s.(interface{ Holds() bool })
@@ -329,7 +332,7 @@ func (c *Study) variants(cell *trialCell, s strategy.Strategy) (
 	return family, forecasts, costs
 }
 
-// listCell makes the trials of a cell.
+// listCell creates the trials of a cell.
 func (c *Study) listCell(cell *trialCell, d dependence) error {
 	d.Start, d.Seed = cell.zone.starts[cell.index], cell.seed
 	first := c.firstQuoted()
@@ -343,7 +346,7 @@ func (c *Study) listCell(cell *trialCell, d dependence) error {
 	return nil
 }
 
-// machines says whether machines stay on: where they sleep, each trial is run on such as stay on as well.
+// machines returns the values of StayOn. If machines sleep, each trial also runs with machines that stay on.
 func (z *zone) machines() []bool {
 	if z.scenario.Sleeps() {
 		return []bool{true, false}
@@ -380,13 +383,13 @@ func (c *Study) listStrategies(cell *trialCell, d dependence, drawn bool) error 
 	return nil
 }
 
-// firstQuoted is the first cell whose start is quoted, of those that there are; -1: none. It is drawn.
+// firstQuoted returns the index of the first cell with a quoted start, or -1. This cell is drawn.
 func (c *Study) firstQuoted() int {
 	options := c.options()
 	return slices.IndexFunc(c.cells, func(cell *trialCell) bool { return options.Quotes(cell.index) })
 }
 
-// programHash is what tells one build of this program from another.
+// programHash returns a hash that identifies the build of this program.
 func programHash() (string, error) {
 	path, err := os.Executable()
 	if err != nil {

@@ -22,19 +22,20 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// shared is what the trials of a cell share: it is loaded for the first one and let go after the last.
+// shared contains the data that the trials of a cell share. It is loaded for the first trial and released after the
+// last one.
 type shared struct {
 	once     sync.Once
 	scenario *sim.Scenario
-	optima   map[string]float64 // by family; empty: not known
-	end      time.Time          // up to when all trials are accounted at least
-	day      time.Time          // the beginning of the day that is drawn; zero: no whole day is known
-	known    time.Time          // up to when forecasts are seen
+	optima   map[string]float64 // by family; empty if unknown
+	end      time.Time          // minimum end of the accounted period of all trials
+	day      time.Time          // start of the drawn day; zero if no full day is covered
+	known    time.Time          // end of the visible forecasts
 	err      error
-	left     atomic.Int32 // trials
+	left     atomic.Int32 // remaining trials
 }
 
-// done lets the scenario go after the last trial.
+// done releases the scenario after the last trial.
 func (c *trialCell) done() {
 	if c.left.Add(-1) == 0 {
 		c.scenario, c.optima = nil, nil
@@ -77,7 +78,8 @@ func (c *trialCell) load(interruptible bool) {
 	}
 }
 
-// chooseDay takes the second day of the trace, where jobs come on it, or the first: the same for all strategies.
+// chooseDay selects the second day of the trace if any jobs arrive on it, and the first day otherwise. It is the
+// same for all strategies.
 func (c *trialCell) chooseDay(series *grid.Series) {
 	const day = 24 * time.Hour
 	second := c.scenario.Start.Add(day)
@@ -90,14 +92,14 @@ func (c *trialCell) chooseDay(series *grid.Series) {
 	}
 }
 
-// run plays a trial.
+// run runs a trial.
 func (c *Study) run(ctx context.Context, t *Planned) error {
 	cell := t.cell
 	defer cell.done()
 	if cell.once.Do(func() { cell.load(c.file.Interruptible) }); cell.err != nil {
 		return cell.err
 	}
-	// What a comparison varies is set for every trial, whatever the scenario says.
+	// The axes of the comparison are set for every trial, regardless of the scenario.
 	s := *cell.scenario
 	if t.Trial.StayOn {
 		s = *s.StayingAwake()
@@ -121,8 +123,8 @@ func (c *Study) run(ctx context.Context, t *Planned) error {
 	if err != nil {
 		return err
 	}
-	// Trials run apart, and nodes may draw power without jobs: all of a cell are accounted up to one end at least.
-	// Those of few nodes may take longer: see align.
+	// Idle nodes may draw power after the last job, so all trials of a cell are accounted at least until the same
+	// time. Trials with few nodes may take longer, see align.
 	if err := result.AccountUntil(cell.end); err != nil {
 		return err
 	}
@@ -134,8 +136,9 @@ func (c *Study) run(ctx context.Context, t *Planned) error {
 	return nil
 }
 
-// align says what empty nodes draw after each trial until the longest one of its cell ends, so that none is charged for
-// more hours of them than another. It is kept apart from the trials, which other comparisons may use beside others.
+// align computes the consumption of empty nodes after each trial until the end of the longest trial of its cell, so
+// that all trials are charged for the same period. The result is not a part of the trials, because other
+// comparisons may reuse them in other cells.
 func align(trials []*Planned) error {
 	ends := map[*trialCell]time.Time{}
 	for _, t := range trials {
@@ -159,15 +162,16 @@ func align(trials []*Planned) error {
 	return nil
 }
 
-// Shard is which part of the trials is run here: the cells whose number leaves the rest index by count.
+// Shard selects a part of the trials. It contains the cells with number modulo Count equal to Index.
 type Shard struct{ Index, Count int }
 
-// Run runs the trials of a part of the study that the store does not have, on so many workers; 0: one for each core. It
-// fills in all of them and closes the store. Which worker runs which trial does not matter to the results.
+// Run runs the trials of a shard that are not in the store, with the given number of workers, or one for each core
+// if workers is zero. It sets the results of all trials of the shard and closes the store. The results do not
+// depend on the assignment of trials to workers.
 func (c *Study) Run(ctx context.Context, store *Store, part Shard, workers int,
 	notify func(done, all int),
 ) (mine []*Planned, err error) {
-	complete := false // also where something panics
+	complete := false // also false after a panic
 	defer func() { err = cmp.Or(err, store.close(mine, complete)) }()
 	var missing []*Planned
 	for _, t := range c.trials {

@@ -19,21 +19,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// Store is a folder of results, in which an interrupted comparison finds what it has done already: files of one
-// line of JSON for each trial, each with the hash of what the trial depends on and a checksum of its own. Lines that
-// are damaged, such as the last one after a crash, count as missing. A store without a folder keeps nothing.
+// Store is a results directory, from which an interrupted comparison continues. Its files contain one line of JSON
+// per trial, with the hash of the trial's dependencies and a checksum. Damaged lines, such as an incomplete last
+// line after a crash, are ignored. A store without a directory does not store trials.
 type Store struct {
-	Damaged int // lines that could not be read
+	Damaged int // number of damaged lines
 
 	dir  string
-	own  string // the file that this process writes
+	own  string // name of the file that this process writes
 	done map[string]report.Trial
 
 	mu   sync.Mutex
 	file *os.File
 }
 
-// storedTrial is a line.
+// storedTrial is a line of a file.
 type storedTrial struct {
 	Key   string          `json:"key"`
 	Sum   string          `json:"sum"`
@@ -47,7 +47,7 @@ func (s *storedTrial) checksum() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// OpenStore reads what is there. dir "": there is no folder.
+// OpenStore reads the stored trials. If dir is empty, the store has no directory.
 func OpenStore(dir string, part Shard) (*Store, error) {
 	s := &Store{dir: dir}
 	if dir == "" {
@@ -59,22 +59,22 @@ func OpenStore(dir string, part Shard) (*Store, error) {
 	}
 	s.own = filepath.Join(dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("opening the results folder: %w", err)
+		return nil, fmt.Errorf("opening the results directory: %w", err)
 	}
 	var err error
 	if s.done, s.Damaged, err = ReadTrials(dir); err != nil {
 		return nil, err
 	}
-	// A last line without an end is damaged; what is written now must not become part of it.
+	// An incomplete last line is damaged, and the next line must not be appended to it.
 	const flags = os.O_APPEND | os.O_CREATE | os.O_RDWR
 	//nolint:gosec // results are for all who may read the folder
 	if s.file, err = os.OpenFile(s.own, flags, 0o644); err != nil {
-		return nil, fmt.Errorf("opening the results folder: %w", err)
+		return nil, fmt.Errorf("opening the results directory: %w", err)
 	}
 	return s, s.endLine()
 }
 
-// Keep writes all trials of a study into a folder.
+// Keep writes all trials of a study into a directory.
 func Keep(dir string, planned []*Planned) error {
 	s, err := OpenStore(dir, Shard{Count: 1})
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Store) endLine() error {
 	return err
 }
 
-// ReadTrials returns the trials that a folder of results holds, by their keys, and how many lines are damaged.
+// ReadTrials returns the trials in a results directory by key, and the number of damaged lines.
 func ReadTrials(dir string) (trials map[string]report.Trial, damaged int, err error) {
 	trials = map[string]report.Trial{}
 	paths, err := filepath.Glob(filepath.Join(dir, "trials*.jsonl"))
@@ -133,7 +133,7 @@ func encodeTrial(key string, t *report.Trial) ([]byte, error) {
 	return append(out, '\n'), err
 }
 
-// keep writes a trial down at once.
+// keep appends a trial to the file.
 func (s *Store) keep(p *Planned) error {
 	if s.file == nil {
 		return nil
@@ -150,8 +150,8 @@ func (s *Store) keep(p *Planned) error {
 	return nil
 }
 
-// close ends the store. If all is done, its file is put in order, so that the same comparison gives the same bytes:
-// first its trials, then those of other settings, which may be asked for again.
+// close closes the store. If all trials are complete, it sorts the file, so that the same comparison results in the
+// same bytes. Its own trials come first, followed by those with other settings, which may be needed again.
 func (s *Store) close(planned []*Planned, complete bool) error {
 	if s.file == nil {
 		return nil
@@ -173,12 +173,12 @@ func (s *Store) close(planned []*Planned, complete bool) error {
 		if err != nil {
 			return err
 		}
-		_, _ = b.Write(line) // a buffer never fails
+		_, _ = b.Write(line) // a bytes.Buffer never fails
 	}
 	return writeResult(s.own, b.Bytes())
 }
 
-// writeResult replaces a file in one step, so that it is never half-written.
+// writeResult replaces a file atomically.
 func writeResult(path string, content []byte) error {
 	if err := renameio.WriteFile(path, content, 0o644); err != nil {
 		return fmt.Errorf("writing results: %w", err)

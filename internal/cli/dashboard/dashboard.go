@@ -13,24 +13,24 @@ import (
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 )
 
-// NewCommand returns the command dashboard, which serves a page about a cluster, or about results in a folder, on this
-// machine.
+// NewCommand returns the dashboard command, which serves a page about a cluster, or about results in a directory,
+// on this machine.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ControllerFlags
 	var dir, listen string
 	var noBrowser bool
 	cmd := &cobra.Command{
 		Use:   "dashboard",
-		Short: "Open a page of the grid, the watts and the work, from yesterday over now to the day after tomorrow",
-		Long: `Serve a page on this machine and open it in the browser: what the grid, the machines and held work do,
-from yesterday over now to the day after tomorrow, what decisions saved and how sure that is, why each Job waits, and
-what is broken. It reads the cluster with your own rights; what you may not see is named. Jobs are started and modes
-are switched with your own rights, too, after the page has shown what that means.
+		Short: "Open a web page of the grid, the power and the work, from yesterday to the day after tomorrow",
+		Long: `Serve a page on this machine and open it in the browser. It shows the grid, the power of machines and
+held work from yesterday to the day after tomorrow, the savings of decisions with their uncertainty, the reason why
+each Job waits, and problems. It reads the cluster with your permissions and lists the data that you may not see. It
+also starts Jobs and changes modes with your permissions, after it has shown the effect.
 
-With --dir it shows what simulate, compare or a lab have written, and needs no cluster.
+With --dir, it shows results of simulate, compare or a lab and does not need a cluster.
 
-The page is served to this machine alone. The address that is printed holds a secret that is good for once, in one
-browser. The command runs until it is interrupted.`,
+The page is only served to this machine. The printed URL contains a secret that is valid once, in one browser. The
+command runs until it is interrupted.`,
 		Example: `  kubenergy dashboard
   kubenergy dashboard --dir results
   kubenergy dashboard --listen 127.0.0.1:8080 --no-browser`,
@@ -49,23 +49,23 @@ browser. The command runs until it is interrupted.`,
 	}
 	flags := cmd.Flags()
 	f.Add(flags)
-	f.AddNamespace(flags, "show only this namespace (default: all)")
-	flags.StringVar(&dir, "dir", "", "`folder` that simulate, compare or a lab wrote; no cluster is asked")
-	flags.StringVar(&listen, "listen", "127.0.0.1:0", "address of this machine to serve on; port 0 is any that is free")
-	flags.BoolVar(&noBrowser, "no-browser", false, "only print the address")
+	f.AddNamespace(flags, "namespace to show (default: all)")
+	flags.StringVar(&dir, "dir", "", "`folder` with results of simulate, compare or a lab, instead of a cluster")
+	flags.StringVar(&listen, "listen", "127.0.0.1:0", "loopback address and port; port 0 selects a free port")
+	flags.BoolVar(&noBrowser, "no-browser", false, "print the URL without opening a browser")
 	return cmd
 }
 
-// loopback reads an address that only this machine reaches.
+// loopback parses an address that only this machine can reach.
 func loopback(listen string) (*net.TCPAddr, error) {
-	const want = "want an address of this machine and a port, as 127.0.0.1:8080"
+	const want = "want a loopback address and a port, for example 127.0.0.1:8080"
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil || host == "" {
 		return nil, fmt.Errorf("--listen is %q: %s", listen, want)
 	}
 	address, err := net.ResolveTCPAddr("tcp", listen)
 	if err != nil || !address.IP.IsLoopback() {
-		return nil, fmt.Errorf("--listen is %q: others would reach it: %s", listen, want)
+		return nil, fmt.Errorf("--listen is %q, which other machines can reach: %s", listen, want)
 	}
 	return address, nil
 }
@@ -83,7 +83,7 @@ func openSource(cmd *cobra.Command, t cmdutil.Terminal, f *cmdutil.ControllerFla
 		}
 	})
 	if len(idle) > 0 {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("--dir asks no cluster: leave out %s", strings.Join(idle, ", ")))
+		return nil, cmdutil.NewUsageError(fmt.Errorf("--dir uses no cluster: remove %s", strings.Join(idle, ", ")))
 	}
 	folder, err := dashboard.OpenFolder(dir)
 	if err != nil {

@@ -1,2 +1,2 @@
-// Package dashboard serves the page of a live cluster, or of a folder with results.
+// Package dashboard implements the dashboard command for a live cluster or a results directory.
 package dashboard

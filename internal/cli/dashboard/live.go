@@ -25,35 +25,35 @@ import (
 )
 
 const (
-	before         = 24 * time.Hour   // now: since yesterday,
-	after          = 48 * time.Hour   // up to the day after tomorrow
-	savingsAge     = 10 * time.Minute // they take many requests, and change slowly
-	savingsWait    = 2 * time.Second  // that the first screen waits for them
+	before         = 24 * time.Hour   // start of the default time range before now
+	after          = 48 * time.Hour   // end of the default time range after now
+	savingsAge     = 10 * time.Minute // maximum age of savings, which require many requests and change slowly
+	savingsWait    = 2 * time.Second  // maximum wait of the first view for savings
 	savingsTake    = 2 * time.Minute
-	pageDecisions  = 2000 // that a page looks at
+	pageDecisions  = 2000 // maximum number of decisions on a page
 	tokenRenewedBy = cmdutil.TokenSeconds * time.Second / 2
 )
 
-// LiveSource is what a page shows of a cluster: all that the user may see.
+// LiveSource provides the data of a cluster that the user may see.
 type LiveSource struct {
 	*cmdutil.Cluster
 	flags *cmdutil.ControllerFlags
 	t     cmdutil.Terminal
-	only  string // this namespace; "": all
+	only  string // restricts the page to a namespace; empty for all
 
 	mu      sync.Mutex
 	unit    *cmdutil.ControllerClient
 	unitErr error
-	asked   time.Time // for the token
+	asked   time.Time // time of the last token request
 
 	saved     *dashboard.Saved
 	savedErr  error
 	savedAt   time.Time
-	savedDone chan struct{} // closed when the computation that runs has ended; nil: none runs
+	savedDone chan struct{} // closed when the running computation finishes; nil if none is running
 }
 
-// OpenLive returns the source of a page about the cluster that f names: about one namespace if f names one, else about
-// all. It returns an error if the API server does not answer.
+// OpenLive returns the source of a page about the cluster selected by f, restricted to the namespace of f if it has
+// one. It returns an error if the API server does not respond.
 func OpenLive(ctx context.Context, t cmdutil.Terminal, f *cmdutil.ControllerFlags) (dashboard.Source, error) {
 	c, err := f.Open(t)
 	if err != nil {
@@ -61,15 +61,15 @@ func OpenLive(ctx context.Context, t cmdutil.Terminal, f *cmdutil.ControllerFlag
 	}
 	s := &LiveSource{Cluster: c, flags: f, t: t, only: f.Namespace}
 	if _, err := c.Discovery().ServerVersion(); err != nil {
-		return nil, fmt.Errorf("asking the API server: %s", cmdutil.OneLine(err))
+		return nil, fmt.Errorf("connecting to the API server: %s", cmdutil.OneLine(err))
 	}
 	return s, ctx.Err()
 }
 
-// Live is true: the cluster changes.
+// Live returns true, because the cluster changes.
 func (s *LiveSource) Live() bool { return true }
 
-// controller returns a client of the controller whose token is young enough.
+// controller returns a client of the controller with a valid token.
 func (s *LiveSource) controller(ctx context.Context) (*cmdutil.ControllerClient, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *LiveSource) namespaces() []string {
 	return []string{s.only}
 }
 
-// Model reads what a view shows. What cannot be read is said, and the rest is shown without it.
+// Model reads the data of a view. It lists data that cannot be read in Unseen.
 func (s *LiveSource) Model(ctx context.Context, q dashboard.Query) (*dashboard.Model, error) {
 	now := s.t.Now().UTC()
 	m := &dashboard.Model{
@@ -117,7 +117,7 @@ func (s *LiveSource) Model(ctx context.Context, q dashboard.Query) (*dashboard.M
 	return m, ctx.Err()
 }
 
-// title is the context of the kubeconfig, and the namespace where only one is shown.
+// title returns the name of the kubeconfig context, and the namespace if the page is restricted to one.
 func (s *LiveSource) title() string {
 	name := cmp.Or(s.flags.Context, strings.TrimPrefix(strings.TrimPrefix(s.Config.Host, "https://"), "http://"))
 	if s.only != "" {
@@ -126,7 +126,7 @@ func (s *LiveSource) title() string {
 	return name
 }
 
-// Job explains a Job or a pod as explain does, and weighs other delays.
+// Job explains a Job or pod like kubenergy explain, and compares other delays.
 func (s *LiveSource) Job(ctx context.Context, _ dashboard.Query,
 	kind, namespace, name string,
 ) (*dashboard.JobView, error) {
@@ -144,12 +144,12 @@ func (s *LiveSource) Job(ctx context.Context, _ dashboard.Query,
 	case found.State != explain.StateHeld && found.State != explain.StateWaiting:
 		return v, nil
 	case e.Best != nil && e.Best.Site.Name != "":
-		site, v.Where = e.Best.Site, e.Best.Site.Name+", the site of the node that is ranked first"
+		site, v.Where = e.Best.Site, e.Best.Site.Name+", the site of the highest ranked node"
 	case site == nil:
-		v.Where = "no node is ranked, and no default GridZone is seen"
+		v.Where = "no node is ranked, and there is no default GridZone"
 		return v, nil
 	default:
-		v.Where = site.Name + ", the default GridZone, since no node is ranked"
+		v.Where = site.Name + ", the default GridZone, because no node is ranked"
 	}
 	if site.Carbon.Series == nil {
 		v.Where += ", has no carbon intensity"
@@ -163,7 +163,7 @@ func (s *LiveSource) Job(ctx context.Context, _ dashboard.Query,
 	return v, nil
 }
 
-// Decision asks for a decision with its snapshot, and without it where the user may not see all nodes.
+// Decision requests a decision with its snapshot, or without it if the user may not see all nodes.
 func (s *LiveSource) Decision(ctx context.Context, _ dashboard.Query, d *ledger.Record) (*ledger.Record, error) {
 	c, err := s.controller(ctx)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *LiveSource) Decision(ctx context.Context, _ dashboard.Query, d *ledger.
 	return &found[0], nil
 }
 
-// Origin takes what was booked in the last seven days apart.
+// Origin returns the breakdown of the energy booked in the last seven days.
 func (s *LiveSource) Origin(ctx context.Context, q dashboard.Query,
 	namespace, owner string,
 ) (*dashboard.Origin, error) {
@@ -216,17 +216,17 @@ func (s *LiveSource) Origin(ctx context.Context, q dashboard.Query,
 	if len(o.Nodes) == 0 {
 		return nil, nil
 	}
-	nodes, _ := c.Nodes(ctx) // who may not see all nodes sees what was booked
+	nodes, _ := c.Nodes(ctx) // without permission to list all nodes, only booked energy is shown
 	for i := range nodes {
 		o.Meters[nodes[i].Name] = nodes[i].Source + ", " + nodes[i].Quality.String()
 	}
 	return o, nil
 }
 
-// modes are those that a page switches between.
+// modes contains the modes that a page can set.
 var modes = []v1alpha1.Mode{v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce}
 
-// Effect says what run-now or another mode would come to. Nothing is changed.
+// Effect returns the effect of run-now or of another mode. It does not change anything.
 func (s *LiveSource) Effect(ctx context.Context, a dashboard.Act) (effect, command string, err error) {
 	switch {
 	case a.Do == dashboard.DoRunNow && (a.Kind == cmdutil.KindJob || a.Kind == cmdutil.KindPod):
@@ -235,9 +235,9 @@ func (s *LiveSource) Effect(ctx context.Context, a dashboard.Act) (effect, comma
 		if err != nil {
 			return "", "", err
 		}
-		effect = found.Sentence + " It would start now, and not be held any more."
+		effect = found.Sentence + " It would start now and would no longer be held."
 		if d := found.Decision; d != nil && d.Held && d.Grams > 0 {
-			effect += fmt.Sprintf(" What waiting is expected to save is lost: %.3g g of CO2e, %.0f %%.", d.Grams,
+			effect += fmt.Sprintf(" The expected savings of waiting would be lost: %.3g g of CO2e, %.0f %%.", d.Grams,
 				100*d.Saving)
 		}
 		return effect, fmt.Sprintf("kubenergy run-now %s %s -n %s", a.Kind, a.Name, a.Namespace), nil
@@ -249,19 +249,19 @@ func (s *LiveSource) Effect(ctx context.Context, a dashboard.Act) (effect, comma
 		mode := v1alpha1.Mode(a.Mode)
 		effect = fmt.Sprintf("In %s mode %s.", mode, cmdutil.ModeMeans[mode])
 		if mode != v1alpha1.ModeEnforce && len(h.Items) > 0 {
-			effect += fmt.Sprintf(" %s held there now, and would start.",
+			effect += fmt.Sprintf(" %s currently held in it and would start.",
 				humanize.Plural(len(h.Items), "object is", "objects are"))
 		}
 		command = fmt.Sprintf("kubectl label --overwrite namespace %s %s=%s", a.Namespace, v1alpha1.LabelMode, mode)
 		return effect, command, nil
 	}
-	return "", "", errors.New("want run-now of a job or a pod, or a mode of a namespace: shadow, advise or enforce")
+	return "", "", errors.New("want run-now for a job or a pod, or a mode for a namespace: shadow, advise or enforce")
 }
 
-// Act does it, with the user's rights.
+// Act performs an action with the user's permissions.
 func (s *LiveSource) Act(ctx context.Context, a dashboard.Act) (result string, err error) {
 	if _, _, err := s.Effect(ctx, a); err != nil {
-		return "", err // it makes no sense, or what it is about is gone
+		return "", err // the action is invalid, or its object no longer exists
 	}
 	if a.Do == dashboard.DoRunNow {
 		result, err := release.RunNow(ctx, s.Cluster, a.Kind, a.Namespace, a.Name, s.t.Now())

@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// liveReader fills one model.
+// liveReader fills a model.
 type liveReader struct {
 	*LiveSource
 	m *dashboard.Model
@@ -39,7 +39,7 @@ func (r *liveReader) unseen(what string, err error) {
 func (r *liveReader) overview(ctx context.Context) {
 	h := &explain.Holdings{Client: r.Cluster, Now: r.m.Now}
 	if err := h.Read(ctx, r.Cluster, r.only); err != nil {
-		r.unseen("what is held", err)
+		r.unseen("held Jobs", err)
 	}
 	r.m.Jobs = append(r.m.Jobs, h.Items...)
 	r.m.Unseen = append(r.m.Unseen, h.Unseen...)
@@ -50,7 +50,7 @@ func (r *liveReader) overview(ctx context.Context) {
 	r.budgets(ctx)
 	c, err := r.controller(ctx)
 	if err != nil {
-		r.unseen("what is drawn and was used", err)
+		r.unseen("power and energy", err)
 		return
 	}
 	r.booked(ctx, c)
@@ -59,13 +59,13 @@ func (r *liveReader) overview(ctx context.Context) {
 	r.savings(ctx, savingsWait)
 }
 
-// mode tells that of the cluster, or of the only namespace.
+// mode sets the mode of the cluster, or of the selected namespace.
 func (r *liveReader) mode(ctx context.Context) {
 	defaults, _ := cmdutil.ReadDefaults(ctx, r.Cluster)
 	view, unseen, err := kube.ListView(ctx, r.Config, r.only, defaults)
 	for _, u := range unseen {
 		if u.Resource == "energypolicies" && !u.Own {
-			return // it cannot be told
+			return // the mode is unknown
 		}
 	}
 	if err == nil {
@@ -73,7 +73,7 @@ func (r *liveReader) mode(ctx context.Context) {
 	}
 }
 
-// modeOf tells the mode, and how many namespaces enforce on their own.
+// modeOf sets the mode, and the number of namespaces that enforce although the cluster does not.
 func (r *liveReader) modeOf(ctx context.Context, view *kube.View) {
 	mode, _ := view.Mode(r.only)
 	r.m.Mode = string(mode)
@@ -84,7 +84,8 @@ func (r *liveReader) modeOf(ctx context.Context, view *kube.View) {
 	for name := range view.Policies() {
 		names[name] = true
 	}
-	// Without the right to list namespaces, those with a policy are counted; the lists of what is held name the lack.
+	// Without permission to list namespaces, only those with a policy are counted. The missing permission is
+	// reported with the held Jobs.
 	_ = cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelMode}, r.CoreV1().Namespaces().List,
 		func(n *v1.Namespace) { names[n.Name] = true })
 	for name := range names {
@@ -94,14 +95,14 @@ func (r *liveReader) modeOf(ctx context.Context, view *kube.View) {
 	}
 }
 
-// zones adds what is to come on the grid.
+// zones adds the forecasts of the grid zones.
 func (r *liveReader) zones(ctx context.Context, h *explain.Holdings) {
 	zones, err := cmdutil.ListZones(ctx, r.Cluster)
 	if err != nil {
 		r.unseen("the grid", err)
 		return
 	}
-	// the default one first
+	// The default zone is the first one.
 	place := func(z v1alpha1.GridZone) string { return fmt.Sprint(!z.Spec.Default, " ", z.Name) }
 	slices.SortFunc(zones, func(a, b v1alpha1.GridZone) int { return strings.Compare(place(a), place(b)) })
 	for _, z := range zones {
@@ -145,7 +146,7 @@ func (r *liveReader) signal(s *v1alpha1.SignalStatus) *dashboard.Signal {
 	return shown
 }
 
-// booked adds what was drawn, hour by hour, and at which intensity and price that was booked.
+// booked adds the hourly power, and the booked intensities and prices.
 func (r *liveReader) booked(ctx context.Context, c *cmdutil.ControllerClient) {
 	q := &ledger.Query{
 		From: r.m.From, To: timeutil.Earlier(r.m.To, r.m.Now), Namespaces: r.namespaces(),
@@ -156,7 +157,7 @@ func (r *liveReader) booked(ctx context.Context, c *cmdutil.ControllerClient) {
 	}
 	answer, err := c.Ledger(ctx, q, nil)
 	if err != nil {
-		r.unseen("what was drawn", err)
+		r.unseen("past power", err)
 		return
 	}
 	hours := map[time.Time]*dashboard.Watts{}
@@ -164,7 +165,7 @@ func (r *liveReader) booked(ctx context.Context, c *cmdutil.ControllerClient) {
 	var all, guessed float64
 	for _, row := range answer.Rows {
 		if len(row.Key) != 3 {
-			continue // the rest of too many rows
+			continue // the combined rows beyond the limit
 		}
 		at, err := time.Parse(time.RFC3339, row.Key[0])
 		if err != nil {
@@ -210,7 +211,7 @@ func (r *liveReader) booked(ctx context.Context, c *cmdutil.ControllerClient) {
 	r.past(sites)
 }
 
-// divide adds a sum to what was drawn in its hour.
+// divide adds a row to the power of its hour.
 func divide(w *dashboard.Watts, row *ledger.Row, seconds float64) {
 	watts := func(u energy.Microjoules) float64 { return float64(u.Joules()) / seconds }
 	all := watts(row.Energy())
@@ -232,8 +233,8 @@ type siteHour struct {
 	at   time.Time
 }
 
-// past puts the intensities and prices that were booked before those that are to come. Hours in which nothing was
-// booked stay open.
+// past adds the booked intensities and prices to the signals, before the forecasts. Hours without bookings are
+// unknown.
 func (r *liveReader) past(sites map[siteHour]*ledger.Row) {
 	for _, z := range r.m.Zones {
 		rate := func(s *dashboard.Signal, fn func(*ledger.Row) (amount float64, known energy.Microjoules, one bool)) {
@@ -261,14 +262,14 @@ func (r *liveReader) past(sites map[siteHour]*ledger.Row) {
 	}
 }
 
-// drawn adds what nodes draw now.
+// drawn adds the current power of nodes.
 func (r *liveReader) drawn(ctx context.Context, c *cmdutil.ControllerClient) {
 	if r.only != "" {
-		return // it is all nodes'
+		return // only available for all namespaces
 	}
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
-		r.unseen("what nodes draw now", err)
+		r.unseen("current power of nodes", err)
 		return
 	}
 	if len(nodes) == 0 {
@@ -288,7 +289,7 @@ func (r *liveReader) drawn(ctx context.Context, c *cmdutil.ControllerClient) {
 			continue
 		}
 		if tells[n.Host] {
-			p.Guests++ // its host's power includes it
+			p.Guests++ // included in the power of its host
 		} else {
 			sum += n.Watts
 		}
@@ -305,7 +306,7 @@ func (r *liveReader) drawn(ctx context.Context, c *cmdutil.ControllerClient) {
 	}
 }
 
-// used adds the namespaces that used most in a week.
+// used adds the namespaces with the highest energy in a week.
 func (r *liveReader) used(ctx context.Context, c *cmdutil.ControllerClient) {
 	answer, err := c.Ledger(ctx, &ledger.Query{
 		From: r.m.Now.Add(-cmdutil.SavingsSpan), To: r.m.Now, Namespaces: r.namespaces(),
@@ -313,7 +314,7 @@ func (r *liveReader) used(ctx context.Context, c *cmdutil.ControllerClient) {
 		GroupBy: []ledger.Dimension{ledger.ByCluster, ledger.ByNamespace}, Kinds: ledger.Workloads(),
 	}, nil)
 	if err != nil {
-		r.unseen("what namespaces used", err)
+		r.unseen("energy of namespaces", err)
 		return
 	}
 	for _, row := range answer.Rows {
@@ -332,7 +333,7 @@ func (r *liveReader) used(ctx context.Context, c *cmdutil.ControllerClient) {
 	r.m.Namespaces = r.m.Namespaces[:min(len(r.m.Namespaces), dashboard.MaxNamespaces)]
 }
 
-// budgets adds those that end, the next one first.
+// budgets adds the budgets in order of their exhaustion.
 func (r *liveReader) budgets(ctx context.Context) {
 	path := cmdutil.ResourcePath + "energybudgets"
 	if r.only != "" {
@@ -373,7 +374,8 @@ func (r *liveReader) budget(b *v1alpha1.EnergyBudget) dashboard.Budget {
 	return shown
 }
 
-// budgetEnd is when nothing of a budget is left, or when it starts anew.
+// budgetEnd returns the time at which a budget is exhausted, or a later time if it lasts until the end of its
+// period.
 func budgetEnd(b *dashboard.Budget, now time.Time) time.Time {
 	switch {
 	case b.Percent >= 100:
@@ -381,7 +383,7 @@ func budgetEnd(b *dashboard.Budget, now time.Time) time.Time {
 	case b.UsedUp != nil:
 		return *b.UsedUp
 	case b.Ends != nil:
-		return b.Ends.Add(100 * 365 * 24 * time.Hour) // it lasts
+		return b.Ends.Add(100 * 365 * 24 * time.Hour) // sorts after all exhausted budgets
 	}
 	return now.Add(200 * 365 * 24 * time.Hour)
 }
@@ -400,7 +402,7 @@ func (r *liveReader) decisions(ctx context.Context) {
 		return
 	}
 	if r.m.Decisions = records; !since.IsZero() {
-		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s UTC: only the %d youngest are shown",
+		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s UTC: only the %d most recent ones are shown",
 			humanize.Clock(since, r.m.Now), pageDecisions))
 	}
 }

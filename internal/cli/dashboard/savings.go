@@ -14,7 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// savings adds what decisions saved, as far as it is known before the timeout; it is computed on for later.
+// savings adds the savings of decisions if they are computed within the timeout. Otherwise the computation
+// continues in the background.
 func (r *liveReader) savings(ctx context.Context, timeout time.Duration) {
 	mode := v1alpha1.Mode(r.m.Mode)
 	if r.m.Enforcing == 0 && (mode == v1alpha1.ModeShadow || mode == v1alpha1.ModeAdvise) {
@@ -34,7 +35,7 @@ func (r *liveReader) savings(ctx context.Context, timeout time.Duration) {
 		case <-done:
 		case <-ctx.Done():
 		case <-time.After(timeout):
-			r.m.Unseen = append(r.m.Unseen, "what was saved is being computed: look again in a minute")
+			r.m.Unseen = append(r.m.Unseen, "savings are still being computed: reload the page in a minute")
 		}
 	}
 	s.mu.Lock()
@@ -43,7 +44,7 @@ func (r *liveReader) savings(ctx context.Context, timeout time.Duration) {
 	r.m.Saved = saved
 	r.m.Power.Under(saved)
 	if err != nil {
-		r.unseen("what was saved", err)
+		r.unseen("savings", err)
 	}
 }
 
@@ -57,7 +58,7 @@ func (s *LiveSource) computeSavings(ctx context.Context, now time.Time, done cha
 	close(done)
 }
 
-// compare is what report --savings does.
+// compare computes the savings like kubenergy report --savings.
 func (s *LiveSource) compare(ctx context.Context, now time.Time) (*dashboard.Saved, error) {
 	c, err := s.controller(ctx)
 	if err != nil {
@@ -76,21 +77,21 @@ func (s *LiveSource) compare(ctx context.Context, now time.Time) (*dashboard.Sav
 		return nil, err
 	}
 	saved := dashboard.SavedOf(found)
-	saved.Method = strings.Join(append([]string{"Of the last seven days. " + saved.Method}, missing...), " ")
+	saved.Method = strings.Join(append([]string{"Savings of the last seven days. " + saved.Method}, missing...), " ")
 	saved.Command = fmt.Sprintf("kubenergy report --savings --max-decisions %d", pageDecisions)
 	return saved, nil
 }
 
-// shadowed adds what would have been saved, as the controller counts it.
+// shadowed adds the hypothetical savings that the controller counts in shadow mode.
 func (r *liveReader) shadowed(ctx context.Context) {
 	var list v1alpha1.EnergyPolicyList
 	if err := cmdutil.GetJSON(ctx, r.Cluster, cmdutil.ResourcePath+"energypolicies", &list); err != nil {
-		return // told with the mode
+		return // reported with the mode
 	}
 	saved := &dashboard.Saved{
-		Against: "starting at once", Shadow: true,
-		Method: "The controller has counted it since shadow mode began, at the intensities that were forecast: a " +
-			"sum, which has no interval.",
+		Against: "immediate starts", Shadow: true,
+		Method: "The controller has counted the savings since the start of shadow mode at the forecast intensities. " +
+			"They have no interval.",
 	}
 	grams := 0.0
 	for i := range list.Items {

@@ -52,7 +52,7 @@ func podOf(load, class, node string) *corev1.Pod {
 	}
 }
 
-// A service is a Deployment and a Service of the same pods, stress is one Deployment.
+// A service consists of a Deployment and a Service for the same pods. Stress is a Deployment.
 func TestDeploy(t *testing.T) {
 	f := &File{target: TargetLab, Load: []Load{
 		{
@@ -68,7 +68,7 @@ func TestDeploy(t *testing.T) {
 		}
 	}
 	if a.wanted != 10 {
-		t.Errorf("%d pods are wanted", a.wanted)
+		t.Errorf("unexpected number of required pods: %d", a.wanted)
 	}
 	service, err := a.client.CoreV1().Services("arm").Get(t.Context(), "web-1", metav1.GetOptions{})
 	if err != nil {
@@ -81,7 +81,7 @@ func TestDeploy(t *testing.T) {
 	if *web.Spec.Replicas != 3 || !cmp.Equal(web.Spec.Template.Labels, service.Spec.Selector) ||
 		web.Spec.Template.Labels[v1alpha1.LabelExperimentApp] != "web-1" ||
 		web.Spec.Template.Labels[v1alpha1.LabelExperimentLoad] != "web" {
-		t.Errorf("%+v, selected by %v", web.Spec, service.Spec.Selector)
+		t.Errorf("got pods %+v, selected by %v", web.Spec, service.Spec.Selector)
 	}
 	c := web.Spec.Template.Spec.Containers[0]
 	if got := strings.Join(c.Args, " "); got != "experiment serve --listen=:8080 --work=2ms" || c.Image != "kubenergy" ||
@@ -99,7 +99,8 @@ func TestDeploy(t *testing.T) {
 	}
 }
 
-// A contestant's image runs in a namespace of its own, with all rights; ours with the shipped profile.
+// The image of a contestant runs in its own namespace with all permissions. The image of KubEnergy uses the shipped
+// profile.
 func TestImagesAreRun(t *testing.T) {
 	for _, c := range []Contestant{
 		{Name: "theirs", Image: "theirs:1", Args: []string{`--say="x"`}, SchedulerName: "their-scheduler"},
@@ -128,7 +129,7 @@ func TestImagesAreRun(t *testing.T) {
 			t.Errorf("%s: %s runs %q with %q and %q", c.Name, a.scheduler, got.Image, got.Args, config.Data)
 		}
 		rights, err := a.client.RbacV1().ClusterRoleBindings().List(t.Context(), metav1.ListOptions{
-			LabelSelector: v1alpha1.LabelExperiment, // by which they are removed
+			LabelSelector: v1alpha1.LabelExperiment, // label for the cleanup
 		})
 		if err != nil || len(rights.Items) != 1 || rights.Items[0].Subjects[0].Namespace != "arm-scheduler" {
 			t.Errorf("%s: %+v, %v", c.Name, rights.Items, err)
@@ -136,7 +137,7 @@ func TestImagesAreRun(t *testing.T) {
 	}
 }
 
-// The lab is told plain digits of seconds, however slow a node is: it takes no exponents.
+// The lab receives the run time in decimal digits, even for very slow nodes, because it does not parse exponents.
 func TestTellsHowLongASlowNodeTakes(t *testing.T) {
 	f := &File{Load: []Load{{Name: "train", jobs: []sched.Job{{}}}}}
 	a := armOf(f, podOf("train", "training", "slow"), podOf("train", "training", "fast"))
@@ -155,12 +156,12 @@ func TestTellsHowLongASlowNodeTakes(t *testing.T) {
 		}
 		got := p.Annotations[v1alpha1.AnnotationLabRunSeconds]
 		if !strings.HasPrefix(got, want) || !regexp.MustCompile(`^[0-9]+([.][0-9]+)?$`).MatchString(got) {
-			t.Errorf("%s: %q, want %s", name, got, want)
+			t.Errorf("%s: got %q, want %s", name, got, want)
 		}
 	}
 }
 
-// A mistyped class would run as long on every node.
+// With a mistyped class, Jobs would run for the same time on every node.
 func TestUnknownClass(t *testing.T) {
 	a := armOf(&File{target: TargetLab, Load: []Load{{Name: "web"}, {Name: "train", Class: "traning"}}})
 	a.nodes = []sched.Node{{}, {Benchmarks: map[string]energy.Benchmark{"training": {Rate: 1}}}}
@@ -174,7 +175,7 @@ func TestUnknownClass(t *testing.T) {
 	}
 }
 
-// Where pods do not become ready, it is said what keeps them, and what keeps the contestant.
+// If pods do not become ready, the error contains the reasons, including those of the contestant.
 func TestWhatPodsWaitFor(t *testing.T) {
 	full, image := podOf("web", "", ""), podOf("web", "", "n")
 	full.Status.Conditions = []corev1.PodCondition{
@@ -188,14 +189,13 @@ func TestWhatPodsWaitFor(t *testing.T) {
 	if err := a.client.(*fake.Clientset).Tracker().Add(image); err != nil {
 		t.Fatal(err)
 	}
-	want := "; pods wait: 0/9 nodes are available; ErrImagePull theirs:1"
+	want := "; pods are waiting: 0/9 nodes are available; ErrImagePull theirs:1"
 	if got := a.waiting(t.Context()); got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("waiting() = %q, want %q", got, want)
 	}
 }
 
-// Energy follows from what pods use: services from their requests, stress from its utilisation, classes from
-// benchmarks.
+// Energy is modelled from requests for services, from the utilisation for stress, and from benchmarks for classes.
 func TestPower(t *testing.T) {
 	f := &File{Load: []Load{
 		{Name: "web", Replicas: 1, Work: metav1.Duration{Duration: 100 * time.Millisecond}},
@@ -211,13 +211,14 @@ func TestPower(t *testing.T) {
 	a.answers["pod-0"] = 10
 	var s report.ExperimentSample
 	a.power(&s, time.Second)
-	// 1 core of web, 1 of stress, of 4: half of 40 W; 20 W of training; 10 W idle.
+	// The first node uses 1 core of web and 1 core of stress out of 4, which is half of 40 W. The second node has
+	// 20 W of training and 10 W idle.
 	if s.Watts != 50 || s.Cores != 4 || s.Pods != 3 {
 		t.Errorf("%+v", s)
 	}
 }
 
-// What runs our scheduler is the shipped configuration with one profile, which scores every pod by the strategy.
+// The scheduler runs with the shipped configuration with one profile, which scores every pod with the strategy.
 func TestSchedulerConfig(t *testing.T) {
 	var config struct {
 		Connection map[string]any `json:"clientConnection"`
@@ -241,7 +242,7 @@ func TestSchedulerConfig(t *testing.T) {
 	}
 }
 
-// A program that ends is told with what it said last, and one that works is stopped.
+// The error of an exited program contains its last output, and a running program can be stopped.
 func TestProcess(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	p, err := start(log, "here", "/bin/sh", "-c", "echo $KUBECONFIG; exec sleep 60")
@@ -256,17 +257,17 @@ func TestProcess(t *testing.T) {
 		text = string(said)
 	}
 	p.stop()
-	if err := p.lives(); err == nil || !strings.HasSuffix(err.Error(), "sh has ended: here\n") {
+	if err := p.lives(); err == nil || !strings.HasSuffix(err.Error(), "sh exited: here\n") {
 		t.Error(err)
 	}
 	var none *process
 	none.stop()
 	if none.lives() != nil || none.cpu() != 0 {
-		t.Error("no process has ended, or uses something")
+		t.Error("a nil process has exited or has used CPU time")
 	}
 }
 
-// Meters are read when the arm ends too: no sample is modelled among those that are metered.
+// Meters are also read at the end of the arm, so that measured and modelled samples are not mixed.
 func TestAllSamplesAreMetered(t *testing.T) {
 	f := &File{Duration: metav1.Duration{Duration: 1200 * time.Millisecond}}
 	a := armOf(f)

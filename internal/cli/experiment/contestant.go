@@ -21,8 +21,8 @@ var contestantText string
 
 var contestantTemplate = template.Must(template.New("contestant").Parse(contestantText))
 
-// startImage has the cluster run a contestant's image, in a namespace beside that of the load, with the rights that a
-// binary has. With a strategy it is ours, and has the shipped profile.
+// startImage runs the image of a contestant in the cluster, in a separate namespace and with cluster-admin
+// permissions. With a strategy, the image is kubenergy-scheduler and uses the shipped profile.
 func (a *arm) startImage(ctx context.Context) error {
 	config, args := "", a.Args
 	if a.Strategy != "" {

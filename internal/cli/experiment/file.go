@@ -1,5 +1,5 @@
-// Package experiment compares schedulers in a living cluster: contestants take turns under the same load and the same
-// disturbances, and what they needed and how well they served is measured.
+// Package experiment compares schedulers in a live cluster. Contestants take turns with the same load and the same
+// disturbances, and their consumption and performance are measured.
 package experiment
 
 import (
@@ -25,43 +25,44 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// File is an experiment as people write it.
+// File is an experiment file.
 type File struct {
 	APIVersion  string          `json:"apiVersion"`
 	Kind        string          `json:"kind"`
 	Name        string          `json:"name"`
-	Contestants []Contestant    `json:"contestants"`       // the first is the baseline
-	Nodes       []Nodes         `json:"nodes,omitempty"`   // of the lab, all simulated
-	Objects     string          `json:"objects,omitempty"` // file of manifests for the lab, before all else
+	Contestants []Contestant    `json:"contestants"`       // the first one is the baseline
+	Nodes       []Nodes         `json:"nodes,omitempty"`   // simulated nodes of the lab
+	Objects     string          `json:"objects,omitempty"` // file of manifests to apply in the lab first
 	Load        []Load          `json:"load"`
 	Kill        Disturbance     `json:"kill,omitzero"`
 	Scale       Disturbance     `json:"scale,omitzero"`
-	WarmUp      metav1.Duration `json:"warmUp,omitzero"` // before each arm is measured
-	Duration    metav1.Duration `json:"duration"`        // of each arm's measurement
+	WarmUp      metav1.Duration `json:"warmUp,omitzero"` // before the measurement of each arm
+	Duration    metav1.Duration `json:"duration"`        // of the measurement of each arm
 	Rounds      int             `json:"rounds,omitempty"`
 	Seed        uint64          `json:"seed,omitempty"`
-	Image       string          `json:"image,omitempty"` // of the kubenergy program, outside the lab
-	// Monitor writes what simulated nodes draw, by the model, where the hybrid scheduler's monitor writes it.
+	Image       string          `json:"image,omitempty"` // image of the kubenergy program, outside the lab
+	// Monitor writes the modelled power of simulated nodes to the annotations that the monitor of the hybrid
+	// scheduler uses.
 	Monitor bool `json:"monitor,omitempty"`
 
 	path, target string
-	names        []string // that have been read
-	err          error    // what is wrong with it
+	names        []string // names in use
+	err          error    // validation errors
 }
 
-// Contestant is a scheduler: ours with a strategy, a program of this machine, an image that a cluster runs, or one that
-// runs already. One of which nothing is said is stock: in the lab kube-scheduler's own profile, elsewhere the cluster's
-// own scheduler.
+// Contestant is a scheduler: kubenergy-scheduler with a strategy, a program on this machine, an image to run in the
+// cluster, or a scheduler that is already running. Without any of these, it is the default profile of
+// kube-scheduler in the lab, and the default scheduler of a cluster.
 type Contestant struct {
 	Name          string   `json:"name"`
 	Strategy      string   `json:"strategy,omitempty"`
 	Binary        string   `json:"binary,omitempty"`
-	Image         string   `json:"image,omitempty"`         // in a cluster; with a strategy one of kubenergy-scheduler
-	Args          []string `json:"args,omitempty"`          // of either; a binary's $(KUBECONFIG) is a kubeconfig
-	SchedulerName string   `json:"schedulerName,omitempty"` // that pods ask for
+	Image         string   `json:"image,omitempty"`         // for clusters; kubenergy-scheduler if with a strategy
+	Args          []string `json:"args,omitempty"`          // $(KUBECONFIG) is replaced for binaries
+	SchedulerName string   `json:"schedulerName,omitempty"` // in the spec of its pods
 }
 
-// Nodes are equal simulated nodes. Of the labels kubenergy.io/power-profile says what they draw.
+// Nodes is a group of equal simulated nodes. The label kubenergy.io/power-profile selects their power profile.
 type Nodes struct {
 	Name   string            `json:"name"`
 	Count  int               `json:"count,omitempty"`
@@ -70,37 +71,38 @@ type Nodes struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// Load is pods that the contestants schedule: services, which have replicas; stress, which has a utilisation; Jobs,
-// which run for some time; or those of a trace.
+// Load is a group of pods that contestants schedule: services with replicas, stress with a utilisation, Jobs with a
+// run time, or the jobs of a trace.
 type Load struct {
 	Name        string            `json:"name"`
-	Count       int               `json:"count,omitempty"` // of services, of stress's pods, of Jobs
-	CPU         resource.Quantity `json:"cpu,omitzero"`    // that a pod requests
+	Count       int               `json:"count,omitempty"` // number of services, of stress pods, or of Jobs
+	CPU         resource.Quantity `json:"cpu,omitzero"`    // requested by each pod
 	Memory      resource.Quantity `json:"memory,omitzero"`
 	Replicas    int32             `json:"replicas,omitempty"`
-	PerSecond   float64           `json:"requestsPerSecond,omitempty"` // to all of them together
-	Work        metav1.Duration   `json:"work,omitzero"`               // CPU time of a request, about
+	PerSecond   float64           `json:"requestsPerSecond,omitempty"` // total of all services
+	Work        metav1.Duration   `json:"work,omitzero"`               // approximate CPU time of a request
 	Utilisation float64           `json:"utilisation,omitempty"`       // of the requested CPU
-	Run         metav1.Duration   `json:"run,omitzero"`                // on the fastest node, by its class
+	Run         metav1.Duration   `json:"run,omitzero"`                // on the fastest node for its class
 	Every       metav1.Duration   `json:"every,omitzero"`
-	After       string            `json:"after,omitempty"` // other Jobs: each begins when its own of them has ended
-	Class       string            `json:"class,omitempty"` // of work
-	Image       string            `json:"image,omitempty"` // of Jobs, outside the lab; default: kubenergy stress
+	After       string            `json:"after,omitempty"` // other Jobs; each starts after the one with its index
+	Class       string            `json:"class,omitempty"` // workload class
+	Image       string            `json:"image,omitempty"` // of Jobs, outside the lab; kubenergy stress by default
 	Args        []string          `json:"args,omitempty"`
-	Trace       string            `json:"trace,omitempty"` // file; its jobs that come within an arm
+	Trace       string            `json:"trace,omitempty"` // file; jobs after the end of an arm are ignored
 	Format      string            `json:"format,omitempty"`
 
-	jobs []sched.Job // submitted so long after the beginning of 1970
+	jobs []sched.Job // submission times are relative to the Unix epoch
 }
 
-// Disturbance happens every so often: ready pods are killed, or all services get their next number of replicas.
+// Disturbance is a periodic event. It kills ready pods, or scales all services to the next number of replicas.
 type Disturbance struct {
 	Pods     int             `json:"pods,omitempty"`
 	Replicas []int32         `json:"replicas,omitempty"`
 	Every    metav1.Duration `json:"every,omitzero"`
 }
 
-// Read reads an experiment file strictly. All its times are made so many times shorter; rates of requests stay.
+// Read reads an experiment file and rejects unknown fields. It divides all times by faster, but not the rates of
+// requests.
 func Read(path, target string, faster float64) (*File, error) {
 	f := &File{target: target, Rounds: report.MinRounds}
 	if err := document.Read(path, "Experiment", f); err != nil {
@@ -130,7 +132,7 @@ func Read(path, target string, faster float64) (*File, error) {
 	return f, nil
 }
 
-// refuse adds to what is wrong.
+// refuse adds a validation error if wrong is true.
 func (f *File) refuse(wrong bool, format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	switch {
@@ -143,25 +145,25 @@ func (f *File) refuse(wrong bool, format string, args ...any) {
 
 var nameForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$`)
 
-// checkName refuses a name that is none, or that another of its kind has.
+// checkName rejects invalid and duplicate names.
 func (f *File) checkName(of, name string) {
 	f.refuse(!nameForm.MatchString(name) || slices.Contains(f.names, of+name),
-		"%s: the name %q comes twice, or is none: want at most 30 lower-case letters, digits and -, a letter first "+
-			"and no - last", of, name)
+		"%s: name %q is invalid or duplicate: want at most 30 lower-case letters, digits and -, with a letter first "+
+			"and no - at the end", of, name)
 	f.names = append(f.names, of+name)
 }
 
 func (f *File) check() {
 	f.refuse(len(f.Contestants) < 2, "contestants: want two or more")
 	f.refuse(len(f.Load) == 0, "load is missing: want services, stress, Jobs or a trace")
-	f.refuse(f.Duration.Duration < time.Second, "want a duration of a second or more, after --faster")
-	f.refuse(f.WarmUp.Duration < 0 || f.Rounds < 1, "want rounds, 1 or more, and warmUp, 0s or more")
+	f.refuse(f.Duration.Duration < time.Second, "want a duration of at least 1s after applying --faster")
+	f.refuse(f.WarmUp.Duration < 0 || f.Rounds < 1, "want rounds of 1 or more, and warmUp of 0s or more")
 	k, s := &f.Kill, &f.Scale
 	f.refuse(k.Pods < 0 || k.Every.Duration < 0 || (k.Pods > 0) != (k.Every.Duration > 0),
-		"kill: want pods, 1 or more, and every, more than 0s")
+		"kill: want pods of 1 or more, and every of more than 0s")
 	f.refuse(s.Every.Duration < 0 || (len(s.Replicas) > 0) != (s.Every.Duration > 0) ||
 		slices.ContainsFunc(s.Replicas, func(n int32) bool { return n < 0 }),
-		"scale: want replicas, 0 or more each, and every, more than 0s")
+		"scale: want replicas of 0 or more each, and every of more than 0s")
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
 		n.Count = max(n.Count, 1)
@@ -170,16 +172,16 @@ func (f *File) check() {
 	}
 }
 
-// checkTarget refuses what the target would not read: an experiment that leaves something out is another one.
+// checkTarget rejects fields that the target would ignore, because the experiment would be a different one.
 func (f *File) checkTarget() {
 	if f.target == TargetCluster {
-		f.refuse(f.Image == "", "image is missing: the cluster needs one of the kubenergy program")
+		f.refuse(f.Image == "", "image is missing: want an image of the kubenergy program for the cluster")
 		f.refuse(len(f.Nodes) > 0 || f.Objects != "" || f.Monitor,
-			"nodes, objects and monitor are of the lab: leave them out, or --target cluster")
+			"nodes, objects and monitor only apply to the lab: remove them, or omit --target cluster")
 		return
 	}
-	f.refuse(f.target == TargetLab && len(f.Nodes) == 0, "nodes are missing: the lab simulates them")
-	f.refuse(f.Image != "", "image: the lab runs no images; leave it out, or give --target cluster")
+	f.refuse(f.target == TargetLab && len(f.Nodes) == 0, "nodes are missing: want nodes to simulate in the lab")
+	f.refuse(f.Image != "", "image: the lab does not run images: remove it, or set --target cluster")
 	if f.Objects != "" {
 		_, err := os.Stat(f.beside(f.Objects))
 		f.refuse(err != nil, "objects: %w", err)
@@ -189,28 +191,28 @@ func (f *File) checkTarget() {
 func (f *File) checkContestant(c *Contestant) {
 	f.checkName("contestants", c.Name)
 	where, _, waits := strings.Cut(c.Strategy, "+")
-	f.refuse(waits, "contestants: %s: want the strategy %q without +: what waits is not compared here", c.Name, where)
+	f.refuse(waits, "contestants: %s: want strategy %q without +, as start rules are not compared", c.Name, where)
 	_, err := strategy.New(cmp.Or(where, "energy"))
 	f.refuse(err != nil, "contestants: %s: %w", c.Name, err)
 	theirs := c.Strategy == "" && c.Binary+c.Image != ""
-	f.refuse(c.Binary != "" && c.Strategy+c.Image != "", "contestants: %s: a binary goes with no strategy or image",
+	f.refuse(c.Binary != "" && c.Strategy+c.Image != "", "contestants: %s: a binary excludes a strategy or image",
 		c.Name)
 	f.refuse(c.Image != "" && f.target == TargetLab,
-		"contestants: %s: image: the lab runs no images; give binary, or --target cluster", c.Name)
+		"contestants: %s: image: the lab does not run images: set binary, or --target cluster", c.Name)
 	f.refuse(theirs && c.SchedulerName == "",
-		"contestants: %s: schedulerName is missing: which pods does it schedule?", c.Name)
-	f.refuse(!theirs && len(c.Args) > 0, "contestants: %s: args are of a binary, or of an image without a strategy",
+		"contestants: %s: schedulerName is missing: want the schedulerName of its pods", c.Name)
+	f.refuse(!theirs && len(c.Args) > 0, "contestants: %s: args require a binary, or an image without a strategy",
 		c.Name)
-	f.refuse(c.SchedulerName != "" && c.Strategy != "", "contestants: %s: schedulerName goes with no strategy", c.Name)
+	f.refuse(c.SchedulerName != "" && c.Strategy != "", "contestants: %s: a strategy excludes schedulerName", c.Name)
 	f.refuse(c.SchedulerName != "" && c.Strategy == "" && !theirs && f.target == TargetLab,
-		"contestants: %s: a schedulerName without binary or image needs --target cluster", c.Name)
+		"contestants: %s: a schedulerName without binary or image requires --target cluster", c.Name)
 	if c.Binary != "" {
 		_, err := exec.LookPath(f.beside(c.Binary))
 		f.refuse(err != nil, "contestants: %s: binary: %w", c.Name, err)
 	}
 }
 
-// checkLoad finds what is wrong with an entry that comes after others.
+// checkLoad validates an entry. before contains the preceding entries.
 func (f *File) checkLoad(l *Load, before []Load) {
 	kinds := 0
 	for _, ok := range []bool{l.Replicas > 0, l.Utilisation > 0, l.Run.Duration > 0, l.Trace != ""} {
@@ -220,22 +222,22 @@ func (f *File) checkLoad(l *Load, before []Load) {
 	}
 	l.Count = max(l.Count, 1)
 	f.checkName("load", l.Name)
-	f.refuse(l.Name == probe, "load: the name %s is taken: a pod that each arm begins with has it", probe)
+	f.refuse(l.Name == probe, "load: the name %s is reserved for a pod that starts each arm", probe)
 	f.refuse(kinds != 1, "load: %s: want one of replicas, utilisation, run and trace", l.Name)
-	f.refuse(l.Trace == "" && l.CPU.Sign() <= 0, "load: %s: want cpu, as 250m", l.Name)
+	f.refuse(l.Trace == "" && l.CPU.Sign() <= 0, "load: %s: want cpu, for example 250m", l.Name)
 	f.refuse(l.PerSecond < 0 || l.Work.Duration < 0 || l.PerSecond > 0 && l.Replicas == 0 || l.Utilisation > 1,
-		"load: %s: want requestsPerSecond, of services, and work, 0 or more, and a utilisation of 1 or less", l.Name)
+		"load: %s: want requestsPerSecond (of services) and work of 0 or more, and a utilisation of at most 1", l.Name)
 	f.refuse(l.Run.Duration <= 0 && (l.Every.Duration != 0 || l.Class+l.After+l.Image != ""),
-		"load: %s: every, class, after and image are of Jobs, which have run", l.Name)
+		"load: %s: every, class, after and image only apply to Jobs, which require run", l.Name)
 	f.refuse(l.Image != "" && f.target == TargetLab,
-		"load: %s: image: the lab runs no images; leave it out, or give --target cluster", l.Name)
-	f.refuse(l.Image == "" && len(l.Args) > 0, "load: %s: args are of an image", l.Name)
+		"load: %s: image: the lab does not run images: remove it, or set --target cluster", l.Name)
+	f.refuse(l.Image == "" && len(l.Args) > 0, "load: %s: args require an image", l.Name)
 	f.refuse(l.After != "" && !slices.ContainsFunc(before, func(o Load) bool {
 		return o.Name == l.After && l.Run.Duration > 0 && len(o.jobs) >= l.Count
-	}), "load: %s: there are not as many Jobs called %q before it", l.Name, l.After)
+	}), "load: %s: want at least as many Jobs in the preceding entry %q", l.Name, l.After)
 }
 
-// plan says when which Jobs come, those of a trace if they come within an arm.
+// plan computes the submission times of Jobs. It omits jobs of a trace after the end of an arm.
 func (l *Load) plan(f *File, faster float64) error {
 	if l.Memory.IsZero() {
 		l.Memory = resource.MustParse("64Mi")
@@ -264,7 +266,7 @@ func (l *Load) plan(f *File, faster float64) error {
 	return nil
 }
 
-// beside returns a file that the experiment names.
+// beside resolves a file name relative to the experiment file.
 func (f *File) beside(name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -272,19 +274,19 @@ func (f *File) beside(name string) string {
 	return filepath.Join(filepath.Dir(f.path), name)
 }
 
-// Allow returns an error if a contestant is a program or an image that is not among allowed. The file may come from
-// somebody else, and its programs run with the rights of the user or of the cluster's administrator.
+// Allow returns an error if a contestant is a program or image that is not in allowed. The file may come from an
+// untrusted source, and its programs run with the permissions of the user or of a cluster administrator.
 func (f *File) Allow(allowed []string) error {
 	for _, c := range f.Contestants {
 		if name := c.Binary + c.Image; name != "" && !slices.Contains(allowed, name) {
-			return fmt.Errorf("%s: contestants: %s: it would run %q with your rights: if you trust that, give "+
+			return fmt.Errorf("%s: contestants: %s: it would run %q with your permissions: if you trust it, set "+
 				"--allow-program=%s", f.path, c.Name, name, name)
 		}
 	}
 	return nil
 }
 
-// Programs fails where one of ours is missing that the experiment starts.
+// Programs returns an error if a required program of KubEnergy is missing.
 func (f *File) Programs() (err error) {
 	if f.target == TargetLab {
 		_, err = program("kubenergy-lab")
@@ -297,12 +299,13 @@ func (f *File) Programs() (err error) {
 	return err
 }
 
-// Names returns the contestants' names.
+// Names returns the names of the contestants.
 func (f *File) Names() []string {
 	return sliceutil.Map(f.Contestants, func(c Contestant) string { return c.Name })
 }
 
-// order is whose turn it is: in each round all contestants, as the seed shuffles them.
+// order returns the contestant of each arm. Each round contains all contestants in an order that depends on the
+// seed.
 func (f *File) order() (turns []*Contestant) {
 	r := rand.New(rand.NewPCG(f.Seed, 0))
 	for range f.Rounds {
@@ -313,8 +316,8 @@ func (f *File) order() (turns []*Contestant) {
 	return turns
 }
 
-// Takes is about how long the experiment takes.
+// Takes returns the approximate duration of the experiment.
 func (f *File) Takes() time.Duration {
-	const around = 20 * time.Second // of each arm
+	const around = 20 * time.Second // overhead of each arm
 	return time.Minute + time.Duration(f.Rounds*len(f.Contestants))*(f.Duration.Duration+f.WarmUp.Duration+around)
 }

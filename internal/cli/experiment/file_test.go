@@ -45,13 +45,13 @@ func TestShippedFilesAreRead(t *testing.T) {
 			l := &f.Load[i]
 			if jobs := l.jobs; l.Trace != "" && (len(jobs) < 50 || jobs[0].Submitted.UnixNano() != 0 ||
 				jobs[len(jobs)-1].Submitted.Sub(jobs[0].Submitted) > f.Duration.Duration) {
-				t.Errorf("%s: %d jobs of the trace, from %v on", name, len(jobs), jobs[0].Submitted)
+				t.Errorf("%s: got %d jobs of the trace, starting at %v", name, len(jobs), jobs[0].Submitted)
 			}
 		}
 	}
 }
 
-// The samples of the page can be copied: one for each target.
+// The examples in the documentation are valid, one for each target.
 func TestSamplesOfThePageAreRead(t *testing.T) {
 	top, errTop := filepath.Abs("../../..")
 	page, err := os.ReadFile("../../../docs/how-to/experiments.md")
@@ -60,7 +60,7 @@ func TestSamplesOfThePageAreRead(t *testing.T) {
 	}
 	samples := strings.Split(string(page), "```yaml\n")[1:]
 	if len(samples) != 2 {
-		t.Fatalf("it has %d samples", len(samples))
+		t.Fatalf("got %d samples", len(samples))
 	}
 	for i, target := range []string{TargetLab, TargetCluster} {
 		text, _, _ := strings.Cut(samples[i], "```")
@@ -78,31 +78,31 @@ func TestSamplesOfThePageAreRead(t *testing.T) {
 func TestWrongFiles(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"name: ours, strategy: energy", "name: ours, strategy: enrgy", "energy"},
-		{"name: third", "name: ours", "comes twice"},
-		{"load: [", "load: [{name: probe, cpu: 1, run: 1m}, ", "probe is taken"},
+		{"name: third", "name: ours", "or duplicate"},
+		{"load: [", "load: [{name: probe, cpu: 1, run: 1m}, ", "probe is reserved"},
 		{"name: third", "name: " + strings.Repeat("a", 31), "want at most 30 lower-case letters, digits and -"},
-		{"strategy: exec", "strategy: exec+window", `want the strategy "exec" without +`},
-		{"strategy: exec", "strategy: exec, binary: ./s", "no strategy or image"},
-		{"strategy: exec", "binary: ./s", "third: schedulerName is missing: which pods does it schedule?; contestants: third: binary: exec: \"/"},
-		{"strategy: exec", "strategy: exec, schedulerName: x", "schedulerName goes with no strategy"},
-		{"strategy: exec", "strategy: exec, args: [-v=2]", "args are of a binary"},
+		{"strategy: exec", "strategy: exec+window", `want strategy "exec" without +`},
+		{"strategy: exec", "strategy: exec, binary: ./s", "a binary excludes a strategy or image"},
+		{"strategy: exec", "binary: ./s", "third: schedulerName is missing: want the schedulerName of its pods; contestants: third: binary: exec: \"/"},
+		{"strategy: exec", "strategy: exec, schedulerName: x", "a strategy excludes schedulerName"},
+		{"strategy: exec", "strategy: exec, args: [-v=2]", "args require a binary"},
 		{"strategy: exec", "image: theirs:1", "schedulerName is missing"},
-		{"strategy: exec", "image: theirs:1, binary: ./s, schedulerName: x", "no strategy or image"},
+		{"strategy: exec", "image: theirs:1, binary: ./s, schedulerName: x", "a binary excludes a strategy or image"},
 		{"seed: 7", "objects: nowhere.yaml", "nowhere.yaml: no such file"},
-		{"seed: 7", "rounds: 0", "want rounds, 1 or more"},
+		{"seed: 7", "rounds: 0", "want rounds of 1 or more"},
 		{"duration: 10m", "duration: 30", "duration is a number: want text, a time as 30s"},
-		{"utilisation: 1", "utilisation: 1, class: training", "are of Jobs, which have run"},
-		{"utilisation: 1", "run: 1m, args: [x]", "args are of an image"},
-		{"utilisation: 1", "utilisation: 1.5", "a utilisation of 1 or less"},
-		{"utilisation: 1", "utilisation: 1, requestsPerSecond: 1", "requestsPerSecond, of services"},
+		{"utilisation: 1", "utilisation: 1, class: training", "only apply to Jobs, which require run"},
+		{"utilisation: 1", "run: 1m, args: [x]", "args require an image"},
+		{"utilisation: 1", "utilisation: 1.5", "a utilisation of at most 1"},
+		{"utilisation: 1", "utilisation: 1, requestsPerSecond: 1", "requestsPerSecond (of services)"},
 		{"seed: 7", "nodes: [{name: vm, cpu: 1}]", "nodes: vm: want cpu and memory"},
 		{"cpu: 100m", "cpu: 0", "want cpu"},
 		{"duration: 10m", "duration: 0s", "duration"},
 		{"seed: 7", "kill: {pods: 3}", "kill: want"},
 		{"seed: 7", "scale: {every: 1m}", "scale: want"},
 		{"utilisation: 1", "utilisation: 1, run: 1m", "want one of"},
-		{"load: [", "load: [{name: b, cpu: 1, run: 1m, after: a}, ", `not as many Jobs called "a"`},
-		{"load: [", "load: [{name: a, cpu: 1, run: 1m}, {name: b, cpu: 1, run: 1m, count: 2, after: a}, ", `not as many Jobs called "a"`},
+		{"load: [", "load: [{name: b, cpu: 1, run: 1m, after: a}, ", `at least as many Jobs in the preceding entry "a"`},
+		{"load: [", "load: [{name: a, cpu: 1, run: 1m}, {name: b, cpu: 1, run: 1m, count: 2, after: a}, ", `at least as many Jobs in the preceding entry "a"`},
 	} {
 		if _, err := read(t, strings.Replace(small, c.old, c.new, 1)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.new, err)
@@ -110,18 +110,18 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
-// What a target does not read is refused: it would silently be another experiment.
+// Fields that a target would ignore are rejected, because the experiment would be a different one.
 func TestTargets(t *testing.T) {
 	for _, c := range []struct{ target, old, new, want string }{
 		{
-			TargetLab, "strategy: exec", "image: theirs:1", "third: image: the lab runs no images; give binary, or --target " +
+			TargetLab, "strategy: exec", "image: theirs:1", "third: image: the lab does not run images: set binary, or --target " +
 				"cluster; contestants: third: schedulerName is missing",
 		},
-		{TargetLab, "strategy: exec", "schedulerName: x", "third: a schedulerName without binary or image needs --target cluster"},
-		{TargetLab, "utilisation: 1", "run: 1m, image: i", "load: load: image: the lab runs no images"},
-		{TargetLab, "seed: 7", "image: i", "image: the lab runs no images"},
-		{TargetCluster, "seed: 7", "monitor: true", "monitor are of the lab"},
-		{TargetCluster, "seed: 7", "nodes: [{name: vm, cpu: 1, memory: 1Gi}]", "nodes, objects and monitor are of the lab"},
+		{TargetLab, "strategy: exec", "schedulerName: x", "third: a schedulerName without binary or image requires --target cluster"},
+		{TargetLab, "utilisation: 1", "run: 1m, image: i", "load: load: image: the lab does not run images"},
+		{TargetLab, "seed: 7", "image: i", "image: the lab does not run images"},
+		{TargetCluster, "seed: 7", "monitor: true", "monitor only apply to the lab"},
+		{TargetCluster, "seed: 7", "nodes: [{name: vm, cpu: 1, memory: 1Gi}]", "nodes, objects and monitor only apply to the lab"},
 	} {
 		path := filepath.Join(t.TempDir(), "experiment.yaml")
 		if err := os.WriteFile(path, []byte(strings.Replace(small, c.old, c.new, 1)), 0o600); err != nil {
@@ -133,23 +133,23 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// A program of the folder in which the command runs is not looked for elsewhere.
+// A binary is resolved relative to the file, and not to the working directory.
 func TestBinaryBesideTheFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	text := strings.Replace(small, "strategy: exec", "binary: ./s, schedulerName: x", 1)
 	if os.WriteFile("s", nil, 0o700) != nil || os.WriteFile("e.yaml", []byte(text), 0o600) != nil {
-		t.Fatal("no files")
+		t.Fatal("the directory contains no files")
 	}
 	f, err := Read("e.yaml", "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if binary := f.beside(f.Contestants[2].Binary); !filepath.IsAbs(binary) {
-		t.Errorf("it would start %s", binary)
+		t.Errorf("unexpected binary %s", binary)
 	}
 }
 
-// TestAllow checks that what a file names is run only if the user has named it, too.
+// TestAllow checks that programs only run if the user has allowed them by name.
 func TestAllow(t *testing.T) {
 	f := &File{Contestants: []Contestant{
 		{Name: "stock"},
@@ -165,12 +165,12 @@ func TestAllow(t *testing.T) {
 		"": {"registry.example/theirs:1", "./s"},
 	} {
 		if err := f.Allow(allowed); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", allowed, err, want)
+			t.Errorf("Allow(%q) = %v, want %q", allowed, err, want)
 		}
 	}
 }
 
-// Every round has each contestant once; the order differs between rounds and depends on the seed alone.
+// Each round contains every contestant once. The order differs between rounds and only depends on the seed.
 func TestOrder(t *testing.T) {
 	f, err := read(t, small)
 	if err != nil {
@@ -179,7 +179,7 @@ func TestOrder(t *testing.T) {
 	f.Rounds = 20
 	order := f.order()
 	if again := f.order(); !slices.Equal(order, again) {
-		t.Error("the same seed gives another order")
+		t.Error("the order differs with the same seed")
 	}
 	firsts := map[*Contestant]int{}
 	for i := 0; i < len(order); i += 3 {
@@ -189,7 +189,7 @@ func TestOrder(t *testing.T) {
 		firsts[order[i]]++
 	}
 	if len(firsts) != 3 {
-		t.Errorf("who begins: %v", firsts)
+		t.Errorf("unexpected first contestants: %v", firsts)
 	}
 }
 
@@ -199,6 +199,6 @@ func TestFaster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.Duration.Duration != time.Minute || f.Kill.Every.Duration != time.Second || f.Takes() > 15*time.Minute {
-		t.Errorf("%v, killing every %v, in all %v", f.Duration, f.Kill.Every, f.Takes())
+		t.Errorf("got a duration of %v, kills every %v, and a total of %v", f.Duration, f.Kill.Every, f.Takes())
 	}
 }

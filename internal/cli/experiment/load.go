@@ -27,8 +27,8 @@ var loadTemplate = template.Must(template.New("load").Parse(loadText))
 
 func app(entry string, i int) string { return fmt.Sprintf("%s-%d", entry, i) }
 
-// image is what pods run: outside the lab the image of the kubenergy program, in the lab nothing but services, which it
-// runs as processes.
+// image returns the image of pods. It is the kubenergy program in a cluster. The lab runs services as processes and
+// simulates all other pods.
 func (f *File) image(service bool) string {
 	switch {
 	case f.target == TargetCluster:
@@ -39,7 +39,7 @@ func (f *File) image(service bool) string {
 	return "simulated"
 }
 
-// deploy creates the services or the stress of an entry.
+// deploy creates the services or the stress pods of an entry.
 func (a *arm) deploy(ctx context.Context, l *Load) error {
 	count, replicas := l.Count, int(l.Replicas)
 	if l.Utilisation > 0 {
@@ -72,8 +72,8 @@ func (a *arm) deploy(ctx context.Context, l *Load) error {
 	return nil
 }
 
-// submit creates the Jobs of an entry when they are due, or when those that they follow have ended. The lab is told how
-// long they run: at once, or of those of a class when their node is known.
+// submit creates the Jobs of an entry when they are due, or when the preceding Jobs have finished. It sets the run
+// time in the lab immediately, or after scheduling for Jobs with a class.
 func (a *arm) submit(ctx context.Context, l *Load) error {
 	for i, j := range l.jobs {
 		kube.Pause(ctx, time.Until(a.began.Add(j.Submitted.Sub(time.Unix(0, 0)))))
@@ -104,8 +104,8 @@ func (a *arm) submit(ctx context.Context, l *Load) error {
 	return nil
 }
 
-// notify tells the lab how long pods of a class run, once they are bound: as much longer than on the fastest node as
-// that one's benchmark is better.
+// notify sets the run time in the lab of scheduled pods with a class. It is proportional to the ratio of the best
+// benchmark to that of the pod's node.
 func (a *arm) notify(ctx context.Context) error {
 	for kube.Pause(ctx, 50*time.Millisecond) {
 		for _, p := range a.some(func(p *pod) bool {
@@ -139,7 +139,7 @@ func (a *arm) notify(ctx context.Context) error {
 	return nil
 }
 
-// disturb kills pods, or changes how many there are, each time that it is due.
+// disturb periodically kills pods or changes the number of replicas.
 func (a *arm) disturb(ctx context.Context, d *Disturbance) error {
 	random := rand.New(rand.NewPCG(a.File.Seed, uint64(a.round)))
 	for i := 0; kube.Pause(ctx, time.Until(a.began.Add(time.Duration(i+1)*d.Every.Duration))); i++ {
@@ -156,7 +156,7 @@ func (a *arm) disturb(ctx context.Context, d *Disturbance) error {
 	return nil
 }
 
-// kill deletes ready pods of services and stress without grace.
+// kill deletes ready pods of services and stress without a grace period.
 func (a *arm) kill(ctx context.Context, random *rand.Rand, pods int) error {
 	ready := a.ready()
 	for _, k := range random.Perm(len(ready))[:min(pods, len(ready))] {
@@ -168,7 +168,7 @@ func (a *arm) kill(ctx context.Context, random *rand.Rand, pods int) error {
 	return nil
 }
 
-// scale gives all services a number of replicas.
+// scale sets the number of replicas of all services.
 func (a *arm) scale(ctx context.Context, replicas int32) error {
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
 	for _, l := range a.File.Load {

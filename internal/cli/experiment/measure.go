@@ -33,28 +33,28 @@ import (
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
-// probe is what a stress of one pod is called that tells whether the contestant binds pods.
+// probe is the name of a stress pod that verifies that the contestant binds pods.
 const probe = "probe"
 
-// arm is a contestant's turn.
+// arm is a turn of a contestant.
 type arm struct {
 	*Runner
 	*Contestant
 	number, round        int
-	namespace, scheduler string // the latter is what pods ask for
+	namespace, scheduler string // scheduler is the schedulerName of pods
 	process              *process
 	nodes                []sched.Node
-	wanted               int // pods that are to be ready before anything is measured
+	wanted               int // number of pods that must be ready before the measurement
 	began                time.Time
 
 	mu          sync.Mutex
 	pods        map[types.UID]*pod
-	lately, all []float64      // milliseconds of requests, those since the last sample and all
-	answers     map[string]int // of pods, since then
+	lately, all []float64      // latencies in milliseconds since the last sample, and in total
+	answers     map[string]int // number of responses by pod since the last sample
 	failed      int
 }
 
-// pod is what was seen of a pod, by this machine's clock.
+// pod contains the observed states of a pod, by the clock of this machine.
 type pod struct {
 	*corev1.Pod
 	load                         *Load
@@ -66,7 +66,7 @@ func (p *pod) class() string { return p.Labels[v1alpha1.LabelWorkloadClass] }
 
 func (p *pod) isReady() bool { return !p.gone && podutils.IsPodReady(p.Pod) }
 
-// run has a contestant schedule the load in a namespace of its own.
+// run runs the load with a contestant in a new namespace.
 func (a *arm) run(ctx context.Context) (*report.ExperimentTrial, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -97,7 +97,7 @@ func (a *arm) run(ctx context.Context) (*report.ExperimentTrial, error) {
 	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
-	// Jobs alone would not tell that the contestant binds pods.
+	// Jobs alone do not verify that the contestant binds pods.
 	first := Load{
 		Name: probe, Count: 1, Utilisation: 1, CPU: resource.MustParse("10m"), Memory: resource.MustParse("64Mi"),
 	}
@@ -108,7 +108,7 @@ func (a *arm) run(ctx context.Context) (*report.ExperimentTrial, error) {
 			}
 		}
 	}
-	err = eventually(ctx, "the load is ready: is there room for it?", func() (bool, error) {
+	err = eventually(ctx, "the load is ready (does it fit on the nodes?)", func() (bool, error) {
 		return len(a.ready()) >= a.wanted, a.process.lives()
 	})
 	if err != nil {
@@ -121,7 +121,7 @@ func (a *arm) run(ctx context.Context) (*report.ExperimentTrial, error) {
 	return a.measure(ctx)
 }
 
-// waiting says what pods wait for, the contestant's own as well.
+// waiting returns the reasons why pods are not ready, including those of the contestant.
 func (a *arm) waiting(ctx context.Context) string {
 	reasons := map[string]bool{}
 	for _, namespace := range []string{a.namespace, a.namespace + "-scheduler"} {
@@ -142,10 +142,10 @@ func (a *arm) waiting(ctx context.Context) string {
 	if len(reasons) == 0 {
 		return ""
 	}
-	return "; pods wait: " + strings.Join(slices.Sorted(maps.Keys(reasons)), "; ")
+	return "; pods are waiting: " + strings.Join(slices.Sorted(maps.Keys(reasons)), "; ")
 }
 
-// measure warms up, then measures for the arm's duration while requests come and disturbances happen.
+// measure runs the warm-up, and then measures while it sends requests and causes disturbances.
 func (a *arm) measure(whole context.Context) (*report.ExperimentTrial, error) {
 	group, ctx := errgroup.WithContext(whole)
 	a.began = time.Now().Add(a.File.WarmUp.Duration)
@@ -161,7 +161,7 @@ func (a *arm) measure(whole context.Context) (*report.ExperimentTrial, error) {
 	}
 	a.mu.Lock()
 	for _, p := range a.pods {
-		p.created = time.Time{} // those that the warm-up has seen are not in the latencies
+		p.created = time.Time{} // excludes pods of the warm-up from the latencies
 	}
 	a.lately, a.answers, a.all, a.failed = nil, map[string]int{}, nil, 0
 	a.mu.Unlock()
@@ -170,7 +170,7 @@ func (a *arm) measure(whole context.Context) (*report.ExperimentTrial, error) {
 			if err := do(measuring); measuring.Err() == nil {
 				return err
 			}
-			return nil // of what was asked when the arm ended
+			return nil // errors after the end of the arm are ignored
 		})
 	}
 	for i := range a.File.Load {
@@ -223,7 +223,7 @@ func (a *arm) see(object any, gone bool) {
 	}
 }
 
-// some returns the pods of which something is true.
+// some returns copies of the pods that match a condition.
 func (a *arm) some(is func(*pod) bool) (pods []pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -248,8 +248,8 @@ func (a *arm) ended(app string) bool {
 	return len(a.some(is)) > 0
 }
 
-// ask sends requests through the API server's proxy, at random moments that the seed says, whether or not earlier ones
-// have been answered.
+// ask sends requests through the API server's proxy at random times that depend on the seed. It does not wait for
+// responses to earlier requests.
 func (a *arm) ask(ctx context.Context, l *Load, entry int) {
 	random := rand.New(rand.NewPCG(a.File.Seed, uint64(a.round<<16|entry)))
 	var running sync.WaitGroup
@@ -276,9 +276,9 @@ func (a *arm) ask(ctx context.Context, l *Load, entry int) {
 	}
 }
 
-// readNodes reads the nodes as our strategies see them.
+// readNodes reads the nodes as KubEnergy's strategies see them.
 func (a *arm) readNodes(ctx context.Context) error {
-	view, _, err := kube.ListView(ctx, a.config, "", policy.BuiltIn()) // what it does not know is no opinion
+	view, _, err := kube.ListView(ctx, a.config, "", policy.BuiltIn()) // strategies work without these objects
 	if err != nil {
 		return err
 	}
@@ -298,7 +298,8 @@ func (a *arm) readNodes(ctx context.Context) error {
 	return a.checkClasses()
 }
 
-// checkClasses refuses a class of work that no node of the lab knows: its Jobs would run as long everywhere.
+// checkClasses rejects a workload class without a benchmark on any node of the lab, because its Jobs would run for
+// the same time everywhere.
 func (a *arm) checkClasses() error {
 	classes := map[string]energy.Benchmark{}
 	for i := range a.nodes {
@@ -313,7 +314,7 @@ func (a *arm) checkClasses() error {
 	return nil
 }
 
-// sample measures until ctx ends.
+// sample takes samples until ctx is done.
 func (a *arm) sample(ctx context.Context, trial *report.ExperimentTrial) error {
 	every := max(time.Second, (a.File.Duration.Duration / 900).Round(time.Second))
 	before, last := benchmark.ReadUsage(), a.began
@@ -327,7 +328,7 @@ func (a *arm) sample(ctx context.Context, trial *report.ExperimentTrial) error {
 		trial.Values["schedulerCPUSeconds"] += max(0, used-cpu)
 		grams := a.power(&s, now.Sub(last))
 		if a.Meter != nil {
-			watts, what, err := a.Meter(context.WithoutCancel(ctx)) // when the arm ends too
+			watts, what, err := a.Meter(context.WithoutCancel(ctx)) // also for the last sample of the arm
 			if err != nil {
 				return fmt.Errorf("reading meters: %w", err)
 			}
@@ -342,14 +343,14 @@ func (a *arm) sample(ctx context.Context, trial *report.ExperimentTrial) error {
 			return err
 		}
 	}
-	// Neither a meter nor a model knows what is 0.
+	// A sum of 0 means that it is unknown.
 	maps.DeleteFunc(trial.Values, func(_ string, sum float64) bool { return sum == 0 })
 	trial.Seconds = last.Sub(a.began).Seconds()
 	trial.Others = before.Others()
 	return nil
 }
 
-// monitor tells simulated nodes' watts where the hybrid scheduler's monitor does.
+// monitor writes the power of simulated nodes to the annotations of the hybrid scheduler's monitor.
 func (a *arm) monitor(ctx context.Context) error {
 	for i := 0; a.File.Monitor && a.File.target == TargetLab && i < len(a.nodes); i++ {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"energy.thesis.io/current-watts":"%.2f",`+
@@ -363,7 +364,7 @@ func (a *arm) monitor(ctx context.Context) error {
 	return nil
 }
 
-// use is how many cores a pod uses, by the model.
+// use returns the number of cores that a pod uses according to the model.
 func (a *arm) use(p *pod, step time.Duration) float64 {
 	if p.load.Replicas > 0 {
 		return p.load.Work.Seconds() * float64(a.answers[p.Name]) / step.Seconds()
@@ -375,9 +376,10 @@ func (a *arm) use(p *pod, step time.Duration) float64 {
 	return cores * p.load.Utilisation
 }
 
-// power models what the nodes draw, and the grams of a step, from what their pods use: what a service's requests take,
-// what a stress is told to, what a Job requests; of a class of work what its benchmark on that node drew. The
-// contestant's own CPU is charged at the first node's watts per core. It also sums up requests.
+// power models the power of nodes and the emissions of a step from the usage of their pods, which is the CPU time
+// of requests for services, the utilisation for stress, the requests for Jobs, and the benchmark on the node for
+// Jobs with a class. The CPU time of the contestant is charged at the watts per core of the first node. It also
+// aggregates requests.
 func (a *arm) power(s *report.ExperimentSample, step time.Duration) (grams float64) {
 	use, extra := map[string]float64{}, map[string]energy.Watts{}
 	a.mu.Lock()
@@ -420,7 +422,7 @@ func (a *arm) power(s *report.ExperimentSample, step time.Duration) (grams float
 	return grams
 }
 
-// sumUp fills in the figures of the arm's pods and requests.
+// sumUp sets the metrics of the arm's pods and requests.
 func (a *arm) sumUp(trial *report.ExperimentTrial) {
 	v := trial.Values
 	took := map[string][]float64{"request": a.all}
@@ -455,5 +457,5 @@ func (a *arm) sumUp(trial *report.ExperimentTrial) {
 	cores := sliceutil.Map(trial.Samples, func(s report.ExperimentSample) float64 { return s.Cores })
 	watts := sliceutil.Map(trial.Samples, func(s report.ExperimentSample) float64 { return s.Watts })
 	v["meanBusyCores"], v["cpuEnergyCorrelation"] = stat.Mean(cores, nil), stat.Correlation(cores, watts, nil)
-	maps.DeleteFunc(v, func(_ string, value float64) bool { return math.IsNaN(value) }) // one of them never changes
+	maps.DeleteFunc(v, func(_ string, value float64) bool { return math.IsNaN(value) }) // of constants
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/child"
 )
 
-// process is a program that works for an experiment; nil: there is none.
+// process is a child process of an experiment. A nil process is a no-op.
 type process struct {
 	*child.Process
-	log string // file with what it prints
+	log string // file with its output
 }
 
-// start runs a program for a cluster.
+// start starts a program with the given kubeconfig.
 func start(log, kubeconfig string, args ...string) (*process, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
@@ -30,7 +30,7 @@ func start(log, kubeconfig string, args ...string) (*process, error) {
 	return &process{p, log}, nil
 }
 
-// stop ends it, by force where it does not end within a minute.
+// stop terminates the process, and kills it after a minute.
 func (p *process) stop() {
 	if p == nil {
 		return
@@ -40,7 +40,7 @@ func (p *process) stop() {
 	<-p.Done
 }
 
-// lives returns an error where it has ended.
+// lives returns an error if the process has exited.
 func (p *process) lives() error {
 	if p == nil {
 		return nil
@@ -48,13 +48,13 @@ func (p *process) lives() error {
 	select {
 	case <-p.Done:
 		text, _ := os.ReadFile(p.log)
-		return fmt.Errorf("%s has ended: %s", filepath.Base(p.Cmd.Path), text[max(0, len(text)-2000):])
+		return fmt.Errorf("%s exited: %s", filepath.Base(p.Cmd.Path), text[max(0, len(text)-2000):])
 	default:
 		return nil
 	}
 }
 
-// cpu returns the seconds of CPU time that it has used; 0 where it has ended.
+// cpu returns the CPU time of the process in seconds, or 0 if it has exited.
 func (p *process) cpu() float64 {
 	if p == nil {
 		return 0
@@ -63,11 +63,11 @@ func (p *process) cpu() float64 {
 	if err != nil {
 		return 0
 	}
-	s, _ := own.Stat() // it may just have ended
+	s, _ := own.Stat() // the process may have exited
 	return s.CPUTime()
 }
 
-// program is the path of one that stands beside this one.
+// program returns the path of a program in the directory of this program.
 func program(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -75,10 +75,10 @@ func program(name string) (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(self), name)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%s is missing: it must stand beside kubenergy, where make build puts it", path)
+		return "", fmt.Errorf("%s is missing: want it in the directory of kubenergy, where make build writes it", path)
 	}
 	return path, nil
 }
 
-// MaxOthers is the share of the machine's processors from which on it is too busy for a judgement.
+// MaxOthers is the maximum fraction of the machine's CPU time that other programs may use.
 const MaxOthers = 0.15

@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// Where an experiment runs: in a lab that it starts, or in a cluster that there is.
+// The targets of an experiment: a new lab, or an existing cluster.
 const (
 	TargetLab     = "lab"
 	TargetCluster = "cluster"
@@ -37,19 +37,20 @@ const timeout = 5 * time.Minute
 // Runner runs an experiment.
 type Runner struct {
 	File       *File
-	Work       string // its own folder, for what the lab and the contestants write
-	Kubeconfig string // of the cluster; the lab's is found when it has started
+	Work       string // directory for the files of the lab and the contestants
+	Kubeconfig string // of the cluster; set after the start of the lab
 	Progress   func(done, all int)
-	// Meter returns what all nodes draw by meters, and what they are; nil: there is none, and energy is modelled.
+	// Meter returns the measured power of all nodes and its sources. If it is nil, energy is modelled.
 	Meter func(context.Context) (watts float64, what string, err error)
 
 	run    string
 	client kubernetes.Interface
 	config *rest.Config
-	meter  string // what it was, or what energy was modelled from
+	meter  string // source of the power
 }
 
-// Run carries the experiment out and returns what was measured, and with what. It leaves nothing in the cluster.
+// Run runs the experiment and returns its arms and the manifest. It removes everything that it created in the
+// cluster.
 func (r *Runner) Run(ctx context.Context) (trials []report.ExperimentTrial, manifest map[string]any, err error) {
 	began, load := time.Now().UTC(), proc("loadavg")
 	r.run = began.Format("20060102-150405")
@@ -63,11 +64,11 @@ func (r *Runner) Run(ctx context.Context) (trials []report.ExperimentTrial, mani
 	if r.config, err = clientcmd.BuildConfigFromFlags("", r.Kubeconfig); err != nil {
 		return nil, nil, err
 	}
-	r.config.QPS = -1 // requests must not wait for each other
+	r.config.QPS = -1 // no client-side rate limit
 	if r.client, err = kubernetes.NewForConfig(r.config); err != nil {
 		return nil, nil, err
 	}
-	if err := Clean(ctx, r.client); err != nil { // of a run that was killed
+	if err := Clean(ctx, r.client); err != nil { // of an experiment that was killed
 		return nil, nil, err
 	}
 	if err := r.addNodes(ctx); err != nil {
@@ -94,7 +95,7 @@ func (r *Runner) Run(ctx context.Context) (trials []report.ExperimentTrial, mani
 		}
 		trials = append(trials, *trial)
 	}
-	// What is removed must be gone even where the experiment was interrupted.
+	// Clean up even if the experiment was interrupted.
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	err = cmp.Or(err, Clean(clean, r.client))
@@ -107,14 +108,14 @@ func (r *Runner) Run(ctx context.Context) (trials []report.ExperimentTrial, mani
 	}, err
 }
 
-// proc is the first line of a file below /proc; "" where there is none.
+// proc returns the first line of a file in /proc, or an empty string.
 func proc(name string) string {
 	text, _ := os.ReadFile("/proc/" + name)
 	line, _, _ := strings.Cut(string(text), "\n")
 	return line
 }
 
-// startLab starts a control plane without nodes and without a scheduler as a child that dies with us.
+// startLab starts a control plane without nodes and scheduler. The process exits with this program.
 func (r *Runner) startLab(ctx context.Context) (stop func(), err error) {
 	path, err := program("kubenergy-lab")
 	if err != nil {
@@ -141,7 +142,7 @@ func (r *Runner) startLab(ctx context.Context) (stop func(), err error) {
 	return lab.stop, err
 }
 
-// apply applies the experiment's objects, or their part that is a subresource.
+// apply applies the experiment's objects, or one of their subresources.
 func (r *Runner) apply(ctx context.Context, lab, part string) error {
 	text, err := os.ReadFile(r.File.beside(r.File.Objects))
 	if err != nil {
@@ -157,7 +158,7 @@ func (r *Runner) apply(ctx context.Context, lab, part string) error {
 	return nil
 }
 
-// addNodes adds the lab's nodes, and returns when it has taken charge of them.
+// addNodes creates the nodes of the lab and waits until the lab simulates them.
 func (r *Runner) addNodes(ctx context.Context) error {
 	if r.File.target != TargetLab {
 		return nil
@@ -184,13 +185,13 @@ func (r *Runner) addNodes(ctx context.Context) error {
 		}
 		all += group.Count
 	}
-	return eventually(ctx, "the lab has taken charge of its nodes", func() (bool, error) {
+	return eventually(ctx, "the lab simulates its nodes", func() (bool, error) {
 		leases, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
 		return err == nil && len(leases.Items) >= all, err
 	})
 }
 
-// startScheduler starts a contestant, unless it runs already.
+// startScheduler starts the contestant unless it is already running.
 func (a *arm) startScheduler(ctx context.Context) (err error) {
 	c := a.Contestant
 	a.scheduler = cmp.Or(c.SchedulerName, corev1.DefaultSchedulerName)
@@ -213,8 +214,8 @@ func (a *arm) startScheduler(ctx context.Context) (err error) {
 	return err
 }
 
-// ours returns what runs our scheduler, with the shipped profile and a strategy that scores every pod; without a
-// strategy as kube-scheduler.
+// ours returns the command line of kubenergy-scheduler with the shipped profile and a strategy that scores every
+// pod. Without a strategy, it behaves like kube-scheduler.
 func (a *arm) ours() ([]string, error) {
 	path, err := program("kubenergy-scheduler")
 	args := []string{path, "--secure-port=0", "--leader-elect=false"}
@@ -227,7 +228,7 @@ func (a *arm) ours() ([]string, error) {
 	return append(args, "--config="+file), os.WriteFile(file, text, 0o600)
 }
 
-// schedulerConfig is the shipped configuration with its first profile alone.
+// schedulerConfig returns the shipped configuration with only its first profile.
 func schedulerConfig(name, kubeconfig, strategy string) []byte {
 	profile, _, _ := strings.Cut(string(deploy.SchedulerConfig), "\n- schedulerName: compute-gardener-scheduler\n")
 	return []byte(strings.NewReplacer("schedulerName: kubenergy\n", "schedulerName: "+name+"\n",
@@ -235,9 +236,9 @@ func schedulerConfig(name, kubeconfig, strategy string) []byte {
 		"strategy: carbon\n", "strategy: "+strategy+"\n", "scope: Marked\n", "scope: All\n").Replace(profile))
 }
 
-// Clean removes what experiments have made in a cluster, and returns when it is gone.
+// Clean removes all objects of experiments from a cluster and waits until they are deleted.
 func Clean(ctx context.Context, client kubernetes.Interface) error {
-	return eventually(ctx, "what is removed is gone", func() (bool, error) {
+	return eventually(ctx, "the objects of experiments are deleted", func() (bool, error) {
 		all, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelExperiment})
 		if err != nil {
 			return false, err
@@ -253,7 +254,7 @@ func Clean(ctx context.Context, client kubernetes.Interface) error {
 	})
 }
 
-// unless is an error, but not one of a kind.
+// unless returns err, or nil if is(err) is true.
 func unless(is func(error) bool, err error) error {
 	if is(err) {
 		return nil
@@ -261,7 +262,7 @@ func unless(is func(error) bool, err error) error {
 	return err
 }
 
-// eventually waits until done reports true. It fails at the first error.
+// eventually waits until done returns true. It stops at the first error.
 func eventually(ctx context.Context, what string, done func() (bool, error)) error {
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, timeout, true,
 		func(context.Context) (bool, error) { return done() })

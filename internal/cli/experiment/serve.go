@@ -11,10 +11,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/daemon"
 )
 
-// Serve answers requests with the pod's name, each after about so much CPU time, until ctx ends. It is what an
-// experiment's services run.
+// Serve runs the server of an experiment's service until ctx is done. It responds to each request with the pod's
+// name after using approximately the given CPU time.
 func Serve(ctx context.Context, listen, pod string, work time.Duration) error {
-	const hash = 150 * time.Nanosecond // of 64 bytes, about: all contestants have the same work
+	const hash = 150 * time.Nanosecond // approximate time to hash 64 bytes; all contestants have the same work
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -23,9 +23,9 @@ func Serve(ctx context.Context, listen, pod string, work time.Duration) error {
 			sum := sha256.Sum256(block[:])
 			copy(block[:], sum[:])
 		}
-		_, _ = io.WriteString(w, pod) // to one that may have gone
+		_, _ = io.WriteString(w, pod) // the client may have disconnected
 	})
-	const connections = 10_000 // also of one client: experiments load it
+	const connections = 10_000 // also per client, because experiments generate load
 	l, err := daemon.Listen(listen, connections, connections)
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
-// What a page does beyond links and forms: a cross over all bands, zooming, keys, copying, and what changes.
+// Interactive features of a page: a cursor across all bands, zooming, keyboard shortcuts, copying and live updates.
 const $ = (q, e = document) => e.querySelector(q)
 const body = document.body
-let from, to // of what is shown: the window of a live page moves on
+let from, to // the visible time range, which moves on live pages
 const times = () => { from = +body.dataset.from; to = +body.dataset.to }
 times()
 
@@ -10,7 +10,7 @@ function say(text) {
   setTimeout(() => { $('#status').textContent = '' }, 2500)
 }
 
-function show(from, to) { // this time on all bands and in the address; nothing: all
+function show(from, to) { // shows a time range on all bands and in the URL, or everything without arguments
   const u = new URL(location)
   for (const [name, t] of Object.entries({ from, to })) {
     if (t) u.searchParams.set(name, new Date(t).toISOString().slice(0, 19) + 'Z')
@@ -19,7 +19,7 @@ function show(from, to) { // this time on all bands and in the address; nothing:
   location.assign(u)
 }
 
-let model // what the bands show, once it is asked for
+let model // the data of the bands, loaded on demand
 const load = () => model ??= fetch('/model.json' + location.search).then(r => r.json())
 
 const holds = (points, t) => (points ?? []).findLast(p => Date.parse(p.at) <= t)
@@ -46,7 +46,7 @@ async function read(t) {
 
 const share = (room, x) => Math.min(1, Math.max(0, (x - room.getBoundingClientRect().left) / room.clientWidth))
 
-let listening // to the window, for the bands that are shown
+let listening // aborts the listeners of the previous bands
 
 function bands() {
   listening?.abort()
@@ -113,7 +113,7 @@ function whatIf() {
   const tell = () => {
     const row = $('#delays').tBodies[0].rows[slider.value]
     const [delay, start, value, saving] = [...row.cells].map(c => c.textContent)
-    $('#delayed').textContent = `${delay}: starts ${start}, ${value} ${$('#delays').tHead.rows[0].cells[2].textContent} over its run, ${saving} less than at once`
+    $('#delayed').textContent = `${delay}: starts ${start}, ${value} ${$('#delays').tHead.rows[0].cells[2].textContent} over its run, ${saving} less than an immediate start`
   }
   slider?.addEventListener('input', tell)
   if (slider) tell()
@@ -146,13 +146,13 @@ addEventListener('click', async e => {
 })
 if (body.dataset.live !== undefined && ['overview', 'decisions'].includes(body.dataset.view)) {
   let events
-  const listen = () => { // a browser has six connections for all its tabs: those that are seen need them
+  const listen = () => { // browsers limit connections to six for all tabs, so hidden tabs disconnect
     events?.close()
     events = undefined
     if (document.hidden) return
     events = new EventSource('/events')
     events.addEventListener('changed', refresh)
-    events.onerror = () => say('The connection is lost; it is tried again.')
+    events.onerror = () => say('Connection lost. Reconnecting.')
   }
   listen()
   addEventListener('visibilitychange', () => { listen(); if (!document.hidden) refresh() })
