@@ -7,7 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// seen waits until the scheduler knows of so many pods.
+// seen waits until the scheduler cache contains the given number of pods.
 func (w *world) seen(pods int) {
 	w.t.Helper()
 	w.eventually("the scheduler has seen them", timeout, func() bool {
@@ -16,7 +16,8 @@ func (w *world) seen(pods int) {
 	})
 }
 
-// TestShortlist: pods go where their cost is least, by cycles over a few of 150 nodes.
+// TestShortlist verifies that pods are placed on the nodes with the lowest cost by cycles that evaluate only a few
+// of 150 nodes.
 func TestShortlist(t *testing.T) {
 	w := start(t, "energy", nil)
 	w.addNodes(0, 150, 4)
@@ -39,8 +40,9 @@ func TestShortlist(t *testing.T) {
 	w.nobodyWentFor()
 }
 
-// TestShortlistInVain: a filter refuses all nodes of least cost, and evicting a pod of low priority would please it.
-// There are other nodes: no pod is evicted, and none has more than one cycle more.
+// TestShortlistInVain verifies that no pod is evicted if a filter rejects all nodes of minimum cost, although
+// evicting a pod of low priority would make them feasible. Other nodes are available, so each pod needs at most one
+// additional cycle.
 func TestShortlistInVain(t *testing.T) {
 	w := start(t, "energy", nil)
 	w.addNodes(0, 150, 4)
@@ -60,7 +62,8 @@ func TestShortlistInVain(t *testing.T) {
 	w.nobodyWentFor()
 }
 
-// TestShortlistsLeavePreemptionAlone: where no node is left without evicting, the ordinary cycle evicts as stock does.
+// TestShortlistsLeavePreemptionAlone verifies that the ordinary cycle preempts as in kube-scheduler if no node is
+// feasible without evicting pods.
 func TestShortlistsLeavePreemptionAlone(t *testing.T) {
 	w := start(t, "energy", nil)
 	w.addNodes(0, 150, 4)

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// agent renders the agent's part of the chart and reads it into objects, by kind.
+// agent renders the agent's part of the chart and returns its DaemonSet, its NetworkPolicy and the kinds of all
+// objects.
 func agent(t *testing.T, args ...string) (set appsv1.DaemonSet, policy networkingv1.NetworkPolicy, kinds []string) {
 	t.Helper()
 	documents, err := Template(t.Context(), append([]string{"--set", "agent.enabled=true"}, args...)...)
@@ -44,11 +45,11 @@ func agent(t *testing.T, args ...string) (set appsv1.DaemonSet, policy networkin
 	return set, policy, kinds
 }
 
-// TestAgentCanDoLittle checks what the agent's pods may: they read what root owns in two folders of the host, and
-// that is all. No rights, no token, no capability, nothing of the host's that could be written.
+// TestAgentCanDoLittle verifies that the pods of the agent can only read two host directories, as root. They have
+// no permissions, token or capabilities and cannot write to any file of the host.
 func TestAgentCanDoLittle(t *testing.T) {
 	set, _, kinds := agent(t)
-	// The role is the controller's.
+	// The Role belongs to the controller.
 	if want := []string{
 		"ConfigMap", "DaemonSet", "Namespace", "NetworkPolicy", "Role", "RoleBinding", "Service", "ServiceAccount",
 	}; !slices.Equal(kinds, want) {
@@ -89,13 +90,13 @@ func TestAgentCanDoLittle(t *testing.T) {
 			continue
 		}
 		paths[v.HostPath.Path] = m.MountPath
-		// Control groups of version 1 are file systems below the one that is mounted, which readOnly alone leaves
-		// writable.
+		// Control groups of version 1 are separate file systems below the mount point. ReadOnly alone would leave
+		// them writable.
 		if !m.ReadOnly || m.RecursiveReadOnly == nil || *m.RecursiveReadOnly != v1.RecursiveReadOnlyIfPossible {
 			t.Errorf("%s is mounted as %+v", v.HostPath.Path, m)
 		}
 	}
-	// The container runtime hides /sys/devices/virtual/powercap at that very path.
+	// The container runtime masks the path /sys/devices/virtual/powercap, so it is mounted elsewhere.
 	if diff := cmp.Diff(map[string]string{
 		"/sys/fs/cgroup": "/host/sys/fs/cgroup", "/sys/devices/virtual": "/host/sys/devices/virtual",
 	}, paths); diff != "" {
@@ -113,8 +114,9 @@ func TestAgentCanDoLittle(t *testing.T) {
 	}
 }
 
-// TestAgentsHaveANamespace checks that agents share a namespace with nothing else, so that no other namespace of ours
-// needs the level privileged, and that the way between them and the controller is open all the same.
+// TestAgentsHaveANamespace verifies that agents have their own namespace, so that no other namespace of KubEnergy
+// requires the Pod Security level privileged, and that the network policies still allow traffic between the agents
+// and the controller.
 func TestAgentsHaveANamespace(t *testing.T) {
 	const own = "kubenergy-agent"
 	documents, err := Template(t.Context(), append(slices.Clone(everything), "--set", "agent.enabled=true", "--set-json",
@@ -154,7 +156,7 @@ func TestAgentsHaveANamespace(t *testing.T) {
 	}
 }
 
-// podsElsewhere returns the pods of other namespaces that a network policy names.
+// podsElsewhere returns the peers of a network policy that select pods in other namespaces.
 func podsElsewhere(s networkingv1.NetworkPolicySpec) string {
 	var all []networkingv1.NetworkPolicyPeer
 	for _, r := range s.Ingress {
@@ -173,7 +175,8 @@ func podsElsewhere(s networkingv1.NetworkPolicySpec) string {
 	return strings.Join(found, " ")
 }
 
-// TestAgentsStateOutlivesThePod checks the only folder of the host that agents may write, where values ask for it.
+// TestAgentsStateOutlivesThePod checks the only host directory that agents may write to if it is enabled in the
+// values.
 func TestAgentsStateOutlivesThePod(t *testing.T) {
 	state := func(args ...string) (v1.VolumeSource, v1.VolumeMount) {
 		set, _, _ := agent(t, args...)
@@ -205,7 +208,8 @@ func TestAgentsStateOutlivesThePod(t *testing.T) {
 	}
 }
 
-// TestAgentIsOnEveryNodeOnce checks that taints keep no node from being metered, and that never two meter one.
+// TestAgentIsOnEveryNodeOnce verifies that taints do not prevent a node from being metered and that no node ever
+// runs two agents.
 func TestAgentIsOnEveryNodeOnce(t *testing.T) {
 	set, _, _ := agent(t)
 	spec := &set.Spec.Template.Spec
@@ -220,12 +224,12 @@ func TestAgentIsOnEveryNodeOnce(t *testing.T) {
 	}
 }
 
-// TestAgentsNetwork checks who may reach an agent, and what it may reach.
+// TestAgentsNetwork checks the ingress and egress rules of an agent.
 func TestAgentsNetwork(t *testing.T) {
 	const prometheus = `networkPolicy.metricsFrom=[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]`
 	for name, c := range map[string]struct {
 		args    []string
-		ingress string // of each rule: peers and ports
+		ingress string // number of peers and ports of each rule
 		egress  string
 	}{
 		"by default":      {nil, "", "0:53,53 1:9443 "},
@@ -278,7 +282,7 @@ func describe(into *strings.Builder, peers int, ports []networkingv1.NetworkPoli
 	into.WriteString(string(rune('0'+peers)) + ":" + strings.Join(names, ",") + " ")
 }
 
-// TestAgentsGPUs checks that an agent that is to meter GPUs sees the driver and the node's processes, and no other agent does.
+// TestAgentsGPUs verifies that only agents with GPU metering can access the driver and the processes of the node.
 func TestAgentsGPUs(t *testing.T) {
 	set, _, _ := agent(t, "--set", "agent.gpu.enabled=true")
 	spec := &set.Spec.Template.Spec
@@ -305,8 +309,8 @@ func TestAgentsGPUs(t *testing.T) {
 	}
 }
 
-// TestAgentsSecrets checks that what is mounted is what the command line names, that only root reads it, and that the
-// kubelet's probes ask for what they can get.
+// TestAgentsSecrets verifies that every file on the command line is mounted, that only root can read the secrets
+// and that the probes of the kubelet match the configuration of the web server.
 func TestAgentsSecrets(t *testing.T) {
 	set, _,
 		kinds := agent(t, "--set", "agent.push.url=https://central,agent.push.caSecret=ca,agent.push.certSecret=cert",
@@ -360,7 +364,7 @@ func TestAgentsSecrets(t *testing.T) {
 	}
 }
 
-// endpoint is what of a ServiceMonitor says whose labels a series gets.
+// endpoint is the part of a ServiceMonitor that determines the labels of stored series.
 type endpoint struct {
 	HonorLabels       bool      `json:"honorLabels"`
 	Relabelings       []relabel `json:"relabelings"`
@@ -374,7 +378,7 @@ type relabel struct {
 	Regex        string   `json:"regex"`
 }
 
-// apply is what Prometheus does, of what our rules use.
+// apply applies a relabeling rule like Prometheus. It only supports the features that the chart uses.
 func (r *relabel) apply(t *testing.T, labels map[string]string) {
 	t.Helper()
 	switch {
@@ -388,7 +392,7 @@ func (r *relabel) apply(t *testing.T, labels map[string]string) {
 	}
 }
 
-// scrape returns the labels that a series of a page is stored with.
+// scrape returns the labels under which Prometheus stores a series of a target.
 func (e *endpoint) scrape(t *testing.T, target, series map[string]string) map[string]string {
 	t.Helper()
 	target = maps.Clone(target)
@@ -411,8 +415,8 @@ func (e *endpoint) scrape(t *testing.T, target, series map[string]string) map[st
 	return stored
 }
 
-// TestAgentIsScraped checks what keeps series of pods from being taken for the agent's, and those of one node from
-// being written by the agent of another, and who has to show what.
+// TestAgentIsScraped verifies that series of pods cannot be mistaken for series of the agent, that an agent cannot
+// write series of another node and that the scrape configuration contains the required credentials.
 func TestAgentIsScraped(t *testing.T) {
 	documents, err := Template(t.Context(), "--set",
 		"agent.enabled=true,agent.metrics.tlsSecret=atls,agent.metrics.tokenSecret=atoken",
@@ -440,7 +444,7 @@ func TestAgentIsScraped(t *testing.T) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(documents[i].Object.Object, &monitor); err != nil {
 		t.Fatal(err)
 	}
-	// What the operator gives to a target, and what discovery knows.
+	// Labels that the operator and the service discovery set on a target.
 	target := map[string]string{
 		"__meta_kubernetes_pod_node_name": "worker-1", "job": "kubenergy-agent", "instance": "10.0.0.1:2112",
 		"namespace": "kubenergy-agent",

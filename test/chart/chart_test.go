@@ -19,7 +19,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestRefusals checks that mistakes end the installation, with a sentence that names them.
+// TestRefusals verifies that invalid values make the installation fail with a message that describes the mistake.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
@@ -119,7 +119,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// everything is rendered with all that can be switched on.
+// everything contains values that enable all optional parts of the chart.
 var everything = []string{
 	"--set",
 	"stress.enabled=true,stress.jobs=2,controller.replicas=2,ledger.postgres.secret=ledger,metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true,metrics.rules.enabled=true",
@@ -127,8 +127,9 @@ var everything = []string{
 	"metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true,signals.keysSecret=keys,power.enabled=true",
 }
 
-// TestPodsAreRestricted checks what the restricted Pod Security Standard asks, and more: no token where none is needed,
-// nothing writable, requests and limits.
+// TestPodsAreRestricted checks the requirements of the restricted Pod Security Standard. It also verifies that pods
+// only have a token if they need one, that their root file systems are read-only and that they have requests and
+// limits.
 func TestPodsAreRestricted(t *testing.T) {
 	documents, err := Template(t.Context(), everything...)
 	if err != nil {
@@ -206,8 +207,8 @@ func podSpec(t *testing.T, d *Document) *v1.PodSpec {
 	return nil
 }
 
-// TestHooks checks what comes last and what goes first: only the binding after an installation, only the release
-// and the waking before a removal; and of those nothing stays.
+// TestHooks verifies that only the binding is created after an installation, that only the release and wake-up Jobs
+// run before an uninstallation and that the objects of these Jobs are deleted afterwards.
 func TestHooks(t *testing.T) {
 	documents, err := Template(t.Context(), everything...)
 	if err != nil {
@@ -248,7 +249,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestStartsInShadow checks the promise that installing the chart touches nothing, and needs no key.
+// TestStartsInShadow verifies that installing the chart does not affect any workload and requires no API key.
 func TestStartsInShadow(t *testing.T) {
 	documents, err := Template(t.Context())
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/access"
 )
 
-// rendered reads the object of a kind and a name; false: there is none.
+// rendered converts the object with the given kind and name into into. It returns false if there is no such object.
 func rendered(t *testing.T, documents []Document, kind, name string, into any) bool {
 	t.Helper()
 	i := slices.IndexFunc(documents, func(d Document) bool {
@@ -40,8 +40,8 @@ func template(t *testing.T, args ...string) []Document {
 	return documents
 }
 
-// TestMembersMayBookForThemselves checks that each member has one right, for its own name, and that the controller can
-// read what the chart says of it.
+// TestMembersMayBookForThemselves verifies that each member has exactly one permission, restricted to its own name,
+// and that the controller can read the members file of the chart.
 func TestMembersMayBookForThemselves(t *testing.T) {
 	documents := template(t, "--set", "federation.cluster=home", "--set-json",
 		`federation.members=[{"name":"alpha","zone":"de","pue":1.3,"maxNodes":7,"nodeMaxWatts":900,"bookingsPerMinute":700},{"name":"beta"}]`)
@@ -79,7 +79,7 @@ func TestMembersMayBookForThemselves(t *testing.T) {
 	}
 }
 
-// TestForwarding checks the flags and files of a member, and that its network policy lets it out.
+// TestForwarding checks the flags and files of a member and verifies that its network policy allows forwarding.
 func TestForwarding(t *testing.T) {
 	documents := template(t, "--set", "federation.cluster=alpha,federation.forward.url=https://home.example.org:9443,"+
 		"federation.forward.tokenSecret=federation,federation.forward.caSecret=ca")
@@ -114,13 +114,13 @@ func TestForwarding(t *testing.T) {
 	}
 }
 
-// TestExpose renders each way to expose the HTTP API, and none by default.
+// TestExpose renders each way to expose the HTTP API and verifies that it is not exposed by default.
 func TestExpose(t *testing.T) {
 	gateway := []string{"--set", "api.expose.gateway.name=edge,api.expose.gateway.namespace=net"}
 	for kind, c := range map[string]struct {
 		args    []string
 		service v1.ServiceType
-		has     string // in the text of what exposes it
+		has     string // text that the exposing object contains
 	}{
 		"":             {nil, "", ""},
 		"LoadBalancer": {nil, v1.ServiceTypeLoadBalancer, ""},

@@ -16,8 +16,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/karmada"
 )
 
-// TestKarmada checks what docs/how-to/karmada.md installs: of the chart no pods come in Karmada's API server, where
-// nothing would run them, and the programs of host.yaml have the flags there, also those that one ledger needs.
+// TestKarmada checks the installation described in docs/how-to/karmada.md. The chart must not create pods in the
+// API server of Karmada, because nothing would run them there, and the programs in host.yaml must accept their
+// flags, including the commented ones for a common ledger.
 func TestKarmada(t *testing.T) {
 	repository := filepath.Join("..", "..")
 	page, errPage := os.ReadFile(filepath.Join(repository, "docs", "how-to", "karmada.md"))

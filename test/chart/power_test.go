@@ -16,14 +16,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/power"
 )
 
-// sleeps are values with which machines sleep.
+// sleeps contains values that enable kubenergy-power for one machine.
 var sleeps = []string{
 	"--set", "power.enabled=true", "--set", "power.keysSecret=bmcs", "--set-json", `power.machines=[{"node":"n1",` +
 		`"uuid":"4c4c4544-0042-3510-8054-b4c04f564433","kind":"redfish","url":"https://bmc1","passwordKey":"p"}]`,
 }
 
-// TestPowerReadsItsConfiguration: what the chart writes, the process reads; by default it does not run, and then only
-// in shadow.
+// TestPowerReadsItsConfiguration verifies that kubenergy-power accepts the configuration rendered by the chart. It
+// must be disabled by default and use shadow mode when it is enabled.
 func TestPowerReadsItsConfiguration(t *testing.T) {
 	named := func(documents []Document, name string) int {
 		return slices.IndexFunc(documents, func(d Document) bool { return d.Name() == name })
@@ -60,7 +60,7 @@ func TestPowerReadsItsConfiguration(t *testing.T) {
 	}
 }
 
-// What kubenergy-power would refuse at its start, helm refuses.
+// TestMachinesThatCannotBe verifies that Helm rejects machines that kubenergy-power would reject at startup.
 func TestMachinesThatCannotBe(t *testing.T) {
 	one := func(node, uuid, url string) string {
 		return fmt.Sprintf(`{"node":%q,"uuid":%q,"kind":"redfish","url":%q,"passwordKey":"k"}`, node, uuid, url)
@@ -80,7 +80,7 @@ func TestMachinesThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestPowerWritesLittle evaluates the policy that pins what is written on nodes.
+// TestPowerWritesLittle evaluates the policy that restricts the changes kubenergy-power can make to nodes.
 func TestPowerWritesLittle(t *testing.T) {
 	documents, err := Template(t.Context(), sleeps...)
 	if err != nil {
@@ -103,8 +103,8 @@ func TestPowerWritesLittle(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		before, after string
-		change        [2]string // of both
-		only          [2]string // of what is written
+		change        [2]string // replacement applied to both
+		only          [2]string // replacement applied to the updated object
 		want          bool
 	}{
 		"to sleep":           {before: awake, after: asleep, want: true},
@@ -137,7 +137,7 @@ func TestPowerWritesLittle(t *testing.T) {
 	}
 }
 
-// admits evaluates a policy on an update.
+// admits evaluates a policy for an update from before to after.
 func admits(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy, before, after string) bool {
 	t.Helper()
 	env, err := cel.NewEnv(cel.OptionalTypes(), cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
@@ -184,7 +184,7 @@ func admits(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPol
 	return true
 }
 
-// TestKubeletsWriteLittle evaluates the policy about kubelets, on creation and on update.
+// TestKubeletsWriteLittle evaluates the policy that restricts kubelets, for creations and updates.
 func TestKubeletsWriteLittle(t *testing.T) {
 	documents, err := Template(t.Context())
 	if err != nil {
@@ -226,7 +226,8 @@ func TestKubeletsWriteLittle(t *testing.T) {
 	}
 }
 
-// TestControllerWritesLittleOnNodes evaluates the policy that pins what the controller writes on nodes.
+// TestControllerWritesLittleOnNodes evaluates the policy that restricts the changes the controller can make to
+// nodes.
 func TestControllerWritesLittleOnNodes(t *testing.T) {
 	documents, err := Template(t.Context(), "--set", "agent.enabled=true")
 	if err != nil {
@@ -252,7 +253,7 @@ func TestControllerWritesLittleOnNodes(t *testing.T) {
 		`": "100 W"}}, "spec": {"providerID": "x"}}`
 	for name, c := range map[string]struct {
 		before, after string
-		only          [2]string // of what is written
+		only          [2]string // replacement applied to the updated object
 		want          bool
 	}{
 		"what is told":         {before: bare, after: full, want: true},

@@ -14,7 +14,7 @@ var (
 	lists      = regexp.MustCompile(`\b(by|on|without|ignoring) *\([^)]*\)`)
 )
 
-// Metrics returns the metrics that an expression of PromQL reads.
+// Metrics returns the names of the metrics that a PromQL expression reads.
 func Metrics(expr string) []string {
 	plain := lists.ReplaceAllString(quoted.ReplaceAllString(expr, `""`), "")
 	plain = regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(plain, "")
@@ -27,7 +27,7 @@ func Metrics(expr string) []string {
 	return names
 }
 
-// Balanced checks that the brackets of an expression close.
+// Balanced checks that all brackets of an expression are closed.
 func Balanced(expr string) error {
 	var open []rune
 	closes := map[rune]rune{')': '(', '}': '{', ']': '['}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rule is a recording or alerting rule of Prometheus.
+// rule is a Prometheus recording or alerting rule.
 type rule struct {
 	Record      string            `json:"record"`
 	Alert       string            `json:"alert"`
@@ -53,14 +53,14 @@ func rules(t *testing.T, args ...string) map[string][]rule {
 	return groups
 }
 
-// foreign are metrics of others that rules read.
+// foreign lists the metrics of other programs that the rules read.
 var foreign = []string{
 	"up", "leader_election_master_status", "scheduler_schedule_attempts_total",
 	"scheduler_scheduling_attempt_duration_seconds",
 }
 
-// TestRulesReadMetricsThatExist checks the rules as far as can be done without Prometheus: every metric that one
-// reads is one that a program of ours registers, brackets close, and alerts say what is to be said.
+// TestRulesReadMetricsThatExist performs the checks that do not require Prometheus. Rules may only read registered
+// metrics, brackets must be balanced and alerts must have all annotations.
 func TestRulesReadMetricsThatExist(t *testing.T) {
 	registered := registeredMetrics(t)
 	groups := rules(t, "--set",
@@ -100,7 +100,8 @@ func TestRulesReadMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestGardenerNames checks that both spellings of Compute Gardener's names are there, and only on demand.
+// TestGardenerNames verifies that both spellings of Compute Gardener's metric names are available, but only if
+// enabled.
 func TestGardenerNames(t *testing.T) {
 	if groups := rules(t); len(groups) != 1 {
 		t.Errorf("without the option there are %d groups", len(groups))
@@ -127,7 +128,7 @@ func TestGardenerNames(t *testing.T) {
 	}
 }
 
-// registeredMetrics returns the names that our programs give to metrics, as their source has them.
+// registeredMetrics returns the metric names that occur as string literals in the sources of the programs.
 func registeredMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	literal := regexp.MustCompile(`"(kubenergy_[a-z_]+)"`)

@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-// TestSchedulerProfiles decodes the rendered configuration as kube-scheduler does: every profile has both of our
-// plugins, and the modes serve the names that they should, under the Lease that they should.
+// TestSchedulerProfiles decodes the rendered configuration like kube-scheduler. Every profile must enable both
+// KubEnergy plugins, and each mode must use the expected scheduler names and Lease.
 func TestSchedulerProfiles(t *testing.T) {
 	ours := []string{"kubenergy", "compute-gardener-scheduler", "my-energy-scheduler"}
 	for mode, want := range map[string]struct {
@@ -40,7 +40,8 @@ func TestSchedulerProfiles(t *testing.T) {
 						t.Errorf("profile %s has no %s", p.SchedulerName, name)
 					}
 				}
-				// Named there it comes before what multiPoint enables, stock's preemption included: see test/batch.
+				// Plugins listed here run before those enabled by multiPoint, including the default preemption. See
+				// test/batch.
 				if enabled := p.Plugins.PostFilter.Enabled; len(enabled) == 0 || enabled[0].Name != place.EnergyName {
 					t.Errorf("profile %s: %s is not the first at postFilter", p.SchedulerName, place.EnergyName)
 				}
@@ -56,7 +57,7 @@ func TestSchedulerProfiles(t *testing.T) {
 	}
 }
 
-// TestLimitsOfReleases: they reach the scheduler where they are set, and only there.
+// TestLimitsOfReleases verifies that release limits are passed to the scheduler if and only if they are set.
 func TestLimitsOfReleases(t *testing.T) {
 	const rate, ramp = "--kubenergy-release-rate=2.5", "--kubenergy-max-ramp=500"
 	for _, set := range []bool{false, true} {
@@ -111,8 +112,9 @@ func schedulerConfig(t *testing.T, args ...string) *kubescheduler.KubeSchedulerC
 	return nil
 }
 
-// TestPoliciesWithoutTheirKind: where the kind of its parameters is missing, as while CRDs are deleted, a policy fails.
-// Then kubelets must still be able to say that their nodes are alive, and users to create Jobs.
+// TestPoliciesWithoutTheirKind verifies that policies fail open if the kind of their parameters is missing, for
+// example while CRDs are deleted. Kubelets must still be able to update their nodes, and users must be able to
+// create Jobs.
 func TestPoliciesWithoutTheirKind(t *testing.T) {
 	documents, err := Template(t.Context())
 	if err != nil {

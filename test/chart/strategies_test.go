@@ -11,7 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// TestPoliciesNameStrategies: what a policy may name exists, and all that plans the queue is among it.
+// TestPoliciesNameStrategies verifies that all strategies accepted by a policy exist and that they include all
+// planning strategies.
 func TestPoliciesNameStrategies(t *testing.T) {
 	raw, err := os.ReadFile("../../charts/kubenergy/crds/kubenergy.io_energypolicies.yaml")
 	if err != nil {

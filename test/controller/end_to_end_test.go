@@ -27,17 +27,18 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// strategies are compared; each has a namespace of its name.
+// strategies lists the strategies that are compared. Each one has a namespace of the same name.
 var strategies = []string{"exec", "energy", "carbon"}
 
-// TestEndToEnd is the whole loop: a trace becomes Jobs, some of which are held; they are placed on live watts; what
-// they used arrives in the ledger; a report tells the strategies apart; and not a microjoule is missing. Then all
-// meters die, and every pod is still bound.
+// TestEndToEnd covers the complete loop. A trace is submitted as Jobs, and some of them are held. The pods are
+// placed based on live power, their energy is recorded in the ledger, and a report distinguishes the strategies.
+// The recorded energy must match the metered energy to the microjoule. Finally, all meters are stopped, and every
+// pod must still be bound.
 func TestEndToEnd(t *testing.T) {
 	w := shared
-	// What was drawn before the agents came would be estimated, and is not theirs.
+	// Otherwise the energy used before the agents started would be estimated, but the agents do not report it.
 	c := w.controller(t, nil, "--agentless=false")
-	// Pods know the API by what this ConfigMap says, each by that of its namespace.
+	// Clients trust the API through the ConfigMap in their namespace.
 	c.caFile = filepath.Join(t.TempDir(), "ca.crt")
 	for _, namespace := range []string{v1alpha1.SystemNamespace, cluster.AgentNamespace} {
 		kit.Eventually(t, time.Minute, "the controller tells in "+namespace+" what it is known by", func() bool {
@@ -103,7 +104,8 @@ func TestEndToEnd(t *testing.T) {
 	w.bindsWithoutMeters(t, c)
 }
 
-// balances checks that what was booked, by node and by kind of account, is what the agents metered.
+// balances checks that the recorded energy, by node and by kind of account, equals the energy metered by the
+// agents.
 func balances(t *testing.T, metered map[string]energy.Microjoules, byNode, byKind ledger.Answer) {
 	t.Helper()
 	var all energy.Microjoules
@@ -133,7 +135,8 @@ func balances(t *testing.T, metered map[string]energy.Microjoules, byNode, byKin
 	t.Logf("metered and booked: %d µJ; by kind: %v", all, kinds)
 }
 
-// replay submits a trace once for each strategy and waits until all Jobs are done. It returns how many were held.
+// replay submits a trace once for each strategy, waits until all Jobs are finished and returns the number of held
+// Jobs.
 func (w *world) replay(t *testing.T, path string) (held int) {
 	t.Helper()
 	trace, err := workload.Load(path, "csv", time.Now())
@@ -148,7 +151,7 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 		for _, s := range strategies {
 			job := newJob(strings.ToLower(s+"-"+j.ID), s, j.Request.MilliCPU, j.Duration)
 			if j.AllowedDelay > 0 {
-				// No site is as clean as that: it waits until its latest start.
+				// No site reaches this threshold, so the Job is held until its latest start.
 				job.Annotations[v1alpha1.AnnotationAllowedDelay],
 					job.Annotations[v1alpha1.AnnotationCarbonThreshold] = j.AllowedDelay.String(), "10"
 			}
@@ -178,7 +181,7 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 	return held
 }
 
-// enforced are the labels of a namespace whose Jobs may be held.
+// enforced contains the labels of a namespace in which Jobs can be held.
 var enforced = map[string]string{v1alpha1.LabelMode: "enforce"}
 
 func newJob(name, strategy string, milliCPU int64, d time.Duration) *batchv1.Job {
@@ -209,7 +212,7 @@ func newJob(name, strategy string, milliCPU int64, d time.Duration) *batchv1.Job
 	}
 }
 
-// report runs the command that a user runs.
+// report runs kubenergy report and checks its output.
 func (w *world) report(t *testing.T, c *controllerProcess) {
 	t.Helper()
 	token := filepath.Join(t.TempDir(), "token")
@@ -240,7 +243,8 @@ func (w *world) kubenergy(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// bindsWithoutMeters checks that pods that want live watts are bound when there are none any more.
+// bindsWithoutMeters verifies that pods with a strategy based on live power are bound if no live power is
+// available.
 func (w *world) bindsWithoutMeters(t *testing.T, c *controllerProcess) {
 	t.Helper()
 	const stale = 45 * time.Second

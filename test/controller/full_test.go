@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestFullDisk fills the disk that the ledger is on while agents deliver.
+// TestFullDisk fills the disk that contains the ledger while agents deliver batches.
 func TestFullDisk(t *testing.T) {
 	w := shared
 	state := t.TempDir()
@@ -45,10 +45,10 @@ func TestFullDisk(t *testing.T) {
 	kit.Eventually(t, time.Minute, "nothing is acknowledged any more", func() bool {
 		refused := wi.count(http.StatusServiceUnavailable)
 		before := wi.progress()
-		time.Sleep(time.Second) // no acknowledgment may follow
+		time.Sleep(time.Second) // no acknowledgement must follow
 		return refused > 0 && wi.progress() == before
 	})
-	fill(t, ballast) // what was still free
+	fill(t, ballast) // space that was released in the meantime
 	stopped := wi.progress()
 	if got := c.writable(t, metrics); got != 0 {
 		t.Errorf("while the disk is full, kubenergy_ledger_writable is %v", got)
@@ -68,8 +68,8 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	read()
-	// Agents keep what they have, if they are killed too. Each is refused once, at once, and then waits: what is
-	// counted is counted before the first of them can ask.
+	// Agents retain their batches even if they are killed. Each restarted agent is rejected once immediately and
+	// then backs off. The counter is read before the first agent can send a request.
 	for _, f := range h.all {
 		f.kill()
 	}
@@ -92,7 +92,7 @@ func TestFullDisk(t *testing.T) {
 	kit.Eventually(t, 30*time.Second, "the ledger can be written again",
 		func() bool { return c.writable(t, metrics) == 1 })
 	t.Logf("%v after there was room again, the ledger could be written", time.Since(freed).Round(time.Millisecond))
-	// The controller has asked them to come again in half a minute; a new process does not know of that.
+	// The controller requested a retry after 30 seconds. Restarted agents do not wait.
 	if !long() {
 		for _, f := range h.all {
 			f.kill()
@@ -115,7 +115,7 @@ func TestFullDisk(t *testing.T) {
 	(&engine{}).whole(t, c, len(steps))
 }
 
-// fill writes until there is no room left.
+// fill writes to a file until the disk is full.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -132,14 +132,14 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// writable is what the metrics say of the ledger.
+// writable returns the value of the metric kubenergy_ledger_writable.
 func (c *controllerProcess) writable(t *testing.T, metrics string) float64 {
 	t.Helper()
 	client := kit.Insecure()
 	client.Transport.(*http.Transport).DisableKeepAlives = true
 	var status int
 	var page string
-	kit.Eventually(t, 30*time.Second, "metrics are served", func() bool { // after the API, once the caches are there
+	kit.Eventually(t, 30*time.Second, "metrics are served", func() bool { // served after the caches have synced
 		status, page = kit.Get(t.Context(), client, "https://"+metrics+"/metrics", shared.Config().BearerToken)
 		return status == http.StatusOK
 	}, c.Process)

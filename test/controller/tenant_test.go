@@ -28,8 +28,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestTenantAttacksTheController attacks a controller that runs, as an account with edit in one namespace that may
-// write EnergyBudgets there too.
+// TestTenantAttacksTheController attacks a running controller with an account that can edit one namespace,
+// including its EnergyBudgets.
 func TestTenantAttacksTheController(t *testing.T) {
 	w := shared
 	c := w.controller(t, nil)
@@ -56,7 +56,7 @@ func TestTenantAttacksTheController(t *testing.T) {
 	t.Run("budgets", func(t *testing.T) { w.attackByBudget(t, c, token) })
 }
 
-// holdConnections opens as many connections as an address is let, and more.
+// holdConnections opens more connections than a single address is allowed to hold.
 func (c *controllerProcess) holdConnections(t *testing.T, fine func(what string)) {
 	text, err := os.ReadFile(c.caFile)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *controllerProcess) holdConnections(t *testing.T, fine func(what string)
 					refused.Add(1)
 					continue
 				}
-				// After a question, even one without a token, a connection may be idle for minutes.
+				// After a request, even an unauthorized one, a connection may be idle for minutes.
 				_, err = io.WriteString(conn, "GET /api/v1/nodes HTTP/1.1\r\nHost: localhost\r\n\r\n")
 				if _, errRead := io.ReadFull(conn, make([]byte, 1)); err != nil || errRead != nil {
 					refused.Add(1)
@@ -100,7 +100,7 @@ func (c *controllerProcess) holdConnections(t *testing.T, fine func(what string)
 	}
 }
 
-// askTooMuch asks for what is dear, as often as it can.
+// askTooMuch sends expensive requests at the maximum rate.
 func (c *controllerProcess) askTooMuch(t *testing.T, token string, fine func(what string)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -125,8 +125,8 @@ func (c *controllerProcess) askTooMuch(t *testing.T, token string, fine func(wha
 	}
 }
 
-// attackByBudget has a budget in force that is used up at once: it names webhooks that are not the tenant's to ask, and
-// Jobs of others as its scope.
+// attackByBudget creates a budget that is exceeded immediately. Its webhooks are internal URLs that tenants must
+// not reach, and its scope matches Jobs in other namespaces.
 func (w *world) attackByBudget(t *testing.T, c *controllerProcess, token string) {
 	ctx := t.Context()
 	var hits atomic.Int64
@@ -136,7 +136,7 @@ func (w *world) attackByBudget(t *testing.T, c *controllerProcess, token string)
 	}))
 	defer inside.Close()
 	w.label(t, "victim", v1alpha1.LabelTeam, "victims")
-	time.Sleep(3 * time.Second) // until the controller has heard whose name that is, on a busy machine too
+	time.Sleep(3 * time.Second) // until the controller has received the label, even on a busy machine
 	for _, ns := range []string{"attacker", "victim"} {
 		if _, err := w.Client.BatchV1().Jobs(ns).Create(ctx, newJob("works", "energy", 100, time.Hour), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -185,7 +185,7 @@ func (w *world) attackByBudget(t *testing.T, c *controllerProcess, token string)
 		j, err := w.Client.BatchV1().Jobs("attacker").Get(ctx, "works", metav1.GetOptions{})
 		return err == nil && j.Spec.Suspend != nil && *j.Spec.Suspend
 	})
-	time.Sleep(10 * time.Second) // more sweeps
+	time.Sleep(10 * time.Second) // wait for further evaluations
 	other, err := w.Client.BatchV1().Jobs("victim").Get(ctx, "works", metav1.GetOptions{})
 	if err != nil || other.Spec.Suspend != nil && *other.Spec.Suspend {
 		t.Errorf("a budget reaches Jobs of others: %v, %v", other.Spec.Suspend, err)
@@ -236,7 +236,7 @@ func (w *world) attackByBudget(t *testing.T, c *controllerProcess, token string)
 	}
 }
 
-// label has administrators label a namespace.
+// label sets a label of a namespace as an administrator.
 func (w *world) label(t *testing.T, namespace, key, value string) {
 	t.Helper()
 	n, err := w.Client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})

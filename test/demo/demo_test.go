@@ -1,4 +1,4 @@
-// Package demo runs kubenergy-lab's demo, shortened, from the first line to the table.
+// Package demo runs a shortened version of the demo of kubenergy-lab and checks its complete output.
 package demo
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// The demo runs on a real trace and a real grid where they are at hand, otherwise on the bundled input. A process can
-// have one control plane only, so there is one test.
+// TestDemo runs the demo on a real trace and real carbon intensities if they are available, and on the bundled
+// input otherwise. It is the only test because a process can run only one control plane.
 func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -39,7 +39,7 @@ func TestDemo(t *testing.T) {
 		t.Fatalf("exit code %d:\n%s", code, stderr.String())
 	}
 	t.Log("\n" + stderr.String())
-	_, _ = stderr.Write(nil) // until now
+	_, _ = stderr.Write(nil) // measure the silence until now
 	if stderr.silence > 10*time.Second {
 		machine.TooSlow("the demo said nothing for %v", stderr.silence.Round(time.Second))
 	}
@@ -85,7 +85,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// talk notes the longest time in which nothing was written.
+// talk is a buffer that records the longest interval between two writes.
 type talk struct {
 	bytes.Buffer
 	last    time.Time

@@ -1,5 +1,5 @@
-// Package experiment holds the tests that experiments compare schedulers in a lab and in a cluster, and that nothing of
-// them is left, even of one that was killed.
+// Package experiment tests that experiments compare schedulers in a lab and in a cluster and that they clean up all
+// processes and objects, even if an experiment was killed.
 package experiment
 
 import (
@@ -25,7 +25,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// programs builds what an experiment starts, and returns the path of kubenergy, beside which all of it stands.
+// programs builds all binaries that an experiment starts and returns the path of kubenergy. They are in the same
+// directory.
 func programs(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -36,14 +37,14 @@ func programs(t *testing.T) string {
 	return kit.Build(t, "./cmd/kubenergy")
 }
 
-// command is an experiment whose results go to out. It runs on a busy machine too.
+// command returns the command of an experiment that writes its results to out. It also runs on a busy machine.
 func command(t *testing.T, file, out string, more ...string) *exec.Cmd {
 	t.Helper()
 	args := append([]string{"experiment", "-f", "testdata/" + file, "--force", "--out", out}, more...)
 	return exec.Command(programs(t), args...)
 }
 
-// left returns the processes that were started for a folder: it stands in their command lines, or they run in it.
+// left returns the running processes that contain dir in their command line or run in it.
 func left(dir string) (names []string) {
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range processes {
@@ -102,7 +103,8 @@ func TestInTheLab(t *testing.T) {
 			t.Errorf("%s: %v of the requests failed", contestant, failed)
 		}
 	}
-	// The machines that cost least per core have room for all; stock spreads over the others as well.
+	// The machines with the lowest cost per core have enough capacity for all Jobs. The default scheduler also uses
+	// other machines.
 	if d := row(t, &e, "ours", "energyJoules").Difference; d == nil || d.Value > -0.02 || *d.High >= 0 {
 		t.Errorf("ours does not need less energy than stock: %+v", d)
 	}
@@ -134,8 +136,8 @@ func TestOneThatWasKilledLeavesNothing(t *testing.T) {
 	}
 }
 
-// In a cluster that others use, what an experiment makes stands in its namespaces, and the next run removes what one
-// that was killed has left there.
+// TestInACluster verifies that an experiment in a shared cluster only creates objects in its own namespaces and
+// that the next run removes the objects left behind by a killed experiment.
 func TestInACluster(t *testing.T) {
 	out := kit.Dir(t, "cluster")
 	binaries := filepath.Dir(programs(t))
@@ -174,11 +176,12 @@ func TestInACluster(t *testing.T) {
 	}
 }
 
-// faster is by how much the times of the shipped experiments are shorter, so that all of them take hours.
+// faster maps the shipped experiments to the factor by which they are accelerated, so that the complete test takes
+// a few hours.
 var faster = map[string]string{"control": "1", "escheduler": "80", "hybrid": "80", "kubenergysched": "600", "stock": "1"}
 
-// One who repeats an experiment comes to the same: differences that are found have the same sign, and their intervals
-// overlap. Equal contestants do not differ.
+// TestShippedExperimentsAgree verifies that experiments are reproducible. Significant differences have the same
+// sign in two runs, and their confidence intervals overlap. Equal contestants do not differ.
 func TestShippedExperimentsAgree(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
 		t.Skip("KUBENERGY_LONG is not set: it takes two hours")
@@ -223,14 +226,15 @@ func agree(t *testing.T, name string, first, second *report.ExperimentRow) {
 	if !differ || a == nil || b == nil {
 		return
 	}
-	// Three rounds that are alike have next to no interval, while the baseline of another run is a little off.
+	// Three similar rounds have a very small interval, whereas the baseline differs slightly between runs.
 	const grain = 1.01
 	if a.Value*b.Value < 0 || (1+*a.High)*grain < 1+*b.Low || (1+*b.High)*grain < 1+*a.Low {
 		t.Errorf("%s of %s: %+v in one run, %+v in the other", first.Metric, first.Contestant, a, b)
 	}
 }
 
-// noWorse fails where ours costs more than stock by more than what two arms of stock may differ by.
+// noWorse fails if a cost of KubEnergy exceeds that of the default scheduler by more than the difference between
+// two arms of the default scheduler.
 func noWorse(t *testing.T, e *report.Experiment) {
 	t.Helper()
 	for _, metric := range []string{"energyJoules", "schedulerCPUSeconds", "schedulingP99Ms"} {

@@ -67,7 +67,7 @@ func typed(name string) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Labels = map[string]string{v1alpha1.LabelWorkloadType: name} }
 }
 
-// The namespaces of the table: their labels, and the policies of their own.
+// admissionNamespaces contains the labels and namespaced policies of the namespaces used in the table.
 var admissionNamespaces = map[string]struct {
 	labels map[string]string
 	policy string
@@ -93,13 +93,13 @@ var admissionNamespaces = map[string]struct {
 	},
 }
 
-// A row is a Job, and whether it is created suspended.
+// A row describes a Job and whether it is created suspended.
 type row struct {
-	policy    string // spec of the cluster's policy
+	policy    string // spec of the cluster-wide policy
 	namespace string
 	job       func(*batchv1.Job)
 	held      bool
-	// The hold loop lets go of it: it knows more than the policy.
+	// letGo is set if the hold loop releases the Job, because it evaluates more rules than the admission policy.
 	letGo bool
 }
 
@@ -272,9 +272,9 @@ var rows = map[string]row{
 	"in kube-system":       {delaying, "kube-system", delayed, false, false},
 }
 
-// testAdmission creates the Job of every row, and compares what becomes of it with the table, and the table with what
-// the hold loop would do: what it would hold must be suspended, and what it would not, must not, but where the row
-// says so.
+// testAdmission creates the Job of every row and compares the result with the table. It also compares the table
+// with the hold loop. Unless the row sets letGo, a Job must be suspended if and only if the hold loop would hold
+// it.
 func (w *world) testAdmission(t *testing.T) {
 	ctx := t.Context()
 	var own []*v1alpha1.EnergyPolicy
@@ -342,7 +342,7 @@ func (w *world) testRow(t *testing.T, r *row, view *kube.View) {
 	}
 }
 
-// suspends reports what becomes of a Job when it is created.
+// suspends reports whether admission suspends a Job when it is created.
 func (w *world) suspends(t *testing.T, namespace string, job *batchv1.Job) bool {
 	t.Helper()
 	before := job.Spec.Suspend != nil && *job.Spec.Suspend
@@ -362,8 +362,8 @@ func (w *world) policies() dynamic.ResourceInterface {
 	return w.objects.Resource(energyPolicies).Namespace(v1alpha1.SystemNamespace)
 }
 
-// setPolicy replaces the cluster's policy and its status, and waits until admission has seen both: it adds a namespace
-// that only this status knows.
+// setPolicy replaces the cluster-wide policy and its status and waits until both are effective in admission. It
+// detects this through an additional namespace that only occurs in the new status.
 func (w *world) setPolicy(t *testing.T, spec string, mirror map[string]any, sentinel string) {
 	t.Helper()
 	ctx := t.Context()
@@ -408,7 +408,7 @@ func energyPolicy(t *testing.T, namespace, spec string) *v1alpha1.EnergyPolicy {
 	return &p
 }
 
-// viewOf is what the hold loop would know.
+// viewOf returns the view of the hold loop for the given policies and namespaces.
 func viewOf(t *testing.T, policies []*v1alpha1.EnergyPolicy, marks []policy.NamespaceMarks) *kube.View {
 	t.Helper()
 	c := kube.Contents{Policies: policies, Namespaces: marks, Defaults: policy.Defaults{

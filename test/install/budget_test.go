@@ -20,8 +20,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// testBudgetGuard tries, as our own accounts, what the controller does for budgets, and what none of our accounts may do.
-// So that nothing but the guard decides, the accounts get the rights on Jobs and pods that RBAC can express.
+// testBudgetGuard uses the KubEnergy service accounts to try the operations that the controller performs for
+// budgets and operations that must be denied. The accounts are granted broad RBAC permissions on Jobs and pods so
+// that only the guard decides.
 func (w *world) testBudgetGuard(t *testing.T) {
 	ctx := t.Context()
 	const namespace, name = "budgets", "test-budgets"
@@ -30,7 +31,7 @@ func (w *world) testBudgetGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.mayPatch(t, name)
-	t.Cleanup(func() { // they are in states that an uninstall is not to leave behind
+	t.Cleanup(func() { // must not interfere with the uninstallation
 		err := w.Client.BatchV1().Jobs(namespace).DeleteCollection(context.WithoutCancel(t.Context()),
 			metav1.DeleteOptions{}, metav1.ListOptions{})
 		if err != nil {
@@ -80,7 +81,7 @@ func (w *world) testBudgetGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seen := func(name string) *batchv1.Job { // as it is now: the Job controller writes on it
+	seen := func(name string) *batchv1.Job { // the Job controller also updates Jobs
 		job, err := w.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +106,8 @@ func (w *world) testBudgetGuard(t *testing.T) {
 		return err
 	}
 	const controller, scheduler = "kubenergy-controller", "kubenergy-scheduler"
-	// onSeen patches a Job as it is, once more where the Job controller has written on it meanwhile.
+	// onSeen patches the current state of a Job and retries if the Job controller has updated the Job in the
+	// meantime.
 	onSeen := func(account, job string, patch func(*batchv1.Job) []byte) (err error) {
 		kit.Eventually(t, time.Minute, "the Job controller leaves "+job+" alone", func() bool {
 			err = onJob(account, job, types.JSONPatchType, patch(seen(job)))
@@ -210,7 +212,7 @@ func (w *world) testBudgetGuard(t *testing.T) {
 	}
 }
 
-// mayPatch gives our accounts all rights on Jobs and pods, until the test ends.
+// mayPatch grants the KubEnergy service accounts permission to get and patch Jobs and pods until the test ends.
 func (w *world) mayPatch(t *testing.T, name string) {
 	t.Helper()
 	roles := w.Client.RbacV1()

@@ -13,7 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// valueSets are what the chart is rendered with; with the defaults they reach every branch of its templates.
+// valueSets contains sets of values for rendering the chart. Together with the defaults they cover every branch of
+// the templates.
 var valueSets = map[string][]string{
 	"defaults": nil,
 	"mode default": {
@@ -96,11 +97,11 @@ var valueSets = map[string][]string{
 	},
 }
 
-// installed are the values of the release.
+// installed contains the values of the installed release.
 const installed = "policy.mode=enforce,agent.enabled=true,power.enabled=true"
 
-// TestInstall lets helm install the chart, looks at what it made of the cluster, and takes it away again. Its parts
-// share one control plane, of which a process can have one only.
+// TestInstall installs the chart with helm, checks the resulting cluster and uninstalls the chart. All parts share
+// one control plane, because a process can run only one.
 func TestInstall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -161,7 +162,7 @@ func (w *world) testBindingIsLast(t *testing.T) {
 	}
 }
 
-// notServed are the kinds of the Prometheus operator, which the cluster does not have.
+// notServed contains the kinds of the Prometheus operator, which are not installed in the cluster.
 var notServed = map[string]bool{"ServiceMonitor": true, "PrometheusRule": true}
 
 func (w *world) testValueSets(t *testing.T) {
@@ -188,7 +189,8 @@ func (w *world) wantAccepted(t *testing.T, documents []chart.Document) {
 	}
 }
 
-// testExamples applies every example, as its first lines say, to a namespace of its own, and takes it away again.
+// testExamples applies every example to a separate namespace, as described in its first lines, and deletes it
+// afterwards.
 func (w *world) testExamples(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil || len(files) != 10 {
@@ -220,8 +222,8 @@ func (w *world) testExamples(t *testing.T) {
 	}
 }
 
-// wantExample wants an object that suits every namespace, whose pods run without us unless it is about placing, and that
-// the server keeps.
+// wantExample checks that an object of an example can be used in any namespace, that it selects the KubEnergy
+// scheduler only if the example is about placement and that the server accepts it.
 func (w *world) wantExample(t *testing.T, object *unstructured.Unstructured, namespace string, places bool) {
 	t.Helper()
 	name := object.GetKind() + "/" + object.GetName()
@@ -267,8 +269,8 @@ func (w *world) wantFileAccepted(t *testing.T, file string) {
 	t.Run(filepath.Base(file), func(t *testing.T) { w.wantAccepted(t, documents) })
 }
 
-// testUpgrade switches holding of Jobs and the agent off and on again: the policy goes and comes with the release, and
-// the agent comes back to the namespace that it left behind.
+// testUpgrade disables and reenables the holding of Jobs and the agent. The admission policy is removed from and
+// added to the release, and the agent is reinstalled in its existing namespace.
 func (w *world) testUpgrade(t *testing.T) {
 	policies := w.Client.AdmissionregistrationV1().MutatingAdmissionPolicies()
 	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", "policy.mode=enforce,hold.enabled=false")

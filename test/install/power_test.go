@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// testPowerGuard tries, as the account of kubenergy-power, what RBAC alone would allow. test/chart evaluates the policy
-// on more cases.
+// testPowerGuard uses the service account of kubenergy-power to try operations that RBAC alone would allow. More
+// cases of the policy are evaluated in test/chart.
 func (w *world) testPowerGuard(t *testing.T) {
 	_, config := w.Account(t, "kubenergy-power")
 	client, err := kubernetes.NewForConfig(config)

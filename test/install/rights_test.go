@@ -25,8 +25,8 @@ var rewrite = flag.Bool("rewrite", false, "write the rights that the API server 
 
 const rightsFile = "testdata/rights.txt"
 
-// testRights compares what the API server says that our accounts may do with what was read and agreed to before:
-// kubectl auth can-i --list, for every account of ours, in every namespace that counts.
+// testRights compares the permissions of all KubEnergy service accounts in all relevant namespaces with a reviewed
+// list. The permissions are those that kubectl auth can-i --list reports.
 func (w *world) testRights(t *testing.T) {
 	var text strings.Builder
 	for _, account := range []string{"kubenergy-scheduler", "kubenergy-controller", "kubenergy-agent", "kubenergy-power"} {
@@ -68,7 +68,7 @@ func (w *world) testRights(t *testing.T) {
 	}
 }
 
-// rightsIn returns what the API server says that a client may do in a namespace, a line each.
+// rightsIn returns the permissions of a client in a namespace, one per line.
 func rightsIn(t *testing.T, client kubernetes.Interface, namespace string) []string {
 	t.Helper()
 	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(),
@@ -105,7 +105,7 @@ func rightsIn(t *testing.T, client kubernetes.Interface, namespace string) []str
 	return slices.Compact(lines)
 }
 
-// testGuard tries, as our own accounts, what RBAC alone would allow or cannot express.
+// testGuard uses the KubEnergy service accounts to try operations that RBAC alone would allow or cannot express.
 func (w *world) testGuard(t *testing.T) {
 	ctx := t.Context()
 	_, config := w.Account(t, "kubenergy-controller")
@@ -167,7 +167,7 @@ func (w *world) testGuard(t *testing.T) {
 		"another where agents are": {configMap(cluster.AgentNamespace, "kubenergy-calls"), false},
 		"the status of a policy":   {policy(`{"status":{"held":3}}`, "status"), true},
 		"the spec of a policy":     {policy(`{"spec":{"mode":"off"}}`, ""), false},
-		// and it has no effect
+		// The request succeeds but has no effect on the spec.
 		"the spec of a policy through its status": {policy(`{"spec":{"mode":"off"}}`, "status"), true},
 	} {
 		if allowed := c.err == nil; allowed != c.allowed {

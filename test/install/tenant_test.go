@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// as is a client that acts as another user.
+// as is a client that impersonates a user.
 type as struct {
 	kubernetes.Interface
 	objects dynamic.Interface
@@ -47,7 +47,7 @@ func (w *world) as(t *testing.T, user string, groups ...string) as {
 	return as{client, objects}
 }
 
-// bind gives a user a role, in a namespace or, where that is "", everywhere.
+// bind binds a role to a user in a namespace, or cluster-wide if namespace is "".
 func (w *world) bind(t *testing.T, namespace, role string, subject rbacv1.Subject) {
 	t.Helper()
 	meta := metav1.ObjectMeta{GenerateName: "test-", Namespace: namespace}
@@ -67,8 +67,9 @@ func (w *world) bind(t *testing.T, namespace, role string, subject rbacv1.Subjec
 	}
 }
 
-// testTenant attacks as an account that may edit one namespace: it writes what only we write, on its own work and on
-// that of others, and makes objects that act on others. None of it works; what tenants do every day does.
+// testTenant performs attacks with an account that can edit one namespace. It tries to set values that only
+// KubEnergy may set, on its own and other workloads, and to create objects that affect others. All attacks must be
+// denied, and ordinary operations of tenants must succeed.
 func (w *world) testTenant(t *testing.T) {
 	ctx := t.Context()
 	const mine, yours, user = "tenant-mine", "tenant-yours", "system:serviceaccount:tenant-mine:attacker"
@@ -90,7 +91,7 @@ func (w *world) testTenant(t *testing.T) {
 		if _, err := w.Client.CoreV1().Pods(name).Create(ctx, newPod("pod", nil), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { // an uninstall is not to find them
+		t.Cleanup(func() { // must not interfere with the uninstallation
 			if err := w.Client.BatchV1().Jobs(name).DeleteCollection(context.WithoutCancel(t.Context()),
 				metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 				t.Error(err)
@@ -255,8 +256,8 @@ func (w *world) testTenant(t *testing.T) {
 	})
 }
 
-// attackByStatus attacks as an account that may also write statuses and bind pods, as an operator may: with a status
-// the API server takes labels and annotations, and a binding's annotations become the pod's.
+// attackByStatus performs attacks with an account that can also update statuses and bind pods, such as an operator.
+// A status update may contain labels and annotations, and the annotations of a binding are copied to the pod.
 func (w *world) attackByStatus(t *testing.T, namespace string, account rbacv1.Subject, me as) {
 	ctx := t.Context()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "test-status"}, Rules: []rbacv1.PolicyRule{
@@ -334,15 +335,16 @@ func viewerToken(ctx context.Context, me as, namespace string) error {
 
 const controllerAPI = "https:kubenergy-controller:api"
 
-// proxied asks a Service of ours through the API server.
+// proxied sends a request to a KubEnergy Service through the API server.
 func proxied(ctx context.Context, me as, method, service string) error {
 	return me.CoreV1().RESTClient().Verb(method).Namespace(v1alpha1.SystemNamespace).Resource("services").Name(service).
 		SubResource("proxy").Suffix("api/v1/ledger").Do(ctx).Error()
 }
 
-// testViewer is about the default way to the energy of a namespace: a user who may view it may ask the controller,
-// which no pod here is; the role kubenergy-view-token makes a token of its account kubenergy-viewer, and of no other.
-// What the controller then shows is tested in test/lifecycle.
+// testViewer tests the default access to the energy data of a namespace. A user with the role view may send
+// requests to the controller, which does not run in this cluster. The role kubenergy-view-token allows creating a
+// token of the account kubenergy-viewer, but of no other account. The responses of the controller are tested in
+// test/lifecycle.
 func (w *world) testViewer(t *testing.T) {
 	ctx := t.Context()
 	const namespace = "viewed"
@@ -357,7 +359,7 @@ func (w *world) testViewer(t *testing.T) {
 		}
 	}
 	subject := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "viewer"}
-	for _, role := range []string{"system:aggregate-to-view", "kubenergy-view-energy"} { // what view consists of
+	for _, role := range []string{"system:aggregate-to-view", "kubenergy-view-energy"} { // roles of view
 		w.bind(t, namespace, role, subject)
 	}
 	viewer := w.as(t, "viewer")
@@ -391,7 +393,8 @@ func (w *world) testViewer(t *testing.T) {
 	})
 }
 
-// testKubelet attacks as a kubelet: it changes what says where its node's power comes from.
+// testKubelet performs attacks as a kubelet that tries to change properties that determine the power source of its
+// node.
 func (w *world) testKubelet(t *testing.T) {
 	ctx := t.Context()
 	const name = "attacked"

@@ -23,9 +23,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// testUninstall does what helm uninstall does: it creates the objects of the pre-delete hook, runs what the hook's Job
-// Jobs run, as their accounts, and then removes the release. The Jobs themselves cannot run, since no node has a
-// kubelet.
+// testUninstall performs the steps of helm uninstall. It creates the objects of the pre-delete hooks, runs the
+// commands of the hook Jobs with the permissions of their accounts and then uninstalls the release. The Jobs
+// themselves cannot run because no node has a kubelet.
 func (w *world) testUninstall(t *testing.T) {
 	ctx := t.Context()
 	kit.Eventually(t, 20*time.Second, "Jobs are held", func() bool {
@@ -57,7 +57,7 @@ func (w *world) testUninstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs := map[string][]string{} // what they run, by account
+	jobs := map[string][]string{} // arguments by service account
 	for i := range documents {
 		d := &documents[i]
 		if d.HookOf() != "pre-delete" {
@@ -100,7 +100,7 @@ func (w *world) testUninstall(t *testing.T) {
 	}
 	w.helm(t, "uninstall", "kubenergy", "--no-hooks", "--wait")
 	for i := range documents {
-		// What was booked cannot be measured again, and the namespace of agents holds Secrets of the user's.
+		// Recorded usage cannot be measured again, and the namespace of the agents contains Secrets of the user.
 		stays := slices.Contains([]string{"PersistentVolumeClaim", "Namespace"}, documents[i].Object.GetKind())
 		if gone, err := w.gone(ctx, documents[i].Object); gone == stays || err != nil {
 			t.Errorf("%s: gone is %v (%v)", documents[i].Name(), gone, err)
@@ -108,7 +108,7 @@ func (w *world) testUninstall(t *testing.T) {
 	}
 }
 
-// runAs runs what a hook's Job runs, as its account.
+// runAs runs the command of a hook Job with the permissions of its service account.
 func (w *world) runAs(t *testing.T, account string, args []string) (warned, reported string) {
 	t.Helper()
 	if len(args) == 0 {
@@ -141,7 +141,7 @@ func (w *world) runAs(t *testing.T, account string, args []string) (warned, repo
 	return stderr.String(), stdout.String()
 }
 
-// sleeper adds a node that is marked as one whose machine sleeps, and is Ready: the machine was started by hand.
+// sleeper adds a node that is marked as sleeping although it is Ready, as if its machine had been started manually.
 func (w *world) sleeper(t *testing.T) (name string) {
 	t.Helper()
 	ctx, nodes := t.Context(), w.Client.CoreV1().Nodes()
@@ -150,7 +150,7 @@ func (w *world) sleeper(t *testing.T) (name string) {
 	}}}
 	n.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintAsleep, Effect: corev1.TaintEffectNoSchedule}}
 	_, err := nodes.Create(ctx, n, metav1.CreateOptions{})
-	if err == nil { // others write the node too
+	if err == nil { // other clients also update the node
 		_, err = nodes.PatchStatus(ctx, n.Name, []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`))
 	}
 	if err != nil {

@@ -40,8 +40,8 @@ idle 0
 	}
 }
 
-// Ports are reserved until the test ends, also between processes: a lock of another open file excludes as one of
-// another process does.
+// Addresses are reserved until the test ends, also across processes. The lock conflicts between open file
+// descriptions, so a second call in this process behaves like one in another process.
 func TestAddressIsReserved(t *testing.T) {
 	seen := map[string]bool{}
 	for range 500 {
@@ -58,7 +58,7 @@ func TestAddressIsReserved(t *testing.T) {
 	}
 }
 
-// Work takes processor time, and the time of a process contains it.
+// Work uses processor time, and the processor time of the process includes it.
 func TestWork(t *testing.T) {
 	before := CPUTimeOf(os.Getpid())
 	took := Work()
@@ -76,7 +76,7 @@ func TestProcess(t *testing.T) {
 		t.Error("it has ended by itself")
 	}
 	p.Kill()
-	p.Kill() // may be called again
+	p.Kill() // Kill is idempotent
 	if !p.Ended() {
 		t.Error("it lives on after its end")
 	}
@@ -100,7 +100,7 @@ func TestGoSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// verdictOf notes how a test would have ended.
+// verdictOf records whether a test was failed or skipped.
 type verdictOf struct {
 	testing.TB
 	failed, skipped bool

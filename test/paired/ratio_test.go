@@ -7,7 +7,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/paired"
 )
 
-// Of 95 in 100 samples the interval holds the true median; a bootstrap of few pairs is somewhat narrower.
+// TestMedianOfCovers verifies that about 95 % of the intervals contain the true median. A bootstrap of few pairs
+// yields slightly narrower intervals.
 func TestMedianOfCovers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 2))
 	const samples = 300
@@ -30,8 +31,8 @@ func TestMedianOfCovers(t *testing.T) {
 	}
 }
 
-// A ratio at its limit seldom fails, and a ratio well above it does. Both are drawn as noisy as benchmarks on a machine
-// that does other work.
+// TestExceedsIsCertain verifies that a ratio at its limit rarely fails and that a ratio well above the limit fails.
+// The samples are as noisy as benchmarks on a busy machine.
 func TestExceedsIsCertain(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 7))
 	const samples = 300
@@ -56,7 +57,7 @@ func TestExceedsIsCertain(t *testing.T) {
 			t.Errorf("a ratio of %v exceeds 1.02 in %.3f of all samples, want %v", truth, share, want)
 		}
 	}
-	// A run whose median failed before.
+	// These values are from a run that failed when the median was compared.
 	if r := (paired.Ratio{Median: 1.037, Low: 0.964, High: 1.121, Pairs: 30}); r.Exceeds(1.02) || r.FallsBelow(1.02) {
 		t.Errorf("%v is judged for certain", r)
 	}

@@ -36,7 +36,7 @@ import (
 
 const (
 	jobs      = 220
-	minChoice = 5 // feasible nodes that every decision must have had
+	minChoice = 5 // minimum number of feasible nodes for every decision
 )
 
 var strategies = []string{"least-allocated", "round-robin", "energy", "carbon", "carbon+window"}
@@ -52,8 +52,9 @@ func TestSimulatorAndSchedulerChooseTheSameNodes(t *testing.T) {
 	}
 }
 
-// scenarioOf makes two sites in different zones, the 24 machines of a preset spread over both, a third of them with a
-// convex power curve, and a day of jobs. Times are whole seconds, as in Kubernetes' objects.
+// scenarioOf creates a scenario with two sites in different zones, the 24 machines of a preset distributed over
+// both sites and one day of jobs. A third of the machines have a convex power curve. Times are whole seconds, as in
+// Kubernetes objects.
 func scenarioOf(t *testing.T) *sim.Scenario {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -90,7 +91,7 @@ func scenarioOf(t *testing.T) *sim.Scenario {
 			n.Profile = convex[n.Profile.Name]
 		}
 	}
-	s.Nodes = sim.StayAwake(nodes) // as the control plane's
+	s.Nodes = sim.StayAwake(nodes) // as on the control plane
 	var at time.Duration
 	for i := range jobs {
 		at += time.Duration(rng.ExpFloat64() * float64(5*time.Minute)).Truncate(time.Second)
@@ -106,7 +107,7 @@ func scenarioOf(t *testing.T) *sim.Scenario {
 	return s
 }
 
-// plane is a control plane whose scheduler has a profile for each strategy and the clock of the scenario.
+// plane is a control plane with one scheduler profile per strategy. The scheduler uses the clock of the scenario.
 type plane struct {
 	scenario  *sim.Scenario
 	client    kubernetes.Interface
@@ -128,7 +129,7 @@ func start(t *testing.T, s *sim.Scenario) *plane {
 			profiles = append(profiles, n.Profile)
 		}
 	}
-	// Presets hand out one profile a kind, so that equal names are equal profiles.
+	// Presets return one profile for each kind of machine, so equal names imply equal profiles.
 	if err := c.AddNodes(t.Context(), specs); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func start(t *testing.T, s *sim.Scenario) *plane {
 
 func profile(i int) string { return fmt.Sprintf("strategy-%d", i) }
 
-// step is a start or the end of a job in the simulation.
+// step is the start or the end of a job in the simulation.
 type step struct {
 	at    time.Time
 	begin bool
@@ -178,7 +179,7 @@ func (p *plane) compare(t *testing.T, name string) {
 		case !a.at.Equal(b.at):
 			return a.at.Compare(b.at)
 		case a.begin != b.begin && a.begin:
-			return 1 // what ends makes room for what begins
+			return 1 // finished jobs release capacity for starting ones
 		case a.begin != b.begin:
 			return -1
 		}
@@ -229,7 +230,7 @@ func (p *plane) compare(t *testing.T, name string) {
 		len(p.scenario.Nodes), len(used))
 }
 
-// begin creates the job's pod and returns the node that the scheduler bound it to.
+// begin creates the pod of a job and returns the node that the scheduler bound it to.
 func (p *plane) begin(t *testing.T, j *sched.Job, schedulerName string) string {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -276,7 +277,7 @@ func (p *plane) end(t *testing.T, j *sched.Job) {
 	}
 }
 
-// settle waits until the scheduler itself counts so many pods.
+// settle waits until the scheduler cache contains the given number of pods.
 func (p *plane) settle(t *testing.T, pods int) {
 	t.Helper()
 	kit.Await(t, time.Minute, fmt.Sprintf("the scheduler counts %d pods", pods),
@@ -286,7 +287,8 @@ func (p *plane) settle(t *testing.T, pods int) {
 		})
 }
 
-// The hold loop sees a Job where the simulator sees a row; both must come to the same window.
+// TestHoldsAgree verifies that the hold loop computes the same window from a Job as the simulator from a trace
+// entry.
 func TestHoldsAgree(t *testing.T) {
 	s := scenarioOf(t)
 	view, err := kube.NewView(s.Sites, nil, "")

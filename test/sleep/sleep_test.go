@@ -1,5 +1,4 @@
-// Package sleep holds the test that machines of a real control plane sleep as those of the simulator do, and that
-// nothing is lost by it.
+// Package sleep tests that machines of a real control plane sleep as in the simulator and that no pods are lost.
 package sleep
 
 import (
@@ -30,13 +29,14 @@ import (
 
 const (
 	strategyName = "carbon+window"
-	delay        = "30m" // at most, so that all ends within the slice
+	delay        = "30m" // maximum delay, so that all jobs end within the slice
 	slice        = 3 * time.Hour
 )
 
-// sliceOf writes a scenario of those jobs of the demo that end within three hours of 9:30 whatever holds them, and
-// returns it as the simulator has it. With its seed, one of five boots fails. In a slice that began at 9:00 a job would
-// come two seconds after machines went to sleep: what is first decides there on 5 % of all sleep, in simulation too.
+// sliceOf writes a scenario with the jobs of the demo that end within three hours from 9:30 even if they are held,
+// and returns the scenario as the simulator loads it. With the selected seed, one in five boots fails. The slice
+// does not start at 9:00, because a job would then arrive two seconds after machines are suspended. The order of
+// these two events would affect 5 % of the total sleep time, also in the simulation.
 func sliceOf(t *testing.T, dir string) (file string, s *sim.Scenario) {
 	t.Helper()
 	file, err := scenarios.WriteDemo(dir)
@@ -79,7 +79,8 @@ func sliceOf(t *testing.T, dir string) (file string, s *sim.Scenario) {
 	return file, load()
 }
 
-// Three hours of the demo at a sixth of their length, on machines that stay on and on ones that sleep.
+// TestMachinesSleepAsSimulated runs three hours of the demo at six times the speed, with machines that always stay
+// on and with machines that sleep.
 func TestMachinesSleepAsSimulated(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
 		t.Skip("KUBENERGY_LONG is not set: it takes half an hour")
@@ -94,7 +95,7 @@ func TestMachinesSleepAsSimulated(t *testing.T) {
 	args := []string{
 		"run", "-f", file, "--dir", dir, "--strategy", strategyName, "--max-delay", delay, "--factor", "6", "-o", "json",
 	}
-	// Machines that are forced off and pods that are lost end it with an error.
+	// The command fails if a machine is forced off or a pod is lost.
 	if code := lab.Main(t.Context(), args, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d:\n%s", code, stderr.String())
 	}
@@ -148,7 +149,7 @@ func TestMachinesSleepAsSimulated(t *testing.T) {
 	}
 }
 
-// decidedAgain decides again on each snapshot that was recorded.
+// decidedAgain repeats the decision on each recorded snapshot and compares it with the recorded plan.
 func decidedAgain(t *testing.T, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.sleep.jsonl"))

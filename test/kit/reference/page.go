@@ -11,8 +11,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// Hold compares the part of a page that a test writes with what it should be, or writes it anew. The part stands
-// between two comments, of which the first names the test as go test wants it: "./test/docs -run TestValues".
+// Hold compares the generated part of a page with want, or replaces it if rewrite is set. The part is enclosed in
+// two comments. The first comment contains the arguments of go test that select the test, for example "./test/docs
+// -run TestValues".
 func Hold(t testing.TB, page, test, want string, rewrite bool) {
 	t.Helper()
 	path := filepath.Join(kit.Root, filepath.FromSlash(page))
