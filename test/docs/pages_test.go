@@ -1,5 +1,6 @@
-// Package docs holds the documents to the code and to themselves: links are followed, every page is reachable, shell
-// blocks are run or say why not, and reference pages are what the code has. It links nothing of k8s.io/kubernetes.
+// Package docs checks the documentation for consistency with the code and with itself. Links must be valid, every
+// page must be reachable, shell blocks must be tested or marked, and reference pages must match the code. The
+// package does not import k8s.io/kubernetes.
 package docs
 
 import (
@@ -23,19 +24,19 @@ var rewrite = flag.Bool("rewrite", false, "write the reference pages and docs/li
 
 // A page is a Markdown file.
 type page struct {
-	path    string // from the root, with slashes
+	path    string // slash-separated, relative to the root
 	size    int
-	anchors map[string]bool // of its headings
-	links   []string        // outside of code
+	anchors map[string]bool // anchors of the headings
+	links   []string        // links outside of code
 	blocks  []block
 }
 
-// A block is fenced code.
+// A block is a fenced code block.
 type block struct {
 	line     int
-	section  string // the heading above
+	section  string // preceding heading
 	language string
-	info     string // what stands behind the language
+	info     string // text after the language
 	text     string
 }
 
@@ -48,7 +49,7 @@ var (
 	bare     = regexp.MustCompile(`https?://[^\s<>()"'\]]+`)
 )
 
-// pages reads all Markdown files of the repository, by path.
+// pages reads all Markdown files of the repository and returns them by path.
 func pages(t *testing.T) map[string]*page {
 	t.Helper()
 	all := map[string]*page{}
@@ -56,7 +57,7 @@ func pages(t *testing.T) map[string]*page {
 	return all
 }
 
-// files calls found with the files of the repository whose names end so.
+// files calls found with each file of the repository that has the given suffix.
 func files(t *testing.T, suffix string, found func(name, text string)) {
 	t.Helper()
 	none := []string{"bin", "out", "testdata"}
@@ -133,7 +134,7 @@ func (p *page) addLinks(line string) {
 	}
 }
 
-// slug is how GitHub calls a heading in links.
+// slug returns the anchor that GitHub generates for a heading.
 func slug(heading string) string {
 	heading = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(heading, "$1")
 	return strings.Map(func(r rune) rune {
@@ -147,7 +148,7 @@ func slug(heading string) string {
 	}, strings.TrimSpace(heading))
 }
 
-// target splits a link inside the repository into what it leads to, from the root, and the heading there.
+// target returns the file, relative to the root, and the anchor that a link inside the repository points to.
 func (p *page) target(link string) (file, anchor string) {
 	file, anchor, _ = strings.Cut(link, "#")
 	if file == "" {
@@ -160,7 +161,7 @@ func outside(link string) bool {
 	return strings.Contains(link, "://") || strings.HasPrefix(link, "mailto:")
 }
 
-// broken says what is wrong with a link inside the repository.
+// broken returns the reason why a link inside the repository is broken, or "" if it is valid.
 func (p *page) broken(link string, all map[string]*page) string {
 	file, anchor := p.target(link)
 	if _, err := os.Stat(filepath.Join(kit.Root, filepath.FromSlash(file))); err != nil {
@@ -172,8 +173,8 @@ func (p *page) broken(link string, all map[string]*page) string {
 	return ""
 }
 
-// TestLinks follows the links inside the repository to files and headings. docs/links.txt lists those that lead out of
-// it, for readers who check them.
+// TestLinks verifies that links inside the repository point to existing files and headings. External links are
+// listed in docs/links.txt so that they can be checked separately.
 func TestLinks(t *testing.T) {
 	all := pages(t)
 	outer := map[string]bool{}
@@ -198,7 +199,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestPagesAreReachable clicks from docs/README.md to every page below docs. A link to a folder shows what is in it.
+// TestPagesAreReachable follows links from docs/README.md to every page in docs. A link to a directory reaches all
+// of its files.
 func TestPagesAreReachable(t *testing.T) {
 	const start = "docs/README.md"
 	all := pages(t)
@@ -241,7 +243,7 @@ func unreachable(all map[string]*page, start string) (names []string) {
 	return names
 }
 
-// TestNoPlaceIsLeft looks for what was to be filled in, as @@output@@.
+// TestNoPlaceIsLeft searches for placeholders such as @@output@@ that have not been replaced.
 func TestNoPlaceIsLeft(t *testing.T) {
 	files(t, ".md", func(name, text string) {
 		if before, _, found := strings.Cut(text, "@@"); found {
@@ -250,7 +252,7 @@ func TestNoPlaceIsLeft(t *testing.T) {
 	})
 }
 
-// TestTablesLinkOnce looks for pages that a table of an index shows twice.
+// TestTablesLinkOnce searches for duplicate links in the tables of index pages.
 func TestTablesLinkOnce(t *testing.T) {
 	for _, name := range []string{"docs/README.md", "docs/measurements/README.md"} {
 		text, err := os.ReadFile(filepath.Join(kit.Root, name))
@@ -263,7 +265,7 @@ func TestTablesLinkOnce(t *testing.T) {
 	}
 }
 
-// twice returns the links that a table of a page has more than once.
+// twice returns the links that occur more than once in a table of a page.
 func twice(text string) (links []string) {
 	seen := map[string]bool{}
 	for line := range strings.Lines(text) {
@@ -281,7 +283,7 @@ func twice(text string) (links []string) {
 	return links
 }
 
-// TestREADMEIsShort keeps the README to one screen and a half.
+// TestREADMEIsShort limits the size of the README.
 func TestREADMEIsShort(t *testing.T) {
 	const most = 8 << 10
 	if size := pages(t)["README.md"].size; size > most {
@@ -289,7 +291,7 @@ func TestREADMEIsShort(t *testing.T) {
 	}
 }
 
-// TestReading shows that a page is read as GitHub shows it, and that wrong links are found.
+// TestReading verifies that pages are parsed like on GitHub and that broken links are detected.
 func TestReading(t *testing.T) {
 	p := readPage("docs/a.md", "# A *b*: `c-d`, e\n\n## A\n## A\n[x](../README.md#install) `[no](no.md)` "+
 		"<https://a.org/b>, [y](https://en.org/C_(d)).\n\n```sh notest=\"root\"\n[no](no.md)\n# no\n```\n"+

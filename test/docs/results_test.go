@@ -28,7 +28,7 @@ import (
 
 const resultsPage = "docs/reference/results.md"
 
-// described returns the names in the first cells of the tables of a page of results, by the heading above them.
+// described returns the names in the first column of the tables on the results page, by heading.
 func described(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(kit.Root, resultsPage))
@@ -49,8 +49,8 @@ func described(t *testing.T) map[string][]string {
 	return names
 }
 
-// TestResults compares docs/reference/results.md with the files that a simulation and a comparison write, and with what
-// the page of the simulation has to download.
+// TestResults compares docs/reference/results.md with the files written by a simulation and a comparison and with
+// the downloads of the dashboard.
 func TestResults(t *testing.T) {
 	have, dir := described(t), t.TempDir()
 	folders := map[string]string{"simulate": filepath.Join(dir, "s"), "compare": filepath.Join(dir, "c")}
@@ -120,7 +120,8 @@ func header(t *testing.T, text string) []string {
 	return names
 }
 
-// fields returns the fields of an object; of lines of objects also those of the objects within.
+// fields returns the fields of a JSON object. If lines is set, text contains one object per line, and the fields of
+// nested objects are included.
 func fields(t *testing.T, text string, lines bool) []string {
 	t.Helper()
 	found := map[string]bool{}
@@ -141,7 +142,7 @@ func fields(t *testing.T, text string, lines bool) []string {
 	return slices.Collect(maps.Keys(found))
 }
 
-// downloads asks the page of a folder for tables.
+// downloads returns the CSV tables that the dashboard serves for a directory, by name.
 func downloads(t *testing.T, dir string, names ...string) map[string]string {
 	t.Helper()
 	source, err := dashboard.OpenFolder(dir)
@@ -182,8 +183,8 @@ func downloads(t *testing.T, dir string, names ...string) map[string]string {
 	return texts
 }
 
-// TestColumns looks in docs/reference/results.md for the columns of every table that the code writes as CSV: one section
-// has all of a table's. The columns that the page has of commands stand in the code.
+// TestColumns verifies that docs/reference/results.md describes the columns of every CSV table in the code. One
+// section must contain all columns of a table. Conversely, columns on the page must exist in the code.
 func TestColumns(t *testing.T) {
 	sections, c, tables := described(t), reference.ReadCode(t), 0
 	look := func(file string, columns []string) {
@@ -201,7 +202,7 @@ func TestColumns(t *testing.T) {
 	}
 	for folder, files := range c.Files {
 		for _, file := range files {
-			var fields []string // of a table whose columns are written one by one
+			var fields []string // columns of a table that is written column by column
 			ast.Inspect(file, func(n ast.Node) bool {
 				switch n := n.(type) {
 				case *ast.CallExpr:
@@ -232,7 +233,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// texts returns the expressions that are texts.
+// texts returns the values of the expressions that are constant strings.
 func texts(c *reference.Code, folder string, all ...ast.Expr) (found []string) {
 	for _, e := range all {
 		if text, ok := c.Text(folder, e); ok {

@@ -10,15 +10,16 @@ import (
 )
 
 var (
-	// An image by its name, with a version for a tag.
+	// image matches a KubEnergy image with a version as its tag.
 	image = regexp.MustCompile(`([\w./$-]*kubenergy[\w./$-]*):(v?\d+\.[\w.]+)`)
-	// What make images calls an image, without a registry or with that of our examples.
+	// built matches the names of images built by make images, without a registry or with the registry of the
+	// examples.
 	built = regexp.MustCompile(
 		`^(.*registry\.example\.(org|com)/kubenergy/)?(kubenergy(-scheduler|-controller|-karmada|-agent|-gpu)?|\$name)$`)
 )
 
-// TestImagesAreThoseBuilt compares the images that documents, examples and manifests name with what make images builds
-// and the chart asks for, and the version to cite with that of the chart.
+// TestImagesAreThoseBuilt compares the images in documents, examples and manifests with those that make images
+// builds and with the version of the chart. It also compares the version in CITATION.cff with that of the chart.
 func TestImagesAreThoseBuilt(t *testing.T) {
 	chart := reference.ReadObject(t, filepath.Join(kit.Root, "charts/kubenergy/Chart.yaml"))
 	version := reference.Text(chart["appVersion"])

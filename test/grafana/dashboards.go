@@ -2,7 +2,7 @@ package grafana
 
 import "fmt"
 
-// Grafana's names of units.
+// Units of Grafana.
 const (
 	watts   = "watt"
 	kWh     = "kwatth"
@@ -14,7 +14,8 @@ const (
 	minutes = "cpm" // counts per minute
 )
 
-// rate is what a counter counts per second; perMinute and in (the range that is shown) are the like of it.
+// rate returns the query for the increase of a counter per second. perMinute and in return the increase per minute
+// and in the selected range.
 func rate(by, series string) string {
 	return fmt.Sprintf("sum by (%s) (rate(%s[$__rate_interval]))", by, series)
 }
@@ -25,14 +26,14 @@ func in(by, series string) string {
 	return fmt.Sprintf("sum by (%s) (increase(%s[$__range]))", by, series)
 }
 
-// most is of gauges that every replica shows, or the one that leads.
+// most returns the query for a gauge that is exposed by every replica or only by the leader.
 func most(by, series string) string { return fmt.Sprintf("max by (%s) (%s)", by, series) }
 
 func quantile(q float64, by, series string) string {
 	return fmt.Sprintf("histogram_quantile(%v, sum by (le, %s) (rate(%s_bucket[$__rate_interval])))", q, by, series)
 }
 
-// several is a variable of several values, all of them at first.
+// several returns a variable with multiple values. Initially, all values are selected.
 func several(name, from string) object {
 	return object{
 		"name": name, "label": name, "type": "query", "datasource": source, "refresh": 2, "sort": 1, "multi": true,
@@ -69,7 +70,7 @@ const (
 	otherwise      = "kubenergy_workload_counterfactual_carbon_grams_total"
 )
 
-// dashboards are those of the chart.
+// dashboards contains the dashboards of the chart.
 var dashboards = []dashboard{nodesBoard, decisionsBoard, savingsBoard, tenantsBoard, holdsBoard, healthBoard}
 
 var nodesBoard = dashboard{

@@ -21,7 +21,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the dashboards of the chart anew, and what documents say of them")
 
-// TestDashboardsAreCurrent holds the chart's files to the tables.
+// TestDashboardsAreCurrent compares the dashboard files of the chart with the tables.
 func TestDashboardsAreCurrent(t *testing.T) {
 	folder := filepath.Join(chart.Folder, "files", "grafana")
 	var names []string
@@ -62,7 +62,7 @@ func errorOf(errs ...error) error {
 	return nil
 }
 
-// imported is what a test reads of a file as Grafana does.
+// imported is the part of a dashboard file that the tests read.
 type imported struct {
 	UID        string
 	Tags       []string
@@ -101,8 +101,8 @@ func read(t *testing.T, d *dashboard) (b imported) {
 	return b
 }
 
-// TestPanelsAreWhole checks each file: every panel says what it shows, in which unit and how well it is known, asks the
-// Prometheus that the variable names, and stands beside the others on the grid.
+// TestPanelsAreWhole checks each dashboard file. Every panel must have a description, a unit and a quality, query
+// the selected data source and be placed on the grid without overlapping others.
 func TestPanelsAreWhole(t *testing.T) {
 	uids := map[string]bool{}
 	for i := range dashboards {
@@ -153,13 +153,13 @@ func TestPanelsAreWhole(t *testing.T) {
 	}
 }
 
-// foreign are metrics of others that panels read.
+// foreign lists the metrics of other programs that panels read.
 var foreign = []string{
 	"up", "leader_election_master_status", "process_resident_memory_bytes", "process_cpu_seconds_total",
 	"scheduler_cache_size", "scheduler_schedule_attempts_total", "scheduler_scheduling_attempt_duration_seconds",
 }
 
-// undocumented returns the metrics of an expression that docs/reference/metrics.md does not have.
+// undocumented returns the metrics of an expression that are not listed in docs/reference/metrics.md.
 func undocumented(t *testing.T, expr string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(kit.Root, "docs/reference/metrics.md"))
@@ -192,7 +192,7 @@ func TestPanelsReadMetricsThatAreDocumented(t *testing.T) {
 			}
 		}
 	}
-	// The test finds what it looks for.
+	// Verify that the check detects unknown metrics.
 	for name := range read {
 		broken := "sum by (node) (rate(" + name + "s_broken{node=~\"a\"}[$__rate_interval])) / 2"
 		if got := undocumented(t, broken); !slices.Equal(got, []string{name + "s_broken"}) {
@@ -201,7 +201,7 @@ func TestPanelsReadMetricsThatAreDocumented(t *testing.T) {
 	}
 }
 
-// TestQuietPanels lists in the documents what may be empty on a cluster that is well.
+// TestQuietPanels generates the list of panels that may be empty on a healthy cluster.
 func TestQuietPanels(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| dashboard | panel | is empty where |\n|---|---|---|\n")
@@ -217,7 +217,7 @@ func TestQuietPanels(t *testing.T) {
 	reference.Hold(t, "docs/how-to/grafana.md", "./test/grafana -run TestQuietPanels", b.String(), *rewrite)
 }
 
-// TestConfigMaps checks what Grafana's sidecar finds.
+// TestConfigMaps checks the ConfigMaps that the sidecar of Grafana imports.
 func TestConfigMaps(t *testing.T) {
 	fn := func(args ...string) map[string]chart.Document {
 		documents, err := chart.Template(t.Context(), args...)

@@ -17,8 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// absent are panels that stay empty here, by dashboard and title: there is nothing wrong, nothing on the network, and
-// no hour passes. All others that may be empty are shown.
+// absent lists panels that remain empty in this test, as DASHBOARD/TITLE. They require failures, meters on the
+// network or more than an hour. All other panels that may be empty must show values.
 var absent = []string{
 	"nodes/Meters at the wall", "nodes/Wall over agent", "nodes/Temperature",
 	"decisions/Cycles narrowed to few nodes", "decisions/Plans over all waiting pods",
@@ -26,7 +26,7 @@ var absent = []string{
 	"health/Alerts", "health/Requests to sources", "health/Answers not believed",
 }
 
-// A prometheus scrapes our programs and is asked what Grafana would ask.
+// A prometheus scrapes the KubEnergy programs and evaluates the queries of the dashboards.
 type prometheus struct {
 	*kit.Process
 	url string
@@ -52,7 +52,8 @@ func startPrometheus(t *testing.T, w *world) *prometheus {
 	for node, address := range agents {
 		nodes = append(nodes, target(address, map[string]string{"node": node, "instance": node}))
 	}
-	// The node's name comes from the target, whatever a page says, as in docs/reference/metrics.md.
+	// The node label is taken from the target and overrides that of the page, as described in
+	// docs/reference/metrics.md.
 	ofAgents := job("kubenergy-agent", "http", nodes...)
 	ofAgents["metric_relabel_configs"] = []map[string]any{
 		{"action": "labeldrop", "regex": "(exported_)+(node|instance|job)"},
@@ -71,7 +72,7 @@ func startPrometheus(t *testing.T, w *world) *prometheus {
 	return p
 }
 
-// query returns how many series an expression gives now that are numbers.
+// query returns the number of series of an expression with a value other than NaN.
 func (p *prometheus) query(ctx context.Context, expr string) (n int, err error) {
 	samples, err := kit.Query(ctx, p.url, expr)
 	for _, s := range samples {
@@ -82,14 +83,14 @@ func (p *prometheus) query(ctx context.Context, expr string) (n int, err error) 
 	return n, err
 }
 
-// asGrafana fills in what Grafana does: its variables with All, and times.
+// asGrafana replaces the variables in an expression like Grafana with the selection All.
 func asGrafana(expr string) string {
 	return strings.NewReplacer("$__rate_interval", "20s", "$__range", "10m", "$node", ".*", "$namespace", ".*",
 		"$signal", "average").Replace(expr)
 }
 
-// TestEveryPanelShows has a real Prometheus scrape our real programs while Jobs come, and asks it what Grafana would
-// ask: every query of every panel of the chart's files must give a number at some time.
+// TestEveryPanelShows runs Prometheus and all KubEnergy programs with a workload. Every query of every panel must
+// return a number at some point.
 func TestEveryPanelShows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -97,7 +98,7 @@ func TestEveryPanelShows(t *testing.T) {
 	if *rewrite {
 		t.Skip("nothing here is written")
 	}
-	kit.Prometheus(t, "prometheus") // or skips, before anything starts
+	kit.Prometheus(t, "prometheus") // skips the test before anything is started
 	for _, name := range absent {
 		if !slices.Contains(quietPanels(), name) {
 			t.Errorf("%s is no panel that may be empty", name)
@@ -146,13 +147,13 @@ func TestEveryPanelShows(t *testing.T) {
 	}
 	t.Logf("%d queries have given numbers within %v; %d may be empty", all, time.Since(began).Round(time.Second), len(quiet))
 	p.variables(t)
-	// What the test looks for it finds: a misspelt metric gives nothing.
+	// Verify that a query of a nonexistent metric returns no series.
 	if n, err := p.query(t.Context(), "sum(kubenergy_helt)"); n != 0 || err != nil {
 		t.Errorf("a metric that is not there has %d series, %v", n, err)
 	}
 }
 
-// variables checks that each one offers something to choose.
+// variables checks that each variable has values.
 func (p *prometheus) variables(t *testing.T) {
 	t.Helper()
 	for name, want := range map[string]string{"namespace": "team-a", "node": "node-3"} {

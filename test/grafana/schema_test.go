@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestGrafanasTypes has the compiler of TypeScript hold every file to the type that Grafana's own code reads. It
-// fetches both from npm's registry.
+// TestGrafanasTypes type-checks every dashboard file with the TypeScript compiler and the types of Grafana, which
+// it installs from the npm registry.
 func TestGrafanasTypes(t *testing.T) {
 	npm, err := exec.LookPath("npm")
 	if err != nil || os.Getenv("KUBENERGY_LONG") == "" {
@@ -26,7 +26,7 @@ func TestGrafanasTypes(t *testing.T) {
 		t.Skipf("npm does not reach its registry: %v\n%s", err, out)
 	}
 	check := func(name, text string) (string, error) {
-		// A string is none of an enum's values to the compiler, though it is when it is read.
+		// TypeScript does not accept string literals for enums, although the JSON contains strings.
 		text = strings.ReplaceAll(text, `"mode": "absolute"`, `"mode": "absolute" as ThresholdsMode`)
 		kit.Write(t, filepath.Join(dir, name+".ts"), fmt.Sprintf(
 			"import type {Dashboard, ThresholdsMode} from '@grafana/schema';\nexport const d: Dashboard = %s;\n", text))

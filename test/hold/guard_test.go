@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// guardHolds tries, as our own account, what it must not do to Jobs.
+// guardHolds uses the service account of the scheduler to try changes of Jobs that must be denied.
 func (w *world) guardHolds(t *testing.T, namespace string) {
 	_, config := w.Account(t, account)
 	us, err := kubernetes.NewForConfig(config)

@@ -16,8 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestTheLastDecisionsAreRecorded ends a leader as Kubernetes does, right after it has placed pods. Records are sent
-// together, some seconds after the first of them.
+// TestTheLastDecisionsAreRecorded terminates a leader gracefully right after it has placed pods. Records are sent
+// in batches, a few seconds after the first record.
 func TestTheLastDecisionsAreRecorded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -26,7 +26,7 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 	var mu sync.Mutex
 	placed := map[string]bool{}
 	controller := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		// it is further away than the API server, and nearer than what an election here waits for
+		// The delay is longer than that of the API server and shorter than a leader election takes in this test.
 		time.Sleep(300 * time.Millisecond)
 		var reported struct{ Decisions []ledger.Record }
 		if err := json.NewDecoder(r.Body).Decode(&reported); err != nil {
@@ -66,7 +66,7 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 		}
 		return true
 	})
-	time.Sleep(100 * time.Millisecond) // a pod is seen bound a moment before its cycle ends
+	time.Sleep(100 * time.Millisecond) // a pod is observed as bound before its cycle ends
 	asked := time.Now()
 	if err := s.Stop(time.Minute); err != nil {
 		t.Error(err)

@@ -17,11 +17,11 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// timeout is for a Job controller that is still busy with the hundreds of Jobs of the tests before, at its default
+// timeout allows for a Job controller that is still busy with the Jobs of previous tests at its default rate
 // limits.
 const timeout = time.Minute
 
-// TestNeverHeld has one test for each row of what is never held, and for what becomes of what was.
+// TestNeverHeld has one test for each kind of workload that is never held and for released and resumed workloads.
 func TestNeverHeld(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -42,7 +42,7 @@ func TestNeverHeld(t *testing.T) {
 			"a Job that its user suspended": func(t *testing.T) {
 				w.createJob(t, n, newJob("suspended", "5s",
 					func(j *batchv1.Job) { yes := true; j.Spec.Suspend = &yes }))
-				time.Sleep(10 * time.Second) // no release may follow
+				time.Sleep(10 * time.Second) // the Job must not be released
 				if j := w.job(t, n, "suspended"); !*j.Spec.Suspend || j.Labels[v1alpha1.LabelHeld] != "" {
 					t.Errorf("suspended: %v, labels %v", *j.Spec.Suspend, j.Labels)
 				}
@@ -195,13 +195,14 @@ func (w *world) wantEvents(t *testing.T, namespace, name, want string) {
 				reasons = append(reasons, e.Reason)
 			}
 		}
-		slices.Sort(reasons) // they are written side by side, and one may overtake the other
+		slices.Sort(reasons) // events are written concurrently and may be reordered
 		got = strings.Join(reasons, " ")
 		return got == want
 	})
 }
 
-// everyRunHappens follows a CronJob over two ticks: its runs may wait for an hour, and must not lose the next one.
+// everyRunHappens verifies for two ticks of a CronJob that a run with an allowed delay of one hour does not prevent
+// the next run.
 func (w *world) everyRunHappens(t *testing.T, namespace string, policy batchv1.ConcurrencyPolicy) {
 	name := "cron-" + strings.ToLower(string(policy))
 	keep := int32(10)
@@ -251,7 +252,8 @@ func (w *world) everyRunHappens(t *testing.T, namespace string, policy batchv1.C
 	}
 }
 
-// releasedIsFinal lets a deadline release a pod that fits nowhere.
+// releasedIsFinal verifies that a pod that is released at its deadline but does not fit on any node is not held
+// again.
 func (w *world) releasedIsFinal(t *testing.T, namespace string) {
 	pod := newPod("huge", "6s", func(p *v1.Pod) {
 		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1000")
@@ -268,13 +270,13 @@ func (w *world) releasedIsFinal(t *testing.T, namespace string) {
 	}
 	kit.Eventually(t, timeout, "the scheduler has tried it",
 		func() bool { return condition().Reason == v1.PodReasonUnschedulable })
-	// A longer delay would let it wait again, had it not been released.
+	// A longer delay would hold the pod again if it had not been released.
 	patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/allowed-delay":"1h"}}}`)
 	if _, err := w.Client.CoreV1().Pods(namespace).Patch(t.Context(), "huge", types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(5 * time.Second) // no second hold may follow
+	time.Sleep(5 * time.Second) // the pod must not be held again
 	if c := condition(); c.Reason != v1.PodReasonUnschedulable {
 		t.Errorf("its condition is %v", c)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestWithoutRightsOnJobs runs the scheduler as an account that has kube-scheduler's own rights and Leases, and none on
-// Jobs, in a cluster that has none of our custom resources. It must start and schedule, and keep the deadlines of pods.
+// TestWithoutRightsOnJobs runs the scheduler with the permissions and Leases of kube-scheduler, without permissions
+// on Jobs and without CRDs. It must start, schedule pods and release held pods at their deadlines.
 func TestWithoutRightsOnJobs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")

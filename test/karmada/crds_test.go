@@ -22,7 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// On Karmada's definitions alone: the test does what Karmada's programs would do.
+// TestWithoutKarmada only uses the definitions of Karmada and performs the tasks of its programs itself.
 func TestWithoutKarmada(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts three control planes")
@@ -47,7 +47,8 @@ func TestWithoutKarmada(t *testing.T) {
 	t.Run("Replay", s.replay)
 }
 
-// The cleanest cluster with room gets the work, of those where it may go.
+// where verifies that work is placed on the eligible cluster with the lowest carbon intensity that has enough
+// capacity.
 func (s *stage) where(t *testing.T) {
 	c := s.in(t, "where", "")
 	c.sends("one", work{})
@@ -92,7 +93,7 @@ func (s *stage) where(t *testing.T) {
 	c.turn(50, 400)
 }
 
-// Karmada asks for it again, or for more.
+// again verifies that bindings are placed again if Karmada requests rescheduling or more replicas.
 func (s *stage) again(t *testing.T) {
 	c := s.in(t, "again", "")
 	c.sends("a", work{})
@@ -100,7 +101,7 @@ func (s *stage) again(t *testing.T) {
 		t.Fatalf("it went to %q", p.to)
 	}
 	again := func() {
-		time.Sleep(1100 * time.Millisecond) // times in objects are whole seconds
+		time.Sleep(1100 * time.Millisecond) // timestamps of objects have a resolution of one second
 		c.patch(t, bindings, c.ns, "a-job", fmt.Sprintf(`{"spec":{"rescheduleTriggeredAt":%q}}`,
 			time.Now().UTC().Format(time.RFC3339)))
 	}
@@ -117,7 +118,8 @@ func (s *stage) again(t *testing.T) {
 	c.turn(50, 400)
 }
 
-// What only Karmada's own scheduler can do is refused, and the condition says why.
+// unsupported verifies that placements that only karmada-scheduler supports are rejected with a reason in the
+// condition.
 func (s *stage) unsupported(t *testing.T) {
 	c := s.in(t, "unsupported", "")
 	for placement, want := range map[string]string{
@@ -135,7 +137,8 @@ func (s *stage) unsupported(t *testing.T) {
 	}
 }
 
-// Of the north's three nodes one has a disk, and one a taint.
+// nodes verifies that node selectors and taints are respected. One of the three nodes in the north has a disk
+// label, and another one has a taint.
 func (s *stage) nodes(t *testing.T) {
 	c := s.in(t, "nodes", "")
 	c.goes("tolerating the taint", work{
@@ -150,7 +153,7 @@ func (s *stage) nodes(t *testing.T) {
 			"[{key: kubernetes.io/hostname, operator: In, values: [n2, s0]}]}]}",
 	}, "north=2 south=1")
 
-	// What was sent is there for half a minute, seen or not, and is not counted twice.
+	// Sent replicas are counted for half a minute even if their pods do not appear, and they are not counted twice.
 	c.sends("sent", work{replicas: 4, cpu: "4"})
 	if p := c.placed("sent"); p.to != "north=4" {
 		t.Fatalf("it went to %q", p.to)
@@ -171,13 +174,14 @@ func (s *stage) nodes(t *testing.T) {
 	c.goes("and no more than that", work{replicas: 7, cpu: "2"}, "north=6 south=1")
 }
 
-// A member that claims room which it has not is believed for a minute, by the driver's clock.
+// lies verifies that a member that reports capacity it does not have is excluded after one minute of the driver's
+// clock.
 func (s *stage) lies(t *testing.T) {
 	c, other := s.in(t, "lies", ""), s.in(t, "others", "")
 	pod := func(message string, since time.Duration) (gone func()) {
 		c.pod("p", "", message, time.Now().Add(since), nil)
-		time.Sleep(300 * time.Millisecond) // the driver hears of it
-		s.later(2 * time.Second)           // and looks again
+		time.Sleep(300 * time.Millisecond) // until the driver receives the event
+		s.later(2 * time.Second)           // and evaluates it again
 		c.goes("what the member says of the time counts for nothing", work{}, "north=1")
 		s.later(61 * time.Second)
 		return func() {
@@ -214,7 +218,7 @@ func (s *stage) lies(t *testing.T) {
 	c.comes("the member has told of the Job", work{}, "north=1")
 }
 
-// Running Jobs that may be interrupted move where that saves much, once.
+// moves verifies that running interruptible Jobs are moved once if that saves enough.
 func (s *stage) moves(t *testing.T) {
 	c := s.in(t, "moves", "")
 	movable := map[string]string{"kubenergy.io/interruptible": "true"}
@@ -274,7 +278,7 @@ func (s *stage) moves(t *testing.T) {
 	}
 }
 
-// Each decision is made again from what was recorded of it.
+// replay verifies that each recorded decision can be reproduced from its recorded input.
 func (s *stage) replay(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,7 +301,8 @@ func (s *stage) replay(t *testing.T) {
 	}
 }
 
-// rights tries what kubenergy-karmada may not do, on Karmada's API server and through it in a member.
+// rights tries operations that kubenergy-karmada must not be able to perform, on the API server of Karmada and
+// through its proxy in a member.
 func (s *stage) rights(t *testing.T) {
 	c := s.in(t, "rights", "")
 	c.sends("b", work{stock: true})

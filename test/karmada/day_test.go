@@ -40,14 +40,14 @@ var factor = flag.Float64("factor", 288, "how many times faster TestADay plays i
 const (
 	dayJobs  = 200
 	anywhere = "anywhere"
-	punctual = time.Second      // after its deadline a Job may be let go
-	apart    = 0.03             // the saving of a federation and the simulated one, at most
-	known    = 60 * time.Hour   // of both grids
-	tail     = 14 * time.Hour   // of the day, after which all has been done
-	drain    = 90 * time.Second // that its end takes longer here
+	punctual = time.Second      // maximum delay of a release after the deadline
+	apart    = 0.03             // maximum difference between the savings of the federation and the simulation
+	known    = 60 * time.Hour   // duration of the published signals of both grids
+	tail     = 14 * time.Hour   // time after the day in which all work finishes
+	drain    = 90 * time.Second // additional wall-clock time for its end
 )
 
-// clusterOfDay is a member of the federation in which a day is played.
+// clusterOfDay is a member of the federation used by TestADay.
 type clusterOfDay struct {
 	name, zone string
 	nodes      int
@@ -55,13 +55,14 @@ type clusterOfDay struct {
 
 var clustersOfDay = []clusterOfDay{{"north", "GB", 10}, {"south", "US-CAL-CISO", 8}}
 
-// dayJob is a Job of the day: its pods are as many jobs of the scenario, from first on.
+// dayJob is a Job of the day. Its pods correspond to consecutive jobs of the scenario, starting at index first.
 type dayJob struct {
 	name, place string
 	first, pods int
 }
 
-// aDay makes a day of work for two clusters on recorded grids that take turns in being the cleaner one.
+// aDay creates one day of work for two clusters with recorded carbon intensities, such that each cluster is the
+// cleaner one for a part of the day.
 func aDay(t *testing.T) (*sim.Scenario, []dayJob) {
 	t.Helper()
 	folder := kit.Data(t, "electricity-maps/GB_2023.csv", "electricity-maps/US-CAL-CISO_2023.csv")
@@ -108,19 +109,20 @@ func aDay(t *testing.T) (*sim.Scenario, []dayJob) {
 	return s, all
 }
 
-// day plays a day in a federation.
+// day runs the work of one day in a federation.
 type day struct {
 	*federation
 	scenario *sim.Scenario
 	work     []dayJob
 }
 
-// arm is one way to place and hold the day's Jobs.
+// arm is a configuration for placing and holding the Jobs of the day.
 type arm struct {
 	name, namespace, scheduler, weights string
 }
 
-// prepare makes the namespace of an arm, in which policies send each Job to one member, whichever or a certain one.
+// prepare creates the namespace of an arm with policies that send each Job to a single member, either any member or
+// a specific one.
 func (d *day) prepare(a *arm) {
 	d.t.Helper()
 	d.namespace(a.namespace, "enforce")
@@ -152,7 +154,7 @@ spec:
 	})
 }
 
-// publish says how clean the grids are, compressed.
+// publish publishes the carbon intensities of the grids, compressed in time.
 func (d *day) publish(clock lab.Clock) {
 	d.t.Helper()
 	for _, site := range d.scenario.Sites {
@@ -178,7 +180,7 @@ spec: {zone: %s, carbon: {sources: [{static: {value: 1}}]}}
 	}
 }
 
-// job is a Job of the day as Kubernetes has it.
+// job converts a job of the day to a Kubernetes Job.
 func (d *day) job(w *dayJob, clock lab.Clock) *batchv1.Job {
 	of := &d.scenario.Jobs[w.first]
 	j := kube.TraceJob(w.name, of, clock.Shrink)
@@ -193,7 +195,7 @@ func (d *day) job(w *dayJob, clock lab.Clock) *batchv1.Job {
 	return j
 }
 
-// play plays the day once.
+// play runs the work of the day with the configuration of an arm.
 func (d *day) play(a *arm) *played {
 	d.t.Helper()
 	d.prepare(a)
@@ -229,17 +231,17 @@ func (d *day) play(a *arm) *played {
 	return p
 }
 
-// verdict is what is wrong with an arm, and how long Karmada takes.
+// verdict contains the violations of an arm and the delays caused by Karmada.
 type verdict struct {
 	held    int
-	late    int             // Jobs that were let go after their deadline
-	started int             // pods that were bound after it
-	broken  int             // pods that ran where their policy does not allow it
-	way     []time.Duration // from when a Job is let go until its pod is bound
-	after   []time.Duration // when it was planned to be, a Job was let go
+	late    int             // number of Jobs released after their deadline
+	started int             // number of pods bound after the deadline
+	broken  int             // number of pods on clusters that their policy does not allow
+	way     []time.Duration // from the release of a Job to the binding of its pod
+	after   []time.Duration // from the planned to the actual release of a Job
 }
 
-// judge says what was seen of the pods of an arm, in the time of the trace, and what was wrong.
+// judge converts the observed pods of an arm to placements in the time of the trace and determines violations.
 func (d *day) judge(name string, p *played) (placements []sim.Placement, v verdict) {
 	d.t.Helper()
 	p.mu.Lock()
@@ -283,7 +285,7 @@ func count(ok bool) int {
 	return 0
 }
 
-// records collects what our program tells of its decisions.
+// records is a server that collects the decisions sent by kubenergy-karmada.
 type records struct {
 	mu  sync.Mutex
 	all []ledger.Record
@@ -300,7 +302,7 @@ func (r *records) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.all = append(r.all, reported.Decisions...)
 }
 
-// replay decides all that was recorded once more.
+// replay repeats all recorded decisions and returns their number by action.
 func (r *records) replay(t *testing.T) (decided map[string]int) {
 	t.Helper()
 	r.mu.Lock()
@@ -308,7 +310,7 @@ func (r *records) replay(t *testing.T) (decided map[string]int) {
 	decided = map[string]int{}
 	for i := range r.all {
 		record := &r.all[i]
-		if record.Digest == "" { // releases, which follow from holds
+		if record.Digest == "" { // releases follow from holds
 			continue
 		}
 		data, err := report.Unpacked(record)
@@ -333,7 +335,7 @@ func (r *records) replay(t *testing.T) (decided map[string]int) {
 	return decided
 }
 
-// plans are until when the Jobs of a namespace were to be held, as was recorded last.
+// plans returns the last recorded planned starts of the held Jobs in a namespace.
 func (r *records) plans(namespace string) map[string]time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -346,7 +348,7 @@ func (r *records) plans(namespace string) map[string]time.Time {
 	return plans
 }
 
-// after returns by how much later than planned Jobs were let go.
+// after returns the sorted delays of releases relative to the planned starts.
 func (p *played) after(plans map[string]time.Time) (late []time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -357,7 +359,7 @@ func (p *played) after(plans map[string]time.Time) (late []time.Duration) {
 	return late
 }
 
-// row is what an arm, or a simulation, came to.
+// row is the result of an arm or a simulation.
 type row struct {
 	name   string
 	result *sim.Result
@@ -371,8 +373,9 @@ func (r *row) wait() (mean time.Duration) {
 	return mean / time.Duration(len(r.result.Outcomes))
 }
 
-// A day of Jobs under Karmada's dynamic weights, and under ours in both ways: what they emit, and that none is late,
-// lost, run twice, or where it may not be.
+// TestADay compares the emissions of one day of Jobs under Karmada's dynamic weights with those under KubEnergy,
+// used as an estimator and as a scheduler. It also verifies that no Job is late, lost, run twice or placed on a
+// cluster that its policy does not allow.
 func TestADay(t *testing.T) {
 	long(t)
 	scenario, all := aDay(t)
@@ -387,7 +390,7 @@ func TestADay(t *testing.T) {
 		members = append(members, m)
 	}
 	d := &day{start(t, members...), scenario, all}
-	var stock []*kit.Process // Karmada's weights are of the room that its own estimators see, node by node
+	var stock []*kit.Process // Karmada's weights use the capacity reported by its own estimators for each node
 	for name := range d.members {
 		stock = append(stock, d.estimator(name))
 	}
@@ -433,7 +436,8 @@ func TestADay(t *testing.T) {
 	d.compare(rows)
 }
 
-// replace has Jobs held and our program, which tells of its decisions, in the place of Karmada's estimators.
+// replace enables holding and replaces the estimators of Karmada by kubenergy-karmada, which sends its decisions to
+// reported.
 func (d *day) replace(stock []*kit.Process, reported *records) {
 	d.t.Helper()
 	for _, p := range stock {
@@ -453,7 +457,8 @@ func (d *day) replace(stock []*kit.Process, reported *records) {
 	d.scheduler()
 }
 
-// compare prints what all came to, beyond what idle machines need, and says whether ours saves what is simulated.
+// compare logs the results of all arms, excluding the energy of idle machines, and verifies that the savings match
+// those of the simulation.
 func (d *day) compare(rows []*row) {
 	t := d.t
 	t.Helper()
@@ -491,7 +496,7 @@ func (d *day) compare(rows []*row) {
 	}
 }
 
-// spread is the median and the most of sorted times.
+// spread formats the median and the maximum of sorted durations.
 func spread(times []time.Duration) string {
 	n := len(times)
 	if n == 0 {

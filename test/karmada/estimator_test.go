@@ -17,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// plain hands messages on as bytes.
+// plain is a gRPC codec that does not encode messages.
 type plain struct{}
 
 func (plain) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
@@ -31,7 +31,7 @@ func (plain) Name() string { return "proto" }
 
 const officially = 7
 
-// startOfficial starts the official estimator of all clusters, and returns its address.
+// startOfficial starts a fake of Karmada's official estimator for all clusters and returns its address.
 func startOfficial(t *testing.T, config *tls.Config) string {
 	t.Helper()
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.ForceServerCodec(plain{}),
@@ -49,21 +49,22 @@ func startOfficial(t *testing.T, config *tls.Config) string {
 	return l.Addr().String()
 }
 
-// message is a field of a message that holds bytes.
+// message encodes a length-delimited protobuf field.
 func message(number protowire.Number, value []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), value)
 }
 
-// question is what karmada-scheduler asks of a cluster about replicas that need so much.
+// question encodes a request of karmada-scheduler for the replicas with the given CPU request that fit in a
+// cluster.
 func question(cluster, cpu string) []byte {
 	entry := append(message(1, []byte("cpu")), message(2, message(1, []byte(cpu)))...)
 	return append(message(1, []byte(cluster)), message(2, message(5, entry))...)
 }
 
-// estimator asks what karmada-scheduler asks.
+// estimator sends the requests of karmada-scheduler to the estimator.
 func (s *stage) estimator(t *testing.T, address string) {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-		InsecureSkipVerify: true, // as karmada-scheduler does by default
+		InsecureSkipVerify: true, // default of karmada-scheduler
 	})))
 	if err != nil {
 		t.Fatal(err)

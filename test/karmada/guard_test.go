@@ -30,7 +30,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// guarded is an API server's admission with the policies of deploy/karmada/guard.yaml, and no API server.
+// guarded is the admission plugin of an API server with the policies in deploy/karmada/guard.yaml, without an API
+// server.
 type guarded struct {
 	*validating.Plugin
 	objects admission.ObjectInterfaces
@@ -99,7 +100,8 @@ const (
 	free = `{"metadata":{"labels":{"kubenergy.io/held":null}},"spec":{"suspension":{"scheduling":false}}}`
 )
 
-// asks has admission judge a request that changes an object; "": it creates one.
+// asks returns the result of admission for a request that changes the object old, or creates an object if old is
+// "".
 func (g *guarded) asks(t *testing.T, r schema.GroupVersionResource, old, sub, change, who string) error {
 	t.Helper()
 	read := func(text string) *unstructured.Unstructured {
@@ -136,7 +138,8 @@ func merged(t *testing.T, text string, patches ...string) string {
 	return text
 }
 
-// TestGuard tries what a stolen token of ours must not be good for, by what the API server itself judges policies with.
+// TestGuard verifies, using the admission plugin of the API server, that a stolen token of kubenergy-karmada cannot
+// be abused.
 func TestGuard(t *testing.T) {
 	g := newGuarded(t)
 	ours, held := merged(t, aBinding, asksForUs), merged(t, aBinding, isHeld)

@@ -29,7 +29,8 @@ func (c *scene) held(name string) bool {
 	return suspended
 }
 
-// Without kubenergy-karmada the federation's controller lets go, with its own rights, of what is not held.
+// controllerAlone verifies that, without kubenergy-karmada, the controller of the federation releases bindings of
+// Jobs that are not held, using its own permissions.
 func (s *stage) controllerAlone(t *testing.T) {
 	c := s.in(t, "alone", "")
 	ctx, stop := context.WithCancel(t.Context())
@@ -63,7 +64,7 @@ func (s *stage) controllerAlone(t *testing.T) {
 	c.await(15*time.Second, "it is let go after its Job", func() bool { return !c.held("waits") })
 }
 
-// hold has the hold loop beside the driver, as kubenergy-karmada does.
+// hold runs the hold loop alongside the driver, as kubenergy-karmada does.
 func (s *stage) hold(t *testing.T, driver *karmada.Driver) {
 	config := rest.CopyConfig(s.ours)
 	config.QPS, config.Burst = 1000, 2000
@@ -88,7 +89,7 @@ func (s *stage) hold(t *testing.T, driver *karmada.Driver) {
 		t.Errorf("what waits for the north is held: %v, and went to %q", c.held("waits"), p.to)
 	}
 	c.await(time.Until(at)+10*time.Second, "it is let go", func() bool { return !c.held("waits") })
-	if time.Until(at) > 3*time.Second { // the loop knows the API server's clock to a second or two
+	if time.Until(at) > 3*time.Second { // the loop estimates the clock of the API server within two seconds
 		t.Errorf("it was let go %v before its window", time.Until(at))
 	}
 	if p := c.placed("waits"); p.to != "north=1" {
@@ -96,7 +97,8 @@ func (s *stage) hold(t *testing.T, driver *karmada.Driver) {
 	}
 }
 
-// cleanSoon makes the north clean in a few seconds, and the south the same at all times.
+// cleanSoon publishes a carbon intensity for the north that drops in a few seconds and a constant one for the
+// south.
 func (c *scene) cleanSoon() (at time.Time) {
 	c.Helper()
 	c.turn(300, 400)

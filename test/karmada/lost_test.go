@@ -15,10 +15,11 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// ways are how a Job is placed: by us, and by karmada-scheduler, which asks our estimator.
+// ways maps the two ways to place a Job to their scheduler names: by kubenergy-karmada, and by karmada-scheduler
+// with the KubEnergy estimator.
 var ways = map[string]string{"ours": "kubenergy", "stock": "default-scheduler"}
 
-// runs creates a Job of one pod that runs for some seconds.
+// runs creates a Job with one pod that runs for the given number of seconds.
 func (f *federation) runs(namespace, name, labels string, seconds int) {
 	f.t.Helper()
 	f.apply(f.t, fmt.Appendf(nil, `
@@ -35,7 +36,7 @@ spec:
 `, name, namespace, labels, v1alpha1.AnnotationLabRunSeconds, seconds))
 }
 
-// targetOf returns the cluster that a Job was sent to, or "".
+// targetOf returns the cluster to which a Job was sent, or "".
 func (f *federation) targetOf(namespace, name string) string {
 	for cluster := range f.wentIn(namespace, name) {
 		return cluster
@@ -56,11 +57,12 @@ func (f *federation) complete(namespace, name string) bool {
 	return false
 }
 
-// Karmada takes ten seconds here to believe that a member is lost, and ten that it is back, where thirty are its default.
+// absence is the duration for which a member is lost. In this test, Karmada changes the Ready condition of a member
+// after ten seconds instead of the default of thirty.
 var absence = flag.Duration("absence", 10*time.Minute, "for how long TestMemberLost loses a member")
 
-// A member cannot be reached for a while: what ran there goes on there, and is done once, but where its policy asks for
-// failover; new work goes to the other member; nothing is lost.
+// TestMemberLost verifies the behavior if a member is unreachable. Its running work continues and runs once unless
+// its policy requests failover. New work is sent to the other member, and no work is lost.
 func TestMemberLost(t *testing.T) {
 	long(t)
 	north := &link{}
@@ -159,9 +161,10 @@ spec:
 	}
 }
 
-const doubted = 2 * time.Minute // after which a member that lies gets no new work
+const doubted = 2 * time.Minute // time after which a member that reports false capacity gets no new work
 
-// A member's nodes have room, and no pod of it ever finds one: after two minutes it gets no new work.
+// TestLyingMember verifies that a member with free capacity gets no new work after two minutes if none of its pods
+// can be scheduled.
 func TestLyingMember(t *testing.T) {
 	long(t)
 	f := start(t, member{name: "north", region: "eu-north-1", site: "north", nodes: boxes("n", 20), lies: true},
@@ -177,7 +180,7 @@ func TestLyingMember(t *testing.T) {
 		}
 	}
 	time.Sleep(10 * time.Second)
-	var first, last time.Time // that work went to the north
+	var first, last time.Time // times at which work was sent to the north
 	after := 0
 	for i := 0; first.IsZero() || time.Since(first) < doubted+30*time.Second; i++ {
 		for way := range ways {

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// TestRulesCanFail applies the rules to imports that stand in no file: a rule that cannot fail holds nothing.
+// TestRulesCanFail applies the rules to artificial imports to verify that violations are detected.
 func TestRulesCanFail(t *testing.T) {
 	own := func(folder string) string { return module + "/" + folder }
 	for _, c := range []struct {
 		from, to string
 		test     bool
-		wrong    string // part of the sentence; "" if the import is fine
+		wrong    string // part of the message, or "" for an allowed import
 	}{
 		{from: "energy", to: "math"},
 		{from: "grid", to: own("energy")},

@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestLifecycle is one story: each part begins where the one before has ended.
+// TestLifecycle consists of consecutive parts. Each part continues with the state of the previous one.
 func TestLifecycle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds every binary and starts a control plane")
@@ -52,7 +52,7 @@ func TestLifecycle(t *testing.T) {
 		{"stop", w.stop},
 	} {
 		if !t.Run(part.name, part.run) {
-			t.FailNow() // the rest would only follow from this
+			t.FailNow() // the following parts depend on this one
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (w *world) zoneIsReady(t *testing.T, source string) {
 	})
 }
 
-// shadow submits a Job to a namespace that has not opted in: it is counted and not touched.
+// shadow verifies that a Job in a namespace that has not opted in is counted but not modified.
 func (w *world) shadow(t *testing.T) {
 	if mode := w.policy(t).Spec.Mode; mode != "shadow" {
 		t.Fatalf("the cluster's mode is %q", mode)
@@ -125,7 +125,7 @@ func (w *world) shadow(t *testing.T) {
 	})
 }
 
-// viewer asks as a user who may view one namespace, by the default way: through the API server, and with no flags.
+// viewer runs commands as a user who can view one namespace, using the default access through the API server.
 func (w *world) viewer(t *testing.T) {
 	w.shell.say(t, "kubenergy doctor", "the controller answers")
 	w.shell.run(t, "kubenergy report --from=-1h --group-by=node")
@@ -164,10 +164,10 @@ func (w *world) viewer(t *testing.T) {
 	w.shell.run(t, "kubectl config set-context --current --namespace=viewed --kubeconfig jane")
 	refused("kubenergy top nodes --kubeconfig jane", "the controller refuses")
 	refused(report+"--group-by=node", "the controller refuses")
-	w.shell.run(t, "kubectl delete namespace viewed --timeout=60s") // its account is its owner's, and no trace of ours
+	w.shell.run(t, "kubectl delete namespace viewed --timeout=60s") // contains an account of the user
 }
 
-// startsAtOnce submits a Job that may wait, and wants it never to have been suspended.
+// startsAtOnce submits a Job with an allowed delay and verifies that it is never suspended.
 func (w *world) startsAtOnce(t *testing.T, namespace, name string) {
 	t.Helper()
 	if created := w.submit(t, namespace, name, "2h", ""); suspended(created) ||
@@ -183,7 +183,7 @@ func (w *world) startsAtOnce(t *testing.T, namespace, name string) {
 	}
 }
 
-// upgrade gives the controller a file, and the zone a source that reads it.
+// upgrade provides the controller with a data file and configures the zone to use it.
 func (w *world) upgrade(t *testing.T) {
 	w.shell.run(t, "kubectl -n kubenergy-system create configmap grid --from-file=grid.csv")
 	w.shell.say(t, "helm upgrade kubenergy charts/kubenergy --namespace kubenergy-system --values values.yaml --wait",
@@ -196,14 +196,15 @@ func (w *world) upgrade(t *testing.T) {
 	})
 }
 
-// enforce holds Jobs and Jobs of CronJobs in one namespace, and lets them go at their windows.
+// enforce verifies that Jobs and Jobs of CronJobs in one namespace are held and released at the start of their
+// windows.
 func (w *world) enforce(t *testing.T, cleanest time.Time) {
 	machine := kit.WatchMachine(t)
 	w.shell.run(t, "kubectl create namespace team-a")
 	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode=enforce")
 	w.admits(t)
 	w.shell.run(t, "kubectl apply -n team-a -f examples/job.yaml -f examples/cronjob.yaml -f examples/threshold-job.yaml")
-	// A run ends before the next one is due: in the hour before ten in the evening none could wait.
+	// Runs must not overlap. In the hour before 22:00, no run could be delayed, so the schedule is changed.
 	w.shell.run(t, fmt.Sprintf(`kubectl patch cronjob backup -n team-a -p '{"spec":{"schedule":"0 %d * * *"}}'`,
 		(time.Now().UTC().Hour()+12)%24))
 	w.submitCron(t, "minutely", "2h")
@@ -247,7 +248,7 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 	})
 	w.eventually(t, cycle, "its window comes and soon is let go",
 		func() bool { return !suspended(w.job(t, team, "soon")) })
-	// It is let go a little ahead, by as much as a released Job takes to start.
+	// The Job is released slightly early to compensate for the start latency of released Jobs.
 	switch late := time.Since(window); {
 	case late < -10*time.Second:
 		t.Errorf("it was let go %v before its window began", -late)
@@ -287,7 +288,8 @@ func (w *world) runNow(t *testing.T) {
 	w.barePods(t)
 }
 
-// barePods holds pods without an owner, and wants them bound: one that is told to run, one whose delay is used up.
+// barePods holds two pods without an owner and verifies that they are bound after a request to run now and after
+// the allowed delay, respectively.
 func (w *world) barePods(t *testing.T) {
 	pods := w.client.CoreV1().Pods(team)
 	for name, delay := range map[string]string{"told": "1h", "due": "15s"} {
@@ -324,7 +326,8 @@ func (w *world) barePods(t *testing.T) {
 	w.eventually(t, 20*time.Second, "the pod whose delay is used up is bound", func() bool { return bound("due") })
 }
 
-// switchModes releases by switching to shadow, which touches nothing new, and holds again after switching back.
+// switchModes verifies that switching to shadow mode releases all Jobs and holds no new ones, and that Jobs are
+// held again after switching back.
 func (w *world) switchModes(t *testing.T) {
 	w.submit(t, team, "before-shadow", "2h", "")
 	w.heldUntil(t, "before-shadow")
@@ -339,8 +342,8 @@ func (w *world) switchModes(t *testing.T) {
 	w.heldUntil(t, "after-shadow")
 }
 
-// admits waits until new Jobs of the namespace are held. The API server takes a moment to see its label, and so does
-// the scheduler, which would let go at once of what it takes for a Job under shadow.
+// admits waits until new Jobs in the namespace are held. The API server and the scheduler receive the new label
+// after a short delay, and the scheduler would immediately release Jobs that it considers to be in shadow mode.
 func (w *world) admits(t *testing.T) {
 	t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: batchv1.JobSpec{Template: pods("")}}
@@ -353,7 +356,7 @@ func (w *world) admits(t *testing.T) {
 	time.Sleep(time.Second)
 }
 
-// heldJobs are the Jobs that anybody would call held: by our label, or suspended.
+// heldJobs returns the names of Jobs that are suspended or have the label for held Jobs.
 func (w *world) heldJobs(t *testing.T) []string {
 	t.Helper()
 	var names []string
@@ -365,12 +368,12 @@ func (w *world) heldJobs(t *testing.T) []string {
 	return names
 }
 
-// breakGlass kills everything of ours and does what the document says then.
+// breakGlass kills all KubEnergy processes and follows the documented recovery steps.
 func (w *world) breakGlass(t *testing.T) {
 	w.submit(t, team, "stuck", "2h", "")
 	w.heldUntil(t, "stuck")
 	for pid := range w.ours(t) {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be one that has just ended
+		_ = syscall.Kill(pid, syscall.SIGKILL) // the process may have exited
 	}
 	w.shell.run(t, "kubectl -n kubenergy-system scale deployment --all --replicas=0")
 	w.shell.run(t, "kubectl -n kubenergy-system delete pods --all --force --grace-period=0")
@@ -390,7 +393,7 @@ func (w *world) breakGlass(t *testing.T) {
 		"## Break glass: nothing of ours runs, and Jobs wait")
 	for _, command := range document.commands {
 		if strings.HasPrefix(command, "kubenergy ") {
-			continue // the short way, which does the same; kubectl alone must do
+			continue // shortcut for the other commands; kubectl must suffice
 		}
 		w.shell.run(t, command)
 	}
@@ -407,7 +410,7 @@ func (w *world) breakGlass(t *testing.T) {
 	w.startsAtOnce(t, team, "after-the-glass-was-broken")
 }
 
-// recover puts back what the break-glass steps took away.
+// recover reinstalls the components that the break-glass steps removed.
 func (w *world) recover(t *testing.T) {
 	w.shell.say(t, "helm upgrade kubenergy charts/kubenergy --namespace kubenergy-system --values values.yaml --wait",
 		"STATUS: deployed")
@@ -435,11 +438,12 @@ func (w *world) uninstall(t *testing.T) {
 		return err == nil && len(pods.Items) == 0 && len(w.ours(t)) == 0
 	})
 	w.nothingOfOursIsLeft(t)
-	// The label of the namespace is its owner's.
+	// The label of the namespace was set by its owner.
 	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode-")
 }
 
-// stranded leaves work that names a scheduler of ours: doctor tells of it, and its commands mend it.
+// stranded creates workloads with the schedulerName of the uninstalled scheduler. kubenergy doctor must report
+// them, and the commands that it suggests must fix them.
 func (w *world) stranded(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "stranded", Namespace: team}
 	w.submit(t, team, meta.Name, "", "kubenergy")
@@ -483,13 +487,14 @@ func (w *world) stranded(t *testing.T) {
 	}
 }
 
-// removeKinds is what remains to be removed: nothing keeps the kinds, and the namespace goes as well.
+// removeKinds deletes the remaining objects and verifies that no finalizer blocks the deletion of the CRDs and the
+// namespace.
 func (w *world) removeKinds(t *testing.T) {
 	w.shell.run(t, "kubectl delete -f charts/kubenergy/crds --timeout=60s")
 	w.shell.run(t, "kubectl delete namespace kubenergy-system --timeout=60s")
 }
 
-// withoutHelm installs by manifests and removes, as deploy/hold/README.md says it.
+// withoutHelm installs and removes KubEnergy with manifests, as documented in deploy/hold/README.md.
 func (w *world) withoutHelm(t *testing.T) {
 	document := filepath.Join(kit.Root, "deploy/hold/README.md")
 	for _, command := range commandsOf(t, document, "## Install without Helm").commands {
@@ -504,7 +509,7 @@ func (w *world) withoutHelm(t *testing.T) {
 	w.shell.run(t, "kubectl delete -f deploy/kubenergy.yaml --timeout=60s")
 }
 
-// stop ends the lab, which leaves no process behind.
+// stop terminates the lab and verifies that no processes remain.
 func (w *world) stop(t *testing.T) {
 	before := maps.Clone(w.ours(t))
 	w.shell.run(t, `kill "$lab" && wait "$lab"`)
@@ -516,7 +521,7 @@ func (w *world) stop(t *testing.T) {
 	}
 }
 
-// nothingOfOursIsLeft looks at every object of the cluster: labels, finalizers and names.
+// nothingOfOursIsLeft verifies that no object in the cluster has KubEnergy labels, finalizers or names.
 func (w *world) nothingOfOursIsLeft(t *testing.T) {
 	t.Helper()
 	for _, found := range w.traces(t) {

@@ -17,8 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// testExperiment has the cluster's own scheduler and ours take turns: ours as a program of this machine and as the
-// image that a node runs.
+// testExperiment compares the default scheduler with the KubEnergy scheduler, which runs both as a local program
+// and from its image on a node.
 func (w *world) testExperiment(t *testing.T) {
 	text, err := os.ReadFile("testdata/experiment.yaml")
 	if err != nil {
@@ -57,7 +57,8 @@ func (w *world) testExperiment(t *testing.T) {
 	w.wantNothingLeft(t)
 }
 
-// wantNothingLeft wants none of what an experiment makes, and no container of it on a node.
+// wantNothingLeft verifies that all objects created by an experiment and the containers of its pods have been
+// removed.
 func (w *world) wantNothingLeft(t *testing.T) {
 	t.Helper()
 	marked := metav1.ListOptions{LabelSelector: v1alpha1.LabelExperiment}
@@ -86,7 +87,7 @@ func (w *world) wantNothingLeft(t *testing.T) {
 	}
 }
 
-// groups are the pods that have a control group on a node.
+// groups returns the UIDs of the pods that have a control group on a node.
 func (m *machine) groups(t *testing.T) (pods []string) {
 	t.Helper()
 	folder := filepath.Join("/sys/fs/cgroup/memory", m.Group)

@@ -26,9 +26,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-const timeout = 4 * time.Minute // for what starts on a machine that others use
+const timeout = 4 * time.Minute // allows for a busy machine
 
-// inside is the test in its own namespaces.
+// inside runs the tests inside the namespaces.
 func inside(t *testing.T) {
 	w := start(t)
 	t.Run("install", w.testInstall)
@@ -45,7 +45,7 @@ func inside(t *testing.T) {
 	}
 }
 
-// run runs a program of ours as a user of the cluster and returns what it prints.
+// run runs a KubEnergy program as a user of the cluster and returns its standard output.
 func (w *world) run(program string, args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(kit.Root, "out", "test", program), args...)
 	cmd.Dir, cmd.Env = kit.Root, append(os.Environ(), "KUBECONFIG="+w.Kubeconfig())
@@ -56,7 +56,7 @@ func (w *world) run(program string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// shell runs commands of a document, with kubectl.
+// shell runs the commands of a document with kubectl in the PATH.
 func (w *world) shell(t *testing.T, commands string) {
 	t.Helper()
 	programs := filepath.Join(w.Dir, "bin")
@@ -82,12 +82,12 @@ func (w *world) kubectl(t *testing.T, args ...string) {
 	}
 }
 
-// volume is what a cluster has for the ledger: a folder of one node, which belongs to root.
+// volume is the PersistentVolume for the ledger, a directory on one node that is owned by root.
 const volume = `{apiVersion: v1, kind: PersistentVolume, metadata: {name: ledger}, spec: {
 capacity: {storage: 20Gi}, accessModes: [ReadWriteOnce], local: {path: DIR}, nodeAffinity: {required: {nodeSelectorTerms: [
 {matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [real1]}]}]}}}}`
 
-// testInstall installs as deploy/hold/README.md and docs/reference/agent.md say, with images of the registry.
+// testInstall follows deploy/hold/README.md and docs/reference/agent.md, using images of the registry.
 func (w *world) testInstall(t *testing.T) {
 	dir := filepath.Join(w.nodes[0].Dir, "ledger")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -123,7 +123,7 @@ func (w *world) testInstall(t *testing.T) {
 	}
 }
 
-// pods are those of one of our programs that are ready.
+// pods returns the ready pods of a KubEnergy program.
 func (w *world) pods(t *testing.T, program string) (ready []corev1.Pod) {
 	t.Helper()
 	all, err := w.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{
@@ -142,7 +142,7 @@ func (w *world) pods(t *testing.T, program string) (ready []corev1.Pod) {
 	return ready
 }
 
-// notify shows what pods say, through the API server and the kubelets.
+// notify logs the logs of all pods, which pass through the API server and the kubelets, and warning events.
 func (w *world) notify(t *testing.T) {
 	t.Helper()
 	all, err := w.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
@@ -165,12 +165,12 @@ func (w *world) notify(t *testing.T) {
 	}
 }
 
-// contained is what the kernel holds a container's first process to.
+// contained contains the security attributes of a container's first process according to the kernel.
 type contained struct {
 	User, Group, Capabilities, Bounding, NoNewPrivileges, Seccomp, Root, Program string
 }
 
-// process finds the first process of a container: all are visible from here.
+// process returns the attributes of the first process of a container. All processes are visible to the test.
 func process(t *testing.T, container string) (c contained) {
 	t.Helper()
 	processes, err := filepath.Glob("/proc/[0-9]*")
@@ -179,7 +179,7 @@ func process(t *testing.T, container string) (c contained) {
 	}
 	for _, p := range processes {
 		read := func(name string) string {
-			text, _ := os.ReadFile(filepath.Join(p, name)) // it may just have ended
+			text, _ := os.ReadFile(filepath.Join(p, name)) // the process may have exited
 			return string(text)
 		}
 		if !strings.Contains(read("cgroup"), container) {
@@ -222,13 +222,14 @@ func (w *world) testSecurityContexts(t *testing.T) {
 	}
 }
 
-// job has a pod that our scheduler places, and that uses half a core.
+// job has one pod that uses half a core and is placed by the KubEnergy scheduler.
 const job = `{apiVersion: batch/v1, kind: Job, metadata: {name: burn, namespace: default}, spec: {template: {spec: {
 schedulerName: kubenergy, restartPolicy: Never, securityContext: {runAsNonRoot: true}, containers: [{name: burn,
 image: "IMAGE", args: [stress, --cpu=500m, --duration=20s], resources: {requests: {cpu: 500m, memory: 64Mi}}}]}}}}`
 
 func (w *world) testJob(t *testing.T) {
-	// Agents deliver when the kubelet has brought them the controller's certificate, a minute after it was there.
+	// Agents deliver batches after the kubelet has mounted the certificate of the controller, which takes about a
+	// minute.
 	kit.Await(t, timeout, "kubenergy top says what both nodes draw", func(context.Context) (bool, error) {
 		nodes, err := w.top("nodes")
 		return len(nodes) == 2 && metered(nodes), fmt.Errorf("%+v: %w", nodes, err)
@@ -260,7 +261,7 @@ func (w *world) testJob(t *testing.T) {
 			err = json.Unmarshal([]byte(out), &r)
 		}
 		cpu, joules := 3600*r.Total.CPUHours, 3.6e6*r.Total.EnergyKWh
-		if cpu < 9 { // half of 20 s, but for what a busy machine does not leave it
+		if cpu < 9 { // half of 20 s, with a margin for a busy machine
 			return false, fmt.Errorf("%s: %w", out, err)
 		}
 		t.Logf("Job/burn: %.0f J for %.1f s of CPU time; all nodes drew %.0f J", joules, cpu, w.drawn()-before)
@@ -271,14 +272,14 @@ func (w *world) testJob(t *testing.T) {
 	})
 }
 
-// power is an entry of kubenergy top.
+// power is an entry in the output of kubenergy top.
 type power struct {
 	Name, Node, Owner, Source, Quality string
 	Watts                              float64
 	Stale                              bool
 }
 
-// metered reports whether all figures are of the nodes' counters, and fresh.
+// metered reports whether all values are current and come from the energy counters of the nodes.
 func metered(all []power) bool {
 	return !slices.ContainsFunc(all, func(p power) bool {
 		return !strings.Contains(p.Source, "rapl") || p.Quality == "estimated" || p.Stale || p.Watts <= 0
@@ -294,7 +295,7 @@ func (w *world) top(what string, args ...string) ([]power, error) {
 	return list.Items, err
 }
 
-// drawn is what all nodes have drawn.
+// drawn returns the total energy of all nodes.
 func (w *world) drawn() (joules float64) {
 	for _, n := range w.nodes {
 		joules += float64(n.energy.Load()) / 1e6
@@ -302,7 +303,7 @@ func (w *world) drawn() (joules float64) {
 	return joules
 }
 
-// image is the reference of the command line's image.
+// image returns the reference of the image with the command line.
 func (w *world) image(t *testing.T) string {
 	t.Helper()
 	p := w.pods(t, "controller")

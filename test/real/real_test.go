@@ -22,15 +22,15 @@ const (
 	tolerance = 0.03
 )
 
-// TestRealPods runs two pods that use all the CPU they may, half a CPU and a fifth, and holds what the agent says of
-// them against what the kernel does.
+// TestRealPods runs two pods with limits of 0.5 and 0.2 CPUs that use all of it, and compares the values reported
+// by the agent with those of the kernel.
 func TestRealPods(t *testing.T) {
 	require(t)
 	w := build(t)
 	w.startControlPlane(t)
 	w.group = node.MakeGroup(t, "kubenergy-real-")
 	w.startNode(t)
-	pods := watch(t, filepath.Join(node.Groups, "cpuacct", w.group, "kubepods")) // the rest is the node itself
+	pods := watch(t, filepath.Join(node.Groups, "cpuacct", w.group, "kubepods")) // excludes the node itself
 	a := w.startAgent(t)
 	half, fifth := w.submit(t, "half", 500, true), w.submit(t, "fifth", 200, false)
 	w.awaitRunning(t, half)
@@ -47,17 +47,17 @@ func TestRealPods(t *testing.T) {
 	a.checkEnded(t, pods, half, fifth)
 }
 
-// metering is what was said of two pods in the same time.
+// metering contains the measurements of two pods in the same interval.
 type metering struct {
 	pods    [2]*burner
-	cpu     [2]time.Duration      // by the kernel
-	joules  [2]map[string]float64 // by /metrics, mode by mode
+	cpu     [2]time.Duration      // according to the kernel
+	joules  [2]map[string]float64 // by mode, according to /metrics
 	from    time.Duration
 	to      time.Duration
 	batches []batch.Batch
 }
 
-// meter has the agent deliver, waits, and has it deliver again: what lies between is metered.
+// meter returns the measurements between two deliveries of the agent.
 func (a *agent) meter(t *testing.T, pods ...*burner) *metering {
 	t.Helper()
 	m := &metering{pods: [2]*burner(pods)}
@@ -82,7 +82,8 @@ func (a *agent) meter(t *testing.T, pods ...*burner) *metering {
 	return m
 }
 
-// deliver returns all batches, and what /metrics says then: the same, to the microjoule, unless a tick lay between.
+// deliver returns all batches and the energy according to /metrics. Both are equal to the microjoule unless a tick
+// occurs in between.
 func (a *agent) deliver(t *testing.T, pods []*burner) (batches []batch.Batch, joules []map[string]float64) {
 	t.Helper()
 	kit.Await(t, 20*time.Second, "/metrics and the batches tell the same", func(ctx context.Context) (bool, error) {
@@ -108,7 +109,7 @@ func (a *agent) deliver(t *testing.T, pods []*burner) (batches []batch.Batch, jo
 	return batches, joules
 }
 
-// sum adds up what batches say of a consumer.
+// sum returns the total usage of a consumer in batches.
 func sum(batches []batch.Batch, consumer string) (dynamic, idle energy.Microjoules, cpu time.Duration) {
 	for i := range batches {
 		for _, s := range batches[i].Shares {
@@ -120,7 +121,7 @@ func sum(batches []batch.Batch, consumer string) (dynamic, idle energy.Microjoul
 	return dynamic, idle, cpu
 }
 
-// checkLimits makes sure that the pods were what they were meant to be.
+// checkLimits verifies that the pods used as much CPU as their limits allow.
 func (m *metering) checkLimits(t *testing.T) {
 	t.Helper()
 	for i, p := range m.pods {
@@ -137,7 +138,8 @@ func (m *metering) checkLimits(t *testing.T) {
 	}
 }
 
-// checkRatio holds joules against CPU time: dynamic ones against what was used, idle ones against what was asked for.
+// checkRatio compares the ratio of dynamic energy with that of CPU time and the ratio of idle energy with that of
+// CPU requests.
 func (m *metering) checkRatio(t *testing.T) {
 	t.Helper()
 	for mode, want := range map[string]float64{
@@ -153,7 +155,8 @@ func (m *metering) checkRatio(t *testing.T) {
 	}
 }
 
-// checkBatches holds what was pushed against the kernel, and against what it is made from.
+// checkBatches compares the pushed batches with the CPU time of the kernel and checks their quality and
+// completeness.
 func (m *metering) checkBatches(t *testing.T) {
 	t.Helper()
 	var measured, unknown energy.Microjoules
@@ -180,8 +183,8 @@ func (m *metering) checkBatches(t *testing.T) {
 	}
 }
 
-// checkEnded makes sure that no CPU time was lost when the pods ended: what was booked on them, from before they began,
-// is what their common control group has used.
+// checkEnded verifies that no CPU time is lost when the pods end. The CPU time attributed to the pods since before
+// their start must equal that of their common control group.
 func (a *agent) checkEnded(t *testing.T, all *witness, pods ...*burner) {
 	t.Helper()
 	time.Sleep(2 * time.Second) // one more tick

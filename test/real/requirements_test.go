@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/node"
 )
 
-// require skips where no pods can be run. The plugins for pods' networks need not be installed: they share the
-// machine's.
+// require skips the test if no pods can be run. The CNI plugins do not have to be installed because pods use the
+// host network.
 func require(t *testing.T) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_REAL") == "" {

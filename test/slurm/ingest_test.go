@@ -11,8 +11,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// A description that POST /ingest takes runs in Slurm, once, as the account that its token is of, and waits as any job
-// that says so; with kubenergy-slurm killed while it is on its way.
+// TestIngest verifies that a job description accepted by POST /ingest runs exactly once in Slurm under the account
+// of its token and is delayed like any other job with an allowed delay. kubenergy-slurm is killed while the request
+// is in progress.
 func TestIngest(t *testing.T) {
 	s := newStage(t)
 	s.token(operator)
@@ -66,7 +67,7 @@ func TestIngest(t *testing.T) {
 	})
 	kit.Eventually(t, time.Minute, "it has run", func() bool {
 		text, _ := s.output("sacct", "-a", "-X", "-n", "-P", "-S", "now-1days", "-o",
-			"JobName%60,User,Account,State,ReqCPUS") // without -S, those since midnight
+			"JobName%60,User,Account,State,ReqCPUS") // by default, sacct only lists jobs since midnight
 		for line := range strings.Lines(text) {
 			if strings.HasPrefix(line, "kubenergy-") && strings.Contains(line, submitter+"|team|COMPLETED|2") {
 				return true

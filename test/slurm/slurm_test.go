@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// Three hundred jobs, half of which may wait, and kubenergy-slurm is killed fifty times: every job that may wait is
-// eligible by its deadline, and runs.
+// TestJobsOverKills submits 300 jobs, half of which have an allowed delay, while kubenergy-slurm is killed fifty
+// times. Every job must be eligible by its deadline and run.
 func TestJobsOverKills(t *testing.T) {
 	s := newStage(t)
 	s.token(operator)
@@ -46,7 +46,7 @@ func TestJobsOverKills(t *testing.T) {
 		text, _ := s.output("squeue", "-h")
 		return strings.TrimSpace(text) == ""
 	})
-	time.Sleep(5 * time.Second) // until slurmdbd knows
+	time.Sleep(5 * time.Second) // until slurmdbd has been updated
 	all, delayed, inTime := s.jobs(), 0, 0
 	for id, delay := range latest {
 		j := all[id]
@@ -60,7 +60,7 @@ func TestJobsOverKills(t *testing.T) {
 		if clean(j.eligible) {
 			inTime++
 		}
-		if late := j.start.Sub(by); late > 20*time.Second { // two nodes are never full, so stock starts at once
+		if late := j.start.Sub(by); late > 20*time.Second { // the nodes are never full
 			t.Errorf("job %d started %v after its deadline", id, late)
 		}
 	}
@@ -76,11 +76,13 @@ func TestJobsOverKills(t *testing.T) {
 	}
 }
 
-// Whatever is broken, jobs run as on a stock Slurm, and the operator is told.
+// TestFailsOpen verifies that jobs run as without kubenergy-slurm if a component fails, and that the failure is
+// logged.
 func TestFailsOpen(t *testing.T) {
 	s := newStage(t)
 	s.token(operator)
-	// runs wants a job that may wait for an hour to be eligible soon, and ours to say something.
+	// runs verifies that a job with an allowed delay of one hour becomes eligible soon and that kubenergy-slurm
+	// logs description.
 	runs := func(t *testing.T, description string, p *kit.Process) {
 		t.Helper()
 		id, _ := s.submit(1, "kubenergy:allowed-delay=1h,expected-duration=10s")
@@ -143,7 +145,8 @@ func TestFailsOpen(t *testing.T) {
 	})
 }
 
-// What users and administrators say to Slurm wins, arrays wait as one, and QOS, priority and node stay as they are.
+// TestOthersWin verifies that changes by users and administrators take precedence, that arrays are delayed as a
+// whole and that the QOS, priority and nodes of jobs are not modified.
 func TestOthersWin(t *testing.T) {
 	s := newStage(t)
 	s.token(operator)
@@ -163,7 +166,7 @@ func TestOthersWin(t *testing.T) {
 		})
 		return field(id, "EligibleTime")
 	}
-	for time.Now().Minute()%4 != 1 { // three minutes before the grid is clean
+	for time.Now().Minute()%4 != 1 { // three minutes before the next clean minute
 		time.Sleep(time.Second)
 	}
 	array, _ := s.submit(1, comment, "--array=1-4%2")
@@ -177,7 +180,7 @@ func TestOthersWin(t *testing.T) {
 	wait(moved)
 	wait(held)
 	if after := field(let, "Priority") + field(let, "QOS"); after != before && !strings.HasPrefix(after, "0") {
-		t.Logf("priority and QOS were %s and are %s", before, after) // age counts
+		t.Logf("priority and QOS were %s and are %s", before, after) // the priority includes the age
 	}
 	if got := field(array, "EligibleTime"); got != ours {
 		t.Errorf("the array is eligible at %s, a job at %s", got, ours)

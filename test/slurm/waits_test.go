@@ -20,13 +20,14 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// row is a job of a trace, times ten times shorter than on a cluster of people: as are the intervals of slurm.conf.
+// row is a job of a trace. All times, including the intervals in slurm.conf, are ten times shorter than in a real
+// cluster.
 type row struct {
-	at      time.Duration // since the job before it
+	at      time.Duration // time since the submission of the previous job
 	seconds int
 	cores   int64
 	comment string
-	limit   int // minutes
+	limit   int // in minutes
 }
 
 func trace(seed uint64) (rows []row) {
@@ -46,8 +47,8 @@ func trace(seed uint64) (rows []row) {
 	return rows
 }
 
-// turnaround measures how long a node stands idle between two jobs that each take all of it, while others wait: the
-// epilog of one, and what it takes to start the next.
+// turnaround measures the idle time of a node between two queued jobs that use the complete node, which consists of
+// the epilog and the time to start the next job.
 func (s *stage) turnaround() time.Duration {
 	const chain, nodes, seconds = 20, 2, 2
 	var ids []int64
@@ -65,7 +66,7 @@ func (s *stage) turnaround() time.Duration {
 	return max(0, (nodes*last.Sub(first)-worked)/(chain*nodes))
 }
 
-// drained waits until all jobs have run and slurmdbd knows.
+// drained waits until all jobs have run and slurmdbd has been updated.
 func (s *stage) drained() {
 	s.t.Helper()
 	kit.Eventually(s.t, 10*time.Minute, "all jobs have run", func() bool {
@@ -75,13 +76,13 @@ func (s *stage) drained() {
 	time.Sleep(5 * time.Second)
 }
 
-// played is what became of a trace.
+// played is the result of running a trace.
 type played struct {
-	jobs       []job // in order
+	jobs       []job // in the order of the trace
 	turnaround time.Duration
 }
 
-// play submits a trace to a Slurm of its own.
+// play runs a trace on a new Slurm cluster.
 func play(t *testing.T, rows []row, ours bool) (ran played) {
 	s := newStage(t)
 	s.token(operator)
@@ -98,7 +99,7 @@ func play(t *testing.T, rows []row, ours bool) (ran played) {
 		time.Sleep(time.Until(next))
 		comment := r.comment
 		if !ours {
-			comment = "plain" // job_submit.lua puts off others, with or without kubenergy-slurm
+			comment = "plain" // job_submit.lua delays other jobs regardless of kubenergy-slurm
 		}
 		id, _ := s.submit(r.seconds, comment, fmt.Sprintf("--time=%d", r.limit), fmt.Sprintf("--cpus-per-task=%d", r.cores))
 		ids = append(ids, id)
@@ -114,7 +115,7 @@ func play(t *testing.T, rows []row, ours bool) (ran played) {
 	return ran
 }
 
-// waits returns how long those jobs waited that did not ask to, in seconds.
+// waits returns the waiting times in seconds of jobs without an allowed delay.
 func waits(rows []row, ran []job) (seconds []float64) {
 	for i, r := range rows {
 		if r.comment == "plain" {
@@ -131,21 +132,22 @@ func mean(values []float64) (sum float64) {
 	return sum
 }
 
-// Five traces, each on a stock Slurm, on another and on one with kubenergy-slurm: jobs that do not ask to wait do not
-// wait longer for those that do. And what the simulator's model of backfill says of the stock ones is what they did.
+// TestWaits runs five traces, each on two plain Slurm clusters and on one with kubenergy-slurm. Jobs without an
+// allowed delay must not wait longer because of delayed jobs. It also verifies the backfill model of the simulator
+// against the plain clusters.
 func TestWaits(t *testing.T) {
 	long(t)
 	const rounds = 5
 	names := []string{"stock", "ours", "stock again"}
 	var rows [rounds][]row
 	var ran [rounds][3]played
-	var waited, model float64 // of all jobs on stock Slurms
+	var waited, model float64 // total waiting times on plain clusters
 	t.Run("arms", func(t *testing.T) {
 		for round := range rounds {
 			rows[round] = trace(uint64(round + 1))
 			for arm, name := range names {
 				t.Run(fmt.Sprint(name, " ", round+1), func(t *testing.T) {
-					t.Parallel() // jobs sleep: side by side they are in nothing's way
+					t.Parallel() // the jobs only sleep, so parallel runs do not affect each other
 					ran[round][arm] = play(t, rows[round], name == "ours")
 				})
 			}
@@ -180,7 +182,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// modelled compares a run with the simulator's, and returns the mean waits of both, in seconds.
+// modelled compares a run with that of the simulator and returns the mean waiting times of both in seconds.
 func modelled(t *testing.T, rows []row, played played) (current, ought float64) {
 	t.Helper()
 	ran := played.jobs

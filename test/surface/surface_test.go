@@ -1,9 +1,10 @@
-// Package surface holds what users depend on: flags, variables, metrics, keys, kinds, values, routes and exit codes.
-// Each is a list in testdata, of one fact a line, so that a diff reads as what left and what came. Files that users
-// have (batches, state folders of agents, ledgers) lie there as version 722c972 wrote them.
+// Package surface verifies the compatibility of the user-facing API: flags, variables, metrics, keys, kinds,
+// values, routes and exit codes. Each of them is a list in testdata with one fact per line, so that differences are
+// easy to review. testdata also contains files of users (batches, state directories of agents, ledgers) written by
+// version 722c972.
 //
-// A new fact is added with -rewrite. A fact never leaves by -rewrite: left.txt names it, with the reason and the words
-// of CHANGELOG.md that tell users of it.
+// New facts are added with -rewrite. Facts are never removed with -rewrite. They have to be added to left.txt with
+// the reason and a quotation from CHANGELOG.md that informs users.
 package surface
 
 import (
@@ -27,7 +28,7 @@ func (f facts) add(words ...string) {
 	f[strings.Join(strings.Fields(strings.Join(words, " ")), " ")] = true
 }
 
-// check compares what there is with the list of a name.
+// check compares the facts with the list of the given name.
 func (f facts) check(t *testing.T, name string) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".txt")
@@ -48,7 +49,7 @@ func (f facts) check(t *testing.T, name string) {
 	}
 }
 
-// compare says what is wrong with what there is now.
+// compare returns a message for each difference between the frozen and the current facts.
 func compare(name string, frozen, now facts, left map[string]bool) (wrong []string) {
 	for fact := range frozen {
 		if !now[fact] && !left[name+": "+fact] {
@@ -70,8 +71,8 @@ func compare(name string, frozen, now facts, left map[string]bool) (wrong []stri
 	return wrong
 }
 
-// readLeft reads left.txt: a line with the name of a list and the fact, then, indented, a line with the reason and a
-// line with words of CHANGELOG.md.
+// readLeft reads left.txt. An entry consists of a line with the name of the list and the fact, an indented line
+// with the reason and an indented line with a quotation from CHANGELOG.md.
 func readLeft(t *testing.T) map[string]bool {
 	t.Helper()
 	changes, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
@@ -96,7 +97,7 @@ func readLeft(t *testing.T) map[string]bool {
 	return left
 }
 
-// lines returns those of a file that are not empty; of a file that does not exist, none.
+// lines returns the non-empty lines of a file. With -rewrite, a missing file is treated as empty.
 func lines(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -106,7 +107,7 @@ func lines(t *testing.T, path string) []string {
 	return slices.DeleteFunc(strings.Split(string(text), "\n"), func(line string) bool { return line == "" })
 }
 
-// TestCompare shows that each kind of difference is told of.
+// TestCompare verifies that all kinds of differences are reported.
 func TestCompare(t *testing.T) {
 	frozen := facts{"stays": true, "goes": true, "went": true, "is back": true}
 	now := facts{"stays": true, "is back": true, "comes": true}

@@ -14,10 +14,10 @@ import (
 	"github.com/kubenergy/kubenergy/test/upstream/enabled"
 )
 
-// victim names the environment variable that makes [TestVictim] the subject of another test.
+// victim is the environment variable that enables [TestVictim] when it is run by another test.
 const victim = "KUBENERGY_UPSTREAM_VICTIM"
 
-// TestVictim has every outcome that a test may have.
+// TestVictim has subtests with every possible outcome.
 func TestVictim(t *testing.T) {
 	role := os.Getenv(victim)
 	if role == "" {
@@ -81,7 +81,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// A run whose API server gives up is none; one that dies is.
+// TestRunAgain verifies that a run is repeated if the API server did not start, but not if the process exited with
+// another status.
 func TestRunAgain(t *testing.T) {
 	for role, want := range map[string]int{"gives up": reruns, "dies": 0} {
 		t.Setenv(victim, role)

@@ -78,7 +78,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// What judges by stock's own scores may fail where every pod is ours and we know better, and nowhere else.
+// TestNothingIsExcusedWhereNothingMayDiffer verifies that only the mode in which all pods are scored has excuses.
+// In this mode, tests of the default scores may fail.
 func TestNothingIsExcusedWhereNothingMayDiffer(t *testing.T) {
 	for mode, suites := range excuses {
 		if mode != enabled.Scored {

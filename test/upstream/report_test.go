@@ -22,7 +22,7 @@ func TestSettle(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*result)
-		want   string // "": nothing is wrong
+		want   string // empty if no problem is expected
 	}{
 		{"all pass", func(*result) {}, ""},
 		{"one is flaky, one excused, one fails in stock", func(r *result) {

@@ -10,16 +10,16 @@ import (
 	"github.com/kubenergy/kubenergy/test/upstream/enabled"
 )
 
-// smallest is the suite that takes the least time of those whose pods are scored.
+// smallest is the fastest suite with pods that are scored.
 const smallest = "extender"
 
-// TestSmallestSuite shows that our plugins still get into this version of Kubernetes, and that one suite passes in
-// all modes. `make upstream` runs the others.
+// TestSmallestSuite verifies that the plugins can be added to this version of Kubernetes and that one suite passes
+// in all modes. `make upstream` runs the other suites.
 func TestSmallestSuite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles Kubernetes")
 	}
-	dir, err := filepath.Abs("../../out/upstream") // where make upstream would compile everything again otherwise
+	dir, err := filepath.Abs("../../out/upstream") // share the build results with make upstream
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestSuites(t *testing.T) {
 			t.Errorf("no suite %s among %v", want, every)
 		}
 	}
-	// What is on our lists must exist, or they are not those of this version.
+	// Listed suites must exist, otherwise the lists belong to another version of Kubernetes.
 	for suite := range podless {
 		if !slices.Contains(every, suite) {
 			t.Errorf("%s schedules nothing, and is no suite", suite)

@@ -23,14 +23,15 @@ import (
 )
 
 const (
-	// most machines are started, unless KUBENERGY_VMS says another number.
+	// most is the default number of machines, which can be changed with KUBENERGY_VMS.
 	most     = 16
 	watching = 30 * time.Second
-	young    = time.Second // that 99 of 100 readings are to be
+	young    = time.Second // maximum age of 99 % of the readings
 )
 
-// TestAge starts one guest after another, each of a kernel that does nothing but read its counter by virtiofs, and
-// measures how old readings are: from when the host wrote the counter until the host is told.
+// TestAge starts guests one after another, each with a minimal kernel that only reads its counter over virtiofs,
+// and measures the age of the readings. The age is the time from the write of the counter on the host until the
+// host is notified of the reading.
 func TestAge(t *testing.T) {
 	d := guest.MakeDisk(t, guest.Require(t, "e2e-vm"))
 	n := most
@@ -83,7 +84,7 @@ func TestAge(t *testing.T) {
 	}
 }
 
-// counts are numbers of machines, up to the most.
+// counts returns increasing numbers of machines up to most.
 func counts(most int) (all []int) {
 	for n := 1; n < most; n += max(1, n/2) {
 		all = append(all, n)
@@ -91,7 +92,7 @@ func counts(most int) (all []int) {
 	return append(all, most)
 }
 
-// startSmall starts a guest of a kernel, and waits until its counter is there.
+// startSmall starts a minimal guest and waits until it has read its counter.
 func startSmall(t *testing.T, h *host, d guest.Disk, dir, initrd, name string) *listener {
 	t.Helper()
 	own := filepath.Join(dir, name)
@@ -108,7 +109,7 @@ func startSmall(t *testing.T, h *host, d guest.Disk, dir, initrd, name string) *
 	return l
 }
 
-// watch returns how old readings of all guests are, in seconds.
+// watch returns the ages of the readings of all guests in seconds.
 func watch(listeners []*listener) (ages []float64) {
 	for _, l := range listeners {
 		l.forget()
@@ -122,7 +123,7 @@ func watch(listeners []*listener) (ages []float64) {
 	return ages
 }
 
-// writeInitrd writes what a small guest starts from: the probe and the modules that it loads.
+// writeInitrd writes the initrd of a minimal guest, which contains the probe and the required kernel modules.
 func writeInitrd(t *testing.T, d guest.Disk, dir string) (path string) {
 	t.Helper()
 	var archive bytes.Buffer
@@ -156,7 +157,7 @@ func writeInitrd(t *testing.T, d guest.Disk, dir string) (path string) {
 	return kit.Write(t, filepath.Join(dir, "initrd"), archive.Bytes())
 }
 
-// out is where tables and plots go.
+// out returns the directory for tables and plots.
 func out(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(kit.Root, "out", "vm")
@@ -166,7 +167,7 @@ func out(t *testing.T) string {
 	return dir
 }
 
-// write writes a table as CSV, and shows it.
+// write writes a table as CSV and logs it.
 func write(t *testing.T, name string, table *report.Table) {
 	t.Helper()
 	var csv bytes.Buffer

@@ -28,17 +28,17 @@ import (
 )
 
 const (
-	tolerance = 0.05 // of a pod's share
+	tolerance = 0.05 // relative deviation of a pod's share
 	working   = 2 * time.Minute
 )
 
-// world is a hypervisor with guests that are nodes of one control plane, and a Prometheus outside of them.
+// world is a hypervisor with guests that are nodes of one control plane, and a Prometheus outside of the guests.
 type world struct {
 	*cluster.Cluster
 	host       *host
 	guests     []*node
 	prometheus string         // address
-	processes  []*kit.Process // of the pipeline, besides QEMU
+	processes  []*kit.Process // processes of the pipeline, excluding QEMU
 }
 
 // node is a guest with a kubelet and an agent.
@@ -46,21 +46,21 @@ type node struct {
 	*guest.Machine
 	*listener
 	name string
-	page string // address of its agent's
+	page string // metrics URL of the agent
 	pods []*pod
 }
 
-// pod burns CPU in one container.
+// pod is a pod with one container that burns CPU.
 type pod struct {
 	*corev1.Pod
 	container string
 }
 
-// TestPipeline meters pods in two guests, and holds what a Prometheus outside has of them against the host's counter
-// and against the CPU time that the guests' kernels say.
+// TestPipeline meters pods in two guests and compares the values in an external Prometheus with the counter of the
+// host and with the CPU times reported by the kernels of the guests.
 func TestPipeline(t *testing.T) {
 	d := guest.MakeDisk(t, guest.Require(t, "e2e-vm"))
-	kit.Prometheus(t, "prometheus") // or skips, before anything starts
+	kit.Prometheus(t, "prometheus") // skips the test before anything is started
 	machine := kit.WatchMachine(t)
 	w := &world{Cluster: cluster.Start(t, lab.Options{})}
 	w.host = startHost(t, w.Dir)
@@ -98,8 +98,8 @@ func TestPipeline(t *testing.T) {
 	w.checkSums(t, first, w.stand(t))
 }
 
-// packExtras makes the archive of what guests have beside a kubelet: the agent with its units, as the documents install
-// it, and the probe.
+// packExtras creates the archive with the additional programs of a guest: the agent with its units, installed as
+// documented, and the probe.
 func packExtras(t *testing.T, dir string) (path string) {
 	t.Helper()
 	stage := filepath.Join(dir, "extras")
@@ -125,7 +125,7 @@ func packExtras(t *testing.T, dir string) (path string) {
 	return path
 }
 
-// addGuest starts a guest with the folder that its host shares.
+// addGuest starts a guest with the shared directory of its host.
 func (w *world) addGuest(t *testing.T, d guest.Disk, name, extras string) {
 	t.Helper()
 	dir := filepath.Join(w.Dir, name)
@@ -144,7 +144,7 @@ func (w *world) addGuest(t *testing.T, d guest.Disk, name, extras string) {
 	w.processes = append(w.processes, shared)
 }
 
-// awaitReady waits until the node is Ready and its agent counts what its host shares.
+// awaitReady waits until the node is Ready and its agent reads the shared counter.
 func (n *node) awaitReady(t *testing.T, w *world) {
 	t.Helper()
 	kit.Await(t, n.Patience()*2*time.Minute, n.name+" is Ready", func(ctx context.Context) (bool, error) {
@@ -164,7 +164,7 @@ func (n *node) awaitReady(t *testing.T, w *world) {
 	}, n.On(), w.host.agent)
 }
 
-// startPrometheus has one scrape all agents every five seconds.
+// startPrometheus starts a Prometheus that scrapes all agents every five seconds.
 func (w *world) startPrometheus(t *testing.T) {
 	t.Helper()
 	pages := []string{address(w.host.url)}
@@ -186,7 +186,7 @@ func address(page string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(page, "http://"), "/metrics")
 }
 
-// submit creates a pod that burns as much CPU as it may.
+// submit creates a pod that uses as much CPU as its limit allows.
 func (w *world) submit(t *testing.T, n *node, name string, milli int64) {
 	t.Helper()
 	cpu := corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI)}
@@ -207,7 +207,7 @@ func (w *world) submit(t *testing.T, n *node, name string, milli int64) {
 	n.pods = append(n.pods, &pod{Pod: p})
 }
 
-// awaitPods waits until a guest's pods run and its probe and Prometheus know them.
+// awaitPods waits until the pods of a guest run and both its probe and Prometheus have data on them.
 func (w *world) awaitPods(t *testing.T, n *node) {
 	t.Helper()
 	for _, p := range n.pods {
@@ -233,7 +233,8 @@ func (w *world) awaitPods(t *testing.T, n *node) {
 
 func (p *pod) group() string { return "cri-containerd-" + p.container + ".scope" }
 
-// joules adds up what Prometheus has of a guest: nothing, after a scrape that took too long.
+// joules returns the sum of an expression for a guest in Prometheus. It returns an error if there is no data, for
+// example after a scrape timeout.
 func (w *world) joules(ctx context.Context, n *node, expr string) (all energy.Microjoules, err error) {
 	series, err := kit.Query(ctx, w.prometheus, expr)
 	found := false
@@ -259,21 +260,21 @@ const (
 		`kubenergy_node_(idle|platform|unknown)_joules_total"}`
 )
 
-// standing is what all counters stood at when nothing moved.
+// standing contains the values of all counters while they were stopped.
 type standing struct {
 	at   time.Time
 	host energy.Microjoules
-	// by guest
+	// Values by guest.
 	given, counted, parts, pods []energy.Microjoules
 }
 
-// stand has the host's counter stand still for as long as its value takes to Prometheus, and reads all counters. The
-// machine's own counter does not stand still.
+// stand stops the counter of the host until its value has arrived in Prometheus and reads all counters. The RAPL
+// counters of the machine cannot be stopped.
 func (w *world) stand(t *testing.T) (s standing) {
 	t.Helper()
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
-	const still = 17 * time.Second // an agent in a guest takes a value that stays for no use after 15 s
+	const still = 17 * time.Second // after 15 s, an agent in a guest treats a constant value as no usage
 	page := ""
 	kit.Await(t, 2*time.Minute, "all counters stand still", func(ctx context.Context) (bool, error) {
 		page = w.host.page(ctx)
@@ -305,7 +306,8 @@ func (w *world) stand(t *testing.T) (s standing) {
 	return s
 }
 
-// read reads all counters: of the host from its page, of the guests from their folders and from Prometheus.
+// read reads the counters of the host from its metrics page and those of the guests from their directories and
+// Prometheus.
 func (w *world) read(ctx context.Context, t *testing.T, page string) (s standing, err error) {
 	t.Helper()
 	s = standing{at: time.Now(), host: total(t, page, nodeEnergy)}
@@ -322,8 +324,9 @@ func (w *world) read(ctx context.Context, t *testing.T, page string) (s standing
 	return s, nil
 }
 
-// checkSums holds what Prometheus has of pods and of the rest against the host's counter, between two standings. Where
-// that is the machine's, it moves between the readings: the difference may be what is used in three seconds.
+// checkSums compares the energy of pods and other consumers in Prometheus with the counter of the host between two
+// standings. The RAPL counters of the machine advance between the readings, so the difference may be up to the
+// energy of three seconds.
 func (w *world) checkSums(t *testing.T, from, to standing) {
 	t.Helper()
 	all, slack := to.host-from.host, energy.Microjoules(0)
@@ -348,9 +351,10 @@ func (w *world) checkSums(t *testing.T, from, to standing) {
 	}
 }
 
-// checkShares holds each pod's part of the dynamic energy of its guest's pods against its part of their CPU time. The
-// table has the parts of pods and services together, too: services work in bursts, and a second of a guest's CPU time
-// draws less while its host lets it wait. The kernel is in neither: the guest only samples its CPU time.
+// checkShares compares the share of each pod in the dynamic energy of its guest's pods with its share in their CPU
+// time. The table also contains the shares relative to pods and services together. Services run in bursts, and a
+// second of CPU time in a guest uses less energy while it is waiting for its host. The kernel is excluded because
+// its CPU time is only sampled in the guest.
 func (w *world) checkShares(t *testing.T) {
 	t.Helper()
 	before := make([][]use, len(w.guests))
@@ -390,8 +394,8 @@ func (w *world) checkShares(t *testing.T) {
 	write(t, "shares.csv", table)
 }
 
-// uses says what all pods and services of a guest have used together, and then what each pod has: joules by Prometheus,
-// CPU time by the guest's kernel.
+// uses returns the total usage of all pods and services of a guest, followed by the usage of each pod. The energy
+// is read from Prometheus and the CPU time from the kernel of the guest.
 func (w *world) uses(t *testing.T, n *node) (uses []use) {
 	t.Helper()
 	exprs := []string{`{__name__=~"kubenergy_(container|cgroup)_energy_joules_total",mode="dynamic"}`}
@@ -420,7 +424,7 @@ func (w *world) uses(t *testing.T, n *node) (uses []use) {
 	return uses
 }
 
-// checkAges judges how old readings in the guests were since their pods work.
+// checkAges checks the age of the readings in the guests since their pods started.
 func (w *world) checkAges(t *testing.T, machine *kit.Machine) {
 	t.Helper()
 	for _, n := range w.guests {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-// What upstream's schedulers are given is what we ship, but for the scope.
+// TestAsShipped verifies that the plugins are configured as in the released profile, except for the scope.
 func TestAsShipped(t *testing.T) {
 	weights := map[string]int32{}
 	for _, p := range Everywhere() {
@@ -31,7 +31,7 @@ func TestAsShipped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := place.DefaultArgs() // the mode changes these
+		got := place.DefaultArgs() // overridden by the mode
 		if err := json.Unmarshal(obj.(*runtime.Unknown).Raw, &got); err != nil {
 			t.Fatal(err)
 		}
@@ -41,8 +41,8 @@ func TestAsShipped(t *testing.T) {
 	}
 }
 
-// Only where everything is known does a node have power and a grid; and whatever is known, upstream's pods are not
-// ours.
+// TestKnowledge verifies that only modes with data have power profiles and sites and that upstream pods are never
+// in scope without a mark.
 func TestKnowledge(t *testing.T) {
 	for _, mode := range Modes {
 		view, err := knowledge(mode)
@@ -68,7 +68,7 @@ func TestCountsAreWrittenAtOnce(t *testing.T) {
 		t.Errorf("nothing was written: %+v, %v", got, err)
 	}
 	t.Setenv(CountsVariable, path)
-	for range 11 { // more digits than at first
+	for range 11 { // increases the number of digits
 		count(func(c *Counts) { c.Asked++; c.Cycles += 2 })
 	}
 	count(func(c *Counts) { c.Scored++ })
