@@ -35,18 +35,18 @@ func (w *world) plannedFor(n, placed int, cores string, change func(int, *v1.Pod
 		if got == float64(placed) {
 			return names, goOn
 		}
-		w.t.Logf("the plan has a node for %v pods instead of %d: planning again", got, placed)
+		w.t.Logf("plan contains nodes for %v pods, want %d; planning again", got, placed)
 		w.each(n, func(i int) error {
 			return w.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(w.ctx, names[i], *metav1.NewDeleteOptions(0))
 		})
-		w.eventually("the pods have left the queue", timeout, func() bool {
+		w.eventually("the pods are removed from the queue", timeout, func() bool {
 			pods, _ := w.scheduler.SchedulingQueue.PendingPods()
 			return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return slices.Contains(names, p.Name) })
 		})
 		goOn()
 		w.allBound([]string{stopName(attempt, 0), stopName(attempt, 1)}, timeout)
 	}
-	w.t.Fatal("no plan has all pods")
+	w.t.Fatal("no plan contains all pods")
 	return nil, nil
 }
 
@@ -65,21 +65,21 @@ func (w *world) plan(attempt, n int, cores string, change func(int, *v1.Pod)) (n
 	w.addPods(fmt.Sprint("stop", attempt), 2, "1m", "high", func(_ int, p *v1.Pod) {
 		p.Annotations = map[string]string{v1alpha1.AnnotationMaxPower: "1000"} // excludes them from planning
 	})
-	w.eventually("the scheduler stands still", timeout,
+	w.eventually("the scheduler is paused", timeout,
 		func() bool { return w.tried(stops[0])+w.tried(stops[1]) > 0 })
 	if w.tried(stops[0]) == 0 {
 		first, second = second, first
 	}
 	names = w.addPods("planned", n, cores, "", change)
-	w.eventually("the pods wait in the queue", timeout, func() bool {
+	w.eventually("the pods are in the queue", timeout, func() bool {
 		pods, _ := w.scheduler.SchedulingQueue.PendingPods()
 		return len(pods) > n
 	})
 	first()
-	w.eventually("there is a plan", timeout, func() bool {
+	w.eventually("a plan exists", timeout, func() bool {
 		return metric(w.t, "kubenergy_batch_plans_total", schedulerName) > before
 	})
-	w.eventually("the scheduler stands still again", timeout,
+	w.eventually("the scheduler is paused again", timeout,
 		func() bool { return w.tried(stops[0]) > 0 && w.tried(stops[1]) > 0 })
 	return names, second
 }
@@ -111,7 +111,7 @@ func TestPlanIsFollowed(t *testing.T) {
 	goOn()
 	w.allBound(names, timeout)
 	if cycles := w.cycles(names); cycles[1] != 60 {
-		t.Errorf("cycles of pods: %v", cycles)
+		t.Errorf("unexpected number of pods by cycles: %v", cycles)
 	}
 	if got := outcomes(); got != "followed 60, next 0, elsewhere 0, retried 0" {
 		t.Error(got)
@@ -119,7 +119,7 @@ func TestPlanIsFollowed(t *testing.T) {
 	onNode := map[string]int{}
 	for _, name := range names {
 		if onNode[w.nodeOf(name)]++; onNode[w.nodeOf(name)] > 2 {
-			t.Errorf("more than two pods of 2 cores are on %s of 4", w.nodeOf(name))
+			t.Errorf("more than two pods with 2 cores are bound to %s with 4 cores", w.nodeOf(name))
 		}
 	}
 	w.nobodyWentFor()
@@ -133,7 +133,7 @@ func TestPlannedNodeIsTaken(t *testing.T) {
 	outcomes := w.outcomes()
 	names, goOn := w.planned(40, "3", nil)
 	w.occupy("rival", 0, 100, "4")
-	w.eventually("the scheduler has seen them", timeout, func() bool {
+	w.eventually("the scheduler cache contains all pods", timeout, func() bool {
 		pods, err := w.scheduler.Cache.PodCount()
 		return err == nil && pods > 100 // the first stop pod has been placed as well
 	})
@@ -141,11 +141,11 @@ func TestPlannedNodeIsTaken(t *testing.T) {
 	w.allBound(names, timeout)
 	for _, name := range names {
 		if node := w.nodeOf(name); node < nodeName(100) {
-			t.Errorf("%s is on %s, which is full", name, node)
+			t.Errorf("pod %s is bound to node %s, which is full", name, node)
 		}
 	}
 	if cycles := w.cycles(names); cycles[1] != len(names) {
-		t.Errorf("cycles of pods: %v, want one each", cycles)
+		t.Errorf("number of pods by cycles: %v, want one cycle for each pod", cycles)
 	}
 	w.nobodyWentFor()
 	t.Log(outcomes())
@@ -170,13 +170,13 @@ func TestPlansEvictNoPod(t *testing.T) {
 	begun := time.Now()
 	w.allBound(names, timeout)
 	if cycles := w.cycles(names); cycles[2] != len(names) {
-		t.Errorf("cycles of pods: %v, want two each", cycles)
+		t.Errorf("number of pods by cycles: %v, want two cycles for each pod", cycles)
 	}
 	if got := outcomes(); !strings.HasSuffix(got, fmt.Sprint("retried ", len(names))) {
 		t.Error(got)
 	}
 	w.nobodyWentFor()
-	t.Logf("%d pods are bound after %v; %s", len(names), time.Since(begun).Round(time.Millisecond), outcomes())
+	t.Logf("%d pods were bound after %v; %s", len(names), time.Since(begun).Round(time.Millisecond), outcomes())
 }
 
 // TestPreemptionGoesOn verifies that, if no node is feasible without evicting pods, the ordinary cycle that follows
@@ -195,10 +195,10 @@ func TestPreemptionGoesOn(t *testing.T) {
 	// Victims without a grace period are deleted before the scheduler receives the event. A pod that is retried in
 	// the meantime evicts another pod, because the scheduler does not consider its first victim as terminating.
 	if evicted < 1 || evicted > 2*len(names) {
-		t.Errorf("%d pods were evicted for %d", evicted, len(names))
+		t.Errorf("%d pods were evicted for %d pods", evicted, len(names))
 	}
 	if cycles := w.cycles(names); cycles[1] > 0 || cycles[2] > 0 {
-		t.Errorf("cycles of pods: %v: a narrowed and an ordinary one come before an eviction", cycles)
+		t.Errorf("number of pods by cycles: %v, want a restricted and an ordinary cycle before an eviction", cycles)
 	}
 }
 
@@ -210,14 +210,14 @@ func TestOrder(t *testing.T) {
 	}
 	w := start(t, "ecsched-ml", nil)
 	if got := first(w); got != place.EnergyName {
-		t.Errorf("the first plugin at postFilter is %s", got)
+		t.Errorf("first postFilter plugin is %s, want the energy plugin", got)
 	}
 	w.stop()
 	w = start(t, "ecsched-ml", func(profile map[string]any) {
 		delete(profile["plugins"].(map[string]any), "postFilter")
 	})
 	if got := first(w); got == place.EnergyName {
-		t.Fatal("the order does not depend on the configuration, so this proves nothing")
+		t.Fatal("the order of the plugins does not depend on the configuration")
 	}
 	w.addNodes(0, 150, 4)
 	w.occupy("victim", 0, 100, "1m")
@@ -226,7 +226,7 @@ func TestOrder(t *testing.T) {
 	goOn()
 	w.allBound(names, timeout)
 	if cycles := w.cycles(names); cycles[1] != len(names) {
-		t.Errorf("cycles of pods: %v, want one each", cycles)
+		t.Errorf("number of pods by cycles: %v, want one cycle for each pod", cycles)
 	}
 	w.nobodyWentFor()
 }
@@ -239,15 +239,16 @@ func TestNodesVanish(t *testing.T) {
 	names, goOn := w.planned(40, "3", nil)
 	w.removeNodes(0, 100)
 	// A node may remain because of its pod.
-	w.eventually("the scheduler knows", timeout, func() bool { return w.scheduler.Cache.NodeCount() <= 51 })
+	w.eventually("the scheduler cache does not contain the deleted nodes",
+		timeout, func() bool { return w.scheduler.Cache.NodeCount() <= 51 })
 	goOn()
 	w.allBound(names, timeout)
 	if cycles := w.cycles(names); cycles[1] != len(names) {
-		t.Errorf("cycles of pods: %v, want one each", cycles)
+		t.Errorf("number of pods by cycles: %v, want one cycle for each pod", cycles)
 	}
 	for _, name := range names {
 		if w.nodeOf(name) < nodeName(100) {
-			t.Errorf("%s is on %s, which is gone", name, w.nodeOf(name))
+			t.Errorf("pod %s is bound to node %s, which was deleted", name, w.nodeOf(name))
 		}
 	}
 }
@@ -263,7 +264,7 @@ func TestInfeasibleBatch(t *testing.T) {
 	w.allBound(others, timeout)
 	for _, name := range giants {
 		if node := w.nodeOf(name); node != "" {
-			t.Fatalf("%s is on %s", name, node)
+			t.Fatalf("pod %s is bound to node %s, want it pending", name, node)
 		}
 	}
 	w.addNodes(120, 135, 128)
@@ -283,7 +284,7 @@ func TestFewNodes(t *testing.T) {
 	goOn()
 	w.allBound(names, timeout)
 	if cycles := w.cycles(names); cycles[1] != len(names) {
-		t.Errorf("cycles of pods: %v, want one each", cycles)
+		t.Errorf("number of pods by cycles: %v, want one cycle for each pod", cycles)
 	}
 	if got := outcomes(); strings.HasPrefix(got, "followed 0") {
 		t.Error(got)

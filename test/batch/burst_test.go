@@ -18,7 +18,7 @@ import (
 // JSON.
 func TestBurst(t *testing.T) {
 	if os.Getenv("KUBENERGY_BENCH") == "" {
-		t.Skip("measures for minutes: needs KUBENERGY_BENCH=1")
+		t.Skip("takes several minutes: set KUBENERGY_BENCH=1")
 	}
 	nodes, pods, rounds := size("NODES", 5000), size("PODS", 5000), size("ROUNDS", 3)
 	strategy := cmp.Or(os.Getenv("KUBENERGY_STRATEGY"), "flow-energy")
@@ -89,20 +89,20 @@ func burst(t *testing.T, strategy string, change func(map[string]any), nodes, po
 	goOn := w.block("stop-0000")
 	t.Cleanup(goOn)
 	w.addPods("stop", 1, "1m", "high", nil)
-	w.eventually("the scheduler stands still", timeout, func() bool { return w.tried("stop-0000") > 0 })
+	w.eventually("the scheduler is paused", timeout, func() bool { return w.tried("stop-0000") > 0 })
 	outcomes := w.outcomes()
 	names := w.addPods("burst", pods, "2", "", nil)
 	time.Sleep(2 * time.Second) // until the scheduler has received all pods
 	begun := time.Now()
 	goOn()
-	w.eventually("all are bound", 10*time.Minute, func() bool {
+	w.eventually("all pods are bound", 10*time.Minute, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.bound) >= pods+1
 	})
 	took := time.Since(begun)
 	w.allBound(names, time.Second)
-	t.Logf("%d pods in %v; %s; plans: whole %v, cut %v", pods, took.Round(time.Millisecond), outcomes(),
+	t.Logf("bound %d pods in %v; %s; plans: whole %v, cut %v", pods, took.Round(time.Millisecond), outcomes(),
 		metric(t, "kubenergy_batch_plans_total", schedulerName, "whole"),
 		metric(t, "kubenergy_batch_plans_total", schedulerName, "cut"))
 	return float64(pods) / took.Seconds()

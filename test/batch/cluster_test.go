@@ -270,7 +270,7 @@ func (w *world) allBound(names []string, within time.Duration) {
 	defer func() {
 		if pod, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Get(context.Background(), waiting,
 			metav1.GetOptions{}); w.t.Failed() && err == nil {
-			w.t.Logf("%s waits: node %q, nominated %q, conditions %+v", waiting, pod.Spec.NodeName,
+			w.t.Logf("pod %s is not bound: node %q, nominated node %q, conditions %+v", waiting, pod.Spec.NodeName,
 				pod.Status.NominatedNodeName, pod.Status.Conditions)
 		}
 	}()
@@ -296,7 +296,7 @@ func (w *world) nobodyWentFor() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.evicted) > 0 || len(w.named) > 0 {
-		w.t.Errorf("evicted: %v; nominated nodes were written on: %v", w.evicted, w.named)
+		w.t.Errorf("evicted pods %v and pods with nominated nodes %v, want none", w.evicted, w.named)
 	}
 }
 
@@ -371,7 +371,7 @@ func (w *witness) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, n fwk
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refuse != nil && w.refuse(pod, n) {
-		return fwk.NewStatus(fwk.Unschedulable, "the witness refuses")
+		return fwk.NewStatus(fwk.Unschedulable, "rejected by the witness")
 	}
 	return nil
 }

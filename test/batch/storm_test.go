@@ -49,18 +49,18 @@ func TestStorm(t *testing.T) {
 		}
 	}
 	if left := w.remaining(); len(left) > 0 {
-		t.Errorf("pods are stuck: %v", left)
+		t.Errorf("pods are still pending: %v", left)
 	}
-	w.eventually("there are no more goroutines than after the first round", time.Minute,
+	w.eventually("the number of goroutines is at most that after the first round", time.Minute,
 		func() bool { return runtime.NumGoroutine() <= goroutines+20 })
 	// The heap includes the objects of the control plane, which runs in this process. A leak of plans would grow
 	// with nodes × rounds.
 	perPod := uint64(100) << 10
 	if grown, most := heap[len(heap)-1], heap[0]+uint64(len(names))*perPod>>20+64; grown > most {
-		t.Errorf("the heap grew from %d MiB to %d MiB: %v", heap[0], grown, heap)
+		t.Errorf("heap grew from %d MiB to %d MiB: %v", heap[0], grown, heap)
 	}
 	if panics := metric(t, "kubenergy_batch_plans_total", schedulerName, "failed"); panics != 0 {
-		t.Errorf("%v plans failed", panics)
+		t.Errorf("%v plans failed, want none", panics)
 	}
 	t.Logf("%d nodes, %d rounds, %d pods; plans: whole %v, cut %v, late %v; heap by round, MiB: %v", nodes, rounds,
 		len(names),

@@ -59,7 +59,7 @@ func Serve(t testing.TB, args ...string) string {
 	p := kit.Start(t, t.TempDir(), "dashboard",
 		exec.Command(kit.Build(t, "./cmd/kubenergy"), append([]string{"dashboard", "--no-browser"}, args...)...))
 	address := ""
-	kit.Eventually(t, 20*time.Second, "the address is printed", func() bool {
+	kit.Eventually(t, 20*time.Second, "the dashboard prints its URL", func() bool {
 		address = regexp.MustCompile(`http://\S+`).FindString(p.Output())
 		return address != ""
 	}, p)
@@ -72,7 +72,7 @@ func Open(t testing.TB, address string) *Browser {
 	t.Helper()
 	found := func(program string) bool { _, err := exec.LookPath(program); return err == nil }
 	if !slices.ContainsFunc([]string{"chromium", "chromium-browser", "google-chrome"}, found) {
-		t.Skip("there is no Chromium: install Debian's package chromium")
+		t.Skip("Chromium is not installed: install the Debian package chromium")
 	}
 	b := &Browser{t: t, host: address[:strings.Index(address, "/?")]}
 	if axe, err := os.ReadFile(filepath.Join(kit.Root, "out", "axe", "package", "axe.min.js")); err == nil {
@@ -87,7 +87,7 @@ func Open(t testing.TB, address string) *Browser {
 	if err := chromedp.Listen(b.ctx, b.hear); err != nil {
 		t.Fatalf("starting Chromium: %v", err)
 	}
-	t.Cleanup(func() { b.blame("at the end") })
+	t.Cleanup(func() { b.blame("after the test") })
 	do(b, chromedp.Navigate(address))
 	return b
 }
@@ -107,7 +107,7 @@ func (b *Browser) hear(event any) {
 		}
 	case *network.EventRequestWillBeSent:
 		if at := e.Request.URL; !strings.HasPrefix(at, b.host+"/") && !strings.HasPrefix(at, "data:") {
-			b.fault("request to elsewhere: %s", at)
+			b.fault("request to another host: %s", at)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func (b *Browser) Check(name string, sizes []Size, want ...string) {
 	views := b.Views()
 	for _, view := range want {
 		if views[view] == "" {
-			b.t.Errorf("%s: no link leads to a page %q", name, view)
+			b.t.Errorf("%s: no link to the page %q found", name, view)
 		}
 	}
 	for _, size := range sizes {
@@ -255,13 +255,13 @@ func (b *Browser) check(name string, size Size) {
 		Tall: document.documentElement.scrollHeight})`)
 	b.Picture(filepath.Join(kit.Root, "out", "browser", name+".png"), Size{size.Width, min(seen.Tall, 2000)})
 	if n := b.Elements(); n > MaxElements {
-		b.fault("%d elements in its drawings: want at most %d", n, MaxElements)
+		b.fault("%d SVG elements, want at most %d", n, MaxElements)
 	}
 	if seen.Wide > size.Width {
-		b.fault("it is %d pixels wide", seen.Wide)
+		b.fault("page is %d pixels wide and requires horizontal scrolling", seen.Wide)
 	}
 	if seen.View == "overview" && size.Width >= Laptop.Width && seen.Tall > size.Height {
-		b.fault("the first screen is %d pixels tall", seen.Tall)
+		b.fault("overview is %d pixels high and does not fit in the window", seen.Tall)
 	}
 	b.blame(name)
 }
@@ -299,7 +299,7 @@ func (b *Browser) findings() []string {
 // available.
 func (b *Browser) Accessible(t *testing.T) {
 	if b.axe == "" {
-		t.Skip("there is no axe-core: make axe fetches it, where there is npm")
+		t.Skip("axe-core is not available: run make axe, which requires npm")
 	}
 	for _, barrier := range b.barriers {
 		t.Error(barrier)

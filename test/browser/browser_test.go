@@ -42,7 +42,7 @@ func TestPagesOfASimulation(t *testing.T) {
 	t.Run("paint", func(t *testing.T) {
 		machine := kit.WatchMachine(t)
 		if took := b.FirstPaint("/"); took > time.Second {
-			machine.TooSlow("the first paint takes %v: want at most a second", took)
+			machine.TooSlow("first paint took %v, want at most one second", took)
 		}
 	})
 	b.As(browser.Laptop, "light")
@@ -56,7 +56,7 @@ func TestPagesOfASimulation(t *testing.T) {
 	b.Await(`location.search.includes('from=') && ` + from + ` !== '` + start + `'`)
 	for i, now := range browser.Eval[[]string](b, rooms) {
 		if now == whole[i] {
-			t.Errorf("brushing left drawing %d as it was", i)
+			t.Errorf("selecting an interval did not change drawing %d", i)
 		}
 	}
 	brushed := browser.Eval[string](b, from)
@@ -77,12 +77,12 @@ func TestPagesOfAComparison(t *testing.T) {
 	t.Run("axe", b.Accessible)
 }
 
-var pictures = flag.String("pictures", "", "folder to write the pictures of the documents into")
+var pictures = flag.String("pictures", "", "directory in which to write the screenshots of the documentation")
 
 // TestPictures creates the screenshots of the documentation from the scenario that make demo replays.
 func TestPictures(t *testing.T) {
 	if *pictures == "" {
-		t.Skip("writes the pictures of the documents: make pictures")
+		t.Skip("writes the screenshots of the documentation: run make pictures")
 	}
 	b := browser.Open(t, browser.Serve(t, "--dir", results(t, "simulate", "-f", "scenarios/demo/scenario.yaml")))
 	for _, p := range []struct{ name, path, theme string }{

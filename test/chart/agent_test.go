@@ -53,14 +53,14 @@ func TestAgentCanDoLittle(t *testing.T) {
 	if want := []string{
 		"ConfigMap", "DaemonSet", "Namespace", "NetworkPolicy", "Role", "RoleBinding", "Service", "ServiceAccount",
 	}; !slices.Equal(kinds, want) {
-		t.Errorf("it is made of %q, want %q", kinds, want)
+		t.Errorf("rendered kinds = %q, want %q", kinds, want)
 	}
 	spec := &set.Spec.Template.Spec
 	if spec.HostNetwork || spec.HostPID || spec.HostIPC || spec.HostUsers != nil {
-		t.Error("its pods use the host's namespaces, or one of their own for users, in which they are not root")
+		t.Error("pods of the agent use host namespaces or a user namespace")
 	}
 	if token := spec.AutomountServiceAccountToken; token == nil || *token {
-		t.Error("it has a token")
+		t.Error("pods of the agent mount a service account token")
 	}
 	c := &spec.Containers[0]
 	want := &v1.SecurityContext{
@@ -69,15 +69,15 @@ func TestAgentCanDoLittle(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, c.SecurityContext); diff != "" || len(spec.Containers) != 1 ||
 		len(spec.InitContainers) != 0 {
-		t.Errorf("%d containers, %s", len(spec.Containers), diff)
+		t.Errorf("unexpected containers (%d) or security context (-want,+got):\n%s", len(spec.Containers), diff)
 	}
 	if s := spec.SecurityContext; *s.RunAsUser != 0 || s.SeccompProfile.Type != v1.SeccompProfileTypeRuntimeDefault ||
 		s.RunAsNonRoot != nil {
-		t.Errorf("its pods run as %+v", s)
+		t.Errorf("unexpected pod security context: %+v", s)
 	}
 	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() ||
 		c.Resources.Limits.Memory().IsZero() {
-		t.Errorf("its resources are %v", c.Resources)
+		t.Errorf("unexpected resources: %v", c.Resources)
 	}
 	mounts := map[string]v1.VolumeMount{}
 	for _, m := range c.VolumeMounts {
@@ -93,7 +93,7 @@ func TestAgentCanDoLittle(t *testing.T) {
 		// Control groups of version 1 are separate file systems below the mount point. ReadOnly alone would leave
 		// them writable.
 		if !m.ReadOnly || m.RecursiveReadOnly == nil || *m.RecursiveReadOnly != v1.RecursiveReadOnlyIfPossible {
-			t.Errorf("%s is mounted as %+v", v.HostPath.Path, m)
+			t.Errorf("unexpected mount of host path %s: %+v", v.HostPath.Path, m)
 		}
 	}
 	// The container runtime masks the path /sys/devices/virtual/powercap, so it is mounted elsewhere.
@@ -106,11 +106,11 @@ func TestAgentCanDoLittle(t *testing.T) {
 		"--cgroup-root=/host/sys/fs/cgroup", "--powercap-root=/host/sys/devices/virtual/powercap",
 	} {
 		if !slices.Contains(c.Args, arg) {
-			t.Errorf("it is not told %s: %q", arg, c.Args)
+			t.Errorf("missing argument %s in %q", arg, c.Args)
 		}
 	}
 	if env := c.Env[0]; env.Name != "NODE_NAME" || env.ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
-		t.Errorf("it is told its name by %+v", env)
+		t.Errorf("unexpected source of the node name: %+v", env)
 	}
 }
 
@@ -129,13 +129,13 @@ func TestAgentsHaveANamespace(t *testing.T) {
 		d := &documents[i]
 		namespace := d.Object.GetNamespace()
 		if namespace != "" && (namespace == own) != (d.Object.GetLabels()["app.kubernetes.io/name"] == own) {
-			t.Errorf("%s is in %s", d.Name(), namespace)
+			t.Errorf("unexpected namespace for %s: %s", d.Name(), namespace)
 		}
 		switch d.Object.GetKind() {
 		case "Namespace":
 			levels[d.Object.GetName()] = d.Object.GetLabels()["pod-security.kubernetes.io/enforce"]
 			if d.Object.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
-				t.Errorf("%s goes with the Secrets that are in it", d.Name())
+				t.Errorf("%s lacks the resource policy keep, so its Secrets would be deleted", d.Name())
 			}
 		case "NetworkPolicy":
 			var policy networkingv1.NetworkPolicy
@@ -186,24 +186,24 @@ func TestAgentsStateOutlivesThePod(t *testing.T) {
 			return m.Name == "state"
 		})
 		if volume < 0 || mount < 0 {
-			t.Fatal("it has no state")
+			t.Fatal("agent has no volume or mount for its state")
 		}
 		return spec.Volumes[volume].VolumeSource, spec.Containers[0].VolumeMounts[mount]
 	}
 	if v, _ := state(); v.EmptyDir == nil || v.EmptyDir.Medium != v1.StorageMediumMemory || v.HostPath != nil {
-		t.Errorf("by default, its state is in %+v", v)
+		t.Errorf("unexpected default volume for the state: %+v", v)
 	}
 	v, m := state("--set", "agent.state.hostPath=/run/kubenergy/agent")
 	if v.EmptyDir != nil || v.HostPath == nil || v.HostPath.Path != "/run/kubenergy/agent" ||
 		*v.HostPath.Type != v1.HostPathDirectoryOrCreate {
-		t.Errorf("its state is in %+v", v)
+		t.Errorf("unexpected volume for the state: %+v", v)
 	}
 	if m.ReadOnly || m.MountPath != "/var/lib/kubenergy" {
-		t.Errorf("it is mounted as %+v", m)
+		t.Errorf("unexpected mount of the state: %+v", m)
 	}
 	for _, path := range []string{"run", "/", "/run/", "/run/../etc", "/run//x"} {
 		if _, err := Template(t.Context(), "--set", "agent.enabled=true,agent.state.hostPath="+path); err == nil {
-			t.Errorf("%s is taken", path)
+			t.Errorf("expected state path %s to be rejected", path)
 		}
 	}
 }
@@ -215,12 +215,13 @@ func TestAgentIsOnEveryNodeOnce(t *testing.T) {
 	spec := &set.Spec.Template.Spec
 	if !slices.Equal(spec.Tolerations, []v1.Toleration{{Operator: v1.TolerationOpExists}}) ||
 		len(spec.NodeSelector) > 0 || spec.Affinity != nil {
-		t.Errorf("it keeps away from some nodes: %v, %v", spec.Tolerations, spec.NodeSelector)
+		t.Errorf("agent does not run on all nodes: tolerations %v, node selector %v",
+			spec.Tolerations, spec.NodeSelector)
 	}
 	update := set.Spec.UpdateStrategy
 	if update.Type != appsv1.RollingUpdateDaemonSetStrategyType || update.RollingUpdate.MaxSurge.IntValue() != 0 ||
 		update.RollingUpdate.MaxUnavailable.String() != "10%" {
-		t.Errorf("it is replaced by %+v", update)
+		t.Errorf("unexpected update strategy: %+v", update)
 	}
 }
 
@@ -249,7 +250,7 @@ func TestAgentsNetwork(t *testing.T) {
 				`agent.push.to=[{"ipBlock":{"cidr":"10.0.0.7/32"}}]`,
 			}, "", "0:53,53 1:443 ",
 		},
-		"asking Scaphandre": {
+		"with Scaphandre": {
 			[]string{"--set-json", `networkPolicy.agentEgress=[{"ports":[{"port":8080}]}]`},
 			"",
 			"0:53,53 1:9443 0:8080 ",
@@ -258,7 +259,7 @@ func TestAgentsNetwork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, policy, _ := agent(t, c.args...)
 			if !slices.Equal(policy.Spec.PolicyTypes, []networkingv1.PolicyType{"Ingress", "Egress"}) {
-				t.Errorf("it is about %v", policy.Spec.PolicyTypes)
+				t.Errorf("unexpected policy types: %v", policy.Spec.PolicyTypes)
 			}
 			var ingress, egress strings.Builder
 			for _, r := range policy.Spec.Ingress {
@@ -268,7 +269,7 @@ func TestAgentsNetwork(t *testing.T) {
 				describe(&egress, len(r.To), r.Ports)
 			}
 			if ingress.String() != c.ingress || egress.String() != c.egress {
-				t.Errorf("in %q, out %q; want %q, %q", &ingress, &egress, c.ingress, c.egress)
+				t.Errorf("ingress = %q, egress = %q, want %q, %q", &ingress, &egress, c.ingress, c.egress)
 			}
 		})
 	}
@@ -298,14 +299,15 @@ func TestAgentsGPUs(t *testing.T) {
 	})
 	if !slices.Contains(c.Args, "--gpu-root=/host/driver") || !mounted || !from || !asks || !spec.HostPID ||
 		spec.RuntimeClassName == nil || *spec.RuntimeClassName != "nvidia" {
-		t.Errorf("flag %v, folder %v of %v, asked for GPUs %v, processes %v, class %v", c.Args, mounted, from, asks,
+		t.Errorf("unexpected GPU configuration: args %v, mounted %v, from host %v, GPUs %v, host PID %v, runtime class %v",
+			c.Args, mounted, from, asks,
 			spec.HostPID, spec.RuntimeClassName)
 	}
 	set, _, _ = agent(t, "--set", "agent.gpu.dcgmURL=http://$(HOST_IP):9400/metrics")
 	spec = &set.Spec.Template.Spec
 	if spec.HostPID || spec.RuntimeClassName != nil ||
 		!slices.Contains(spec.Containers[0].Args, "--dcgm-url=http://$(HOST_IP):9400/metrics") {
-		t.Errorf("who asks the exporter gets %v", spec)
+		t.Errorf("unexpected pod spec for metering through the DCGM exporter: %v", spec)
 	}
 }
 
@@ -316,10 +318,10 @@ func TestAgentsSecrets(t *testing.T) {
 		kinds := agent(t, "--set", "agent.push.url=https://central,agent.push.caSecret=ca,agent.push.certSecret=cert",
 		"--set", "agent.metrics.tlsSecret=tls,agent.metrics.tokenSecret=token,agent.guestDir=/var/scaphandre")
 	if slices.Contains(kinds, "Role") {
-		t.Errorf("the controller may write a ConfigMap that no agent reads: %q", kinds)
+		t.Errorf("unexpected Role for a ConfigMap that no agent reads in %q", kinds)
 	}
 	if !slices.Contains(kinds, "ConfigMap") {
-		t.Errorf("the web configuration is missing: %q", kinds)
+		t.Errorf("no ConfigMap with the web configuration in %q", kinds)
 	}
 	spec := &set.Spec.Template.Spec
 	c := &spec.Containers[0]
@@ -331,7 +333,7 @@ func TestAgentsSecrets(t *testing.T) {
 		if !slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool {
 			return (value == m.MountPath || strings.HasPrefix(value, m.MountPath+"/")) && m.ReadOnly
 		}) {
-			t.Errorf("%s is in no volume", arg)
+			t.Errorf("path of argument %s is not in a volume", arg)
 		}
 	}
 	for _, v := range spec.Volumes {
@@ -340,18 +342,18 @@ func TestAgentsSecrets(t *testing.T) {
 		}
 		if v.Secret != nil && *v.Secret.DefaultMode != 0o400 ||
 			v.Projected != nil && *v.Projected.DefaultMode != 0o400 {
-			t.Errorf("volume %s is for others than root", v.Name)
+			t.Errorf("volume %s is readable for users other than root", v.Name)
 		}
 		if p := v.Projected; p != nil {
 			if token := p.Sources[0].ServiceAccountToken; token.Audience != "kubenergy" ||
 				*token.ExpirationSeconds != 600 || len(p.Sources) != 1 {
-				t.Errorf("its token is %+v", token)
+				t.Errorf("unexpected service account token: %+v", token)
 			}
 		}
 	}
 	for _, probe := range []*v1.Probe{c.LivenessProbe, c.ReadinessProbe} {
 		if probe.HTTPGet == nil || probe.HTTPGet.Scheme != v1.URISchemeHTTPS || probe.HTTPGet.Path != "/healthz" {
-			t.Errorf("it is probed by %+v", probe)
+			t.Errorf("unexpected probe: %+v", probe)
 		}
 	}
 	set, _, _ = agent(t, "--set", "agent.metrics.webConfigSecret=web")
@@ -359,7 +361,7 @@ func TestAgentsSecrets(t *testing.T) {
 		set.Spec.Template.Spec.Containers[0].LivenessProbe, set.Spec.Template.Spec.Containers[0].ReadinessProbe,
 	} {
 		if probe.TCPSocket == nil {
-			t.Errorf("where a certificate may be asked for, it is probed by %+v", probe)
+			t.Errorf("with client certificates, unexpected probe: %+v", probe)
 		}
 	}
 }
@@ -388,7 +390,7 @@ func (r *relabel) apply(t *testing.T, labels map[string]string) {
 		drop := regexp.MustCompile("^(?:" + r.Regex + ")$")
 		maps.DeleteFunc(labels, func(name, _ string) bool { return drop.MatchString(name) })
 	default:
-		t.Fatalf("not known to this test: %+v", r)
+		t.Fatalf("unsupported relabeling rule: %+v", r)
 	}
 }
 
@@ -426,14 +428,14 @@ func TestAgentIsScraped(t *testing.T) {
 	}
 	i := slices.IndexFunc(documents, func(d Document) bool { return d.Name() == "ServiceMonitor/kubenergy-agent" })
 	if i < 0 {
-		t.Fatal("there is no ServiceMonitor")
+		t.Fatal("no ServiceMonitor rendered")
 	}
 	for _, want := range []string{
 		"{name: atls, key: ca.crt}", "{name: atoken, key: token}", "scheme: https",
 		"serverName: kubenergy-agent.kubenergy-agent.svc",
 	} {
 		if !strings.Contains(documents[i].Text, want) {
-			t.Errorf("the ServiceMonitor lacks %q:\n%s", want, documents[i].Text)
+			t.Errorf("ServiceMonitor does not contain %q:\n%s", want, documents[i].Text)
 		}
 	}
 	var monitor struct {
@@ -461,8 +463,8 @@ func TestAgentIsScraped(t *testing.T) {
 				"container": "server",
 			},
 		},
-		"before its names are known": {{"node": "worker-1", "pod_uid": "u"}, {"node": "worker-1", "pod_uid": "u"}},
-		"a lie": {
+		"without names": {{"node": "worker-1", "pod_uid": "u"}, {"node": "worker-1", "pod_uid": "u"}},
+		"forged labels": {
 			{"node": "worker-2", "instance": "worker-2", "job": "kubenergy-scheduler", "exported_node": "worker-3"},
 			{"node": "worker-1"},
 		},

@@ -53,20 +53,20 @@ func TestMembersMayBookForThemselves(t *testing.T) {
 		if !rendered(t, documents, "ClusterRole", member, &role) ||
 			!rendered(t, documents, "ClusterRoleBinding", member, &binding) ||
 			!rendered(t, documents, "ServiceAccount", member, &account) {
-			t.Fatalf("%s has no account, role or binding", name)
+			t.Fatalf("member %s has no service account, role or role binding", name)
 		}
 		if len(role.Rules) != 1 || !slices.Equal(role.Rules[0].Resources, []string{"clusters/bookings"}) ||
 			!slices.Equal(role.Rules[0].ResourceNames, []string{name}) ||
 			!slices.Equal(role.Rules[0].Verbs, []string{"create"}) {
-			t.Errorf("%s may %+v", name, role.Rules)
+			t.Errorf("unexpected rules for member %s: %+v", name, role.Rules)
 		}
 		if binding.RoleRef.Name != member || len(binding.Subjects) != 1 || binding.Subjects[0].Name != member {
-			t.Errorf("%s: %+v %+v", name, binding.RoleRef, binding.Subjects)
+			t.Errorf("unexpected role binding for member %s: %+v %+v", name, binding.RoleRef, binding.Subjects)
 		}
 	}
 	var file v1.ConfigMap
 	if !rendered(t, documents, "ConfigMap", "kubenergy-members", &file) {
-		t.Fatal("no file of members")
+		t.Fatal("no ConfigMap with the members file rendered")
 	}
 	path := filepath.Join(t.TempDir(), "members.yaml")
 	if err := os.WriteFile(path, []byte(file.Data["members.yaml"]), 0o600); err != nil {
@@ -93,7 +93,7 @@ func TestForwarding(t *testing.T) {
 		"--forward-token-file=/etc/kubenergy/federation/token", "--forward-ca-file=/etc/kubenergy/federation-ca/ca.crt",
 	} {
 		if !slices.Contains(pod.Containers[0].Args, arg) {
-			t.Errorf("%s is missing in %q", arg, pod.Containers[0].Args)
+			t.Errorf("missing argument %s in %q", arg, pod.Containers[0].Args)
 		}
 	}
 	for _, secret := range []string{"federation", "ca"} {
@@ -110,7 +110,7 @@ func TestForwarding(t *testing.T) {
 	if !slices.ContainsFunc(policy.Spec.Egress, func(r networkingv1.NetworkPolicyEgressRule) bool {
 		return len(r.To) == 0 && r.Ports[0].Port.IntValue() == 9443
 	}) {
-		t.Error("the network policy keeps it in")
+		t.Error("network policy does not allow forwarding")
 	}
 }
 
@@ -140,17 +140,17 @@ func TestExpose(t *testing.T) {
 		var service v1.Service
 		if got := rendered(t, documents, "Service", "kubenergy-api", &service); got != (way != "") ||
 			service.Spec.Type != c.service {
-			t.Errorf("%q: a Service %t of type %q", kind, got, service.Spec.Type)
+			t.Errorf("expose type %q: unexpected Service: exists %t, type %q", kind, got, service.Spec.Type)
 		}
 		if c.has != "" && !slices.ContainsFunc(documents, func(d Document) bool {
 			return d.Object.GetName() == "kubenergy-api" && strings.Contains(d.Text, c.has)
 		}) {
-			t.Errorf("%s: no %q", kind, c.has)
+			t.Errorf("expose type %s: no object contains %q", kind, c.has)
 		}
 		var controller appsv1.Deployment
 		rendered(t, documents, "Deployment", "kubenergy-controller", &controller)
 		if got := slices.Contains(controller.Spec.Template.Spec.Containers[0].Args, "--api-name=kubenergy.example.org"); got != (way != "") {
-			t.Errorf("%q: its certificate has the name: %t", kind, got)
+			t.Errorf("expose type %q: certificate contains the name: %t", kind, got)
 		}
 	}
 }

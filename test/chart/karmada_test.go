@@ -36,13 +36,13 @@ func TestKarmada(t *testing.T) {
 		if kind == "Deployment" && !rendered(t, installed, kind, installed[i].Object.GetName(), &d) ||
 			*d.Spec.Replicas != 0 ||
 			slices.Contains([]string{"DaemonSet", "MutatingAdmissionPolicy", "PersistentVolumeClaim"}, kind) {
-			t.Errorf("%s is installed, or has pods", installed[i].Name())
+			t.Errorf("%s must not be installed or have replicas in Karmada", installed[i].Name())
 		}
 	}
 	for _, name := range []string{"kubenergy-karmada", "kubenergy-controller"} {
 		var d appsv1.Deployment
 		if !rendered(t, hosted, "Deployment", name, &d) {
-			t.Fatalf("host.yaml has no %s", name)
+			t.Fatalf("host.yaml contains no Deployment %s", name)
 		}
 		set := flag.NewFlagSet(name, flag.ContinueOnError)
 		set.SetOutput(io.Discard)
@@ -53,7 +53,7 @@ func TestKarmada(t *testing.T) {
 			controller.NewOptions(set)
 		}
 		if err := set.Parse(d.Spec.Template.Spec.Containers[0].Args); err != nil || *kubeconfig == "" || set.NArg() > 0 {
-			t.Errorf("%s: %v, %q", name, err, set.Args())
+			t.Errorf("unexpected arguments of %s: error %v, remaining arguments %q", name, err, set.Args())
 		}
 	}
 }

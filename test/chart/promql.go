@@ -37,13 +37,13 @@ func Balanced(expr string) error {
 			open = append(open, c)
 		case ')', '}', ']':
 			if len(open) == 0 || open[len(open)-1] != closes[c] {
-				return fmt.Errorf("a %c too many", c)
+				return fmt.Errorf("unexpected closing %c", c)
 			}
 			open = open[:len(open)-1]
 		}
 	}
 	if len(open) > 0 {
-		return fmt.Errorf("%c is not closed", open[len(open)-1])
+		return fmt.Errorf("unclosed %c", open[len(open)-1])
 	}
 	return nil
 }

@@ -75,12 +75,12 @@ func TestAlertsFire(t *testing.T) {
 		for _, r := range rules {
 			for _, name := range []string{r.Alert + " fires\n", r.Alert + " is silent\n"} {
 				if !strings.Contains(cases, "- name: "+name) {
-					t.Errorf("there is no case in which %s", name)
+					t.Errorf("missing test case: %s", name)
 				}
 			}
 			out, err := promtool(t, "alerts.yaml", "", map[string][]rule{"mutant": {broken(r)}})
 			if err == nil || !strings.Contains(out, r.Alert) {
-				t.Errorf("%s passes with misspelt metrics:\n%s", r.Alert, out)
+				t.Errorf("test cases of alert %s pass with misspelled metrics:\n%s", r.Alert, out)
 			}
 		}
 	}
@@ -99,11 +99,11 @@ func TestGardenerNamesShow(t *testing.T) {
 		}
 		for i, r := range groups[group] {
 			if !strings.Contains(cases, "- expr: "+strings.Replace(r.Record, prefix, "PREFIX", 1)+"\n") {
-				t.Errorf("there is no case of %s", r.Record)
+				t.Errorf("no test case for recording rule %s", r.Record)
 			}
 			groups[group][i] = broken(r)
 			if out, err := promtool(t, "gardener.yaml", prefix, groups); err == nil {
-				t.Errorf("%s passes with misspelt metrics:\n%s", r.Record, out)
+				t.Errorf("test cases of recording rule %s pass with misspelled metrics:\n%s", r.Record, out)
 			}
 			groups[group][i] = r
 		}

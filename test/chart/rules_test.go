@@ -67,31 +67,31 @@ func TestRulesReadMetricsThatExist(t *testing.T) {
 		"agent.enabled=true,metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true")
 	want := []string{"compute-gardener-code", "compute-gardener-documents", "kubenergy", "kubenergy-agent"}
 	if got := slices.Sorted(maps.Keys(groups)); !slices.Equal(got, want) {
-		t.Errorf("groups are %q", got)
+		t.Errorf("unexpected groups: %q", got)
 	}
 	for group, rules := range groups {
 		for _, r := range rules {
 			name := group + "/" + r.Alert + r.Record
 			if (r.Alert == "") == (r.Record == "") || r.Expr == "" {
-				t.Errorf("%s: want a name of one kind and an expression", name)
+				t.Errorf("rule %s must have an expression and either an alert or a record name", name)
 			}
 			read := Metrics(r.Expr)
 			if len(read) == 0 {
-				t.Errorf("%s reads no metric: %s", name, r.Expr)
+				t.Errorf("rule %s reads no metric: %s", name, r.Expr)
 			}
 			for _, metric := range read {
 				if !slices.Contains(foreign, metric) && !registered[metric] {
-					t.Errorf("%s reads %s, which nothing of ours publishes", name, metric)
+					t.Errorf("rule %s reads the metric %s, which no program registers", name, metric)
 				}
 			}
 			if err := Balanced(r.Expr); err != nil {
-				t.Errorf("%s: %v: %s", name, err, r.Expr)
+				t.Errorf("rule %s: %v: %s", name, err, r.Expr)
 			}
 			if r.Alert == "" {
 				continue
 			}
 			if r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.Labels["severity"] == "" {
-				t.Errorf("%s lacks a summary, a description or a severity", name)
+				t.Errorf("alert %s lacks a summary, a description or a severity", name)
 			}
 			if _, err := time.ParseDuration(r.For); r.For != "" && err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -104,7 +104,7 @@ func TestRulesReadMetricsThatExist(t *testing.T) {
 // enabled.
 func TestGardenerNames(t *testing.T) {
 	if groups := rules(t); len(groups) != 1 {
-		t.Errorf("without the option there are %d groups", len(groups))
+		t.Errorf("got %d groups without the option, want 1", len(groups))
 	}
 	for option, prefix := range map[string]string{
 		"code": "compute_gardener_scheduler_", "documents": "scheduler_compute_gardener_",
@@ -122,7 +122,7 @@ func TestGardenerNames(t *testing.T) {
 			"energy_budget_usage_percent", "energy_budget_exceeded_total",
 		} {
 			if !names[prefix+suffix] {
-				t.Errorf("with the option %s there is no %s", option, prefix+suffix)
+				t.Errorf("with the option %s, metric %s is missing", option, prefix+suffix)
 			}
 		}
 	}

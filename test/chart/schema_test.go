@@ -19,7 +19,7 @@ import (
 )
 
 var rewrite = flag.Bool("rewrite", false,
-	"write what is generated from the chart, and the parts of its schema that come from our kinds")
+	"regenerate the manifests and the parts of the values schema that are derived from CRDs")
 
 // TestSchemaKnowsOurKinds verifies that values.schema.json rejects zones, profiles and policies that the API server
 // would reject. These parts of the schema are generated from the CRDs.
@@ -79,11 +79,11 @@ func TestPoliciesTakeEveryWhere(t *testing.T) {
 			takes = append(takes, name)
 		}
 		if diff := cmp.Diff(wheres, takes); diff != "" {
-			t.Errorf("the kinds of api name other strategies than there are:\n%s", diff)
+			t.Errorf("strategies accepted by the CRD differ from the existing ones (-want,+got):\n%s", diff)
 		}
 		return
 	}
-	t.Error("there is no EnergyPolicy")
+	t.Error("CRD of EnergyPolicy not found")
 }
 
 // jsonSchema converts a structural schema to a plain JSON schema. CEL rules are omitted and only enforced by the
@@ -150,6 +150,6 @@ func current(t *testing.T, path string, now []byte) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(previous), string(now)); diff != "" {
-		t.Errorf("%s is not current; `make manifests` rewrites it:\n%s", path, diff)
+		t.Errorf("%s is outdated, run make manifests (-have,+want):\n%s", path, diff)
 	}
 }

@@ -121,7 +121,7 @@ func (w *world) agents(t *testing.T, c *controllerProcess) (metered *meters, sto
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 2)
 	go func() { ended <- objects.Run(ctx) }()
-	kit.Eventually(t, time.Minute, "power profiles are known",
+	kit.Eventually(t, time.Minute, "the power profiles are loaded",
 		func() bool { return objects.View().Profile("hungry") != nil })
 	metered = &meters{
 		client: w.Client, url: c.url + "/api/v1/batches", caFile: c.caFile, view: objects.View, push: 2 * time.Second,

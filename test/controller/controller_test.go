@@ -65,7 +65,8 @@ func (w *world) controllerIn(t *testing.T, state string, env []string, args ...s
 func (c *controllerProcess) begin(t *testing.T) {
 	t.Helper()
 	c.launch(t)
-	kit.Eventually(t, time.Minute, "the controller answers", func() bool { return c.answers(t) }, c.Process)
+	kit.Eventually(t, time.Minute, "the controller responds to requests",
+		func() bool { return c.answers(t) }, c.Process)
 }
 
 // launch starts the process without waiting for it to become ready.
@@ -102,10 +103,11 @@ func (c *controllerProcess) ask(t *testing.T, path string, into any) error {
 	t.Helper()
 	var status int
 	var body string
-	kit.Eventually(t, time.Minute, path+" is not limited", func() bool { // tests send more requests than users
-		status, body = c.get(t, path, c.token)
-		return status != http.StatusTooManyRequests
-	})
+	kit.Eventually(t, time.Minute, "requests for "+path+" are not rate-limited",
+		func() bool { // tests send more requests than users
+			status, body = c.get(t, path, c.token)
+			return status != http.StatusTooManyRequests
+		})
 	if status != http.StatusOK {
 		return fmt.Errorf("%s: %d: %s", path, status, body)
 	}

@@ -41,23 +41,24 @@ func TestEndToEnd(t *testing.T) {
 	// Clients trust the API through the ConfigMap in their namespace.
 	c.caFile = filepath.Join(t.TempDir(), "ca.crt")
 	for _, namespace := range []string{v1alpha1.SystemNamespace, cluster.AgentNamespace} {
-		kit.Eventually(t, time.Minute, "the controller tells in "+namespace+" what it is known by", func() bool {
-			m, err := w.Client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "kubenergy-ca", metav1.GetOptions{})
-			own, _ := os.ReadFile(filepath.Join(c.state, "api.crt"))
-			return err == nil && strings.Contains(m.Data["ca.crt"], string(own)) &&
-				os.WriteFile(c.caFile, []byte(m.Data["ca.crt"]), 0o600) == nil
-		})
+		kit.Eventually(t, time.Minute, "the ConfigMap with the certificate authority exists in "+namespace,
+			func() bool {
+				m, err := w.Client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "kubenergy-ca", metav1.GetOptions{})
+				own, _ := os.ReadFile(filepath.Join(c.state, "api.crt"))
+				return err == nil && strings.Contains(m.Data["ca.crt"], string(own)) &&
+					os.WriteFile(c.caFile, []byte(m.Data["ca.crt"]), 0o600) == nil
+			})
 	}
 	w.scheduler(t, c)
 	agents, stopMeters := w.agents(t, c)
-	kit.Eventually(t, time.Minute, "all nodes have live watts", func() bool {
+	kit.Eventually(t, time.Minute, "all nodes have live power", func() bool {
 		var power api.NodesPower
 		return c.ask(t, "/api/v1/nodes/power", &power) == nil && len(power.Nodes) == 6
 	})
 	began := time.Now()
 	held := w.replay(t, "testdata/trace.csv")
 	if held == 0 {
-		t.Error("no Job was held")
+		t.Error("expected at least one held Job")
 	}
 	stopMeters()
 	metered := agents.measured()
@@ -81,7 +82,7 @@ func TestEndToEnd(t *testing.T) {
 	}
 	for _, s := range strategies {
 		if used[s] <= 0 {
-			t.Errorf("the ledger has nothing of strategy %s: %v", s, used)
+			t.Errorf("ledger contains no energy for strategy %s: %v", s, used)
 		}
 	}
 	var decisions struct{ Decisions []ledger.Record }
@@ -94,10 +95,10 @@ func TestEndToEnd(t *testing.T) {
 			placed[d.Strategy]++
 		}
 	}
-	t.Logf("%d Jobs were held; placed by strategy: %v; energy by strategy: %v", held, placed, used)
+	t.Logf("held %d Jobs; placed by strategy: %v; energy by strategy: %v", held, placed, used)
 	for _, s := range strategies {
 		if placed[s] == 0 {
-			t.Errorf("no decision of strategy %s is recorded", s)
+			t.Errorf("no recorded decision of strategy %s", s)
 		}
 	}
 	w.report(t, c)
@@ -116,7 +117,7 @@ func balances(t *testing.T, metered map[string]energy.Microjoules, byNode, byKin
 	for node, want := range metered {
 		all += want
 		if booked[node] != want {
-			t.Errorf("%s used %d µJ, booked are %d", node, want, booked[node])
+			t.Errorf("node %s used %d µJ, recorded %d µJ", node, want, booked[node])
 		}
 	}
 	var sum energy.Microjoules
@@ -126,13 +127,15 @@ func balances(t *testing.T, metered map[string]energy.Microjoules, byNode, byKin
 		sum += row.Energy()
 	}
 	if sum != all || byKind.Total.Energy() != all {
-		t.Errorf("pods, idle, platform and unknown are %d µJ, the total %d, the nodes' %d: %v", sum,
+		t.Errorf("sum of pods, idle, platform and unknown is %d µJ, total is %d µJ, want the %d µJ of the nodes: %v",
+			sum,
 			byKind.Total.Energy(), all, kinds)
 	}
 	if byKind.Total.Estimated != all {
-		t.Errorf("%d of %d µJ are marked as estimated: simulated nodes have no meter", byKind.Total.Estimated, all)
+		t.Errorf("%d of %d µJ are marked as estimated, want all, because simulated nodes have no meter",
+			byKind.Total.Estimated, all)
 	}
-	t.Logf("metered and booked: %d µJ; by kind: %v", all, kinds)
+	t.Logf("metered and recorded %d µJ; by kind: %v", all, kinds)
 }
 
 // replay submits a trace once for each strategy, waits until all Jobs are finished and returns the number of held
@@ -164,7 +167,7 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 			}
 		}
 	}
-	kit.Eventually(t, 3*time.Minute, "all Jobs are done", func() bool {
+	kit.Eventually(t, 3*time.Minute, "all Jobs are finished", func() bool {
 		for _, s := range strategies {
 			all, err := w.Client.BatchV1().Jobs(s).List(t.Context(), metav1.ListOptions{})
 			if err != nil || len(all.Items) != len(trace.Jobs) {
@@ -223,11 +226,11 @@ func (w *world) report(t *testing.T, c *controllerProcess) {
 		"--group-by=strategy", "-o", "table")
 	for _, s := range strategies {
 		if !strings.Contains(out, s) {
-			t.Errorf("the report does not tell of strategy %s", s)
+			t.Errorf("report does not contain strategy %s", s)
 		}
 	}
 	if !strings.Contains(out, "estimated") {
-		t.Error("the report does not say that its figures are estimated")
+		t.Error("report does not state that its values are estimated")
 	}
 	t.Logf("kubenergy report:\n%s", out)
 	t.Logf("kubenergy top nodes:\n%s", w.kubenergy(t, "top", "nodes", "--server="+c.url, "--token-file="+token,
@@ -249,7 +252,7 @@ func (w *world) bindsWithoutMeters(t *testing.T, c *controllerProcess) {
 	t.Helper()
 	const stale = 45 * time.Second
 	var power api.NodesPower
-	kit.Eventually(t, 2*stale, "the last live watts are stale", func() bool {
+	kit.Eventually(t, 2*stale, "the last live power values are stale", func() bool {
 		if err := c.ask(t, "/api/v1/nodes/power", &power); err != nil {
 			return false
 		}
@@ -268,7 +271,7 @@ func (w *world) bindsWithoutMeters(t *testing.T, c *controllerProcess) {
 			t.Fatal(err)
 		}
 	}
-	kit.Eventually(t, 30*time.Second, "every pod is bound without a meter",
+	kit.Eventually(t, 30*time.Second, "every pod is bound without live power",
 		func() bool { return w.bound(t.Context(), "dark") == count })
 }
 

@@ -184,11 +184,12 @@ func (h *herd) finish(t *testing.T, timeout time.Duration) map[string]uint64 {
 		select {
 		case <-f.process.Done():
 		case <-deadline:
-			t.Fatalf("after %v the agent of %s holds something yet: %v", timeout, f.node, f.wire)
+			t.Fatalf("timed out after %v waiting for the agent of %s to deliver its batches: %v",
+				timeout, f.node, f.wire)
 		}
 		n, err := strconv.ParseUint(strings.TrimSpace(f.out.String()), 10, 64)
 		if err != nil {
-			t.Fatalf("the agent of %s has ended with %v", f.node, err)
+			t.Fatalf("agent of %s exited without the number of its steps: %v", f.node, err)
 		}
 		steps[f.node] = n
 	}
@@ -212,7 +213,7 @@ func (c *controllerProcess) sums(t *testing.T,
 	for i := range a.Rows {
 		row := &a.Rows[i]
 		if len(row.Key) != 3 {
-			t.Fatalf("rows are left out: %v", row)
+			t.Fatalf("unexpected ledger row, the response may be truncated: %v", row)
 		}
 		if booked[row.Key[0]] == nil {
 			booked[row.Key[0]] = map[feed.Key]feed.Sum{}
@@ -231,7 +232,7 @@ func (c *controllerProcess) verify(t *testing.T, from time.Time, steps map[strin
 	var booked map[string]map[feed.Key]feed.Sum
 	var total energy.Microjoules
 	// A query only folds a short journal. Otherwise the journal is folded every 30 seconds.
-	kit.Eventually(t, time.Minute, "all is summed up", func() bool {
+	kit.Eventually(t, time.Minute, "the journal is folded", func() bool {
 		folded := c.statistics(t).Journal == 0
 		booked, total = c.sums(t, from)
 		return folded
@@ -244,7 +245,7 @@ func (c *controllerProcess) verify(t *testing.T, from time.Time, steps map[strin
 			have += got.Dynamic + got.Idle
 		}
 		if have != used {
-			t.Errorf("%s used %d µJ, booked are %d", node, used, have)
+			t.Errorf("node %s used %d µJ, recorded %d µJ", node, used, have)
 		}
 		all += used
 	}
@@ -255,27 +256,27 @@ func (c *controllerProcess) verify(t *testing.T, from time.Time, steps map[strin
 			used += want.Dynamic + want.Idle
 			if got := booked[node][key]; got != want {
 				if wrong++; wrong < 5 {
-					t.Errorf("%s, %v: booked are %+v, used were %+v", node, key, got, want)
+					t.Errorf("node %s, consumer %v: recorded %+v, want %+v", node, key, got, want)
 				}
 			}
 		}
 		for key, got := range booked[node] {
 			have += got.Dynamic + got.Idle
 			if _, known := truth[key]; !known && got != (feed.Sum{}) {
-				t.Errorf("%s: %v has used nothing, booked are %+v", node, key, got)
+				t.Errorf("node %s: recorded %+[3]v for consumer %[2]v, want no usage", node, key, got)
 			}
 		}
 		if used != have {
-			t.Errorf("%s used %d µJ, booked are %d", node, used, have)
+			t.Errorf("node %s used %d µJ, recorded %d µJ", node, used, have)
 		}
 		all += used
 		consumers += len(truth)
 	}
 	if all != total {
-		t.Errorf("all used %d µJ, booked are %d", all, total)
+		t.Errorf("total usage is %d µJ, recorded %d µJ", all, total)
 	}
 	c.audit(t)
-	t.Logf("%d µJ used and booked, by %d consumers of %d nodes in %v steps, and by %v", all, consumers, len(steps),
+	t.Logf("used and recorded %d µJ by %d consumers of %d nodes in %v steps and by %v", all, consumers, len(steps),
 		steps, sums)
 }
 
@@ -299,7 +300,7 @@ func (c *controllerProcess) audit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !audit.Balanced || audit.Checked == 0 {
-		t.Errorf("the ledger finds of itself: %+v", audit)
+		t.Errorf("ledger audit failed: %+v", audit)
 	}
 }
 
@@ -377,6 +378,7 @@ func (e *engine) whole(t *testing.T, c *controllerProcess, nodes int) {
 		}
 	}
 	if streams != nodes || gaps != 0 || spans != nodes {
-		t.Errorf("%d nodes have %d streams with %d gaps, and %d spans of time", nodes, streams, gaps, spans)
+		t.Errorf("%d nodes have %d streams with %d gaps and %d spans, want one stream and span per node without gaps",
+			nodes, streams, gaps, spans)
 	}
 }

@@ -38,9 +38,9 @@ func TestKill(t *testing.T) {
 		}
 		used := agent.finish(t, k.c)
 		steps := k.herd.finish(t, 2*time.Minute)
-		t.Logf("%d kills of the controller: %v; of a batch that was on its way when it was killed, %d times the "+
-			"store had it, %d times not; %d kills of agents, "+
-			"%d of the released agent; %v; in %v", k.kills, k.by, k.had, k.hadNot, k.herd.kills(), agent.kills, k.wire,
+		t.Logf("killed the controller %d times: %v; batches in transit were recorded %d times "+
+			"and lost %d times; killed agents %d times and "+
+			"the released agent %d times; %v; took %v", k.kills, k.by, k.had, k.hadNot, k.herd.kills(), agent.kills, k.wire,
 			time.Since(began).Round(time.Second))
 		k.wire.check(t)
 		k.c.verify(t, k.herd.began, steps, map[string]energy.Microjoules{agent.node: used})
@@ -105,7 +105,7 @@ func (k *killed) controllers(t *testing.T, kills int) {
 			k.c.launch(t)
 			time.Sleep(rand.N(2 * longest))
 			k.c.Kill()
-			k.note("while it starts")
+			k.note("during startup")
 		}
 		k.c.begin(t)
 	}
@@ -153,7 +153,7 @@ func (k *killed) newMetered(t *testing.T) *metered {
 	if err := m.killer.Start(); err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, time.Minute, "the released agent delivers", func() bool { return k.wire.heard(m.node) })
+	kit.Eventually(t, time.Minute, "the released agent delivers batches", func() bool { return k.wire.heard(m.node) })
 	const watts = 0.1 // the counter overflows after 100 J
 	counter.Start(watts)
 	return m
@@ -181,7 +181,7 @@ func (m *metered) finish(t *testing.T, c *controllerProcess) energy.Microjoules 
 		t.Fatal(err)
 	}
 	used := energy.Microjoules(m.counter.Used())
-	kit.Eventually(t, 2*time.Minute, "the released agent has delivered all", func() bool {
+	kit.Eventually(t, 2*time.Minute, "the released agent has delivered all batches", func() bool {
 		if answer, err := http.Post("http://"+m.address+"/forward-metrics", "", nil); err == nil {
 			answer.Body.Close()
 		}

@@ -172,7 +172,7 @@ func (m *meters) meter(a *simulatedAgent, view *kube.View, n *corev1.Node, pods 
 	}
 	node, known := view.Node(n, capacity, free, len(pods))
 	if !known {
-		return errors.New("no power profile says what it draws")
+		return errors.New("no power profile matches the node")
 	}
 	ended := a.compute(pods, now-a.last)
 	a.last = now

@@ -150,16 +150,16 @@ func TestForgedAndReplayed(t *testing.T) {
 		if !slices.Contains([]int{
 			http.StatusForbidden, http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable,
 		}, status) {
-			t.Errorf("a forged batch was answered with %d", status)
+			t.Errorf("unexpected status %d for a forged batch", status)
 		}
 	}
 	if used := c.energyOf(t, "node-0") + c.energyOf(t, "node-1") + c.energyOf(t, "elsewhere"); used != 0 {
-		t.Errorf("forged batches were booked: %d µJ", used)
+		t.Errorf("forged batches were recorded: %d µJ", used)
 	}
-	t.Logf("%d forged batches: %v", attempts, statuses)
+	t.Logf("sent %d forged batches: %v", attempts, statuses)
 
 	first := joules(t, "node-0", "replayed", 1)
-	kit.Eventually(t, time.Minute, "an honest batch is booked, once the node may ask again", func() bool {
+	kit.Eventually(t, time.Minute, "a valid batch is accepted after the rate limit expires", func() bool {
 		status, err := c.post(t, first, own)
 		return err == nil && status == http.StatusOK
 	})
@@ -167,12 +167,12 @@ func TestForgedAndReplayed(t *testing.T) {
 	statuses = c.flood(t, attempts, func(int) ([]byte, string) { return first, own })
 	if statuses[http.StatusOK] == 0 ||
 		statuses[http.StatusOK]+statuses[http.StatusTooManyRequests]+statuses[http.StatusServiceUnavailable] != attempts {
-		t.Errorf("replays were answered with %v", statuses)
+		t.Errorf("unexpected statuses for replayed batches: %v", statuses)
 	}
 	if again := c.energyOf(t, "node-0"); booked != 1000e6 || again != booked {
-		t.Errorf("booked were %d µJ, and %d after %d replays", booked, again, attempts)
+		t.Errorf("recorded %d µJ, and %d µJ after %d replays, want no change", booked, again, attempts)
 	}
-	t.Logf("%d replays: %v", attempts, statuses)
+	t.Logf("sent %d replays: %v", attempts, statuses)
 }
 
 // TestRoutesAreClosed sends requests to every route without a token and with a token without permissions.
@@ -186,7 +186,7 @@ func TestRoutesAreClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(document.Paths) < 10 {
-		t.Fatalf("the document names %d paths only", len(document.Paths))
+		t.Fatalf("OpenAPI document contains only %d paths", len(document.Paths))
 	}
 	powerless := w.account(t, "default", "nobody", "")
 	for pattern, methods := range document.Paths {
@@ -204,7 +204,7 @@ func TestRoutesAreClosed(t *testing.T) {
 					continue
 				}
 				if status != want {
-					t.Errorf("%s %s: %d, want %d", method, path, status, want)
+					t.Errorf("%s %s: status = %d, want %d", method, path, status, want)
 				}
 			}
 		}
@@ -273,7 +273,7 @@ func TestTenants(t *testing.T) {
 	}
 	token := w.account(t, "tenant-a", "reader", "tenant-a")
 	// Aggregated roles and new bindings become effective after a short delay.
-	kit.Eventually(t, 30*time.Second, "the tenant sees its own", func() bool {
+	kit.Eventually(t, 30*time.Second, "the tenant can access its namespace", func() bool {
 		status, _ := c.get(t, "/api/v1/namespaces/tenant-a/ledger?from=-1h", token)
 		return status == http.StatusOK
 	})
@@ -288,11 +288,11 @@ func TestTenants(t *testing.T) {
 		"/api/v1/namespaces/tenant-a/../tenant-b/ledger?from=-1h",
 	} {
 		if status, body := c.get(t, path, token); status == http.StatusOK {
-			t.Errorf("%s: %d %s", path, status, body)
+			t.Errorf("unexpected access to %s: %d %s", path, status, body)
 		}
 	}
 	status, body := c.get(t, "/api/v1/namespaces/tenant-a/ledger?from=-1h&namespace=tenant-b&namespace=tenant-a", token)
 	if status == http.StatusOK && strings.Contains(body, "tenant-b") {
-		t.Errorf("a filter lets a tenant see others: %s", body)
+		t.Errorf("response to the tenant contains another namespace: %s", body)
 	}
 }

@@ -32,7 +32,8 @@ func TestTwoControllers(t *testing.T) {
 			two[1].Kill()
 			two[0].launch(t)
 			two[1].begin(t)
-			kit.Eventually(t, time.Minute, "the other one answers", func() bool { return two[0].answers(t) })
+			kit.Eventually(t, time.Minute, "the other controller responds to requests",
+				func() bool { return two[0].answers(t) })
 			continue
 		}
 		c := two[i%2]
@@ -46,7 +47,7 @@ func TestTwoControllers(t *testing.T) {
 		time.Sleep(time.Minute) // both fold the journal twice while agents deliver batches
 	}
 	steps := h.finish(t, 2*time.Minute)
-	t.Logf("%d times controllers were killed, %d times agents; %v", kills, h.kills(), wi)
+	t.Logf("killed controllers %d times and agents %d times; %v", kills, h.kills(), wi)
 	wi.check(t)
 	for _, c := range two {
 		c.verify(t, h.began, steps, nil)

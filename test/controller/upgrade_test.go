@@ -46,7 +46,7 @@ func TestUpgrade(t *testing.T) {
 			before := wi.progress()
 			time.Sleep(flow) // agents deliver batches in the meantime
 			// This may take longer on a busy machine.
-			kit.Eventually(t, time.Minute, fmt.Sprintf("before step %d something is delivered", i),
+			kit.Eventually(t, time.Minute, fmt.Sprintf("batches are acknowledged before step %d", i),
 				func() bool { return wi.progress() != before })
 			if step.kill {
 				c.Kill()
@@ -56,11 +56,11 @@ func TestUpgrade(t *testing.T) {
 			c.path = step.path
 			c.begin(t)
 			if version := c.statistics(t).Schema; version != schema+1 {
-				t.Errorf("after step %d the store is of version %d, want %d", i, version, schema+1)
+				t.Errorf("schema version after step %d = %d, want %d", i, version, schema+1)
 			}
 			// A query does not fold a long journal. The sums are as old as the last fold, which may not have
 			// happened before this step.
-			kit.Eventually(t, time.Minute, fmt.Sprintf("after step %d something can be read", i), func() bool {
+			kit.Eventually(t, time.Minute, fmt.Sprintf("usage can be queried after step %d", i), func() bool {
 				booked, total := c.sums(t, h.began)
 				return total > 0 && len(booked) > 0
 			})
@@ -101,7 +101,7 @@ func nextVersion() (string, error) {
 		"CREATE TABLE remarks (id {serial}, remark TEXT NOT NULL);\n" +
 		"CREATE INDEX remarks_by_text ON remarks (remark);\n`},\n\t}\n)\n"
 	if strings.Count(string(text), end) != 1 {
-		return "", fmt.Errorf("%s does not look as it did", schema)
+		return "", fmt.Errorf("unexpected content of %s", schema)
 	}
 	dir, err := os.MkdirTemp(shared.Dir, "next")
 	if err != nil {
@@ -149,24 +149,25 @@ func (e *engine) refused(t *testing.T, c *controllerProcess, this string) {
 	c.path = this
 	c.begin(t)
 	var reported string
-	kit.Eventually(t, time.Minute, "it says why it does not use the store", func() bool {
+	kit.Eventually(t, time.Minute, "the controller reports why it does not use the store", func() bool {
 		reported = lineWith(c.Output()[mark:], "a newer program is needed")
 		return reported != ""
 	})
-	t.Logf("a store of a future version: %s", reported)
+	t.Logf("message for a store of a newer version: %s", reported)
 	if status, body := c.get(t, "/api/v1/ledger?from=-1h", c.token); status == http.StatusOK {
-		t.Errorf("of a store of a future version it tells %s", body)
+		t.Errorf("unexpected response from a store of a newer version: %s", body)
 	}
 	if status, err := c.post(t, joules(t, "host-0", "future", 1), tokenOf("host-0")); err != nil ||
 		status != http.StatusServiceUnavailable {
-		t.Errorf("with a store of a future version, a batch is answered with %d, %v", status, err)
+		t.Errorf("status for a batch with a store of a newer version = %d, error %v, want service unavailable",
+			status, err)
 	}
 	if err := c.Stop(time.Minute); err != nil {
 		t.Error(err)
 	}
 	if e.dsn == "" {
 		if digest(t, source) != file {
-			t.Error("the file has changed")
+			t.Error("database file was modified")
 		}
 		if db, err = sql.Open(driver, source); err != nil {
 			t.Fatal(err)
@@ -174,7 +175,7 @@ func (e *engine) refused(t *testing.T, c *controllerProcess, this string) {
 		defer db.Close()
 	}
 	if after := content(t, db); !slices.Equal(before, after) {
-		t.Errorf("the store was %v, and is now %v", before, after)
+		t.Errorf("store was modified from %v to %v", before, after)
 	}
 }
 

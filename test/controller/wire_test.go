@@ -49,11 +49,11 @@ type wire struct {
 type point string
 
 const (
-	anywhere     point = "at a random moment"
+	anywhere     point = "at a random time"
 	beforeWrite  point = "before the write" // the controller has received half of the request
-	whileWriting point = "between request and answer"
-	beforeAck    point = "after the write, before the ack"
-	halfAck      point = "while the ack is sent"
+	whileWriting point = "between request and response"
+	beforeAck    point = "after the write and before the acknowledgement"
+	halfAck      point = "during the acknowledgement"
 )
 
 // A trap kills a process when the next batch reaches the given point.
@@ -290,9 +290,9 @@ func (w *wire) note(b *batch.Batch, a *answer, took time.Duration) {
 	case err != nil:
 		w.breaches[err.Error()]++
 	case ack.Epoch != b.Stream.Epoch || ack.Acked < b.Last:
-		w.breaches["an acknowledgement of something else"]++
+		w.breaches["acknowledgement of another batch"]++
 	case !w.twice && ack.Acked < w.acked[b.Stream]:
-		w.breaches["what was acknowledged is forgotten"]++
+		w.breaches["acknowledged batch is no longer acknowledged"]++
 	default:
 		w.acked[b.Stream] = max(w.acked[b.Stream], ack.Acked)
 	}
@@ -345,8 +345,8 @@ func (w *wire) progress() (sum uint64) {
 func (w *wire) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return fmt.Sprintf("%d requests, %d without an answer, %d came again of which the agent did not hear that they "+
-		"were booked, other statuses: %v",
+	return fmt.Sprintf("%d requests, %d without a response, %d repeated after a lost acknowledgement, "+
+		"other statuses: %v",
 		w.requests, w.failures, w.again, w.statuses)
 }
 
@@ -356,13 +356,13 @@ func (w *wire) check(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for what, n := range w.breaches {
-		t.Errorf("seen %d times: %s", n, what)
+		t.Errorf("invariant violated %d times: %s", n, what)
 	}
 	for _, status := range []int{
 		http.StatusConflict, http.StatusUnprocessableEntity, http.StatusBadRequest, http.StatusInternalServerError,
 	} {
 		if n := w.statuses[status]; n > 0 {
-			t.Errorf("%d batches were answered with %d", n, status)
+			t.Errorf("%d batches got the unexpected status %d", n, status)
 		}
 	}
 }

@@ -32,7 +32,7 @@ var (
 
 // TestAlerts generates the table in docs/reference/alerts.md from the rules of the chart.
 func TestAlerts(t *testing.T) {
-	rows := newTable("alert", "severity", "after", "what it means", "what follows, and what to do")
+	rows := newTable("alert", "severity", "after", "meaning", "consequences and remedies")
 	for _, name := range []string{"alerts.yaml", "agent.yaml"} {
 		text, err := os.ReadFile(filepath.Join(kit.Root, "charts/kubenergy/files/metrics", name))
 		if err != nil {
@@ -46,7 +46,8 @@ func TestAlerts(t *testing.T) {
 			for _, r := range group.Rules {
 				summary, about := plain(r.Annotations["summary"]), plain(r.Annotations["description"])
 				if summary == "" || about == "" || strings.Contains(summary+about, "{{") {
-					t.Errorf("%s: the alert %s lacks a summary or a description, or is not read here", name, r.Alert)
+					t.Errorf("%s: alert %s lacks a summary or a description, or has an unsupported template",
+						name, r.Alert)
 				}
 				rows.add(code(r.Alert), r.Labels["severity"], cmp.Or(r.For, "0m"), summary, about)
 			}
@@ -104,6 +105,6 @@ func TestEvents(t *testing.T) {
 	slices.Sort(have)
 	slices.Sort(want)
 	if !slices.Equal(have, want) {
-		t.Errorf("docs/reference/alerts.md has the events %q: want %q", have, want)
+		t.Errorf("events in docs/reference/alerts.md = %q, want %q", have, want)
 	}
 }

@@ -44,7 +44,8 @@ func TestBlocks(t *testing.T) {
 	}
 	files(t, ".md", func(name, text string) {
 		for _, command := range indented.FindAllString(text, -1) {
-			t.Errorf("%s: a command that is indented and not fenced as sh: %s", name, strings.TrimSpace(command))
+			t.Errorf("%s: command is in an indented block, want a fenced sh block: %s",
+				name, strings.TrimSpace(command))
 		}
 	})
 }
@@ -167,7 +168,7 @@ func newChecker(t *testing.T) *checker {
 
 func (c *checker) block(p *page, b block) (wrong []string) {
 	if !slices.Contains(languages, b.language) {
-		return []string{fmt.Sprintf("the language %q: want one of %s", b.language, strings.Join(languages, ", "))}
+		return []string{fmt.Sprintf("unknown language %q, want one of %s", b.language, strings.Join(languages, ", "))}
 	}
 	if b.language != "sh" {
 		return nil
@@ -182,7 +183,7 @@ func (c *checker) block(p *page, b block) (wrong []string) {
 	switch m := named.FindStringSubmatch(b.info); {
 	case b.info == "" || reason.MatchString(b.info):
 	case m == nil:
-		wrong = append(wrong, "the mark "+b.info+`: want none, test=NAME or notest="REASON"`)
+		wrong = append(wrong, "invalid mark "+b.info+`, want none, test=NAME or notest="REASON"`)
 	default:
 		wrong = append(wrong, c.runBy(m[1], p, b)...)
 	}
@@ -194,7 +195,7 @@ func (c *checker) block(p *page, b block) (wrong []string) {
 func (c *checker) runBy(test string, p *page, b block) (wrong []string) {
 	folders := c.tests[test]
 	if len(folders) == 0 {
-		return []string{"there is no test " + test}
+		return []string{"no test " + test}
 	}
 	source := ""
 	for _, folder := range folders {
@@ -206,7 +207,7 @@ func (c *checker) runBy(test string, p *page, b block) (wrong []string) {
 	}
 	for _, command := range commands(b.text) {
 		if !strings.Contains(source, command) {
-			wrong = append(wrong, "the tests in "+strings.Join(folders, ", ")+" do not have the command "+command)
+			wrong = append(wrong, "the tests in "+strings.Join(folders, ", ")+" do not contain the command "+command)
 		}
 	}
 	return wrong
@@ -278,7 +279,7 @@ func (c *checker) command(words []string) string {
 	case words[0] == "make":
 		for _, word := range words[1:] {
 			if !strings.Contains(word, "=") && !c.targets[word] {
-				return "make has no target " + word
+				return "no make target " + word
 			}
 		}
 	case words[0] == "go" && len(words) > 1 && words[1] == "test":
@@ -340,7 +341,7 @@ func (c *checker) goTest(words []string) string {
 			found = found || match.MatchString(test) && slices.ContainsFunc(folders, within)
 		}
 		if !found {
-			return "no test there is called " + pattern
+			return "no test matches " + pattern
 		}
 	}
 	return ""
@@ -362,7 +363,7 @@ func TestBlocksRun(t *testing.T) {
 			for _, b := range mine {
 				began := time.Now()
 				output, err := run(t, dir, b.text)
-				t.Logf("line %d took %v", b.line, time.Since(began).Round(10*time.Millisecond))
+				t.Logf("block in line %d took %v", b.line, time.Since(began).Round(10*time.Millisecond))
 				if err != nil { // later blocks may depend on this one
 					t.Fatalf("%s:%d: %v\n%s\n%s", name, b.line, err, b.text, output)
 				}
@@ -425,23 +426,23 @@ func TestChecker(t *testing.T) {
 		"sh||kubenergy simulate --maximal-delay 6h":                       "simulate has no flag --maximal-delay",
 		"sh||cd x && bin/kubenergy simulat":                               "no command simulat",
 		"sh||kubenergy forecast backtest -q":                              "forecast backtest has no flag -q",
-		"sh||make build biuld":                                            "no target biuld",
+		"sh||make build biuld":                                            "no make target biuld",
 		"sh||kubectl apply -f \\\n  examples/none.yaml":                   "examples/none.yaml does not exist",
-		"sh||X=1 go test ./internal/sched/... -run 'NorThis|NoSuchThing'": "no test there is called NorThis",
+		"sh||X=1 go test ./internal/sched/... -run 'NorThis|NoSuchThing'": "no test matches NorThis",
 		"sh||go test ./schedd":                                            "./schedd does not exist",
 		"sh||cat <<'END' # make nothing\nmake nothing\nEND":               "",
 		"sh|notest=\"\"|ls":                                               "want none, test=NAME",
 		"sh|notest=\"needs a cluster\"|kubectl get nodes":                 "",
 		"sh|test=TestNone|ls":                                             "no test TestNone",
 		"sh|test=TestChecker|helm install nothing":                        "",
-		"sh|test=TestChecker|helm install noth" + "ing else":              "do not have the command",
+		"sh|test=TestChecker|helm install noth" + "ing else":              "do not contain the command",
 		"console||$ ls":                                                   "want one of sh",
 	} {
 		language, rest, _ := strings.Cut(text, "|")
 		info, script, _ := strings.Cut(rest, "|")
 		wrong := c.block(p, block{language: language, info: info, text: script + "\n"})
 		if got := strings.Join(wrong, "; "); want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("%q: got %q, want %q", text, got, want)
+			t.Errorf("block(%q) = %q, want %q", text, got, want)
 		}
 	}
 	// A test that reads one section of a page does not cover the other sections.
@@ -449,7 +450,7 @@ func TestChecker(t *testing.T) {
 	for section, runs := range map[string]bool{"## Who may see what": true, "## Another": false} {
 		wrong := c.runBy("TestLifecycle", p, block{section: section, text: "helm install nothing\n"})
 		if runs != (len(wrong) == 0) {
-			t.Errorf("the section %s: got %q", section, wrong)
+			t.Errorf("runBy() for the section %s = %q", section, wrong)
 		}
 	}
 }

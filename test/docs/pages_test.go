@@ -20,7 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the reference pages and docs/links.txt anew")
+var rewrite = flag.Bool("rewrite", false, "regenerate the reference pages and docs/links.txt")
 
 // A page is a Markdown file.
 type page struct {
@@ -165,10 +165,10 @@ func outside(link string) bool {
 func (p *page) broken(link string, all map[string]*page) string {
 	file, anchor := p.target(link)
 	if _, err := os.Stat(filepath.Join(kit.Root, filepath.FromSlash(file))); err != nil {
-		return "leads to " + file + ", which does not exist"
+		return "points to " + file + ", which does not exist"
 	}
 	if to := all[file]; anchor != "" && (to == nil || !to.anchors[anchor]) {
-		return "leads to a heading that " + file + " does not have"
+		return "points to a heading that does not exist in " + file
 	}
 	return ""
 }
@@ -183,7 +183,7 @@ func TestLinks(t *testing.T) {
 			if outside(link) {
 				outer[link] = true
 			} else if wrong := p.broken(link, all); wrong != "" {
-				t.Errorf("%s: the link %s %s", p.path, link, wrong)
+				t.Errorf("%s: link %s %s", p.path, link, wrong)
 			}
 		}
 	}
@@ -195,7 +195,7 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	if have, err := os.ReadFile(list); err != nil || string(have) != want {
-		t.Errorf("docs/links.txt is not current: go test ./test/docs -run TestLinks -rewrite (%v)", err)
+		t.Errorf("docs/links.txt is outdated, run go test ./test/docs -run TestLinks -rewrite (error: %v)", err)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestPagesAreReachable(t *testing.T) {
 		t.Fatal(start, "does not exist")
 	}
 	for _, name := range unreachable(all, start) {
-		t.Errorf("no link leads from %s to %s", start, name)
+		t.Errorf("page is not reachable from %s: %s", start, name)
 	}
 }
 
@@ -247,7 +247,7 @@ func unreachable(all map[string]*page, start string) (names []string) {
 func TestNoPlaceIsLeft(t *testing.T) {
 	files(t, ".md", func(name, text string) {
 		if before, _, found := strings.Cut(text, "@@"); found {
-			t.Errorf("%s:%d: a place that is not filled in: @@", name, strings.Count(before, "\n")+1)
+			t.Errorf("%s:%d: unreplaced placeholder @@", name, strings.Count(before, "\n")+1)
 		}
 	})
 }
@@ -260,7 +260,7 @@ func TestTablesLinkOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, link := range twice(string(text)) {
-			t.Errorf("%s: a table has the link %s twice", name, link)
+			t.Errorf("%s: a table contains the link %s twice", name, link)
 		}
 	}
 }
@@ -287,7 +287,7 @@ func twice(text string) (links []string) {
 func TestREADMEIsShort(t *testing.T) {
 	const most = 8 << 10
 	if size := pages(t)["README.md"].size; size > most {
-		t.Errorf("README.md has %d bytes, more than %d: reference and explanation belong below docs/", size, most)
+		t.Errorf("README.md has %d bytes, want at most %d; move reference and explanation to docs/", size, most)
 	}
 }
 
@@ -297,33 +297,33 @@ func TestReading(t *testing.T) {
 		"<https://a.org/b>, [y](https://en.org/C_(d)).\n\n```sh notest=\"root\"\n[no](no.md)\n# no\n```\n"+
 		"<img src=\"i.svg\"> [to](e.md \"title\")\n<!-- sh test=TestX -->\n```sh\nls\n```\n")
 	if got := slices.Sorted(maps.Keys(p.anchors)); !slices.Equal(got, []string{"a", "a-1", "a-b-c-d-e"}) {
-		t.Errorf("anchors are %q", got)
+		t.Errorf("unexpected anchors: %q", got)
 	}
 	want := []string{"../README.md#install", "https://en.org/C_(d)", "https://a.org/b", "e.md", "i.svg"}
 	if !slices.Equal(p.links, want) {
-		t.Errorf("links are %q", p.links)
+		t.Errorf("unexpected links: %q", p.links)
 	}
 	b := p.blocks[0]
 	if b.line != 7 || b.section != "## A" || b.language != "sh" || b.info != `notest="root"` {
-		t.Errorf("the block is %+v", b)
+		t.Errorf("unexpected block: %+v", b)
 	}
 	if p.blocks[1].info != "test=TestX" {
-		t.Errorf("the second block is marked %q", p.blocks[1].info)
+		t.Errorf("unexpected mark of the second block: %q", p.blocks[1].info)
 	}
 	if got := twice("[x](a)\n| [x](a) |\n| [x](b) [y](a) |\n\n| [x](b) |\n"); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("in tables twice: %q", got)
+		t.Errorf("unexpected duplicate links in tables: %q", got)
 	}
 	all := map[string]*page{"docs/README.md": p}
 	p.path = "docs/README.md"
 	if p.broken("none.md", all) == "" || p.broken("#none", all) == "" || p.broken("#a-1", all) != "" {
-		t.Error("wrong links are not told from right ones")
+		t.Error("broken() does not distinguish broken and valid links")
 	}
 	all["docs/b/c.md"] = &page{path: "docs/b/c.md"}
 	if got := unreachable(all, "docs/README.md"); !slices.Equal(got, []string{"docs/b/c.md"}) {
-		t.Errorf("not reachable: %q", got)
+		t.Errorf("unexpected unreachable pages: %q", got)
 	}
 	p.links = append(p.links, "b")
 	if got := unreachable(all, "docs/README.md"); len(got) > 0 {
-		t.Errorf("not reachable, in spite of a link to the folder: %q", got)
+		t.Errorf("unexpected unreachable pages with a link to the directory: %q", got)
 	}
 }

@@ -22,7 +22,7 @@ var (
 func TestProseIsNarrow(t *testing.T) {
 	files(t, ".md", func(name, text string) {
 		for _, line := range tooWide(text) {
-			t.Errorf("%s:%d: more than %d columns", name, line, widestProse)
+			t.Errorf("%s:%d: line has more than %d columns", name, line, widestProse)
 		}
 	})
 }
@@ -66,7 +66,7 @@ func TestTooWide(t *testing.T) {
 	} {
 		got := append(tooWide(text), 0)[0]
 		if got != want {
-			t.Errorf("%q: the line %d is too wide, want %d", text, got, want)
+			t.Errorf("tooWide(%q) returned line %d, want %d", text, got, want)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestCommands(t *testing.T) {
 
 // TestKarmadaFlags generates the table in docs/reference/karmada.md from the flags of kubenergy-karmada.
 func TestKarmadaFlags(t *testing.T) {
-	rows, set := newTable("flag", "", "default", "what it says"), flag.NewFlagSet("", flag.ContinueOnError)
+	rows, set := newTable("flag", "", "default", "description"), flag.NewFlagSet("", flag.ContinueOnError)
 	new(karmada.Flags).Add(set)
 	set.VisitAll(func(f *flag.Flag) {
 		value, about := flag.UnquoteUsage(f)
@@ -104,16 +104,16 @@ func TestAnnotations(t *testing.T) {
 	}
 	aliases := map[string]string{}
 	c.Aliases(func(our, their string) { aliases[their] = our })
-	rows := newTable("key", "stands for")
+	rows := newTable("key", "alias of")
 	for _, their := range slices.Sorted(maps.Keys(aliases)) {
 		rows.add(code(their), code(aliases[their]))
 	}
-	b.WriteString("\n## Keys of other systems that stand for ours\n\nOur own key comes before the one that stands " +
-		"for it. The value is as ours, but `estimated-runtime-hours` is a number of hours.\n\n" + rows.b.String())
+	b.WriteString("\n## Keys of other systems that stand for ours\n\nThe KubEnergy key takes precedence over its " +
+		"alias. Aliases accept the same values, except that `estimated-runtime-hours` is a number of hours.\n\n" + rows.b.String())
 	c.All(func(text string) {
 		if theirs.MatchString(text) && reference.IsKey(text) && !inside.MatchString(text) &&
 			!strings.Contains(b.String(), "`"+text) {
-			t.Errorf("%s is a key and has no row: give the constant a comment, \"value: effect\"", text)
+			t.Errorf("key %s is not documented, add a comment of the form \"value: effect\" to its constant", text)
 		}
 	})
 	reference.Hold(t, "docs/reference/annotations.md", "./test/docs -run TestAnnotations", b.String(), *rewrite)
@@ -150,7 +150,7 @@ func describeKeys(t *testing.T, c *reference.Code, folder string, group *ast.Gen
 
 // TestReasons generates docs/reference/reasons.md from the constants of decision reasons and their comments.
 func TestReasons(t *testing.T) {
-	rows, kind := newTable("reason", "what it means"), sched.ReasonKind(0)
+	rows, kind := newTable("reason", "meaning"), sched.ReasonKind(0)
 	for _, file := range reference.ReadCode(t).Files[filepath.Join(kit.Root, "internal/sched")] {
 		ast.Inspect(file, func(n ast.Node) bool {
 			group, ok := n.(*ast.GenDecl)
@@ -164,7 +164,7 @@ func TestReasons(t *testing.T) {
 			for _, spec := range group.Specs {
 				about := strings.TrimSpace(spec.(*ast.ValueSpec).Comment.Text())
 				if about == "" {
-					t.Errorf("%s has no comment behind it in sched", kind)
+					t.Errorf("reason %s has no trailing comment in package sched", kind)
 				}
 				rows.add(code(kind.String()), about)
 				kind++
@@ -173,7 +173,7 @@ func TestReasons(t *testing.T) {
 		})
 	}
 	if name := kind.String(); !strings.HasPrefix(name, "Reason(") {
-		t.Errorf("the reason %s has no constant in sched", name)
+		t.Errorf("reason %s has no constant in package sched", name)
 	}
 	reference.Hold(t, "docs/reference/reasons.md", "./test/docs -run TestReasons", rows.b.String(), *rewrite)
 }
@@ -202,7 +202,7 @@ func readValues(t *testing.T, text string) (all []value) {
 		switch {
 		case line == "":
 		case m == nil:
-			t.Fatalf("values.yaml: %q is not read here: want `key: value # comment`", line)
+			t.Fatalf("values.yaml: unexpected line %q, want `key: value # comment`", line)
 		default:
 			path = append(path[:len(m[1])/2], m[2])
 			about := strings.Join(append(above, m[4]), " ")
@@ -236,14 +236,14 @@ func TestValues(t *testing.T) {
 			about = cmp.Or(about, abouts["scheduler."+rest]) // values common to all components are described there
 		}
 		if schema == nil || about == "" && !group {
-			t.Errorf("values.schema.json has no %s, or values.yaml no comment of it", v.key)
+			t.Errorf("value %s is missing in values.schema.json or has no comment in values.yaml", v.key)
 		}
 		if !inside {
 			if rows != nil {
 				b.WriteString(rows.b.String())
 			}
 			fmt.Fprintf(&b, "\n## %s\n\n", component)
-			rows = newTable("value", "default", "takes", "meaning")
+			rows = newTable("value", "default", "type", "meaning")
 			if group {
 				b.WriteString(strings.TrimLeft(v.about+"\n\n", "\n"))
 				continue
@@ -259,11 +259,11 @@ func TestValues(t *testing.T) {
 
 // TestZones generates docs/reference/zones.md from the bundled typical days.
 func TestZones(t *testing.T) {
-	rows := newTable("zone", "mean of the year", "least", "most")
+	rows := newTable("zone", "annual mean", "minimum", "maximum")
 	for _, name := range forecast.TypicalZones() {
 		curve, ok := forecast.TypicalDay(grid.Zone(name))
 		if !ok {
-			t.Errorf("%s has no typical day", name)
+			t.Errorf("zone %s has no typical day", name)
 		}
 		least, most := curve.Mean(), curve.Mean()
 		for at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() == 2026; at = at.Add(time.Hour) {
@@ -349,7 +349,7 @@ var (
 func TestKinds(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(kit.Root, "charts/kubenergy/crds/*.yaml"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%d files, %v", len(files), err)
+		t.Fatalf("got %d CRD files, error %v", len(files), err)
 	}
 	var b strings.Builder
 	for _, file := range files {
@@ -381,7 +381,7 @@ func describeFields(t *testing.T, schema reference.Object) string {
 			required[strings.TrimPrefix(path+"."+reference.Text(name), ".")] = true
 		}
 	})
-	rows := newTable("field", "takes", "default", "bounds", "meaning")
+	rows := newTable("field", "type", "default", "constraints", "meaning")
 	for _, path := range slices.Sorted(maps.Keys(fields)) {
 		if !fieldsOfOurs.MatchString(path) || conditions.MatchString(path) {
 			continue
@@ -396,7 +396,7 @@ func describeFields(t *testing.T, schema reference.Object) string {
 		case element && about+limits(field) == "":
 			continue
 		case strings.HasPrefix(path, "spec.") && about == "" && !element:
-			t.Errorf("the field %s has no comment in api/v1alpha1", path)
+			t.Errorf("field %s has no comment in api/v1alpha1", path)
 		}
 		if required[path] {
 			name += " *"

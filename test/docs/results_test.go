@@ -76,13 +76,13 @@ func TestResults(t *testing.T) {
 			case ".json", ".jsonl":
 				for _, key := range fields(t, read(t, folder, name), filepath.Ext(name) == ".jsonl") {
 					if !slices.Contains(have[section], key) {
-						t.Errorf("%s lacks %s of %s", resultsPage, key, section)
+						t.Errorf("%s does not contain field %s of %s", resultsPage, key, section)
 					}
 				}
 			default:
 				name = strings.TrimSuffix(strings.TrimSuffix(name, ".svg"), ".png")
 				if all := have[command+" --out"]; !slices.Contains(all, name) {
-					t.Errorf("%s lacks the file %s of %s --out: it has %q", resultsPage, name, command, all)
+					t.Errorf("%s does not contain file %s of %s --out, but only %q", resultsPage, name, command, all)
 				}
 			}
 		}
@@ -98,7 +98,7 @@ func sameNames(t *testing.T, section string, have, want []string) {
 	slices.Sort(have)
 	slices.Sort(want)
 	if !slices.Equal(have, want) {
-		t.Errorf("%s has in %q\n%q, want\n%q", resultsPage, section, have, want)
+		t.Errorf("columns in %s, section %q:\n%q\nwant:\n%q", resultsPage, section, have, want)
 	}
 }
 
@@ -171,7 +171,7 @@ func downloads(t *testing.T, dir string, names ...string) map[string]string {
 		defer answer.Body.Close()
 		text, err := io.ReadAll(answer.Body)
 		if err != nil || answer.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %v, %s\n%s", address, err, answer.Status, text)
+			t.Fatalf("GET %s: error %v, status %s\n%s", address, err, answer.Status, text)
 		}
 		return string(text)
 	}
@@ -197,7 +197,7 @@ func TestColumns(t *testing.T) {
 		}
 		tables += min(1, len(columns))
 		if len(missing) > 0 {
-			t.Errorf("%s lacks the columns %q of a table of package %s", resultsPage, missing, file)
+			t.Errorf("%s does not contain the columns %q of a table in package %s", resultsPage, missing, file)
 		}
 	}
 	for folder, files := range c.Files {
@@ -220,14 +220,15 @@ func TestColumns(t *testing.T) {
 		}
 	}
 	if tables < 14 {
-		t.Errorf("only %d tables were found in the code", tables)
+		t.Errorf("found only %d tables in the code", tables)
 	}
 	said := map[string]bool{}
 	c.All(func(text string) { said[text] = true })
 	for section, names := range sections {
 		for _, name := range names {
 			if strings.HasSuffix(section, "-o csv") && !strings.Contains(name, "…") && !said[name] {
-				t.Errorf("%s has the column %s of %s, which is not in the code", resultsPage, name, section)
+				t.Errorf("%s contains column %s in section %s, which does not exist in the code",
+					resultsPage, name, section)
 			}
 		}
 	}

@@ -28,20 +28,20 @@ func TestImagesAreThoseBuilt(t *testing.T) {
 		for _, m := range image.FindAllStringSubmatch(text, -1) {
 			found++
 			if m[2] != version {
-				t.Errorf("%s: %s has the tag %s: the chart's appVersion is %s", name, m[0], m[2], version)
+				t.Errorf("%s: image %s has the tag %s, want the chart's appVersion %s", name, m[0], m[2], version)
 			}
 			if !built.MatchString(m[1]) {
-				t.Errorf("%s: make images builds no %s", name, m[0])
+				t.Errorf("%s: image %s is not built by make images", name, m[0])
 			}
 		}
 	}
 	files(t, ".md", look)
 	files(t, ".yaml", look)
 	if found < 6 {
-		t.Errorf("only %d images were found", found)
+		t.Errorf("found only %d images", found)
 	}
 	cited := reference.Text(reference.ReadObject(t, filepath.Join(kit.Root, "CITATION.cff"))["version"])
 	if cited != version {
-		t.Errorf("CITATION.cff has the version %s: the chart's appVersion is %s", cited, version)
+		t.Errorf("version in CITATION.cff = %s, want the chart's appVersion %s", cited, version)
 	}
 }

@@ -75,7 +75,7 @@ func row(t *testing.T, e *report.Experiment, contestant, metric string) *report.
 		return r.Contestant == contestant && r.Metric == metric
 	})
 	if i < 0 {
-		t.Fatalf("the report has no %s of %s", metric, contestant)
+		t.Fatalf("report contains no metric %s for contestant %s", metric, contestant)
 	}
 	return &e.Rows[i]
 }
@@ -91,25 +91,25 @@ func TestInTheLab(t *testing.T) {
 		for _, contestant := range []string{"stock", "ours"} {
 			r := row(t, &e, contestant, metric)
 			if r.Arms != 3 || metric != "requestsFailedShare" && metric != "podsPending" && r.Mean.Value <= 0 {
-				t.Errorf("%s of %s: %d arms, %v", metric, contestant, r.Arms, r.Mean.Value)
+				t.Errorf("unexpected result for metric %s of %s: %d arms, %v", metric, contestant, r.Arms, r.Mean.Value)
 			}
 		}
 	}
 	for _, contestant := range []string{"stock", "ours"} {
 		if done := row(t, &e, contestant, "jobsFinished").Mean.Value; done != 6 {
-			t.Errorf("%s: %v of 6 jobs have finished", contestant, done)
+			t.Errorf("%s: %v of 6 Jobs finished, want all", contestant, done)
 		}
 		if failed := row(t, &e, contestant, "requestsFailedShare").Mean.Value; failed > 0.3 {
-			t.Errorf("%s: %v of the requests failed", contestant, failed)
+			t.Errorf("%s: fraction of failed requests is %v, want at most 0.3", contestant, failed)
 		}
 	}
 	// The machines with the lowest cost per core have enough capacity for all Jobs. The default scheduler also uses
 	// other machines.
 	if d := row(t, &e, "ours", "energyJoules").Difference; d == nil || d.Value > -0.02 || *d.High >= 0 {
-		t.Errorf("ours does not need less energy than stock: %+v", d)
+		t.Errorf("expected less energy than with the default scheduler, got difference %+v", d)
 	}
 	if notes := strings.Join(e.Notes, "\n"); !strings.Contains(notes, "modelled from the power profiles of 6 of 6 nodes") {
-		t.Errorf("the report does not say that energy is modelled:\n%s", notes)
+		t.Errorf("notes of the report do not state that energy is modelled:\n%s", notes)
 	}
 	if names := left(out); len(names) > 0 {
 		t.Errorf("left: %s", names)
@@ -127,12 +127,12 @@ func TestOneThatWasKilledLeavesNothing(t *testing.T) {
 	serving := func() bool { return strings.Contains(fmt.Sprint(left(out)), "serve") }
 	kit.Eventually(t, 2*time.Minute, "services run", serving, p)
 	p.Kill()
-	kit.Eventually(t, 20*time.Second, "all processes have ended", func() bool { return len(left(out)) == 0 })
+	kit.Eventually(t, 20*time.Second, "all processes have exited", func() bool { return len(left(out)) == 0 })
 	if text, err := exec.Command(programs(t), "experiment", "--clean", "--out", out).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	if files, err := os.ReadDir(out); err != nil || len(files) > 0 {
-		t.Errorf("left: %v, %v", files, err)
+		t.Errorf("expected an empty directory, got %v, %v", files, err)
 	}
 }
 
@@ -154,24 +154,24 @@ func TestInACluster(t *testing.T) {
 	}
 	args := []string{"--target", "cluster", "--kubeconfig", c.Kubeconfig()}
 	p := kit.Start(t, kit.Dir(t, "log"), "killed", command(t, "cluster.yaml", out, args...))
-	kit.Eventually(t, time.Minute, "an arm has begun", func() bool { return marked() > 0 }, p)
+	kit.Eventually(t, time.Minute, "an arm has started", func() bool { return marked() > 0 }, p)
 	p.Kill()
 	if marked() == 0 {
-		t.Fatal("nothing was left to be removed")
+		t.Fatal("the killed experiment left no namespaces behind")
 	}
 	if text, err := command(t, "cluster.yaml", out, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	if n := marked(); n > 0 {
-		t.Errorf("%d namespaces are left", n)
+		t.Errorf("%d namespaces were not removed", n)
 	}
 	e := readReport(t, out)
 	for _, contestant := range []string{"stock", "ours"} {
 		if done := row(t, &e, contestant, "jobsFinished").Mean.Value; done != 2 {
-			t.Errorf("%s: %v of 2 jobs have finished", contestant, done)
+			t.Errorf("%s: %v of 2 Jobs finished, want all", contestant, done)
 		}
 		if p50 := row(t, &e, contestant, "requestP50Ms").Mean.Value; p50 <= 0 {
-			t.Errorf("%s: requests took %v ms", contestant, p50)
+			t.Errorf("%s: median request duration is %v ms, want a positive value", contestant, p50)
 		}
 	}
 }
@@ -184,7 +184,7 @@ var faster = map[string]string{"control": "1", "escheduler": "80", "hybrid": "80
 // sign in two runs, and their confidence intervals overlap. Equal contestants do not differ.
 func TestShippedExperimentsAgree(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("KUBENERGY_LONG is not set: it takes two hours")
+		t.Skip("takes two hours: set KUBENERGY_LONG")
 	}
 	for name, factor := range faster {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestShippedExperimentsAgree(t *testing.T) {
 				}
 				t.Logf("%s", text)
 				if runs[i] = readReport(t, out); len(runs[i].NotJudged) > 0 {
-					t.Skipf("not judged: %s", runs[i].NotJudged)
+					t.Skipf("run was not judged: %s", runs[i].NotJudged)
 				}
 				if name == "stock" {
 					noWorse(t, &runs[i])
@@ -220,7 +220,7 @@ func agree(t *testing.T, name string, first, second *report.ExperimentRow) {
 	t.Helper()
 	differ := first.Differs || second.Differs
 	if name == "control" && differ {
-		t.Errorf("%s: equal contestants differ: %+v, %+v", first.Metric, first.Difference, second.Difference)
+		t.Errorf("metric %s: equal contestants differ: %+v, %+v", first.Metric, first.Difference, second.Difference)
 	}
 	a, b := first.Difference, second.Difference
 	if !differ || a == nil || b == nil {
@@ -229,7 +229,8 @@ func agree(t *testing.T, name string, first, second *report.ExperimentRow) {
 	// Three similar rounds have a very small interval, whereas the baseline differs slightly between runs.
 	const grain = 1.01
 	if a.Value*b.Value < 0 || (1+*a.High)*grain < 1+*b.Low || (1+*b.High)*grain < 1+*a.Low {
-		t.Errorf("%s of %s: %+v in one run, %+v in the other", first.Metric, first.Contestant, a, b)
+		t.Errorf("metric %s of %s differs between runs: %+v in the first run, %+v in the second run",
+			first.Metric, first.Contestant, a, b)
 	}
 }
 
@@ -240,7 +241,7 @@ func noWorse(t *testing.T, e *report.Experiment) {
 	for _, metric := range []string{"energyJoules", "schedulerCPUSeconds", "schedulingP99Ms"} {
 		ours, again := row(t, e, "ours", metric), row(t, e, "stock-again", metric)
 		if most := (*again.Difference.High - *again.Difference.Low) / 2; ours.Difference.Value > most {
-			t.Errorf("%s: ours %+.1f %% of stock's, and stock differs from itself by %.1f %% at most",
+			t.Errorf("metric %s differs from the default scheduler by %+.1f %%, want at most %.1f %% as between its two arms",
 				metric, 100*ours.Difference.Value, 100*most)
 		}
 	}

@@ -65,12 +65,12 @@ func (p panel) redFrom(bad float64) panel { p.bad = bad; return p }
 
 // Sources of the values of a panel.
 const (
-	counted   = "Counted by the program itself."
-	estimated = "Estimated from models: nothing was metered."
-	metered   = "By agents: measured, derived or estimated, as the label quality says."
-	wall      = "Measured by a meter on the network, or derived from its power."
-	booked    = "Derived from meters where the node has one, else estimated."
-	provided  = "As the source of the GridZone says: measured, derived or estimated."
+	counted   = "Counted by the program."
+	estimated = "Estimated by a model without a meter."
+	metered   = "Reported by agents and measured, derived or estimated according to the label quality."
+	wall      = "Measured by a meter on the network or derived from its power."
+	booked    = "Derived from meters if the node has one, otherwise estimated."
+	provided  = "Measured, derived or estimated according to the source of the GridZone."
 )
 
 const schemaVersion = 42
@@ -113,7 +113,7 @@ func (d *dashboard) json() ([]byte, error) {
 		}}, d.variables...)},
 		"links": []object{{
 			"title": "KubEnergy", "type": "dashboards", "tags": []string{"kubenergy"}, "asDropdown": true, "icon": "",
-			"includeVars": true, "keepTime": true, "targetBlank": false, "tooltip": "Its other dashboards", "url": "",
+			"includeVars": true, "keepTime": true, "targetBlank": false, "tooltip": "KubEnergy dashboards", "url": "",
 		}},
 		"panels": panels,
 	})

@@ -20,10 +20,10 @@ import (
 // absent lists panels that remain empty in this test, as DASHBOARD/TITLE. They require failures, meters on the
 // network or more than an hour. All other panels that may be empty must show values.
 var absent = []string{
-	"nodes/Meters at the wall", "nodes/Wall over agent", "nodes/Temperature",
-	"decisions/Cycles narrowed to few nodes", "decisions/Plans over all waiting pods",
-	"savings/Pods not wholly accounted for", "savings/Error of forecasts", "holds/Overdue",
-	"health/Alerts", "health/Requests to sources", "health/Answers not believed",
+	"nodes/Wall meters", "nodes/Ratio of wall meter to agent", "nodes/Temperature",
+	"decisions/Cycles restricted to few nodes", "decisions/Plans for all pending pods",
+	"savings/Pods with missing data", "savings/Forecast error", "holds/Overdue",
+	"health/Alerts", "health/Requests to sources", "health/Rejected responses",
 }
 
 // A prometheus scrapes the KubEnergy programs and evaluates the queries of the dashboards.
@@ -96,12 +96,12 @@ func TestEveryPanelShows(t *testing.T) {
 		t.Skip("needs a control plane")
 	}
 	if *rewrite {
-		t.Skip("nothing here is written")
+		t.Skip("this test generates no files")
 	}
 	kit.Prometheus(t, "prometheus") // skips the test before anything is started
 	for _, name := range absent {
 		if !slices.Contains(quietPanels(), name) {
-			t.Errorf("%s is no panel that may be empty", name)
+			t.Errorf("panel %s is not marked as possibly empty", name)
 		}
 	}
 	w := start(t)
@@ -120,7 +120,7 @@ func TestEveryPanelShows(t *testing.T) {
 		}
 	}
 	all, began, next := len(waits), time.Now(), time.Now()
-	kit.Await(t, 8*time.Minute, "every panel has shown something", func(ctx context.Context) (bool, error) {
+	kit.Await(t, 8*time.Minute, "every query has returned a value", func(ctx context.Context) (bool, error) {
 		if time.Now().After(next) {
 			w.submit(t)
 			next = time.Now().Add(10 * time.Second)
@@ -135,7 +135,7 @@ func TestEveryPanelShows(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * time.Second)
-		return len(waits) == 0, fmt.Errorf("%d of %d queries have given nothing yet: %q", len(waits), all,
+		return len(waits) == 0, fmt.Errorf("%d of %d queries have not returned a value: %q", len(waits), all,
 			slices.Sorted(maps.Keys(waits)))
 	}, p.Process)
 	for name, expr := range quiet {
@@ -143,13 +143,14 @@ func TestEveryPanelShows(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		t.Logf("%s gives %d series here", name, n)
+		t.Logf("%s returns %d series", name, n)
 	}
-	t.Logf("%d queries have given numbers within %v; %d may be empty", all, time.Since(began).Round(time.Second), len(quiet))
+	t.Logf("%d queries returned values within %v; %d may be empty",
+		all, time.Since(began).Round(time.Second), len(quiet))
 	p.variables(t)
 	// Verify that a query of a nonexistent metric returns no series.
 	if n, err := p.query(t.Context(), "sum(kubenergy_helt)"); n != 0 || err != nil {
-		t.Errorf("a metric that is not there has %d series, %v", n, err)
+		t.Errorf("nonexistent metric has %d series, error %v", n, err)
 	}
 }
 
@@ -171,7 +172,7 @@ func (p *prometheus) variables(t *testing.T) {
 		_, body := kit.Get(t.Context(), http.DefaultClient, p.url+"/api/v1/label/"+name+"/values?"+
 			url.Values{"match[]": {match}}.Encode(), "")
 		if seen == 0 || !strings.Contains(body, `"`+want+`"`) {
-			t.Errorf("the variable %s offers %s", name, body)
+			t.Errorf("variable %s has unexpected values %s", name, body)
 		}
 	}
 }

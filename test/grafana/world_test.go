@@ -148,7 +148,7 @@ func (w *world) programs(t *testing.T) (controller, scheduler string, agents map
 		"--kubeconfig="+kubeconfig, "--state-dir="+state, "--api-bind-address="+api, "--api-name=localhost",
 		"--metrics-bind-address="+controller, "--health-probe-bind-address=0", "--log-format=text",
 		"--data-dir="+data, "--agent-namespace="+cluster.AgentNamespace))
-	kit.Eventually(t, time.Minute, "the controller has a certificate", func() bool {
+	kit.Eventually(t, time.Minute, "the controller has created its certificate", func() bool {
 		client, err := kit.Trusting(ca)
 		if err != nil {
 			return false

@@ -58,7 +58,7 @@ func TestRealMachineSleeps(t *testing.T) {
 	boot := w.boot(t)
 	daemon := w.runDaemon(t)
 
-	w.staysOn(t, "a UUID in the configuration that is another machine's", otherUUID, otherUUID)
+	w.staysOn(t, "the UUID of another machine in the configuration", otherUUID, otherUUID)
 	w.staysOn(t, "a management controller of another machine", systemUUID, otherUUID)
 
 	begin := time.Now()
@@ -151,7 +151,7 @@ func (w *world) boot(t *testing.T) time.Duration {
 		t.Fatal(err)
 	}
 	if got := n.Status.NodeInfo.SystemUUID; got != systemUUID {
-		t.Errorf("the node's system UUID is %s, want %s", got, systemUUID)
+		t.Errorf("system UUID of the node = %s, want %s", got, systemUUID)
 	}
 	label := fmt.Appendf(nil, `{"metadata": {"labels": {%q: "true"}}}`, v1alpha1.LabelMaySleep)
 	if _, err := w.Client.CoreV1().Nodes().Patch(t.Context(), nodeName, types.MergePatchType, label,
@@ -267,30 +267,30 @@ func (w *world) staysOn(t *testing.T, why, configured, description string) {
 		t.Fatal(err)
 	}
 	if asked := w.guest.requests(); len(asked) > 0 || isAsleep(n) || w.guest.On() == nil {
-		t.Errorf("with %s: asked for %v, taints %v", why, asked, n.Spec.Taints)
+		t.Errorf("with %s: unexpected requests %v or taints %v", why, asked, n.Spec.Taints)
 	}
 	delete(kept, "")
 	if len(kept) == 0 {
-		t.Errorf("with %s no reason is given why the machine stays on", why)
+		t.Errorf("with %s: no reason recorded for keeping the machine on", why)
 	}
-	t.Logf("with %s the machine stays on: %v", why, kept)
+	t.Logf("with %s: machine was kept on: %v", why, kept)
 }
 
 // awaitOff waits until the guest is off. The guest has been empty since begin.
 func (w *world) awaitOff(t *testing.T, begin time.Time) {
 	t.Helper()
 	on := w.guest.On()
-	tainted := w.await(t, time.Minute, "the node has the taint", isAsleep)
+	tainted := w.await(t, time.Minute, "the node has the sleep taint", isAsleep)
 	kit.Eventually(t, w.patient*2*time.Minute, "the machine is off", on.Ended)
 	off := time.Now()
 	if code := on.Cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("the machine's process has ended: %v", on.Cmd.ProcessState)
+		t.Errorf("QEMU exited: %v", on.Cmd.ProcessState)
 	}
-	w.await(t, 2*time.Minute, "the node is not Ready and asleep", func(n *corev1.Node) bool {
+	w.await(t, 2*time.Minute, "the node is asleep and not Ready", func(n *corev1.Node) bool {
 		return !isReady(n) && isAsleep(n) && n.Labels[v1alpha1.LabelPowerState] == string(sleep.Asleep)
 	})
 	ordered := w.guest.when("GracefulShutdown")
-	t.Logf("figures, %v: empty to off %.1f s: to the taint %.1f s, to the order %.1f s, to off %.1f s", w.guest,
+	t.Logf("figures, %v: time from empty to off %.1f s: taint after %.1f s, request after %.1f s, off after %.1f s", w.guest,
 		off.Sub(begin).Seconds(), tainted.Sub(begin).Seconds(), ordered.Sub(tainted).Seconds(),
 		off.Sub(ordered).Seconds())
 }
@@ -308,7 +308,7 @@ func (w *world) submit(t *testing.T) (job *batchv1.Job, created time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.Await(t, time.Minute, "no node is found for the Job's pod", func(ctx context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "the pod of the Job is unschedulable", func(ctx context.Context) (bool, error) {
 		pods, err := w.Client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: jobSelector})
 		if err != nil || len(pods.Items) != 1 {
 			return false, errors.Join(err, fmt.Errorf("%d pods", len(pods.Items)))
@@ -325,7 +325,7 @@ func (w *world) awaitDone(t *testing.T, job *batchv1.Job, created time.Time) {
 	t.Helper()
 	kit.Eventually(t, time.Minute, "the machine is on", func() bool { return w.guest.On() != nil })
 	ready := w.await(t, 2*time.Minute, "the node is Ready", isReady, w.guest.On())
-	free := w.await(t, time.Minute, "the taint is gone", func(n *corev1.Node) bool {
+	free := w.await(t, time.Minute, "the sleep taint is removed", func(n *corev1.Node) bool {
 		return !isAsleep(n) && n.Labels[v1alpha1.LabelPowerState] == ""
 	})
 	running := w.awaitPod(t, jobSelector)
@@ -335,13 +335,13 @@ func (w *world) awaitDone(t *testing.T, job *batchv1.Job, created time.Time) {
 			return false, err
 		}
 		if j.Status.Failed > 0 {
-			t.Fatalf("the Job has failed: %v", j.Status)
+			t.Fatalf("Job failed: %v", j.Status)
 		}
 		return j.Status.Succeeded == 1, fmt.Errorf("%v", j.Status)
 	})
 	on := w.guest.when("On")
-	t.Logf("figures, %v: Job to power on %.1f s, power on to Ready %.1f s, Ready to no taint %.1f s, "+
-		"Job to pod running %.1f s", w.guest, on.Sub(created).Seconds(), ready.Sub(on).Seconds(),
+	t.Logf("figures, %v: Job to power on %.1f s, power on to Ready %.1f s, Ready to removed taint %.1f s, "+
+		"Job to running pod %.1f s", w.guest, on.Sub(created).Seconds(), ready.Sub(on).Seconds(),
 		free.Sub(ready).Seconds(), running.Sub(created).Seconds())
 }
 
@@ -354,7 +354,7 @@ func (w *world) checkEnd(t *testing.T) {
 	}
 	// A request to wake up the machine may be repeated.
 	if kinds = slices.Compact(kinds); !slices.Equal(kinds, []string{"GracefulShutdown", "On"}) {
-		t.Errorf("asked for %v, want GracefulShutdown, then On", kinds)
+		t.Errorf("received reset requests %v, want GracefulShutdown and On", kinds)
 	}
 	events, err := w.Client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
 	if err != nil {

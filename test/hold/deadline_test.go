@@ -57,7 +57,7 @@ func (w *world) held(t *testing.T, namespace string) (pods, jobs []string) {
 // span waits until all objects with the given names have been observed and returns their first and last creation
 // times.
 func (d *diary) span(m *kit.Machine, names []string) (first, last time.Time) {
-	m.Eventually(time.Minute, "everything has been seen", func() bool { // the diary is updated by a watch
+	m.Eventually(time.Minute, "all creations have been observed", func() bool { // the diary is updated by a watch
 		_, missing := d.late(d.created, 0, names)
 		return missing == 0
 	})
@@ -81,20 +81,21 @@ func report(t *testing.T, m *kit.Machine, what string, late []time.Duration, mis
 ) {
 	t.Helper()
 	if missing > 0 {
-		t.Errorf("%s: %d are missing", what, missing)
+		t.Errorf("%s: %d of them were not observed", what, missing)
 	}
 	if len(late) == 0 {
 		return
 	}
 	slices.Sort(late)
-	t.Logf("%-28s %d: seconds after the deadline: first %.2f, median %.2f, p99 %.2f, last %.2f",
+	t.Logf("%-28s %d: delay after the deadline in seconds: min %.2f, median %.2f, p99 %.2f, max %.2f",
 		what, len(late), late[0].Seconds(), late[len(late)/2].Seconds(), late[len(late)*99/100].Seconds(),
 		late[len(late)-1].Seconds())
 	if late[0] < earliest {
-		t.Errorf("%s: the first was %v after the deadline: want at most %v before it", what, late[0], -earliest)
+		t.Errorf("%s: the first was %v after the deadline, want at most %v before the deadline",
+			what, late[0], -earliest)
 	}
 	if last := late[len(late)-1]; last > latest {
-		m.TooSlow("%s: the last was %v after the deadline: want at most %v", what, last, latest)
+		m.TooSlow("%s: the last was %v after the deadline, want at most %v", what, last, latest)
 	}
 }
 
@@ -165,7 +166,8 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 	// A standby has its own queue. When it no longer counts a pod as held, its gate has admitted the pod.
 	time.Sleep(time.Until(last.Add(podDelay + time.Second)))
 	if held, found := standby.Metric(t, "kubenergy_held", `kind="pod"`); held != 0 || !found {
-		machine.TooSlow("a second after the last deadline the standby holds %v pods (%v)", held, found)
+		machine.TooSlow("standby holds %v pods one second after the last deadline (metric found: %v), want none",
+			held, found)
 	}
 	d.wantInTime(t, machine, pods, jobs, takeover)
 	d.mu.Lock()
@@ -176,7 +178,7 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 			next = at
 		}
 	}
-	t.Logf("first binding after the leader's death: %.2f s (leases of 6 s)", next.Sub(killed).Seconds())
+	t.Logf("first binding %.2f s after the leader was killed (lease duration 6 s)", next.Sub(killed).Seconds())
 }
 
 // TestP1WhenAllDie is like TestP1 with the rule "plan" and removes everything that the plan depends on. The leader
@@ -198,7 +200,7 @@ func TestP1WhenAllDie(t *testing.T) {
 	namespace := w.Namespace(t, "p1-all", nil)
 	d := w.watch(t, namespace)
 	pods, jobs := w.held(t, namespace)
-	machine.Eventually(20*time.Second, "a plan holds the last of them", func() bool {
+	machine.Eventually(20*time.Second, "the last pod is held by a plan", func() bool {
 		const planned = "as planned together"
 		pod, err := w.Client.CoreV1().Pods(namespace).Get(t.Context(), pods[crowd-1], metav1.GetOptions{})
 		return err == nil && strings.Contains(policy.Scheduled(pod).Message, planned) &&
@@ -220,16 +222,16 @@ func TestP1WhenAllDie(t *testing.T) {
 	w.scheduler(t, "third", signals, args...)
 	took := time.Since(killed)
 	_, left := d.late(d.resumed, jobDelay, jobs)
-	t.Logf("the third replica was ready after %.2f s, with %d Jobs left to it", took.Seconds(), left)
+	t.Logf("third replica was ready after %.2f s, with %d Jobs remaining", took.Seconds(), left)
 	if left < crowd/10 {
-		machine.TooSlow("%d Jobs were left to the third replica", left)
+		machine.TooSlow("only %d Jobs remained for the third replica", left)
 	}
 	d.wantInTime(t, machine, pods, jobs, takeover)
 }
 
 func (d *diary) awaitStarts(m *kit.Machine, names []string, delay time.Duration) {
 	_, last := d.span(m, names)
-	m.Eventually(time.Until(last.Add(delay+time.Minute)), "everything has started", func() bool {
+	m.Eventually(time.Until(last.Add(delay+time.Minute)), "all pods have been bound", func() bool {
 		_, missing := d.late(d.bound, delay, names)
 		return missing == 0
 	})

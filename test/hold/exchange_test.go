@@ -86,7 +86,7 @@ func (w *world) exchange(t *testing.T, e exchanges) {
 		p.exchange(t, random)
 	}
 	arriving.Wait()
-	machine.Eventually(e.maxDelay+time.Minute, "all Jobs have been released", func() bool {
+	machine.Eventually(e.maxDelay+time.Minute, "all Jobs are released", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return len(d.resumed) == len(d.created) || e.ticks && time.Since(begin) > e.length+30*time.Second
@@ -108,12 +108,12 @@ func (d *diary) judgeExchanges(t *testing.T, m *kit.Machine, deadlines *deadline
 		}
 		at, released := d.resumed[name]
 		if !released {
-			t.Errorf("%s was not released: its deadline was %v ago", name, time.Since(deadline).Round(time.Second))
+			t.Errorf("Job %s was not released, its deadline was %v ago", name, time.Since(deadline).Round(time.Second))
 			continue
 		}
 		by := at.Sub(deadline)
 		if late = append(late, by); by > neverLate {
-			t.Errorf("%s was released %v after its deadline", name, by.Round(10*time.Millisecond))
+			t.Errorf("Job %s was released %v after its deadline", name, by.Round(10*time.Millisecond))
 		}
 	}
 	report(t, m, "Jobs released", late, 0, -time.Hour, time.Second)
@@ -232,7 +232,7 @@ func (p *pair) exchange(t *testing.T, random *rand.Rand) {
 	} else if err := p.running[which].Stop(20 * time.Second); err != nil {
 		t.Log(err)
 	}
-	t.Logf("%s is stopped", p.running[which].Name)
+	t.Logf("stopped %s", p.running[which].Name)
 	p.running[which] = nil
 }
 

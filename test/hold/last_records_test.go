@@ -54,7 +54,7 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 		}
 		uids[string(created.UID)] = created.Name
 	}
-	kit.Eventually(t, 30*time.Second, "all are placed", func() bool {
+	kit.Eventually(t, 30*time.Second, "all pods are bound", func() bool {
 		pods, err := w.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false
@@ -71,17 +71,17 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 	if err := s.Stop(time.Minute); err != nil {
 		t.Error(err)
 	}
-	t.Logf("it ended %v after it was told to", time.Since(asked).Round(time.Millisecond))
+	t.Logf("scheduler exited %v after the signal", time.Since(asked).Round(time.Millisecond))
 	mu.Lock()
 	defer mu.Unlock()
 	for uid, name := range uids {
 		if !placed[uid] {
-			t.Errorf("no record says where %s was placed", name)
+			t.Errorf("placement of pod %s was not recorded", name)
 		}
 	}
 	lease, err := w.Client.CoordinationV1().Leases(v1alpha1.SystemNamespace).Get(t.Context(), "kubenergy-scheduler",
 		metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
-		t.Errorf("the lease was not given back: %v, %v", lease.Spec.HolderIdentity, err)
+		t.Errorf("Lease was not released: holder %v, error %v", lease.Spec.HolderIdentity, err)
 	}
 }

@@ -60,7 +60,7 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 		return held == 1
 	})
 	if gated, found := p.Metric(t, "scheduler_pending_pods", `queue="gated"`); gated != 0 || !found {
-		t.Errorf("%v pods are held in kube-scheduler's queue, want none", gated)
+		t.Errorf("%v pods are gated in the scheduling queue, want none", gated)
 	}
 	d.awaitStarts(machine, []string{"held"}, delay)
 	late, missing := d.late(d.bound, delay, []string{"held"})

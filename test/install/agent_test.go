@@ -44,7 +44,8 @@ func (w *world) testAgentHasNoRights(t *testing.T) {
 	for _, n := range namespaces.Items {
 		if diff := cmp.Diff(rightsIn(t, clients["powerless"], n.Name),
 			rightsIn(t, clients["kubenergy-agent"], n.Name)); diff != "" {
-			t.Errorf("in %s the agent may more than an account without rights:\n%s", n.Name, diff)
+			t.Errorf("permissions of the agent in %s exceed those without role bindings (-want,+got):\n%s",
+				n.Name, diff)
 		}
 	}
 	agent := clients["kubenergy-agent"].CoreV1()
@@ -56,7 +57,7 @@ func (w *world) testAgentHasNoRights(t *testing.T) {
 		"pods": pods, "nodes": nodes, "secrets": secrets, "its own account": itself,
 	} {
 		if !apierrors.IsForbidden(err) {
-			t.Errorf("the agent asks for %s: %v", what, err)
+			t.Errorf("agent reads %s: got error %v, want forbidden", what, err)
 		}
 	}
 }
@@ -70,7 +71,7 @@ func (w *world) testAgentAndPodSecurity(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.startPod(t, cluster.AgentNamespace, &set.Spec.Template.Spec); err != nil {
-		t.Errorf("in its own namespace: %v", err)
+		t.Errorf("pod was rejected in the agent's namespace: %v", err)
 	}
 	for level, want := range map[string][]string{
 		"privileged": nil,
@@ -90,7 +91,7 @@ func (w *world) testAgentAndPodSecurity(t *testing.T) {
 		}
 		got := violations(w.startPod(t, namespace.Name, &set.Spec.Template.Spec))
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: violations are %q, want %q", level, got, want)
+			t.Errorf("level %s: violations = %q, want %q", level, got, want)
 		}
 	}
 }
@@ -131,7 +132,8 @@ func (w *world) testPodsAreRestricted(t *testing.T) {
 		"kubenergy-scheduler": true, "kubenergy-controller": true, "kubenergy-release": true, "kubenergy-stress": true,
 		"kubenergy-agent": false,
 	}, seen); diff != "" {
-		t.Errorf("in %s at the level restricted:\n%s", v1alpha1.SystemNamespace, diff)
+		t.Errorf("unexpected admissions in %s at the level restricted (-want,+got):\n%s",
+			v1alpha1.SystemNamespace, diff)
 	}
 }
 

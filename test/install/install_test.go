@@ -153,7 +153,7 @@ func (w *world) testBindingIsLast(t *testing.T) {
 		}
 		seen++
 		if created := object.GetCreationTimestamp(); binding.CreationTimestamp.Time.Before(created.Time) {
-			t.Errorf("%s was created %v after the binding", documents[i].Name(),
+			t.Errorf("%s was created %v after the binding, want it created before", documents[i].Name(),
 				created.Sub(binding.CreationTimestamp.Time))
 		}
 	}
@@ -184,7 +184,7 @@ func (w *world) wantAccepted(t *testing.T, documents []chart.Document) {
 		case err != nil:
 			t.Errorf("%s: %v", documents[i].Name(), err)
 		case served == notServed[documents[i].Object.GetKind()]:
-			t.Errorf("%s: served is %v", documents[i].Name(), served)
+			t.Errorf("%s: unexpected result for its kind: served is %v", documents[i].Name(), served)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func (w *world) wantAccepted(t *testing.T, documents []chart.Document) {
 func (w *world) testExamples(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil || len(files) != 10 {
-		t.Fatalf("%d examples, %v: want ten", len(files), err)
+		t.Fatalf("got %d examples (error %v), want 10", len(files), err)
 	}
 	const namespace = "examples"
 	if err := w.put(t.Context(),
@@ -209,7 +209,7 @@ func (w *world) testExamples(t *testing.T) {
 			}
 			begins, _, _ := strings.Cut(string(text), "\napiVersion")
 			if !strings.HasPrefix(begins, "# ") || !strings.Contains(begins, "\n#   kubectl ") {
-				t.Error("it does not begin with what one will see, and with commands")
+				t.Error("example does not start with a description and commands")
 			}
 			documents, err := chart.Documents(string(text))
 			if err != nil {
@@ -228,15 +228,15 @@ func (w *world) wantExample(t *testing.T, object *unstructured.Unstructured, nam
 	t.Helper()
 	name := object.GetKind() + "/" + object.GetName()
 	if object.GetNamespace() != "" {
-		t.Errorf("%s names a namespace", name)
+		t.Errorf("%s must not set a namespace", name)
 	}
 	if text, err := object.MarshalJSON(); err != nil || strings.Contains(string(text), `"schedulerName"`) != places {
-		t.Errorf("%s names a scheduler: want %v (%v)", name, places, err)
+		t.Errorf("%s: unexpected schedulerName, want one: %v (error %v)", name, places, err)
 	}
 	object.SetNamespace(namespace)
 	client, err := w.resource(object)
 	if err != nil || client == nil {
-		t.Fatalf("%s: the server has no such kind: %v", name, err)
+		t.Fatalf("%s: kind is not supported by the server: %v", name, err)
 	}
 	if _, err := client.Create(t.Context(), object, metav1.CreateOptions{
 		FieldValidation: metav1.FieldValidationStrict,
@@ -275,7 +275,7 @@ func (w *world) testUpgrade(t *testing.T) {
 	policies := w.Client.AdmissionregistrationV1().MutatingAdmissionPolicies()
 	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", "policy.mode=enforce,hold.enabled=false")
 	if _, err := policies.Get(t.Context(), "kubenergy-hold", metav1.GetOptions{}); err == nil {
-		t.Error("hold.enabled is false, and the policy is still there")
+		t.Error("admission policy still exists although hold.enabled is false")
 	}
 	w.wantAgent(t, false)
 	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", installed)
@@ -294,10 +294,10 @@ func (w *world) wantAgent(t *testing.T, want bool) {
 	_, err := w.Client.AppsV1().DaemonSets(cluster.AgentNamespace).Get(t.Context(), "kubenergy-agent",
 		metav1.GetOptions{})
 	if (err == nil) != want {
-		t.Errorf("the agent is there: want %v (%v)", want, err)
+		t.Errorf("agent DaemonSet exists: want %v (error %v)", want, err)
 	}
 	n, err := w.Client.CoreV1().Namespaces().Get(t.Context(), cluster.AgentNamespace, metav1.GetOptions{})
 	if err != nil || n.DeletionTimestamp != nil {
-		t.Errorf("its namespace goes: %v", err)
+		t.Errorf("namespace of the agent is missing or being deleted: %v", err)
 	}
 }

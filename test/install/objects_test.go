@@ -98,7 +98,7 @@ func (w *world) put(ctx context.Context, object *unstructured.Unstructured) erro
 		return err
 	}
 	if client == nil {
-		return fmt.Errorf("the server has no kind %s", object.GetKind())
+		return fmt.Errorf("server does not support the kind %s", object.GetKind())
 	}
 	_, err = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: "test", Force: true})
 	return err

@@ -35,7 +35,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-var factor = flag.Float64("factor", 288, "how many times faster TestADay plays its day")
+var factor = flag.Float64("factor", 288, "factor by which TestADay accelerates the day")
 
 const (
 	dayJobs  = 200
@@ -143,7 +143,7 @@ spec:
     replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted%s}
 `, place, a.namespace, a.scheduler, place, affinity, a.weights))
 	}
-	d.await(time.Minute, "the members have the namespace "+a.namespace, func() bool {
+	d.await(time.Minute, "the members contain the namespace "+a.namespace, func() bool {
 		for _, m := range d.members {
 			accounts := m.client.CoreV1().ServiceAccounts(a.namespace)
 			if _, err := accounts.Get(d.t.Context(), "default", metav1.GetOptions{}); err != nil {
@@ -224,7 +224,7 @@ func (d *day) play(a *arm) *played {
 	until := p.clock.ToWall(d.scenario.Start.Add(24*time.Hour + tail)).Add(drain)
 	for p.done() < len(d.scenario.Jobs) && time.Now().Before(until) {
 		if time.Sleep(time.Second); d.Ended() {
-			d.t.Fatal("the control plane has ended")
+			d.t.Fatal("control plane exited unexpectedly")
 		}
 	}
 	d.clear(a.namespace)
@@ -247,13 +247,13 @@ func (d *day) judge(name string, p *played) (placements []sim.Placement, v verdi
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.failed) > 0 {
-		d.t.Errorf("%s: pods have failed: %v", name, p.failed)
+		d.t.Errorf("arm %s: pods failed: %v", name, p.failed)
 	}
 	for i := range d.work {
 		w := &d.work[i]
 		pods := slices.Collect(maps.Values(p.pods[w.name]))
 		if len(pods) != w.pods {
-			d.t.Errorf("%s: %s ran %d pods, want %d", name, w.name, len(pods), w.pods)
+			d.t.Errorf("arm %s: Job %s ran %d pods, want %d", name, w.name, len(pods), w.pods)
 			pods = pods[:min(len(pods), w.pods)]
 		}
 		of := &d.scenario.Jobs[w.first]
@@ -327,7 +327,8 @@ func (r *records) replay(t *testing.T) (decided map[string]int) {
 		}
 		decision := strategy.Plan(s)[0]
 		if record.Action == "hold" && !decision.Window.Start.Equal(record.Start) || decision.Node != record.Node {
-			t.Errorf("%s %s was decided as %q from %v, and now as %q from %v", record.Action, record.Owner, record.Node,
+			t.Errorf("replay of decision %s for %s: recorded node %q and start %v, got %q and %v",
+				record.Action, record.Owner, record.Node,
 				record.Start, decision.Node, decision.Window.Start)
 		}
 		decided[record.Action]++
@@ -416,8 +417,8 @@ func TestADay(t *testing.T) {
 	const dynamic = ", weightPreference: {dynamicWeight: AvailableReplicas}"
 	for i, a := range []*arm{
 		{"Karmada's dynamic weights", "day-stock", v1.DefaultSchedulerName, dynamic},
-		{"by estimator, and holds", "day-estimator", v1.DefaultSchedulerName, dynamic},
-		{"by schedulerName, and holds", "day-scheduler", "kubenergy", ""},
+		{"by estimator with holds", "day-estimator", v1.DefaultSchedulerName, dynamic},
+		{"by schedulerName with holds", "day-scheduler", "kubenergy", ""},
 	} {
 		if i == 1 {
 			d.replace(stock, reported)
@@ -429,9 +430,9 @@ func TestADay(t *testing.T) {
 		add(a.name, result, err, v)
 	}
 	decided := reported.replay(t)
-	t.Logf("decided once more, and alike: %v", decided)
+	t.Logf("number of replayed decisions by action: %v", decided)
 	if decided["hold"] == 0 || decided["place"] < dayJobs {
-		t.Errorf("few decisions were recorded: %v", decided)
+		t.Errorf("too few recorded decisions: %v", decided)
 	}
 	d.compare(rows)
 }
@@ -477,21 +478,24 @@ func (d *day) compare(rows []*row) {
 	saving := func(r, than *row) float64 { return 1 - carbon(r)/carbon(than) }
 	simulated := saving(rows[1], rows[0])
 	var b strings.Builder
-	b.WriteString("| | energy | emissions | saved | with idle machines | mean wait | held | late | started later " +
-		"| broken | way | after its plan |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| | energy | emissions | saved | with idle machines | mean wait | held | late | started late " +
+		"| violations | binding delay | release delay |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for i, r := range rows {
 		than := rows[min(i/2, 1)*2]
 		fmt.Fprintf(&b, "| %s | %.2f kWh | %.0f g | %.1f %% | %.3f kg | %v | %d | %d | %d | %d | %s | %s |\n", r.name,
 			(r.result.Energy - idle.Energy).KWh(), carbon(r), 100*saving(r, than), float64(r.result.Carbon)/1000,
 			r.wait().Round(time.Minute), r.held, r.late, r.started, r.broken, spread(r.way), spread(r.after))
 	}
-	t.Logf("%d Jobs, %d pods, %v times as fast\n%s", len(d.work), len(d.scenario.Jobs), *factor, b.String())
+	t.Logf("%d Jobs, %d pods, accelerated by a factor of %v\n%s",
+		len(d.work), len(d.scenario.Jobs), *factor, b.String())
 	for _, r := range rows[3:] {
 		if got := saving(r, rows[2]); math.Abs(got-simulated) > apart {
-			t.Errorf("%s saves %.1f %%, and %.1f %% were simulated", r.name, 100*got, 100*simulated)
+			t.Errorf("arm %s saves %.1f %%, want approximately %.1f %% as in the simulation",
+				r.name, 100*got, 100*simulated)
 		}
 		if r.late > 0 || r.broken > 0 {
-			t.Errorf("%s: %d late, %d where they may not be", r.name, r.late, r.broken)
+			t.Errorf("arm %s: %d Jobs released late, %d pods on clusters that their policy does not allow",
+				r.name, r.late, r.broken)
 		}
 	}
 }

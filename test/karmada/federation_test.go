@@ -140,7 +140,7 @@ func binaries(t *testing.T) (bin, src string) {
 	t.Helper()
 	src = os.Getenv("KARMADA_SRC")
 	if src == "" {
-		t.Skip("KARMADA_SRC names no checkout of github.com/karmada-io/karmada (v1.19): this needs a real Karmada")
+		t.Skip("requires a real Karmada: set KARMADA_SRC to a checkout of github.com/karmada-io/karmada (v1.19)")
 	}
 	bin = os.Getenv("KARMADA_BIN")
 	if bin == "" {
@@ -158,7 +158,7 @@ func binaries(t *testing.T) (bin, src string) {
 	if len(missing) == 0 {
 		return bin, src
 	}
-	t.Logf("building %s: about six minutes of one core", strings.Join(missing, ", "))
+	t.Logf("building %s, which takes about six minutes on one core", strings.Join(missing, ", "))
 	cmd := exec.Command("go", append([]string{
 		"build", "-p", "1", "-mod=vendor", "-trimpath", "-ldflags", "-s -w", "-o", bin + "/",
 	}, missing...)...)
@@ -263,7 +263,7 @@ spec:
 	f.program("webhook", "--kubeconfig="+f.kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port(webhook),
 		"--cert-dir="+f.pki.dir, "--metrics-bind-address=0", "--health-probe-bind-address="+kit.Address(f.t),
 		"--allow-no-execute-taint-policy=true")
-	f.await(time.Minute, "the aggregated API answers", func() bool {
+	f.await(time.Minute, "the aggregated API is available", func() bool {
 		_, err := f.client.Discovery().ServerResourcesForGroupVersion("cluster.karmada.io/v1alpha1")
 		return err == nil
 	})
@@ -272,7 +272,7 @@ spec:
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.await(time.Minute, "the webhook answers", func() bool {
+	f.await(time.Minute, "the webhook accepts connections", func() bool {
 		c, err := net.DialTimeout("tcp", webhook, time.Second)
 		if err == nil {
 			_ = c.Close()

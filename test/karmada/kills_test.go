@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-var points = flag.Int("points", 50, "at how many points TestKills kills our program for good")
+var points = flag.Int("points", 50, "number of points at which TestKills kills kubenergy-karmada")
 
 const (
 	takeover = 30 * time.Second // maximum time for karmada-scheduler to bind the remaining bindings
@@ -116,8 +116,8 @@ func TestKills(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d points: bound within %v of the kill, or of when it was created or let go if that was later; let go within "+
-		"%v of its deadline", *points, slowest, latest)
+	t.Logf("%d points: maximum time to bind after the kill, creation or release %v; maximum time to release after the "+
+		"deadline %v", *points, slowest, latest)
 }
 
 // point is a point in time at which kubenergy-karmada is killed, with one or two replicas.
@@ -141,7 +141,7 @@ func (p *point) play() {
 	p.t.Helper()
 	p.falling()
 	victim := p.ours("--estimator-bind-address=")
-	p.await(time.Minute, "ours places bindings", func() bool { return p.holder() != "" })
+	p.await(time.Minute, "kubenergy-karmada holds the Lease", func() bool { return p.holder() != "" })
 	if p.two {
 		p.other = p.ours("--estimator-bind-address=")
 		time.Sleep(3 * time.Second) // until its caches have synced
@@ -182,12 +182,14 @@ func (p *point) judge() (slowest, latest time.Duration) {
 		}
 		took := s.bound.Sub(timeutil.Later(p.killed, since))
 		if s.bound.IsZero() || took > takeover || late > overdue || held && !s.wasHeld {
-			p.t.Errorf("point %d: %s/%s, held %v, was let go %v after its deadline and bound after %v: %+v", p.number,
+			p.t.Errorf("point %d: Job %s/%s, held %v, was released %v after its deadline and bound after %v: %+v",
+				p.number,
 				s.namespace, s.name, s.wasHeld, late, took, s)
 		}
 		slowest, latest = max(slowest, took), max(latest, late)
 	}
-	p.t.Logf("point %d: killed %v after the first Job, another lives: %v; bound within %v, let go within %v", p.number,
+	p.t.Logf("point %d: killed %v after the first Job, second replica: %v; bound within %v, released within %v",
+		p.number,
 		p.killed.Sub(p.all[0].created).Round(time.Millisecond), p.two, slowest.Round(time.Millisecond),
 		latest.Round(time.Millisecond))
 	return slowest, latest
@@ -233,7 +235,7 @@ func (f *federation) clear(namespaces ...string) {
 		}, metav1.ListOptions{}); err != nil {
 			f.t.Fatal(err)
 		}
-		f.await(time.Minute, "the members have no pods of "+namespace, func() bool {
+		f.await(time.Minute, "the members have no pods in "+namespace, func() bool {
 			for _, m := range f.members {
 				list, err := m.client.CoreV1().Pods(namespace).List(f.t.Context(), metav1.ListOptions{})
 				if err != nil || len(list.Items) > 0 {

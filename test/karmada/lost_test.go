@@ -59,7 +59,7 @@ func (f *federation) complete(namespace, name string) bool {
 
 // absence is the duration for which a member is lost. In this test, Karmada changes the Ready condition of a member
 // after ten seconds instead of the default of thirty.
-var absence = flag.Duration("absence", 10*time.Minute, "for how long TestMemberLost loses a member")
+var absence = flag.Duration("absence", 10*time.Minute, "duration for which TestMemberLost disconnects a member")
 
 // TestMemberLost verifies the behavior if a member is unreachable. Its running work continues and runs once unless
 // its policy requests failover. New work is sent to the other member, and no work is lost.
@@ -116,26 +116,26 @@ spec:
 	north.cut()
 	lost := time.Now()
 	send("unnoticed", 20)
-	f.await(time.Minute, "Karmada misses the north", func() bool { return !f.clusterReady("north") })
-	t.Logf("Karmada missed the north after %v", time.Since(lost).Round(time.Second))
+	f.await(time.Minute, "Karmada reports the north as not ready", func() bool { return !f.clusterReady("north") })
+	t.Logf("Karmada reported the north as not ready after %v", time.Since(lost).Round(time.Second))
 	send("during", 20)
-	const moved = "new work, and what is to fail over, is in the south"
+	const moved = "new work and work with failover is in the south"
 	kit.Await(t, 2*time.Minute, moved, func(context.Context) (bool, error) {
 		for _, name := range all {
 			moves := strings.HasPrefix(name, "during") || strings.Contains(name, "moves")
 			if got := f.wentIn("default", name); moves && fmt.Sprint(got) != "map[south:1]" {
-				return false, fmt.Errorf("%s went to %v", name, got)
+				return false, fmt.Errorf("unexpected target of %s: %v", name, got)
 			}
 		}
 		return true, nil
 	}, f.Process)
-	t.Logf("all that was to move had moved after %v", time.Since(lost).Round(time.Second))
+	t.Logf("failover finished after %v", time.Since(lost).Round(time.Second))
 	time.Sleep(*absence - time.Since(lost))
 	north.join(t)
 	kit.Await(t, 2*time.Minute, "all Jobs are complete", func(context.Context) (bool, error) {
 		for _, name := range all {
 			if !f.complete("default", name) {
-				return false, fmt.Errorf("%s is not", name)
+				return false, fmt.Errorf("Job %s is not complete", name)
 			}
 		}
 		return true, nil
@@ -143,7 +143,7 @@ spec:
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.failed) > 0 {
-		t.Errorf("pods have failed: %v", p.failed)
+		t.Errorf("pods failed: %v", p.failed)
 	}
 	for _, name := range all {
 		most := 1
@@ -151,11 +151,11 @@ spec:
 			most = 2
 		}
 		if n := len(p.pods[name]); n < 1 || n > most {
-			t.Errorf("%s ran %d times, want 1 to %d: %v", name, n, most, p.pods[name])
+			t.Errorf("Job %s ran %d times, want 1 to %d: %v", name, n, most, p.pods[name])
 		}
 		for key, pod := range p.pods[name] {
 			if strings.Contains(name, "stays") && !strings.HasPrefix(name, "during") && pod.member != "north" {
-				t.Errorf("%s tolerates that the north is lost, and ran as %s", name, key)
+				t.Errorf("Job %s tolerates the loss of the north, but ran as %s", name, key)
 			}
 		}
 	}
@@ -187,7 +187,8 @@ func TestLyingMember(t *testing.T) {
 			namespace, name := []string{"one", "two"}[i%2], fmt.Sprintf("%s-%d", way, i)
 			f.runs(namespace, name, "way: "+way, 10)
 			created := time.Now()
-			f.await(30*time.Second, name+" has gone somewhere", func() bool { return f.targetOf(namespace, name) != "" })
+			f.await(30*time.Second, name+" is sent to a cluster",
+				func() bool { return f.targetOf(namespace, name) != "" })
 			north := f.targetOf(namespace, name) == "north"
 			switch {
 			case north && first.IsZero():
@@ -198,18 +199,19 @@ func TestLyingMember(t *testing.T) {
 			if !first.IsZero() && created.Sub(first) > doubted {
 				after++
 				if north {
-					t.Errorf("%s/%s was sent to the member that lies after %v", namespace, name, created.Sub(first))
+					t.Errorf("Job %s/%s was sent to the member with false capacity after %v",
+						namespace, name, created.Sub(first))
 				}
 			}
 		}
 		if i == 12 && first.IsZero() {
-			t.Fatal("nothing went to the member that lies, which is the cleaner one")
+			t.Fatal("no work was sent to the member with false capacity, although it has the lower carbon intensity")
 		}
 		time.Sleep(4 * time.Second)
 	}
-	t.Logf("the member that lies got its last Job %v after its first; %d came after two minutes",
+	t.Logf("member with false capacity got its last Job %v after the first; %d Jobs were sent after two minutes",
 		last.Sub(first).Round(time.Second), after)
 	if after == 0 {
-		t.Error("nothing was sent after two minutes")
+		t.Error("expected Jobs after two minutes")
 	}
 }

@@ -81,7 +81,7 @@ current-context: c
 func (f *federation) kubenergy(power, policy string) {
 	f.t.Helper()
 	f.applyFolder(f.t, filepath.Join(kit.Root, "charts", "kubenergy", "crds"))
-	f.await(time.Minute, "our kinds are served", func() bool {
+	f.await(time.Minute, "the KubEnergy kinds are available", func() bool {
 		found, err := f.client.Discovery().ServerResourcesForGroupVersion("kubenergy.io/v1alpha1")
 		return err == nil && len(found.APIResources) == 8 // four kinds and their status subresources
 	})
@@ -121,7 +121,7 @@ func (f *federation) holds() {
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("takes many minutes: make karmada")
+		t.Skip("takes many minutes: run make karmada")
 	}
 }
 
@@ -222,9 +222,9 @@ func TestFederation(t *testing.T) {
 			f.job(name+way, pods, "way: "+way)
 		}
 		for _, way := range []string{"ours", "stock"} {
-			f.await(30*time.Second, name+way+" has gone somewhere", func() bool { return len(f.went(name+way)) > 0 })
+			f.await(30*time.Second, name+way+" is sent to a cluster", func() bool { return len(f.went(name+way)) > 0 })
 			if got := f.went(name + way); fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("%s%s went to %v, want %v", name, way, got, want)
+				t.Errorf("target of %s%s = %v, want %v", name, way, got, want)
 			}
 		}
 	}
@@ -244,10 +244,10 @@ func TestFederation(t *testing.T) {
 	both("held", 1, map[string]int64{"south": 1}) // no delay is allowed, so they are released immediately
 	o, err := f.get(t.Context(), bindings, metav1.NamespaceDefault, "waits-job")
 	if err != nil || len(f.went("waits")) > 0 {
-		t.Errorf("a held Job went to %v: %v %v", f.went("waits"), o, err)
+		t.Errorf("held Job was sent to %v: %v, error %v", f.went("waits"), o, err)
 	}
 	f.patch(t, jobs, metav1.NamespaceDefault, "waits", `{"spec":{"suspend":false}}`)
-	f.await(10*time.Second, "the Job is let go", func() bool { return len(f.went("waits")) > 0 })
+	f.await(10*time.Second, "the Job is released", func() bool { return len(f.went("waits")) > 0 })
 
 	f.namespace(metav1.NamespaceDefault, "off")
 	// Kill kubenergy-karmada. The fallback scheduler must take over its bindings.
@@ -255,8 +255,8 @@ func TestFederation(t *testing.T) {
 	ours.Kill()
 	killed := time.Now()
 	f.job("orphan", 1, "way: ours")
-	f.await(time.Minute, "stock has bound it", func() bool { return len(f.went("orphan")) > 0 })
+	f.await(time.Minute, "the fallback scheduler has bound the Job", func() bool { return len(f.went("orphan")) > 0 })
 	if took := time.Since(killed); took > 30*time.Second {
-		t.Errorf("stock took over after %v", took)
+		t.Errorf("fallback scheduler took over after %v, want at most 30 s", took)
 	}
 }

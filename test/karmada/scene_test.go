@@ -171,7 +171,7 @@ func (c *scene) said(name string) (s said) {
 // placed waits until a binding has a scheduling result and returns it.
 func (c *scene) placed(name string) (s said) {
 	c.Helper()
-	kit.Eventually(c, 10*time.Second, name+" is placed, or not", func() bool {
+	kit.Eventually(c, 10*time.Second, name+" has a scheduling result", func() bool {
 		s = c.said(name)
 		return s.reason == "Success" && s.observed || s.reason != "" && s.reason != "Success"
 	})
@@ -189,7 +189,7 @@ func (c *scene) turn(north, south float64) {
 	c.Helper()
 	for name, grams := range map[string]float64{"north": north, "south": south} {
 		c.grids(map[string]float64{name: grams})
-		c.await(10*time.Second, "the grid is known", func() bool {
+		c.await(10*time.Second, "the new carbon intensity is received", func() bool {
 			site := c.objects.View().Site(name)
 			return site != nil && site.Carbon.Series != nil && site.Carbon.Series.At(time.Now()) == grams
 		})
@@ -222,7 +222,7 @@ func (c *scene) tries(w work) said {
 func (c *scene) goes(what string, w work, want string) {
 	c.Helper()
 	if s := c.tries(w); s.to != want {
-		c.Errorf("%s: it went to %q (%s: %s), want %q", what, s.to, s.reason, s.message, want)
+		c.Errorf("%s: target = %q (%s: %s), want %q", what, s.to, s.reason, s.message, want)
 	}
 }
 
@@ -231,7 +231,7 @@ func (c *scene) comes(what string, w work, want string) {
 	c.Helper()
 	kit.Await(c, 10*time.Second, what, func(ctx context.Context) (bool, error) {
 		s := c.tries(w)
-		return s.to == want, fmt.Errorf("it went to %q (%s: %s)", s.to, s.reason, s.message)
+		return s.to == want, fmt.Errorf("unexpected target %q (%s: %s)", s.to, s.reason, s.message)
 	})
 }
 

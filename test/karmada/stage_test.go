@@ -288,7 +288,7 @@ func (s *stage) drive(o karmada.Options) *karmada.Driver {
 		s.t.Fatal(err)
 	}
 	s.run(s.objects.Run)
-	s.await(10*time.Second, "grids and policies are known", s.objects.Synced)
+	s.await(10*time.Second, "the zones and policies are received", s.objects.Synced)
 	s.run(d.Run)
 	return d
 }

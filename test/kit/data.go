@@ -41,7 +41,8 @@ func Data(t testing.TB, names ...string) string {
 			link(t, path, file.Name)
 		}
 		if _, err := os.Stat(path); err != nil {
-			t.Skipf("%s is not here: kubenergy data fetch %s --dir DIR, and %s=DIR", file.Name, file.Set(), variable)
+			t.Skipf("missing data file %s: run kubenergy data fetch %s --dir DIR and set %s=DIR",
+				file.Name, file.Set(), variable)
 		}
 	}
 	t.Setenv(variable, folder)

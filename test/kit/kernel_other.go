@@ -20,4 +20,4 @@ func CPUTime(f func()) time.Duration {
 }
 
 // CPUTimeOf is only implemented on Linux.
-func CPUTimeOf(int) time.Duration { panic("the processor time of processes is read on Linux only") }
+func CPUTimeOf(int) time.Duration { panic("CPUTimeOf is only implemented on Linux") }

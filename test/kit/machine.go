@@ -44,7 +44,7 @@ func Work() time.Duration {
 		for _, key := range keys {
 			n, err := strconv.ParseUint(found[key], 10, 64)
 			if err != nil || n != key {
-				panic("arithmetic is wrong")
+				panic("unexpected result of arithmetic")
 			}
 			sum += len(found[key])
 		}
@@ -122,9 +122,10 @@ func (m *Machine) judge() {
 	switch {
 	case slow == "":
 	case free < minFree:
-		m.t.Skipf("not judged: the machine is busy: a busy loop got %.0f %% of a processor; too slow: %s", 100*free,
+		m.t.Skipf("skipping time limits because the machine is busy (a busy loop got %.0f %% of a processor): %s",
+			100*free,
 			slow)
 	default:
-		m.t.Errorf("too slow, though a busy loop got %.0f %% of a processor: %s", 100*free, slow)
+		m.t.Errorf("time limit exceeded although a busy loop got %.0f %% of a processor: %s", 100*free, slow)
 	}
 }

@@ -47,6 +47,6 @@ func Address(t testing.TB) string {
 		t.Cleanup(func() { lock.Close() })
 		return address
 	}
-	t.Fatalf("no port from %d on is free", firstPort)
+	t.Fatalf("no free port found, starting at %d", firstPort)
 	return ""
 }

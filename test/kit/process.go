@@ -80,10 +80,10 @@ func (p *Process) Stop(within time.Duration) error {
 	case <-p.done:
 	case <-time.After(within):
 		p.Kill()
-		return fmt.Errorf("%s did not end within %v", p.Name, within)
+		return fmt.Errorf("%s did not exit within %v", p.Name, within)
 	}
 	if code := p.Cmd.ProcessState.ExitCode(); code != 0 {
-		return fmt.Errorf("%s has ended: %v", p.Name, p.Cmd.ProcessState)
+		return fmt.Errorf("%s exited: %v", p.Name, p.Cmd.ProcessState)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func Prometheus(t testing.TB, program string) string {
 	}
 	path := filepath.Join(Root, "out", "prometheus", "usr", "bin", program)
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("there is no %s: make prometheus unpacks Debian's, where there is apt", program)
+		t.Skipf("%s is not installed: run make prometheus, which requires apt", program)
 	}
 	return path
 }

@@ -54,7 +54,7 @@ func await(ctx context.Context, within time.Duration, what string, done func(con
 		}
 		for _, p := range needs {
 			if p.Ended() {
-				return fmt.Errorf("waiting until %s: %s has ended: %v\n%s", what, p.Name, p.Cmd.ProcessState, p.Tail())
+				return fmt.Errorf("waiting until %s: %s exited: %v\n%s", what, p.Name, p.Cmd.ProcessState, p.Tail())
 			}
 		}
 		if took := time.Since(began); ctx.Err() != nil || took > within && LoopShare(loop) >= minFree {
@@ -62,7 +62,7 @@ func await(ctx context.Context, within time.Duration, what string, done func(con
 			if last != nil {
 				reason = fmt.Sprintf(" (last error: %v)", last)
 			}
-			return fmt.Errorf("after %v it is not true that %s%s", took.Round(maxPause), what, reason)
+			return fmt.Errorf("timed out after %v waiting until %s%s", took.Round(maxPause), what, reason)
 		}
 		select {
 		case <-ctx.Done():

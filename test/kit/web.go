@@ -25,7 +25,7 @@ func Trusting(caFile string) (*http.Client, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authorities) {
-		return nil, fmt.Errorf("%s holds no certificate", caFile)
+		return nil, fmt.Errorf("%s contains no certificates", caFile)
 	}
 	return client(&tls.Config{RootCAs: roots}), nil
 }

@@ -34,7 +34,7 @@ func TestArchitectureNamesWhatExists(t *testing.T) {
 			}
 			info, err := os.Stat(filepath.Join(root, filepath.FromSlash(name)))
 			if err != nil {
-				t.Errorf("%s is named and does not exist: %s", name, strings.TrimSpace(line))
+				t.Errorf("path %s does not exist: %s", name, strings.TrimSpace(line))
 				continue
 			}
 			if folder = path.Dir(name); info.IsDir() {
@@ -43,7 +43,7 @@ func TestArchitectureNamesWhatExists(t *testing.T) {
 		}
 		for _, m := range regexp.MustCompile("`make ([a-z-]+)").FindAllStringSubmatch(line, -1) {
 			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
-				t.Errorf("make %s is named and is no target", m[1])
+				t.Errorf("make target %s does not exist", m[1])
 			}
 		}
 	}
@@ -70,7 +70,7 @@ func TestSharedDataIsFound(t *testing.T) {
 				depth = 2
 			}
 			if up != strings.Repeat("../", depth+1) {
-				t.Errorf("%s: %s does not lead to the folder beside the repository", s.path, text)
+				t.Errorf("%s: path %s does not point to the directory next to the repository", s.path, text)
 			}
 			return true
 		})

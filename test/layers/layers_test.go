@@ -106,7 +106,8 @@ func TestImportsPointDown(t *testing.T) {
 func TestCodeIsInternal(t *testing.T) {
 	for _, s := range sources(t) {
 		if root, _, _ := strings.Cut(s.folder, "/"); s.internal == slices.Contains(public, root) {
-			t.Errorf("%s: code is below internal/, except that of %s", s.path, strings.Join(public, ", "))
+			t.Errorf("%s: code must be below internal/, except for the directories %s",
+				s.path, strings.Join(public, ", "))
 		}
 	}
 }
@@ -132,10 +133,10 @@ func TestSimulatorIsSequential(t *testing.T) {
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.GoStmt:
-				t.Errorf("%s: a goroutine in the simulator", s.set.Position(n.Pos()))
+				t.Errorf("%s: the simulator must not start goroutines", s.set.Position(n.Pos()))
 			case *ast.ImportSpec:
 				if n.Path.Value == `"sync"` {
-					t.Errorf("%s: package sync in the simulator", s.set.Position(n.Pos()))
+					t.Errorf("%s: the simulator must not import package sync", s.set.Position(n.Pos()))
 				}
 			}
 			return true
@@ -197,11 +198,11 @@ func TestMainsOnlyWire(t *testing.T) {
 	}
 	for folder, has := range mains {
 		if lines[folder] > maxMain {
-			t.Errorf("%s has %d lines, more than %d: mains only wire; move the work to the package that it is about",
+			t.Errorf("main package %s has %d lines, want at most %d; move code to the package of its subject",
 				folder, lines[folder], maxMain)
 		}
 		if !has {
-			t.Errorf("%s has no func main: cmd holds binaries only", folder)
+			t.Errorf("%s has no func main, but cmd must only contain binaries", folder)
 		}
 	}
 }
@@ -225,7 +226,7 @@ func TestMainsLinkLittle(t *testing.T) {
 		list.Stderr = os.Stderr
 		out, err := list.Output()
 		if err != nil {
-			t.Fatalf("listing what %s links: %v", b.main, err)
+			t.Fatalf("listing the dependencies of %s: %v", b.main, err)
 		}
 		if wrong := checkLinked(b.main, strings.Fields(string(out))); wrong != "" {
 			t.Error(wrong)
@@ -264,7 +265,7 @@ func checkPure(set *token.FileSet, file *ast.File) []string {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt:
-			report(n.Pos(), "a goroutine in the core: concurrency belongs to its drivers")
+			report(n.Pos(), "the core must not start goroutines, use them in its drivers")
 		case *ast.SelectorExpr:
 			name, ok := n.X.(*ast.Ident)
 			if !ok {
@@ -273,11 +274,11 @@ func checkPure(set *token.FileSet, file *ast.File) []string {
 			switch names[name.Name] {
 			case "time":
 				if slices.Contains(clock, n.Sel.Name) {
-					report(n.Pos(), "time.%s in the core: the time is an input, in Snapshot.Now", n.Sel.Name)
+					report(n.Pos(), "time.%s in the core, use the time in Snapshot.Now", n.Sel.Name)
 				}
 			case "fmt":
 				if strings.HasPrefix(n.Sel.Name, "Print") {
-					report(n.Pos(), "fmt.%s in the core: return a value and let a driver show it", n.Sel.Name)
+					report(n.Pos(), "fmt.%s in the core, return a value and print it in a driver", n.Sel.Name)
 				}
 			}
 		}
@@ -286,7 +287,7 @@ func checkPure(set *token.FileSet, file *ast.File) []string {
 	if i := slices.IndexFunc(file.Imports, func(s *ast.ImportSpec) bool {
 		return s.Name != nil && s.Name.Name == "." && (s.Path.Value == `"time"` || s.Path.Value == `"fmt"`)
 	}); i >= 0 {
-		report(file.Imports[i].Pos(), "a dot import in the core hides where names come from")
+		report(file.Imports[i].Pos(), "dot import in the core hides the origin of names")
 	}
 	return wrong
 }
@@ -303,7 +304,7 @@ func TestPackagesAreReadAtAGlance(t *testing.T) {
 	}
 	for folder, n := range files {
 		if n > maxFiles {
-			t.Errorf("%s has %d files, more than %d: divide it by subject", folder, n, maxFiles)
+			t.Errorf("package %s has %d files, want at most %d; split it by subject", folder, n, maxFiles)
 		}
 	}
 }

@@ -132,8 +132,8 @@ func checkImport(from, to string, test bool) string {
 	root := partOf(from)
 	f, known := house[root]
 	if !known {
-		return fmt.Sprintf("%s: the root folder %s is not part of the house: put the code where it belongs, or add "+
-			"the folder to the table in test/layers and to the architecture", from, root)
+		return fmt.Sprintf("%s: unknown top-level directory %s, move the code to an existing one or add "+
+			"the directory to the table in test/layers and to ARCHITECTURE.md", from, root)
 	}
 	if own, isOwn := strings.CutPrefix(to, module+"/"); isOwn {
 		if test {
@@ -174,11 +174,11 @@ func checkOwn(from, to string, f folder) string {
 	case fromRoot == "scheduler" && toRoot == "scheduler":
 		return checkScheduler(from, to)
 	case fromRoot == "cmd" && toRoot == "cmd":
-		return fmt.Sprintf("%s imports %s: mains do not import each other", from, to)
+		return fmt.Sprintf("%s imports %s: main packages must not import each other", from, to)
 	case fromRoot == toRoot, fromRoot == "hack" && to == "test/paired": // statistics of benchmarks
 		return ""
 	case !slices.Contains(f.own, toRoot):
-		return fmt.Sprintf("%s imports %s: imports point down only; %s may import %s",
+		return fmt.Sprintf("%s imports %s: imports must follow the layers; %s may import %s",
 			from, to, fromRoot, orNothing(f.own))
 	}
 	return ""
@@ -189,7 +189,7 @@ func checkOwn(from, to string, f folder) string {
 func checkScheduler(from, to string) string {
 	floors := map[string]int{"scheduler/place": 1, "scheduler/fallback": 2, "scheduler/parking": 2}
 	if floors[to] > floors[from] || floors[to] == 2 {
-		return fmt.Sprintf("%s imports %s: inside scheduler, imports point from fallback and parking to place to the "+
+		return fmt.Sprintf("%s imports %s: inside scheduler, fallback and parking may import place, and place the "+
 			"other packages", from, to)
 	}
 	return ""
@@ -216,16 +216,16 @@ func checkStandard(from, to string, test bool) string {
 		return "" // grid reads its own file format
 	}
 	return fmt.Sprintf(
-		"%s imports %s: the core is a pure function; time, logs, randomness and I/O belong to its drivers", from, to)
+		"%s imports %s: the core must be a pure function; use time, logs, randomness and I/O in its drivers", from, to)
 }
 
 // mayListen maps the directories and files that may open listeners or create servers to the reasons.
 var mayListen = map[string]string{
-	"daemon":               "the one place for limits and timeouts",
-	"karmada/estimator.go": "its gRPC server, whose limits stand beside it; daemon is standard library only",
-	"lab/kubelet":          "forwards to processes of an experiment on this machine, and needs the raw connection",
-	"test":                 "tests and what they start",
-	"hack":                 "programs of this repository's own",
+	"daemon":               "defines the limits and timeouts",
+	"karmada/estimator.go": "its gRPC server has its own limits because daemon only uses the standard library",
+	"lab/kubelet":          "forwards raw connections to local processes of an experiment",
+	"test":                 "tests and their helper programs",
+	"hack":                 "development programs",
 }
 
 // listens lists the functions and types, by package, that create listeners or servers without limits.
@@ -247,7 +247,7 @@ func checkListens(file, to, name string) string {
 	if !slices.Contains(listens[to], name) {
 		return ""
 	}
-	return fmt.Sprintf("%s uses %s.%s: listen with daemon.Listen and serve with daemon.NewServer, which have limits and "+
+	return fmt.Sprintf("%s uses %s.%s, use daemon.Listen and daemon.NewServer, which set limits and "+
 		"timeouts", file, to, name)
 }
 
@@ -265,30 +265,30 @@ var guards = []guard{
 			"k8s.io/kube-controller-manager", "k8s.io/controller-manager", "k8s.io/cloud-provider", "go.etcd.io/etcd",
 			"sigs.k8s.io/kwok",
 		},
-		everything, "only lab, test, scheduler/fallback, scheduler/parking and the scheduler's main link Kubernetes " +
-			"itself: use k8s.io/kube-scheduler/framework in scheduler/place, client-go elsewhere",
+		everything, "only lab, test, scheduler/fallback, scheduler/parking and cmd/kubenergy-scheduler may link Kubernetes " +
+			"itself, use k8s.io/kube-scheduler/framework in scheduler/place and client-go elsewhere",
 	},
 	{
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers/resource"},
 		kinds,
-		"only api, hardware, policy, kube and what stands above know Kubernetes: take the values of package sched",
+		"only api, hardware, policy, kube and higher layers may use Kubernetes types, use the types of package sched",
 	},
 	{
 		[]string{"k8s.io", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff"},
 		clients,
-		"only kube, scheduler, karmada, controller, lab, cli, cmd and test use a client of Kubernetes: take values",
+		"only kube, scheduler, karmada, controller, lab, cli, cmd and test may use a Kubernetes client, pass values",
 	},
 	{
 		[]string{""},
 		anything,
-		"only the standard library is imported here: a library's work belongs to a driver or a wing",
+		"only the standard library may be imported here, use libraries in a driver or a component",
 	},
 }
 
 func checkOutside(from, to string, reach outside) string {
 	const framework = "k8s.io/kube-scheduler/framework"
 	if within(to, framework) && reach == clients && !within(from, "scheduler/place") && !within(from, "cmd") {
-		return fmt.Sprintf("%s imports %s: only scheduler/place speaks the scheduler's framework", from, to)
+		return fmt.Sprintf("%s imports %s: only scheduler/place may use the scheduler framework", from, to)
 	}
 	for _, g := range guards {
 		for _, prefix := range g.prefixes {
@@ -319,22 +319,22 @@ var bans = []ban{
 	{
 		"cmd/kubenergy",
 		[]string{"k8s.io/kubernetes", "k8s.io/apiserver", "go.etcd.io/etcd"},
-		"the CLI stays small and starts at once",
+		"the CLI must be small and start quickly",
 	},
 	{
 		"cmd/kubenergy-agent",
 		[]string{"k8s.io", "go.etcd.io/etcd", "sigs.k8s.io/controller-runtime"},
-		"the agent runs on every node, armv7 included, without rights in Kubernetes",
+		"the agent runs on every node, including armv7, without access to Kubernetes",
 	},
 	{
 		"cmd/kubenergy-agent",
 		[]string{"github.com/ebitengine/purego"},
-		"the agent is static: in its image there is no loader, which what links this needs (decision 34)",
+		"the agent must be static because its image contains no dynamic loader (decision 34)",
 	},
 	{
 		"cmd/kubenergy-controller",
 		[]string{"k8s.io/kubernetes", "go.etcd.io/etcd"},
-		"the controller is a client of the cluster, not a part of it",
+		"the controller must only be a client of the cluster",
 	},
 }
 
@@ -347,7 +347,8 @@ func checkLinked(main string, dependencies []string) string {
 		for _, d := range dependencies {
 			for _, prefix := range b.prefixes {
 				if within(d, prefix) {
-					return fmt.Sprintf("%s links %s: %s; `go list -deps` and `go mod why` show the way in", main, d,
+					return fmt.Sprintf("%s links %s: %s; find the import with `go list -deps` and `go mod why`",
+						main, d,
 						b.reason)
 				}
 			}
@@ -364,7 +365,7 @@ var emptyNames = []string{
 func checkFileName(file string) string {
 	base := strings.TrimSuffix(strings.TrimSuffix(path.Base(file), ".go"), "_test")
 	if slices.Contains(emptyNames, base) {
-		return fmt.Sprintf("%s: name the file for its subject, as in tariff.go; nothing is found in a file called %s",
+		return fmt.Sprintf("%s: name the file after its subject, for example tariff.go, instead of %s",
 			file, path.Base(file))
 	}
 	return ""
@@ -372,7 +373,7 @@ func checkFileName(file string) string {
 
 func orNothing(own []string) string {
 	if len(own) == 0 {
-		return "nothing of this module"
+		return "no package of this module"
 	}
 	return strings.Join(own, ", ")
 }

@@ -12,14 +12,14 @@ import (
 // Reasons for calls of time.Sleep in tests. All other tests wait for a condition with kit.Eventually or kit.Await,
 // or run in a testing/synctest bubble and advance its clock with bubble.Advance.
 const (
-	absence  = "shows that something real does not happen for a while"
-	instant  = "waits for an instant of the real clock"
+	absence  = "verifies that an event does not occur within an interval"
+	instant  = "waits for a time of the real clock"
 	interval = "measures a real process or device over an interval"
 	latency  = "is the latency of a fake"
-	moment   = "lets a real process run until a random moment, at which it is killed"
+	moment   = "runs a real process until it is killed at a random time"
 	pace     = "sets the pace of real work"
-	unseen   = "gives a real process time for something that no condition shows"
-	polls    = "polls by hand"
+	unseen   = "gives a real process time for an operation that cannot be observed"
+	polls    = "implements polling"
 	kernel   = "waits for the kernel or a process, in a kit"
 )
 
@@ -96,7 +96,7 @@ var sleeps = map[string]allowance{
 	"agent/delivery/killtest/killtest.go": {1, moment},
 	"agent/delivery/sinktest/sink.go":     {1, latency},
 	"agent/host/hosttest/hosttest.go":     {2, pace + "; " + kernel},
-	"controller/controllertest/world.go":  {1, "is controllertest.Eventually, which waits for a condition"},
+	"controller/controllertest/world.go":  {1, "implements controllertest.Eventually, which waits for a condition"},
 	"ledger/postgres/pgtest/pgtest.go":    {1, kernel},
 	"test/controller/feed/feeder/main.go": {3, pace},
 	"test/kit/bubble/bubble.go":           {1, "is bubble.Advance"},
@@ -117,14 +117,14 @@ func TestSleepsAreAllowed(t *testing.T) {
 		delete(left, s.path)
 		switch n, allowed := countSleeps(s.file), sleeps[s.path].calls; {
 		case n > allowed:
-			t.Errorf("%s calls time.Sleep %d times, %d are allowed: wait for a condition with kit.Eventually or "+
+			t.Errorf("%s calls time.Sleep %d times, want at most %d; wait for a condition with kit.Eventually or "+
 				"kit.Await, or advance the clock of a synctest bubble with bubble.Advance", s.path, n, allowed)
 		case n < allowed:
-			t.Errorf("%s calls time.Sleep %d times, %d are allowed: lower its allowance", s.path, n, allowed)
+			t.Errorf("%s calls time.Sleep %d times, but its allowance is %d; reduce the allowance", s.path, n, allowed)
 		}
 	}
 	for name := range left {
-		t.Errorf("%s has an allowance and is no file of tests", name)
+		t.Errorf("%s has an allowance but is not a test file", name)
 	}
 }
 
@@ -156,6 +156,6 @@ var g = time.Sleep
 		t.Fatal(err)
 	}
 	if n := countSleeps(file); n != 3 {
-		t.Errorf("%d are counted, want 3", n)
+		t.Errorf("countSleeps() = %d, want 3", n)
 	}
 }

@@ -195,7 +195,7 @@ func held(job *batchv1.Job) bool {
 func (w *world) heldUntil(t *testing.T, name string) time.Time {
 	t.Helper()
 	var job *batchv1.Job
-	w.eventually(t, 30*time.Second, name+" is held and says until when and why", func() bool {
+	w.eventually(t, 30*time.Second, name+" is held with a planned start and a reason", func() bool {
 		job = w.job(t, team, name)
 		return held(job)
 	})
@@ -251,7 +251,7 @@ func (w *world) dump(t *testing.T) {
 		if err != nil {
 			t.Log(err)
 		}
-		t.Logf("%s ends with\n%s", filepath.Base(path), text[max(0, len(text)-3000):])
+		t.Logf("end of %s:\n%s", filepath.Base(path), text[max(0, len(text)-3000):])
 	}
 }
 

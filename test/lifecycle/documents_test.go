@@ -70,12 +70,12 @@ func goesOn(lines []string) bool {
 func (d *document) next(t *testing.T, beginning string) string {
 	t.Helper()
 	if len(d.commands) == 0 {
-		t.Fatalf("%s ends before %q", d.name, beginning)
+		t.Fatalf("%s ends before the command %q", d.name, beginning)
 	}
 	command := d.commands[0]
 	d.commands = d.commands[1:]
 	if !strings.HasPrefix(command, beginning) {
-		t.Fatalf("%s goes on with %q, want %q…", d.name, command, beginning)
+		t.Fatalf("next command in %s is %q, want %q…", d.name, command, beginning)
 	}
 	return command
 }
@@ -84,7 +84,7 @@ func (d *document) next(t *testing.T, beginning string) string {
 func (d *document) end(t *testing.T) {
 	t.Helper()
 	if len(d.commands) > 0 {
-		t.Errorf("%s has commands that were not tried: %q", d.name, d.commands)
+		t.Errorf("%s contains commands that were not run: %q", d.name, d.commands)
 	}
 }
 
@@ -103,6 +103,6 @@ func TestCommandsOf(t *testing.T) {
 		"kubectl get z |\n  while read -r a; do\n    echo $a\n  done", "ls",
 	}
 	if got, want := strings.Join(d.commands, "\n--\n"), strings.Join(want, "\n--\n"); got != want {
-		t.Errorf("commands are\n%s\nwant\n%s", got, want)
+		t.Errorf("commandsOf() =\n%s\nwant\n%s", got, want)
 	}
 }

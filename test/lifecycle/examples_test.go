@@ -46,11 +46,11 @@ func TestAHoldPaysAtAnyTime(t *testing.T) {
 		case wait == 0:
 			atOnce++
 		case wait > cycle || d.Reason.Saving <= built.MinSaving || d.Reason.Carbon <= 0:
-			t.Errorf("%v after the beginning it waits %v and saves %.3f", after, wait, d.Reason.Saving)
+			t.Errorf("unexpected hold for submission after %v: delay %v, saving %.3f", after, wait, d.Reason.Saving)
 		}
 	}
 	if atOnce > 1 {
-		t.Errorf("in %d of 600 seconds it would start at once", atOnce)
+		t.Errorf("Job would start immediately in %d of 600 seconds, want at most 1", atOnce)
 	}
 }
 

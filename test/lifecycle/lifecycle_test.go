@@ -46,7 +46,7 @@ func TestLifecycle(t *testing.T) {
 		{"break glass", w.breakGlass},
 		{"upgrade after that", w.recover},
 		{"helm uninstall", w.uninstall},
-		{"what names a scheduler that is gone", w.stranded},
+		{"workloads of a removed scheduler", w.stranded},
 		{"removing the kinds", w.removeKinds},
 		{"without Helm", w.withoutHelm},
 		{"stop", w.stop},
@@ -84,7 +84,7 @@ func (w *world) install(t *testing.T) {
 	for i := range pods.Items {
 		for _, s := range pods.Items[i].Status.ContainerStatuses {
 			if s.RestartCount > 0 {
-				t.Errorf("%s was restarted %d times", pods.Items[i].Name, s.RestartCount)
+				t.Errorf("pod %s was restarted %d times", pods.Items[i].Name, s.RestartCount)
 			}
 		}
 	}
@@ -92,7 +92,8 @@ func (w *world) install(t *testing.T) {
 	zone := w.zone(t)
 	if c := zone.Status.Carbon; c.Quality != "estimated" || c.ForecastSource == "" ||
 		time.Duration(len(c.Values))*c.Step.Duration < 23*time.Hour {
-		t.Errorf("the zone's carbon is %s, forecast by %q for %d values of %v", c.Quality, c.ForecastSource,
+		t.Errorf("unexpected carbon status of the zone: quality %s, forecast source %q, %d values of %v",
+			c.Quality, c.ForecastSource,
 			len(c.Values), c.Step.Duration)
 	}
 	w.shell.say(t, "kubenergy doctor", "Works")
@@ -116,10 +117,10 @@ func (w *world) zoneIsReady(t *testing.T, source string) {
 // shadow verifies that a Job in a namespace that has not opted in is counted but not modified.
 func (w *world) shadow(t *testing.T) {
 	if mode := w.policy(t).Spec.Mode; mode != "shadow" {
-		t.Fatalf("the cluster's mode is %q", mode)
+		t.Fatalf("mode of the cluster-wide policy is %q, want shadow", mode)
 	}
 	w.startsAtOnce(t, "default", "in-shadow")
-	w.eventually(t, 30*time.Second, "the cluster's policy counts the Job", func() bool {
+	w.eventually(t, 30*time.Second, "the cluster-wide policy counts the Job", func() bool {
 		shadow := w.policy(t).Status.Shadow
 		return shadow != nil && shadow.Decided == 1
 	})
@@ -156,7 +157,7 @@ func (w *world) viewer(t *testing.T) {
 		w.shell.run(t, strings.ReplaceAll(commands.next(t, beginning), "team-a", "viewed"))
 	}
 	commands.end(t)
-	w.eventually(t, 20*time.Second, "jane sees what her namespace uses", func() bool {
+	w.eventually(t, 20*time.Second, "jane can access the usage of her namespace", func() bool {
 		_, code := w.shell.try(report + "-n viewed")
 		return code == 0
 	})
@@ -172,13 +173,13 @@ func (w *world) startsAtOnce(t *testing.T, namespace, name string) {
 	t.Helper()
 	if created := w.submit(t, namespace, name, "2h", ""); suspended(created) ||
 		len(created.Labels[v1alpha1.LabelHeld]) > 0 {
-		t.Errorf("%s was created suspended: %v", name, created.Labels)
+		t.Errorf("Job %s was created suspended: %v", name, created.Labels)
 	}
 	w.eventually(t, 30*time.Second, name+" is done", func() bool { return complete(w.job(t, namespace, name)) })
 	for key := range w.job(t, namespace, name).Annotations {
 		if key != v1alpha1.AnnotationAllowedDelay && key != v1alpha1.AnnotationExpectedDuration &&
 			strings.HasPrefix(key, "kubenergy.io/") {
-			t.Errorf("%s was given the annotation %s", name, key)
+			t.Errorf("Job %s has the unexpected annotation %s", name, key)
 		}
 	}
 }
@@ -190,7 +191,7 @@ func (w *world) upgrade(t *testing.T) {
 		"STATUS: deployed")
 	w.zoneIsReady(t, "file")
 	w.startsAtOnce(t, "default", "in-shadow-again")
-	w.eventually(t, 30*time.Second, "the cluster's policy counts a Job that it would have held", func() bool {
+	w.eventually(t, 30*time.Second, "the cluster-wide policy counts a Job that would have been held", func() bool {
 		shadow := w.policy(t).Status.Shadow
 		return shadow != nil && shadow.Held == 1 && shadow.SavedGrams > 0
 	})
@@ -209,9 +210,9 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 		(time.Now().UTC().Hour()+12)%24))
 	w.submitCron(t, "minutely", "2h")
 	if got := w.heldUntil(t, "nightly-report"); got.Before(cleanest) {
-		t.Errorf("nightly-report is held until %v, before the cleanest hours from %v on", got, cleanest)
+		t.Errorf("nightly-report is held until %v, want a time in the cleanest hours starting at %v", got, cleanest)
 	}
-	w.eventually(t, time.Minute, "the Job controller says that it is suspended", func() bool {
+	w.eventually(t, time.Minute, "the Job has the condition Suspended", func() bool {
 		return slices.ContainsFunc(w.job(t, team, "nightly-report").Status.Conditions, func(c batchv1.JobCondition) bool {
 			return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
 		})
@@ -236,7 +237,7 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 		t.Errorf("soon is held until %v, want %v", got, window)
 	}
 	if unmarked := w.job(t, team, "unmarked"); suspended(unmarked) {
-		t.Error("an unmarked Job is suspended")
+		t.Error("Job without an allowed delay is suspended")
 	}
 	w.eventually(t, 75*time.Second, "a Job of the CronJob is held", func() bool {
 		for _, job := range w.ownedBy(t, "minutely") {
@@ -246,19 +247,19 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 		}
 		return false
 	})
-	w.eventually(t, cycle, "its window comes and soon is let go",
+	w.eventually(t, cycle, "soon is released at the start of its window",
 		func() bool { return !suspended(w.job(t, team, "soon")) })
 	// The Job is released slightly early to compensate for the start latency of released Jobs.
 	switch late := time.Since(window); {
 	case late < -10*time.Second:
-		t.Errorf("it was let go %v before its window began", -late)
+		t.Errorf("Job was released %v before its window", -late)
 	case late > 10*time.Second:
-		machine.TooSlow("it was let go %v after its window had begun", late)
+		machine.TooSlow("Job was released %v after the start of its window", late)
 	}
 	w.eventually(t, 30*time.Second, "soon is done", func() bool { return complete(w.job(t, team, "soon")) })
 	w.wasScheduledBy(t, "soon", "kubenergy")
 	if !suspended(w.job(t, team, "nightly-report")) {
-		t.Error("nightly-report was let go with it")
+		t.Error("nightly-report was released together with another Job")
 	}
 }
 
@@ -266,15 +267,15 @@ func (w *world) wasScheduledBy(t *testing.T, job, scheduler string) {
 	t.Helper()
 	pods, err := w.client.CoreV1().Pods(team).List(t.Context(), metav1.ListOptions{LabelSelector: "job-name=" + job})
 	if err != nil || len(pods.Items) != 1 {
-		t.Fatalf("%d pods, %v", len(pods.Items), err)
+		t.Fatalf("got %d pods, error %v, want one pod", len(pods.Items), err)
 	}
 	events, err := w.client.CoreV1().Events(team).List(t.Context(),
 		metav1.ListOptions{FieldSelector: "reason=Scheduled,involvedObject.name=" + pods.Items[0].Name})
 	if err != nil || len(events.Items) == 0 {
-		t.Fatalf("no event says who scheduled %s: %v", pods.Items[0].Name, err)
+		t.Fatalf("no Scheduled event found for pod %s: %v", pods.Items[0].Name, err)
 	}
 	if e := events.Items[0]; e.ReportingController != scheduler && e.Source.Component != scheduler {
-		t.Errorf("%s was scheduled by %q", pods.Items[0].Name, e.ReportingController+e.Source.Component)
+		t.Errorf("pod %s was scheduled by %q", pods.Items[0].Name, e.ReportingController+e.Source.Component)
 	}
 }
 
@@ -309,7 +310,7 @@ func (w *world) barePods(t *testing.T) {
 		pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
 		return err == nil && pod.Spec.NodeName != ""
 	}
-	w.eventually(t, 10*time.Second, "the pod says that it is held", func() bool {
+	w.eventually(t, 10*time.Second, "the pod has a condition for being held", func() bool {
 		pod, err := pods.Get(t.Context(), "told", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -322,8 +323,9 @@ func (w *world) barePods(t *testing.T) {
 		t.Error("the pod was not held")
 	}
 	w.shell.run(t, "kubenergy run-now pod told -n team-a")
-	w.eventually(t, 10*time.Second, "the pod that was told to run is bound", func() bool { return bound("told") })
-	w.eventually(t, 20*time.Second, "the pod whose delay is used up is bound", func() bool { return bound("due") })
+	w.eventually(t, 10*time.Second, "the pod is bound after the request to run now",
+		func() bool { return bound("told") })
+	w.eventually(t, 20*time.Second, "the pod is bound after its allowed delay", func() bool { return bound("due") })
 }
 
 // switchModes verifies that switching to shadow mode releases all Jobs and holds no new ones, and that Jobs are
@@ -332,7 +334,7 @@ func (w *world) switchModes(t *testing.T) {
 	w.submit(t, team, "before-shadow", "2h", "")
 	w.heldUntil(t, "before-shadow")
 	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode=shadow --overwrite")
-	w.eventually(t, 10*time.Second, "nothing is held", func() bool { return len(w.heldJobs(t)) == 0 })
+	w.eventually(t, 10*time.Second, "no Job is held", func() bool { return len(w.heldJobs(t)) == 0 })
 	w.eventually(t, 30*time.Second, "before-shadow is done",
 		func() bool { return complete(w.job(t, team, "before-shadow")) })
 	w.startsAtOnce(t, team, "under-shadow")
@@ -377,17 +379,17 @@ func (w *world) breakGlass(t *testing.T) {
 	}
 	w.shell.run(t, "kubectl -n kubenergy-system scale deployment --all --replicas=0")
 	w.shell.run(t, "kubectl -n kubenergy-system delete pods --all --force --grace-period=0")
-	w.eventually(t, 30*time.Second, "no process of ours is left", func() bool {
+	w.eventually(t, 30*time.Second, "all KubEnergy processes have exited", func() bool {
 		pods, err := w.client.CoreV1().Pods(v1alpha1.SystemNamespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0 && len(w.ours(t)) == 0
 	})
 	created := w.submit(t, team, "stuck-as-well", "2h", "")
 	if !suspended(created) {
-		t.Error("without anything of ours, the policy is gone as well")
+		t.Error("admission policy does not suspend Jobs while no KubEnergy process is running")
 	}
 	waiting := w.heldJobs(t)
 	if len(waiting) < 3 {
-		t.Fatalf("only %q wait", waiting)
+		t.Fatalf("only the Jobs %q are held, want at least 3", waiting)
 	}
 	document := commandsOf(t, filepath.Join(kit.Root, "deploy/hold/README.md"),
 		"## Break glass: nothing of ours runs, and Jobs wait")
@@ -397,7 +399,7 @@ func (w *world) breakGlass(t *testing.T) {
 		}
 		w.shell.run(t, command)
 	}
-	w.eventually(t, 60*time.Second, fmt.Sprintf("%d Jobs that waited run", len(waiting)), func() bool {
+	w.eventually(t, 60*time.Second, fmt.Sprintf("%d held Jobs are running", len(waiting)), func() bool {
 		for _, name := range waiting {
 			namespace, name, _ := strings.Cut(name, "/")
 			if job := w.job(t, namespace, name); suspended(job) || job.Labels[v1alpha1.LabelHeld] != "" ||
@@ -423,17 +425,17 @@ func (w *world) recover(t *testing.T) {
 func (w *world) uninstall(t *testing.T) {
 	waiting := w.heldJobs(t)
 	if len(waiting) == 0 {
-		t.Fatal("nothing is held before the uninstall")
+		t.Fatal("no Job is held before the uninstallation")
 	}
 	w.submit(t, team, "last", "2h", "")
 	w.heldUntil(t, "last")
 	w.shell.say(t, "helm uninstall kubenergy --namespace kubenergy-system", "uninstalled")
 	if left := w.heldJobs(t); len(left) > 0 {
-		t.Errorf("held after the uninstall: %q", left)
+		t.Errorf("Jobs are still held after the uninstallation: %q", left)
 	}
 	w.eventually(t, 30*time.Second, "last is done", func() bool { return complete(w.job(t, team, "last")) })
 	w.startsAtOnce(t, team, "after-uninstall")
-	w.eventually(t, 60*time.Second, "no pod of ours is left", func() bool {
+	w.eventually(t, 60*time.Second, "all KubEnergy pods and processes are removed", func() bool {
 		pods, err := w.client.CoreV1().Pods(v1alpha1.SystemNamespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0 && len(w.ours(t)) == 0
 	})
@@ -464,7 +466,7 @@ func (w *world) stranded(t *testing.T) {
 		t.Fatal(err)
 	}
 	output, mends := "", 0
-	w.eventually(t, 60*time.Second, "doctor knows that our Leases are old", func() bool {
+	w.eventually(t, 60*time.Second, "kubenergy doctor reports the expired Leases", func() bool {
 		code := 0
 		output, code = w.shell.try("kubenergy doctor")
 		return code == 1
@@ -476,14 +478,14 @@ func (w *world) stranded(t *testing.T) {
 		}
 	}
 	if mends != 4 {
-		t.Fatalf("doctor tells of %d kinds:\n%s", mends, output)
+		t.Fatalf("kubenergy doctor suggested %d commands, want 4:\n%s", mends, output)
 	}
 	w.eventually(t, 60*time.Second, "the Job and the pod are done", func() bool {
 		pod, err := w.client.CoreV1().Pods(team).Get(t.Context(), meta.Name, metav1.GetOptions{})
 		return err == nil && pod.Status.Phase == corev1.PodSucceeded && complete(w.job(t, team, meta.Name))
 	})
 	if output, _ := w.shell.try("kubenergy doctor"); !strings.Contains(output, "and nothing does") {
-		t.Errorf("doctor still tells of something:\n%s", output)
+		t.Errorf("kubenergy doctor still reports a problem:\n%s", output)
 	}
 }
 
@@ -514,10 +516,10 @@ func (w *world) stop(t *testing.T) {
 	before := maps.Clone(w.ours(t))
 	w.shell.run(t, `kill "$lab" && wait "$lab"`)
 	if left := w.ours(t); len(left) > 0 {
-		t.Errorf("processes that are left: %v (before: %v)", left, before)
+		t.Errorf("processes are still running: %v (before: %v)", left, before)
 	}
 	if _, err := os.Stat(filepath.Join(w.dir, "out/lab/cluster/pods/logs")); err != nil {
-		t.Error("the logs of pods are gone:", err)
+		t.Error("logs of pods were removed:", err)
 	}
 }
 
@@ -525,7 +527,7 @@ func (w *world) stop(t *testing.T) {
 func (w *world) nothingOfOursIsLeft(t *testing.T) {
 	t.Helper()
 	for _, found := range w.traces(t) {
-		t.Errorf("after the uninstall there is %s", found)
+		t.Errorf("object remains after the uninstallation: %s", found)
 	}
 	nodes, err := w.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil {

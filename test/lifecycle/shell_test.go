@@ -94,7 +94,7 @@ func (s *shell) say(t *testing.T, command string, want ...string) {
 	output := s.run(t, command)
 	for _, w := range want {
 		if !strings.Contains(output, w) {
-			t.Errorf("%s does not say %q:\n%s", command, w, output)
+			t.Errorf("output of %s does not contain %q:\n%s", command, w, output)
 		}
 	}
 }

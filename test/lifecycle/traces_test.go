@@ -42,7 +42,7 @@ func (w *world) traces(t *testing.T) []string {
 		}
 	}
 	if seen < 100 {
-		t.Errorf("only %d objects were looked at", seen)
+		t.Errorf("only %d objects were checked, want at least 100", seen)
 	}
 	return found
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-var transcripts = flag.String("transcripts", "", "`folder` for what the tutorials' commands printed, with times; "+
-	"they are then followed in a clone, make included, and not in a folder of what this test has built")
+var transcripts = flag.String("transcripts", "", "`directory` for transcripts of the tutorials with times; "+
+	"if set, the tutorials are run in a clone including make, instead of a directory with prebuilt programs")
 
 // tutorials maps the tutorials to texts that the output of their commands must contain.
 var tutorials = map[string][]string{
@@ -27,7 +27,7 @@ var tutorials = map[string][]string{
 // none of them may fail.
 func TestTutorials(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("KUBENERGY_LONG is not set: three tutorials take half an hour")
+		t.Skip("three tutorials take half an hour: set KUBENERGY_LONG")
 	}
 	for name, wants := range tutorials {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestTutorials(t *testing.T) {
 			}
 			for _, want := range wants {
 				if !strings.Contains(f.text.String(), want) {
-					t.Errorf("no command printed %q", want)
+					t.Errorf("no output contains %q", want)
 				}
 			}
 			f.write(t, name)
@@ -130,20 +130,20 @@ func TestTutorialsCanBeFollowed(t *testing.T) {
 		}
 		for _, want := range []string{"**You will have**", "**It takes**", "**You need**", "\n## Five questions\n", "\n5. "} {
 			if !strings.Contains(string(text), want) {
-				t.Errorf("%s lacks %q", path, want)
+				t.Errorf("%s does not contain %q", path, want)
 			}
 		}
 		if n := strings.Count(string(text), "\n   *Answer*: "); n != 5 {
-			t.Errorf("%s has %d answers", path, n)
+			t.Errorf("%s has %d answers, want 5", path, n)
 		}
 		for line := range strings.Lines(string(text)) {
 			if kind, found := strings.CutPrefix(strings.TrimSpace(line), "```sh "); found &&
 				!strings.HasPrefix(kind, `notest="`) {
-				t.Errorf("%s: a fence says %q: want nothing, or notest= and why", path, kind)
+				t.Errorf("%s: unexpected mark %q of a block, want none or notest= with a reason", path, kind)
 			}
 		}
 		if len(commandsOf(t, path, "").commands) < 5 {
-			t.Errorf("%s has hardly any commands", path)
+			t.Errorf("%s has too few commands", path)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (w *world) testArchitectures(t *testing.T) {
 		t.Run(c.platform, func(t *testing.T) {
 			path, err := emulator(c.emulator)
 			if err != nil {
-				t.Skip("no emulator (Debian: apt-get install qemu-user-static): ", err)
+				t.Skip("emulator not found (Debian: apt-get install qemu-user-static): ", err)
 			}
 			ctr := func(args ...string) string {
 				t.Helper()
@@ -48,7 +48,7 @@ func (w *world) testArchitectures(t *testing.T) {
 					"--mount", "type=bind,src="+path+",dst=/etc/group,options=rbind:ro", // replaces a file of the image
 					registry+"/"+image+":"+tag, "arm", "/etc/group", "/"+image, "--help")
 				if !strings.Contains(said, "\n  -") {
-					t.Errorf("%s for %s says: %s", image, c.platform, said)
+					t.Errorf("unexpected output of %s for %s: %s", image, c.platform, said)
 				}
 				t.Logf("%s for %s: %d bytes of help", image, c.platform, len(said))
 			}

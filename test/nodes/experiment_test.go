@@ -48,11 +48,11 @@ func (w *world) testExperiment(t *testing.T) {
 		}
 		t.Logf("%s: %.3g", metric, values)
 		if len(values) != 3 {
-			t.Errorf("%s of three contestants: %v", metric, values)
+			t.Errorf("metric %s must have values for three contestants, got %v", metric, values)
 		}
 	}
 	if notes := strings.Join(e.Notes, "\n"); !strings.Contains(notes, "Meter: package (rapl) (measured)") {
-		t.Errorf("it is not said that energy was metered:\n%s", notes)
+		t.Errorf("notes do not state that energy was metered:\n%s", notes)
 	}
 	w.wantNothingLeft(t)
 }
@@ -64,11 +64,11 @@ func (w *world) wantNothingLeft(t *testing.T) {
 	marked := metav1.ListOptions{LabelSelector: v1alpha1.LabelExperiment}
 	namespaces, err := w.Client.CoreV1().Namespaces().List(t.Context(), marked)
 	if err != nil || len(namespaces.Items) > 0 {
-		t.Errorf("namespaces are left: %v, %v", namespaces, err)
+		t.Errorf("namespaces were not removed: %v, error %v", namespaces, err)
 	}
 	rights, err := w.Client.RbacV1().ClusterRoleBindings().List(t.Context(), marked)
 	if err != nil || len(rights.Items) > 0 {
-		t.Errorf("rights are left: %v, %v", rights, err)
+		t.Errorf("role bindings were not removed: %v, error %v", rights, err)
 	}
 	pods, err := w.Client.CoreV1().Pods(corev1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -81,7 +81,7 @@ func (w *world) wantNothingLeft(t *testing.T) {
 	for _, n := range w.nodes {
 		for _, pod := range n.groups(t) {
 			if !known[pod] {
-				t.Errorf("node %s has a control group of pod %s, which is gone", n.Name, pod)
+				t.Errorf("node %s has a control group of the deleted pod %s", n.Name, pod)
 			}
 		}
 	}

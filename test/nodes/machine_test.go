@@ -157,7 +157,7 @@ func (w *world) resolve(t *testing.T) {
 func (w *world) answer(ctx context.Context, question []byte) ([]byte, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(question); err != nil || len(m.Questions) != 1 {
-		return nil, fmt.Errorf("no question: %w", err)
+		return nil, fmt.Errorf("invalid DNS query: %w", err)
 	}
 	q := m.Questions[0]
 	m.Response, m.RCode, m.Additionals = true, dnsmessage.RCodeNameError, nil

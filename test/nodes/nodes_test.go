@@ -37,7 +37,7 @@ func inside(t *testing.T) {
 		return
 	}
 	t.Run("security contexts", w.testSecurityContexts)
-	t.Run("a Job is placed, metered and booked", w.testJob)
+	t.Run("a Job is placed, metered and recorded", w.testJob)
 	t.Run("experiment", w.testExperiment)
 	t.Run("other architectures", w.testArchitectures)
 	if t.Failed() {
@@ -118,7 +118,7 @@ func (w *world) testInstall(t *testing.T) {
 	apply("deploy/hold/admission.yaml", pulled)
 	for program, want := range map[string]int{"scheduler": 2, "controller": 1, "agent": 2} {
 		if got := len(w.pods(t, program)); got != want {
-			t.Errorf("%d ready pods of %s, want %d", got, program, want)
+			t.Errorf("got %d ready pods of %s, want %d", got, program, want)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func process(t *testing.T, container string) (c contained) {
 		c.NoNewPrivileges, c.Seccomp = status["NoNewPrivs"], status["Seccomp"]
 		return c
 	}
-	t.Fatalf("no process of container %s", container)
+	t.Fatalf("no process found for container %s", container)
 	return c
 }
 
@@ -212,11 +212,12 @@ func (w *world) testSecurityContexts(t *testing.T) {
 			_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
 			want := contained{user, user, none, none, "1", filtered, "ro", "/kubenergy-" + program}
 			if diff := cmp.Diff(want, process(t, id)); diff != "" {
-				t.Errorf("%s on %s:\n%s", p.Name, p.Spec.NodeName, diff)
+				t.Errorf("unexpected security attributes of pod %s on node %s (-want,+got):\n%s",
+					p.Name, p.Spec.NodeName, diff)
 			}
 			if log, err := w.Client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{}).
 				DoRaw(t.Context()); err != nil || len(log) == 0 {
-				t.Errorf("the log of %s, which its kubelet has: %q, %v", p.Name, log, err)
+				t.Errorf("reading the log of pod %s from its kubelet: %q, error %v", p.Name, log, err)
 			}
 		}
 	}
@@ -230,7 +231,7 @@ image: "IMAGE", args: [stress, --cpu=500m, --duration=20s], resources: {requests
 func (w *world) testJob(t *testing.T) {
 	// Agents deliver batches after the kubelet has mounted the certificate of the controller, which takes about a
 	// minute.
-	kit.Await(t, timeout, "kubenergy top says what both nodes draw", func(context.Context) (bool, error) {
+	kit.Await(t, timeout, "kubenergy top reports the power of both nodes", func(context.Context) (bool, error) {
 		nodes, err := w.top("nodes")
 		return len(nodes) == 2 && metered(nodes), fmt.Errorf("%+v: %w", nodes, err)
 	})
@@ -242,15 +243,15 @@ func (w *world) testJob(t *testing.T) {
 	if _, err := w.Client.BatchV1().Jobs("default").Create(t.Context(), &burn, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	kit.Await(t, timeout, "kubenergy top says what the Job's pod draws", func(context.Context) (bool, error) {
+	kit.Await(t, timeout, "kubenergy top reports the power of the Job's pod", func(context.Context) (bool, error) {
 		pods, err := w.top("pods", "-n", "default")
 		return len(pods) == 1 && pods[0].Owner == "Job/burn" && metered(pods), fmt.Errorf("%+v: %w", pods, err)
 	})
-	kit.Await(t, timeout, "the Job has ended", func(ctx context.Context) (bool, error) {
+	kit.Await(t, timeout, "the Job has completed", func(ctx context.Context) (bool, error) {
 		j, err := w.Client.BatchV1().Jobs("default").Get(ctx, "burn", metav1.GetOptions{})
 		return err == nil && j.Status.Succeeded == 1, fmt.Errorf("%+v: %w", j, err)
 	})
-	kit.Await(t, timeout, "kubenergy report says what the Job used", func(context.Context) (bool, error) {
+	kit.Await(t, timeout, "kubenergy report contains the energy of the Job", func(context.Context) (bool, error) {
 		out, err := w.run("kubenergy", "report", "--group-by", "owner", "--owner", "Job/burn", "-o", "json")
 		var r struct {
 			Total struct {
@@ -264,9 +265,9 @@ func (w *world) testJob(t *testing.T) {
 		if cpu < 9 { // half of 20 s, with a margin for a busy machine
 			return false, fmt.Errorf("%s: %w", out, err)
 		}
-		t.Logf("Job/burn: %.0f J for %.1f s of CPU time; all nodes drew %.0f J", joules, cpu, w.drawn()-before)
+		t.Logf("Job/burn: %.0f J for %.1f s of CPU time; all nodes used %.0f J", joules, cpu, w.drawn()-before)
 		if joules < cpu || joules > w.drawn()-before || r.Total.EstimatedShare > 0 {
-			t.Errorf("%s", out)
+			t.Errorf("unexpected report: %s", out)
 		}
 		return true, nil
 	})

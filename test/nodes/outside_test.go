@@ -63,7 +63,7 @@ func TestNodes(t *testing.T) {
 		return
 	}
 	if os.Getenv("KUBENERGY_REAL") == "" {
-		t.Skip("runs two kubelets and containerd as root: set KUBENERGY_REAL=1, or make e2e-nodes")
+		t.Skip("runs two kubelets and containerd as root: set KUBENERGY_REAL=1 or run make e2e-nodes")
 	}
 	if missing := node.Missing(append(node.Tools, "bash", "ip", "nft", "sysctl", "/usr/lib/cni/ptp")...); missing != "" {
 		t.Skip(missing, " (Debian: apt-get install containerd runc containernetworking-plugins nftables iproute2 procps)")
@@ -92,6 +92,6 @@ exec "$@"`, "sh"}, os.Args...)...)
 	}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
-		t.Fatal("in namespaces of its own: ", err)
+		t.Fatal("tests in separate namespaces failed: ", err)
 	}
 }

@@ -27,7 +27,7 @@ func TestMedianOfCovers(t *testing.T) {
 		}
 	}
 	if share := float64(held) / samples; share < 0.88 || share > 0.99 {
-		t.Errorf("the interval holds the true median in %.2f of all samples", share)
+		t.Errorf("interval contains the true median in a fraction of %.2f of all samples", share)
 	}
 }
 
@@ -47,19 +47,20 @@ func TestExceedsIsCertain(t *testing.T) {
 				share += 1. / samples
 			}
 			if r.Exceeds(1.02) && r.FallsBelow(1.02) {
-				t.Fatalf("%v is above and below", r)
+				t.Fatalf("ratio %v both exceeds and falls below the limit", r)
 			}
 		}
 		return share
 	}
 	for truth, want := range map[float64][2]float64{1: {0, 0.01}, 1.02: {0, 0.07}, 1.10: {0.95, 1}} {
 		if share := failed(truth); share < want[0] || share > want[1] {
-			t.Errorf("a ratio of %v exceeds 1.02 in %.3f of all samples, want %v", truth, share, want)
+			t.Errorf("ratio of %v exceeds 1.02 in a fraction of %.3f of all samples, want a fraction in %v",
+				truth, share, want)
 		}
 	}
 	// These values are from a run that failed when the median was compared.
 	if r := (paired.Ratio{Median: 1.037, Low: 0.964, High: 1.121, Pairs: 30}); r.Exceeds(1.02) || r.FallsBelow(1.02) {
-		t.Errorf("%v is judged for certain", r)
+		t.Errorf("ratio %v exceeds or falls below the limit, want neither", r)
 	}
 }
 
@@ -67,9 +68,9 @@ func TestMedianOfIsRepeatable(t *testing.T) {
 	ratios := []float64{0.9, 1.1, 1, 0.95}
 	a, b := paired.MedianOf(ratios, 1), paired.MedianOf(ratios, 1)
 	if a != b || a.Median != 0.975 || a.Pairs != 4 {
-		t.Errorf("%+v, %+v", a, b)
+		t.Errorf("MedianOf() returned %+v and %+v for the same ratios", a, b)
 	}
 	if one := paired.MedianOf([]float64{2}, 1); one.Low != 2 || one.Median != 2 || one.High != 2 {
-		t.Errorf("of one: %+v", one)
+		t.Errorf("unexpected result of MedianOf() for one ratio: %+v", one)
 	}
 }

@@ -170,7 +170,7 @@ func (p *plane) compare(t *testing.T, name string) {
 	var steps []step
 	for i, o := range result.Outcomes {
 		if o.Placed.Node == "" {
-			t.Fatalf("the simulator placed %s nowhere", p.scenario.Jobs[i].ID)
+			t.Fatalf("simulator did not place job %s", p.scenario.Jobs[i].ID)
 		}
 		steps = append(steps, step{o.Start, true, i}, step{o.Finish, false, i})
 	}
@@ -215,7 +215,8 @@ func (p *plane) compare(t *testing.T, name string) {
 		free[want].Free = free[want].Free.Sub(job.Request)
 		if got != want {
 			if differ++; differ <= 5 {
-				t.Errorf("%s at %s: the scheduler chose %s, the simulator %s", job.ID, s.at.Format(time.TimeOnly), got,
+				t.Errorf("job %s at %s: scheduler chose %s, simulator chose %s",
+					job.ID, s.at.Format(time.TimeOnly), got,
 					want)
 			}
 		}
@@ -224,9 +225,10 @@ func (p *plane) compare(t *testing.T, name string) {
 		t.Fatalf("%d of %d decisions differ", differ, len(p.scenario.Jobs))
 	}
 	if least < minChoice {
-		t.Errorf("a decision had %d feasible nodes, want %d or more", least, minChoice)
+		t.Errorf("a decision had %d feasible nodes, want at least %d", least, minChoice)
 	}
-	t.Logf("%d decisions agree; at least %d feasible nodes of %d each; %d nodes were used", len(p.scenario.Jobs), least,
+	t.Logf("%d decisions agree; each had at least %d feasible nodes of %d; %d nodes were used",
+		len(p.scenario.Jobs), least,
 		len(p.scenario.Nodes), len(used))
 }
 
@@ -280,10 +282,10 @@ func (p *plane) end(t *testing.T, j *sched.Job) {
 // settle waits until the scheduler cache contains the given number of pods.
 func (p *plane) settle(t *testing.T, pods int) {
 	t.Helper()
-	kit.Await(t, time.Minute, fmt.Sprintf("the scheduler counts %d pods", pods),
+	kit.Await(t, time.Minute, fmt.Sprintf("the scheduler cache contains %d pods", pods),
 		func(context.Context) (bool, error) {
 			n, err := p.scheduler.Cache.PodCount()
-			return n == pods, cmp.Or(err, fmt.Errorf("it counts %d", n))
+			return n == pods, cmp.Or(err, fmt.Errorf("scheduler cache contains %d pods", n))
 		})
 }
 
@@ -325,15 +327,15 @@ func TestHoldsAgree(t *testing.T) {
 		want := result.Outcomes[i].HeldUntil()
 		switch {
 		case want.IsZero() && d.Held(j.Submitted):
-			t.Errorf("%s: held until %v, the simulator ran it at once", j.ID, d.Window.Start)
+			t.Errorf("job %s: held until %v, want it started immediately as in the simulation", j.ID, d.Window.Start)
 		case !want.IsZero() && !d.Window.Start.Equal(want):
-			t.Errorf("%s: held until %v, by the simulator until %v", j.ID, d.Window.Start, want)
+			t.Errorf("job %s: held until %v, want %v as in the simulation", j.ID, d.Window.Start, want)
 		case !want.IsZero():
 			held++
 		}
 	}
 	if held < jobs/4 {
-		t.Errorf("only %d jobs are held at all", held)
+		t.Errorf("only %d jobs were held", held)
 	}
 	t.Logf("%d holds of %d jobs agree", held, len(s.Jobs))
 }

@@ -137,16 +137,17 @@ func compareCycles(t *testing.T, c comparison, size sizes) {
 	}
 	result.Share = paired.MedianOf(shares, 1)
 	keep(t, fmt.Sprintf("cycle-%s-%d", c.name, c.nodes), result)
-	t.Logf("%s, %d nodes: CPU of a pod %v, cycle by the clock %v, bytes %v; stock's cycle %.0f µs; our plugin %.2f "+
-		"µs, share %v; as timed %.2f µs, %.2f %%, with %.0f ns of the stopwatch's own in each call",
+	t.Logf("%s, %d nodes: CPU of a pod %v, cycle %v, bytes %v (ratios); cycle without plugins %.0f µs; plugin %.2f "+
+		"µs, fraction %v; including timing overhead %.2f µs, %.2f %%, overhead %.0f ns per call",
 		c.name, c.nodes, result.CPU, result.Cycle, result.Bytes, result.StockNanos/1e3, own/1e3, result.Share,
 		timed/1e3, 100*result.Timed, result.Stopwatch.each())
 	if full() && c.limit > 0 {
 		if result.CPU.Exceeds(c.limit) {
-			t.Errorf("CPU of a pod with our plugins ÷ without: %v, want at most %.2f", result.CPU, c.limit)
+			t.Errorf("ratio of CPU per pod with and without plugins = %v, want at most %.2f", result.CPU, c.limit)
 		}
 		if result.Share.Exceeds(c.limit - 1) {
-			t.Errorf("our plugin's share of stock's cycle: %v, want at most %.2f", result.Share, c.limit-1)
+			t.Errorf("plugin time relative to the cycle without plugins = %v, want at most %.2f",
+				result.Share, c.limit-1)
 		}
 	}
 }
@@ -174,10 +175,10 @@ func timeCycles(t *testing.T, c comparison, size sizes) []timedPart {
 	}
 	all := watched.cost()
 	if want := uint64((size.pairs + 2) * size.pods); all[metrics.PreFilter].Calls != want {
-		t.Fatalf("PreFilter was called %d times for %d pods", all[metrics.PreFilter].Calls, want)
+		t.Fatalf("PreFilter was called %d times, want %d", all[metrics.PreFilter].Calls, want)
 	}
 	if marked, ok := all[metrics.Score].Calls > 0, c.marks != nil; marked != ok {
-		t.Fatalf("Score was called %d times, for pods marked with %v", all[metrics.Score].Calls, c.marks)
+		t.Fatalf("Score was called %d times for pods with the annotations %v", all[metrics.Score].Calls, c.marks)
 	}
 	parts[0] = timedPart{all, watched.nothing.spent()}
 	return parts

@@ -77,14 +77,14 @@ func TestHintsAreUsed(t *testing.T) {
 				previous, current := hintsIn(before, profile), hintsIn(after, profile)
 				h := hints{current.Used - previous.Used, current.All - previous.All}
 				if shares[profile] = h.share(); h.Used == 0 {
-					t.Fatalf("%s: no hint was used: %+v", profile, h)
+					t.Fatalf("profile %s: no hint was used: %+v", profile, h)
 				}
 				keep(t, fmt.Sprintf("hints-%s-%s", name, profile), h)
 			}
-			t.Logf("hints are used for %.3f of all pods by stock, for %.3f with our plugins", shares["stock"],
+			t.Logf("fraction of pods with hints: %.3f without plugins, %.3f with plugins", shares["stock"],
 				shares["ours"])
 			if shares["ours"] < 0.95*shares["stock"] {
-				t.Error("want at least 0.95 of stock's share")
+				t.Error("fraction of pods with hints must be at least 0.95 of that without plugins")
 			}
 		})
 	}

@@ -157,7 +157,7 @@ func (l *loop) settle(t testing.TB, log klog.Logger) {
 			t.Fatal(err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("a pod was not bound")
+		t.Fatal("timed out waiting for a pod to be bound")
 	}
 	if len(l.bound) > l.most {
 		if err := l.Cache.RemovePod(log, l.bound[0]); err != nil {

@@ -81,13 +81,13 @@ func TestSchedulerPerf(t *testing.T) {
 	testing.Benchmark(func(b *testing.B) { arms = w.run(b, 1) })
 	stock, ours := arms[armName("stock", 0)], arms[armName("ours", 0)]
 	if len(arms) != 2 || stock.Cycles == 0 || ours.Cycles == 0 {
-		t.Fatalf("arms are %+v", arms)
+		t.Fatalf("unexpected arms: %+v", arms)
 	}
 	if len(stock.Plugin) > 0 || len(ours.Plugin) == 0 {
-		t.Errorf("our plugins have run by stock %+v, by us %+v", stock.Plugin, ours.Plugin)
+		t.Errorf("unexpected plugin costs: %+v without plugins, %+v with plugins", stock.Plugin, ours.Plugin)
 	}
 	if stock.Hints.Used == 0 || ours.Hints.Used < stock.Hints.Used/2 {
-		t.Errorf("hints used by stock %+v, with our plugins %+v", stock.Hints, ours.Hints)
+		t.Errorf("unexpected hints: %+v without plugins, %+v with plugins", stock.Hints, ours.Hints)
 	}
 }
 
@@ -123,7 +123,7 @@ func (w *workload) compare(b *testing.B, pairs int) {
 	for i := range pairs {
 		off, on := r.Arms[armName("stock", i)], r.Arms[armName("ours", i)]
 		if off.Throughput == 0 || on.Throughput == 0 {
-			b.Fatalf("pair %d was not measured: %+v, %+v", i, off, on)
+			b.Fatalf("pair %d has no throughput: %+v, %+v", i, off, on)
 		}
 		ratios = append(ratios, on.Throughput/off.Throughput)
 		stock, with = stock.plus(off.Hints), with.plus(on.Hints)
@@ -137,14 +137,15 @@ func (w *workload) compare(b *testing.B, pairs int) {
 	}
 	keep(b, fmt.Sprintf("schedulerperf-%s-%d", w.name, w.nodes), r)
 	// The output of a benchmark log is truncated, and upstream writes too much to it.
-	fmt.Printf("== %s, %d nodes, %d pods: throughput %v; our plugins %.1f µs of stock's cycle of %.0f µs; hints used "+
-		"%.3f of stock's share of %.3f\n",
+	fmt.Printf("== %s, %d nodes, %d pods: throughput ratio %v; plugins %.1f µs, cycle without plugins %.0f µs; hints used "+
+		"%.3f times the fraction of %.3f without plugins\n",
 		w.name, w.nodes, w.pods, r.Throughput, cost/1e3, cycles/1e3, r.Hinted, r.StockHinted)
 	if full() && r.Throughput.FallsBelow(w.least) {
-		b.Errorf("%s: throughput is %v of stock's: want the interval to reach %.2f", w.name, r.Throughput, w.least)
+		b.Errorf("workload %s: throughput ratio = %v, want an interval that reaches %.2f",
+			w.name, r.Throughput, w.least)
 	}
 	if full() && r.Hinted < w.minHinted {
-		b.Errorf("%s: hints are used %.3f as often: want at least %.2f", w.name, r.Hinted, w.minHinted)
+		b.Errorf("workload %s: ratio of used hints = %.3f, want at least %.2f", w.name, r.Hinted, w.minHinted)
 	}
 }
 
@@ -192,7 +193,7 @@ func throughputs(tb testing.TB, dir string, arms map[string]arm) {
 	tb.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*_benchmark_*.json"))
 	if err != nil || len(paths) != 1 {
-		tb.Fatalf("results are in %q, %v", paths, err)
+		tb.Fatalf("expected one results file, got %q, error %v", paths, err)
 	}
 	text, err := os.ReadFile(paths[0])
 	if err != nil {

@@ -126,7 +126,7 @@ func (a *agent) joules(ctx context.Context, burners []*burner) ([]map[string]flo
 // is "estimated".
 func (a *agent) awaitNames(t *testing.T, burners ...*burner) {
 	t.Helper()
-	kit.Await(t, 30*time.Second, "joules carry the names of their containers",
+	kit.Await(t, 30*time.Second, "the energy series have the names of their containers",
 		func(ctx context.Context) (bool, error) {
 			found, err := a.scrape(ctx)
 			if err != nil {
@@ -134,7 +134,7 @@ func (a *agent) awaitNames(t *testing.T, burners ...*burner) {
 			}
 			for _, b := range burners {
 				if !named(found, b) {
-					return false, fmt.Errorf("of pod %s there is none in %v", b.pod.Name, found)
+					return false, fmt.Errorf("no series for pod %s in %v", b.pod.Name, found)
 				}
 			}
 			return true, nil
@@ -145,7 +145,7 @@ func (a *agent) awaitNames(t *testing.T, burners ...*burner) {
 	}
 	for _, s := range found {
 		if s.labels["quality"] != "estimated" {
-			t.Errorf("joules of a model have the quality %q: %v", s.labels["quality"], s.labels)
+			t.Errorf("quality of energy from a model = %q, want estimated: %v", s.labels["quality"], s.labels)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (w *witness) at(instant time.Duration) (time.Duration, error) {
 	defer w.mu.Unlock()
 	i := sort.Search(len(w.notes), func(i int) bool { return w.notes[i].at >= instant })
 	if i == 0 || i == len(w.notes) {
-		return 0, fmt.Errorf("%v is not within what was watched", instant)
+		return 0, fmt.Errorf("time %v is not within the recorded interval", instant)
 	}
 	a, b := w.notes[i-1], w.notes[i]
 	share := float64(instant-a.at) / float64(b.at-a.at)
@@ -86,11 +86,12 @@ func (w *witness) at(instant time.Duration) (time.Duration, error) {
 func (w *witness) between(t *testing.T, from, to time.Duration) time.Duration {
 	t.Helper()
 	var a, b time.Duration
-	kit.Await(t, 5*time.Second, "a control group's CPU time is known", func(context.Context) (ok bool, err error) {
-		if a, err = w.at(from); err == nil {
-			b, err = w.at(to)
-		}
-		return err == nil, err
-	})
+	kit.Await(t, 5*time.Second, "the CPU time of the control group is recorded",
+		func(context.Context) (ok bool, err error) {
+			if a, err = w.at(from); err == nil {
+				b, err = w.at(to)
+			}
+			return err == nil, err
+		})
 	return b - a
 }

@@ -135,12 +135,13 @@ func (w *world) end(t *testing.T, b *burner) {
 	if err := pods.Delete(t.Context(), b.pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	kit.Await(t, time.Minute, "pod "+b.pod.Name+" is gone", func(ctx context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "pod "+b.pod.Name+" is deleted", func(ctx context.Context) (bool, error) {
 		_, err := pods.Get(ctx, b.pod.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), err
 	})
-	kit.Await(t, time.Minute, "the control group of pod "+b.pod.Name+" is gone", func(context.Context) (bool, error) {
-		_, err := os.Stat(b.limit)
-		return os.IsNotExist(err), err
-	})
+	kit.Await(t, time.Minute, "the control group of pod "+b.pod.Name+" is removed",
+		func(context.Context) (bool, error) {
+			_, err := os.Stat(b.limit)
+			return os.IsNotExist(err), err
+		})
 }

@@ -15,7 +15,7 @@ import (
 func require(t *testing.T) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_REAL") == "" {
-		t.Skip("runs a kubelet and containerd as root: set KUBENERGY_REAL=1, or make e2e-real")
+		t.Skip("runs a kubelet and containerd as root: set KUBENERGY_REAL=1 or run make e2e-real")
 	}
 	if missing := node.Missing(node.Tools...); missing != "" {
 		t.Skip(missing, " (Debian: apt-get install containerd runc)")

@@ -59,7 +59,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *sink) take(r *http.Request) (*batch.Ack, error) {
 	if got := r.Header.Get("Authorization"); r.Method != http.MethodPost || got != "Bearer "+token {
-		return nil, fmt.Errorf("%s with the authorization %q", r.Method, got)
+		return nil, fmt.Errorf("unexpected request: method %s, authorization %q", r.Method, got)
 	}
 	body := io.Reader(r.Body)
 	if r.Header.Get("Content-Encoding") == "gzip" {
@@ -94,7 +94,7 @@ func (s *sink) book(b batch.Batch, names map[string]batch.Names) (*batch.Ack, er
 	if booked > 0 {
 		last := &s.batches[booked-1]
 		if b.Stream != last.Stream {
-			return nil, fmt.Errorf("stream %v follows on %v", b.Stream, last.Stream)
+			return nil, fmt.Errorf("unexpected stream %v after %v", b.Stream, last.Stream)
 		}
 		if b.Last <= last.Last {
 			ack.Acked = last.Last
@@ -102,12 +102,13 @@ func (s *sink) book(b batch.Batch, names map[string]batch.Names) (*batch.Ack, er
 		}
 		next = last.Last + 1
 		if b.StartSinceBoot < last.EndSinceBoot {
-			return nil, fmt.Errorf("batch %d begins at %v, the one before ends at %v", b.First, b.StartSinceBoot,
+			return nil, fmt.Errorf("batch %d starts at %v, before the end of the previous batch at %v",
+				b.First, b.StartSinceBoot,
 				last.EndSinceBoot)
 		}
 	}
 	if b.First != next {
-		return nil, fmt.Errorf("batch %d to %d where %d is next", b.First, b.Last, next)
+		return nil, fmt.Errorf("got batch %d to %d, want %d", b.First, b.Last, next)
 	}
 	s.batches = append(s.batches, b)
 	return ack, nil
@@ -137,7 +138,7 @@ func (s *sink) got(t *testing.T) []batch.Batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
-		t.Errorf("the sink was sent: %v", s.err)
+		t.Errorf("sink received an invalid request: %v", s.err)
 	}
 	return slices.Clone(s.batches)
 }

@@ -64,7 +64,7 @@ type size struct {
 func sizes(t *testing.T, usual size, takes string) size {
 	t.Helper()
 	if os.Getenv("KUBENERGY_BENCH") == "" {
-		t.Skip("measures for " + takes)
+		t.Skip("the measurement takes " + takes)
 	}
 	fromEnvironment(t, map[string]*int{"NODES": &usual.nodes, "JOBS": &usual.jobs, "MINUTES": &usual.minutes})
 	return usual
@@ -88,7 +88,7 @@ func fromEnvironment(t *testing.T, sizes map[string]*int) {
 // machine described in docs/measurements (maxWorks), one gigabyte of memory, 50 writes per second to the API server
 // and 6 GB per day in the ledger.
 func TestController(t *testing.T) {
-	s := sizes(t, size{nodes: 5000, minutes: 10}, "ten minutes: make bench-controller")
+	s := sizes(t, size{nodes: 5000, minutes: 10}, "ten minutes: run make bench-controller")
 	// The API server, its objects and the load generator run in this process. Its garbage collection would take CPU
 	// time from the controller, which runs on the same processors.
 	const percent, most = 300, 14 << 30
@@ -159,7 +159,7 @@ func newCluster(t *testing.T, nodes int) *testCluster {
 		c.agents[i], err = c.populate(ctx, i)
 		return err
 	})
-	t.Logf("%d nodes with %d pods in %v", nodes, nodes*podsOfNode, time.Since(began).Round(time.Second))
+	t.Logf("created %d nodes with %d pods in %v", nodes, nodes*podsOfNode, time.Since(began).Round(time.Second))
 	return c
 }
 
@@ -259,14 +259,14 @@ func (c *testCluster) measure(t *testing.T, state string, env []string, grown fu
 	cmd.Env = append(os.Environ(), append(env, "GOMEMLIMIT=800MiB")...) // same value as in the chart
 	controller := kit.Start(t, state, "controller", cmd)
 	var authority []byte
-	kit.Eventually(t, time.Minute, "the API has a certificate", func() bool {
+	kit.Eventually(t, time.Minute, "the controller has created its certificate", func() bool {
 		var err error
 		authority, err = os.ReadFile(filepath.Join(state, "api.crt"))
 		return err == nil
 	}, controller)
 	// Listing all pods is expensive for the API server on this machine, so the load with its token reviews starts
 	// afterwards.
-	kit.Eventually(t, 10*time.Minute, "the controller knows all pods", func() bool {
+	kit.Eventually(t, 10*time.Minute, "the caches of the controller have synced", func() bool {
 		status, _ := kit.Get(t.Context(), http.DefaultClient, "http://"+probes+"/readyz", "")
 		return status == http.StatusOK
 	}, controller)
@@ -274,9 +274,10 @@ func (c *testCluster) measure(t *testing.T, state string, env []string, grown fu
 	// Only the steady state is measured. Initially, the controller sends a request to the API server for each
 	// agent, which takes several minutes.
 	began := time.Now()
-	kit.Eventually(t, 10*time.Minute, "all agents are known",
+	kit.Eventually(t, 10*time.Minute, "a batch of each agent is acknowledged",
 		func() bool { return load.known.Load() == int64(len(c.agents)) })
-	t.Logf("all agents are known after %v; refused until then: %s", time.Since(began).Round(time.Second),
+	t.Logf("a batch of each agent was acknowledged after %v; rejections until then: %s",
+		time.Since(began).Round(time.Second),
 		load.reasons())
 	time.Sleep(settling)
 	load.forget()
@@ -291,18 +292,19 @@ func (c *testCluster) measure(t *testing.T, state string, env []string, grown fu
 	written := perSecond(float64(c.writes(t) - writes))
 	booked := load.acked.Load() - acked
 	perDay := float64(grown()-size) / took.Hours() * 24 / 1e9
-	t.Logf("%d nodes, %d pods, %d containers for %v: %.1f batches/s, %.0f consumers/s booked; refused: %s",
+	t.Logf("%d nodes, %d pods, %d containers for %v: recorded %.1f batches/s, %.0f consumers/s; rejections: %s",
 		len(c.agents), len(c.agents)*podsOfNode, len(c.agents)*podsOfNode*containers, took.Round(time.Second),
 		perSecond(float64(booked)),
 		perSecond(float64(booked*int64(len(c.agents[0].ids)))), load.reasons())
-	t.Logf("CPU %.2f cores, peak memory %d MiB, %.1f writes/s to the API server, the ledger grows by %.2f GB a day; "+
+	t.Logf("CPU %.2f cores, peak memory %d MiB, %.1f writes/s to the API server, the ledger grows by %.2f GB per day; "+
 		"CPU in multiples of the reference program per second: %v",
 		cores, peak>>20, written, perDay, reference)
 	if reference.Exceeds(maxWorks) || peak > 1<<30 || written > 50 || perDay > 6 {
-		t.Errorf("want at most %v times the reference program per second, 1 GiB, 50 writes/s and 6 GB a day", maxWorks)
+		t.Errorf("want at most %v times the reference program per second, 1 GiB, 50 writes/s and 6 GB per day",
+			maxWorks)
 	}
 	if want := float64(len(c.agents)) / interval.Seconds(); perSecond(float64(booked)) < 0.98*want {
-		t.Errorf("want %.1f batches/s", want)
+		t.Errorf("throughput is too low, want %.1f batches/s", want)
 	}
 }
 

@@ -43,7 +43,7 @@ const (
 // TestDashboard measures the dashboard of a large cluster with a ledger that contains one day of all nodes and with
 // many held Jobs.
 func TestDashboard(t *testing.T) {
-	s := sizes(t, size{nodes: 5000, jobs: 10_000, minutes: 2}, "eight minutes: make bench-dashboard")
+	s := sizes(t, size{nodes: 5000, jobs: 10_000, minutes: 2}, "eight minutes: run make bench-dashboard")
 	c, controller := newBusyCluster(t, s)
 	serve := func() string {
 		return browser.Serve(t, "--kubeconfig="+c.Kubeconfig(), "--server="+c.url, "--ca-file="+c.authority)
@@ -95,19 +95,19 @@ func TestDashboard(t *testing.T) {
 	// kit.Work takes 10 ms on the machine for which the limits are 200 ms, 1 s and 0.05 cores.
 	const maxLatency, maxPainting, maxPages = 20., 100., 5.
 	t.Logf(`%d nodes, %d held Jobs
-| figure | measured | in multiples of the reference program | at most |
+| measurement | value | in multiples of the reference program | limit |
 |---|---|---|---|
-| first request of a view | %s | | |
+| first request for a view | %s | | |
 | server time, p95 of %d requests | %v (%s) | %v | %v |
 | first paint, median of 20 | %v | %.1f | %v |
-| cores of the controller that %d pages take in %d min, %d events | %.3f (%.3f over %.3f) | %v | %v |
-| elements in drawings | %v | | %d |`,
+| controller cores used by %d pages in %d min, %d events | %.3f (%.3f over %.3f) | %v | %v |
+| SVG elements | %v | | %d |`,
 		s.nodes, s.jobs, strings.Join(cold, ", "), len(all), p95(all).Round(time.Millisecond), strings.Join(warm, ", "),
 		latency, maxLatency, paint, painting, maxPainting, openPages, s.minutes, events, with-without, with, without, pages,
 		maxPages, most, browser.MaxElements)
 	if latency.Exceeds(maxLatency) || painting > maxPainting || pages.Exceeds(maxPages) ||
 		slices.Max(slices.Collect(maps.Values(most))) > browser.MaxElements {
-		t.Error("a figure is more than it may be")
+		t.Error("a measurement exceeds its limit")
 	}
 }
 
@@ -162,7 +162,7 @@ func newBusyCluster(t *testing.T, s size) (*busyCluster, *kit.Process) {
 		"--kubeconfig="+kubeconfig, "--state-dir="+state, "--data-dir="+state, "--api-bind-address="+api,
 		"--api-name=localhost", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false",
 		"--log-format=text"))
-	kit.Eventually(t, time.Minute, "the controller's API has a certificate", func() bool {
+	kit.Eventually(t, time.Minute, "the controller has created its certificate", func() bool {
 		_, err := os.Stat(c.authority)
 		return err == nil
 	}, controller)
@@ -235,7 +235,7 @@ func (c *busyCluster) hold(t *testing.T, scheduler *cluster.Scheduler, jobs int)
 			t.Fatal(err)
 		}
 	}
-	kit.Eventually(t, time.Minute, "the grid is known", func() bool {
+	kit.Eventually(t, time.Minute, "the carbon intensity of the zone is available", func() bool {
 		zone, err := c.Client.Discovery().RESTClient().Get().AbsPath("/apis/kubenergy.io/v1alpha1/gridzones/site").
 			DoRaw(t.Context())
 		return err == nil && strings.Contains(string(zone), `"now"`)
@@ -248,7 +248,7 @@ func (c *busyCluster) hold(t *testing.T, scheduler *cluster.Scheduler, jobs int)
 		_, err := c.Client.BatchV1().Jobs(fmt.Sprint("ns-", i%namespaces)).Create(ctx, job, metav1.CreateOptions{})
 		return err
 	})
-	kit.Eventually(t, 5*time.Minute, "all Jobs are held, and their owners told", func() bool {
+	kit.Eventually(t, 5*time.Minute, "all Jobs are held and their annotations and events are written", func() bool {
 		held, _ := scheduler.Metric(t, "kubenergy_held", `kind="job"`)
 		untold, _ := scheduler.Metric(t, "kubenergy_hold_notes_waiting")
 		return int(held) == jobs && untold == 0
@@ -314,7 +314,7 @@ func (p *pageClient) keepOpen(t *testing.T) (closeAll func() (events int)) {
 				}
 			}
 			if ctx.Err() == nil {
-				t.Error("the events have ended")
+				t.Error("event stream ended unexpectedly")
 			}
 		})
 	}

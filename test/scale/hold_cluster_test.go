@@ -116,11 +116,11 @@ func heaps(t *testing.T, clusters ...*holdCluster) (bytes []float64) {
 		wanted = append(wanted, c.metric(t, cycles)+2)
 	}
 	for i, c := range clusters {
-		kit.Eventually(t, 6*time.Minute, "garbage is collected twice",
+		kit.Eventually(t, 6*time.Minute, "two garbage collections are finished",
 			func() bool { return c.metric(t, cycles) >= wanted[i] })
 		live := c.metric(t, "go_gc_heap_live_bytes")
 		if live == 0 {
-			t.Fatal("the scheduler does not tell what lives on its heap")
+			t.Fatal("scheduler exposes no metric for its live heap")
 		}
 		bytes = append(bytes, live)
 	}
@@ -314,7 +314,7 @@ func (c *holdCluster) remove(t *testing.T, set string) {
 	at := metav1.DeletePropagationBackground
 	jobs, pods := c.client.BatchV1().Jobs(namespaceOf(set)), c.client.CoreV1().Pods(namespaceOf(set))
 	some := metav1.ListOptions{LabelSelector: selector.LabelSelector, Limit: 1}
-	kit.Eventually(t, 20*time.Minute, "all of "+set+" is gone", func() bool {
+	kit.Eventually(t, 20*time.Minute, "all objects of "+set+" are deleted", func() bool {
 		// A request times out after one minute. Remaining objects are deleted by the next request.
 		_ = jobs.DeleteCollection(t.Context(), metav1.DeleteOptions{PropagationPolicy: &at}, selector)
 		left, err := jobs.List(t.Context(), some)
@@ -325,7 +325,7 @@ func (c *holdCluster) remove(t *testing.T, set string) {
 		return c.seen.alive(set) == 0
 	})
 	if took := time.Since(began); took > time.Minute {
-		t.Logf("%s is gone after %v", set, took.Round(time.Second))
+		t.Logf("deleted %s after %v", set, took.Round(time.Second))
 	}
 }
 

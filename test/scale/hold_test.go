@@ -39,7 +39,7 @@ func holdSizes(t *testing.T) holdSize {
 	}
 	switch os.Getenv("KUBENERGY_BENCH") {
 	case "":
-		t.Skip("measures for 90 minutes: make bench-hold")
+		t.Skip("the measurement takes 90 minutes: run make bench-hold")
 	case "short":
 		s = holdSize{
 			Nodes: 50, Jobs: 2000, Pods: 200, Released: 500, Burst: 300, Bursts: 2, Phases: 1, Quiet: 10, QPS: 100,
@@ -153,7 +153,7 @@ func keepHold(t *testing.T, test string, began time.Time, result *holdResult) {
 		(result.Jobs == nil || len(result.Jobs.Free) == 0) {
 		return
 	}
-	t.Logf("all of it took %v", time.Since(began).Round(time.Second))
+	t.Logf("total duration: %v", time.Since(began).Round(time.Second))
 	text, err := json.MarshalIndent(result, "", "  ")
 	dir := filepath.Join("..", "..", "out", "performance")
 	if err == nil {
@@ -200,18 +200,18 @@ func (b *besides) say(t *testing.T, what string) {
 		func(b bound) float64 { return b.PlaneCPU }
 	b.Ratio, b.CPURatio, b.PlaneRatio = over(b.Beside, b.Free, perSecond), over(b.Beside, b.Free, cpu),
 		over(b.Beside, b.Free, planeCPU)
-	t.Logf("%s: unheld pods bound in a second, beside them over without: %v; the scheduler's CPU for one: %v; the "+
-		"control plane's: %v; %d collections of garbage",
+	t.Logf("%s: ratio of unheld pods bound per second with and without holds: %v; of scheduler CPU per pod: %v; of "+
+		"control plane CPU: %v; %d garbage collections",
 		what, b.Ratio, b.CPURatio, b.PlaneRatio, b.Collections)
 	if len(b.Suspended) > 0 {
 		b.OverSuspended, b.SuspendedOver = over(b.Beside, b.Suspended, perSecond), over(b.Suspended, b.Free, perSecond)
-		t.Logf("over as many that their owners have suspended: %v; the scheduler's CPU: %v; the control plane's: %v; "+
-			"throughput beside these over without: %v",
+		t.Logf("ratio to the same number of suspended Jobs: %v; of scheduler CPU: %v; of control plane CPU: %v; "+
+			"throughput with and without suspended Jobs: %v",
 			b.OverSuspended, over(b.Beside, b.Suspended, cpu), over(b.Beside, b.Suspended, planeCPU), b.SuspendedOver)
 	}
 	const fewest = 8 // minimum number of pairs to detect a difference of 5 %
 	if len(b.Free) >= fewest && b.Ratio.FallsBelow(0.95) {
-		t.Errorf("unheld throughput beside %s is %v: want 0.95", what, b.Ratio)
+		t.Errorf("throughput ratio of unheld pods with %s = %v, want at least 0.95", what, b.Ratio)
 	}
 }
 
@@ -242,7 +242,7 @@ func (c *holdCluster) besidePods(t *testing.T, s holdSize, b *besides) {
 		b.Beside = append(b.Beside, c.burst(t, s.Burst))
 		b.Attempts += c.metric(t, "scheduler_schedule_attempts_total") - attempts - float64(s.Burst)
 		if n, _, _ := c.seen.span(set); n > 0 {
-			t.Errorf("%d of the held pods are bound", n)
+			t.Errorf("%d held pods were bound, want none", n)
 		}
 		c.remove(t, set)
 		c.awaitHeld(t, "pod", 0)
@@ -253,13 +253,13 @@ func (c *holdCluster) besidePods(t *testing.T, s holdSize, b *besides) {
 	b.Collections = c.collected
 	b.say(t, fmt.Sprintf("%d held pods", s.Pods))
 	if b.Attempts > 0.01*float64(len(b.Beside)*s.Burst) {
-		t.Errorf("held pods cost %.0f attempts to schedule them", b.Attempts)
+		t.Errorf("held pods caused %.0f scheduling attempts", b.Attempts)
 	}
 }
 
 func (c *holdCluster) awaitHeld(t *testing.T, kind string, n int) {
 	t.Helper()
-	kit.Eventually(t, 20*time.Minute, fmt.Sprintf("%d are held", n), func() bool {
+	kit.Eventually(t, 20*time.Minute, fmt.Sprintf("%d objects are held", n), func() bool {
 		return c.metric(t, "kubenergy_held", `kind="`+kind+`"`) == float64(n)
 	})
 }
@@ -267,7 +267,7 @@ func (c *holdCluster) awaitHeld(t *testing.T, kind string, n int) {
 // awaitTold waits until the annotations, conditions and events of all held work have been written.
 func (c *holdCluster) awaitTold(t *testing.T) {
 	t.Helper()
-	kit.Eventually(t, 60*time.Minute, "owners are told",
+	kit.Eventually(t, 60*time.Minute, "all annotations, conditions and events are written",
 		func() bool { return c.metric(t, "kubenergy_hold_notes_waiting") == 0 })
 }
 
@@ -296,7 +296,7 @@ func (c *holdCluster) awaitIdle(t *testing.T) {
 			return
 		}
 		if last = now; time.Now().After(end) {
-			t.Fatalf("%.0f objects are still written in a second", perSecond)
+			t.Fatalf("control plane is not idle, %.0f writes per second", perSecond)
 		}
 	}
 }
@@ -323,7 +323,7 @@ func besideJobs(t *testing.T, s holdSize, b *besides, free, suspended, held *hol
 	for _, c := range all {
 		c.burst(t, s.Burst, all...) // warm up
 	}
-	t.Logf("%d Jobs came at %.0f in a second; all is ready after %v", s.Jobs, b.CreatedPerSecond[0],
+	t.Logf("created %d Jobs at %.0f per second; ready after %v", s.Jobs, b.CreatedPerSecond[0],
 		time.Since(began).Round(time.Second))
 	attempts := held.metric(t, "scheduler_schedule_attempts_total")
 	for i := range s.Bursts {
@@ -337,12 +337,12 @@ func besideJobs(t *testing.T, s holdSize, b *besides, free, suspended, held *hol
 	b.Attempts += held.metric(t, "scheduler_schedule_attempts_total") - attempts - float64(len(b.Beside)*s.Burst)
 	b.idle(t, s.Quiet, free, held)
 	if n, _, _ := held.seen.span(set); n > 0 {
-		t.Errorf("%d of the held Jobs run", n)
+		t.Errorf("%d held Jobs were started, want none", n)
 	}
 	b.Collections = free.collected + suspended.collected + held.collected
 	b.say(t, fmt.Sprintf("%d held Jobs", s.Jobs))
 	if b.Attempts > 0.01*float64(len(b.Beside)*s.Burst) {
-		t.Errorf("held Jobs cost %.0f attempts to schedule them", b.Attempts)
+		t.Errorf("held Jobs caused %.0f scheduling attempts", b.Attempts)
 	}
 }
 
@@ -358,10 +358,10 @@ func (b *besides) idle(t *testing.T, seconds int, free, held *holdCluster) {
 	b.IdleNone, b.IdleHeld = (free.metric(t, cpu)-usedFree)/passed, (held.metric(t, cpu)-usedHeld)/passed
 	live := heaps(t, free, held)
 	b.HeapNone, b.HeapHeld = live[0], live[1]
-	t.Logf("heap %.0f MB, with none %.0f MB; of a core, with nothing to schedule: %.3f, with none %.3f", b.HeapHeld/1e6,
+	t.Logf("heap with holds %.0f MB, without %.0f MB; idle cores with holds %.3f, without %.3f", b.HeapHeld/1e6,
 		b.HeapNone/1e6, b.IdleHeld, b.IdleNone)
 	if grown := b.HeapHeld - b.HeapNone; grown > 100e6 {
-		t.Errorf("the heap grows by %.0f MB: want at most 100 MB", grown/1e6)
+		t.Errorf("heap grew by %.0f MB, want at most 100 MB", grown/1e6)
 	}
 }
 
@@ -378,11 +378,11 @@ func (c *holdCluster) releases(t *testing.T, s holdSize, result *holdResult) {
 		first = max(first, held.First)
 	}
 	result.Release = &releaseSummary{FirstBind: first, LastBind: paired.MedianOf(last, 1), P99: paired.MedianOf(p99, 1)}
-	t.Logf("of %d Jobs the first is bound %.2f s after the window opens; the last, over never held: %v; p99 of "+
-		"unheld pods over quiet: %v",
+	t.Logf("first of %d Jobs bound %.2f s after the window started; ratio of last to never held Jobs: %v; p99 of "+
+		"unheld pods relative to a quiet interval: %v",
 		s.Released, first, result.Release.LastBind, result.Release.P99)
 	if first > 2 || result.Release.LastBind.Exceeds(1.5) || result.Release.P99.Exceeds(2) {
-		t.Error("want the first after 2 s, the last at 1.5 and the p99 at 2")
+		t.Error("want the first binding within 2 s, a ratio of at most 1.5 for the last one and of at most 2 for p99")
 	}
 }
 
@@ -424,13 +424,14 @@ func (c *holdCluster) released(t *testing.T, s holdSize, creating time.Duration)
 	r.CreatedPerSecond = float64(s.Released) / time.Since(began).Seconds()
 	c.awaitHeld(t, "job", s.Released)
 	c.awaitTold(t)
-	t.Logf("%d Jobs are held, and their owners told, after %v", s.Released, time.Since(began).Round(time.Second))
+	t.Logf("%d Jobs are held with all annotations and events written after %v",
+		s.Released, time.Since(began).Round(time.Second))
 	time.Sleep(time.Until(settled))
 	c.plane.collect(t)
 	r.QuietP50, r.QuietP99 = c.trickle(t, time.Duration(s.Quiet)*time.Second)(nil)
 	c.plane.collect(t)
 	if time.Until(opens) < 3*time.Second {
-		t.Fatalf("the window opens before all is ready: creating %d Jobs took %v", s.Released, time.Since(began))
+		t.Fatalf("window starts before the setup is complete: creating %d Jobs took %v", s.Released, time.Since(began))
 	}
 	time.Sleep(time.Until(opens.Add(-3 * time.Second))) // releases are early by the expected start latency
 	before := c.plane.usage(t).Collections
@@ -454,7 +455,7 @@ func earliest(a, b time.Time) time.Time {
 func (c *holdCluster) notify(t *testing.T, what string, r *run) {
 	t.Helper()
 	t.Logf("%s: created %.0f/s, first bound after %.2f s, all after %.1f s; unheld pods: quiet p50 %.0f ms, p99 %.0f "+
-		"ms, meanwhile p50 %.0f ms, p99 %.0f ms; %d collections of garbage",
+		"ms, during the run p50 %.0f ms, p99 %.0f ms; %d garbage collections",
 		what, r.CreatedPerSecond, r.First, r.Seconds, 1000*r.QuietP50, 1000*r.QuietP99, 1000*r.BusyP50, 1000*r.BusyP99,
 		r.Collections)
 }

@@ -145,7 +145,7 @@ func startPlane(t *testing.T, o planeOptions) *plane {
 func (p *plane) answer(t *testing.T) (a planeAnswer) {
 	t.Helper()
 	if err := p.answers.Decode(&a); err != nil {
-		t.Fatalf("asking the control plane: %v", err)
+		t.Fatalf("sending a request to the control plane: %v", err)
 	}
 	return a
 }
@@ -159,7 +159,7 @@ func (p *plane) collect(t *testing.T) planeAnswer { return p.ask(t, collect) }
 func (p *plane) ask(t *testing.T, what string) planeAnswer {
 	t.Helper()
 	if _, err := fmt.Fprintln(p.questions, what); err != nil {
-		t.Fatalf("asking the control plane: %v", err)
+		t.Fatalf("sending a request to the control plane: %v", err)
 	}
 	return p.answer(t)
 }

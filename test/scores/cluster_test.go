@@ -127,7 +127,7 @@ func (p *plane) run(t *testing.T, schedulerName string, mark func(*v1.Pod) *v1.P
 	if err := pods.DeleteCollection(ctx, *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, time.Minute, "the scheduler has no pods", func() bool {
+	kit.Eventually(t, time.Minute, "the scheduler cache contains no pods", func() bool {
 		n, err := p.sched.Cache.PodCount()
 		return err == nil && n == 0
 	})
@@ -184,7 +184,7 @@ func TestSameNodesAsStock(t *testing.T) {
 	stop()
 	for pod, sums := range want.Totals {
 		if node, unique := sums.binding(); !unique || node != want.Nodes[pod] {
-			t.Fatalf("stock binds %s to %s, of scores %v: want a unique maximum; change the seed", pod,
+			t.Fatalf("kube-scheduler binds %s to %s with the scores %v, want a unique maximum; change the seed", pod,
 				want.Nodes[pod], sums)
 		}
 	}
@@ -201,14 +201,14 @@ func TestSameNodesAsStock(t *testing.T) {
 				t.Run(profile+"/"+s.name, func(t *testing.T) {
 					p.view.Store(s.view(t))
 					if diff := cmp.Diff(want, p.run(t, profile, s.marked)); diff != "" {
-						t.Errorf("unlike stock: %s", diff)
+						t.Errorf("decisions differ from kube-scheduler (-want,+got):\n%s", diff)
 					}
 				})
 			}
 			// Verify that the results can differ.
 			p.view.Store(knowledge(t))
 			if got := p.run(t, profile, (&silence{}).marked); maps.Equal(want.Nodes, got.Nodes) {
-				t.Errorf("%s: with an opinion, all pods are on stock's nodes", profile)
+				t.Errorf("profile %s: expected different nodes for pods on which KubEnergy has an opinion", profile)
 			}
 		}
 		stop()

@@ -91,7 +91,7 @@ func newHarness(t testing.TB, text, name string, deps place.Deps, nodes []*v1.No
 	profiles := decode(t, text).Profiles
 	at := slices.IndexFunc(profiles, func(p config.KubeSchedulerProfile) bool { return p.SchedulerName == name })
 	if at < 0 {
-		t.Fatalf("the configuration has no profile %s", name)
+		t.Fatalf("configuration contains no profile %s", name)
 	}
 	f, err := frameworkruntime.NewFramework(ctx, registry, &profiles[at],
 		frameworkruntime.WithClientSet(client),
@@ -144,7 +144,7 @@ func (c harness) play(ctx context.Context, pod *v1.Pod) (total, map[string]int64
 		return nil, nil, status.AsError()
 	}
 	if !status.IsSuccess() || !allowed.AllNodes() {
-		return nil, nil, fmt.Errorf("PreFilter narrows or rejects %s: %v", pod.Name, status)
+		return nil, nil, fmt.Errorf("PreFilter restricts the nodes of pod %s or rejects it: %v", pod.Name, status)
 	}
 	var feasible []fwk.NodeInfo
 	for _, n := range c.nodes {
@@ -176,7 +176,7 @@ func (c harness) play(ctx context.Context, pod *v1.Pod) (total, map[string]int64
 // resources and images must not affect the result.
 func TestBestNodeWins(t *testing.T) {
 	if c := decode(t, second); c.PercentageOfNodesToScore == nil || *c.PercentageOfNodesToScore != 100 {
-		t.Error("not all nodes are scored")
+		t.Error("percentageOfNodesToScore is not 100")
 	}
 	w := newWorld(2)
 	nodes := w.nodes(50)
@@ -200,11 +200,12 @@ func TestBestNodeWins(t *testing.T) {
 				}
 			}
 			if best == "" {
-				t.Fatalf("%s: no node has the full score: %v", pod.Name, ours)
+				t.Fatalf("pod %s: no node has the maximum score: %v", pod.Name, ours)
 			}
 			for name, sum := range sums {
 				if name != best && sum >= sums[best] {
-					t.Errorf("%s: %s has %d, the best node %s has %d", pod.Name, name, sum, best, sums[best])
+					t.Errorf("pod %s: score of %s is %d, want less than that of the best node %s with %d",
+						pod.Name, name, sum, best, sums[best])
 				}
 			}
 		}
@@ -237,16 +238,16 @@ func checkSignatures(t *testing.T, c harness) {
 	}
 	unmarked, carbon := sign("a", nil), sign("a", map[string]string{v1alpha1.AnnotationStrategy: "carbon"})
 	if unmarked == "" || carbon == "" {
-		t.Fatal("a pod has no signature")
+		t.Fatal("pod has no signature")
 	}
 	if unmarked == carbon {
-		t.Error("a marked pod is signed like an unmarked one")
+		t.Error("signatures of a marked and an unmarked pod are equal")
 	}
 	if other := sign("b", map[string]string{v1alpha1.AnnotationStrategy: "carbon"}); other != carbon {
-		t.Error("pods that are alike are signed differently")
+		t.Error("signatures of similar pods differ")
 	}
 	if other := sign("b", map[string]string{v1alpha1.AnnotationStrategy: "energy"}); other == carbon {
-		t.Error("pods of different strategies are signed alike")
+		t.Error("signatures of pods with different strategies are equal")
 	}
 }
 
@@ -267,10 +268,10 @@ func TestScoringAllocates(t *testing.T) {
 		scores[i].Name = n.Node().Name
 	}
 	if n := testing.AllocsPerRun(100, func() { energy.Score(ctx, state, pod, c.nodes[7]) }); n != 0 {
-		t.Errorf("Score allocates %v times", n)
+		t.Errorf("Score() performs %v allocations, want none", n)
 	}
 	if n := testing.AllocsPerRun(100, func() { energy.NormalizeScore(ctx, state, pod, scores) }); n > 1 {
-		t.Errorf("NormalizeScore allocates %v times", n)
+		t.Errorf("NormalizeScore() performs %v allocations, want at most 1", n)
 	}
 }
 

@@ -89,7 +89,7 @@ var silences = []silence{
 		})
 	}},
 	{name: "nothing known", view: func(testing.TB) *kube.View { return &kube.View{} }},
-	{name: "policies not known yet", view: func(testing.TB) *kube.View { return kube.Unsettled() }},
+	{name: "policies not received yet", view: func(testing.TB) *kube.View { return kube.Unsettled() }},
 	{name: "nonsense", view: knowledge, mark: func(p *v1.Pod) *v1.Pod { return marked(p, "99999h") }},
 	{name: "panic in PreFilter", view: knowledge, panicAt: 1},
 	{name: "panic in PreScore", view: knowledge, panicAt: 2},
@@ -131,7 +131,7 @@ func deadFeed(t testing.TB) *live.Feed {
 		t.Fatal(err)
 	}
 	if feed.Ask(context.Background()) {
-		t.Fatal("the dead controller answers")
+		t.Fatal("request to the unavailable controller succeeded")
 	}
 	return feed
 }
@@ -157,7 +157,7 @@ func TestStockScores(t *testing.T) {
 			ties++
 		}
 	}
-	t.Logf("%d pods, %d of which have several nodes of stock's maximum score", podCount, ties)
+	t.Logf("%d pods, including %d with several nodes that have the maximum score of kube-scheduler", podCount, ties)
 	for _, profile := range append([]string{"default-scheduler"}, secondNames...) {
 		text := second
 		if profile == "default-scheduler" {
@@ -178,12 +178,13 @@ func TestStockScores(t *testing.T) {
 						t.Fatal(err)
 					}
 					if k.calls < s.panicAt {
-						t.Fatalf("call %d of the view panics, of %d", s.panicAt, k.calls)
+						t.Fatalf("call %d of the view should panic, but there were only %d calls", s.panicAt, k.calls)
 					}
 					node, _ := got.binding()
 					if most, _ := want[i].binding(); want[i][node] != want[i][most] || !cmp.Equal(want[i], got) {
 						if differing++; differing == 1 {
-							t.Logf("%s: bound to %s, by stock to %s: %s", pod.Name, node, most, cmp.Diff(want[i], got))
+							t.Logf("pod %s: got node %s, want %s (-want,+got):\n%s",
+								pod.Name, node, most, cmp.Diff(want[i], got))
 						}
 					}
 				}
@@ -196,13 +197,13 @@ func TestStockScores(t *testing.T) {
 						some = pods[:100]
 					}
 					if n := count(t, &s, some); n > 0 {
-						t.Errorf("%d of %d pods are scored unlike stock", n, len(some))
+						t.Errorf("scores of %d of %d pods differ from kube-scheduler", n, len(some))
 					}
 				})
 			}
 			// Verify that the scores can differ.
 			if n := count(t, &silence{view: knowledge}, pods[:100]); n != 100 {
-				t.Errorf("with an opinion, only %d of 100 pods are scored unlike stock", n)
+				t.Errorf("scores of only %d of 100 pods with an opinion differ from kube-scheduler, want all", n)
 			}
 		})
 	}

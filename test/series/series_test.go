@@ -29,7 +29,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/series"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the table of series in docs/reference/metrics.md anew")
+var rewrite = flag.Bool("rewrite", false, "regenerate the table of series in docs/reference/metrics.md")
 
 func TestSeriesAreBounded(t *testing.T) {
 	page := series.Describe(t, schedulers(t), map[string]int{
@@ -96,7 +96,7 @@ func agents(t *testing.T) (metrics, all int) {
 		}
 	}
 	if all < 9*series.PodsOfNode {
-		t.Errorf("an agent shows %d series of %d containers", all, 2*series.PodsOfNode)
+		t.Errorf("agent exposes only %d series for %d containers", all, 2*series.PodsOfNode)
 	}
 	return metrics, all
 }

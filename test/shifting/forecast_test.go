@@ -14,7 +14,7 @@ import (
 // KUBENERGY_CACHE if it is set.
 func TestRealForecasts(t *testing.T) {
 	if !longRun() {
-		t.Skip("takes minutes: set KUBENERGY_LONG=1")
+		t.Skip("takes several minutes: set KUBENERGY_LONG=1")
 	}
 	past := func([]trace) predict.Learner { return predict.NewSurvival() }
 	ahead := map[string]map[string]foresight{forecast.WithWeather: {}, forecast.History: {}}
@@ -41,10 +41,11 @@ func TestRealForecasts(t *testing.T) {
 		r := p.play(t)
 		t.Logf("%-8s %-14s %v: %v", test.model, test.when, test.restart, r)
 		if eta := r.eta(); eta < test.least {
-			t.Errorf("%s with forecasts of %s: η is %.3f, want %.2f", test.when, test.model, eta, test.least)
+			t.Errorf("policy %s with forecasts of %s: η = %.3f, want at least %.2f",
+				test.when, test.model, eta, test.least)
 		}
 		if late := r.late - 2*test.restart; late > 0 {
-			t.Errorf("%s: a job is %v late", test.when, late)
+			t.Errorf("policy %s: a job is %v late", test.when, late)
 		}
 	}
 }

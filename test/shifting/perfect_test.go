@@ -85,7 +85,7 @@ func TestPerfectForecasts(t *testing.T) {
 		r := p.play(t)
 		t.Logf("%-14s %v", test.when, r)
 		if r.late > 0 {
-			t.Errorf("%s: a job is %v late", test.when, r.late)
+			t.Errorf("policy %s: a job is %v late", test.when, r.late)
 		}
 		least, most := test.least, test.most
 		if !long && test.week < 1 {
@@ -93,7 +93,8 @@ func TestPerfectForecasts(t *testing.T) {
 			least, most = test.week-rounding, test.week+rounding
 		}
 		if eta := r.eta(); eta < least || eta > most {
-			t.Errorf("%s reaches %.3f of the optimum of its family: want between %.3f and %.3f", test.when, eta, least,
+			t.Errorf("policy %s achieves %.3f of the optimum of its family, want between %.3f and %.3f",
+				test.when, eta, least,
 				most)
 		}
 	}

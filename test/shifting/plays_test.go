@@ -176,7 +176,7 @@ func (r *results) String() string {
 		mean += eta / float64(len(etas))
 		fmt.Fprintf(&text, " %s %.3f", r.zones[z], eta)
 	}
-	fmt.Fprintf(&text, "; mean of ratios %.3f, waits %.2f h, suspensions a job %.3f", mean,
+	fmt.Fprintf(&text, "; mean of ratios %.3f, mean wait %.2f h, suspensions per job %.3f", mean,
 		r.wait.Hours()/float64(r.jobs), float64(r.suspensions)/float64(r.jobs))
 	return text.String()
 }

@@ -27,7 +27,7 @@ func readRows(t testing.TB, name string) [][]string {
 	t.Helper()
 	text, err := grid.ReadFile(filepath.Join(shared, filepath.FromSlash(name)))
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("the data are not here: %v", err)
+		t.Skipf("data not found: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -94,7 +94,7 @@ func (n *node) watch(s *stage, groups string) {
 		"--batch-interval=1s", "--push-url=https://localhost:"+port+"/api/v1/batches",
 		"--push-token-file="+kit.Write(s.t, s.path(n.name+"-token"), n.name+"-secret"),
 		"--push-ca-file="+s.path("ours/api.crt")))
-	kit.Eventually(s.t, time.Minute, "an agent's first tick", func() bool {
+	kit.Eventually(s.t, time.Minute, "the agent has finished its first tick", func() bool {
 		status, _ := kit.Get(s.t.Context(), http.DefaultClient, n.page+"/healthz", "")
 		return status == http.StatusOK
 	}, n.agent)
@@ -134,7 +134,7 @@ func (n *node) cpu(t *testing.T) float64 {
 	text, err := os.ReadFile(n.group + "/cpuacct.usage")
 	ns, errText := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
 	if err != nil || errText != nil {
-		t.Errorf("%v, %v", err, errText)
+		t.Errorf("reading the CPU time: %v, %v", err, errText)
 	}
 	return ns / 1e9
 }
@@ -145,7 +145,7 @@ func (n *node) settle(s *stage) int64 {
 	close(n.stop)
 	fed := <-n.final
 	time.Sleep(2 * time.Second) // until the agent has read the counter again
-	kit.Eventually(s.t, time.Minute, "all is delivered", func() bool {
+	kit.Eventually(s.t, time.Minute, "all batches are delivered", func() bool {
 		answer, err := http.Post(n.page+"/forward-metrics", "", nil)
 		if err != nil {
 			return false
@@ -167,7 +167,7 @@ func (s *stage) meter(groups string) (nodes []*node) {
 	}
 	p := s.ours("--host-tokens-file=" + kit.Write(s.t, s.path("hosts"), hosts.String()))
 	s.t.Cleanup(func() { p.End(s.t) })
-	kit.Eventually(s.t, 2*time.Minute, "the ledger answers", func() bool {
+	kit.Eventually(s.t, 2*time.Minute, "the ledger API is available", func() bool {
 		client, err := kit.Trusting(s.path("ours/api.crt"))
 		if err != nil {
 			return false
@@ -271,7 +271,7 @@ func (s *stage) cpuOf(id int64) (seconds []float64, out string) {
 
 func (s *stage) ended(ids ...int64) {
 	s.t.Helper()
-	kit.Eventually(s.t, 10*time.Minute, "the jobs have run", func() bool {
+	kit.Eventually(s.t, 10*time.Minute, "the jobs have completed", func() bool {
 		all := s.jobs()
 		return !slices.ContainsFunc(ids, func(id int64) bool { return all[id].state != "COMPLETED" })
 	})
@@ -295,12 +295,12 @@ func TestEnergy(t *testing.T) {
 		current := n.settle(s)
 		fed += current
 		if _, joules := s.report("kind", "--node", n.name); sum(joules) != current {
-			t.Errorf("%s: %d µJ are booked of %d", n.name, sum(joules), current)
+			t.Errorf("node %s: recorded %d µJ, want %d", n.name, sum(joules), current)
 		}
 	}
 	keys, joules := s.report("account,user,partition,kind")
 	if sum(joules) != fed {
-		t.Errorf("%d µJ are booked of %d", sum(joules), fed)
+		t.Errorf("recorded %d µJ, want %d", sum(joules), fed)
 	}
 	for _, want := range [][]string{
 		{"team", submitter, "Partition/main", "workload"},
@@ -308,22 +308,22 @@ func TestEnergy(t *testing.T) {
 		{"physics", physicist, "Partition/main", "workload"},
 	} {
 		if !slices.ContainsFunc(keys, func(key []string) bool { return slices.Equal(key, want) }) {
-			t.Errorf("no row of %v", want)
+			t.Errorf("report contains no row for %v", want)
 		}
 	}
 	for _, id := range jobs {
 		_, joules := s.report("owner", "--owner", "Job/slurm-"+idText(id))
 		seconds, out := s.cpuOf(id)
 		drawn, booked := perSecond*seconds[0], float64(sum(joules))/1e6
-		t.Logf("job %d: %.1f J are booked, and %.1f J were drawn for it", id, booked, drawn)
+		t.Logf("job %d: recorded %.1f J, used %.1f J", id, booked, drawn)
 		if math.Abs(booked/drawn-1) > 0.01 {
-			t.Errorf("job %d: off by more than 1 %%", id)
+			t.Errorf("job %d: recorded energy deviates by more than 1 %%", id)
 		}
 		t.Log(out)
 		if said := fmt.Sprintf("kubenergy: %.0f J", float64(sum(joules))/1e6); !strings.Contains(out, said) ||
 			!strings.Contains(out, "gCO2e, ") || !strings.Contains(out, " EUR;") ||
 			!strings.Contains(out, "Slurm counted ") {
-			t.Errorf("job %d is not told %s:\n%s", id, said, out)
+			t.Errorf("output of job %d does not contain %s:\n%s", id, said, out)
 		}
 	}
 }
@@ -342,11 +342,11 @@ func TestRanks(t *testing.T) {
 	cpu, out := s.cpuOf(id)
 	t.Log(out)
 	if len(cpu) != 2 {
-		t.Fatal("want two ranks")
+		t.Fatal("expected the output of two ranks")
 	}
 	least, most := slices.Min(cpu), slices.Max(cpu)
 	if least/most > 0.7 {
-		t.Errorf("ranks that used %v are no test", cpu)
+		t.Errorf("CPU times %v of the ranks are too similar", cpu)
 	}
 	for group, keys := range map[string][]string{
 		"node": {"n1", "n2"}, "pod": {"team/slurm-" + idText(id) + ".0.0", "team/slurm-" + idText(id) + ".0.1"},
@@ -361,12 +361,13 @@ func TestRanks(t *testing.T) {
 			}
 		}
 		if len(of) != 2 {
-			t.Fatalf("by %s: %v", group, found)
+			t.Fatalf("unexpected report by %s: %v", group, found)
 		}
 		current := slices.Max(of) / slices.Min(of)
-		t.Logf("by %s: microjoules %.0f are as %.3f, and CPU times %v as %.3f", group, of, current, cpu, most/least)
+		t.Logf("by %s: energies %.0f µJ with ratio %.3f, CPU times %v with ratio %.3f",
+			group, of, current, cpu, most/least)
 		if math.Abs(current*least/most-1) > 0.03 {
-			t.Errorf("by %s: off by more than 3 %%", group)
+			t.Errorf("by %s: ratio of energies deviates by more than 3 %%", group)
 		}
 	}
 }

@@ -58,9 +58,10 @@ func TestSleep(t *testing.T) {
 		text, _ := os.ReadFile(s.path(name))
 		return strings.Count(string(text), "\n")
 	}
-	t.Logf("%d jobs; nodes slept %d times, and were woken %d times", len(ids), count("suspended"), count("resumed"))
+	t.Logf("%d jobs; nodes were suspended %d times and resumed %d times",
+		len(ids), count("suspended"), count("resumed"))
 	if count("suspended") < 3 || count("resumed") < 2 {
-		t.Error("too few for a test of sleep")
+		t.Error("too few nodes were suspended or resumed")
 	}
 	text, err := os.ReadFile(record)
 	if err != nil {
@@ -73,10 +74,10 @@ func TestSleep(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(*recorded.Plan, sleep.Decide(recorded.Snapshot)); diff != "" {
-			t.Errorf("decided otherwise: %s", diff)
+			t.Errorf("replayed decision differs (-want,+got):\n%s", diff)
 		}
 	}
 	if decisions < 4 {
-		t.Errorf("%d decisions are recorded", decisions)
+		t.Errorf("got %d recorded decisions, want at least 4", decisions)
 	}
 }

@@ -53,10 +53,10 @@ var (
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("takes ten minutes: make slurm")
+		t.Skip("takes ten minutes: run make slurm")
 	}
 	if os.Getuid() != 0 {
-		t.Skip("Slurm's daemons want root")
+		t.Skip("the daemons of Slurm require root")
 	}
 	daemons.Do(func() {
 		_ = os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin") //nolint:usetesting // not for parallel tests
@@ -65,7 +65,7 @@ func long(t *testing.T) {
 		"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd", "slurmrestd", "sacctmgr", "sbatch", "runuser", "mpicc",
 	} {
 		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("no %s: %s", name, packages)
+			t.Skipf("%s not found: %s", name, packages)
 		}
 	}
 }
@@ -186,7 +186,7 @@ PartitionName=main Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP OverSubscr
 	for _, n := range []string{"n1", "n2"} {
 		s.startNode(n)
 	}
-	kit.Eventually(t, time.Minute, "two idle nodes", func() bool {
+	kit.Eventually(t, time.Minute, "two nodes are idle", func() bool {
 		text, _ := s.output("sinfo", "-h", "-N", "-p", "main", "-o", "%T")
 		return strings.Count(text, "idle") == 2
 	})

@@ -69,7 +69,7 @@ func (s *stage) turnaround() time.Duration {
 // drained waits until all jobs have run and slurmdbd has been updated.
 func (s *stage) drained() {
 	s.t.Helper()
-	kit.Eventually(s.t, 10*time.Minute, "all jobs have run", func() bool {
+	kit.Eventually(s.t, 10*time.Minute, "all jobs have completed", func() bool {
 		text, _ := s.output("squeue", "-h")
 		return strings.TrimSpace(text) == ""
 	})
@@ -108,7 +108,7 @@ func play(t *testing.T, rows []row, ours bool) (ran played) {
 	all := s.jobs()
 	for _, id := range ids {
 		if all[id].state != "COMPLETED" {
-			t.Errorf("job %d: %s", id, all[id].state)
+			t.Errorf("job %d: state %s, want COMPLETED", id, all[id].state)
 		}
 		ran.jobs = append(ran.jobs, all[id])
 	}
@@ -161,23 +161,23 @@ func TestWaits(t *testing.T) {
 		for arm, name := range names {
 			w := waits(rows[round], ran[round][arm].jobs)
 			all[arm] = append(all[arm], w...)
-			t.Logf("%d, %s: mean wait %.2f s, p95 %.0f s", round+1, name, mean(w), report.Quantile(w, 0.95))
+			t.Logf("round %d, %s: mean wait %.2f s, p95 %.0f s", round+1, name, mean(w), report.Quantile(w, 0.95))
 			if name != "ours" {
 				current, ought := modelled(t, rows[round], ran[round][arm])
 				waited, model = waited+current, model+ought
 			}
 		}
 	}
-	t.Logf("by the model, mean waits are %.3f of what they are", model/waited)
+	t.Logf("ratio of modeled and actual mean waits: %.3f", model/waited)
 	if off := model/waited - 1; math.Abs(off) > 0.1 {
-		t.Errorf("the model is %.0f %% off", 100*off)
+		t.Errorf("modeled mean waits deviate by %.0f %%, want at most 10 %%", 100*off)
 	}
 	for arm, name := range names[1:] {
 		means := mean(all[arm+1]) / mean(all[0])
 		p95 := report.Quantile(all[arm+1], 0.95) / report.Quantile(all[0], 0.95)
-		t.Logf("%s over stock: mean wait %.3f, p95 %.3f", name, means, p95)
+		t.Logf("ratio of %s to stock: mean wait %.3f, p95 %.3f", name, means, p95)
 		if name == "ours" && (means > 1.05 || p95 > 1.10) {
-			t.Error("others wait longer")
+			t.Error("jobs without an allowed delay wait longer than on plain clusters")
 		}
 	}
 }
@@ -231,10 +231,10 @@ func modelled(t *testing.T, rows []row, played played) (current, ought float64) 
 		}
 	}
 	share := float64(same) / float64(pairs)
-	t.Logf("all jobs: mean wait %.2f s, by the model %.2f s; %.1f %% of the pairs start in the same order; turnaround %v",
+	t.Logf("all jobs: mean wait %.2f s, modeled %.2f s; %.1f %% of all pairs start in the same order; turnaround %v",
 		mean(waited), mean(model), 100*share, played.turnaround)
 	if share < 0.9 {
-		t.Error("they start in another order")
+		t.Error("less than 90 %% of all pairs start in the same order as in the model")
 	}
 	return mean(waited), mean(model)
 }

@@ -95,13 +95,13 @@ func TestOldStateFolder(t *testing.T) {
 				defer s.mu.Unlock()
 				return s.joules[stateEpoch], s.wrong
 			}
-			kit.Await(t, time.Minute, "the old stream has come", func(context.Context) (bool, error) {
+			kit.Await(t, time.Minute, "the energy of the old stream is received", func(context.Context) (bool, error) {
 				joules, wrong := sum()
-				return joules >= c.want, fmt.Errorf("%d µJ came, want %d; what was wrong: %q", joules, c.want, wrong)
+				return joules >= c.want, fmt.Errorf("received %d µJ, want %d; errors: %q", joules, c.want, wrong)
 			})
 			time.Sleep(1500 * time.Millisecond) // no further batch must follow
 			if joules, wrong := sum(); joules != c.want || len(wrong) > 0 {
-				t.Errorf("%d µJ of the old stream came, want %d; what was wrong: %q", joules, c.want, wrong)
+				t.Errorf("received %d µJ of the old stream, want %d; errors: %q", joules, c.want, wrong)
 			}
 		})
 	}
@@ -112,7 +112,7 @@ func copyState(t *testing.T, to, boot string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(stateFolder, "*"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%d files, %v", len(files), err)
+		t.Fatalf("got %d files, error %v", len(files), err)
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -158,10 +158,10 @@ func startAgent(t *testing.T, counter int64, args ...string) string {
 		cmd.Process.Kill()
 		cmd.Wait()
 		if t.Failed() {
-			t.Logf("the agent said:\n%s", log.String())
+			t.Logf("log of the agent:\n%s", log.String())
 		}
 	})
-	kit.Await(t, time.Minute, "the agent answers", func(context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "the agent responds to requests", func(context.Context) (bool, error) {
 		answer, err := http.Get("http://" + address + "/healthz")
 		if err != nil {
 			return false, err

@@ -74,7 +74,7 @@ func TestOldBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now, err := again(data); err != nil || !bytes.Equal(now, data) {
-			t.Errorf("%s is written as\n%s\nand was\n%s\n%v", file, now, data, err)
+			t.Errorf("%s: encoded as\n%s\nwant\n%s\nerror: %v", file, now, data, err)
 		}
 	}
 }

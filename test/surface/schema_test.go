@@ -68,7 +68,7 @@ func text(v any) string { return reference.Text(v) }
 func TestKinds(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "charts/kubenergy/crds/*.yaml"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%d files, %v", len(files), err)
+		t.Fatalf("got %d CRD files, error %v", len(files), err)
 	}
 	f := facts{}
 	for _, file := range files {

@@ -19,7 +19,7 @@ import (
 
 const root = "../.."
 
-var rewrite = flag.Bool("rewrite", false, "add new facts to the lists; what is missing stays missing")
+var rewrite = flag.Bool("rewrite", false, "add new facts to the lists; missing facts are not removed")
 
 // facts is a set of lines.
 type facts map[string]bool
@@ -53,18 +53,18 @@ func (f facts) check(t *testing.T, name string) {
 func compare(name string, frozen, now facts, left map[string]bool) (wrong []string) {
 	for fact := range frozen {
 		if !now[fact] && !left[name+": "+fact] {
-			wrong = append(wrong, "left "+name+": "+fact+"\n\tif that is meant: list it in left.txt, with the reason")
+			wrong = append(wrong, "removed "+name+": "+fact+"\n\tif intended, add it to left.txt with the reason")
 		}
 	}
 	for fact := range now {
 		if !frozen[fact] {
-			wrong = append(wrong, "new "+name+": "+fact+"\n\tadd it with -rewrite, and a line to CHANGELOG.md")
+			wrong = append(wrong, "new "+name+": "+fact+"\n\tadd it with -rewrite and mention it in CHANGELOG.md")
 		}
 	}
 	for entry := range left {
 		of, fact, _ := strings.Cut(entry, ": ")
 		if of == name && (now[fact] || !frozen[fact]) {
-			wrong = append(wrong, "left.txt lists what is still there, or never was: "+entry)
+			wrong = append(wrong, "left.txt contains an existing or unknown fact: "+entry)
 		}
 	}
 	slices.Sort(wrong)
@@ -86,10 +86,11 @@ func readLeft(t *testing.T) map[string]bool {
 			continue
 		}
 		if i+2 >= len(all) || !strings.HasPrefix(all[i+1], "\t") || !strings.HasPrefix(all[i+2], "\t") {
-			t.Fatalf("left.txt: %q needs a reason and words of CHANGELOG.md, on lines that begin with a tab", all[i])
+			t.Fatalf("left.txt: %q requires a reason and a quotation from CHANGELOG.md, indented by a tab",
+				all[i])
 		}
 		if note := strings.TrimSpace(all[i+2]); !strings.Contains(string(changes), note) {
-			t.Errorf("left.txt: CHANGELOG.md does not say %q", note)
+			t.Errorf("left.txt: CHANGELOG.md does not contain %q", note)
 		}
 		left[all[i]] = true
 		i += 2
@@ -114,11 +115,11 @@ func TestCompare(t *testing.T) {
 	left := map[string]bool{"list: went": true, "list: is back": true, "list: never was": true, "other: went": true}
 	wrong := compare("list", frozen, now, left)
 	for i, want := range []string{
-		"left list: goes\n", "left.txt lists what is still there, or never was: list: is back",
-		"left.txt lists what is still there, or never was: list: never was", "new list: comes\n",
+		"removed list: goes\n", "left.txt contains an existing or unknown fact: list: is back",
+		"left.txt contains an existing or unknown fact: list: never was", "new list: comes\n",
 	} {
 		if i >= len(wrong) || !strings.HasPrefix(wrong[i], want) {
-			t.Fatalf("have %q, want %q at %d", wrong, want, i)
+			t.Fatalf("compare() = %q, want %q at index %d", wrong, want, i)
 		}
 	}
 	if len(wrong) != 4 {

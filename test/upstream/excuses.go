@@ -17,15 +17,15 @@ var excuses = map[enabled.Mode]map[string]map[string]string{
 }
 
 const (
-	affinity = "the nodes that its pods prefer are not those that cost least, and in the shipped profile the least " +
+	affinity = "its pods do not prefer the nodes with the lowest cost, and in the released profile the lowest " +
 		"cost outweighs a preference"
-	spreading = "it wants the least allocated node, and a node that runs already costs less than one that sleeps"
+	spreading = "it expects the least allocated node, but a running node costs less than a sleeping one"
 )
 
 // podless maps the suites that do not schedule pods to the subject of their tests.
 var podless = map[string]string{
-	"serving":            "the pages that the scheduler serves",
-	"podgroup/admission": "what the API server admits",
+	"serving":            "HTTP endpoints of the scheduler",
+	"podgroup/admission": "admission in the API server",
 }
 
 // excuse returns the reason why a test may fail.

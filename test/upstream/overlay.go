@@ -65,13 +65,14 @@ func (g *graft) apply(source []byte) ([]byte, error) {
 				return nil, err
 			}
 			if signature.String() != g.signature {
-				return nil, fmt.Errorf("%s of %s is a %s: want %s", g.function, g.file, &signature, g.signature)
+				return nil, fmt.Errorf("%s in %s is a %s, want %s", g.function, g.file, &signature, g.signature)
 			}
 			name = f.Name
 		}
 	}
 	if name == nil {
-		return nil, fmt.Errorf("%s has no function %s: see how this version of Kubernetes lists its plugins", g.file,
+		return nil, fmt.Errorf("%s has no function %s, check how this version of Kubernetes registers its plugins",
+			g.file,
 			g.function)
 	}
 	at := set.Position(name.Pos()).Offset
@@ -102,7 +103,7 @@ func published(ctx context.Context) (*sources, error) {
 	}
 	version, dir, ok := strings.Cut(module, " ")
 	if !ok {
-		return nil, fmt.Errorf("finding the sources of %s: they are not in the module cache", kubernetes)
+		return nil, fmt.Errorf("sources of %s not found in the module cache", kubernetes)
 	}
 	return &sources{root: root, kubernetes: dir, version: version}, nil
 }

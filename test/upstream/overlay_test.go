@@ -45,7 +45,7 @@ func TestGraftRefusesWhatItDoesNotKnow(t *testing.T) {
 	} {
 		_, err := grafts[0].apply([]byte(strings.Replace(registrySource, c.from, c.to, 1)))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
+			t.Errorf("%s: got error %v, want %q", c.name, err, c.want)
 		}
 	}
 }

@@ -66,10 +66,10 @@ func (r *result) settle() {
 		r.Wrong = append(r.Wrong, "stock passes no test")
 	}
 	if _, none := podless[r.Suite]; r.Counts.Asked == 0 && !none {
-		r.Wrong = append(r.Wrong, "our plugins were not asked for any pod")
+		r.Wrong = append(r.Wrong, "plugins were not called for any pod")
 	}
 	if r.Mode != enabled.Scored && r.Counts.Scored > 0 {
-		r.Wrong = append(r.Wrong, fmt.Sprintf("our plugin has scored nodes in %d cycles", r.Counts.Scored))
+		r.Wrong = append(r.Wrong, fmt.Sprintf("plugin scored nodes in %d cycles, want none", r.Counts.Scored))
 	}
 }
 
@@ -113,7 +113,7 @@ func printTable(w io.Writer, results []*result) error {
 			r.Counts.Asked, r.Counts.Cycles, r.Counts.Scored, seconds(r.StockCPU), seconds(r.OursCPU), verdict)
 	}
 	fmt.Fprintln(t,
-		"(tests with subtests: passed/failed/skipped; asked, cycles and scored: how often our plugins were called)")
+		"(tests including subtests: passed/failed/skipped; asked, cycles and scored: number of plugin calls)")
 	return t.Flush()
 }
 

@@ -49,7 +49,7 @@ func (s *sources) suites(ctx context.Context, asked []string) ([]string, error) 
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no suite %q: want some of %s", a, strings.Join(names, ", "))
+			return nil, fmt.Errorf("no suite %q, want some of %s", a, strings.Join(names, ", "))
 		}
 	}
 	return chosen, nil

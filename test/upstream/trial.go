@@ -24,7 +24,7 @@ type trial struct {
 func (t *trial) prepare(ctx context.Context) (err error) {
 	for _, m := range t.modes {
 		if !slices.Contains(enabled.Modes, m) {
-			return fmt.Errorf("no mode %q: want some of %q", m, enabled.Modes)
+			return fmt.Errorf("no mode %q, want some of %q", m, enabled.Modes)
 		}
 	}
 	if err := os.MkdirAll(t.dir, 0o755); err != nil {
@@ -90,7 +90,7 @@ func (t *trial) all(ctx context.Context, b *binary) (*observed, error) {
 	}
 	again := ""
 	if o.again > 0 {
-		again = fmt.Sprintf("; before that the API server gave up, times: %d", o.again)
+		again = fmt.Sprintf(" after %d runs in which the API server did not start", o.again)
 	}
 	t.say("%s, %s: %s passed/failed/skipped in %v%s", b.suite, b.variant(), count(o.outcomes),
 		o.took.Round(time.Second), again)

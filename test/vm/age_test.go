@@ -38,7 +38,7 @@ func TestAge(t *testing.T) {
 	if text := os.Getenv("KUBENERGY_VMS"); text != "" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil || n < 1 {
-			t.Fatalf("KUBENERGY_VMS is %q: want how many machines to start", text)
+			t.Fatalf("KUBENERGY_VMS is %q, want a positive number of machines", text)
 		}
 	}
 	machine := kit.WatchMachine(t)
@@ -65,14 +65,14 @@ func TestAge(t *testing.T) {
 		}
 		table.Add(row...)
 		if p99 := lines[1][len(lines[1])-1].Y; p99 > young.Seconds() {
-			machine.TooSlow("with %d machines 99 of 100 readings are younger than %.2f s", count, p99)
+			machine.TooSlow("99th percentile of the age of readings with %d machines is %.2f s", count, p99)
 		}
 	}
 	write(t, "age.csv", table)
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text, p.Y.Min, p.X.Min = "Virtual machines", "Age of a reading (s)", 0, 0
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(report.NumberTicks), plot.TickerFunc(report.NumberTicks)
-	if err := plotutil.AddLinePoints(p, "half are younger", lines[0], "99 of 100 are younger", lines[1], "oldest",
+	if err := plotutil.AddLinePoints(p, "median", lines[0], "99th percentile", lines[1], "maximum",
 		lines[2]); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func startSmall(t *testing.T, h *host, d guest.Disk, dir, initrd, name string) *
 	m := guest.Bare(t, d, own, name, append(args, "-m", "128M", "-nic", "none", "-initrd", initrd,
 		"-append", "console=ttyS0 quiet panic=-1")...)
 	l := h.add(t, m)
-	kit.Eventually(t, m.Patience()*30*time.Second, name+" reads its counter", func() bool {
+	kit.Eventually(t, m.Patience()*30*time.Second, name+" has read its counter", func() bool {
 		return len(l.reported()) > 0
 	}, m.On(), h.agent)
 	return l
@@ -139,7 +139,7 @@ func writeInitrd(t *testing.T, d guest.Disk, dir string) (path string) {
 	files := map[string]string{"init": kit.Build(t, "./test/vm/testdata/probe")}
 	modules, err := filepath.Glob(filepath.Join(d.Modules, "*.ko"))
 	if err != nil || len(modules) == 0 {
-		t.Fatal("the guest's disk has no modules", err)
+		t.Fatal("disk of the guest contains no kernel modules", err)
 	}
 	add("dev", folder, nil)
 	add("modules", folder, nil)

@@ -56,7 +56,7 @@ func (b *baselines) look(t *testing.T) map[string][]use {
 	}
 	fn := func(part string) string { return fmt.Sprintf(ofParts, part) }
 	ask := func(url string) (text string) {
-		kit.Eventually(t, time.Minute, "a page comes from "+url, func() bool {
+		kit.Eventually(t, time.Minute, "metrics are available from "+url, func() bool {
 			text = page(t.Context(), url)
 			return text != ""
 		})
@@ -71,7 +71,7 @@ func (b *baselines) look(t *testing.T) map[string][]use {
 			add(service, inside, fn("cgroup"), "cgroup", `cgroup="`+service[1:]+`"`)
 		}
 		add("pods", inside, fn("container"), "container")
-		add("kernel and the rest", inside, fn("system"), "system")
+		add("kernel and others", inside, fn("system"), "system")
 	}
 	for _, p := range b.processes {
 		all[p.Name] = append(all[p.Name], use{time.Now(), 0, cpuTime(p.Cmd.Process.Pid).Seconds()})
@@ -134,7 +134,7 @@ func (b *baselines) measure(t *testing.T, state string) {
 		add(b.components, service, "in a guest: "+filepath.Base(service), true)
 	}
 	add(b.components, "pods", "in a guest: pods", true)
-	add(b.components, "kernel and the rest", "in a guest: kernel and the rest", true)
+	add(b.components, "kernel and others", "in a guest: kernel and others", true)
 }
 
 func (b *baselines) write(t *testing.T) {

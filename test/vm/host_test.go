@@ -56,7 +56,7 @@ func startHost(t *testing.T, dir string) *host {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	address := kit.Address(t)
-	h := &host{url: "http://" + address + "/metrics", guests: folder, meter: "the machine's RAPL"}
+	h := &host{url: "http://" + address + "/metrics", guests: folder, meter: "RAPL of the machine"}
 	args := []string{
 		"--node-name", hostName, "--vms", "--guests-dir", folder, "--meters", "rapl", "--listen", address,
 	}
@@ -67,17 +67,18 @@ func startHost(t *testing.T, dir string) *host {
 		h.tree.Roomy = true
 		t.Cleanup(func() { _, _ = h.tree.Close(), os.RemoveAll(h.tree.Root) })
 		args = append(args, "--powercap-root", h.tree.Root)
-		h.meter = fmt.Sprintf("a counter of %d W and %d W for each core that the guests keep busy", restWatts, coreWatts)
+		h.meter = fmt.Sprintf("a simulated counter of %d W plus %d W for each core used by the guests",
+			restWatts, coreWatts)
 	}
 	h.agent = kit.Start(t, dir, "agent", exec.Command(kit.Build(t, "./cmd/kubenergy-agent"), args...))
-	kit.Eventually(t, 20*time.Second, "the host's agent has read its meter", func() bool {
+	kit.Eventually(t, 20*time.Second, "the agent of the host has read its meter", func() bool {
 		ticks, _ := kit.Metric(t, h.page(t.Context()), "kubenergy_agent_tick_duration_seconds_count")
 		return ticks > 1
 	}, h.agent)
 	if h.tree != nil {
 		h.feed(t)
 	}
-	t.Logf("the host's meter is %s", h.meter)
+	t.Logf("meter of the host: %s", h.meter)
 	return h
 }
 
@@ -242,7 +243,7 @@ func (l *listener) used(end string) (time.Duration, error) {
 			return used, nil
 		}
 	}
-	return 0, errors.New("the probe says nothing of " + end)
+	return 0, errors.New("no output of the probe for " + end)
 }
 
 // cpuTime returns the CPU time of a process and its children, or 0 if it has exited.

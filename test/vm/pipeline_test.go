@@ -76,7 +76,7 @@ func TestPipeline(t *testing.T) {
 	}
 	b.measure(t, "guests with kubelets")
 	w.startPrometheus(t)
-	b.measure(t, "and a Prometheus that scrapes")
+	b.measure(t, "with Prometheus")
 	w.Namespace(t, "work", nil)
 	for i, n := range w.guests {
 		for k, milli := range []int64{300, 150} {
@@ -89,7 +89,7 @@ func TestPipeline(t *testing.T) {
 	for _, n := range w.guests {
 		n.forget()
 	}
-	b.measure(t, "and pods at work")
+	b.measure(t, "with pods")
 	b.write(t)
 	w.checkShares(t)
 	w.checkAges(t, machine)
@@ -156,12 +156,13 @@ func (n *node) awaitReady(t *testing.T, w *world) {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		}), fmt.Errorf("conditions %v", got.Status.Conditions)
 	}, n.On(), w.host.agent)
-	kit.Await(t, n.Patience()*time.Minute, n.name+"'s agent counts", func(ctx context.Context) (bool, error) {
-		page := page(ctx, n.page)
-		info := fmt.Sprintf(`host="%s",`, hostName)
-		_, ours := kit.Metric(t, page, "kubenergy_node_info", info, `vm="`+n.name+`"`)
-		return ours && total(t, page, nodeEnergy) > 0, fmt.Errorf("its page: %.2000s", page)
-	}, n.On(), w.host.agent)
+	kit.Await(t, n.Patience()*time.Minute, n.name+"'s agent reads its counter",
+		func(ctx context.Context) (bool, error) {
+			page := page(ctx, n.page)
+			info := fmt.Sprintf(`host="%s",`, hostName)
+			_, ours := kit.Metric(t, page, "kubenergy_node_info", info, `vm="`+n.name+`"`)
+			return ours && total(t, page, nodeEnergy) > 0, fmt.Errorf("metrics page: %.2000s", page)
+		}, n.On(), w.host.agent)
 }
 
 // startPrometheus starts a Prometheus that scrapes all agents every five seconds.
@@ -176,7 +177,7 @@ func (w *world) startPrometheus(t *testing.T) {
 	var p *kit.Process
 	p, w.prometheus = kit.StartPrometheus(t, w.Dir, []byte(config+"]}]\n"))
 	w.processes = append(w.processes, p)
-	kit.Await(t, time.Minute, "Prometheus scrapes all", func(ctx context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "Prometheus scrapes all agents", func(ctx context.Context) (bool, error) {
 		up, err := kit.Query(ctx, w.prometheus, "up == 1")
 		return len(up) == 1+len(w.guests), errors.Join(err, fmt.Errorf("up: %v", up))
 	})
@@ -249,7 +250,7 @@ func (w *world) joules(ctx context.Context, n *node, expr string) (all energy.Mi
 		all, found = all+energy.Joules(v).Microjoules(), true
 	}
 	if err == nil && !found {
-		err = fmt.Errorf("there is nothing in Prometheus of %s: %s", n.name, expr)
+		err = fmt.Errorf("no series for %s in Prometheus: %s", n.name, expr)
 	}
 	return all, err
 }
@@ -276,7 +277,7 @@ func (w *world) stand(t *testing.T) (s standing) {
 	defer w.host.mu.Unlock()
 	const still = 17 * time.Second // after 15 s, an agent in a guest treats a constant value as no usage
 	page := ""
-	kit.Await(t, 2*time.Minute, "all counters stand still", func(ctx context.Context) (bool, error) {
+	kit.Await(t, 2*time.Minute, "all counters are constant", func(ctx context.Context) (bool, error) {
 		page = w.host.page(ctx)
 		now, err := w.read(ctx, t, page)
 		if err != nil || w.host.tree == nil {
@@ -290,17 +291,18 @@ func (w *world) stand(t *testing.T) (s standing) {
 		return time.Since(s.at) > still, fmt.Errorf("%+v", now)
 	}, w.host.agent)
 	if all := sum(t, page); all != s.host {
-		t.Errorf("the host's parts are %d µJ, its energy is %d µJ", all, s.host)
+		t.Errorf("sum of the parts of the host = %d µJ, want its energy %d µJ", all, s.host)
 	}
 	if w.host.tree == nil {
 		return s
 	}
 	if stands := w.host.tree.Used(); uint64(s.host) != stands {
-		t.Errorf("the host's energy is %d µJ, its counter has counted %d µJ", s.host, stands)
+		t.Errorf("energy of the host = %d µJ, want the counted %d µJ", s.host, stands)
 	}
 	for i, n := range w.guests {
 		if of := total(t, page, fmt.Sprintf(ofParts, "vm"), `vm="`+n.name+`"`); of != s.given[i] {
-			t.Errorf("%s: %d µJ on the host's page, its counter stands at %d µJ", n.name, of, s.given[i])
+			t.Errorf("guest %s: %d µJ on the metrics page of the host, want its counter value %d µJ",
+				n.name, of, s.given[i])
 		}
 	}
 	return s
@@ -337,17 +339,19 @@ func (w *world) checkSums(t *testing.T, from, to standing) {
 	for i, n := range w.guests {
 		given, counted := to.given[i]-from.given[i], to.counted[i]-from.counted[i]
 		parts, pods := to.parts[i]-from.parts[i], to.pods[i]-from.pods[i]
-		t.Logf("figures: %s: given by its host %d µJ, counted inside %d µJ: pods %d µJ and the rest %d µJ", n.name, given,
+		t.Logf("figures: %s: counter set by the host %d µJ, recorded in the guest %d µJ: pods %d µJ and others %d µJ",
+			n.name, given,
 			counted, pods, parts-pods)
 		if max(given-counted, counted-given) > slack || parts != counted || pods <= 0 {
-			t.Errorf("%s: given %d µJ, counted %d µJ, its parts add up to %d µJ, its pods to %d µJ", n.name, given, counted,
+			t.Errorf("guest %s: counter %d µJ, recorded %d µJ, sum of parts %d µJ, sum of pods %d µJ",
+				n.name, given, counted,
 				parts, pods)
 		}
 		inGuests += given
 	}
-	t.Logf("figures: the host's counter %d µJ: guests %d µJ, the rest %d µJ", all, inGuests, all-inGuests)
+	t.Logf("figures: counter of the host %d µJ: guests %d µJ, others %d µJ", all, inGuests, all-inGuests)
 	if inGuests > all {
-		t.Errorf("guests were given %d of %d µJ", inGuests, all)
+		t.Errorf("guests used %d µJ, more than the %d µJ of the host", inGuests, all)
 	}
 }
 
@@ -387,7 +391,8 @@ func (w *world) checkShares(t *testing.T) {
 			ofEnergy, ofCPU := one.joules/pods.joules, one.cpu/pods.cpu
 			table.Add(p.Name, n.name, one.joules, one.cpu, ofEnergy, ofCPU, one.joules/all.joules, one.cpu/all.cpu)
 			if !(math.Abs(ofEnergy/ofCPU-1) <= tolerance) {
-				t.Errorf("%s has %.4f of the pods' dynamic energy and %.4f of their CPU time", p.Name, ofEnergy, ofCPU)
+				t.Errorf("share of pod %s in the dynamic energy = %.4f, want its share in the CPU time %.4f",
+					p.Name, ofEnergy, ofCPU)
 			}
 		}
 	}
@@ -405,7 +410,7 @@ func (w *world) uses(t *testing.T, n *node) (uses []use) {
 		groups[0] = append(groups[0], p.group())
 		groups = append(groups, []string{p.group()})
 	}
-	kit.Await(t, time.Minute, "all is known of "+n.name, func(ctx context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "Prometheus and the probe have data on "+n.name, func(ctx context.Context) (bool, error) {
 		uses = nil
 		for i, expr := range exprs {
 			joules, err := w.joules(ctx, n, expr)
@@ -433,10 +438,10 @@ func (w *world) checkAges(t *testing.T, machine *kit.Machine) {
 			ages = append(ages, age.Seconds())
 		}
 		p99 := report.Quantile(ages, 0.99)
-		t.Logf("figures: %s, %v: %d readings, age p50 %.3f s, p99 %.3f s, oldest %.3f s", n.name, n.Machine, len(ages),
+		t.Logf("figures: %s, %v: %d readings, age p50 %.3f s, p99 %.3f s, maximum %.3f s", n.name, n.Machine, len(ages),
 			report.Quantile(ages, 0.5), p99, report.Quantile(ages, 1))
 		if p99 > young.Seconds() {
-			machine.TooSlow("99 of 100 readings in %s are younger than %.2f s", n.name, p99)
+			machine.TooSlow("99th percentile of the age of readings in %s is %.2f s", n.name, p99)
 		}
 	}
 }

@@ -137,7 +137,7 @@ func ReadState(b []byte) (s State, err error) {
 		return s, nil
 	}
 	if len(b) != stateBytes {
-		return s, fmt.Errorf("a state of %d bytes", len(b))
+		return s, fmt.Errorf("invalid state of %d bytes", len(b))
 	}
 	return State{binary.LittleEndian.Uint64(b), time.Duration(binary.LittleEndian.Uint64(b[8:]))}, nil
 }

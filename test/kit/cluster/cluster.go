@@ -188,7 +188,7 @@ func (c *Cluster) Namespace(t testing.TB, name string, labels map[string]string)
 		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, time.Minute, "the namespace has its account", func() bool {
+	kit.Eventually(t, time.Minute, "the default service account exists in the namespace", func() bool {
 		_, err := c.Client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
 		return err == nil
 	})

@@ -22,10 +22,10 @@ var tools = []string{"qemu-system-x86_64", "qemu-img", "mmdebstrap", "mkfs.ext4"
 func Require(t *testing.T, target string) (release string) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_REAL") == "" {
-		t.Skipf("makes and runs virtual machines as root: set KUBENERGY_REAL=1, or make %s", target)
+		t.Skipf("creates virtual machines as root: set KUBENERGY_REAL=1 or run make %s", target)
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("only root can make the disk of a virtual machine")
+		t.Skip("only root can create the disk of a virtual machine")
 	}
 	var missing []string
 	for _, tool := range tools {
@@ -39,7 +39,7 @@ func Require(t *testing.T, target string) (release string) {
 	}
 	text, err := os.ReadFile("/etc/os-release")
 	if err != nil || !strings.Contains(string(text), "\nID=debian\n") {
-		t.Skip("this machine is not of Debian, from whose archive the guest is made")
+		t.Skip("this machine does not run Debian, which is required to create the guest")
 	}
 	for line := range strings.Lines(string(text)) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "VERSION_CODENAME="); ok {
@@ -150,7 +150,7 @@ func MakeDisk(t *testing.T, release string) Disk {
 	if _, err := os.Stat(dir); err == nil {
 		return d
 	}
-	t.Logf("making the guest's disk in %s", dir)
+	t.Logf("creating the disk of the guest in %s", dir)
 	old, err := filepath.Glob(filepath.Join(cache, "kubenergy", "guest-*"))
 	if err != nil {
 		t.Fatal(err)

@@ -195,7 +195,7 @@ func virtiofsd(t *testing.T) (program string, options []string) {
 		return own, []string{"--shared-dir=FOLDER", "--cache=never", "--readonly", "--sandbox=none"}
 	}
 	if _, err := os.Stat(qemus); err != nil {
-		t.Skipf("there is neither %s nor %s: apt-get install virtiofsd", own, qemus)
+		t.Skipf("neither %s nor %s exists: apt-get install virtiofsd", own, qemus)
 	}
 	return qemus, []string{"-o", "source=FOLDER", "-o", "cache=none"}
 }

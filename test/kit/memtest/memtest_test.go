@@ -28,7 +28,7 @@ func TestLimit(t *testing.T) {
 		sink = make([]byte, c.allocates)
 		sink = nil // collected memory counts as well
 		if done(); r.failed != c.fails {
-			t.Errorf("%d bytes allocated with a limit of %d: failed %v", c.allocates, c.limit, r.failed)
+			t.Errorf("allocating %d bytes with a limit of %d: failed = %v", c.allocates, c.limit, r.failed)
 		}
 	}
 }

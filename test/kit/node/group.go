@@ -57,7 +57,7 @@ func MakeGroup(t testing.TB, prefix string) string {
 	t.Cleanup(func() {
 		for _, h := range all {
 			if err := removeGroup(filepath.Join(h, name)); err != nil {
-				t.Errorf("a control group is left: %v", err)
+				t.Errorf("failed to remove control group: %v", err)
 			}
 		}
 	})

@@ -70,16 +70,16 @@ func Missing(tools ...string) string {
 	}
 	probe := "unshare --cgroup --mount --pid --fork sh -euc 'mount --make-rprivate /; mount -t proc proc /proc'"
 	if out, err := exec.Command("sh", "-c", probe).CombinedOutput(); err != nil {
-		return fmt.Sprintf("namespaces of mounts, processes and control groups cannot be made here: %v\n%s", err, out)
+		return fmt.Sprintf("cannot create mount, PID and cgroup namespaces: %v\n%s", err, out)
 	}
 	all, err := hierarchies()
 	if err != nil || len(all) == 0 {
-		return fmt.Sprintf("no control groups in %s: %v", Groups, err)
+		return fmt.Sprintf("no control groups found in %s: %v", Groups, err)
 	}
 	for _, h := range all {
 		group := filepath.Join(h, "kubenergy-probe")
 		if err := errors.Join(os.Mkdir(group, 0o755), os.Remove(group)); err != nil {
-			return fmt.Sprintf("control groups cannot be made here: %v", err)
+			return fmt.Sprintf("cannot create control groups: %v", err)
 		}
 	}
 	return ""
@@ -107,7 +107,7 @@ func disguise(t testing.TB, dir string) string {
 	}
 	for _, path := range folders {
 		if strings.HasPrefix(dir, path+"/") {
-			t.Fatalf("TMPDIR may not be in %s, which the kubelet gets another one of", path)
+			t.Fatalf("TMPDIR must not be in %s, because that directory is replaced for the kubelet", path)
 		}
 		if err := os.MkdirAll(replace(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -133,13 +133,13 @@ state = "DIR/state"
   path = "DIR/opt"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "SANDBOX"
-  # It may not lower the score below its own, where it lacks the capability for that.
+  # containerd cannot set an OOM score below its own without the required capability.
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     conf_dir = "DIR/cni"
     bin_dir = "/usr/lib/cni"
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    # Copies work on every file system, overlays do not; the images are small.
+    # Unlike overlays, copies work on every file system, and the images are small.
     snapshotter = "native"
     default_runtime_name = "runc"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
@@ -239,7 +239,7 @@ func (n *Node) AwaitReady(t testing.TB, client kubernetes.Interface, p *kit.Proc
 				return c.Status == corev1.ConditionTrue, fmt.Errorf("%s: %s", c.Reason, c.Message)
 			}
 		}
-		return false, errors.New("it says nothing of it")
+		return false, errors.New("node has no Ready condition")
 	}, p)
 }
 

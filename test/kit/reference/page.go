@@ -28,10 +28,10 @@ func Hold(t testing.TB, page, test, want string, rewrite bool) {
 	want = strings.TrimRight(want, "\n") + "\n\n"
 	switch {
 	case !begins || !ends:
-		t.Fatalf("%s has no place for what %s writes: %s%s", page, test, begin, end)
+		t.Fatalf("%s lacks the comments that enclose the output of %s: %s%s", page, test, begin, end)
 	case have == want:
 	case !rewrite:
-		t.Errorf("%s is not current: go test %s -rewrite (-is +wanted)\n%s", page, test, cmp.Diff(have, want))
+		t.Errorf("%s is outdated, run go test %s -rewrite (-have +want):\n%s", page, test, cmp.Diff(have, want))
 	default:
 		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
 			t.Fatal(err)

@@ -73,7 +73,7 @@ func Describe(t *testing.T, registry prometheus.Collector, points map[string]int
 		for label := range strings.SplitSeq(m[2], ",") {
 			n := most[label]
 			if _, ok := fewer[m[1]]; label != "" && n == 0 && !ok {
-				t.Errorf("%s has the label %s: what bounds its values?", m[1], label)
+				t.Errorf("metric %s has the label %s, but the number of its values is not bounded", m[1], label)
 			}
 			series *= max(n, 1)
 			if label == "node" || label == "namespace" || label == "zone" {
@@ -120,9 +120,9 @@ func Row(t *testing.T, program, part, with string, metrics, series int) string {
 	if part != "" {
 		return fmt.Sprintf("| %s | %s | %d | %d | |\n", part, with, metrics, series)
 	}
-	t.Logf("%s: at most %d series, of %d", program, series, budgets[program])
+	t.Logf("%s: at most %d series, budget %d", program, series, budgets[program])
 	if series > budgets[program] {
-		t.Errorf("%s may have %d series: its budget is %d", program, series, budgets[program])
+		t.Errorf("%s may expose %d series, want at most %d", program, series, budgets[program])
 	}
 	return fmt.Sprintf("| %s | %s | %d | %d | %d |\n", program, with, metrics, series, budgets[program])
 }

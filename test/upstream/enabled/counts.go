@@ -53,13 +53,13 @@ func count(f func(*Counts)) {
 	counter.open.Do(func() {
 		var err error
 		if counter.file, err = os.Create(os.Getenv(CountsVariable)); err != nil {
-			panic(fmt.Sprintf("counting in the file that %s names: %v", CountsVariable, err))
+			panic(fmt.Sprintf("creating the file in %s: %v", CountsVariable, err))
 		}
 	})
 	f(&counter.Counts)
 	line := fmt.Sprintln(counter.Asked, counter.Cycles, counter.Scored)
 	if _, err := counter.file.WriteAt([]byte(line), 0); err != nil {
-		panic(fmt.Sprintf("counting: %v", err))
+		panic(fmt.Sprintf("writing counts: %v", err))
 	}
 }
 

@@ -48,7 +48,7 @@ var mode = sync.OnceValue(func() Mode {
 	case Marked, Unknown, Scored:
 		return m
 	}
-	panic(fmt.Sprintf("%s is %q: want one of %q", ModeVariable, m, Modes))
+	panic(fmt.Sprintf("%s is %q, want one of %q", ModeVariable, m, Modes))
 })
 
 // shipped is the released profile that replaces the default scheduler.
@@ -120,7 +120,7 @@ func build(ctx context.Context, config *rest.Config) (place.Deps, error) {
 	loop := hold.New(hold.Config{Client: client, View: view})
 	go func() {
 		if err := loop.Run(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "The hold loop ended")
+			klog.FromContext(ctx).Error(err, "Hold loop failed")
 		}
 	}()
 	return place.Deps{View: view, Gate: loop, Clock: loop.Now}, nil

@@ -36,7 +36,7 @@ func TestAsShipped(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Scope != want || got.Validate() != nil || got.Strategy != "carbon" {
-			t.Errorf("%s: args %+v, %v", mode, got, got.Validate())
+			t.Errorf("mode %s: unexpected args %+v, validation error %v", mode, got, got.Validate())
 		}
 	}
 }
@@ -50,13 +50,13 @@ func TestKnowledge(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, known := view().Node(&v1.Node{}, sched.Resources{}, sched.Resources{}, 0); known != (mode != Unknown) {
-			t.Errorf("%s: a node is known: %v", mode, known)
+			t.Errorf("mode %s: node has data: %v", mode, known)
 		}
 		if sites := len(view().Sites()); (sites > 0) != (mode != Unknown) {
-			t.Errorf("%s: %d sites", mode, sites)
+			t.Errorf("mode %s: unexpected number of sites: %d", mode, sites)
 		}
 		if !view().Settled() || view().Concerns(&v1.Pod{}) {
-			t.Errorf("%s: settled %v, an unmarked pod is ours %v", mode, view().Settled(),
+			t.Errorf("mode %s: settled %v, want true; unmarked pod in scope %v, want false", mode, view().Settled(),
 				view().Concerns(&v1.Pod{}))
 		}
 	}
@@ -65,7 +65,7 @@ func TestKnowledge(t *testing.T) {
 func TestCountsAreWrittenAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "counts")
 	if got, err := ReadCounts(path); err != nil || got != (Counts{}) {
-		t.Errorf("nothing was written: %+v, %v", got, err)
+		t.Errorf("ReadCounts() without a file = %+v, %v", got, err)
 	}
 	t.Setenv(CountsVariable, path)
 	for range 11 { // increases the number of digits
@@ -74,6 +74,6 @@ func TestCountsAreWrittenAtOnce(t *testing.T) {
 	count(func(c *Counts) { c.Scored++ })
 	got, err := ReadCounts(path)
 	if want := (Counts{Asked: 11, Cycles: 22, Scored: 1}); err != nil || got != want {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
+		t.Errorf("ReadCounts() = %+v, %v, want %+v", got, err, want)
 	}
 }

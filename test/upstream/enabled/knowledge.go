@@ -21,7 +21,7 @@ func knowledge(m Mode) (func() *kube.View, error) {
 	began := time.Now().Add(-time.Hour)
 	intensity, err := grid.Constant(began, 25*time.Hour, 300)
 	if err != nil {
-		return nil, fmt.Errorf("making up a grid: %w", err)
+		return nil, fmt.Errorf("creating a constant signal: %w", err)
 	}
 	contents := kube.Contents{
 		// The signal has no timestamp, so it never becomes stale.

@@ -28,13 +28,13 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.node, "node", "", "its `name`")
-	flag.StringVar(&o.boot, "boot", "boot", "the kernel's boot `ID`")
-	flag.StringVar(&o.state, "state", "", "`folder`")
-	flag.StringVar(&o.finish, "finish", "", "`file` that says that it is enough")
-	flag.DurationVar(&o.step, "step", 5*time.Millisecond, "`time` between steps, about")
-	flag.DurationVar(&o.every, "every", 60*time.Millisecond, "`time` between batches")
-	flag.StringVar(&o.push.URL, "url", "", "where batches go")
+	flag.StringVar(&o.node, "node", "", "`name` of the node")
+	flag.StringVar(&o.boot, "boot", "boot", "boot `ID` of the kernel")
+	flag.StringVar(&o.state, "state", "", "state `directory`")
+	flag.StringVar(&o.finish, "finish", "", "`file` that stops the generation of usage if it exists")
+	flag.DurationVar(&o.step, "step", 5*time.Millisecond, "approximate `interval` between steps")
+	flag.DurationVar(&o.every, "every", 60*time.Millisecond, "`interval` between batches")
+	flag.StringVar(&o.push.URL, "url", "", "`URL` of the controller")
 	flag.StringVar(&o.push.CAFile, "ca", "", "`file`")
 	flag.StringVar(&o.push.TokenFile, "token", "", "`file`")
 	flag.Parse()
@@ -97,7 +97,7 @@ func step(o *options, queue *delivery.Queue, state *feed.State) error {
 		a := feed.Step(o.node, state.Steps)
 		a.Start, a.End, a.Quality = state.At, now, energy.Measured
 		if err := queue.Add(a, delivery.Meta{
-			Wall: time.Now(), Source: "package (made up)", IdlePolicy: "requests",
+			Wall: time.Now(), Source: "package (simulated)", IdlePolicy: "requests",
 		}); err != nil {
 			return err
 		}
