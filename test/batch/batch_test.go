@@ -272,8 +272,8 @@ func TestInfeasibleBatch(t *testing.T) {
 	w.nobodyWentFor()
 }
 
-// TestFewNodes verifies that, with up to one hundred nodes, the plan is enforced through scores, so a pod whose
-// planned node is rejected by a filter does not need another cycle.
+// TestFewNodes verifies that, with up to one hundred nodes, the plan is enforced through scores. A pod therefore
+// does not need another cycle if a filter rejects its planned node.
 func TestFewNodes(t *testing.T) {
 	w := start(t, "ecsched-ml", nil)
 	w.addNodes(0, 60, 4)

@@ -92,7 +92,7 @@ func TestDashboard(t *testing.T) {
 		latencies = append(latencies, p95(round))
 	}
 	latency := paired.MedianOf(latencies, 1)
-	// kit.Work takes 10 ms on the machine for which the limits are 200 ms, 1 s and 0.05 cores.
+	// The limits correspond to 200 ms, 1 s and 0.05 cores on a machine on which kit.Work takes 10 ms.
 	const maxLatency, maxPainting, maxPages = 20., 100., 5.
 	t.Logf(`%d nodes, %d held Jobs
 | measurement | value | in multiples of the reference program | limit |

@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestJobsOverKills submits 300 jobs, half of which have an allowed delay, while kubenergy-slurm is killed fifty
-// times. Every job must be eligible by its deadline and run.
+// TestJobsOverKills submits 300 jobs while kubenergy-slurm is killed fifty times. Half of the jobs have an allowed
+// delay. Every job must be eligible by its deadline and run.
 func TestJobsOverKills(t *testing.T) {
 	s := newStage(t)
 	s.token(operator)

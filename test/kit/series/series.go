@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The size of the cluster for which the budgets are defined.
+// Size of the cluster on which the budgets are based.
 const (
 	Nodes      = 5000
 	Namespaces = 100
