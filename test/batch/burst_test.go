@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// TestBurst measures how fast a burst is bound, from the moment when all pods wait and the scheduler begins: by
-// stock's own profile, by ours pod by pod, and by ours with batch plans, in turn. It needs KUBENERGY_BENCH=1;
-// KUBENERGY_NODES, _PODS and _ROUNDS say how large, KUBENERGY_STRATEGY what plans. The raw figures are logged as
+// TestBurst measures the rate at which a burst of pods is bound, starting when all pods are pending and the
+// scheduler is resumed. It alternates between the plugins of kube-scheduler, the energy plugins without batching
+// and the energy plugins with batch plans. It requires KUBENERGY_BENCH=1. KUBENERGY_NODES, KUBENERGY_PODS and
+// KUBENERGY_ROUNDS set the size, and KUBENERGY_STRATEGY sets the planning strategy. The raw results are logged as
 // JSON.
 func TestBurst(t *testing.T) {
 	if os.Getenv("KUBENERGY_BENCH") == "" {
-		t.Skip("measures for minutes: needs KUBENERGY_BENCH=1")
+		t.Skip("takes several minutes: set KUBENERGY_BENCH=1")
 	}
 	nodes, pods, rounds := size("NODES", 5000), size("PODS", 5000), size("ROUNDS", 3)
 	strategy := cmp.Or(os.Getenv("KUBENERGY_STRATEGY"), "flow-energy")
@@ -27,7 +28,7 @@ func TestBurst(t *testing.T) {
 	}{
 		{"stock", strategy, func(profile map[string]any) {
 			stock(profile)
-			// as many as it thinks enough; without it, what the file says of all profiles counts
+			// 0 selects the adaptive default of kube-scheduler and overrides the value for all profiles.
 			profile["percentageOfNodesToScore"] = 0
 		}},
 		{"stock, all nodes", strategy, stock},
@@ -58,7 +59,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// stock makes a profile of ours one of kube-scheduler's own plugins.
+// stock replaces the plugins of a profile by the default plugins of kube-scheduler.
 func stock(profile map[string]any) {
 	profile["plugins"] = map[string]any{"multiPoint": map[string]any{"enabled": []any{map[string]any{"name": witnessName}}}}
 	delete(profile, "pluginConfig")
@@ -80,27 +81,28 @@ func burst(t *testing.T, strategy string, change func(map[string]any), nodes, po
 		if change != nil {
 			change(profile)
 		}
-		// Its filter, which takes a lock for every node, would slow down those who look at many.
+		// The filter of the witness locks a mutex for every node, which would slow down profiles that evaluate many
+		// nodes.
 		profile["plugins"].(map[string]any)["filter"] = map[string]any{"disabled": []any{map[string]any{"name": witnessName}}}
 	})
 	w.addNodes(0, nodes, 16)
 	goOn := w.block("stop-0000")
 	t.Cleanup(goOn)
 	w.addPods("stop", 1, "1m", "high", nil)
-	w.eventually("the scheduler stands still", timeout, func() bool { return w.tried("stop-0000") > 0 })
+	w.eventually("the scheduler is paused", timeout, func() bool { return w.tried("stop-0000") > 0 })
 	outcomes := w.outcomes()
 	names := w.addPods("burst", pods, "2", "", nil)
-	time.Sleep(2 * time.Second) // until the scheduler has seen them all
+	time.Sleep(2 * time.Second) // until the scheduler has received all pods
 	begun := time.Now()
 	goOn()
-	w.eventually("all are bound", 10*time.Minute, func() bool {
+	w.eventually("all pods are bound", 10*time.Minute, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.bound) >= pods+1
 	})
 	took := time.Since(begun)
 	w.allBound(names, time.Second)
-	t.Logf("%d pods in %v; %s; plans: whole %v, cut %v", pods, took.Round(time.Millisecond), outcomes(),
+	t.Logf("bound %d pods in %v; %s; plans: whole %v, cut %v", pods, took.Round(time.Millisecond), outcomes(),
 		metric(t, "kubenergy_batch_plans_total", schedulerName, "whole"),
 		metric(t, "kubenergy_batch_plans_total", schedulerName, "cut"))
 	return float64(pods) / took.Seconds()

@@ -36,15 +36,16 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// All tests share the control plane, and remove what they have made.
+// plane is the control plane that all tests share. Each test removes its objects.
 var plane = cluster.Shared{Options: lab.Options{
 	ControlPlaneOnly: true,
-	APIServerArgs:    []string{"--disable-admission-plugins=ServiceAccount"}, // nothing here makes accounts
+	APIServerArgs:    []string{"--disable-admission-plugins=ServiceAccount"}, // the tests create no service accounts
 }}
 
 func TestMain(m *testing.M) { os.Exit(plane.Main(m)) }
 
-// world is a scheduler of ours in a cluster of nodes without kubelets: pods are bound, and stay so.
+// world is a KubEnergy scheduler in a cluster of nodes without kubelets, so pods remain pending after they are
+// bound.
 type world struct {
 	t      *testing.T
 	ctx    context.Context
@@ -55,14 +56,14 @@ type world struct {
 	stop      func()
 
 	mu      sync.Mutex
-	bound   map[string]string // pods to nodes
-	evicted map[string]bool   // pods that were told to go
+	bound   map[string]string // node by pod
+	evicted map[string]bool   // pods with the condition DisruptionTarget
 	named   map[string]bool   // pods that had a nominated node
 }
 
 const schedulerName = "kubenergy"
 
-// start runs the shipped profile with a strategy for all pods, the witness beside it, and small limits.
+// start runs the default profile with the given strategy for all pods, the witness plugin and small limits.
 func start(t *testing.T, strategy string, change func(profile map[string]any)) *world {
 	t.Helper()
 	if testing.Short() {
@@ -113,7 +114,7 @@ func start(t *testing.T, strategy string, change func(profile map[string]any)) *
 	return w
 }
 
-// config is the shipped configuration with the witness, for the strategy.
+// config writes the default configuration with the witness plugin and the given strategy and returns its path.
 func (w *world) config(strategy string, change func(profile map[string]any)) string {
 	w.t.Helper()
 	var config map[string]any
@@ -142,7 +143,7 @@ func (w *world) config(strategy string, change func(profile map[string]any)) str
 	return path
 }
 
-// follow notes what becomes of pods.
+// follow records bindings, evictions and nominated nodes of pods.
 func (w *world) follow() {
 	w.t.Helper()
 	pods := w.client.CoreV1().Pods(metav1.NamespaceDefault)
@@ -150,7 +151,7 @@ func (w *world) follow() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	// The API server closes watches whose readers are slow, as they are in a storm.
+	// The API server closes watches of slow clients, which is common under high load.
 	watched, err := watchtools.NewRetryWatcherWithContext(w.ctx, present.ResourceVersion,
 		&cache.ListWatch{WatchFuncWithContext: pods.Watch})
 	if err != nil {
@@ -186,7 +187,7 @@ func (w *world) clear() {
 	_ = w.client.CoreV1().Nodes().DeleteCollection(ctx, *metav1.NewDeleteOptions(0), metav1.ListOptions{})
 }
 
-// each does something for 0 to n−1, many at a time.
+// each calls do for 0 to n−1 with limited concurrency.
 func (w *world) each(n int, do func(i int) error) {
 	w.t.Helper()
 	var group errgroup.Group
@@ -222,7 +223,7 @@ func (w *world) removeNodes(from, to int) {
 
 func nodeName(i int) string { return fmt.Sprintf("n%04d", i) }
 
-// addPods creates pods of a priority that ask for so many cores. Their names begin with the prefix.
+// addPods creates n pods with the given name prefix, CPU request and priority.
 func (w *world) addPods(prefix string, n int, cores, priority string, change func(i int, p *v1.Pod)) []string {
 	w.t.Helper()
 	names := make([]string, n)
@@ -247,7 +248,7 @@ func (w *world) addPods(prefix string, n int, cores, priority string, change fun
 	return names
 }
 
-// occupy creates pods of low priority that another scheduler binds, one to each node.
+// occupy creates one pod of low priority on each node, as if another scheduler had bound it.
 func (w *world) occupy(prefix string, from, to int, cores string) {
 	w.t.Helper()
 	w.addPods(prefix, to-from, cores, "low", func(i int, p *v1.Pod) {
@@ -262,14 +263,14 @@ func (w *world) nodeOf(pod string) string {
 	return w.bound[pod]
 }
 
-// allBound waits until all of some pods are bound.
+// allBound waits until all given pods are bound.
 func (w *world) allBound(names []string, within time.Duration) {
 	w.t.Helper()
 	waiting := ""
 	defer func() {
 		if pod, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Get(context.Background(), waiting,
 			metav1.GetOptions{}); w.t.Failed() && err == nil {
-			w.t.Logf("%s waits: node %q, nominated %q, conditions %+v", waiting, pod.Spec.NodeName,
+			w.t.Logf("pod %s is not bound: node %q, nominated node %q, conditions %+v", waiting, pod.Spec.NodeName,
 				pod.Status.NominatedNodeName, pod.Status.Conditions)
 		}
 	}()
@@ -289,17 +290,17 @@ func (w *world) eventually(what string, within time.Duration, ok func() bool) {
 	kit.Eventually(w.t, within, what, ok)
 }
 
-// nobodyWentFor checks that no pod was evicted, and that no nominated node was ever written.
+// nobodyWentFor checks that no pod was evicted and that no nominated node was set.
 func (w *world) nobodyWentFor() {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.evicted) > 0 || len(w.named) > 0 {
-		w.t.Errorf("evicted: %v; nominated nodes were written on: %v", w.evicted, w.named)
+		w.t.Errorf("evicted pods %v and pods with nominated nodes %v, want none", w.evicted, w.named)
 	}
 }
 
-// metric sums the series of a metric that have all of some label values.
+// metric returns the sum of all series of a metric that have the given label values.
 func metric(t *testing.T, name string, values ...string) float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
@@ -330,11 +331,12 @@ func metric(t *testing.T, name string, values ...string) float64 {
 
 const witnessName = "Witness"
 
-// witness counts the cycles of pods, stops the scheduler at some, and refuses nodes.
+// witness is a plugin that counts the scheduling cycles of pods, pauses the scheduler at selected pods and rejects
+// nodes.
 type witness struct {
 	mu      sync.Mutex
 	tries   map[string]int
-	blocked map[string]chan struct{} // by pod: its cycle waits until the channel is closed
+	blocked map[string]chan struct{} // by pod; its cycle waits until the channel is closed
 	refuse  func(pod *v1.Pod, n fwk.NodeInfo) bool
 }
 
@@ -369,12 +371,12 @@ func (w *witness) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, n fwk
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refuse != nil && w.refuse(pod, n) {
-		return fwk.NewStatus(fwk.Unschedulable, "the witness refuses")
+		return fwk.NewStatus(fwk.Unschedulable, "rejected by the witness")
 	}
 	return nil
 }
 
-// EventsToRegister: a node or the end of a pod may change its mind.
+// EventsToRegister returns the events after which Filter may accept a rejected pod: added nodes and deleted pods.
 func (*witness) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}},
@@ -382,7 +384,7 @@ func (*witness) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, e
 	}, nil
 }
 
-// cycles returns how often each of some pods was tried.
+// cycles returns the number of given pods by the number of their scheduling cycles.
 func (w *witness) cycles(names []string) map[int]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -399,7 +401,7 @@ func (w *witness) tried(name string) int {
 	return w.tries[name]
 }
 
-// block makes the cycle of a pod wait; go on lets it.
+// block pauses the scheduler in the cycle of a pod. goOn resumes it.
 func (w *witness) block(pod string) (goOn func()) {
 	c := make(chan struct{})
 	w.mu.Lock()

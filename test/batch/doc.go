@@ -1,3 +1,3 @@
-// Package batch holds plans over the pods that wait against a real control plane: what happens when others were
-// quicker, when nodes go, and when nothing fits.
+// Package batch tests batch plans for pending pods with a real control plane, including concurrent schedulers,
+// deleted nodes and infeasible batches.
 package batch

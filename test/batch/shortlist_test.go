@@ -7,16 +7,17 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// seen waits until the scheduler knows of so many pods.
+// seen waits until the scheduler cache contains the given number of pods.
 func (w *world) seen(pods int) {
 	w.t.Helper()
-	w.eventually("the scheduler has seen them", timeout, func() bool {
+	w.eventually("the scheduler cache contains the pods", timeout, func() bool {
 		n, err := w.scheduler.Cache.PodCount()
 		return err == nil && n >= pods
 	})
 }
 
-// TestShortlist: pods go where their cost is least, by cycles over a few of 150 nodes.
+// TestShortlist verifies that pods are placed on the nodes with the lowest cost by cycles that evaluate only a few
+// of 150 nodes.
 func TestShortlist(t *testing.T) {
 	w := start(t, "energy", nil)
 	w.addNodes(0, 150, 4)
@@ -27,20 +28,21 @@ func TestShortlist(t *testing.T) {
 	w.allBound(names, timeout)
 	for _, name := range names {
 		if node := w.nodeOf(name); node < nodeName(120) {
-			t.Errorf("%s is on %s, which was not switched on", name, node)
+			t.Errorf("pod %s is bound to node %s, want a node that was already on", name, node)
 		}
 	}
 	if narrowed := metric(t, "kubenergy_shortlisted_cycles_total", "narrowed") - before; narrowed != 60 {
-		t.Errorf("%v of 60 cycles were narrowed", narrowed)
+		t.Errorf("%v of 60 cycles were restricted, want all", narrowed)
 	}
 	if cycles := w.cycles(names); cycles[1] != 60 {
-		t.Errorf("cycles of pods: %v, want one each", cycles)
+		t.Errorf("number of pods by cycles: %v, want one cycle for each pod", cycles)
 	}
 	w.nobodyWentFor()
 }
 
-// TestShortlistInVain: a filter refuses all nodes of least cost, and evicting a pod of low priority would please it.
-// There are other nodes: no pod is evicted, and none has more than one cycle more.
+// TestShortlistInVain verifies that no pod is evicted if a filter rejects all nodes of minimum cost, although
+// evicting a pod of low priority would make them feasible. Other nodes are available, so each pod needs at most one
+// additional cycle.
 func TestShortlistInVain(t *testing.T) {
 	w := start(t, "energy", nil)
 	w.addNodes(0, 150, 4)
@@ -52,15 +54,16 @@ func TestShortlistInVain(t *testing.T) {
 	w.allBound(names, timeout)
 	cycles := w.cycles(names)
 	if cycles[1]+cycles[2] != len(names) || cycles[2] == 0 {
-		t.Errorf("cycles of pods: %v, want one or two each", cycles)
+		t.Errorf("number of pods by cycles: %v, want one or two cycles for each pod", cycles)
 	}
 	if retried := metric(t, "kubenergy_shortlisted_cycles_total", "retried") - before; int(retried) != cycles[2] {
-		t.Errorf("%v were tried again, and %d had two cycles", retried, cycles[2])
+		t.Errorf("%v pods were retried, want %d, the number of pods with two cycles", retried, cycles[2])
 	}
 	w.nobodyWentFor()
 }
 
-// TestShortlistsLeavePreemptionAlone: where no node is left without evicting, the ordinary cycle evicts as stock does.
+// TestShortlistsLeavePreemptionAlone verifies that the ordinary cycle preempts as in kube-scheduler if no node is
+// feasible without evicting pods.
 func TestShortlistsLeavePreemptionAlone(t *testing.T) {
 	w := start(t, "energy", nil)
 	w.addNodes(0, 150, 4)
@@ -73,9 +76,9 @@ func TestShortlistsLeavePreemptionAlone(t *testing.T) {
 	evicted := len(w.evicted)
 	w.mu.Unlock()
 	if evicted < 1 || evicted > 2*len(names) {
-		t.Errorf("%d pods were evicted for %d", evicted, len(names))
+		t.Errorf("%d pods were evicted for %d pods", evicted, len(names))
 	}
 	if cycles := w.cycles(names); cycles[1] > 0 {
-		t.Errorf("cycles of pods: %v: a narrowed and an ordinary one come before an eviction", cycles)
+		t.Errorf("number of pods by cycles: %v, want a restricted and an ordinary cycle before an eviction", cycles)
 	}
 }

@@ -10,8 +10,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestStorm is row 36 of the table of faults: nodes are deleted and added while batches are planned and bound, pods
-// of other strategies between them. At the end all pods are bound, and the scheduler is as large as at the beginning.
+// TestStorm covers row 36 of the table of faults. Nodes are deleted and added while batches are planned and bound,
+// and pods of other strategies are created in between. Finally, all pods are bound and the memory and goroutines of
+// the scheduler have not grown.
 func TestStorm(t *testing.T) {
 	nodes, rounds, pods := 200, 4, 60
 	if os.Getenv("KUBENERGY_LONG") != "" {
@@ -19,7 +20,7 @@ func TestStorm(t *testing.T) {
 	}
 	w := start(t, "ecsched-dp", func(profile map[string]any) {
 		args := profile["pluginConfig"].([]any)[0].(map[string]any)["args"].(map[string]any)
-		args["batch"] = map[string]any{"leastPods": 4, "believed": "2s"} // plans go stale while they are followed
+		args["batch"] = map[string]any{"leastPods": 4, "believed": "2s"} // plans become stale while they are followed
 	})
 	w.addNodes(0, nodes, 64)
 	var names []string
@@ -33,7 +34,7 @@ func TestStorm(t *testing.T) {
 					p.Annotations = map[string]string{"kubenergy.io/strategy": "energy"}
 				})...)
 		}()
-		// One half goes and comes back, then the other.
+		// Replace one half of the nodes in each round, alternating between the halves.
 		half := nodes / 2 * (round % 2)
 		w.removeNodes(half, half+nodes/2)
 		w.addNodes(half, half+nodes/2, 64)
@@ -48,17 +49,18 @@ func TestStorm(t *testing.T) {
 		}
 	}
 	if left := w.remaining(); len(left) > 0 {
-		t.Errorf("pods are stuck: %v", left)
+		t.Errorf("pods are still pending: %v", left)
 	}
-	w.eventually("there are no more goroutines than after the first round", time.Minute,
+	w.eventually("the number of goroutines is at most that after the first round", time.Minute,
 		func() bool { return runtime.NumGoroutine() <= goroutines+20 })
-	// The control plane lives in this process: its objects are what grows. A leak of plans would be of nodes × rounds.
+	// The heap includes the objects of the control plane, which runs in this process. A leak of plans would grow
+	// with nodes × rounds.
 	perPod := uint64(100) << 10
 	if grown, most := heap[len(heap)-1], heap[0]+uint64(len(names))*perPod>>20+64; grown > most {
-		t.Errorf("the heap grew from %d MiB to %d MiB: %v", heap[0], grown, heap)
+		t.Errorf("heap grew from %d MiB to %d MiB: %v", heap[0], grown, heap)
 	}
 	if panics := metric(t, "kubenergy_batch_plans_total", schedulerName, "failed"); panics != 0 {
-		t.Errorf("%v plans failed", panics)
+		t.Errorf("%v plans failed, want none", panics)
 	}
 	t.Logf("%d nodes, %d rounds, %d pods; plans: whole %v, cut %v, late %v; heap by round, MiB: %v", nodes, rounds,
 		len(names),

@@ -1,6 +1,6 @@
-// Package browser opens pages of kubenergy dashboard in a real Chromium, and holds each to what all of them promise: no
-// error, no request to elsewhere, a bounded number of elements, no sideways scrolling, and what axe-core asks for. It is
-// for tests only.
+// Package browser opens the pages of kubenergy dashboard in Chromium and checks that each page has no errors, no
+// requests to other hosts, a bounded number of elements, no horizontal scrolling and no accessibility violations
+// found by axe-core. It is for tests only.
 package browser
 
 import (
@@ -28,57 +28,57 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// MaxElements is how many elements the drawings of one page may have.
+// MaxElements is the maximum number of SVG elements on a page.
 const MaxElements = 1500
 
-// Size is that of a window.
+// Size is the size of a browser window in pixels.
 type Size struct{ Width, Height int64 }
 
-// Laptop is the size at which the first screen needs no scrolling.
+// Laptop is the smallest size at which the overview must fit without scrolling.
 var Laptop = Size{1280, 800}
 
-// Sizes are those that pages are looked at.
+// Sizes lists the window sizes that are checked.
 var Sizes = []Size{Laptop, {1920, 1080}, {390, 844}}
 
-// Browser is a Chromium with one page.
+// Browser is a Chromium instance with one page.
 type Browser struct {
 	t    testing.TB
 	ctx  context.Context
 	host string // scheme, name and port of the page
-	axe  string // the program of axe-core; "": make axe has not fetched it
+	axe  string // source code of axe-core, or "" if make axe has not downloaded it
 
 	mu     sync.Mutex
-	faults []string // of the page that is open
+	faults []string // errors of the current page
 
-	barriers []string // what axe-core found
+	barriers []string // violations found by axe-core
 }
 
-// Serve runs kubenergy dashboard until the test ends, and returns the address that it prints.
+// Serve runs kubenergy dashboard until the test ends and returns the URL that it prints.
 func Serve(t testing.TB, args ...string) string {
 	t.Helper()
 	p := kit.Start(t, t.TempDir(), "dashboard",
 		exec.Command(kit.Build(t, "./cmd/kubenergy"), append([]string{"dashboard", "--no-browser"}, args...)...))
 	address := ""
-	kit.Eventually(t, 20*time.Second, "the address is printed", func() bool {
+	kit.Eventually(t, 20*time.Second, "the dashboard prints its URL", func() bool {
 		address = regexp.MustCompile(`http://\S+`).FindString(p.Output())
 		return address != ""
 	}, p)
 	return address
 }
 
-// Open starts Chromium until the test ends, and opens the address that kubenergy dashboard prints. Where there is no
-// Chromium, the test is skipped.
+// Open starts Chromium, which runs until the test ends, and opens a URL printed by kubenergy dashboard. The test is
+// skipped if Chromium is not installed.
 func Open(t testing.TB, address string) *Browser {
 	t.Helper()
 	found := func(program string) bool { _, err := exec.LookPath(program); return err == nil }
 	if !slices.ContainsFunc([]string{"chromium", "chromium-browser", "google-chrome"}, found) {
-		t.Skip("there is no Chromium: install Debian's package chromium")
+		t.Skip("Chromium is not installed: install the Debian package chromium")
 	}
 	b := &Browser{t: t, host: address[:strings.Index(address, "/?")]}
 	if axe, err := os.ReadFile(filepath.Join(kit.Root, "out", "axe", "package", "axe.min.js")); err == nil {
 		b.axe = string(axe)
 	}
-	// Its own sandbox needs rights that containers lack; it opens our page alone.
+	// The sandbox of Chromium requires permissions that containers lack. Only pages of the dashboard are opened.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)
@@ -87,12 +87,12 @@ func Open(t testing.TB, address string) *Browser {
 	if err := chromedp.Listen(b.ctx, b.hear); err != nil {
 		t.Fatalf("starting Chromium: %v", err)
 	}
-	t.Cleanup(func() { b.blame("at the end") })
+	t.Cleanup(func() { b.blame("after the test") })
 	do(b, chromedp.Navigate(address))
 	return b
 }
 
-// hear notes what no page may do.
+// hear records errors, warnings and requests to other hosts.
 func (b *Browser) hear(event any) {
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
@@ -107,7 +107,7 @@ func (b *Browser) hear(event any) {
 		}
 	case *network.EventRequestWillBeSent:
 		if at := e.Request.URL; !strings.HasPrefix(at, b.host+"/") && !strings.HasPrefix(at, "data:") {
-			b.fault("request to elsewhere: %s", at)
+			b.fault("request to another host: %s", at)
 		}
 	}
 }
@@ -128,18 +128,19 @@ func call[P, R any](b *Browser, command cdp.Command[P, R], params P) R {
 	return do(b, func(ctx context.Context, _ *chromedp.Target) (R, error) { return chromedp.Call(ctx, command, params) })
 }
 
-// Eval returns the value of an expression of JavaScript; it waits for a promise.
+// Eval evaluates a JavaScript expression and returns its value. If the value is a promise, Eval waits for its
+// result.
 func Eval[T any](b *Browser, expression string) T {
 	b.t.Helper()
 	return do(b, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
-// Await waits until a page has been loaded, with its script, and an expression is true.
+// Await waits until the page and its script have been loaded and the expression is true.
 func (b *Browser) Await(expression string) {
 	b.t.Helper()
 	whole := "document.readyState === 'complete' && (" + expression + ")"
 	kit.Await(b.t, 30*time.Second, expression, func(context.Context) (bool, error) {
-		return chromedp.Run(b.ctx, chromedp.Evaluate[bool](whole)) // an error while another page is being opened
+		return chromedp.Run(b.ctx, chromedp.Evaluate[bool](whole)) // fails while another page is being opened
 	})
 }
 
@@ -155,19 +156,19 @@ func (b *Browser) Press(key string) {
 	do(b, chromedp.KeyEvent(key))
 }
 
-// Click clicks on the first element that a selector matches.
+// Click clicks on the first element that matches the selector.
 func (b *Browser) Click(selector string) {
 	b.t.Helper()
 	do(b, chromedp.Click(chromedp.CSS(selector)))
 }
 
-// Drag presses the mouse at one place, moves it, and lets it go at another.
+// Drag presses the mouse button at (x, y), moves the mouse to (toX, toY) and releases the button.
 func (b *Browser) Drag(x, y, toX, toY float64) {
 	b.t.Helper()
 	do(b, chromedp.DragAndDropXY(x, y, toX, toY, 5))
 }
 
-// As shows pages in a window of a size, and in a theme.
+// As sets the size of the window and the color scheme.
 func (b *Browser) As(s Size, theme string) {
 	b.t.Helper()
 	do(b, chromedp.EmulateViewport(s.Width, s.Height))
@@ -176,7 +177,8 @@ func (b *Browser) As(s Size, theme string) {
 	})
 }
 
-// Picture keeps a picture of the upper part of the page, in the format that the name ends in: png or webp.
+// Picture writes a screenshot of the upper part of the page. The extension of path, png or webp, selects the
+// format.
 func (b *Browser) Picture(path string, s Size) {
 	b.t.Helper()
 	shot := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{
@@ -192,13 +194,13 @@ func (b *Browser) Picture(path string, s Size) {
 	}
 }
 
-// Elements returns how many elements the drawings of the page have.
+// Elements returns the number of SVG elements on the page.
 func (b *Browser) Elements() int {
 	b.t.Helper()
 	return Eval[int](b, `document.querySelectorAll('svg *').length`)
 }
 
-// Views returns an address of each kind of page that links lead to, from the first one on.
+// Views follows links from the start page and returns one path for each kind of page.
 func (b *Browser) Views() map[string]string {
 	b.t.Helper()
 	found := map[string]string{"now": "/"}
@@ -220,14 +222,14 @@ func (b *Browser) Views() map[string]string {
 	return found
 }
 
-// Check opens each view in all themes and in windows of some sizes, says what is wrong with it, and keeps a picture in
-// out/browser. The views that are wanted must be among them.
+// Check opens each view in all themes and in the given window sizes, fails the test for each error and writes
+// screenshots to out/browser. All views in want must be reachable through links.
 func (b *Browser) Check(name string, sizes []Size, want ...string) {
 	b.t.Helper()
 	views := b.Views()
 	for _, view := range want {
 		if views[view] == "" {
-			b.t.Errorf("%s: no link leads to a page %q", name, view)
+			b.t.Errorf("%s: no link to the page %q found", name, view)
 		}
 	}
 	for _, size := range sizes {
@@ -253,13 +255,13 @@ func (b *Browser) check(name string, size Size) {
 		Tall: document.documentElement.scrollHeight})`)
 	b.Picture(filepath.Join(kit.Root, "out", "browser", name+".png"), Size{size.Width, min(seen.Tall, 2000)})
 	if n := b.Elements(); n > MaxElements {
-		b.fault("%d elements in its drawings: want at most %d", n, MaxElements)
+		b.fault("%d SVG elements, want at most %d", n, MaxElements)
 	}
 	if seen.Wide > size.Width {
-		b.fault("it is %d pixels wide", seen.Wide)
+		b.fault("page is %d pixels wide and requires horizontal scrolling", seen.Wide)
 	}
 	if seen.View == "overview" && size.Width >= Laptop.Width && seen.Tall > size.Height {
-		b.fault("the first screen is %d pixels tall", seen.Tall)
+		b.fault("overview is %d pixels high and does not fit in the window", seen.Tall)
 	}
 	b.blame(name)
 }
@@ -270,7 +272,7 @@ func (b *Browser) fault(format string, args ...any) {
 	b.faults = append(b.faults, fmt.Sprintf(format, args...))
 }
 
-// blame fails the test for each fault since the last time.
+// blame fails the test for each error since the last call.
 func (b *Browser) blame(name string) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -281,7 +283,7 @@ func (b *Browser) blame(name string) {
 	b.faults = nil
 }
 
-// findings are what axe-core holds to be serious or critical on the page.
+// findings returns the serious and critical violations that axe-core finds on the page.
 func (b *Browser) findings() []string {
 	b.t.Helper()
 	if b.axe == "" {
@@ -293,17 +295,18 @@ func (b *Browser) findings() []string {
 		.map(v => v.id + ': ' + v.nodes.map(n => n.html.slice(0, 160) + ' ' + n.failureSummary).join('; ')))`)
 }
 
-// Accessible fails where axe-core found something serious on a page that was checked.
+// Accessible fails if axe-core found serious violations on a checked page. It is skipped if axe-core is not
+// available.
 func (b *Browser) Accessible(t *testing.T) {
 	if b.axe == "" {
-		t.Skip("there is no axe-core: make axe fetches it, where there is npm")
+		t.Skip("axe-core is not available: run make axe, which requires npm")
 	}
 	for _, barrier := range b.barriers {
 		t.Error(barrier)
 	}
 }
 
-// FirstPaint returns the median time until a page is first painted, of 20 times that it is opened.
+// FirstPaint opens a page 20 times and returns the median time until its first paint.
 func (b *Browser) FirstPaint(path string) time.Duration {
 	b.t.Helper()
 	var took []time.Duration

@@ -21,7 +21,7 @@ func sizes() []browser.Size {
 	return browser.Sizes[:1]
 }
 
-// results has a command of kubenergy write a folder, and returns it.
+// results runs a kubenergy command that writes a directory and returns the path of that directory.
 func results(t *testing.T, args ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "results")
@@ -33,7 +33,8 @@ func results(t *testing.T, args ...string) string {
 	return dir
 }
 
-// Every view of what simulate wrote, and all that can be done on the first one.
+// TestPagesOfASimulation checks every view of the output of simulate and the interactive elements of the first
+// view.
 func TestPagesOfASimulation(t *testing.T) {
 	b := browser.Open(t, browser.Serve(t, "--dir", results(t, "simulate", "-f", "scenarios/demo/scenario.yaml")))
 	b.Check("simulate", sizes(), "now", "job", "decisions", "savings", "compare", "how")
@@ -41,7 +42,7 @@ func TestPagesOfASimulation(t *testing.T) {
 	t.Run("paint", func(t *testing.T) {
 		machine := kit.WatchMachine(t)
 		if took := b.FirstPaint("/"); took > time.Second {
-			machine.TooSlow("the first paint takes %v: want at most a second", took)
+			machine.TooSlow("first paint took %v, want at most one second", took)
 		}
 	})
 	b.As(browser.Laptop, "light")
@@ -55,7 +56,7 @@ func TestPagesOfASimulation(t *testing.T) {
 	b.Await(`location.search.includes('from=') && ` + from + ` !== '` + start + `'`)
 	for i, now := range browser.Eval[[]string](b, rooms) {
 		if now == whole[i] {
-			t.Errorf("brushing left drawing %d as it was", i)
+			t.Errorf("selecting an interval did not change drawing %d", i)
 		}
 	}
 	brushed := browser.Eval[string](b, from)
@@ -69,19 +70,19 @@ func TestPagesOfASimulation(t *testing.T) {
 	b.Await(`document.documentElement.dataset.theme === 'dark'`)
 }
 
-// A folder of compare has no axis of time.
+// TestPagesOfAComparison checks the views of the output of compare, which have no time axis.
 func TestPagesOfAComparison(t *testing.T) {
 	b := browser.Open(t, browser.Serve(t, "--dir", results(t, "compare", "-f", "scenarios/demo/comparison.yaml")))
 	b.Check("compare", sizes(), "now", "compare")
 	t.Run("axe", b.Accessible)
 }
 
-var pictures = flag.String("pictures", "", "folder to write the pictures of the documents into")
+var pictures = flag.String("pictures", "", "directory in which to write the screenshots of the documentation")
 
-// TestPictures makes the pictures of the documents, of the demo that make demo replays as well.
+// TestPictures creates the screenshots of the documentation from the scenario that make demo replays.
 func TestPictures(t *testing.T) {
 	if *pictures == "" {
-		t.Skip("writes the pictures of the documents: make pictures")
+		t.Skip("writes the screenshots of the documentation: run make pictures")
 	}
 	b := browser.Open(t, browser.Serve(t, "--dir", results(t, "simulate", "-f", "scenarios/demo/scenario.yaml")))
 	for _, p := range []struct{ name, path, theme string }{

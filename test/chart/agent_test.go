@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// agent renders the agent's part of the chart and reads it into objects, by kind.
+// agent renders the agent's part of the chart and returns its DaemonSet, its NetworkPolicy and the kinds of all
+// objects.
 func agent(t *testing.T, args ...string) (set appsv1.DaemonSet, policy networkingv1.NetworkPolicy, kinds []string) {
 	t.Helper()
 	documents, err := Template(t.Context(), append([]string{"--set", "agent.enabled=true"}, args...)...)
@@ -44,22 +45,22 @@ func agent(t *testing.T, args ...string) (set appsv1.DaemonSet, policy networkin
 	return set, policy, kinds
 }
 
-// TestAgentCanDoLittle checks what the agent's pods may: they read what root owns in two folders of the host, and
-// that is all. No rights, no token, no capability, nothing of the host's that could be written.
+// TestAgentCanDoLittle verifies that the pods of the agent can only read two host directories, as root. They have
+// no permissions, token or capabilities and cannot write to any file of the host.
 func TestAgentCanDoLittle(t *testing.T) {
 	set, _, kinds := agent(t)
-	// The role is the controller's.
+	// The Role belongs to the controller.
 	if want := []string{
 		"ConfigMap", "DaemonSet", "Namespace", "NetworkPolicy", "Role", "RoleBinding", "Service", "ServiceAccount",
 	}; !slices.Equal(kinds, want) {
-		t.Errorf("it is made of %q, want %q", kinds, want)
+		t.Errorf("rendered kinds = %q, want %q", kinds, want)
 	}
 	spec := &set.Spec.Template.Spec
 	if spec.HostNetwork || spec.HostPID || spec.HostIPC || spec.HostUsers != nil {
-		t.Error("its pods use the host's namespaces, or one of their own for users, in which they are not root")
+		t.Error("pods of the agent use host namespaces or a user namespace")
 	}
 	if token := spec.AutomountServiceAccountToken; token == nil || *token {
-		t.Error("it has a token")
+		t.Error("pods of the agent mount a service account token")
 	}
 	c := &spec.Containers[0]
 	want := &v1.SecurityContext{
@@ -68,15 +69,15 @@ func TestAgentCanDoLittle(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, c.SecurityContext); diff != "" || len(spec.Containers) != 1 ||
 		len(spec.InitContainers) != 0 {
-		t.Errorf("%d containers, %s", len(spec.Containers), diff)
+		t.Errorf("unexpected containers (%d) or security context (-want,+got):\n%s", len(spec.Containers), diff)
 	}
 	if s := spec.SecurityContext; *s.RunAsUser != 0 || s.SeccompProfile.Type != v1.SeccompProfileTypeRuntimeDefault ||
 		s.RunAsNonRoot != nil {
-		t.Errorf("its pods run as %+v", s)
+		t.Errorf("unexpected pod security context: %+v", s)
 	}
 	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() ||
 		c.Resources.Limits.Memory().IsZero() {
-		t.Errorf("its resources are %v", c.Resources)
+		t.Errorf("unexpected resources: %v", c.Resources)
 	}
 	mounts := map[string]v1.VolumeMount{}
 	for _, m := range c.VolumeMounts {
@@ -89,13 +90,13 @@ func TestAgentCanDoLittle(t *testing.T) {
 			continue
 		}
 		paths[v.HostPath.Path] = m.MountPath
-		// Control groups of version 1 are file systems below the one that is mounted, which readOnly alone leaves
-		// writable.
+		// Control groups of version 1 are separate file systems below the mount point. ReadOnly alone would leave
+		// them writable.
 		if !m.ReadOnly || m.RecursiveReadOnly == nil || *m.RecursiveReadOnly != v1.RecursiveReadOnlyIfPossible {
-			t.Errorf("%s is mounted as %+v", v.HostPath.Path, m)
+			t.Errorf("unexpected mount of host path %s: %+v", v.HostPath.Path, m)
 		}
 	}
-	// The container runtime hides /sys/devices/virtual/powercap at that very path.
+	// The container runtime masks the path /sys/devices/virtual/powercap, so it is mounted elsewhere.
 	if diff := cmp.Diff(map[string]string{
 		"/sys/fs/cgroup": "/host/sys/fs/cgroup", "/sys/devices/virtual": "/host/sys/devices/virtual",
 	}, paths); diff != "" {
@@ -105,16 +106,17 @@ func TestAgentCanDoLittle(t *testing.T) {
 		"--cgroup-root=/host/sys/fs/cgroup", "--powercap-root=/host/sys/devices/virtual/powercap",
 	} {
 		if !slices.Contains(c.Args, arg) {
-			t.Errorf("it is not told %s: %q", arg, c.Args)
+			t.Errorf("missing argument %s in %q", arg, c.Args)
 		}
 	}
 	if env := c.Env[0]; env.Name != "NODE_NAME" || env.ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
-		t.Errorf("it is told its name by %+v", env)
+		t.Errorf("unexpected source of the node name: %+v", env)
 	}
 }
 
-// TestAgentsHaveANamespace checks that agents share a namespace with nothing else, so that no other namespace of ours
-// needs the level privileged, and that the way between them and the controller is open all the same.
+// TestAgentsHaveANamespace verifies that agents have their own namespace, so that no other namespace of KubEnergy
+// requires the Pod Security level privileged, and that the network policies still allow traffic between the agents
+// and the controller.
 func TestAgentsHaveANamespace(t *testing.T) {
 	const own = "kubenergy-agent"
 	documents, err := Template(t.Context(), append(slices.Clone(everything), "--set", "agent.enabled=true", "--set-json",
@@ -127,13 +129,13 @@ func TestAgentsHaveANamespace(t *testing.T) {
 		d := &documents[i]
 		namespace := d.Object.GetNamespace()
 		if namespace != "" && (namespace == own) != (d.Object.GetLabels()["app.kubernetes.io/name"] == own) {
-			t.Errorf("%s is in %s", d.Name(), namespace)
+			t.Errorf("unexpected namespace for %s: %s", d.Name(), namespace)
 		}
 		switch d.Object.GetKind() {
 		case "Namespace":
 			levels[d.Object.GetName()] = d.Object.GetLabels()["pod-security.kubernetes.io/enforce"]
 			if d.Object.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
-				t.Errorf("%s goes with the Secrets that are in it", d.Name())
+				t.Errorf("%s lacks the resource policy keep, so its Secrets would be deleted", d.Name())
 			}
 		case "NetworkPolicy":
 			var policy networkingv1.NetworkPolicy
@@ -154,7 +156,7 @@ func TestAgentsHaveANamespace(t *testing.T) {
 	}
 }
 
-// podsElsewhere returns the pods of other namespaces that a network policy names.
+// podsElsewhere returns the peers of a network policy that select pods in other namespaces.
 func podsElsewhere(s networkingv1.NetworkPolicySpec) string {
 	var all []networkingv1.NetworkPolicyPeer
 	for _, r := range s.Ingress {
@@ -173,7 +175,8 @@ func podsElsewhere(s networkingv1.NetworkPolicySpec) string {
 	return strings.Join(found, " ")
 }
 
-// TestAgentsStateOutlivesThePod checks the only folder of the host that agents may write, where values ask for it.
+// TestAgentsStateOutlivesThePod checks the only host directory that agents may write to if it is enabled in the
+// values.
 func TestAgentsStateOutlivesThePod(t *testing.T) {
 	state := func(args ...string) (v1.VolumeSource, v1.VolumeMount) {
 		set, _, _ := agent(t, args...)
@@ -183,49 +186,51 @@ func TestAgentsStateOutlivesThePod(t *testing.T) {
 			return m.Name == "state"
 		})
 		if volume < 0 || mount < 0 {
-			t.Fatal("it has no state")
+			t.Fatal("agent has no volume or mount for its state")
 		}
 		return spec.Volumes[volume].VolumeSource, spec.Containers[0].VolumeMounts[mount]
 	}
 	if v, _ := state(); v.EmptyDir == nil || v.EmptyDir.Medium != v1.StorageMediumMemory || v.HostPath != nil {
-		t.Errorf("by default, its state is in %+v", v)
+		t.Errorf("unexpected default volume for the state: %+v", v)
 	}
 	v, m := state("--set", "agent.state.hostPath=/run/kubenergy/agent")
 	if v.EmptyDir != nil || v.HostPath == nil || v.HostPath.Path != "/run/kubenergy/agent" ||
 		*v.HostPath.Type != v1.HostPathDirectoryOrCreate {
-		t.Errorf("its state is in %+v", v)
+		t.Errorf("unexpected volume for the state: %+v", v)
 	}
 	if m.ReadOnly || m.MountPath != "/var/lib/kubenergy" {
-		t.Errorf("it is mounted as %+v", m)
+		t.Errorf("unexpected mount of the state: %+v", m)
 	}
 	for _, path := range []string{"run", "/", "/run/", "/run/../etc", "/run//x"} {
 		if _, err := Template(t.Context(), "--set", "agent.enabled=true,agent.state.hostPath="+path); err == nil {
-			t.Errorf("%s is taken", path)
+			t.Errorf("expected state path %s to be rejected", path)
 		}
 	}
 }
 
-// TestAgentIsOnEveryNodeOnce checks that taints keep no node from being metered, and that never two meter one.
+// TestAgentIsOnEveryNodeOnce verifies that taints do not prevent a node from being metered and that no node ever
+// runs two agents.
 func TestAgentIsOnEveryNodeOnce(t *testing.T) {
 	set, _, _ := agent(t)
 	spec := &set.Spec.Template.Spec
 	if !slices.Equal(spec.Tolerations, []v1.Toleration{{Operator: v1.TolerationOpExists}}) ||
 		len(spec.NodeSelector) > 0 || spec.Affinity != nil {
-		t.Errorf("it keeps away from some nodes: %v, %v", spec.Tolerations, spec.NodeSelector)
+		t.Errorf("agent does not run on all nodes: tolerations %v, node selector %v",
+			spec.Tolerations, spec.NodeSelector)
 	}
 	update := set.Spec.UpdateStrategy
 	if update.Type != appsv1.RollingUpdateDaemonSetStrategyType || update.RollingUpdate.MaxSurge.IntValue() != 0 ||
 		update.RollingUpdate.MaxUnavailable.String() != "10%" {
-		t.Errorf("it is replaced by %+v", update)
+		t.Errorf("unexpected update strategy: %+v", update)
 	}
 }
 
-// TestAgentsNetwork checks who may reach an agent, and what it may reach.
+// TestAgentsNetwork checks the ingress and egress rules of an agent.
 func TestAgentsNetwork(t *testing.T) {
 	const prometheus = `networkPolicy.metricsFrom=[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]`
 	for name, c := range map[string]struct {
 		args    []string
-		ingress string // of each rule: peers and ports
+		ingress string // number of peers and ports of each rule
 		egress  string
 	}{
 		"by default":      {nil, "", "0:53,53 1:9443 "},
@@ -245,7 +250,7 @@ func TestAgentsNetwork(t *testing.T) {
 				`agent.push.to=[{"ipBlock":{"cidr":"10.0.0.7/32"}}]`,
 			}, "", "0:53,53 1:443 ",
 		},
-		"asking Scaphandre": {
+		"with Scaphandre": {
 			[]string{"--set-json", `networkPolicy.agentEgress=[{"ports":[{"port":8080}]}]`},
 			"",
 			"0:53,53 1:9443 0:8080 ",
@@ -254,7 +259,7 @@ func TestAgentsNetwork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, policy, _ := agent(t, c.args...)
 			if !slices.Equal(policy.Spec.PolicyTypes, []networkingv1.PolicyType{"Ingress", "Egress"}) {
-				t.Errorf("it is about %v", policy.Spec.PolicyTypes)
+				t.Errorf("unexpected policy types: %v", policy.Spec.PolicyTypes)
 			}
 			var ingress, egress strings.Builder
 			for _, r := range policy.Spec.Ingress {
@@ -264,7 +269,7 @@ func TestAgentsNetwork(t *testing.T) {
 				describe(&egress, len(r.To), r.Ports)
 			}
 			if ingress.String() != c.ingress || egress.String() != c.egress {
-				t.Errorf("in %q, out %q; want %q, %q", &ingress, &egress, c.ingress, c.egress)
+				t.Errorf("ingress = %q, egress = %q, want %q, %q", &ingress, &egress, c.ingress, c.egress)
 			}
 		})
 	}
@@ -278,7 +283,7 @@ func describe(into *strings.Builder, peers int, ports []networkingv1.NetworkPoli
 	into.WriteString(string(rune('0'+peers)) + ":" + strings.Join(names, ",") + " ")
 }
 
-// TestAgentsGPUs checks that an agent that is to meter GPUs sees the driver and the node's processes, and no other agent does.
+// TestAgentsGPUs verifies that only agents with GPU metering can access the driver and the processes of the node.
 func TestAgentsGPUs(t *testing.T) {
 	set, _, _ := agent(t, "--set", "agent.gpu.enabled=true")
 	spec := &set.Spec.Template.Spec
@@ -294,28 +299,29 @@ func TestAgentsGPUs(t *testing.T) {
 	})
 	if !slices.Contains(c.Args, "--gpu-root=/host/driver") || !mounted || !from || !asks || !spec.HostPID ||
 		spec.RuntimeClassName == nil || *spec.RuntimeClassName != "nvidia" {
-		t.Errorf("flag %v, folder %v of %v, asked for GPUs %v, processes %v, class %v", c.Args, mounted, from, asks,
+		t.Errorf("unexpected GPU configuration: args %v, mounted %v, from host %v, GPUs %v, host PID %v, runtime class %v",
+			c.Args, mounted, from, asks,
 			spec.HostPID, spec.RuntimeClassName)
 	}
 	set, _, _ = agent(t, "--set", "agent.gpu.dcgmURL=http://$(HOST_IP):9400/metrics")
 	spec = &set.Spec.Template.Spec
 	if spec.HostPID || spec.RuntimeClassName != nil ||
 		!slices.Contains(spec.Containers[0].Args, "--dcgm-url=http://$(HOST_IP):9400/metrics") {
-		t.Errorf("who asks the exporter gets %v", spec)
+		t.Errorf("unexpected pod spec for metering through the DCGM exporter: %v", spec)
 	}
 }
 
-// TestAgentsSecrets checks that what is mounted is what the command line names, that only root reads it, and that the
-// kubelet's probes ask for what they can get.
+// TestAgentsSecrets verifies that every file on the command line is mounted, that only root can read the secrets
+// and that the probes of the kubelet match the configuration of the web server.
 func TestAgentsSecrets(t *testing.T) {
 	set, _,
 		kinds := agent(t, "--set", "agent.push.url=https://central,agent.push.caSecret=ca,agent.push.certSecret=cert",
 		"--set", "agent.metrics.tlsSecret=tls,agent.metrics.tokenSecret=token,agent.guestDir=/var/scaphandre")
 	if slices.Contains(kinds, "Role") {
-		t.Errorf("the controller may write a ConfigMap that no agent reads: %q", kinds)
+		t.Errorf("unexpected Role for a ConfigMap that no agent reads in %q", kinds)
 	}
 	if !slices.Contains(kinds, "ConfigMap") {
-		t.Errorf("the web configuration is missing: %q", kinds)
+		t.Errorf("no ConfigMap with the web configuration in %q", kinds)
 	}
 	spec := &set.Spec.Template.Spec
 	c := &spec.Containers[0]
@@ -327,7 +333,7 @@ func TestAgentsSecrets(t *testing.T) {
 		if !slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool {
 			return (value == m.MountPath || strings.HasPrefix(value, m.MountPath+"/")) && m.ReadOnly
 		}) {
-			t.Errorf("%s is in no volume", arg)
+			t.Errorf("path of argument %s is not in a volume", arg)
 		}
 	}
 	for _, v := range spec.Volumes {
@@ -336,18 +342,18 @@ func TestAgentsSecrets(t *testing.T) {
 		}
 		if v.Secret != nil && *v.Secret.DefaultMode != 0o400 ||
 			v.Projected != nil && *v.Projected.DefaultMode != 0o400 {
-			t.Errorf("volume %s is for others than root", v.Name)
+			t.Errorf("volume %s is readable for users other than root", v.Name)
 		}
 		if p := v.Projected; p != nil {
 			if token := p.Sources[0].ServiceAccountToken; token.Audience != "kubenergy" ||
 				*token.ExpirationSeconds != 600 || len(p.Sources) != 1 {
-				t.Errorf("its token is %+v", token)
+				t.Errorf("unexpected service account token: %+v", token)
 			}
 		}
 	}
 	for _, probe := range []*v1.Probe{c.LivenessProbe, c.ReadinessProbe} {
 		if probe.HTTPGet == nil || probe.HTTPGet.Scheme != v1.URISchemeHTTPS || probe.HTTPGet.Path != "/healthz" {
-			t.Errorf("it is probed by %+v", probe)
+			t.Errorf("unexpected probe: %+v", probe)
 		}
 	}
 	set, _, _ = agent(t, "--set", "agent.metrics.webConfigSecret=web")
@@ -355,12 +361,12 @@ func TestAgentsSecrets(t *testing.T) {
 		set.Spec.Template.Spec.Containers[0].LivenessProbe, set.Spec.Template.Spec.Containers[0].ReadinessProbe,
 	} {
 		if probe.TCPSocket == nil {
-			t.Errorf("where a certificate may be asked for, it is probed by %+v", probe)
+			t.Errorf("with client certificates, unexpected probe: %+v", probe)
 		}
 	}
 }
 
-// endpoint is what of a ServiceMonitor says whose labels a series gets.
+// endpoint is the part of a ServiceMonitor that determines the labels of stored series.
 type endpoint struct {
 	HonorLabels       bool      `json:"honorLabels"`
 	Relabelings       []relabel `json:"relabelings"`
@@ -374,7 +380,7 @@ type relabel struct {
 	Regex        string   `json:"regex"`
 }
 
-// apply is what Prometheus does, of what our rules use.
+// apply applies a relabeling rule like Prometheus. It only supports the features that the chart uses.
 func (r *relabel) apply(t *testing.T, labels map[string]string) {
 	t.Helper()
 	switch {
@@ -384,11 +390,11 @@ func (r *relabel) apply(t *testing.T, labels map[string]string) {
 		drop := regexp.MustCompile("^(?:" + r.Regex + ")$")
 		maps.DeleteFunc(labels, func(name, _ string) bool { return drop.MatchString(name) })
 	default:
-		t.Fatalf("not known to this test: %+v", r)
+		t.Fatalf("unsupported relabeling rule: %+v", r)
 	}
 }
 
-// scrape returns the labels that a series of a page is stored with.
+// scrape returns the labels under which Prometheus stores a series of a target.
 func (e *endpoint) scrape(t *testing.T, target, series map[string]string) map[string]string {
 	t.Helper()
 	target = maps.Clone(target)
@@ -411,8 +417,8 @@ func (e *endpoint) scrape(t *testing.T, target, series map[string]string) map[st
 	return stored
 }
 
-// TestAgentIsScraped checks what keeps series of pods from being taken for the agent's, and those of one node from
-// being written by the agent of another, and who has to show what.
+// TestAgentIsScraped verifies that series of pods cannot be mistaken for series of the agent, that an agent cannot
+// write series of another node and that the scrape configuration contains the required credentials.
 func TestAgentIsScraped(t *testing.T) {
 	documents, err := Template(t.Context(), "--set",
 		"agent.enabled=true,agent.metrics.tlsSecret=atls,agent.metrics.tokenSecret=atoken",
@@ -422,14 +428,14 @@ func TestAgentIsScraped(t *testing.T) {
 	}
 	i := slices.IndexFunc(documents, func(d Document) bool { return d.Name() == "ServiceMonitor/kubenergy-agent" })
 	if i < 0 {
-		t.Fatal("there is no ServiceMonitor")
+		t.Fatal("no ServiceMonitor rendered")
 	}
 	for _, want := range []string{
 		"{name: atls, key: ca.crt}", "{name: atoken, key: token}", "scheme: https",
 		"serverName: kubenergy-agent.kubenergy-agent.svc",
 	} {
 		if !strings.Contains(documents[i].Text, want) {
-			t.Errorf("the ServiceMonitor lacks %q:\n%s", want, documents[i].Text)
+			t.Errorf("ServiceMonitor does not contain %q:\n%s", want, documents[i].Text)
 		}
 	}
 	var monitor struct {
@@ -440,7 +446,7 @@ func TestAgentIsScraped(t *testing.T) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(documents[i].Object.Object, &monitor); err != nil {
 		t.Fatal(err)
 	}
-	// What the operator gives to a target, and what discovery knows.
+	// Labels that the operator and the service discovery set on a target.
 	target := map[string]string{
 		"__meta_kubernetes_pod_node_name": "worker-1", "job": "kubenergy-agent", "instance": "10.0.0.1:2112",
 		"namespace": "kubenergy-agent",
@@ -457,8 +463,8 @@ func TestAgentIsScraped(t *testing.T) {
 				"container": "server",
 			},
 		},
-		"before its names are known": {{"node": "worker-1", "pod_uid": "u"}, {"node": "worker-1", "pod_uid": "u"}},
-		"a lie": {
+		"without names": {{"node": "worker-1", "pod_uid": "u"}, {"node": "worker-1", "pod_uid": "u"}},
+		"forged labels": {
 			{"node": "worker-2", "instance": "worker-2", "job": "kubenergy-scheduler", "exported_node": "worker-3"},
 			{"node": "worker-1"},
 		},

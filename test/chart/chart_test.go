@@ -19,7 +19,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestRefusals checks that mistakes end the installation, with a sentence that names them.
+// TestRefusals verifies that invalid values make the installation fail with a message that describes the mistake.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
@@ -34,10 +34,10 @@ func TestRefusals(t *testing.T) {
 		"an unknown value":        {[]string{"--set", "scheduller.replicas=1"}, "scheduller"},
 		"an unknown setting":      {[]string{"--set", "policy.alloweddelay=6h"}, "alloweddelay"},
 		"an unknown mode":         {[]string{"--set", "policy.mode=on"}, "/policy/mode"},
-		"a delay that is none":    {[]string{"--set", "policy.maxDelay=abc"}, "/policy/maxDelay"},
+		"an invalid delay":        {[]string{"--set", "policy.maxDelay=abc"}, "/policy/maxDelay"},
 		"a delay without a unit":  {[]string{"--set-string", "policy.allowedDelay=6"}, "/policy/allowedDelay"},
-		"a delay before now":      {[]string{"--set", "policy.allowedDelay=-6h"}, "/policy/allowedDelay"},
-		"a delay of a type": {
+		"a negative delay":        {[]string{"--set", "policy.allowedDelay=-6h"}, "/policy/allowedDelay"},
+		"an invalid duration of a workload type": {
 			[]string{"--set", "policy.workloadTypes.batch.expectedDuration=1 day"},
 			"/policy/workloadTypes/batch/expectedDuration",
 		},
@@ -59,7 +59,7 @@ func TestRefusals(t *testing.T) {
 		"one Secret for two kinds of keys": {
 			[]string{"--set", "signals.keysSecret=keys,budgets.webhookKeySecret=keys"}, "give each a Secret of its own",
 		},
-		"certificates left unverified": {[]string{"--set", "metrics.serviceMonitor.enabled=true"}, "metrics.tlsSecret"},
+		"a ServiceMonitor without a certificate": {[]string{"--set", "metrics.serviceMonitor.enabled=true"}, "metrics.tlsSecret"},
 		"names without rules": {
 			[]string{"--set", "metrics.computeGardenerNames.code=true"},
 			"metrics.rules.enabled",
@@ -88,7 +88,7 @@ func TestRefusals(t *testing.T) {
 		"a token in clear": {
 			[]string{"--set", "agent.enabled=true,agent.metrics.tokenSecret=t"}, "without TLS, the network sees the token",
 		},
-		"energy for everybody": {
+		"metrics without a token or network policy": {
 			[]string{"--set", "agent.enabled=true,networkPolicy.enabled=false"},
 			"agent.metrics.tokenSecret",
 		},
@@ -113,13 +113,13 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := Template(t.Context(), c.args...)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want something with %q", err, c.want)
+				t.Errorf("got error %v, want one that contains %q", err, c.want)
 			}
 		})
 	}
 }
 
-// everything is rendered with all that can be switched on.
+// everything contains values that enable all optional parts of the chart.
 var everything = []string{
 	"--set",
 	"stress.enabled=true,stress.jobs=2,controller.replicas=2,ledger.postgres.secret=ledger,metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true,metrics.rules.enabled=true",
@@ -127,8 +127,9 @@ var everything = []string{
 	"metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true,signals.keysSecret=keys,power.enabled=true",
 }
 
-// TestPodsAreRestricted checks what the restricted Pod Security Standard asks, and more: no token where none is needed,
-// nothing writable, requests and limits.
+// TestPodsAreRestricted checks the requirements of the restricted Pod Security Standard. It also verifies that pods
+// only have a token if they need one, that their root file systems are read-only and that they have requests and
+// limits.
 func TestPodsAreRestricted(t *testing.T) {
 	documents, err := Template(t.Context(), everything...)
 	if err != nil {
@@ -146,14 +147,14 @@ func TestPodsAreRestricted(t *testing.T) {
 		s := spec.SecurityContext
 		if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || *s.RunAsUser == 0 ||
 			s.SeccompProfile.Type != v1.SeccompProfileTypeRuntimeDefault {
-			report("its pods may run as root, or without a seccomp profile")
+			report("pods may run as root or without a seccomp profile")
 		}
 		if spec.HostNetwork || spec.HostPID || spec.HostIPC {
-			report("its pods use the host's namespaces")
+			report("pods use host namespaces")
 		}
 		asks := spec.ServiceAccountName != ""
 		if token := spec.AutomountServiceAccountToken; token == nil || *token != asks {
-			report("a token is mounted where none is needed, or is left to the default")
+			report("automountServiceAccountToken is unset or does not match the use of a service account")
 		}
 		for _, c := range spec.Containers {
 			cs := c.SecurityContext
@@ -162,21 +163,21 @@ func TestPodsAreRestricted(t *testing.T) {
 				report("container " + c.Name + " is not restricted")
 			}
 			if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
-				report("container " + c.Name + " requests nothing")
+				report("container " + c.Name + " has no resource requests")
 			}
 			if c.Resources.Limits.Memory().IsZero() && !strings.HasPrefix(d.Object.GetName(), "kubenergy-stress") {
-				report("container " + c.Name + " has no limit of memory")
+				report("container " + c.Name + " has no memory limit")
 			}
 		}
 		for _, v := range spec.Volumes {
 			if v.HostPath != nil {
-				report("it mounts the host's " + v.HostPath.Path)
+				report("pods mount the host path " + v.HostPath.Path)
 			}
 		}
 	}
 	if seen != 7 {
-		t.Errorf("%d kinds of pods, want those of the scheduler, the controller, what switches machines, the release, "+
-			"what wakes machines and 2 stress Jobs", seen)
+		t.Errorf("got %d pod templates, want those of scheduler, controller, kubenergy-power, the release Job, "+
+			"the wake-up Job and 2 stress Jobs", seen)
 	}
 }
 
@@ -206,8 +207,8 @@ func podSpec(t *testing.T, d *Document) *v1.PodSpec {
 	return nil
 }
 
-// TestHooks checks what comes last and what goes first: only the binding after an installation, only the release
-// and the waking before a removal; and of those nothing stays.
+// TestHooks verifies that only the binding is created after an installation, that only the release and wake-up Jobs
+// run before an uninstallation and that the objects of these Jobs are deleted afterwards.
 func TestHooks(t *testing.T) {
 	documents, err := Template(t.Context(), everything...)
 	if err != nil {
@@ -224,7 +225,7 @@ func TestHooks(t *testing.T) {
 		policy := d.Object.GetAnnotations()["helm.sh/hook-delete-policy"]
 		if hook == "pre-delete" && (!strings.Contains(policy, "hook-succeeded") ||
 			!strings.Contains(policy, "hook-failed")) {
-			t.Errorf("%s stays after its hook: %s", d.Name(), policy)
+			t.Errorf("%s is not deleted after its hook: %s", d.Name(), policy)
 		}
 	}
 	slices.Sort(hooks)
@@ -236,19 +237,19 @@ func TestHooks(t *testing.T) {
 		"pre-delete ServiceAccount/kubenergy-release", "pre-delete ServiceAccount/kubenergy-wake",
 	}
 	if !slices.Equal(hooks, want) {
-		t.Errorf("hooks are %q", hooks)
+		t.Errorf("unexpected hooks: %q", hooks)
 	}
 	if documents, err = Template(t.Context(), "--set", "hold.enabled=false"); err != nil {
 		t.Fatal(err)
 	}
 	for i := range documents {
 		if strings.HasPrefix(documents[i].Object.GetKind(), "MutatingAdmission") {
-			t.Errorf("hold.enabled is false, and there is %s", documents[i].Name())
+			t.Errorf("unexpected %s although hold.enabled is false", documents[i].Name())
 		}
 	}
 }
 
-// TestStartsInShadow checks the promise that installing the chart touches nothing, and needs no key.
+// TestStartsInShadow verifies that installing the chart does not affect any workload and requires no API key.
 func TestStartsInShadow(t *testing.T) {
 	documents, err := Template(t.Context())
 	if err != nil {
@@ -269,7 +270,7 @@ func TestStartsInShadow(t *testing.T) {
 	}
 	for _, what := range []string{"policy", "zone", "job"} {
 		if !found[what] {
-			t.Errorf("the %s is not what it should be after an installation without values", what)
+			t.Errorf("unexpected %s after an installation without values", what)
 		}
 	}
 }

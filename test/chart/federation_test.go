@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/access"
 )
 
-// rendered reads the object of a kind and a name; false: there is none.
+// rendered converts the object with the given kind and name into into. It returns false if there is no such object.
 func rendered(t *testing.T, documents []Document, kind, name string, into any) bool {
 	t.Helper()
 	i := slices.IndexFunc(documents, func(d Document) bool {
@@ -40,8 +40,8 @@ func template(t *testing.T, args ...string) []Document {
 	return documents
 }
 
-// TestMembersMayBookForThemselves checks that each member has one right, for its own name, and that the controller can
-// read what the chart says of it.
+// TestMembersMayBookForThemselves verifies that each member has exactly one permission, restricted to its own name,
+// and that the controller can read the members file of the chart.
 func TestMembersMayBookForThemselves(t *testing.T) {
 	documents := template(t, "--set", "federation.cluster=home", "--set-json",
 		`federation.members=[{"name":"alpha","zone":"de","pue":1.3,"maxNodes":7,"nodeMaxWatts":900,"bookingsPerMinute":700},{"name":"beta"}]`)
@@ -53,20 +53,20 @@ func TestMembersMayBookForThemselves(t *testing.T) {
 		if !rendered(t, documents, "ClusterRole", member, &role) ||
 			!rendered(t, documents, "ClusterRoleBinding", member, &binding) ||
 			!rendered(t, documents, "ServiceAccount", member, &account) {
-			t.Fatalf("%s has no account, role or binding", name)
+			t.Fatalf("member %s has no service account, role or role binding", name)
 		}
 		if len(role.Rules) != 1 || !slices.Equal(role.Rules[0].Resources, []string{"clusters/bookings"}) ||
 			!slices.Equal(role.Rules[0].ResourceNames, []string{name}) ||
 			!slices.Equal(role.Rules[0].Verbs, []string{"create"}) {
-			t.Errorf("%s may %+v", name, role.Rules)
+			t.Errorf("unexpected rules for member %s: %+v", name, role.Rules)
 		}
 		if binding.RoleRef.Name != member || len(binding.Subjects) != 1 || binding.Subjects[0].Name != member {
-			t.Errorf("%s: %+v %+v", name, binding.RoleRef, binding.Subjects)
+			t.Errorf("unexpected role binding for member %s: %+v %+v", name, binding.RoleRef, binding.Subjects)
 		}
 	}
 	var file v1.ConfigMap
 	if !rendered(t, documents, "ConfigMap", "kubenergy-members", &file) {
-		t.Fatal("no file of members")
+		t.Fatal("no ConfigMap with the members file rendered")
 	}
 	path := filepath.Join(t.TempDir(), "members.yaml")
 	if err := os.WriteFile(path, []byte(file.Data["members.yaml"]), 0o600); err != nil {
@@ -79,7 +79,7 @@ func TestMembersMayBookForThemselves(t *testing.T) {
 	}
 }
 
-// TestForwarding checks the flags and files of a member, and that its network policy lets it out.
+// TestForwarding checks the flags and files of a member and verifies that its network policy allows forwarding.
 func TestForwarding(t *testing.T) {
 	documents := template(t, "--set", "federation.cluster=alpha,federation.forward.url=https://home.example.org:9443,"+
 		"federation.forward.tokenSecret=federation,federation.forward.caSecret=ca")
@@ -93,7 +93,7 @@ func TestForwarding(t *testing.T) {
 		"--forward-token-file=/etc/kubenergy/federation/token", "--forward-ca-file=/etc/kubenergy/federation-ca/ca.crt",
 	} {
 		if !slices.Contains(pod.Containers[0].Args, arg) {
-			t.Errorf("%s is missing in %q", arg, pod.Containers[0].Args)
+			t.Errorf("missing argument %s in %q", arg, pod.Containers[0].Args)
 		}
 	}
 	for _, secret := range []string{"federation", "ca"} {
@@ -110,17 +110,17 @@ func TestForwarding(t *testing.T) {
 	if !slices.ContainsFunc(policy.Spec.Egress, func(r networkingv1.NetworkPolicyEgressRule) bool {
 		return len(r.To) == 0 && r.Ports[0].Port.IntValue() == 9443
 	}) {
-		t.Error("the network policy keeps it in")
+		t.Error("network policy does not allow forwarding")
 	}
 }
 
-// TestExpose renders each way to expose the HTTP API, and none by default.
+// TestExpose renders each way to expose the HTTP API and verifies that it is not exposed by default.
 func TestExpose(t *testing.T) {
 	gateway := []string{"--set", "api.expose.gateway.name=edge,api.expose.gateway.namespace=net"}
 	for kind, c := range map[string]struct {
 		args    []string
 		service v1.ServiceType
-		has     string // in the text of what exposes it
+		has     string // text that the exposing object contains
 	}{
 		"":             {nil, "", ""},
 		"LoadBalancer": {nil, v1.ServiceTypeLoadBalancer, ""},
@@ -140,17 +140,17 @@ func TestExpose(t *testing.T) {
 		var service v1.Service
 		if got := rendered(t, documents, "Service", "kubenergy-api", &service); got != (way != "") ||
 			service.Spec.Type != c.service {
-			t.Errorf("%q: a Service %t of type %q", kind, got, service.Spec.Type)
+			t.Errorf("expose type %q: unexpected Service: exists %t, type %q", kind, got, service.Spec.Type)
 		}
 		if c.has != "" && !slices.ContainsFunc(documents, func(d Document) bool {
 			return d.Object.GetName() == "kubenergy-api" && strings.Contains(d.Text, c.has)
 		}) {
-			t.Errorf("%s: no %q", kind, c.has)
+			t.Errorf("expose type %s: no object contains %q", kind, c.has)
 		}
 		var controller appsv1.Deployment
 		rendered(t, documents, "Deployment", "kubenergy-controller", &controller)
 		if got := slices.Contains(controller.Spec.Template.Spec.Containers[0].Args, "--api-name=kubenergy.example.org"); got != (way != "") {
-			t.Errorf("%q: its certificate has the name: %t", kind, got)
+			t.Errorf("expose type %q: certificate contains the name: %t", kind, got)
 		}
 	}
 }

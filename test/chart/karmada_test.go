@@ -16,8 +16,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/karmada"
 )
 
-// TestKarmada checks what docs/how-to/karmada.md installs: of the chart no pods come in Karmada's API server, where
-// nothing would run them, and the programs of host.yaml have the flags there, also those that one ledger needs.
+// TestKarmada checks the installation described in docs/how-to/karmada.md. The chart must not create pods in the
+// API server of Karmada, because nothing would run them there, and the programs in host.yaml must accept their
+// flags, including the commented ones for a common ledger.
 func TestKarmada(t *testing.T) {
 	repository := filepath.Join("..", "..")
 	page, errPage := os.ReadFile(filepath.Join(repository, "docs", "how-to", "karmada.md"))
@@ -35,13 +36,13 @@ func TestKarmada(t *testing.T) {
 		if kind == "Deployment" && !rendered(t, installed, kind, installed[i].Object.GetName(), &d) ||
 			*d.Spec.Replicas != 0 ||
 			slices.Contains([]string{"DaemonSet", "MutatingAdmissionPolicy", "PersistentVolumeClaim"}, kind) {
-			t.Errorf("%s is installed, or has pods", installed[i].Name())
+			t.Errorf("%s must not be installed or have replicas in Karmada", installed[i].Name())
 		}
 	}
 	for _, name := range []string{"kubenergy-karmada", "kubenergy-controller"} {
 		var d appsv1.Deployment
 		if !rendered(t, hosted, "Deployment", name, &d) {
-			t.Fatalf("host.yaml has no %s", name)
+			t.Fatalf("host.yaml contains no Deployment %s", name)
 		}
 		set := flag.NewFlagSet(name, flag.ContinueOnError)
 		set.SetOutput(io.Discard)
@@ -52,7 +53,7 @@ func TestKarmada(t *testing.T) {
 			controller.NewOptions(set)
 		}
 		if err := set.Parse(d.Spec.Template.Spec.Containers[0].Args); err != nil || *kubeconfig == "" || set.NArg() > 0 {
-			t.Errorf("%s: %v, %q", name, err, set.Args())
+			t.Errorf("unexpected arguments of %s: error %v, remaining arguments %q", name, err, set.Args())
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 const generated = "# Generated from charts/kubenergy by `make manifests`: edit it there.\n"
 
-// namespace is what Helm makes itself when it is told to.
+// namespace is the object that Helm creates with --create-namespace.
 const namespace = `apiVersion: v1
 kind: Namespace
 metadata:
@@ -19,8 +19,8 @@ metadata:
     pod-security.kubernetes.io/enforce: restricted
 `
 
-// TestManifestsAreCurrent checks the plain manifests in deploy/: for those who use no Helm, and for programs that set
-// up a cluster themselves.
+// TestManifestsAreCurrent verifies that the plain manifests in deploy/ match the chart. They are used without Helm
+// and by programs that set up a cluster themselves.
 func TestManifestsAreCurrent(t *testing.T) {
 	documents, err := Template(t.Context())
 	if err != nil {
@@ -64,7 +64,7 @@ func TestManifestsAreCurrent(t *testing.T) {
 	}
 }
 
-// plain is a document without what only Helm looks at.
+// plain returns the text of a document without comments and labels that are specific to Helm.
 func plain(d *Document) string {
 	var kept []string
 	for line := range strings.Lines(d.Text) {

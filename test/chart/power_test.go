@@ -16,14 +16,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/power"
 )
 
-// sleeps are values with which machines sleep.
+// sleeps contains values that enable kubenergy-power for one machine.
 var sleeps = []string{
 	"--set", "power.enabled=true", "--set", "power.keysSecret=bmcs", "--set-json", `power.machines=[{"node":"n1",` +
 		`"uuid":"4c4c4544-0042-3510-8054-b4c04f564433","kind":"redfish","url":"https://bmc1","passwordKey":"p"}]`,
 }
 
-// TestPowerReadsItsConfiguration: what the chart writes, the process reads; by default it does not run, and then only
-// in shadow.
+// TestPowerReadsItsConfiguration verifies that kubenergy-power accepts the configuration rendered by the chart. It
+// must be disabled by default and use shadow mode when it is enabled.
 func TestPowerReadsItsConfiguration(t *testing.T) {
 	named := func(documents []Document, name string) int {
 		return slices.IndexFunc(documents, func(d Document) bool { return d.Name() == name })
@@ -33,7 +33,7 @@ func TestPowerReadsItsConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if named(documents, "Deployment/kubenergy-power") >= 0 {
-		t.Error("it runs by default")
+		t.Error("kubenergy-power is enabled by default")
 	}
 	if documents, err = Template(t.Context(), sleeps...); err != nil {
 		t.Fatal(err)
@@ -48,19 +48,19 @@ func TestPowerReadsItsConfiguration(t *testing.T) {
 	set := documents[named(documents, "Deployment/kubenergy-power")]
 	if strings.Count(set.Text, "containerPort") != 1 || !strings.Contains(set.Text, "path: /healthz") ||
 		!strings.Contains(set.Text, "replicas: 2") {
-		t.Errorf("it has no probe, listens for more than that, or is not there twice:\n%s", set.Text)
+		t.Errorf("expected two replicas with a single port and a health probe, got:\n%s", set.Text)
 	}
 	for _, name := range []string{
 		"NetworkPolicy/kubenergy-power", "PodDisruptionBudget/kubenergy-power", "Job/kubenergy-wake",
 		"ValidatingAdmissionPolicyBinding/kubenergy-power-guard",
 	} {
 		if named(documents, name) < 0 {
-			t.Errorf("there is no %s", name)
+			t.Errorf("%s was not rendered", name)
 		}
 	}
 }
 
-// What kubenergy-power would refuse at its start, helm refuses.
+// TestMachinesThatCannotBe verifies that Helm rejects machines that kubenergy-power would reject at startup.
 func TestMachinesThatCannotBe(t *testing.T) {
 	one := func(node, uuid, url string) string {
 		return fmt.Sprintf(`{"node":%q,"uuid":%q,"kind":"redfish","url":%q,"passwordKey":"k"}`, node, uuid, url)
@@ -75,12 +75,12 @@ func TestMachinesThatCannotBe(t *testing.T) {
 		_, err := Template(t.Context(), "--set", "power.enabled=true,power.keysSecret=bmcs", "--set-json",
 			"power.machines=["+machines+"]")
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q: %v", want, err)
+			t.Errorf("expected an error that contains %q, got %v", want, err)
 		}
 	}
 }
 
-// TestPowerWritesLittle evaluates the policy that pins what is written on nodes.
+// TestPowerWritesLittle evaluates the policy that restricts the changes kubenergy-power can make to nodes.
 func TestPowerWritesLittle(t *testing.T) {
 	documents, err := Template(t.Context(), sleeps...)
 	if err != nil {
@@ -103,26 +103,26 @@ func TestPowerWritesLittle(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		before, after string
-		change        [2]string // of both
-		only          [2]string // of what is written
+		change        [2]string // replacement applied to both
+		only          [2]string // replacement applied to the updated object
 		want          bool
 	}{
-		"to sleep":           {before: awake, after: asleep, want: true},
-		"and back":           {before: asleep, after: awake, want: true},
-		"it may not sleep":   {before: awake, after: asleep, change: [2]string{`"true", "zone"`, `"false", "zone"`}},
-		"it may no longer":   {before: asleep, after: awake, change: [2]string{`"true", "zone"`, `"false", "zone"`}, want: true},
-		"control plane":      {before: awake, after: asleep, change: [2]string{`"zone"`, `"node-role.kubernetes.io/control-plane": "", "zone"`}},
-		"it evicts":          {before: awake, after: asleep, only: [2]string{`asleep", "effect": "NoSchedule"`, `asleep", "effect": "NoExecute"`}},
-		"another's taint":    {before: awake, after: asleep, only: [2]string{`{"key": "own", "effect": "NoSchedule"}, `, ``}},
-		"another's label":    {before: awake, after: asleep, only: [2]string{`"zone": "a"`, `"zone": "b"`}},
-		"a label more":       {before: awake, after: asleep, only: [2]string{`"zone": "a"`, `"zone": "a", "x": ""`}},
-		"an annotation more": {before: awake, after: asleep, only: [2]string{`"kubenergy.io/power": "{}"`, `"kubenergy.io/power": "{}", "x": ""`}},
-		"another's mark": {
+		"to sleep":                  {before: awake, after: asleep, want: true},
+		"and back":                  {before: asleep, after: awake, want: true},
+		"node must not sleep":       {before: awake, after: asleep, change: [2]string{`"true", "zone"`, `"false", "zone"`}},
+		"node must no longer sleep": {before: asleep, after: awake, change: [2]string{`"true", "zone"`, `"false", "zone"`}, want: true},
+		"control plane":             {before: awake, after: asleep, change: [2]string{`"zone"`, `"node-role.kubernetes.io/control-plane": "", "zone"`}},
+		"a taint that evicts":       {before: awake, after: asleep, only: [2]string{`asleep", "effect": "NoSchedule"`, `asleep", "effect": "NoExecute"`}},
+		"a foreign taint":           {before: awake, after: asleep, only: [2]string{`{"key": "own", "effect": "NoSchedule"}, `, ``}},
+		"a foreign label":           {before: awake, after: asleep, only: [2]string{`"zone": "a"`, `"zone": "b"`}},
+		"an additional label":       {before: awake, after: asleep, only: [2]string{`"zone": "a"`, `"zone": "a", "x": ""`}},
+		"an additional annotation":  {before: awake, after: asleep, only: [2]string{`"kubenergy.io/power": "{}"`, `"kubenergy.io/power": "{}", "x": ""`}},
+		"a foreign exclude-disruption label": {
 			before: strings.Replace(awake, `"zone": "a"`, `"node.kubernetes.io/exclude-disruption": ""`, 1),
 			after:  strings.Replace(awake, `"zone": "a"`, `"other": ""`, 1),
 			change: [2]string{`may-sleep": "true"`, `may-sleep": "false"`},
 		},
-		"an annotation where it may not sleep": {
+		"an annotation on a node that must not sleep": {
 			before: awake, after: strings.Replace(awake, `}},`, `}, "annotations": {"kubenergy.io/power": "{}"}},`, 1),
 			change: [2]string{`may-sleep": "true"`, `may-sleep": "false"`},
 		},
@@ -132,12 +132,12 @@ func TestPowerWritesLittle(t *testing.T) {
 		before := strings.Replace(c.before, c.change[0], c.change[1], 1)
 		after := strings.Replace(strings.Replace(c.after, c.change[0], c.change[1], 1), c.only[0], c.only[1], 1)
 		if got := admits(t, &policy, before, after); got != c.want {
-			t.Errorf("%s: admitted is %v", name, got)
+			t.Errorf("%s: admits() = %v", name, got)
 		}
 	}
 }
 
-// admits evaluates a policy on an update.
+// admits evaluates a policy for an update from before to after.
 func admits(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy, before, after string) bool {
 	t.Helper()
 	env, err := cel.NewEnv(cel.OptionalTypes(), cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
@@ -184,7 +184,7 @@ func admits(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPol
 	return true
 }
 
-// TestKubeletsWriteLittle evaluates the policy about kubelets, on creation and on update.
+// TestKubeletsWriteLittle evaluates the policy that restricts kubelets, for creations and updates.
 func TestKubeletsWriteLittle(t *testing.T) {
 	documents, err := Template(t.Context())
 	if err != nil {
@@ -200,7 +200,7 @@ func TestKubeletsWriteLittle(t *testing.T) {
 	rules := policy.Spec.MatchConstraints.ResourceRules
 	if len(rules) != 1 || !slices.Equal(rules[0].Operations, []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}) ||
 		!slices.Equal(rules[0].Resources, []string{"nodes", "nodes/status"}) {
-		t.Errorf("it looks at %+v", rules)
+		t.Errorf("unexpected match constraints: %+v", rules)
 	}
 	node := func(labels, annotations string) string {
 		return `{"metadata": {"labels": {` + labels + `}, "annotations": {` + annotations + `}}, "spec": {}}`
@@ -209,16 +209,16 @@ func TestKubeletsWriteLittle(t *testing.T) {
 		before, after string
 		want          bool
 	}{
-		"joins":                       {"null", `{"metadata": {}, "spec": {}}`, true},
-		"joins with a site":           {"null", node(`"kubenergy.io/site": "a"`, `"note": "x"`), true},
-		"joins asleep":                {"null", node(`"kubenergy.io/power-state": "asleep"`, ``), false},
-		"joins with failed boots":     {"null", node(``, `"kubenergy.io/power": "{}"`), false},
-		"joins with watts":            {"null", node(``, `"energy.thesis.io/current-watts": "1"`), false},
-		"a note":                      {node(``, ``), node(`"rack": "7"`, `"note": "x"`), true},
-		"another site":                {node(`"kubenergy.io/site": "a"`, ``), node(`"kubenergy.io/site": "b"`, ``), false},
-		"failed boots":                {node(``, ``), node(``, `"kubenergy.io/power": "{}"`), false},
-		"no failed boots":             {node(``, `"kubenergy.io/power": "{}"`), node(``, ``), false},
-		"what was there before stays": {node(``, `"kubenergy.io/power": "{}"`), node(``, `"kubenergy.io/power": "{}"`), true},
+		"joins":                   {"null", `{"metadata": {}, "spec": {}}`, true},
+		"joins with a site":       {"null", node(`"kubenergy.io/site": "a"`, `"note": "x"`), true},
+		"joins asleep":            {"null", node(`"kubenergy.io/power-state": "asleep"`, ``), false},
+		"joins with failed boots": {"null", node(``, `"kubenergy.io/power": "{}"`), false},
+		"joins with watts":        {"null", node(``, `"energy.thesis.io/current-watts": "1"`), false},
+		"a note":                  {node(``, ``), node(`"rack": "7"`, `"note": "x"`), true},
+		"another site":            {node(`"kubenergy.io/site": "a"`, ``), node(`"kubenergy.io/site": "b"`, ``), false},
+		"failed boots":            {node(``, ``), node(``, `"kubenergy.io/power": "{}"`), false},
+		"no failed boots":         {node(``, `"kubenergy.io/power": "{}"`), node(``, ``), false},
+		"an unchanged annotation": {node(``, `"kubenergy.io/power": "{}"`), node(``, `"kubenergy.io/power": "{}"`), true},
 	} {
 		if got := admits(t, &policy, c.before, c.after); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -226,7 +226,8 @@ func TestKubeletsWriteLittle(t *testing.T) {
 	}
 }
 
-// TestControllerWritesLittleOnNodes evaluates the policy that pins what the controller writes on nodes.
+// TestControllerWritesLittleOnNodes evaluates the policy that restricts the changes the controller can make to
+// nodes.
 func TestControllerWritesLittleOnNodes(t *testing.T) {
 	documents, err := Template(t.Context(), "--set", "agent.enabled=true")
 	if err != nil {
@@ -252,24 +253,24 @@ func TestControllerWritesLittleOnNodes(t *testing.T) {
 		`": "100 W"}}, "spec": {"providerID": "x"}}`
 	for name, c := range map[string]struct {
 		before, after string
-		only          [2]string // of what is written
+		only          [2]string // replacement applied to the updated object
 		want          bool
 	}{
-		"what is told":         {before: bare, after: full, want: true},
-		"and no longer":        {before: full, after: bare, want: true},
-		"something else":       {before: full, after: full, only: [2]string{`"cpu-model":"x"`, `"cpu-model":"y"`}, want: true},
-		"another's label":      {before: bare, after: full, only: [2]string{`"zone":"a"`, `"zone":"b"`}},
-		"a profile":            {before: bare, after: full, only: [2]string{`"zone"`, `"kubenergy.io/power-profile":"p","zone"`}},
-		"that it may sleep":    {before: bare, after: full, only: [2]string{`"zone"`, `"kubenergy.io/may-sleep":"true","zone"`}},
-		"another's annotation": {before: bare, after: full, only: [2]string{`"100 W"`, `"100 W", "x": "y"`}},
-		"a book":               {before: bare, after: full, only: [2]string{`100 W`, strings.Repeat("w", 300)}},
-		"a taint":              {before: bare, after: full, only: [2]string{`"spec": {`, `"spec": {"taints": [{"key": "x"}], `}},
-		"a cordon":             {before: bare, after: full, only: [2]string{`"spec": {`, `"spec": {"unschedulable": true, `}},
-		"an owner":             {before: bare, after: full, only: [2]string{`"name": "n"`, `"name": "n", "ownerReferences": [{}]`}},
-		"a finalizer":          {before: bare, after: full, only: [2]string{`"name": "n"`, `"name": "n", "finalizers": ["x/y"]`}},
+		"detected hardware":         {before: bare, after: full, want: true},
+		"removed detected hardware": {before: full, after: bare, want: true},
+		"changed detected hardware": {before: full, after: full, only: [2]string{`"cpu-model":"x"`, `"cpu-model":"y"`}, want: true},
+		"a foreign label":           {before: bare, after: full, only: [2]string{`"zone":"a"`, `"zone":"b"`}},
+		"a profile":                 {before: bare, after: full, only: [2]string{`"zone"`, `"kubenergy.io/power-profile":"p","zone"`}},
+		"the label may-sleep":       {before: bare, after: full, only: [2]string{`"zone"`, `"kubenergy.io/may-sleep":"true","zone"`}},
+		"a foreign annotation":      {before: bare, after: full, only: [2]string{`"100 W"`, `"100 W", "x": "y"`}},
+		"a long value":              {before: bare, after: full, only: [2]string{`100 W`, strings.Repeat("w", 300)}},
+		"a taint":                   {before: bare, after: full, only: [2]string{`"spec": {`, `"spec": {"taints": [{"key": "x"}], `}},
+		"a cordon":                  {before: bare, after: full, only: [2]string{`"spec": {`, `"spec": {"unschedulable": true, `}},
+		"an owner":                  {before: bare, after: full, only: [2]string{`"name": "n"`, `"name": "n", "ownerReferences": [{}]`}},
+		"a finalizer":               {before: bare, after: full, only: [2]string{`"name": "n"`, `"name": "n", "finalizers": ["x/y"]`}},
 	} {
 		if got := admits(t, &policy, c.before, strings.Replace(c.after, c.only[0], c.only[1], 1)); got != c.want {
-			t.Errorf("%s: admitted is %v", name, got)
+			t.Errorf("%s: admits() = %v", name, got)
 		}
 	}
 }

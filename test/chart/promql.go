@@ -14,7 +14,7 @@ var (
 	lists      = regexp.MustCompile(`\b(by|on|without|ignoring) *\([^)]*\)`)
 )
 
-// Metrics returns the metrics that an expression of PromQL reads.
+// Metrics returns the names of the metrics that a PromQL expression reads.
 func Metrics(expr string) []string {
 	plain := lists.ReplaceAllString(quoted.ReplaceAllString(expr, `""`), "")
 	plain = regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(plain, "")
@@ -27,7 +27,7 @@ func Metrics(expr string) []string {
 	return names
 }
 
-// Balanced checks that the brackets of an expression close.
+// Balanced checks that all brackets of an expression are closed.
 func Balanced(expr string) error {
 	var open []rune
 	closes := map[rune]rune{')': '(', '}': '{', ']': '['}
@@ -37,13 +37,13 @@ func Balanced(expr string) error {
 			open = append(open, c)
 		case ')', '}', ']':
 			if len(open) == 0 || open[len(open)-1] != closes[c] {
-				return fmt.Errorf("a %c too many", c)
+				return fmt.Errorf("unexpected closing %c", c)
 			}
 			open = open[:len(open)-1]
 		}
 	}
 	if len(open) > 0 {
-		return fmt.Errorf("%c is not closed", open[len(open)-1])
+		return fmt.Errorf("unclosed %c", open[len(open)-1])
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// promtool runs a file of cases, with PREFIX replaced, on groups of rules. The summary alone is compared of what alerts
-// say: descriptions stand in the chart and in docs/reference/alerts.md.
+// promtool runs the test cases of a file, with PREFIX replaced, on groups of rules. Only the summaries of alerts
+// are compared, because their descriptions are covered by the chart and docs/reference/alerts.md.
 func promtool(t *testing.T, cases, prefix string, groups map[string][]rule) (out string, err error) {
 	t.Helper()
 	program, dir := kit.Prometheus(t, "promtool"), t.TempDir()
@@ -55,7 +55,7 @@ func casesOf(t *testing.T, name string) string {
 	return string(text)
 }
 
-// broken is a rule whose metrics are all misspelt.
+// broken returns a copy of a rule with all metric names misspelled.
 func broken(r rule) rule {
 	for _, name := range Metrics(r.Expr) {
 		r.Expr = strings.ReplaceAll(r.Expr, name, "broken_"+name)
@@ -63,8 +63,8 @@ func broken(r rule) rule {
 	return r
 }
 
-// TestAlertsFire has Prometheus' own tool decide when alerts fire and when not. An alert whose metrics are misspelt
-// does not pass its cases.
+// TestAlertsFire uses promtool to verify when alerts fire and when they do not. The cases of an alert must fail if
+// its metrics are misspelled.
 func TestAlertsFire(t *testing.T) {
 	groups := rules(t, "--set", "agent.enabled=true")
 	if out, err := promtool(t, "alerts.yaml", "", groups); err != nil {
@@ -75,18 +75,18 @@ func TestAlertsFire(t *testing.T) {
 		for _, r := range rules {
 			for _, name := range []string{r.Alert + " fires\n", r.Alert + " is silent\n"} {
 				if !strings.Contains(cases, "- name: "+name) {
-					t.Errorf("there is no case in which %s", name)
+					t.Errorf("missing test case: %s", name)
 				}
 			}
 			out, err := promtool(t, "alerts.yaml", "", map[string][]rule{"mutant": {broken(r)}})
 			if err == nil || !strings.Contains(out, r.Alert) {
-				t.Errorf("%s passes with misspelt metrics:\n%s", r.Alert, out)
+				t.Errorf("test cases of alert %s pass with misspelled metrics:\n%s", r.Alert, out)
 			}
 		}
 	}
 }
 
-// TestGardenerNamesShow does the same with the recording rules, under both prefixes.
+// TestGardenerNamesShow is like TestAlertsFire, for the recording rules with both prefixes.
 func TestGardenerNamesShow(t *testing.T) {
 	groups := rules(t, "--set",
 		"metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true")
@@ -99,11 +99,11 @@ func TestGardenerNamesShow(t *testing.T) {
 		}
 		for i, r := range groups[group] {
 			if !strings.Contains(cases, "- expr: "+strings.Replace(r.Record, prefix, "PREFIX", 1)+"\n") {
-				t.Errorf("there is no case of %s", r.Record)
+				t.Errorf("no test case for recording rule %s", r.Record)
 			}
 			groups[group][i] = broken(r)
 			if out, err := promtool(t, "gardener.yaml", prefix, groups); err == nil {
-				t.Errorf("%s passes with misspelt metrics:\n%s", r.Record, out)
+				t.Errorf("test cases of recording rule %s pass with misspelled metrics:\n%s", r.Record, out)
 			}
 			groups[group][i] = r
 		}

@@ -1,4 +1,4 @@
-// Package chart renders the Helm chart for tests, as helm does for users.
+// Package chart renders the Helm chart for tests, using the same helm commands as users.
 package chart
 
 import (
@@ -15,13 +15,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// root is the repository, as seen from a package of test/.
+// root is the root directory of the repository, relative to a package in test/.
 const root = "../.."
 
-// Folder is that of the chart, as seen from a package of test/.
+// Folder is the directory of the chart, relative to a package in test/.
 var Folder = filepath.Join(root, "charts", "kubenergy")
 
-// Program returns the path of the helm that go.tools.mod pins; the first build takes minutes.
+// Program returns the path of the helm version that go.tools.mod selects. The first build takes several minutes.
 var Program = sync.OnceValues(func() (string, error) {
 	var stderr bytes.Buffer
 	tool := exec.Command("go", "tool", "-modfile=go.tools.mod", "-n", "helm")
@@ -33,7 +33,7 @@ var Program = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// Helm runs one helm command with an environment of its own, and returns what it writes.
+// Helm runs a helm command with isolated configuration directories and returns its standard output.
 func Helm(ctx context.Context, kubeconfig string, args ...string) (string, error) {
 	path, err := Program()
 	if err != nil {
@@ -55,7 +55,7 @@ func Helm(ctx context.Context, kubeconfig string, args ...string) (string, error
 	return stdout.String(), nil
 }
 
-// Template renders the chart with further arguments of helm template.
+// Template renders the chart with additional arguments for helm template.
 func Template(ctx context.Context, args ...string) ([]Document, error) {
 	out, err := Helm(ctx, os.DevNull, append([]string{
 		"template", "kubenergy", Folder, "--namespace", "kubenergy-system", "--kube-version", "1.36.0",
@@ -66,13 +66,13 @@ func Template(ctx context.Context, args ...string) ([]Document, error) {
 	return Documents(out)
 }
 
-// Document is one object, as text with its comments, and as it reads.
+// Document is a rendered object, as text including comments and in decoded form.
 type Document struct {
 	Text   string
 	Object *unstructured.Unstructured
 }
 
-// Documents splits a stream of YAML; empty documents are left out.
+// Documents splits a YAML stream into its documents and skips empty ones.
 func Documents(text string) ([]Document, error) {
 	var documents []Document
 	for part := range strings.SplitSeq("\n"+text, "\n---") {
@@ -87,8 +87,8 @@ func Documents(text string) ([]Document, error) {
 	return documents, nil
 }
 
-// HookOf returns the events of Helm at which an object is created; "" for one that is part of the release.
+// HookOf returns the Helm hook events of an object, or "" if it is a regular part of the release.
 func (d *Document) HookOf() string { return d.Object.GetAnnotations()["helm.sh/hook"] }
 
-// Name returns kind and name.
+// Name returns the kind and name of the object.
 func (d *Document) Name() string { return d.Object.GetKind() + "/" + d.Object.GetName() }

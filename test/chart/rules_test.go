@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rule is a recording or alerting rule of Prometheus.
+// rule is a Prometheus recording or alerting rule.
 type rule struct {
 	Record      string            `json:"record"`
 	Alert       string            `json:"alert"`
@@ -53,45 +53,45 @@ func rules(t *testing.T, args ...string) map[string][]rule {
 	return groups
 }
 
-// foreign are metrics of others that rules read.
+// foreign lists the metrics of other programs that the rules read.
 var foreign = []string{
 	"up", "leader_election_master_status", "scheduler_schedule_attempts_total",
 	"scheduler_scheduling_attempt_duration_seconds",
 }
 
-// TestRulesReadMetricsThatExist checks the rules as far as can be done without Prometheus: every metric that one
-// reads is one that a program of ours registers, brackets close, and alerts say what is to be said.
+// TestRulesReadMetricsThatExist performs the checks that do not require Prometheus. Rules may only read registered
+// metrics, brackets must be balanced and alerts must have all annotations.
 func TestRulesReadMetricsThatExist(t *testing.T) {
 	registered := registeredMetrics(t)
 	groups := rules(t, "--set",
 		"agent.enabled=true,metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true")
 	want := []string{"compute-gardener-code", "compute-gardener-documents", "kubenergy", "kubenergy-agent"}
 	if got := slices.Sorted(maps.Keys(groups)); !slices.Equal(got, want) {
-		t.Errorf("groups are %q", got)
+		t.Errorf("unexpected groups: %q", got)
 	}
 	for group, rules := range groups {
 		for _, r := range rules {
 			name := group + "/" + r.Alert + r.Record
 			if (r.Alert == "") == (r.Record == "") || r.Expr == "" {
-				t.Errorf("%s: want a name of one kind and an expression", name)
+				t.Errorf("rule %s must have an expression and either an alert or a record name", name)
 			}
 			read := Metrics(r.Expr)
 			if len(read) == 0 {
-				t.Errorf("%s reads no metric: %s", name, r.Expr)
+				t.Errorf("rule %s reads no metric: %s", name, r.Expr)
 			}
 			for _, metric := range read {
 				if !slices.Contains(foreign, metric) && !registered[metric] {
-					t.Errorf("%s reads %s, which nothing of ours publishes", name, metric)
+					t.Errorf("rule %s reads the metric %s, which no program registers", name, metric)
 				}
 			}
 			if err := Balanced(r.Expr); err != nil {
-				t.Errorf("%s: %v: %s", name, err, r.Expr)
+				t.Errorf("rule %s: %v: %s", name, err, r.Expr)
 			}
 			if r.Alert == "" {
 				continue
 			}
 			if r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.Labels["severity"] == "" {
-				t.Errorf("%s lacks a summary, a description or a severity", name)
+				t.Errorf("alert %s lacks a summary, a description or a severity", name)
 			}
 			if _, err := time.ParseDuration(r.For); r.For != "" && err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -100,10 +100,11 @@ func TestRulesReadMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestGardenerNames checks that both spellings of Compute Gardener's names are there, and only on demand.
+// TestGardenerNames verifies that both spellings of Compute Gardener's metric names are available, but only if
+// enabled.
 func TestGardenerNames(t *testing.T) {
 	if groups := rules(t); len(groups) != 1 {
-		t.Errorf("without the option there are %d groups", len(groups))
+		t.Errorf("got %d groups without the option, want 1", len(groups))
 	}
 	for option, prefix := range map[string]string{
 		"code": "compute_gardener_scheduler_", "documents": "scheduler_compute_gardener_",
@@ -121,13 +122,13 @@ func TestGardenerNames(t *testing.T) {
 			"energy_budget_usage_percent", "energy_budget_exceeded_total",
 		} {
 			if !names[prefix+suffix] {
-				t.Errorf("with the option %s there is no %s", option, prefix+suffix)
+				t.Errorf("with the option %s, metric %s is missing", option, prefix+suffix)
 			}
 		}
 	}
 }
 
-// registeredMetrics returns the names that our programs give to metrics, as their source has them.
+// registeredMetrics returns the metric names that occur as string literals in the sources of the programs.
 func registeredMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	literal := regexp.MustCompile(`"(kubenergy_[a-z_]+)"`)

@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-// TestSchedulerProfiles decodes the rendered configuration as kube-scheduler does: every profile has both of our
-// plugins, and the modes serve the names that they should, under the Lease that they should.
+// TestSchedulerProfiles decodes the rendered configuration like kube-scheduler. Every profile must enable both
+// KubEnergy plugins, and each mode must use the expected scheduler names and Lease.
 func TestSchedulerProfiles(t *testing.T) {
 	ours := []string{"kubenergy", "compute-gardener-scheduler", "my-energy-scheduler"}
 	for mode, want := range map[string]struct {
@@ -28,7 +28,7 @@ func TestSchedulerProfiles(t *testing.T) {
 			config := schedulerConfig(t, "--set", "scheduler.mode="+mode)
 			if lease := config.LeaderElection.ResourceNamespace + "/" +
 				config.LeaderElection.ResourceName; lease != want.lease || !config.LeaderElection.LeaderElect {
-				t.Errorf("the Lease is %s, elected: %v", lease, config.LeaderElection.LeaderElect)
+				t.Errorf("unexpected leader election: Lease %s, enabled %v", lease, config.LeaderElection.LeaderElect)
 			}
 			var names []string
 			for _, p := range config.Profiles {
@@ -37,26 +37,28 @@ func TestSchedulerProfiles(t *testing.T) {
 					if !slices.ContainsFunc(p.Plugins.MultiPoint.Enabled, func(e kubescheduler.Plugin) bool {
 						return e.Name == name
 					}) {
-						t.Errorf("profile %s has no %s", p.SchedulerName, name)
+						t.Errorf("profile %s does not enable plugin %s", p.SchedulerName, name)
 					}
 				}
-				// Named there it comes before what multiPoint enables, stock's preemption included: see test/batch.
+				// Plugins listed here run before those enabled by multiPoint, including the default preemption. See
+				// test/batch.
 				if enabled := p.Plugins.PostFilter.Enabled; len(enabled) == 0 || enabled[0].Name != place.EnergyName {
-					t.Errorf("profile %s: %s is not the first at postFilter", p.SchedulerName, place.EnergyName)
+					t.Errorf("profile %s: %s is not the first postFilter plugin", p.SchedulerName, place.EnergyName)
 				}
 				all := p.PercentageOfNodesToScore != nil && *p.PercentageOfNodesToScore == 100
 				if isOurs := slices.Contains(ours, p.SchedulerName); all != isOurs {
-					t.Errorf("profile %s scores all nodes: %v", p.SchedulerName, all)
+					t.Errorf("profile %s: unexpected percentageOfNodesToScore, scores all nodes: %v",
+						p.SchedulerName, all)
 				}
 			}
 			if !slices.Equal(names, want.names) {
-				t.Errorf("it serves %q, want %q", names, want.names)
+				t.Errorf("scheduler names = %q, want %q", names, want.names)
 			}
 		})
 	}
 }
 
-// TestLimitsOfReleases: they reach the scheduler where they are set, and only there.
+// TestLimitsOfReleases verifies that release limits are passed to the scheduler if and only if they are set.
 func TestLimitsOfReleases(t *testing.T) {
 	const rate, ramp = "--kubenergy-release-rate=2.5", "--kubenergy-max-ramp=500"
 	for _, set := range []bool{false, true} {
@@ -76,11 +78,11 @@ func TestLimitsOfReleases(t *testing.T) {
 			found = true
 			text := documents[i].Text
 			if got := strings.Contains(text, rate) && strings.Contains(text, ramp); got != set {
-				t.Errorf("with limits: %v, the scheduler is told of them: %v", set, got)
+				t.Errorf("limits set: %v, passed to the scheduler: %v", set, got)
 			}
 		}
 		if !found {
-			t.Error("there is no scheduler")
+			t.Error("no scheduler Deployment rendered")
 		}
 	}
 }
@@ -107,12 +109,13 @@ func schedulerConfig(t *testing.T, args ...string) *kubescheduler.KubeSchedulerC
 		}
 		return config
 	}
-	t.Fatal("there is no configuration")
+	t.Fatal("no scheduler configuration rendered")
 	return nil
 }
 
-// TestPoliciesWithoutTheirKind: where the kind of its parameters is missing, as while CRDs are deleted, a policy fails.
-// Then kubelets must still be able to say that their nodes are alive, and users to create Jobs.
+// TestPoliciesWithoutTheirKind verifies that policies fail open if the kind of their parameters is missing, for
+// example while CRDs are deleted. Kubelets must still be able to update their nodes, and users must be able to
+// create Jobs.
 func TestPoliciesWithoutTheirKind(t *testing.T) {
 	documents, err := Template(t.Context())
 	if err != nil {
@@ -126,10 +129,10 @@ func TestPoliciesWithoutTheirKind(t *testing.T) {
 			continue
 		}
 		if policies++; spec["failurePolicy"] != "Ignore" {
-			t.Errorf("%s fails with %v", documents[i].Name(), spec["failurePolicy"])
+			t.Errorf("failurePolicy of %s is %v, want Ignore", documents[i].Name(), spec["failurePolicy"])
 		}
 	}
 	if policies == 0 {
-		t.Error("there is none")
+		t.Error("no policy with parameters rendered")
 	}
 }

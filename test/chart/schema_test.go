@@ -19,10 +19,10 @@ import (
 )
 
 var rewrite = flag.Bool("rewrite", false,
-	"write what is generated from the chart, and the parts of its schema that come from our kinds")
+	"regenerate the manifests and the parts of the values schema that are derived from CRDs")
 
-// TestSchemaKnowsOurKinds checks that values.schema.json refuses what the API server would refuse in zones, profiles
-// and policy: those parts of it are the schemas of our kinds.
+// TestSchemaKnowsOurKinds verifies that values.schema.json rejects zones, profiles and policies that the API server
+// would reject. These parts of the schema are generated from the CRDs.
 func TestSchemaKnowsOurKinds(t *testing.T) {
 	path := filepath.Join(Folder, "values.schema.json")
 	previous, err := os.ReadFile(path)
@@ -44,7 +44,7 @@ func TestSchemaKnowsOurKinds(t *testing.T) {
 		}
 		name := names[crd.Spec.Names.Kind]
 		if name == "" {
-			continue // values never hold one
+			continue // not part of the values
 		}
 		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 		definitions[name] = jsonSchema(&spec)
@@ -59,7 +59,7 @@ func TestSchemaKnowsOurKinds(t *testing.T) {
 	current(t, path, now.Bytes())
 }
 
-// TestPoliciesTakeEveryWhere: what annotations and profiles may name, policies may.
+// TestPoliciesTakeEveryWhere verifies that policies accept all strategies that annotations and profiles accept.
 func TestPoliciesTakeEveryWhere(t *testing.T) {
 	wheres, _ := strategy.Names()
 	for _, text := range charts.CRDs() {
@@ -79,14 +79,15 @@ func TestPoliciesTakeEveryWhere(t *testing.T) {
 			takes = append(takes, name)
 		}
 		if diff := cmp.Diff(wheres, takes); diff != "" {
-			t.Errorf("the kinds of api name other strategies than there are:\n%s", diff)
+			t.Errorf("strategies accepted by the CRD differ from the existing ones (-want,+got):\n%s", diff)
 		}
 		return
 	}
-	t.Error("there is no EnergyPolicy")
+	t.Error("CRD of EnergyPolicy not found")
 }
 
-// jsonSchema returns what a plain JSON schema can say of a structural schema: rules in CEL are left to the API server.
+// jsonSchema converts a structural schema to a plain JSON schema. CEL rules are omitted and only enforced by the
+// API server.
 func jsonSchema(p *apiextensionsv1.JSONSchemaProps) map[string]any {
 	s := map[string]any{"type": p.Type}
 	set := func(key string, present bool, value any) {
@@ -99,7 +100,7 @@ func jsonSchema(p *apiextensionsv1.JSONSchemaProps) map[string]any {
 	if slices.ContainsFunc(p.XValidations, func(v apiextensionsv1.ValidationRule) bool {
 		return strings.Contains(v.Rule, "duration(self)")
 	}) {
-		pattern = `^[+]?([0-9.]+(h|m|s|ms|[uµμn]s))+$|^0$` // all that Go reads; bounds are CEL
+		pattern = `^[+]?([0-9.]+(h|m|s|ms|[uµμn]s))+$|^0$` // all Go durations; CEL enforces their bounds
 	}
 	set("pattern", pattern != "", pattern)
 	set("enum", len(p.Enum) > 0, p.Enum)
@@ -132,7 +133,7 @@ func jsonSchema(p *apiextensionsv1.JSONSchemaProps) map[string]any {
 	return s
 }
 
-// current checks that a generated file is what it would be if it were generated now, and with -rewrite makes it so.
+// current checks that a generated file is up to date. With -rewrite it updates the file.
 func current(t *testing.T, path string, now []byte) {
 	t.Helper()
 	if *rewrite {
@@ -149,6 +150,6 @@ func current(t *testing.T, path string, now []byte) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(previous), string(now)); diff != "" {
-		t.Errorf("%s is not current; `make manifests` rewrites it:\n%s", path, diff)
+		t.Errorf("%s is outdated, run make manifests (-have,+want):\n%s", path, diff)
 	}
 }

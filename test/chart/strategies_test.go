@@ -11,7 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// TestPoliciesNameStrategies: what a policy may name exists, and all that plans the queue is among it.
+// TestPoliciesNameStrategies verifies that all strategies accepted by a policy exist and that they include all
+// planning strategies.
 func TestPoliciesNameStrategies(t *testing.T) {
 	raw, err := os.ReadFile("../../charts/kubenergy/crds/kubenergy.io_energypolicies.yaml")
 	if err != nil {
@@ -33,18 +34,18 @@ func TestPoliciesNameStrategies(t *testing.T) {
 		for _, name := range schema["enum"].([]any) {
 			names = append(names, name.(string))
 			if !slices.Contains(wheres, name.(string)) {
-				t.Errorf("a policy may name %v, which is no where", name)
+				t.Errorf("policies accept %v, which is not a placement strategy", name)
 			}
 		}
 		for _, where := range wheres {
 			if (strings.HasPrefix(where, "flow-") || strings.HasPrefix(where, "ecsched-") && where != "ecsched-k8s") &&
 				!slices.Contains(names, where) {
-				t.Errorf("a policy may not name %s", where)
+				t.Errorf("policies do not accept strategy %s", where)
 			}
 		}
 	})
 	if found == 0 {
-		t.Error("no strategy is enumerated")
+		t.Error("no enum of strategies found in the CRD")
 	}
 }
 

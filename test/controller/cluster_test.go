@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// world is a real control plane with what we ship installed in it. All tests of the package share one.
+// world is a real control plane with the released manifests installed. It is shared by all tests of the package.
 type world struct{ *cluster.Cluster }
 
 var (
@@ -33,7 +33,8 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(plane.Main(m)) }
 
-// Two kinds of machines at two sites: one that is clean and hungry, one that is dirty and frugal.
+// knowledge defines two sites and two kinds of machines. One site has a low carbon intensity and machines with a
+// high power consumption, and the other site is the opposite.
 const knowledge = `
 apiVersion: kubenergy.io/v1alpha1
 kind: GridZone
@@ -82,7 +83,7 @@ func setUp(ctx context.Context, c *cluster.Cluster) error {
 	if err := c.AdmitHolds(ctx); err != nil {
 		return err
 	}
-	// Processes of this machine take the place of pods.
+	// Local processes replace the pods of these workloads.
 	workloads := func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == "Deployment" || o.GetKind() == "PersistentVolumeClaim" || o.GetKind() == "GridZone"
 	}
@@ -97,8 +98,8 @@ func setUp(ctx context.Context, c *cluster.Cluster) error {
 	return c.Apply(ctx, []byte(knowledge), nil)
 }
 
-// agents meters the nodes until stop is called. Each has the token of a pod of the agent on its node, as the
-// DaemonSet's have.
+// agents meters the nodes until stop is called. Like the pods of the DaemonSet, each agent uses a token that is
+// bound to an agent pod on its node.
 func (w *world) agents(t *testing.T, c *controllerProcess) (metered *meters, stop func()) {
 	t.Helper()
 	nodes, err := w.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -120,7 +121,7 @@ func (w *world) agents(t *testing.T, c *controllerProcess) (metered *meters, sto
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 2)
 	go func() { ended <- objects.Run(ctx) }()
-	kit.Eventually(t, time.Minute, "power profiles are known",
+	kit.Eventually(t, time.Minute, "the power profiles are loaded",
 		func() bool { return objects.View().Profile("hungry") != nil })
 	metered = &meters{
 		client: w.Client, url: c.url + "/api/v1/batches", caFile: c.caFile, view: objects.View, push: 2 * time.Second,
@@ -142,7 +143,7 @@ func (w *world) agents(t *testing.T, c *controllerProcess) (metered *meters, sto
 	return metered, stop
 }
 
-// agentPod returns the pod whose token a node's agent shows.
+// agentPod returns the pod to which the token of a node's agent is bound.
 func (w *world) agentPod(t *testing.T, node string) *corev1.Pod {
 	t.Helper()
 	pods := w.Client.CoreV1().Pods(cluster.AgentNamespace)

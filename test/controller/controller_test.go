@@ -15,22 +15,22 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// controllerProcess is a controller in a process of its own, and what is needed to ask it.
+// controllerProcess is a controller that runs in its own process, with the data needed to send requests to it.
 type controllerProcess struct {
 	*kit.Process
-	dir    string // of the log
+	dir    string // contains the log
 	url    string
 	caFile string
 	state  string
 	client *http.Client
-	path   string // of the program
+	path   string // path of the binary
 	args   []string
 	env    []string
 	token  string
 }
 
-// controller starts the released controller with its own rights. Its ledger is in a folder of its own, or in the
-// database of env.
+// controller starts the released controller with the permissions of its service account. The ledger is stored in a
+// temporary directory, or in the database that env configures.
 func (w *world) controller(t *testing.T, env []string, args ...string) *controllerProcess {
 	t.Helper()
 	return w.controllerIn(t, t.TempDir(), env, args...)
@@ -61,14 +61,15 @@ func (w *world) controllerIn(t *testing.T, state string, env []string, args ...s
 	return c
 }
 
-// begin starts the process, for the first time or again, and waits until it answers.
+// begin starts or restarts the process and waits until it responds to requests.
 func (c *controllerProcess) begin(t *testing.T) {
 	t.Helper()
 	c.launch(t)
-	kit.Eventually(t, time.Minute, "the controller answers", func() bool { return c.answers(t) }, c.Process)
+	kit.Eventually(t, time.Minute, "the controller responds to requests",
+		func() bool { return c.answers(t) }, c.Process)
 }
 
-// launch starts the process.
+// launch starts the process without waiting for it to become ready.
 func (c *controllerProcess) launch(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command(c.path, c.args...)
@@ -91,28 +92,29 @@ func (c *controllerProcess) answers(t *testing.T) bool {
 	return status == http.StatusUnauthorized
 }
 
-// get asks with a token.
+// get sends a GET request with the given token.
 func (c *controllerProcess) get(t *testing.T, path, token string) (status int, body string) {
 	t.Helper()
 	return kit.Get(t.Context(), c.client, c.url+path, token)
 }
 
-// ask returns what the viewer is told.
+// ask sends a GET request as the viewer and decodes the response.
 func (c *controllerProcess) ask(t *testing.T, path string, into any) error {
 	t.Helper()
 	var status int
 	var body string
-	kit.Eventually(t, time.Minute, path+" is not limited", func() bool { // tests ask more often than people
-		status, body = c.get(t, path, c.token)
-		return status != http.StatusTooManyRequests
-	})
+	kit.Eventually(t, time.Minute, "requests for "+path+" are not rate-limited",
+		func() bool { // tests send more requests than users
+			status, body = c.get(t, path, c.token)
+			return status != http.StatusTooManyRequests
+		})
 	if status != http.StatusOK {
 		return fmt.Errorf("%s: %d: %s", path, status, body)
 	}
 	return json.Unmarshal([]byte(body), into)
 }
 
-// scheduler starts the released scheduler with the shipped configuration and waits until it is ready.
+// scheduler starts the released scheduler with the default configuration and waits until it is ready.
 func (w *world) scheduler(t *testing.T, c *controllerProcess) {
 	t.Helper()
 	kubeconfig, _ := w.Account(t, "kubenergy-scheduler")

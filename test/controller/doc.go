@@ -1,3 +1,3 @@
-// Package controller runs the controller as it is installed: the released controller and scheduler, each with its own
-// service account, on a real control plane whose simulated nodes are metered by agents.
+// Package controller tests the controller as it is installed. The released controller and scheduler run with their
+// own service accounts on a real control plane, and agents meter the simulated nodes.
 package controller

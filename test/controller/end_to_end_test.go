@@ -27,36 +27,38 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// strategies are compared; each has a namespace of its name.
+// strategies lists the strategies that are compared. Each one has a namespace of the same name.
 var strategies = []string{"exec", "energy", "carbon"}
 
-// TestEndToEnd is the whole loop: a trace becomes Jobs, some of which are held; they are placed on live watts; what
-// they used arrives in the ledger; a report tells the strategies apart; and not a microjoule is missing. Then all
-// meters die, and every pod is still bound.
+// TestEndToEnd covers the complete loop. A trace is submitted as Jobs, and some of them are held. The pods are
+// placed based on live power, their energy is recorded in the ledger, and a report distinguishes the strategies.
+// The recorded energy must match the metered energy to the microjoule. Finally, all meters are stopped, and every
+// pod must still be bound.
 func TestEndToEnd(t *testing.T) {
 	w := shared
-	// What was drawn before the agents came would be estimated, and is not theirs.
+	// Otherwise the energy used before the agents started would be estimated, but the agents do not report it.
 	c := w.controller(t, nil, "--agentless=false")
-	// Pods know the API by what this ConfigMap says, each by that of its namespace.
+	// Clients trust the API through the ConfigMap in their namespace.
 	c.caFile = filepath.Join(t.TempDir(), "ca.crt")
 	for _, namespace := range []string{v1alpha1.SystemNamespace, cluster.AgentNamespace} {
-		kit.Eventually(t, time.Minute, "the controller tells in "+namespace+" what it is known by", func() bool {
-			m, err := w.Client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "kubenergy-ca", metav1.GetOptions{})
-			own, _ := os.ReadFile(filepath.Join(c.state, "api.crt"))
-			return err == nil && strings.Contains(m.Data["ca.crt"], string(own)) &&
-				os.WriteFile(c.caFile, []byte(m.Data["ca.crt"]), 0o600) == nil
-		})
+		kit.Eventually(t, time.Minute, "the ConfigMap with the certificate authority exists in "+namespace,
+			func() bool {
+				m, err := w.Client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "kubenergy-ca", metav1.GetOptions{})
+				own, _ := os.ReadFile(filepath.Join(c.state, "api.crt"))
+				return err == nil && strings.Contains(m.Data["ca.crt"], string(own)) &&
+					os.WriteFile(c.caFile, []byte(m.Data["ca.crt"]), 0o600) == nil
+			})
 	}
 	w.scheduler(t, c)
 	agents, stopMeters := w.agents(t, c)
-	kit.Eventually(t, time.Minute, "all nodes have live watts", func() bool {
+	kit.Eventually(t, time.Minute, "all nodes have live power", func() bool {
 		var power api.NodesPower
 		return c.ask(t, "/api/v1/nodes/power", &power) == nil && len(power.Nodes) == 6
 	})
 	began := time.Now()
 	held := w.replay(t, "testdata/trace.csv")
 	if held == 0 {
-		t.Error("no Job was held")
+		t.Error("expected at least one held Job")
 	}
 	stopMeters()
 	metered := agents.measured()
@@ -80,7 +82,7 @@ func TestEndToEnd(t *testing.T) {
 	}
 	for _, s := range strategies {
 		if used[s] <= 0 {
-			t.Errorf("the ledger has nothing of strategy %s: %v", s, used)
+			t.Errorf("ledger contains no energy for strategy %s: %v", s, used)
 		}
 	}
 	var decisions struct{ Decisions []ledger.Record }
@@ -93,17 +95,18 @@ func TestEndToEnd(t *testing.T) {
 			placed[d.Strategy]++
 		}
 	}
-	t.Logf("%d Jobs were held; placed by strategy: %v; energy by strategy: %v", held, placed, used)
+	t.Logf("held %d Jobs; placed by strategy: %v; energy by strategy: %v", held, placed, used)
 	for _, s := range strategies {
 		if placed[s] == 0 {
-			t.Errorf("no decision of strategy %s is recorded", s)
+			t.Errorf("no recorded decision of strategy %s", s)
 		}
 	}
 	w.report(t, c)
 	w.bindsWithoutMeters(t, c)
 }
 
-// balances checks that what was booked, by node and by kind of account, is what the agents metered.
+// balances checks that the recorded energy, by node and by kind of account, equals the energy metered by the
+// agents.
 func balances(t *testing.T, metered map[string]energy.Microjoules, byNode, byKind ledger.Answer) {
 	t.Helper()
 	var all energy.Microjoules
@@ -114,7 +117,7 @@ func balances(t *testing.T, metered map[string]energy.Microjoules, byNode, byKin
 	for node, want := range metered {
 		all += want
 		if booked[node] != want {
-			t.Errorf("%s used %d µJ, booked are %d", node, want, booked[node])
+			t.Errorf("node %s used %d µJ, recorded %d µJ", node, want, booked[node])
 		}
 	}
 	var sum energy.Microjoules
@@ -124,16 +127,19 @@ func balances(t *testing.T, metered map[string]energy.Microjoules, byNode, byKin
 		sum += row.Energy()
 	}
 	if sum != all || byKind.Total.Energy() != all {
-		t.Errorf("pods, idle, platform and unknown are %d µJ, the total %d, the nodes' %d: %v", sum,
+		t.Errorf("sum of pods, idle, platform and unknown is %d µJ, total is %d µJ, want the %d µJ of the nodes: %v",
+			sum,
 			byKind.Total.Energy(), all, kinds)
 	}
 	if byKind.Total.Estimated != all {
-		t.Errorf("%d of %d µJ are marked as estimated: simulated nodes have no meter", byKind.Total.Estimated, all)
+		t.Errorf("%d of %d µJ are marked as estimated, want all, because simulated nodes have no meter",
+			byKind.Total.Estimated, all)
 	}
-	t.Logf("metered and booked: %d µJ; by kind: %v", all, kinds)
+	t.Logf("metered and recorded %d µJ; by kind: %v", all, kinds)
 }
 
-// replay submits a trace once for each strategy and waits until all Jobs are done. It returns how many were held.
+// replay submits a trace once for each strategy, waits until all Jobs are finished and returns the number of held
+// Jobs.
 func (w *world) replay(t *testing.T, path string) (held int) {
 	t.Helper()
 	trace, err := workload.Load(path, "csv", time.Now())
@@ -148,7 +154,7 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 		for _, s := range strategies {
 			job := newJob(strings.ToLower(s+"-"+j.ID), s, j.Request.MilliCPU, j.Duration)
 			if j.AllowedDelay > 0 {
-				// No site is as clean as that: it waits until its latest start.
+				// No site reaches this threshold, so the Job is held until its latest start.
 				job.Annotations[v1alpha1.AnnotationAllowedDelay],
 					job.Annotations[v1alpha1.AnnotationCarbonThreshold] = j.AllowedDelay.String(), "10"
 			}
@@ -161,7 +167,7 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 			}
 		}
 	}
-	kit.Eventually(t, 3*time.Minute, "all Jobs are done", func() bool {
+	kit.Eventually(t, 3*time.Minute, "all Jobs are finished", func() bool {
 		for _, s := range strategies {
 			all, err := w.Client.BatchV1().Jobs(s).List(t.Context(), metav1.ListOptions{})
 			if err != nil || len(all.Items) != len(trace.Jobs) {
@@ -178,7 +184,7 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 	return held
 }
 
-// enforced are the labels of a namespace whose Jobs may be held.
+// enforced contains the labels of a namespace in which Jobs can be held.
 var enforced = map[string]string{v1alpha1.LabelMode: "enforce"}
 
 func newJob(name, strategy string, milliCPU int64, d time.Duration) *batchv1.Job {
@@ -209,7 +215,7 @@ func newJob(name, strategy string, milliCPU int64, d time.Duration) *batchv1.Job
 	}
 }
 
-// report runs the command that a user runs.
+// report runs kubenergy report and checks its output.
 func (w *world) report(t *testing.T, c *controllerProcess) {
 	t.Helper()
 	token := filepath.Join(t.TempDir(), "token")
@@ -220,11 +226,11 @@ func (w *world) report(t *testing.T, c *controllerProcess) {
 		"--group-by=strategy", "-o", "table")
 	for _, s := range strategies {
 		if !strings.Contains(out, s) {
-			t.Errorf("the report does not tell of strategy %s", s)
+			t.Errorf("report does not contain strategy %s", s)
 		}
 	}
 	if !strings.Contains(out, "estimated") {
-		t.Error("the report does not say that its figures are estimated")
+		t.Error("report does not state that its values are estimated")
 	}
 	t.Logf("kubenergy report:\n%s", out)
 	t.Logf("kubenergy top nodes:\n%s", w.kubenergy(t, "top", "nodes", "--server="+c.url, "--token-file="+token,
@@ -240,12 +246,13 @@ func (w *world) kubenergy(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// bindsWithoutMeters checks that pods that want live watts are bound when there are none any more.
+// bindsWithoutMeters verifies that pods with a strategy based on live power are bound if no live power is
+// available.
 func (w *world) bindsWithoutMeters(t *testing.T, c *controllerProcess) {
 	t.Helper()
 	const stale = 45 * time.Second
 	var power api.NodesPower
-	kit.Eventually(t, 2*stale, "the last live watts are stale", func() bool {
+	kit.Eventually(t, 2*stale, "the last live power values are stale", func() bool {
 		if err := c.ask(t, "/api/v1/nodes/power", &power); err != nil {
 			return false
 		}
@@ -264,7 +271,7 @@ func (w *world) bindsWithoutMeters(t *testing.T, c *controllerProcess) {
 			t.Fatal(err)
 		}
 	}
-	kit.Eventually(t, 30*time.Second, "every pod is bound without a meter",
+	kit.Eventually(t, 30*time.Second, "every pod is bound without live power",
 		func() bool { return w.bound(t.Context(), "dark") == count })
 }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestFullDisk fills the disk that the ledger is on while agents deliver.
+// TestFullDisk fills the disk that contains the ledger while agents deliver batches.
 func TestFullDisk(t *testing.T) {
 	w := shared
 	state := t.TempDir()
 	if err := unix.Mount("tmpfs", state, "tmpfs", 0, "size=24m"); err != nil {
-		t.Skipf("nothing can be mounted here: %v", err)
+		t.Skipf("mounting a file system failed: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(state, unix.MNT_DETACH); err != nil {
@@ -34,42 +34,43 @@ func TestFullDisk(t *testing.T) {
 	if err := h.start(0)(); err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, 30*time.Second, "agents deliver", func() bool { return wi.progress() > 20 })
+	kit.Eventually(t, 30*time.Second, "agents deliver batches", func() bool { return wi.progress() > 20 })
 	if got := c.writable(t, metrics); got != 1 {
-		t.Errorf("kubenergy_ledger_writable is %v", got)
+		t.Errorf("kubenergy_ledger_writable = %v, want 1", got)
 	}
 
 	nodes, before := c.sums(t, h.began)
 	ballast := filepath.Join(state, "ballast")
 	fill(t, ballast)
-	kit.Eventually(t, time.Minute, "nothing is acknowledged any more", func() bool {
+	kit.Eventually(t, time.Minute, "batches are no longer acknowledged", func() bool {
 		refused := wi.count(http.StatusServiceUnavailable)
 		before := wi.progress()
-		time.Sleep(time.Second) // no acknowledgment may follow
+		time.Sleep(time.Second) // no acknowledgement must follow
 		return refused > 0 && wi.progress() == before
 	})
-	fill(t, ballast) // what was still free
+	fill(t, ballast) // space that was released in the meantime
 	stopped := wi.progress()
 	if got := c.writable(t, metrics); got != 0 {
-		t.Errorf("while the disk is full, kubenergy_ledger_writable is %v", got)
+		t.Errorf("kubenergy_ledger_writable = %v while the disk is full, want 0", got)
 	}
 	read := func() {
 		t.Helper()
 		if booked, total := c.sums(t, h.began); total < before || before == 0 || len(booked) < len(nodes) {
-			t.Errorf("while the disk is full, the ledger tells of %d µJ of %d nodes", total, len(booked))
+			t.Errorf("ledger returned %d µJ of %d nodes while the disk is full, want at least the previous values",
+				total, len(booked))
 		}
 		c.audit(t)
 		for _, path := range []string{
 			"/api/v1/nodes/power", "/api/v1/ledger/statistics", "/api/v1/decisions", "/api/v1/ledger?groupBy=namespace",
 		} {
 			if status, body := c.get(t, path, c.token); status != http.StatusOK {
-				t.Errorf("while the disk is full, %s: %d %s", path, status, body)
+				t.Errorf("unexpected response to %s while the disk is full: %d %s", path, status, body)
 			}
 		}
 	}
 	read()
-	// Agents keep what they have, if they are killed too. Each is refused once, at once, and then waits: what is
-	// counted is counted before the first of them can ask.
+	// Agents retain their batches even if they are killed. Each restarted agent is rejected once immediately and
+	// then backs off. The counter is read before the first agent can send a request.
 	for _, f := range h.all {
 		f.kill()
 	}
@@ -79,20 +80,20 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kit.Eventually(t, 10*time.Second, "agents are refused again",
+	kit.Eventually(t, 10*time.Second, "agents are rejected again",
 		func() bool { return wi.count(http.StatusServiceUnavailable) >= refused+len(h.all) })
 	read()
 	if now := wi.progress(); now != stopped {
-		t.Errorf("with a full disk %d batches were acknowledged", now-stopped)
+		t.Errorf("%d batches were acknowledged while the disk is full", now-stopped)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
 	freed := time.Now()
-	kit.Eventually(t, 30*time.Second, "the ledger can be written again",
+	kit.Eventually(t, 30*time.Second, "the ledger is writable again",
 		func() bool { return c.writable(t, metrics) == 1 })
-	t.Logf("%v after there was room again, the ledger could be written", time.Since(freed).Round(time.Millisecond))
-	// The controller has asked them to come again in half a minute; a new process does not know of that.
+	t.Logf("ledger was writable %v after disk space was released", time.Since(freed).Round(time.Millisecond))
+	// The controller requested a retry after 30 seconds. Restarted agents do not wait.
 	if !long() {
 		for _, f := range h.all {
 			f.kill()
@@ -101,13 +102,13 @@ func TestFullDisk(t *testing.T) {
 			}
 		}
 	}
-	kit.Eventually(t, 2*time.Minute, "agents deliver again", func() bool { return wi.progress() > stopped })
+	kit.Eventually(t, 2*time.Minute, "agents deliver batches again", func() bool { return wi.progress() > stopped })
 	steps := h.finish(t, 2*time.Minute)
 	t.Logf("%v", wi)
 	wi.check(t)
 	c.verify(t, h.began, steps, nil)
 	if c.Ended() {
-		t.Error("the controller has ended")
+		t.Error("controller exited unexpectedly")
 	}
 	if err := c.Stop(time.Minute); err != nil {
 		t.Error(err)
@@ -115,7 +116,7 @@ func TestFullDisk(t *testing.T) {
 	(&engine{}).whole(t, c, len(steps))
 }
 
-// fill writes until there is no room left.
+// fill writes to a file until the disk is full.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -132,14 +133,14 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// writable is what the metrics say of the ledger.
+// writable returns the value of the metric kubenergy_ledger_writable.
 func (c *controllerProcess) writable(t *testing.T, metrics string) float64 {
 	t.Helper()
 	client := kit.Insecure()
 	client.Transport.(*http.Transport).DisableKeepAlives = true
 	var status int
 	var page string
-	kit.Eventually(t, 30*time.Second, "metrics are served", func() bool { // after the API, once the caches are there
+	kit.Eventually(t, 30*time.Second, "the metrics are available", func() bool { // served after the caches have synced
 		status, page = kit.Get(t.Context(), client, "https://"+metrics+"/metrics", shared.Config().BearerToken)
 		return status == http.StatusOK
 	}, c.Process)

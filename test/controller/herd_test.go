@@ -29,26 +29,26 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// A herd is of agents that are processes, which are killed again and again.
+// A herd is a set of agent processes that are killed repeatedly.
 type herd struct {
-	tokens string // file of the hosts among them
+	tokens string // file with the tokens of hosts outside the cluster
 	all    []*feeder
 	began  time.Time
 }
 
-// A feeder is one: all of it is real but its meters.
+// A feeder is an agent process with simulated meters.
 type feeder struct {
 	node, dir string
 	path      string
 	wire      *wire
 
 	mu      sync.Mutex
-	process *kit.Process // nil: it has been killed
-	out     bytes.Buffer // of this life
+	process *kit.Process // nil after it has been killed
+	out     bytes.Buffer // output of the current process
 	kills   atomic.Int64
 }
 
-// newHerd makes agents of machines outside the cluster, each with a token of its own, and of one node in it.
+// newHerd creates agents for hosts outside the cluster, each with its own token, and for one node in the cluster.
 func (w *world) newHerd(t *testing.T, hosts int) *herd {
 	t.Helper()
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func (w *world) newHerd(t *testing.T, hosts int) *herd {
 	return h
 }
 
-// meteredNode is a host that is known besides.
+// meteredNode is an additional host with a token.
 const meteredNode = "host-metered"
 
 func tokenOf(node string) string { return "the-token-of-" + node }
@@ -93,7 +93,7 @@ func hostLine(node string) string {
 	return fmt.Sprintf("- {node: %s, tokenSHA256: %x}", node, sha256.Sum256([]byte(tokenOf(node))))
 }
 
-// connect says where all deliver.
+// connect sets the wire through which all agents deliver batches.
 func (h *herd) connect(w *wire) {
 	for _, f := range h.all {
 		f.wire = w
@@ -102,7 +102,7 @@ func (h *herd) connect(w *wire) {
 
 func (f *feeder) file(name string) string { return filepath.Join(f.dir, name) }
 
-// start begins a life.
+// start starts the agent process.
 func (f *feeder) start() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +117,7 @@ func (f *feeder) start() error {
 	return err
 }
 
-// kill ends it as a power cut would.
+// kill kills the agent process without a graceful shutdown.
 func (f *feeder) kill() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,12 +127,12 @@ func (f *feeder) kill() {
 	}
 }
 
-// lives starts and kills the agent so many times, then starts it once more.
+// lives starts and kills the agent the given number of times and then starts it again.
 func (f *feeder) lives(kills int) error {
 	points := []point{anywhere, beforeAck, anywhere, beforeWrite, anywhere, halfAck}
 	longest := 400 * time.Millisecond
 	if long() {
-		longest = 6 * time.Second // so that they are killed for as long as the controller is
+		longest = 6 * time.Second // so that agents are killed for as long as the controller
 	}
 	for i := range kills {
 		if err := f.start(); err != nil {
@@ -142,14 +142,15 @@ func (f *feeder) lives(kills int) error {
 		if at := points[i%len(points)]; at == anywhere {
 			f.kill()
 		} else if !f.wire.wait(f.node, f.wire.set(f.node, at, f.kill), 5*time.Second) {
-			f.kill() // nothing passes while the controller is dead
+			f.kill() // no batch is delivered while the controller is down
 		}
 		f.kills.Add(1)
 	}
 	return f.start()
 }
 
-// start starts all, and kills each so many times meanwhile. It returns what waits for the kills to be done.
+// start starts all agents and kills each of them the given number of times in the background. It returns a function
+// that waits until the kills are done.
 func (h *herd) start(kills int) (wait func() error) {
 	errs := make([]error, len(h.all))
 	var all sync.WaitGroup
@@ -169,7 +170,7 @@ func (h *herd) kills() (n int64) {
 	return n
 }
 
-// finish has all deliver what is left, and returns how many steps each has made.
+// finish makes all agents deliver their remaining batches and returns the number of steps by node.
 func (h *herd) finish(t *testing.T, timeout time.Duration) map[string]uint64 {
 	t.Helper()
 	steps := map[string]uint64{}
@@ -183,18 +184,19 @@ func (h *herd) finish(t *testing.T, timeout time.Duration) map[string]uint64 {
 		select {
 		case <-f.process.Done():
 		case <-deadline:
-			t.Fatalf("after %v the agent of %s holds something yet: %v", timeout, f.node, f.wire)
+			t.Fatalf("timed out after %v waiting for the agent of %s to deliver its batches: %v",
+				timeout, f.node, f.wire)
 		}
 		n, err := strconv.ParseUint(strings.TrimSpace(f.out.String()), 10, 64)
 		if err != nil {
-			t.Fatalf("the agent of %s has ended with %v", f.node, err)
+			t.Fatalf("agent of %s exited without the number of its steps: %v", f.node, err)
 		}
 		steps[f.node] = n
 	}
 	return steps
 }
 
-// sums asks for what was booked, by node, kind and consumer.
+// sums returns the recorded usage by node, kind and consumer.
 func (c *controllerProcess) sums(t *testing.T,
 	from time.Time,
 ) (booked map[string]map[feed.Key]feed.Sum, total energy.Microjoules) {
@@ -211,7 +213,7 @@ func (c *controllerProcess) sums(t *testing.T,
 	for i := range a.Rows {
 		row := &a.Rows[i]
 		if len(row.Key) != 3 {
-			t.Fatalf("rows are left out: %v", row)
+			t.Fatalf("unexpected ledger row, the response may be truncated: %v", row)
 		}
 		if booked[row.Key[0]] == nil {
 			booked[row.Key[0]] = map[feed.Key]feed.Sum{}
@@ -223,13 +225,14 @@ func (c *controllerProcess) sums(t *testing.T,
 	return booked, a.Total.Energy()
 }
 
-// verify compares the ledger with what was used, to the microjoule. Of some nodes only the sum is known.
+// verify checks that the ledger matches the actual usage to the microjoule. sums contains nodes for which only the
+// total is known.
 func (c *controllerProcess) verify(t *testing.T, from time.Time, steps map[string]uint64, sums map[string]energy.Microjoules) {
 	t.Helper()
 	var booked map[string]map[feed.Key]feed.Sum
 	var total energy.Microjoules
-	// What is in the journal is summed up before an answer if it is little, and otherwise every half a minute.
-	kit.Eventually(t, time.Minute, "all is summed up", func() bool {
+	// A query only folds a short journal. Otherwise the journal is folded every 30 seconds.
+	kit.Eventually(t, time.Minute, "the journal is folded", func() bool {
 		folded := c.statistics(t).Journal == 0
 		booked, total = c.sums(t, from)
 		return folded
@@ -242,7 +245,7 @@ func (c *controllerProcess) verify(t *testing.T, from time.Time, steps map[strin
 			have += got.Dynamic + got.Idle
 		}
 		if have != used {
-			t.Errorf("%s used %d µJ, booked are %d", node, used, have)
+			t.Errorf("node %s used %d µJ, recorded %d µJ", node, used, have)
 		}
 		all += used
 	}
@@ -253,27 +256,27 @@ func (c *controllerProcess) verify(t *testing.T, from time.Time, steps map[strin
 			used += want.Dynamic + want.Idle
 			if got := booked[node][key]; got != want {
 				if wrong++; wrong < 5 {
-					t.Errorf("%s, %v: booked are %+v, used were %+v", node, key, got, want)
+					t.Errorf("node %s, consumer %v: recorded %+v, want %+v", node, key, got, want)
 				}
 			}
 		}
 		for key, got := range booked[node] {
 			have += got.Dynamic + got.Idle
 			if _, known := truth[key]; !known && got != (feed.Sum{}) {
-				t.Errorf("%s: %v has used nothing, booked are %+v", node, key, got)
+				t.Errorf("node %s: recorded %+[3]v for consumer %[2]v, want no usage", node, key, got)
 			}
 		}
 		if used != have {
-			t.Errorf("%s used %d µJ, booked are %d", node, used, have)
+			t.Errorf("node %s used %d µJ, recorded %d µJ", node, used, have)
 		}
 		all += used
 		consumers += len(truth)
 	}
 	if all != total {
-		t.Errorf("all used %d µJ, booked are %d", all, total)
+		t.Errorf("total usage is %d µJ, recorded %d µJ", all, total)
 	}
 	c.audit(t)
-	t.Logf("%d µJ used and booked, by %d consumers of %d nodes in %v steps, and by %v", all, consumers, len(steps),
+	t.Logf("used and recorded %d µJ by %d consumers of %d nodes in %v steps and by %v", all, consumers, len(steps),
 		steps, sums)
 }
 
@@ -285,7 +288,7 @@ func (c *controllerProcess) statistics(t *testing.T) (s ledger.Statistics) {
 	return s
 }
 
-// audit has the ledger look at itself.
+// audit runs the audit of the ledger.
 func (c *controllerProcess) audit(t *testing.T) {
 	t.Helper()
 	var audit struct {
@@ -297,17 +300,17 @@ func (c *controllerProcess) audit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !audit.Balanced || audit.Checked == 0 {
-		t.Errorf("the ledger finds of itself: %+v", audit)
+		t.Errorf("ledger audit failed: %+v", audit)
 	}
 }
 
-// An engine is where a ledger is kept.
+// An engine is a database engine for the ledger.
 type engine struct {
 	name string
-	dsn  string // "": SQLite
+	dsn  string // empty for SQLite
 }
 
-// engines calls test with each.
+// engines runs test as a subtest for each database engine.
 func engines(t *testing.T, test func(t *testing.T, e *engine)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, &engine{name: "sqlite"}) })
 	t.Run("postgres", func(t *testing.T) { test(t, &engine{name: "postgres", dsn: pgtest.Start(t)}) })
@@ -320,7 +323,7 @@ func (e *engine) env() []string {
 	return []string{"KUBENERGY_LEDGER_DSN=" + e.dsn}
 }
 
-// open looks into the store of a controller that is dead: at a copy of its files, so that they stay as they were left.
+// open opens the store of a stopped controller. SQLite files are copied first so that they are not modified.
 func (e *engine) open(t *testing.T, c *controllerProcess) *sql.DB {
 	t.Helper()
 	driver, source := "pgx", e.dsn
@@ -347,7 +350,7 @@ func (e *engine) open(t *testing.T, c *controllerProcess) *sql.DB {
 	return db
 }
 
-// acked returns the number that the store has of a stream, 0 if it knows none.
+// acked returns the last acknowledged number of a stream in the store, or 0 if the stream does not exist.
 func (e *engine) acked(t *testing.T, c *controllerProcess, s batch.Stream) (acked uint64) {
 	t.Helper()
 	db := e.open(t, c)
@@ -360,7 +363,7 @@ func (e *engine) acked(t *testing.T, c *controllerProcess, s batch.Stream) (acke
 	return acked
 }
 
-// whole checks that no number of any stream is missing, and that each agent has gone on with its only stream.
+// whole checks that no batch of any stream is missing and that each agent has continued its only stream.
 func (e *engine) whole(t *testing.T, c *controllerProcess, nodes int) {
 	t.Helper()
 	db := e.open(t, c)
@@ -375,6 +378,7 @@ func (e *engine) whole(t *testing.T, c *controllerProcess, nodes int) {
 		}
 	}
 	if streams != nodes || gaps != 0 || spans != nodes {
-		t.Errorf("%d nodes have %d streams with %d gaps, and %d spans of time", nodes, streams, gaps, spans)
+		t.Errorf("%d nodes have %d streams with %d gaps and %d spans, want one stream and span per node without gaps",
+			nodes, streams, gaps, spans)
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// long reports whether tests run at full length.
+// long reports whether the tests run at full length.
 func long() bool { return os.Getenv("KUBENERGY_LONG") != "" }
 
-// TestKill kills the controller and agents, again and again and at once, while energy is delivered: at random
-// moments, and before a batch is written, in between, and before it is acknowledged. What is booked in the end is
-// what was used.
+// TestKill repeatedly kills the controller and the agents while usage is delivered. They are killed at random
+// times, before a batch is written, while it is processed and before it is acknowledged. Finally, the recorded
+// usage must equal the actual usage.
 func TestKill(t *testing.T) {
 	kills := 10
 	if long() {
@@ -38,9 +38,9 @@ func TestKill(t *testing.T) {
 		}
 		used := agent.finish(t, k.c)
 		steps := k.herd.finish(t, 2*time.Minute)
-		t.Logf("%d kills of the controller: %v; of a batch that was on its way when it was killed, %d times the "+
-			"store had it, %d times not; %d kills of agents, "+
-			"%d of the released agent; %v; in %v", k.kills, k.by, k.had, k.hadNot, k.herd.kills(), agent.kills, k.wire,
+		t.Logf("killed the controller %d times: %v; batches in transit were recorded %d times "+
+			"and lost %d times; killed agents %d times and "+
+			"the released agent %d times; %v; took %v", k.kills, k.by, k.had, k.hadNot, k.herd.kills(), agent.kills, k.wire,
 			time.Since(began).Round(time.Second))
 		k.wire.check(t)
 		k.c.verify(t, k.herd.began, steps, map[string]energy.Microjoules{agent.node: used})
@@ -51,7 +51,7 @@ func TestKill(t *testing.T) {
 	})
 }
 
-// killed is a controller that gets killed.
+// killed is a controller that is killed repeatedly.
 type killed struct {
 	e    *engine
 	c    *controllerProcess
@@ -60,7 +60,7 @@ type killed struct {
 
 	kills       int
 	by          map[point]int
-	had, hadNot int // batches that were sent and not acknowledged when it was killed
+	had, hadNot int // batches that were sent but not acknowledged when the controller was killed
 }
 
 func newKilled(t *testing.T, e *engine) *killed {
@@ -74,7 +74,7 @@ func newKilled(t *testing.T, e *engine) *killed {
 	return k
 }
 
-// controllers kills the controller so many times, and starts it once more.
+// controllers kills and restarts the controller the given number of times.
 func (k *killed) controllers(t *testing.T, kills int) {
 	t.Helper()
 	points := []point{anywhere, beforeAck, whileWriting, beforeWrite, anywhere, whileWriting, halfAck}
@@ -101,11 +101,11 @@ func (k *killed) controllers(t *testing.T, kills int) {
 				}
 			}
 		}
-		if k.kills < kills && rand.IntN(8) == 0 { // while it starts
+		if k.kills < kills && rand.IntN(8) == 0 { // kill the controller during startup
 			k.c.launch(t)
 			time.Sleep(rand.N(2 * longest))
 			k.c.Kill()
-			k.note("while it starts")
+			k.note("during startup")
 		}
 		k.c.begin(t)
 	}
@@ -116,7 +116,7 @@ func (k *killed) note(at point) {
 	k.by[at]++
 }
 
-// metered is the released agent, of whose node only the sum is known: what its counter has counted.
+// metered is the released agent on a host with a simulated counter. Only the total energy of its node is known.
 type metered struct {
 	node    string
 	kills   int
@@ -126,7 +126,7 @@ type metered struct {
 	done    chan error
 }
 
-// newMetered starts it. Its counter stands still until it has read it.
+// newMetered starts the agent. The counter does not advance until the agent has read it.
 func (k *killed) newMetered(t *testing.T) *metered {
 	t.Helper()
 	counter, err := killtest.NewPowercap(t.TempDir())
@@ -153,13 +153,13 @@ func (k *killed) newMetered(t *testing.T) *metered {
 	if err := m.killer.Start(); err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, time.Minute, "the released agent delivers", func() bool { return k.wire.heard(m.node) })
-	const watts = 0.1 // the counter has room for 100 J
+	kit.Eventually(t, time.Minute, "the released agent delivers batches", func() bool { return k.wire.heard(m.node) })
+	const watts = 0.1 // the counter overflows after 100 J
 	counter.Start(watts)
 	return m
 }
 
-// lives kills it so many times, at random moments, and starts it once more.
+// lives kills and restarts the agent the given number of times at random times.
 func (m *metered) lives(kills int) {
 	m.kills = kills
 	go func() {
@@ -171,7 +171,7 @@ func (m *metered) lives(kills int) {
 	}()
 }
 
-// finish stops the counter and returns what it has counted, when that is booked.
+// finish stops the counter, waits until its energy has been recorded and returns it.
 func (m *metered) finish(t *testing.T, c *controllerProcess) energy.Microjoules {
 	t.Helper()
 	if err := <-m.done; err != nil {
@@ -181,7 +181,7 @@ func (m *metered) finish(t *testing.T, c *controllerProcess) energy.Microjoules 
 		t.Fatal(err)
 	}
 	used := energy.Microjoules(m.counter.Used())
-	kit.Eventually(t, 2*time.Minute, "the released agent has delivered all", func() bool {
+	kit.Eventually(t, 2*time.Minute, "the released agent has delivered all batches", func() bool {
 		if answer, err := http.Post("http://"+m.address+"/forward-metrics", "", nil); err == nil {
 			answer.Body.Close()
 		}

@@ -25,17 +25,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// meters are the agents of simulated nodes. What such a node draws is what its power profile says at the load of the
-// pods that run on it, each of which computes as much as it requested. From there on all is as on real nodes: the
-// energy is attributed by package energy, numbered and pushed by the agent's own queue, and says that it is
-// estimated.
+// meters are the agents of simulated nodes. The power of a node follows from its power profile and from the load of
+// its pods. Each pod uses as much CPU as it requests. All other steps are the same as on real nodes. Package energy
+// attributes the energy, and the queue of the agent numbers the batches, marks them as estimated and pushes them.
 type meters struct {
 	client    kubernetes.Interface
-	url       string                   // that takes batches
-	caFile    string                   // of what the URL is known by
-	tokenFile func(node string) string // the bearer token of a node
-	view      func() *kube.View        // knows the power profiles
-	push      time.Duration            // between batches
+	url       string                   // endpoint for batches
+	caFile    string                   // certificate authority of the endpoint
+	tokenFile func(node string) string // returns the file with the bearer token of a node
+	view      func() *kube.View        // contains the power profiles
+	push      time.Duration            // interval between batches
 
 	boot  string
 	began time.Time
@@ -54,16 +53,16 @@ type simulatedAgent struct {
 	attributor *energy.Attributor
 	counter    *energy.Integrator
 	queue      *delivery.Queue
-	cpu        map[string]time.Duration // of consumers, since they began
+	cpu        map[string]time.Duration // total CPU time by consumer
 	busy       time.Duration
 	last       time.Duration
 	out        energy.Attribution
 }
 
-// simulatedSource is what batches say of where their joules come from.
+// simulatedSource is the energy source that batches contain.
 const simulatedSource = "model (simulated node)"
 
-// run meters all nodes until ctx ends, and delivers what is left then.
+// run meters all nodes until ctx is done and then delivers the remaining batches.
 func (m *meters) run(ctx context.Context) error {
 	m.boot, m.began = rand.Text(), time.Now()
 	m.mu.Lock()
@@ -75,11 +74,11 @@ func (m *meters) run(ctx context.Context) error {
 	defer factory.Shutdown()
 	for _, synced := range factory.WaitForCacheSync(ctx.Done()) {
 		if !synced {
-			return nil // ctx has ended
+			return nil // ctx is done
 		}
 	}
 	push, stopPush := context.WithCancel(context.WithoutCancel(ctx))
-	defer m.pushing.Wait() // every agent delivers what it holds
+	defer m.pushing.Wait() // every agent delivers its remaining batches
 	defer stopPush()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -95,7 +94,7 @@ func (m *meters) run(ctx context.Context) error {
 	}
 }
 
-// measured returns what every node has used so far, by what its agent was told.
+// measured returns the energy that every node has used so far, according to its agent.
 func (m *meters) measured() map[string]energy.Microjoules {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +119,7 @@ func (m *meters) tick(ctx context.Context) error {
 		}
 	}
 	view := m.view()
-	now := time.Since(m.began) + time.Second // since boot: 0 would stand for "not known"
+	now := time.Since(m.began) + time.Second // time since boot, for which 0 means unknown
 	for _, n := range nodes {
 		a, err := m.agent(ctx, n.Name)
 		if err != nil {
@@ -133,7 +132,7 @@ func (m *meters) tick(ctx context.Context) error {
 	return nil
 }
 
-// agent returns the agent of a node, which is started when the node is seen for the first time.
+// agent returns the agent of a node and starts it on the first call.
 func (m *meters) agent(ctx context.Context, node string) (*simulatedAgent, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,7 +150,7 @@ func (m *meters) agent(ctx context.Context, node string) (*simulatedAgent, error
 	if err != nil {
 		return nil, err
 	}
-	const timeout = 10 * time.Second // a tick that is late by more is time without a meter
+	const timeout = 10 * time.Second // a tick that is delayed by more than this counts as unmetered time
 	a := &simulatedAgent{
 		attributor: energy.NewAttributor(energy.AttributorOptions{Idle: energy.IdleByRequests}),
 		counter:    energy.NewIntegrator(energy.Domain{Kind: energy.Model, Name: "node"}, energy.Estimated, timeout),
@@ -162,7 +161,7 @@ func (m *meters) agent(ctx context.Context, node string) (*simulatedAgent, error
 	return a, nil
 }
 
-// meter adds what a node used since the last tick.
+// meter adds the usage of a node since the last tick.
 func (m *meters) meter(a *simulatedAgent, view *kube.View, n *corev1.Node, pods []*corev1.Pod,
 	now time.Duration,
 ) error {
@@ -173,7 +172,7 @@ func (m *meters) meter(a *simulatedAgent, view *kube.View, n *corev1.Node, pods 
 	}
 	node, known := view.Node(n, capacity, free, len(pods))
 	if !known {
-		return errors.New("no power profile says what it draws")
+		return errors.New("no power profile matches the node")
 	}
 	ended := a.compute(pods, now-a.last)
 	a.last = now
@@ -194,14 +193,14 @@ func (m *meters) meter(a *simulatedAgent, view *kube.View, n *corev1.Node, pods 
 	return a.queue.Save(nil)
 }
 
-// compute gives every pod the CPU time that it requested, and returns those that are gone.
+// compute adds the requested CPU time to every running pod and returns the usage of pods that no longer exist.
 func (a *simulatedAgent) compute(pods []*corev1.Pod, dt time.Duration) (ended []energy.Usage) {
 	running := map[string]bool{}
 	for _, p := range pods {
 		id := energy.ContainerID(string(p.UID), "")
 		running[id] = true
 		if _, known := a.cpu[id]; !known {
-			a.cpu[id] = 0 // it begins with this tick
+			a.cpu[id] = 0 // the pod starts with this tick
 			continue
 		}
 		used := time.Duration(policy.PodRequest(p).MilliCPU) * dt / 1000
@@ -218,7 +217,7 @@ func (a *simulatedAgent) compute(pods []*corev1.Pod, dt time.Duration) (ended []
 	return ended
 }
 
-// usage returns the CPU times of the pods that run. None is not the same as unknown.
+// usage returns the CPU times of the running pods. The result is not nil, because nil means unknown.
 func (a *simulatedAgent) usage(pods []*corev1.Pod) []energy.Usage {
 	all := []energy.Usage{}
 	for _, p := range pods {

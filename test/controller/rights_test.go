@@ -27,10 +27,10 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// attempts is how often each attack is made.
+// attempts is the number of times that each attack is repeated.
 const attempts = 10_000
 
-// post sends a batch and returns the status.
+// post sends a batch and returns the status code of the response.
 func (c *controllerProcess) post(t *testing.T, body []byte, token string) (int, error) {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url+"/api/v1/batches", bytes.NewReader(body))
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *controllerProcess) post(t *testing.T, body []byte, token string) (int, 
 	return answer.StatusCode, err
 }
 
-// joules is a batch of 100 W for ten seconds.
+// joules returns a batch of 100 W for ten seconds.
 func joules(t *testing.T, node, epoch string, number uint64) []byte {
 	t.Helper()
 	const used = energy.Microjoules(1000e6)
@@ -69,7 +69,7 @@ func joules(t *testing.T, node, epoch string, number uint64) []byte {
 	return data
 }
 
-// flood posts batches and returns how often each status was answered.
+// flood sends n batches concurrently and returns the number of responses by status code.
 func (c *controllerProcess) flood(t *testing.T, n int, fn func(i int) (body []byte, token string)) map[int]int {
 	t.Helper()
 	const senders = 8
@@ -110,14 +110,15 @@ func (c *controllerProcess) energyOf(t *testing.T, node string) energy.Microjoul
 	return a.Total.Energy()
 }
 
-// TestForgedAndReplayed attacks the ledger with an agent's own token: for other nodes, and with what is booked already.
+// TestForgedAndReplayed attacks the ledger with the token of an agent, using forged batches of other nodes and
+// replayed batches.
 func TestForgedAndReplayed(t *testing.T) {
 	w := shared
 	c := w.controller(t, nil)
 	pod := w.agentPod(t, "node-0")
 	own := w.Token(t, "kubenergy-agent", pod)
-	unbound := w.Token(t, "kubenergy-agent", nil) // names no node
-	other := w.Token(t, "kubenergy-viewer", nil)  // is no agent
+	unbound := w.Token(t, "kubenergy-agent", nil) // not bound to a node
+	other := w.Token(t, "kubenergy-viewer", nil)  // not the account of an agent
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: new(int64(3600)), Audiences: []string{"https://somewhere.example.com"},
 		BoundObjectRef: &authenticationv1.BoundObjectReference{
@@ -145,20 +146,20 @@ func TestForgedAndReplayed(t *testing.T) {
 		return joules(t, f.node, fmt.Sprintf("forged-%d", i), uint64(i+1)), f.token
 	})
 	for status := range statuses {
-		// A client that asks too much, or shows too many wrong tokens, is asked to wait.
+		// Clients that send too many requests or too many invalid tokens are rate-limited.
 		if !slices.Contains([]int{
 			http.StatusForbidden, http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable,
 		}, status) {
-			t.Errorf("a forged batch was answered with %d", status)
+			t.Errorf("unexpected status %d for a forged batch", status)
 		}
 	}
 	if used := c.energyOf(t, "node-0") + c.energyOf(t, "node-1") + c.energyOf(t, "elsewhere"); used != 0 {
-		t.Errorf("forged batches were booked: %d µJ", used)
+		t.Errorf("forged batches were recorded: %d µJ", used)
 	}
-	t.Logf("%d forged batches: %v", attempts, statuses)
+	t.Logf("sent %d forged batches: %v", attempts, statuses)
 
 	first := joules(t, "node-0", "replayed", 1)
-	kit.Eventually(t, time.Minute, "an honest batch is booked, once the node may ask again", func() bool {
+	kit.Eventually(t, time.Minute, "a valid batch is accepted after the rate limit expires", func() bool {
 		status, err := c.post(t, first, own)
 		return err == nil && status == http.StatusOK
 	})
@@ -166,15 +167,15 @@ func TestForgedAndReplayed(t *testing.T) {
 	statuses = c.flood(t, attempts, func(int) ([]byte, string) { return first, own })
 	if statuses[http.StatusOK] == 0 ||
 		statuses[http.StatusOK]+statuses[http.StatusTooManyRequests]+statuses[http.StatusServiceUnavailable] != attempts {
-		t.Errorf("replays were answered with %v", statuses)
+		t.Errorf("unexpected statuses for replayed batches: %v", statuses)
 	}
 	if again := c.energyOf(t, "node-0"); booked != 1000e6 || again != booked {
-		t.Errorf("booked were %d µJ, and %d after %d replays", booked, again, attempts)
+		t.Errorf("recorded %d µJ, and %d µJ after %d replays, want no change", booked, again, attempts)
 	}
-	t.Logf("%d replays: %v", attempts, statuses)
+	t.Logf("sent %d replays: %v", attempts, statuses)
 }
 
-// TestRoutesAreClosed asks every route without a token, and with a token that has no rights.
+// TestRoutesAreClosed sends requests to every route without a token and with a token without permissions.
 func TestRoutesAreClosed(t *testing.T) {
 	w := shared
 	c := w.controller(t, nil)
@@ -185,7 +186,7 @@ func TestRoutesAreClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(document.Paths) < 10 {
-		t.Fatalf("the document names %d paths only", len(document.Paths))
+		t.Fatalf("OpenAPI document contains only %d paths", len(document.Paths))
 	}
 	powerless := w.account(t, "default", "nobody", "")
 	for pattern, methods := range document.Paths {
@@ -196,13 +197,14 @@ func TestRoutesAreClosed(t *testing.T) {
 				"": http.StatusUnauthorized, "x": http.StatusUnauthorized, powerless: http.StatusForbidden,
 			} {
 				status := c.do(t, strings.ToUpper(method), path, token)
-				// Every known account may read how to ask. A token that is not made for the controller is no agent's.
+				// Every authenticated account can read the API description. Tokens for another audience are
+				// rejected for batches.
 				if token == powerless && (strings.Contains(path, "openapi") && status == http.StatusOK ||
 					path == "/api/v1/batches" && status == http.StatusUnauthorized) {
 					continue
 				}
 				if status != want {
-					t.Errorf("%s %s: %d, want %d", method, path, status, want)
+					t.Errorf("%s %s: status = %d, want %d", method, path, status, want)
 				}
 			}
 		}
@@ -232,7 +234,7 @@ func (c *controllerProcess) do(t *testing.T, method, path, token string) int {
 	return answer.StatusCode
 }
 
-// account returns a token of a new service account, which may view a namespace if one is given.
+// account returns the token of a new service account. If views is not empty, the account can view that namespace.
 func (w *world) account(t *testing.T, namespace, name, views string) string {
 	t.Helper()
 	ignoreExisting := func(err error) {
@@ -262,7 +264,7 @@ func (w *world) account(t *testing.T, namespace, name, views string) string {
 	return got.Status.Token
 }
 
-// TestTenants checks that an account that may view a namespace sees what it uses, and nothing of others.
+// TestTenants verifies that an account that can view one namespace only has access to the usage of that namespace.
 func TestTenants(t *testing.T) {
 	w := shared
 	c := w.controller(t, nil)
@@ -270,8 +272,8 @@ func TestTenants(t *testing.T) {
 		w.Namespace(t, ns, enforced)
 	}
 	token := w.account(t, "tenant-a", "reader", "tenant-a")
-	// The API server aggregates roles, and believes new bindings, a moment later.
-	kit.Eventually(t, 30*time.Second, "the tenant sees its own", func() bool {
+	// Aggregated roles and new bindings become effective after a short delay.
+	kit.Eventually(t, 30*time.Second, "the tenant can access its namespace", func() bool {
 		status, _ := c.get(t, "/api/v1/namespaces/tenant-a/ledger?from=-1h", token)
 		return status == http.StatusOK
 	})
@@ -286,11 +288,11 @@ func TestTenants(t *testing.T) {
 		"/api/v1/namespaces/tenant-a/../tenant-b/ledger?from=-1h",
 	} {
 		if status, body := c.get(t, path, token); status == http.StatusOK {
-			t.Errorf("%s: %d %s", path, status, body)
+			t.Errorf("unexpected access to %s: %d %s", path, status, body)
 		}
 	}
 	status, body := c.get(t, "/api/v1/namespaces/tenant-a/ledger?from=-1h&namespace=tenant-b&namespace=tenant-a", token)
 	if status == http.StatusOK && strings.Contains(body, "tenant-b") {
-		t.Errorf("a filter lets a tenant see others: %s", body)
+		t.Errorf("response to the tenant contains another namespace: %s", body)
 	}
 }

@@ -28,8 +28,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestTenantAttacksTheController attacks a controller that runs, as an account with edit in one namespace that may
-// write EnergyBudgets there too.
+// TestTenantAttacksTheController attacks a running controller with an account that can edit one namespace,
+// including its EnergyBudgets.
 func TestTenantAttacksTheController(t *testing.T) {
 	w := shared
 	c := w.controller(t, nil)
@@ -44,10 +44,10 @@ func TestTenantAttacksTheController(t *testing.T) {
 		defer cancel()
 		if status, body := kit.Get(ctx, c.client, c.url+"/api/v1/namespaces/victim/ledger?from=-1h", victim); status !=
 			http.StatusOK {
-			t.Errorf("%s: another tenant is answered %d %s", what, status, body)
+			t.Errorf("%s: unexpected response to another tenant: %d %s", what, status, body)
 		}
 	}
-	kit.Eventually(t, 30*time.Second, "the victim sees its own", func() bool {
+	kit.Eventually(t, 30*time.Second, "the victim can access its namespace", func() bool {
 		status, _ := c.get(t, "/api/v1/namespaces/victim/ledger?from=-1h", victim)
 		return status == http.StatusOK
 	})
@@ -56,7 +56,7 @@ func TestTenantAttacksTheController(t *testing.T) {
 	t.Run("budgets", func(t *testing.T) { w.attackByBudget(t, c, token) })
 }
 
-// holdConnections opens as many connections as an address is let, and more.
+// holdConnections opens more connections than a single address is allowed to hold.
 func (c *controllerProcess) holdConnections(t *testing.T, fine func(what string)) {
 	text, err := os.ReadFile(c.caFile)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *controllerProcess) holdConnections(t *testing.T, fine func(what string)
 					refused.Add(1)
 					continue
 				}
-				// After a question, even one without a token, a connection may be idle for minutes.
+				// After a request, even an unauthorized one, a connection may be idle for minutes.
 				_, err = io.WriteString(conn, "GET /api/v1/nodes HTTP/1.1\r\nHost: localhost\r\n\r\n")
 				if _, errRead := io.ReadFull(conn, make([]byte, 1)); err != nil || errRead != nil {
 					refused.Add(1)
@@ -92,15 +92,16 @@ func (c *controllerProcess) holdConnections(t *testing.T, fine func(what string)
 			<-stop
 		})
 	}
-	kit.Eventually(t, time.Minute, "all have tried", func() bool { return open.Load()+refused.Load() == 3_200 })
-	fine("while one address has all connections that it gets")
-	t.Logf("%d connections were let, %d refused", open.Load(), refused.Load())
+	kit.Eventually(t, time.Minute, "all connection attempts are done",
+		func() bool { return open.Load()+refused.Load() == 3_200 })
+	fine("while one address holds its maximum number of connections")
+	t.Logf("%d connections were accepted, %d rejected", open.Load(), refused.Load())
 	if refused.Load() == 0 {
-		t.Error("one address has every connection that it wants")
+		t.Error("number of connections from one address is not limited")
 	}
 }
 
-// askTooMuch asks for what is dear, as often as it can.
+// askTooMuch sends expensive requests at the maximum rate.
 func (c *controllerProcess) askTooMuch(t *testing.T, token string, fine func(what string)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -118,15 +119,15 @@ func (c *controllerProcess) askTooMuch(t *testing.T, token string, fine func(wha
 	}
 	for range 5 {
 		time.Sleep(time.Second)
-		fine("while another asks all the time")
+		fine("while another tenant sends expensive requests")
 	}
 	if asked.Load() < 100 {
-		t.Errorf("only %d questions were asked", asked.Load())
+		t.Errorf("only %d requests were sent, want at least 100", asked.Load())
 	}
 }
 
-// attackByBudget has a budget in force that is used up at once: it names webhooks that are not the tenant's to ask, and
-// Jobs of others as its scope.
+// attackByBudget creates a budget that is exceeded immediately. Its webhooks are internal URLs that tenants must
+// not reach, and its scope matches Jobs in other namespaces.
 func (w *world) attackByBudget(t *testing.T, c *controllerProcess, token string) {
 	ctx := t.Context()
 	var hits atomic.Int64
@@ -136,7 +137,7 @@ func (w *world) attackByBudget(t *testing.T, c *controllerProcess, token string)
 	}))
 	defer inside.Close()
 	w.label(t, "victim", v1alpha1.LabelTeam, "victims")
-	time.Sleep(3 * time.Second) // until the controller has heard whose name that is, on a busy machine too
+	time.Sleep(3 * time.Second) // until the controller has received the label, even on a busy machine
 	for _, ns := range []string{"attacker", "victim"} {
 		if _, err := w.Client.BatchV1().Jobs(ns).Create(ctx, newJob("works", "energy", 100, time.Hour), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -177,7 +178,7 @@ func (w *world) attackByBudget(t *testing.T, c *controllerProcess, token string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, time.Minute, "the energy is booked", func() bool {
+	kit.Eventually(t, time.Minute, "the batch is accepted", func() bool {
 		status, err := c.post(t, data, agent)
 		return err == nil && status == http.StatusOK
 	})
@@ -185,13 +186,13 @@ func (w *world) attackByBudget(t *testing.T, c *controllerProcess, token string)
 		j, err := w.Client.BatchV1().Jobs("attacker").Get(ctx, "works", metav1.GetOptions{})
 		return err == nil && j.Spec.Suspend != nil && *j.Spec.Suspend
 	})
-	time.Sleep(10 * time.Second) // more sweeps
+	time.Sleep(10 * time.Second) // wait for further evaluations
 	other, err := w.Client.BatchV1().Jobs("victim").Get(ctx, "works", metav1.GetOptions{})
 	if err != nil || other.Spec.Suspend != nil && *other.Spec.Suspend {
-		t.Errorf("a budget reaches Jobs of others: %v, %v", other.Spec.Suspend, err)
+		t.Errorf("Job of another tenant was suspended by the budget: %v, error %v", other.Spec.Suspend, err)
 	}
 	if hits.Load() > 0 {
-		t.Errorf("the controller was led inside %d times", hits.Load())
+		t.Errorf("controller sent %d requests to an internal URL, want none", hits.Load())
 	}
 	var own v1alpha1.EnergyBudget
 	objects, err := dynamic.NewForConfig(w.Config())
@@ -210,33 +211,33 @@ func (w *world) attackByBudget(t *testing.T, c *controllerProcess, token string)
 	for i := range own.Status.Actions {
 		if a := &own.Status.Actions[i]; a.Do == v1alpha1.DeedNotify {
 			if tried++; a.Done != nil || a.Attempts == 0 {
-				t.Errorf("webhook %s: done %v, %d attempts", a.Webhook, a.Done, a.Attempts)
+				t.Errorf("unexpected status of webhook %s: done %v, %d attempts", a.Webhook, a.Done, a.Attempts)
 			}
 		}
 	}
 	if tried != len(webhooks) {
-		t.Errorf("%d webhooks were tried, want all %d", tried, len(webhooks))
+		t.Errorf("%d webhooks were attempted, want %d", tried, len(webhooks))
 	}
 	late, err := w.Client.BatchV1().Jobs("victim").Create(ctx, newJob("later", "energy", 100, time.Minute),
 		metav1.CreateOptions{})
 	if err != nil || late.Spec.Suspend != nil && *late.Spec.Suspend {
-		t.Errorf("new work of others waits for a budget: %v", err)
+		t.Errorf("new Job of another tenant was suspended by the budget: %v", err)
 	}
 	var charged ledger.Answer
 	if err := c.ask(t, "/api/v1/namespaces/attacker/ledger?from=-1h&groupBy=team", &charged); err != nil {
 		t.Fatal(err)
 	}
 	if charged.Total.Energy() < used {
-		t.Errorf("the attacker is charged with %v, want %v and more", charged.Total.Energy(), used)
+		t.Errorf("attacker is charged %v, want at least %v", charged.Total.Energy(), used)
 	}
 	for _, row := range charged.Rows {
 		if row.Key[0] != "" {
-			t.Errorf("the attacker charges %v to the team %s", row.Energy(), row.Key[0])
+			t.Errorf("usage of %v by the attacker is charged to team %s", row.Energy(), row.Key[0])
 		}
 	}
 }
 
-// label has administrators label a namespace.
+// label sets a label of a namespace as an administrator.
 func (w *world) label(t *testing.T, namespace, key, value string) {
 	t.Helper()
 	n, err := w.Client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})

@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestTwoControllers has two controllers book into one database at once. Batches go to either, some to both at the same
-// moment, and both sum up; one after the other is killed now and then.
+// TestTwoControllers runs two controllers that share one database. Batches are sent to either controller and
+// sometimes to both at the same time, and both controllers fold the journal. The controllers are killed repeatedly.
 func TestTwoControllers(t *testing.T) {
 	w := shared
 	e := &engine{name: "postgres", dsn: pgtest.Start(t)}
@@ -27,12 +27,13 @@ func TestTwoControllers(t *testing.T) {
 	killed := h.start(agents)
 	for i := range kills {
 		time.Sleep(rand.N(2 * time.Second))
-		if i%4 == 3 { // both: they sum up as soon as they begin, and here at the same moment
+		if i%4 == 3 { // kill both, because they fold the journal at startup
 			two[0].Kill()
 			two[1].Kill()
 			two[0].launch(t)
 			two[1].begin(t)
-			kit.Eventually(t, time.Minute, "the other one answers", func() bool { return two[0].answers(t) })
+			kit.Eventually(t, time.Minute, "the other controller responds to requests",
+				func() bool { return two[0].answers(t) })
 			continue
 		}
 		c := two[i%2]
@@ -43,10 +44,10 @@ func TestTwoControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if long() {
-		time.Sleep(time.Minute) // both sum up twice, while agents deliver
+		time.Sleep(time.Minute) // both fold the journal twice while agents deliver batches
 	}
 	steps := h.finish(t, 2*time.Minute)
-	t.Logf("%d times controllers were killed, %d times agents; %v", kills, h.kills(), wi)
+	t.Logf("killed controllers %d times and agents %d times; %v", kills, h.kills(), wi)
 	wi.check(t)
 	for _, c := range two {
 		c.verify(t, h.began, steps, nil)

@@ -18,8 +18,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestUpgrade replaces the controller by the next version and puts the old one back, twice, while agents deliver. The
-// next version has one more migration, of the kind that may be undone by the program alone.
+// TestUpgrade upgrades and downgrades the controller twice while agents deliver batches. The new version has an
+// additional migration that does not prevent a downgrade.
 func TestUpgrade(t *testing.T) {
 	next, err := nextVersion()
 	if err != nil {
@@ -44,9 +44,9 @@ func TestUpgrade(t *testing.T) {
 			kill bool
 		}{{next, false}, {this, false}, {next, true}, {this, true}} {
 			before := wi.progress()
-			time.Sleep(flow) // agents deliver meanwhile
-			// A busy machine may take longer.
-			kit.Eventually(t, time.Minute, fmt.Sprintf("before step %d something is delivered", i),
+			time.Sleep(flow) // agents deliver batches in the meantime
+			// This may take longer on a busy machine.
+			kit.Eventually(t, time.Minute, fmt.Sprintf("batches are acknowledged before step %d", i),
 				func() bool { return wi.progress() != before })
 			if step.kill {
 				c.Kill()
@@ -56,22 +56,22 @@ func TestUpgrade(t *testing.T) {
 			c.path = step.path
 			c.begin(t)
 			if version := c.statistics(t).Schema; version != schema+1 {
-				t.Errorf("after step %d the store is of version %d, want %d", i, version, schema+1)
+				t.Errorf("schema version after step %d = %d, want %d", i, version, schema+1)
 			}
-			// A query does not fold a long journal: sums are as old as the last fold, and there may have been none
-			// before this step.
-			kit.Eventually(t, time.Minute, fmt.Sprintf("after step %d something can be read", i), func() bool {
+			// A query does not fold a long journal. The sums are as old as the last fold, which may not have
+			// happened before this step.
+			kit.Eventually(t, time.Minute, fmt.Sprintf("usage can be queried after step %d", i), func() bool {
 				booked, total := c.sums(t, h.began)
 				return total > 0 && len(booked) > 0
 			})
 			c.audit(t)
 		}
-		time.Sleep(flow) // agents deliver meanwhile
+		time.Sleep(flow) // agents deliver batches in the meantime
 		steps := h.finish(t, 2*time.Minute)
 		t.Logf("%v", wi)
 		wi.check(t)
 		c.verify(t, h.began, steps, nil)
-		// What the older version wrote last is read by the newer, too.
+		// The new version must be able to read the last records of the old version.
 		if err := c.Stop(time.Minute); err != nil {
 			t.Error(err)
 		}
@@ -86,7 +86,7 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// nextVersion builds the controller as it will be with one more migration.
+// nextVersion builds a controller with one additional migration.
 func nextVersion() (string, error) {
 	const schema = "internal/ledger/sqlstore/schema.go"
 	path := filepath.Join(kit.Root, schema)
@@ -94,14 +94,14 @@ func nextVersion() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The last migration is followed by one more, that older programs can do without.
+	// Append a migration with which older versions are compatible.
 	const end = "},\n\t}\n)\n"
 	const more = "}, {additive: true, text: `ALTER TABLE streams ADD COLUMN remark TEXT NOT NULL DEFAULT '';\n" +
 		"ALTER TABLE node_hours ADD COLUMN water BIGINT NOT NULL DEFAULT 0;\n" +
 		"CREATE TABLE remarks (id {serial}, remark TEXT NOT NULL);\n" +
 		"CREATE INDEX remarks_by_text ON remarks (remark);\n`},\n\t}\n)\n"
 	if strings.Count(string(text), end) != 1 {
-		return "", fmt.Errorf("%s does not look as it did", schema)
+		return "", fmt.Errorf("unexpected content of %s", schema)
 	}
 	dir, err := os.MkdirTemp(shared.Dir, "next")
 	if err != nil {
@@ -120,7 +120,7 @@ func nextVersion() (string, error) {
 	return next, kit.BuildTo(next, "./cmd/kubenergy-controller", "-overlay="+overlay)
 }
 
-// refused checks that a store which says that it needs a newer program than ours is left alone.
+// refused verifies that the controller does not use or modify a store that requires a newer version.
 func (e *engine) refused(t *testing.T, c *controllerProcess, this string) {
 	t.Helper()
 	driver, source := "pgx", e.dsn
@@ -149,24 +149,25 @@ func (e *engine) refused(t *testing.T, c *controllerProcess, this string) {
 	c.path = this
 	c.begin(t)
 	var reported string
-	kit.Eventually(t, time.Minute, "it says why it does not use the store", func() bool {
+	kit.Eventually(t, time.Minute, "the controller reports why it does not use the store", func() bool {
 		reported = lineWith(c.Output()[mark:], "a newer program is needed")
 		return reported != ""
 	})
-	t.Logf("a store of a future version: %s", reported)
+	t.Logf("message for a store of a newer version: %s", reported)
 	if status, body := c.get(t, "/api/v1/ledger?from=-1h", c.token); status == http.StatusOK {
-		t.Errorf("of a store of a future version it tells %s", body)
+		t.Errorf("unexpected response from a store of a newer version: %s", body)
 	}
 	if status, err := c.post(t, joules(t, "host-0", "future", 1), tokenOf("host-0")); err != nil ||
 		status != http.StatusServiceUnavailable {
-		t.Errorf("with a store of a future version, a batch is answered with %d, %v", status, err)
+		t.Errorf("status for a batch with a store of a newer version = %d, error %v, want service unavailable",
+			status, err)
 	}
 	if err := c.Stop(time.Minute); err != nil {
 		t.Error(err)
 	}
 	if e.dsn == "" {
 		if digest(t, source) != file {
-			t.Error("the file has changed")
+			t.Error("database file was modified")
 		}
 		if db, err = sql.Open(driver, source); err != nil {
 			t.Fatal(err)
@@ -174,7 +175,7 @@ func (e *engine) refused(t *testing.T, c *controllerProcess, this string) {
 		defer db.Close()
 	}
 	if after := content(t, db); !slices.Equal(before, after) {
-		t.Errorf("the store was %v, and is now %v", before, after)
+		t.Errorf("store was modified from %v to %v", before, after)
 	}
 }
 
@@ -196,7 +197,7 @@ func digest(t *testing.T, path string) [sha256.Size]byte {
 	return sha256.Sum256(data)
 }
 
-// content says what is in a store: how many rows each table has, with their sums, and what it says of itself.
+// content returns row counts, checksums and metadata of a store for comparison.
 func content(t *testing.T, db *sql.DB) (all []string) {
 	t.Helper()
 	for _, query := range []string{

@@ -23,8 +23,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// A wire lies between agents and controllers. It sees requests and answers pass, and can kill a process just
-// then.
+// A wire is a proxy between agents and controllers. It observes requests and responses and can kill a process while
+// a batch is in transit.
 type wire struct {
 	url    string
 	caFile string
@@ -33,35 +33,35 @@ type wire struct {
 
 	mu       sync.Mutex
 	ends     []*controllerProcess
-	twice    bool             // now and then a batch goes to two controllers at once
-	traps    map[string]*trap // by node; "": any
+	twice    bool             // some batches are sent to two controllers at the same time
+	traps    map[string]*trap // by node, or "" for any node
 	acked    map[batch.Stream]uint64
-	untold   map[batch.Stream]uint64 // numbers whose acknowledgement the agent did not get
-	took     time.Duration           // that the last answer took
+	untold   map[batch.Stream]uint64 // numbers with an acknowledgement that the agent did not receive
+	took     time.Duration           // duration of the last request
 	requests int
-	again    int            // requests whose batch had been acknowledged, unheard
-	failures int            // requests without an answer
-	statuses map[int]int    // of answers that are none
-	breaches map[string]int // what should never be
+	again    int            // requests with a batch that had been acknowledged but not received
+	failures int            // requests without a response
+	statuses map[int]int    // responses other than acknowledgements
+	breaches map[string]int // number of violated invariants
 }
 
-// point is a moment of a batch's way.
+// point is a stage in the delivery of a batch.
 type point string
 
 const (
-	anywhere     point = "at a random moment"
-	beforeWrite  point = "before the write" // the controller has half of the request
-	whileWriting point = "between request and answer"
-	beforeAck    point = "after the write, before the ack"
-	halfAck      point = "while the ack is sent"
+	anywhere     point = "at a random time"
+	beforeWrite  point = "before the write" // the controller has received half of the request
+	whileWriting point = "between request and response"
+	beforeAck    point = "after the write and before the acknowledgement"
+	halfAck      point = "during the acknowledgement"
 )
 
-// A trap kills a process at the next batch that comes to its point.
+// A trap kills a process when the next batch reaches the given point.
 type trap struct {
 	at     point
 	kill   func()
-	sprung chan struct{} // closed afterwards
-	stream batch.Stream  // of the batch
+	sprung chan struct{} // closed after the process has been killed
+	stream batch.Stream  // stream of the batch
 	last   uint64
 }
 
@@ -73,12 +73,12 @@ func newWire(t *testing.T, ends ...*controllerProcess) *wire {
 		breaches: map[string]int{},
 		client: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 			MaxIdleConnsPerHost: 16,
-			// a controller that is exchanged may have another certificate
+			// The certificate of a replaced controller may differ.
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		}},
 	}
 	w.server = httptest.NewUnstartedServer(w)
-	w.server.Config.ErrorLog = log.New(io.Discard, "", 0) // agents that are killed do not say goodbye
+	w.server.Config.ErrorLog = log.New(io.Discard, "", 0) // killed agents do not close connections cleanly
 	w.server.StartTLS()
 	t.Cleanup(func() {
 		w.server.CloseClientConnections()
@@ -93,7 +93,7 @@ func newWire(t *testing.T, ends ...*controllerProcess) *wire {
 	return w
 }
 
-// set lays a trap for a node's next batch, "" for any node's.
+// set installs a trap for the next batch of a node, or of any node if node is "".
 func (w *wire) set(node string, at point, kill func()) *trap {
 	tr := &trap{at: at, kill: kill, sprung: make(chan struct{})}
 	w.mu.Lock()
@@ -102,7 +102,7 @@ func (w *wire) set(node string, at point, kill func()) *trap {
 	return tr
 }
 
-// wait returns whether the trap has sprung. If not, it is taken away.
+// wait reports whether the trap was triggered before the timeout. Otherwise the trap is removed.
 func (w *wire) wait(node string, tr *trap, timeout time.Duration) bool {
 	select {
 	case <-tr.sprung:
@@ -115,13 +115,13 @@ func (w *wire) wait(node string, tr *trap, timeout time.Duration) bool {
 		delete(w.traps, node)
 	}
 	w.mu.Unlock()
-	if !taken { // it is just springing
+	if !taken { // the trap is being triggered
 		<-tr.sprung
 	}
 	return !taken
 }
 
-// begin counts a request and returns what waits for it.
+// begin counts a request and returns its trap, the controller to use and the number of copies to send.
 func (w *wire) begin(b *batch.Batch) (tr *trap, end *controllerProcess, copies int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,11 +149,11 @@ type answer struct {
 	body   []byte
 }
 
-// ServeHTTP hands on a request and its answer.
+// ServeHTTP forwards a request and its response.
 func (w *wire) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // who sent it was killed
+		return // the sender was killed
 	}
 	b, err := unpack(body)
 	if err != nil {
@@ -183,7 +183,7 @@ func (w *wire) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
 		w.failures++
 		w.mu.Unlock()
-		if tr != nil && tr.at != whileWriting { // there is nothing to wait for
+		if tr != nil && tr.at != whileWriting { // no response to wait for
 			tr.kill()
 			close(tr.sprung)
 		}
@@ -209,7 +209,7 @@ func (w *wire) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	_, _ = out.Write(a.body)
 }
 
-// ask sends a request to a controller, or to all at once, and returns an answer.
+// ask sends a request to one controller, or to all of them at the same time, and returns one response.
 func (w *wire) ask(r *http.Request, body []byte, end *controllerProcess, copies int) (*answer, error) {
 	if copies == 1 {
 		return w.send(r, body, end)
@@ -233,7 +233,7 @@ func (w *wire) ask(r *http.Request, body []byte, end *controllerProcess, copies 
 }
 
 func (w *wire) request(r *http.Request, body []byte, end *controllerProcess) (*http.Request, error) {
-	// The agent that asked may be dead: the controller is not to know.
+	// The request must not be canceled if the agent is killed.
 	out, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, end.url+r.URL.Path,
 		bytes.NewReader(body))
 	if err == nil {
@@ -256,7 +256,7 @@ func (w *wire) send(r *http.Request, body []byte, end *controllerProcess) (*answ
 	return &answer{got.StatusCode, got.Header, text}, err
 }
 
-// half sends the head of a request and half of its body, on a connection of its own.
+// half sends the header and half of the body of a request on a separate connection.
 func (w *wire) half(end *controllerProcess, r *http.Request, body []byte) {
 	out, err := w.request(r, body, end)
 	if err != nil {
@@ -269,14 +269,14 @@ func (w *wire) half(end *controllerProcess, r *http.Request, body []byte) {
 	config := w.client.Transport.(*http.Transport).TLSClientConfig.Clone()
 	conn, err := tls.Dial("tcp", out.URL.Host, config)
 	if err != nil {
-		return // it is dead already
+		return // the controller has already been killed
 	}
 	defer conn.Close()
 	_, _ = conn.Write(all.Bytes()[:all.Len()-len(body)/2])
 	time.Sleep(rand.N(5 * time.Millisecond))
 }
 
-// note keeps what an answer says.
+// note records a response and checks the invariants of acknowledgements.
 func (w *wire) note(b *batch.Batch, a *answer, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -290,9 +290,9 @@ func (w *wire) note(b *batch.Batch, a *answer, took time.Duration) {
 	case err != nil:
 		w.breaches[err.Error()]++
 	case ack.Epoch != b.Stream.Epoch || ack.Acked < b.Last:
-		w.breaches["an acknowledgement of something else"]++
+		w.breaches["acknowledgement of another batch"]++
 	case !w.twice && ack.Acked < w.acked[b.Stream]:
-		w.breaches["what was acknowledged is forgotten"]++
+		w.breaches["acknowledged batch is no longer acknowledged"]++
 	default:
 		w.acked[b.Stream] = max(w.acked[b.Stream], ack.Acked)
 	}
@@ -313,7 +313,7 @@ func (w *wire) breach(text string) {
 	w.breaches[text]++
 }
 
-// heard reports whether something of a node was acknowledged.
+// heard reports whether a batch of a node has been acknowledged.
 func (w *wire) heard(node string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -325,14 +325,14 @@ func (w *wire) heard(node string) bool {
 	return false
 }
 
-// count is how many requests were answered with a status.
+// count returns the number of responses with the given status code.
 func (w *wire) count(status int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.statuses[status]
 }
 
-// progress changes when something is acknowledged.
+// progress returns a sum that changes with every acknowledgement.
 func (w *wire) progress() (sum uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -345,24 +345,24 @@ func (w *wire) progress() (sum uint64) {
 func (w *wire) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return fmt.Sprintf("%d requests, %d without an answer, %d came again of which the agent did not hear that they "+
-		"were booked, other statuses: %v",
+	return fmt.Sprintf("%d requests, %d without a response, %d repeated after a lost acknowledgement, "+
+		"other statuses: %v",
 		w.requests, w.failures, w.again, w.statuses)
 }
 
-// check fails if something was seen that must not be.
+// check fails the test if an invariant was violated or an unexpected status code was returned.
 func (w *wire) check(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for what, n := range w.breaches {
-		t.Errorf("seen %d times: %s", n, what)
+		t.Errorf("invariant violated %d times: %s", n, what)
 	}
 	for _, status := range []int{
 		http.StatusConflict, http.StatusUnprocessableEntity, http.StatusBadRequest, http.StatusInternalServerError,
 	} {
 		if n := w.statuses[status]; n > 0 {
-			t.Errorf("%d batches were answered with %d", n, status)
+			t.Errorf("%d batches got the unexpected status %d", n, status)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package demo runs kubenergy-lab's demo, shortened, from the first line to the table.
+// Package demo runs a shortened version of the demo of kubenergy-lab and checks its complete output.
 package demo
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// The demo runs on a real trace and a real grid where they are at hand, otherwise on the bundled input. A process can
-// have one control plane only, so there is one test.
+// TestDemo runs the demo on a real trace and real carbon intensities if they are available, and on the bundled
+// input otherwise. It is the only test because a process can run only one control plane.
 func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -30,7 +30,7 @@ func TestDemo(t *testing.T) {
 			"--grid", filepath.Join(shared, "carbon/em_hourly/DE_2022.csv.gz"), "--zone", "DE", "--start",
 			"2022-06-01T06:00:00Z")
 	} else {
-		t.Log("the shared data folder is not here: running on the bundled input")
+		t.Log("shared data directory not found, using the bundled input")
 	}
 	machine := kit.WatchMachine(t)
 	var stdout bytes.Buffer
@@ -39,9 +39,9 @@ func TestDemo(t *testing.T) {
 		t.Fatalf("exit code %d:\n%s", code, stderr.String())
 	}
 	t.Log("\n" + stderr.String())
-	_, _ = stderr.Write(nil) // until now
+	_, _ = stderr.Write(nil) // measure the silence until now
 	if stderr.silence > 10*time.Second {
-		machine.TooSlow("the demo said nothing for %v", stderr.silence.Round(time.Second))
+		machine.TooSlow("demo printed no output for %v", stderr.silence.Round(time.Second))
 	}
 	var r report.Report
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
@@ -51,32 +51,35 @@ func TestDemo(t *testing.T) {
 	for _, run := range r.Runs {
 		names = append(names, run.Strategy)
 		if run.Jobs != 60 || run.UnplacedJobs != 0 || run.EnergyKWh <= 0 || run.EmissionsKg <= 0 {
-			t.Errorf("%s: %d jobs, %d unplaced, %v kWh, %v kg", run.Strategy, run.Jobs, run.UnplacedJobs, run.EnergyKWh,
+			t.Errorf("strategy %s: unexpected result: %d jobs, %d unplaced, %v kWh, %v kg",
+				run.Strategy, run.Jobs, run.UnplacedJobs, run.EnergyKWh,
 				run.EmissionsKg)
 		}
 		if run.DelayViolations != 0 {
-			machine.TooSlow("%s: %d jobs were held for too long", run.Strategy, run.DelayViolations)
+			machine.TooSlow("strategy %s: %d jobs were held longer than their maximum delay",
+				run.Strategy, run.DelayViolations)
 		}
 	}
 	if got := strings.Join(names, " "); got != "stock stock energy carbon+window" {
-		t.Fatalf("runs: %s", got)
+		t.Fatalf("unexpected runs: %s", got)
 	}
 	if r.Runs[3].HeldJobs == 0 {
-		t.Error("carbon+window held no job")
+		t.Error("strategy carbon+window held no job, want at least one")
 	}
 	for _, run := range r.Runs[1:] {
 		if run.EnergyKWh >= r.Runs[0].EnergyKWh || run.Sleep == nil || run.Sleep.AsleepHours <= 0 {
-			t.Errorf("%s with sleep used %v kWh, stock without %v kWh: %+v", run.Strategy, run.EnergyKWh,
+			t.Errorf("strategy %s with sleep used %v kWh, want less than the %v kWh of stock without sleep: %+v",
+				run.Strategy, run.EnergyKWh,
 				r.Runs[0].EnergyKWh, run.Sleep)
 		}
 	}
 	if !strings.Contains(r.Note, "modelled") {
-		t.Errorf("the note does not say that energy is modelled: %q", r.Note)
+		t.Errorf("note %q does not state that energy is modelled", r.Note)
 	}
 	written := regexp.MustCompile(`(?m)\S+/report/(decisions\.csv|summary\.json|\w+\.svg)$`).FindAllString(
 		stderr.String(), -1)
 	if len(written) < 5 {
-		t.Errorf("it names what it wrote: %v", written)
+		t.Errorf("expected the output to list at least 5 written files, got %v", written)
 	}
 	for _, path := range written {
 		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
@@ -85,7 +88,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// talk notes the longest time in which nothing was written.
+// talk is a buffer that records the longest interval between two writes.
 type talk struct {
 	bytes.Buffer
 	last    time.Time

@@ -17,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/reference"
 )
 
-// A ruleGroup is alerts, as Prometheus reads them.
+// A ruleGroup is a group of alerting rules in the format of Prometheus.
 type ruleGroup struct {
 	Rules []struct {
 		Alert, For          string
@@ -30,9 +30,9 @@ var (
 	alertValue = regexp.MustCompile(`\{\{ \$value[^}]*\}\}`)
 )
 
-// TestAlerts makes the table of docs/reference/alerts.md of the rules in the chart.
+// TestAlerts generates the table in docs/reference/alerts.md from the rules of the chart.
 func TestAlerts(t *testing.T) {
-	rows := newTable("alert", "severity", "after", "what it means", "what follows, and what to do")
+	rows := newTable("alert", "severity", "after", "meaning", "consequences and remedies")
 	for _, name := range []string{"alerts.yaml", "agent.yaml"} {
 		text, err := os.ReadFile(filepath.Join(kit.Root, "charts/kubenergy/files/metrics", name))
 		if err != nil {
@@ -46,7 +46,8 @@ func TestAlerts(t *testing.T) {
 			for _, r := range group.Rules {
 				summary, about := plain(r.Annotations["summary"]), plain(r.Annotations["description"])
 				if summary == "" || about == "" || strings.Contains(summary+about, "{{") {
-					t.Errorf("%s: the alert %s lacks a summary or a description, or is not read here", name, r.Alert)
+					t.Errorf("%s: alert %s lacks a summary or a description, or has an unsupported template",
+						name, r.Alert)
 				}
 				rows.add(code(r.Alert), r.Labels["severity"], cmp.Or(r.For, "0m"), summary, about)
 			}
@@ -55,21 +56,21 @@ func TestAlerts(t *testing.T) {
 	reference.Hold(t, "docs/reference/alerts.md", "./test/docs -run TestAlerts", rows.b.String(), *rewrite)
 }
 
-// plain shows labels as words in capitals, and values as dots.
+// plain replaces labels in a template by their names in capitals, and values by an ellipsis.
 func plain(template string) string {
 	return alertLabel.ReplaceAllStringFunc(alertValue.ReplaceAllString(template, "…"), func(found string) string {
 		return strings.ToUpper(alertLabel.FindStringSubmatch(found)[1])
 	})
 }
 
-// The constants of the reasons of events: all that are called so, and those of reasons where no conditions of our kinds
-// are written.
+// eventNames matches the constants of event reasons. reasonNames matches further constants that are event reasons
+// in packages that do not set conditions of our kinds.
 var (
 	eventNames  = regexp.MustCompile(`^event[A-Z]`)
 	reasonNames = regexp.MustCompile(`^reason[A-Z]`)
 )
 
-// TestEvents looks for the reasons of events in docs/reference/alerts.md, and for what it has beside them.
+// TestEvents compares the event reasons listed in docs/reference/alerts.md with the constants in the code.
 func TestEvents(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(kit.Root, "docs/reference/alerts.md"))
 	if err != nil {
@@ -81,7 +82,7 @@ func TestEvents(t *testing.T) {
 		have = append(have, m[1])
 	}
 	c := reference.ReadCode(t)
-	want := []string{"WouldHold"} // which stands where it is written
+	want := []string{"WouldHold"} // a literal without a constant
 	for folder, all := range c.Files {
 		for _, file := range all {
 			ast.Inspect(file, func(n ast.Node) bool {
@@ -104,6 +105,6 @@ func TestEvents(t *testing.T) {
 	slices.Sort(have)
 	slices.Sort(want)
 	if !slices.Equal(have, want) {
-		t.Errorf("docs/reference/alerts.md has the events %q: want %q", have, want)
+		t.Errorf("events in docs/reference/alerts.md = %q, want %q", have, want)
 	}
 }

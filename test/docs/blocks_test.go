@@ -20,18 +20,19 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/reference"
 )
 
-// languages are those of fenced blocks. Drawings, formulas and output are text, and every shell is sh.
+// languages lists the allowed languages of fenced blocks. Diagrams, formulas and output use "text", and all shells
+// use "sh".
 var languages = []string{"sh", "text", "yaml", "json", "go", "csv", "promql", "mermaid"}
 
-// A block of sh without a mark is run here, on a bare clone. The others say behind the language which test runs them,
-// or why none does: ```sh test=TestLifecycle, ```sh notest="needs a cluster". A comment <!-- sh test=TestLifecycle -->
-// marks all blocks below it that have no mark of their own.
+// A sh block without a mark is run here, in a bare clone. Other sh blocks specify after the language which test
+// runs them or why they are not tested: ```sh test=TestLifecycle or ```sh notest="needs a cluster". A comment <!--
+// sh test=TestLifecycle --> applies to all following blocks without a mark.
 var (
 	named  = regexp.MustCompile(`^test=(\w+)$`)
 	reason = regexp.MustCompile(`^notest="[^"]{8,}"$`)
 )
 
-// TestBlocks reads every fenced block: what its mark says is so, and its commands are commands that there are.
+// TestBlocks verifies the marks of all fenced blocks and that their commands and flags exist.
 func TestBlocks(t *testing.T) {
 	c := newChecker(t)
 	for name, p := range pages(t) {
@@ -43,16 +44,17 @@ func TestBlocks(t *testing.T) {
 	}
 	files(t, ".md", func(name, text string) {
 		for _, command := range indented.FindAllString(text, -1) {
-			t.Errorf("%s: a command that is indented and not fenced as sh: %s", name, strings.TrimSpace(command))
+			t.Errorf("%s: command is in an indented block, want a fenced sh block: %s",
+				name, strings.TrimSpace(command))
 		}
 	})
 }
 
-// inlineCommand matches a command of go test or make, or the flags of a further run of the same packages, as inline code
-// of a paragraph, table cell or comment. A table escapes | as \|.
+// inlineCommand matches inline code with a go test or make command, or with the flags of another run of the same
+// packages, in a paragraph, table cell or comment. Tables escape | as \|.
 var inlineCommand = regexp.MustCompile("(?s)`((?:[A-Z_]+=\\S+ )*(?:go test|make)\\s[^`]*|-run\\s[^`]*)`|<!--[^>]*(go test [^>]*) -->")
 
-// TestInlineCommands checks that the packages, tests and targets of commands outside fenced blocks exist.
+// TestInlineCommands verifies that the packages, tests and targets in commands outside fenced blocks exist.
 func TestInlineCommands(t *testing.T) {
 	c := newChecker(t)
 	files(t, ".md", func(name, text string) {
@@ -66,8 +68,8 @@ func TestInlineCommands(t *testing.T) {
 	})
 }
 
-// inlineCommands returns the commands outside fenced blocks, each on one line. Flags without a command get the packages
-// of the command before them.
+// inlineCommands returns the commands outside fenced blocks, each on one line. Flags without a command use the
+// packages of the preceding command.
 func inlineCommands(text string) (all []string) {
 	var prose strings.Builder
 	fenced := false
@@ -104,7 +106,7 @@ func TestInlineCommandsAreFound(t *testing.T) {
 	}
 }
 
-// TestExamples looks at the commands that the help of the command line shows.
+// TestExamples verifies the example commands in the help of the command line.
 func TestExamples(t *testing.T) {
 	c := newChecker(t)
 	for name, help := range c.help {
@@ -120,15 +122,15 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// indented begins a block of code that is not fenced.
+// indented matches an indented block of code, which should be fenced instead.
 var indented = regexp.MustCompile(`\n\n {4,}(?:bin/)?(?:kube|helm|make|go|git|curl|[A-Z_]+=)[^\n]*`)
 
-// A checker knows what commands may name.
+// A checker contains the tests, targets, commands and flags that exist.
 type checker struct {
-	tests   map[string][]string // directories of the tests and benchmarks of a name
-	sources map[string]string   // text of the test files of a folder
-	targets map[string]bool     // of make
-	help    map[string]string   // of the commands of kubenergy
+	tests   map[string][]string // directories by name of the test or benchmark
+	sources map[string]string   // text of the test files by directory
+	targets map[string]bool     // make targets
+	help    map[string]string   // help by kubenergy command
 }
 
 var (
@@ -158,7 +160,7 @@ func newChecker(t *testing.T) *checker {
 		name := strings.Join(words, " ")
 		c.help[name] = help
 		for _, sub := range below {
-			c.help[name+" "+sub] = help // until it is found itself
+			c.help[name+" "+sub] = help // replaced when the subcommand is visited
 		}
 	}, "kubenergy")
 	return c
@@ -166,7 +168,7 @@ func newChecker(t *testing.T) *checker {
 
 func (c *checker) block(p *page, b block) (wrong []string) {
 	if !slices.Contains(languages, b.language) {
-		return []string{fmt.Sprintf("the language %q: want one of %s", b.language, strings.Join(languages, ", "))}
+		return []string{fmt.Sprintf("unknown language %q, want one of %s", b.language, strings.Join(languages, ", "))}
 	}
 	if b.language != "sh" {
 		return nil
@@ -181,19 +183,19 @@ func (c *checker) block(p *page, b block) (wrong []string) {
 	switch m := named.FindStringSubmatch(b.info); {
 	case b.info == "" || reason.MatchString(b.info):
 	case m == nil:
-		wrong = append(wrong, "the mark "+b.info+`: want none, test=NAME or notest="REASON"`)
+		wrong = append(wrong, "invalid mark "+b.info+`, want none, test=NAME or notest="REASON"`)
 	default:
 		wrong = append(wrong, c.runBy(m[1], p, b)...)
 	}
 	return wrong
 }
 
-// runBy says what keeps a test from running a block: it is to read the block's section of the page, or each page of
-// the folder in whole, or to have its commands in its files.
+// runBy returns the reasons why a test does not cover a block. The test must read the section of the block, read
+// all pages of the directory, or contain the commands of the block in its source.
 func (c *checker) runBy(test string, p *page, b block) (wrong []string) {
 	folders := c.tests[test]
 	if len(folders) == 0 {
-		return []string{"there is no test " + test}
+		return []string{"no test " + test}
 	}
 	source := ""
 	for _, folder := range folders {
@@ -205,7 +207,7 @@ func (c *checker) runBy(test string, p *page, b block) (wrong []string) {
 	}
 	for _, command := range commands(b.text) {
 		if !strings.Contains(source, command) {
-			wrong = append(wrong, "the tests in "+strings.Join(folders, ", ")+" do not have the command "+command)
+			wrong = append(wrong, "the tests in "+strings.Join(folders, ", ")+" do not contain the command "+command)
 		}
 	}
 	return wrong
@@ -244,7 +246,7 @@ func commands(script string) (all []string) {
 
 var tokens = regexp.MustCompile(`'[^']*'|"[^"]*"|&&|\|\||[|;&()]|[^\s'"|;&()]+`)
 
-// simple splits a command at pipes and the like into words.
+// simple splits a command at pipes and other control operators and returns the words of each part.
 func simple(command string) [][]string {
 	all := [][]string{nil}
 	for _, word := range tokens.FindAllString(command, -1) {
@@ -261,7 +263,7 @@ func simple(command string) [][]string {
 
 var inRepository = regexp.MustCompile(`^(?:\./)?(?:charts|cmd|deploy|docs|examples|scenarios)/[\w./-]+$`)
 
-// command says what is wrong with a command: a program of ours that does not take its flags, or what is not there.
+// command returns the reason why a command is invalid, such as an unknown flag or a missing file, or "".
 func (c *checker) command(words []string) string {
 	for _, word := range words {
 		if inRepository.MatchString(word) {
@@ -277,7 +279,7 @@ func (c *checker) command(words []string) string {
 	case words[0] == "make":
 		for _, word := range words[1:] {
 			if !strings.Contains(word, "=") && !c.targets[word] {
-				return "make has no target " + word
+				return "no make target " + word
 			}
 		}
 	case words[0] == "go" && len(words) > 1 && words[1] == "test":
@@ -305,7 +307,7 @@ func (c *checker) kubenergy(words []string) string {
 	return ""
 }
 
-// goTest looks for the packages and the functions of a command of go test.
+// goTest verifies that the packages and functions of a go test command exist.
 func (c *checker) goTest(words []string) string {
 	var patterns []string
 	within := func(string) bool { return false }
@@ -315,7 +317,7 @@ func (c *checker) goTest(words []string) string {
 			if strings.Contains(pattern, "(") {
 				patterns = append(patterns, pattern)
 			} else {
-				patterns = append(patterns, strings.Split(pattern, "|")...) // each has to match
+				patterns = append(patterns, strings.Split(pattern, "|")...) // each alternative must match
 			}
 		} else if folder, ok := strings.CutPrefix(word, "./"); ok {
 			folder, below := strings.CutSuffix(folder, "/...")
@@ -329,24 +331,24 @@ func (c *checker) goTest(words []string) string {
 		}
 	}
 	for _, pattern := range patterns {
-		pattern, _, _ = strings.Cut(pattern, "/") // the rest matches subtests
+		pattern, _, _ = strings.Cut(pattern, "/") // the rest selects subtests
 		match, err := regexp.Compile(pattern)
 		if err != nil {
 			return err.Error()
 		}
-		found := pattern == "^$" // only benchmarks
+		found := pattern == "^$" // used to run only benchmarks
 		for test, folders := range c.tests {
 			found = found || match.MatchString(test) && slices.ContainsFunc(folders, within)
 		}
 		if !found {
-			return "no test there is called " + pattern
+			return "no test matches " + pattern
 		}
 	}
 	return ""
 }
 
-// TestBlocksRun runs the blocks that have no mark, page by page, each page in a folder that looks like a clone of the
-// repository in which the command line was built and nothing else.
+// TestBlocksRun runs the blocks without a mark. The blocks of each page share a directory that looks like a clone
+// of the repository in which only the command line has been built.
 func TestBlocksRun(t *testing.T) {
 	all := pages(t)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -361,8 +363,8 @@ func TestBlocksRun(t *testing.T) {
 			for _, b := range mine {
 				began := time.Now()
 				output, err := run(t, dir, b.text)
-				t.Logf("line %d took %v", b.line, time.Since(began).Round(10*time.Millisecond))
-				if err != nil { // those that follow may need what it should have done
+				t.Logf("block in line %d took %v", b.line, time.Since(began).Round(10*time.Millisecond))
+				if err != nil { // later blocks may depend on this one
 					t.Fatalf("%s:%d: %v\n%s\n%s", name, b.line, err, b.text, output)
 				}
 			}
@@ -394,7 +396,7 @@ func clone(t *testing.T) string {
 	return dir
 }
 
-// run runs a script, and ends what it leaves in the background.
+// run runs a script and kills its remaining background processes.
 func run(t *testing.T, dir, script string) (output []byte, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -403,18 +405,18 @@ func run(t *testing.T, dir, script string) (output []byte, err error) {
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
 	cmd.Env = []string{"PATH=" + filepath.Join(dir, "bin") + ":" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // a group of its own
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // kill the process group
 	output, err = cmd.CombinedOutput()
 	if cmd.Process != nil {
-		_ = cmd.Cancel() // nothing may be left of it
+		_ = cmd.Cancel() // kill background processes
 	}
-	if errors.Is(err, exec.ErrWaitDelay) { // it succeeded, and something in the background went on
+	if errors.Is(err, exec.ErrWaitDelay) { // the script succeeded, but a background process was running
 		err = nil
 	}
 	return output, err
 }
 
-// TestChecker shows that what is wrong with a block is found.
+// TestChecker verifies that mistakes in blocks are detected.
 func TestChecker(t *testing.T) {
 	c := newChecker(t)
 	p := &page{path: "docs/" + "none.md"}
@@ -424,31 +426,31 @@ func TestChecker(t *testing.T) {
 		"sh||kubenergy simulate --maximal-delay 6h":                       "simulate has no flag --maximal-delay",
 		"sh||cd x && bin/kubenergy simulat":                               "no command simulat",
 		"sh||kubenergy forecast backtest -q":                              "forecast backtest has no flag -q",
-		"sh||make build biuld":                                            "no target biuld",
+		"sh||make build biuld":                                            "no make target biuld",
 		"sh||kubectl apply -f \\\n  examples/none.yaml":                   "examples/none.yaml does not exist",
-		"sh||X=1 go test ./internal/sched/... -run 'NorThis|NoSuchThing'": "no test there is called NorThis",
+		"sh||X=1 go test ./internal/sched/... -run 'NorThis|NoSuchThing'": "no test matches NorThis",
 		"sh||go test ./schedd":                                            "./schedd does not exist",
 		"sh||cat <<'END' # make nothing\nmake nothing\nEND":               "",
 		"sh|notest=\"\"|ls":                                               "want none, test=NAME",
 		"sh|notest=\"needs a cluster\"|kubectl get nodes":                 "",
 		"sh|test=TestNone|ls":                                             "no test TestNone",
 		"sh|test=TestChecker|helm install nothing":                        "",
-		"sh|test=TestChecker|helm install noth" + "ing else":              "do not have the command",
+		"sh|test=TestChecker|helm install noth" + "ing else":              "do not contain the command",
 		"console||$ ls":                                                   "want one of sh",
 	} {
 		language, rest, _ := strings.Cut(text, "|")
 		info, script, _ := strings.Cut(rest, "|")
 		wrong := c.block(p, block{language: language, info: info, text: script + "\n"})
 		if got := strings.Join(wrong, "; "); want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("%q: got %q, want %q", text, got, want)
+			t.Errorf("block(%q) = %q, want %q", text, got, want)
 		}
 	}
-	// A test that reads one section of a page does not run the others.
+	// A test that reads one section of a page does not cover the other sections.
 	p.path = "docs/reference/reports.md"
 	for section, runs := range map[string]bool{"## Who may see what": true, "## Another": false} {
 		wrong := c.runBy("TestLifecycle", p, block{section: section, text: "helm install nothing\n"})
 		if runs != (len(wrong) == 0) {
-			t.Errorf("the section %s: got %q", section, wrong)
+			t.Errorf("runBy() for the section %s = %q", section, wrong)
 		}
 	}
 }

@@ -1,5 +1,6 @@
-// Package docs holds the documents to the code and to themselves: links are followed, every page is reachable, shell
-// blocks are run or say why not, and reference pages are what the code has. It links nothing of k8s.io/kubernetes.
+// Package docs checks the documentation for consistency with the code and with itself. Links must be valid, every
+// page must be reachable, shell blocks must be tested or marked, and reference pages must match the code. The
+// package does not import k8s.io/kubernetes.
 package docs
 
 import (
@@ -19,23 +20,23 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the reference pages and docs/links.txt anew")
+var rewrite = flag.Bool("rewrite", false, "regenerate the reference pages and docs/links.txt")
 
 // A page is a Markdown file.
 type page struct {
-	path    string // from the root, with slashes
+	path    string // slash-separated, relative to the root
 	size    int
-	anchors map[string]bool // of its headings
-	links   []string        // outside of code
+	anchors map[string]bool // anchors of the headings
+	links   []string        // links outside of code
 	blocks  []block
 }
 
-// A block is fenced code.
+// A block is a fenced code block.
 type block struct {
 	line     int
-	section  string // the heading above
+	section  string // preceding heading
 	language string
-	info     string // what stands behind the language
+	info     string // text after the language
 	text     string
 }
 
@@ -48,7 +49,7 @@ var (
 	bare     = regexp.MustCompile(`https?://[^\s<>()"'\]]+`)
 )
 
-// pages reads all Markdown files of the repository, by path.
+// pages reads all Markdown files of the repository and returns them by path.
 func pages(t *testing.T) map[string]*page {
 	t.Helper()
 	all := map[string]*page{}
@@ -56,7 +57,7 @@ func pages(t *testing.T) map[string]*page {
 	return all
 }
 
-// files calls found with the files of the repository whose names end so.
+// files calls found with each file of the repository that has the given suffix.
 func files(t *testing.T, suffix string, found func(name, text string)) {
 	t.Helper()
 	none := []string{"bin", "out", "testdata"}
@@ -133,7 +134,7 @@ func (p *page) addLinks(line string) {
 	}
 }
 
-// slug is how GitHub calls a heading in links.
+// slug returns the anchor that GitHub generates for a heading.
 func slug(heading string) string {
 	heading = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(heading, "$1")
 	return strings.Map(func(r rune) rune {
@@ -147,7 +148,7 @@ func slug(heading string) string {
 	}, strings.TrimSpace(heading))
 }
 
-// target splits a link inside the repository into what it leads to, from the root, and the heading there.
+// target returns the file, relative to the root, and the anchor that a link inside the repository points to.
 func (p *page) target(link string) (file, anchor string) {
 	file, anchor, _ = strings.Cut(link, "#")
 	if file == "" {
@@ -160,20 +161,20 @@ func outside(link string) bool {
 	return strings.Contains(link, "://") || strings.HasPrefix(link, "mailto:")
 }
 
-// broken says what is wrong with a link inside the repository.
+// broken returns the reason why a link inside the repository is broken, or "" if it is valid.
 func (p *page) broken(link string, all map[string]*page) string {
 	file, anchor := p.target(link)
 	if _, err := os.Stat(filepath.Join(kit.Root, filepath.FromSlash(file))); err != nil {
-		return "leads to " + file + ", which does not exist"
+		return "points to " + file + ", which does not exist"
 	}
 	if to := all[file]; anchor != "" && (to == nil || !to.anchors[anchor]) {
-		return "leads to a heading that " + file + " does not have"
+		return "points to a heading that does not exist in " + file
 	}
 	return ""
 }
 
-// TestLinks follows the links inside the repository to files and headings. docs/links.txt lists those that lead out of
-// it, for readers who check them.
+// TestLinks verifies that links inside the repository point to existing files and headings. External links are
+// listed in docs/links.txt so that they can be checked separately.
 func TestLinks(t *testing.T) {
 	all := pages(t)
 	outer := map[string]bool{}
@@ -182,7 +183,7 @@ func TestLinks(t *testing.T) {
 			if outside(link) {
 				outer[link] = true
 			} else if wrong := p.broken(link, all); wrong != "" {
-				t.Errorf("%s: the link %s %s", p.path, link, wrong)
+				t.Errorf("%s: link %s %s", p.path, link, wrong)
 			}
 		}
 	}
@@ -194,11 +195,12 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	if have, err := os.ReadFile(list); err != nil || string(have) != want {
-		t.Errorf("docs/links.txt is not current: go test ./test/docs -run TestLinks -rewrite (%v)", err)
+		t.Errorf("docs/links.txt is outdated, run go test ./test/docs -run TestLinks -rewrite (error: %v)", err)
 	}
 }
 
-// TestPagesAreReachable clicks from docs/README.md to every page below docs. A link to a folder shows what is in it.
+// TestPagesAreReachable follows links from docs/README.md to every page in docs. A link to a directory reaches all
+// of its files.
 func TestPagesAreReachable(t *testing.T) {
 	const start = "docs/README.md"
 	all := pages(t)
@@ -206,7 +208,7 @@ func TestPagesAreReachable(t *testing.T) {
 		t.Fatal(start, "does not exist")
 	}
 	for _, name := range unreachable(all, start) {
-		t.Errorf("no link leads from %s to %s", start, name)
+		t.Errorf("page is not reachable from %s: %s", start, name)
 	}
 }
 
@@ -241,16 +243,16 @@ func unreachable(all map[string]*page, start string) (names []string) {
 	return names
 }
 
-// TestNoPlaceIsLeft looks for what was to be filled in, as @@output@@.
+// TestNoPlaceIsLeft searches for placeholders such as @@output@@ that have not been replaced.
 func TestNoPlaceIsLeft(t *testing.T) {
 	files(t, ".md", func(name, text string) {
 		if before, _, found := strings.Cut(text, "@@"); found {
-			t.Errorf("%s:%d: a place that is not filled in: @@", name, strings.Count(before, "\n")+1)
+			t.Errorf("%s:%d: unreplaced placeholder @@", name, strings.Count(before, "\n")+1)
 		}
 	})
 }
 
-// TestTablesLinkOnce looks for pages that a table of an index shows twice.
+// TestTablesLinkOnce searches for duplicate links in the tables of index pages.
 func TestTablesLinkOnce(t *testing.T) {
 	for _, name := range []string{"docs/README.md", "docs/measurements/README.md"} {
 		text, err := os.ReadFile(filepath.Join(kit.Root, name))
@@ -258,12 +260,12 @@ func TestTablesLinkOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, link := range twice(string(text)) {
-			t.Errorf("%s: a table has the link %s twice", name, link)
+			t.Errorf("%s: a table contains the link %s twice", name, link)
 		}
 	}
 }
 
-// twice returns the links that a table of a page has more than once.
+// twice returns the links that occur more than once in a table of a page.
 func twice(text string) (links []string) {
 	seen := map[string]bool{}
 	for line := range strings.Lines(text) {
@@ -281,47 +283,47 @@ func twice(text string) (links []string) {
 	return links
 }
 
-// TestREADMEIsShort keeps the README to one screen and a half.
+// TestREADMEIsShort limits the size of the README.
 func TestREADMEIsShort(t *testing.T) {
 	const most = 8 << 10
 	if size := pages(t)["README.md"].size; size > most {
-		t.Errorf("README.md has %d bytes, more than %d: reference and explanation belong below docs/", size, most)
+		t.Errorf("README.md has %d bytes, want at most %d; move reference and explanation to docs/", size, most)
 	}
 }
 
-// TestReading shows that a page is read as GitHub shows it, and that wrong links are found.
+// TestReading verifies that pages are parsed like on GitHub and that broken links are detected.
 func TestReading(t *testing.T) {
 	p := readPage("docs/a.md", "# A *b*: `c-d`, e\n\n## A\n## A\n[x](../README.md#install) `[no](no.md)` "+
 		"<https://a.org/b>, [y](https://en.org/C_(d)).\n\n```sh notest=\"root\"\n[no](no.md)\n# no\n```\n"+
 		"<img src=\"i.svg\"> [to](e.md \"title\")\n<!-- sh test=TestX -->\n```sh\nls\n```\n")
 	if got := slices.Sorted(maps.Keys(p.anchors)); !slices.Equal(got, []string{"a", "a-1", "a-b-c-d-e"}) {
-		t.Errorf("anchors are %q", got)
+		t.Errorf("unexpected anchors: %q", got)
 	}
 	want := []string{"../README.md#install", "https://en.org/C_(d)", "https://a.org/b", "e.md", "i.svg"}
 	if !slices.Equal(p.links, want) {
-		t.Errorf("links are %q", p.links)
+		t.Errorf("unexpected links: %q", p.links)
 	}
 	b := p.blocks[0]
 	if b.line != 7 || b.section != "## A" || b.language != "sh" || b.info != `notest="root"` {
-		t.Errorf("the block is %+v", b)
+		t.Errorf("unexpected block: %+v", b)
 	}
 	if p.blocks[1].info != "test=TestX" {
-		t.Errorf("the second block is marked %q", p.blocks[1].info)
+		t.Errorf("unexpected mark of the second block: %q", p.blocks[1].info)
 	}
 	if got := twice("[x](a)\n| [x](a) |\n| [x](b) [y](a) |\n\n| [x](b) |\n"); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("in tables twice: %q", got)
+		t.Errorf("unexpected duplicate links in tables: %q", got)
 	}
 	all := map[string]*page{"docs/README.md": p}
 	p.path = "docs/README.md"
 	if p.broken("none.md", all) == "" || p.broken("#none", all) == "" || p.broken("#a-1", all) != "" {
-		t.Error("wrong links are not told from right ones")
+		t.Error("broken() does not distinguish broken and valid links")
 	}
 	all["docs/b/c.md"] = &page{path: "docs/b/c.md"}
 	if got := unreachable(all, "docs/README.md"); !slices.Equal(got, []string{"docs/b/c.md"}) {
-		t.Errorf("not reachable: %q", got)
+		t.Errorf("unexpected unreachable pages: %q", got)
 	}
 	p.links = append(p.links, "b")
 	if got := unreachable(all, "docs/README.md"); len(got) > 0 {
-		t.Errorf("not reachable, in spite of a link to the folder: %q", got)
+		t.Errorf("unexpected unreachable pages with a link to the directory: %q", got)
 	}
 }

@@ -7,27 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// widestProse is what lines of prose may have, as lines of code.
+// widestProse is the maximum number of columns of prose, which equals that of code.
 const widestProse = 120
 
 var (
-	written = regexp.MustCompile(`^<!-- (The reference is written by|figures:)`) // what follows is written by a test
+	written = regexp.MustCompile(`^<!-- (The reference is written by|figures:)`) // start of a generated part
 	end     = regexp.MustCompile(`^<!-- (End of the reference|end of figures) -->`)
 	aLink   = regexp.MustCompile(`\[[^\]]*\]\([^)]*\)`)
 	marker  = regexp.MustCompile(`^\s*(?:[*+-]|\d+[.)])\s`)
 )
 
-// TestProseIsNarrow holds what is written by hand to 120 columns: not tables, code, headings, comments, and lines that
-// are a single link or a single word.
+// TestProseIsNarrow limits handwritten prose to 120 columns. Tables, code, headings, comments and lines that
+// consist of a single link or word are excluded.
 func TestProseIsNarrow(t *testing.T) {
 	files(t, ".md", func(name, text string) {
 		for _, line := range tooWide(text) {
-			t.Errorf("%s:%d: more than %d columns", name, line, widestProse)
+			t.Errorf("%s:%d: line has more than %d columns", name, line, widestProse)
 		}
 	})
 }
 
-// tooWide returns the numbers of lines of prose that are too wide and could be broken.
+// tooWide returns the numbers of the lines of prose that are too wide and could be wrapped.
 func tooWide(text string) (wide []int) {
 	fenced, byTest, above := false, false, ""
 	for i, line := range strings.Split(text, "\n") {
@@ -49,7 +49,7 @@ func tooWide(text string) (wide []int) {
 	return wide
 }
 
-// breaks reports whether a line has more than one word, link or code in backticks.
+// breaks reports whether a line contains more than one word, link or inline code.
 func breaks(line string) bool {
 	line = aLink.ReplaceAllString(inline.ReplaceAllString(marker.ReplaceAllString(line, ""), "code"), "link")
 	return len(strings.Fields(line)) > 1
@@ -66,7 +66,7 @@ func TestTooWide(t *testing.T) {
 	} {
 		got := append(tooWide(text), 0)[0]
 		if got != want {
-			t.Errorf("%q: the line %d is too wide, want %d", text, got, want)
+			t.Errorf("tooWide(%q) returned line %d, want %d", text, got, want)
 		}
 	}
 }

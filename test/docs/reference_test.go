@@ -25,7 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/reference"
 )
 
-// help is what the command line says of itself, or of a command.
+// help returns a function that returns the help of a command.
 func help(t *testing.T) func(words ...string) string {
 	return func(words ...string) string {
 		t.Helper()
@@ -37,16 +37,16 @@ func help(t *testing.T) func(words ...string) string {
 	}
 }
 
-// TestCommands holds docs/reference/cli.md to the command line. The part about kubenergy-lab is held by test/surface,
-// which links Kubernetes.
+// TestCommands compares docs/reference/cli.md with the help of the command line. The part about kubenergy-lab is
+// tested in test/surface, because it imports Kubernetes.
 func TestCommands(t *testing.T) {
 	reference.Hold(t, "docs/reference/cli.md", "./test/docs -run TestCommands",
 		reference.Commands(help(t), "kubenergy"), *rewrite)
 }
 
-// TestKarmadaFlags makes the table of docs/reference/karmada.md of the flags of kubenergy-karmada.
+// TestKarmadaFlags generates the table in docs/reference/karmada.md from the flags of kubenergy-karmada.
 func TestKarmadaFlags(t *testing.T) {
-	rows, set := newTable("flag", "", "default", "what it says"), flag.NewFlagSet("", flag.ContinueOnError)
+	rows, set := newTable("flag", "", "default", "description"), flag.NewFlagSet("", flag.ContinueOnError)
 	new(karmada.Flags).Add(set)
 	set.VisitAll(func(f *flag.Flag) {
 		value, about := flag.UnquoteUsage(f)
@@ -55,7 +55,7 @@ func TestKarmadaFlags(t *testing.T) {
 	reference.Hold(t, "docs/reference/karmada.md", "./test/docs -run TestKarmadaFlags", rows.b.String(), *rewrite)
 }
 
-// A table is rows of Markdown.
+// A table is a Markdown table.
 type table struct{ b strings.Builder }
 
 func newTable(head ...string) *table {
@@ -73,7 +73,7 @@ func (t *table) add(cells ...string) {
 	t.b.WriteString("|\n")
 }
 
-// code quotes what is not empty.
+// code formats a non-empty string as inline code.
 func code(s string) string {
 	if s == "" {
 		return ""
@@ -81,15 +81,15 @@ func code(s string) string {
 	return "`" + s + "`"
 }
 
-// theirs begins keys that we read or write: our own, and those of the systems whose users come to us. What is left out
-// is no key of objects that users see.
+// theirs matches the keys that KubEnergy reads or writes, including those of other systems. inside matches internal
+// keys that are not documented.
 var (
 	theirs = regexp.MustCompile(`^(kubenergy\.io|compute-gardener-scheduler\.kubernetes\.io|energy\.thesis\.io)/`)
 	inside = regexp.MustCompile(`^kubenergy\.io/(KubEnergy|v1alpha1|lab-job|lab-trial)$`)
 )
 
-// TestAnnotations makes docs/reference/annotations.md of the constants that are keys, with their comments, and of the
-// tables that say which stand for which.
+// TestAnnotations generates docs/reference/annotations.md from the constants of keys, their comments and the tables
+// of aliases.
 func TestAnnotations(t *testing.T) {
 	c := reference.ReadCode(t)
 	var b strings.Builder
@@ -104,23 +104,23 @@ func TestAnnotations(t *testing.T) {
 	}
 	aliases := map[string]string{}
 	c.Aliases(func(our, their string) { aliases[their] = our })
-	rows := newTable("key", "stands for")
+	rows := newTable("key", "alias of")
 	for _, their := range slices.Sorted(maps.Keys(aliases)) {
 		rows.add(code(their), code(aliases[their]))
 	}
-	b.WriteString("\n## Keys of other systems that stand for ours\n\nOur own key comes before the one that stands " +
-		"for it. The value is as ours, but `estimated-runtime-hours` is a number of hours.\n\n" + rows.b.String())
+	b.WriteString("\n## Keys of other systems that stand for ours\n\nThe KubEnergy key takes precedence over its " +
+		"alias. Aliases accept the same values, except that `estimated-runtime-hours` is a number of hours.\n\n" + rows.b.String())
 	c.All(func(text string) {
 		if theirs.MatchString(text) && reference.IsKey(text) && !inside.MatchString(text) &&
 			!strings.Contains(b.String(), "`"+text) {
-			t.Errorf("%s is a key and has no row: give the constant a comment, \"value: effect\"", text)
+			t.Errorf("key %s is not documented, add a comment of the form \"value: effect\" to its constant", text)
 		}
 	})
 	reference.Hold(t, "docs/reference/annotations.md", "./test/docs -run TestAnnotations", b.String(), *rewrite)
 }
 
-// describeKeys makes a section of a group of constants of which one is a key of ours or theirs: its heading is the
-// first sentence of the group's comment. The comment of a key says what its value is and, after a colon, what it does.
+// describeKeys generates a section from a group of constants that contains a key. The heading is the first sentence
+// of the group's comment. The comment of a key consists of its value and, after a colon, its effect.
 func describeKeys(t *testing.T, c *reference.Code, folder string, group *ast.GenDecl) string {
 	t.Helper()
 	rows, relevant := newTable("key", "value", "effect"), false
@@ -148,9 +148,9 @@ func describeKeys(t *testing.T, c *reference.Code, folder string, group *ast.Gen
 	return "\n## " + strings.TrimSuffix(heading, ".") + "\n\n" + strings.TrimLeft(more+"\n\n", "\n") + rows.b.String()
 }
 
-// TestReasons makes docs/reference/reasons.md of the constants that are reasons of decisions, with their comments.
+// TestReasons generates docs/reference/reasons.md from the constants of decision reasons and their comments.
 func TestReasons(t *testing.T) {
-	rows, kind := newTable("reason", "what it means"), sched.ReasonKind(0)
+	rows, kind := newTable("reason", "meaning"), sched.ReasonKind(0)
 	for _, file := range reference.ReadCode(t).Files[filepath.Join(kit.Root, "internal/sched")] {
 		ast.Inspect(file, func(n ast.Node) bool {
 			group, ok := n.(*ast.GenDecl)
@@ -164,7 +164,7 @@ func TestReasons(t *testing.T) {
 			for _, spec := range group.Specs {
 				about := strings.TrimSpace(spec.(*ast.ValueSpec).Comment.Text())
 				if about == "" {
-					t.Errorf("%s has no comment behind it in sched", kind)
+					t.Errorf("reason %s has no trailing comment in package sched", kind)
 				}
 				rows.add(code(kind.String()), about)
 				kind++
@@ -173,12 +173,12 @@ func TestReasons(t *testing.T) {
 		})
 	}
 	if name := kind.String(); !strings.HasPrefix(name, "Reason(") {
-		t.Errorf("the reason %s has no constant in sched", name)
+		t.Errorf("reason %s has no constant in package sched", name)
 	}
 	reference.Hold(t, "docs/reference/reasons.md", "./test/docs -run TestReasons", rows.b.String(), *rewrite)
 }
 
-// A value is a line of values.yaml that sets something, with what its comments say.
+// A value is a line of values.yaml that sets a value, with its comments.
 type value struct{ key, otherwise, about string }
 
 var (
@@ -186,8 +186,8 @@ var (
 	proseLine = regexp.MustCompile(`^ *# (.*)$`)
 )
 
-// readValues reads values.yaml line by line, since comments count: those above a value, and the one behind it. What
-// stands above the first empty line is of the file.
+// readValues parses values.yaml line by line to obtain the comments above and behind each value. The comment before
+// the first empty line describes the file.
 func readValues(t *testing.T, text string) (all []value) {
 	t.Helper()
 	var path []string
@@ -202,7 +202,7 @@ func readValues(t *testing.T, text string) (all []value) {
 		switch {
 		case line == "":
 		case m == nil:
-			t.Fatalf("values.yaml: %q is not read here: want `key: value # comment`", line)
+			t.Fatalf("values.yaml: unexpected line %q, want `key: value # comment`", line)
 		default:
 			path = append(path[:len(m[1])/2], m[2])
 			about := strings.Join(append(above, m[4]), " ")
@@ -213,7 +213,7 @@ func readValues(t *testing.T, text string) (all []value) {
 	return all
 }
 
-// TestValues makes docs/reference/values.md of the chart's values and schema.
+// TestValues generates docs/reference/values.md from the values and the schema of the chart.
 func TestValues(t *testing.T) {
 	chart := filepath.Join(kit.Root, "charts/kubenergy")
 	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
@@ -233,17 +233,17 @@ func TestValues(t *testing.T) {
 		schema, group := at(root, v.key), i+1 < len(all) && strings.HasPrefix(all[i+1].key, v.key+".")
 		about := v.about
 		if slices.Contains([]string{"controller", "agent", "cli"}, component) {
-			about = cmp.Or(about, abouts["scheduler."+rest]) // what all components have is explained there
+			about = cmp.Or(about, abouts["scheduler."+rest]) // values common to all components are described there
 		}
 		if schema == nil || about == "" && !group {
-			t.Errorf("values.schema.json has no %s, or values.yaml no comment of it", v.key)
+			t.Errorf("value %s is missing in values.schema.json or has no comment in values.yaml", v.key)
 		}
 		if !inside {
 			if rows != nil {
 				b.WriteString(rows.b.String())
 			}
 			fmt.Fprintf(&b, "\n## %s\n\n", component)
-			rows = newTable("value", "default", "takes", "meaning")
+			rows = newTable("value", "default", "type", "meaning")
 			if group {
 				b.WriteString(strings.TrimLeft(v.about+"\n\n", "\n"))
 				continue
@@ -257,13 +257,13 @@ func TestValues(t *testing.T) {
 	reference.Hold(t, "docs/reference/values.md", "./test/docs -run TestValues", b.String(), *rewrite)
 }
 
-// TestZones makes docs/reference/zones.md of the bundled typical days.
+// TestZones generates docs/reference/zones.md from the bundled typical days.
 func TestZones(t *testing.T) {
-	rows := newTable("zone", "mean of the year", "least", "most")
+	rows := newTable("zone", "annual mean", "minimum", "maximum")
 	for _, name := range forecast.TypicalZones() {
 		curve, ok := forecast.TypicalDay(grid.Zone(name))
 		if !ok {
-			t.Errorf("%s has no typical day", name)
+			t.Errorf("zone %s has no typical day", name)
 		}
 		least, most := curve.Mean(), curve.Mean()
 		for at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() == 2026; at = at.Add(time.Hour) {
@@ -274,7 +274,7 @@ func TestZones(t *testing.T) {
 	reference.Hold(t, "docs/reference/zones.md", "./test/docs -run TestZones", rows.b.String(), *rewrite)
 }
 
-// at returns the schema of a key.
+// at returns the schema of a key, or nil if it does not exist.
 func at(root reference.Object, key string) reference.Object {
 	schema := root
 	for name := range strings.SplitSeq(key, ".") {
@@ -288,7 +288,7 @@ func at(root reference.Object, key string) reference.Object {
 	return schema
 }
 
-// takes says in a few words what a schema accepts.
+// takes returns a short description of the type that a schema accepts.
 func takes(schema reference.Object) string {
 	if list, ok := schema["enum"].([]any); ok {
 		var names []string
@@ -310,7 +310,7 @@ func takes(schema reference.Object) string {
 	return kind
 }
 
-// limits says which values of its type a schema accepts.
+// limits returns a description of the constraints of a schema.
 func limits(schema reference.Object) string {
 	var all []string
 	for _, word := range []struct{ key, description string }{
@@ -345,11 +345,11 @@ var (
 	conditions   = regexp.MustCompile(`^status\.(conditions|observedGeneration)`)
 )
 
-// TestKinds makes docs/reference/kinds.md of the definitions of our kinds.
+// TestKinds generates docs/reference/kinds.md from the CRDs.
 func TestKinds(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(kit.Root, "charts/kubenergy/crds/*.yaml"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%d files, %v", len(files), err)
+		t.Fatalf("got %d CRD files, error %v", len(files), err)
 	}
 	var b strings.Builder
 	for _, file := range files {
@@ -369,8 +369,8 @@ func TestKinds(t *testing.T) {
 	reference.Hold(t, "docs/reference/kinds.md", "./test/docs -run TestKinds", b.String(), *rewrite)
 }
 
-// describeFields makes a table of the fields of a kind. Fields that must be there are marked with an asterisk.
-// Conditions are those of Kubernetes.
+// describeFields generates a table of the fields of a kind. Required fields are marked with an asterisk. Conditions
+// are omitted because they use the type of Kubernetes.
 func describeFields(t *testing.T, schema reference.Object) string {
 	t.Helper()
 	fields, required := map[string]reference.Object{}, map[string]bool{}
@@ -381,7 +381,7 @@ func describeFields(t *testing.T, schema reference.Object) string {
 			required[strings.TrimPrefix(path+"."+reference.Text(name), ".")] = true
 		}
 	})
-	rows := newTable("field", "takes", "default", "bounds", "meaning")
+	rows := newTable("field", "type", "default", "constraints", "meaning")
 	for _, path := range slices.Sorted(maps.Keys(fields)) {
 		if !fieldsOfOurs.MatchString(path) || conditions.MatchString(path) {
 			continue
@@ -396,7 +396,7 @@ func describeFields(t *testing.T, schema reference.Object) string {
 		case element && about+limits(field) == "":
 			continue
 		case strings.HasPrefix(path, "spec.") && about == "" && !element:
-			t.Errorf("the field %s has no comment in api/v1alpha1", path)
+			t.Errorf("field %s has no comment in api/v1alpha1", path)
 		}
 		if required[path] {
 			name += " *"
@@ -406,14 +406,14 @@ func describeFields(t *testing.T, schema reference.Object) string {
 	return rows.b.String()
 }
 
-// TestMetricsPage looks for the metrics that the code names in docs/reference/metrics.md.
+// TestMetricsPage verifies that docs/reference/metrics.md contains all metrics in the code.
 func TestMetricsPage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(kit.Root, "docs/reference/metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	metric := regexp.MustCompile(`^kubenergy_[a-z0-9_]*[a-z0-9]$`)
-	const influx = "kubenergy_energy" // a measurement of its line protocol
+	const influx = "kubenergy_energy" // measurement in the InfluxDB line protocol
 	reference.ReadCode(t).All(func(name string) {
 		if metric.MatchString(name) && name != influx && !bytes.Contains(text, []byte("`"+name)) {
 			t.Errorf("docs/reference/metrics.md does not mention %s", name)

@@ -28,7 +28,7 @@ import (
 
 const resultsPage = "docs/reference/results.md"
 
-// described returns the names in the first cells of the tables of a page of results, by the heading above them.
+// described returns the names in the first column of the tables on the results page, by heading.
 func described(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(kit.Root, resultsPage))
@@ -49,8 +49,8 @@ func described(t *testing.T) map[string][]string {
 	return names
 }
 
-// TestResults compares docs/reference/results.md with the files that a simulation and a comparison write, and with what
-// the page of the simulation has to download.
+// TestResults compares docs/reference/results.md with the files written by a simulation and a comparison and with
+// the downloads of the dashboard.
 func TestResults(t *testing.T) {
 	have, dir := described(t), t.TempDir()
 	folders := map[string]string{"simulate": filepath.Join(dir, "s"), "compare": filepath.Join(dir, "c")}
@@ -76,13 +76,13 @@ func TestResults(t *testing.T) {
 			case ".json", ".jsonl":
 				for _, key := range fields(t, read(t, folder, name), filepath.Ext(name) == ".jsonl") {
 					if !slices.Contains(have[section], key) {
-						t.Errorf("%s lacks %s of %s", resultsPage, key, section)
+						t.Errorf("%s does not contain field %s of %s", resultsPage, key, section)
 					}
 				}
 			default:
 				name = strings.TrimSuffix(strings.TrimSuffix(name, ".svg"), ".png")
 				if all := have[command+" --out"]; !slices.Contains(all, name) {
-					t.Errorf("%s lacks the file %s of %s --out: it has %q", resultsPage, name, command, all)
+					t.Errorf("%s does not contain file %s of %s --out, but only %q", resultsPage, name, command, all)
 				}
 			}
 		}
@@ -98,7 +98,7 @@ func sameNames(t *testing.T, section string, have, want []string) {
 	slices.Sort(have)
 	slices.Sort(want)
 	if !slices.Equal(have, want) {
-		t.Errorf("%s has in %q\n%q, want\n%q", resultsPage, section, have, want)
+		t.Errorf("columns in %s, section %q:\n%q\nwant:\n%q", resultsPage, section, have, want)
 	}
 }
 
@@ -120,7 +120,8 @@ func header(t *testing.T, text string) []string {
 	return names
 }
 
-// fields returns the fields of an object; of lines of objects also those of the objects within.
+// fields returns the fields of a JSON object. If lines is set, text contains one object per line, and the fields of
+// nested objects are included.
 func fields(t *testing.T, text string, lines bool) []string {
 	t.Helper()
 	found := map[string]bool{}
@@ -141,7 +142,7 @@ func fields(t *testing.T, text string, lines bool) []string {
 	return slices.Collect(maps.Keys(found))
 }
 
-// downloads asks the page of a folder for tables.
+// downloads returns the CSV tables that the dashboard serves for a directory, by name.
 func downloads(t *testing.T, dir string, names ...string) map[string]string {
 	t.Helper()
 	source, err := dashboard.OpenFolder(dir)
@@ -170,7 +171,7 @@ func downloads(t *testing.T, dir string, names ...string) map[string]string {
 		defer answer.Body.Close()
 		text, err := io.ReadAll(answer.Body)
 		if err != nil || answer.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %v, %s\n%s", address, err, answer.Status, text)
+			t.Fatalf("GET %s: error %v, status %s\n%s", address, err, answer.Status, text)
 		}
 		return string(text)
 	}
@@ -182,8 +183,8 @@ func downloads(t *testing.T, dir string, names ...string) map[string]string {
 	return texts
 }
 
-// TestColumns looks in docs/reference/results.md for the columns of every table that the code writes as CSV: one section
-// has all of a table's. The columns that the page has of commands stand in the code.
+// TestColumns verifies that docs/reference/results.md describes the columns of every CSV table in the code. One
+// section must contain all columns of a table. Conversely, columns on the page must exist in the code.
 func TestColumns(t *testing.T) {
 	sections, c, tables := described(t), reference.ReadCode(t), 0
 	look := func(file string, columns []string) {
@@ -196,12 +197,12 @@ func TestColumns(t *testing.T) {
 		}
 		tables += min(1, len(columns))
 		if len(missing) > 0 {
-			t.Errorf("%s lacks the columns %q of a table of package %s", resultsPage, missing, file)
+			t.Errorf("%s does not contain the columns %q of a table in package %s", resultsPage, missing, file)
 		}
 	}
 	for folder, files := range c.Files {
 		for _, file := range files {
-			var fields []string // of a table whose columns are written one by one
+			var fields []string // columns of a table that is written column by column
 			ast.Inspect(file, func(n ast.Node) bool {
 				switch n := n.(type) {
 				case *ast.CallExpr:
@@ -219,20 +220,21 @@ func TestColumns(t *testing.T) {
 		}
 	}
 	if tables < 14 {
-		t.Errorf("only %d tables were found in the code", tables)
+		t.Errorf("found only %d tables in the code", tables)
 	}
 	said := map[string]bool{}
 	c.All(func(text string) { said[text] = true })
 	for section, names := range sections {
 		for _, name := range names {
 			if strings.HasSuffix(section, "-o csv") && !strings.Contains(name, "…") && !said[name] {
-				t.Errorf("%s has the column %s of %s, which is not in the code", resultsPage, name, section)
+				t.Errorf("%s contains column %s in section %s, which does not exist in the code",
+					resultsPage, name, section)
 			}
 		}
 	}
 }
 
-// texts returns the expressions that are texts.
+// texts returns the values of the expressions that are constant strings.
 func texts(c *reference.Code, folder string, all ...ast.Expr) (found []string) {
 	for _, e := range all {
 		if text, ok := c.Text(folder, e); ok {

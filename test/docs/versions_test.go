@@ -10,15 +10,16 @@ import (
 )
 
 var (
-	// An image by its name, with a version for a tag.
+	// image matches a KubEnergy image with a version as its tag.
 	image = regexp.MustCompile(`([\w./$-]*kubenergy[\w./$-]*):(v?\d+\.[\w.]+)`)
-	// What make images calls an image, without a registry or with that of our examples.
+	// built matches the names of images built by make images, without a registry or with the registry of the
+	// examples.
 	built = regexp.MustCompile(
 		`^(.*registry\.example\.(org|com)/kubenergy/)?(kubenergy(-scheduler|-controller|-karmada|-agent|-gpu)?|\$name)$`)
 )
 
-// TestImagesAreThoseBuilt compares the images that documents, examples and manifests name with what make images builds
-// and the chart asks for, and the version to cite with that of the chart.
+// TestImagesAreThoseBuilt compares the images in documents, examples and manifests with those that make images
+// builds and with the version of the chart. It also compares the version in CITATION.cff with that of the chart.
 func TestImagesAreThoseBuilt(t *testing.T) {
 	chart := reference.ReadObject(t, filepath.Join(kit.Root, "charts/kubenergy/Chart.yaml"))
 	version := reference.Text(chart["appVersion"])
@@ -27,20 +28,20 @@ func TestImagesAreThoseBuilt(t *testing.T) {
 		for _, m := range image.FindAllStringSubmatch(text, -1) {
 			found++
 			if m[2] != version {
-				t.Errorf("%s: %s has the tag %s: the chart's appVersion is %s", name, m[0], m[2], version)
+				t.Errorf("%s: image %s has the tag %s, want the chart's appVersion %s", name, m[0], m[2], version)
 			}
 			if !built.MatchString(m[1]) {
-				t.Errorf("%s: make images builds no %s", name, m[0])
+				t.Errorf("%s: image %s is not built by make images", name, m[0])
 			}
 		}
 	}
 	files(t, ".md", look)
 	files(t, ".yaml", look)
 	if found < 6 {
-		t.Errorf("only %d images were found", found)
+		t.Errorf("found only %d images", found)
 	}
 	cited := reference.Text(reference.ReadObject(t, filepath.Join(kit.Root, "CITATION.cff"))["version"])
 	if cited != version {
-		t.Errorf("CITATION.cff has the version %s: the chart's appVersion is %s", cited, version)
+		t.Errorf("version in CITATION.cff = %s, want the chart's appVersion %s", cited, version)
 	}
 }

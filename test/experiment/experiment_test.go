@@ -1,5 +1,5 @@
-// Package experiment holds the tests that experiments compare schedulers in a lab and in a cluster, and that nothing of
-// them is left, even of one that was killed.
+// Package experiment tests that experiments compare schedulers in a lab and in a cluster and that they clean up all
+// processes and objects, even if an experiment was killed.
 package experiment
 
 import (
@@ -25,7 +25,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// programs builds what an experiment starts, and returns the path of kubenergy, beside which all of it stands.
+// programs builds all binaries that an experiment starts and returns the path of kubenergy. They are in the same
+// directory.
 func programs(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -36,14 +37,14 @@ func programs(t *testing.T) string {
 	return kit.Build(t, "./cmd/kubenergy")
 }
 
-// command is an experiment whose results go to out. It runs on a busy machine too.
+// command returns the command of an experiment that writes its results to out. It also runs on a busy machine.
 func command(t *testing.T, file, out string, more ...string) *exec.Cmd {
 	t.Helper()
 	args := append([]string{"experiment", "-f", "testdata/" + file, "--force", "--out", out}, more...)
 	return exec.Command(programs(t), args...)
 }
 
-// left returns the processes that were started for a folder: it stands in their command lines, or they run in it.
+// left returns the running processes that contain dir in their command line or run in it.
 func left(dir string) (names []string) {
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range processes {
@@ -74,7 +75,7 @@ func row(t *testing.T, e *report.Experiment, contestant, metric string) *report.
 		return r.Contestant == contestant && r.Metric == metric
 	})
 	if i < 0 {
-		t.Fatalf("the report has no %s of %s", metric, contestant)
+		t.Fatalf("report contains no metric %s for contestant %s", metric, contestant)
 	}
 	return &e.Rows[i]
 }
@@ -90,24 +91,25 @@ func TestInTheLab(t *testing.T) {
 		for _, contestant := range []string{"stock", "ours"} {
 			r := row(t, &e, contestant, metric)
 			if r.Arms != 3 || metric != "requestsFailedShare" && metric != "podsPending" && r.Mean.Value <= 0 {
-				t.Errorf("%s of %s: %d arms, %v", metric, contestant, r.Arms, r.Mean.Value)
+				t.Errorf("unexpected result for metric %s of %s: %d arms, %v", metric, contestant, r.Arms, r.Mean.Value)
 			}
 		}
 	}
 	for _, contestant := range []string{"stock", "ours"} {
 		if done := row(t, &e, contestant, "jobsFinished").Mean.Value; done != 6 {
-			t.Errorf("%s: %v of 6 jobs have finished", contestant, done)
+			t.Errorf("%s: %v of 6 Jobs finished, want all", contestant, done)
 		}
 		if failed := row(t, &e, contestant, "requestsFailedShare").Mean.Value; failed > 0.3 {
-			t.Errorf("%s: %v of the requests failed", contestant, failed)
+			t.Errorf("%s: fraction of failed requests is %v, want at most 0.3", contestant, failed)
 		}
 	}
-	// The machines that cost least per core have room for all; stock spreads over the others as well.
+	// The machines with the lowest cost per core have enough capacity for all Jobs. The default scheduler also uses
+	// other machines.
 	if d := row(t, &e, "ours", "energyJoules").Difference; d == nil || d.Value > -0.02 || *d.High >= 0 {
-		t.Errorf("ours does not need less energy than stock: %+v", d)
+		t.Errorf("expected less energy than with the default scheduler, got difference %+v", d)
 	}
 	if notes := strings.Join(e.Notes, "\n"); !strings.Contains(notes, "modelled from the power profiles of 6 of 6 nodes") {
-		t.Errorf("the report does not say that energy is modelled:\n%s", notes)
+		t.Errorf("notes of the report do not state that energy is modelled:\n%s", notes)
 	}
 	if names := left(out); len(names) > 0 {
 		t.Errorf("left: %s", names)
@@ -125,17 +127,17 @@ func TestOneThatWasKilledLeavesNothing(t *testing.T) {
 	serving := func() bool { return strings.Contains(fmt.Sprint(left(out)), "serve") }
 	kit.Eventually(t, 2*time.Minute, "services run", serving, p)
 	p.Kill()
-	kit.Eventually(t, 20*time.Second, "all processes have ended", func() bool { return len(left(out)) == 0 })
+	kit.Eventually(t, 20*time.Second, "all processes have exited", func() bool { return len(left(out)) == 0 })
 	if text, err := exec.Command(programs(t), "experiment", "--clean", "--out", out).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	if files, err := os.ReadDir(out); err != nil || len(files) > 0 {
-		t.Errorf("left: %v, %v", files, err)
+		t.Errorf("expected an empty directory, got %v, %v", files, err)
 	}
 }
 
-// In a cluster that others use, what an experiment makes stands in its namespaces, and the next run removes what one
-// that was killed has left there.
+// TestInACluster verifies that an experiment in a shared cluster only creates objects in its own namespaces and
+// that the next run removes the objects left behind by a killed experiment.
 func TestInACluster(t *testing.T) {
 	out := kit.Dir(t, "cluster")
 	binaries := filepath.Dir(programs(t))
@@ -152,36 +154,37 @@ func TestInACluster(t *testing.T) {
 	}
 	args := []string{"--target", "cluster", "--kubeconfig", c.Kubeconfig()}
 	p := kit.Start(t, kit.Dir(t, "log"), "killed", command(t, "cluster.yaml", out, args...))
-	kit.Eventually(t, time.Minute, "an arm has begun", func() bool { return marked() > 0 }, p)
+	kit.Eventually(t, time.Minute, "an arm has started", func() bool { return marked() > 0 }, p)
 	p.Kill()
 	if marked() == 0 {
-		t.Fatal("nothing was left to be removed")
+		t.Fatal("the killed experiment left no namespaces behind")
 	}
 	if text, err := command(t, "cluster.yaml", out, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	if n := marked(); n > 0 {
-		t.Errorf("%d namespaces are left", n)
+		t.Errorf("%d namespaces were not removed", n)
 	}
 	e := readReport(t, out)
 	for _, contestant := range []string{"stock", "ours"} {
 		if done := row(t, &e, contestant, "jobsFinished").Mean.Value; done != 2 {
-			t.Errorf("%s: %v of 2 jobs have finished", contestant, done)
+			t.Errorf("%s: %v of 2 Jobs finished, want all", contestant, done)
 		}
 		if p50 := row(t, &e, contestant, "requestP50Ms").Mean.Value; p50 <= 0 {
-			t.Errorf("%s: requests took %v ms", contestant, p50)
+			t.Errorf("%s: median request duration is %v ms, want a positive value", contestant, p50)
 		}
 	}
 }
 
-// faster is by how much the times of the shipped experiments are shorter, so that all of them take hours.
+// faster maps the shipped experiments to the factor by which they are accelerated, so that the complete test takes
+// a few hours.
 var faster = map[string]string{"control": "1", "escheduler": "80", "hybrid": "80", "kubenergysched": "600", "stock": "1"}
 
-// One who repeats an experiment comes to the same: differences that are found have the same sign, and their intervals
-// overlap. Equal contestants do not differ.
+// TestShippedExperimentsAgree verifies that experiments are reproducible. Significant differences have the same
+// sign in two runs, and their confidence intervals overlap. Equal contestants do not differ.
 func TestShippedExperimentsAgree(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("KUBENERGY_LONG is not set: it takes two hours")
+		t.Skip("takes two hours: set KUBENERGY_LONG")
 	}
 	for name, factor := range faster {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +203,7 @@ func TestShippedExperimentsAgree(t *testing.T) {
 				}
 				t.Logf("%s", text)
 				if runs[i] = readReport(t, out); len(runs[i].NotJudged) > 0 {
-					t.Skipf("not judged: %s", runs[i].NotJudged)
+					t.Skipf("run was not judged: %s", runs[i].NotJudged)
 				}
 				if name == "stock" {
 					noWorse(t, &runs[i])
@@ -217,26 +220,28 @@ func agree(t *testing.T, name string, first, second *report.ExperimentRow) {
 	t.Helper()
 	differ := first.Differs || second.Differs
 	if name == "control" && differ {
-		t.Errorf("%s: equal contestants differ: %+v, %+v", first.Metric, first.Difference, second.Difference)
+		t.Errorf("metric %s: equal contestants differ: %+v, %+v", first.Metric, first.Difference, second.Difference)
 	}
 	a, b := first.Difference, second.Difference
 	if !differ || a == nil || b == nil {
 		return
 	}
-	// Three rounds that are alike have next to no interval, while the baseline of another run is a little off.
+	// Three similar rounds have a very small interval, whereas the baseline differs slightly between runs.
 	const grain = 1.01
 	if a.Value*b.Value < 0 || (1+*a.High)*grain < 1+*b.Low || (1+*b.High)*grain < 1+*a.Low {
-		t.Errorf("%s of %s: %+v in one run, %+v in the other", first.Metric, first.Contestant, a, b)
+		t.Errorf("metric %s of %s differs between runs: %+v in the first run, %+v in the second run",
+			first.Metric, first.Contestant, a, b)
 	}
 }
 
-// noWorse fails where ours costs more than stock by more than what two arms of stock may differ by.
+// noWorse fails if a cost of KubEnergy exceeds that of the default scheduler by more than the difference between
+// two arms of the default scheduler.
 func noWorse(t *testing.T, e *report.Experiment) {
 	t.Helper()
 	for _, metric := range []string{"energyJoules", "schedulerCPUSeconds", "schedulingP99Ms"} {
 		ours, again := row(t, e, "ours", metric), row(t, e, "stock-again", metric)
 		if most := (*again.Difference.High - *again.Difference.Low) / 2; ours.Difference.Value > most {
-			t.Errorf("%s: ours %+.1f %% of stock's, and stock differs from itself by %.1f %% at most",
+			t.Errorf("metric %s differs from the default scheduler by %+.1f %%, want at most %.1f %% as between its two arms",
 				metric, 100*ours.Difference.Value, 100*most)
 		}
 	}

@@ -2,7 +2,7 @@ package grafana
 
 import "fmt"
 
-// Grafana's names of units.
+// Units of Grafana.
 const (
 	watts   = "watt"
 	kWh     = "kwatth"
@@ -14,7 +14,8 @@ const (
 	minutes = "cpm" // counts per minute
 )
 
-// rate is what a counter counts per second; perMinute and in (the range that is shown) are the like of it.
+// rate returns the query for the increase of a counter per second. perMinute and in return the increase per minute
+// and in the selected range.
 func rate(by, series string) string {
 	return fmt.Sprintf("sum by (%s) (rate(%s[$__rate_interval]))", by, series)
 }
@@ -25,14 +26,14 @@ func in(by, series string) string {
 	return fmt.Sprintf("sum by (%s) (increase(%s[$__range]))", by, series)
 }
 
-// most is of gauges that every replica shows, or the one that leads.
+// most returns the query for a gauge that is exposed by every replica or only by the leader.
 func most(by, series string) string { return fmt.Sprintf("max by (%s) (%s)", by, series) }
 
 func quantile(q float64, by, series string) string {
 	return fmt.Sprintf("histogram_quantile(%v, sum by (le, %s) (rate(%s_bucket[$__rate_interval])))", q, by, series)
 }
 
-// several is a variable of several values, all of them at first.
+// several returns a variable with multiple values. Initially, all values are selected.
 func several(name, from string) object {
 	return object{
 		"name": name, "label": name, "type": "query", "datasource": source, "refresh": 2, "sort": 1, "multi": true,
@@ -60,7 +61,7 @@ const (
 	ofNode  = `{node=~"$node"}`
 	ofNS    = `{namespace=~"$namespace"}`
 	carbon  = `{namespace=~"$namespace",signal="$signal"}`
-	noMeter = "there is no meter on the network"
+	noMeter = "no meter on the network is configured"
 )
 
 const (
@@ -69,71 +70,71 @@ const (
 	otherwise      = "kubenergy_workload_counterfactual_carbon_grams_total"
 )
 
-// dashboards are those of the chart.
+// dashboards contains the dashboards of the chart.
 var dashboards = []dashboard{nodesBoard, decisionsBoard, savingsBoard, tenantsBoard, holdsBoard, healthBoard}
 
 var nodesBoard = dashboard{
 	name: "nodes", title: "Nodes", variables: []object{nodes},
-	text: "What nodes draw, how well that is known, and which machines sleep.",
+	text: "Power of the nodes, the quality of these values, and the machines that sleep.",
 	rows: []row{
 		{"Now", []panel{
 			stat(6, "Power by profile", watts, estimated,
-				"What the nodes draw at the load that their pods request, by their power profiles; without PUE.",
+				"Power of the nodes at the load that their pods request, from their power profiles and without PUE.",
 				"sum("+most("node", "kubenergy_node_power_watts"+ofNode)+")", ""),
 			stat(6, "Power by agents", watts, metered,
-				"What the nodes that have an agent draw. Virtual machines are left out: their host has counted them.",
+				"Power of the nodes with an agent. Virtual machines are excluded because their hosts include them.",
 				"sum("+rate("node", "kubenergy_node_energy_joules_total"+ofNode)+
 					` * on (node) group_left () max by (node) (kubenergy_node_info{vm=""}))`, ""),
 			stat(4, "Metered nodes", plain, counted,
-				"Nodes that were metered in the last hour. Live ones are decided by; stale ones were not heard "+
-					"for 45 s; implausible ones are far from what a model of their hardware says.",
+				"Nodes that were metered in the last hour. Decisions use live ones. Stale ones have sent no data "+
+					"for 45 s, and implausible ones differ widely from the model of their hardware.",
 				most("state", "kubenergy_metered_nodes"), "{{state}}"),
 			stat(4, "Nodes without an agent", plain, counted,
-				"By what their energy comes from: a meter at the wall, a model, or nothing.",
+				"By the source of their energy: a wall meter, a model, or none.",
 				most("by", "kubenergy_agentless_nodes"), "{{by}}"),
-			stat(4, "Machines that may sleep", plain, counted, "By what they do now.",
+			stat(4, "Machines that may sleep", plain, counted, "By current power state.",
 				most("state", "kubenergy_power_machines"), "{{state}}"),
 		}},
 		{"Power", []panel{
-			graph(12, "Power of each node, by agents", watts, metered, "What the node's root meter counts.",
+			graph(12, "Power of each node, by agents", watts, metered, "Energy counted by the root meter of the node.",
 				rate("node", "kubenergy_node_energy_joules_total"+ofNode), "{{node}}"),
 			graph(12, "Power of each node, by profile", watts, estimated,
 				"At the load that its pods request, without PUE.",
 				most("node", "kubenergy_node_power_watts"+ofNode), "{{node}}"),
-			graph(12, "Where the watts go", watts, metered,
-				"Consumers pay for what they compute and for their share of idle power. Idle is what no consumer "+
-					"carries; unknown is measured, and no consumer of it was found. What containers used that "+
-					"have ended moves to a series of its own, which is left out: it is no power of now.",
+			graph(12, "Power by consumer", watts, metered,
+				"Consumers are charged for their dynamic power and a share of idle power. Idle is the part that no "+
+					"consumer is charged for, and unknown is measured power without a known consumer. The energy of "+
+					"finished containers is in a separate series, which is excluded because it is not current power.",
 				"sum(rate(kubenergy_container_energy_joules_total"+ofNode+"[$__rate_interval]))", "containers",
 				"sum(rate(kubenergy_system_energy_joules_total"+ofNode+"[$__rate_interval]))", "system",
 				"sum(rate(kubenergy_node_idle_joules_total"+ofNode+"[$__rate_interval]))", "idle",
 				"sum(rate(kubenergy_node_platform_joules_total"+ofNode+"[$__rate_interval]))", "platform",
 				"sum(rate(kubenergy_node_unknown_joules_total"+ofNode+"[$__rate_interval]))", "unknown").stack(),
 			graph(12, "Power by quality", watts, metered,
-				"How much of the agents' watts was measured, derived from other meters, or estimated.",
+				"Power reported by agents that was measured, derived from other meters, or estimated.",
 				rate("quality", "kubenergy_node_energy_joules_total"+ofNode), "{{quality}}").stack(),
-			graph(8, "Meters at the wall", watts, wall, "What plugs and management controllers show, calibrated.",
+			graph(8, "Wall meters", watts, wall, "Calibrated readings of plugs and management controllers.",
 				most("node, meter", "kubenergy_meter_power_watts"+ofNode), "{{node}} {{meter}}").unless(noMeter),
-			graph(8, "Wall over agent", plain, wall,
-				"Energy at the wall per energy that the agent tells, of ten minutes. 1.1 to 1.4 is usual; far "+
-					"from it, a plug is mapped to another node.",
+			graph(8, "Ratio of wall meter to agent", plain, wall,
+				"Energy at the wall meter per energy reported by the agent, over ten minutes. Typical values are 1.1 "+
+					"to 1.4. A value far outside this range indicates that a plug is mapped to another node.",
 				most("node", "kubenergy_meter_agent_ratio"+ofNode), "{{node}}").unless(noMeter +
 				" on a node with an agent"),
-			graph(8, "Machines that may sleep", plain, counted, "By what they do.",
+			graph(8, "Machines that may sleep", plain, counted, "By power state.",
 				most("state", "kubenergy_power_machines"), "{{state}}").stack(),
 		}},
 		{"Properties", []panel{
 			bars(8, "Efficiency", "suffix: cores/W", estimated,
-				"Allocatable cores per watt of CPU power at full load, PUE included: what min-efficiency is "+
-					"compared with.", most("node", "kubenergy_node_efficiency"+ofNode), "{{node}}"),
-			bars(8, "PUE", "none", "Of the profile, else of the zone, else 1.",
-				"Energy of the facility per energy of the node.",
+				"Allocatable cores per watt of CPU power at full load, including PUE. The annotation min-efficiency "+
+					"is compared with this value.", most("node", "kubenergy_node_efficiency"+ofNode), "{{node}}"),
+			bars(8, "PUE", "none", "From the profile, otherwise from the zone, otherwise 1.",
+				"Energy of the facility divided by the energy of the node.",
 				most("node", "kubenergy_node_pue"+ofNode), "{{node}}"),
 			graph(8, "Time without a meter", share, counted,
-				"Share of the time for which no meter gave a value. Energy of it is lost, or comes late; it is "+
-					"never made up.", rate("node", "kubenergy_node_unmeasured_seconds_total"+ofNode), "{{node}}"),
-			graph(12, "Idle power", watts, "Fitted by agents to what they meter.",
-				"What the node draws without load.",
+				"Fraction of the time during which no meter returned a value. The energy of this time is lost or "+
+					"reported later. It is never estimated.", rate("node", "kubenergy_node_unmeasured_seconds_total"+ofNode), "{{node}}"),
+			graph(12, "Idle power", watts, "Fitted by agents to their measurements.",
+				"Power of the node without load.",
 				most("node", "kubenergy_node_idle_power_watts"+ofNode), "{{node}}"),
 			graph(12, "Temperature", "celsius", "Measured.", "The hottest sensor of each node.",
 				most("node", "kubenergy_node_temperature_celsius"+ofNode),
@@ -144,56 +145,56 @@ var nodesBoard = dashboard{
 
 var decisionsBoard = dashboard{
 	name: "decisions", title: "Decisions", variables: []object{namespaces},
-	text: "What scheduler and controller decided, by which strategy and why, and what shadow mode would have done.",
+	text: "Decisions of the scheduler and the controller by strategy and reason, and those of shadow mode.",
 	rows: []row{
-		{"Decisions that were carried out", []panel{
+		{"Executed decisions", []panel{
 			stat(12, "Decisions", plain, counted,
-				"In the range that is shown: pods placed, work held and released, and work that may wait and "+
-					"starts at once all the same (refuse).", in("action", "kubenergy_decisions_total"), "{{action}}"),
+				"Placed pods, held and released work, and deferrable work that was started immediately (refuse) in "+
+					"the selected time range.", in("action", "kubenergy_decisions_total"), "{{action}}"),
 			stat(12, "Scheduling attempts", plain, counted,
-				"Of kubenergy-scheduler, in the range that is shown, by result.",
+				"Scheduling attempts of kubenergy-scheduler in the selected time range, by result.",
 				in("result", `scheduler_schedule_attempts_total{job="kubenergy-scheduler"}`), "{{result}}"),
 			graph(12, "Placements by strategy", minutes, counted, "Pods placed per minute.",
 				perMinute("strategy", `kubenergy_decisions_total{action="place"}`), "{{strategy}}"),
 			graph(12, "Holds and releases by strategy", minutes, counted, "Jobs and pods per minute.",
 				perMinute("action, strategy", `kubenergy_decisions_total{action=~"hold|release"}`),
 				"{{action}} {{strategy}}"),
-			bars(12, "Reasons", plain, counted, "Decisions in the range that is shown, by what was done and why.",
+			bars(12, "Reasons", plain, counted, "Decisions in the selected time range by action and reason.",
 				in("action, reason", "kubenergy_decisions_total"), "{{action}}: {{reason}}"),
-			graph(12, "Work that starts at once", minutes, counted,
-				"Work per minute that says it may wait and is not held, by why: NotHeld where no plan was made "+
-					"of it, as in another mode; NoEffect where its annotations make no sense.",
+			graph(12, "Work started immediately", minutes, counted,
+				"Deferrable work per minute that is not held, by reason. NotHeld means that no plan was made, for "+
+					"example because of the mode. NoEffect means that the annotations are invalid.",
 				perMinute("reason", `kubenergy_decisions_total{action="refuse"}`),
-				"{{reason}}").unless("all such work was held"),
+				"{{reason}}").unless("all deferrable work was held"),
 		}},
-		{"Nodes that were chosen from", []panel{
-			graph(8, "Nodes refused", minutes, counted, "For what a pod asked of their power or efficiency.",
-				perMinute("reason", "kubenergy_filtered_nodes_total"), "{{reason}}").unless("no pod asks for that"),
-			graph(8, "Cycles narrowed to few nodes", minutes, counted,
-				"Cycles that looked at the nodes of least cost alone, and of these those in vain.",
+		{"Candidate nodes", []panel{
+			graph(8, "Rejected nodes", minutes, counted, "Nodes that do not meet the power or efficiency limits.",
+				perMinute("reason", "kubenergy_filtered_nodes_total"), "{{reason}}").unless("no pod has such requirements"),
+			graph(8, "Cycles restricted to few nodes", minutes, counted,
+				"Cycles that evaluated only the nodes with the lowest cost, and those that had to be repeated.",
 				perMinute("outcome", "kubenergy_shortlisted_cycles_total"),
 				"{{outcome}}").unless("the cluster is small"),
-			graph(8, "Plans over all waiting pods", minutes, counted,
-				"By result; whole ones had a node for each pod.",
+			graph(8, "Plans for all pending pods", minutes, counted,
+				"Batch plans by result. A whole plan contains a node for each pod.",
 				perMinute("profile, result", "kubenergy_batch_plans_total"),
 				"{{profile}} {{result}}").unless("no profile plans batches"),
-			graph(12, "Time of a scheduling attempt", seconds, counted,
-				"Half of the attempts took less, and 99 of 100.",
+			graph(12, "Duration of scheduling attempts", seconds, counted,
+				"Median and 99th percentile of all attempts.",
 				quantile(0.5, "result", attempts), "median {{result}}",
 				quantile(0.99, "result", attempts), "99 % {{result}}"),
 			graph(12, "Records of decisions", minutes, counted,
-				"Sent to the controller, refused by it, or dropped because too many waited. Reports lack the "+
-					"savings of what was dropped.", perMinute("outcome", "kubenergy_records_total"), "{{outcome}}"),
+				"Records sent to the controller, rejected by it, or dropped because the queue was full. Reports do "+
+					"not contain the savings of dropped records.", perMinute("outcome", "kubenergy_records_total"), "{{outcome}}"),
 		}},
 		{"Shadow mode", []panel{
-			graph(12, "Decisions that were not carried out", minutes, counted,
-				"What would have been done with new work of namespaces in mode shadow or advise, by rule.",
+			graph(12, "Decisions that were not executed", minutes, counted,
+				"Decisions for new work in namespaces with the mode shadow or advise, by rule.",
 				perMinute("rule, outcome", "kubenergy_shadow_decisions_total"+ofNS),
-				"{{rule}}: {{outcome}}").unless("every namespace with work enforces, or is off"),
-			bars(12, "Emissions that holding would have avoided", grams, estimated,
-				"In the range that is shown, at a nominal power per requested core.",
+				"{{rule}}: {{outcome}}").unless("all namespaces with work use the mode enforce or off"),
+			bars(12, "Emissions avoidable by holding", grams, estimated,
+				"For the selected time range, assuming a nominal power per requested core.",
 				in("namespace, signal", "kubenergy_shadow_saved_carbon_grams_total"+ofNS),
-				"{{namespace}} {{signal}}").unless("every namespace with work enforces, or is off"),
+				"{{namespace}} {{signal}}").unless("all namespaces with work use the mode enforce or off"),
 		}},
 	},
 }
@@ -202,169 +203,169 @@ const attempts = `scheduler_scheduling_attempt_duration_seconds`
 
 var savingsBoard = dashboard{
 	name: "savings", title: "Energy, carbon and cost", variables: []object{namespaces, nodes, signal},
-	text: "What work used, emitted and cost, and what that saves against starting everything at once. Finished pods " +
-		"of namespaces that have opted in count when they end; containers are those of nodes with an agent.",
+	text: "Energy, emissions and cost of workloads, and the savings compared with an immediate start. Pods " +
+		"in opted-in namespaces are included when they finish. Containers are those on nodes with an agent.",
 	rows: []row{
-		{"In the range that is shown", []panel{
-			stat(5, "Energy", kWh, booked, "Of finished pods, PUE included.",
+		{"Selected time range", []panel{
+			stat(5, "Energy", kWh, booked, "Energy of finished pods, including PUE.",
 				"sum(increase("+workloadEnergy+ofNS+"[$__range])) / 3.6e6", ""),
 			stat(5, "Emissions", grams, booked,
-				"Of finished pods, in grams of CO2e, at the mean intensity of each interval.",
+				"Emissions of finished pods in grams of CO2e, at the mean carbon intensity of each interval.",
 				"sum(increase("+workloadCarbon+carbon+"[$__range]))", ""),
 			stat(5, "Emissions saved", grams, estimated,
-				"The same energy, earlier by as long as each Job was held, less what it emitted.",
+				"Emissions of the same energy if no Job had been held, minus the actual emissions.",
 				"sum(increase("+otherwise+carbon+"[$__range])) - sum(increase("+workloadCarbon+carbon+"[$__range]))",
 				""),
-			stat(5, "Share of emissions saved", share, estimated,
-				"Of what would have been emitted if nothing had been held.",
+			stat(5, "Fraction of emissions saved", share, estimated,
+				"Relative to the emissions without holding any work.",
 				"1 - sum(increase("+workloadCarbon+carbon+"[$__range])) / (sum(increase("+otherwise+carbon+
 					"[$__range])) > 0)", ""),
 			stat(4, "Derived from meters", share, counted,
-				"Share of that energy which was derived from a meter. The rest was estimated by a model.",
+				"Fraction of the energy that was derived from a meter. The rest was estimated by a model.",
 				"(sum(increase(kubenergy_workload_energy_quality_joules_total"+
 					`{namespace=~"$namespace",quality="derived"}[$__range])) or vector(0)) / `+
 					"(sum(increase(kubenergy_workload_energy_quality_joules_total"+ofNS+"[$__range])) > 0)", ""),
 			stat(8, "Cost", plain, booked,
-				"Of the electricity of finished pods since the controller that leads began, in the currency named.",
+				"Electricity cost of finished pods since the leading controller started, by currency.",
 				"sum by (currency) (kubenergy_workload_cost"+ofNS+")", "{{currency}}"),
 			stat(8, "Cost saved", plain, estimated,
-				"Since the controller that leads began, against starting everything at once.",
+				"Since the leading controller started, compared with starting all work immediately.",
 				"sum by (currency) (kubenergy_workload_counterfactual_cost"+ofNS+
 					") - sum by (currency) (kubenergy_workload_cost"+ofNS+")", "{{currency}}"),
-			stat(8, "Pods not wholly accounted for", plain, counted,
-				"Finished pods in the range that is shown for which something is not known, by what is lacking.",
+			stat(8, "Pods with missing data", plain, counted,
+				"Finished pods in the selected time range that could not be accounted completely, by missing data.",
 				in("lacks", "kubenergy_workload_unaccounted_total"),
-				"{{lacks}}").unless("every finished pod was accounted for"),
+				"{{lacks}}").unless("all finished pods were accounted completely"),
 		}},
 		{"By namespace", []panel{
-			bars(8, "Energy", kWh, booked, "Of finished pods in the range that is shown, PUE included.",
+			bars(8, "Energy", kWh, booked, "Energy of finished pods in the selected time range, including PUE.",
 				in("namespace", workloadEnergy+ofNS)+" / 3.6e6", "{{namespace}}"),
-			bars(8, "Emissions", grams, booked, "Of finished pods in the range that is shown.",
+			bars(8, "Emissions", grams, booked, "Emissions of finished pods in the selected time range.",
 				in("namespace", workloadCarbon+carbon), "{{namespace}}"),
 			bars(8, "Emissions saved", grams, estimated,
-				"In the range that is shown, against starting everything at once.",
+				"In the selected time range, compared with starting all work immediately.",
 				in("namespace", otherwise+carbon)+" - "+in("namespace", workloadCarbon+carbon), "{{namespace}}"),
 			graph(12, "Power of containers", watts, metered,
-				"Containers that run now, on nodes with an agent; without PUE. Those whose names are not known "+
-					"yet have an empty name.",
+				"Running containers on nodes with an agent, without PUE. Containers without a known namespace have an "+
+					"empty name.",
 				rate("namespace", `kubenergy_container_energy_joules_total{namespace=~"$namespace",node=~"$node"}`),
 				"{{namespace}}").stack(),
-			graph(12, "Emissions, and what they would have been", grams, booked,
-				"Of finished pods, since the controller that leads began.",
+			graph(12, "Emissions with and without holding", grams, booked,
+				"Emissions of finished pods since the leading controller started.",
 				"sum("+workloadCarbon+carbon+")", "emitted",
-				"sum("+otherwise+carbon+")", "if nothing had been held"),
+				"sum("+otherwise+carbon+")", "without holding"),
 		}},
 		{"By node", []panel{
-			bars(12, "Energy", kWh, metered, "What agents metered in the range that is shown.",
+			bars(12, "Energy", kWh, metered, "Energy metered by agents in the selected time range.",
 				in("node", "kubenergy_node_energy_joules_total"+ofNode)+" / 3.6e6", "{{node}}"),
-			graph(12, "Power", watts, metered, "What agents meter.",
+			graph(12, "Power", watts, metered, "Power metered by agents.",
 				rate("node", "kubenergy_node_energy_joules_total"+ofNode), "{{node}}").stack(),
 		}},
 		{"The grid", []panel{
-			graph(8, "Carbon intensity", "suffix: g/kWh", provided, "What is believed now, by zone.",
+			graph(8, "Carbon intensity", "suffix: g/kWh", provided, "Currently used value by zone.",
 				most("zone, signal, quality", "kubenergy_grid_carbon_intensity_grams_per_kilowatthour"),
 				"{{zone}} {{signal}} ({{quality}})"),
-			graph(8, "Price", "suffix: /kWh", provided, "What is believed now, by zone, in the currency named.",
+			graph(8, "Price", "suffix: /kWh", provided, "Currently used value by zone and currency.",
 				most("zone, currency", "kubenergy_electricity_price_per_kilowatthour"), "{{zone}} {{currency}}"),
-			graph(8, "Error of forecasts", share, counted,
-				"Mean absolute error of a day's forecasts of an hour's carbon intensity, by how long before it "+
-					"they were made.",
+			graph(8, "Forecast error", share, counted,
+				"Mean absolute error of the forecasts of the hourly carbon intensity over one day, by forecast "+
+					"horizon.",
 				"sum by (zone, horizon) (increase(kubenergy_forecast_error_ratio_sum[1d])) / "+
 					"(sum by (zone, horizon) (increase(kubenergy_forecast_error_ratio_count[1d])) > 0)",
-				"{{zone}} {{horizon}}").unless("no hour that was forecast is over"),
+				"{{zone}} {{horizon}}").unless("no forecast hour has passed"),
 		}},
 	},
 }
 
 var tenantsBoard = dashboard{
 	name: "tenants", title: "Tenants and budgets", variables: []object{namespaces, signal},
-	text: "What each namespace used, and what is left of its budgets.",
+	text: "Usage of each namespace and of its budgets.",
 	rows: []row{
 		{"Budgets", []panel{
 			bars(12, "Budgets used", share, booked,
-				"Share of each limit that is used in its period; it goes on beyond 100 %.",
+				"Fraction of each limit that has been used in the current period. It can exceed 100 %.",
 				most("namespace, budget, workload, resource", "kubenergy_budget_usage_ratio"+ofNS),
 				"{{namespace}}/{{budget}} {{workload}} {{resource}}").unless(noBudget).redFrom(1),
-			graph(12, "Budgets used, over time", share, booked, "The same.",
+			graph(12, "Budgets used, over time", share, booked, "Fraction of each limit that has been used, over time.",
 				most("namespace, budget, workload, resource", "kubenergy_budget_usage_ratio"+ofNS),
 				"{{namespace}}/{{budget}} {{workload}} {{resource}}").unless(noBudget),
-			bars(8, "Warnings", plain, counted, "Actions below 100 %, in the range that is shown.",
+			bars(8, "Warnings", plain, counted, "Actions below 100 % in the selected time range.",
 				in("namespace, action", "kubenergy_budget_warnings_total"+ofNS),
-				"{{namespace}} {{action}}").unless("no budget has warned"),
-			bars(8, "Used up", plain, counted, "Actions because a budget was used up, in the range that is shown.",
+				"{{namespace}} {{action}}").unless("no warning level has been reached"),
+			bars(8, "Exceeded", plain, counted, "Actions because a budget was exceeded in the selected time range.",
 				in("namespace, owner_kind, action", "kubenergy_budget_exceeded_total"+ofNS),
-				"{{namespace}} {{owner_kind}} {{action}}").unless("no budget is used up"),
-			bars(8, "Jobs suspended", plain, counted, "In the range that is shown.",
+				"{{namespace}} {{owner_kind}} {{action}}").unless("no budget is exceeded"),
+			bars(8, "Jobs suspended", plain, counted, "Jobs suspended in the selected time range.",
 				in("namespace", "kubenergy_budget_suspended_jobs_total"+ofNS),
 				"{{namespace}}").unless("no budget has suspended a Job"),
 		}},
 		{"Use", []panel{
-			bars(8, "Energy", kWh, booked, "Of finished pods in the range that is shown, PUE included.",
+			bars(8, "Energy", kWh, booked, "Energy of finished pods in the selected time range, including PUE.",
 				in("namespace", workloadEnergy+ofNS)+" / 3.6e6", "{{namespace}}"),
-			bars(8, "Emissions", grams, booked, "Of finished pods in the range that is shown.",
+			bars(8, "Emissions", grams, booked, "Emissions of finished pods in the selected time range.",
 				in("namespace", workloadCarbon+carbon), "{{namespace}}"),
-			bars(8, "Cost", plain, booked, "Of finished pods since the controller that leads began.",
+			bars(8, "Cost", plain, booked, "Cost of finished pods since the leading controller started.",
 				"sum by (namespace, currency) (kubenergy_workload_cost"+ofNS+")", "{{namespace}} {{currency}}"),
 			graph(12, "Power of containers", watts, metered,
-				"Containers that run now, on nodes with an agent; without PUE.",
+				"Running containers on nodes with an agent, without PUE.",
 				rate("namespace", "kubenergy_container_energy_joules_total"+ofNS), "{{namespace}}").stack(),
 			graph(12, "Energy by quality", watts, counted,
-				"Energy of finished pods per time, by where it comes from. A pod counts when it ends.",
+				"Energy of finished pods per second, by quality. A pod is included when it finishes.",
 				rate("quality", "kubenergy_workload_energy_quality_joules_total"+ofNS), "{{quality}}").stack(),
-			bars(8, "Finished pods", plain, counted, "Accounted for in the range that is shown.",
+			bars(8, "Finished pods", plain, counted, "Finished pods accounted in the selected time range.",
 				in("namespace", "kubenergy_workload_finished_total"+ofNS), "{{namespace}}"),
-			bars(8, "Run time", seconds, counted, "Of these pods.",
+			bars(8, "Run time", seconds, counted, "Total run time of these pods.",
 				in("namespace", "kubenergy_workload_runtime_seconds_total"+ofNS), "{{namespace}}"),
-			bars(8, "Jobs held now", plain, counted, "Jobs that wait for a better hour.",
-				most("namespace", "kubenergy_held_jobs"+ofNS), "{{namespace}}").unless("nothing is held"),
+			bars(8, "Jobs currently held", plain, counted, "Jobs that wait for a better time.",
+				most("namespace", "kubenergy_held_jobs"+ofNS), "{{namespace}}").unless("no work is held"),
 		}},
 	},
 }
 
-const noBudget = "there is no EnergyBudget"
+const noBudget = "no EnergyBudget exists"
 
 var holdsBoard = dashboard{
 	name: "holds", title: "Holds", variables: []object{namespaces},
-	text: "What waits, what was let go, and whether it was in time.",
+	text: "Held work, released work, and the lateness of releases.",
 	rows: []row{
 		{"Now", []panel{
-			stat(6, "Held", plain, counted, "Jobs and bare pods that wait.",
+			stat(6, "Held", plain, counted, "Jobs and pods without an owner that are held.",
 				most("kind", "kubenergy_held"), "{{kind}}"),
-			stat(6, "Let go", plain, counted,
-				"In the range that is shown, by what brought it about; DeadlineForced came before every limit.",
+			stat(6, "Released", plain, counted,
+				"Releases in the selected time range, by cause. DeadlineForced takes precedence over all limits.",
 				in("cause", "kubenergy_releases_total"), "{{cause}}"),
 			stat(6, "Overdue", plain, counted,
-				"Jobs past their deadline that no scheduler had let go and the controller did, in the range that "+
-					"is shown. Anything above 0 deserves a look at the schedulers.",
+				"Jobs past their deadline that the controller released because no scheduler did, in the selected "+
+					"time range. If the value is above 0, check the schedulers.",
 				in("result", "kubenergy_overdue_releases_total"),
-				"{{result}}").unless("no Job was forgotten by the schedulers").redFrom(1),
-			stat(6, "Last turn of the hold loop", seconds, counted,
-				"How long ago it began; after two minutes the process ends.",
+				"{{result}}").unless("the schedulers released all Jobs in time").redFrom(1),
+			stat(6, "Last iteration of the hold loop", seconds, counted,
+				"Time since it started. After two minutes the process exits.",
 				"max(kubenergy_hold_turn_age_seconds)", "").redFrom(60),
 		}},
 		{"Over time", []panel{
-			graph(12, "Held", plain, counted, "Jobs and bare pods that wait.",
+			graph(12, "Held", plain, counted, "Jobs and pods without an owner that are held.",
 				most("kind", "kubenergy_held"), "{{kind}}"),
-			graph(12, "Jobs held, by namespace", plain, counted, "As the controller sees them.",
-				most("namespace", "kubenergy_held_jobs"+ofNS), "{{namespace}}").unless("nothing is held").stack(),
-			graph(12, "Let go", minutes, counted, "Jobs and pods per minute, by what brought it about.",
+			graph(12, "Jobs held, by namespace", plain, counted, "Held Jobs as counted by the controller.",
+				most("namespace", "kubenergy_held_jobs"+ofNS), "{{namespace}}").unless("no work is held").stack(),
+			graph(12, "Released", minutes, counted, "Jobs and pods released per minute, by cause.",
 				perMinute("kind, cause", "kubenergy_releases_total"), "{{kind}} {{cause}}"),
-			graph(12, "On their way", plain, counted,
-				"Let go and not started yet, and how many may be before the next waits. Deadlines do not wait.",
-				most("kind", "kubenergy_releases_in_flight"), "{{kind}} on their way",
+			graph(12, "Releases in flight", plain, counted,
+				"Released work that has not started yet, and its limit. Deadlines are not subject to the limit.",
+				most("kind", "kubenergy_releases_in_flight"), "{{kind}} in flight",
 				most("kind", "kubenergy_release_window"), "{{kind}} allowed"),
-			graph(12, "How long work was held", seconds, counted,
-				"Of what was let go: half was held for less, and 9 of 10.",
+			graph(12, "Hold duration", seconds, counted,
+				"Median and 90th percentile of the hold duration of released work.",
 				quantile(0.5, "kind", "kubenergy_hold_seconds"), "median {{kind}}",
 				quantile(0.9, "kind", "kubenergy_hold_seconds"), "90 % {{kind}}"),
-			graph(12, "Let go later than planned", seconds, counted,
-				"99 of 100 were let go at most so long after their planned start. Early ones do not count.",
+			graph(12, "Lateness of releases", seconds, counted,
+				"99th percentile of the time from the planned start to the release. Early releases are excluded.",
 				quantile(0.99, "kind", "kubenergy_release_lateness_seconds"), "99 % {{kind}}"),
-			graph(12, "Started after the deadline", seconds, counted,
-				"99 of 100 had a node at most so long after their deadline; 0 if before.",
+			graph(12, "Lateness of starts", seconds, counted,
+				"99th percentile of the time from the deadline to the binding, which is 0 for earlier bindings.",
 				quantile(0.99, "kind", "kubenergy_start_lateness_seconds"), "99 % {{kind}}"),
-			graph(12, "Notes to be written", plain, counted,
-				"Annotations, conditions and events on held work that wait for the API server.",
+			graph(12, "Pending notes", plain, counted,
+				"Annotations, conditions and events of held work that have not been written to the API server.",
 				"max(kubenergy_hold_notes_waiting)", "notes"),
 		}},
 	},
@@ -372,103 +373,103 @@ var holdsBoard = dashboard{
 
 var healthBoard = dashboard{
 	name: "health", title: "Health", variables: []object{nodes},
-	text: "Whether the parts of KubEnergy work: scheduler, controller, ledger, intake and agents.",
+	text: "Health of the scheduler, controller, ledger, ingestion and agents of KubEnergy.",
 	rows: []row{
 		{"Now", []panel{
-			stat(6, "Processes that answer", plain, counted, "Replicas and agents that Prometheus reaches.",
+			stat(6, "Available processes", plain, counted, "Replicas and agents that Prometheus can scrape.",
 				`sum by (job) (up{job=~"kubenergy-.*"})`, "{{job}}"),
-			stat(6, "Alerts", plain, counted, "Alerts of the chart that fire.",
+			stat(6, "Alerts", plain, counted, "Firing alerts of the chart.",
 				`count by (alertname) (ALERTS{alertname=~"KubEnergy.*",alertstate="firing"})`,
-				"{{alertname}}").unless("nothing is wrong").redFrom(1),
+				"{{alertname}}").unless("no alert is firing").redFrom(1),
 			stat(6, "Panics", plain, counted,
-				"In the range that is shown, by part, where one has panicked. Each costs one object or one decision.",
+				"Panics in the selected time range by component. Each one affects one object or one decision.",
 				in("part", "kubenergy_panics_total"), "{{part}}").redFrom(1),
 			stat(6, "Breaker", plain, counted,
-				"1: three panics came within a minute, and for ten the scheduler decides as stock Kubernetes does.",
+				"1 after three panics within one minute. The scheduler then uses the default plugins for ten minutes.",
 				"max by (job) (kubenergy_panics_breaker_open)", "{{job}}").redFrom(1),
-			stat(6, "Ledger writable", plain, counted, "0: nothing is acknowledged, and agents keep what they have.",
+			stat(6, "Ledger writable", plain, counted, "0 if no batch is acknowledged and agents retain them.",
 				"min(kubenergy_ledger_writable)", ""),
 			stat(6, "Ledger gaps", plain, counted,
-				"Batches in the range that is shown before which numbers are missing.",
+				"Batches in the selected time range that follow missing numbers.",
 				"sum(increase(kubenergy_ledger_gaps_total[$__range]))", "").redFrom(1),
-			stat(6, "Age of live watts", seconds, counted,
-				"Of the youngest reading that the scheduler has; -1 if there is none.",
+			stat(6, "Age of live power", seconds, counted,
+				"Age of the most recent value in the scheduler, or -1 if it has none.",
 				"min(kubenergy_live_age_seconds)", "").redFrom(120),
-			stat(6, "Leases held", plain, counted, "1 where a process of the pair holds it.",
+			stat(6, "Leases held", plain, counted, "1 if a process of the pair holds the Lease.",
 				`max by (name) (leader_election_master_status{name=~"kubenergy-.*"})`, "{{name}}"),
 		}},
 		{"Signals", []panel{
-			graph(8, "Age of signals", seconds, "By the source's own timestamp.", "Of what is believed, by zone.",
+			graph(8, "Age of signals", seconds, "According to the timestamp of the source.", "Age of used values by zone.",
 				most("zone, quantity", "kubenergy_signal_age_seconds"), "{{zone}} {{quantity}}"),
-			graph(8, "Requests to sources", minutes, counted, "Tries included, by outcome.",
+			graph(8, "Requests to sources", minutes, counted, "Requests including retries, by outcome.",
 				perMinute("source, outcome", "kubenergy_signal_requests_total"),
-				"{{source}} {{outcome}}").unless("all sources are static or files"),
-			graph(8, "Answers not believed", minutes, counted, "By source and reason.",
+				"{{source}} {{outcome}}").unless("all sources are static values or files"),
+			graph(8, "Rejected responses", minutes, counted, "Responses rejected by source and reason.",
 				perMinute("source, reason", "kubenergy_signal_rejected_total"),
-				"{{source}} {{reason}}").unless("every answer was believed"),
+				"{{source}} {{reason}}").unless("no response was rejected"),
 		}},
-		{"Ledger and intake", []panel{
-			graph(8, "Batches of agents", minutes, counted, "Per minute, by what became of them.",
+		{"Ledger and ingestion", []panel{
+			graph(8, "Batches of agents", minutes, counted, "Batches per minute by result.",
 				perMinute("result", "kubenergy_ingest_batches_total"), "{{result}}"),
-			graph(8, "Time until a batch is acknowledged", seconds, counted, "99 of 100 took less.",
+			graph(8, "Time to acknowledge a batch", seconds, counted, "99th percentile of all batches.",
 				"histogram_quantile(0.99, sum by (le) (rate(kubenergy_ingest_seconds_bucket[$__rate_interval])))",
 				"99 %"),
-			graph(8, "Energy booked", watts, booked, "Per time, of guests too.",
+			graph(8, "Recorded energy", watts, booked, "Recorded energy per second, including guests.",
 				"sum(rate(kubenergy_ingest_joules_total[$__rate_interval]))", "booked"),
-			graph(8, "Bookings", minutes, counted,
-				"Per minute; again had been booked before, refused contradicts what is booked.",
+			graph(8, "Records", minutes, counted,
+				"Records per minute. Repeated ones had been recorded before, and refused ones contradict the ledger.",
 				perMinute("result", "kubenergy_ledger_bookings_total"), "{{result}}"),
-			graph(8, "Time of a commit", seconds, counted, "Mean of the transactions of bookings.",
+			graph(8, "Commit duration", seconds, counted, "Mean duration of the transactions that write records.",
 				`sum(rate(kubenergy_ledger_commit_seconds_total[$__rate_interval])) / `+
 					`(sum(rate(kubenergy_ledger_commits_total[$__rate_interval])) > 0)`, "mean"),
-			graph(8, "Waiting", plain, counted,
-				"Batches that wait to be written, and that are on disk and not in sums yet.",
+			graph(8, "Pending batches", plain, counted,
+				"Batches that have not been written, and written batches that are not included in sums yet.",
 				"max(kubenergy_ledger_waiting_bookings)", "to be written",
 				"max(kubenergy_ledger_journal_bookings)", "in the journal"),
-			graph(8, "Size of the ledger", bytesIn, counted, "On disk.", "max(kubenergy_ledger_bytes)", "ledger"),
-			graph(8, "Batches that are doubted", minutes, counted,
-				"Implausible ones are booked and not decided by; late ones count for no budget; those with a gap "+
-					"follow lost ones; those ahead are of clocks that run fast.",
+			graph(8, "Size of the ledger", bytesIn, counted, "Size of the files on disk.", "max(kubenergy_ledger_bytes)", "ledger"),
+			graph(8, "Questionable batches", minutes, counted,
+				"Implausible batches are recorded but not used for decisions. Late ones are excluded from budgets, "+
+					"those with a gap follow lost ones, and those ahead come from clocks that run fast.",
 				"60 * sum(rate(kubenergy_ingest_implausible_total[$__rate_interval]))", "implausible",
 				"60 * sum(rate(kubenergy_ingest_late_total[$__rate_interval]))", "late",
 				"60 * sum(rate(kubenergy_ingest_gaps_total[$__rate_interval]))", "gap",
 				"60 * sum(rate(kubenergy_ingest_ahead_total[$__rate_interval]))", "ahead"),
-			graph(8, "Requests to the HTTP API", minutes, counted, "By route and code.",
+			graph(8, "Requests to the HTTP API", minutes, counted, "Requests by route and status code.",
 				perMinute("route, code", "kubenergy_api_requests_total"),
-				"{{route}} {{code}}").unless("neither scheduler nor people ask the controller"),
+				"{{route}} {{code}}").unless("no client sends requests to the controller"),
 		}},
 		{"Agents", []panel{
 			graph(8, "Readable meters", plain, counted,
-				"1: the last reading of this kind of meter succeeded. Meters that are not the root are here too.",
+				"1 if the last reading of this kind of meter succeeded. Meters below the root are included.",
 				"min by (node, meter) (kubenergy_agent_meter_readable"+ofNode+")", "{{node}} {{meter}}"),
-			graph(8, "Time of a tick", seconds, counted, "99 of 100 took less.",
+			graph(8, "Tick duration", seconds, counted, "99th percentile of all ticks.",
 				quantile(0.99, "node", "kubenergy_agent_tick_duration_seconds"), "{{node}}"),
 			graph(8, "Lost ticks", minutes, counted,
-				"Ticks per minute that did not happen because one before took too long.",
+				"Ticks per minute that were skipped because a previous one took too long.",
 				perMinute("node", "kubenergy_agent_lost_ticks_total"+ofNode), "{{node}}"),
-			graph(8, "Oldest batch not acknowledged", seconds, counted, "None is lost while it waits.",
+			graph(8, "Oldest unacknowledged batch", seconds, counted, "Batches are retained until acknowledgement.",
 				most("node", "kubenergy_agent_delivery_oldest_age_seconds"+ofNode), "{{node}}"),
-			graph(8, "Failed deliveries", minutes, counted, "By reason.",
+			graph(8, "Failed deliveries", minutes, counted, "Failed deliveries by reason.",
 				perMinute("node, reason", "kubenergy_agent_delivery_failures_total"+ofNode),
 				"{{node}} {{reason}}"),
-			graph(8, "Consumers", plain, counted, "Containers, machines and other groups with series of their own.",
+			graph(8, "Consumers", plain, counted, "Containers, virtual machines and other groups with series.",
 				most("node, state", "kubenergy_agent_consumers"+ofNode), "{{node}} {{state}}"),
 		}},
 		{"Processes", []panel{
-			graph(8, "Memory", bytesIn, counted, "Resident, of the largest process.",
+			graph(8, "Memory", bytesIn, counted, "Resident memory of the largest process.",
 				`max by (job) (process_resident_memory_bytes{job=~"kubenergy-.*"})`, "{{job}}"),
-			graph(8, "CPU", "none", counted, "Cores, of all replicas and agents.",
+			graph(8, "CPU", "none", counted, "CPU cores used by all replicas and agents.",
 				rate("job", `process_cpu_seconds_total{job=~"kubenergy-.*"}`), "{{job}}"),
-			graph(8, "The scheduler's cache", plain, counted,
-				"Nodes, pods and assumed pods that kube-scheduler decides on.",
+			graph(8, "Scheduler cache", plain, counted,
+				"Nodes, pods and assumed pods in the cache of the scheduler.",
 				most("type", `scheduler_cache_size{job="kubenergy-scheduler"}`), "{{type}}"),
-			graph(12, "Live nodes of the scheduler", plain, counted,
-				"Nodes of the last answer, and those that were left out, by why.",
+			graph(12, "Nodes with live power in the scheduler", plain, counted,
+				"Nodes in the last response, and omitted ones by reason.",
 				most("state", "kubenergy_live_nodes"), "{{state}}"),
-			graph(12, "Requests refused", minutes, counted,
-				"Requests of people and programs to the controller, by reason.",
+			graph(12, "Rejected requests", minutes, counted,
+				"Rejected requests of users and programs to the controller, by reason.",
 				perMinute("reason", "kubenergy_access_refused_total"),
-				"{{reason}}").unless("no caller lacks a right"),
+				"{{reason}}").unless("all clients have the required permissions"),
 		}},
 	},
 }

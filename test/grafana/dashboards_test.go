@@ -19,9 +19,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/reference"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the dashboards of the chart anew, and what documents say of them")
+var rewrite = flag.Bool("rewrite", false, "regenerate the dashboards of the chart and their documentation")
 
-// TestDashboardsAreCurrent holds the chart's files to the tables.
+// TestDashboardsAreCurrent compares the dashboard files of the chart with the tables.
 func TestDashboardsAreCurrent(t *testing.T) {
 	folder := filepath.Join(chart.Folder, "files", "grafana")
 	var names []string
@@ -43,13 +43,14 @@ func TestDashboardsAreCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(previous, now) {
-			t.Errorf("%s is not current: go test ./test/grafana -rewrite\n%s", path, cmp.Diff(string(previous), string(now)))
+			t.Errorf("%s is outdated, run go test ./test/grafana -rewrite (-have,+want):\n%s",
+				path, cmp.Diff(string(previous), string(now)))
 		}
 	}
 	slices.Sort(names)
 	files, err := filepath.Glob(filepath.Join(folder, "*"))
 	if diff := cmp.Diff(names, files); err != nil || diff != "" {
-		t.Errorf("there are other files: %v\n%s", err, diff)
+		t.Errorf("unexpected dashboard files (error %v, -want,+got):\n%s", err, diff)
 	}
 }
 
@@ -62,7 +63,7 @@ func errorOf(errs ...error) error {
 	return nil
 }
 
-// imported is what a test reads of a file as Grafana does.
+// imported is the part of a dashboard file that the tests read.
 type imported struct {
 	UID        string
 	Tags       []string
@@ -101,36 +102,36 @@ func read(t *testing.T, d *dashboard) (b imported) {
 	return b
 }
 
-// TestPanelsAreWhole checks each file: every panel says what it shows, in which unit and how well it is known, asks the
-// Prometheus that the variable names, and stands beside the others on the grid.
+// TestPanelsAreWhole checks each dashboard file. Every panel must have a description, a unit and a quality, query
+// the selected data source and be placed on the grid without overlapping others.
 func TestPanelsAreWhole(t *testing.T) {
 	uids := map[string]bool{}
 	for i := range dashboards {
 		b := read(t, &dashboards[i])
 		name := dashboards[i].name
 		if uids[b.UID] || b.UID == "" || len(b.UID) > 40 {
-			t.Errorf("%s has the uid %q", name, b.UID)
+			t.Errorf("dashboard %s has an invalid or duplicate UID %q", name, b.UID)
 		}
 		uids[b.UID] = true
 		if len(b.Links) == 0 || !slices.Equal(b.Links[0].Tags, b.Tags) || !b.Links[0].KeepTime ||
 			b.Refresh == "" || b.Time.From == "" {
-			t.Errorf("%s lacks links, a refresh or a time", name)
+			t.Errorf("dashboard %s lacks links, a refresh interval or a time range", name)
 		}
 		if len(b.Templating.List) == 0 || b.Templating.List[0].Name != "datasource" ||
 			b.Templating.List[0].Type != "datasource" {
-			t.Errorf("%s does not let its reader choose the Prometheus", name)
+			t.Errorf("dashboard %s has no variable for the data source", name)
 		}
 		taken, ids := map[[2]int]string{}, map[int]bool{}
 		for _, p := range b.Panels {
 			what := fmt.Sprintf("%s, panel %d %q", name, p.ID, p.Title)
 			if ids[p.ID] || p.Title == "" {
-				t.Errorf("%s: the number is taken, or the title is empty", what)
+				t.Errorf("%s: the ID is a duplicate or the title is empty", what)
 			}
 			ids[p.ID] = true
 			for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 				for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 					if other := taken[[2]int{x, y}]; other != "" || x >= columns {
-						t.Fatalf("%s stands outside, or on %s", what, other)
+						t.Fatalf("%s is outside of the grid or overlaps %q", what, other)
 					}
 					taken[[2]int{x, y}] = what
 				}
@@ -139,7 +140,7 @@ func TestPanelsAreWhole(t *testing.T) {
 				continue
 			}
 			if len(p.Description) < 30 || p.FieldConfig.Defaults.Unit == "" || p.Datasource.UID != "${datasource}" {
-				t.Errorf("%s lacks a description or a unit, or asks a Prometheus of its own", what)
+				t.Errorf("%s lacks a description or a unit, or does not use the data source variable", what)
 			}
 			for _, q := range p.Targets {
 				if q.Datasource.UID != "${datasource}" || chart.Balanced(q.Expr) != nil {
@@ -153,13 +154,13 @@ func TestPanelsAreWhole(t *testing.T) {
 	}
 }
 
-// foreign are metrics of others that panels read.
+// foreign lists the metrics of other programs that panels read.
 var foreign = []string{
 	"up", "leader_election_master_status", "process_resident_memory_bytes", "process_cpu_seconds_total",
 	"scheduler_cache_size", "scheduler_schedule_attempts_total", "scheduler_scheduling_attempt_duration_seconds",
 }
 
-// undocumented returns the metrics of an expression that docs/reference/metrics.md does not have.
+// undocumented returns the metrics of an expression that are not listed in docs/reference/metrics.md.
 func undocumented(t *testing.T, expr string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(kit.Root, "docs/reference/metrics.md"))
@@ -182,7 +183,8 @@ func TestPanelsReadMetricsThatAreDocumented(t *testing.T) {
 			for _, p := range r.panels {
 				for _, q := range p.queries {
 					for _, name := range undocumented(t, q.expr) {
-						t.Errorf("%s/%s reads %s, which docs/reference/metrics.md does not have", dashboards[i].name,
+						t.Errorf("panel %s/%s reads %s, which is missing in docs/reference/metrics.md",
+							dashboards[i].name,
 							p.title, name)
 					}
 					for _, name := range chart.Metrics(q.expr) {
@@ -192,19 +194,19 @@ func TestPanelsReadMetricsThatAreDocumented(t *testing.T) {
 			}
 		}
 	}
-	// The test finds what it looks for.
+	// Verify that the check detects unknown metrics.
 	for name := range read {
 		broken := "sum by (node) (rate(" + name + "s_broken{node=~\"a\"}[$__rate_interval])) / 2"
 		if got := undocumented(t, broken); !slices.Equal(got, []string{name + "s_broken"}) {
-			t.Errorf("of %s it says %q", broken, got)
+			t.Errorf("undocumented() did not detect a metric like %s: %q", broken, got)
 		}
 	}
 }
 
-// TestQuietPanels lists in the documents what may be empty on a cluster that is well.
+// TestQuietPanels generates the list of panels that may be empty on a healthy cluster.
 func TestQuietPanels(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| dashboard | panel | is empty where |\n|---|---|---|\n")
+	b.WriteString("| dashboard | panel | is empty if |\n|---|---|---|\n")
 	for i := range dashboards {
 		for _, r := range dashboards[i].rows {
 			for _, p := range r.panels {
@@ -217,7 +219,7 @@ func TestQuietPanels(t *testing.T) {
 	reference.Hold(t, "docs/how-to/grafana.md", "./test/grafana -run TestQuietPanels", b.String(), *rewrite)
 }
 
-// TestConfigMaps checks what Grafana's sidecar finds.
+// TestConfigMaps checks the ConfigMaps that the sidecar of Grafana imports.
 func TestConfigMaps(t *testing.T) {
 	fn := func(args ...string) map[string]chart.Document {
 		documents, err := chart.Template(t.Context(), args...)
@@ -233,7 +235,7 @@ func TestConfigMaps(t *testing.T) {
 		return found
 	}
 	if found := fn(); len(found) > 0 {
-		t.Errorf("without the value there are %d", len(found))
+		t.Errorf("got %d ConfigMaps without the value, want none", len(found))
 	}
 	found := fn("--set", "metrics.dashboards.enabled=true,metrics.dashboards.namespace=monitoring",
 		"--set", "metrics.dashboards.annotations.grafana_folder=KubEnergy")
@@ -250,10 +252,10 @@ func TestConfigMaps(t *testing.T) {
 		}
 		data, _ := d.Object.Object["data"].(map[string]any)
 		if diff := cmp.Diff(map[string]any{"kubenergy-" + dashboards[i].name + ".json": string(want)}, data); diff != "" {
-			t.Errorf("%s is not the file:\n%.2000s", dashboards[i].name, diff)
+			t.Errorf("ConfigMap of %s differs from the dashboard file (-want,+got):\n%.2000s", dashboards[i].name, diff)
 		}
 	}
 	if len(found) != len(dashboards) {
-		t.Errorf("%d ConfigMaps, want %d", len(found), len(dashboards))
+		t.Errorf("got %d ConfigMaps, want %d", len(found), len(dashboards))
 	}
 }

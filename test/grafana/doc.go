@@ -1,2 +1,3 @@
-// Package grafana makes the dashboards of the chart from tables, and holds them and the alerts to a real Prometheus.
+// Package grafana generates the dashboards of the chart from tables and tests them and the alerts with a real
+// Prometheus.
 package grafana

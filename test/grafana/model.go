@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 )
 
-// object is one of Grafana's JSON.
+// object is a JSON object of Grafana.
 type object map[string]any
 
-// A dashboard is what the tables in dashboards.go say of one.
+// A dashboard is defined by a table in dashboards.go.
 type dashboard struct {
 	name, title, text string
 	variables         []object
@@ -20,23 +20,23 @@ type row struct {
 	panels []panel
 }
 
-// A panel shows queries in one unit.
+// A panel displays queries with a common unit.
 type panel struct {
 	kind    string
-	width   int // of 24 columns
+	width   int // in columns, at most 24
 	title   string
 	unit    string
-	text    string // what it means
-	quality string // where its figures come from
-	quiet   string // why it may be empty on a cluster that is well; "" where it never is
+	text    string // description
+	quality string // source of the values
+	quiet   string // reason why it may be empty on a healthy cluster, or "" if it never is
 	stacked bool
-	bad     float64 // from here on it is red; 0: never
+	bad     float64 // threshold from which values are red; 0 disables it
 	queries []query
 }
 
 type query struct{ expr, legend string }
 
-// stat, bars and graph make panels. Each query comes with its legend.
+// stat, bars and graph create panels. Each query is followed by its legend.
 func stat(width int, title, unit, quality, text string, queries ...string) panel {
 	p := panel{kind: "stat", width: width, title: title, unit: unit, quality: quality, text: text}
 	for i := 0; i < len(queries); i += 2 {
@@ -63,22 +63,22 @@ func (p panel) stack() panel { p.stacked = true; return p }
 
 func (p panel) redFrom(bad float64) panel { p.bad = bad; return p }
 
-// What figures are.
+// Sources of the values of a panel.
 const (
-	counted   = "Counted by the program itself."
-	estimated = "Estimated from models: nothing was metered."
-	metered   = "By agents: measured, derived or estimated, as the label quality says."
-	wall      = "Measured by a meter on the network, or derived from its power."
-	booked    = "Derived from meters where the node has one, else estimated."
-	provided  = "As the source of the GridZone says: measured, derived or estimated."
+	counted   = "Counted by the program."
+	estimated = "Estimated by a model without a meter."
+	metered   = "Reported by agents and measured, derived or estimated according to the label quality."
+	wall      = "Measured by a meter on the network or derived from its power."
+	booked    = "Derived from meters if the node has one, otherwise estimated."
+	provided  = "Measured, derived or estimated according to the source of the GridZone."
 )
 
 const schemaVersion = 42
 
-// source is the variable that names the Prometheus to ask: no dashboard knows one by its uid.
+// source refers to the data source variable, so dashboards do not depend on the UID of a data source.
 var source = object{"type": "prometheus", "uid": "${datasource}"}
 
-// json returns the file of a dashboard, as Grafana imports it.
+// json returns the dashboard in the format that Grafana imports.
 func (d *dashboard) json() ([]byte, error) {
 	panels, id, y := []object{}, 0, 0
 	next := func() int { id++; return id }
@@ -113,7 +113,7 @@ func (d *dashboard) json() ([]byte, error) {
 		}}, d.variables...)},
 		"links": []object{{
 			"title": "KubEnergy", "type": "dashboards", "tags": []string{"kubenergy"}, "asDropdown": true, "icon": "",
-			"includeVars": true, "keepTime": true, "targetBlank": false, "tooltip": "Its other dashboards", "url": "",
+			"includeVars": true, "keepTime": true, "targetBlank": false, "tooltip": "KubEnergy dashboards", "url": "",
 		}},
 		"panels": panels,
 	})
@@ -168,7 +168,7 @@ func (p *panel) object(id int) object {
 	}
 }
 
-// instant reports whether a panel shows one moment.
+// instant reports whether a panel displays values at a single point in time.
 func (p *panel) instant() bool { return p.kind != "timeseries" }
 
 func (p *panel) options() object {

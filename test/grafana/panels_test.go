@@ -17,16 +17,16 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// absent are panels that stay empty here, by dashboard and title: there is nothing wrong, nothing on the network, and
-// no hour passes. All others that may be empty are shown.
+// absent lists panels that remain empty in this test, as DASHBOARD/TITLE. They require failures, meters on the
+// network or more than an hour. All other panels that may be empty must show values.
 var absent = []string{
-	"nodes/Meters at the wall", "nodes/Wall over agent", "nodes/Temperature",
-	"decisions/Cycles narrowed to few nodes", "decisions/Plans over all waiting pods",
-	"savings/Pods not wholly accounted for", "savings/Error of forecasts", "holds/Overdue",
-	"health/Alerts", "health/Requests to sources", "health/Answers not believed",
+	"nodes/Wall meters", "nodes/Ratio of wall meter to agent", "nodes/Temperature",
+	"decisions/Cycles restricted to few nodes", "decisions/Plans for all pending pods",
+	"savings/Pods with missing data", "savings/Forecast error", "holds/Overdue",
+	"health/Alerts", "health/Requests to sources", "health/Rejected responses",
 }
 
-// A prometheus scrapes our programs and is asked what Grafana would ask.
+// A prometheus scrapes the KubEnergy programs and evaluates the queries of the dashboards.
 type prometheus struct {
 	*kit.Process
 	url string
@@ -52,7 +52,8 @@ func startPrometheus(t *testing.T, w *world) *prometheus {
 	for node, address := range agents {
 		nodes = append(nodes, target(address, map[string]string{"node": node, "instance": node}))
 	}
-	// The node's name comes from the target, whatever a page says, as in docs/reference/metrics.md.
+	// The node label is taken from the target and overrides that of the page, as described in
+	// docs/reference/metrics.md.
 	ofAgents := job("kubenergy-agent", "http", nodes...)
 	ofAgents["metric_relabel_configs"] = []map[string]any{
 		{"action": "labeldrop", "regex": "(exported_)+(node|instance|job)"},
@@ -71,7 +72,7 @@ func startPrometheus(t *testing.T, w *world) *prometheus {
 	return p
 }
 
-// query returns how many series an expression gives now that are numbers.
+// query returns the number of series of an expression with a value other than NaN.
 func (p *prometheus) query(ctx context.Context, expr string) (n int, err error) {
 	samples, err := kit.Query(ctx, p.url, expr)
 	for _, s := range samples {
@@ -82,25 +83,25 @@ func (p *prometheus) query(ctx context.Context, expr string) (n int, err error) 
 	return n, err
 }
 
-// asGrafana fills in what Grafana does: its variables with All, and times.
+// asGrafana replaces the variables in an expression like Grafana with the selection All.
 func asGrafana(expr string) string {
 	return strings.NewReplacer("$__rate_interval", "20s", "$__range", "10m", "$node", ".*", "$namespace", ".*",
 		"$signal", "average").Replace(expr)
 }
 
-// TestEveryPanelShows has a real Prometheus scrape our real programs while Jobs come, and asks it what Grafana would
-// ask: every query of every panel of the chart's files must give a number at some time.
+// TestEveryPanelShows runs Prometheus and all KubEnergy programs with a workload. Every query of every panel must
+// return a number at some point.
 func TestEveryPanelShows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
 	if *rewrite {
-		t.Skip("nothing here is written")
+		t.Skip("this test generates no files")
 	}
-	kit.Prometheus(t, "prometheus") // or skips, before anything starts
+	kit.Prometheus(t, "prometheus") // skips the test before anything is started
 	for _, name := range absent {
 		if !slices.Contains(quietPanels(), name) {
-			t.Errorf("%s is no panel that may be empty", name)
+			t.Errorf("panel %s is not marked as possibly empty", name)
 		}
 	}
 	w := start(t)
@@ -119,7 +120,7 @@ func TestEveryPanelShows(t *testing.T) {
 		}
 	}
 	all, began, next := len(waits), time.Now(), time.Now()
-	kit.Await(t, 8*time.Minute, "every panel has shown something", func(ctx context.Context) (bool, error) {
+	kit.Await(t, 8*time.Minute, "every query has returned a value", func(ctx context.Context) (bool, error) {
 		if time.Now().After(next) {
 			w.submit(t)
 			next = time.Now().Add(10 * time.Second)
@@ -134,7 +135,7 @@ func TestEveryPanelShows(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * time.Second)
-		return len(waits) == 0, fmt.Errorf("%d of %d queries have given nothing yet: %q", len(waits), all,
+		return len(waits) == 0, fmt.Errorf("%d of %d queries have not returned a value: %q", len(waits), all,
 			slices.Sorted(maps.Keys(waits)))
 	}, p.Process)
 	for name, expr := range quiet {
@@ -142,17 +143,18 @@ func TestEveryPanelShows(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		t.Logf("%s gives %d series here", name, n)
+		t.Logf("%s returns %d series", name, n)
 	}
-	t.Logf("%d queries have given numbers within %v; %d may be empty", all, time.Since(began).Round(time.Second), len(quiet))
+	t.Logf("%d queries returned values within %v; %d may be empty",
+		all, time.Since(began).Round(time.Second), len(quiet))
 	p.variables(t)
-	// What the test looks for it finds: a misspelt metric gives nothing.
+	// Verify that a query of a nonexistent metric returns no series.
 	if n, err := p.query(t.Context(), "sum(kubenergy_helt)"); n != 0 || err != nil {
-		t.Errorf("a metric that is not there has %d series, %v", n, err)
+		t.Errorf("nonexistent metric has %d series, error %v", n, err)
 	}
 }
 
-// variables checks that each one offers something to choose.
+// variables checks that each variable has values.
 func (p *prometheus) variables(t *testing.T) {
 	t.Helper()
 	for name, want := range map[string]string{"namespace": "team-a", "node": "node-3"} {
@@ -170,7 +172,7 @@ func (p *prometheus) variables(t *testing.T) {
 		_, body := kit.Get(t.Context(), http.DefaultClient, p.url+"/api/v1/label/"+name+"/values?"+
 			url.Values{"match[]": {match}}.Encode(), "")
 		if seen == 0 || !strings.Contains(body, `"`+want+`"`) {
-			t.Errorf("the variable %s offers %s", name, body)
+			t.Errorf("variable %s has unexpected values %s", name, body)
 		}
 	}
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestGrafanasTypes has the compiler of TypeScript hold every file to the type that Grafana's own code reads. It
-// fetches both from npm's registry.
+// TestGrafanasTypes type-checks every dashboard file with the TypeScript compiler and the types of Grafana, which
+// it installs from the npm registry.
 func TestGrafanasTypes(t *testing.T) {
 	npm, err := exec.LookPath("npm")
 	if err != nil || os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("Grafana's types come from npm: make grafana, where there is npm")
+		t.Skip("requires the types of Grafana from npm: run make grafana")
 	}
 	dir := t.TempDir()
 	install := exec.CommandContext(t.Context(), npm, "install", "--prefix", dir, "--ignore-scripts", "--no-audit",
 		"--no-fund", "@grafana/schema@13.2.3", "typescript@7.0.2")
 	if out, err := install.CombinedOutput(); err != nil {
-		t.Skipf("npm does not reach its registry: %v\n%s", err, out)
+		t.Skipf("npm cannot access its registry: %v\n%s", err, out)
 	}
 	check := func(name, text string) (string, error) {
-		// A string is none of an enum's values to the compiler, though it is when it is read.
+		// TypeScript does not accept string literals for enums, although the JSON contains strings.
 		text = strings.ReplaceAll(text, `"mode": "absolute"`, `"mode": "absolute" as ThresholdsMode`)
 		kit.Write(t, filepath.Join(dir, name+".ts"), fmt.Sprintf(
 			"import type {Dashboard, ThresholdsMode} from '@grafana/schema';\nexport const d: Dashboard = %s;\n", text))
@@ -49,7 +49,7 @@ func TestGrafanasTypes(t *testing.T) {
 			`"gridPos"`: `"gridPosition"`, `"schemaVersion": 42`: `"schemaVersion": "42"`, `"h": 1,`: `"h": "1",`,
 		} {
 			if out, err := check("wrong", strings.Replace(string(text), previous, now, 1)); err == nil {
-				t.Errorf("%s is good with %s: %s", name, now, out)
+				t.Errorf("%s passes the type check with %s: %s", name, now, out)
 			}
 		}
 	}

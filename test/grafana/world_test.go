@@ -53,10 +53,10 @@ metadata: {name: strict, namespace: team-c}
 spec: {limits: {energyKWh: 0.00001}, period: {type: Day}, actions: [{do: Suspend}]}
 `
 
-// Half of the nodes have an agent; what the others use is estimated.
+// Half of the nodes have an agent. The energy of the other nodes is estimated.
 const withAgent, allNodes = 2, 4
 
-// world is a real control plane with our scheduler, controller and agents, each in a process of its own.
+// world is a real control plane with the KubEnergy scheduler, controller and agents in separate processes.
 type world struct {
 	*cluster.Cluster
 	jobs int
@@ -74,7 +74,7 @@ func start(t *testing.T) *world {
 			},
 		})
 	}
-	// Processes of this machine take the place of pods.
+	// Local processes replace the pods of these workloads.
 	skip := func(kinds ...string) func(*unstructured.Unstructured) bool {
 		return func(o *unstructured.Unstructured) bool {
 			return strings.Contains(strings.Join(kinds, " "), o.GetKind())
@@ -98,7 +98,8 @@ func start(t *testing.T) *world {
 	return w
 }
 
-// gridOf is dirty for a minute, clean for one, and so on: a hold pays and ends soon.
+// gridOf returns carbon intensities that alternate between high and low every minute, so that holds save carbon and
+// end soon.
 func gridOf(now time.Time) string {
 	var b strings.Builder
 	b.WriteString("datetime,ci_lifecycle_g_per_kwh\n")
@@ -113,7 +114,7 @@ func gridOf(now time.Time) string {
 	return b.String()
 }
 
-// scraper returns a token of an account that may read metrics.
+// scraper returns the token of a service account that can read metrics.
 func (w *world) scraper(t *testing.T) string {
 	t.Helper()
 	w.Namespace(t, "monitoring", nil)
@@ -133,7 +134,7 @@ func (w *world) scraper(t *testing.T) string {
 	return token.Status.Token
 }
 
-// programs starts scheduler, controller and agents, and returns where each serves metrics.
+// programs starts the scheduler, the controller and the agents and returns their metrics addresses.
 func (w *world) programs(t *testing.T) (controller, scheduler string, agents map[string]string) {
 	t.Helper()
 	state, api := t.TempDir(), kit.Address(t)
@@ -147,7 +148,7 @@ func (w *world) programs(t *testing.T) (controller, scheduler string, agents map
 		"--kubeconfig="+kubeconfig, "--state-dir="+state, "--api-bind-address="+api, "--api-name=localhost",
 		"--metrics-bind-address="+controller, "--health-probe-bind-address=0", "--log-format=text",
 		"--data-dir="+data, "--agent-namespace="+cluster.AgentNamespace))
-	kit.Eventually(t, time.Minute, "the controller has a certificate", func() bool {
+	kit.Eventually(t, time.Minute, "the controller has created its certificate", func() bool {
 		client, err := kit.Trusting(ca)
 		if err != nil {
 			return false
@@ -170,7 +171,7 @@ func (w *world) programs(t *testing.T) (controller, scheduler string, agents map
 	return controller, scheduler, agents
 }
 
-// agent starts the agent of a node, on files that look like the kernel's and count what the pods there would.
+// agent starts the agent of a node with simulated kernel files that reflect the usage of the pods on the node.
 func (w *world) agent(t *testing.T, node, url, ca string) (address string) {
 	t.Helper()
 	m := newMachine(t, w, node)
@@ -184,7 +185,7 @@ func (w *world) agent(t *testing.T, node, url, ca string) (address string) {
 	return address
 }
 
-// agentPod returns the pod that a token of an agent is bound to, as the DaemonSet's are.
+// agentPod creates the pod to which the token of an agent is bound, as for pods of the DaemonSet.
 func (w *world) agentPod(t *testing.T, node string) *corev1.Pod {
 	t.Helper()
 	pod, err := w.Client.CoreV1().Pods(cluster.AgentNamespace).Create(t.Context(), &corev1.Pod{
@@ -202,7 +203,7 @@ func (w *world) agentPod(t *testing.T, node string) *corev1.Pod {
 	return pod
 }
 
-// machine is a node as the agent sees it: a counter of energy, and control groups of the pods that run there.
+// machine simulates the kernel files of a node: an energy counter and the control groups of its pods.
 type machine struct {
 	groups, proc, powercap string
 	joules                 float64
@@ -260,7 +261,7 @@ func newMachine(t *testing.T, w *world, node string) *machine {
 	return m
 }
 
-// step counts on for a while, in which each pod that runs computes on one core.
+// step advances the counters by d. Each running pod uses one core.
 func (m *machine) step(pods []corev1.Pod, d time.Duration) error {
 	const idle, ofCore, systems = 40.0, 5.0, 0.1 // watts, and cores
 	runs := map[string]time.Duration{}
@@ -271,7 +272,8 @@ func (m *machine) step(pods []corev1.Pod, d time.Duration) error {
 	}
 	for uid := range m.used {
 		if _, ok := runs[uid]; !ok {
-			// Put aside: file systems give a removed folder's number to the next one, which the kernel never does.
+			// Move the directory instead of removing it. File systems reuse the inode of a removed directory, but
+			// the kernel does not reuse the IDs of control groups.
 			if err := os.Rename(filepath.Join(m.groups, "kubepods", "pod"+uid), m.proc+"-"+uid); err != nil {
 				return err
 			}
@@ -310,7 +312,7 @@ func (m *machine) count(group string, used time.Duration) error {
 		fmt.Sprintf("usage_usec %016d\nuser_usec %016d\nsystem_usec 0\n", used.Microseconds(), used.Microseconds()))
 }
 
-// write writes in one piece, at the place of what was there: a reader never sees half a number.
+// write overwrites a file in a single write, so that readers never read a partial number.
 func write(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
@@ -321,7 +323,7 @@ func write(path, text string) error {
 	return err
 }
 
-// submit creates a Job of each kind that a panel tells of.
+// submit creates one Job of each kind that the panels require.
 func (w *world) submit(t *testing.T) {
 	t.Helper()
 	w.jobs++
@@ -332,7 +334,7 @@ func (w *world) submit(t *testing.T) {
 	}{
 		"now":     {"team-a", map[string]string{v1alpha1.AnnotationStrategy: "energy"}},
 		"exec":    {"team-a", map[string]string{v1alpha1.AnnotationStrategy: "exec", v1alpha1.AnnotationMaxPower: "500"}},
-		"picky":   {"team-a", map[string]string{v1alpha1.AnnotationMaxPower: "1"}}, // no node draws so little
+		"picky":   {"team-a", map[string]string{v1alpha1.AnnotationMaxPower: "1"}}, // no node has such a low power
 		"shadow":  {"team-b", map[string]string{v1alpha1.AnnotationAllowedDelay: "1h"}},
 		"greedy":  {"team-c", nil},
 		"held":    {"team-a", map[string]string{v1alpha1.AnnotationAllowedDelay: "5m"}},

@@ -1,6 +1,7 @@
-// Package guest sends a real machine to sleep and wakes it: a guest of QEMU with a kernel, systemd, containerd and a
-// kubelet of its own, which is the only node of the lab's control plane. It is shut down and started through Redfish by
-// what does so on a cluster, internal/power, while a Job waits for it.
+// Package guest tests that a real machine is suspended and woken up. The machine is a QEMU guest with its own
+// kernel, systemd, containerd and kubelet, and it is the only node of the lab's control plane. The package
+// internal/power shuts it down and starts it through Redfish while a Job is waiting for it.
 //
-// Package test/kit/guest says what it needs. It runs where KUBENERGY_REAL is set, as `make power-real` does.
+// The requirements are documented in package test/kit/guest. The test runs only if KUBENERGY_REAL is set, for
+// example with `make power-real`.
 package guest

@@ -38,27 +38,27 @@ import (
 
 const (
 	nodeName  = "guest"
-	otherUUID = "5ca1ab1e-0000-4000-8000-0000000000ff" // of another machine
+	otherUUID = "5ca1ab1e-0000-4000-8000-0000000000ff" // belongs to another machine
 	password  = "of-the-test"
 )
 
-// world is a control plane whose only node is the guest.
+// world is a control plane with the guest as its only node.
 type world struct {
 	*cluster.Cluster
 	guest   *machine
-	patient time.Duration // how much longer than with KVM all may take
+	patient time.Duration // factor by which timeouts are multiplied
 	view    *kube.View
 	keys    signal.KeyFolder
 }
 
-// TestRealMachineSleeps has the guest shut down when nothing runs on it, and started when a Job waits for it.
+// TestRealMachineSleeps verifies that the guest is shut down when it is empty and started when a Job waits for it.
 func TestRealMachineSleeps(t *testing.T) {
 	d := guest.MakeDisk(t, guest.Require(t, "power-real"))
 	w := start(t, d)
 	boot := w.boot(t)
 	daemon := w.runDaemon(t)
 
-	w.staysOn(t, "a UUID in the configuration that is another machine's", otherUUID, otherUUID)
+	w.staysOn(t, "the UUID of another machine in the configuration", otherUUID, otherUUID)
 	w.staysOn(t, "a management controller of another machine", systemUUID, otherUUID)
 
 	begin := time.Now()
@@ -66,13 +66,13 @@ func TestRealMachineSleeps(t *testing.T) {
 	w.awaitOff(t, begin)
 	job, created := w.submit(t)
 	w.awaitDone(t, job, created)
-	stop() // it would go on and send the machine to sleep again
+	stop() // otherwise the machine would be shut down again
 	w.awaitPod(t, daemon)
 	w.checkEnd(t)
 	t.Logf("first boot until Ready: %v (%v)", boot, w.guest)
 }
 
-// start makes a world in which the guest is off.
+// start creates a world with a guest that is off.
 func start(t *testing.T, d guest.Disk) *world {
 	t.Helper()
 	w := &world{Cluster: cluster.Start(t, lab.Options{})}
@@ -84,7 +84,7 @@ func start(t *testing.T, d guest.Disk) *world {
 		Name: nodeName, UUID: systemUUID, Kubeconfig: w.GuestKubeconfig(t, nodeName),
 	})}
 	w.patient = w.guest.Patience()
-	// What it draws is invented; a boot pays after five seconds of sleep.
+	// The power values are chosen so that a boot pays off after five seconds of sleep.
 	err := w.Apply(ctx, fmt.Appendf(nil, `{apiVersion: v1, kind: Namespace, metadata: {name: %s}}
 ---
 apiVersion: %s
@@ -113,7 +113,7 @@ func (w *world) node(ctx context.Context) (*corev1.Node, error) {
 	return w.Client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 }
 
-// await waits until something is true of the guest's node, and returns when that was.
+// await waits until the guest's node fulfills a condition and returns the time at which this was observed.
 func (w *world) await(t *testing.T, within time.Duration, what string, is func(*corev1.Node) bool,
 	needs ...*kit.Process,
 ) time.Time {
@@ -138,7 +138,7 @@ func isAsleep(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintAsleep })
 }
 
-// boot starts the guest for the first time, lets it sleep, and returns how long its node took to be Ready.
+// boot starts the guest for the first time, allows it to sleep and returns the time until its node was Ready.
 func (w *world) boot(t *testing.T) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -151,7 +151,7 @@ func (w *world) boot(t *testing.T) time.Duration {
 		t.Fatal(err)
 	}
 	if got := n.Status.NodeInfo.SystemUUID; got != systemUUID {
-		t.Errorf("the node's system UUID is %s, want %s", got, systemUUID)
+		t.Errorf("system UUID of the node = %s, want %s", got, systemUUID)
 	}
 	label := fmt.Appendf(nil, `{"metadata": {"labels": {%q: "true"}}}`, v1alpha1.LabelMaySleep)
 	if _, err := w.Client.CoreV1().Nodes().Patch(t.Context(), nodeName, types.MergePatchType, label,
@@ -161,7 +161,7 @@ func (w *world) boot(t *testing.T) time.Duration {
 	return ready.Sub(begin).Round(time.Second / 10)
 }
 
-// podSpec is that of a pod of the guest's image.
+// podSpec returns the spec of a pod that uses the image of the guest.
 func podSpec(args ...string) corev1.PodSpec {
 	return corev1.PodSpec{
 		NodeSelector:                 map[string]string{corev1.LabelHostname: nodeName},
@@ -176,7 +176,8 @@ func podSpec(args ...string) corev1.PodSpec {
 	}
 }
 
-// runDaemon has a pod on the guest that comes with the node, as kube-proxy does, and returns which pods are its.
+// runDaemon creates a DaemonSet, which like kube-proxy runs a pod on every node, and returns the selector of its
+// pods.
 func (w *world) runDaemon(t *testing.T) (selector string) {
 	t.Helper()
 	labels := map[string]string{"app": "daemon"}
@@ -191,7 +192,7 @@ func (w *world) runDaemon(t *testing.T) (selector string) {
 	return "app=daemon"
 }
 
-// awaitPod waits until the only pod of a selector runs, and returns when that was.
+// awaitPod waits until the only pod that matches the selector runs and returns the time at which this was observed.
 func (w *world) awaitPod(t *testing.T, selector string) time.Time {
 	t.Helper()
 	kit.Await(t, w.patient*time.Minute, "the pod with "+selector+" runs", func(ctx context.Context) (bool, error) {
@@ -205,8 +206,8 @@ func (w *world) awaitPod(t *testing.T, selector string) time.Time {
 	return time.Now()
 }
 
-// sendsToSleep runs what sends the guest to sleep, until stop is called or the test ends. The configuration has one
-// UUID, and the management controller says another or the same.
+// sendsToSleep runs the sleep controller until stop is called or the test ends. configured is the UUID in the
+// configuration, and description is the UUID that the management controller reports.
 func (w *world) sendsToSleep(t *testing.T, configured, description string, record func(*sleep.Snapshot, *sleep.Plan),
 ) (stop func()) {
 	t.Helper()
@@ -246,10 +247,10 @@ func (w *world) sendsToSleep(t *testing.T, configured, description string, recor
 	return stop
 }
 
-// staysOn makes sure that a machine is not touched whose identity is in doubt.
+// staysOn verifies that a machine is not shut down if its identity is uncertain.
 func (w *world) staysOn(t *testing.T, why, configured, description string) {
 	t.Helper()
-	const watched = 30 * time.Second // with the right UUID the order comes after half of it
+	const watched = 30 * time.Second // with the right UUID, the shutdown happens after half of this time
 	var mu sync.Mutex
 	kept := map[string]bool{}
 	stop := w.sendsToSleep(t, configured, description, func(s *sleep.Snapshot, _ *sleep.Plan) {
@@ -266,37 +267,37 @@ func (w *world) staysOn(t *testing.T, why, configured, description string) {
 		t.Fatal(err)
 	}
 	if asked := w.guest.requests(); len(asked) > 0 || isAsleep(n) || w.guest.On() == nil {
-		t.Errorf("with %s: asked for %v, taints %v", why, asked, n.Spec.Taints)
+		t.Errorf("with %s: unexpected requests %v or taints %v", why, asked, n.Spec.Taints)
 	}
 	delete(kept, "")
 	if len(kept) == 0 {
-		t.Errorf("with %s no reason is given why the machine stays on", why)
+		t.Errorf("with %s: no reason recorded for keeping the machine on", why)
 	}
-	t.Logf("with %s the machine stays on: %v", why, kept)
+	t.Logf("with %s: machine was kept on: %v", why, kept)
 }
 
-// awaitOff waits until the guest, which has been empty since begin, is off.
+// awaitOff waits until the guest is off. The guest has been empty since begin.
 func (w *world) awaitOff(t *testing.T, begin time.Time) {
 	t.Helper()
 	on := w.guest.On()
-	tainted := w.await(t, time.Minute, "the node has the taint", isAsleep)
+	tainted := w.await(t, time.Minute, "the node has the sleep taint", isAsleep)
 	kit.Eventually(t, w.patient*2*time.Minute, "the machine is off", on.Ended)
 	off := time.Now()
 	if code := on.Cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("the machine's process has ended: %v", on.Cmd.ProcessState)
+		t.Errorf("QEMU exited: %v", on.Cmd.ProcessState)
 	}
-	w.await(t, 2*time.Minute, "the node is not Ready and asleep", func(n *corev1.Node) bool {
+	w.await(t, 2*time.Minute, "the node is asleep and not Ready", func(n *corev1.Node) bool {
 		return !isReady(n) && isAsleep(n) && n.Labels[v1alpha1.LabelPowerState] == string(sleep.Asleep)
 	})
 	ordered := w.guest.when("GracefulShutdown")
-	t.Logf("figures, %v: empty to off %.1f s: to the taint %.1f s, to the order %.1f s, to off %.1f s", w.guest,
+	t.Logf("figures, %v: time from empty to off %.1f s: taint after %.1f s, request after %.1f s, off after %.1f s", w.guest,
 		off.Sub(begin).Seconds(), tainted.Sub(begin).Seconds(), ordered.Sub(tainted).Seconds(),
 		off.Sub(ordered).Seconds())
 }
 
 const jobSelector = batchv1.JobNameLabel + "=work"
 
-// submit creates a Job that fits on the guest only, and waits until kube-scheduler finds no node for its pod.
+// submit creates a Job that only fits on the guest and waits until kube-scheduler reports its pod as unschedulable.
 func (w *world) submit(t *testing.T) (job *batchv1.Job, created time.Time) {
 	t.Helper()
 	job = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "work"}}
@@ -307,7 +308,7 @@ func (w *world) submit(t *testing.T) (job *batchv1.Job, created time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.Await(t, time.Minute, "no node is found for the Job's pod", func(ctx context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "the pod of the Job is unschedulable", func(ctx context.Context) (bool, error) {
 		pods, err := w.Client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: jobSelector})
 		if err != nil || len(pods.Items) != 1 {
 			return false, errors.Join(err, fmt.Errorf("%d pods", len(pods.Items)))
@@ -319,12 +320,12 @@ func (w *world) submit(t *testing.T) (job *batchv1.Job, created time.Time) {
 	return job, created
 }
 
-// awaitDone waits until the guest is on and the Job has run there.
+// awaitDone waits until the guest is on and the Job has completed on it.
 func (w *world) awaitDone(t *testing.T, job *batchv1.Job, created time.Time) {
 	t.Helper()
 	kit.Eventually(t, time.Minute, "the machine is on", func() bool { return w.guest.On() != nil })
 	ready := w.await(t, 2*time.Minute, "the node is Ready", isReady, w.guest.On())
-	free := w.await(t, time.Minute, "the taint is gone", func(n *corev1.Node) bool {
+	free := w.await(t, time.Minute, "the sleep taint is removed", func(n *corev1.Node) bool {
 		return !isAsleep(n) && n.Labels[v1alpha1.LabelPowerState] == ""
 	})
 	running := w.awaitPod(t, jobSelector)
@@ -334,33 +335,33 @@ func (w *world) awaitDone(t *testing.T, job *batchv1.Job, created time.Time) {
 			return false, err
 		}
 		if j.Status.Failed > 0 {
-			t.Fatalf("the Job has failed: %v", j.Status)
+			t.Fatalf("Job failed: %v", j.Status)
 		}
 		return j.Status.Succeeded == 1, fmt.Errorf("%v", j.Status)
 	})
 	on := w.guest.when("On")
-	t.Logf("figures, %v: Job to power on %.1f s, power on to Ready %.1f s, Ready to no taint %.1f s, "+
-		"Job to pod running %.1f s", w.guest, on.Sub(created).Seconds(), ready.Sub(on).Seconds(),
+	t.Logf("figures, %v: Job to power on %.1f s, power on to Ready %.1f s, Ready to removed taint %.1f s, "+
+		"Job to running pod %.1f s", w.guest, on.Sub(created).Seconds(), ready.Sub(on).Seconds(),
 		free.Sub(ready).Seconds(), running.Sub(created).Seconds())
 }
 
-// checkEnd makes sure that the machine was asked for nothing else, and that no pod was evicted.
+// checkEnd verifies that the machine has not received any other request and that no pod was evicted.
 func (w *world) checkEnd(t *testing.T) {
 	t.Helper()
 	var kinds []string
 	for _, r := range w.guest.requests() {
 		kinds = append(kinds, r.kind)
 	}
-	// An order to wake may be repeated.
+	// A request to wake up the machine may be repeated.
 	if kinds = slices.Compact(kinds); !slices.Equal(kinds, []string{"GracefulShutdown", "On"}) {
-		t.Errorf("asked for %v, want GracefulShutdown, then On", kinds)
+		t.Errorf("received reset requests %v, want GracefulShutdown and On", kinds)
 	}
 	events, err := w.Client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range events.Items {
-		e := &events.Items[i] // of evictions there are also some that tell of one called off
+		e := &events.Items[i] // the reason alone does not suffice, because it is also used for canceled evictions
 		if strings.HasPrefix(e.Message, "Marking for deletion") || e.Reason == "Preempted" {
 			t.Errorf("%s %s: %s", e.InvolvedObject.Name, e.Reason, e.Message)
 		}

@@ -11,23 +11,23 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/guest"
 )
 
-// systemUUID is what the guest's firmware says.
+// systemUUID is the system UUID that the firmware of the guest reports.
 const systemUUID = "5ca1ab1e-0000-4000-8000-00000000cafe"
 
-// machine is the guest as its management controller has it.
+// machine is the guest from the perspective of its management controller.
 type machine struct {
 	*guest.Machine
 	mu    sync.Mutex
 	asked []request
 }
 
-// request is a reset that was asked for.
+// request is a received reset request.
 type request struct {
 	kind string
 	at   time.Time
 }
 
-// system is the guest in Redfish, with a UUID that need not be its own.
+// system returns the Redfish system of the guest. uuid may differ from the guest's own UUID.
 func (m *machine) system(uuid string) lab.System {
 	return lab.System{UUID: uuid, State: func() string {
 		if m.On() != nil {
@@ -56,14 +56,14 @@ func (m *machine) reset(kind string) (status int) {
 	return http.StatusNoContent
 }
 
-// requests returns the resets that were asked for so far.
+// requests returns a copy of the reset requests received so far.
 func (m *machine) requests() []request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append([]request(nil), m.asked...)
 }
 
-// when returns when a reset was first asked for.
+// when returns the time of the first reset request of the given kind, or the zero time.
 func (m *machine) when(kind string) (at time.Time) {
 	for _, r := range m.requests() {
 		if r.kind == kind {

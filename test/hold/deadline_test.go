@@ -21,14 +21,15 @@ const (
 	crowd    = 200
 	podDelay = 40 * time.Second
 	jobDelay = 75 * time.Second
-	// What the loop does before it has measured anything.
+	// Lead times that the hold loop uses before it has measured anything.
 	podLead = time.Second + crowd*time.Second/100
 	jobLead = 2*time.Second + crowd*time.Second/5
-	// How late pods may be whose scheduler was killed: another one leads only when the Lease of 6 s has run out.
+	// takeover is the maximum delay of pods if the leading scheduler is killed. Another replica can only become the
+	// leader when the Lease of 6 s has expired.
 	takeover = 20 * time.Second
 )
 
-// held creates pods and Jobs that may wait and returns their names.
+// held creates pods and Jobs that can be held and returns their names.
 func (w *world) held(t *testing.T, namespace string) (pods, jobs []string) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
@@ -53,9 +54,10 @@ func (w *world) held(t *testing.T, namespace string) (pods, jobs []string) {
 	return pods, jobs
 }
 
-// span waits until all that is named has been seen, and returns the earliest and the last creation.
+// span waits until all objects with the given names have been observed and returns their first and last creation
+// times.
 func (d *diary) span(m *kit.Machine, names []string) (first, last time.Time) {
-	m.Eventually(time.Minute, "everything has been seen", func() bool { // the diary is kept from a watch
+	m.Eventually(time.Minute, "all creations have been observed", func() bool { // the diary is updated by a watch
 		_, missing := d.late(d.created, 0, names)
 		return missing == 0
 	})
@@ -73,30 +75,31 @@ func (d *diary) span(m *kit.Machine, names []string) (first, last time.Time) {
 	return first, last
 }
 
-// report prints a distribution of seconds after the deadline and checks its ends.
+// report logs the distribution of delays relative to the deadline and checks its minimum and maximum.
 func report(t *testing.T, m *kit.Machine, what string, late []time.Duration, missing int,
 	earliest, latest time.Duration,
 ) {
 	t.Helper()
 	if missing > 0 {
-		t.Errorf("%s: %d are missing", what, missing)
+		t.Errorf("%s: %d of them were not observed", what, missing)
 	}
 	if len(late) == 0 {
 		return
 	}
 	slices.Sort(late)
-	t.Logf("%-28s %d: seconds after the deadline: first %.2f, median %.2f, p99 %.2f, last %.2f",
+	t.Logf("%-28s %d: delay after the deadline in seconds: min %.2f, median %.2f, p99 %.2f, max %.2f",
 		what, len(late), late[0].Seconds(), late[len(late)/2].Seconds(), late[len(late)*99/100].Seconds(),
 		late[len(late)-1].Seconds())
 	if late[0] < earliest {
-		t.Errorf("%s: the first was %v after the deadline: want at most %v before it", what, late[0], -earliest)
+		t.Errorf("%s: the first was %v after the deadline, want at most %v before the deadline",
+			what, late[0], -earliest)
 	}
 	if last := late[len(late)-1]; last > latest {
-		m.TooSlow("%s: the last was %v after the deadline: want at most %v", what, last, latest)
+		m.TooSlow("%s: the last was %v after the deadline, want at most %v", what, last, latest)
 	}
 }
 
-// TestP1 holds 200 pods and 200 Jobs until their deadlines, with kube-controller-manager at its default limits, while
+// TestP1 holds pods and Jobs until their deadlines, using the default rate limits of kube-controller-manager, while
 // the signals are deleted and then replaced by garbage.
 func TestP1(t *testing.T) {
 	if testing.Short() {
@@ -109,22 +112,23 @@ func TestP1(t *testing.T) {
 	namespace := w.Namespace(t, "p1", nil)
 	d := w.watch(t, namespace)
 	pods, jobs := w.held(t, namespace)
-	time.Sleep(2 * time.Second) // plans are made with the signals
+	time.Sleep(2 * time.Second) // until plans have been made with the signals
 	spoil(t, signals)
 	d.wantInTime(t, machine, pods, jobs, 2*time.Second)
 }
 
-// spoil deletes the signals, and puts garbage in their place a little later.
+// spoil deletes the signals and replaces them by garbage after a short delay.
 func spoil(t *testing.T, signals string) {
 	t.Helper()
 	if err := os.Remove(signals); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second) // the scheduler finds them gone
+	time.Sleep(2 * time.Second) // until the scheduler detects the deletion
 	kit.Write(t, signals, "%!\x00 garbage")
 }
 
-// wantInTime waits for what held created, and wants all pods to be bound no later than so long after their deadlines.
+// wantInTime waits for the objects created by held and verifies that all pods are bound at most podsLate after
+// their deadlines.
 func (d *diary) wantInTime(t *testing.T, m *kit.Machine, pods, jobs []string, podsLate time.Duration) {
 	t.Helper()
 	d.awaitStarts(m, pods, podDelay)
@@ -137,8 +141,7 @@ func (d *diary) wantInTime(t *testing.T, m *kit.Machine, pods, jobs []string, po
 	report(t, m, "Jobs' pods bound", late, missing, -jobLead, time.Minute)
 }
 
-// TestP1WhenTheLeaderDies does the same with two replicas, the leading one of which is killed two seconds before the
-// deadlines.
+// TestP1WhenTheLeaderDies is like TestP1 with two replicas. The leader is killed two seconds before the deadlines.
 func TestP1WhenTheLeaderDies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -153,17 +156,18 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 	d := w.watch(t, namespace)
 	pods, jobs := w.held(t, namespace)
 
-	// Two deaths cannot be had from one leader: it dies before the pods' deadlines, so that the Jobs are all left to
-	// the other replica, which is not the holder of the Lease for most of their ramp.
+	// A leader can be killed only once. It is killed before the deadlines of the pods, so the other replica has to
+	// release all Jobs. It does not hold the Lease for most of their ramp.
 	first, last := d.span(machine, pods)
 	time.Sleep(time.Until(first.Add(podDelay - 2*time.Second)))
 	leader.Kill()
 	killed := time.Now()
 
-	// A standby has a queue of its own: its gate has let a pod pass when it no longer counts as held.
+	// A standby has its own queue. When it no longer counts a pod as held, its gate has admitted the pod.
 	time.Sleep(time.Until(last.Add(podDelay + time.Second)))
 	if held, found := standby.Metric(t, "kubenergy_held", `kind="pod"`); held != 0 || !found {
-		machine.TooSlow("a second after the last deadline the standby holds %v pods (%v)", held, found)
+		machine.TooSlow("standby holds %v pods one second after the last deadline (metric found: %v), want none",
+			held, found)
 	}
 	d.wantInTime(t, machine, pods, jobs, takeover)
 	d.mu.Lock()
@@ -174,11 +178,12 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 			next = at
 		}
 	}
-	t.Logf("first binding after the leader's death: %.2f s (leases of 6 s)", next.Sub(killed).Seconds())
+	t.Logf("first binding %.2f s after the leader was killed (lease duration 6 s)", next.Sub(killed).Seconds())
 }
 
-// TestP1WhenAllDie does the same under the rule "plan", and takes away all that the plan was made with: it kills the
-// leader, spoils the signals, and kills the other replica, too, ten seconds before the first Job's deadline.
+// TestP1WhenAllDie is like TestP1 with the rule "plan" and removes everything that the plan depends on. The leader
+// is killed, the signals are replaced by garbage, and the other replica is killed ten seconds before the first
+// deadline of a Job.
 func TestP1WhenAllDie(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -195,7 +200,7 @@ func TestP1WhenAllDie(t *testing.T) {
 	namespace := w.Namespace(t, "p1-all", nil)
 	d := w.watch(t, namespace)
 	pods, jobs := w.held(t, namespace)
-	machine.Eventually(20*time.Second, "a plan holds the last of them", func() bool {
+	machine.Eventually(20*time.Second, "the last pod is held by a plan", func() bool {
 		const planned = "joint plan"
 		pod, err := w.Client.CoreV1().Pods(namespace).Get(t.Context(), pods[crowd-1], metav1.GetOptions{})
 		return err == nil && strings.Contains(policy.Scheduled(pod).Message, planned) &&
@@ -206,10 +211,10 @@ func TestP1WhenAllDie(t *testing.T) {
 	time.Sleep(time.Until(first.Add(podDelay - 2*time.Second)))
 	leader.Kill()
 	spoil(t, signals)
-	// Kubernetes would start a third replica at once. A replica starts within a second, and ten are left, so the third
-	// may resume Jobs no later than the others may. It knows of the plan only what the first two wrote on the Jobs, has
-	// never seen a signal, and gets the Lease of the hold loop, which lasts 20 s, only after the last deadline. Pods
-	// wait for the scheduler's Lease, as in every failover.
+	// Kubernetes would start a third replica immediately. A replica starts within a second, and ten seconds remain,
+	// so the third replica must release Jobs in time. It only knows the plan from the annotations of the Jobs and
+	// has never read a signal. It acquires the Lease of the hold loop, which lasts 20 s, after the last deadline.
+	// Pods wait for the Lease of the scheduler, as in every failover.
 	first, _ = d.span(machine, jobs)
 	time.Sleep(time.Until(first.Add(jobDelay - 10*time.Second)))
 	standby.Kill()
@@ -217,16 +222,16 @@ func TestP1WhenAllDie(t *testing.T) {
 	w.scheduler(t, "third", signals, args...)
 	took := time.Since(killed)
 	_, left := d.late(d.resumed, jobDelay, jobs)
-	t.Logf("the third replica was ready after %.2f s, with %d Jobs left to it", took.Seconds(), left)
+	t.Logf("third replica was ready after %.2f s, with %d Jobs remaining", took.Seconds(), left)
 	if left < crowd/10 {
-		machine.TooSlow("%d Jobs were left to the third replica", left)
+		machine.TooSlow("only %d Jobs remained for the third replica", left)
 	}
 	d.wantInTime(t, machine, pods, jobs, takeover)
 }
 
 func (d *diary) awaitStarts(m *kit.Machine, names []string, delay time.Duration) {
 	_, last := d.span(m, names)
-	m.Eventually(time.Until(last.Add(delay+time.Minute)), "everything has started", func() bool {
+	m.Eventually(time.Until(last.Add(delay+time.Minute)), "all pods have been bound", func() bool {
 		_, missing := d.late(d.bound, delay, names)
 		return missing == 0
 	})

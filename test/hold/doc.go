@@ -1,4 +1,4 @@
-// Package hold tests the holding of Jobs and pods on a real control plane, with the kubenergy-scheduler, the admission
-// policies and the rights that are shipped: the deadline promise (P1), what is never held, and what happens when
-// signals and replicas die.
+// Package hold tests the holding of Jobs and pods on a real control plane with the released kubenergy-scheduler,
+// admission policies and permissions. It covers the deadline guarantee (P1), workloads that are never held, and the
+// loss of signals and replicas.
 package hold

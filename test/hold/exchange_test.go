@@ -20,21 +20,23 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// exchanges is a test of P1 in which scheduler and controller are stopped and started at random times.
+// exchanges configures a test of P1 in which the scheduler and the controller are stopped and restarted at random
+// times.
 type exchanges struct {
 	jobs, cronJobs int
-	ticks          bool          // wait for the CronJobs' own schedule; else runs are made by hand
-	number         int           // of stops and starts
-	arrivals       time.Duration // in which the Jobs are created
+	ticks          bool          // run CronJobs by their schedule, otherwise create their Jobs manually
+	number         int           // number of stops and restarts
+	arrivals       time.Duration // interval in which the Jobs are created
 	maxDelay       time.Duration
-	length         time.Duration // in which the exchanges happen
+	length         time.Duration // duration of all exchanges
 }
 
-// A Job is late if it is released more than a second after its deadline. On a busy machine only what no load explains
-// fails the test: a Job that is not released waits at least until the next exchange.
+// neverLate is the delay after the deadline that always fails the test. Delays of more than one second only fail
+// the test if the machine is not busy. A Job that is not released at all waits at least until the next exchange.
 const neverLate = 30 * time.Second
 
-// TestDeadlinesAcrossExchanges stops and starts scheduler and controller such that one of them is always ready.
+// TestDeadlinesAcrossExchanges stops and restarts the scheduler and the controller in such a way that at least one
+// of them is always ready.
 func TestDeadlinesAcrossExchanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -84,7 +86,7 @@ func (w *world) exchange(t *testing.T, e exchanges) {
 		p.exchange(t, random)
 	}
 	arriving.Wait()
-	machine.Eventually(e.maxDelay+time.Minute, "all Jobs have been released", func() bool {
+	machine.Eventually(e.maxDelay+time.Minute, "all Jobs are released", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return len(d.resumed) == len(d.created) || e.ticks && time.Since(begin) > e.length+30*time.Second
@@ -92,7 +94,8 @@ func (w *world) exchange(t *testing.T, e exchanges) {
 	d.judgeExchanges(t, machine, deadlines, begin.Add(e.length))
 }
 
-// judgeExchanges compares releases with deadlines. With e.ticks, CronJobs go on: Jobs due after the end are ignored.
+// judgeExchanges compares releases with deadlines. Jobs that are due after end are ignored, because CronJobs
+// continue if e.ticks is set.
 func (d *diary) judgeExchanges(t *testing.T, m *kit.Machine, deadlines *deadlineBook, end time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,19 +108,20 @@ func (d *diary) judgeExchanges(t *testing.T, m *kit.Machine, deadlines *deadline
 		}
 		at, released := d.resumed[name]
 		if !released {
-			t.Errorf("%s was not released: its deadline was %v ago", name, time.Since(deadline).Round(time.Second))
+			t.Errorf("Job %s was not released, its deadline was %v ago", name, time.Since(deadline).Round(time.Second))
 			continue
 		}
 		by := at.Sub(deadline)
 		if late = append(late, by); by > neverLate {
-			t.Errorf("%s was released %v after its deadline", name, by.Round(10*time.Millisecond))
+			t.Errorf("Job %s was released %v after its deadline", name, by.Round(10*time.Millisecond))
 		}
 	}
 	report(t, m, "Jobs released", late, 0, -time.Hour, time.Second)
 }
 
-// deadlineBook computes the deadlines of Jobs: creation plus delay, or before the next tick of a CronJob whose runs may
-// not overlap. Creations have whole seconds and are rounded down, so a deadline is not before the Job was first seen.
+// deadlineBook computes the deadlines of Jobs. The deadline is the creation time plus the delay. For CronJobs that
+// do not allow overlapping runs, it is at the latest before the next tick. Creation times are truncated to seconds,
+// so a deadline is never earlier than the time at which the Job was first observed.
 type deadlineBook struct {
 	mu sync.Mutex
 	of map[string]time.Time
@@ -142,7 +146,7 @@ func (w *world) watchDeadlines(t *testing.T, namespace string) *deadlineBook {
 			}
 			deadline := job.CreationTimestamp.Add(delay)
 			if run := kube.RunOf(job); run != nil && job.Annotations["test/overlaps"] == "" {
-				// runs take a second, and ten are left before the next one
+				// A run takes one second, and ten seconds remain before the next run.
 				if end := run.Scheduled.Truncate(time.Minute).Add(time.Minute - 11*time.Second); end.Before(deadline) {
 					deadline = end
 				}
@@ -160,7 +164,7 @@ func (w *world) watchDeadlines(t *testing.T, namespace string) *deadlineBook {
 	return book
 }
 
-// arrive creates Jobs and CronJobs of random delays at random times.
+// arrive creates Jobs and CronJobs with random delays at random times.
 func (w *world) arrive(t *testing.T, namespace string, e exchanges, random *rand.Rand, begin time.Time) {
 	delay := func() string {
 		return (time.Duration(random.Int64N(int64(e.maxDelay/time.Second))) * time.Second).String()
@@ -180,7 +184,7 @@ func (w *world) arrive(t *testing.T, namespace string, e exchanges, random *rand
 			t.Error(err)
 			return
 		}
-		if !e.ticks { // as kubectl create job --from does
+		if !e.ticks { // like kubectl create job --from
 			job.Name, job.Annotations = fmt.Sprint("cron-", i, "-run"), c.Spec.JobTemplate.Annotations
 			job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(made,
 				batchv1.SchemeGroupVersion.WithKind("CronJob"))}
@@ -199,22 +203,22 @@ func (w *world) arrive(t *testing.T, namespace string, e exchanges, random *rand
 	}
 }
 
-// createUnless creates a Job beside the test's goroutine.
+// createUnless creates a Job. It can be called from any goroutine because it does not call t.Fatal.
 func (w *world) createUnless(t *testing.T, namespace string, job *batchv1.Job) {
 	if _, err := w.Client.BatchV1().Jobs(namespace).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 	}
 }
 
-// pair is a scheduler and a controller. At least one of them is ready.
+// pair consists of a scheduler and a controller. At least one of them is always ready.
 type pair struct {
 	w       *world
 	signals string
-	running [2]*kit.Process // scheduler, controller; nil: it is stopped
+	running [2]*kit.Process // scheduler and controller, nil if stopped
 	starts  int
 }
 
-// exchange starts the stopped program and waits until it is ready, or stops one of the two if both run.
+// exchange restarts the stopped program and waits until it is ready, or stops one of the two programs if both run.
 func (p *pair) exchange(t *testing.T, random *rand.Rand) {
 	for i, process := range p.running {
 		if process == nil {
@@ -228,7 +232,7 @@ func (p *pair) exchange(t *testing.T, random *rand.Rand) {
 	} else if err := p.running[which].Stop(20 * time.Second); err != nil {
 		t.Log(err)
 	}
-	t.Logf("%s is stopped", p.running[which].Name)
+	t.Logf("stopped %s", p.running[which].Name)
 	p.running[which] = nil
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// guardHolds tries, as our own account, what it must not do to Jobs.
+// guardHolds uses the service account of the scheduler to try changes of Jobs that must be denied.
 func (w *world) guardHolds(t *testing.T, namespace string) {
 	_, config := w.Account(t, account)
 	us, err := kubernetes.NewForConfig(config)
@@ -24,17 +24,17 @@ func (w *world) guardHolds(t *testing.T, namespace string) {
 	w.createJob(t, namespace, newJob("guarded", "1h", nil))
 	w.createJob(t, namespace, newJob("foreign", "1h",
 		func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationAllowedDelay) }))
-	kit.Eventually(t, 20*time.Second, "it is held", func() bool {
+	kit.Eventually(t, 20*time.Second, "the Job is held", func() bool {
 		return w.job(t, namespace, "guarded").Annotations[v1alpha1.AnnotationHeldUntil] != ""
 	})
 	for what, c := range map[string]struct{ job, patch string }{
-		"resume a Job without our label": {"foreign", `{"spec":{"suspend":true}}`},
-		"label a Job":                    {"foreign", `{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`},
-		"change the parallelism":         {"guarded", `{"spec":{"parallelism":50}}`},
-		"change the pods' node selector": {"guarded", `{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`},
-		"change a foreign label":         {"guarded", `{"metadata":{"labels":{"app":"x"}}}`},
-		"change a foreign annotation":    {"guarded", `{"metadata":{"annotations":{"a":"b"}}}`},
-		"add a finalizer":                {"guarded", `{"metadata":{"finalizers":["a.b/c"]}}`},
+		"suspend a Job without the label": {"foreign", `{"spec":{"suspend":true}}`},
+		"label a Job":                     {"foreign", `{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`},
+		"change the parallelism":          {"guarded", `{"spec":{"parallelism":50}}`},
+		"change the pods' node selector":  {"guarded", `{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`},
+		"change a foreign label":          {"guarded", `{"metadata":{"labels":{"app":"x"}}}`},
+		"change a foreign annotation":     {"guarded", `{"metadata":{"annotations":{"a":"b"}}}`},
+		"add a finalizer":                 {"guarded", `{"metadata":{"finalizers":["a.b/c"]}}`},
 		"add an owner": {
 			"guarded",
 			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`,
@@ -42,16 +42,16 @@ func (w *world) guardHolds(t *testing.T, namespace string) {
 	} {
 		if _, err := us.BatchV1().Jobs(namespace).Patch(t.Context(), c.job, types.MergePatchType, []byte(c.patch),
 			metav1.PatchOptions{}); err == nil {
-			t.Errorf("our account may %s", what)
+			t.Errorf("service account of the scheduler can %s", what)
 		}
 	}
 	if err := us.BatchV1().Jobs(namespace).Delete(t.Context(), "guarded",
 		metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("deleting a Job: %v", err)
+		t.Errorf("deleting a Job: got error %v, want forbidden", err)
 	}
 	_, err = us.BatchV1().Jobs(namespace).Patch(t.Context(), "guarded", types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"kubenergy.io/held":null}},"spec":{"suspend":false}}`), metav1.PatchOptions{})
 	if err != nil {
-		t.Errorf("our account may not resume a held Job: %v", err)
+		t.Errorf("service account of the scheduler cannot resume a held Job: %v", err)
 	}
 }

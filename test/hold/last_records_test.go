@@ -16,8 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestTheLastDecisionsAreRecorded ends a leader as Kubernetes does, right after it has placed pods. Records are sent
-// together, some seconds after the first of them.
+// TestTheLastDecisionsAreRecorded terminates a leader gracefully right after it has placed pods. Records are sent
+// in batches, a few seconds after the first record.
 func TestTheLastDecisionsAreRecorded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -26,7 +26,7 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 	var mu sync.Mutex
 	placed := map[string]bool{}
 	controller := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		// it is further away than the API server, and nearer than what an election here waits for
+		// The delay is longer than that of the API server and shorter than a leader election takes in this test.
 		time.Sleep(300 * time.Millisecond)
 		var reported struct{ Decisions []ledger.Record }
 		if err := json.NewDecoder(r.Body).Decode(&reported); err != nil {
@@ -54,7 +54,7 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 		}
 		uids[string(created.UID)] = created.Name
 	}
-	kit.Eventually(t, 30*time.Second, "all are placed", func() bool {
+	kit.Eventually(t, 30*time.Second, "all pods are bound", func() bool {
 		pods, err := w.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false
@@ -66,22 +66,22 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 		}
 		return true
 	})
-	time.Sleep(100 * time.Millisecond) // a pod is seen bound a moment before its cycle ends
+	time.Sleep(100 * time.Millisecond) // a pod is observed as bound before its cycle ends
 	asked := time.Now()
 	if err := s.Stop(time.Minute); err != nil {
 		t.Error(err)
 	}
-	t.Logf("it ended %v after it was told to", time.Since(asked).Round(time.Millisecond))
+	t.Logf("scheduler exited %v after the signal", time.Since(asked).Round(time.Millisecond))
 	mu.Lock()
 	defer mu.Unlock()
 	for uid, name := range uids {
 		if !placed[uid] {
-			t.Errorf("no record says where %s was placed", name)
+			t.Errorf("placement of pod %s was not recorded", name)
 		}
 	}
 	lease, err := w.Client.CoordinationV1().Leases(v1alpha1.SystemNamespace).Get(t.Context(), "kubenergy-scheduler",
 		metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
-		t.Errorf("the lease was not given back: %v, %v", lease.Spec.HolderIdentity, err)
+		t.Errorf("Lease was not released: holder %v, error %v", lease.Spec.HolderIdentity, err)
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// timeout is for a Job controller that is still busy with the hundreds of Jobs of the tests before, at its default
+// timeout allows for a Job controller that is still busy with the Jobs of previous tests at its default rate
 // limits.
 const timeout = time.Minute
 
-// TestNeverHeld has one test for each row of what is never held, and for what becomes of what was.
+// TestNeverHeld has one test for each kind of workload that is never held and for released and resumed workloads.
 func TestNeverHeld(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -39,20 +39,20 @@ func TestNeverHeld(t *testing.T) {
 				w.everyRunHappens(t, n, batchv1.ReplaceConcurrent)
 			},
 			"a run of a CronJob with Forbid": func(t *testing.T) { w.everyRunHappens(t, n, batchv1.ForbidConcurrent) },
-			"a Job that its user suspended": func(t *testing.T) {
+			"a Job suspended by its user": func(t *testing.T) {
 				w.createJob(t, n, newJob("suspended", "5s",
 					func(j *batchv1.Job) { yes := true; j.Spec.Suspend = &yes }))
-				time.Sleep(10 * time.Second) // no release may follow
+				time.Sleep(10 * time.Second) // the Job must not be released
 				if j := w.job(t, n, "suspended"); !*j.Spec.Suspend || j.Labels[v1alpha1.LabelHeld] != "" {
-					t.Errorf("suspended: %v, labels %v", *j.Spec.Suspend, j.Labels)
+					t.Errorf("unexpected Job: suspended %v, labels %v", *j.Spec.Suspend, j.Labels)
 				}
 			},
-			"a Job of a Kueue queue": func(t *testing.T) {
+			"a Job in a Kueue queue": func(t *testing.T) {
 				w.createJob(t, n, newJob("kueue", "5s",
 					func(j *batchv1.Job) { j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"} }))
 				if j := w.job(t, n, "kueue"); j.Spec.Suspend != nil && *j.Spec.Suspend ||
 					j.Labels[v1alpha1.LabelHeld] != "" {
-					t.Errorf("it was suspended, or labelled: %v", j.Labels)
+					t.Errorf("Job was suspended or labeled: %v", j.Labels)
 				}
 			},
 			"a Helm hook": func(t *testing.T) {
@@ -75,11 +75,11 @@ func TestNeverHeld(t *testing.T) {
 					}}
 				}))
 			},
-			"a Job that is to run now": func(t *testing.T) {
+			"a Job with the annotation run-now": func(t *testing.T) {
 				w.runsAtOnce(t, d, n, newJob("now", "1h",
 					func(j *batchv1.Job) { j.Annotations[v1alpha1.AnnotationRunNow] = "true" }))
 			},
-			"a Job whose delay is nonsense": func(t *testing.T) {
+			"a Job with an invalid delay": func(t *testing.T) {
 				w.runsAtOnce(t, d, n, newJob("nonsense", "soon", nil))
 			},
 			"a Deployment's pods": func(t *testing.T) {
@@ -106,9 +106,9 @@ func TestNeverHeld(t *testing.T) {
 				})
 			},
 			"a released pod that does not fit": func(t *testing.T) { w.releasedIsFinal(t, n) },
-			"a held Job told to run now": func(t *testing.T) {
+			"a held Job that gets the annotation run-now": func(t *testing.T) {
 				w.createJob(t, n, newJob("hurry", "1h", nil))
-				kit.Eventually(t, timeout, "it says until when it is held", func() bool {
+				kit.Eventually(t, timeout, "the Job has the annotation held-until", func() bool {
 					return w.job(t, n, "hurry").Annotations[v1alpha1.AnnotationHeldUntil] != ""
 				})
 				patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`)
@@ -119,12 +119,12 @@ func TestNeverHeld(t *testing.T) {
 				d.startsWithin(t, "hurry", timeout)
 				w.wantEvents(t, n, "hurry", "Held Released")
 			},
-			"a held pod told to run now": func(t *testing.T) {
+			"a held pod that gets the annotation run-now": func(t *testing.T) {
 				if _, err := w.Client.CoreV1().Pods(n).Create(ctx, newPod("hurry-pod", "1h", nil),
 					metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				kit.Eventually(t, timeout, "it says that it is held", func() bool {
+				kit.Eventually(t, timeout, "the pod has a condition for being held", func() bool {
 					pod, err := w.Client.CoreV1().Pods(n).Get(ctx, "hurry-pod", metav1.GetOptions{})
 					return err == nil && len(pod.Status.Conditions) == 1 &&
 						pod.Status.Conditions[0].Reason == v1.PodReasonSchedulingGated &&
@@ -138,7 +138,7 @@ func TestNeverHeld(t *testing.T) {
 				d.startsWithin(t, "hurry-pod", timeout)
 				w.wantEvents(t, n, "hurry-pod", "Held Released")
 			},
-			"our account touches nothing else": func(t *testing.T) { w.guardHolds(t, n) },
+			"forbidden changes by the scheduler": func(t *testing.T) { w.guardHolds(t, n) },
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -195,13 +195,14 @@ func (w *world) wantEvents(t *testing.T, namespace, name, want string) {
 				reasons = append(reasons, e.Reason)
 			}
 		}
-		slices.Sort(reasons) // they are written side by side, and one may overtake the other
+		slices.Sort(reasons) // events are written concurrently and may be reordered
 		got = strings.Join(reasons, " ")
 		return got == want
 	})
 }
 
-// everyRunHappens follows a CronJob over two ticks: its runs may wait for an hour, and must not lose the next one.
+// everyRunHappens verifies for two ticks of a CronJob that a run with an allowed delay of one hour does not prevent
+// the next run.
 func (w *world) everyRunHappens(t *testing.T, namespace string, policy batchv1.ConcurrencyPolicy) {
 	name := "cron-" + strings.ToLower(string(policy))
 	keep := int32(10)
@@ -236,22 +237,23 @@ func (w *world) everyRunHappens(t *testing.T, namespace string, policy batchv1.C
 		}
 		runs[tick.String()] = job.Status.Succeeded == 1
 		if job.Status.StartTime == nil || job.Annotations[v1alpha1.AnnotationReleasedAt] == "" {
-			t.Errorf("the run of %s was not held and released: %v", tick, job.Annotations)
+			t.Errorf("run of %s was not held and released: %v", tick, job.Annotations)
 			continue
 		}
 		t.Logf("run of %s started after %v", tick.Format(time.TimeOnly), job.Status.StartTime.Sub(tick))
 	}
 	if len(runs) != 2 {
-		t.Errorf("%d runs in two ticks: %v", len(runs), runs)
+		t.Errorf("got %d runs in two ticks, want 2: %v", len(runs), runs)
 	}
 	for tick, ok := range runs {
 		if !ok {
-			t.Errorf("the run of %s has not succeeded", tick)
+			t.Errorf("run of %s did not succeed", tick)
 		}
 	}
 }
 
-// releasedIsFinal lets a deadline release a pod that fits nowhere.
+// releasedIsFinal verifies that a pod that is released at its deadline but does not fit on any node is not held
+// again.
 func (w *world) releasedIsFinal(t *testing.T, namespace string) {
 	pod := newPod("huge", "6s", func(p *v1.Pod) {
 		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1000")
@@ -266,17 +268,17 @@ func (w *world) releasedIsFinal(t *testing.T, namespace string) {
 		}
 		return pod.Status.Conditions[0]
 	}
-	kit.Eventually(t, timeout, "the scheduler has tried it",
+	kit.Eventually(t, timeout, "the pod is reported as unschedulable",
 		func() bool { return condition().Reason == v1.PodReasonUnschedulable })
-	// A longer delay would let it wait again, had it not been released.
+	// A longer delay would hold the pod again if it had not been released.
 	patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/allowed-delay":"1h"}}}`)
 	if _, err := w.Client.CoreV1().Pods(namespace).Patch(t.Context(), "huge", types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(5 * time.Second) // no second hold may follow
+	time.Sleep(5 * time.Second) // the pod must not be held again
 	if c := condition(); c.Reason != v1.PodReasonUnschedulable {
-		t.Errorf("its condition is %v", c)
+		t.Errorf("unexpected condition: %v", c)
 	}
 	w.wantEvents(t, namespace, "huge", "DeadlineForced Held")
 }

@@ -57,12 +57,12 @@ func newJob(name, delay string, change func(*batchv1.Job)) *batchv1.Job {
 	return job
 }
 
-// diary notes when things were seen to happen in a namespace.
+// diary records the times at which events in a namespace were observed.
 type diary struct {
 	mu      sync.Mutex
-	created map[string]time.Time // as the API server stamped it
+	created map[string]time.Time // creation timestamp of the API server
 	resumed map[string]time.Time // Jobs
-	bound   map[string]time.Time // pods; of a Job's pods the first, under the Job's name
+	bound   map[string]time.Time // pods; for a Job, its first pod under the name of the Job
 }
 
 func (w *world) watch(t *testing.T, namespace string) *diary {
@@ -111,7 +111,7 @@ func note(m map[string]time.Time, name string, at time.Time) {
 	}
 }
 
-// late returns how long after creation plus delay each thing happened; negative: before.
+// late returns the time of each event relative to the creation plus delay. Negative values are early events.
 func (d *diary) late(when map[string]time.Time, delay time.Duration,
 	names []string,
 ) (late []time.Duration, missing int) {

@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestWithoutRightsOnJobs runs the scheduler as an account that has kube-scheduler's own rights and Leases, and none on
-// Jobs, in a cluster that has none of our custom resources. It must start and schedule, and keep the deadlines of pods.
+// TestWithoutRightsOnJobs runs the scheduler with the permissions and Leases of kube-scheduler, without permissions
+// on Jobs and without CRDs. It must start, schedule pods and release held pods at their deadlines.
 func TestWithoutRightsOnJobs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -60,7 +60,7 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 		return held == 1
 	})
 	if gated, found := p.Metric(t, "scheduler_pending_pods", `queue="gated"`); gated != 0 || !found {
-		t.Errorf("%v pods are held in kube-scheduler's queue, want none", gated)
+		t.Errorf("%v pods are gated in the scheduling queue, want none", gated)
 	}
 	d.awaitStarts(machine, []string{"held"}, delay)
 	late, missing := d.late(d.bound, delay, []string{"held"})

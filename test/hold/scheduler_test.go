@@ -23,7 +23,7 @@ const (
 	account       = "kubenergy-scheduler"
 )
 
-// world is a real control plane with what we ship installed in it. All tests of the package share one.
+// world is a real control plane with the released manifests installed. It is shared by all tests of the package.
 type world struct{ *cluster.Cluster }
 
 var (
@@ -52,7 +52,7 @@ func setUp(ctx context.Context, c *cluster.Cluster) error {
 	return admissionWorks(ctx, c)
 }
 
-// admissionWorks waits for the policies, which the API server picks up a few seconds after they were created.
+// admissionWorks waits for the admission policies, which become effective a few seconds after they were created.
 func admissionWorks(ctx context.Context, c *cluster.Cluster) error {
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true,
 		func(ctx context.Context) (bool, error) {
@@ -67,8 +67,8 @@ func admissionWorks(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// scheduler starts a replica with the shipped configuration, but for shorter leases, and waits until its caches have
-// synced. The file signals need not exist.
+// scheduler starts a replica with the default configuration except for shorter leases, and waits until its caches
+// have synced. The file signals does not have to exist.
 func (w *world) scheduler(t *testing.T, name, signals string, args ...string) *cluster.Scheduler {
 	t.Helper()
 	return w.schedulerAs(t, account, name, signals, args...)
@@ -85,7 +85,8 @@ func (w *world) schedulerAs(t *testing.T, account, name, signals string, args ..
 	return s
 }
 
-// forgetLeases lets the next process lead at once: the last one was killed and gave nothing back.
+// forgetLeases deletes the Leases so that the next process can become the leader immediately. The previous leader
+// was killed and did not release them.
 func (w *world) forgetLeases(t *testing.T) {
 	for _, name := range []string{"kubenergy-hold", "kubenergy-scheduler"} {
 		err := w.Client.CoordinationV1().Leases(v1alpha1.SystemNamespace).Delete(t.Context(), name,
@@ -96,8 +97,8 @@ func (w *world) forgetLeases(t *testing.T) {
 	}
 }
 
-// declining writes signals of a grid that gets a little cleaner every second for half an hour: whatever may wait waits
-// until its deadline.
+// declining writes signals with a carbon intensity that decreases every second for half an hour, so that work is
+// held until its deadline.
 func (w *world) declining(t *testing.T) (path string) {
 	values := make([]float64, 1800)
 	for i := range values {

@@ -67,7 +67,7 @@ func typed(name string) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Labels = map[string]string{v1alpha1.LabelWorkloadType: name} }
 }
 
-// The namespaces of the table: their labels, and the policies of their own.
+// admissionNamespaces contains the labels and namespaced policies of the namespaces used in the table.
 var admissionNamespaces = map[string]struct {
 	labels map[string]string
 	policy string
@@ -93,13 +93,13 @@ var admissionNamespaces = map[string]struct {
 	},
 }
 
-// A row is a Job, and whether it is created suspended.
+// A row describes a Job and whether it is created suspended.
 type row struct {
-	policy    string // spec of the cluster's policy
+	policy    string // spec of the cluster-wide policy
 	namespace string
 	job       func(*batchv1.Job)
 	held      bool
-	// The hold loop lets go of it: it knows more than the policy.
+	// letGo is set if the hold loop releases the Job, because it evaluates more rules than the admission policy.
 	letGo bool
 }
 
@@ -119,21 +119,21 @@ var (
 )
 
 var rows = map[string]row{
-	"marked, in a namespace that said nothing": {enforcing, "plain", delayed, true, false},
+	"marked, in a namespace without a mode": {enforcing, "plain", delayed, true, false},
 	"marked on the pod template": {
 		enforcing, "plain", onPods(v1alpha1.AnnotationAllowedDelay, "6h"),
 		true, false,
 	},
 	"unmarked": {enforcing, "plain", nil, false, false},
-	"unmarked, though the cluster's policy has a delay": {delaying, "plain", nil, false, false},
+	"unmarked, the cluster's policy has a delay":        {delaying, "plain", nil, false, false},
 	"marked, cluster in shadow":                         {shadowing, "plain", delayed, false, false},
-	"marked, no mode is named":                          {silent, "plain", delayed, false, false},
+	"marked, no mode is set":                            {silent, "plain", delayed, false, false},
 	"marked, cluster in shadow, namespace enforces":     {shadowing, "enforce", delayed, true, false},
 	"marked, cluster enforces, namespace off":           {enforcing, "off", delayed, false, false},
 	"marked, cluster enforces, namespace shadow":        {enforcing, "shadow", delayed, false, false},
 	"marked, cluster enforces, namespace advises":       {enforcing, "advise", delayed, false, false},
-	"marked, a label that is no mode":                   {enforcing, "bogus", delayed, true, false},
-	"unmarked, a label that is no mode opts none in":    {delaying, "bogus", nil, false, false},
+	"marked, a label with an invalid mode":              {enforcing, "bogus", delayed, true, false},
+	"unmarked, a label with an invalid mode is ignored": {delaying, "bogus", nil, false, false},
 	"unmarked, opted in by label, no delay anywhere":    {enforcing, "enforce", nil, false, false},
 	"unmarked, opted in by label, delay of 0":           {delayNo, "enforce", nil, false, false},
 	"unmarked, opted in by label, the cluster's delay":  {delaying, "enforce", nil, true, false},
@@ -141,36 +141,36 @@ var rows = map[string]row{
 	"unmarked, opted in by label, no delay for batch":   {notBatch, "enforce", nil, false, false},
 	"a service, no delay for batch":                     {notBatch, "enforce", typed("service"), true, false},
 	"a service, delay of batch":                         {batchOnly, "enforce", typed("service"), false, false},
-	"a type that is none counts as batch":               {batchOnly, "enforce", typed("nightly"), true, false},
-	"the type may stand on the pod template": {batchOnly, "enforce", func(j *batchv1.Job) {
+	"an unknown type is treated as batch":               {batchOnly, "enforce", typed("nightly"), true, false},
+	"the type is set on the pod template": {batchOnly, "enforce", func(j *batchv1.Job) {
 		j.Spec.Template.Labels = map[string]string{gardener + "workload-type": "service"}
 	}, false, false},
-	"unmarked, the namespace's own policy":                {shadowing, "own-enforce", nil, true, false},
-	"marked, the namespace's own policy in shadow":        {enforcing, "own-shadow", delayed, false, false},
-	"unmarked, own policy without a mode, cluster holds":  {enforcing, "own-silent", nil, true, false},
-	"unmarked, own policy without a mode, cluster shadow": {shadowing, "own-silent", nil, false, false},
-	"unmarked, own policy without a delay":                {delaying, "own-no-delay", nil, false, false},
-	"marked, own policy without a delay":                  {shadowing, "own-no-delay", delayed, true, false},
-	"the label comes before the own policy":               {shadowing, "label-and-own", nil, true, false},
-	"the label comes before the own policy, against it":   {enforcing, "label-against", delayed, false, false},
-	"unmarked, Compute Gardener's namespace label":        {delaying, "gardener", nil, true, false},
-	"the same, no delay":                                  {enforcing, "gardener", nil, false, false},
+	"unmarked, the namespace's own policy":                        {shadowing, "own-enforce", nil, true, false},
+	"marked, the namespace's own policy in shadow":                {enforcing, "own-shadow", delayed, false, false},
+	"unmarked, own policy without a mode, cluster holds":          {enforcing, "own-silent", nil, true, false},
+	"unmarked, own policy without a mode, cluster shadow":         {shadowing, "own-silent", nil, false, false},
+	"unmarked, own policy without a delay":                        {delaying, "own-no-delay", nil, false, false},
+	"marked, own policy without a delay":                          {shadowing, "own-no-delay", delayed, true, false},
+	"the label takes precedence over the namespace's own policy":  {shadowing, "label-and-own", nil, true, false},
+	"the label takes precedence over a stricter namespace policy": {enforcing, "label-against", delayed, false, false},
+	"unmarked, Compute Gardener's namespace label":                {delaying, "gardener", nil, true, false},
+	"the same, no delay":                                          {enforcing, "gardener", nil, false, false},
 
-	"a delay of 0 says not at all": {
+	"a delay of 0 disables holding": {
 		delaying, "enforce", annotated(v1alpha1.AnnotationAllowedDelay, "0s"),
 		false, false,
 	},
-	"the Job's delay comes before its pods'": {
+	"the Job's delay takes precedence over that on its pods": {
 		delaying, "enforce",
 		both(onPods(v1alpha1.AnnotationAllowedDelay, "6h"), func(j *batchv1.Job) {
 			j.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "0"}
 		}), false, false,
 	},
-	"a delay that makes no sense": {
+	"an invalid delay": {
 		enforcing, "plain", annotated(v1alpha1.AnnotationAllowedDelay, "soon"),
 		true, true,
 	},
-	"a carbon threshold of ours": {
+	"a KubEnergy carbon threshold": {
 		enforcing, "plain", annotated(v1alpha1.AnnotationCarbonThreshold, "200"),
 		true, false,
 	},
@@ -178,7 +178,7 @@ var rows = map[string]row{
 		enforcing, "plain", annotated(v1alpha1.AnnotationCarbonPercentile, "25"),
 		true, false,
 	},
-	"a price threshold of ours": {
+	"a KubEnergy price threshold": {
 		enforcing, "plain", onPods(v1alpha1.AnnotationPriceThreshold, "0.1"), true,
 		false,
 	},
@@ -198,7 +198,7 @@ var rows = map[string]row{
 		delaying, "plain", onPods(gardener+"max-power-watts", "300"), false,
 		false,
 	},
-	"another annotation of ours": {
+	"another KubEnergy annotation": {
 		delaying, "plain", annotated(v1alpha1.AnnotationExpectedDuration, "1h"),
 		false, false,
 	},
@@ -222,9 +222,9 @@ var rows = map[string]row{
 		enforcing, "plain", both(onPods(gardener+"skip", "true"), cg), false,
 		false,
 	},
-	"Compute Gardener's scheduler":             {enforcing, "plain", cg, true, false},
-	"Compute Gardener's scheduler, in shadow":  {shadowing, "plain", cg, false, false},
-	"Compute Gardener's, own policy says none": {shadowing, "own-no-delay", cg, true, true},
+	"Compute Gardener's scheduler":                             {enforcing, "plain", cg, true, false},
+	"Compute Gardener's scheduler, in shadow":                  {shadowing, "plain", cg, false, false},
+	"Compute Gardener's scheduler, own policy without a delay": {shadowing, "own-no-delay", cg, true, true},
 	"the hybrid scheduler, no class": {
 		delaying, "plain", scheduledBy(policy.HybridSchedulerName), false,
 		false,
@@ -235,7 +235,7 @@ var rows = map[string]row{
 			j.Spec.Template.Labels = map[string]string{"workload-profile": "training"}
 		}), true, false,
 	},
-	"our own scheduler alone": {delaying, "plain", scheduledBy(policy.SchedulerName), false, false},
+	"only the KubEnergy scheduler": {delaying, "plain", scheduledBy(policy.SchedulerName), false, false},
 
 	"run now": {
 		delaying, "enforce",
@@ -244,37 +244,37 @@ var rows = map[string]row{
 	"run now, on the template": {delaying, "enforce", onPods(v1alpha1.AnnotationRunNow, "1"), false, false},
 	"run now: false":           {delaying, "enforce", annotated(v1alpha1.AnnotationRunNow, "false"), true, false},
 	"skip":                     {delaying, "enforce", annotated(v1alpha1.AnnotationSkip, "true"), false, false},
-	"the Job's skip comes before its pods'": {delaying, "enforce", both(onPods(v1alpha1.AnnotationSkip, "true"),
+	"the Job's skip takes precedence over that on its pods": {delaying, "enforce", both(onPods(v1alpha1.AnnotationSkip, "true"),
 		func(j *batchv1.Job) { j.Annotations = map[string]string{v1alpha1.AnnotationSkip: "false"} }), true, false},
 
 	"suspended by its user": {
 		delaying, "enforce", func(j *batchv1.Job) { yes := true; j.Spec.Suspend = &yes }, false,
 		false,
 	},
-	"of a Kueue queue": {
+	"a Job in a Kueue queue": {
 		delaying, "enforce",
 		func(j *batchv1.Job) { j.Labels = map[string]string{policy.LabelKueueQueue: "q"} }, false, false,
 	},
-	"of an Argo workflow": {delaying, "enforce", func(j *batchv1.Job) {
+	"a Job of an Argo workflow": {delaying, "enforce", func(j *batchv1.Job) {
 		j.Labels = map[string]string{"workflows.argoproj.io/workflow": "w"}
 	}, false, false},
 	"a Helm hook": {delaying, "enforce", annotated("helm.sh/hook", "pre-install"), false, false},
-	"of another controller": {delaying, "enforce", func(j *batchv1.Job) {
+	"a Job of another controller": {delaying, "enforce", func(j *batchv1.Job) {
 		j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "o", UID: "o"}}
 	}, false, false},
-	"of a CronJob": {delaying, "enforce", func(j *batchv1.Job) {
+	"a Job of a CronJob": {delaying, "enforce", func(j *batchv1.Job) {
 		j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "o", UID: "o"}}
 	}, true, false},
-	"critical to the system": {delaying, "enforce", func(j *batchv1.Job) {
+	"a Job with a system-critical priority": {delaying, "enforce", func(j *batchv1.Job) {
 		j.Spec.Template.Spec.PriorityClassName = "system-cluster-critical"
 	}, false, false},
-	"in our own namespace": {delaying, v1alpha1.SystemNamespace, delayed, false, false},
-	"in kube-system":       {delaying, "kube-system", delayed, false, false},
+	"a Job in kubenergy-system": {delaying, v1alpha1.SystemNamespace, delayed, false, false},
+	"a Job in kube-system":      {delaying, "kube-system", delayed, false, false},
 }
 
-// testAdmission creates the Job of every row, and compares what becomes of it with the table, and the table with what
-// the hold loop would do: what it would hold must be suspended, and what it would not, must not, but where the row
-// says so.
+// testAdmission creates the Job of every row and compares the result with the table. It also compares the table
+// with the hold loop. Unless the row sets letGo, a Job must be suspended if and only if the hold loop would hold
+// it.
 func (w *world) testAdmission(t *testing.T) {
 	ctx := t.Context()
 	var own []*v1alpha1.EnergyPolicy
@@ -319,7 +319,7 @@ func (w *world) testAdmission(t *testing.T) {
 		if err := w.policies().Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		kit.Eventually(t, 20*time.Second, "Jobs are left alone",
+		kit.Eventually(t, 20*time.Second, "Jobs are no longer suspended",
 			func() bool { return !w.suspends(t, "enforce", newJob(delayed)) })
 		w.setPolicy(t, enforcing, nil, "sentinel-last")
 	})
@@ -329,7 +329,7 @@ func (w *world) testRow(t *testing.T, r *row, view *kube.View) {
 	job := newJob(r.job)
 	held := w.suspends(t, r.namespace, job)
 	if held != r.held {
-		t.Errorf("suspended: %v, want %v", held, r.held)
+		t.Errorf("suspends() = %v, want %v", held, r.held)
 	}
 	job.Namespace, job.CreationTimestamp = r.namespace, metav1.Now()
 	work, err := policy.ReadJob(job)
@@ -337,12 +337,13 @@ func (w *world) testRow(t *testing.T, r *row, view *kube.View) {
 	_, never := policy.NeverHeldJob(job)
 	holds := err == nil && !never && !work.Marks.RunNow && settings.Enforced() && settings.AllowedDelay > 0
 	if holds != (r.held && !r.letGo) {
-		t.Errorf("the hold loop would hold it: %v (%v); the table says suspended %v, let go %v", holds, err, r.held,
+		t.Errorf("hold loop would hold the Job: %v (error %v), but the table expects suspended %v, released %v",
+			holds, err, r.held,
 			r.letGo)
 	}
 }
 
-// suspends reports what becomes of a Job when it is created.
+// suspends reports whether admission suspends a Job when it is created.
 func (w *world) suspends(t *testing.T, namespace string, job *batchv1.Job) bool {
 	t.Helper()
 	before := job.Spec.Suspend != nil && *job.Spec.Suspend
@@ -353,7 +354,7 @@ func (w *world) suspends(t *testing.T, namespace string, job *batchv1.Job) bool 
 	}
 	suspended, label := created.Spec.Suspend != nil && *created.Spec.Suspend, created.Labels[v1alpha1.LabelHeld]
 	if suspended != (before || label == "true") {
-		t.Errorf("suspend is %v, the label is %q", suspended, label)
+		t.Errorf("inconsistent Job: suspend is %v, label is %q", suspended, label)
 	}
 	return label == "true"
 }
@@ -362,8 +363,8 @@ func (w *world) policies() dynamic.ResourceInterface {
 	return w.objects.Resource(energyPolicies).Namespace(v1alpha1.SystemNamespace)
 }
 
-// setPolicy replaces the cluster's policy and its status, and waits until admission has seen both: it adds a namespace
-// that only this status knows.
+// setPolicy replaces the cluster-wide policy and its status and waits until both are effective in admission. It
+// detects this through an additional namespace that only occurs in the new status.
 func (w *world) setPolicy(t *testing.T, spec string, mirror map[string]any, sentinel string) {
 	t.Helper()
 	ctx := t.Context()
@@ -387,7 +388,7 @@ func (w *world) setPolicy(t *testing.T, spec string, mirror map[string]any, sent
 		metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, 20*time.Second, "admission knows the policy "+spec,
+	kit.Eventually(t, 20*time.Second, "admission uses the policy "+spec,
 		func() bool { return w.suspends(t, sentinel, newJob(nil)) })
 }
 
@@ -408,7 +409,7 @@ func energyPolicy(t *testing.T, namespace, spec string) *v1alpha1.EnergyPolicy {
 	return &p
 }
 
-// viewOf is what the hold loop would know.
+// viewOf returns the view of the hold loop for the given policies and namespaces.
 func viewOf(t *testing.T, policies []*v1alpha1.EnergyPolicy, marks []policy.NamespaceMarks) *kube.View {
 	t.Helper()
 	c := kube.Contents{Policies: policies, Namespaces: marks, Defaults: policy.Defaults{

@@ -20,8 +20,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// testAgentHasNoRights compares what the agent's account may do with what an account without any rights may
-// do: nothing more, in any namespace.
+// testAgentHasNoRights verifies that the service account of the agent has no more permissions in any namespace than
+// an account without role bindings.
 func (w *world) testAgentHasNoRights(t *testing.T) {
 	ctx := t.Context()
 	if _, err := w.Client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).Create(ctx,
@@ -44,7 +44,8 @@ func (w *world) testAgentHasNoRights(t *testing.T) {
 	for _, n := range namespaces.Items {
 		if diff := cmp.Diff(rightsIn(t, clients["powerless"], n.Name),
 			rightsIn(t, clients["kubenergy-agent"], n.Name)); diff != "" {
-			t.Errorf("in %s the agent may more than an account without rights:\n%s", n.Name, diff)
+			t.Errorf("permissions of the agent in %s exceed those without role bindings (-want,+got):\n%s",
+				n.Name, diff)
 		}
 	}
 	agent := clients["kubenergy-agent"].CoreV1()
@@ -56,13 +57,13 @@ func (w *world) testAgentHasNoRights(t *testing.T) {
 		"pods": pods, "nodes": nodes, "secrets": secrets, "its own account": itself,
 	} {
 		if !apierrors.IsForbidden(err) {
-			t.Errorf("the agent asks for %s: %v", what, err)
+			t.Errorf("agent reads %s: got error %v, want forbidden", what, err)
 		}
 	}
 }
 
-// testAgentAndPodSecurity checks what the documents say: of all that the level baseline forbids, the agent's pods have
-// folders of the host and nothing else; at the level privileged they start.
+// testAgentAndPodSecurity checks the documented Pod Security violations. Host directories are the only violation of
+// the level baseline, and the pods are admitted at the level privileged.
 func (w *world) testAgentAndPodSecurity(t *testing.T) {
 	ctx := t.Context()
 	set, err := w.Client.AppsV1().DaemonSets(cluster.AgentNamespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
@@ -70,7 +71,7 @@ func (w *world) testAgentAndPodSecurity(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.startPod(t, cluster.AgentNamespace, &set.Spec.Template.Spec); err != nil {
-		t.Errorf("in its own namespace: %v", err)
+		t.Errorf("pod was rejected in the agent's namespace: %v", err)
 	}
 	for level, want := range map[string][]string{
 		"privileged": nil,
@@ -90,13 +91,13 @@ func (w *world) testAgentAndPodSecurity(t *testing.T) {
 		}
 		got := violations(w.startPod(t, namespace.Name, &set.Spec.Template.Spec))
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: violations are %q, want %q", level, got, want)
+			t.Errorf("level %s: violations = %q, want %q", level, got, want)
 		}
 	}
 }
 
-// testPodsAreRestricted checks that kubenergy-system may have the level restricted: all pods of the chart but the
-// agent's are let in there, and the agent's are not.
+// testPodsAreRestricted verifies that kubenergy-system can use the Pod Security level restricted. All pods of the
+// chart except the agent's must be admitted.
 func (w *world) testPodsAreRestricted(t *testing.T) {
 	restricted := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)
 	if _, err := w.Client.CoreV1().Namespaces().Patch(t.Context(), v1alpha1.SystemNamespace, types.MergePatchType,
@@ -119,7 +120,7 @@ func (w *world) testPodsAreRestricted(t *testing.T) {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &spec); err != nil {
 			t.Fatal(err)
 		}
-		spec.ServiceAccountName = "" // that of the hook is not there
+		spec.ServiceAccountName = "" // the account of the hook does not exist
 		name := o.GetLabels()["app.kubernetes.io/name"]
 		err = w.startPod(t, v1alpha1.SystemNamespace, &spec)
 		seen[name] = err == nil
@@ -131,11 +132,12 @@ func (w *world) testPodsAreRestricted(t *testing.T) {
 		"kubenergy-scheduler": true, "kubenergy-controller": true, "kubenergy-release": true, "kubenergy-stress": true,
 		"kubenergy-agent": false,
 	}, seen); diff != "" {
-		t.Errorf("in %s at the level restricted:\n%s", v1alpha1.SystemNamespace, diff)
+		t.Errorf("unexpected admissions in %s at the level restricted (-want,+got):\n%s",
+			v1alpha1.SystemNamespace, diff)
 	}
 }
 
-// startPod returns what the API server says to a pod, which it does not keep.
+// startPod returns the error of a dry-run creation of a pod.
 func (w *world) startPod(t *testing.T, namespace string, spec *v1.PodSpec) error {
 	t.Helper()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Spec: *spec.DeepCopy()}
@@ -144,7 +146,8 @@ func (w *world) startPod(t *testing.T, namespace string, spec *v1.PodSpec) error
 	return err
 }
 
-// violations are the checks that a pod did not pass, of a refusal by Pod Security: name (details), name (details).
+// violations returns the violated checks from an error of Pod Security, which lists them as "name (details), name
+// (details)".
 func violations(err error) []string {
 	if err == nil {
 		return nil

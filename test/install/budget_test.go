@@ -20,8 +20,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// testBudgetGuard tries, as our own accounts, what the controller does for budgets, and what none of our accounts may do.
-// So that nothing but the guard decides, the accounts get the rights on Jobs and pods that RBAC can express.
+// testBudgetGuard uses the KubEnergy service accounts to try the operations that the controller performs for
+// budgets and operations that must be denied. The accounts are granted broad RBAC permissions on Jobs and pods so
+// that only the guard decides.
 func (w *world) testBudgetGuard(t *testing.T) {
 	ctx := t.Context()
 	const namespace, name = "budgets", "test-budgets"
@@ -30,7 +31,7 @@ func (w *world) testBudgetGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.mayPatch(t, name)
-	t.Cleanup(func() { // they are in states that an uninstall is not to leave behind
+	t.Cleanup(func() { // must not interfere with the uninstallation
 		err := w.Client.BatchV1().Jobs(namespace).DeleteCollection(context.WithoutCancel(t.Context()),
 			metav1.DeleteOptions{}, metav1.ListOptions{})
 		if err != nil {
@@ -80,7 +81,7 @@ func (w *world) testBudgetGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seen := func(name string) *batchv1.Job { // as it is now: the Job controller writes on it
+	seen := func(name string) *batchv1.Job { // the Job controller also updates Jobs
 		job, err := w.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -105,9 +106,10 @@ func (w *world) testBudgetGuard(t *testing.T) {
 		return err
 	}
 	const controller, scheduler = "kubenergy-controller", "kubenergy-scheduler"
-	// onSeen patches a Job as it is, once more where the Job controller has written on it meanwhile.
+	// onSeen patches the current state of a Job and retries if the Job controller has updated the Job in the
+	// meantime.
 	onSeen := func(account, job string, patch func(*batchv1.Job) []byte) (err error) {
-		kit.Eventually(t, time.Minute, "the Job controller leaves "+job+" alone", func() bool {
+		kit.Eventually(t, time.Minute, "the Job "+job+" can be patched without a conflict", func() bool {
 			err = onJob(account, job, types.JSONPatchType, patch(seen(job)))
 			return err == nil || !strings.Contains(err.Error(), "due to an error in our request")
 		})
@@ -130,14 +132,14 @@ func (w *world) testBudgetGuard(t *testing.T) {
 	var refused error
 	defer func() {
 		if t.Failed() {
-			t.Log("the last refusal:", refused)
+			t.Log("last error:", refused)
 		}
 	}()
-	kit.Eventually(t, 20*time.Second, "the rights are there", func() bool {
+	kit.Eventually(t, 20*time.Second, "the permissions are effective", func() bool {
 		refused = errors.Join(suspend(controller, "runs"), onPod(controller, mark))
 		return refused == nil
 	})
-	kit.Eventually(t, 20*time.Second, "the guard is there", func() bool {
+	kit.Eventually(t, 20*time.Second, "the guard is effective", func() bool {
 		return merge(controller, "runs", `{"spec":{"suspend":true}}`) != nil && onPod(scheduler, mark) != nil
 	})
 	for what, c := range map[string]struct {
@@ -149,26 +151,26 @@ func (w *world) testBudgetGuard(t *testing.T) {
 		"and resumes it":                             {resume(controller, "suspended"), true},
 		"suspends a Job of Kueue":                    {suspend(controller, "queued"), false},
 		"suspends a Job of a workflow":               {suspend(controller, "workflow"), false},
-		"suspends without saying so":                 {merge(controller, "runs", `{"spec":{"suspend":true}}`), false},
-		"says so without suspending": {merge(controller, "runs",
+		"suspends without the label":                 {merge(controller, "runs", `{"spec":{"suspend":true}}`), false},
+		"sets the label without suspending": {merge(controller, "runs",
 			`{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}}}`), false},
-		"takes over what its user suspended": {merge(controller, "paused",
+		"takes over a Job suspended by its user": {merge(controller, "paused",
 			`{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}}}`), false},
-		"resumes what its user suspended": {
+		"resumes a Job suspended by its user": {
 			merge(controller, "paused", `{"spec":{"suspend":false}}`),
 			false,
 		},
-		"names another budget": {merge(controller, "suspended",
+		"sets another budget": {merge(controller, "suspended",
 			`{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}}}`), false},
-		"says that it holds a Job": {merge(controller, "runs",
+		"marks a Job as held": {merge(controller, "runs",
 			`{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`), false},
 		"releases a held Job": {merge(controller, "held",
 			`{"metadata":{"labels":{"kubenergy.io/held":null}},"spec":{"suspend":false}}`), true},
-		"writes that a budget is exceeded": {onJob(controller, "runs", types.MergePatchType,
+		"marks a Job as exceeding a budget": {onJob(controller, "runs", types.MergePatchType,
 			kube.MarkPatch(seen("runs"), map[string]string{
 				policy.GardenerBudgetExceeded: "true", v1alpha1.AnnotationBudgetActions: "x:d",
 			}, nil, false)), true},
-		"writes and suspends in one step": {
+		"marks and suspends a Job in one patch": {
 			onJob(controller, "runs", types.MergePatchType,
 				kube.MarkPatch(seen("runs"), nil, map[string]string{v1alpha1.LabelBudgetSuspended: policy.OwnBudget},
 					true)),
@@ -176,22 +178,22 @@ func (w *world) testBudgetGuard(t *testing.T) {
 		},
 		"writes another annotation": {merge(controller, "runs",
 			`{"metadata":{"annotations":{"compute-gardener-scheduler.kubernetes.io/skip":"true"}}}`), false},
-		"changes the parallelism with it": {
+		"changes the parallelism in the same patch": {
 			merge(controller, "runs",
 				`{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}},"spec":{"suspend":true,"parallelism":9}}`),
 			false,
 		},
 		"the scheduler suspends a Job":         {suspend(scheduler, "runs"), false},
 		"the scheduler resumes a budget's Job": {resume(scheduler, "suspended"), false},
-		"the controller writes on a pod":       {onPod(controller, mark), true},
-		"the scheduler writes on a pod":        {onPod(scheduler, mark), false},
-		"the controller writes another label": {
+		"the controller marks a pod":           {onPod(controller, mark), true},
+		"the scheduler marks a pod":            {onPod(scheduler, mark), false},
+		"the controller sets another label": {
 			onPod(controller, `{"metadata":{"labels":{"app":"other"}}}`),
 			false,
 		},
-		"the controller writes a setting of ours": {onPod(controller,
+		"the controller sets an annotation of the user": {onPod(controller,
 			`{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`), false},
-		"the controller takes a label off": {
+		"the controller removes a label": {
 			onPod(controller, `{"metadata":{"labels":{"app":null}}}`),
 			false,
 		},
@@ -201,7 +203,7 @@ func (w *world) testBudgetGuard(t *testing.T) {
 			onPod(controller, `{"metadata":{"finalizers":["a.b/c"]}}`),
 			false,
 		},
-		"the controller gives the pod to another one": {onPod(controller,
+		"the controller changes the owner of a pod": {onPod(controller,
 			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`), false},
 	} {
 		if allowed := c.err == nil; allowed != c.allowed {
@@ -210,7 +212,7 @@ func (w *world) testBudgetGuard(t *testing.T) {
 	}
 }
 
-// mayPatch gives our accounts all rights on Jobs and pods, until the test ends.
+// mayPatch grants the KubEnergy service accounts permission to get and patch Jobs and pods until the test ends.
 func (w *world) mayPatch(t *testing.T, name string) {
 	t.Helper()
 	roles := w.Client.RbacV1()

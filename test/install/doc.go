@@ -1,4 +1,4 @@
-// Package install tests the Helm chart on a real API server: helm installs it and takes it away; everything that it can
-// render, and every example, is accepted with strict validation; the admission policy suspends what it should; our
-// accounts may do what they must, and no more.
+// Package install tests the Helm chart with a real API server. It verifies that helm can install and uninstall the
+// chart, that all rendered objects and examples pass strict validation, that the admission policy suspends the
+// expected Jobs and that the service accounts have exactly the required permissions.
 package install

@@ -13,7 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// valueSets are what the chart is rendered with; with the defaults they reach every branch of its templates.
+// valueSets contains sets of values for rendering the chart. Together with the defaults they cover every branch of
+// the templates.
 var valueSets = map[string][]string{
 	"defaults": nil,
 	"mode default": {
@@ -96,11 +97,11 @@ var valueSets = map[string][]string{
 	},
 }
 
-// installed are the values of the release.
+// installed contains the values of the installed release.
 const installed = "policy.mode=enforce,agent.enabled=true,power.enabled=true"
 
-// TestInstall lets helm install the chart, looks at what it made of the cluster, and takes it away again. Its parts
-// share one control plane, of which a process can have one only.
+// TestInstall installs the chart with helm, checks the resulting cluster and uninstalls the chart. All parts share
+// one control plane, because a process can run only one.
 func TestInstall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -152,7 +153,7 @@ func (w *world) testBindingIsLast(t *testing.T) {
 		}
 		seen++
 		if created := object.GetCreationTimestamp(); binding.CreationTimestamp.Time.Before(created.Time) {
-			t.Errorf("%s was created %v after the binding", documents[i].Name(),
+			t.Errorf("%s was created %v after the binding, want it created before", documents[i].Name(),
 				created.Sub(binding.CreationTimestamp.Time))
 		}
 	}
@@ -161,7 +162,7 @@ func (w *world) testBindingIsLast(t *testing.T) {
 	}
 }
 
-// notServed are the kinds of the Prometheus operator, which the cluster does not have.
+// notServed contains the kinds of the Prometheus operator, which are not installed in the cluster.
 var notServed = map[string]bool{"ServiceMonitor": true, "PrometheusRule": true}
 
 func (w *world) testValueSets(t *testing.T) {
@@ -183,16 +184,17 @@ func (w *world) wantAccepted(t *testing.T, documents []chart.Document) {
 		case err != nil:
 			t.Errorf("%s: %v", documents[i].Name(), err)
 		case served == notServed[documents[i].Object.GetKind()]:
-			t.Errorf("%s: served is %v", documents[i].Name(), served)
+			t.Errorf("%s: unexpected result for its kind: served is %v", documents[i].Name(), served)
 		}
 	}
 }
 
-// testExamples applies every example, as its first lines say, to a namespace of its own, and takes it away again.
+// testExamples applies every example to a separate namespace, as described in its first lines, and deletes it
+// afterwards.
 func (w *world) testExamples(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil || len(files) != 10 {
-		t.Fatalf("%d examples, %v: want ten", len(files), err)
+		t.Fatalf("got %d examples (error %v), want 10", len(files), err)
 	}
 	const namespace = "examples"
 	if err := w.put(t.Context(),
@@ -207,7 +209,7 @@ func (w *world) testExamples(t *testing.T) {
 			}
 			begins, _, _ := strings.Cut(string(text), "\napiVersion")
 			if !strings.HasPrefix(begins, "# ") || !strings.Contains(begins, "\n#   kubectl ") {
-				t.Error("it does not begin with what one will see, and with commands")
+				t.Error("example does not start with a description and commands")
 			}
 			documents, err := chart.Documents(string(text))
 			if err != nil {
@@ -220,21 +222,21 @@ func (w *world) testExamples(t *testing.T) {
 	}
 }
 
-// wantExample wants an object that suits every namespace, whose pods run without us unless it is about placing, and that
-// the server keeps.
+// wantExample checks that an object of an example can be used in any namespace, that it selects the KubEnergy
+// scheduler only if the example is about placement and that the server accepts it.
 func (w *world) wantExample(t *testing.T, object *unstructured.Unstructured, namespace string, places bool) {
 	t.Helper()
 	name := object.GetKind() + "/" + object.GetName()
 	if object.GetNamespace() != "" {
-		t.Errorf("%s names a namespace", name)
+		t.Errorf("%s must not set a namespace", name)
 	}
 	if text, err := object.MarshalJSON(); err != nil || strings.Contains(string(text), `"schedulerName"`) != places {
-		t.Errorf("%s names a scheduler: want %v (%v)", name, places, err)
+		t.Errorf("%s: unexpected schedulerName, want one: %v (error %v)", name, places, err)
 	}
 	object.SetNamespace(namespace)
 	client, err := w.resource(object)
 	if err != nil || client == nil {
-		t.Fatalf("%s: the server has no such kind: %v", name, err)
+		t.Fatalf("%s: kind is not supported by the server: %v", name, err)
 	}
 	if _, err := client.Create(t.Context(), object, metav1.CreateOptions{
 		FieldValidation: metav1.FieldValidationStrict,
@@ -267,13 +269,13 @@ func (w *world) wantFileAccepted(t *testing.T, file string) {
 	t.Run(filepath.Base(file), func(t *testing.T) { w.wantAccepted(t, documents) })
 }
 
-// testUpgrade switches holding of Jobs and the agent off and on again: the policy goes and comes with the release, and
-// the agent comes back to the namespace that it left behind.
+// testUpgrade disables and reenables the holding of Jobs and the agent. The admission policy is removed from and
+// added to the release, and the agent is reinstalled in its existing namespace.
 func (w *world) testUpgrade(t *testing.T) {
 	policies := w.Client.AdmissionregistrationV1().MutatingAdmissionPolicies()
 	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", "policy.mode=enforce,hold.enabled=false")
 	if _, err := policies.Get(t.Context(), "kubenergy-hold", metav1.GetOptions{}); err == nil {
-		t.Error("hold.enabled is false, and the policy is still there")
+		t.Error("admission policy still exists although hold.enabled is false")
 	}
 	w.wantAgent(t, false)
 	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", installed)
@@ -292,10 +294,10 @@ func (w *world) wantAgent(t *testing.T, want bool) {
 	_, err := w.Client.AppsV1().DaemonSets(cluster.AgentNamespace).Get(t.Context(), "kubenergy-agent",
 		metav1.GetOptions{})
 	if (err == nil) != want {
-		t.Errorf("the agent is there: want %v (%v)", want, err)
+		t.Errorf("agent DaemonSet exists: want %v (error %v)", want, err)
 	}
 	n, err := w.Client.CoreV1().Namespaces().Get(t.Context(), cluster.AgentNamespace, metav1.GetOptions{})
 	if err != nil || n.DeletionTimestamp != nil {
-		t.Errorf("its namespace goes: %v", err)
+		t.Errorf("namespace of the agent is missing or being deleted: %v", err)
 	}
 }

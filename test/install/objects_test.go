@@ -23,7 +23,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// world is a real control plane into which helm has installed the chart. No pod of it runs: the cluster has no nodes.
+// world is a real control plane with the chart installed. The pods of the chart do not run because the cluster has
+// no nodes.
 type world struct {
 	*cluster.Cluster
 	objects dynamic.Interface
@@ -40,7 +41,7 @@ func start(t *testing.T) *world {
 	return w
 }
 
-// helm runs one helm command against the cluster.
+// helm runs a helm command against the cluster.
 func (w *world) helm(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := chart.Helm(t.Context(), w.Kubeconfig(),
@@ -51,7 +52,8 @@ func (w *world) helm(t *testing.T, args ...string) string {
 	return out
 }
 
-// resource returns the client for objects of a kind; nil where the server does not have it.
+// resource returns the client for the kind and namespace of an object, or nil if the server does not support the
+// kind.
 func (w *world) resource(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	kind := object.GroupVersionKind()
 	mapping, err := w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
@@ -70,8 +72,8 @@ func (w *world) resource(object *unstructured.Unstructured) (dynamic.ResourceInt
 	return w.objects.Resource(mapping.Resource).Namespace(namespace), nil
 }
 
-// accepts asks the server what it would say to an object, strictly, without keeping it. served is false where it does
-// not have the kind.
+// accepts applies an object with strict validation as a dry run. served is false if the server does not support the
+// kind.
 func (w *world) accepts(ctx context.Context, object *unstructured.Unstructured) (served bool, err error) {
 	client, err := w.resource(object)
 	if client == nil || err != nil {
@@ -89,14 +91,14 @@ func (w *world) accepts(ctx context.Context, object *unstructured.Unstructured) 
 	return true, err
 }
 
-// put creates an object, or makes it so.
+// put creates or updates an object.
 func (w *world) put(ctx context.Context, object *unstructured.Unstructured) error {
 	client, err := w.resource(object)
 	if err != nil {
 		return err
 	}
 	if client == nil {
-		return fmt.Errorf("the server has no kind %s", object.GetKind())
+		return fmt.Errorf("server does not support the kind %s", object.GetKind())
 	}
 	_, err = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: "test", Force: true})
 	return err
@@ -104,7 +106,7 @@ func (w *world) put(ctx context.Context, object *unstructured.Unstructured) erro
 
 var energyPolicies = schema.GroupVersionResource{Group: "kubenergy.io", Version: "v1alpha1", Resource: "energypolicies"}
 
-// object reads YAML.
+// object parses a YAML document.
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
@@ -114,7 +116,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 	return o
 }
 
-// gone reports whether an object is not there.
+// gone reports whether an object does not exist.
 func (w *world) gone(ctx context.Context, object *unstructured.Unstructured) (bool, error) {
 	client, err := w.resource(object)
 	if client == nil {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// testPowerGuard tries, as the account of kubenergy-power, what RBAC alone would allow. test/chart evaluates the policy
-// on more cases.
+// testPowerGuard uses the service account of kubenergy-power to try operations that RBAC alone would allow. More
+// cases of the policy are evaluated in test/chart.
 func (w *world) testPowerGuard(t *testing.T) {
 	_, config := w.Account(t, "kubenergy-power")
 	client, err := kubernetes.NewForConfig(config)
@@ -46,18 +46,18 @@ func (w *world) testPowerGuard(t *testing.T) {
 		err     error
 		allowed bool
 	}{
-		"a node that may sleep":      {patch(sleeper, `{"metadata":{"labels":{"kubenergy.io/power-state":"booting"}}}`), true},
-		"it is awake":                {patch(sleeper, `{"metadata":{"labels":{"kubenergy.io/power-state":null}},"spec":{"taints":[]}}`), true},
-		"a node that may not":        {patch(other, asleep), false},
-		"a node that it lets sleep":  {patch(other, `{"metadata":{"labels":{"kubenergy.io/may-sleep":"true"}}}`), false},
-		"a cordon":                   {patch(sleeper, `{"spec":{"unschedulable":true}}`), false},
-		"a taint that evicts":        {patch(sleeper, `{"spec":{"taints":[{"key":"kubenergy.io/asleep","effect":"NoExecute"}]}}`), false},
-		"another site":               {patch(sleeper, `{"metadata":{"labels":{"kubenergy.io/site":"hydro"}}}`), false},
-		"a status":                   {patch(sleeper, `{"status":{"phase":"Running"}}`, "status"), false},
-		"its Lease":                  {lease("kubenergy-system", "kubenergy-power"), true},
-		"another Lease":              {lease("kubenergy-system", "mine"), false},
-		"its Lease somewhere else":   {lease("kube-system", "kubenergy-power"), false},
-		"a Secret with its own keys": {secret(t, client), false},
+		"a node that may sleep":       {patch(sleeper, `{"metadata":{"labels":{"kubenergy.io/power-state":"booting"}}}`), true},
+		"a node that woke up":         {patch(sleeper, `{"metadata":{"labels":{"kubenergy.io/power-state":null}},"spec":{"taints":[]}}`), true},
+		"a node that must not sleep":  {patch(other, asleep), false},
+		"setting the label may-sleep": {patch(other, `{"metadata":{"labels":{"kubenergy.io/may-sleep":"true"}}}`), false},
+		"a cordon":                    {patch(sleeper, `{"spec":{"unschedulable":true}}`), false},
+		"a taint that evicts":         {patch(sleeper, `{"spec":{"taints":[{"key":"kubenergy.io/asleep","effect":"NoExecute"}]}}`), false},
+		"another site":                {patch(sleeper, `{"metadata":{"labels":{"kubenergy.io/site":"hydro"}}}`), false},
+		"a status":                    {patch(sleeper, `{"status":{"phase":"Running"}}`, "status"), false},
+		"its Lease":                   {lease("kubenergy-system", "kubenergy-power"), true},
+		"another Lease":               {lease("kubenergy-system", "mine"), false},
+		"its Lease somewhere else":    {lease("kube-system", "kubenergy-power"), false},
+		"a Secret with its own keys":  {secret(t, client), false},
 	} {
 		if allowed := c.err == nil; allowed != c.allowed {
 			t.Errorf("%s: allowed is %v, want %v (%v)", what, allowed, c.allowed, c.err)

@@ -21,12 +21,12 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the rights that the API server reports as those that are expected")
+var rewrite = flag.Bool("rewrite", false, "replace the expected permissions by those that the API server reports")
 
 const rightsFile = "testdata/rights.txt"
 
-// testRights compares what the API server says that our accounts may do with what was read and agreed to before:
-// kubectl auth can-i --list, for every account of ours, in every namespace that counts.
+// testRights compares the permissions of all KubEnergy service accounts in all relevant namespaces with a reviewed
+// list. The permissions are those that kubectl auth can-i --list reports.
 func (w *world) testRights(t *testing.T) {
 	var text strings.Builder
 	for _, account := range []string{"kubenergy-scheduler", "kubenergy-controller", "kubenergy-agent", "kubenergy-power"} {
@@ -59,16 +59,16 @@ func (w *world) testRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), text.String()); diff != "" {
-		t.Errorf("rights have changed; if they are meant to, run this test with -rewrite:\n%s", diff)
+		t.Errorf("permissions have changed; if this is intended, run this test with -rewrite (-want,+got):\n%s", diff)
 	}
 	for line := range strings.Lines(text.String()) {
 		if strings.Contains(line, "secrets") || strings.Contains(line, "*") && !strings.Contains(line, "/*") {
-			t.Errorf("none of our accounts may: %s", strings.TrimSpace(line))
+			t.Errorf("permission that no KubEnergy account may have: %s", strings.TrimSpace(line))
 		}
 	}
 }
 
-// rightsIn returns what the API server says that a client may do in a namespace, a line each.
+// rightsIn returns the permissions of a client in a namespace, one per line.
 func rightsIn(t *testing.T, client kubernetes.Interface, namespace string) []string {
 	t.Helper()
 	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(),
@@ -79,7 +79,7 @@ func rightsIn(t *testing.T, client kubernetes.Interface, namespace string) []str
 		t.Fatal(err)
 	}
 	if review.Status.Incomplete {
-		t.Fatalf("the API server does not know all rights: %s", review.Status.EvaluationError)
+		t.Fatalf("API server returned an incomplete list of permissions: %s", review.Status.EvaluationError)
 	}
 	var lines []string
 	for _, rule := range review.Status.ResourceRules {
@@ -105,7 +105,7 @@ func rightsIn(t *testing.T, client kubernetes.Interface, namespace string) []str
 	return slices.Compact(lines)
 }
 
-// testGuard tries, as our own accounts, what RBAC alone would allow or cannot express.
+// testGuard uses the KubEnergy service accounts to try operations that RBAC alone would allow or cannot express.
 func (w *world) testGuard(t *testing.T) {
 	ctx := t.Context()
 	_, config := w.Account(t, "kubenergy-controller")
@@ -157,17 +157,17 @@ func (w *world) testGuard(t *testing.T) {
 		"the scheduler's Lease":           {lease(scheduler, v1alpha1.SystemNamespace, "kubenergy-scheduler"), true},
 		"the hold loop's Lease":           {lease(scheduler, v1alpha1.SystemNamespace, "kubenergy-hold"), true},
 		"kube-scheduler's Lease":          {lease(scheduler, metav1.NamespaceSystem, "kube-scheduler"), false},
-		"our Lease in another namespace": {
+		"the scheduler's Lease in another namespace": {
 			lease(scheduler, metav1.NamespaceDefault, "kubenergy-scheduler"),
 			false,
 		},
-		"the count of calls":       {configMap(v1alpha1.SystemNamespace, "kubenergy-calls"), true},
-		"another ConfigMap":        {configMap(v1alpha1.SystemNamespace, "kubenergy-scheduler-2"), false},
-		"what agents know us by":   {authority(), true},
-		"another where agents are": {configMap(cluster.AgentNamespace, "kubenergy-calls"), false},
-		"the status of a policy":   {policy(`{"status":{"held":3}}`, "status"), true},
-		"the spec of a policy":     {policy(`{"spec":{"mode":"off"}}`, ""), false},
-		// and it has no effect
+		"the count of calls":                           {configMap(v1alpha1.SystemNamespace, "kubenergy-calls"), true},
+		"another ConfigMap":                            {configMap(v1alpha1.SystemNamespace, "kubenergy-scheduler-2"), false},
+		"the ConfigMap with the certificate authority": {authority(), true},
+		"another ConfigMap in the agents' namespace":   {configMap(cluster.AgentNamespace, "kubenergy-calls"), false},
+		"the status of a policy":                       {policy(`{"status":{"held":3}}`, "status"), true},
+		"the spec of a policy":                         {policy(`{"spec":{"mode":"off"}}`, ""), false},
+		// The request succeeds but has no effect on the spec.
 		"the spec of a policy through its status": {policy(`{"spec":{"mode":"off"}}`, "status"), true},
 	} {
 		if allowed := c.err == nil; allowed != c.allowed {

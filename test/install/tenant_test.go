@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// as is a client that acts as another user.
+// as is a client that impersonates a user.
 type as struct {
 	kubernetes.Interface
 	objects dynamic.Interface
@@ -47,7 +47,7 @@ func (w *world) as(t *testing.T, user string, groups ...string) as {
 	return as{client, objects}
 }
 
-// bind gives a user a role, in a namespace or, where that is "", everywhere.
+// bind binds a role to a user in a namespace, or cluster-wide if namespace is "".
 func (w *world) bind(t *testing.T, namespace, role string, subject rbacv1.Subject) {
 	t.Helper()
 	meta := metav1.ObjectMeta{GenerateName: "test-", Namespace: namespace}
@@ -67,8 +67,9 @@ func (w *world) bind(t *testing.T, namespace, role string, subject rbacv1.Subjec
 	}
 }
 
-// testTenant attacks as an account that may edit one namespace: it writes what only we write, on its own work and on
-// that of others, and makes objects that act on others. None of it works; what tenants do every day does.
+// testTenant performs attacks with an account that can edit one namespace. It tries to set values that only
+// KubEnergy may set, on its own and other workloads, and to create objects that affect others. All attacks must be
+// denied, and ordinary operations of tenants must succeed.
 func (w *world) testTenant(t *testing.T) {
 	ctx := t.Context()
 	const mine, yours, user = "tenant-mine", "tenant-yours", "system:serviceaccount:tenant-mine:attacker"
@@ -79,7 +80,7 @@ func (w *world) testTenant(t *testing.T) {
 		}
 		suspended := newJob(func(j *batchv1.Job) {
 			j.Name, j.Spec.Suspend = "suspended", new(true)
-			j.Annotations = map[string]string{v1alpha1.AnnotationHeldReason: "a reason of ours"}
+			j.Annotations = map[string]string{v1alpha1.AnnotationHeldReason: "a KubEnergy reason"}
 			j.Labels = map[string]string{v1alpha1.LabelBudgetSuspended: "month"}
 		})
 		for _, job := range []*batchv1.Job{suspended, newJob(func(j *batchv1.Job) { j.Name = "runs" })} {
@@ -90,7 +91,7 @@ func (w *world) testTenant(t *testing.T) {
 		if _, err := w.Client.CoreV1().Pods(name).Create(ctx, newPod("pod", nil), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { // an uninstall is not to find them
+		t.Cleanup(func() { // must not interfere with the uninstallation
 			if err := w.Client.BatchV1().Jobs(name).DeleteCollection(context.WithoutCancel(t.Context()),
 				metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 				t.Error(err)
@@ -149,42 +150,42 @@ func (w *world) testTenant(t *testing.T) {
 	const budget = `{"limits":{"energyKWh":0.001},"period":{"type":"Lifetime"},"actions":[{"at":100,"do":["Suspend"]}]}`
 	year := time.Now().AddDate(1, 0, 0).UTC().Format(time.RFC3339)
 	attacks := map[string]func() error{
-		"a saving that never was":       func() error { return annotated(v1alpha1.AnnotationReleasedAt, year) },
-		"a latest start in a year":      func() error { return annotated(v1alpha1.AnnotationLatestStart, year) },
-		"a hold for a year":             func() error { return annotated(v1alpha1.AnnotationHeldUntil, year) },
-		"a reason of ours":              func() error { return annotated(v1alpha1.AnnotationHeldReason, "trust me") },
-		"a Job that no budget suspends": func() error { return annotated(v1alpha1.AnnotationBudgetReleased, "month") },
-		"another submitter":             func() error { return annotated("kubenergy.io/submitted-by", "alice") },
-		"a suspended Job that is not": func() error {
+		"a forged saving":              func() error { return annotated(v1alpha1.AnnotationReleasedAt, year) },
+		"a latest start in a year":     func() error { return annotated(v1alpha1.AnnotationLatestStart, year) },
+		"a hold for a year":            func() error { return annotated(v1alpha1.AnnotationHeldUntil, year) },
+		"a KubEnergy reason":           func() error { return annotated(v1alpha1.AnnotationHeldReason, "trust me") },
+		"a Job released from a budget": func() error { return annotated(v1alpha1.AnnotationBudgetReleased, "month") },
+		"another submitter":            func() error { return annotated("kubenergy.io/submitted-by", "alice") },
+		"a running Job marked as suspended": func() error {
 			return createJob(func(j *batchv1.Job) { j.Labels = map[string]string{v1alpha1.LabelBudgetSuspended: "month"} })
 		},
-		"a saving later": func() error { return patchJob(mine, "runs", annotate(v1alpha1.AnnotationReleasedAt, `"`+year+`"`)) },
-		"a hold of what runs": func() error {
+		"a forged saving of an existing Job": func() error { return patchJob(mine, "runs", annotate(v1alpha1.AnnotationReleasedAt, `"`+year+`"`)) },
+		"a running Job marked as held": func() error {
 			return patchJob(mine, "runs", `{"metadata":{"labels":{"`+v1alpha1.LabelHeld+`":"true"}}}`)
 		},
-		"out of a budget": func() error {
+		"a Job resumed despite a budget": func() error {
 			return patchJob(mine, "suspended", `{"metadata":{"labels":{"`+v1alpha1.LabelBudgetSuspended+
 				`":null}},"spec":{"suspend":false}}`)
 		},
-		"released from a budget": func() error {
+		"a suspended Job released from a budget": func() error {
 			return patchJob(mine, "suspended", annotate(v1alpha1.AnnotationBudgetReleased, `"month"`))
 		},
-		"a saving by a CronJob": func() error {
+		"a forged saving through a CronJob": func() error {
 			return createCron(func(c *batchv1.CronJob) {
 				c.Spec.JobTemplate.Annotations = map[string]string{v1alpha1.AnnotationReleasedAt: year}
 			})
 		},
-		"marks by a CronJob's pods": func() error {
+		"marks on the pods of a CronJob": func() error {
 			return createCron(func(c *batchv1.CronJob) {
 				c.Spec.JobTemplate.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationBudgetActions: "x"}
 			})
 		},
-		"marks by a Job's pods": func() error {
+		"marks on the pods of a Job": func() error {
 			return createJob(func(j *batchv1.Job) {
 				j.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationBudgetActions: "x"}
 			})
 		},
-		"marks by a Deployment's pods": func() error {
+		"marks on the pods of a Deployment": func() error {
 			labels := map[string]string{"app": "marked"}
 			pod := newPod("", map[string]string{v1alpha1.AnnotationBudgetActions: "x"})
 			pod.Spec.RestartPolicy = ""
@@ -197,34 +198,34 @@ func (w *world) testTenant(t *testing.T) {
 			}, metav1.CreateOptions{DryRun: dry})
 			return err
 		},
-		"a pod whose budget has acted": func() error {
+		"a pod with recorded budget actions": func() error {
 			return createPod(map[string]string{v1alpha1.AnnotationBudgetActions: "x"})
 		},
-		"a pod that is over a budget, as Compute Gardener says it": func() error {
+		"a pod with Compute Gardener's label for an exceeded budget": func() error {
 			return createPod(map[string]string{policy.GardenerBudgetExceeded: "true"})
 		},
-		"another's Job runs now":  func() error { return patchJob(yours, "runs", annotate(v1alpha1.AnnotationRunNow, `"true"`)) },
-		"another's Job is held":   func() error { return patchJob(yours, "runs", `{"spec":{"suspend":true}}`) },
-		"a budget as a weapon":    func() error { return create("EnergyBudget", yours, budget) },
-		"a budget of its own":     func() error { return create("EnergyBudget", mine, budget) },
-		"a policy as a weapon":    func() error { return create("EnergyPolicy", yours, `{"allowedDelay":"24h"}`) },
-		"a policy for all":        func() error { return create("EnergyPolicy", v1alpha1.SystemNamespace, `{"mode":"off"}`) },
-		"a zone":                  func() error { return create("GridZone", "", `{"source":{"static":{"carbonIntensity":1}}}`) },
-		"a profile":               func() error { return create("PowerProfile", "", `{"idleWatts":1,"maxWatts":2}`) },
-		"a namespace's mode":      func() error { return label(ctx, me, yours) },
-		"a token of the viewer's": func() error { return viewerToken(ctx, me, v1alpha1.SystemNamespace) },
-		"keys of signals":         func() error { return get(ctx, me, "secrets", v1alpha1.SystemNamespace) },
-		"our ConfigMaps":          func() error { return get(ctx, me, "configmaps", v1alpha1.SystemNamespace) },
-		"another port of ours":    func() error { return proxied(ctx, me, http.MethodGet, "https:kubenergy-controller:metrics") },
-		"another way to it":       func() error { return proxied(ctx, me, http.MethodGet, "kubenergy-controller:api") },
-		"another Service":         func() error { return proxied(ctx, me, http.MethodGet, "https:kubenergy-scheduler:metrics") },
-		"writing to our Service":  func() error { return proxied(ctx, me, http.MethodPost, controllerAPI) },
+		"another tenant's Job runs now":     func() error { return patchJob(yours, "runs", annotate(v1alpha1.AnnotationRunNow, `"true"`)) },
+		"another tenant's Job is held":      func() error { return patchJob(yours, "runs", `{"spec":{"suspend":true}}`) },
+		"a budget for another tenant":       func() error { return create("EnergyBudget", yours, budget) },
+		"a budget for its own namespace":    func() error { return create("EnergyBudget", mine, budget) },
+		"a policy for another tenant":       func() error { return create("EnergyPolicy", yours, `{"allowedDelay":"24h"}`) },
+		"a cluster-wide policy":             func() error { return create("EnergyPolicy", v1alpha1.SystemNamespace, `{"mode":"off"}`) },
+		"a zone":                            func() error { return create("GridZone", "", `{"source":{"static":{"carbonIntensity":1}}}`) },
+		"a profile":                         func() error { return create("PowerProfile", "", `{"idleWatts":1,"maxWatts":2}`) },
+		"a namespace's mode":                func() error { return label(ctx, me, yours) },
+		"a token of the viewer account":     func() error { return viewerToken(ctx, me, v1alpha1.SystemNamespace) },
+		"Secrets with API keys":             func() error { return get(ctx, me, "secrets", v1alpha1.SystemNamespace) },
+		"the KubEnergy ConfigMaps":          func() error { return get(ctx, me, "configmaps", v1alpha1.SystemNamespace) },
+		"another port of the controller":    func() error { return proxied(ctx, me, http.MethodGet, "https:kubenergy-controller:metrics") },
+		"unencrypted access to the API":     func() error { return proxied(ctx, me, http.MethodGet, "kubenergy-controller:api") },
+		"another Service":                   func() error { return proxied(ctx, me, http.MethodGet, "https:kubenergy-scheduler:metrics") },
+		"a write request to the controller": func() error { return proxied(ctx, me, http.MethodPost, controllerAPI) },
 		"without the guard": func() error {
 			return me.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, "kubenergy-keys",
 				metav1.DeleteOptions{DryRun: dry})
 		},
 	}
-	kit.Eventually(t, 20*time.Second, "the policy is in force", func() bool {
+	kit.Eventually(t, 20*time.Second, "the policy is effective", func() bool {
 		return annotated(v1alpha1.AnnotationReleasedAt, year) != nil
 	})
 	for what, attack := range attacks {
@@ -238,25 +239,25 @@ func (w *world) testTenant(t *testing.T) {
 		"a delay": createJob(func(j *batchv1.Job) {
 			j.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"}
 		}),
-		"a team":             createPod(map[string]string{v1alpha1.LabelTeam: "mine"}),
-		"run now":            patchJob(mine, "runs", annotate(v1alpha1.AnnotationRunNow, `"true"`)),
-		"a CronJob":          createCron(func(*batchv1.CronJob) {}),
-		"paused":             patchJob(mine, "runs", `{"spec":{"suspend":true}}`),
-		"without our reason": patchJob(mine, "suspended", annotate(v1alpha1.AnnotationHeldReason, "null")),
-		"other marks":        patchJob(mine, "suspended", annotate("example.com/note", `"x"`)),
+		"a team":                          createPod(map[string]string{v1alpha1.LabelTeam: "mine"}),
+		"run now":                         patchJob(mine, "runs", annotate(v1alpha1.AnnotationRunNow, `"true"`)),
+		"a CronJob":                       createCron(func(*batchv1.CronJob) {}),
+		"paused":                          patchJob(mine, "runs", `{"spec":{"suspend":true}}`),
+		"removal of the KubEnergy reason": patchJob(mine, "suspended", annotate(v1alpha1.AnnotationHeldReason, "null")),
+		"other marks":                     patchJob(mine, "suspended", annotate("example.com/note", `"x"`)),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	w.bind(t, mine, "kubenergy-releaser", account)
-	kit.Eventually(t, 20*time.Second, "who may release Jobs does", func() bool {
+	kit.Eventually(t, 20*time.Second, "the account can release Jobs", func() bool {
 		return patchJob(mine, "suspended", annotate(v1alpha1.AnnotationBudgetReleased, `"month"`)) == nil
 	})
 }
 
-// attackByStatus attacks as an account that may also write statuses and bind pods, as an operator may: with a status
-// the API server takes labels and annotations, and a binding's annotations become the pod's.
+// attackByStatus performs attacks with an account that can also update statuses and bind pods, such as an operator.
+// A status update may contain labels and annotations, and the annotations of a binding are copied to the pod.
 func (w *world) attackByStatus(t *testing.T, namespace string, account rbacv1.Subject, me as) {
 	ctx := t.Context()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "test-status"}, Rules: []rbacv1.PolicyRule{
@@ -285,7 +286,7 @@ func (w *world) attackByStatus(t *testing.T, namespace string, account rbacv1.Su
 			Target:     v1.ObjectReference{Kind: "Node", Name: "none"},
 		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	}
-	kit.Eventually(t, 20*time.Second, "who may write statuses does", func() bool {
+	kit.Eventually(t, 20*time.Second, "the account can update statuses", func() bool {
 		_, err := pod("example.com/note")
 		return err == nil
 	})
@@ -293,11 +294,11 @@ func (w *world) attackByStatus(t *testing.T, namespace string, account rbacv1.Su
 		"a Job's status": job, "a pod's status": pod, "a binding": bind,
 	} {
 		if got, err := write("example.com/note"); err != nil || got["example.com/note"] != "x" {
-			t.Errorf("a note by %s: %v, %v", what, got, err)
+			t.Errorf("unexpected result of setting an annotation through %s: %v, %v", what, got, err)
 		}
 		for _, key := range []string{v1alpha1.AnnotationReleasedAt, v1alpha1.AnnotationBudgetActions} {
 			if _, err := write(key); !apierrors.IsForbidden(err) {
-				t.Errorf("%s by %s: %v", key, what, err)
+				t.Errorf("setting %s through %s: got error %v, want forbidden", key, what, err)
 			}
 		}
 	}
@@ -334,15 +335,16 @@ func viewerToken(ctx context.Context, me as, namespace string) error {
 
 const controllerAPI = "https:kubenergy-controller:api"
 
-// proxied asks a Service of ours through the API server.
+// proxied sends a request to a KubEnergy Service through the API server.
 func proxied(ctx context.Context, me as, method, service string) error {
 	return me.CoreV1().RESTClient().Verb(method).Namespace(v1alpha1.SystemNamespace).Resource("services").Name(service).
 		SubResource("proxy").Suffix("api/v1/ledger").Do(ctx).Error()
 }
 
-// testViewer is about the default way to the energy of a namespace: a user who may view it may ask the controller,
-// which no pod here is; the role kubenergy-view-token makes a token of its account kubenergy-viewer, and of no other.
-// What the controller then shows is tested in test/lifecycle.
+// testViewer tests the default access to the energy data of a namespace. A user with the role view may send
+// requests to the controller, which does not run in this cluster. The role kubenergy-view-token allows creating a
+// token of the account kubenergy-viewer, but of no other account. The responses of the controller are tested in
+// test/lifecycle.
 func (w *world) testViewer(t *testing.T) {
 	ctx := t.Context()
 	const namespace = "viewed"
@@ -357,23 +359,23 @@ func (w *world) testViewer(t *testing.T) {
 		}
 	}
 	subject := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "viewer"}
-	for _, role := range []string{"system:aggregate-to-view", "kubenergy-view-energy"} { // what view consists of
+	for _, role := range []string{"system:aggregate-to-view", "kubenergy-view-energy"} { // roles of view
 		w.bind(t, namespace, role, subject)
 	}
 	viewer := w.as(t, "viewer")
-	kit.Eventually(t, 20*time.Second, "a viewer may read Jobs", func() bool {
+	kit.Eventually(t, 20*time.Second, "the viewer can list Jobs", func() bool {
 		_, err := viewer.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{})
 		return err == nil
 	})
 	if err := viewerToken(ctx, viewer, namespace); !apierrors.IsForbidden(err) {
-		t.Errorf("the role view makes a token: %v", err)
+		t.Errorf("creating a token with the role view: got error %v, want forbidden", err)
 	}
 	w.bind(t, namespace, "kubenergy-view-token", subject)
-	kit.Eventually(t, 20*time.Second, "a viewer makes a token", func() bool {
+	kit.Eventually(t, 20*time.Second, "the viewer can create a token", func() bool {
 		return viewerToken(ctx, viewer, namespace) == nil
 	})
 	if err := proxied(ctx, viewer, http.MethodGet, controllerAPI); !apierrors.IsServiceUnavailable(err) {
-		t.Errorf("a viewer asks the controller: %v", err)
+		t.Errorf("request of the viewer to the controller: got error %v, want service unavailable", err)
 	}
 	_, other := viewer.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, "other", &authenticationv1.TokenRequest{},
 		metav1.CreateOptions{})
@@ -381,17 +383,18 @@ func (w *world) testViewer(t *testing.T) {
 		"of another account": other, "in another namespace": viewerToken(ctx, viewer, v1alpha1.SystemNamespace),
 	} {
 		if !apierrors.IsForbidden(err) {
-			t.Errorf("a viewer makes a token %s: %v", what, err)
+			t.Errorf("viewer creates a token %s: got error %v, want forbidden", what, err)
 		}
 	}
 	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", "policy.mode=enforce,agent.enabled=true",
 		"--set-json", "api.proxyGroups=[]")
-	kit.Eventually(t, 20*time.Second, "the way is closed", func() bool {
+	kit.Eventually(t, 20*time.Second, "access through the API server is denied", func() bool {
 		return apierrors.IsForbidden(proxied(ctx, viewer, http.MethodGet, controllerAPI))
 	})
 }
 
-// testKubelet attacks as a kubelet: it changes what says where its node's power comes from.
+// testKubelet performs attacks as a kubelet that tries to change properties that determine the power source of its
+// node.
 func (w *world) testKubelet(t *testing.T) {
 	ctx := t.Context()
 	const name = "attacked"
@@ -400,7 +403,7 @@ func (w *world) testKubelet(t *testing.T) {
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 		v1alpha1.LabelSite: "coal", v1.LabelTopologyRegion: "west",
 	}}}
-	kit.Eventually(t, 20*time.Second, "the kubelet joins, and says where it is", func() bool {
+	kit.Eventually(t, 20*time.Second, "the kubelet can create its node with a site", func() bool {
 		_, err := kubelet.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 		return err == nil
 	})
@@ -440,38 +443,38 @@ func (w *world) testKubelet(t *testing.T) {
 		return err
 	}
 	fn := func(key, value string) map[string]string { return map[string]string{key: value} }
-	kit.Eventually(t, 20*time.Second, "the policies are in force", func() bool {
+	kit.Eventually(t, 20*time.Second, "the policies are effective", func() bool {
 		return patch(v1alpha1.LabelSite, `"hydro"`) != nil && patch("example.com/rack-kind", `"frugal"`) != nil
 	})
 	for what, c := range map[string]struct {
 		err     error
 		allowed bool
 	}{
-		"another site":             {patch(v1alpha1.LabelSite, `"hydro"`), false},
-		"no site":                  {patch(v1alpha1.LabelSite, `null`), false},
-		"site by the status":       {patch(v1alpha1.LabelSite, `"hydro"`, "status"), false},
-		"a better profile":         {patch(v1alpha1.LabelPowerProfile, `"frugal"`), false},
-		"another region":           {patch(v1.LabelTopologyRegion, `"north"`), false},
-		"a zone that was not said": {patch(v1.LabelTopologyZone, `"a"`), true},
-		"a label of its own":       {patch("example.com/rack", `"7"`), true},
-		"a status of its own":      {patch("example.com/rack", `"7"`, "status"), true},
-		"what a profile selects":   {patch("example.com/rack-kind", `"frugal"`), false},
-		"another GPU":              {patch("nvidia.com/gpu.product", `"NVIDIA-H100"`), false},
-		"another CPU":              {patch("node.kubernetes.io/cpu-model", `"frugal"`), false},
-		"what an agent tells":      {patch(v1alpha1.LabelCPUModel, `"frugal"`), false},
-		"a CPU in an annotation":   {annotate("node.kubernetes.io/cpu-model", `"frugal"`), false},
-		"an instance type":         {patch(v1.LabelInstanceTypeStable, `"m7g.large"`), false},
-		"a better PUE":             {annotate("compute-gardener-scheduler.kubernetes.io/pue", `"1.0"`), false},
-		"live watts":               {annotate("energy.thesis.io/current-watts", `"1"`), false},
-		"an annotation of its own": {annotate("volumes.kubernetes.io/controller-managed-attach-detach", `"true"`), true},
-		"the same site again":      {patch(v1alpha1.LabelSite, `"coal"`), true},
+		"another site":                          {patch(v1alpha1.LabelSite, `"hydro"`), false},
+		"no site":                               {patch(v1alpha1.LabelSite, `null`), false},
+		"a site through the status":             {patch(v1alpha1.LabelSite, `"hydro"`, "status"), false},
+		"a better profile":                      {patch(v1alpha1.LabelPowerProfile, `"frugal"`), false},
+		"another region":                        {patch(v1.LabelTopologyRegion, `"north"`), false},
+		"a zone that was not set before":        {patch(v1.LabelTopologyZone, `"a"`), true},
+		"an unrelated label":                    {patch("example.com/rack", `"7"`), true},
+		"an unrelated label through the status": {patch("example.com/rack", `"7"`, "status"), true},
+		"a label that a profile selects":        {patch("example.com/rack-kind", `"frugal"`), false},
+		"another GPU":                           {patch("nvidia.com/gpu.product", `"NVIDIA-H100"`), false},
+		"another CPU":                           {patch("node.kubernetes.io/cpu-model", `"frugal"`), false},
+		"a label set for an agent":              {patch(v1alpha1.LabelCPUModel, `"frugal"`), false},
+		"a CPU in an annotation":                {annotate("node.kubernetes.io/cpu-model", `"frugal"`), false},
+		"an instance type":                      {patch(v1.LabelInstanceTypeStable, `"m7g.large"`), false},
+		"a better PUE":                          {annotate("compute-gardener-scheduler.kubernetes.io/pue", `"1.0"`), false},
+		"live watts":                            {annotate("energy.thesis.io/current-watts", `"1"`), false},
+		"an unrelated annotation":               {annotate("volumes.kubernetes.io/controller-managed-attach-detach", `"true"`), true},
+		"an unchanged site":                     {patch(v1alpha1.LabelSite, `"coal"`), true},
 
-		"it sleeps":                   {patch(v1alpha1.LabelPowerState, `"asleep"`), false},
-		"it may sleep":                {patch(v1alpha1.LabelMaySleep, `"true"`), false},
-		"what kubenergy-power writes": {annotate(v1alpha1.AnnotationPower, `"{\"failed\":-1}"`), false},
-		"the same by the status":      {annotate(v1alpha1.AnnotationPower, `"{\"failed\":-1}"`, "status"), false},
-		"live watts by the status":    {annotate("energy.thesis.io/current-watts", `"1"`, "status"), false},
-		"another note by the status":  {annotate("example.com/note", `"x"`, "status"), true},
+		"the label for a sleeping node":                        {patch(v1alpha1.LabelPowerState, `"asleep"`), false},
+		"the label may-sleep":                                  {patch(v1alpha1.LabelMaySleep, `"true"`), false},
+		"the annotation of kubenergy-power":                    {annotate(v1alpha1.AnnotationPower, `"{\"failed\":-1}"`), false},
+		"the annotation of kubenergy-power through the status": {annotate(v1alpha1.AnnotationPower, `"{\"failed\":-1}"`, "status"), false},
+		"live watts through the status":                        {annotate("energy.thesis.io/current-watts", `"1"`, "status"), false},
+		"an unrelated annotation through the status":           {annotate("example.com/note", `"x"`, "status"), true},
 		"joins":                       {join(nil, fn("example.com/note", "x")), true},
 		"joins with a site":           {join(fn(v1alpha1.LabelSite, "hydro"), nil), true},
 		"joins and may sleep":         {join(fn(v1alpha1.LabelMaySleep, "true"), nil), true},

@@ -23,9 +23,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// testUninstall does what helm uninstall does: it creates the objects of the pre-delete hook, runs what the hook's Job
-// Jobs run, as their accounts, and then removes the release. The Jobs themselves cannot run, since no node has a
-// kubelet.
+// testUninstall performs the steps of helm uninstall. It creates the objects of the pre-delete hooks, runs the
+// commands of the hook Jobs with the permissions of their accounts and then uninstalls the release. The Jobs
+// themselves cannot run because no node has a kubelet.
 func (w *world) testUninstall(t *testing.T) {
 	ctx := t.Context()
 	kit.Eventually(t, 20*time.Second, "Jobs are held", func() bool {
@@ -57,7 +57,7 @@ func (w *world) testUninstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs := map[string][]string{} // what they run, by account
+	jobs := map[string][]string{} // arguments by service account
 	for i := range documents {
 		d := &documents[i]
 		if d.HookOf() != "pre-delete" {
@@ -76,15 +76,15 @@ func (w *world) testUninstall(t *testing.T) {
 		jobs[job.Spec.Template.Spec.ServiceAccountName] = job.Spec.Template.Spec.Containers[0].Args
 	}
 	if _, reported := w.runAs(t, "kubenergy-wake", jobs["kubenergy-wake"]); !strings.Contains(reported, "node sleeper: woken") {
-		t.Errorf("it does not tell of the node that it woke:\n%s", reported)
+		t.Errorf("output of the wake-up Job does not mention the node:\n%s", reported)
 	}
 	n, err := w.Client.CoreV1().Nodes().Get(ctx, sleeper, metav1.GetOptions{})
 	if err != nil || len(v1alpha1.WithoutSleep(n.Spec.Taints)) != len(n.Spec.Taints) || n.Labels[v1alpha1.LabelPowerState] != "" {
-		t.Errorf("the node of a machine that slept: taints %v, labels %v (%v)", n.Spec.Taints, n.Labels, err)
+		t.Errorf("unexpected node after wake-up: taints %v, labels %v (error %v)", n.Spec.Taints, n.Labels, err)
 	}
 	if warned, _ := w.runAs(t, "kubenergy-release", jobs["kubenergy-release"]); !strings.Contains(warned,
 		"1 Deployment names the scheduler kubenergy") {
-		t.Error("it does not tell of the Deployment that it leaves pending")
+		t.Error("release Job does not warn about the Deployment that remains pending")
 	}
 	w.wantNothingHeld(ctx, t)
 	for i := range documents {
@@ -100,19 +100,19 @@ func (w *world) testUninstall(t *testing.T) {
 	}
 	w.helm(t, "uninstall", "kubenergy", "--no-hooks", "--wait")
 	for i := range documents {
-		// What was booked cannot be measured again, and the namespace of agents holds Secrets of the user's.
+		// Recorded usage cannot be measured again, and the namespace of the agents contains Secrets of the user.
 		stays := slices.Contains([]string{"PersistentVolumeClaim", "Namespace"}, documents[i].Object.GetKind())
 		if gone, err := w.gone(ctx, documents[i].Object); gone == stays || err != nil {
-			t.Errorf("%s: gone is %v (%v)", documents[i].Name(), gone, err)
+			t.Errorf("%s: deleted is %v, error %v", documents[i].Name(), gone, err)
 		}
 	}
 }
 
-// runAs runs what a hook's Job runs, as its account.
+// runAs runs the command of a hook Job with the permissions of its service account.
 func (w *world) runAs(t *testing.T, account string, args []string) (warned, reported string) {
 	t.Helper()
 	if len(args) == 0 {
-		t.Fatalf("no pre-delete Job runs as %s", account)
+		t.Fatalf("no pre-delete Job uses the service account %s", account)
 	}
 	ctx := t.Context()
 	machines, err := w.Client.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Get(ctx, "kubenergy-power", metav1.GetOptions{})
@@ -128,7 +128,7 @@ func (w *world) runAs(t *testing.T, account string, args []string) (warned, repo
 	}
 	var stdout, stderr bytes.Buffer
 	code := 0
-	kit.Eventually(t, 20*time.Second, "the API server knows the rights that were just made", func() bool {
+	kit.Eventually(t, 20*time.Second, "the new permissions are effective", func() bool {
 		stdout.Reset()
 		stderr.Reset()
 		code = cli.Run(ctx, args, os.Environ(), &stdout, &stderr)
@@ -141,7 +141,7 @@ func (w *world) runAs(t *testing.T, account string, args []string) (warned, repo
 	return stderr.String(), stdout.String()
 }
 
-// sleeper adds a node that is marked as one whose machine sleeps, and is Ready: the machine was started by hand.
+// sleeper adds a node that is marked as sleeping although it is Ready, as if its machine had been started manually.
 func (w *world) sleeper(t *testing.T) (name string) {
 	t.Helper()
 	ctx, nodes := t.Context(), w.Client.CoreV1().Nodes()
@@ -150,7 +150,7 @@ func (w *world) sleeper(t *testing.T) (name string) {
 	}}}
 	n.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintAsleep, Effect: corev1.TaintEffectNoSchedule}}
 	_, err := nodes.Create(ctx, n, metav1.CreateOptions{})
-	if err == nil { // others write the node too
+	if err == nil { // other clients also update the node
 		_, err = nodes.PatchStatus(ctx, n.Name, []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`))
 	}
 	if err != nil {
@@ -174,7 +174,8 @@ func (w *world) wantNothingHeld(ctx context.Context, t *testing.T) {
 		j := &jobs.Items[i]
 		if j.Labels[v1alpha1.LabelHeld] != "" || j.Labels[v1alpha1.LabelBudgetSuspended] != "" ||
 			j.Spec.Suspend != nil && *j.Spec.Suspend || len(j.Finalizers) > 0 {
-			t.Errorf("Job %s/%s: suspend %v, labels %v, finalizers %v", j.Namespace, j.Name, j.Spec.Suspend, j.Labels,
+			t.Errorf("Job %s/%s was not released: suspend %v, labels %v, finalizers %v",
+				j.Namespace, j.Name, j.Spec.Suspend, j.Labels,
 				j.Finalizers)
 		}
 		if j.Annotations[v1alpha1.AnnotationReleasedAt] != "" {
@@ -182,6 +183,6 @@ func (w *world) wantNothingHeld(ctx context.Context, t *testing.T) {
 		}
 	}
 	if released == 0 {
-		t.Error("no Job was held and released")
+		t.Error("expected at least one released Job")
 	}
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// On Karmada's definitions alone: the test does what Karmada's programs would do.
+// TestWithoutKarmada only uses the definitions of Karmada and performs the tasks of its programs itself.
 func TestWithoutKarmada(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it starts three control planes")
+		t.Skip("starts three control planes")
 	}
 	s := newStage(t)
 	t.Run("ControllerAlone", s.controllerAlone)
@@ -47,17 +47,18 @@ func TestWithoutKarmada(t *testing.T) {
 	t.Run("Replay", s.replay)
 }
 
-// The cleanest cluster with room gets the work, of those where it may go.
+// where verifies that work is placed on the eligible cluster with the lowest carbon intensity that has enough
+// capacity.
 func (s *stage) where(t *testing.T) {
 	c := s.in(t, "where", "")
 	c.sends("one", work{})
 	one := c.placed("one")
 	annotation := one.object.GetAnnotations()["policy.karmada.io/applied-placement"]
 	if one.to != "north=1" || !strings.Contains(annotation, `"Divided"`) {
-		t.Errorf("it went to %q for the placement %s", one.to, annotation)
+		t.Errorf("unexpected target %q for the placement %s", one.to, annotation)
 	}
 	c.gone("one")
-	c.goes("to where there is room, and the rest to the next", work{replicas: 6, cpu: "4"}, "north=4 south=2")
+	c.goes("to the cluster with capacity and the rest to the next one", work{replicas: 6, cpu: "4"}, "north=4 south=2")
 	c.goes("named", work{placement: divided + ", clusterAffinity: {clusterNames: [south]}"}, "south=1")
 	c.goes("excluded", work{placement: divided + ", clusterAffinity: {exclude: [north]}"}, "south=1")
 	c.goes("by label", work{
@@ -72,52 +73,56 @@ func (s *stage) where(t *testing.T) {
 	}, "north=2 south=2")
 
 	s.patch(t, clusters, "", "north", `{"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}`)
-	c.comes("taints are obeyed", work{}, "south=1")
+	c.comes("a taint is respected", work{}, "south=1")
 	c.goes("tolerating", work{placement: divided + ", clusterTolerations: [{key: k, operator: Exists}]"}, "north=1")
 	s.patch(t, clusters, "", "north", `{"spec":{"taints":null}}`)
-	c.comes("without the taint it is as before", work{}, "north=1")
+	c.comes("a removed taint is ignored", work{}, "north=1")
 
 	s.reached("north", "False")
-	c.comes("what Karmada does not reach gets none", work{}, "south=1")
+	c.comes("an unreachable cluster gets no work", work{}, "south=1")
 	s.reached("north", "True")
-	c.comes("it is reached again", work{}, "north=1")
+	c.comes("a reachable cluster gets work again", work{}, "north=1")
 
 	none := c.tries(work{placement: divided + ", clusterAffinity: {clusterNames: [nowhere]}"})
 	if none.reason != "NoClusterFit" || none.to != "" ||
 		!strings.Contains(none.message, "the cluster affinity does not match") {
-		t.Errorf("what may go nowhere went to %q: %s: %s", none.to, none.reason, none.message)
+		t.Errorf("unexpected result for work without an eligible cluster: target %q, %s: %s",
+			none.to, none.reason, none.message)
 	}
 	c.turn(500, 40)
-	c.goes("the grids have turned", work{}, "south=1")
+	c.goes("after a change of the carbon intensities", work{}, "south=1")
 	c.turn(50, 400)
 }
 
-// Karmada asks for it again, or for more.
+// again verifies that bindings are placed again if Karmada requests rescheduling or more replicas.
 func (s *stage) again(t *testing.T) {
 	c := s.in(t, "again", "")
 	c.sends("a", work{})
 	if p := c.placed("a"); p.to != "north=1" {
-		t.Fatalf("it went to %q", p.to)
+		t.Fatalf("unexpected target %q", p.to)
 	}
 	again := func() {
-		time.Sleep(1100 * time.Millisecond) // times in objects are whole seconds
+		time.Sleep(1100 * time.Millisecond) // timestamps of objects have a resolution of one second
 		c.patch(t, bindings, c.ns, "a-job", fmt.Sprintf(`{"spec":{"rescheduleTriggeredAt":%q}}`,
 			time.Now().UTC().Format(time.RFC3339)))
 	}
 	again()
-	c.await(10*time.Second, "it is placed anew, where it is", func() bool { return c.said("a").observed })
+	c.await(10*time.Second, "the binding is placed again in the same cluster",
+		func() bool { return c.said("a").observed })
 	c.turn(500, 40)
 	if p := c.said("a"); p.to != "north=1" {
-		t.Errorf("what was placed went to %q by itself", p.to)
+		t.Errorf("placed work was moved to %q without a request", p.to)
 	}
 	again()
-	c.await(10*time.Second, "it is placed anew", func() bool { return c.said("a").to == "south=1" })
+	c.await(10*time.Second, "the binding is placed in another cluster",
+		func() bool { return c.said("a").to == "south=1" })
 	c.patch(t, bindings, c.ns, "a-job", `{"spec":{"replicas":3}}`)
-	c.await(10*time.Second, "three are placed", func() bool { return c.said("a").to == "south=3" })
+	c.await(10*time.Second, "three replicas are placed", func() bool { return c.said("a").to == "south=3" })
 	c.turn(50, 400)
 }
 
-// What only Karmada's own scheduler can do is refused, and the condition says why.
+// unsupported verifies that placements that only karmada-scheduler supports are rejected with a reason in the
+// condition.
 func (s *stage) unsupported(t *testing.T) {
 	c := s.in(t, "unsupported", "")
 	for placement, want := range map[string]string{
@@ -130,12 +135,13 @@ func (s *stage) unsupported(t *testing.T) {
 	} {
 		p := c.tries(work{placement: placement})
 		if p.to != "" || p.reason != "SchedulerError" || !strings.Contains(p.message, want) {
-			t.Errorf("%s: it went to %q, %s: %s", placement, p.to, p.reason, p.message)
+			t.Errorf("placement %s: unexpected target %q, %s: %s", placement, p.to, p.reason, p.message)
 		}
 	}
 }
 
-// Of the north's three nodes one has a disk, and one a taint.
+// nodes verifies that node selectors and taints are respected. One of the three nodes in the north has a disk
+// label, and another one has a taint.
 func (s *stage) nodes(t *testing.T) {
 	c := s.in(t, "nodes", "")
 	c.goes("tolerating the taint", work{
@@ -143,60 +149,61 @@ func (s *stage) nodes(t *testing.T) {
 	}, "north=6")
 	c.goes("selecting", work{replicas: 2, cpu: "4", node: "nodeSelector: {disk: ssd}"}, "north=2")
 	if p := c.tries(work{replicas: 3, cpu: "4", node: "nodeSelector: {disk: ssd}"}); p.reason != "Unschedulable" {
-		t.Errorf("more than the selected node has room for went to %q: %s", p.to, p.reason)
+		t.Errorf("unexpected result for work that exceeds the selected node: target %q, reason %s", p.to, p.reason)
 	}
 	c.goes("by affinity", work{
 		replicas: 3, cpu: "4", node: "hardNodeAffinity: {nodeSelectorTerms: [{matchExpressions: " +
 			"[{key: kubernetes.io/hostname, operator: In, values: [n2, s0]}]}]}",
 	}, "north=2 south=1")
 
-	// What was sent is there for half a minute, seen or not, and is not counted twice.
+	// Sent replicas are counted for half a minute even if their pods do not appear, and they are not counted twice.
 	c.sends("sent", work{replicas: 4, cpu: "4"})
 	if p := c.placed("sent"); p.to != "north=4" {
-		t.Fatalf("it went to %q", p.to)
+		t.Fatalf("unexpected target %q", p.to)
 	}
-	c.goes("after what fills the north", work{}, "south=1")
+	c.goes("after the north is full", work{}, "south=1")
 	s.later(31 * time.Second)
-	c.comes("what has not come in half a minute is not counted", work{}, "north=1")
+	c.comes("replicas without pods are not counted after half a minute", work{}, "north=1")
 	c.gone("sent")
 
 	c.sends("came", work{replicas: 2})
 	if p := c.placed("came"); p.to != "north=2" {
-		t.Fatalf("it went to %q", p.to)
+		t.Fatalf("unexpected target %q", p.to)
 	}
 	for i := range 2 {
 		c.pod(fmt.Sprint("came-", i), "n0", "", time.Time{}, map[string]string{batchv1.JobNameLabel: "came"})
 	}
-	c.comes("once the pods have come, the rest of the room is free", work{replicas: 6, cpu: "2"}, "north=6")
-	c.goes("and no more than that", work{replicas: 7, cpu: "2"}, "north=6 south=1")
+	c.comes("the remaining capacity is available after the pods were created", work{replicas: 6, cpu: "2"}, "north=6")
+	c.goes("no more than the remaining capacity is used", work{replicas: 7, cpu: "2"}, "north=6 south=1")
 }
 
-// A member that claims room which it has not is believed for a minute, by the driver's clock.
+// lies verifies that a member that reports capacity it does not have is excluded after one minute of the driver's
+// clock.
 func (s *stage) lies(t *testing.T) {
 	c, other := s.in(t, "lies", ""), s.in(t, "others", "")
 	pod := func(message string, since time.Duration) (gone func()) {
 		c.pod("p", "", message, time.Now().Add(since), nil)
-		time.Sleep(300 * time.Millisecond) // the driver hears of it
-		s.later(2 * time.Second)           // and looks again
-		c.goes("what the member says of the time counts for nothing", work{}, "north=1")
+		time.Sleep(300 * time.Millisecond) // until the driver receives the event
+		s.later(2 * time.Second)           // and evaluates it again
+		c.goes("timestamps of the member are ignored", work{}, "north=1")
 		s.later(61 * time.Second)
 		return func() {
 			if err := c.pods().Delete(t.Context(), "p", *metav1.NewDeleteOptions(0)); err != nil {
 				t.Fatal(err)
 			}
-			c.comes("without the pod it is believed again", work{}, "north=1")
+			c.comes("the member gets work again after the pod is deleted", work{}, "north=1")
 		}
 	}
 	gone := pod("0/3 nodes are available: 3 Insufficient cpu.", -time.Hour)
-	other.comes("room that a pod has not found", work{}, "south=1")
-	c.goes("room that a pod has not found", work{}, "south=1")
+	other.comes("a member without the reported capacity", work{}, "south=1")
+	c.goes("a member without the reported capacity", work{}, "south=1")
 	p := c.tries(work{placement: divided + ", clusterAffinity: {clusterNames: [north]}"})
 	if p.reason != "Unschedulable" || !strings.Contains(p.message, "pod lies/p has been unschedulable there for a minute") {
 		t.Errorf("%s: %s", p.reason, p.message)
 	}
 	gone()
 	gone = pod("", 0)
-	other.comes("a member whose scheduler says nothing", work{}, "south=1")
+	other.comes("a member without scheduling results", work{}, "south=1")
 	gone()
 	gone = pod("0/3 nodes are available: 3 node(s) had volume node affinity conflict.", time.Hour)
 	c.comes("of its own namespace", work{}, "south=1")
@@ -205,16 +212,16 @@ func (s *stage) lies(t *testing.T) {
 
 	c.sends("silent", work{})
 	if p := c.placed("silent"); p.to != "north=1" {
-		t.Fatalf("it went to %q", p.to)
+		t.Fatalf("unexpected target %q", p.to)
 	}
 	s.later(61 * time.Second)
-	c.comes("a member says nothing of a Job", work{}, "south=1")
+	c.comes("a member without a status for a Job", work{}, "south=1")
 	other.goes("of another namespace", work{}, "north=1")
 	c.tells("silent", "north", `{"active":1}`)
-	c.comes("the member has told of the Job", work{}, "north=1")
+	c.comes("the member has reported a status for the Job", work{}, "north=1")
 }
 
-// Running Jobs that may be interrupted move where that saves much, once.
+// moves verifies that running interruptible Jobs are moved once if that saves enough.
 func (s *stage) moves(t *testing.T) {
 	c := s.in(t, "moves", "")
 	movable := map[string]string{"kubenergy.io/interruptible": "true"}
@@ -226,7 +233,7 @@ func (s *stage) moves(t *testing.T) {
 	} {
 		c.sends(name, w)
 		if p := c.placed(name); p.to != "north=1" {
-			t.Fatalf("%s went to %q", name, p.to)
+			t.Fatalf("unexpected target of %s: %q", name, p.to)
 		}
 		active := `{"active":1}`
 		if name == "waits" {
@@ -252,10 +259,10 @@ func (s *stage) moves(t *testing.T) {
 		}
 		return names
 	}
-	c.await(45*time.Second, "two are moved", func() bool { return len(moved()) >= 2 })
+	c.await(45*time.Second, "two Jobs are moved", func() bool { return len(moved()) >= 2 })
 	time.Sleep(time.Second)
 	if names := moved(); fmt.Sprint(slices.Sorted(slices.Values(names))) != "[moves too]" {
-		t.Errorf("%v are moved", names)
+		t.Errorf("moved Jobs = %v, want [moves too]", names)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,15 +273,15 @@ func (s *stage) moves(t *testing.T) {
 		}
 		if count++; r.Saved <= 0 || !strings.HasPrefix(r.Node, "south/") ||
 			!strings.Contains(r.Message, "from cluster north") {
-			t.Errorf("the record of a move: %+v", r.Record)
+			t.Errorf("unexpected record of a move: %+v", r.Record)
 		}
 	}
 	if count != 2 {
-		t.Errorf("%d moves are recorded", count)
+		t.Errorf("got %d recorded moves, want 2", count)
 	}
 }
 
-// Each decision is made again from what was recorded of it.
+// replay verifies that each recorded decision can be reproduced from its recorded input.
 func (s *stage) replay(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,16 +295,18 @@ func (s *stage) replay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := strategy.Plan(on)[0]; d.Node != r.Node {
-			t.Errorf("%s of %s/%s by %s: %s was chosen, and %s is now", r.Action, r.Namespace, r.Owner, r.Strategy,
+			t.Errorf("replay of decision %s for %s/%s with strategy %s: recorded node %s, got %s",
+				r.Action, r.Namespace, r.Owner, r.Strategy,
 				r.Node, d.Node)
 		}
 	}
 	if len(s.taken) < 20 {
-		t.Errorf("%d decisions are recorded", len(s.taken))
+		t.Errorf("got %d recorded decisions, want at least 20", len(s.taken))
 	}
 }
 
-// rights tries what kubenergy-karmada may not do, on Karmada's API server and through it in a member.
+// rights tries operations that kubenergy-karmada must not be able to perform, on the API server of Karmada and
+// through its proxy in a member.
 func (s *stage) rights(t *testing.T) {
 	c := s.in(t, "rights", "")
 	c.sends("b", work{stock: true})
@@ -329,7 +338,7 @@ spec: {resourceSelectors: [{apiVersion: batch/v1, kind: Job}]}
 	_, errMembers := member.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
 	for what, err := range map[string]error{
 		"reading secrets": errSecrets, "patching a policy": errPatch, "patching a Cluster": errCluster,
-		"reading a member's secrets": errMembers, "answering in an estimator's place": errService,
+		"reading a member's secrets": errMembers, "replacing the Service of an estimator": errService,
 		"deleting a binding":       errBinding,
 		"deleting a Job":           client.BatchV1().Jobs(c.ns).Delete(t.Context(), "b", metav1.DeleteOptions{}),
 		"deleting a member's node": member.CoreV1().Nodes().Delete(t.Context(), "n0", metav1.DeleteOptions{}),
@@ -342,6 +351,6 @@ spec: {resourceSelectors: [{apiVersion: batch/v1, kind: Job}]}
 	}
 	nodes, err := member.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(nodes.Items) != 3 {
-		t.Errorf("reading a member's nodes: %v, %v", nodes, err)
+		t.Errorf("reading the nodes of a member = %v, error %v, want 3 nodes", nodes, err)
 	}
 }

@@ -35,19 +35,19 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-var factor = flag.Float64("factor", 288, "how many times faster TestADay plays its day")
+var factor = flag.Float64("factor", 288, "factor by which TestADay accelerates the day")
 
 const (
 	dayJobs  = 200
 	anywhere = "anywhere"
-	punctual = time.Second      // after its deadline a Job may be let go
-	apart    = 0.03             // the saving of a federation and the simulated one, at most
-	known    = 60 * time.Hour   // of both grids
-	tail     = 14 * time.Hour   // of the day, after which all has been done
-	drain    = 90 * time.Second // that its end takes longer here
+	punctual = time.Second      // maximum delay of a release after the deadline
+	apart    = 0.03             // maximum difference between the savings of the federation and the simulation
+	known    = 60 * time.Hour   // duration of the published signals of both grids
+	tail     = 14 * time.Hour   // time after the day in which all work finishes
+	drain    = 90 * time.Second // additional wall-clock time for its end
 )
 
-// clusterOfDay is a member of the federation in which a day is played.
+// clusterOfDay is a member of the federation used by TestADay.
 type clusterOfDay struct {
 	name, zone string
 	nodes      int
@@ -55,13 +55,14 @@ type clusterOfDay struct {
 
 var clustersOfDay = []clusterOfDay{{"north", "GB", 10}, {"south", "US-CAL-CISO", 8}}
 
-// dayJob is a Job of the day: its pods are as many jobs of the scenario, from first on.
+// dayJob is a Job of the day. Its pods correspond to consecutive jobs of the scenario, starting at index first.
 type dayJob struct {
 	name, place string
 	first, pods int
 }
 
-// aDay makes a day of work for two clusters on recorded grids that take turns in being the cleaner one.
+// aDay creates one day of work for two clusters with recorded carbon intensities, such that each cluster is the
+// cleaner one for a part of the day.
 func aDay(t *testing.T) (*sim.Scenario, []dayJob) {
 	t.Helper()
 	folder := kit.Data(t, "electricity-maps/GB_2023.csv", "electricity-maps/US-CAL-CISO_2023.csv")
@@ -108,19 +109,20 @@ func aDay(t *testing.T) (*sim.Scenario, []dayJob) {
 	return s, all
 }
 
-// day plays a day in a federation.
+// day runs the work of one day in a federation.
 type day struct {
 	*federation
 	scenario *sim.Scenario
 	work     []dayJob
 }
 
-// arm is one way to place and hold the day's Jobs.
+// arm is a configuration for placing and holding the Jobs of the day.
 type arm struct {
 	name, namespace, scheduler, weights string
 }
 
-// prepare makes the namespace of an arm, in which policies send each Job to one member, whichever or a certain one.
+// prepare creates the namespace of an arm with policies that send each Job to a single member, either any member or
+// a specific one.
 func (d *day) prepare(a *arm) {
 	d.t.Helper()
 	d.namespace(a.namespace, "enforce")
@@ -141,7 +143,7 @@ spec:
     replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted%s}
 `, place, a.namespace, a.scheduler, place, affinity, a.weights))
 	}
-	d.await(time.Minute, "the members have the namespace "+a.namespace, func() bool {
+	d.await(time.Minute, "the members contain the namespace "+a.namespace, func() bool {
 		for _, m := range d.members {
 			accounts := m.client.CoreV1().ServiceAccounts(a.namespace)
 			if _, err := accounts.Get(d.t.Context(), "default", metav1.GetOptions{}); err != nil {
@@ -152,7 +154,7 @@ spec:
 	})
 }
 
-// publish says how clean the grids are, compressed.
+// publish publishes the carbon intensities of the grids, compressed in time.
 func (d *day) publish(clock lab.Clock) {
 	d.t.Helper()
 	for _, site := range d.scenario.Sites {
@@ -178,7 +180,7 @@ spec: {zone: %s, carbon: {sources: [{static: {value: 1}}]}}
 	}
 }
 
-// job is a Job of the day as Kubernetes has it.
+// job converts a job of the day to a Kubernetes Job.
 func (d *day) job(w *dayJob, clock lab.Clock) *batchv1.Job {
 	of := &d.scenario.Jobs[w.first]
 	j := kube.TraceJob(w.name, of, clock.Shrink)
@@ -193,7 +195,7 @@ func (d *day) job(w *dayJob, clock lab.Clock) *batchv1.Job {
 	return j
 }
 
-// play plays the day once.
+// play runs the work of the day with the configuration of an arm.
 func (d *day) play(a *arm) *played {
 	d.t.Helper()
 	d.prepare(a)
@@ -222,36 +224,36 @@ func (d *day) play(a *arm) *played {
 	until := p.clock.ToWall(d.scenario.Start.Add(24*time.Hour + tail)).Add(drain)
 	for p.done() < len(d.scenario.Jobs) && time.Now().Before(until) {
 		if time.Sleep(time.Second); d.Ended() {
-			d.t.Fatal("the control plane has ended")
+			d.t.Fatal("control plane exited unexpectedly")
 		}
 	}
 	d.clear(a.namespace)
 	return p
 }
 
-// verdict is what is wrong with an arm, and how long Karmada takes.
+// verdict contains the violations of an arm and the delays caused by Karmada.
 type verdict struct {
 	held    int
-	late    int             // Jobs that were let go after their deadline
-	started int             // pods that were bound after it
-	broken  int             // pods that ran where their policy does not allow it
-	way     []time.Duration // from when a Job is let go until its pod is bound
-	after   []time.Duration // when it was planned to be, a Job was let go
+	late    int             // number of Jobs released after their deadline
+	started int             // number of pods bound after the deadline
+	broken  int             // number of pods on clusters that their policy does not allow
+	way     []time.Duration // from the release of a Job to the binding of its pod
+	after   []time.Duration // from the planned to the actual release of a Job
 }
 
-// judge says what was seen of the pods of an arm, in the time of the trace, and what was wrong.
+// judge converts the observed pods of an arm to placements in the time of the trace and determines violations.
 func (d *day) judge(name string, p *played) (placements []sim.Placement, v verdict) {
 	d.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.failed) > 0 {
-		d.t.Errorf("%s: pods have failed: %v", name, p.failed)
+		d.t.Errorf("arm %s: pods failed: %v", name, p.failed)
 	}
 	for i := range d.work {
 		w := &d.work[i]
 		pods := slices.Collect(maps.Values(p.pods[w.name]))
 		if len(pods) != w.pods {
-			d.t.Errorf("%s: %s ran %d pods, want %d", name, w.name, len(pods), w.pods)
+			d.t.Errorf("arm %s: Job %s ran %d pods, want %d", name, w.name, len(pods), w.pods)
 			pods = pods[:min(len(pods), w.pods)]
 		}
 		of := &d.scenario.Jobs[w.first]
@@ -283,7 +285,7 @@ func count(ok bool) int {
 	return 0
 }
 
-// records collects what our program tells of its decisions.
+// records is a server that collects the decisions sent by kubenergy-karmada.
 type records struct {
 	mu  sync.Mutex
 	all []ledger.Record
@@ -300,7 +302,7 @@ func (r *records) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.all = append(r.all, reported.Decisions...)
 }
 
-// replay decides all that was recorded once more.
+// replay repeats all recorded decisions and returns their number by action.
 func (r *records) replay(t *testing.T) (decided map[string]int) {
 	t.Helper()
 	r.mu.Lock()
@@ -308,7 +310,7 @@ func (r *records) replay(t *testing.T) (decided map[string]int) {
 	decided = map[string]int{}
 	for i := range r.all {
 		record := &r.all[i]
-		if record.Digest == "" { // releases, which follow from holds
+		if record.Digest == "" { // releases follow from holds
 			continue
 		}
 		data, err := report.Unpacked(record)
@@ -325,7 +327,8 @@ func (r *records) replay(t *testing.T) (decided map[string]int) {
 		}
 		decision := strategy.Plan(s)[0]
 		if record.Action == "hold" && !decision.Window.Start.Equal(record.Start) || decision.Node != record.Node {
-			t.Errorf("%s %s was decided as %q from %v, and now as %q from %v", record.Action, record.Owner, record.Node,
+			t.Errorf("replay of decision %s for %s: recorded node %q and start %v, got %q and %v",
+				record.Action, record.Owner, record.Node,
 				record.Start, decision.Node, decision.Window.Start)
 		}
 		decided[record.Action]++
@@ -333,7 +336,7 @@ func (r *records) replay(t *testing.T) (decided map[string]int) {
 	return decided
 }
 
-// plans are until when the Jobs of a namespace were to be held, as was recorded last.
+// plans returns the last recorded planned starts of the held Jobs in a namespace.
 func (r *records) plans(namespace string) map[string]time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -346,7 +349,7 @@ func (r *records) plans(namespace string) map[string]time.Time {
 	return plans
 }
 
-// after returns by how much later than planned Jobs were let go.
+// after returns the sorted delays of releases relative to the planned starts.
 func (p *played) after(plans map[string]time.Time) (late []time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -357,7 +360,7 @@ func (p *played) after(plans map[string]time.Time) (late []time.Duration) {
 	return late
 }
 
-// row is what an arm, or a simulation, came to.
+// row is the result of an arm or a simulation.
 type row struct {
 	name   string
 	result *sim.Result
@@ -371,8 +374,9 @@ func (r *row) wait() (mean time.Duration) {
 	return mean / time.Duration(len(r.result.Outcomes))
 }
 
-// A day of Jobs under Karmada's dynamic weights, and under ours in both ways: what they emit, and that none is late,
-// lost, run twice, or where it may not be.
+// TestADay compares the emissions of one day of Jobs under Karmada's dynamic weights with those under KubEnergy,
+// used as an estimator and as a scheduler. It also verifies that no Job is late, lost, run twice or placed on a
+// cluster that its policy does not allow.
 func TestADay(t *testing.T) {
 	long(t)
 	scenario, all := aDay(t)
@@ -387,7 +391,7 @@ func TestADay(t *testing.T) {
 		members = append(members, m)
 	}
 	d := &day{start(t, members...), scenario, all}
-	var stock []*kit.Process // Karmada's weights are of the room that its own estimators see, node by node
+	var stock []*kit.Process // Karmada's weights use the capacity reported by its own estimators for each node
 	for name := range d.members {
 		stock = append(stock, d.estimator(name))
 	}
@@ -413,8 +417,8 @@ func TestADay(t *testing.T) {
 	const dynamic = ", weightPreference: {dynamicWeight: AvailableReplicas}"
 	for i, a := range []*arm{
 		{"Karmada's dynamic weights", "day-stock", v1.DefaultSchedulerName, dynamic},
-		{"by estimator, and holds", "day-estimator", v1.DefaultSchedulerName, dynamic},
-		{"by schedulerName, and holds", "day-scheduler", "kubenergy", ""},
+		{"by estimator with holds", "day-estimator", v1.DefaultSchedulerName, dynamic},
+		{"by schedulerName with holds", "day-scheduler", "kubenergy", ""},
 	} {
 		if i == 1 {
 			d.replace(stock, reported)
@@ -426,14 +430,15 @@ func TestADay(t *testing.T) {
 		add(a.name, result, err, v)
 	}
 	decided := reported.replay(t)
-	t.Logf("decided once more, and alike: %v", decided)
+	t.Logf("number of replayed decisions by action: %v", decided)
 	if decided["hold"] == 0 || decided["place"] < dayJobs {
-		t.Errorf("few decisions were recorded: %v", decided)
+		t.Errorf("too few recorded decisions: %v", decided)
 	}
 	d.compare(rows)
 }
 
-// replace has Jobs held and our program, which tells of its decisions, in the place of Karmada's estimators.
+// replace enables holding and replaces the estimators of Karmada by kubenergy-karmada, which sends its decisions to
+// reported.
 func (d *day) replace(stock []*kit.Process, reported *records) {
 	d.t.Helper()
 	for _, p := range stock {
@@ -453,7 +458,8 @@ func (d *day) replace(stock []*kit.Process, reported *records) {
 	d.scheduler()
 }
 
-// compare prints what all came to, beyond what idle machines need, and says whether ours saves what is simulated.
+// compare logs the results of all arms, excluding the energy of idle machines, and verifies that the savings match
+// those of the simulation.
 func (d *day) compare(rows []*row) {
 	t := d.t
 	t.Helper()
@@ -472,26 +478,29 @@ func (d *day) compare(rows []*row) {
 	saving := func(r, than *row) float64 { return 1 - carbon(r)/carbon(than) }
 	simulated := saving(rows[1], rows[0])
 	var b strings.Builder
-	b.WriteString("| | energy | emissions | saved | with idle machines | mean wait | held | late | started later " +
-		"| broken | way | after its plan |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| | energy | emissions | saved | with idle machines | mean wait | held | late | started late " +
+		"| violations | binding delay | release delay |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for i, r := range rows {
 		than := rows[min(i/2, 1)*2]
 		fmt.Fprintf(&b, "| %s | %.2f kWh | %.0f g | %.1f %% | %.3f kg | %v | %d | %d | %d | %d | %s | %s |\n", r.name,
 			(r.result.Energy - idle.Energy).KWh(), carbon(r), 100*saving(r, than), float64(r.result.Carbon)/1000,
 			r.wait().Round(time.Minute), r.held, r.late, r.started, r.broken, spread(r.way), spread(r.after))
 	}
-	t.Logf("%d Jobs, %d pods, %v times as fast\n%s", len(d.work), len(d.scenario.Jobs), *factor, b.String())
+	t.Logf("%d Jobs, %d pods, accelerated by a factor of %v\n%s",
+		len(d.work), len(d.scenario.Jobs), *factor, b.String())
 	for _, r := range rows[3:] {
 		if got := saving(r, rows[2]); math.Abs(got-simulated) > apart {
-			t.Errorf("%s saves %.1f %%, and %.1f %% were simulated", r.name, 100*got, 100*simulated)
+			t.Errorf("arm %s saves %.1f %%, want approximately %.1f %% as in the simulation",
+				r.name, 100*got, 100*simulated)
 		}
 		if r.late > 0 || r.broken > 0 {
-			t.Errorf("%s: %d late, %d where they may not be", r.name, r.late, r.broken)
+			t.Errorf("arm %s: %d Jobs released late, %d pods on clusters that their policy does not allow",
+				r.name, r.late, r.broken)
 		}
 	}
 }
 
-// spread is the median and the most of sorted times.
+// spread formats the median and the maximum of sorted durations.
 func spread(times []time.Duration) string {
 	n := len(times)
 	if n == 0 {

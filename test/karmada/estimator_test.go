@@ -17,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// plain hands messages on as bytes.
+// plain is a gRPC codec that does not encode messages.
 type plain struct{}
 
 func (plain) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
@@ -31,7 +31,7 @@ func (plain) Name() string { return "proto" }
 
 const officially = 7
 
-// startOfficial starts the official estimator of all clusters, and returns its address.
+// startOfficial starts a fake of Karmada's official estimator for all clusters and returns its address.
 func startOfficial(t *testing.T, config *tls.Config) string {
 	t.Helper()
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.ForceServerCodec(plain{}),
@@ -49,21 +49,22 @@ func startOfficial(t *testing.T, config *tls.Config) string {
 	return l.Addr().String()
 }
 
-// message is a field of a message that holds bytes.
+// message encodes a length-delimited protobuf field.
 func message(number protowire.Number, value []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), value)
 }
 
-// question is what karmada-scheduler asks of a cluster about replicas that need so much.
+// question encodes a request of karmada-scheduler for the replicas with the given CPU request that fit in a
+// cluster.
 func question(cluster, cpu string) []byte {
 	entry := append(message(1, []byte("cpu")), message(2, message(1, []byte(cpu)))...)
 	return append(message(1, []byte(cluster)), message(2, message(5, entry))...)
 }
 
-// estimator asks what karmada-scheduler asks.
+// estimator sends the requests of karmada-scheduler to the estimator.
 func (s *stage) estimator(t *testing.T, address string) {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-		InsecureSkipVerify: true, // as karmada-scheduler does by default
+		InsecureSkipVerify: true, // default of karmada-scheduler
 	})))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +86,8 @@ func (s *stage) estimator(t *testing.T, address string) {
 	description := func(what, cluster, cpu, want string) {
 		t.Helper()
 		if got, code := call("MaxAvailableReplicas", question(cluster, cpu)); got != want || code != codes.OK {
-			t.Errorf("%s: %s of %s: %s, want %s (%v)", what, cpu, cluster, got, want, code)
+			t.Errorf("%s: replicas with CPU request %s in cluster %s = %s, want %s (code %v)",
+				what, cpu, cluster, got, want, code)
 		}
 	}
 	c := s.in(t, "asked", "")
@@ -94,33 +96,33 @@ func (s *stage) estimator(t *testing.T, address string) {
 	description("nothing waits", "south", "1", "7")
 
 	c.sends("w", work{stock: true})
-	description("it waits", "north", "2", "7")
-	description("it waits", "south", "2", "0")
-	description("others do not", "south", "1500m", "7")
+	description("with a pending binding", "north", "2", "7")
+	description("with a pending binding", "south", "2", "0")
+	description("with another CPU request", "south", "1500m", "7")
 	if got, code := call("MaxAvailableReplicas", question("elsewhere", "2")); code != codes.NotFound {
-		t.Errorf("of a cluster that is not a member: %s, %v", got, code)
+		t.Errorf("unexpected response for an unknown cluster: %s, code %v", got, code)
 	}
 	if got, _ := call("GetUnschedulableReplicas", question("south", "2")); got != "7" {
-		t.Errorf("of unschedulable replicas: %s", got)
+		t.Errorf("GetUnschedulableReplicas() = %s, want 7", got)
 	}
 	for garbage, want := range map[string]codes.Code{
 		"\xff": codes.Internal, string(message(2, []byte{0x2a})): codes.InvalidArgument,
 		string(question("north", "much")): codes.InvalidArgument,
 	} {
 		if got, code := call("MaxAvailableReplicas", []byte(garbage)); code != want {
-			t.Errorf("%x: %s, %v, want %v", garbage, got, code, want)
+			t.Errorf("request %x: unexpected response %s with code %v, want code %v", garbage, got, code, want)
 		}
 	}
 	c.patch(t, bindings, c.ns, "w-job", `{"spec":{"clusters":[{"name":"north","replicas":1}]},"metadata":{"annotations":{`+
 		`"policy.karmada.io/applied-placement":"{\"replicaScheduling\":{\"replicaDivisionPreference\":\"Aggregated\",`+
 		`\"replicaSchedulingType\":\"Divided\"}}"}}}`)
-	kit.Eventually(t, 5*time.Second, "it waits no longer", func() bool {
+	kit.Eventually(t, 5*time.Second, "the binding is no longer pending", func() bool {
 		got, _ := call("MaxAvailableReplicas", question("south", "2"))
 		return got == "7"
 	})
 
 	shadow := s.in(t, "watched", "kubenergy.io/mode: shadow")
-	c.await(5*time.Second, "the mode of the namespace is known", func() bool {
+	c.await(5*time.Second, "the mode of the namespace is received", func() bool {
 		mode, _ := s.objects.View().Mode(shadow.ns)
 		return mode == "shadow"
 	})

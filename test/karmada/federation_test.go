@@ -1,5 +1,5 @@
-// Package karmada shows on a real Karmada, built from a checkout that KARMADA_SRC names, that work goes to the cluster
-// where it costs least, when it should, and that nothing is lost where parts die.
+// Package karmada tests with a real Karmada, built from the checkout in KARMADA_SRC, that work is sent to the
+// cluster with the lowest cost at the right time and that no work is lost if programs fail.
 package karmada
 
 import (
@@ -35,9 +35,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-const planeEnv = "KUBENERGY_TEST_PLANE" // the process is a control plane, of these options
+const planeEnv = "KUBENERGY_TEST_PLANE" // options of the control plane that the process runs
 
-// planeOptions are those of a control plane in a process of its own: there is one in each.
+// planeOptions configures a control plane that runs in its own process, because a process can run only one.
 type planeOptions struct {
 	Dir           string
 	API, Managers []string
@@ -83,7 +83,7 @@ func plane(text string) error {
 	return nil
 }
 
-// server is an API server of a federation: Karmada's, or a member's.
+// server is an API server of a federation, either Karmada's or that of a member.
 type server struct {
 	*kit.Process
 	kubeconfig string
@@ -127,20 +127,20 @@ type federation struct {
 	members map[string]*server
 }
 
-// member is what a cluster of the federation is made of.
+// member configures a cluster of the federation.
 type member struct {
 	name, region, site string
 	nodes              []lab.NodeSpec
-	lies               bool  // nothing schedules its pods
-	link               *link // by which Karmada reaches it; nil: directly
+	lies               bool  // run no scheduler for its pods
+	link               *link // network link from Karmada to the member, nil for a direct connection
 }
 
-// binaries builds Karmada's programs of the checkout, once.
+// binaries builds the programs of Karmada from the checkout unless they exist.
 func binaries(t *testing.T) (bin, src string) {
 	t.Helper()
 	src = os.Getenv("KARMADA_SRC")
 	if src == "" {
-		t.Skip("KARMADA_SRC names no checkout of github.com/karmada-io/karmada (v1.19): this needs a real Karmada")
+		t.Skip("requires a real Karmada: set KARMADA_SRC to a checkout of github.com/karmada-io/karmada (v1.19)")
 	}
 	bin = os.Getenv("KARMADA_BIN")
 	if bin == "" {
@@ -158,7 +158,7 @@ func binaries(t *testing.T) (bin, src string) {
 	if len(missing) == 0 {
 		return bin, src
 	}
-	t.Logf("building %s: about six minutes of one core", strings.Join(missing, ", "))
+	t.Logf("building %s, which takes about six minutes on one core", strings.Join(missing, ", "))
 	cmd := exec.Command("go", append([]string{
 		"build", "-p", "1", "-mod=vendor", "-trimpath", "-ldflags", "-s -w", "-o", bin + "/",
 	}, missing...)...)
@@ -169,7 +169,7 @@ func binaries(t *testing.T) (bin, src string) {
 	return bin, src
 }
 
-// start starts Karmada as its installer would, and joins members.
+// start starts Karmada in the configuration of its installer and joins the members.
 func start(t *testing.T, members ...member) *federation {
 	t.Helper()
 	bin, src := binaries(t)
@@ -185,7 +185,7 @@ func start(t *testing.T, members ...member) *federation {
 			"--proxy-client-cert-file=" + f.pki.file("front.crt"), "--proxy-client-key-file=" + f.pki.file("front.key"),
 			"--requestheader-client-ca-file=" + f.pki.file("front-ca.crt"),
 		},
-		// The others would make pods of Deployments, and Jobs' pods, in the control plane.
+		// Other controllers would create pods of Deployments and Jobs in the control plane of Karmada.
 		Managers: []string{
 			"--controllers=namespace,garbagecollector,serviceaccount,serviceaccount-token,ttl-after-finished," +
 				"clusterrole-aggregation",
@@ -211,7 +211,7 @@ func start(t *testing.T, members ...member) *federation {
 	return f
 }
 
-// reaches returns the kubeconfig by which Karmada reaches a member.
+// reaches returns the kubeconfig that Karmada uses to access a member.
 func (f *federation) reaches(m member) string {
 	f.t.Helper()
 	s := f.members[m.name]
@@ -263,16 +263,16 @@ spec:
 	f.program("webhook", "--kubeconfig="+f.kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port(webhook),
 		"--cert-dir="+f.pki.dir, "--metrics-bind-address=0", "--health-probe-bind-address="+kit.Address(f.t),
 		"--allow-no-execute-taint-policy=true")
-	f.await(time.Minute, "the aggregated API answers", func() bool {
+	f.await(time.Minute, "the aggregated API is available", func() bool {
 		_, err := f.client.Discovery().ServerResourcesForGroupVersion("cluster.karmada.io/v1alpha1")
 		return err == nil
 	})
-	//nolint:misspell // Karmada's folder is called that
+	//nolint:misspell // the directory of Karmada has this name
 	text, err := os.ReadFile(filepath.Join(src, "artifacts", "deploy", "webhook-configuration.yaml"))
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.await(time.Minute, "the webhook answers", func() bool {
+	f.await(time.Minute, "the webhook accepts connections", func() bool {
 		c, err := net.DialTimeout("tcp", webhook, time.Second)
 		if err == nil {
 			_ = c.Close()
@@ -281,8 +281,8 @@ spec:
 	})
 	f.apply(f.t, []byte(strings.NewReplacer("https://karmada-webhook.karmada-system.svc:443", "https://"+webhook,
 		"{{caBundle}}", ca).Replace(string(text))))
-	// Tests play hours in minutes. Karmada's limits on requests, how seldom it looks at members, how long it doubts what
-	// it saw and waits between two attempts would stretch them.
+	// The tests run hours of work in minutes. The default rate limits, status update intervals, condition
+	// thresholds and retry delays of Karmada would distort the results.
 	f.program("controller-manager", "--kubeconfig="+f.kubeconfig, "--cluster-status-update-frequency=1s",
 		"--cluster-failure-threshold=10s", "--cluster-success-threshold=10s",
 		"--kube-api-qps=1000", "--kube-api-burst=1000", "--cluster-api-qps=1000", "--cluster-api-burst=1000",
@@ -291,13 +291,13 @@ spec:
 		"--enable-no-execute-taint-eviction=true", "--feature-gates=Failover=true")
 }
 
-// scheduler starts karmada-scheduler. It asks estimators.
+// scheduler starts karmada-scheduler with estimators enabled.
 func (f *federation) scheduler() *kit.Process {
 	f.t.Helper()
 	return f.plainScheduler("--enable-scheduler-estimator=true", "--insecure-skip-estimator-verify=true")
 }
 
-// estimator starts Karmada's own estimator of a member.
+// estimator starts the official estimator of Karmada for a member.
 func (f *federation) estimator(name string) *kit.Process {
 	f.t.Helper()
 	_, port, _ := net.SplitHostPort(kit.Address(f.t))
@@ -308,7 +308,7 @@ func (f *federation) estimator(name string) *kit.Process {
 		"--health-probe-bind-address="+kit.Address(f.t))
 }
 
-// announce makes the Service by which karmada-scheduler finds the estimator of a member.
+// announce creates the Service through which karmada-scheduler discovers the estimator of a member.
 func (f *federation) announce(name, port string) {
 	f.t.Helper()
 	f.apply(f.t, fmt.Appendf(nil, `
@@ -319,8 +319,9 @@ spec: {type: ExternalName, externalName: localhost, ports: [{name: grpc, port: 1
 `, name, port))
 }
 
-// standIn starts the karmada-scheduler that deploy/karmada/host.yaml has for when none of ours lives. It asks no
-// estimators: it would wait for each that does not answer, ten seconds a cluster, before it begins.
+// standIn starts the karmada-scheduler that deploy/karmada/host.yaml provides as a fallback for kubenergy-karmada.
+// It does not use estimators, because at startup it would wait ten seconds for each estimator that does not
+// respond.
 func (f *federation) standIn() *kit.Process {
 	f.t.Helper()
 	return f.plainScheduler("--scheduler-name=kubenergy", "--leader-elect-resource-name="+karmada.LeaseName)
@@ -353,7 +354,8 @@ func (f *federation) karmadactl(args ...string) {
 	}
 }
 
-// pki is what Karmada's installer makes: an authority, a certificate for its servers, and those of the front proxy.
+// pki contains the certificates that the installer of Karmada creates: an authority, a server certificate and the
+// certificates of the front proxy.
 type pki struct {
 	t   *testing.T
 	dir string

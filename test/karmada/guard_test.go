@@ -30,7 +30,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// guarded is an API server's admission with the policies of deploy/karmada/guard.yaml, and no API server.
+// guarded is the admission plugin of an API server with the policies in deploy/karmada/guard.yaml, without an API
+// server.
 type guarded struct {
 	*validating.Plugin
 	objects admission.ObjectInterfaces
@@ -75,7 +76,7 @@ func newGuarded(t *testing.T) *guarded {
 	}
 	factory.Start(t.Context().Done())
 	if !g.WaitForReady() {
-		t.Fatal("the policies are not read")
+		t.Fatal("policies were not loaded")
 	}
 	return g
 }
@@ -99,7 +100,8 @@ const (
 	free = `{"metadata":{"labels":{"kubenergy.io/held":null}},"spec":{"suspension":{"scheduling":false}}}`
 )
 
-// asks has admission judge a request that changes an object; "": it creates one.
+// asks returns the result of admission for a request that changes the object old, or creates an object if old is
+// "".
 func (g *guarded) asks(t *testing.T, r schema.GroupVersionResource, old, sub, change, who string) error {
 	t.Helper()
 	read := func(text string) *unstructured.Unstructured {
@@ -136,7 +138,8 @@ func merged(t *testing.T, text string, patches ...string) string {
 	return text
 }
 
-// TestGuard tries what a stolen token of ours must not be good for, by what the API server itself judges policies with.
+// TestGuard verifies, using the admission plugin of the API server, that a stolen token of kubenergy-karmada cannot
+// be abused.
 func TestGuard(t *testing.T) {
 	g := newGuarded(t)
 	ours, held := merged(t, aBinding, asksForUs), merged(t, aBinding, isHeld)
@@ -145,60 +148,60 @@ func TestGuard(t *testing.T) {
 		old, sub, change string
 		may              bool
 	}{
-		"places what asks for it": {ours, "", places, true},
-		"places another's":        {aBinding, "", places, false},
-		"says that another's is placed": {
+		"places a binding with its schedulerName": {ours, "", places, true},
+		"places a binding of another scheduler":   {aBinding, "", places, false},
+		"sets the applied placement of another scheduler's binding": {
 			aBinding, "", `{"metadata":{"annotations":{"policy.karmada.io/applied-placement":"1"}}}`, false,
 		},
-		"says what a scheduler says": {ours, "status", description, true},
-		"says it first": {
+		"sets the status of a scheduler": {ours, "status", description, true},
+		"sets the initial status of a scheduler": {
 			merged(t, ours, `{"status":null}`), "status",
 			`{"status":{"conditions":[{"type":"Scheduled","status":"True"}]}}`, true,
 		},
-		"says it of another's":   {aBinding, "status", description, false},
-		"says what members say":  {ours, "status", `{"status":{"aggregatedStatus":[]}}`, false},
-		"says another condition": {ours, "status", `{"status":{"conditions":[]}}`, false},
-		"lets go what is held":   {held, "", free, true},
-		"lets go what our label is not on": {
+		"sets the status of another scheduler's binding": {aBinding, "status", description, false},
+		"sets the status of members":                     {ours, "status", `{"status":{"aggregatedStatus":[]}}`, false},
+		"removes another condition":                      {ours, "status", `{"status":{"conditions":[]}}`, false},
+		"releases a held binding":                        {held, "", free, true},
+		"releases a binding without the label": {
 			merged(t, held, `{"metadata":{"labels":{"kubenergy.io/held":null}}}`), "",
 			`{"spec":{"suspension":{"scheduling":false}}}`, false,
 		},
-		"suspends": {
+		"suspends a binding": {
 			merged(t, held, `{"spec":{"suspension":null}}`), "", `{"spec":{"suspension":{"scheduling":true}}}`, false,
 		},
 		"ends another suspension": {held, "", `{"spec":{"suspension":{"dispatching":null}}}`, false},
-		"suspends otherwise": {
+		"suspends a binding on a cluster": {
 			held, "", `{"spec":{"suspension":{"dispatchingOnClusters":{"clusterNames":["north"]}}}}`, false,
 		},
-		"annotates what is held":     {held, "", `{"metadata":{"annotations":{"kubenergy.io/reason":"x"}}}`, true},
-		"marks what is not held":     {ours, "", `{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`, false},
-		"changes another annotation": {held, "", `{"metadata":{"annotations":{"a":null}}}`, false},
+		"annotates a held binding":          {held, "", `{"metadata":{"annotations":{"kubenergy.io/reason":"x"}}}`, true},
+		"labels a binding that is not held": {ours, "", `{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`, false},
+		"changes another annotation":        {held, "", `{"metadata":{"annotations":{"a":null}}}`, false},
 		"changes another label": {
 			ours, "", `{"metadata":{"labels":{"resourcebinding.karmada.io/permanent-id":"2"}}}`, false,
 		},
-		"has a Secret sent":     {merged(t, ours, isHeld), "", secret, false},
-		"changes replicas":      {ours, "", `{"spec":{"replicas":9}}`, false},
-		"adds a field":          {ours, "", `{"spec":{"propagateDeps":true}}`, false},
-		"takes a field away":    {ours, "", `{"spec":{"placement":null}}`, false},
-		"has itself asked for":  {aBinding, "", `{"spec":{"schedulerName":"kubenergy","clusters":[]}}`, false},
-		"takes a finalizer off": {ours, "", `{"metadata":{"finalizers":null}}`, false},
-		"creates a binding":     {"", "", aBinding, false},
-		"deletes a binding":     {ours, "", "", false},
+		"propagates a Secret":        {merged(t, ours, isHeld), "", secret, false},
+		"changes replicas":           {ours, "", `{"spec":{"replicas":9}}`, false},
+		"adds a field":               {ours, "", `{"spec":{"propagateDeps":true}}`, false},
+		"removes a field":            {ours, "", `{"spec":{"placement":null}}`, false},
+		"sets its own schedulerName": {aBinding, "", `{"spec":{"schedulerName":"kubenergy","clusters":[]}}`, false},
+		"removes a finalizer":        {ours, "", `{"metadata":{"finalizers":null}}`, false},
+		"creates a binding":          {"", "", aBinding, false},
+		"deletes a binding":          {ours, "", "", false},
 	} {
 		err := g.asks(t, bindings, c.old, c.sub, c.change, ourAccount)
 		if c.may != (err == nil) || err != nil && !strings.Contains(err.Error(), "denied request: KubEnergy") {
-			t.Errorf("our account %s: %v", what, err)
+			t.Errorf("request in which kubenergy-karmada %s: unexpected result %v", what, err)
 		}
 	}
 	if err := g.asks(t, bindings, aBinding, "", secret, "system:karmada"); err != nil {
-		t.Errorf("Karmada is refused: %v", err)
+		t.Errorf("request of Karmada was denied: %v", err)
 	}
 	for kind, allowed := range map[string]bool{`"batch/v1","kind":"Job"`: true, `"apps/v1","kind":"Deployment"`: false} {
 		err := g.asks(t, rebalancers, "", "", `{"apiVersion":"apps.karmada.io/v1alpha1","kind":"WorkloadRebalancer",
 			"spec":{"workloads":[{"apiVersion":"batch/v1","kind":"Job","name":"j"},{"name":"x","apiVersion":`+kind+`}]}}`,
 			ourAccount)
 		if allowed != (err == nil) {
-			t.Errorf("moving %s: %v", kind, err)
+			t.Errorf("rebalancing %s: unexpected result %v", kind, err)
 		}
 	}
 }

@@ -24,12 +24,13 @@ func (c *scene) held(name string) bool {
 	o := c.said(name).object
 	suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspension", "scheduling")
 	if marked := o.GetLabels()["kubenergy.io/held"] == "true"; marked != suspended {
-		c.Errorf("%s: marked %v, suspended %v", name, marked, suspended)
+		c.Errorf("binding of %s: label held %v, want %v as in its suspension", name, marked, suspended)
 	}
 	return suspended
 }
 
-// Without kubenergy-karmada the federation's controller lets go, with its own rights, of what is not held.
+// controllerAlone verifies that, without kubenergy-karmada, the controller of the federation releases bindings of
+// Jobs that are not held, using its own permissions.
 func (s *stage) controllerAlone(t *testing.T) {
 	c := s.in(t, "alone", "")
 	ctx, stop := context.WithCancel(t.Context())
@@ -49,21 +50,22 @@ func (s *stage) controllerAlone(t *testing.T) {
 	shadow := s.in(t, "unheld", "kubenergy.io/mode: shadow")
 	shadow.sends("s", work{stock: true})
 	if !c.held("now") || !c.held("waits") || shadow.held("s") {
-		t.Fatal("admission suspends the bindings of Jobs where the mode is to enforce, and no others")
+		t.Fatal("expected only bindings of Jobs in namespaces with the mode enforce to be suspended")
 	}
 	began := time.Now()
-	c.await(15*time.Second, "what is not held is let go", func() bool { return !c.held("now") })
+	c.await(15*time.Second, "the binding of the Job that is not held is released",
+		func() bool { return !c.held("now") })
 	if took := time.Since(began); took < 3*time.Second {
-		t.Errorf("it was let go after %v: kubenergy-karmada is to be first", took)
+		t.Errorf("binding was released after %v, want a delay so that kubenergy-karmada is first", took)
 	}
 	if !c.held("waits") {
-		t.Error("what is held is let go before its Job")
+		t.Error("binding was released before its held Job")
 	}
 	c.patch(t, jobs, c.ns, "waits", `{"spec":{"suspend":false}}`)
-	c.await(15*time.Second, "it is let go after its Job", func() bool { return !c.held("waits") })
+	c.await(15*time.Second, "the binding is released after its Job", func() bool { return !c.held("waits") })
 }
 
-// hold has the hold loop beside the driver, as kubenergy-karmada does.
+// hold runs the hold loop alongside the driver, as kubenergy-karmada does.
 func (s *stage) hold(t *testing.T, driver *karmada.Driver) {
 	config := rest.CopyConfig(s.ours)
 	config.QPS, config.Burst = 1000, 2000
@@ -77,26 +79,28 @@ func (s *stage) hold(t *testing.T, driver *karmada.Driver) {
 	c.sends("waits", work{annotations: mayWait})
 	c.sends("south", work{annotations: mayWait, placement: divided + ", clusterAffinity: {clusterNames: [south]}"})
 	c.sends("now", work{})
-	c.await(2*time.Second, "what may not wait is let go", func() bool { return !c.held("now") })
-	c.await(10*time.Second, "what may only go where waiting gains nothing is let go", func() bool {
+	c.await(2*time.Second, "the binding of the Job without an allowed delay is released",
+		func() bool { return !c.held("now") })
+	c.await(10*time.Second, "the binding is released if waiting does not reduce emissions", func() bool {
 		return !c.held("south")
 	})
 	if !time.Now().Before(at) {
-		t.Fatal("the window has opened meanwhile")
+		t.Fatal("the window started too early")
 	}
 	if p := c.said("waits"); !c.held("waits") || p.to != "" {
-		t.Errorf("what waits for the north is held: %v, and went to %q", c.held("waits"), p.to)
+		t.Errorf("unexpected state of the binding that waits for the north: held %v, target %q", c.held("waits"), p.to)
 	}
-	c.await(time.Until(at)+10*time.Second, "it is let go", func() bool { return !c.held("waits") })
-	if time.Until(at) > 3*time.Second { // the loop knows the API server's clock to a second or two
-		t.Errorf("it was let go %v before its window", time.Until(at))
+	c.await(time.Until(at)+10*time.Second, "the binding is released", func() bool { return !c.held("waits") })
+	if time.Until(at) > 3*time.Second { // the loop estimates the clock of the API server within two seconds
+		t.Errorf("binding was released %v before its window", time.Until(at))
 	}
 	if p := c.placed("waits"); p.to != "north=1" {
-		t.Errorf("it went to %q: %s", p.to, p.message)
+		t.Errorf("unexpected target %q: %s", p.to, p.message)
 	}
 }
 
-// cleanSoon makes the north clean in a few seconds, and the south the same at all times.
+// cleanSoon publishes a carbon intensity for the north that drops in a few seconds and a constant one for the
+// south.
 func (c *scene) cleanSoon() (at time.Time) {
 	c.Helper()
 	c.turn(300, 400)
@@ -110,7 +114,7 @@ func (c *scene) cleanSoon() (at time.Time) {
 		"now": 300.0, "unit": "gCO2e/kWh", "quality": "measured", "source": "test", "asOf": now.Format(time.RFC3339),
 		"start": at.Add(-time.Hour).Format(time.RFC3339), "step": "1h", "values": values,
 	}})
-	c.await(10*time.Second, "the grid is known", func() bool {
+	c.await(10*time.Second, "the new carbon intensity is received", func() bool {
 		series := c.objects.View().Site("north").Carbon.Series
 		return series.Start().Equal(at.Add(-time.Hour))
 	})

@@ -16,22 +16,22 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-var points = flag.Int("points", 50, "at how many points TestKills kills our program for good")
+var points = flag.Int("points", 50, "number of points at which TestKills kills kubenergy-karmada")
 
 const (
-	takeover = 30 * time.Second // in which stock binds what ours does not any more
-	overdue  = 2 * time.Second  // for which a binding may be suspended after the deadline
+	takeover = 30 * time.Second // maximum time for karmada-scheduler to bind the remaining bindings
+	overdue  = 2 * time.Second  // maximum time for which a binding is suspended after the deadline
 )
 
-// sent is a Job of a point, and what was seen of its binding.
+// sent is a Job of a point, with the observed times of its binding.
 type sent struct {
 	namespace, name string
-	created, latest time.Time // latest: when it is to be let go; zero: it is not held
+	created, latest time.Time // latest is the deadline of a held Job, otherwise zero
 	free, bound     time.Time
 	wasHeld         bool
 }
 
-// look notes which bindings are free, and bound.
+// look records which bindings have been released and bound.
 func (p *point) look() {
 	p.t.Helper()
 	for _, namespace := range []string{"free", "held"} {
@@ -62,7 +62,8 @@ func (s *sent) see(binding *unstructured.Unstructured, now time.Time) {
 	}
 }
 
-// holder is who holds the Lease by which bindings of schedulerName: kubenergy are placed.
+// holder returns the holder of the Lease that is required to place bindings with the schedulerName kubenergy, or
+// "".
 func (f *federation) holder() string {
 	l, err := f.client.CoordinationV1().Leases("karmada-system").Get(f.t.Context(), karmada.LeaseName, metav1.GetOptions{})
 	if err != nil || l.Spec.HolderIdentity == nil {
@@ -71,7 +72,7 @@ func (f *federation) holder() string {
 	return *l.Spec.HolderIdentity
 }
 
-// falling publishes grids that become cleaner for five minutes, so that all that may wait does until its deadline.
+// falling publishes carbon intensities that decrease for five minutes, so that work is held until its deadline.
 func (f *federation) falling() {
 	f.t.Helper()
 	values := make([]any, 60)
@@ -87,8 +88,9 @@ func (f *federation) falling() {
 	}
 }
 
-// Our program is killed for good at many points. Stock binds what is left of what said schedulerName: kubenergy within
-// half a minute. Where another replica lives, nothing that is held outlives its deadline.
+// TestKills kills kubenergy-karmada permanently at many points. karmada-scheduler must bind the remaining bindings
+// with the schedulerName kubenergy within half a minute. If another replica is running, no binding may remain held
+// after its deadline.
 func TestKills(t *testing.T) {
 	long(t)
 	f := start(t, member{name: "north", region: "eu-north-1", site: "north", nodes: boxes("n", 20)},
@@ -114,37 +116,37 @@ func TestKills(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d points: bound within %v of the kill, or of when it was created or let go if that was later; let go within "+
-		"%v of its deadline", *points, slowest, latest)
+	t.Logf("%d points: maximum time to bind after the kill, creation or release %v; maximum time to release after the "+
+		"deadline %v", *points, slowest, latest)
 }
 
-// point is one at which our program is killed: the only replica, or one of two.
+// point is a point in time at which kubenergy-karmada is killed, with one or two replicas.
 type point struct {
 	*federation
 	number         int
 	two            bool
 	rng            *rand.Rand
 	all            []*sent
-	stock, other   *kit.Process // other: the replica that is left; nil: none
+	stock, other   *kit.Process // other is the remaining replica, or nil
 	killed, killAt time.Time
 }
 
 const (
-	sends     = 20 // Jobs of a point
+	sends     = 20 // Jobs per point
 	sendEvery = 250 * time.Millisecond
 )
 
-// play kills our program while Jobs are created, and waits until all have gone somewhere.
+// play kills kubenergy-karmada while Jobs are created and waits until all bindings are bound.
 func (p *point) play() {
 	p.t.Helper()
 	p.falling()
 	victim := p.ours("--estimator-bind-address=")
-	p.await(time.Minute, "ours places bindings", func() bool { return p.holder() != "" })
+	p.await(time.Minute, "kubenergy-karmada holds the Lease", func() bool { return p.holder() != "" })
 	if p.two {
 		p.other = p.ours("--estimator-bind-address=")
-		time.Sleep(3 * time.Second) // until it knows of all
+		time.Sleep(3 * time.Second) // until its caches have synced
 		if p.rng.IntN(2) == 0 {
-			victim, p.other = p.other, victim // the one that does not lead dies
+			victim, p.other = p.other, victim // kill the standby
 		}
 	}
 	p.stock = p.standIn()
@@ -163,12 +165,13 @@ func (p *point) play() {
 	}
 }
 
-// waits reports whether a Job has gone nowhere yet.
+// waits reports whether a binding has not been bound yet.
 func (p *point) waits() bool {
 	return slices.ContainsFunc(p.all, func(s *sent) bool { return s.bound.IsZero() })
 }
 
-// judge returns how long it took to bind a Job, and how long after its deadline a binding was let go.
+// judge returns the maximum time to bind a Job and the maximum time after a deadline at which a binding was
+// released.
 func (p *point) judge() (slowest, latest time.Duration) {
 	p.t.Helper()
 	for _, s := range p.all {
@@ -179,18 +182,20 @@ func (p *point) judge() (slowest, latest time.Duration) {
 		}
 		took := s.bound.Sub(timeutil.Later(p.killed, since))
 		if s.bound.IsZero() || took > takeover || late > overdue || held && !s.wasHeld {
-			p.t.Errorf("point %d: %s/%s, held %v, was let go %v after its deadline and bound after %v: %+v", p.number,
+			p.t.Errorf("point %d: Job %s/%s, held %v, was released %v after its deadline and bound after %v: %+v",
+				p.number,
 				s.namespace, s.name, s.wasHeld, late, took, s)
 		}
 		slowest, latest = max(slowest, took), max(latest, late)
 	}
-	p.t.Logf("point %d: killed %v after the first Job, another lives: %v; bound within %v, let go within %v", p.number,
+	p.t.Logf("point %d: killed %v after the first Job, second replica: %v; bound within %v, released within %v",
+		p.number,
 		p.killed.Sub(p.all[0].created).Round(time.Millisecond), p.two, slowest.Round(time.Millisecond),
 		latest.Round(time.Millisecond))
 	return slowest, latest
 }
 
-// end leaves the federation as it was before the point.
+// end restores the state of the federation before the point.
 func (p *point) end() {
 	p.t.Helper()
 	p.stock.Kill()
@@ -200,12 +205,12 @@ func (p *point) end() {
 	p.clear("free", "held")
 	for namespace, name := range map[string]string{
 		"karmada-system": karmada.LeaseName, "kubenergy-system": "kubenergy-hold",
-	} { // either may be absent
+	} { // the Lease may not exist
 		_ = p.client.CoordinationV1().Leases(namespace).Delete(p.t.Context(), name, metav1.DeleteOptions{})
 	}
 }
 
-// send creates the i-th Job. Where a replica is left, every other one may wait for some seconds.
+// send creates the i-th Job. With a second replica, every other Job may be delayed for several seconds.
 func (p *point) send(i int) {
 	s := &sent{namespace: "free", name: fmt.Sprintf("p%d-%d", p.number, i)}
 	labels := "way: ours"
@@ -221,7 +226,7 @@ func (p *point) send(i int) {
 	p.all = append(p.all, s)
 }
 
-// clear deletes the Jobs of namespaces and waits until members have none.
+// clear deletes the Jobs in the given namespaces and waits until the members have no pods in them.
 func (f *federation) clear(namespaces ...string) {
 	f.t.Helper()
 	for _, namespace := range namespaces {
@@ -230,7 +235,7 @@ func (f *federation) clear(namespaces ...string) {
 		}, metav1.ListOptions{}); err != nil {
 			f.t.Fatal(err)
 		}
-		f.await(time.Minute, "the members have no pods of "+namespace, func() bool {
+		f.await(time.Minute, "the members have no pods in "+namespace, func() bool {
 			for _, m := range f.members {
 				list, err := m.client.CoreV1().Pods(namespace).List(f.t.Context(), metav1.ListOptions{})
 				if err != nil || len(list.Items) > 0 {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// link is the network between Karmada and a member, which can be cut. The member does not notice.
+// link is a network connection between Karmada and a member that can be interrupted. The member itself is not
+// affected.
 type link struct {
 	address, to string
 
@@ -16,7 +17,7 @@ type link struct {
 	conns    []net.Conn
 }
 
-// join lets connections through from now on.
+// join restores the connection.
 func (l *link) join(t *testing.T) {
 	t.Helper()
 	listener, err := net.Listen("tcp", l.address)
@@ -50,7 +51,7 @@ func (l *link) join(t *testing.T) {
 	}()
 }
 
-// cut ends all connections, and refuses new ones.
+// cut closes all connections and rejects new ones.
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,10 +15,11 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// ways are how a Job is placed: by us, and by karmada-scheduler, which asks our estimator.
+// ways maps the two ways to place a Job to their scheduler names: by kubenergy-karmada, and by karmada-scheduler
+// with the KubEnergy estimator.
 var ways = map[string]string{"ours": "kubenergy", "stock": "default-scheduler"}
 
-// runs creates a Job of one pod that runs for some seconds.
+// runs creates a Job with one pod that runs for the given number of seconds.
 func (f *federation) runs(namespace, name, labels string, seconds int) {
 	f.t.Helper()
 	f.apply(f.t, fmt.Appendf(nil, `
@@ -35,7 +36,7 @@ spec:
 `, name, namespace, labels, v1alpha1.AnnotationLabRunSeconds, seconds))
 }
 
-// targetOf returns the cluster that a Job was sent to, or "".
+// targetOf returns the cluster to which a Job was sent, or "".
 func (f *federation) targetOf(namespace, name string) string {
 	for cluster := range f.wentIn(namespace, name) {
 		return cluster
@@ -56,11 +57,12 @@ func (f *federation) complete(namespace, name string) bool {
 	return false
 }
 
-// Karmada takes ten seconds here to believe that a member is lost, and ten that it is back, where thirty are its default.
-var absence = flag.Duration("absence", 10*time.Minute, "for how long TestMemberLost loses a member")
+// absence is the duration for which a member is lost. In this test, Karmada changes the Ready condition of a member
+// after ten seconds instead of the default of thirty.
+var absence = flag.Duration("absence", 10*time.Minute, "duration for which TestMemberLost disconnects a member")
 
-// A member cannot be reached for a while: what ran there goes on there, and is done once, but where its policy asks for
-// failover; new work goes to the other member; nothing is lost.
+// TestMemberLost verifies the behavior if a member is unreachable. Its running work continues and runs once unless
+// its policy requests failover. New work is sent to the other member, and no work is lost.
 func TestMemberLost(t *testing.T) {
 	long(t)
 	north := &link{}
@@ -114,26 +116,26 @@ spec:
 	north.cut()
 	lost := time.Now()
 	send("unnoticed", 20)
-	f.await(time.Minute, "Karmada misses the north", func() bool { return !f.clusterReady("north") })
-	t.Logf("Karmada missed the north after %v", time.Since(lost).Round(time.Second))
+	f.await(time.Minute, "Karmada reports the north as not ready", func() bool { return !f.clusterReady("north") })
+	t.Logf("Karmada reported the north as not ready after %v", time.Since(lost).Round(time.Second))
 	send("during", 20)
-	const moved = "new work, and what is to fail over, is in the south"
+	const moved = "new work and work with failover is in the south"
 	kit.Await(t, 2*time.Minute, moved, func(context.Context) (bool, error) {
 		for _, name := range all {
 			moves := strings.HasPrefix(name, "during") || strings.Contains(name, "moves")
 			if got := f.wentIn("default", name); moves && fmt.Sprint(got) != "map[south:1]" {
-				return false, fmt.Errorf("%s went to %v", name, got)
+				return false, fmt.Errorf("unexpected target of %s: %v", name, got)
 			}
 		}
 		return true, nil
 	}, f.Process)
-	t.Logf("all that was to move had moved after %v", time.Since(lost).Round(time.Second))
+	t.Logf("failover finished after %v", time.Since(lost).Round(time.Second))
 	time.Sleep(*absence - time.Since(lost))
 	north.join(t)
 	kit.Await(t, 2*time.Minute, "all Jobs are complete", func(context.Context) (bool, error) {
 		for _, name := range all {
 			if !f.complete("default", name) {
-				return false, fmt.Errorf("%s is not", name)
+				return false, fmt.Errorf("Job %s is not complete", name)
 			}
 		}
 		return true, nil
@@ -141,7 +143,7 @@ spec:
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.failed) > 0 {
-		t.Errorf("pods have failed: %v", p.failed)
+		t.Errorf("pods failed: %v", p.failed)
 	}
 	for _, name := range all {
 		most := 1
@@ -149,19 +151,20 @@ spec:
 			most = 2
 		}
 		if n := len(p.pods[name]); n < 1 || n > most {
-			t.Errorf("%s ran %d times, want 1 to %d: %v", name, n, most, p.pods[name])
+			t.Errorf("Job %s ran %d times, want 1 to %d: %v", name, n, most, p.pods[name])
 		}
 		for key, pod := range p.pods[name] {
 			if strings.Contains(name, "stays") && !strings.HasPrefix(name, "during") && pod.member != "north" {
-				t.Errorf("%s tolerates that the north is lost, and ran as %s", name, key)
+				t.Errorf("Job %s tolerates the loss of the north, but ran as %s", name, key)
 			}
 		}
 	}
 }
 
-const doubted = 2 * time.Minute // after which a member that lies gets no new work
+const doubted = 2 * time.Minute // time after which a member that reports false capacity gets no new work
 
-// A member's nodes have room, and no pod of it ever finds one: after two minutes it gets no new work.
+// TestLyingMember verifies that a member with free capacity gets no new work after two minutes if none of its pods
+// can be scheduled.
 func TestLyingMember(t *testing.T) {
 	long(t)
 	f := start(t, member{name: "north", region: "eu-north-1", site: "north", nodes: boxes("n", 20), lies: true},
@@ -177,14 +180,15 @@ func TestLyingMember(t *testing.T) {
 		}
 	}
 	time.Sleep(10 * time.Second)
-	var first, last time.Time // that work went to the north
+	var first, last time.Time // times at which work was sent to the north
 	after := 0
 	for i := 0; first.IsZero() || time.Since(first) < doubted+30*time.Second; i++ {
 		for way := range ways {
 			namespace, name := []string{"one", "two"}[i%2], fmt.Sprintf("%s-%d", way, i)
 			f.runs(namespace, name, "way: "+way, 10)
 			created := time.Now()
-			f.await(30*time.Second, name+" has gone somewhere", func() bool { return f.targetOf(namespace, name) != "" })
+			f.await(30*time.Second, name+" is sent to a cluster",
+				func() bool { return f.targetOf(namespace, name) != "" })
 			north := f.targetOf(namespace, name) == "north"
 			switch {
 			case north && first.IsZero():
@@ -195,18 +199,19 @@ func TestLyingMember(t *testing.T) {
 			if !first.IsZero() && created.Sub(first) > doubted {
 				after++
 				if north {
-					t.Errorf("%s/%s was sent to the member that lies after %v", namespace, name, created.Sub(first))
+					t.Errorf("Job %s/%s was sent to the member with false capacity after %v",
+						namespace, name, created.Sub(first))
 				}
 			}
 		}
 		if i == 12 && first.IsZero() {
-			t.Fatal("nothing went to the member that lies, which is the cleaner one")
+			t.Fatal("no work was sent to the member with false capacity, although it has the lower carbon intensity")
 		}
 		time.Sleep(4 * time.Second)
 	}
-	t.Logf("the member that lies got its last Job %v after its first; %d came after two minutes",
+	t.Logf("member with false capacity got its last Job %v after the first; %d Jobs were sent after two minutes",
 		last.Sub(first).Round(time.Second), after)
 	if after == 0 {
-		t.Error("nothing was sent after two minutes")
+		t.Error("expected Jobs after two minutes")
 	}
 }

@@ -27,7 +27,7 @@ var (
 	bindings = schema.GroupVersionResource{Group: "work.karmada.io", Version: "v1alpha2", Resource: "resourcebindings"}
 )
 
-// apply applies all objects of a text.
+// apply applies all objects of a YAML stream.
 func (s *server) apply(t *testing.T, text []byte) {
 	t.Helper()
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
@@ -69,7 +69,7 @@ func (s *server) apply(t *testing.T, text []byte) {
 	}
 }
 
-// applyFolder applies all files of a folder.
+// applyFolder applies all YAML files of a directory.
 func (s *server) applyFolder(t *testing.T, folder string) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {

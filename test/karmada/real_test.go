@@ -30,7 +30,7 @@ func boxes(name string, n int) (nodes []lab.NodeSpec) {
 	return nodes
 }
 
-// grids sets what the grids of sites do from now on for two days.
+// grids sets the carbon intensities of sites for the next two days.
 func (f *federation) grids(intensity map[string]float64) {
 	f.t.Helper()
 	for site, grams := range intensity {
@@ -52,7 +52,7 @@ spec: {zone: SE, carbon: {sources: [{static: {value: %g}}]}}
 	}
 }
 
-// ours runs our program until the test ends it.
+// ours runs kubenergy-karmada until the test ends or the caller stops it.
 func (f *federation) ours(args ...string) *kit.Process {
 	f.t.Helper()
 	config := f.account("kubenergy-karmada")
@@ -77,13 +77,13 @@ current-context: c
 		}, args...)...))
 }
 
-// kubenergy installs what our program needs, with the power of machines and a policy for all namespaces.
+// kubenergy installs the objects that kubenergy-karmada requires, with the given power profile and policy.
 func (f *federation) kubenergy(power, policy string) {
 	f.t.Helper()
 	f.applyFolder(f.t, filepath.Join(kit.Root, "charts", "kubenergy", "crds"))
-	f.await(time.Minute, "our kinds are served", func() bool {
+	f.await(time.Minute, "the KubEnergy kinds are available", func() bool {
 		found, err := f.client.Discovery().ServerResourcesForGroupVersion("kubenergy.io/v1alpha1")
-		return err == nil && len(found.APIResources) == 8 // four, and their status
+		return err == nil && len(found.APIResources) == 8 // four kinds and their status subresources
 	})
 	f.apply(f.t, fmt.Appendf(nil, `
 {apiVersion: v1, kind: Namespace, metadata: {name: kubenergy-system}}
@@ -102,30 +102,30 @@ spec: %s
 	}
 }
 
-// namespace makes a namespace in which a mode holds.
+// namespace creates a namespace with the given mode.
 func (f *federation) namespace(name, mode string) {
 	f.t.Helper()
 	f.apply(f.t, fmt.Appendf(nil,
 		"{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {kubenergy.io/mode: %q}}}", name, mode))
 }
 
-// holds has Jobs held that are created from now on.
+// holds enables the holding of new Jobs.
 func (f *federation) holds() {
 	f.t.Helper()
 	f.apply(f.t, deploy.HoldAdmission)
 	f.apply(f.t, f.file("admission.yaml"))
-	time.Sleep(5 * time.Second) // until admission has heard of them
+	time.Sleep(5 * time.Second) // until the policies are effective
 }
 
 // long skips a test that takes many minutes unless KUBENERGY_LONG is set.
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("takes many minutes: make karmada")
+		t.Skip("takes many minutes: run make karmada")
 	}
 }
 
-// account is a client with the rights of an account of ours on Karmada's API server.
+// account returns a client configuration for a KubEnergy service account in the API server of Karmada.
 func (f *federation) account(name string) *rest.Config {
 	f.t.Helper()
 	r, err := f.client.CoreV1().ServiceAccounts("kubenergy-system").CreateToken(f.t.Context(), name,
@@ -169,7 +169,7 @@ spec:
 `, name, namespace, labels, pods, pods))
 }
 
-// went returns where a Job was sent.
+// went returns the number of replicas of a Job by cluster.
 func (f *federation) went(name string) (all map[string]int64) {
 	return f.wentIn(metav1.NamespaceDefault, name)
 }
@@ -222,9 +222,9 @@ func TestFederation(t *testing.T) {
 			f.job(name+way, pods, "way: "+way)
 		}
 		for _, way := range []string{"ours", "stock"} {
-			f.await(30*time.Second, name+way+" has gone somewhere", func() bool { return len(f.went(name+way)) > 0 })
+			f.await(30*time.Second, name+way+" is sent to a cluster", func() bool { return len(f.went(name+way)) > 0 })
 			if got := f.went(name + way); fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("%s%s went to %v, want %v", name, way, got, want)
+				t.Errorf("target of %s%s = %v, want %v", name, way, got, want)
 			}
 		}
 	}
@@ -241,22 +241,22 @@ func TestFederation(t *testing.T) {
 
 	f.holds()
 	f.job("waits", 1, "way: stock}, annotations: {kubenergy.io/allowed-delay: 1h")
-	both("held", 1, map[string]int64{"south": 1}) // no delay is allowed: they are let go at once
+	both("held", 1, map[string]int64{"south": 1}) // no delay is allowed, so they are released immediately
 	o, err := f.get(t.Context(), bindings, metav1.NamespaceDefault, "waits-job")
 	if err != nil || len(f.went("waits")) > 0 {
-		t.Errorf("a held Job went to %v: %v %v", f.went("waits"), o, err)
+		t.Errorf("held Job was sent to %v: %v, error %v", f.went("waits"), o, err)
 	}
 	f.patch(t, jobs, metav1.NamespaceDefault, "waits", `{"spec":{"suspend":false}}`)
-	f.await(10*time.Second, "the Job is let go", func() bool { return len(f.went("waits")) > 0 })
+	f.await(10*time.Second, "the Job is released", func() bool { return len(f.went("waits")) > 0 })
 
 	f.namespace(metav1.NamespaceDefault, "off")
-	// Ours dies, and a stock scheduler takes over what is ours.
+	// Kill kubenergy-karmada. The fallback scheduler must take over its bindings.
 	f.standIn()
 	ours.Kill()
 	killed := time.Now()
 	f.job("orphan", 1, "way: ours")
-	f.await(time.Minute, "stock has bound it", func() bool { return len(f.went("orphan")) > 0 })
+	f.await(time.Minute, "the fallback scheduler has bound the Job", func() bool { return len(f.went("orphan")) > 0 })
 	if took := time.Since(killed); took > 30*time.Second {
-		t.Errorf("stock took over after %v", took)
+		t.Errorf("fallback scheduler took over after %v, want at most 30 s", took)
 	}
 }

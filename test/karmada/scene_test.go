@@ -22,14 +22,14 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// scene is a namespace of the federation, for one test.
+// scene is a namespace of the federation used by one test.
 type scene struct {
 	*stage
 	*testing.T
 	ns string
 }
 
-// in makes a namespace. What the test leaves in it goes with the test.
+// in creates a namespace. The objects in it are deleted when the test ends.
 func (s *stage) in(t *testing.T, ns, labels string) *scene {
 	t.Helper()
 	manifest := fmt.Appendf(nil, "{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", ns, labels)
@@ -52,22 +52,22 @@ func (c *scene) bindings() dynamic.ResourceInterface {
 	return c.dynamic.Resource(bindings).Namespace(c.ns)
 }
 
-// pods are those of the north.
+// pods returns the client for pods in the north.
 func (c *scene) pods() corev1.PodInterface { return c.members["north"].client.CoreV1().Pods(c.ns) }
 
-// work is what a user has Karmada propagate.
+// work is a workload that a user propagates with Karmada.
 type work struct {
-	cpu         string // of a replica; "": 2
-	replicas    int32  // 0: 1
-	kind        string // "": Job
+	cpu         string // CPU request of a replica, by default 2
+	replicas    int32  // by default 1
+	kind        string // by default Job
 	annotations map[string]string
 	labels      map[string]string
-	stock       bool   // karmada-scheduler is to place it
-	placement   string // fields of it; "": Divided
+	stock       bool   // use karmada-scheduler
+	placement   string // fields of the placement, by default Divided
 	node        string // fields of nodeClaim
 }
 
-// sends creates a Job, and the binding that Karmada's detector would.
+// sends creates a Job and the binding that the detector of Karmada would create.
 func (c *scene) sends(name string, w work) {
 	c.Helper()
 	if w.cpu == "" {
@@ -125,13 +125,13 @@ func podSpec(cpu string) v1.PodSpec {
 	}}}
 }
 
-// said is what our scheduler has said of a binding.
+// said is the scheduling result of a binding.
 type said struct {
-	to       string // cluster=replicas …
+	to       string // list of cluster=replicas
 	reason   string // of the condition Scheduled
 	message  string
 	object   *unstructured.Unstructured
-	observed bool // it is about the present generation
+	observed bool // the result applies to the current generation
 }
 
 func (c *scene) said(name string) (s said) {
@@ -168,35 +168,35 @@ func (c *scene) said(name string) (s said) {
 	return s
 }
 
-// placed waits until something is said of a binding, and returns where it went, or why not.
+// placed waits until a binding has a scheduling result and returns it.
 func (c *scene) placed(name string) (s said) {
 	c.Helper()
-	kit.Eventually(c, 10*time.Second, name+" is placed, or not", func() bool {
+	kit.Eventually(c, 10*time.Second, name+" has a scheduling result", func() bool {
 		s = c.said(name)
 		return s.reason == "Success" && s.observed || s.reason != "" && s.reason != "Success"
 	})
 	return s
 }
 
-// await fails this test, not that of the federation.
+// await hides the method of federation so that the current test fails instead of the parent test.
 func (c *scene) await(within time.Duration, what string, done func() bool) {
 	c.Helper()
 	kit.Eventually(c, within, what, done)
 }
 
-// turn sets what the grids do, and waits until the driver knows.
+// turn sets the carbon intensities and waits until the driver has received them.
 func (c *scene) turn(north, south float64) {
 	c.Helper()
 	for name, grams := range map[string]float64{"north": north, "south": south} {
 		c.grids(map[string]float64{name: grams})
-		c.await(10*time.Second, "the grid is known", func() bool {
+		c.await(10*time.Second, "the new carbon intensity is received", func() bool {
 			site := c.objects.View().Site(name)
 			return site != nil && site.Carbon.Series != nil && site.Carbon.Series.At(time.Now()) == grams
 		})
 	}
 }
 
-// gone takes a Job and its binding away.
+// gone deletes a Job and its binding.
 func (c *scene) gone(name string) {
 	c.Helper()
 	err := c.client.BatchV1().Jobs(c.ns).Delete(c.Context(), name, metav1.DeleteOptions{
@@ -210,7 +210,7 @@ func (c *scene) gone(name string) {
 	}
 }
 
-// tries says where some work would go now.
+// tries returns the scheduling result of a temporary workload.
 func (c *scene) tries(w work) said {
 	c.Helper()
 	c.sends("try", w)
@@ -218,24 +218,24 @@ func (c *scene) tries(w work) said {
 	return c.placed("try")
 }
 
-// goes tells where some work is to go now.
+// goes verifies the current placement of a workload.
 func (c *scene) goes(what string, w work, want string) {
 	c.Helper()
 	if s := c.tries(w); s.to != want {
-		c.Errorf("%s: it went to %q (%s: %s), want %q", what, s.to, s.reason, s.message, want)
+		c.Errorf("%s: target = %q (%s: %s), want %q", what, s.to, s.reason, s.message, want)
 	}
 }
 
-// comes waits until some work would go where it is to go.
+// comes waits until a workload would be placed as expected.
 func (c *scene) comes(what string, w work, want string) {
 	c.Helper()
 	kit.Await(c, 10*time.Second, what, func(ctx context.Context) (bool, error) {
 		s := c.tries(w)
-		return s.to == want, fmt.Errorf("it went to %q (%s: %s)", s.to, s.reason, s.message)
+		return s.to == want, fmt.Errorf("unexpected target %q (%s: %s)", s.to, s.reason, s.message)
 	})
 }
 
-// tells is what Karmada reads of a Job in a member.
+// tells sets the status of a Job in a member that Karmada has collected.
 func (c *scene) tells(name, cluster, status string) {
 	c.Helper()
 	patch := fmt.Appendf(nil, `{"status":{"aggregatedStatus":[{"clusterName":%q,"status":%s}]}}`, cluster, status)
@@ -245,7 +245,7 @@ func (c *scene) tells(name, cluster, status string) {
 	}
 }
 
-// pod makes a pod in the north; without a node, its scheduler has found none, and says why.
+// pod creates a pod in the north. If node is "", the pod is unschedulable with the given message.
 func (c *scene) pod(name, node, message string, since time.Time, labels map[string]string) {
 	c.Helper()
 	spec := podSpec("2")

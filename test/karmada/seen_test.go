@@ -12,21 +12,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/lab"
 )
 
-// seenPod is a pod in a member, by the clock of the test: objects have whole seconds.
+// seenPod is a pod in a member with times of the local clock, because timestamps of objects have a resolution of
+// one second.
 type seenPod struct {
 	member, node string
 	bound        time.Time
 	ended        bool
 }
 
-// played is what was seen of an arm.
+// played contains the observed Jobs and pods of an arm.
 type played struct {
 	clock lab.Clock
 
 	mu       sync.Mutex
-	created  map[string]time.Time           // Jobs
-	released map[string]time.Time           // those of them that were suspended
-	pods     map[string]map[string]*seenPod // of each Job, by member and name
+	created  map[string]time.Time           // by Job
+	released map[string]time.Time           // by Job, only for Jobs that were suspended
+	pods     map[string]map[string]*seenPod // by Job and by member and name
 	failed   []string
 }
 
@@ -83,7 +84,7 @@ func (p *played) sawPod(member string, o any) {
 	}
 }
 
-// watch follows the Jobs of a namespace, and their pods in the members.
+// watch observes the Jobs in a namespace and their pods in the members.
 func (p *played) watch(f *federation, namespace string) {
 	follow := func(s *server, fn func(informers.SharedInformerFactory) cache.SharedIndexInformer, saw func(any)) {
 		factory := informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithNamespace(namespace))
@@ -106,7 +107,7 @@ func (p *played) watch(f *federation, namespace string) {
 	}
 }
 
-// done counts the pods that have ended.
+// done returns the number of finished pods.
 func (p *played) done() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +121,7 @@ func (p *played) done() (n int) {
 	return n
 }
 
-// in counts the pods that were seen in a member.
+// in returns the number of pods that were observed in a member.
 func (p *played) in(member string) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -46,24 +46,25 @@ var (
 	}
 )
 
-// stage is a federation without Karmada: its definitions are real, and the test does what its programs would.
+// stage is a federation without Karmada. Its definitions are real, and the test performs the tasks of Karmada's
+// programs.
 type stage struct {
 	*federation
-	ours    *rest.Config // of Karmada's API server, by the account of kubenergy-karmada
+	ours    *rest.Config // client configuration with the account of kubenergy-karmada
 	objects *kube.Objects
-	ahead   atomic.Int64 // by which the driver's clock is, in nanoseconds
+	ahead   atomic.Int64 // offset of the driver's clock in nanoseconds
 
 	mu    sync.Mutex
 	taken []taken
 }
 
-// taken is a decision that was recorded.
+// taken is a recorded decision with its input.
 type taken struct {
 	ledger.Record
 	question []byte
 }
 
-// newStage starts three control planes, and installs in them what docs/how-to/karmada.md says.
+// newStage starts three control planes and performs the installation described in docs/how-to/karmada.md.
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{federation: &federation{t: t, dir: kit.Dir(t, "stage"), members: map[string]*server{}}}
@@ -71,7 +72,7 @@ func newStage(t *testing.T) *stage {
 	north, south := boxes("n", 3), boxes("s", 3)
 	north[0].Labels["disk"] = "ssd"
 	north[1].Taints = []v1.Taint{{Key: "dedicated", Value: "db", Effect: v1.TaintEffectNoSchedule}}
-	few := []string{"--controllers=namespace,serviceaccount"} // Jobs get no pods
+	few := []string{"--controllers=namespace,serviceaccount"} // without the Job controller, Jobs get no pods
 	first := startPlane(t, "cp", planeOptions{Managers: few})
 	pods := planeOptions{Managers: few, API: []string{"--disable-admission-plugins=ServiceAccount"}}
 	pods.Nodes = north
@@ -88,7 +89,8 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// definitions are Karmada's own, which are read where they are; without them, ours.
+// definitions returns the files with the definitions of Karmada if they are available, and otherwise a file without
+// schemas.
 func definitions() (files []string) {
 	folder := filepath.Join(kit.Root, "..", "shared", "data", "karmada-crds", "bases")
 	if _, err := os.Stat(folder); err != nil {
@@ -178,7 +180,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 	return o
 }
 
-// reached says whether Karmada reaches a cluster.
+// reached sets the Ready condition of a cluster.
 func (s *stage) reached(name, ready string) {
 	s.status(clusters, name, map[string]any{"conditions": []any{map[string]any{
 		"type": "Ready", "status": ready, "reason": "Test", "message": "",
@@ -186,8 +188,8 @@ func (s *stage) reached(name, ready string) {
 	}}})
 }
 
-// front is Karmada's API server with its proxy to members, for an account of ours. As Karmada does, it passes on who
-// asks, and asks in the member in its name.
+// front returns a client configuration for the API server of Karmada with its proxy to members. Like Karmada, the
+// proxy impersonates the requesting account in the member.
 func (s *stage) front(account string) *rest.Config {
 	t := s.t
 	t.Helper()
@@ -238,7 +240,7 @@ func (s *stage) front(account string) *rest.Config {
 	return config
 }
 
-// mayProxy reports whether a request is a user's, who may reach a cluster through Karmada.
+// mayProxy reports whether a request is from the given user and the user can access the cluster through Karmada.
 func (s *stage) mayProxy(r *http.Request, user, cluster string) bool {
 	review, err := s.client.AuthenticationV1().TokenReviews().Create(r.Context(), &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")},
@@ -257,13 +259,13 @@ func (s *stage) mayProxy(r *http.Request, user, cluster string) bool {
 	return err == nil && access.Status.Allowed
 }
 
-// now is the driver's time.
+// now returns the time of the driver's clock.
 func (s *stage) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
-// later moves the driver's clock.
+// later advances the driver's clock.
 func (s *stage) later(by time.Duration) { s.ahead.Add(int64(by)) }
 
-// drive runs a driver, and what it knows its grids from, until the test ends.
+// drive runs a driver and its informers until the test ends.
 func (s *stage) drive(o karmada.Options) *karmada.Driver {
 	s.t.Helper()
 	log := slog.New(slog.NewTextHandler(s.t.Output(), nil))
@@ -286,12 +288,12 @@ func (s *stage) drive(o karmada.Options) *karmada.Driver {
 		s.t.Fatal(err)
 	}
 	s.run(s.objects.Run)
-	s.await(10*time.Second, "grids and policies are known", s.objects.Synced)
+	s.await(10*time.Second, "the zones and policies are received", s.objects.Synced)
 	s.run(d.Run)
 	return d
 }
 
-// run runs a part until the test ends.
+// run runs a component until the test ends.
 func (s *stage) run(part func(context.Context) error) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -304,7 +306,7 @@ func (s *stage) run(part func(context.Context) error) {
 	})
 }
 
-// listen returns a port of this machine that is listened on.
+// listen returns a listener on a free local port.
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -314,7 +316,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// pair is the certificate of Karmada's servers.
+// pair returns the TLS configuration of Karmada's servers.
 func (p *pki) pair() *tls.Config {
 	p.t.Helper()
 	pair, err := tls.LoadX509KeyPair(p.file("tls.crt"), p.file("tls.key"))

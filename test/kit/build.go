@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// Root is the repository: go test runs each test in the folder of its package. It is empty where a test's binary runs
-// elsewhere, in the place of a program that the test calls.
+// Root is the root directory of the repository. It is found from the working directory, because go test runs each
+// test in the directory of its package. It is empty if a test binary runs outside the repository, in place of a
+// program that the test executes.
 var Root = func() string {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -29,8 +30,8 @@ var Root = func() string {
 	}
 }()
 
-// Build builds a main package of this module ("./cmd/kubenergy-agent") and returns the path of the program. Programs
-// stay in out/test, so that later packages and later runs need not link them again.
+// Build builds a main package of this module, such as "./cmd/kubenergy-agent", and returns the path of the binary.
+// Binaries are kept in out/test so that other packages and later runs do not have to link them again.
 func Build(t testing.TB, pkg string) string {
 	t.Helper()
 	path := filepath.Join(Root, "out", "test", filepath.Base(pkg))
@@ -41,12 +42,12 @@ func Build(t testing.TB, pkg string) string {
 	return path
 }
 
-var builds sync.Map // package to func() error
+var builds sync.Map // maps a package to a func() error
 
-// BuildTo builds a main package of this module with further arguments of go build. A cached result of the test counts
-// no longer when a source of the program changes.
+// BuildTo builds a main package of this module with additional arguments for go build. It also reads the source
+// directories of the program so that go test invalidates a cached test result when a source changes.
 func BuildTo(path, pkg string, args ...string) error {
-	// The arguments are those of all our tests, so that packages are compiled once for all of them.
+	// All tests use the same build arguments so that each package is compiled only once.
 	if _, err := Go(append([]string{"build", "-p", "2", "-o", path}, append(args, pkg)...)...); err != nil {
 		return err
 	}
@@ -55,14 +56,15 @@ func BuildTo(path, pkg string, args ...string) error {
 		return err
 	}
 	for folder := range strings.FieldsSeq(folders) {
-		if _, err := os.ReadDir(folder); err != nil { // go test notes which folders a test reads
+		if _, err := os.ReadDir(folder); err != nil { // go test records the directories that a test reads
 			return err
 		}
 	}
 	return nil
 }
 
-// Kubernetes builds a program of the Kubernetes that this module uses ("kubelet"), and returns its path.
+// Kubernetes builds a binary, such as "kubelet", of the Kubernetes version that this module uses and returns its
+// path.
 func Kubernetes(t testing.TB, name string) string {
 	t.Helper()
 	version, err := Go("list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
@@ -80,7 +82,7 @@ func Kubernetes(t testing.TB, name string) string {
 	return path
 }
 
-// Go runs a go command in the repository and returns what it prints.
+// Go runs a go command in the repository and returns its standard output.
 func Go(args ...string) (string, error) {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = Root

@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
-// repacked is where files of the manifest of public data lie in ../shared/data, which has some of them packed or
-// rounded: by their set, or by their whole name.
+// repacked maps the set or full name of a file in the public data manifest to its location in ../shared/data, where
+// some files are compressed or rounded.
 var repacked = map[string]string{
 	"ecsched":          "workload/ecsched",
 	"electricity-maps": "carbon/em_hourly",
@@ -22,8 +22,9 @@ var repacked = map[string]string{
 	"lets-wait-awhile/ger_ci.csv": "carbon/lets_wait_awhile/ger_ci_2020.csv",
 }
 
-// Data returns a folder that has the named sets and files of public data, and makes it that of scenarios: the one that
-// KUBENERGY_DATA names, or one made of ../shared/data. The test is skipped where neither has them.
+// Data returns a directory that contains the given sets and files of public data and configures scenarios to use
+// it. It is the directory in KUBENERGY_DATA if that is set, and otherwise a temporary directory with links into
+// ../shared/data. The test is skipped if a file is missing.
 func Data(t testing.TB, names ...string) string {
 	t.Helper()
 	const variable = "KUBENERGY_DATA"
@@ -40,14 +41,15 @@ func Data(t testing.TB, names ...string) string {
 			link(t, path, file.Name)
 		}
 		if _, err := os.Stat(path); err != nil {
-			t.Skipf("%s is not here: kubenergy data fetch %s --dir DIR, and %s=DIR", file.Name, file.Set(), variable)
+			t.Skipf("missing data file %s: run kubenergy data fetch %s --dir DIR and set %s=DIR",
+				file.Name, file.Set(), variable)
 		}
 	}
 	t.Setenv(variable, folder)
 	return folder
 }
 
-// link puts what is there of a file into the place of its own name.
+// link links the given file of ../shared/data to path if the file exists.
 func link(t testing.TB, path, name string) {
 	t.Helper()
 	at, ok := repacked[name]
@@ -55,7 +57,7 @@ func link(t testing.TB, path, name string) {
 		at = filepath.Join(repacked[filepath.Dir(name)], filepath.Base(name))
 	}
 	at = filepath.Join(Root, "..", "shared", "data", filepath.FromSlash(at))
-	for _, at := range []string{at, at + ".gz"} { // which is told by its content
+	for _, at := range []string{at, at + ".gz"} { // readers detect the compression from the content
 		if _, err := os.Stat(at); err != nil {
 			continue
 		}

@@ -22,7 +22,7 @@ type descriptor struct {
 
 type object = map[string]any
 
-// layout collects the files of an OCI layout.
+// layout maps the paths of the files of an OCI image layout to their content.
 type layout map[string][]byte
 
 func (l layout) add(mediaType string, content []byte) descriptor {
@@ -37,7 +37,8 @@ func (l layout) addJSON(t testing.TB, mediaType string, value any) descriptor {
 	return l.add(mediaType, encode(t, value))
 }
 
-// WriteImage archives an image of a name around one static binary, as an OCI layout that `ctr images import` reads.
+// WriteImage archives an image that contains one static binary. The archive is an OCI layout that `ctr images
+// import` can read.
 func WriteImage(t testing.TB, image, binary, path string) {
 	t.Helper()
 	program, err := os.ReadFile(binary)

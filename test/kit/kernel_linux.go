@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endWithParent has the kernel kill the process when the test is killed, which runs no cleanups then.
+// endWithParent configures the kernel to kill the process when the test process is killed, because cleanups do not
+// run in that case.
 func endWithParent(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -17,7 +18,8 @@ func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
-// LoopShare runs a busy loop and returns which share of that time it had a processor.
+// LoopShare runs a busy loop for length and returns the fraction of that time during which the loop had a
+// processor.
 func LoopShare(length time.Duration) float64 {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -27,7 +29,7 @@ func LoopShare(length time.Duration) float64 {
 	return float64(clock(unix.CLOCK_THREAD_CPUTIME_ID)-before) / float64(time.Since(began))
 }
 
-// CPUTime returns the processor time that f takes. Goroutines that f starts do not count.
+// CPUTime returns the processor time used by f, excluding goroutines that f starts.
 func CPUTime(f func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -36,7 +38,8 @@ func CPUTime(f func()) time.Duration {
 	return clock(unix.CLOCK_THREAD_CPUTIME_ID) - before
 }
 
-// CPUTimeOf returns the processor time that a running process has used, to the nanosecond; /proc has it to 10 ms.
+// CPUTimeOf returns the processor time used by a running process. Its resolution is one nanosecond, whereas that of
+// /proc is 10 ms.
 func CPUTimeOf(process int) time.Duration {
 	const scheduled = 2 // CPUCLOCK_SCHED, see clock_getcpuclockid(3)
 	return clock(int32(^process<<3 | scheduled))

@@ -13,7 +13,7 @@ import (
 )
 
 func TestMetric(t *testing.T) {
-	const page = `# HELP held what is held
+	const page = `# HELP held Number of objects held.
 held{kind="job",node="a"} 2
 held{kind="job",node="b"} 3 1700000000000
 held{kind="pod",node="a"} 5
@@ -35,50 +35,50 @@ idle 0
 		{"hel", nil, 0, false},
 	} {
 		if sum, found := Metric(t, page, c.name, c.labels...); sum != c.sum || found != c.found {
-			t.Errorf("%s %v: %v, %v", c.name, c.labels, sum, found)
+			t.Errorf("Metric(%s, %v) = %v, %v, want %v, %v", c.name, c.labels, sum, found, c.sum, c.found)
 		}
 	}
 }
 
-// Ports are reserved until the test ends, also between processes: a lock of another open file excludes as one of
-// another process does.
+// Addresses are reserved until the test ends, also across processes. The lock conflicts between open file
+// descriptions, so a second call in this process behaves like one in another process.
 func TestAddressIsReserved(t *testing.T) {
 	seen := map[string]bool{}
 	for range 500 {
 		address := Address(t)
 		if seen[address] {
-			t.Fatalf("%s is given twice", address)
+			t.Fatalf("Address() returned %s twice", address)
 		}
 		seen[address] = true
 		_, port, err := net.SplitHostPort(address)
 		if number, errPort := strconv.Atoi(port); err != nil || errPort != nil || number < firstPort ||
 			number >= firstPort+portCount {
-			t.Fatalf("the address is %s", address)
+			t.Fatalf("Address() = %s, want a port in the reserved range", address)
 		}
 	}
 }
 
-// Work takes processor time, and the time of a process contains it.
+// Work uses processor time, and the processor time of the process includes it.
 func TestWork(t *testing.T) {
 	before := CPUTimeOf(os.Getpid())
 	took := Work()
 	if all := CPUTimeOf(os.Getpid()) - before; took <= 0 || all < took {
-		t.Errorf("the work took %v of the %v that the process used meanwhile", took, all)
+		t.Errorf("Work() = %v, want a positive duration of at most %v, the processor time of the process", took, all)
 	}
-	t.Logf("the work took %v", took)
+	t.Logf("Work() = %v", took)
 }
 
 func TestProcess(t *testing.T) {
 	dir := t.TempDir()
 	p := Start(t, dir, "sleeper", exec.Command("sh", "-c", "echo up; sleep 60"))
-	Eventually(t, time.Minute, "it prints", func() bool { return p.Output() == "up\n" }, p)
+	Eventually(t, time.Minute, "the process prints its output", func() bool { return p.Output() == "up\n" }, p)
 	if p.Ended() {
-		t.Error("it has ended by itself")
+		t.Error("process exited unexpectedly")
 	}
 	p.Kill()
-	p.Kill() // may be called again
+	p.Kill() // Kill is idempotent
 	if !p.Ended() {
-		t.Error("it lives on after its end")
+		t.Error("process is still running after Kill()")
 	}
 	failing, err := Launch(dir, "failing", exec.Command("sh", "-c", "echo no >&2; exit 3"))
 	if err != nil {
@@ -86,10 +86,10 @@ func TestProcess(t *testing.T) {
 	}
 	<-failing.Done()
 	if err := failing.Stop(time.Minute); err == nil || failing.Tail() != "no\n" {
-		t.Errorf("stopped with %v after it had printed %q", err, failing.Tail())
+		t.Errorf("Stop() = %v, Tail() = %q, want an error and the output of the process", err, failing.Tail())
 	}
 	if _, err := Launch(dir, "nothing", exec.Command(filepath.Join(dir, "nothing"))); err == nil {
-		t.Error("a program that is not there was started")
+		t.Error("Launch() of a nonexistent program succeeded, want an error")
 	}
 }
 
@@ -100,7 +100,7 @@ func TestGoSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// verdictOf notes how a test would have ended.
+// verdictOf records whether a test was failed or skipped.
 type verdictOf struct {
 	testing.TB
 	failed, skipped bool
@@ -120,15 +120,15 @@ func TestABusyMachineIsNotJudged(t *testing.T) {
 		verdict := &verdictOf{TB: t}
 		m := &Machine{t: verdict, shares: []float64{1, c.share, c.share}}
 		if c.slow {
-			m.TooSlow("it took %v", time.Hour)
+			m.TooSlow("operation took %v", time.Hour)
 		}
 		m.judge()
 		if verdict.failed != c.failed || verdict.skipped != c.skipped {
-			t.Errorf("with a share of %v, slow %v: failed %v, skipped %v", c.share, c.slow, verdict.failed,
+			t.Errorf("free processor %v, slow %v: failed = %v, skipped = %v", c.share, c.slow, verdict.failed,
 				verdict.skipped)
 		}
 	}
 	if m := WatchMachine(t); m.free() <= 0 || m.free() > 1.01 {
-		t.Errorf("a busy loop got %v of a processor", m.free())
+		t.Errorf("free() = %v, want a fraction of a processor", m.free())
 	}
 }

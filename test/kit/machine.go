@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// Machine measures, beside a test that judges time, how much of a processor the machine leaves to a busy loop.
+// Machine measures the fraction of a processor that is available to a busy loop while a test checks time limits.
 type Machine struct {
 	t testing.TB
 
 	mu     sync.Mutex
 	shares []float64
-	slow   []string // what took too long
+	slow   []string // descriptions of operations that exceeded their limits
 }
 
 const (
-	loop    = 20 * time.Millisecond  // how long the busy loop runs
-	every   = 500 * time.Millisecond // between two loops
-	minFree = 0.6                    // of a processor: with less, times are not judged
+	loop    = 20 * time.Millisecond  // duration of the busy loop
+	every   = 500 * time.Millisecond // interval between two loops
+	minFree = 0.6                    // fraction of a processor below which time limits are not enforced
 )
 
-// Work does a fixed amount of work that is typical of our programs, in maps, sorted slices and numbers as text, and
-// returns the processor time that it took: about 10 ms on the machines of docs/measurements. It is the unit of limits
-// that have to hold on slower machines, too.
+// Work performs a fixed amount of work that is typical of KubEnergy (maps, sorting and number formatting) and
+// returns the processor time it took. This is about 10 ms on the machines described in docs/measurements. Tests use
+// it as the unit of limits that also have to hold on slower machines.
 func Work() time.Duration {
 	return CPUTime(func() {
 		x, sum := uint64(88172645463325252), 0
@@ -44,7 +44,7 @@ func Work() time.Duration {
 		for _, key := range keys {
 			n, err := strconv.ParseUint(found[key], 10, 64)
 			if err != nil || n != key {
-				panic("arithmetic is wrong")
+				panic("unexpected result of arithmetic")
 			}
 			sum += len(found[key])
 		}
@@ -54,8 +54,8 @@ func Work() time.Duration {
 
 const workItems = 30_000
 
-// WatchMachine measures until the test ends. What TooSlow was told fails the test then, or skips it if the machine was
-// busy.
+// WatchMachine measures until the test ends. If TooSlow has been called by then, the test fails, or is skipped if
+// the machine was busy.
 func WatchMachine(t testing.TB) *Machine {
 	m := &Machine{t: t}
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -86,14 +86,14 @@ func (m *Machine) measure() {
 	m.shares = append(m.shares, share)
 }
 
-// TooSlow says that something took longer than it may.
+// TooSlow records that an operation exceeded its time limit.
 func (m *Machine) TooSlow(format string, args ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.slow = append(m.slow, fmt.Sprintf(format, args...))
 }
 
-// Eventually is [Eventually] for what nothing but time can fail.
+// Eventually is like the function [Eventually], for conditions that can only fail because of a slow machine.
 func (m *Machine) Eventually(within time.Duration, what string, done func() bool) {
 	m.t.Helper()
 	err := await(m.t.Context(), within, what, func(context.Context) (bool, error) { return done(), nil }, nil)
@@ -104,7 +104,7 @@ func (m *Machine) Eventually(within time.Duration, what string, done func() bool
 	}
 }
 
-// free returns the median share of a processor that the busy loops got.
+// free returns the median fraction of a processor that the busy loops obtained.
 func (m *Machine) free() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,9 +122,10 @@ func (m *Machine) judge() {
 	switch {
 	case slow == "":
 	case free < minFree:
-		m.t.Skipf("not judged: the machine is busy: a busy loop got %.0f %% of a processor; too slow: %s", 100*free,
+		m.t.Skipf("skipping time limits because the machine is busy (a busy loop got %.0f %% of a processor): %s",
+			100*free,
 			slow)
 	default:
-		m.t.Errorf("too slow, though a busy loop got %.0f %% of a processor: %s", 100*free, slow)
+		m.t.Errorf("time limit exceeded although a busy loop got %.0f %% of a processor: %s", 100*free, slow)
 	}
 }

@@ -11,15 +11,16 @@ import (
 	"testing"
 )
 
-// Ports that Address chooses from. Kernels choose higher ones for outgoing connections and for listeners on port 0.
+// Address chooses from this range of ports. Kernels use higher ports for outgoing connections and for listeners on
+// port 0.
 const (
 	firstPort = 20_000
 	portCount = 10_000
 )
 
-// Address returns an address of this machine with a free TCP port. The port is reserved until the test ends: no other
-// call of Address returns it, in this process or another, and the kernel does not assign it. The program that listens on
-// it can therefore start, stop and start again.
+// Address returns a local address with a free TCP port. The port is reserved until the test ends. Address does not
+// return it again, in this process or another, and the kernel does not assign it. A program that listens on it can
+// therefore be stopped and restarted.
 func Address(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(os.TempDir(), "kubenergy-ports-"+strconv.Itoa(os.Getuid()))
@@ -33,12 +34,12 @@ func Address(t testing.TB) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil { // another test has it
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil { // another test has reserved the port
 			lock.Close()
 			continue
 		}
 		listener, err := net.Listen("tcp", address)
-		if err != nil { // a program that is no test has it
+		if err != nil { // a program outside the tests uses the port
 			lock.Close()
 			continue
 		}
@@ -46,6 +47,6 @@ func Address(t testing.TB) string {
 		t.Cleanup(func() { lock.Close() })
 		return address
 	}
-	t.Fatalf("no port from %d on is free", firstPort)
+	t.Fatalf("no free port found, starting at %d", firstPort)
 	return ""
 }

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Process is a program that runs beside the test. What it prints is kept in a file.
+// Process is a program that runs alongside the test. Its output is written to a file.
 type Process struct {
 	Name string
-	Log  string // path; a second process of the same name adds to it
+	Log  string // path; a later process of the same name appends to it
 	Cmd  *exec.Cmd
 	done chan struct{}
 }
 
-// Start runs a command until the test ends, and shows the end of its log if the test has failed.
+// Start runs a command until the test ends. If the test fails, the end of its log is logged.
 func Start(t testing.TB, dir, name string, cmd *exec.Cmd) *Process {
 	t.Helper()
-	_ = os.Remove(filepath.Join(dir, name+".log")) // of a test before
+	_ = os.Remove(filepath.Join(dir, name+".log")) // log of an earlier test
 	p, err := Launch(dir, name, cmd)
 	if err != nil {
 		t.Fatal(err)
@@ -31,13 +31,13 @@ func Start(t testing.TB, dir, name string, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Launch runs a command that prints into the file NAME.log of dir. The caller ends it.
+// Launch runs a command and writes its output to NAME.log in dir. The caller must stop the process.
 func Launch(dir, name string, cmd *exec.Cmd) (*Process, error) {
 	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has its own descriptor
 	if cmd.Stdout == nil {
 		cmd.Stdout = log
 	}
@@ -47,11 +47,11 @@ func Launch(dir, name string, cmd *exec.Cmd) (*Process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
-	go func() { _ = cmd.Wait(); close(p.done) }() // its state tells how it ended
+	go func() { _ = cmd.Wait(); close(p.done) }() // the exit status is in ProcessState
 	return p, nil
 }
 
-// Ended reports whether the process has ended.
+// Ended reports whether the process has exited.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
@@ -61,16 +61,17 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has exited.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Kill ends the process as a power cut would.
+// Kill kills the process without a graceful shutdown and waits until it has exited.
 func (p *Process) Kill() {
-	_ = p.Cmd.Process.Kill() // it may have ended
+	_ = p.Cmd.Process.Kill() // the process may have exited already
 	<-p.done
 }
 
-// Stop asks the process to end and waits for it. It is an error if that takes too long or its exit code is not 0.
+// Stop sends SIGTERM to the process and waits for it to exit. It returns an error if the process does not exit in
+// time or its exit code is not 0.
 func (p *Process) Stop(within time.Duration) error {
 	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -79,15 +80,15 @@ func (p *Process) Stop(within time.Duration) error {
 	case <-p.done:
 	case <-time.After(within):
 		p.Kill()
-		return fmt.Errorf("%s did not end within %v", p.Name, within)
+		return fmt.Errorf("%s did not exit within %v", p.Name, within)
 	}
 	if code := p.Cmd.ProcessState.ExitCode(); code != 0 {
-		return fmt.Errorf("%s has ended: %v", p.Name, p.Cmd.ProcessState)
+		return fmt.Errorf("%s exited: %v", p.Name, p.Cmd.ProcessState)
 	}
 	return nil
 }
 
-// End kills the process, and shows the end of its log if the test has failed.
+// End kills the process and logs the end of its log if the test has failed.
 func (p *Process) End(t testing.TB) {
 	p.Kill()
 	if t.Failed() {
@@ -95,7 +96,7 @@ func (p *Process) End(t testing.TB) {
 	}
 }
 
-// Output returns all that the process has printed.
+// Output returns the complete output of the process.
 func (p *Process) Output() string {
 	text, err := os.ReadFile(p.Log)
 	if err != nil {
@@ -104,7 +105,7 @@ func (p *Process) Output() string {
 	return string(text)
 }
 
-// Tail returns the end of what the process has printed.
+// Tail returns the end of the output of the process.
 func (p *Process) Tail() string {
 	const tail = 12_000
 	text := p.Output()

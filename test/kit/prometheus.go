@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Prometheus returns the path of prometheus or promtool: the one that is installed, or that make prometheus has
-// unpacked. Where there is none, the test is skipped.
+// Prometheus returns the path of prometheus or promtool. It is either installed or has been unpacked by make
+// prometheus. The test is skipped if the program is missing.
 func Prometheus(t testing.TB, program string) string {
 	t.Helper()
 	if path, err := exec.LookPath(program); err == nil {
@@ -22,12 +22,12 @@ func Prometheus(t testing.TB, program string) string {
 	}
 	path := filepath.Join(Root, "out", "prometheus", "usr", "bin", program)
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("there is no %s: make prometheus unpacks Debian's, where there is apt", program)
+		t.Skipf("%s is not installed: run make prometheus, which requires apt", program)
 	}
 	return path
 }
 
-// StartPrometheus runs a Prometheus until the test ends, and returns the address of its API.
+// StartPrometheus runs Prometheus until the test ends and returns its process and the base URL of its API.
 func StartPrometheus(t testing.TB, dir string, config []byte) (p *Process, address string) {
 	t.Helper()
 	program, listen := Prometheus(t, "prometheus"), Address(t)
@@ -42,13 +42,13 @@ func StartPrometheus(t testing.TB, dir string, config []byte) (p *Process, addre
 	return p, address
 }
 
-// Sample is a series of Prometheus at an instant; its value is as Prometheus writes it.
+// Sample is the value of a Prometheus series at one timestamp. Value has the format that Prometheus returns.
 type Sample struct {
 	Labels map[string]string
 	Value  string
 }
 
-// Query returns what an expression of Prometheus gives now.
+// Query evaluates a PromQL expression at the current time.
 func Query(ctx context.Context, address, expr string) (samples []Sample, err error) {
 	var answer struct {
 		Error string

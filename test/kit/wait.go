@@ -1,6 +1,7 @@
-// Package kit holds what tests share that start programs and wait for them: ports, polling, building, processes with
-// logs, requests, metrics, and whether the machine is too busy to judge speed. It links nothing of Kubernetes, so every
-// test may use it; package cluster adds a control plane. It is for tests only.
+// Package kit provides helpers for tests that start programs and wait for them. They cover ports, polling, builds,
+// processes with logs, HTTP requests, metrics and detection of a machine that is too busy to enforce time limits.
+// The package does not import Kubernetes, so every test can use it. Package cluster adds a control plane. It is for
+// tests only.
 package kit
 
 import (
@@ -12,20 +13,21 @@ import (
 )
 
 const (
-	minPause = time.Millisecond      // between the first two looks at a condition; it doubles up to maxPause
-	maxPause = 50 * time.Millisecond // between two looks at a condition
-	timeout  = 3                     // so many times longer a busy machine may take
-	minWait  = time.Minute           // for what must happen: a test that judges time measures it
+	minPause = time.Millisecond      // initial polling interval, doubled up to maxPause
+	maxPause = 50 * time.Millisecond // maximum polling interval
+	timeout  = 3                     // factor by which a busy machine extends a timeout
+	minWait  = time.Minute           // minimum timeout; tests of speed measure the time themselves
 )
 
-// Eventually waits until done reports true. The test fails after the timeout, which is at least a minute and three
-// times as long on a busy machine, or when one of the processes ends.
+// Eventually waits until done returns true. The test fails when the timeout expires or one of the processes exits.
+// The timeout is at least one minute and three times as long on a busy machine.
 func Eventually(t testing.TB, within time.Duration, what string, done func() bool, needs ...*Process) {
 	t.Helper()
 	Await(t, within, what, func(context.Context) (bool, error) { return done(), nil }, needs...)
 }
 
-// Await is Eventually for what can tell why it is not done yet: the last error is shown when the time is up.
+// Await is like Eventually, for conditions that return the reason why they are not true yet. The last error is
+// included in the failure message.
 func Await(t testing.TB, within time.Duration, what string, done func(context.Context) (bool, error),
 	needs ...*Process,
 ) {
@@ -52,7 +54,7 @@ func await(ctx context.Context, within time.Duration, what string, done func(con
 		}
 		for _, p := range needs {
 			if p.Ended() {
-				return fmt.Errorf("waiting until %s: %s has ended: %v\n%s", what, p.Name, p.Cmd.ProcessState, p.Tail())
+				return fmt.Errorf("waiting until %s: %s exited: %v\n%s", what, p.Name, p.Cmd.ProcessState, p.Tail())
 			}
 		}
 		if took := time.Since(began); ctx.Err() != nil || took > within && LoopShare(loop) >= minFree {
@@ -60,7 +62,7 @@ func await(ctx context.Context, within time.Duration, what string, done func(con
 			if last != nil {
 				reason = fmt.Sprintf(" (last error: %v)", last)
 			}
-			return fmt.Errorf("after %v it is not true that %s%s", took.Round(maxPause), what, reason)
+			return fmt.Errorf("timed out after %v waiting until %s%s", took.Round(maxPause), what, reason)
 		}
 		select {
 		case <-ctx.Done():
@@ -69,7 +71,8 @@ func await(ctx context.Context, within time.Duration, what string, done func(con
 	}
 }
 
-// Dir makes a folder that is removed after the test. Unlike t.TempDir, its path is short enough for Unix sockets.
+// Dir creates a directory that is removed after the test. Unlike the path of t.TempDir, its path is short enough
+// for Unix sockets.
 func Dir(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", name)
@@ -84,7 +87,8 @@ func Dir(t testing.TB, name string) string {
 	return dir
 }
 
-// Write writes a file that only this user can read, as files with tokens must be, and returns its path.
+// Write writes a file that is readable only by the current user, as required for files with tokens, and returns its
+// path.
 func Write[T string | []byte](t testing.TB, path string, content T) string {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {

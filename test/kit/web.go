@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// Insecure returns a client for processes that made their own certificates.
+// Insecure returns a client that does not verify certificates, for servers with self-signed certificates.
 func Insecure() *http.Client { return client(&tls.Config{InsecureSkipVerify: true}) }
 
-// Trusting returns a client that trusts the authorities in a file.
+// Trusting returns a client that trusts the certificate authorities in a file.
 func Trusting(caFile string) (*http.Client, error) {
 	authorities, err := os.ReadFile(caFile)
 	if err != nil {
@@ -25,7 +25,7 @@ func Trusting(caFile string) (*http.Client, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authorities) {
-		return nil, fmt.Errorf("%s holds no certificate", caFile)
+		return nil, fmt.Errorf("%s contains no certificates", caFile)
 	}
 	return client(&tls.Config{RootCAs: roots}), nil
 }
@@ -34,7 +34,8 @@ func client(c *tls.Config) *http.Client {
 	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: c}}
 }
 
-// Get asks a server, with a token unless that is empty. Without an answer, status is 0 and body is the error.
+// Get sends a GET request with a bearer token unless token is empty. If the request fails, status is 0 and body
+// contains the error.
 func Get(ctx context.Context, client *http.Client, url, token string) (status int, body string) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -55,8 +56,8 @@ func Get(ctx context.Context, client *http.Client, url, token string) (status in
 	return answer.StatusCode, string(text)
 }
 
-// Metric returns the sum of a metric's series on a page of Prometheus' text format, of those that have all of some
-// labels (`verb="POST"`); found is false if there is none.
+// Metric returns the sum of all series of a metric on a page in the Prometheus text format that have the given
+// labels, such as `verb="POST"`. found is false if there is no such series.
 func Metric(t testing.TB, page, name string, labels ...string) (sum float64, found bool) {
 	t.Helper()
 lines:

@@ -12,11 +12,10 @@ import (
 	"testing"
 )
 
-// quoted is what stands in backticks and looks like a path of this repository.
+// quoted matches inline code that looks like a path in this repository.
 var quoted = regexp.MustCompile("`([a-z][a-z0-9]*(?:/[A-Za-z0-9_.-]+)+|[a-z0-9]+\\.go)`")
 
-// TestArchitectureNamesWhatExists holds ARCHITECTURE.md to the tree: every path and every target that it names is
-// there.
+// TestArchitectureNamesWhatExists verifies that all paths and make targets in ARCHITECTURE.md exist.
 func TestArchitectureNamesWhatExists(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
 	if err != nil {
@@ -26,7 +25,7 @@ func TestArchitectureNamesWhatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := "" // of the last path with a folder in the same line: further files stand in it
+	folder := "" // directory of the previous path on the line, to which file names are relative
 	for line := range strings.Lines(string(text)) {
 		for _, m := range quoted.FindAllStringSubmatch(line, -1) {
 			name := m[1]
@@ -35,7 +34,7 @@ func TestArchitectureNamesWhatExists(t *testing.T) {
 			}
 			info, err := os.Stat(filepath.Join(root, filepath.FromSlash(name)))
 			if err != nil {
-				t.Errorf("%s is named and does not exist: %s", name, strings.TrimSpace(line))
+				t.Errorf("path %s does not exist: %s", name, strings.TrimSpace(line))
 				continue
 			}
 			if folder = path.Dir(name); info.IsDir() {
@@ -44,13 +43,13 @@ func TestArchitectureNamesWhatExists(t *testing.T) {
 		}
 		for _, m := range regexp.MustCompile("`make ([a-z-]+)").FindAllStringSubmatch(line, -1) {
 			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
-				t.Errorf("make %s is named and is no target", m[1])
+				t.Errorf("make target %s does not exist", m[1])
 			}
 		}
 	}
 }
 
-// TestSharedDataIsFound checks relative paths of recorded data: tests that do not find them skip.
+// TestSharedDataIsFound checks relative paths to recorded data, because tests are skipped if the data is not found.
 func TestSharedDataIsFound(t *testing.T) {
 	for _, s := range sources(t) {
 		ast.Inspect(s.file, func(n ast.Node) bool {
@@ -71,7 +70,7 @@ func TestSharedDataIsFound(t *testing.T) {
 				depth = 2
 			}
 			if up != strings.Repeat("../", depth+1) {
-				t.Errorf("%s: %s does not lead to the folder beside the repository", s.path, text)
+				t.Errorf("%s: path %s does not point to the directory next to the repository", s.path, text)
 			}
 			return true
 		})

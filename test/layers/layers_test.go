@@ -1,8 +1,9 @@
-// Package layers holds the architecture: which package may import which, what the core may not touch, how large a main
-// may grow. The rules are plain functions in rules_test.go; this file applies them to the tree.
+// Package layers enforces the architecture: the allowed imports of each package, the restrictions of the core and
+// the maximum size of main packages. The rules are plain functions in rules_test.go, and this file applies them to
+// the source tree.
 //
-// Every Go file is parsed, whatever its build tags, so the rules hold on all platforms. Only what a main links through
-// other modules is asked of the go command.
+// Every Go file is parsed regardless of its build tags, so the rules apply to all platforms. The go command is only
+// used to determine the indirect dependencies of main packages.
 package layers
 
 import (
@@ -24,27 +25,28 @@ import (
 
 const root = "../.."
 
-// maxMain is how many lines the files of a main may have: mains wire, they do not work.
+// maxMain is the maximum number of lines of a main package. Main packages should only wire other packages.
 const maxMain = 120
 
-// A source is one parsed Go file of this module.
+// A source is a parsed Go file of this module.
 type source struct {
-	path     string // from the root or from internal/, with slashes
+	path     string // slash-separated, relative to the root or to internal/
 	folder   string
-	internal bool // below internal/
+	internal bool // the file is below internal/
 	test     bool
 	file     *ast.File
 	set      *token.FileSet
 	lines    int
 }
 
-// isModule reports whether a folder is a module of its own, such as examples in what make test unpacks into out/.
+// isModule reports whether a directory contains a separate module, such as the examples that make test unpacks to
+// out/.
 func isModule(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, "go.mod"))
 	return err == nil
 }
 
-// sources parses every Go file of the module outside testdata and hidden folders.
+// sources parses every Go file of the module outside of testdata and hidden directories.
 func sources(t *testing.T) []source {
 	t.Helper()
 	var found []source
@@ -100,11 +102,12 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// TestCodeIsInternal checks that no other module can import a package that has no promise of stability.
+// TestCodeIsInternal verifies that other modules cannot import packages without stability guarantees.
 func TestCodeIsInternal(t *testing.T) {
 	for _, s := range sources(t) {
 		if root, _, _ := strings.Cut(s.folder, "/"); s.internal == slices.Contains(public, root) {
-			t.Errorf("%s: code is below internal/, except that of %s", s.path, strings.Join(public, ", "))
+			t.Errorf("%s: code must be below internal/, except for the directories %s",
+				s.path, strings.Join(public, ", "))
 		}
 	}
 }
@@ -120,7 +123,8 @@ func TestCoreIsPure(t *testing.T) {
 	}
 }
 
-// TestSimulatorIsSequential: make test runs the simulator's tests without the race detector.
+// TestSimulatorIsSequential verifies that the simulator does not use concurrency, because make test runs its tests
+// without the race detector.
 func TestSimulatorIsSequential(t *testing.T) {
 	for _, s := range sources(t) {
 		if root, _, _ := strings.Cut(s.folder, "/"); s.test || root != "sim" {
@@ -129,10 +133,10 @@ func TestSimulatorIsSequential(t *testing.T) {
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.GoStmt:
-				t.Errorf("%s: a goroutine in the simulator", s.set.Position(n.Pos()))
+				t.Errorf("%s: the simulator must not start goroutines", s.set.Position(n.Pos()))
 			case *ast.ImportSpec:
 				if n.Path.Value == `"sync"` {
-					t.Errorf("%s: package sync in the simulator", s.set.Position(n.Pos()))
+					t.Errorf("%s: the simulator must not import package sync", s.set.Position(n.Pos()))
 				}
 			}
 			return true
@@ -140,13 +144,14 @@ func TestSimulatorIsSequential(t *testing.T) {
 	}
 }
 
-// TestListenersAreLimited checks that all listeners and servers are made where limits and timeouts are set.
+// TestListenersAreLimited verifies that listeners and servers are only created by functions that set limits and
+// timeouts.
 func TestListenersAreLimited(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test {
 			continue
 		}
-		names := map[string]string{} // local name → import path, of the packages that matter
+		names := map[string]string{} // import path by local name, for relevant packages
 		for _, spec := range s.file.Imports {
 			to, err := strconv.Unquote(spec.Path.Value)
 			if err != nil {
@@ -161,7 +166,7 @@ func TestListenersAreLimited(t *testing.T) {
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.StarExpr:
-				return false // *http.Server as a type makes none
+				return false // the type *http.Server does not create a server
 			case *ast.SelectorExpr:
 				if name, ok := n.X.(*ast.Ident); ok {
 					if wrong := checkListens(s.path, names[name.Name], n.Sel.Name); wrong != "" {
@@ -193,21 +198,21 @@ func TestMainsOnlyWire(t *testing.T) {
 	}
 	for folder, has := range mains {
 		if lines[folder] > maxMain {
-			t.Errorf("%s has %d lines, more than %d: mains only wire; move the work to the package that it is about",
+			t.Errorf("main package %s has %d lines, want at most %d; move code to the package of its subject",
 				folder, lines[folder], maxMain)
 		}
 		if !has {
-			t.Errorf("%s has no func main: cmd holds binaries only", folder)
+			t.Errorf("%s has no func main, but cmd must only contain binaries", folder)
 		}
 	}
 }
 
-// TestMainsLinkLittle asks the go command what mains link, on their own platform.
+// TestMainsLinkLittle uses the go command to check the dependencies of main packages on the current platform.
 func TestMainsLinkLittle(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("no go command")
 	}
-	// Reading go.mod here makes the cache of test results depend on it; the go files themselves were read above.
+	// Reading go.mod invalidates cached test results when it changes. The Go files are read below.
 	if _, err := os.ReadFile(filepath.Join(root, "go.mod")); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +226,7 @@ func TestMainsLinkLittle(t *testing.T) {
 		list.Stderr = os.Stderr
 		out, err := list.Output()
 		if err != nil {
-			t.Fatalf("listing what %s links: %v", b.main, err)
+			t.Fatalf("listing the dependencies of %s: %v", b.main, err)
 		}
 		if wrong := checkLinked(b.main, strings.Fields(string(out))); wrong != "" {
 			t.Error(wrong)
@@ -236,12 +241,12 @@ func declaresMain(file *ast.File) bool {
 	})
 }
 
-// clock is what of package time depends on when it is called.
+// clock lists the functions of package time with results that depend on the current time.
 var clock = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
 
-// checkPure returns every place where a file reads the clock, starts a goroutine or prints.
+// checkPure returns all positions at which a file reads the clock, starts a goroutine or prints.
 func checkPure(set *token.FileSet, file *ast.File) []string {
-	names := map[string]string{} // local name → import path, of the packages that matter
+	names := map[string]string{} // import path by local name, for relevant packages
 	for _, spec := range file.Imports {
 		to, err := strconv.Unquote(spec.Path.Value)
 		if err != nil || to != "time" && to != "fmt" {
@@ -260,7 +265,7 @@ func checkPure(set *token.FileSet, file *ast.File) []string {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt:
-			report(n.Pos(), "a goroutine in the core: concurrency belongs to its drivers")
+			report(n.Pos(), "the core must not start goroutines, use them in its drivers")
 		case *ast.SelectorExpr:
 			name, ok := n.X.(*ast.Ident)
 			if !ok {
@@ -269,11 +274,11 @@ func checkPure(set *token.FileSet, file *ast.File) []string {
 			switch names[name.Name] {
 			case "time":
 				if slices.Contains(clock, n.Sel.Name) {
-					report(n.Pos(), "time.%s in the core: the time is an input, in Snapshot.Now", n.Sel.Name)
+					report(n.Pos(), "time.%s in the core, use the time in Snapshot.Now", n.Sel.Name)
 				}
 			case "fmt":
 				if strings.HasPrefix(n.Sel.Name, "Print") {
-					report(n.Pos(), "fmt.%s in the core: return a value and let a driver show it", n.Sel.Name)
+					report(n.Pos(), "fmt.%s in the core, return a value and print it in a driver", n.Sel.Name)
 				}
 			}
 		}
@@ -282,12 +287,12 @@ func checkPure(set *token.FileSet, file *ast.File) []string {
 	if i := slices.IndexFunc(file.Imports, func(s *ast.ImportSpec) bool {
 		return s.Name != nil && s.Name.Name == "." && (s.Path.Value == `"time"` || s.Path.Value == `"fmt"`)
 	}); i >= 0 {
-		report(file.Imports[i].Pos(), "a dot import in the core hides where names come from")
+		report(file.Imports[i].Pos(), "dot import in the core hides the origin of names")
 	}
 	return wrong
 }
 
-// maxFiles is how many files a package has, tests aside: a listing is still read at a glance.
+// maxFiles is the maximum number of files of a package, excluding tests, so that its listing remains easy to read.
 const maxFiles = 30
 
 func TestPackagesAreReadAtAGlance(t *testing.T) {
@@ -299,7 +304,7 @@ func TestPackagesAreReadAtAGlance(t *testing.T) {
 	}
 	for folder, n := range files {
 		if n > maxFiles {
-			t.Errorf("%s has %d files, more than %d: divide it by subject", folder, n, maxFiles)
+			t.Errorf("package %s has %d files, want at most %d; split it by subject", folder, n, maxFiles)
 		}
 	}
 }

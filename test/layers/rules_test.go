@@ -7,32 +7,32 @@ import (
 	"strings"
 )
 
-// module is the import path of this repository.
+// module is the import path of this module.
 const module = "github.com/kubenergy/kubenergy"
 
-// A folder stands in the root or below internal/: what its packages may import, of this module and of others.
+// A folder is a directory in the root or in internal/ with the packages that it may import.
 type folder struct {
-	own     []string // root folders, and exact packages such as "kube"; the folder itself is always allowed
+	own     []string // top-level directories and packages such as "kube"; the directory itself is always allowed
 	outside outside
 }
 
-// outside says how far a folder may reach beyond this module.
+// outside is the set of packages of other modules that a directory may import.
 type outside int
 
 const (
-	stdlib      outside = iota // the standard library alone
-	anything                   // libraries, except Kubernetes
-	kinds                      // also the types of Kubernetes' API, without a client
+	stdlib      outside = iota // only the standard library
+	anything                   // libraries except Kubernetes
+	kinds                      // also the API types of Kubernetes without clients
 	clients                    // also client-go and controller-runtime
-	everything                 // also k8s.io/kubernetes, API server, etcd and simulated nodes
-	heavyInMain                // clients; everything in its sub-folders named in mayLinkKubernetes
+	everything                 // also k8s.io/kubernetes, the API server, etcd and simulated nodes
+	heavyInMain                // clients, and everything in the subdirectories listed in mayLinkKubernetes
 )
 
 var (
 	ground = []string{"energy", "grid", "mincost", "humanize", "sliceutil", "spelling", "timeutil"}
 	middle = slices.Concat(ground, []string{"sched", "forecast", "predict", "workload"})
 	upper  = slices.Concat(middle, []string{"document", "sim", "ledger"})
-	known  = []string{"api", "hardware", "policy", "kube"} // what the wings in a cluster share
+	known  = []string{"api", "hardware", "policy", "kube"} // shared by the components that run in a cluster
 	wings  = slices.Concat(upper, known, []string{
 		"report", "study", "apiclient", "daemon", "dashboard", "scheduler", "karmada", "slurm", "agent", "controller", "power",
 		"benchmark", "child",
@@ -40,29 +40,29 @@ var (
 	data = []string{"scenarios", "examples", "charts", "dashboards", "deploy"}
 )
 
-// public are the folders of the root that hold Go code. All others are below internal/.
+// public lists the top-level directories that contain Go code. All other code is below internal/.
 var public = []string{"api", "charts", "cmd", "deploy", "examples", "hack", "scenarios", "test"}
 
-// house is the architecture: the folders of the root and of internal/, and the direction of imports. A folder that is
-// missing here may not hold Go code.
+// house defines the directories of the root and of internal/ and the direction of imports. Directories that are not
+// listed must not contain Go code.
 var house = map[string]folder{
 	"energy":  {own: ground},
 	"grid":    {own: ground},
 	"mincost": {own: ground},
-	// Utilities, which import nothing of ours.
+	// Utilities without imports from this module.
 	"humanize":  {},
 	"sliceutil": {},
 	"spelling":  {},
 	"timeutil":  {},
-	// Child processes that end with this one.
+	// Child processes that are stopped with their parent.
 	"child": {outside: anything},
-	// The YAML files that commands read.
+	// YAML files that commands read.
 	"document": {own: []string{"spelling"}, outside: anything},
 
-	// How fast a machine is, and what it draws meanwhile.
+	// Measurements of the speed and power of a machine.
 	"benchmark": {own: []string{"energy", "api", "hardware"}, outside: kinds},
 
-	// What our API and the hardware are called, before any client of Kubernetes.
+	// Names of the API and the hardware, without Kubernetes clients.
 	"api":      {outside: kinds},
 	"hardware": {own: slices.Concat(ground, []string{"api"}), outside: kinds},
 
@@ -75,26 +75,26 @@ var house = map[string]folder{
 	"sim":    {own: slices.Concat(middle, []string{"document", "ledger"}), outside: anything},
 	"report": {own: upper, outside: anything},
 	"study":  {own: slices.Concat(upper, []string{"report"}), outside: anything},
-	// What every long-running process has: listeners with limits, timeouts, heartbeats.
+	// Common parts of long-running processes, such as listeners with limits, timeouts and heartbeats.
 	"daemon":    {},
 	"apiclient": {own: slices.Concat(middle, []string{"ledger"}), outside: anything},
-	// The page of what the books and the results say.
+	// Web pages for the ledger and results.
 	"dashboard": {own: slices.Concat(upper, []string{"report", "daemon"}), outside: anything},
 
-	// Who may wait for what, then the conversion between Kubernetes and the core.
+	// Rules for delaying work, and the conversion between Kubernetes objects and the core.
 	"policy": {own: slices.Concat(middle, []string{"api", "hardware"}), outside: kinds},
 	"kube":   {own: slices.Concat(middle, []string{"ledger", "api", "hardware", "policy", "daemon"}), outside: clients},
 
-	// Wings do not import each other.
+	// Components that must not import each other.
 	"scheduler":  {own: slices.Concat(middle, known, []string{"ledger", "apiclient", "daemon"}), outside: clients},
 	"karmada":    {own: slices.Concat(middle, known, []string{"ledger", "apiclient", "daemon"}), outside: clients},
 	"controller": {own: slices.Concat(middle, known, []string{"ledger", "apiclient", "daemon"}), outside: clients},
-	// Machines are switched by the same management controllers that tell the controller their energy.
+	// The same management controllers are used to switch machines and to read their energy.
 	"power": {
 		own:     slices.Concat(middle, known, []string{"ledger", "apiclient", "daemon", "controller"}),
 		outside: clients,
 	},
-	// Slurm's jobs obey the policies that Kubernetes' obey; it has no other part of Kubernetes.
+	// Slurm jobs use the same policies as Kubernetes Jobs. No other part of Kubernetes is used.
 	"slurm": {
 		own:     slices.Concat(middle, []string{"api", "hardware", "policy", "ledger", "apiclient", "daemon"}),
 		outside: anything,
@@ -107,10 +107,10 @@ var house = map[string]folder{
 	"cmd":  {own: slices.Concat(wings, data, []string{"app", "cli", "lab"}), outside: heavyInMain},
 	"test": {own: slices.Concat(wings, data, []string{"app", "cli", "lab"}), outside: everything},
 
-	// Programs that build what is released. That of the hardware tables scores them as the catalogue reads them.
+	// Programs that build releases. The program for hardware tables uses the same scores as the catalog.
 	"hack": {own: []string{"energy", "grid", "hardware"}, outside: anything},
 
-	// Folders of data, which may hold a file of Go that embeds them.
+	// Data directories that may contain a Go file with embedded data.
 	"scenarios":  {},
 	"examples":   {},
 	"charts":     {},
@@ -118,21 +118,22 @@ var house = map[string]folder{
 	"deploy":     {},
 }
 
-// mayLinkKubernetes are the mains that link k8s.io/kubernetes, and what wraps the scheduler's own queue and profiles.
+// mayLinkKubernetes lists the main packages that link k8s.io/kubernetes and the packages that wrap the scheduling
+// queue and the profiles of the scheduler.
 var mayLinkKubernetes = []string{
 	"cmd/kubenergy-scheduler", "cmd/kubenergy-lab", "scheduler/app", "scheduler/fallback", "scheduler/parking",
 }
 
-// checkImport returns what is wrong with package from importing package to, or "". Packages of this module are named
-// by their folder ("scheduler/place"), others by their import path. Test files may reach for any package of this
-// module that does not import them, and for any library; they obey the rules about Kubernetes, which keep their
-// builds short.
+// checkImport returns the violation if package from imports package to, or "". Packages of this module are
+// identified by their directory, for example "scheduler/place", and other packages by their import path. Test files
+// may import any library and any package of this module that does not import them. They must follow the rules for
+// Kubernetes to keep build times short.
 func checkImport(from, to string, test bool) string {
 	root := partOf(from)
 	f, known := house[root]
 	if !known {
-		return fmt.Sprintf("%s: the root folder %s is not part of the house: put the code where it belongs, or add "+
-			"the folder to the table in test/layers and to the architecture", from, root)
+		return fmt.Sprintf("%s: unknown top-level directory %s, move the code to an existing one or add "+
+			"the directory to the table in test/layers and to ARCHITECTURE.md", from, root)
 	}
 	if own, isOwn := strings.CutPrefix(to, module+"/"); isOwn {
 		if test {
@@ -156,8 +157,8 @@ func checkImport(from, to string, test bool) string {
 	return checkOutside(from, to, reach)
 }
 
-// partOf returns the entry of house that a folder belongs to. What a main is made of is in a folder app of its own
-// part, and may import all parts, as the main might.
+// partOf returns the key of house for a directory. The directory app of a component contains the code of its main
+// package and may import all components, like a main package.
 func partOf(folder string) string {
 	if path.Base(folder) == "app" {
 		return "app"
@@ -166,40 +167,42 @@ func partOf(folder string) string {
 	return root
 }
 
-// checkOwn holds the direction of imports inside the module.
+// checkOwn checks the direction of imports within the module.
 func checkOwn(from, to string, f folder) string {
 	fromRoot, toRoot := partOf(from), partOf(to)
 	switch {
 	case fromRoot == "scheduler" && toRoot == "scheduler":
 		return checkScheduler(from, to)
 	case fromRoot == "cmd" && toRoot == "cmd":
-		return fmt.Sprintf("%s imports %s: mains do not import each other", from, to)
+		return fmt.Sprintf("%s imports %s: main packages must not import each other", from, to)
 	case fromRoot == toRoot, fromRoot == "hack" && to == "test/paired": // statistics of benchmarks
 		return ""
 	case !slices.Contains(f.own, toRoot):
-		return fmt.Sprintf("%s imports %s: imports point down only; %s may import %s",
+		return fmt.Sprintf("%s imports %s: imports must follow the layers; %s may import %s",
 			from, to, fromRoot, orNothing(f.own))
 	}
 	return ""
 }
 
-// checkScheduler holds the order inside the wing scheduler: fallback and parking, then place, then all else.
+// checkScheduler checks the order of imports within scheduler: fallback and parking, then place, then all other
+// packages.
 func checkScheduler(from, to string) string {
 	floors := map[string]int{"scheduler/place": 1, "scheduler/fallback": 2, "scheduler/parking": 2}
 	if floors[to] > floors[from] || floors[to] == 2 {
-		return fmt.Sprintf("%s imports %s: inside scheduler, imports point from fallback and parking to place to the "+
+		return fmt.Sprintf("%s imports %s: inside scheduler, fallback and parking may import place, and place the "+
 			"other packages", from, to)
 	}
 	return ""
 }
 
-// impure is what the core does not import: with it, a decision would depend on more than its snapshot.
+// impure lists the packages that the core must not import, because decisions would otherwise depend on more than
+// the snapshot.
 var impure = []string{
 	"context", "crypto/rand", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec",
 	"os/signal", "runtime", "sync", "sync/atomic", "syscall", "unsafe",
 }
 
-// isPure reports whether a folder belongs to what must be a function of its inputs.
+// isPure reports whether the packages of a directory must be deterministic functions of their inputs.
 func isPure(folder string) bool {
 	root, _, _ := strings.Cut(folder, "/")
 	return slices.Contains(ground, root) || root == "sched"
@@ -213,19 +216,19 @@ func checkStandard(from, to string, test bool) string {
 		return "" // grid reads its own file format
 	}
 	return fmt.Sprintf(
-		"%s imports %s: the core is a pure function; time, logs, randomness and I/O belong to its drivers", from, to)
+		"%s imports %s: the core must be a pure function; use time, logs, randomness and I/O in its drivers", from, to)
 }
 
-// mayListen are the folders and files that open listeners or make servers themselves, and why they may.
+// mayListen maps the directories and files that may open listeners or create servers to the reasons.
 var mayListen = map[string]string{
-	"daemon":               "the one place for limits and timeouts",
-	"karmada/estimator.go": "its gRPC server, whose limits stand beside it; daemon is standard library only",
-	"lab/kubelet":          "forwards to processes of an experiment on this machine, and needs the raw connection",
-	"test":                 "tests and what they start",
-	"hack":                 "programs of this repository's own",
+	"daemon":               "defines the limits and timeouts",
+	"karmada/estimator.go": "its gRPC server has its own limits because daemon only uses the standard library",
+	"lab/kubelet":          "forwards raw connections to local processes of an experiment",
+	"test":                 "tests and their helper programs",
+	"hack":                 "development programs",
 }
 
-// listens are the calls and types, by package, with which a process would serve without limits.
+// listens lists the functions and types, by package, that create listeners or servers without limits.
 var listens = map[string][]string{
 	"net":                    {"Listen", "ListenTCP", "ListenConfig", "ListenUnix"},
 	"net/http":               {"Server", "ListenAndServe", "ListenAndServeTLS", "Serve", "ServeTLS"},
@@ -234,7 +237,7 @@ var listens = map[string][]string{
 	"google.golang.org/grpc": {"NewServer"},
 }
 
-// checkListens returns the violation if file uses name of package to, or "".
+// checkListens returns the violation if file uses the given name of package to, or "".
 func checkListens(file, to, name string) string {
 	for allowed := range mayListen {
 		if within(file, allowed) {
@@ -244,11 +247,11 @@ func checkListens(file, to, name string) string {
 	if !slices.Contains(listens[to], name) {
 		return ""
 	}
-	return fmt.Sprintf("%s uses %s.%s: listen with daemon.Listen and serve with daemon.NewServer, which have limits and "+
+	return fmt.Sprintf("%s uses %s.%s, use daemon.Listen and daemon.NewServer, which set limits and "+
 		"timeouts", file, to, name)
 }
 
-// A guard keeps libraries to the folders that may use them.
+// A guard restricts libraries to directories with at least the given value of outside.
 type guard struct {
 	prefixes []string
 	least    outside
@@ -262,30 +265,30 @@ var guards = []guard{
 			"k8s.io/kube-controller-manager", "k8s.io/controller-manager", "k8s.io/cloud-provider", "go.etcd.io/etcd",
 			"sigs.k8s.io/kwok",
 		},
-		everything, "only lab, test, scheduler/fallback, scheduler/parking and the scheduler's main link Kubernetes " +
-			"itself: use k8s.io/kube-scheduler/framework in scheduler/place, client-go elsewhere",
+		everything, "only lab, test, scheduler/fallback, scheduler/parking and cmd/kubenergy-scheduler may link Kubernetes " +
+			"itself, use k8s.io/kube-scheduler/framework in scheduler/place and client-go elsewhere",
 	},
 	{
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers/resource"},
 		kinds,
-		"only api, hardware, policy, kube and what stands above know Kubernetes: take the values of package sched",
+		"only api, hardware, policy, kube and higher layers may use Kubernetes types, use the types of package sched",
 	},
 	{
 		[]string{"k8s.io", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff"},
 		clients,
-		"only kube, scheduler, karmada, controller, lab, cli, cmd and test use a client of Kubernetes: take values",
+		"only kube, scheduler, karmada, controller, lab, cli, cmd and test may use a Kubernetes client, pass values",
 	},
 	{
 		[]string{""},
 		anything,
-		"only the standard library is imported here: a library's work belongs to a driver or a wing",
+		"only the standard library may be imported here, use libraries in a driver or a component",
 	},
 }
 
 func checkOutside(from, to string, reach outside) string {
 	const framework = "k8s.io/kube-scheduler/framework"
 	if within(to, framework) && reach == clients && !within(from, "scheduler/place") && !within(from, "cmd") {
-		return fmt.Sprintf("%s imports %s: only scheduler/place speaks the scheduler's framework", from, to)
+		return fmt.Sprintf("%s imports %s: only scheduler/place may use the scheduler framework", from, to)
 	}
 	for _, g := range guards {
 		for _, prefix := range g.prefixes {
@@ -300,12 +303,12 @@ func checkOutside(from, to string, reach outside) string {
 	return ""
 }
 
-// within reports whether an import path or folder is prefix or lies below it.
+// within reports whether an import path or directory equals prefix or is below it.
 func within(name, prefix string) bool {
 	return prefix == "" || name == prefix || strings.HasPrefix(name, prefix+"/")
 }
 
-// A ban is a dependency that a main may not have even through others.
+// A ban is a dependency that a main package must not have, directly or indirectly.
 type ban struct {
 	main     string
 	prefixes []string
@@ -316,26 +319,26 @@ var bans = []ban{
 	{
 		"cmd/kubenergy",
 		[]string{"k8s.io/kubernetes", "k8s.io/apiserver", "go.etcd.io/etcd"},
-		"the CLI stays small and starts at once",
+		"the CLI must be small and start quickly",
 	},
 	{
 		"cmd/kubenergy-agent",
 		[]string{"k8s.io", "go.etcd.io/etcd", "sigs.k8s.io/controller-runtime"},
-		"the agent runs on every node, armv7 included, without rights in Kubernetes",
+		"the agent runs on every node, including armv7, without access to Kubernetes",
 	},
 	{
 		"cmd/kubenergy-agent",
 		[]string{"github.com/ebitengine/purego"},
-		"the agent is static: in its image there is no loader, which what links this needs (decision 34)",
+		"the agent must be static because its image contains no dynamic loader (decision 34)",
 	},
 	{
 		"cmd/kubenergy-controller",
 		[]string{"k8s.io/kubernetes", "go.etcd.io/etcd"},
-		"the controller is a client of the cluster, not a part of it",
+		"the controller must only be a client of the cluster",
 	},
 }
 
-// checkLinked returns the first dependency of a main that its bans forbid, or "".
+// checkLinked returns the violation for the first banned dependency of a main package, or "".
 func checkLinked(main string, dependencies []string) string {
 	for _, b := range bans {
 		if b.main != main {
@@ -344,7 +347,8 @@ func checkLinked(main string, dependencies []string) string {
 		for _, d := range dependencies {
 			for _, prefix := range b.prefixes {
 				if within(d, prefix) {
-					return fmt.Sprintf("%s links %s: %s; `go list -deps` and `go mod why` show the way in", main, d,
+					return fmt.Sprintf("%s links %s: %s; find the import with `go list -deps` and `go mod why`",
+						main, d,
 						b.reason)
 				}
 			}
@@ -357,11 +361,11 @@ var emptyNames = []string{
 	"types", "utils", "util", "helpers", "helper", "interface", "interfaces", "constants", "common", "misc",
 }
 
-// checkFileName refuses files that are named after Go instead of their subject.
+// checkFileName rejects file names that describe Go constructs instead of the subject of the file.
 func checkFileName(file string) string {
 	base := strings.TrimSuffix(strings.TrimSuffix(path.Base(file), ".go"), "_test")
 	if slices.Contains(emptyNames, base) {
-		return fmt.Sprintf("%s: name the file for its subject, as in tariff.go; nothing is found in a file called %s",
+		return fmt.Sprintf("%s: name the file after its subject, for example tariff.go, instead of %s",
 			file, path.Base(file))
 	}
 	return ""
@@ -369,7 +373,7 @@ func checkFileName(file string) string {
 
 func orNothing(own []string) string {
 	if len(own) == 0 {
-		return "nothing of this module"
+		return "no package of this module"
 	}
 	return strings.Join(own, ", ")
 }

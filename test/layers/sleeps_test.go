@@ -9,28 +9,28 @@ import (
 	"testing"
 )
 
-// Reasons for which a test may call time.Sleep. All other tests wait for a condition with kit.Eventually or kit.Await,
-// or run in a bubble of testing/synctest and advance its clock with bubble.Advance.
+// Reasons for calls of time.Sleep in tests. All other tests wait for a condition with kit.Eventually or kit.Await,
+// or run in a testing/synctest bubble and advance its clock with bubble.Advance.
 const (
-	absence  = "shows that something real does not happen for a while"
-	instant  = "waits for an instant of the real clock"
+	absence  = "verifies that an event does not occur within an interval"
+	instant  = "waits for a time of the real clock"
 	interval = "measures a real process or device over an interval"
 	latency  = "is the latency of a fake"
-	moment   = "lets a real process run until a random moment, at which it is killed"
+	moment   = "runs a real process until it is killed at a random time"
 	pace     = "sets the pace of real work"
-	unseen   = "gives a real process time for something that no condition shows"
-	polls    = "polls by hand"
+	unseen   = "gives a real process time for an operation that cannot be observed"
+	polls    = "implements polling"
 	kernel   = "waits for the kernel or a process, in a kit"
 )
 
-// An allowance permits calls of time.Sleep in one file of tests or of a test kit.
+// An allowance permits calls of time.Sleep in one file of a test or a test kit.
 type allowance struct {
 	calls int
 	why   string
 }
 
 var sleeps = map[string]allowance{
-	// On the clock of a bubble.
+	// Calls within a synctest bubble.
 	"agent/exposition/handler_test.go":    {2, "advances the clock of a bubble"},
 	"scheduler/app/election_test.go":      {2, latency},
 	"controller/release/bindings_test.go": {1, latency},
@@ -42,7 +42,7 @@ var sleeps = map[string]allowance{
 	"scheduler/hold/joint_plan_test.go":   {1, latency},
 	"scheduler/record/recorder_test.go":   {1, latency},
 
-	// With real processes, devices, files or networks.
+	// Calls in tests with real processes, devices, files or networks.
 	"agent/cost_test.go":                 {2, interval},
 	"agent/delivery/kill_test.go":        {2, pace},
 	"agent/host/bench_internal_test.go":  {2, interval},
@@ -92,19 +92,19 @@ var sleeps = map[string]allowance{
 	"test/vm/baselines_test.go":          {1, interval},
 	"test/vm/pipeline_test.go":           {2, interval},
 
-	// Test kits.
+	// Calls in test kits.
 	"agent/delivery/killtest/killtest.go": {1, moment},
 	"agent/delivery/sinktest/sink.go":     {1, latency},
 	"agent/host/hosttest/hosttest.go":     {2, pace + "; " + kernel},
-	"controller/controllertest/world.go":  {1, "is controllertest.Eventually, which waits for a condition"},
+	"controller/controllertest/world.go":  {1, "implements controllertest.Eventually, which waits for a condition"},
 	"ledger/postgres/pgtest/pgtest.go":    {1, kernel},
 	"test/controller/feed/feeder/main.go": {3, pace},
 	"test/kit/bubble/bubble.go":           {1, "is bubble.Advance"},
 	"test/kit/node/group.go":              {1, kernel},
 }
 
-// TestSleepsAreAllowed holds the calls of time.Sleep in tests and test kits to the table above, so that new tests do
-// not guess how long something takes.
+// TestSleepsAreAllowed compares the calls of time.Sleep in tests and test kits with the table, so that new tests do
+// not rely on assumptions about durations.
 func TestSleepsAreAllowed(t *testing.T) {
 	left := map[string]bool{}
 	for name := range sleeps {
@@ -117,23 +117,23 @@ func TestSleepsAreAllowed(t *testing.T) {
 		delete(left, s.path)
 		switch n, allowed := countSleeps(s.file), sleeps[s.path].calls; {
 		case n > allowed:
-			t.Errorf("%s calls time.Sleep %d times, %d are allowed: wait for a condition with kit.Eventually or "+
+			t.Errorf("%s calls time.Sleep %d times, want at most %d; wait for a condition with kit.Eventually or "+
 				"kit.Await, or advance the clock of a synctest bubble with bubble.Advance", s.path, n, allowed)
 		case n < allowed:
-			t.Errorf("%s calls time.Sleep %d times, %d are allowed: lower its allowance", s.path, n, allowed)
+			t.Errorf("%s calls time.Sleep %d times, but its allowance is %d; reduce the allowance", s.path, n, allowed)
 		}
 	}
 	for name := range left {
-		t.Errorf("%s has an allowance and is no file of tests", name)
+		t.Errorf("%s has an allowance but is not a test file", name)
 	}
 }
 
-// isTestKit reports whether a folder holds what only tests import.
+// isTestKit reports whether a directory contains packages that are only imported by tests.
 func isTestKit(folder string) bool {
 	return within(folder, "test") || strings.HasSuffix(path.Base(folder), "test")
 }
 
-// countSleeps returns how often a file mentions time.Sleep.
+// countSleeps returns the number of references to time.Sleep in a file.
 func countSleeps(file *ast.File) (n int) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		if call, ok := node.(*ast.SelectorExpr); ok && call.Sel.Name == "Sleep" {
@@ -156,6 +156,6 @@ var g = time.Sleep
 		t.Fatal(err)
 	}
 	if n := countSleeps(file); n != 3 {
-		t.Errorf("%d are counted, want 3", n)
+		t.Errorf("countSleeps() = %d, want 3", n)
 	}
 }

@@ -7,28 +7,28 @@ import (
 	"testing"
 )
 
-// TestRulesCanFail applies the rules to imports that stand in no file: a rule that cannot fail holds nothing.
+// TestRulesCanFail applies the rules to artificial imports to verify that violations are detected.
 func TestRulesCanFail(t *testing.T) {
 	own := func(folder string) string { return module + "/" + folder }
 	for _, c := range []struct {
 		from, to string
 		test     bool
-		wrong    string // part of the sentence; "" if the import is fine
+		wrong    string // part of the message, or "" for an allowed import
 	}{
 		{from: "energy", to: "math"},
 		{from: "grid", to: own("energy")},
-		{from: "energy", to: own("sched"), wrong: "imports point down only; energy may import energy, grid, mincost"},
+		{from: "energy", to: own("sched"), wrong: "imports must follow the layers; energy may import energy, grid, mincost"},
 		{from: "energy", to: "github.com/google/go-cmp/cmp", wrong: "only the standard library"},
 		{from: "energy", to: "github.com/google/go-cmp/cmp", test: true},
 		{from: "mincost", to: "gonum.org/v1/gonum/mat", wrong: "only the standard library"},
 
 		{from: "sched", to: own("mincost")},
-		{from: "sched", to: own("workload"), wrong: "imports point down only"},
-		{from: "sched", to: own("sim"), wrong: "imports point down only"},
+		{from: "sched", to: own("workload"), wrong: "imports must follow the layers"},
+		{from: "sched", to: own("sim"), wrong: "imports must follow the layers"},
 		{from: "sched", to: own("workload"), test: true},
 		{from: "sched", to: "pgregory.net/rapid", wrong: "only the standard library"},
 		{from: "sched", to: "pgregory.net/rapid", test: true},
-		{from: "sched", to: "k8s.io/api/core/v1", test: true, wrong: "take the values of package sched"},
+		{from: "sched", to: "k8s.io/api/core/v1", test: true, wrong: "use the types of package sched"},
 		{from: "sched", to: "context", wrong: "pure function"},
 		{from: "sched", to: "log/slog", wrong: "pure function"},
 		{from: "sched", to: "os", wrong: "pure function"},
@@ -40,81 +40,81 @@ func TestRulesCanFail(t *testing.T) {
 		{from: "grid", to: "log", wrong: "pure function"},
 
 		{from: "workload", to: own("sched")},
-		{from: "forecast", to: own("sched"), wrong: "imports point down only"},
-		{from: "predict", to: own("sim"), wrong: "imports point down only"},
+		{from: "forecast", to: own("sched"), wrong: "imports must follow the layers"},
+		{from: "predict", to: own("sim"), wrong: "imports must follow the layers"},
 		{from: "sim", to: own("sched")},
-		{from: "sim", to: own("report"), wrong: "imports point down only"},
-		{from: "sim", to: own("kube"), wrong: "imports point down only"},
-		{from: "sim", to: "k8s.io/api/core/v1", wrong: "take the values of package sched"},
+		{from: "sim", to: own("report"), wrong: "imports must follow the layers"},
+		{from: "sim", to: own("kube"), wrong: "imports must follow the layers"},
+		{from: "sim", to: "k8s.io/api/core/v1", wrong: "use the types of package sched"},
 		{from: "report", to: own("sim")},
-		{from: "report", to: own("kube"), wrong: "imports point down only"},
+		{from: "report", to: own("kube"), wrong: "imports must follow the layers"},
 		{from: "report", to: "gonum.org/v1/plot"},
 
 		{from: "policy", to: own("sched")},
-		{from: "policy", to: own("kube"), wrong: "imports point down only"},
+		{from: "policy", to: own("kube"), wrong: "imports must follow the layers"},
 		{from: "policy", to: "k8s.io/api/batch/v1"},
-		{from: "policy", to: "k8s.io/client-go/rest", wrong: "use a client of Kubernetes"},
+		{from: "policy", to: "k8s.io/client-go/rest", wrong: "may use a Kubernetes client"},
 		{from: "kube", to: own("policy")},
 		{from: "kube", to: own("sched")},
-		{from: "kube", to: own("scheduler/place"), wrong: "imports point down only"},
+		{from: "kube", to: own("scheduler/place"), wrong: "imports must follow the layers"},
 		{from: "kube", to: own("api/v1alpha1")},
-		{from: "api/v1alpha1", to: own("kube"), wrong: "imports point down only"},
+		{from: "api/v1alpha1", to: own("kube"), wrong: "imports must follow the layers"},
 		{from: "kube", to: own("hardware")},
 		{from: "hardware", to: own("api/v1alpha1")},
-		{from: "hardware", to: own("kube"), wrong: "imports point down only"},
-		{from: "hardware", to: own("scheduler/hold"), wrong: "imports point down only"},
-		{from: "api/v1alpha1", to: own("hardware"), wrong: "imports point down only"},
+		{from: "hardware", to: own("kube"), wrong: "imports must follow the layers"},
+		{from: "hardware", to: own("scheduler/hold"), wrong: "imports must follow the layers"},
+		{from: "api/v1alpha1", to: own("hardware"), wrong: "imports must follow the layers"},
 		{from: "scheduler/place", to: own("kube")},
 		{from: "scheduler/place", to: own("scheduler/hold")},
 		{from: "scheduler/hold", to: own("scheduler/place"), wrong: "inside scheduler"},
-		{from: "scheduler/hold", to: own("sim"), wrong: "imports point down only"},
+		{from: "scheduler/hold", to: own("sim"), wrong: "imports must follow the layers"},
 		{from: "scheduler/hold", to: "k8s.io/client-go/kubernetes"},
 		{
 			from: "scheduler/hold", to: "k8s.io/kube-scheduler/framework",
-			wrong: "only scheduler/place speaks the scheduler's framework",
+			wrong: "only scheduler/place may use the scheduler framework",
 		},
 		{from: "scheduler/place", to: "k8s.io/kube-scheduler/framework"},
-		{from: "scheduler/place", to: "k8s.io/kubernetes/pkg/scheduler", wrong: "link Kubernetes itself"},
+		{from: "scheduler/place", to: "k8s.io/kubernetes/pkg/scheduler", wrong: "may link Kubernetes itself"},
 		{from: "scheduler/parking", to: "k8s.io/kubernetes/pkg/scheduler"},
 		{from: "scheduler/parking", to: own("scheduler/place")},
 		{from: "scheduler/fallback", to: own("scheduler/place")},
 		{from: "scheduler/fallback", to: own("scheduler/parking"), wrong: "inside scheduler"},
 		{from: "scheduler/place", to: own("scheduler/parking"), wrong: "inside scheduler"},
-		{from: "cmd/kubenergy", to: "k8s.io/kubernetes/pkg/scheduler", wrong: "link Kubernetes itself"},
-		{from: "scheduler/place", to: "k8s.io/kubernetes/pkg/scheduler", test: true, wrong: "link Kubernetes itself"},
+		{from: "cmd/kubenergy", to: "k8s.io/kubernetes/pkg/scheduler", wrong: "may link Kubernetes itself"},
+		{from: "scheduler/place", to: "k8s.io/kubernetes/pkg/scheduler", test: true, wrong: "may link Kubernetes itself"},
 		{from: "karmada", to: own("kube")},
-		{from: "karmada", to: own("scheduler/hold"), wrong: "imports point down only"},
+		{from: "karmada", to: own("scheduler/hold"), wrong: "imports must follow the layers"},
 		{from: "karmada", to: own("hardware")},
 		{from: "controller", to: own("hardware")},
-		{from: "controller", to: own("scheduler/place"), wrong: "imports point down only"},
+		{from: "controller", to: own("scheduler/place"), wrong: "imports must follow the layers"},
 		{from: "controller/signal", to: own("api/v1alpha1")},
-		{from: "controller/server", to: own("agent/meter"), wrong: "imports point down only"},
+		{from: "controller/server", to: own("agent/meter"), wrong: "imports must follow the layers"},
 		{from: "controller", to: "sigs.k8s.io/controller-runtime/pkg/client"},
-		{from: "agent", to: "sigs.k8s.io/controller-runtime/pkg/client", wrong: "use a client of Kubernetes"},
-		{from: "agent/meter", to: own("kube"), wrong: "imports point down only"},
-		{from: "slurm", to: "k8s.io/client-go/rest", wrong: "use a client of Kubernetes"},
+		{from: "agent", to: "sigs.k8s.io/controller-runtime/pkg/client", wrong: "may use a Kubernetes client"},
+		{from: "agent/meter", to: own("kube"), wrong: "imports must follow the layers"},
+		{from: "slurm", to: "k8s.io/client-go/rest", wrong: "may use a Kubernetes client"},
 		{from: "slurm", to: "sigs.k8s.io/yaml"},
 
 		{from: "cli", to: own("sim")},
-		{from: "cli", to: own("lab"), wrong: "imports point down only"},
+		{from: "cli", to: own("lab"), wrong: "imports must follow the layers"},
 		{from: "cli", to: "k8s.io/client-go/rest"},
-		{from: "cli", to: "k8s.io/apiserver/pkg/server", wrong: "link Kubernetes itself"},
+		{from: "cli", to: "k8s.io/apiserver/pkg/server", wrong: "may link Kubernetes itself"},
 		{from: "lab", to: "k8s.io/kubernetes/cmd/kube-apiserver/app"},
 		{from: "lab", to: "go.etcd.io/etcd/server/v3/embed"},
 		{from: "lab", to: own("scheduler/place")},
-		{from: "lab", to: own("cli"), wrong: "imports point down only"},
+		{from: "lab", to: own("cli"), wrong: "imports must follow the layers"},
 		{from: "cmd/kubenergy-scheduler", to: "k8s.io/kubernetes/cmd/kube-scheduler/app"},
-		{from: "cmd/kubenergy", to: "k8s.io/kubernetes/pkg/scheduler", wrong: "link Kubernetes itself"},
-		{from: "cmd/kubenergy-agent", to: "go.etcd.io/etcd/client/v3", wrong: "link Kubernetes itself"},
-		{from: "cmd/kubenergy", to: own("cmd/kubenergy-lab"), wrong: "mains do not import each other"},
+		{from: "cmd/kubenergy", to: "k8s.io/kubernetes/pkg/scheduler", wrong: "may link Kubernetes itself"},
+		{from: "cmd/kubenergy-agent", to: "go.etcd.io/etcd/client/v3", wrong: "may link Kubernetes itself"},
+		{from: "cmd/kubenergy", to: own("cmd/kubenergy-lab"), wrong: "main packages must not import each other"},
 		{from: "test/parity", to: own("lab")},
 		{from: "test/parity", to: "k8s.io/kubernetes/pkg/scheduler", test: true},
 		{from: "scenarios", to: "embed"},
-		{from: "pkg/sched", to: "fmt", wrong: "not part of the house"},
+		{from: "pkg/sched", to: "fmt", wrong: "unknown top-level directory"},
 	} {
 		got := checkImport(c.from, c.to, c.test)
 		if c.wrong == "" && got != "" || !strings.Contains(got, c.wrong) {
-			t.Errorf("%s imports %s (test: %v): got %q, want %q", c.from, c.to, c.test, got, c.wrong)
+			t.Errorf("checkImport(%s, %s, %v) = %q, want %q", c.from, c.to, c.test, got, c.wrong)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestLinkedRulesCanFail(t *testing.T) {
 		{main: "cmd/kubenergy-scheduler", links: "k8s.io/kubernetes/pkg/scheduler", fine: true},
 	} {
 		if got := checkLinked(c.main, []string{"fmt", c.links}); (got == "") != c.fine {
-			t.Errorf("%s links %s: got %q", c.main, c.links, got)
+			t.Errorf("checkLinked() for %s with %s = %q", c.main, c.links, got)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func TestNameRuleCanFail(t *testing.T) {
 		"energy/constants.go": false,
 	} {
 		if got := checkFileName(file); (got == "") != fine {
-			t.Errorf("%s: got %q", file, got)
+			t.Errorf("checkFileName(%s) = %q", file, got)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestPurityRuleCanFail(t *testing.T) {
 		`import clock "time"; var t = clock.Now()`:                                            "time.Now in the core",
 		`import . "time"; var t = Now()`:                                                      "dot import",
 		`import "time"; func f() { <-time.After(1) }`:                                         "time.After in the core",
-		`func f() { go f() }`:                                                                 "goroutine",
+		`func f() { go f() }`:                                                                 "must not start goroutines",
 		`import "fmt"; func f() { fmt.Println() }`:                                            "fmt.Println in the core",
 		`import "time"; func f(t, u time.Time) time.Time { return t.Add(time.Until) }`:        "time.Until in the core",
 		`import "time"; func f(s struct{ Now time.Time }) bool { return s.Now.After(s.Now) }`: "",
@@ -171,7 +171,7 @@ func TestPurityRuleCanFail(t *testing.T) {
 		}
 		got := strings.Join(checkPure(set, file), "\n")
 		if want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("%s: got %q, want %q", text, got, want)
+			t.Errorf("checkPure(%s) = %q, want %q", text, got, want)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// world is a folder that looks like a clone in which everything has been built, and what goes on there.
+// world is a directory that looks like a clone with all programs built, with the cluster that was started in it.
 type world struct {
 	dir     string
 	shell   *shell
@@ -30,7 +30,8 @@ type world struct {
 	objects dynamic.Interface
 }
 
-// build makes the folder: what `make build tools` would build, and the folders that commands name.
+// build creates the directory with the results of `make build tools` and links to the directories that the commands
+// use.
 func build(t *testing.T) string {
 	t.Helper()
 	dir := kit.Dir(t, "life")
@@ -58,7 +59,7 @@ func build(t *testing.T) string {
 	return dir
 }
 
-// connect looks at the cluster that the lab has written a kubeconfig for.
+// connect creates clients for the cluster with the kubeconfig written by the lab.
 func (w *world) connect(t *testing.T) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(w.dir, "out/lab/cluster/kubeconfig"))
@@ -105,7 +106,8 @@ func (w *world) policy(t *testing.T) *v1alpha1.EnergyPolicy {
 
 const team = "team-a"
 
-// submit creates a Job that runs for two seconds. An empty delay is none, an empty scheduler the cluster's own.
+// submit creates a Job that runs for two seconds. If delay is empty, the Job must not be delayed. If scheduler is
+// empty, the default scheduler is used.
 func (w *world) submit(t *testing.T, namespace, name, delay, scheduler string) *batchv1.Job {
 	t.Helper()
 	job := &batchv1.Job{
@@ -133,7 +135,7 @@ func pods(scheduler string) corev1.PodTemplateSpec {
 	}
 }
 
-// submitCron creates a CronJob that runs every minute, whose Jobs may wait.
+// submitCron creates a CronJob that runs every minute and allows its Jobs to be delayed.
 func (w *world) submitCron(t *testing.T, name, delay string) {
 	t.Helper()
 	cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.CronJobSpec{
@@ -177,7 +179,7 @@ func complete(job *batchv1.Job) bool {
 	return false
 }
 
-// held reports whether a Job is held, and says so on itself: until when, until when at the latest, and why.
+// held reports whether a Job is held and has annotations with its planned start, latest start and reason.
 func held(job *batchv1.Job) bool {
 	for _, key := range []string{
 		v1alpha1.AnnotationHeldUntil, v1alpha1.AnnotationLatestStart, v1alpha1.AnnotationHeldReason,
@@ -189,11 +191,11 @@ func held(job *batchv1.Job) bool {
 	return suspended(job) && job.Labels[v1alpha1.LabelHeld] == "true"
 }
 
-// heldUntil waits until a Job is held with a plan, and returns how long.
+// heldUntil waits until a Job is held with a plan and returns its planned start.
 func (w *world) heldUntil(t *testing.T, name string) time.Time {
 	t.Helper()
 	var job *batchv1.Job
-	w.eventually(t, 30*time.Second, name+" is held and says until when and why", func() bool {
+	w.eventually(t, 30*time.Second, name+" is held with a planned start and a reason", func() bool {
 		job = w.job(t, team, name)
 		return held(job)
 	})
@@ -231,7 +233,7 @@ func (w *world) eventually(t *testing.T, within time.Duration, what string, done
 	t.Logf("after %v: %s", time.Since(began).Round(100*time.Millisecond), what)
 }
 
-// dump shows what can explain a failure.
+// dump logs the state of the cluster for debugging failures.
 func (w *world) dump(t *testing.T) {
 	for _, command := range []string{
 		"kubectl get pods,jobs -A -o wide", "kubectl get energypolicies,gridzones -A -o yaml | head -120",
@@ -249,12 +251,12 @@ func (w *world) dump(t *testing.T) {
 		if err != nil {
 			t.Log(err)
 		}
-		t.Logf("%s ends with\n%s", filepath.Base(path), text[max(0, len(text)-3000):])
+		t.Logf("end of %s:\n%s", filepath.Base(path), text[max(0, len(text)-3000):])
 	}
 }
 
-// ours returns the processes of our components: what runs from the folder's binaries, but for the lab. It is known on
-// Linux only.
+// ours returns the running processes of KubEnergy binaries in the directory, except the lab. It is only supported
+// on Linux.
 func (w *world) ours(t *testing.T) map[int]string {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/exe")

@@ -1,4 +1,4 @@
-// Package lifecycle tests KubEnergy from its installation to its removal, as a user goes about it: with the real
-// binaries, Helm and kubectl, on the lab's cluster, and with the commands of deploy/hold/README.md as they stand there.
-// And it follows the tutorials word by word.
+// Package lifecycle tests the complete life cycle of KubEnergy from installation to removal from the perspective of
+// a user. It uses the real binaries, Helm and kubectl on the lab's cluster and runs the commands in
+// deploy/hold/README.md. It also follows the tutorials step by step.
 package lifecycle

@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// document is the commands of a section of a document, in their order. A test takes them one by one, and fails where
-// the document says something else than it expects: what a reader does is what was tested.
+// document contains the commands of a section of a document in order. A test consumes them one by one and fails if
+// a command differs from the expectation, so the test performs the same steps as a reader.
 type document struct {
 	name     string
 	commands []string
 }
 
-// commandsOf reads the blocks of a section, or of all of a document, that are fenced as sh, but for those that say why no
-// test runs them.
+// commandsOf reads the commands in the sh blocks of a section, or of the whole document if heading is empty. Blocks
+// marked as not tested are skipped.
 func commandsOf(t *testing.T, path, heading string) *document {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -45,8 +45,8 @@ func commandsOf(t *testing.T, path, heading string) *document {
 	return d
 }
 
-// goesOn reports whether a command needs another line: after a backslash, a pipe, and until a loop or the text after
-// <<'END' is done.
+// goesOn reports whether a command is continued on the next line, because of a backslash, a pipe, an unfinished
+// loop or a here-document that ends with END.
 func goesOn(lines []string) bool {
 	last := strings.TrimSpace(lines[len(lines)-1])
 	if strings.Contains(lines[0], "<<'END'") {
@@ -66,25 +66,25 @@ func goesOn(lines []string) bool {
 	return strings.HasSuffix(last, "\\") || strings.HasSuffix(last, "|") || opened > closed
 }
 
-// next takes the next command, which must begin so.
+// next consumes the next command, which must start with the given prefix.
 func (d *document) next(t *testing.T, beginning string) string {
 	t.Helper()
 	if len(d.commands) == 0 {
-		t.Fatalf("%s ends before %q", d.name, beginning)
+		t.Fatalf("%s ends before the command %q", d.name, beginning)
 	}
 	command := d.commands[0]
 	d.commands = d.commands[1:]
 	if !strings.HasPrefix(command, beginning) {
-		t.Fatalf("%s goes on with %q, want %q…", d.name, command, beginning)
+		t.Fatalf("next command in %s is %q, want %q…", d.name, command, beginning)
 	}
 	return command
 }
 
-// end wants no command to be left.
+// end verifies that all commands have been consumed.
 func (d *document) end(t *testing.T) {
 	t.Helper()
 	if len(d.commands) > 0 {
-		t.Errorf("%s has commands that were not tried: %q", d.name, d.commands)
+		t.Errorf("%s contains commands that were not run: %q", d.name, d.commands)
 	}
 }
 
@@ -103,6 +103,6 @@ func TestCommandsOf(t *testing.T) {
 		"kubectl get z |\n  while read -r a; do\n    echo $a\n  done", "ls",
 	}
 	if got, want := strings.Join(d.commands, "\n--\n"), strings.Join(want, "\n--\n"); got != want {
-		t.Errorf("commands are\n%s\nwant\n%s", got, want)
+		t.Errorf("commandsOf() =\n%s\nwant\n%s", got, want)
 	}
 }

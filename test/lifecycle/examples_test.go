@@ -18,9 +18,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestAHoldPaysAtAnyTime creates the Job of job.yaml in each second of ten minutes, with the grid that the lines in
-// gridzone-file.yaml write: it is held for something that is worth it, and for ten minutes at most. The only exception
-// is the second in which the clean minutes begin.
+// TestAHoldPaysAtAnyTime submits the Job of job.yaml in each second of a ten-minute period with the grid data
+// written by the commands in gridzone-file.yaml. The Job must be held for at most ten minutes, and the saving must
+// be worthwhile. The only exception is the second in which the clean minutes start.
 func TestAHoldPaysAtAnyTime(t *testing.T) {
 	job := waitingJob(t, filepath.Join(kit.Root, "examples/job.yaml"))
 	signal := gridOf(t, filepath.Join(kit.Root, "examples/gridzone-file.yaml"))
@@ -46,15 +46,15 @@ func TestAHoldPaysAtAnyTime(t *testing.T) {
 		case wait == 0:
 			atOnce++
 		case wait > cycle || d.Reason.Saving <= built.MinSaving || d.Reason.Carbon <= 0:
-			t.Errorf("%v after the beginning it waits %v and saves %.3f", after, wait, d.Reason.Saving)
+			t.Errorf("unexpected hold for submission after %v: delay %v, saving %.3f", after, wait, d.Reason.Saving)
 		}
 	}
 	if atOnce > 1 {
-		t.Errorf("in %d of 600 seconds it would start at once", atOnce)
+		t.Errorf("Job would start immediately in %d of 600 seconds, want at most 1", atOnce)
 	}
 }
 
-// waitingJob reads a Job that may wait.
+// waitingJob reads a Job with an allowed delay.
 func waitingJob(t *testing.T, path string) sched.Job {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -72,7 +72,7 @@ func waitingJob(t *testing.T, path string) sched.Job {
 	return sched.Job{ID: object.Name, AllowedDelay: work.Marks.AllowedDelay, Duration: work.Marks.ExpectedDuration}
 }
 
-// gridOf runs the commands in a comment that write grid.csv.
+// gridOf runs the commands in the comment of a file that write grid.csv and returns the resulting signal.
 func gridOf(t *testing.T, path string) grid.Signal {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -9,16 +9,17 @@ import (
 	"time"
 )
 
-// The grid of the test: every third minute is cleaner than the two after it, and from an hour after the start on, it is
-// cleanest. A Job that may wait for some minutes is held until the next third minute, one that may wait for hours until
-// the cleanest hours, which do not come while the test runs.
+// In the grid of the test, the first minute of each three-minute cycle is cleaner than the other two, and the
+// cleanest hours start one hour after the test. A Job with an allowed delay of several minutes is held until the
+// next clean minute. A Job with an allowed delay of hours is held until the cleanest hours, which do not start
+// during the test.
 const (
 	cycle    = 3 * time.Minute
 	clean    = time.Minute // at the start of each cycle
 	farAhead = time.Hour
 )
 
-// writeGrid writes a day of it and returns when the cleanest hours begin.
+// writeGrid writes one day of grid data and returns the start of the cleanest hours.
 func writeGrid(t *testing.T, dir string, now time.Time) (cleanest time.Time) {
 	t.Helper()
 	now = now.UTC().Truncate(time.Minute)
@@ -47,7 +48,7 @@ func writeGrid(t *testing.T, dir string, now time.Time) (cleanest time.Time) {
 	return cleanest
 }
 
-// beforeWindow waits until there is time to submit a Job before the next clean minute, and returns when that begins.
+// beforeWindow waits until there is enough time to submit a Job before the next clean minute and returns its start.
 func beforeWindow() time.Time {
 	for {
 		now := time.Now().UTC()

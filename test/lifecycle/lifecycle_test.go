@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestLifecycle is one story: each part begins where the one before has ended.
+// TestLifecycle consists of consecutive parts. Each part continues with the state of the previous one.
 func TestLifecycle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds every binary and starts a control plane")
@@ -46,13 +46,13 @@ func TestLifecycle(t *testing.T) {
 		{"break glass", w.breakGlass},
 		{"upgrade after that", w.recover},
 		{"helm uninstall", w.uninstall},
-		{"what names a scheduler that is gone", w.stranded},
+		{"workloads of a removed scheduler", w.stranded},
 		{"removing the kinds", w.removeKinds},
 		{"without Helm", w.withoutHelm},
 		{"stop", w.stop},
 	} {
 		if !t.Run(part.name, part.run) {
-			t.FailNow() // the rest would only follow from this
+			t.FailNow() // the following parts depend on this one
 		}
 	}
 }
@@ -84,7 +84,7 @@ func (w *world) install(t *testing.T) {
 	for i := range pods.Items {
 		for _, s := range pods.Items[i].Status.ContainerStatuses {
 			if s.RestartCount > 0 {
-				t.Errorf("%s was restarted %d times", pods.Items[i].Name, s.RestartCount)
+				t.Errorf("pod %s was restarted %d times", pods.Items[i].Name, s.RestartCount)
 			}
 		}
 	}
@@ -92,7 +92,8 @@ func (w *world) install(t *testing.T) {
 	zone := w.zone(t)
 	if c := zone.Status.Carbon; c.Quality != "estimated" || c.ForecastSource == "" ||
 		time.Duration(len(c.Values))*c.Step.Duration < 23*time.Hour {
-		t.Errorf("the zone's carbon is %s, forecast by %q for %d values of %v", c.Quality, c.ForecastSource,
+		t.Errorf("unexpected carbon status of the zone: quality %s, forecast source %q, %d values of %v",
+			c.Quality, c.ForecastSource,
 			len(c.Values), c.Step.Duration)
 	}
 	w.shell.say(t, "kubenergy doctor", "Works")
@@ -113,19 +114,19 @@ func (w *world) zoneIsReady(t *testing.T, source string) {
 	})
 }
 
-// shadow submits a Job to a namespace that has not opted in: it is counted and not touched.
+// shadow verifies that a Job in a namespace that has not opted in is counted but not modified.
 func (w *world) shadow(t *testing.T) {
 	if mode := w.policy(t).Spec.Mode; mode != "shadow" {
-		t.Fatalf("the cluster's mode is %q", mode)
+		t.Fatalf("mode of the cluster-wide policy is %q, want shadow", mode)
 	}
 	w.startsAtOnce(t, "default", "in-shadow")
-	w.eventually(t, 30*time.Second, "the cluster's policy counts the Job", func() bool {
+	w.eventually(t, 30*time.Second, "the cluster-wide policy counts the Job", func() bool {
 		shadow := w.policy(t).Status.Shadow
 		return shadow != nil && shadow.Decided == 1
 	})
 }
 
-// viewer asks as a user who may view one namespace, by the default way: through the API server, and with no flags.
+// viewer runs commands as a user who can view one namespace, using the default access through the API server.
 func (w *world) viewer(t *testing.T) {
 	w.shell.say(t, "kubenergy doctor", "the controller answers")
 	w.shell.run(t, "kubenergy report --from=-1h --group-by=node")
@@ -156,7 +157,7 @@ func (w *world) viewer(t *testing.T) {
 		w.shell.run(t, strings.ReplaceAll(commands.next(t, beginning), "team-a", "viewed"))
 	}
 	commands.end(t)
-	w.eventually(t, 20*time.Second, "jane sees what her namespace uses", func() bool {
+	w.eventually(t, 20*time.Second, "jane can access the usage of her namespace", func() bool {
 		_, code := w.shell.try(report + "-n viewed")
 		return code == 0
 	})
@@ -164,53 +165,54 @@ func (w *world) viewer(t *testing.T) {
 	w.shell.run(t, "kubectl config set-context --current --namespace=viewed --kubeconfig jane")
 	refused("kubenergy top nodes --kubeconfig jane", "the controller refuses")
 	refused(report+"--group-by=node", "the controller refuses")
-	w.shell.run(t, "kubectl delete namespace viewed --timeout=60s") // its account is its owner's, and no trace of ours
+	w.shell.run(t, "kubectl delete namespace viewed --timeout=60s") // contains an account of the user
 }
 
-// startsAtOnce submits a Job that may wait, and wants it never to have been suspended.
+// startsAtOnce submits a Job with an allowed delay and verifies that it is never suspended.
 func (w *world) startsAtOnce(t *testing.T, namespace, name string) {
 	t.Helper()
 	if created := w.submit(t, namespace, name, "2h", ""); suspended(created) ||
 		len(created.Labels[v1alpha1.LabelHeld]) > 0 {
-		t.Errorf("%s was created suspended: %v", name, created.Labels)
+		t.Errorf("Job %s was created suspended: %v", name, created.Labels)
 	}
 	w.eventually(t, 30*time.Second, name+" is done", func() bool { return complete(w.job(t, namespace, name)) })
 	for key := range w.job(t, namespace, name).Annotations {
 		if key != v1alpha1.AnnotationAllowedDelay && key != v1alpha1.AnnotationExpectedDuration &&
 			strings.HasPrefix(key, "kubenergy.io/") {
-			t.Errorf("%s was given the annotation %s", name, key)
+			t.Errorf("Job %s has the unexpected annotation %s", name, key)
 		}
 	}
 }
 
-// upgrade gives the controller a file, and the zone a source that reads it.
+// upgrade provides the controller with a data file and configures the zone to use it.
 func (w *world) upgrade(t *testing.T) {
 	w.shell.run(t, "kubectl -n kubenergy-system create configmap grid --from-file=grid.csv")
 	w.shell.say(t, "helm upgrade kubenergy charts/kubenergy --namespace kubenergy-system --values values.yaml --wait",
 		"STATUS: deployed")
 	w.zoneIsReady(t, "file")
 	w.startsAtOnce(t, "default", "in-shadow-again")
-	w.eventually(t, 30*time.Second, "the cluster's policy counts a Job that it would have held", func() bool {
+	w.eventually(t, 30*time.Second, "the cluster-wide policy counts a Job that would have been held", func() bool {
 		shadow := w.policy(t).Status.Shadow
 		return shadow != nil && shadow.Held == 1 && shadow.SavedGrams > 0
 	})
 }
 
-// enforce holds Jobs and Jobs of CronJobs in one namespace, and lets them go at their windows.
+// enforce verifies that Jobs and Jobs of CronJobs in one namespace are held and released at the start of their
+// windows.
 func (w *world) enforce(t *testing.T, cleanest time.Time) {
 	machine := kit.WatchMachine(t)
 	w.shell.run(t, "kubectl create namespace team-a")
 	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode=enforce")
 	w.admits(t)
 	w.shell.run(t, "kubectl apply -n team-a -f examples/job.yaml -f examples/cronjob.yaml -f examples/threshold-job.yaml")
-	// A run ends before the next one is due: in the hour before ten in the evening none could wait.
+	// Runs must not overlap. In the hour before 22:00, no run could be delayed, so the schedule is changed.
 	w.shell.run(t, fmt.Sprintf(`kubectl patch cronjob backup -n team-a -p '{"spec":{"schedule":"0 %d * * *"}}'`,
 		(time.Now().UTC().Hour()+12)%24))
 	w.submitCron(t, "minutely", "2h")
 	if got := w.heldUntil(t, "nightly-report"); got.Before(cleanest) {
-		t.Errorf("nightly-report is held until %v, before the cleanest hours from %v on", got, cleanest)
+		t.Errorf("nightly-report is held until %v, want a time in the cleanest hours starting at %v", got, cleanest)
 	}
-	w.eventually(t, time.Minute, "the Job controller says that it is suspended", func() bool {
+	w.eventually(t, time.Minute, "the Job has the condition Suspended", func() bool {
 		return slices.ContainsFunc(w.job(t, team, "nightly-report").Status.Conditions, func(c batchv1.JobCondition) bool {
 			return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
 		})
@@ -235,7 +237,7 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 		t.Errorf("soon is held until %v, want %v", got, window)
 	}
 	if unmarked := w.job(t, team, "unmarked"); suspended(unmarked) {
-		t.Error("an unmarked Job is suspended")
+		t.Error("Job without an allowed delay is suspended")
 	}
 	w.eventually(t, 75*time.Second, "a Job of the CronJob is held", func() bool {
 		for _, job := range w.ownedBy(t, "minutely") {
@@ -245,19 +247,19 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 		}
 		return false
 	})
-	w.eventually(t, cycle, "its window comes and soon is let go",
+	w.eventually(t, cycle, "soon is released at the start of its window",
 		func() bool { return !suspended(w.job(t, team, "soon")) })
-	// It is let go a little ahead, by as much as a released Job takes to start.
+	// The Job is released slightly early to compensate for the start latency of released Jobs.
 	switch late := time.Since(window); {
 	case late < -10*time.Second:
-		t.Errorf("it was let go %v before its window began", -late)
+		t.Errorf("Job was released %v before its window", -late)
 	case late > 10*time.Second:
-		machine.TooSlow("it was let go %v after its window had begun", late)
+		machine.TooSlow("Job was released %v after the start of its window", late)
 	}
 	w.eventually(t, 30*time.Second, "soon is done", func() bool { return complete(w.job(t, team, "soon")) })
 	w.wasScheduledBy(t, "soon", "kubenergy")
 	if !suspended(w.job(t, team, "nightly-report")) {
-		t.Error("nightly-report was let go with it")
+		t.Error("nightly-report was released together with another Job")
 	}
 }
 
@@ -265,15 +267,15 @@ func (w *world) wasScheduledBy(t *testing.T, job, scheduler string) {
 	t.Helper()
 	pods, err := w.client.CoreV1().Pods(team).List(t.Context(), metav1.ListOptions{LabelSelector: "job-name=" + job})
 	if err != nil || len(pods.Items) != 1 {
-		t.Fatalf("%d pods, %v", len(pods.Items), err)
+		t.Fatalf("got %d pods, error %v, want one pod", len(pods.Items), err)
 	}
 	events, err := w.client.CoreV1().Events(team).List(t.Context(),
 		metav1.ListOptions{FieldSelector: "reason=Scheduled,involvedObject.name=" + pods.Items[0].Name})
 	if err != nil || len(events.Items) == 0 {
-		t.Fatalf("no event says who scheduled %s: %v", pods.Items[0].Name, err)
+		t.Fatalf("no Scheduled event found for pod %s: %v", pods.Items[0].Name, err)
 	}
 	if e := events.Items[0]; e.ReportingController != scheduler && e.Source.Component != scheduler {
-		t.Errorf("%s was scheduled by %q", pods.Items[0].Name, e.ReportingController+e.Source.Component)
+		t.Errorf("pod %s was scheduled by %q", pods.Items[0].Name, e.ReportingController+e.Source.Component)
 	}
 }
 
@@ -287,7 +289,8 @@ func (w *world) runNow(t *testing.T) {
 	w.barePods(t)
 }
 
-// barePods holds pods without an owner, and wants them bound: one that is told to run, one whose delay is used up.
+// barePods holds two pods without an owner and verifies that they are bound after a request to run now and after
+// the allowed delay, respectively.
 func (w *world) barePods(t *testing.T) {
 	pods := w.client.CoreV1().Pods(team)
 	for name, delay := range map[string]string{"told": "1h", "due": "15s"} {
@@ -307,7 +310,7 @@ func (w *world) barePods(t *testing.T) {
 		pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
 		return err == nil && pod.Spec.NodeName != ""
 	}
-	w.eventually(t, 10*time.Second, "the pod says that it is held", func() bool {
+	w.eventually(t, 10*time.Second, "the pod has a condition for being held", func() bool {
 		pod, err := pods.Get(t.Context(), "told", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -320,16 +323,18 @@ func (w *world) barePods(t *testing.T) {
 		t.Error("the pod was not held")
 	}
 	w.shell.run(t, "kubenergy run-now pod told -n team-a")
-	w.eventually(t, 10*time.Second, "the pod that was told to run is bound", func() bool { return bound("told") })
-	w.eventually(t, 20*time.Second, "the pod whose delay is used up is bound", func() bool { return bound("due") })
+	w.eventually(t, 10*time.Second, "the pod is bound after the request to run now",
+		func() bool { return bound("told") })
+	w.eventually(t, 20*time.Second, "the pod is bound after its allowed delay", func() bool { return bound("due") })
 }
 
-// switchModes releases by switching to shadow, which touches nothing new, and holds again after switching back.
+// switchModes verifies that switching to shadow mode releases all Jobs and holds no new ones, and that Jobs are
+// held again after switching back.
 func (w *world) switchModes(t *testing.T) {
 	w.submit(t, team, "before-shadow", "2h", "")
 	w.heldUntil(t, "before-shadow")
 	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode=shadow --overwrite")
-	w.eventually(t, 10*time.Second, "nothing is held", func() bool { return len(w.heldJobs(t)) == 0 })
+	w.eventually(t, 10*time.Second, "no Job is held", func() bool { return len(w.heldJobs(t)) == 0 })
 	w.eventually(t, 30*time.Second, "before-shadow is done",
 		func() bool { return complete(w.job(t, team, "before-shadow")) })
 	w.startsAtOnce(t, team, "under-shadow")
@@ -339,8 +344,8 @@ func (w *world) switchModes(t *testing.T) {
 	w.heldUntil(t, "after-shadow")
 }
 
-// admits waits until new Jobs of the namespace are held. The API server takes a moment to see its label, and so does
-// the scheduler, which would let go at once of what it takes for a Job under shadow.
+// admits waits until new Jobs in the namespace are held. The API server and the scheduler receive the new label
+// after a short delay, and the scheduler would immediately release Jobs that it considers to be in shadow mode.
 func (w *world) admits(t *testing.T) {
 	t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: batchv1.JobSpec{Template: pods("")}}
@@ -353,7 +358,7 @@ func (w *world) admits(t *testing.T) {
 	time.Sleep(time.Second)
 }
 
-// heldJobs are the Jobs that anybody would call held: by our label, or suspended.
+// heldJobs returns the names of Jobs that are suspended or have the label for held Jobs.
 func (w *world) heldJobs(t *testing.T) []string {
 	t.Helper()
 	var names []string
@@ -365,36 +370,36 @@ func (w *world) heldJobs(t *testing.T) []string {
 	return names
 }
 
-// breakGlass kills everything of ours and does what the document says then.
+// breakGlass kills all KubEnergy processes and follows the documented recovery steps.
 func (w *world) breakGlass(t *testing.T) {
 	w.submit(t, team, "stuck", "2h", "")
 	w.heldUntil(t, "stuck")
 	for pid := range w.ours(t) {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be one that has just ended
+		_ = syscall.Kill(pid, syscall.SIGKILL) // the process may have exited
 	}
 	w.shell.run(t, "kubectl -n kubenergy-system scale deployment --all --replicas=0")
 	w.shell.run(t, "kubectl -n kubenergy-system delete pods --all --force --grace-period=0")
-	w.eventually(t, 30*time.Second, "no process of ours is left", func() bool {
+	w.eventually(t, 30*time.Second, "all KubEnergy processes have exited", func() bool {
 		pods, err := w.client.CoreV1().Pods(v1alpha1.SystemNamespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0 && len(w.ours(t)) == 0
 	})
 	created := w.submit(t, team, "stuck-as-well", "2h", "")
 	if !suspended(created) {
-		t.Error("without anything of ours, the policy is gone as well")
+		t.Error("admission policy does not suspend Jobs while no KubEnergy process is running")
 	}
 	waiting := w.heldJobs(t)
 	if len(waiting) < 3 {
-		t.Fatalf("only %q wait", waiting)
+		t.Fatalf("only the Jobs %q are held, want at least 3", waiting)
 	}
 	document := commandsOf(t, filepath.Join(kit.Root, "deploy/hold/README.md"),
 		"## Break glass: nothing of ours runs, and Jobs wait")
 	for _, command := range document.commands {
 		if strings.HasPrefix(command, "kubenergy ") {
-			continue // the short way, which does the same; kubectl alone must do
+			continue // shortcut for the other commands; kubectl must suffice
 		}
 		w.shell.run(t, command)
 	}
-	w.eventually(t, 60*time.Second, fmt.Sprintf("%d Jobs that waited run", len(waiting)), func() bool {
+	w.eventually(t, 60*time.Second, fmt.Sprintf("%d held Jobs are running", len(waiting)), func() bool {
 		for _, name := range waiting {
 			namespace, name, _ := strings.Cut(name, "/")
 			if job := w.job(t, namespace, name); suspended(job) || job.Labels[v1alpha1.LabelHeld] != "" ||
@@ -407,7 +412,7 @@ func (w *world) breakGlass(t *testing.T) {
 	w.startsAtOnce(t, team, "after-the-glass-was-broken")
 }
 
-// recover puts back what the break-glass steps took away.
+// recover reinstalls the components that the break-glass steps removed.
 func (w *world) recover(t *testing.T) {
 	w.shell.say(t, "helm upgrade kubenergy charts/kubenergy --namespace kubenergy-system --values values.yaml --wait",
 		"STATUS: deployed")
@@ -420,26 +425,27 @@ func (w *world) recover(t *testing.T) {
 func (w *world) uninstall(t *testing.T) {
 	waiting := w.heldJobs(t)
 	if len(waiting) == 0 {
-		t.Fatal("nothing is held before the uninstall")
+		t.Fatal("no Job is held before the uninstallation")
 	}
 	w.submit(t, team, "last", "2h", "")
 	w.heldUntil(t, "last")
 	w.shell.say(t, "helm uninstall kubenergy --namespace kubenergy-system", "uninstalled")
 	if left := w.heldJobs(t); len(left) > 0 {
-		t.Errorf("held after the uninstall: %q", left)
+		t.Errorf("Jobs are still held after the uninstallation: %q", left)
 	}
 	w.eventually(t, 30*time.Second, "last is done", func() bool { return complete(w.job(t, team, "last")) })
 	w.startsAtOnce(t, team, "after-uninstall")
-	w.eventually(t, 60*time.Second, "no pod of ours is left", func() bool {
+	w.eventually(t, 60*time.Second, "all KubEnergy pods and processes are removed", func() bool {
 		pods, err := w.client.CoreV1().Pods(v1alpha1.SystemNamespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0 && len(w.ours(t)) == 0
 	})
 	w.nothingOfOursIsLeft(t)
-	// The label of the namespace is its owner's.
+	// The label of the namespace was set by its owner.
 	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode-")
 }
 
-// stranded leaves work that names a scheduler of ours: doctor tells of it, and its commands mend it.
+// stranded creates workloads with the schedulerName of the uninstalled scheduler. kubenergy doctor must report
+// them, and the commands that it suggests must fix them.
 func (w *world) stranded(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "stranded", Namespace: team}
 	w.submit(t, team, meta.Name, "", "kubenergy")
@@ -460,7 +466,7 @@ func (w *world) stranded(t *testing.T) {
 		t.Fatal(err)
 	}
 	output, mends := "", 0
-	w.eventually(t, 60*time.Second, "doctor knows that our Leases are old", func() bool {
+	w.eventually(t, 60*time.Second, "kubenergy doctor reports the expired Leases", func() bool {
 		code := 0
 		output, code = w.shell.try("kubenergy doctor")
 		return code == 1
@@ -472,24 +478,25 @@ func (w *world) stranded(t *testing.T) {
 		}
 	}
 	if mends != 4 {
-		t.Fatalf("doctor tells of %d kinds:\n%s", mends, output)
+		t.Fatalf("kubenergy doctor suggested %d commands, want 4:\n%s", mends, output)
 	}
 	w.eventually(t, 60*time.Second, "the Job and the pod are done", func() bool {
 		pod, err := w.client.CoreV1().Pods(team).Get(t.Context(), meta.Name, metav1.GetOptions{})
 		return err == nil && pod.Status.Phase == corev1.PodSucceeded && complete(w.job(t, team, meta.Name))
 	})
 	if output, _ := w.shell.try("kubenergy doctor"); !strings.Contains(output, "and nothing does") {
-		t.Errorf("doctor still tells of something:\n%s", output)
+		t.Errorf("kubenergy doctor still reports a problem:\n%s", output)
 	}
 }
 
-// removeKinds is what remains to be removed: nothing keeps the kinds, and the namespace goes as well.
+// removeKinds deletes the remaining objects and verifies that no finalizer blocks the deletion of the CRDs and the
+// namespace.
 func (w *world) removeKinds(t *testing.T) {
 	w.shell.run(t, "kubectl delete -f charts/kubenergy/crds --timeout=60s")
 	w.shell.run(t, "kubectl delete namespace kubenergy-system --timeout=60s")
 }
 
-// withoutHelm installs by manifests and removes, as deploy/hold/README.md says it.
+// withoutHelm installs and removes KubEnergy with manifests, as documented in deploy/hold/README.md.
 func (w *world) withoutHelm(t *testing.T) {
 	document := filepath.Join(kit.Root, "deploy/hold/README.md")
 	for _, command := range commandsOf(t, document, "## Install without Helm").commands {
@@ -504,23 +511,23 @@ func (w *world) withoutHelm(t *testing.T) {
 	w.shell.run(t, "kubectl delete -f deploy/kubenergy.yaml --timeout=60s")
 }
 
-// stop ends the lab, which leaves no process behind.
+// stop terminates the lab and verifies that no processes remain.
 func (w *world) stop(t *testing.T) {
 	before := maps.Clone(w.ours(t))
 	w.shell.run(t, `kill "$lab" && wait "$lab"`)
 	if left := w.ours(t); len(left) > 0 {
-		t.Errorf("processes that are left: %v (before: %v)", left, before)
+		t.Errorf("processes are still running: %v (before: %v)", left, before)
 	}
 	if _, err := os.Stat(filepath.Join(w.dir, "out/lab/cluster/pods/logs")); err != nil {
-		t.Error("the logs of pods are gone:", err)
+		t.Error("logs of pods were removed:", err)
 	}
 }
 
-// nothingOfOursIsLeft looks at every object of the cluster: labels, finalizers and names.
+// nothingOfOursIsLeft verifies that no object in the cluster has KubEnergy labels, finalizers or names.
 func (w *world) nothingOfOursIsLeft(t *testing.T) {
 	t.Helper()
 	for _, found := range w.traces(t) {
-		t.Errorf("after the uninstall there is %s", found)
+		t.Errorf("object remains after the uninstallation: %s", found)
 	}
 	nodes, err := w.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil {

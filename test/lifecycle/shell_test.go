@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// shell is a bash that stays for the whole test, so that commands can be those of a reader, exports and jobs in the
-// background included.
+// shell is a bash process that runs for the whole test, so that commands can be the same as those of a user,
+// including exported variables and background jobs.
 type shell struct {
 	cmd   *exec.Cmd
 	stdin *os.File
-	codes *bufio.Scanner // of the exit codes of commands
+	codes *bufio.Scanner // reads the exit codes of commands
 	dir   string
 	count int
 	end   func()
 }
 
-// newShell starts bash in a folder. Nothing of the environment that tells of clusters or of Helm goes along.
+// newShell starts bash in a directory. Environment variables that refer to clusters or Helm are not inherited.
 func newShell(t *testing.T, dir string, env ...string) *shell {
 	t.Helper()
 	in, stdin, err := os.Pipe()
@@ -38,7 +38,7 @@ func newShell(t *testing.T, dir string, env ...string) *shell {
 	cmd := exec.Command("bash")
 	cmd.Dir, cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = dir, in, os.Stderr, []*os.File{out}
 	cmd.Env = append(env, "PATH="+os.Getenv("PATH"), "HOME="+dir, "LC_ALL=C")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with what it leaves in the background
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // includes background processes
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -47,19 +47,19 @@ func newShell(t *testing.T, dir string, env ...string) *shell {
 	s := &shell{cmd: cmd, stdin: stdin, codes: bufio.NewScanner(codes), dir: dir}
 	s.end = sync.OnceFunc(func() {
 		stdin.Close()
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ours: it has a group of its own
-		_ = cmd.Wait()                                      // it was killed
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // kills the process group
+		_ = cmd.Wait()                                      // the process was killed
 		codes.Close()
 	})
 	t.Cleanup(s.end)
 	return s
 }
 
-// try runs a command and returns what it printed, stderr included, and its exit code.
+// try runs a command and returns its combined output and exit code.
 func (s *shell) try(command string) (output string, code int) {
 	s.count++
 	path := filepath.Join(s.dir, fmt.Sprintf("command-%d.out", s.count))
-	// The output of what goes on in the background must not keep the exit code waiting, so it is a file.
+	// The output is written to a file, because background processes that inherit a pipe would delay the exit code.
 	if _, err := fmt.Fprintf(s.stdin, "{ %s\n} >%q 2>&1 3>&-; echo $? >&3\n", command, path); err != nil {
 		return err.Error(), -1
 	}
@@ -76,7 +76,7 @@ func (s *shell) try(command string) (output string, code int) {
 	return string(text), code
 }
 
-// run runs a command that must succeed.
+// run runs a command, which must succeed, and returns its output.
 func (s *shell) run(t *testing.T, command string) string {
 	t.Helper()
 	began := time.Now()
@@ -88,18 +88,18 @@ func (s *shell) run(t *testing.T, command string) string {
 	return output
 }
 
-// say runs a command whose output must have all of these.
+// say runs a command and verifies that its output contains all given strings.
 func (s *shell) say(t *testing.T, command string, want ...string) {
 	t.Helper()
 	output := s.run(t, command)
 	for _, w := range want {
 		if !strings.Contains(output, w) {
-			t.Errorf("%s does not say %q:\n%s", command, w, output)
+			t.Errorf("output of %s does not contain %q:\n%s", command, w, output)
 		}
 	}
 }
 
-// shorten keeps a log readable.
+// shorten limits output to 30 lines.
 func shorten(s string) string {
 	lines := strings.SplitAfter(s, "\n")
 	if len(lines) > 30 {

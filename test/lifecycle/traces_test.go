@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// traces returns what of ours is found among all objects that the API server can list.
+// traces returns a description of each KubEnergy remnant among all objects that the API server can list.
 func (w *world) traces(t *testing.T) []string {
 	t.Helper()
 	lists, err := w.client.Discovery().ServerPreferredResources()
@@ -42,13 +42,14 @@ func (w *world) traces(t *testing.T) []string {
 		}
 	}
 	if seen < 100 {
-		t.Errorf("only %d objects were looked at", seen)
+		t.Errorf("only %d objects were checked, want at least 100", seen)
 	}
 	return found
 }
 
-// trace says what of ours an object shows. What stays on purpose, or is its owner's, does not count: the namespace and
-// its Leases, the kinds (Helm removes none), the label by which a namespace's owner has opted in, and events.
+// trace returns a description of the KubEnergy remnant in an object, or "". Objects that remain intentionally or
+// belong to the user are ignored: the namespace and its Leases, CRDs (which Helm does not delete), the opt-in label
+// of namespaces, and events.
 func trace(object *unstructured.Unstructured) string {
 	kind := object.GetKind()
 	for _, f := range object.GetFinalizers() {
@@ -59,7 +60,7 @@ func trace(object *unstructured.Unstructured) string {
 	switch {
 	case kind == "Event" || kind == "Lease" || kind == "CustomResourceDefinition" || kind == "APIService":
 		return ""
-	case kind == "ConfigMap" && object.GetName() == "grid": // the test's own
+	case kind == "ConfigMap" && object.GetName() == "grid": // created by the test
 		return ""
 	}
 	for key, value := range object.GetLabels() {

@@ -13,21 +13,21 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-var transcripts = flag.String("transcripts", "", "`folder` for what the tutorials' commands printed, with times; "+
-	"they are then followed in a clone, make included, and not in a folder of what this test has built")
+var transcripts = flag.String("transcripts", "", "`directory` for transcripts of the tutorials with times; "+
+	"if set, the tutorials are run in a clone including make, instead of a directory with prebuilt programs")
 
-// tutorials are the pages, and what their commands print at some time.
+// tutorials maps the tutorials to texts that the output of their commands must contain.
 var tutorials = map[string][]string{
 	"first-hour":  {"Works, ", "Planned start: ", "Actual start: "},
 	"first-day":   {"Works, ", "uninstalled"},
 	"first-paper": {"report.html"},
 }
 
-// TestTutorials follows each tutorial word by word, as a new user would: the commands of its fences marked sh, in their
-// order and in one shell. None of them may fail.
+// TestTutorials follows each tutorial like a new user. It runs all commands in sh blocks in order in one shell, and
+// none of them may fail.
 func TestTutorials(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("KUBENERGY_LONG is not set: three tutorials take half an hour")
+		t.Skip("three tutorials take half an hour: set KUBENERGY_LONG")
 	}
 	for name, wants := range tutorials {
 		t.Run(name, func(t *testing.T) {
@@ -37,13 +37,13 @@ func TestTutorials(t *testing.T) {
 			s := newShell(t, f.dir, goFolders(t)...)
 			for _, command := range page.commands {
 				if *transcripts == "" && (strings.HasPrefix(command, "make build") || strings.HasPrefix(command, "go build -o bin/")) {
-					continue // is done
+					continue // already built
 				}
 				f.do(t, s, command)
 			}
 			for _, want := range wants {
 				if !strings.Contains(f.text.String(), want) {
-					t.Errorf("no command printed %q", want)
+					t.Errorf("no output contains %q", want)
 				}
 			}
 			f.write(t, name)
@@ -51,14 +51,14 @@ func TestTutorials(t *testing.T) {
 	}
 }
 
-// follower keeps what a tutorial's commands print.
+// follower records the output of a tutorial's commands.
 type follower struct {
 	dir   string
 	began time.Time
 	text  strings.Builder
 }
 
-// folder makes the one in which the commands run.
+// folder creates the directory in which the commands run.
 func (f *follower) folder(t *testing.T) {
 	if *transcripts == "" {
 		f.dir = build(t)
@@ -89,7 +89,7 @@ func (f *follower) do(t *testing.T, s *shell, command string) {
 	}
 }
 
-// write keeps the transcript, without the name of the folder.
+// write writes the transcript with the name of the directory replaced.
 func (f *follower) write(t *testing.T, name string) {
 	t.Helper()
 	if *transcripts == "" {
@@ -99,7 +99,7 @@ func (f *follower) write(t *testing.T, name string) {
 	for i := 1; ; i++ {
 		path := filepath.Join(*transcripts, fmt.Sprintf("%s-%d.txt", name, i))
 		if _, err := os.Stat(path); err == nil {
-			continue // an earlier run's
+			continue // written by an earlier run
 		}
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func (f *follower) write(t *testing.T, name string) {
 	}
 }
 
-// goFolders are where Go keeps what it has built and fetched, which a shell with a home of its own does not find.
+// goFolders returns environment variables for the Go caches, because the shell uses a different home directory.
 func goFolders(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOMODCACHE").Output()
@@ -119,8 +119,8 @@ func goFolders(t *testing.T) []string {
 	return []string{"GOCACHE=" + folders[0], "GOMODCACHE=" + folders[1]}
 }
 
-// TestTutorialsCanBeFollowed wants of each page what a reader needs: what comes of it, how long it takes, commands whose
-// fences a test runs or that say why none does, and five questions with answers.
+// TestTutorialsCanBeFollowed verifies that each tutorial describes its result, duration and requirements, marks its
+// commands as tested or untested and contains five questions with answers.
 func TestTutorialsCanBeFollowed(t *testing.T) {
 	for name := range tutorials {
 		path := filepath.Join(kit.Root, "docs/tutorials", name+".md")
@@ -130,20 +130,20 @@ func TestTutorialsCanBeFollowed(t *testing.T) {
 		}
 		for _, want := range []string{"**You will have**", "**It takes**", "**You need**", "\n## Five questions\n", "\n5. "} {
 			if !strings.Contains(string(text), want) {
-				t.Errorf("%s lacks %q", path, want)
+				t.Errorf("%s does not contain %q", path, want)
 			}
 		}
 		if n := strings.Count(string(text), "\n   *Answer*: "); n != 5 {
-			t.Errorf("%s has %d answers", path, n)
+			t.Errorf("%s has %d answers, want 5", path, n)
 		}
 		for line := range strings.Lines(string(text)) {
 			if kind, found := strings.CutPrefix(strings.TrimSpace(line), "```sh "); found &&
 				!strings.HasPrefix(kind, `notest="`) {
-				t.Errorf("%s: a fence says %q: want nothing, or notest= and why", path, kind)
+				t.Errorf("%s: unexpected mark %q of a block, want none or notest= with a reason", path, kind)
 			}
 		}
 		if len(commandsOf(t, path, "").commands) < 5 {
-			t.Errorf("%s has hardly any commands", path)
+			t.Errorf("%s has too few commands", path)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// emulator finds one of QEMU's programs that run those of another machine: an installed one, or what make e2e-nodes has
-// unpacked.
+// emulator returns the path of a QEMU user-mode emulator, which is either installed or has been unpacked by make
+// e2e-nodes.
 func emulator(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -20,8 +20,8 @@ func emulator(name string) (string, error) {
 	return exec.LookPath(filepath.Join(kit.Root, "out", "qemu", "usr", "bin", name))
 }
 
-// testArchitectures has containerd run the images for other machines by an emulator, which the container is given: to
-// make it known to the kernel would change this machine.
+// testArchitectures runs the images for other architectures with an emulator that is mounted into the container.
+// Registering the emulator with the kernel would modify this machine.
 func (w *world) testArchitectures(t *testing.T) {
 	for _, c := range []struct{ platform, emulator, images string }{
 		{"linux/arm64", "qemu-aarch64-static", strings.Join(images, " ")},
@@ -30,7 +30,7 @@ func (w *world) testArchitectures(t *testing.T) {
 		t.Run(c.platform, func(t *testing.T) {
 			path, err := emulator(c.emulator)
 			if err != nil {
-				t.Skip("no emulator (Debian: apt-get install qemu-user-static): ", err)
+				t.Skip("emulator not found (Debian: apt-get install qemu-user-static): ", err)
 			}
 			ctr := func(args ...string) string {
 				t.Helper()
@@ -44,11 +44,11 @@ func (w *world) testArchitectures(t *testing.T) {
 			for image := range strings.FieldsSeq(c.images) {
 				ctr("images", "import", "--snapshotter", "native", "--platform", c.platform, archive(image))
 				said := ctr("run", "--rm", "--snapshotter", "native", "--platform", c.platform, "--read-only",
-					"--fifo-dir", w.nodes[0].Dir, // both see it
-					"--mount", "type=bind,src="+path+",dst=/etc/group,options=rbind:ro", // a file that the image has
+					"--fifo-dir", w.nodes[0].Dir, // visible to both
+					"--mount", "type=bind,src="+path+",dst=/etc/group,options=rbind:ro", // replaces a file of the image
 					registry+"/"+image+":"+tag, "arm", "/etc/group", "/"+image, "--help")
 				if !strings.Contains(said, "\n  -") {
-					t.Errorf("%s for %s says: %s", image, c.platform, said)
+					t.Errorf("unexpected output of %s for %s: %s", image, c.platform, said)
 				}
 				t.Logf("%s for %s: %d bytes of help", image, c.platform, len(said))
 			}

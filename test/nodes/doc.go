@@ -1,16 +1,16 @@
-// Package nodes installs what is shipped on two real kubelets of this machine: our images, as make images builds them,
-// by our manifests, as documents say. containerd and runc run them, kube-proxy leads to Services, a kernel's control
-// groups are metered, and requests come through the API server's proxy.
+// Package nodes installs a release on two real kubelets on this machine. It uses the images built by make images
+// and the released manifests, following the documentation. Containers run with containerd and runc, kube-proxy
+// implements Services, agents meter real control groups, and requests pass through the proxy of the API server.
 //
-// All of it stands in namespaces of networks, mounts and processes of its own, which end with the test, also where that
-// is killed: the control plane where the test is, on a bridge, and each node in namespaces below. Energy counters are
-// files that the test writes, for nodes of one machine would share those of the kernel. Network policies are not carried
-// out: the plugins that join pods here know none.
+// All processes run in separate network, mount and PID namespaces that are removed when the test ends, even if it
+// is killed. The control plane runs in the namespaces of the test and is connected to a bridge, and each node runs
+// in nested namespaces. Energy counters are files written by the test, because nodes on one machine would share the
+// counters of the kernel. Network policies are not enforced because the CNI plugins do not support them.
 //
-// Nodes take control groups as the machine has them: version 1, or version 2, which was not tried here. The kubelet of
-// package guest has version 2.
+// The nodes use the control group version of the machine. Version 2 has not been tested here, but package guest
+// uses it.
 //
-// The test needs root, and of Debian containerd, runc, containernetworking-plugins, nftables and iproute2; with
-// qemu-user-static it also runs the images for ARM. It runs where KUBENERGY_REAL is set, as `make e2e-nodes` does, and
-// says why where it cannot.
+// The test requires root and the Debian packages containerd, runc, containernetworking-plugins, nftables and
+// iproute2. With qemu-user-static, it also runs the images for ARM. It runs only if KUBENERGY_REAL is set, for
+// example with `make e2e-nodes`, and the skip message lists missing requirements.
 package nodes

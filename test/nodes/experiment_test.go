@@ -17,8 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// testExperiment has the cluster's own scheduler and ours take turns: ours as a program of this machine and as the
-// image that a node runs.
+// testExperiment compares the default scheduler with the KubEnergy scheduler, which runs both as a local program
+// and from its image on a node.
 func (w *world) testExperiment(t *testing.T) {
 	text, err := os.ReadFile("testdata/experiment.yaml")
 	if err != nil {
@@ -48,26 +48,27 @@ func (w *world) testExperiment(t *testing.T) {
 		}
 		t.Logf("%s: %.3g", metric, values)
 		if len(values) != 3 {
-			t.Errorf("%s of three contestants: %v", metric, values)
+			t.Errorf("metric %s must have values for three contestants, got %v", metric, values)
 		}
 	}
 	if notes := strings.Join(e.Notes, "\n"); !strings.Contains(notes, "Meter: package (rapl) (measured)") {
-		t.Errorf("it is not said that energy was metered:\n%s", notes)
+		t.Errorf("notes do not state that energy was metered:\n%s", notes)
 	}
 	w.wantNothingLeft(t)
 }
 
-// wantNothingLeft wants none of what an experiment makes, and no container of it on a node.
+// wantNothingLeft verifies that all objects created by an experiment and the containers of its pods have been
+// removed.
 func (w *world) wantNothingLeft(t *testing.T) {
 	t.Helper()
 	marked := metav1.ListOptions{LabelSelector: v1alpha1.LabelExperiment}
 	namespaces, err := w.Client.CoreV1().Namespaces().List(t.Context(), marked)
 	if err != nil || len(namespaces.Items) > 0 {
-		t.Errorf("namespaces are left: %v, %v", namespaces, err)
+		t.Errorf("namespaces were not removed: %v, error %v", namespaces, err)
 	}
 	rights, err := w.Client.RbacV1().ClusterRoleBindings().List(t.Context(), marked)
 	if err != nil || len(rights.Items) > 0 {
-		t.Errorf("rights are left: %v, %v", rights, err)
+		t.Errorf("role bindings were not removed: %v, error %v", rights, err)
 	}
 	pods, err := w.Client.CoreV1().Pods(corev1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -80,13 +81,13 @@ func (w *world) wantNothingLeft(t *testing.T) {
 	for _, n := range w.nodes {
 		for _, pod := range n.groups(t) {
 			if !known[pod] {
-				t.Errorf("node %s has a control group of pod %s, which is gone", n.Name, pod)
+				t.Errorf("node %s has a control group of the deleted pod %s", n.Name, pod)
 			}
 		}
 	}
 }
 
-// groups are the pods that have a control group on a node.
+// groups returns the UIDs of the pods that have a control group on a node.
 func (m *machine) groups(t *testing.T) (pods []string) {
 	t.Helper()
 	folder := filepath.Join("/sys/fs/cgroup/memory", m.Group)

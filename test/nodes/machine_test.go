@@ -28,7 +28,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/node"
 )
 
-// here is the address of the control plane and of DNS, on the bridge that joins the nodes.
+// here is the address of the control plane and the DNS server on the bridge that connects the nodes.
 const here = "172.31.77.254"
 
 const network = `ip link add bridge type bridge
@@ -48,7 +48,7 @@ for n in 1 2; do
 done
 `
 
-// meters puts energy counters where a node's kernel would have some.
+// meters mounts simulated energy counters at the location of the kernel's counters.
 const meters = `for d in /sys/devices/virtual/*; do
   mkdir -p DIR/virtual/$(basename $d)
   mount --rbind $d DIR/virtual/$(basename $d)
@@ -64,7 +64,7 @@ type world struct {
 	nodes [2]*machine
 }
 
-// machine is a node that runs, and what it draws.
+// machine is a running node with its simulated energy counter.
 type machine struct {
 	node.Node
 	process *kit.Process
@@ -116,7 +116,7 @@ func start(t *testing.T) *world {
 	return w
 }
 
-// as returns a kubeconfig with which requests are those of a user of groups.
+// as returns a kubeconfig that impersonates a user with groups.
 func (w *world) as(t *testing.T, user string, groups ...string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(w.Kubeconfig())
@@ -133,7 +133,7 @@ func (w *world) as(t *testing.T, user string, groups ...string) string {
 	return path
 }
 
-// resolve answers what the cluster's DNS does of Services.
+// resolve runs a DNS server that answers queries for Services.
 func (w *world) resolve(t *testing.T) {
 	t.Helper()
 	socket, err := net.ListenPacket("udp", here+":53")
@@ -157,7 +157,7 @@ func (w *world) resolve(t *testing.T) {
 func (w *world) answer(ctx context.Context, question []byte) ([]byte, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(question); err != nil || len(m.Questions) != 1 {
-		return nil, fmt.Errorf("no question: %w", err)
+		return nil, fmt.Errorf("invalid DNS query: %w", err)
 	}
 	q := m.Questions[0]
 	m.Response, m.RCode, m.Additionals = true, dnsmessage.RCodeNameError, nil
@@ -186,7 +186,7 @@ func (w *world) answer(ctx context.Context, question []byte) ([]byte, error) {
 	return m.Pack()
 }
 
-// ready are the addresses of the ready pods of a Service.
+// ready returns the addresses of the ready pods of a Service.
 func (w *world) ready(ctx context.Context, s *corev1.Service) (addresses []string, err error) {
 	slices, err := w.Client.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: discoveryv1.LabelServiceName + "=" + s.Name,
@@ -204,14 +204,14 @@ func (w *world) ready(ctx context.Context, s *corev1.Service) (addresses []strin
 	return addresses, nil
 }
 
-// What a node draws: so much, and so much more for each core that it uses.
+// Idle power of a node, and additional power for each core in use.
 const (
 	idleWatts = 12
 	coreWatts = 25
 )
 
-// draw makes a node's energy counter, which runs until the test ends. It has 16 digits from the beginning, so that a
-// reader never sees fewer.
+// draw creates the energy counter of a node and updates it until the test ends. The counter always has 16 digits,
+// so that a reader never reads a truncated number.
 func (m *machine) draw(t *testing.T) {
 	t.Helper()
 	zone := filepath.Join(m.Dir, "powercap", "intel-rapl:0")

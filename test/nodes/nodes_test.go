@@ -26,9 +26,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-const timeout = 4 * time.Minute // for what starts on a machine that others use
+const timeout = 4 * time.Minute // allows for a busy machine
 
-// inside is the test in its own namespaces.
+// inside runs the tests inside the namespaces.
 func inside(t *testing.T) {
 	w := start(t)
 	t.Run("install", w.testInstall)
@@ -37,7 +37,7 @@ func inside(t *testing.T) {
 		return
 	}
 	t.Run("security contexts", w.testSecurityContexts)
-	t.Run("a Job is placed, metered and booked", w.testJob)
+	t.Run("a Job is placed, metered and recorded", w.testJob)
 	t.Run("experiment", w.testExperiment)
 	t.Run("other architectures", w.testArchitectures)
 	if t.Failed() {
@@ -45,7 +45,7 @@ func inside(t *testing.T) {
 	}
 }
 
-// run runs a program of ours as a user of the cluster and returns what it prints.
+// run runs a KubEnergy program as a user of the cluster and returns its standard output.
 func (w *world) run(program string, args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(kit.Root, "out", "test", program), args...)
 	cmd.Dir, cmd.Env = kit.Root, append(os.Environ(), "KUBECONFIG="+w.Kubeconfig())
@@ -56,7 +56,7 @@ func (w *world) run(program string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// shell runs commands of a document, with kubectl.
+// shell runs the commands of a document with kubectl in the PATH.
 func (w *world) shell(t *testing.T, commands string) {
 	t.Helper()
 	programs := filepath.Join(w.Dir, "bin")
@@ -82,12 +82,12 @@ func (w *world) kubectl(t *testing.T, args ...string) {
 	}
 }
 
-// volume is what a cluster has for the ledger: a folder of one node, which belongs to root.
+// volume is the PersistentVolume for the ledger, a directory on one node that is owned by root.
 const volume = `{apiVersion: v1, kind: PersistentVolume, metadata: {name: ledger}, spec: {
 capacity: {storage: 20Gi}, accessModes: [ReadWriteOnce], local: {path: DIR}, nodeAffinity: {required: {nodeSelectorTerms: [
 {matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [real1]}]}]}}}}`
 
-// testInstall installs as deploy/hold/README.md and docs/reference/agent.md say, with images of the registry.
+// testInstall follows deploy/hold/README.md and docs/reference/agent.md, using images of the registry.
 func (w *world) testInstall(t *testing.T) {
 	dir := filepath.Join(w.nodes[0].Dir, "ledger")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -118,12 +118,12 @@ func (w *world) testInstall(t *testing.T) {
 	apply("deploy/hold/admission.yaml", pulled)
 	for program, want := range map[string]int{"scheduler": 2, "controller": 1, "agent": 2} {
 		if got := len(w.pods(t, program)); got != want {
-			t.Errorf("%d ready pods of %s, want %d", got, program, want)
+			t.Errorf("got %d ready pods of %s, want %d", got, program, want)
 		}
 	}
 }
 
-// pods are those of one of our programs that are ready.
+// pods returns the ready pods of a KubEnergy program.
 func (w *world) pods(t *testing.T, program string) (ready []corev1.Pod) {
 	t.Helper()
 	all, err := w.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{
@@ -142,7 +142,7 @@ func (w *world) pods(t *testing.T, program string) (ready []corev1.Pod) {
 	return ready
 }
 
-// notify shows what pods say, through the API server and the kubelets.
+// notify logs the logs of all pods, which pass through the API server and the kubelets, and warning events.
 func (w *world) notify(t *testing.T) {
 	t.Helper()
 	all, err := w.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
@@ -165,12 +165,12 @@ func (w *world) notify(t *testing.T) {
 	}
 }
 
-// contained is what the kernel holds a container's first process to.
+// contained contains the security attributes of a container's first process according to the kernel.
 type contained struct {
 	User, Group, Capabilities, Bounding, NoNewPrivileges, Seccomp, Root, Program string
 }
 
-// process finds the first process of a container: all are visible from here.
+// process returns the attributes of the first process of a container. All processes are visible to the test.
 func process(t *testing.T, container string) (c contained) {
 	t.Helper()
 	processes, err := filepath.Glob("/proc/[0-9]*")
@@ -179,7 +179,7 @@ func process(t *testing.T, container string) (c contained) {
 	}
 	for _, p := range processes {
 		read := func(name string) string {
-			text, _ := os.ReadFile(filepath.Join(p, name)) // it may just have ended
+			text, _ := os.ReadFile(filepath.Join(p, name)) // the process may have exited
 			return string(text)
 		}
 		if !strings.Contains(read("cgroup"), container) {
@@ -201,7 +201,7 @@ func process(t *testing.T, container string) (c contained) {
 		c.NoNewPrivileges, c.Seccomp = status["NoNewPrivs"], status["Seccomp"]
 		return c
 	}
-	t.Fatalf("no process of container %s", container)
+	t.Fatalf("no process found for container %s", container)
 	return c
 }
 
@@ -212,24 +212,26 @@ func (w *world) testSecurityContexts(t *testing.T) {
 			_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
 			want := contained{user, user, none, none, "1", filtered, "ro", "/kubenergy-" + program}
 			if diff := cmp.Diff(want, process(t, id)); diff != "" {
-				t.Errorf("%s on %s:\n%s", p.Name, p.Spec.NodeName, diff)
+				t.Errorf("unexpected security attributes of pod %s on node %s (-want,+got):\n%s",
+					p.Name, p.Spec.NodeName, diff)
 			}
 			if log, err := w.Client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{}).
 				DoRaw(t.Context()); err != nil || len(log) == 0 {
-				t.Errorf("the log of %s, which its kubelet has: %q, %v", p.Name, log, err)
+				t.Errorf("reading the log of pod %s from its kubelet: %q, error %v", p.Name, log, err)
 			}
 		}
 	}
 }
 
-// job has a pod that our scheduler places, and that uses half a core.
+// job has one pod that uses half a core and is placed by the KubEnergy scheduler.
 const job = `{apiVersion: batch/v1, kind: Job, metadata: {name: burn, namespace: default}, spec: {template: {spec: {
 schedulerName: kubenergy, restartPolicy: Never, securityContext: {runAsNonRoot: true}, containers: [{name: burn,
 image: "IMAGE", args: [stress, --cpu=500m, --duration=20s], resources: {requests: {cpu: 500m, memory: 64Mi}}}]}}}}`
 
 func (w *world) testJob(t *testing.T) {
-	// Agents deliver when the kubelet has brought them the controller's certificate, a minute after it was there.
-	kit.Await(t, timeout, "kubenergy top says what both nodes draw", func(context.Context) (bool, error) {
+	// Agents deliver batches after the kubelet has mounted the certificate of the controller, which takes about a
+	// minute.
+	kit.Await(t, timeout, "kubenergy top reports the power of both nodes", func(context.Context) (bool, error) {
 		nodes, err := w.top("nodes")
 		return len(nodes) == 2 && metered(nodes), fmt.Errorf("%+v: %w", nodes, err)
 	})
@@ -241,15 +243,15 @@ func (w *world) testJob(t *testing.T) {
 	if _, err := w.Client.BatchV1().Jobs("default").Create(t.Context(), &burn, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	kit.Await(t, timeout, "kubenergy top says what the Job's pod draws", func(context.Context) (bool, error) {
+	kit.Await(t, timeout, "kubenergy top reports the power of the Job's pod", func(context.Context) (bool, error) {
 		pods, err := w.top("pods", "-n", "default")
 		return len(pods) == 1 && pods[0].Owner == "Job/burn" && metered(pods), fmt.Errorf("%+v: %w", pods, err)
 	})
-	kit.Await(t, timeout, "the Job has ended", func(ctx context.Context) (bool, error) {
+	kit.Await(t, timeout, "the Job has completed", func(ctx context.Context) (bool, error) {
 		j, err := w.Client.BatchV1().Jobs("default").Get(ctx, "burn", metav1.GetOptions{})
 		return err == nil && j.Status.Succeeded == 1, fmt.Errorf("%+v: %w", j, err)
 	})
-	kit.Await(t, timeout, "kubenergy report says what the Job used", func(context.Context) (bool, error) {
+	kit.Await(t, timeout, "kubenergy report contains the energy of the Job", func(context.Context) (bool, error) {
 		out, err := w.run("kubenergy", "report", "--group-by", "owner", "--owner", "Job/burn", "-o", "json")
 		var r struct {
 			Total struct {
@@ -260,25 +262,25 @@ func (w *world) testJob(t *testing.T) {
 			err = json.Unmarshal([]byte(out), &r)
 		}
 		cpu, joules := 3600*r.Total.CPUHours, 3.6e6*r.Total.EnergyKWh
-		if cpu < 9 { // half of 20 s, but for what a busy machine does not leave it
+		if cpu < 9 { // half of 20 s, with a margin for a busy machine
 			return false, fmt.Errorf("%s: %w", out, err)
 		}
-		t.Logf("Job/burn: %.0f J for %.1f s of CPU time; all nodes drew %.0f J", joules, cpu, w.drawn()-before)
+		t.Logf("Job/burn: %.0f J for %.1f s of CPU time; all nodes used %.0f J", joules, cpu, w.drawn()-before)
 		if joules < cpu || joules > w.drawn()-before || r.Total.EstimatedShare > 0 {
-			t.Errorf("%s", out)
+			t.Errorf("unexpected report: %s", out)
 		}
 		return true, nil
 	})
 }
 
-// power is an entry of kubenergy top.
+// power is an entry in the output of kubenergy top.
 type power struct {
 	Name, Node, Owner, Source, Quality string
 	Watts                              float64
 	Stale                              bool
 }
 
-// metered reports whether all figures are of the nodes' counters, and fresh.
+// metered reports whether all values are current and come from the energy counters of the nodes.
 func metered(all []power) bool {
 	return !slices.ContainsFunc(all, func(p power) bool {
 		return !strings.Contains(p.Source, "rapl") || p.Quality == "estimated" || p.Stale || p.Watts <= 0
@@ -294,7 +296,7 @@ func (w *world) top(what string, args ...string) ([]power, error) {
 	return list.Items, err
 }
 
-// drawn is what all nodes have drawn.
+// drawn returns the total energy of all nodes.
 func (w *world) drawn() (joules float64) {
 	for _, n := range w.nodes {
 		joules += float64(n.energy.Load()) / 1e6
@@ -302,7 +304,7 @@ func (w *world) drawn() (joules float64) {
 	return joules
 }
 
-// image is the reference of the command line's image.
+// image returns the reference of the image with the command line.
 func (w *world) image(t *testing.T) string {
 	t.Helper()
 	p := w.pods(t, "controller")

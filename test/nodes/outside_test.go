@@ -15,13 +15,14 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/node"
 )
 
-// What the test outside tells the one in the namespaces that it makes.
+// Environment variables that the outer test sets for the test in the namespaces.
 const (
 	groupVariable = "KUBENERGY_NODES_GROUP"
 	dirVariable   = "TMPDIR"
 )
 
-// registry is where documents push images to. Nothing asks it: they are on the nodes already. Manifests name this tag.
+// registry is the image registry in the documentation. It is never accessed because the nodes already have the
+// images. tag is the image tag in the manifests.
 const (
 	registry = "registry.example.com/kubenergy"
 	tag      = "0.1.0"
@@ -29,12 +30,12 @@ const (
 
 var images = []string{"kubenergy", "kubenergy-scheduler", "kubenergy-controller", "kubenergy-agent"}
 
-// archive is an image as make images writes it.
+// archive returns the path of an image written by make images.
 func archive(image string) string {
 	return filepath.Join(kit.Root, "out", "test", "images", image+".tar")
 }
 
-// folder makes the one that has a group's name, and removes those of tests that were killed.
+// folder creates a directory named after a control group and removes the directories of tests that were killed.
 func folder(t *testing.T, group string) string {
 	t.Helper()
 	own := filepath.Join(os.TempDir(), group)
@@ -55,19 +56,19 @@ func folder(t *testing.T, group string) string {
 	return own
 }
 
-// TestNodes runs all in namespaces of its own.
+// TestNodes runs the tests in separate namespaces.
 func TestNodes(t *testing.T) {
 	if os.Getenv(groupVariable) != "" {
 		inside(t)
 		return
 	}
 	if os.Getenv("KUBENERGY_REAL") == "" {
-		t.Skip("runs two kubelets and containerd as root: set KUBENERGY_REAL=1, or make e2e-nodes")
+		t.Skip("runs two kubelets and containerd as root: set KUBENERGY_REAL=1 or run make e2e-nodes")
 	}
 	if missing := node.Missing(append(node.Tools, "bash", "ip", "nft", "sysctl", "/usr/lib/cni/ptp")...); missing != "" {
 		t.Skip(missing, " (Debian: apt-get install containerd runc containernetworking-plugins nftables iproute2 procps)")
 	}
-	// Modules may have to be fetched, and there is no network inside.
+	// Build the programs first, because the network is not available inside the namespaces.
 	for _, program := range []string{"kubelet", "kube-proxy"} {
 		kit.Kubernetes(t, program)
 	}
@@ -91,6 +92,6 @@ exec "$@"`, "sh"}, os.Args...)...)
 	}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
-		t.Fatal("in namespaces of its own: ", err)
+		t.Fatal("tests in separate namespaces failed: ", err)
 	}
 }

@@ -1,5 +1,4 @@
-// Package paired sums up what benchmarks measure in pairs: the same work with and without something, one after the
-// other.
+// Package paired evaluates paired benchmarks, which measure the same work with and without a feature in turn.
 package paired
 
 import (
@@ -11,7 +10,7 @@ import (
 
 const resamples = 2000
 
-// Ratio is the median of ratios, each of two things measured one after the other, and its interval of 95 %.
+// Ratio is the median of the ratios of paired measurements, with its 95 % confidence interval.
 type Ratio struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
@@ -19,8 +18,8 @@ type Ratio struct {
 	Pairs  int     `json:"pairs"`
 }
 
-// MedianOf returns the median of ratios. Its interval is that of medians over as many pairs drawn at random from
-// these, with replacement. There must be at least one.
+// MedianOf returns the median of ratios and its bootstrap confidence interval, which is computed from samples drawn
+// with replacement. ratios must not be empty.
 func MedianOf(ratios []float64, seed uint64) Ratio {
 	r := rand.New(rand.NewPCG(seed, uint64(len(ratios))))
 	medians, drawn := make([]float64, resamples), make([]float64, len(ratios))
@@ -38,19 +37,19 @@ func MedianOf(ratios []float64, seed uint64) Ratio {
 	}
 }
 
-// Exceeds reports whether the ratio is above a limit for certain: all of its interval is. Benchmarks are judged by it
-// and not by the median, which lies above its true value every other time.
+// Exceeds reports whether the complete interval is above limit. Benchmarks use it instead of comparing the median,
+// because the median exceeds the true value in half of all runs.
 func (r Ratio) Exceeds(limit float64) bool { return r.Low > limit }
 
-// FallsBelow reports whether all of the interval is below a limit.
+// FallsBelow reports whether the complete interval is below limit.
 func (r Ratio) FallsBelow(limit float64) bool { return r.High < limit }
 
-// String writes the ratio for people.
+// String formats the ratio for humans.
 func (r Ratio) String() string {
 	return fmt.Sprintf("%.3f (95 %%: %.3f to %.3f, %d pairs)", r.Median, r.Low, r.High, r.Pairs)
 }
 
-// between interpolates between sorted values.
+// between returns the quantile p of sorted values with linear interpolation.
 func between(sorted []float64, p float64) float64 {
 	at := p * float64(len(sorted)-1)
 	i := min(int(math.Floor(at)), max(0, len(sorted)-2))

@@ -7,7 +7,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/paired"
 )
 
-// Of 95 in 100 samples the interval holds the true median; a bootstrap of few pairs is somewhat narrower.
+// TestMedianOfCovers verifies that about 95 % of the intervals contain the true median. A bootstrap of few pairs
+// yields slightly narrower intervals.
 func TestMedianOfCovers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 2))
 	const samples = 300
@@ -26,12 +27,12 @@ func TestMedianOfCovers(t *testing.T) {
 		}
 	}
 	if share := float64(held) / samples; share < 0.88 || share > 0.99 {
-		t.Errorf("the interval holds the true median in %.2f of all samples", share)
+		t.Errorf("interval contains the true median in a fraction of %.2f of all samples", share)
 	}
 }
 
-// A ratio at its limit seldom fails, and a ratio well above it does. Both are drawn as noisy as benchmarks on a machine
-// that does other work.
+// TestExceedsIsCertain verifies that a ratio at its limit rarely fails and that a ratio well above the limit fails.
+// The samples are as noisy as benchmarks on a busy machine.
 func TestExceedsIsCertain(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 7))
 	const samples = 300
@@ -46,19 +47,20 @@ func TestExceedsIsCertain(t *testing.T) {
 				share += 1. / samples
 			}
 			if r.Exceeds(1.02) && r.FallsBelow(1.02) {
-				t.Fatalf("%v is above and below", r)
+				t.Fatalf("ratio %v both exceeds and falls below the limit", r)
 			}
 		}
 		return share
 	}
 	for truth, want := range map[float64][2]float64{1: {0, 0.01}, 1.02: {0, 0.07}, 1.10: {0.95, 1}} {
 		if share := failed(truth); share < want[0] || share > want[1] {
-			t.Errorf("a ratio of %v exceeds 1.02 in %.3f of all samples, want %v", truth, share, want)
+			t.Errorf("ratio of %v exceeds 1.02 in a fraction of %.3f of all samples, want a fraction in %v",
+				truth, share, want)
 		}
 	}
-	// A run whose median failed before.
+	// These values are from a run that failed when the median was compared.
 	if r := (paired.Ratio{Median: 1.037, Low: 0.964, High: 1.121, Pairs: 30}); r.Exceeds(1.02) || r.FallsBelow(1.02) {
-		t.Errorf("%v is judged for certain", r)
+		t.Errorf("ratio %v exceeds or falls below the limit, want neither", r)
 	}
 }
 
@@ -66,9 +68,9 @@ func TestMedianOfIsRepeatable(t *testing.T) {
 	ratios := []float64{0.9, 1.1, 1, 0.95}
 	a, b := paired.MedianOf(ratios, 1), paired.MedianOf(ratios, 1)
 	if a != b || a.Median != 0.975 || a.Pairs != 4 {
-		t.Errorf("%+v, %+v", a, b)
+		t.Errorf("MedianOf() returned %+v and %+v for the same ratios", a, b)
 	}
 	if one := paired.MedianOf([]float64{2}, 1); one.Low != 2 || one.Median != 2 || one.High != 2 {
-		t.Errorf("of one: %+v", one)
+		t.Errorf("unexpected result of MedianOf() for one ratio: %+v", one)
 	}
 }

@@ -36,7 +36,7 @@ import (
 
 const (
 	jobs      = 220
-	minChoice = 5 // feasible nodes that every decision must have had
+	minChoice = 5 // minimum number of feasible nodes for every decision
 )
 
 var strategies = []string{"least-allocated", "round-robin", "energy", "carbon", "carbon+window"}
@@ -52,8 +52,9 @@ func TestSimulatorAndSchedulerChooseTheSameNodes(t *testing.T) {
 	}
 }
 
-// scenarioOf makes two sites in different zones, the 24 machines of a preset spread over both, a third of them with a
-// convex power curve, and a day of jobs. Times are whole seconds, as in Kubernetes' objects.
+// scenarioOf creates a scenario with two sites in different zones, the 24 machines of a preset distributed over
+// both sites and one day of jobs. A third of the machines have a convex power curve. Times are whole seconds, as in
+// Kubernetes objects.
 func scenarioOf(t *testing.T) *sim.Scenario {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -90,7 +91,7 @@ func scenarioOf(t *testing.T) *sim.Scenario {
 			n.Profile = convex[n.Profile.Name]
 		}
 	}
-	s.Nodes = sim.StayAwake(nodes) // as the control plane's
+	s.Nodes = sim.StayAwake(nodes) // as on the control plane
 	var at time.Duration
 	for i := range jobs {
 		at += time.Duration(rng.ExpFloat64() * float64(5*time.Minute)).Truncate(time.Second)
@@ -106,7 +107,7 @@ func scenarioOf(t *testing.T) *sim.Scenario {
 	return s
 }
 
-// plane is a control plane whose scheduler has a profile for each strategy and the clock of the scenario.
+// plane is a control plane with one scheduler profile per strategy. The scheduler uses the clock of the scenario.
 type plane struct {
 	scenario  *sim.Scenario
 	client    kubernetes.Interface
@@ -128,7 +129,7 @@ func start(t *testing.T, s *sim.Scenario) *plane {
 			profiles = append(profiles, n.Profile)
 		}
 	}
-	// Presets hand out one profile a kind, so that equal names are equal profiles.
+	// Presets return one profile for each kind of machine, so equal names imply equal profiles.
 	if err := c.AddNodes(t.Context(), specs); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func start(t *testing.T, s *sim.Scenario) *plane {
 
 func profile(i int) string { return fmt.Sprintf("strategy-%d", i) }
 
-// step is a start or the end of a job in the simulation.
+// step is the start or the end of a job in the simulation.
 type step struct {
 	at    time.Time
 	begin bool
@@ -169,7 +170,7 @@ func (p *plane) compare(t *testing.T, name string) {
 	var steps []step
 	for i, o := range result.Outcomes {
 		if o.Placed.Node == "" {
-			t.Fatalf("the simulator placed %s nowhere", p.scenario.Jobs[i].ID)
+			t.Fatalf("simulator did not place job %s", p.scenario.Jobs[i].ID)
 		}
 		steps = append(steps, step{o.Start, true, i}, step{o.Finish, false, i})
 	}
@@ -178,7 +179,7 @@ func (p *plane) compare(t *testing.T, name string) {
 		case !a.at.Equal(b.at):
 			return a.at.Compare(b.at)
 		case a.begin != b.begin && a.begin:
-			return 1 // what ends makes room for what begins
+			return 1 // finished jobs release capacity for starting ones
 		case a.begin != b.begin:
 			return -1
 		}
@@ -214,7 +215,8 @@ func (p *plane) compare(t *testing.T, name string) {
 		free[want].Free = free[want].Free.Sub(job.Request)
 		if got != want {
 			if differ++; differ <= 5 {
-				t.Errorf("%s at %s: the scheduler chose %s, the simulator %s", job.ID, s.at.Format(time.TimeOnly), got,
+				t.Errorf("job %s at %s: scheduler chose %s, simulator chose %s",
+					job.ID, s.at.Format(time.TimeOnly), got,
 					want)
 			}
 		}
@@ -223,13 +225,14 @@ func (p *plane) compare(t *testing.T, name string) {
 		t.Fatalf("%d of %d decisions differ", differ, len(p.scenario.Jobs))
 	}
 	if least < minChoice {
-		t.Errorf("a decision had %d feasible nodes, want %d or more", least, minChoice)
+		t.Errorf("a decision had %d feasible nodes, want at least %d", least, minChoice)
 	}
-	t.Logf("%d decisions agree; at least %d feasible nodes of %d each; %d nodes were used", len(p.scenario.Jobs), least,
+	t.Logf("%d decisions agree; each had at least %d feasible nodes of %d; %d nodes were used",
+		len(p.scenario.Jobs), least,
 		len(p.scenario.Nodes), len(used))
 }
 
-// begin creates the job's pod and returns the node that the scheduler bound it to.
+// begin creates the pod of a job and returns the node that the scheduler bound it to.
 func (p *plane) begin(t *testing.T, j *sched.Job, schedulerName string) string {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -276,17 +279,18 @@ func (p *plane) end(t *testing.T, j *sched.Job) {
 	}
 }
 
-// settle waits until the scheduler itself counts so many pods.
+// settle waits until the scheduler cache contains the given number of pods.
 func (p *plane) settle(t *testing.T, pods int) {
 	t.Helper()
-	kit.Await(t, time.Minute, fmt.Sprintf("the scheduler counts %d pods", pods),
+	kit.Await(t, time.Minute, fmt.Sprintf("the scheduler cache contains %d pods", pods),
 		func(context.Context) (bool, error) {
 			n, err := p.scheduler.Cache.PodCount()
-			return n == pods, cmp.Or(err, fmt.Errorf("it counts %d", n))
+			return n == pods, cmp.Or(err, fmt.Errorf("scheduler cache contains %d pods", n))
 		})
 }
 
-// The hold loop sees a Job where the simulator sees a row; both must come to the same window.
+// TestHoldsAgree verifies that the hold loop computes the same window from a Job as the simulator from a trace
+// entry.
 func TestHoldsAgree(t *testing.T) {
 	s := scenarioOf(t)
 	view, err := kube.NewView(s.Sites, nil, "")
@@ -323,15 +327,15 @@ func TestHoldsAgree(t *testing.T) {
 		want := result.Outcomes[i].HeldUntil()
 		switch {
 		case want.IsZero() && d.Held(j.Submitted):
-			t.Errorf("%s: held until %v, the simulator ran it at once", j.ID, d.Window.Start)
+			t.Errorf("job %s: held until %v, want it started immediately as in the simulation", j.ID, d.Window.Start)
 		case !want.IsZero() && !d.Window.Start.Equal(want):
-			t.Errorf("%s: held until %v, by the simulator until %v", j.ID, d.Window.Start, want)
+			t.Errorf("job %s: held until %v, want %v as in the simulation", j.ID, d.Window.Start, want)
 		case !want.IsZero():
 			held++
 		}
 	}
 	if held < jobs/4 {
-		t.Errorf("only %d jobs are held at all", held)
+		t.Errorf("only %d jobs were held", held)
 	}
 	t.Logf("%d holds of %d jobs agree", held, len(s.Jobs))
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/paired"
 )
 
-// twoProfiles is stock's default configuration, and the same with our plugins enabled as we ship them for use in
-// place of the cluster's scheduler: nothing of stock is switched off, and as many nodes are scored.
+// twoProfiles contains the default configuration of kube-scheduler and the same configuration with the KubEnergy
+// plugins enabled as in the configuration that replaces the default scheduler. All default plugins remain enabled,
+// and the same number of nodes is scored.
 const twoProfiles = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -31,58 +32,59 @@ profiles:
       - name: KubEnergy
 `
 
-// scored is a pod that asks for our scores.
+// scored contains the annotations of a pod that the KubEnergy plugins score.
 var scored = map[string]string{v1alpha1.AnnotationStrategy: "energy"}
 
-// comparison is one row of the table: pods of one sort under two profiles in turns.
+// comparison is one row of the table. It compares pods of one kind under two profiles in alternating runs.
 type comparison struct {
 	name    string
 	config  string
 	off, on string // scheduler names
 	nodes   int
 	marks   map[string]string
-	limit   float64 // of the ratio: the test fails if all of the interval is above it; 0: not judged
+	limit   float64 // the test fails if the complete interval of the ratio is above it; 0 disables it
 }
 
 func comparisons(nodes int) []comparison {
 	return []comparison{
 		{"unmarked", twoProfiles, "stock", "ours", nodes, nil, 1.02},
 		{"scored", twoProfiles, "stock", "ours", nodes, scored, 1.05},
-		// All nodes scored, and without stock's scorers of resources: another question than what the plugins cost.
+		// These score all nodes and do not use the default resource plugins, so they measure more than the cost of
+		// the KubEnergy plugins.
 		{"shipped-second-scheduler", shipped(), "stock", "kubenergy", nodes, scored, 0},
 		{"shipped-second-scheduler-all-nodes", shipped(), "stock-all", "kubenergy", nodes, scored, 0},
 	}
 }
 
-// shipped is the configuration of the second scheduler, with stock's beside it: as it is by default, and with all
-// nodes scored.
+// shipped returns the configuration of the second scheduler with two additional profiles that use the default
+// plugins, one with the default percentage of scored nodes and one that scores all nodes.
 func shipped() string {
 	return string(deploy.SchedulerConfig) + "- schedulerName: stock\n  percentageOfNodesToScore: 0\n- schedulerName: " +
 		"stock-all\n  percentageOfNodesToScore: 100\n"
 }
 
-// turn is one pair of arms.
+// turn contains the costs of one pair of runs.
 type turn struct {
 	Off cost `json:"off"`
 	On  cost `json:"on"`
 }
 
-// cycleResult is what is kept of a comparison.
+// cycleResult is the stored result of a comparison.
 type cycleResult struct {
 	Name       string       `json:"name"`
 	Nodes      int          `json:"nodes"`
 	Turns      []turn       `json:"turns"`
-	CPU        paired.Ratio `json:"cpu"`   // with our plugins ÷ without, of a pod's CPU time
-	Cycle      paired.Ratio `json:"cycle"` // the same of the scheduling cycle, by the clock
-	Bytes      paired.Ratio `json:"bytes"` // and of what is allocated
+	CPU        paired.Ratio `json:"cpu"`   // ratio of the CPU time per pod with and without the plugins
+	Cycle      paired.Ratio `json:"cycle"` // ratio of the wall-clock time of the scheduling cycle
+	Bytes      paired.Ratio `json:"bytes"` // ratio of allocated bytes
 	StockNanos float64      `json:"stockCycleNanoseconds"`
-	Plugin     pluginCost   `json:"plugin"` // every call timed, in pods of their own
+	Plugin     pluginCost   `json:"plugin"` // every call timed, measured with separate pods
 	Stopwatch  spent        `json:"stopwatch"`
-	Timed      float64      `json:"pluginShareAsTimed"` // with what the stopwatch shows of nothing
-	Share      paired.Ratio `json:"pluginShare"`        // without
+	Timed      float64      `json:"pluginShareAsTimed"` // including the overhead of timing
+	Share      paired.Ratio `json:"pluginShare"`        // without the overhead of timing
 }
 
-// TestCycleCost is the cost of our plugins in kube-scheduler's whole cycle.
+// TestCycleCost measures the cost of the KubEnergy plugins in the complete scheduling cycle.
 func TestCycleCost(t *testing.T) {
 	size := sizes{nodes: []int{100}, pairs: 3, pods: 20}
 	if full() {
@@ -105,7 +107,7 @@ func compareCycles(t *testing.T, c comparison, size sizes) {
 	arm := func(profile string) cost {
 		return l.run(t, size.pods, func(name string) *v1.Pod { return newPod(name, profile, "100m", c.marks) })
 	}
-	for range 2 { // so that nothing is done for the first time
+	for range 2 { // warm up
 		arm(c.off)
 		arm(c.on)
 	}
@@ -135,28 +137,29 @@ func compareCycles(t *testing.T, c comparison, size sizes) {
 	}
 	result.Share = paired.MedianOf(shares, 1)
 	keep(t, fmt.Sprintf("cycle-%s-%d", c.name, c.nodes), result)
-	t.Logf("%s, %d nodes: CPU of a pod %v, cycle by the clock %v, bytes %v; stock's cycle %.0f µs; our plugin %.2f "+
-		"µs, share %v; as timed %.2f µs, %.2f %%, with %.0f ns of the stopwatch's own in each call",
+	t.Logf("%s, %d nodes: CPU of a pod %v, cycle %v, bytes %v (ratios); cycle without plugins %.0f µs; plugin %.2f "+
+		"µs, fraction %v; including timing overhead %.2f µs, %.2f %%, overhead %.0f ns per call",
 		c.name, c.nodes, result.CPU, result.Cycle, result.Bytes, result.StockNanos/1e3, own/1e3, result.Share,
 		timed/1e3, 100*result.Timed, result.Stopwatch.each())
 	if full() && c.limit > 0 {
 		if result.CPU.Exceeds(c.limit) {
-			t.Errorf("CPU of a pod with our plugins ÷ without: %v, want at most %.2f", result.CPU, c.limit)
+			t.Errorf("ratio of CPU per pod with and without plugins = %v, want at most %.2f", result.CPU, c.limit)
 		}
 		if result.Share.Exceeds(c.limit - 1) {
-			t.Errorf("our plugin's share of stock's cycle: %v, want at most %.2f", result.Share, c.limit-1)
+			t.Errorf("plugin time relative to the cycle without plugins = %v, want at most %.2f",
+				result.Share, c.limit-1)
 		}
 	}
 }
 
-// timedPart is the cost of our plugin in a number of cycles, every call timed.
+// timedPart is the cost of the energy plugin in a number of cycles with every call timed.
 type timedPart struct {
 	plugin  pluginCost
-	nothing spent // on timing nothing, beside each call of Score
+	nothing spent // cost of timing an empty call, measured alongside each call of Score
 }
 
-// timeCycles runs pods as the arm with our plugins does, and times the calls of our plugin. The first part is all of
-// them; one part for each pair follows.
+// timeCycles runs pods with the KubEnergy plugins and times all calls of the energy plugin. The first returned part
+// is the total, followed by one part for each pair.
 func timeCycles(t *testing.T, c comparison, size sizes) []timedPart {
 	registry, watched := timedOurs(t, c.on)
 	l := newLoop(t, c.config, registry, c.nodes, c.nodes)
@@ -165,23 +168,23 @@ func timeCycles(t *testing.T, c comparison, size sizes) []timedPart {
 		l.run(t, pods, func(name string) *v1.Pod { return newPod(name, c.on, "100m", c.marks) })
 		return timedPart{watched.cost().minus(before), watched.nothing.spent().minus(nothing)}
 	}
-	run(2 * size.pods) // so that nothing is done for the first time
+	run(2 * size.pods) // warm up
 	parts := make([]timedPart, 1, 1+size.pairs)
 	for range size.pairs {
 		parts = append(parts, run(size.pods))
 	}
 	all := watched.cost()
 	if want := uint64((size.pairs + 2) * size.pods); all[metrics.PreFilter].Calls != want {
-		t.Fatalf("PreFilter was called %d times for %d pods", all[metrics.PreFilter].Calls, want)
+		t.Fatalf("PreFilter was called %d times, want %d", all[metrics.PreFilter].Calls, want)
 	}
 	if marked, ok := all[metrics.Score].Calls > 0, c.marks != nil; marked != ok {
-		t.Fatalf("Score was called %d times, for pods marked with %v", all[metrics.Score].Calls, c.marks)
+		t.Fatalf("Score was called %d times for pods with the annotations %v", all[metrics.Score].Calls, c.marks)
 	}
 	parts[0] = timedPart{all, watched.nothing.spent()}
 	return parts
 }
 
-// scoredPerPod returns how many nodes were scored for a pod.
+// scoredPerPod returns the number of nodes scored per pod.
 func scoredPerPod(c pluginCost) int {
 	return int(c[metrics.Score].Calls / c[metrics.PreFilter].Calls)
 }

@@ -1,4 +1,4 @@
-// Package perf measures what our plugins cost kube-scheduler, beside kube-scheduler without them, in turns and in one
-// run. docs/measurements/performance.md says what each measurement is and how to run it; a run of the tests without
-// KUBENERGY_BENCH only shows that the measurements work.
+// Package perf compares kube-scheduler with and without the KubEnergy plugins in alternating runs.
+// docs/measurements/performance.md describes the measurements. Without KUBENERGY_BENCH, the tests only verify that
+// the measurements can be run.
 package perf

@@ -9,8 +9,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// listDefaulting are two profiles under which pods can be signed at all: PodTopologySpread's default, constraints of
-// the system's, depends on services, and refuses.
+// listDefaulting contains two profiles for which pods can have signatures. The default constraints of
+// PodTopologySpread depend on Services and prevent signatures.
 const listDefaulting = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -32,8 +32,8 @@ profiles:
       - name: KubEnergyHold
 `
 
-// hints is what kube-scheduler's metric scheduler_batch_attempts_total says: pods of which the node was the next best
-// of the pod before, and all others.
+// hints contains values of the kube-scheduler metric scheduler_batch_attempts_total: the number of pods placed with
+// a hint of the previous pod, and the number of all pods.
 type hints struct {
 	Used float64 `json:"used"`
 	All  float64 `json:"all"`
@@ -55,8 +55,9 @@ func hintsIn(families families, profile string) (h hints) {
 	return h
 }
 
-// TestHintsAreUsed is that kube-scheduler reuses the scores of one pod for the next as often with our plugins as
-// without, where a node is full with one pod: for pods that are not ours, and for those that we score.
+// TestHintsAreUsed verifies that kube-scheduler reuses the scores of one pod for the next one as often with the
+// KubEnergy plugins as without them if each node only has capacity for one pod. It tests both unmarked pods and
+// pods that the plugins score.
 func TestHintsAreUsed(t *testing.T) {
 	const nodes, pods = 400, 300
 	for name, marks := range map[string]map[string]string{"unmarked": nil, "scored": scored} {
@@ -76,14 +77,14 @@ func TestHintsAreUsed(t *testing.T) {
 				previous, current := hintsIn(before, profile), hintsIn(after, profile)
 				h := hints{current.Used - previous.Used, current.All - previous.All}
 				if shares[profile] = h.share(); h.Used == 0 {
-					t.Fatalf("%s: no hint was used: %+v", profile, h)
+					t.Fatalf("profile %s: no hint was used: %+v", profile, h)
 				}
 				keep(t, fmt.Sprintf("hints-%s-%s", name, profile), h)
 			}
-			t.Logf("hints are used for %.3f of all pods by stock, for %.3f with our plugins", shares["stock"],
+			t.Logf("fraction of pods with hints: %.3f without plugins, %.3f with plugins", shares["stock"],
 				shares["ours"])
 			if shares["ours"] < 0.95*shares["stock"] {
-				t.Error("want at least 0.95 of stock's share")
+				t.Error("fraction of pods with hints must be at least 0.95 of that without plugins")
 			}
 		})
 	}

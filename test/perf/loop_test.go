@@ -26,8 +26,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/fallback"
 )
 
-// finish is in the place of the binder, so that no API server is needed, and is the last to hear of a pod that was
-// bound.
+// finish replaces the binder, so that no API server is needed. Its PostBind is the last step of the cycle of a
+// bound pod.
 type finish struct{}
 
 const finishName = "Finish"
@@ -40,13 +40,13 @@ func (finish) Bind(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status
 
 func (finish) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) { finished <- pod }
 
-// loop is kube-scheduler's own loop, queue, cache and framework, with nodes that were put into its cache by hand.
-// What it is measured with is everything that a pod costs the scheduler, from being queued to being bound, but the
+// loop consists of the scheduling loop, queue, cache and framework of kube-scheduler with nodes that were added to
+// its cache directly. It measures the complete cost of a pod in the scheduler from queueing to binding, without the
 // API server.
 type loop struct {
 	*scheduler.Scheduler
 	bound []*v1.Pod // oldest first
-	most  int       // that are there at once
+	most  int       // maximum number of pods that exist at the same time
 	made  int
 }
 
@@ -64,7 +64,7 @@ func decode(t testing.TB, text string) *config.KubeSchedulerConfiguration {
 	return c
 }
 
-// newLoop returns a loop with the profiles of a configuration, in which so many pods run at once.
+// newLoop returns a loop with the profiles of a configuration and a limit of concurrently running pods.
 func newLoop(t testing.TB, text string, registry frameworkruntime.Registry, nodes, pods int) *loop {
 	t.Helper()
 	cfg := decode(t, text)
@@ -103,23 +103,23 @@ func newLoop(t testing.TB, text string, registry frameworkruntime.Registry, node
 	return &loop{Scheduler: s, most: pods}
 }
 
-// cost is what pods have cost. Garbage is collected between the turns only: within them it would be anybody's, and the
-// collector uses what processor time is idle. What is allocated says what it would cost.
+// cost is the cost of a number of pods. Garbage is only collected between runs, because the collector uses idle
+// processors and its cost cannot be assigned to a run. The allocated bytes are measured instead.
 type cost struct {
 	Pods  int           `json:"pods"`
-	Cycle time.Duration `json:"cycleNanoseconds"` // of all scheduling cycles, by the clock
-	CPU   time.Duration `json:"cpuNanoseconds"`   // of the process, from queueing to binding
+	Cycle time.Duration `json:"cycleNanoseconds"` // wall-clock time of all scheduling cycles
+	CPU   time.Duration `json:"cpuNanoseconds"`   // CPU time of the process from queueing to binding
 	Bytes uint64        `json:"allocatedBytes"`
 }
 
-// over returns what a pod has cost in relation to what one of another turn has.
+// over returns the costs per pod relative to those of another run.
 func (c *cost) over(other *cost) (cycle, cpu, bytes float64) {
 	per := float64(other.Pods) / float64(c.Pods)
 	return per * float64(c.Cycle) / float64(other.Cycle), per * float64(c.CPU) / float64(other.CPU),
 		per * float64(c.Bytes) / float64(other.Bytes)
 }
 
-// run schedules so many pods one after the other.
+// run schedules n pods sequentially.
 func (l *loop) run(t testing.TB, n int, pod func(name string) *v1.Pod) (c cost) {
 	t.Helper()
 	pods := make([]*v1.Pod, n)
@@ -147,7 +147,7 @@ func (l *loop) run(t testing.TB, n int, pod func(name string) *v1.Pod) (c cost) 
 	return c
 }
 
-// settle waits for the pod to be bound, tells the cache, and lets the oldest pod end where there are too many.
+// settle waits for the pod to be bound, adds it to the cache and removes the oldest pod if the limit is exceeded.
 func (l *loop) settle(t testing.TB, log klog.Logger) {
 	t.Helper()
 	select {
@@ -157,7 +157,7 @@ func (l *loop) settle(t testing.TB, log klog.Logger) {
 			t.Fatal(err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("a pod was not bound")
+		t.Fatal("timed out waiting for a pod to be bound")
 	}
 	if len(l.bound) > l.most {
 		if err := l.Cache.RemovePod(log, l.bound[0]); err != nil {
@@ -167,7 +167,7 @@ func (l *loop) settle(t testing.TB, log klog.Logger) {
 	}
 }
 
-// cpuTime returns what the process has used so far.
+// cpuTime returns the CPU time that the process has used so far.
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage

@@ -12,13 +12,14 @@ import (
 	upstream "k8s.io/kubernetes/test/integration/scheduler_perf"
 )
 
-// Upstream's harness starts etcd as a program that it looks for in PATH. This binary is one, under that name.
+// TestMain runs etcd if the binary is executed under that name, because the upstream harness starts the etcd
+// executable in PATH.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "etcd" {
 		etcdmain.Main(append(os.Args, "--unsafe-no-fsync"))
 		return
 	}
-	upstream.LoggingConfig.Verbosity = 0 // as kube-scheduler's own default: upstream's tests log every pod
+	upstream.LoggingConfig.Verbosity = 0 // default of kube-scheduler; the upstream tests log every pod
 	if err := upstream.InitTests(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -27,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// gathered remembers what metrics were when the harness looked at them last. It resets them before anybody else can
-// look.
+// gathered stores the metrics as of the last time that the harness gathered them, because the harness resets them
+// immediately afterwards.
 var gathered = &gatherer{Gatherer: legacyregistry.DefaultGatherer}
 
 type gatherer struct {
@@ -44,7 +45,7 @@ func (g *gatherer) Gather() (families, error) {
 	return f, err
 }
 
-// etcdInPath puts this binary into PATH.
+// etcdInPath adds a link named etcd to this binary to PATH.
 func etcdInPath(tb testing.TB) {
 	tb.Helper()
 	self, err := os.Executable()

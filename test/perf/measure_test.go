@@ -13,10 +13,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-// full reports whether the figures are wanted, and not only that they can be measured.
+// full reports whether the complete measurements are run, instead of a short run that only verifies them.
 func full() bool { return os.Getenv("KUBENERGY_BENCH") != "" }
 
-// keep writes what was measured where it can be looked at later.
+// keep writes a result as JSON to out/performance.
 func keep(t testing.TB, name string, what any) {
 	t.Helper()
 	dir := filepath.Join("..", "..", "out", "performance")
@@ -39,23 +39,23 @@ func keep(t testing.TB, name string, what any) {
 	}
 }
 
-// spent is what was spent at one extension point.
+// spent is the time spent at one extension point.
 type spent struct {
 	Seconds float64 `json:"seconds"`
 	Calls   uint64  `json:"calls"`
 }
 
-// pluginCost is what was spent in our plugins, by extension point.
+// pluginCost is the time spent in the KubEnergy plugins by extension point.
 type pluginCost map[string]spent
 
-// each returns nanoseconds of a call.
+// each returns the mean duration of a call in nanoseconds.
 func (s spent) each() float64 { return s.Seconds * 1e9 / float64(max(s.Calls, 1)) }
 
 func (s spent) minus(before spent) spent {
 	return spent{s.Seconds - before.Seconds, s.Calls - before.Calls}
 }
 
-// minus returns the cost since an earlier moment.
+// minus returns the cost since an earlier measurement.
 func (c pluginCost) minus(before pluginCost) pluginCost {
 	since := pluginCost{}
 	for point, s := range c {
@@ -64,7 +64,7 @@ func (c pluginCost) minus(before pluginCost) pluginCost {
 	return since
 }
 
-// without returns what was spent if of each call this was the stopwatch's own.
+// without returns the cost after subtracting the overhead of the stopwatch for each call.
 func (c pluginCost) without(stopwatch spent) pluginCost {
 	less := pluginCost{}
 	for point, s := range c {
@@ -73,8 +73,8 @@ func (c pluginCost) without(stopwatch spent) pluginCost {
 	return less
 }
 
-// perPod returns nanoseconds, of a pod for which so many nodes are scored: all points are called once for it, but
-// Score.
+// perPod returns the cost in nanoseconds of a pod for which nodesScored nodes are scored. All extension points
+// except Score are called once per pod.
 func (c pluginCost) perPod(nodesScored int) (nanos float64) {
 	for point, s := range c {
 		if s.Calls == 0 {
@@ -89,13 +89,13 @@ func (c pluginCost) perPod(nodesScored int) (nanos float64) {
 	return nanos
 }
 
-// nodesScored is how many nodes kube-scheduler scores by default, where all fit.
+// nodesScored returns the number of nodes that kube-scheduler scores by default if all nodes are feasible.
 func nodesScored(nodes int) int { return max(100, nodes*max(5, 50-nodes/125)/100) }
 
-// pluginCostIn reads kube-scheduler's metric scheduler_plugin_execution_duration_seconds. It is taken in about a
-// tenth of the cycles, and most of what is taken is lost where many nodes are scored: of a buffer of 1,000
-// observations that is emptied once a second, the calls of Filter of one cycle take all. So means are what it is good
-// for.
+// pluginCostIn reads the kube-scheduler metric scheduler_plugin_execution_duration_seconds. It is sampled in about
+// one tenth of the cycles. Most samples are lost if many nodes are scored, because the buffer for 1,000
+// observations is flushed once per second and the Filter calls of a single cycle fill it. Therefore, only the means
+// are meaningful.
 func pluginCostIn(families families) pluginCost {
 	c := pluginCost{}
 	for _, m := range metricsNamed(families, "scheduler_plugin_execution_duration_seconds") {
@@ -108,7 +108,7 @@ func pluginCostIn(families families) pluginCost {
 	return c
 }
 
-// families are metrics as they were at one moment.
+// families are the metrics gathered at one point in time.
 type families = []*dto.MetricFamily
 
 func metricsNamed(families families, name string) []*dto.Metric {
@@ -129,7 +129,7 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-// atoi returns a number from the environment.
+// atoi returns a positive number from the environment, or otherwise.
 func atoi(name string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
 		return n

@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-// Nodes are those of upstream's SchedulingBasic, of two kinds of hardware in two grids.
+// Nodes are the same as in upstream's SchedulingBasic, with two kinds of hardware in two grids.
 var (
 	siteNames    = []string{"coal", "wind"}
 	profileNames = []string{"frugal", "hungry"}
@@ -42,7 +42,7 @@ func newNode(i int) *v1.Node {
 	return node
 }
 
-// newPod returns a pod of SchedulingBasic's size or of another.
+// newPod returns a pod like in SchedulingBasic with the given CPU request.
 func newPod(name, scheduler, cpu string, annotations map[string]string) *v1.Pod {
 	amounts := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse("500Mi")}
 	return &v1.Pod{
@@ -80,7 +80,7 @@ func newView(t testing.TB) *kube.View {
 	return view
 }
 
-// ours are the factories of our plugins, all of which know the same.
+// ours returns the factories of the KubEnergy plugins, which share one view.
 func ours(t testing.TB) frameworkruntime.Registry {
 	t.Helper()
 	view := newView(t)

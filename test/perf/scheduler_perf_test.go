@@ -22,21 +22,22 @@ import (
 	"github.com/kubenergy/kubenergy/test/paired"
 )
 
-// workload is one row: upstream's SchedulingBasic with stock's configuration and with the one that we ship in its
-// place, in turns, each arm with an API server and nodes of its own.
+// workload is one row of the results. It runs upstream's SchedulingBasic alternately with the default configuration
+// and with the configuration that replaces the default scheduler. Each run has its own API server and nodes.
 type workload struct {
 	name        string
 	nodes, pods int
-	cpu         string // of a pod
+	cpu         string // CPU request of a pod
 	marks       map[string]string
-	// PodTopologySpread has a list of default constraints, an empty one: else no pod can be signed
+	// list configures an empty list of default constraints for PodTopologySpread, because pods could not have
+	// signatures otherwise.
 	list      bool
-	args      map[string]any // of our plugin, in place of those that we ship
-	least     float64        // what the interval of the throughput's ratio must reach; 0: it is only told
-	minHinted float64        // share of pods that a hint was used for, in relation to stock's; 0: it is only told
+	args      map[string]any // replaces the default arguments of the energy plugin
+	least     float64        // minimum ratio of the throughput; 0 only logs it
+	minHinted float64        // minimum ratio of the fraction of pods with hints; 0 only logs it
 }
 
-// stockAlone is the configuration that kube-scheduler has without one.
+// stockAlone is the default configuration of kube-scheduler.
 const stockAlone = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -44,7 +45,7 @@ profiles:
 - schedulerName: default-scheduler
 `
 
-// BenchmarkSchedulerPerf is upstream's scheduler_perf.
+// BenchmarkSchedulerPerf runs the scheduler_perf benchmark of Kubernetes.
 func BenchmarkSchedulerPerf(b *testing.B) {
 	nodes, pods := atoi("KUBENERGY_NODES", 5000), atoi("KUBENERGY_PODS", 3000)
 	for _, w := range []workload{
@@ -58,8 +59,8 @@ func BenchmarkSchedulerPerf(b *testing.B) {
 	}
 }
 
-// burstArgs are those of the plugin in the burst: the strategy of KUBENERGY_STRATEGY for every pod, and what
-// KUBENERGY_STRATEGY_ARGS says besides, in JSON.
+// burstArgs returns the plugin arguments for the burst workload: the strategy in KUBENERGY_STRATEGY for every pod
+// and additional arguments in KUBENERGY_STRATEGY_ARGS, formatted as JSON.
 func burstArgs(tb testing.TB) map[string]any {
 	args := map[string]any{"strategy": "energy", "scope": place.All}
 	if strategy := os.Getenv("KUBENERGY_STRATEGY"); strategy != "" {
@@ -73,43 +74,43 @@ func burstArgs(tb testing.TB) map[string]any {
 	return args
 }
 
-// TestSchedulerPerf is that the benchmark can be run: one pair of its smallest.
+// TestSchedulerPerf verifies that the benchmark can be run, using one pair of a small workload.
 func TestSchedulerPerf(t *testing.T) {
 	w := workload{name: "smoke", nodes: 40, pods: 20, cpu: "3", list: true, marks: scored}
 	var arms map[string]arm
 	testing.Benchmark(func(b *testing.B) { arms = w.run(b, 1) })
 	stock, ours := arms[armName("stock", 0)], arms[armName("ours", 0)]
 	if len(arms) != 2 || stock.Cycles == 0 || ours.Cycles == 0 {
-		t.Fatalf("arms are %+v", arms)
+		t.Fatalf("unexpected arms: %+v", arms)
 	}
 	if len(stock.Plugin) > 0 || len(ours.Plugin) == 0 {
-		t.Errorf("our plugins have run by stock %+v, by us %+v", stock.Plugin, ours.Plugin)
+		t.Errorf("unexpected plugin costs: %+v without plugins, %+v with plugins", stock.Plugin, ours.Plugin)
 	}
 	if stock.Hints.Used == 0 || ours.Hints.Used < stock.Hints.Used/2 {
-		t.Errorf("hints used by stock %+v, with our plugins %+v", stock.Hints, ours.Hints)
+		t.Errorf("unexpected hints: %+v without plugins, %+v with plugins", stock.Hints, ours.Hints)
 	}
 }
 
-// arm is what was measured of one half of a pair.
+// arm contains the measurements of one run of a pair.
 type arm struct {
-	Throughput float64    `json:"podsPerSecond"` // mean of all seconds
+	Throughput float64    `json:"podsPerSecond"` // mean over all seconds
 	Hints      hints      `json:"hints"`
 	Cycles     uint64     `json:"cycles"`
 	CycleNanos float64    `json:"cycleNanoseconds"` // mean of scheduler_scheduling_algorithm_duration_seconds
 	Plugin     pluginCost `json:"plugin,omitempty"`
 }
 
-// result is what is kept of a row.
+// result is the stored result of a workload.
 type result struct {
 	Name         string         `json:"name"`
 	Nodes        int            `json:"nodes"`
 	Pods         int            `json:"pods"`
 	Args         map[string]any `json:"args,omitempty"`
 	Arms         map[string]arm `json:"arms"`
-	Throughput   paired.Ratio   `json:"throughput"` // with our plugins ÷ without
-	Hinted       float64        `json:"hinted"`     // share of hints used ÷ stock's
+	Throughput   paired.Ratio   `json:"throughput"` // ratio with and without the plugins
+	Hinted       float64        `json:"hinted"`     // ratio of the fractions of pods with hints
 	PluginNanos  float64        `json:"pluginNanoseconds"`
-	PluginShare  float64        `json:"pluginShare"` // of stock's cycle
+	PluginShare  float64        `json:"pluginShare"` // relative to the cycle without the plugins
 	StockHinted  float64        `json:"stockHinted"`
 	StockCycleNs float64        `json:"stockCycleNanoseconds"`
 }
@@ -122,7 +123,7 @@ func (w *workload) compare(b *testing.B, pairs int) {
 	for i := range pairs {
 		off, on := r.Arms[armName("stock", i)], r.Arms[armName("ours", i)]
 		if off.Throughput == 0 || on.Throughput == 0 {
-			b.Fatalf("pair %d was not measured: %+v, %+v", i, off, on)
+			b.Fatalf("pair %d has no throughput: %+v, %+v", i, off, on)
 		}
 		ratios = append(ratios, on.Throughput/off.Throughput)
 		stock, with = stock.plus(off.Hints), with.plus(on.Hints)
@@ -135,21 +136,22 @@ func (w *workload) compare(b *testing.B, pairs int) {
 		r.StockHinted, r.Hinted = stock.share(), with.share()/stock.share()
 	}
 	keep(b, fmt.Sprintf("schedulerperf-%s-%d", w.name, w.nodes), r)
-	// The log of a benchmark is cut, and upstream fills it.
-	fmt.Printf("== %s, %d nodes, %d pods: throughput %v; our plugins %.1f µs of stock's cycle of %.0f µs; hints used "+
-		"%.3f of stock's share of %.3f\n",
+	// The output of a benchmark log is truncated, and upstream writes too much to it.
+	fmt.Printf("== %s, %d nodes, %d pods: throughput ratio %v; plugins %.1f µs, cycle without plugins %.0f µs; hints used "+
+		"%.3f times the fraction of %.3f without plugins\n",
 		w.name, w.nodes, w.pods, r.Throughput, cost/1e3, cycles/1e3, r.Hinted, r.StockHinted)
 	if full() && r.Throughput.FallsBelow(w.least) {
-		b.Errorf("%s: throughput is %v of stock's: want the interval to reach %.2f", w.name, r.Throughput, w.least)
+		b.Errorf("workload %s: throughput ratio = %v, want an interval that reaches %.2f",
+			w.name, r.Throughput, w.least)
 	}
 	if full() && r.Hinted < w.minHinted {
-		b.Errorf("%s: hints are used %.3f as often: want at least %.2f", w.name, r.Hinted, w.minHinted)
+		b.Errorf("workload %s: ratio of used hints = %.3f, want at least %.2f", w.name, r.Hinted, w.minHinted)
 	}
 }
 
 func armName(arm string, pair int) string { return fmt.Sprintf("%s-%02d", arm, pair) }
 
-// run measures all arms.
+// run measures all runs and returns them by name.
 func (w *workload) run(b *testing.B, pairs int) map[string]arm {
 	etcdInPath(b)
 	dir := b.TempDir()
@@ -160,14 +162,14 @@ func (w *workload) run(b *testing.B, pairs int) map[string]arm {
 	arms := map[string]arm{}
 	upstream.RunBenchmarkPerfScheduling(b, filepath.Join(dir, "cases.yaml"), w.name, ours(b),
 		upstream.WithPreRunFn(func(_ ktesting.TContext, one *upstream.Workload) (func(), error) {
-			before, err := gathered.Gather() // upstream resets most metrics between arms, but not all
+			before, err := gathered.Gather() // upstream does not reset all metrics between runs
 			return func() { arms[one.Name] = readArm(before, gathered.last) }, err
 		}))
 	throughputs(b, dir, arms)
 	return arms
 }
 
-// readArm reads what metrics tell of an arm.
+// readArm computes the measurements of a run from the metrics before and after it.
 func readArm(before, after families) arm {
 	wasCycles, wasSeconds := cyclesIn(before)
 	cycles, seconds := cyclesIn(after)
@@ -185,12 +187,13 @@ func cyclesIn(f families) (cycles uint64, seconds float64) {
 	return cycles, seconds
 }
 
-// throughputs reads what upstream's harness has written: its one measurement that is no metric.
+// throughputs reads the throughputs from the files that the upstream harness writes. They are its only results that
+// are not metrics.
 func throughputs(tb testing.TB, dir string, arms map[string]arm) {
 	tb.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*_benchmark_*.json"))
 	if err != nil || len(paths) != 1 {
-		tb.Fatalf("results are in %q, %v", paths, err)
+		tb.Fatalf("expected one results file, got %q, error %v", paths, err)
 	}
 	text, err := os.ReadFile(paths[0])
 	if err != nil {
@@ -213,7 +216,7 @@ func throughputs(tb testing.TB, dir string, arms map[string]arm) {
 	}
 }
 
-// writeFiles writes the configurations, the templates and the cases of upstream's harness, which reads files only.
+// writeFiles writes the configurations, templates and test cases for the upstream harness, which only reads files.
 func (w *workload) writeFiles(tb testing.TB, dir string, pairs int) {
 	tb.Helper()
 	path := func(name string) string { return filepath.Join(dir, name+".yaml") }
@@ -250,7 +253,7 @@ func (w *workload) writeFiles(tb testing.TB, dir string, pairs int) {
 			cases = append(cases, map[string]any{
 				"name": armName(name, i), "schedulerConfigPath": path(name), "defaultPodTemplatePath": path("pod"),
 				"workloadTemplate": creating, "labels": []string{"performance"},
-				// kube-scheduler's default, but not the harness's
+				// Enabled by default in kube-scheduler, but not in the harness.
 				"featureGates": map[string]bool{"OpportunisticBatching": true},
 				"workloads":    []any{map[string]any{"name": armName(name, i)}},
 			})
@@ -259,7 +262,7 @@ func (w *workload) writeFiles(tb testing.TB, dir string, pairs int) {
 	write("cases", cases)
 }
 
-// typed returns an object as it stands in a file.
+// typed converts an object to its representation in a manifest.
 func typed(kind string, object any) map[string]any {
 	text, err := json.Marshal(object)
 	fields := map[string]any{}
@@ -267,13 +270,13 @@ func typed(kind string, object any) map[string]any {
 		err = json.Unmarshal(text, &fields)
 	}
 	if err != nil {
-		panic(err) // it is one of ours
+		panic(err) // all objects are defined in this file
 	}
 	fields["apiVersion"], fields["kind"] = "v1", kind
 	return fields
 }
 
-// configuration returns a scheduler's configuration with what the workload changes of it.
+// configuration returns a scheduler configuration with the changes of the workload.
 func (w *workload) configuration(tb testing.TB, text []byte, args map[string]any) map[string]any {
 	tb.Helper()
 	var c map[string]any

@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-// stopwatch is what was spent at one extension point, which is called from many goroutines.
+// stopwatch accumulates the time spent at one extension point. It is safe for concurrent use.
 type stopwatch struct{ nanos, calls atomic.Int64 }
 
 func (w *stopwatch) since(start time.Time) {
@@ -27,9 +27,9 @@ func (w *stopwatch) spent() spent {
 	return spent{time.Duration(w.nanos.Load()).Seconds(), uint64(w.calls.Load())}
 }
 
-// timed is our plugin, with every call timed as kube-scheduler times those of the cycles that it samples. In the
-// others it does not look at the clock, so beside each call of Score nothing is timed as well: what that takes is the
-// stopwatch's own.
+// timed is the energy plugin with every call timed, like kube-scheduler does for sampled cycles. In other cycles
+// kube-scheduler does not read the clock. To determine the overhead of the stopwatch, an empty call is timed
+// alongside each call of Score.
 type timed struct {
 	*place.Energy
 	nothing                                                                stopwatch
@@ -95,7 +95,7 @@ func (p *timed) PostBind(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	p.Energy.PostBind(ctx, state, pod, node)
 }
 
-// cost returns what was spent so far.
+// cost returns the cost so far.
 func (p *timed) cost() pluginCost {
 	c := pluginCost{}
 	for point, w := range map[string]*stopwatch{
@@ -110,7 +110,7 @@ func (p *timed) cost() pluginCost {
 	return c
 }
 
-// timedOurs are the factories of our plugins, of which the one of a profile is timed.
+// timedOurs returns the factories of the KubEnergy plugins. The energy plugin of the given profile is timed.
 func timedOurs(t testing.TB, profile string) (frameworkruntime.Registry, *timed) {
 	t.Helper()
 	registry, watched := ours(t), &timed{}

@@ -20,17 +20,19 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/node"
 )
 
-// profile is of a small server. Which one it is does not matter: joules are compared with joules.
+// profile is the profile of a small server. Its values are arbitrary, because the test only compares energy values
+// with each other.
 const profile = `{"name":"e2e","idleWatts":60,"maxWatts":160}`
 
-// agent is the real one, metering this machine.
+// agent is the released agent, metering this machine.
 type agent struct {
 	daemon *kit.Process
 	sink   *sink
 	url    string
 }
 
-// startAgent runs the agent as it comes, besides a model of power where there may be no meter.
+// startAgent runs the agent with its default configuration and a power model, because this machine may have no
+// meter.
 func (w *world) startAgent(t *testing.T) *agent {
 	t.Helper()
 	kit.Write(t, filepath.Join(w.dir, "profile.json"), profile)
@@ -69,13 +71,13 @@ func (a *agent) call(ctx context.Context, method, path string) (string, error) {
 	return string(body), err
 }
 
-// forward has the agent deliver all that it has metered.
+// forward makes the agent deliver all metered energy.
 func (a *agent) forward(ctx context.Context) error {
 	_, err := a.call(ctx, http.MethodPost, "/forward-metrics")
 	return err
 }
 
-// A series is one of kubenergy_container_energy_joules_total.
+// A series is a series of the metric kubenergy_container_energy_joules_total.
 type series struct {
 	labels map[string]string
 	joules float64
@@ -102,7 +104,7 @@ func (a *agent) scrape(ctx context.Context) ([]series, error) {
 	return found, nil
 }
 
-// joules returns what /metrics says that the burners' containers have used, by mode.
+// joules returns the energy of the containers of each burner according to /metrics, by mode.
 func (a *agent) joules(ctx context.Context, burners []*burner) ([]map[string]float64, error) {
 	found, err := a.scrape(ctx)
 	if err != nil {
@@ -120,10 +122,11 @@ func (a *agent) joules(ctx context.Context, burners []*burner) ([]map[string]flo
 	return sums, nil
 }
 
-// awaitNames waits until the names of all burners stand at their joules, and these say that a model made them.
+// awaitNames waits until the series of all burners have the names of their containers and checks that their quality
+// is "estimated".
 func (a *agent) awaitNames(t *testing.T, burners ...*burner) {
 	t.Helper()
-	kit.Await(t, 30*time.Second, "joules carry the names of their containers",
+	kit.Await(t, 30*time.Second, "the energy series have the names of their containers",
 		func(ctx context.Context) (bool, error) {
 			found, err := a.scrape(ctx)
 			if err != nil {
@@ -131,7 +134,7 @@ func (a *agent) awaitNames(t *testing.T, burners ...*burner) {
 			}
 			for _, b := range burners {
 				if !named(found, b) {
-					return false, fmt.Errorf("of pod %s there is none in %v", b.pod.Name, found)
+					return false, fmt.Errorf("no series for pod %s in %v", b.pod.Name, found)
 				}
 			}
 			return true, nil
@@ -142,7 +145,7 @@ func (a *agent) awaitNames(t *testing.T, burners ...*burner) {
 	}
 	for _, s := range found {
 		if s.labels["quality"] != "estimated" {
-			t.Errorf("joules of a model have the quality %q: %v", s.labels["quality"], s.labels)
+			t.Errorf("quality of energy from a model = %q, want estimated: %v", s.labels["quality"], s.labels)
 		}
 	}
 }

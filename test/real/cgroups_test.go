@@ -15,8 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/node"
 )
 
-// groupOf returns where the control group of a container stands, in the hierarchies below the kubelet's. It is looked
-// for by name alone: nothing here knows how the kubelet arranges its groups, as the agent has to.
+// groupOf returns the path of the control group of a container. It searches for the name of the container and,
+// unlike the agent, does not depend on the layout of the kubelet's groups.
 func groupOf(t *testing.T, hierarchy, name, container string) string {
 	t.Helper()
 	found := ""
@@ -36,7 +36,7 @@ func groupOf(t *testing.T, hierarchy, name, container string) string {
 	return found
 }
 
-// cpuTime is what a control group has used, as the kernel says.
+// cpuTime returns the CPU time of a control group as reported by the kernel.
 func cpuTime(group string) (time.Duration, error) {
 	text, err := os.ReadFile(filepath.Join(group, "cpuacct.usage"))
 	if err != nil {
@@ -46,7 +46,7 @@ func cpuTime(group string) (time.Duration, error) {
 	return time.Duration(ns), err
 }
 
-// throttled says in how many periods a control group was stopped by its limit, and of how many.
+// throttled returns the number of periods in which a control group was throttled and the total number of periods.
 func throttled(group string) (stopped, periods int, err error) {
 	text, err := os.ReadFile(filepath.Join(group, "cpu.stat"))
 	if err != nil {

@@ -1,12 +1,13 @@
-// Package real meters pods of a real kubelet: containerd and runc run them, their control groups are the kernel's,
-// and the agent finds them there without being told.
+// Package real meters pods of a real kubelet. They are run by containerd and runc in real control groups, which the
+// agent discovers.
 //
-// The machine stays as it is. containerd and the kubelet live in namespaces of mounts and processes of their own,
-// where the folders and kernel settings that they would write to are others; with the first process of these
-// namespaces all that they started ends, also when the test is killed. Pods share the machine's network, so that no
-// bridge and no firewall rule is made. Everything else stands below one temporary folder and one control group.
+// The machine is not modified. containerd and the kubelet run in separate mount and PID namespaces, in which the
+// directories and kernel settings that they write to are replaced. All of their processes exit with the first
+// process of these namespaces, even if the test is killed. Pods share the host network, so no bridges or firewall
+// rules are created. All other state is below one temporary directory and one control group.
 //
-// The test needs root, containerd with runc, and control groups of version 1 (the kubelet's control groups of version
-// 2 need a machine whose controllers are bound to it, which was not tried here). It runs where KUBENERGY_REAL is
-// set, as `make e2e-real` does, and says why where it cannot.
+// The test requires root, containerd with runc, and control groups of version 1. For control groups of version 2,
+// the kubelet requires a machine with all controllers enabled in the unified hierarchy, which has not been tested.
+// The test runs only if KUBENERGY_REAL is set, for example with `make e2e-real`, and the skip message lists missing
+// requirements.
 package real

@@ -25,15 +25,15 @@ import (
 // world is a control plane with one real node.
 type world struct {
 	dir        string
-	burner     string // programs
+	burner     string // path of the binary
 	lab        string
 	kubelet    string
-	group      string // control group below which the kubelet keeps its own
+	group      string // parent of the kubelet's control groups
 	kubeconfig string
 	client     kubernetes.Interface
 }
 
-// build makes a world of which nothing runs yet.
+// build creates a world without starting any program.
 func build(t *testing.T) *world {
 	t.Helper()
 	w := &world{dir: kit.Dir(t, "kubenergy-real")}
@@ -42,16 +42,16 @@ func build(t *testing.T) *world {
 	return w
 }
 
-// start runs a program, which is asked to end with the test.
+// start runs a program that is terminated gracefully when the test ends.
 func start(t *testing.T, dir, name string, cmd *exec.Cmd) *kit.Process {
 	t.Helper()
 	p := kit.Start(t, dir, name, cmd)
-	t.Cleanup(func() { _ = p.Stop(15 * time.Second) }) // it may have ended
+	t.Cleanup(func() { _ = p.Stop(15 * time.Second) }) // the program may have exited
 	return p
 }
 
-// startControlPlane runs the lab's, with the stock scheduler. Its simulated nodes are left alone: pods ask for the
-// real one.
+// startControlPlane runs the lab's control plane with kube-scheduler. Its simulated nodes are not used, because the
+// pods select the real node.
 func (w *world) startControlPlane(t *testing.T) {
 	t.Helper()
 	lab := start(t, w.dir, "lab", exec.Command(w.lab, "up", "--stock", "--dir",
@@ -69,19 +69,19 @@ func (w *world) startControlPlane(t *testing.T) {
 	}
 }
 
-// A burner is a pod that uses as much CPU as it may.
+// A burner is a pod that uses as much CPU as its limit allows.
 type burner struct {
 	pod    *corev1.Pod
-	milli  int64    // limit, and request
-	id     string   // of its container
-	limit  string   // its container's control group, where the limit stands
-	kernel *witness // and its CPU time
+	milli  int64    // limit and request
+	id     string   // container ID
+	limit  string   // control group of the container, which has the limit
+	kernel *witness // records the CPU time of the container
 }
 
 const container = "burn"
 
-// submit creates a pod with two busy loops. One whose memory is not limited is burstable, and stands elsewhere among
-// the kubelet's control groups than a guaranteed one.
+// submit creates a pod with two busy loops. A pod without a memory limit is burstable, and its control group has a
+// different parent than that of a guaranteed pod.
 func (w *world) submit(t *testing.T, name string, milli int64, guaranteed bool) *burner {
 	t.Helper()
 	cpu := corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI)}
@@ -108,7 +108,7 @@ func (w *world) submit(t *testing.T, name string, milli int64, guaranteed bool) 
 	return &burner{pod: pod, milli: milli}
 }
 
-// awaitRunning waits for a pod, and watches its control group from then on.
+// awaitRunning waits until a pod is running and starts recording the CPU time of its control group.
 func (w *world) awaitRunning(t *testing.T, b *burner) {
 	t.Helper()
 	kit.Await(t, time.Minute, "pod "+b.pod.Name+" runs", func(ctx context.Context) (bool, error) {
@@ -128,19 +128,20 @@ func (w *world) awaitRunning(t *testing.T, b *burner) {
 	b.kernel = watch(t, groupOf(t, "cpuacct", w.group, b.id))
 }
 
-// end deletes a pod, and waits until nothing is left of it.
+// end deletes a pod and waits until the pod and its control group no longer exist.
 func (w *world) end(t *testing.T, b *burner) {
 	t.Helper()
 	pods := w.client.CoreV1().Pods(b.pod.Namespace)
 	if err := pods.Delete(t.Context(), b.pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	kit.Await(t, time.Minute, "pod "+b.pod.Name+" is gone", func(ctx context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "pod "+b.pod.Name+" is deleted", func(ctx context.Context) (bool, error) {
 		_, err := pods.Get(ctx, b.pod.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), err
 	})
-	kit.Await(t, time.Minute, "the control group of pod "+b.pod.Name+" is gone", func(context.Context) (bool, error) {
-		_, err := os.Stat(b.limit)
-		return os.IsNotExist(err), err
-	})
+	kit.Await(t, time.Minute, "the control group of pod "+b.pod.Name+" is removed",
+		func(context.Context) (bool, error) {
+			_, err := os.Stat(b.limit)
+			return os.IsNotExist(err), err
+		})
 }

@@ -12,10 +12,10 @@ import (
 
 const nodeName = "real"
 
-// image holds the burner and nothing else. It is also what holds a pod's namespaces.
+// image contains only the burner. It is also used as the image of pause containers.
 const image = "localhost/kubenergy/burner:real"
 
-// startNode runs containerd and a kubelet, and returns when the node is ready.
+// startNode runs containerd and a kubelet and waits until the node is ready.
 func (w *world) startNode(t *testing.T) {
 	t.Helper()
 	archived := filepath.Join(w.dir, "burner.tar")

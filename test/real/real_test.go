@@ -22,15 +22,15 @@ const (
 	tolerance = 0.03
 )
 
-// TestRealPods runs two pods that use all the CPU they may, half a CPU and a fifth, and holds what the agent says of
-// them against what the kernel does.
+// TestRealPods runs two pods with limits of 0.5 and 0.2 CPUs that use all of it, and compares the values reported
+// by the agent with those of the kernel.
 func TestRealPods(t *testing.T) {
 	require(t)
 	w := build(t)
 	w.startControlPlane(t)
 	w.group = node.MakeGroup(t, "kubenergy-real-")
 	w.startNode(t)
-	pods := watch(t, filepath.Join(node.Groups, "cpuacct", w.group, "kubepods")) // the rest is the node itself
+	pods := watch(t, filepath.Join(node.Groups, "cpuacct", w.group, "kubepods")) // excludes the node itself
 	a := w.startAgent(t)
 	half, fifth := w.submit(t, "half", 500, true), w.submit(t, "fifth", 200, false)
 	w.awaitRunning(t, half)
@@ -47,17 +47,17 @@ func TestRealPods(t *testing.T) {
 	a.checkEnded(t, pods, half, fifth)
 }
 
-// metering is what was said of two pods in the same time.
+// metering contains the measurements of two pods in the same interval.
 type metering struct {
 	pods    [2]*burner
-	cpu     [2]time.Duration      // by the kernel
-	joules  [2]map[string]float64 // by /metrics, mode by mode
+	cpu     [2]time.Duration      // according to the kernel
+	joules  [2]map[string]float64 // by mode, according to /metrics
 	from    time.Duration
 	to      time.Duration
 	batches []batch.Batch
 }
 
-// meter has the agent deliver, waits, and has it deliver again: what lies between is metered.
+// meter returns the measurements between two deliveries of the agent.
 func (a *agent) meter(t *testing.T, pods ...*burner) *metering {
 	t.Helper()
 	m := &metering{pods: [2]*burner(pods)}
@@ -70,7 +70,7 @@ func (a *agent) meter(t *testing.T, pods ...*burner) *metering {
 	}
 	m.from, m.to = m.batches[0].StartSinceBoot, m.batches[len(m.batches)-1].EndSinceBoot
 	if length := m.to - m.from; length < window*9/10 || length > window*12/10 {
-		t.Errorf("batches of %v say what was used in %v", window, length)
+		t.Errorf("batches cover %v, want approximately %v", window, length)
 	}
 	for i, p := range m.pods {
 		m.cpu[i] = p.kernel.between(t, m.from, m.to)
@@ -82,33 +82,35 @@ func (a *agent) meter(t *testing.T, pods ...*burner) *metering {
 	return m
 }
 
-// deliver returns all batches, and what /metrics says then: the same, to the microjoule, unless a tick lay between.
+// deliver returns all batches and the energy according to /metrics. Both are equal to the microjoule unless a tick
+// occurs in between.
 func (a *agent) deliver(t *testing.T, pods []*burner) (batches []batch.Batch, joules []map[string]float64) {
 	t.Helper()
-	kit.Await(t, 20*time.Second, "/metrics and the batches tell the same", func(ctx context.Context) (bool, error) {
-		var err error
-		if joules, err = a.joules(ctx, pods); err != nil {
-			return false, err
-		}
-		if err := a.forward(ctx); err != nil {
-			return false, err
-		}
-		batches = a.sink.got(t)
-		for i, p := range pods {
-			dynamic, idle, _ := sum(batches, energy.ContainerID(string(p.pod.UID), p.id))
-			for mode, sent := range map[string]energy.Microjoules{"dynamic": dynamic, "idle": idle} {
-				if shown := joules[i][mode]; energy.Joules(shown).Microjoules() != sent {
-					return false, fmt.Errorf("%s joules of pod %s: %v delivered, %v shown before", mode, p.pod.Name,
-						float64(sent.Joules()), shown)
+	kit.Await(t, 20*time.Second, "/metrics and the batches report the same energy",
+		func(ctx context.Context) (bool, error) {
+			var err error
+			if joules, err = a.joules(ctx, pods); err != nil {
+				return false, err
+			}
+			if err := a.forward(ctx); err != nil {
+				return false, err
+			}
+			batches = a.sink.got(t)
+			for i, p := range pods {
+				dynamic, idle, _ := sum(batches, energy.ContainerID(string(p.pod.UID), p.id))
+				for mode, sent := range map[string]energy.Microjoules{"dynamic": dynamic, "idle": idle} {
+					if shown := joules[i][mode]; energy.Joules(shown).Microjoules() != sent {
+						return false, fmt.Errorf("%s energy of pod %s: %v J in batches, %v J in /metrics", mode, p.pod.Name,
+							float64(sent.Joules()), shown)
+					}
 				}
 			}
-		}
-		return true, nil
-	}, a.daemon)
+			return true, nil
+		}, a.daemon)
 	return batches, joules
 }
 
-// sum adds up what batches say of a consumer.
+// sum returns the total usage of a consumer in batches.
 func sum(batches []batch.Batch, consumer string) (dynamic, idle energy.Microjoules, cpu time.Duration) {
 	for i := range batches {
 		for _, s := range batches[i].Shares {
@@ -120,7 +122,7 @@ func sum(batches []batch.Batch, consumer string) (dynamic, idle energy.Microjoul
 	return dynamic, idle, cpu
 }
 
-// checkLimits makes sure that the pods were what they were meant to be.
+// checkLimits verifies that the pods used as much CPU as their limits allow.
 func (m *metering) checkLimits(t *testing.T) {
 	t.Helper()
 	for i, p := range m.pods {
@@ -129,15 +131,16 @@ func (m *metering) checkLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("pod %s: %.1fm of CPU by the kernel, stopped by its limit in %d of %d periods", p.pod.Name, used,
+		t.Logf("pod %s: %.1fm of CPU according to the kernel, throttled in %d of %d periods", p.pod.Name, used,
 			stopped, periods)
 		if off := used/float64(p.milli) - 1; stopped == 0 || math.Abs(off) > tolerance {
-			t.Errorf("pod %s used %.1fm of CPU, its limit is %dm", p.pod.Name, used, p.milli)
+			t.Errorf("pod %s used %.1fm of CPU, want its limit %dm", p.pod.Name, used, p.milli)
 		}
 	}
 }
 
-// checkRatio holds joules against CPU time: dynamic ones against what was used, idle ones against what was asked for.
+// checkRatio compares the ratio of dynamic energy with that of CPU time and the ratio of idle energy with that of
+// CPU requests.
 func (m *metering) checkRatio(t *testing.T) {
 	t.Helper()
 	for mode, want := range map[string]float64{
@@ -145,15 +148,16 @@ func (m *metering) checkRatio(t *testing.T) {
 		"idle":    float64(m.pods[0].milli) / float64(m.pods[1].milli),
 	} {
 		got := m.joules[0][mode] / m.joules[1][mode]
-		t.Logf("%-7s joules: %.2f and %.2f, ratio %.4f, to be %.4f", mode, m.joules[0][mode], m.joules[1][mode], got,
+		t.Logf("%-7s energy: %.2f J and %.2f J, ratio %.4f, want %.4f", mode, m.joules[0][mode], m.joules[1][mode], got,
 			want)
 		if !(math.Abs(got/want-1) <= tolerance) {
-			t.Errorf("%s joules are as %.4f to 1, want %.4f within %v %%", mode, got, want, 100*tolerance)
+			t.Errorf("ratio of %s energy = %.4f, want %.4f within %v %%", mode, got, want, 100*tolerance)
 		}
 	}
 }
 
-// checkBatches holds what was pushed against the kernel, and against what it is made from.
+// checkBatches compares the pushed batches with the CPU time of the kernel and checks their quality and
+// completeness.
 func (m *metering) checkBatches(t *testing.T) {
 	t.Helper()
 	var measured, unknown energy.Microjoules
@@ -161,27 +165,28 @@ func (m *metering) checkBatches(t *testing.T) {
 		b := &m.batches[i]
 		measured, unknown = measured+b.Measured, unknown+b.Unknown
 		if b.Quality != energy.Estimated || !strings.Contains(b.Source, "model") {
-			t.Errorf("batch %d is of %q and %v, want estimated by a model", b.First, b.Source, b.Quality)
+			t.Errorf("batch %d has source %q and quality %v, want an estimate of a model", b.First, b.Source, b.Quality)
 		}
 		if b.Stream.Node != nodeName || b.Unmeasured != 0 {
-			t.Errorf("batch %d of node %s: %v unmeasured", b.First, b.Stream.Node, b.Unmeasured)
+			t.Errorf("unexpected batch %d of node %s with %v unmeasured", b.First, b.Stream.Node, b.Unmeasured)
 		}
 	}
-	t.Logf("%d batches of %v: %v measured, %v unknown", len(m.batches), (m.to - m.from).Round(time.Millisecond),
+	t.Logf("%d batches cover %v: %v measured, %v unknown", len(m.batches), (m.to - m.from).Round(time.Millisecond),
 		measured, unknown)
 	if unknown*1000 > measured {
-		t.Errorf("%v of %v are unknown, more than 0.1 %%", unknown, measured)
+		t.Errorf("%v of %v are unknown, want at most 0.1 %%", unknown, measured)
 	}
 	for i, p := range m.pods {
 		_, _, cpu := sum(m.batches, energy.ContainerID(string(p.pod.UID), p.id))
 		if off := cpu.Seconds()/m.cpu[i].Seconds() - 1; math.Abs(off) > 0.01 {
-			t.Errorf("pod %s used %v of CPU time by the agent, %v by the kernel", p.pod.Name, cpu, m.cpu[i])
+			t.Errorf("CPU time of pod %s = %v according to the agent, want %v as in the kernel",
+				p.pod.Name, cpu, m.cpu[i])
 		}
 	}
 }
 
-// checkEnded makes sure that no CPU time was lost when the pods ended: what was booked on them, from before they began,
-// is what their common control group has used.
+// checkEnded verifies that no CPU time is lost when the pods end. The CPU time attributed to the pods since before
+// their start must equal that of their common control group.
 func (a *agent) checkEnded(t *testing.T, all *witness, pods ...*burner) {
 	t.Helper()
 	time.Sleep(2 * time.Second) // one more tick
@@ -201,12 +206,12 @@ func (a *agent) checkEnded(t *testing.T, all *witness, pods ...*burner) {
 	}
 	for _, p := range pods {
 		if id := energy.ContainerID(string(p.pod.UID), p.id); !ended[id] {
-			t.Errorf("no batch says that %s of pod %s has ended", id, p.pod.Name)
+			t.Errorf("no batch reports the end of container %s of pod %s", id, p.pod.Name)
 		}
 	}
 	used := all.between(t, batches[0].StartSinceBoot, batches[len(batches)-1].EndSinceBoot)
-	t.Logf("after their end: %v of CPU time booked on pods, %v used", booked, used)
+	t.Logf("CPU time attributed to finished pods = %v, used %v", booked, used)
 	if math.Abs(booked.Seconds()/used.Seconds()-1) > 0.01 {
-		t.Errorf("%v of CPU time were booked on pods that used %v", booked, used)
+		t.Errorf("CPU time attributed to finished pods = %v, want %v", booked, used)
 	}
 }

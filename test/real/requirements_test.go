@@ -10,12 +10,12 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/node"
 )
 
-// require skips where no pods can be run. The plugins for pods' networks need not be installed: they share the
-// machine's.
+// require skips the test if no pods can be run. The CNI plugins do not have to be installed because pods use the
+// host network.
 func require(t *testing.T) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_REAL") == "" {
-		t.Skip("runs a kubelet and containerd as root: set KUBENERGY_REAL=1, or make e2e-real")
+		t.Skip("runs a kubelet and containerd as root: set KUBENERGY_REAL=1 or run make e2e-real")
 	}
 	if missing := node.Missing(node.Tools...); missing != "" {
 		t.Skip(missing, " (Debian: apt-get install containerd runc)")

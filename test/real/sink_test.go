@@ -23,15 +23,14 @@ import (
 
 const token = "of-the-test"
 
-// sink is the least that stands in for the controller: it takes batches, and answers with the names that the API
-// server has for their pods.
+// sink is a minimal controller. It accepts batches and responds with the names of the pods in the API server.
 type sink struct {
 	client kubernetes.Interface
 	url    string
 
 	mu      sync.Mutex
-	batches []batch.Batch // in the order of their numbers
-	err     error         // the first thing that was wrong
+	batches []batch.Batch // ordered by number
+	err     error         // first error
 }
 
 func newSink(t *testing.T, client kubernetes.Interface) *sink {
@@ -55,12 +54,12 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(ack) // the agent sends the batch again if it has gone
+	_ = json.NewEncoder(w).Encode(ack) // the agent resends the batch after a failure
 }
 
 func (s *sink) take(r *http.Request) (*batch.Ack, error) {
 	if got := r.Header.Get("Authorization"); r.Method != http.MethodPost || got != "Bearer "+token {
-		return nil, fmt.Errorf("%s with the authorization %q", r.Method, got)
+		return nil, fmt.Errorf("unexpected request: method %s, authorization %q", r.Method, got)
 	}
 	body := io.Reader(r.Body)
 	if r.Header.Get("Content-Encoding") == "gzip" {
@@ -74,7 +73,7 @@ func (s *sink) take(r *http.Request) (*batch.Ack, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := batch.Decode(text) // and validate, conservation included
+	b, err := batch.Decode(text) // also validates the batch, including energy conservation
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +84,8 @@ func (s *sink) take(r *http.Request) (*batch.Ack, error) {
 	return s.book(*b, names)
 }
 
-// book keeps a batch unless it is here already. One that does not follow on those before is an error.
+// book stores a batch unless it has been stored already. It returns an error if the batch does not follow the
+// previous one.
 func (s *sink) book(b batch.Batch, names map[string]batch.Names) (*batch.Ack, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *sink) book(b batch.Batch, names map[string]batch.Names) (*batch.Ack, er
 	if booked > 0 {
 		last := &s.batches[booked-1]
 		if b.Stream != last.Stream {
-			return nil, fmt.Errorf("stream %v follows on %v", b.Stream, last.Stream)
+			return nil, fmt.Errorf("unexpected stream %v after %v", b.Stream, last.Stream)
 		}
 		if b.Last <= last.Last {
 			ack.Acked = last.Last
@@ -102,12 +102,13 @@ func (s *sink) book(b batch.Batch, names map[string]batch.Names) (*batch.Ack, er
 		}
 		next = last.Last + 1
 		if b.StartSinceBoot < last.EndSinceBoot {
-			return nil, fmt.Errorf("batch %d begins at %v, the one before ends at %v", b.First, b.StartSinceBoot,
+			return nil, fmt.Errorf("batch %d starts at %v, before the end of the previous batch at %v",
+				b.First, b.StartSinceBoot,
 				last.EndSinceBoot)
 		}
 	}
 	if b.First != next {
-		return nil, fmt.Errorf("batch %d to %d where %d is next", b.First, b.Last, next)
+		return nil, fmt.Errorf("got batch %d to %d, want %d", b.First, b.Last, next)
 	}
 	s.batches = append(s.batches, b)
 	return ack, nil
@@ -131,13 +132,13 @@ func (s *sink) names(ctx context.Context) (map[string]batch.Names, error) {
 	return names, nil
 }
 
-// got returns what has been booked.
+// got returns the stored batches.
 func (s *sink) got(t *testing.T) []batch.Batch {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
-		t.Errorf("the sink was sent: %v", s.err)
+		t.Errorf("sink received an invalid request: %v", s.err)
 	}
 	return slices.Clone(s.batches)
 }

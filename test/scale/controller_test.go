@@ -43,34 +43,34 @@ import (
 	"github.com/kubenergy/kubenergy/test/paired"
 )
 
-// The load: agents of 5,000 nodes, each with 25 pods of four containers, which push every 15 seconds. These are the
-// 5,000 nodes and about the 150,000 pods that Kubernetes supports.
+// The load consists of the agents of 5,000 nodes with 25 pods of four containers each. The agents push every 15
+// seconds. This corresponds to the limits that Kubernetes supports, 5,000 nodes and about 150,000 pods.
 const (
 	podsOfNode = 25
 	containers = 4
 	interval   = 15 * time.Second
-	writers    = 48              // that create objects at once
-	maxWorks   = 100.            // of the reference program, that the controller may take in a second
-	settling   = 2 * time.Minute // until queues have come down, and journal and windows are as long as they will be
+	writers    = 48              // number of concurrent requests that create objects
+	maxWorks   = 100.            // maximum CPU usage per second in multiples of kit.Work
+	settling   = 2 * time.Minute // until the queues, the journal and the windows have reached a steady state
 )
 
-// size is how large the cluster is and for how long it is measured. Less is for trying out.
+// size configures the size of the cluster and the duration of the measurement. It can be reduced for development.
 type size struct {
 	nodes   int
-	jobs    int // held
+	jobs    int // number of held Jobs
 	minutes int
 }
 
 func sizes(t *testing.T, usual size, takes string) size {
 	t.Helper()
 	if os.Getenv("KUBENERGY_BENCH") == "" {
-		t.Skip("measures for " + takes)
+		t.Skip("the measurement takes " + takes)
 	}
 	fromEnvironment(t, map[string]*int{"NODES": &usual.nodes, "JOBS": &usual.jobs, "MINUTES": &usual.minutes})
 	return usual
 }
 
-// fromEnvironment sets what variables KUBENERGY_BENCH_NAME say otherwise.
+// fromEnvironment overrides sizes with the values of the variables KUBENERGY_BENCH_NAME.
 func fromEnvironment(t *testing.T, sizes map[string]*int) {
 	t.Helper()
 	for name, v := range sizes {
@@ -84,12 +84,13 @@ func fromEnvironment(t *testing.T, sizes map[string]*int) {
 	}
 }
 
-// TestController measures what the controller takes for the load: at most a core of the machine of docs/measurements,
-// which is maxWorks, a gigabyte, 50 writes a second to the API server, and 6 GB a day in the ledger.
+// TestController measures the resources that the controller uses under the load. The limits are one core of the
+// machine described in docs/measurements (maxWorks), one gigabyte of memory, 50 writes per second to the API server
+// and 6 GB per day in the ledger.
 func TestController(t *testing.T) {
-	s := sizes(t, size{nodes: 5000, minutes: 10}, "ten minutes: make bench-controller")
-	// The API server, its objects and the load live in this process: what it spends on collecting garbage, it takes
-	// from the controller, which is measured on the same processors.
+	s := sizes(t, size{nodes: 5000, minutes: 10}, "ten minutes: run make bench-controller")
+	// The API server, its objects and the load generator run in this process. Its garbage collection would take CPU
+	// time from the controller, which runs on the same processors.
 	const percent, most = 300, 14 << 30
 	defer debug.SetGCPercent(debug.SetGCPercent(percent))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(most))
@@ -116,11 +117,11 @@ type testCluster struct {
 	agents []*agent
 }
 
-// agent is what pushes for a node.
+// agent is the simulated agent of a node.
 type agent struct {
 	node   string
 	token  string
-	ids    []string // of consumers, sorted
+	ids    []string // sorted IDs of the consumers
 	stream batch.Stream
 	number uint64
 	body   bytes.Buffer
@@ -146,7 +147,7 @@ func newCluster(t *testing.T, nodes int) *testCluster {
 			t.Fatal(err)
 		}
 	}
-	// Nothing else makes it here.
+	// No controller creates this service account in this cluster.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	if _, err := c.Client.CoreV1().ServiceAccounts("default").Create(t.Context(), account,
 		metav1.CreateOptions{}); err != nil {
@@ -158,7 +159,7 @@ func newCluster(t *testing.T, nodes int) *testCluster {
 		c.agents[i], err = c.populate(ctx, i)
 		return err
 	})
-	t.Logf("%d nodes with %d pods in %v", nodes, nodes*podsOfNode, time.Since(began).Round(time.Second))
+	t.Logf("created %d nodes with %d pods in %v", nodes, nodes*podsOfNode, time.Since(began).Round(time.Second))
 	return c
 }
 
@@ -214,7 +215,7 @@ func (c *testCluster) populate(ctx context.Context, i int) (*agent, error) {
 	return a, nil
 }
 
-// podOf is a pod of one of a thousand Deployments.
+// podOf returns a pod of one of a thousand Deployments.
 func podOf(node string, i, k int) *corev1.Pod {
 	const deployments = 1000
 	owner := fmt.Sprintf("service-%04d-5c9f7d8b6", (i*podsOfNode+k)%deployments)
@@ -246,7 +247,7 @@ func random(bytes int) string {
 	return hex.EncodeToString(b)
 }
 
-// measure runs a controller under the load.
+// measure runs a controller under the load and checks its resource usage.
 func (c *testCluster) measure(t *testing.T, state string, env []string, grown func() int64, minutes int) {
 	kubeconfig, _ := c.Account(t, "kubenergy-controller")
 	address, probes := kit.Address(t), kit.Address(t)
@@ -255,27 +256,28 @@ func (c *testCluster) measure(t *testing.T, state string, env []string, grown fu
 		"--api-bind-address="+address, "--metrics-bind-address=0", "--health-probe-bind-address="+probes,
 		"--api-name=localhost", "--leader-elect=false", "--log-format=text",
 		"--agent-namespace="+cluster.AgentNamespace)
-	cmd.Env = append(os.Environ(), append(env, "GOMEMLIMIT=800MiB")...) // as the chart sets it
+	cmd.Env = append(os.Environ(), append(env, "GOMEMLIMIT=800MiB")...) // same value as in the chart
 	controller := kit.Start(t, state, "controller", cmd)
 	var authority []byte
-	kit.Eventually(t, time.Minute, "the API has a certificate", func() bool {
+	kit.Eventually(t, time.Minute, "the controller has created its certificate", func() bool {
 		var err error
 		authority, err = os.ReadFile(filepath.Join(state, "api.crt"))
 		return err == nil
 	}, controller)
-	// Listing all pods is work for the API server, which shares this machine: it is not asked about tokens at the
-	// same time.
-	kit.Eventually(t, 10*time.Minute, "the controller knows all pods", func() bool {
+	// Listing all pods is expensive for the API server on this machine, so the load with its token reviews starts
+	// afterwards.
+	kit.Eventually(t, 10*time.Minute, "the caches of the controller have synced", func() bool {
 		status, _ := kit.Get(t.Context(), http.DefaultClient, "http://"+probes+"/readyz", "")
 		return status == http.StatusOK
 	}, controller)
 	load := c.load(t, "https://localhost:"+port+"/api/v1/batches", authority)
-	// What is measured is a controller that runs. At first it asks the API server about each agent, which takes some
-	// minutes.
+	// Only the steady state is measured. Initially, the controller sends a request to the API server for each
+	// agent, which takes several minutes.
 	began := time.Now()
-	kit.Eventually(t, 10*time.Minute, "all agents are known",
+	kit.Eventually(t, 10*time.Minute, "a batch of each agent is acknowledged",
 		func() bool { return load.known.Load() == int64(len(c.agents)) })
-	t.Logf("all agents are known after %v; refused until then: %s", time.Since(began).Round(time.Second),
+	t.Logf("a batch of each agent was acknowledged after %v; rejections until then: %s",
+		time.Since(began).Round(time.Second),
 		load.reasons())
 	time.Sleep(settling)
 	load.forget()
@@ -290,38 +292,39 @@ func (c *testCluster) measure(t *testing.T, state string, env []string, grown fu
 	written := perSecond(float64(c.writes(t) - writes))
 	booked := load.acked.Load() - acked
 	perDay := float64(grown()-size) / took.Hours() * 24 / 1e9
-	t.Logf("%d nodes, %d pods, %d containers for %v: %.1f batches/s, %.0f consumers/s booked; refused: %s",
+	t.Logf("%d nodes, %d pods, %d containers for %v: recorded %.1f batches/s, %.0f consumers/s; rejections: %s",
 		len(c.agents), len(c.agents)*podsOfNode, len(c.agents)*podsOfNode*containers, took.Round(time.Second),
 		perSecond(float64(booked)),
 		perSecond(float64(booked*int64(len(c.agents[0].ids)))), load.reasons())
-	t.Logf("CPU %.2f cores, peak memory %d MiB, %.1f writes/s to the API server, the ledger grows by %.2f GB a day; "+
+	t.Logf("CPU %.2f cores, peak memory %d MiB, %.1f writes/s to the API server, the ledger grows by %.2f GB per day; "+
 		"CPU in multiples of the reference program per second: %v",
 		cores, peak>>20, written, perDay, reference)
 	if reference.Exceeds(maxWorks) || peak > 1<<30 || written > 50 || perDay > 6 {
-		t.Errorf("want at most %v times the reference program per second, 1 GiB, 50 writes/s and 6 GB a day", maxWorks)
+		t.Errorf("want at most %v times the reference program per second, 1 GiB, 50 writes/s and 6 GB per day",
+			maxWorks)
 	}
 	if want := float64(len(c.agents)) / interval.Seconds(); perSecond(float64(booked)) < 0.98*want {
-		t.Errorf("want %.1f batches/s", want)
+		t.Errorf("throughput is too low, want %.1f batches/s", want)
 	}
 }
 
-// generator pushes for all agents until the test ends.
+// generator pushes batches for all agents until the test ends.
 type generator struct {
 	acked atomic.Int64
-	known atomic.Int64 // agents of which something was acknowledged
+	known atomic.Int64 // number of agents with at least one acknowledged batch
 
 	mu  sync.Mutex
 	why map[string]int
 }
 
-// refused notes why a batch was not acknowledged.
+// refused counts a reason why a batch was not acknowledged.
 func (g *generator) refused(why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.why[why]++
 }
 
-// forget begins to count anew.
+// forget resets the counts of refused.
 func (g *generator) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -343,7 +346,8 @@ func (c *testCluster) load(t *testing.T, url string, authority []byte) *generato
 	var all sync.WaitGroup
 	began := time.Now()
 	for i, a := range c.agents {
-		// Each has an address and a connection of its own, as agents have, and a stream of its own for this store.
+		// Like real agents, each one has its own address and connection, and it has a separate stream for this
+		// store.
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(i>>8), byte(i))}}
 		a.client = &http.Client{
 			Timeout: time.Minute, Transport: &http.Transport{
@@ -385,7 +389,7 @@ func (g *generator) push(ctx context.Context, a *agent, url string, began time.T
 				break
 			}
 			g.refused(why)
-			// As agents do: longer each time, not before they are asked to come again, and not all at once.
+			// Like real agents, back off exponentially with jitter and respect Retry-After.
 			wait := time.Second << min(failures, 5)
 			wait = max(wait/2+time.Duration(a.rnd.Int64N(int64(wait/2))),
 				after+time.Duration(a.rnd.Int64N(int64(after/4+1))))
@@ -402,7 +406,7 @@ func (g *generator) push(ctx context.Context, a *agent, url string, began time.T
 	}
 }
 
-// encode makes the next batch, with energy that differs from consumer to consumer and from batch to batch.
+// encode creates the next batch. The energy differs between consumers and batches.
 func (a *agent) encode(began, start, end time.Time) error {
 	a.number++
 	b := &batch.Batch{
@@ -439,10 +443,10 @@ func (a *agent) encode(began, start, end time.Time) error {
 	return z.Close()
 }
 
-// packers are used again: each takes a megabyte, and the API server shares its memory with the load.
+// packers are reused because each one uses a megabyte and the API server shares its memory with the load generator.
 var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// send returns why a batch was not acknowledged, if it was not, and after what time the agent was asked to come again.
+// send sends the batch. If it was not acknowledged, send returns the reason and the requested retry delay.
 func (a *agent) send(ctx context.Context, url string) (after time.Duration, why string) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(a.body.Bytes()))
 	if err != nil {
@@ -464,7 +468,7 @@ func (a *agent) send(ctx context.Context, url string) (after time.Duration, why 
 	return time.Duration(seconds) * time.Second, fmt.Sprintf("%d %.80s", answer.StatusCode, bytes.TrimSpace(text))
 }
 
-// writes returns how many requests that change something the API server has answered.
+// writes returns the number of write requests that the API server has processed.
 func (c *testCluster) writes(t *testing.T) (n int64) {
 	t.Helper()
 	page, err := c.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
@@ -478,10 +482,10 @@ func (c *testCluster) writes(t *testing.T) (n int64) {
 	return n
 }
 
-// cpu measures a process for some windows. It returns the mean in cores and, for each window, the multiple of [kit.Work]
-// that the process does in a second: a core does a hundred on the machine of docs/measurements.
+// cpu measures a process in several windows. It returns the mean usage in cores and, for each window, the usage per
+// second in multiples of [kit.Work]. On the machine described in docs/measurements, one core corresponds to 100.
 func cpu(p *kit.Process, windows int, length time.Duration) (cores float64, works []float64) {
-	kit.Work() // the first is slower
+	kit.Work() // the first call is slower
 	pid := p.Cmd.Process.Pid
 	for range windows {
 		used, began := kit.CPUTimeOf(pid), time.Now()

@@ -35,14 +35,15 @@ import (
 )
 
 const (
-	requestsOfView = 50 // when the page is warm
+	requestsOfView = 50 // after warming up the page
 	openPages      = 20
 	namespaces     = 20
 )
 
-// TestDashboard measures the page of a large cluster: nodes whose ledger holds a day, and Jobs that our scheduler holds.
+// TestDashboard measures the dashboard of a large cluster with a ledger that contains one day of all nodes and with
+// many held Jobs.
 func TestDashboard(t *testing.T) {
-	s := sizes(t, size{nodes: 5000, jobs: 10_000, minutes: 2}, "eight minutes: make bench-dashboard")
+	s := sizes(t, size{nodes: 5000, jobs: 10_000, minutes: 2}, "eight minutes: run make bench-dashboard")
 	c, controller := newBusyCluster(t, s)
 	serve := func() string {
 		return browser.Serve(t, "--kubeconfig="+c.Kubeconfig(), "--server="+c.url, "--ca-file="+c.authority)
@@ -51,8 +52,8 @@ func TestDashboard(t *testing.T) {
 	cold := []string{fmt.Sprintf("/ %v", first.Round(time.Millisecond))}
 	var warm []string
 	var all []time.Duration
-	var rounds [5][]float64 // of requests, in multiples of the reference program
-	kit.Work()              // the first is slower
+	var rounds [5][]float64 // durations of requests in multiples of kit.Work
+	kit.Work()              // the first call is slower
 	for _, view := range []string{"/", "/decisions", "/savings", "/doctor", "/job?kind=job&namespace=ns-0&name=held-00000"} {
 		if view != "/" {
 			cold = append(cold, fmt.Sprintf("%s %v", view, p.get(t, view).Round(time.Millisecond)))
@@ -91,22 +92,22 @@ func TestDashboard(t *testing.T) {
 		latencies = append(latencies, p95(round))
 	}
 	latency := paired.MedianOf(latencies, 1)
-	// The reference program takes 10 ms on the machine on which the limits are 200 ms, 1 s and 0.05 cores.
+	// The limits correspond to 200 ms, 1 s and 0.05 cores on a machine on which kit.Work takes 10 ms.
 	const maxLatency, maxPainting, maxPages = 20., 100., 5.
 	t.Logf(`%d nodes, %d held Jobs
-| figure | measured | in multiples of the reference program | at most |
+| measurement | value | in multiples of the reference program | limit |
 |---|---|---|---|
-| first request of a view | %s | | |
+| first request for a view | %s | | |
 | server time, p95 of %d requests | %v (%s) | %v | %v |
 | first paint, median of 20 | %v | %.1f | %v |
-| cores of the controller that %d pages take in %d min, %d events | %.3f (%.3f over %.3f) | %v | %v |
-| elements in drawings | %v | | %d |`,
+| controller cores used by %d pages in %d min, %d events | %.3f (%.3f over %.3f) | %v | %v |
+| SVG elements | %v | | %d |`,
 		s.nodes, s.jobs, strings.Join(cold, ", "), len(all), p95(all).Round(time.Millisecond), strings.Join(warm, ", "),
 		latency, maxLatency, paint, painting, maxPainting, openPages, s.minutes, events, with-without, with, without, pages,
 		maxPages, most, browser.MaxElements)
 	if latency.Exceeds(maxLatency) || painting > maxPainting || pages.Exceeds(maxPages) ||
 		slices.Max(slices.Collect(maps.Values(most))) > browser.MaxElements {
-		t.Error("a figure is more than it may be")
+		t.Error("a measurement exceeds its limit")
 	}
 }
 
@@ -115,11 +116,11 @@ func p95[T cmp.Ordered](values []T) T {
 	return sorted[len(sorted)*95/100]
 }
 
-// busyCluster is a control plane with our controller and our scheduler.
+// busyCluster is a control plane with the KubEnergy controller and scheduler.
 type busyCluster struct {
 	*cluster.Cluster
 	url       string // of the controller's API
-	authority string // file
+	authority string // path of the certificate authority
 }
 
 func newBusyCluster(t *testing.T, s size) (*busyCluster, *kit.Process) {
@@ -161,7 +162,7 @@ func newBusyCluster(t *testing.T, s size) (*busyCluster, *kit.Process) {
 		"--kubeconfig="+kubeconfig, "--state-dir="+state, "--data-dir="+state, "--api-bind-address="+api,
 		"--api-name=localhost", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false",
 		"--log-format=text"))
-	kit.Eventually(t, time.Minute, "the controller's API has a certificate", func() bool {
+	kit.Eventually(t, time.Minute, "the controller has created its certificate", func() bool {
 		_, err := os.Stat(c.authority)
 		return err == nil
 	}, controller)
@@ -174,7 +175,7 @@ func newBusyCluster(t *testing.T, s size) (*busyCluster, *kit.Process) {
 	return c, controller
 }
 
-// fillLedger books five minutes of each of the last 26 hours of all nodes.
+// fillLedger records five minutes in each of the last 26 hours for all nodes.
 func fillLedger(t *testing.T, path string, nodes int) {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), path, sqlite.Options{})
@@ -209,7 +210,7 @@ func fillLedger(t *testing.T, path string, nodes int) {
 	}
 }
 
-// cleanLater is a grid that is clean from six hours on.
+// cleanLater returns the data of a grid with a low carbon intensity after six hours.
 func cleanLater(now time.Time) string {
 	var b strings.Builder
 	b.WriteString("datetime,ci_lifecycle_g_per_kwh\n")
@@ -224,7 +225,7 @@ func cleanLater(now time.Time) string {
 	return b.String()
 }
 
-// hold creates Jobs, and waits until all are held and their owners told.
+// hold creates Jobs and waits until all of them are held and their annotations and events have been written.
 func (c *busyCluster) hold(t *testing.T, scheduler *cluster.Scheduler, jobs int) {
 	t.Helper()
 	for i := range namespaces {
@@ -234,7 +235,7 @@ func (c *busyCluster) hold(t *testing.T, scheduler *cluster.Scheduler, jobs int)
 			t.Fatal(err)
 		}
 	}
-	kit.Eventually(t, time.Minute, "the grid is known", func() bool {
+	kit.Eventually(t, time.Minute, "the carbon intensity of the zone is available", func() bool {
 		zone, err := c.Client.Discovery().RESTClient().Get().AbsPath("/apis/kubenergy.io/v1alpha1/gridzones/site").
 			DoRaw(t.Context())
 		return err == nil && strings.Contains(string(zone), `"now"`)
@@ -247,21 +248,20 @@ func (c *busyCluster) hold(t *testing.T, scheduler *cluster.Scheduler, jobs int)
 		_, err := c.Client.BatchV1().Jobs(fmt.Sprint("ns-", i%namespaces)).Create(ctx, job, metav1.CreateOptions{})
 		return err
 	})
-	kit.Eventually(t, 5*time.Minute, "all Jobs are held, and their owners told", func() bool {
+	kit.Eventually(t, 5*time.Minute, "all Jobs are held and their annotations and events are written", func() bool {
 		held, _ := scheduler.Metric(t, "kubenergy_held", `kind="job"`)
 		untold, _ := scheduler.Metric(t, "kubenergy_hold_notes_waiting")
 		return int(held) == jobs && untold == 0
 	}, scheduler.Process)
 }
 
-// cores returns how many cores the controller takes for some minutes.
-// pageClient asks for pages as a browser would.
+// pageClient requests pages like a browser.
 type pageClient struct {
 	*http.Client
 	host string
 }
 
-// open also returns how long the first page took, of which nothing was known before.
+// open also returns the duration of the first request, when all caches are empty.
 func open(t *testing.T, address string) (p *pageClient, took time.Duration) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -273,7 +273,7 @@ func open(t *testing.T, address string) (p *pageClient, took time.Duration) {
 	return p, p.get(t, "/?"+query)
 }
 
-// get returns how long a page took.
+// get returns the duration of a request for a page.
 func (p *pageClient) get(t *testing.T, path string) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -283,8 +283,8 @@ func (p *pageClient) get(t *testing.T, path string) time.Duration {
 	return time.Since(began)
 }
 
-// keepOpen keeps many pages open, which are loaded again when an event says that something has changed. It returns what
-// closes them, and tells how many events came.
+// keepOpen keeps many pages open and reloads them whenever an event reports a change. It returns a function that
+// closes the pages and returns the number of received events.
 func (p *pageClient) keepOpen(t *testing.T) (closeAll func() (events int)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -314,7 +314,7 @@ func (p *pageClient) keepOpen(t *testing.T) (closeAll func() (events int)) {
 				}
 			}
 			if ctx.Err() == nil {
-				t.Error("the events have ended")
+				t.Error("event stream ended unexpectedly")
 			}
 		})
 	}

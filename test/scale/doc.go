@@ -1,3 +1,3 @@
-// Package scale measures our programs at the size of a large cluster: many nodes and pods on a real API server, and
-// an agent's load for each of them.
+// Package scale measures KubEnergy programs in a large cluster with many nodes and pods on a real API server and
+// the load of an agent on each node.
 package scale

@@ -27,32 +27,32 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// holdCluster is a control plane with simulated nodes, its controller manager's client limit of requests set, and
-// kubenergy-scheduler, each in a process of its own.
+// holdCluster consists of a control plane with simulated nodes, a controller manager with a limited request rate,
+// and kubenergy-scheduler, each in a separate process.
 type holdCluster struct {
 	plane   *plane
 	client  kubernetes.Interface
-	signals string // file
+	signals string // path of the signals file
 	*cluster.Scheduler
 	seen *tallies
-	sets int // made so far
+	sets int // number of sets created so far
 
-	writesOfIdle float64 // in a second
-	collected    int64   // garbage, in bursts, by the control plane
+	writesOfIdle float64 // writes per second below which the control plane is considered idle
+	collected    int64   // garbage collections of the control plane during bursts
 }
 
 func newHoldCluster(t *testing.T, nodes, qps int, memory int64) *holdCluster {
 	t.Helper()
 	dir := kit.Dir(t, "hold")
 	c := &holdCluster{signals: filepath.Join(dir, "signals.json")}
-	c.writesOfIdle = 20 + float64(nodes)/5 // twice as often as nodes renew their leases, and what else leads
+	c.writesOfIdle = 20 + float64(nodes)/5 // twice the rate of node lease renewals, plus other leases
 	c.plane = startPlane(t, planeOptions{Dir: filepath.Join(dir, "c"), Nodes: nodes, QPS: qps, Memory: memory})
 	config, err := clientcmd.BuildConfigFromFlags("", c.plane.kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config.QPS = -1
-	config.ContentType = runtime.ContentTypeProtobuf // as components of Kubernetes do
+	config.ContentType = runtime.ContentTypeProtobuf // like Kubernetes components
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
@@ -63,14 +63,15 @@ func newHoldCluster(t *testing.T, nodes, qps int, memory int64) *holdCluster {
 	}
 	c.watch(t)
 	c.cleanFrom(t, time.Now().Add(6*time.Hour))
-	// The shipped configuration, as the administrator.
+	// Run the default configuration with administrator permissions.
 	c.Scheduler = cluster.StartScheduler(t, dir, "scheduler", c.plane.kubeconfig, nil,
 		"--kubenergy-signals="+c.signals, "--kubenergy-max-signal-age=0")
 	c.KeepsWindows(t, 2*time.Minute)
 	return c
 }
 
-// cleanFrom writes signals of a grid that is clean from an instant on: what may wait longer waits for that.
+// cleanFrom writes signals of a grid with a low carbon intensity starting at the given time. Work with a sufficient
+// allowed delay is held until then.
 func (c *holdCluster) cleanFrom(t *testing.T, at time.Time) {
 	t.Helper()
 	start := time.Now().UTC().Add(-time.Minute).Truncate(time.Second)
@@ -98,15 +99,15 @@ func (c *holdCluster) cleanFrom(t *testing.T, at time.Time) {
 	}
 }
 
-// metric returns the sum of a metric of the scheduler over its labels; 0 if there is none.
+// metric returns the sum of all series of a scheduler metric with the given labels, or 0.
 func (c *holdCluster) metric(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
 	sum, _ := c.Metric(t, name, labels...)
 	return sum
 }
 
-// heaps returns what lives on the heap of each scheduler, by a collection of garbage that began after this was asked:
-// without work there is one every two minutes.
+// heaps returns the live heap size of each scheduler after a garbage collection that started after the call. An
+// idle scheduler collects garbage every two minutes.
 func heaps(t *testing.T, clusters ...*holdCluster) (bytes []float64) {
 	t.Helper()
 	const cycles = "go_gc_cycles_total_gc_cycles_total"
@@ -115,24 +116,24 @@ func heaps(t *testing.T, clusters ...*holdCluster) (bytes []float64) {
 		wanted = append(wanted, c.metric(t, cycles)+2)
 	}
 	for i, c := range clusters {
-		kit.Eventually(t, 6*time.Minute, "garbage is collected twice",
+		kit.Eventually(t, 6*time.Minute, "two garbage collections are finished",
 			func() bool { return c.metric(t, cycles) >= wanted[i] })
 		live := c.metric(t, "go_gc_heap_live_bytes")
 		if live == 0 {
-			t.Fatal("the scheduler does not tell what lives on its heap")
+			t.Fatal("scheduler exposes no metric for its live heap")
 		}
 		bytes = append(bytes, live)
 	}
 	return bytes
 }
 
-// tallies note when pods were bound and removed, by the set that they or their Jobs belong to.
+// tallies records when pods were bound and removed, by the set of the pods or their Jobs.
 type tallies struct {
 	mu  sync.Mutex
 	set map[string]*tally
 }
 
-// tally is of the pods of one set.
+// tally is the state of the pods of one set.
 type tally struct {
 	Bound map[string]time.Time
 	Alive int
@@ -145,7 +146,7 @@ func (s *tallies) of(set string) *tally {
 	return s.set[set]
 }
 
-// span returns how many of a set were bound, and when the first and the last was.
+// span returns the number of bound pods of a set and the times of the first and last binding.
 func (s *tallies) span(set string) (n int, first, last time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,8 +211,8 @@ func (c *holdCluster) watch(t *testing.T) {
 	factory.WaitForCacheSyncWithContext(t.Context())
 }
 
-// Pods that are not held, and that have no owner, have a namespace of their own: for each of them the Job controller
-// looks at all Jobs of its namespace.
+// Pods without an owner that are not held use separate namespaces, because for each of them the Job controller
+// iterates over all Jobs in its namespace.
 const (
 	others  = "others"
 	burst   = "burst"
@@ -245,7 +246,7 @@ func holdPodSpec() corev1.PodSpec {
 	}
 }
 
-// pods creates n pods of a set as fast as it can.
+// pods creates n pods of a set as fast as possible.
 func (c *holdCluster) pods(t *testing.T, set string, n int, annotations map[string]string) {
 	t.Helper()
 	parallel(t, n, func(ctx context.Context, i int) error {
@@ -261,7 +262,7 @@ func (c *holdCluster) pod(ctx context.Context, set, name string, annotations map
 	return err
 }
 
-// jobs creates n Jobs of a set as fast as it can.
+// jobs creates n Jobs of a set as fast as possible.
 func (c *holdCluster) jobs(t *testing.T, set string, n int, annotations map[string]string, suspended bool) {
 	t.Helper()
 	parallel(t, n, func(ctx context.Context, i int) error {
@@ -281,7 +282,7 @@ func (c *holdCluster) jobs(t *testing.T, set string, n int, annotations map[stri
 	})
 }
 
-// parallel creates n objects, as fast as the API server takes them.
+// parallel calls create n times with limited concurrency.
 func parallel(t *testing.T, n int, create func(ctx context.Context, i int) error) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
@@ -294,7 +295,7 @@ func parallel(t *testing.T, n int, create func(ctx context.Context, i int) error
 	}
 }
 
-// bound waits until n pods of a set are, and returns when the first and the last was.
+// bound waits until n pods of a set are bound and returns the times of the first and last binding.
 func (c *holdCluster) bound(t *testing.T, set string, n int, within time.Duration) (first, last time.Time) {
 	t.Helper()
 	kit.Eventually(t, within, fmt.Sprintf("%d pods of %s are bound", n, set), func() bool {
@@ -305,7 +306,7 @@ func (c *holdCluster) bound(t *testing.T, set string, n int, within time.Duratio
 	return first, last
 }
 
-// remove deletes all of a set, and waits until it is gone.
+// remove deletes all objects of a set and waits until they no longer exist.
 func (c *holdCluster) remove(t *testing.T, set string) {
 	t.Helper()
 	began := time.Now()
@@ -313,8 +314,8 @@ func (c *holdCluster) remove(t *testing.T, set string) {
 	at := metav1.DeletePropagationBackground
 	jobs, pods := c.client.BatchV1().Jobs(namespaceOf(set)), c.client.CoreV1().Pods(namespaceOf(set))
 	some := metav1.ListOptions{LabelSelector: selector.LabelSelector, Limit: 1}
-	kit.Eventually(t, 20*time.Minute, "all of "+set+" is gone", func() bool {
-		// A request ends after a minute; what is left is for the next.
+	kit.Eventually(t, 20*time.Minute, "all objects of "+set+" are deleted", func() bool {
+		// A request times out after one minute. Remaining objects are deleted by the next request.
 		_ = jobs.DeleteCollection(t.Context(), metav1.DeleteOptions{PropagationPolicy: &at}, selector)
 		left, err := jobs.List(t.Context(), some)
 		if err != nil || len(left.Items) > 0 {
@@ -324,11 +325,11 @@ func (c *holdCluster) remove(t *testing.T, set string) {
 		return c.seen.alive(set) == 0
 	})
 	if took := time.Since(began); took > time.Minute {
-		t.Logf("%s is gone after %v", set, took.Round(time.Second))
+		t.Logf("deleted %s after %v", set, took.Round(time.Second))
 	}
 }
 
-// waiting returns the annotations of what may wait for so long.
+// waiting returns annotations with the given allowed delay.
 func waiting(delay time.Duration) map[string]string {
 	return map[string]string{v1alpha1.AnnotationAllowedDelay: delay.String(), v1alpha1.AnnotationExpectedDuration: "1m"}
 }

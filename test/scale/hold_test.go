@@ -19,17 +19,17 @@ import (
 	"github.com/kubenergy/kubenergy/test/paired"
 )
 
-// holdSize is how much is held and let go. Less is for trying out.
+// holdSize configures the amount of held and released work. It can be reduced for development.
 type holdSize struct {
 	Nodes    int `json:"nodes"`
 	Jobs     int `json:"heldJobs"`
 	Pods     int `json:"heldPods"`
 	Released int `json:"releasedJobs"`
 	Burst    int `json:"podsOfABurst"`
-	Bursts   int `json:"bursts"` // beside holds, and as many without, in turns
-	Phases   int `json:"phases"` // of a release: in turns with as many that were never held
+	Bursts   int `json:"bursts"` // number of bursts with holds, and of those without holds in alternation
+	Phases   int `json:"phases"` // number of releases, alternating with Jobs that were never held
 	Quiet    int `json:"quietSeconds"`
-	QPS      int `json:"controllerManagerQPS"` // while Jobs are released; else it has no limit that counts
+	QPS      int `json:"controllerManagerQPS"` // while Jobs are released; otherwise the limit is never reached
 }
 
 func holdSizes(t *testing.T) holdSize {
@@ -39,7 +39,7 @@ func holdSizes(t *testing.T) holdSize {
 	}
 	switch os.Getenv("KUBENERGY_BENCH") {
 	case "":
-		t.Skip("measures for 90 minutes: make bench-hold")
+		t.Skip("the measurement takes 90 minutes: run make bench-hold")
 	case "short":
 		s = holdSize{
 			Nodes: 50, Jobs: 2000, Pods: 200, Released: 500, Burst: 300, Bursts: 2, Phases: 1, Quiet: 10, QPS: 100,
@@ -52,7 +52,7 @@ func holdSizes(t *testing.T) holdSize {
 	return s
 }
 
-// holdResult is all that was measured.
+// holdResult contains all measurements.
 type holdResult struct {
 	Size holdSize `json:"size"`
 	Jobs *besides `json:"besideHeldJobs,omitempty"`
@@ -62,14 +62,14 @@ type holdResult struct {
 	Release *releaseSummary `json:"release,omitempty"`
 }
 
-// besides is what holds cost work that is not held.
+// besides measures the effect of holds on work that is not held.
 type besides struct {
-	Free []bound `json:"none"` // bursts
-	// beside as many Jobs that their owners have suspended, and that are not held
+	Free []bound `json:"none"` // bursts without holds
+	// Suspended contains bursts with the same number of Jobs suspended by their owners, which are not held.
 	Suspended        []bound      `json:"besideSuspended,omitempty"`
 	Beside           []bound      `json:"beside"`
 	Ratio            paired.Ratio `json:"throughputBesideOverNone"`
-	CPURatio         paired.Ratio `json:"schedulerCPUBesideOverNone"` // which others on the machine do not change
+	CPURatio         paired.Ratio `json:"schedulerCPUBesideOverNone"` // not affected by other load on the machine
 	PlaneRatio       paired.Ratio `json:"controlPlaneCPUBesideOverNone"`
 	OverSuspended    paired.Ratio `json:"throughputBesideOverSuspended,omitzero"`
 	SuspendedOver    paired.Ratio `json:"throughputSuspendedOverNone,omitzero"`
@@ -79,38 +79,38 @@ type besides struct {
 	HeapHeld         float64      `json:"heapBytesWithHolds,omitempty"`
 	IdleNone         float64      `json:"idleSchedulerCoresWithNone,omitempty"`
 	IdleHeld         float64      `json:"idleSchedulerCoresWithHolds,omitempty"`
-	Attempts         float64      `json:"attemptsBeyondThePods"` // of the scheduler, while there were holds
+	Attempts         float64      `json:"attemptsBeyondThePods"` // additional scheduling attempts while holds existed
 }
 
-// bound is what came of a burst.
+// bound is the result of a burst.
 type bound struct {
 	PerSecond float64 `json:"podsPerSecond"`
 	CPU       float64 `json:"schedulerCPUSecondsPerPod"`
 	PlaneCPU  float64 `json:"controlPlaneCPUSecondsPerPod"`
-	Requests  float64 `json:"schedulerRequestsPerPod"` // more than one are of the hold loop, or of events
+	Requests  float64 `json:"schedulerRequestsPerPod"` // additional ones are from the hold loop or for events
 }
 
-// run is what came of so many Jobs, that were held and let go together or never held.
+// run is the result for a number of Jobs that were either held and released together or never held.
 type run struct {
 	Held    bool    `json:"held"`
-	First   float64 `json:"firstBindSeconds"` // after the window opened, or the first was created
-	Seconds float64 `json:"seconds"`          // until the last was bound, from the first release or creation
-	// of pods that were never held, from creation until they were bound
+	First   float64 `json:"firstBindSeconds"` // from the start of the window or the first creation
+	Seconds float64 `json:"seconds"`          // from the first release or creation to the last binding
+	// Latency of pods that were never held, from creation to binding.
 	QuietP50         float64 `json:"quietP50Seconds"`
 	QuietP99         float64 `json:"quietP99Seconds"`
 	BusyP50          float64 `json:"busyP50Seconds"`
 	BusyP99          float64 `json:"busyP99Seconds"`
-	Collections      int64   `json:"garbageCollections"` // of the control plane, meanwhile
+	Collections      int64   `json:"garbageCollections"` // of the control plane during the run
 	CreatedPerSecond float64 `json:"createdPerSecond"`
 }
 
 type releaseSummary struct {
-	FirstBind float64      `json:"firstBindSeconds"` // the latest of all runs
+	FirstBind float64      `json:"firstBindSeconds"` // maximum of all runs
 	LastBind  paired.Ratio `json:"lastBindOverNeverHeld"`
 	P99       paired.Ratio `json:"p99OverQuiet"`
 }
 
-// TestHoldRelease measures how fast 10,000 held Jobs are let go, and what others notice of it.
+// TestHoldRelease measures the release rate of 10,000 held Jobs and its effect on other pods.
 func TestHoldRelease(t *testing.T) {
 	s := holdSizes(t)
 	result := &holdResult{Size: s}
@@ -119,7 +119,7 @@ func TestHoldRelease(t *testing.T) {
 	newHoldCluster(t, s.Nodes, s.QPS, memory).releases(t, s, result)
 }
 
-// TestHoldBesidePods measures what 2,000 held pods cost everybody else.
+// TestHoldBesidePods measures the effect of 2,000 held pods on other pods.
 func TestHoldBesidePods(t *testing.T) {
 	s := holdSizes(t)
 	result := &holdResult{Size: s, Pods: &besides{}}
@@ -128,7 +128,7 @@ func TestHoldBesidePods(t *testing.T) {
 	newHoldCluster(t, s.Nodes, plenty, memory).besidePods(t, s, result.Pods)
 }
 
-// TestHoldBesideJobs measures what 100,000 held Jobs cost everybody else.
+// TestHoldBesideJobs measures the effect of 100,000 held Jobs on other pods.
 func TestHoldBesideJobs(t *testing.T) {
 	s := holdSizes(t)
 	result := &holdResult{Size: s, Jobs: &besides{}}
@@ -141,19 +141,19 @@ func TestHoldBesideJobs(t *testing.T) {
 	besideJobs(t, s, result.Jobs, three[0], three[1], three[2])
 }
 
-const memory = 18 << 30 // for control planes
+const memory = 18 << 30 // memory limit of the control planes
 
-// plenty is a limit of requests in a second that a controller manager never comes to.
+// plenty is a request rate limit that a controller manager never reaches.
 const plenty = 1000
 
-// keepHold writes down what one of the tests has measured, if it has measured anything.
+// keepHold writes the result of a test as JSON if it contains measurements.
 func keepHold(t *testing.T, test string, began time.Time, result *holdResult) {
 	t.Helper()
 	if len(result.Runs) == 0 && (result.Pods == nil || len(result.Pods.Free) == 0) &&
 		(result.Jobs == nil || len(result.Jobs.Free) == 0) {
 		return
 	}
-	t.Logf("all of it took %v", time.Since(began).Round(time.Second))
+	t.Logf("total duration: %v", time.Since(began).Round(time.Second))
 	text, err := json.MarshalIndent(result, "", "  ")
 	dir := filepath.Join("..", "..", "out", "performance")
 	if err == nil {
@@ -169,8 +169,8 @@ func keepHold(t *testing.T, test string, began time.Time, result *holdResult) {
 	t.Logf("wrote %s", path)
 }
 
-// burst returns how many pods that are not held are bound in a second, when so many come at once, and what each took
-// of the processor. It begins when this control plane and its neighbours on the machine are idle.
+// burst creates n pods at once that are not held and returns the rate at which they are bound and the CPU time per
+// pod. It starts when this control plane and its neighbours on the machine are idle.
 func (c *holdCluster) burst(t *testing.T, n int, neighbours ...*holdCluster) bound {
 	t.Helper()
 	const cpu, requests = "process_cpu_seconds_total", "rest_client_requests_total"
@@ -193,29 +193,29 @@ func (c *holdCluster) burst(t *testing.T, n int, neighbours ...*holdCluster) bou
 	return bound{pods / last.Sub(began).Seconds(), used / pods, (after.CPU - plane.CPU) / pods, asked / pods}
 }
 
-// say tells a comparison and judges it.
+// say logs a comparison and checks its limits.
 func (b *besides) say(t *testing.T, what string) {
 	t.Helper()
 	perSecond, cpu, planeCPU := func(b bound) float64 { return b.PerSecond }, func(b bound) float64 { return b.CPU },
 		func(b bound) float64 { return b.PlaneCPU }
 	b.Ratio, b.CPURatio, b.PlaneRatio = over(b.Beside, b.Free, perSecond), over(b.Beside, b.Free, cpu),
 		over(b.Beside, b.Free, planeCPU)
-	t.Logf("%s: unheld pods bound in a second, beside them over without: %v; the scheduler's CPU for one: %v; the "+
-		"control plane's: %v; %d collections of garbage",
+	t.Logf("%s: ratio of unheld pods bound per second with and without holds: %v; of scheduler CPU per pod: %v; of "+
+		"control plane CPU: %v; %d garbage collections",
 		what, b.Ratio, b.CPURatio, b.PlaneRatio, b.Collections)
 	if len(b.Suspended) > 0 {
 		b.OverSuspended, b.SuspendedOver = over(b.Beside, b.Suspended, perSecond), over(b.Suspended, b.Free, perSecond)
-		t.Logf("over as many that their owners have suspended: %v; the scheduler's CPU: %v; the control plane's: %v; "+
-			"throughput beside these over without: %v",
+		t.Logf("ratio to the same number of suspended Jobs: %v; of scheduler CPU: %v; of control plane CPU: %v; "+
+			"throughput with and without suspended Jobs: %v",
 			b.OverSuspended, over(b.Beside, b.Suspended, cpu), over(b.Beside, b.Suspended, planeCPU), b.SuspendedOver)
 	}
-	const fewest = 8 // pairs that say anything of a twentieth
+	const fewest = 8 // minimum number of pairs to detect a difference of 5 %
 	if len(b.Free) >= fewest && b.Ratio.FallsBelow(0.95) {
-		t.Errorf("unheld throughput beside %s is %v: want 0.95", what, b.Ratio)
+		t.Errorf("throughput ratio of unheld pods with %s = %v, want at least 0.95", what, b.Ratio)
 	}
 }
 
-// over compares two series of bursts, pair by pair.
+// over returns the median ratio of two series of bursts, compared pairwise.
 func over(a, b []bound, fn func(bound) float64) paired.Ratio {
 	var ratios []float64
 	for i := range min(len(a), len(b)) {
@@ -224,10 +224,10 @@ func over(a, b []bound, fn func(bound) float64) paired.Ratio {
 	return paired.MedianOf(ratios, 1)
 }
 
-// besidePods compares bursts in turns: without holds, and beside held pods.
+// besidePods compares alternating bursts with and without held pods.
 func (c *holdCluster) besidePods(t *testing.T, s holdSize, b *besides) {
 	free := func() { b.Free = append(b.Free, c.burst(t, s.Burst)) }
-	c.burst(t, s.Burst) // at first everything is slower
+	c.burst(t, s.Burst) // warm up
 	for i := range s.Bursts {
 		if i%2 == 0 {
 			free()
@@ -242,7 +242,7 @@ func (c *holdCluster) besidePods(t *testing.T, s holdSize, b *besides) {
 		b.Beside = append(b.Beside, c.burst(t, s.Burst))
 		b.Attempts += c.metric(t, "scheduler_schedule_attempts_total") - attempts - float64(s.Burst)
 		if n, _, _ := c.seen.span(set); n > 0 {
-			t.Errorf("%d of the held pods are bound", n)
+			t.Errorf("%d held pods were bound, want none", n)
 		}
 		c.remove(t, set)
 		c.awaitHeld(t, "pod", 0)
@@ -253,26 +253,26 @@ func (c *holdCluster) besidePods(t *testing.T, s holdSize, b *besides) {
 	b.Collections = c.collected
 	b.say(t, fmt.Sprintf("%d held pods", s.Pods))
 	if b.Attempts > 0.01*float64(len(b.Beside)*s.Burst) {
-		t.Errorf("held pods cost %.0f attempts to schedule them", b.Attempts)
+		t.Errorf("held pods caused %.0f scheduling attempts", b.Attempts)
 	}
 }
 
 func (c *holdCluster) awaitHeld(t *testing.T, kind string, n int) {
 	t.Helper()
-	kit.Eventually(t, 20*time.Minute, fmt.Sprintf("%d are held", n), func() bool {
+	kit.Eventually(t, 20*time.Minute, fmt.Sprintf("%d objects are held", n), func() bool {
 		return c.metric(t, "kubenergy_held", `kind="`+kind+`"`) == float64(n)
 	})
 }
 
-// awaitTold waits until the owners of all that is held have been told.
+// awaitTold waits until the annotations, conditions and events of all held work have been written.
 func (c *holdCluster) awaitTold(t *testing.T) {
 	t.Helper()
-	kit.Eventually(t, 60*time.Minute, "owners are told",
+	kit.Eventually(t, 60*time.Minute, "all annotations, conditions and events are written",
 		func() bool { return c.metric(t, "kubenergy_hold_notes_waiting") == 0 })
 }
 
-// awaitIdle waits until hardly anything is written but the leases of the nodes: after so many Jobs controllers have
-// long to write.
+// awaitIdle waits until the write rate is not much higher than that of node leases. After many Jobs have been
+// created, controllers continue to write for a long time.
 func (c *holdCluster) awaitIdle(t *testing.T) {
 	t.Helper()
 	revision := func() int64 {
@@ -296,14 +296,14 @@ func (c *holdCluster) awaitIdle(t *testing.T) {
 			return
 		}
 		if last = now; time.Now().After(end) {
-			t.Fatalf("%.0f objects are still written in a second", perSecond)
+			t.Fatalf("control plane is not idle, %.0f writes per second", perSecond)
 		}
 	}
 }
 
-// besideJobs compares bursts in turns, on three control planes that all run all the time: without Jobs, beside Jobs
-// that their owners have suspended, and beside as many that are held. Held ones say of themselves what an earlier
-// process would have written on them, so that there is nothing left to write.
+// besideJobs compares alternating bursts on three control planes that run concurrently: without Jobs, with Jobs
+// suspended by their owners and with the same number of held Jobs. The held Jobs already have the annotations that
+// an earlier process would have written, so that no annotations remain to be written.
 func besideJobs(t *testing.T, s holdSize, b *besides, free, suspended, held *holdCluster) {
 	clean := time.Now().Add(6 * time.Hour).Truncate(time.Second)
 	held.cleanFrom(t, clean)
@@ -321,9 +321,9 @@ func besideJobs(t *testing.T, s holdSize, b *besides, free, suspended, held *hol
 	all := []*holdCluster{free, suspended, held}
 	bursts := []*[]bound{&b.Free, &b.Suspended, &b.Beside}
 	for _, c := range all {
-		c.burst(t, s.Burst, all...) // at first everything is slower
+		c.burst(t, s.Burst, all...) // warm up
 	}
-	t.Logf("%d Jobs came at %.0f in a second; all is ready after %v", s.Jobs, b.CreatedPerSecond[0],
+	t.Logf("created %d Jobs at %.0f per second; ready after %v", s.Jobs, b.CreatedPerSecond[0],
 		time.Since(began).Round(time.Second))
 	attempts := held.metric(t, "scheduler_schedule_attempts_total")
 	for i := range s.Bursts {
@@ -337,16 +337,16 @@ func besideJobs(t *testing.T, s holdSize, b *besides, free, suspended, held *hol
 	b.Attempts += held.metric(t, "scheduler_schedule_attempts_total") - attempts - float64(len(b.Beside)*s.Burst)
 	b.idle(t, s.Quiet, free, held)
 	if n, _, _ := held.seen.span(set); n > 0 {
-		t.Errorf("%d of the held Jobs run", n)
+		t.Errorf("%d held Jobs were started, want none", n)
 	}
 	b.Collections = free.collected + suspended.collected + held.collected
 	b.say(t, fmt.Sprintf("%d held Jobs", s.Jobs))
 	if b.Attempts > 0.01*float64(len(b.Beside)*s.Burst) {
-		t.Errorf("held Jobs cost %.0f attempts to schedule them", b.Attempts)
+		t.Errorf("held Jobs caused %.0f scheduling attempts", b.Attempts)
 	}
 }
 
-// idle measures what both schedulers keep and use when there is nothing to schedule.
+// idle measures the heap size and CPU usage of both schedulers without pods to schedule.
 func (b *besides) idle(t *testing.T, seconds int, free, held *holdCluster) {
 	t.Helper()
 	const cpu = "process_cpu_seconds_total"
@@ -358,14 +358,14 @@ func (b *besides) idle(t *testing.T, seconds int, free, held *holdCluster) {
 	b.IdleNone, b.IdleHeld = (free.metric(t, cpu)-usedFree)/passed, (held.metric(t, cpu)-usedHeld)/passed
 	live := heaps(t, free, held)
 	b.HeapNone, b.HeapHeld = live[0], live[1]
-	t.Logf("heap %.0f MB, with none %.0f MB; of a core, with nothing to schedule: %.3f, with none %.3f", b.HeapHeld/1e6,
+	t.Logf("heap with holds %.0f MB, without %.0f MB; idle cores with holds %.3f, without %.3f", b.HeapHeld/1e6,
 		b.HeapNone/1e6, b.IdleHeld, b.IdleNone)
 	if grown := b.HeapHeld - b.HeapNone; grown > 100e6 {
-		t.Errorf("the heap grows by %.0f MB: want at most 100 MB", grown/1e6)
+		t.Errorf("heap grew by %.0f MB, want at most 100 MB", grown/1e6)
 	}
 }
 
-// releases compares in turns: so many Jobs that were never held, and as many that are all let go when one window opens.
+// releases compares Jobs that were never held with the same number of Jobs that are released when one window opens.
 func (c *holdCluster) releases(t *testing.T, s holdSize, result *holdResult) {
 	var last, p99 []float64
 	first := 0.0
@@ -378,15 +378,15 @@ func (c *holdCluster) releases(t *testing.T, s holdSize, result *holdResult) {
 		first = max(first, held.First)
 	}
 	result.Release = &releaseSummary{FirstBind: first, LastBind: paired.MedianOf(last, 1), P99: paired.MedianOf(p99, 1)}
-	t.Logf("of %d Jobs the first is bound %.2f s after the window opens; the last, over never held: %v; p99 of "+
-		"unheld pods over quiet: %v",
+	t.Logf("first of %d Jobs bound %.2f s after the window started; ratio of last to never held Jobs: %v; p99 of "+
+		"unheld pods relative to a quiet interval: %v",
 		s.Released, first, result.Release.LastBind, result.Release.P99)
 	if first > 2 || result.Release.LastBind.Exceeds(1.5) || result.Release.P99.Exceeds(2) {
-		t.Error("want the first after 2 s, the last at 1.5 and the p99 at 2")
+		t.Error("want the first binding within 2 s, a ratio of at most 1.5 for the last one and of at most 2 for p99")
 	}
 }
 
-// neverHeld creates Jobs all at once that may not wait.
+// neverHeld creates Jobs without an allowed delay at once.
 func (c *holdCluster) neverHeld(t *testing.T, s holdSize) *run {
 	r := &run{}
 	c.plane.collect(t)
@@ -407,32 +407,33 @@ func (c *holdCluster) neverHeld(t *testing.T, s holdSize) *run {
 	return r
 }
 
-// released creates Jobs that wait for one instant, as soon after they are all there and quiet was measured as can be
-// said beforehand, given how long creating them takes.
+// released creates Jobs that are held until the same point in time. It is estimated in advance from the duration of
+// their creation such that all Jobs exist and a quiet interval has been measured by then.
 func (c *holdCluster) released(t *testing.T, s holdSize, creating time.Duration) *run {
 	r := &run{Held: true}
-	const notesPerSecond = 150 // a little less than the loop writes
-	// The Job controller writes a condition and an event of each.
+	const notesPerSecond = 150 // slightly less than the rate of the loop
+	// The Job controller writes a condition and an event for each Job.
 	settling := time.Duration(s.Released) * max(time.Second/notesPerSecond, 5*time.Second/time.Duration(2*s.QPS))
 	settled := time.Now().Add(2*creating + settling)
 	opens := settled.Add(time.Duration(s.Quiet)*time.Second + 20*time.Second).Truncate(time.Second)
 	c.cleanFrom(t, opens)
-	time.Sleep(5 * time.Second) // the scheduler reads it
+	time.Sleep(5 * time.Second) // until the scheduler has read the signals
 	set := c.newSet("released")
 	began := time.Now()
 	c.jobs(t, set, s.Released, waiting(3*time.Hour), false)
 	r.CreatedPerSecond = float64(s.Released) / time.Since(began).Seconds()
 	c.awaitHeld(t, "job", s.Released)
 	c.awaitTold(t)
-	t.Logf("%d Jobs are held, and their owners told, after %v", s.Released, time.Since(began).Round(time.Second))
+	t.Logf("%d Jobs are held with all annotations and events written after %v",
+		s.Released, time.Since(began).Round(time.Second))
 	time.Sleep(time.Until(settled))
 	c.plane.collect(t)
 	r.QuietP50, r.QuietP99 = c.trickle(t, time.Duration(s.Quiet)*time.Second)(nil)
 	c.plane.collect(t)
 	if time.Until(opens) < 3*time.Second {
-		t.Fatalf("the window opens before all is ready: creating %d Jobs took %v", s.Released, time.Since(began))
+		t.Fatalf("window starts before the setup is complete: creating %d Jobs took %v", s.Released, time.Since(began))
 	}
-	time.Sleep(time.Until(opens.Add(-3 * time.Second))) // a release is early by what a start takes
+	time.Sleep(time.Until(opens.Add(-3 * time.Second))) // releases are early by the expected start latency
 	before := c.plane.usage(t).Collections
 	latency := c.trickle(t, time.Hour)
 	first, last := c.bound(t, set, s.Released, 30*time.Minute)
@@ -454,18 +455,18 @@ func earliest(a, b time.Time) time.Time {
 func (c *holdCluster) notify(t *testing.T, what string, r *run) {
 	t.Helper()
 	t.Logf("%s: created %.0f/s, first bound after %.2f s, all after %.1f s; unheld pods: quiet p50 %.0f ms, p99 %.0f "+
-		"ms, meanwhile p50 %.0f ms, p99 %.0f ms; %d collections of garbage",
+		"ms, during the run p50 %.0f ms, p99 %.0f ms; %d garbage collections",
 		what, r.CreatedPerSecond, r.First, r.Seconds, 1000*r.QuietP50, 1000*r.QuietP99, 1000*r.BusyP50, 1000*r.BusyP99,
 		r.Collections)
 }
 
-// trickle creates five unheld pods in a second, for some time at most, and returns what ends that and tells how long
-// they took from creation until they were bound: all of them, or those that were created until an instant.
+// trickle creates five pods per second that are not held, for at most the given duration. It returns a function
+// that stops it and returns the latencies from creation to binding of all pods, or of those created before until.
 func (c *holdCluster) trickle(t *testing.T, most time.Duration) func(until *time.Time) (p50, p99 float64) {
 	t.Helper()
 	set := c.newSet(trickle)
 	const every = 200 * time.Millisecond
-	var created []time.Time // when each was to be, however long the one before takes
+	var created []time.Time // planned creation times, regardless of delays of earlier ones
 	stop, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		group, ctx := errgroup.WithContext(t.Context())

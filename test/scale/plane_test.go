@@ -20,8 +20,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// A process has one control plane, and some are compared: each has a process of its own, which is this program once
-// more. It is told to do so by planeVariable, asked line by line, and ends when its standard input closes.
+// A process can run only one control plane, so each control plane runs in a separate process of this test binary.
+// The environment variable planeVariable contains its options. It responds to requests of one line each and exits
+// when its standard input is closed.
 const planeVariable = "KUBENERGY_BENCH_PLANE"
 
 func TestMain(m *testing.M) {
@@ -35,29 +36,28 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// planeOptions are what a control plane is started with.
+// planeOptions configures a control plane.
 type planeOptions struct {
 	Dir   string `json:"dir"`
-	Nodes int    `json:"nodes"` // simulated
-	QPS   int    `json:"qps"`   // of kube-controller-manager
+	Nodes int    `json:"nodes"` // number of simulated nodes
+	QPS   int    `json:"qps"`   // request rate limit of kube-controller-manager
 
-	// No garbage is collected but when the process is told to, as long as this lasts: a collection takes both cores
-	// from all of a control plane, and from the scheduler, for seconds at a time, and whether one falls into ten
-	// seconds or a minute is chance.
+	// Memory is the limit up to which garbage is only collected on request. A collection blocks the control plane
+	// and the scheduler on both cores for seconds, and it is random whether one occurs within a short measurement.
 	Memory int64 `json:"memoryBytes"`
 }
 
-// planeAnswer is what a control plane says of itself.
+// planeAnswer is the response of a control plane.
 type planeAnswer struct {
 	Kubeconfig  string  `json:"kubeconfig"`
 	CPU         float64 `json:"cpuSeconds"`
-	Collections int64   `json:"collections"` // of garbage
+	Collections int64   `json:"collections"` // number of garbage collections
 }
 
-// collect asks for a collection of garbage before the answer; any other line is for an answer only.
+// collect is the request for a garbage collection before the response. All other requests only return a response.
 const collect = "collect"
 
-// servePlane is the process of a control plane.
+// servePlane runs a control plane in this process.
 func servePlane(text string, questions io.Reader, answers io.Writer) error {
 	var o planeOptions
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -105,7 +105,7 @@ func servePlane(text string, questions io.Reader, answers io.Writer) error {
 	return nil
 }
 
-// plane is a control plane in a process of its own.
+// plane is a control plane in a separate process.
 type plane struct {
 	kubeconfig string
 	questions  io.Writer
@@ -133,7 +133,7 @@ func startPlane(t *testing.T, o planeOptions) *plane {
 		t.Fatal(err)
 	}
 	process := kit.Start(t, filepath.Dir(o.Dir), "plane", cmd)
-	t.Cleanup(func() { // it ends when its standard input closes
+	t.Cleanup(func() { // the process exits when its standard input is closed
 		questions.Close()
 		<-process.Done()
 	})
@@ -145,21 +145,21 @@ func startPlane(t *testing.T, o planeOptions) *plane {
 func (p *plane) answer(t *testing.T) (a planeAnswer) {
 	t.Helper()
 	if err := p.answers.Decode(&a); err != nil {
-		t.Fatalf("asking the control plane: %v", err)
+		t.Fatalf("sending a request to the control plane: %v", err)
 	}
 	return a
 }
 
-// usage returns what the control plane has used so far.
+// usage returns the resource usage of the control plane so far.
 func (p *plane) usage(t *testing.T) planeAnswer { return p.ask(t, "usage") }
 
-// collect lets the control plane collect its garbage, and returns what it has used by then.
+// collect runs a garbage collection in the control plane and returns its resource usage.
 func (p *plane) collect(t *testing.T) planeAnswer { return p.ask(t, collect) }
 
 func (p *plane) ask(t *testing.T, what string) planeAnswer {
 	t.Helper()
 	if _, err := fmt.Fprintln(p.questions, what); err != nil {
-		t.Fatalf("asking the control plane: %v", err)
+		t.Fatalf("sending a request to the control plane: %v", err)
 	}
 	return p.answer(t)
 }

@@ -27,13 +27,13 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// A run is what a scheduler decided on the same pods, created in the same order.
+// A run contains the decisions of a scheduler for the same pods, created in the same order.
 type run struct {
-	Totals map[string]total  // by pod, on the snapshot of its decision
+	Totals map[string]total  // by pod, on the snapshot used for its decision
 	Nodes  map[string]string // by pod
 }
 
-// plane is a control plane with nodes, pods to create in each run, and one scheduler at a time.
+// plane is a control plane with nodes, pods that are created in each run, and one scheduler at a time.
 type plane struct {
 	*cluster.Cluster
 	pods  []*v1.Pod
@@ -41,10 +41,10 @@ type plane struct {
 	sched *scheduler.Scheduler
 
 	mu     sync.Mutex
-	totals map[string]total // of the run in progress
+	totals map[string]total // of the current run
 }
 
-// recorded is a profile whose total scores the plane records.
+// recorded is a profile that records its total scores in plane.
 type recorded struct {
 	framework.Framework
 	plane *plane
@@ -64,7 +64,7 @@ func (r recorded) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod
 	return scores, status
 }
 
-// start runs a scheduler with a configuration, which scores with one goroutine, until stop is called.
+// start runs a scheduler that scores with a single goroutine until stop is called.
 func (p *plane) start(t *testing.T, name, text string) (stop func()) {
 	t.Helper()
 	deps := knowing(nil)
@@ -95,7 +95,7 @@ func (p *plane) start(t *testing.T, name, text string) (stop func()) {
 	return stop
 }
 
-// run creates the pods, waits until all are bound, and removes them.
+// run creates the pods, waits until all are bound and deletes them.
 func (p *plane) run(t *testing.T, schedulerName string, mark func(*v1.Pod) *v1.Pod) run {
 	t.Helper()
 	ctx, pods := t.Context(), p.Client.CoreV1().Pods(metav1.NamespaceDefault)
@@ -127,15 +127,15 @@ func (p *plane) run(t *testing.T, schedulerName string, mark func(*v1.Pod) *v1.P
 	if err := pods.DeleteCollection(ctx, *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, time.Minute, "the scheduler has no pods", func() bool {
+	kit.Eventually(t, time.Minute, "the scheduler cache contains no pods", func() bool {
 		n, err := p.sched.Cache.PodCount()
 		return err == nil && n == 0
 	})
 	return run{p.totals, nodes}
 }
 
-// newPlane starts a control plane with nodes that differ in size and pods that prefer each node differently, so that
-// no two nodes have the maximum score.
+// newPlane starts a control plane with nodes of different sizes and pods with a different preference for each node,
+// so that the maximum score is unique.
 func newPlane(t *testing.T) *plane {
 	t.Helper()
 	p := &plane{Cluster: cluster.Start(t, lab.Options{
@@ -170,9 +170,9 @@ func newPlane(t *testing.T) *plane {
 	return p
 }
 
-// TestSameNodesAsStock is promise P2 on a real control plane: a scheduler of the shipped configurations that has no
-// opinion gives 30 pods the nodes that stock kube-scheduler gives them. kube-scheduler breaks ties at random, so the
-// pods are made such that stock has none.
+// TestSameNodesAsStock verifies guarantee P2 on a real control plane. A scheduler with a released configuration
+// that has no opinion must bind 30 pods to the same nodes as kube-scheduler. kube-scheduler breaks ties at random,
+// so the pods are generated without ties.
 func TestSameNodesAsStock(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -184,7 +184,7 @@ func TestSameNodesAsStock(t *testing.T) {
 	stop()
 	for pod, sums := range want.Totals {
 		if node, unique := sums.binding(); !unique || node != want.Nodes[pod] {
-			t.Fatalf("stock binds %s to %s, of scores %v: want a unique maximum; change the seed", pod,
+			t.Fatalf("kube-scheduler binds %s to %s with the scores %v, want a unique maximum; change the seed", pod,
 				want.Nodes[pod], sums)
 		}
 	}
@@ -201,14 +201,14 @@ func TestSameNodesAsStock(t *testing.T) {
 				t.Run(profile+"/"+s.name, func(t *testing.T) {
 					p.view.Store(s.view(t))
 					if diff := cmp.Diff(want, p.run(t, profile, s.marked)); diff != "" {
-						t.Errorf("unlike stock: %s", diff)
+						t.Errorf("decisions differ from kube-scheduler (-want,+got):\n%s", diff)
 					}
 				})
 			}
-			// Otherwise the runs above would prove nothing.
+			// Verify that the results can differ.
 			p.view.Store(knowledge(t))
 			if got := p.run(t, profile, (&silence{}).marked); maps.Equal(want.Nodes, got.Nodes) {
-				t.Errorf("%s: with an opinion, all pods are on stock's nodes", profile)
+				t.Errorf("profile %s: expected different nodes for pods on which KubEnergy has an opinion", profile)
 			}
 		}
 		stop()

@@ -20,7 +20,7 @@ import (
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// world makes random nodes and pods that use everything which stock scores by.
+// world generates random nodes and pods that use all inputs of the default score plugins.
 type world struct{ *rand.Rand }
 
 func newWorld(seed uint64) world { return world{rand.New(rand.NewPCG(seed, 0))} }
@@ -103,7 +103,7 @@ func (w world) pod(name string) *v1.Pod {
 	return pod
 }
 
-// running returns pods that are already on nodes.
+// running returns pods that are already bound to nodes.
 func (w world) running(n int, nodes []*v1.Node) []*v1.Pod {
 	pods := make([]*v1.Pod, n)
 	for i := range pods {
@@ -118,7 +118,7 @@ func marked(pod *v1.Pod, strategy string) *v1.Pod {
 	return pod
 }
 
-// plain takes off what its user wrote about where the pod should go.
+// plain removes the placement preferences of a pod.
 func plain(pod *v1.Pod) *v1.Pod {
 	pod.Spec.Affinity, pod.Spec.TopologySpreadConstraints = nil, nil
 	pod.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
@@ -134,7 +134,7 @@ func knowledge(t testing.TB) *kube.View {
 	return v
 }
 
-// changed returns the same knowledge but for one change.
+// changed returns the same view as knowledge with one change.
 func changed(t testing.TB, change func(*kube.Contents)) *kube.View {
 	t.Helper()
 	c := contents(t)

@@ -40,7 +40,7 @@ profiles:
 - schedulerName: default-scheduler
 `
 
-// The shipped configurations: of a second scheduler, and of a scheduler in place of the cluster's own.
+// The released configurations of a second scheduler and of a replacement for the default scheduler.
 var second, inPlace = string(deploy.SchedulerConfig), string(deploy.DefaultSchedulerConfig)
 
 func decode(t testing.TB, text string) *config.KubeSchedulerConfiguration {
@@ -57,18 +57,18 @@ func decode(t testing.TB, text string) *config.KubeSchedulerConfiguration {
 	return c
 }
 
-// harness is kube-scheduler's framework over a snapshot, without an API server.
+// harness is the framework of kube-scheduler on a snapshot, without an API server.
 type harness struct {
 	framework.Framework
 	nodes []fwk.NodeInfo
 }
 
-// knowing are the plugins' dependencies with a constant view, one hour after noon.
+// knowing returns plugin dependencies with a constant view and a constant clock.
 func knowing(view *kube.View) place.Deps {
 	return place.Deps{View: func() *kube.View { return view }, Clock: func() time.Time { return noon.Add(time.Hour) }}
 }
 
-// newHarness builds the profile of a scheduler name from a configuration.
+// newHarness builds the profile with the given scheduler name from a configuration.
 func newHarness(t testing.TB, text, name string, deps place.Deps, nodes []*v1.Node, pods []*v1.Pod) harness {
 	t.Helper()
 	metrics.Register()
@@ -91,7 +91,7 @@ func newHarness(t testing.TB, text, name string, deps place.Deps, nodes []*v1.No
 	profiles := decode(t, text).Profiles
 	at := slices.IndexFunc(profiles, func(p config.KubeSchedulerProfile) bool { return p.SchedulerName == name })
 	if at < 0 {
-		t.Fatalf("the configuration has no profile %s", name)
+		t.Fatalf("configuration contains no profile %s", name)
 	}
 	f, err := frameworkruntime.NewFramework(ctx, registry, &profiles[at],
 		frameworkruntime.WithClientSet(client),
@@ -118,10 +118,11 @@ func newHarness(t testing.TB, text, name string, deps place.Deps, nodes []*v1.No
 	return harness{f, infos}
 }
 
-// total is what the scheduler decides by: the weighted sum of all scorers, for each feasible node.
+// total contains the weighted sum of all scores for each feasible node.
 type total map[string]int64
 
-// binding returns the node that the scheduler binds to, unless it has to toss for it.
+// binding returns the node with the maximum score and whether it is unique. Otherwise the scheduler would choose
+// randomly.
 func (s total) binding() (node string, unique bool) {
 	best := int64(-1)
 	for name, sum := range s {
@@ -135,7 +136,7 @@ func (s total) binding() (node string, unique bool) {
 	return node, unique
 }
 
-// play runs one scheduling cycle up to the choice of the node.
+// play runs one scheduling cycle up to the selection of the node.
 func (c harness) play(ctx context.Context, pod *v1.Pod) (total, map[string]int64, error) {
 	state := framework.NewCycleState()
 	allowed, status, _ := c.RunPreFilterPlugins(ctx, state, pod)
@@ -143,7 +144,7 @@ func (c harness) play(ctx context.Context, pod *v1.Pod) (total, map[string]int64
 		return nil, nil, status.AsError()
 	}
 	if !status.IsSuccess() || !allowed.AllNodes() {
-		return nil, nil, fmt.Errorf("PreFilter narrows or rejects %s: %v", pod.Name, status)
+		return nil, nil, fmt.Errorf("PreFilter restricts the nodes of pod %s or rejects it: %v", pod.Name, status)
 	}
 	var feasible []fwk.NodeInfo
 	for _, n := range c.nodes {
@@ -170,15 +171,16 @@ func (c harness) play(ctx context.Context, pod *v1.Pod) (total, map[string]int64
 	return sums, ours, nil
 }
 
-// TestBestNodeWins verifies that kube-scheduler accepts the shipped configuration of a second scheduler, and that the
-// node of least cost wins alone for pods without preferences: stock's scorers of resources and images do not count.
+// TestBestNodeWins verifies that kube-scheduler accepts the released configuration of a second scheduler and that
+// the node with the lowest cost has the unique maximum score for pods without preferences. The default plugins for
+// resources and images must not affect the result.
 func TestBestNodeWins(t *testing.T) {
 	if c := decode(t, second); c.PercentageOfNodesToScore == nil || *c.PercentageOfNodesToScore != 100 {
-		t.Error("not all nodes are scored")
+		t.Error("percentageOfNodesToScore is not 100")
 	}
 	w := newWorld(2)
 	nodes := w.nodes(50)
-	// Preferences of running pods would count for the incoming pod as well.
+	// Preferences of running pods would also affect the incoming pod.
 	running := w.running(300, nodes)
 	for _, pod := range running {
 		plain(pod)
@@ -198,21 +200,22 @@ func TestBestNodeWins(t *testing.T) {
 				}
 			}
 			if best == "" {
-				t.Fatalf("%s: no node has the full score: %v", pod.Name, ours)
+				t.Fatalf("pod %s: no node has the maximum score: %v", pod.Name, ours)
 			}
 			for name, sum := range sums {
 				if name != best && sum >= sums[best] {
-					t.Errorf("%s: %s has %d, the best node %s has %d", pod.Name, name, sum, best, sums[best])
+					t.Errorf("pod %s: score of %s is %d, want less than that of the best node %s with %d",
+						pod.Name, name, sum, best, sums[best])
 				}
 			}
 		}
 	}
 }
 
-// TestBatchingStaysOn checks that our plugins keep kube-scheduler's opportunistic batching: one without a signature
-// would turn it off for all pods.
+// TestBatchingStaysOn verifies that the KubEnergy plugins do not disable opportunistic batching. A plugin without
+// signatures would disable it for all pods.
 func TestBatchingStaysOn(t *testing.T) {
-	// The default spreading of pods by Services and owners is never signed.
+	// The default spreading by Services and owners never allows signatures.
 	const args = "  - name: KubEnergy\n    args:\n"
 	const listOnly = `  - name: PodTopologySpread
     args: {defaultingType: List, defaultConstraints: []}
@@ -235,21 +238,21 @@ func checkSignatures(t *testing.T, c harness) {
 	}
 	unmarked, carbon := sign("a", nil), sign("a", map[string]string{v1alpha1.AnnotationStrategy: "carbon"})
 	if unmarked == "" || carbon == "" {
-		t.Fatal("a pod has no signature")
+		t.Fatal("pod has no signature")
 	}
 	if unmarked == carbon {
-		t.Error("a marked pod is signed like an unmarked one")
+		t.Error("signatures of a marked and an unmarked pod are equal")
 	}
 	if other := sign("b", map[string]string{v1alpha1.AnnotationStrategy: "carbon"}); other != carbon {
-		t.Error("pods that are alike are signed differently")
+		t.Error("signatures of similar pods differ")
 	}
 	if other := sign("b", map[string]string{v1alpha1.AnnotationStrategy: "energy"}); other == carbon {
-		t.Error("pods of different strategies are signed alike")
+		t.Error("signatures of pods with different strategies are equal")
 	}
 }
 
-// TestScoringAllocates checks what scoring allocates with the real CycleState, which the plugin's own tests cannot
-// use: a key of it, once for all nodes.
+// TestScoringAllocates checks the allocations of scoring with the real CycleState, which cannot be used in the
+// tests of the plugin. One key is allocated for all nodes.
 func TestScoringAllocates(t *testing.T) {
 	w := newWorld(5)
 	nodes := w.nodes(50)
@@ -265,14 +268,14 @@ func TestScoringAllocates(t *testing.T) {
 		scores[i].Name = n.Node().Name
 	}
 	if n := testing.AllocsPerRun(100, func() { energy.Score(ctx, state, pod, c.nodes[7]) }); n != 0 {
-		t.Errorf("Score allocates %v times", n)
+		t.Errorf("Score() performs %v allocations, want none", n)
 	}
 	if n := testing.AllocsPerRun(100, func() { energy.NormalizeScore(ctx, state, pod, scores) }); n > 1 {
-		t.Errorf("NormalizeScore allocates %v times", n)
+		t.Errorf("NormalizeScore() performs %v allocations, want at most 1", n)
 	}
 }
 
-// score runs the points of a cycle up to PreScore.
+// score runs the extension points of a cycle up to PreScore.
 func score(ctx context.Context, e *place.Energy, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	if _, status := e.PreFilter(ctx, state, pod, nodes); !status.IsSuccess() && !status.IsSkip() {
 		return status
@@ -289,7 +292,7 @@ func energyOf(t testing.TB, view *kube.View) *place.Energy {
 	return pl.(*place.Energy)
 }
 
-// BenchmarkEnergy measures the plugin on kube-scheduler's own nodes and cycle state.
+// BenchmarkEnergy measures the plugin with the nodes and cycle state of kube-scheduler.
 func BenchmarkEnergy(b *testing.B) {
 	w := newWorld(6)
 	nodes := w.nodes(1000)

@@ -19,21 +19,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/live"
 )
 
-// secondNames are the scheduler names of the second scheduler's configuration.
+// secondNames lists the scheduler names in the configuration of the second scheduler.
 var secondNames = []string{"kubenergy", "compute-gardener-scheduler", "my-energy-scheduler"}
 
-// A silence is a reason for KubEnergy to have no opinion on a pod.
+// A silence is a reason why KubEnergy has no opinion on a pod.
 type silence struct {
 	name string
 	view func(testing.TB) *kube.View
-	mark func(*v1.Pod) *v1.Pod // nil: the pod asks for the strategy carbon
+	mark func(*v1.Pod) *v1.Pod // by default, the pod requests the strategy carbon
 
-	panicAt   int  // call of the view, in a cycle, that panics; 0: none
-	open      bool // the circuit is open
-	inCluster bool // promised by name: tested for all pods, and on a real control plane too
+	panicAt   int  // number of the call of the view in a cycle that panics; 0 for none
+	open      bool // open the circuit breaker
+	inCluster bool // documented guarantee, tested for all pods and on a real control plane
 }
 
-// marked returns a pod marked for the silence.
+// marked returns the pod with the annotations of the silence.
 func (s *silence) marked(pod *v1.Pod) *v1.Pod {
 	if s.mark != nil {
 		return s.mark(pod)
@@ -42,7 +42,7 @@ func (s *silence) marked(pod *v1.Pod) *v1.Pod {
 }
 
 func unmarked(pod *v1.Pod) *v1.Pod {
-	// Naming compute-gardener-scheduler is a mark of its own, and the annotation skip overrides it.
+	// The scheduler name compute-gardener-scheduler already opts a pod in, and the annotation skip overrides it.
 	if pod.Spec.SchedulerName == "compute-gardener-scheduler" {
 		pod.Annotations = map[string]string{v1alpha1.AnnotationSkip: "true"}
 	}
@@ -55,7 +55,7 @@ func withMode(mode v1alpha1.Mode) func(testing.TB) *kube.View {
 	}
 }
 
-// stale makes the signals of the first n sites three hours old: more than maxSignalAge.
+// stale sets the age of the signals of the first n sites to three hours, which exceeds maxSignalAge.
 func stale(n int) func(testing.TB) *kube.View {
 	return func(t testing.TB) *kube.View {
 		return changed(t, func(c *kube.Contents) {
@@ -66,7 +66,7 @@ func stale(n int) func(testing.TB) *kube.View {
 	}
 }
 
-// silences are all reasons, the modes without effect and internal failures among them.
+// silences contains all reasons, including modes without effect and internal errors.
 var silences = []silence{
 	{name: "shadow", view: withMode(v1alpha1.ModeShadow), inCluster: true},
 	{name: "advise", view: withMode(v1alpha1.ModeAdvise)},
@@ -79,7 +79,7 @@ var silences = []silence{
 		return changed(t, func(c *kube.Contents) { c.Sites = nil })
 	}},
 	{name: "stale zone", view: stale(1), inCluster: true},
-	// Nothing writes signals or answers requests for live watts.
+	// No process writes signals or responds to requests for live power.
 	{name: "controller gone", view: stale(2), inCluster: true},
 	{name: "no signals", view: func(t testing.TB) *kube.View {
 		return changed(t, func(c *kube.Contents) {
@@ -89,7 +89,7 @@ var silences = []silence{
 		})
 	}},
 	{name: "nothing known", view: func(testing.TB) *kube.View { return &kube.View{} }},
-	{name: "policies not known yet", view: func(testing.TB) *kube.View { return kube.Unsettled() }},
+	{name: "policies not received yet", view: func(testing.TB) *kube.View { return kube.Unsettled() }},
 	{name: "nonsense", view: knowledge, mark: func(p *v1.Pod) *v1.Pod { return marked(p, "99999h") }},
 	{name: "panic in PreFilter", view: knowledge, panicAt: 1},
 	{name: "panic in PreScore", view: knowledge, panicAt: 2},
@@ -97,10 +97,10 @@ var silences = []silence{
 	{name: "circuit open", view: knowledge, open: true},
 }
 
-// knower is the knowledge of a scheduler that tests change while it runs.
+// knower provides the view of a scheduler, which tests can change while it runs.
 type knower struct {
 	view  *kube.View
-	left  int // calls until the one that panics; 0: none does
+	left  int // remaining calls until a panic; 0 for none
 	calls int
 }
 
@@ -111,7 +111,7 @@ func (k *knower) View() *kube.View {
 	return k.view
 }
 
-// prepare makes the next cycle one of the silence.
+// prepare configures the next cycle for the silence.
 func (s *silence) prepare(k *knower, pod *v1.Pod) *v1.Pod {
 	panics.Reset()
 	for range 3 {
@@ -123,7 +123,7 @@ func (s *silence) prepare(k *knower, pod *v1.Pod) *v1.Pod {
 	return s.marked(pod)
 }
 
-// deadFeed is a feed of live watts from a controller that does not answer.
+// deadFeed returns a feed of live power from a controller that does not respond.
 func deadFeed(t testing.TB) *live.Feed {
 	t.Helper()
 	feed, err := live.New(apiclient.Options{URL: "http://127.0.0.1:1"}, slog.New(slog.NewTextHandler(io.Discard, nil)))
@@ -131,13 +131,13 @@ func deadFeed(t testing.TB) *live.Feed {
 		t.Fatal(err)
 	}
 	if feed.Ask(context.Background()) {
-		t.Fatal("the dead controller answers")
+		t.Fatal("request to the unavailable controller succeeded")
 	}
 	return feed
 }
 
-// TestStockScores is promise P2: for a pod on which KubEnergy has no opinion, every node has the total score that
-// stock kube-scheduler gives it, so the pod's node has stock's maximum score.
+// TestStockScores verifies guarantee P2. For a pod on which KubEnergy has no opinion, every node has the same total
+// score as in kube-scheduler, so the pod is bound to a node with the maximum score of kube-scheduler.
 func TestStockScores(t *testing.T) {
 	const nodeCount, podCount = 50, 500
 	t.Cleanup(panics.Reset)
@@ -157,7 +157,7 @@ func TestStockScores(t *testing.T) {
 			ties++
 		}
 	}
-	t.Logf("%d pods, %d of which have several nodes of stock's maximum score", podCount, ties)
+	t.Logf("%d pods, including %d with several nodes that have the maximum score of kube-scheduler", podCount, ties)
 	for _, profile := range append([]string{"default-scheduler"}, secondNames...) {
 		text := second
 		if profile == "default-scheduler" {
@@ -178,12 +178,13 @@ func TestStockScores(t *testing.T) {
 						t.Fatal(err)
 					}
 					if k.calls < s.panicAt {
-						t.Fatalf("call %d of the view panics, of %d", s.panicAt, k.calls)
+						t.Fatalf("call %d of the view should panic, but there were only %d calls", s.panicAt, k.calls)
 					}
 					node, _ := got.binding()
 					if most, _ := want[i].binding(); want[i][node] != want[i][most] || !cmp.Equal(want[i], got) {
 						if differing++; differing == 1 {
-							t.Logf("%s: bound to %s, by stock to %s: %s", pod.Name, node, most, cmp.Diff(want[i], got))
+							t.Logf("pod %s: got node %s, want %s (-want,+got):\n%s",
+								pod.Name, node, most, cmp.Diff(want[i], got))
 						}
 					}
 				}
@@ -196,13 +197,13 @@ func TestStockScores(t *testing.T) {
 						some = pods[:100]
 					}
 					if n := count(t, &s, some); n > 0 {
-						t.Errorf("%d of %d pods are scored unlike stock", n, len(some))
+						t.Errorf("scores of %d of %d pods differ from kube-scheduler", n, len(some))
 					}
 				})
 			}
-			// Otherwise the cases above would prove nothing.
+			// Verify that the scores can differ.
 			if n := count(t, &silence{view: knowledge}, pods[:100]); n != 100 {
-				t.Errorf("with an opinion, only %d of 100 pods are scored unlike stock", n)
+				t.Errorf("scores of only %d of 100 pods with an opinion differ from kube-scheduler, want all", n)
 			}
 		})
 	}

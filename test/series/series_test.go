@@ -1,4 +1,4 @@
-// Package series holds the scheduler and an agent to their budgets of series.
+// Package series tests that the scheduler and an agent do not exceed their budgets of metric series.
 package series
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/series"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the table of series in docs/reference/metrics.md anew")
+var rewrite = flag.Bool("rewrite", false, "regenerate the table of series in docs/reference/metrics.md")
 
 func TestSeriesAreBounded(t *testing.T) {
 	page := series.Describe(t, schedulers(t), map[string]int{
@@ -42,7 +42,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		series.Row(t, "agent, each", "", "containers of its node", metrics, all), *rewrite)
 }
 
-// schedulers makes each part of the scheduler show its metrics, and returns their registry.
+// schedulers initializes all metrics of the scheduler and returns their registry.
 func schedulers(t *testing.T) prometheus.Collector {
 	t.Helper()
 	silent := slog.New(slog.DiscardHandler)
@@ -64,7 +64,7 @@ func schedulers(t *testing.T) prometheus.Collector {
 	return legacyregistry.Registerer().(*prometheus.Registry)
 }
 
-// agents counts what an agent shows of a full node.
+// agents returns the number of metrics and series that the agent of a full node exposes.
 func agents(t *testing.T) (metrics, all int) {
 	t.Helper()
 	e := exposition.New(exposition.Options{Node: "node-0001", MaxConsumers: 2000})
@@ -96,7 +96,7 @@ func agents(t *testing.T) (metrics, all int) {
 		}
 	}
 	if all < 9*series.PodsOfNode {
-		t.Errorf("an agent shows %d series of %d containers", all, 2*series.PodsOfNode)
+		t.Errorf("agent exposes only %d series for %d containers", all, 2*series.PodsOfNode)
 	}
 	return metrics, all
 }

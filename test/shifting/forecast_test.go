@@ -8,19 +8,20 @@ import (
 	"github.com/kubenergy/kubenergy/internal/predict"
 )
 
-// TestRealForecasts holds the policies of ours to what they must save with forecasts as they would have been issued and
-// lengths learnt from the past alone, beside the published ones: the starts that nothing was chosen on. It takes some
-// minutes, most of them for the forecasts; KUBENERGY_CACHE names a folder to keep these in.
+// TestRealForecasts verifies the savings of KubEnergy policies with forecasts as they would have been issued and
+// run times learned only from the past, alongside the published policies. It uses starts on which no parameter was
+// tuned. The test takes several minutes, mostly for the forecasts, which are cached in the directory
+// KUBENERGY_CACHE if it is set.
 func TestRealForecasts(t *testing.T) {
 	if !longRun() {
-		t.Skip("takes minutes: set KUBENERGY_LONG=1")
+		t.Skip("takes several minutes: set KUBENERGY_LONG=1")
 	}
 	past := func([]trace) predict.Learner { return predict.NewSurvival() }
 	ahead := map[string]map[string]foresight{forecast.WithWeather: {}, forecast.History: {}}
 	for _, test := range []struct {
 		model, when string
 		restart     time.Duration
-		least       float64 // 0: printed
+		least       float64 // minimum η; 0 only logs the result
 	}{
 		{forecast.WithWeather, "residual", 0, 0.75},
 		{forecast.History, "residual", 0, 0.68},
@@ -40,10 +41,11 @@ func TestRealForecasts(t *testing.T) {
 		r := p.play(t)
 		t.Logf("%-8s %-14s %v: %v", test.model, test.when, test.restart, r)
 		if eta := r.eta(); eta < test.least {
-			t.Errorf("%s with forecasts of %s: η is %.3f, want %.2f", test.when, test.model, eta, test.least)
+			t.Errorf("policy %s with forecasts of %s: η = %.3f, want at least %.2f",
+				test.when, test.model, eta, test.least)
 		}
 		if late := r.late - 2*test.restart; late > 0 {
-			t.Errorf("%s: a job is %v late", test.when, late)
+			t.Errorf("policy %s: a job is %v late", test.when, late)
 		}
 	}
 }

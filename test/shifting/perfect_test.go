@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// inSample knows how all jobs of a queue run, as GAIA does: what will have happened is known before.
+// inSample contains the run-time distributions of all jobs in each queue, including future ones, as in GAIA.
 type inSample map[string]*sched.Runtimes
 
 func newInSample(t testing.TB, jobs []trace) inSample {
@@ -50,11 +50,12 @@ func (k inSample) Expect(j *sched.Job) {
 	j.Duration = j.Runtimes.Mean()
 }
 
-// reported says the true lengths.
+// reported returns nil, so that the true run times are used.
 func reported([]trace) predict.Learner { return nil }
 
-// TestPerfectForecasts holds the policies to what science.md and shifting.md found of them where forecasts come true.
-// With KUBENERGY_LONG=1 on all grids and every fourth start, which takes a minute; else on one week of one grid.
+// TestPerfectForecasts verifies the savings of the policies with perfect forecasts, as documented in science.md and
+// shifting.md. With KUBENERGY_LONG=1, it uses all grids and every fourth start, which takes a minute. Otherwise it
+// uses one week of one grid.
 func TestPerfectForecasts(t *testing.T) {
 	past := func([]trace) predict.Learner { return predict.NewSurvival() }
 	sample := func(jobs []trace) predict.Learner { return newInSample(t, jobs) }
@@ -66,8 +67,8 @@ func TestPerfectForecasts(t *testing.T) {
 	for _, test := range []struct {
 		when        string
 		learner     func([]trace) predict.Learner
-		least, most float64 // of the clairvoyant's saving of the family, on all grids
-		week        float64 // and on the one
+		least, most float64 // range relative to the optimal saving of the family, on all grids
+		week        float64 // value for the single week
 	}{
 		{"lowest-slot", sample, 0.58, 0.66, 0.686},
 		{"lowest-window", sample, 0.81, 0.88, 0.858},
@@ -84,7 +85,7 @@ func TestPerfectForecasts(t *testing.T) {
 		r := p.play(t)
 		t.Logf("%-14s %v", test.when, r)
 		if r.late > 0 {
-			t.Errorf("%s: a job is %v late", test.when, r.late)
+			t.Errorf("policy %s: a job is %v late", test.when, r.late)
 		}
 		least, most := test.least, test.most
 		if !long && test.week < 1 {
@@ -92,7 +93,8 @@ func TestPerfectForecasts(t *testing.T) {
 			least, most = test.week-rounding, test.week+rounding
 		}
 		if eta := r.eta(); eta < least || eta > most {
-			t.Errorf("%s reaches %.3f of the optimum of its family: want between %.3f and %.3f", test.when, eta, least,
+			t.Errorf("policy %s achieves %.3f of the optimum of its family, want between %.3f and %.3f",
+				test.when, eta, least,
 				most)
 		}
 	}

@@ -21,8 +21,8 @@ import (
 
 func longRun() bool { return os.Getenv("KUBENERGY_LONG") == "1" }
 
-// issued returns the forecasts of a year as a model would have made them hour by hour. They are kept in the folder that
-// KUBENERGY_CACHE names, if it does, since making them takes much longer than using them.
+// issued returns the hourly forecasts of a model for one year. They are cached in the directory KUBENERGY_CACHE if
+// it is set, because computing them takes much longer than using them.
 func issued(t testing.TB, zone, model string, truth *grid.Series, jobs []trace) foresight {
 	t.Helper()
 	if model == "perfect" {
@@ -32,7 +32,7 @@ func issued(t testing.TB, zone, model string, truth *grid.Series, jobs []trace) 
 	o := forecast.Issuance{History: truth, Model: model, From: from, Until: from}
 	for _, j := range submitted(jobs, from.Add(lastOffset*time.Hour), true, 0) {
 		if end := j.Submitted.Add(j.AllowedDelay + 2*j.Duration); end.After(o.Until) {
-			o.Until = end // as "kubenergy compare" does
+			o.Until = end // same horizon as kubenergy compare
 		}
 	}
 	if o.Until.After(truth.End()) {
@@ -53,21 +53,21 @@ func issued(t testing.TB, zone, model string, truth *grid.Series, jobs []trace) 
 	return f.At
 }
 
-// plays are replays of one policy from several starts on several grids.
+// plays configures replays of one policy with several starts on several grids.
 type plays struct {
 	zones   []string
-	hours   []int // of the year, at which the trace begins
+	hours   []int // starts of the trace in hours of the year
 	model   string
 	when    string
 	learner func([]trace) predict.Learner
 	restart time.Duration
-	ahead   map[string]foresight // of model, by zone
+	ahead   map[string]foresight // forecasts of model by zone
 }
 
-// savings are shares of what is emitted unshifted: of the policy, and of the optimum of its family.
+// savings are the savings of a policy and of the optimum of its family, relative to the emissions without shifting.
 type savings struct{ policy, optimum float64 }
 
-// results are those of all plays.
+// results contains the results of all plays.
 type results struct {
 	zones       []string
 	saved       [][]savings // by zone and start
@@ -123,7 +123,7 @@ func (p *plays) play(t testing.TB) *results {
 	return r
 }
 
-// eta is the ratio of the mean savings, of those starts that are named: all if none is.
+// eta returns the ratio of the mean savings of the given starts, or of all starts if none are given.
 func (r *results) eta(starts ...int) float64 {
 	var policy, optimum float64
 	for _, zone := range r.saved {
@@ -139,7 +139,7 @@ func (r *results) eta(starts ...int) float64 {
 	return policy / optimum
 }
 
-// ofZones are the same by zone.
+// ofZones returns eta for each zone.
 func (r *results) ofZones() (etas []float64) {
 	for z := range r.saved {
 		one := results{saved: r.saved[z : z+1]}
@@ -148,7 +148,7 @@ func (r *results) ofZones() (etas []float64) {
 	return etas
 }
 
-// interval is that of 95 per cent, by drawing starts anew, the same in every zone.
+// interval returns the 95 % bootstrap confidence interval of eta. The same starts are drawn for every zone.
 func (r *results) interval() (low, high float64) {
 	const draws = 2000
 	random := rand.New(rand.NewPCG(6, 6))
@@ -165,7 +165,7 @@ func (r *results) interval() (low, high float64) {
 	return all[draws/40], all[draws-1-draws/40]
 }
 
-// String renders one line for people.
+// String formats the results on one line.
 func (r *results) String() string {
 	low, high := r.interval()
 	var text strings.Builder
@@ -176,7 +176,7 @@ func (r *results) String() string {
 		mean += eta / float64(len(etas))
 		fmt.Fprintf(&text, " %s %.3f", r.zones[z], eta)
 	}
-	fmt.Fprintf(&text, "; mean of ratios %.3f, waits %.2f h, suspensions a job %.3f", mean,
+	fmt.Fprintf(&text, "; mean of ratios %.3f, mean wait %.2f h, suspensions per job %.3f", mean,
 		r.wait.Hours()/float64(r.jobs), float64(r.suspensions)/float64(r.jobs))
 	return text.String()
 }

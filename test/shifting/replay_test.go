@@ -1,5 +1,5 @@
-// Package shifting replays GAIA's sample of PAI on real grids, job by job and without limits of capacity, to hold the
-// start-time and the suspending policies to what they are known to save.
+// Package shifting replays the PAI sample of GAIA on real grids, job by job and without capacity limits, to verify
+// the known savings of start-time and suspend-resume policies.
 package shifting
 
 import (
@@ -22,12 +22,12 @@ import (
 
 var shared = filepath.FromSlash("../../../shared/data")
 
-// readRows reads a table with a header, or skips the test where the data are not there.
+// readRows reads a table with a header. The test is skipped if the file does not exist.
 func readRows(t testing.TB, name string) [][]string {
 	t.Helper()
 	text, err := grid.ReadFile(filepath.Join(shared, filepath.FromSlash(name)))
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("the data are not here: %v", err)
+		t.Skipf("data not found: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func number(t testing.TB, text string) float64 {
 	return v
 }
 
-// trace is a row of GAIA's file.
+// trace is an entry of GAIA's trace file.
 type trace struct {
 	submitted, length time.Duration
 	cores             float64
@@ -67,7 +67,7 @@ func readTrace(t testing.TB) (jobs []trace) {
 	return jobs
 }
 
-// The grids that shifting was developed on; intensities are hourly.
+// zones lists the grids that were used to develop shifting. Their carbon intensities are hourly.
 var zones = []string{"CISO", "ERCO", "PJM", "DE", "ES", "NL", "PL", "SE"}
 
 func readGrid(t testing.TB, zone string) *grid.Series {
@@ -95,17 +95,18 @@ func readGrid(t testing.TB, zone string) *grid.Series {
 	return series
 }
 
-// The published set-up: jobs of two hours or more are submitted to the queue of long ones, which waits for longer.
+// The published configuration. Jobs of two hours or more are submitted to the queue for long jobs, which has a
+// longer waiting time.
 const (
 	longFrom  = 2 * time.Hour
 	waitShort = 6 * time.Hour
 	waitLong  = 24 * time.Hour
-	year      = 8760 * time.Hour // the last one of every grid is replayed
+	year      = 8760 * time.Hour // the last year of each grid is replayed
 
 	lastOffset = 8000
 )
 
-// offsets are the beginnings of a replay, in hours of the last year of a grid.
+// offsets returns the starts of replays in hours of the last year of a grid.
 func offsets(first, step int) (hours []int) {
 	for h := first; h <= lastOffset; h += step {
 		hours = append(hours, h)
@@ -113,7 +114,7 @@ func offsets(first, step int) (hours []int) {
 	return hours
 }
 
-// submitted returns the jobs of the trace, begun at an instant. Their Duration is the true one.
+// submitted returns the jobs of a trace that starts at the given time. Their Duration is the true run time.
 func submitted(jobs []trace, at time.Time, interruptible bool, restart time.Duration) []sched.Job {
 	all := make([]sched.Job, len(jobs))
 	for i, row := range jobs {
@@ -131,33 +132,34 @@ func submitted(jobs []trace, at time.Time, interruptible bool, restart time.Dura
 	return all
 }
 
-// foresight is what is known of a grid at an instant.
+// foresight returns the signal that is available at the given time.
 type foresight func(now time.Time) grid.Signal
 
 func perfect(series *grid.Series) foresight {
 	return func(time.Time) grid.Signal { return grid.Signal{Series: series} }
 }
 
-// outcome is what became of all jobs.
+// outcome contains the totals of all jobs.
 type outcome struct {
 	carbon      float64 // intensity × cores × seconds
 	wait        time.Duration
 	suspensions int
-	late        time.Duration // the worst excess over the allowed delay
+	late        time.Duration // maximum excess over the allowed delay
 }
 
 // running is the state of a job in the replay.
 type running struct {
-	job    sched.Job // as the strategy sees it
+	job    sched.Job // state passed to the strategy
 	length time.Duration
-	at     time.Time // simulated so far
+	at     time.Time // time up to which the job has been simulated
 	runs   bool
 	begun  bool
-	until  time.Time // when it is asked again; zero: never
+	until  time.Time // time of the next decision, zero for none
 	repeat time.Duration
 }
 
-// replay plays jobs under a strategy. Every hour the learner takes notice of what has happened; nil: lengths are told.
+// replay runs the jobs under a strategy. The learner is updated every hour. If it is nil, the true run times are
+// used.
 func replay(t testing.TB, strategy *strategy.Greedy, truth *grid.Series, ahead foresight, jobs []sched.Job,
 	learner predict.Learner,
 ) (o outcome) {
@@ -194,7 +196,7 @@ func replay(t testing.TB, strategy *strategy.Greedy, truth *grid.Series, ahead f
 	return o
 }
 
-// play plays a job until the end of an hour and reports whether it is done.
+// play simulates a job until end and reports whether it has finished.
 func (r *running) play(s *sched.Snapshot, strategy *strategy.Greedy, truth *grid.Series, learner predict.Learner,
 	end time.Time, o *outcome,
 ) (done bool) {
@@ -246,7 +248,7 @@ func (r *running) ask(s *sched.Snapshot, strategy *strategy.Greedy, learner pred
 			o.suspensions++
 		}
 		r.runs, r.until = false, d.Window.Start
-		if d.Again.IsZero() { // released then, once and for all
+		if d.Again.IsZero() { // the release is final
 			j.Released = true
 		} else if d.Again.Before(r.until) {
 			r.until = d.Again
@@ -259,7 +261,7 @@ func (r *running) ask(s *sched.Snapshot, strategy *strategy.Greedy, learner pred
 	r.runs, r.begun, r.until = true, true, d.Again
 }
 
-// bestInterruptible and bestStart are what a plan that knows everything emits.
+// bestInterruptible and bestStart return the emissions of an optimal plan with perfect information.
 func bestInterruptible(truth *grid.Series, j *sched.Job) float64 {
 	type piece struct{ rate, seconds float64 }
 	var pieces []piece
@@ -299,7 +301,7 @@ func bestStart(truth *grid.Series, j *sched.Job) float64 {
 	return least
 }
 
-// optima are what the jobs emit unshifted, and shifted by a plan that knows everything.
+// optima contains the emissions of jobs without shifting and with optimal plans.
 type optima struct{ unshifted, interruptible, start float64 }
 
 func optimaOf(truth *grid.Series, jobs []sched.Job) (o optima) {

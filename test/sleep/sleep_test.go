@@ -1,5 +1,4 @@
-// Package sleep holds the test that machines of a real control plane sleep as those of the simulator do, and that
-// nothing is lost by it.
+// Package sleep tests that machines of a real control plane sleep as in the simulator and that no pods are lost.
 package sleep
 
 import (
@@ -30,13 +29,14 @@ import (
 
 const (
 	strategyName = "carbon+window"
-	delay        = "30m" // at most, so that all ends within the slice
+	delay        = "30m" // maximum delay, so that all jobs end within the slice
 	slice        = 3 * time.Hour
 )
 
-// sliceOf writes a scenario of those jobs of the demo that end within three hours of 9:30 whatever holds them, and
-// returns it as the simulator has it. With its seed, one of five boots fails. In a slice that began at 9:00 a job would
-// come two seconds after machines went to sleep: what is first decides there on 5 % of all sleep, in simulation too.
+// sliceOf writes a scenario with the jobs of the demo that end within three hours from 9:30 even if they are held,
+// and returns the scenario as the simulator loads it. With the selected seed, one in five boots fails. The slice
+// does not start at 9:00, because a job would then arrive two seconds after machines are suspended. The order of
+// these two events would affect 5 % of the total sleep time, also in the simulation.
 func sliceOf(t *testing.T, dir string) (file string, s *sim.Scenario) {
 	t.Helper()
 	file, err := scenarios.WriteDemo(dir)
@@ -79,22 +79,23 @@ func sliceOf(t *testing.T, dir string) (file string, s *sim.Scenario) {
 	return file, load()
 }
 
-// Three hours of the demo at a sixth of their length, on machines that stay on and on ones that sleep.
+// TestMachinesSleepAsSimulated runs three hours of the demo at six times the speed, with machines that always stay
+// on and with machines that sleep.
 func TestMachinesSleepAsSimulated(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("KUBENERGY_LONG is not set: it takes half an hour")
+		t.Skip("takes half an hour: set KUBENERGY_LONG")
 	}
 	dir := kit.Dir(t, "sleep")
 	file, scenario := sliceOf(t, filepath.Join(dir, "input"))
 	if len(scenario.Jobs) < 40 || !scenario.Start.Equal(time.Date(2026, 6, 1, 9, 30, 0, 0, time.UTC)) {
-		t.Fatalf("%d jobs from %v on", len(scenario.Jobs), scenario.Start)
+		t.Fatalf("unexpected scenario: %d jobs, starting at %v", len(scenario.Jobs), scenario.Start)
 	}
 	machine := kit.WatchMachine(t)
 	var stdout, stderr bytes.Buffer
 	args := []string{
 		"run", "-f", file, "--dir", dir, "--strategy", strategyName, "--max-delay", delay, "--factor", "6", "-o", "json",
 	}
-	// Machines that are forced off and pods that are lost end it with an error.
+	// The command fails if a machine is forced off or a pod is lost.
 	if code := lab.Main(t.Context(), args, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d:\n%s", code, stderr.String())
 	}
@@ -119,41 +120,42 @@ func TestMachinesSleepAsSimulated(t *testing.T) {
 	if err := want.AccountUntil(r.Scenario.Accounted); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("asleep for %.2f machine hours, in simulation for %.2f; %d boots, of which %d failed, in simulation %d and "+
+	t.Logf("asleep for %.2f machine hours, in simulation for %.2f; %d boots with %d failures, in simulation %d and "+
 		"%d; at most %d cycles; waits of %.0f s, without sleep %.0f s; %.2f kWh, in simulation %.2f, without sleep %.2f",
 		run.Sleep.AsleepHours, want.Sleep.Asleep.Hours(), run.Sleep.Boots, run.Sleep.FailedBoots, simulated.Boots,
 		simulated.FailedBoots, run.Sleep.MaxCycles, run.MeanWaitSeconds, on.MeanWaitSeconds, run.EnergyKWh,
 		want.Energy.KWh(), on.EnergyKWh)
 	if simulated.Boots == 0 || simulated.FailedBoots == 0 || run.Sleep.Boots == 0 {
-		t.Error("no machine booted, or no boot failed: the test shows nothing")
+		t.Error("expected at least one boot and one failed boot")
 	}
 	if off := run.Sleep.AsleepHours/want.Sleep.Asleep.Hours() - 1; math.Abs(off) > 0.05 {
-		t.Errorf("machines slept %.1f %% longer than in simulation", 100*off)
+		t.Errorf("sleep time exceeds that of the simulation by %.1f %%, want at most 5 %%", 100*off)
 	}
 	decidedAgain(t, dir)
 	for _, run := range r.Runs {
 		if run.Jobs != len(scenario.Jobs) || run.UnplacedJobs > 0 || run.MissedDeadlines > 0 {
-			t.Errorf("%s: of %d jobs %d never ran and %d missed their deadline", run.EmptyNodes, run.Jobs,
+			t.Errorf("%s: of %d jobs, %d were not placed and %d missed their deadline", run.EmptyNodes, run.Jobs,
 				run.UnplacedJobs, run.MissedDeadlines)
 		}
 		if run.DelayViolations > 0 {
-			machine.TooSlow("%s: %d jobs were held for too long", run.EmptyNodes, run.DelayViolations)
+			machine.TooSlow("%s: %d jobs were held longer than their maximum delay",
+				run.EmptyNodes, run.DelayViolations)
 		}
 	}
 	if most := sleep.DefaultPolicy().MaxCycles; run.Sleep.MaxCycles > most {
-		t.Errorf("a machine was sent to sleep %d times, want at most %d", run.Sleep.MaxCycles, most)
+		t.Errorf("a machine was suspended %d times, want at most %d", run.Sleep.MaxCycles, most)
 	}
 	if longer := run.MeanWaitSeconds - on.MeanWaitSeconds; longer > 60 {
-		machine.TooSlow("jobs waited for %.0f s longer than without sleep", longer)
+		machine.TooSlow("mean waiting time is %.0f s longer than without sleep", longer)
 	}
 }
 
-// decidedAgain decides again on each snapshot that was recorded.
+// decidedAgain repeats the decision on each recorded snapshot and compares it with the recorded plan.
 func decidedAgain(t *testing.T, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.sleep.jsonl"))
 	if err != nil || len(files) != 1 {
-		t.Fatalf("records of decisions: %v (%v)", files, err)
+		t.Fatalf("expected one record of decisions, got %v, error %v", files, err)
 	}
 	f, err := os.Open(files[0])
 	if err != nil {
@@ -169,10 +171,10 @@ func decidedAgain(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(*recorded.Plan, sleep.Decide(recorded.Snapshot)); diff != "" {
-			t.Errorf("at %v another decision: %s", recorded.Snapshot.Now, diff)
+			t.Errorf("unexpected decision at %v (-want,+got):\n%s", recorded.Snapshot.Now, diff)
 		}
 	}
-	if t.Logf("%d recorded decisions were made again", decisions); decisions < 2 {
-		t.Error("the record shows nothing")
+	if t.Logf("repeated %d recorded decisions", decisions); decisions < 2 {
+		t.Error("expected at least two recorded decisions")
 	}
 }

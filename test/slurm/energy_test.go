@@ -19,7 +19,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// metering are lines of slurm.conf with which slurmd makes control groups, Slurm counts energy, and jobs are told.
+// metering contains lines of slurm.conf that enable control groups, energy accounting and the epilog that prints
+// the energy of jobs.
 var metering = []string{
 	"ProctrackType=proctrack/cgroup", "JobAcctGatherType=jobacct_gather/cgroup",
 	"JobAcctGatherFrequency=task=1,energy=1", "AcctGatherNodeFreq=1",
@@ -27,24 +28,24 @@ var metering = []string{
 	"PartitionName=debug Nodes=n[1-2] MaxTime=INFINITE State=UP",
 }
 
-// What a node of the tests draws: at rest, and for each second of CPU time. At rest it is little: how well agents learn
-// that is not what these tests are about (docs/measurements/agent.md).
+// Power of a simulated node: when idle, and per second of CPU time. The idle power is low because these tests do
+// not cover how well agents estimate it, which is described in docs/measurements/agent.md.
 const (
 	idleWatts = 2.0
 	perSecond = 40.0
-	before    = 1_000_000 // microjoules that its counter has counted
+	before    = 1_000_000 // initial value of the counter in microjoules
 )
 
-// node is one of a Slurm's, as its meter and its agent see it: what Slurm runs there is all that runs.
+// node is a Slurm node from the perspective of its meter and its agent. Only processes of Slurm run on it.
 type node struct {
 	name    string
-	group   string // of version 1, that slurmd makes
-	counter string // file of RAPL
-	proc    string // folder with the CPU time of the node
+	group   string // control group of version 1 created by slurmd
+	counter string // path of the RAPL counter
+	proc    string // directory with the CPU time of the node
 	agent   *kit.Process
-	page    string // URL of the agent's
+	page    string // base URL of the agent
 	stop    chan struct{}
-	final   chan int64 // microjoules that were fed, once it has stopped
+	final   chan int64 // receives the total in microjoules after the counter was stopped
 }
 
 func newNode(s *stage, name string) *node {
@@ -69,12 +70,12 @@ func newNode(s *stage, name string) *node {
 	return n
 }
 
-// procStat is /proc/stat of a node of two CPUs that worked for some seconds.
+// procStat returns the content of /proc/stat for a node with two CPUs and the given busy time.
 func procStat(seconds float64) string {
 	return fmt.Sprintf("cpu  %020.0f 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\n", 100*seconds)
 }
 
-// watch starts the agent of a node and what feeds its counter to Slurm, and then the node's meter.
+// watch starts the agent of a node, the program that passes its counter to Slurm and the counter itself.
 func (n *node) watch(s *stage, groups string) {
 	s.t.Helper()
 	view, address := s.path(n.name+"-groups"), kit.Address(s.t)
@@ -93,7 +94,7 @@ func (n *node) watch(s *stage, groups string) {
 		"--batch-interval=1s", "--push-url=https://localhost:"+port+"/api/v1/batches",
 		"--push-token-file="+kit.Write(s.t, s.path(n.name+"-token"), n.name+"-secret"),
 		"--push-ca-file="+s.path("ours/api.crt")))
-	kit.Eventually(s.t, time.Minute, "an agent's first tick", func() bool {
+	kit.Eventually(s.t, time.Minute, "the agent has finished its first tick", func() bool {
 		status, _ := kit.Get(s.t.Context(), http.DefaultClient, n.page+"/healthz", "")
 		return status == http.StatusOK
 	}, n.agent)
@@ -102,7 +103,7 @@ func (n *node) watch(s *stage, groups string) {
 	go n.feed(s.t)
 }
 
-// feed counts what the node draws until it is stopped.
+// feed updates the counter of the node until it is stopped.
 func (n *node) feed(t *testing.T) {
 	counter, err := os.OpenFile(n.counter, os.O_WRONLY, 0)
 	stat, errStat := os.OpenFile(filepath.Join(n.proc, "stat"), os.O_WRONLY, 0)
@@ -116,7 +117,7 @@ func (n *node) feed(t *testing.T) {
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
 		busy := n.cpu(t) - first
 		last = int64(1e6 * (idleWatts*time.Since(began).Seconds() + perSecond*busy))
-		_, _ = stat.WriteAt([]byte(procStat(busy)), 0) // in place, as the kernel's files are
+		_, _ = stat.WriteAt([]byte(procStat(busy)), 0) // overwrite in place, like the files of the kernel
 		_, _ = counter.WriteAt([]byte(idText(before+last)+"\n"), 0)
 		select {
 		case <-tick.C:
@@ -128,23 +129,23 @@ func (n *node) feed(t *testing.T) {
 	}
 }
 
-// cpu is the time in seconds that CPUs worked for what Slurm runs on the node.
+// cpu returns the CPU time in seconds used by Slurm on the node.
 func (n *node) cpu(t *testing.T) float64 {
 	text, err := os.ReadFile(n.group + "/cpuacct.usage")
 	ns, errText := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
 	if err != nil || errText != nil {
-		t.Errorf("%v, %v", err, errText)
+		t.Errorf("reading the CPU time: %v, %v", err, errText)
 	}
 	return ns / 1e9
 }
 
-// settle ends the meter, has the agent deliver all that it has, and returns the microjoules that were fed.
+// settle stops the counter, makes the agent deliver all batches and returns the total energy in microjoules.
 func (n *node) settle(s *stage) int64 {
 	s.t.Helper()
 	close(n.stop)
 	fed := <-n.final
-	time.Sleep(2 * time.Second) // the agent reads the counter once more
-	kit.Eventually(s.t, time.Minute, "all is delivered", func() bool {
+	time.Sleep(2 * time.Second) // until the agent has read the counter again
+	kit.Eventually(s.t, time.Minute, "all batches are delivered", func() bool {
 		answer, err := http.Post(n.page+"/forward-metrics", "", nil)
 		if err != nil {
 			return false
@@ -155,7 +156,7 @@ func (n *node) settle(s *stage) int64 {
 	return fed
 }
 
-// meter starts all that meters a Slurm and two nodes of it.
+// meter starts all programs that meter a Slurm cluster with two nodes.
 func (s *stage) meter(groups string) (nodes []*node) {
 	s.t.Helper()
 	s.token(operator)
@@ -166,7 +167,7 @@ func (s *stage) meter(groups string) (nodes []*node) {
 	}
 	p := s.ours("--host-tokens-file=" + kit.Write(s.t, s.path("hosts"), hosts.String()))
 	s.t.Cleanup(func() { p.End(s.t) })
-	kit.Eventually(s.t, 2*time.Minute, "the ledger answers", func() bool {
+	kit.Eventually(s.t, 2*time.Minute, "the ledger API is available", func() bool {
 		client, err := kit.Trusting(s.path("ours/api.crt"))
 		if err != nil {
 			return false
@@ -177,7 +178,7 @@ func (s *stage) meter(groups string) (nodes []*node) {
 	}, p)
 	s.write("kubenergy-epilog.conf", 0o600, fmt.Sprintf("SERVER=%s TOKEN=%s CA=%s KUBENERGY=%s WAIT=5\n",
 		s.server(), s.path("ours/reader-token"), s.path("ours/api.crt"), s.path("kubenergy")))
-	s.run("cp", kit.Build(s.t, "./cmd/kubenergy"), s.path("kubenergy")) // where slurmd has a /tmp of its own, too
+	s.run("cp", kit.Build(s.t, "./cmd/kubenergy"), s.path("kubenergy")) // visible to slurmd
 	for _, name := range []string{"n1", "n2"} {
 		n := newNode(s, name)
 		n.watch(s, groups)
@@ -196,7 +197,7 @@ func (s *stage) reader() string {
 	return string(text)
 }
 
-// report runs kubenergy report with the reader's token, and returns its rows: keys, and microjoules.
+// report runs kubenergy report with the reader's token and returns the keys and energies in microjoules.
 func (s *stage) report(group string, args ...string) (keys [][]string, joules []int64) {
 	s.t.Helper()
 	args = append([]string{
@@ -220,7 +221,7 @@ func (s *stage) report(group string, args ...string) (keys [][]string, joules []
 	return keys, joules
 }
 
-// work submits a job that works for some time, and then prints the CPU time that it used.
+// work submits a job that computes for the given time and then prints its CPU time.
 func (s *stage) work(account, partition, node string, seconds int) int64 {
 	id, _ := s.sbatch(account, "--output=%j.out", "--time=10", "--partition="+partition, "--nodelist="+node,
 		s.script(fmt.Sprintf(`#!/bin/bash
@@ -231,7 +232,7 @@ awk '{ print "CPU", ($14 + $15) / 100 }' /proc/$$/stat
 	return id
 }
 
-// learn lasts until agents know what their nodes draw at rest.
+// learn runs jobs until the agents have estimated the idle power of their nodes.
 func (s *stage) learn() {
 	s.t.Helper()
 	for range 3 {
@@ -240,7 +241,7 @@ func (s *stage) learn() {
 	}
 }
 
-// script writes a script, and returns its file.
+// script writes a script and returns its path.
 func (s *stage) script(text string) string {
 	s.t.Helper()
 	name := fmt.Sprintf("script-%x.sh", sha256.Sum256([]byte(text)))
@@ -248,7 +249,8 @@ func (s *stage) script(text string) string {
 	return s.path(name)
 }
 
-// cpuOf are the seconds of CPU time that processes of a job say they used, and all that its output holds.
+// cpuOf returns the CPU times in seconds that the processes of a job have printed, and the complete output of the
+// job.
 func (s *stage) cpuOf(id int64) (seconds []float64, out string) {
 	s.t.Helper()
 	text, err := os.ReadFile(s.path("out/" + idText(id) + ".out"))
@@ -269,14 +271,15 @@ func (s *stage) cpuOf(id int64) (seconds []float64, out string) {
 
 func (s *stage) ended(ids ...int64) {
 	s.t.Helper()
-	kit.Eventually(s.t, 10*time.Minute, "the jobs have run", func() bool {
+	kit.Eventually(s.t, 10*time.Minute, "the jobs have completed", func() bool {
 		all := s.jobs()
 		return !slices.ContainsFunc(ids, func(id int64) bool { return all[id].state != "COMPLETED" })
 	})
 }
 
-// Jobs, idle and unknown are what the counters counted, to the microjoule; each job has what was drawn for it within
-// 1 %, and finds it in its output, beside what Slurm counted.
+// TestEnergy verifies that the recorded energy of jobs, idle and unknown equals that of the counters to the
+// microjoule. The energy of each job must be accurate within 1 % and must be printed in its output alongside the
+// value of Slurm.
 func TestEnergy(t *testing.T) {
 	s := newStage(t, metering...)
 	nodes := s.meter("/uid_*/job_*/step_*")
@@ -285,19 +288,19 @@ func TestEnergy(t *testing.T) {
 		s.work(submitter, "main", "n1", 90), s.work(physicist, "debug", "n2", 75), s.work(physicist, "main", "n1", 60),
 	}
 	s.ended(jobs...)
-	time.Sleep(20 * time.Second) // Epilogs ask once agents have delivered
+	time.Sleep(20 * time.Second) // epilogs wait until the agents have delivered their batches
 
 	fed := int64(0)
 	for _, n := range nodes {
 		current := n.settle(s)
 		fed += current
 		if _, joules := s.report("kind", "--node", n.name); sum(joules) != current {
-			t.Errorf("%s: %d µJ are booked of %d", n.name, sum(joules), current)
+			t.Errorf("node %s: recorded %d µJ, want %d", n.name, sum(joules), current)
 		}
 	}
 	keys, joules := s.report("account,user,partition,kind")
 	if sum(joules) != fed {
-		t.Errorf("%d µJ are booked of %d", sum(joules), fed)
+		t.Errorf("recorded %d µJ, want %d", sum(joules), fed)
 	}
 	for _, want := range [][]string{
 		{"team", submitter, "Partition/main", "workload"},
@@ -305,27 +308,28 @@ func TestEnergy(t *testing.T) {
 		{"physics", physicist, "Partition/main", "workload"},
 	} {
 		if !slices.ContainsFunc(keys, func(key []string) bool { return slices.Equal(key, want) }) {
-			t.Errorf("no row of %v", want)
+			t.Errorf("report contains no row for %v", want)
 		}
 	}
 	for _, id := range jobs {
 		_, joules := s.report("owner", "--owner", "Job/slurm-"+idText(id))
 		seconds, out := s.cpuOf(id)
 		drawn, booked := perSecond*seconds[0], float64(sum(joules))/1e6
-		t.Logf("job %d: %.1f J are booked, and %.1f J were drawn for it", id, booked, drawn)
+		t.Logf("job %d: recorded %.1f J, used %.1f J", id, booked, drawn)
 		if math.Abs(booked/drawn-1) > 0.01 {
-			t.Errorf("job %d: off by more than 1 %%", id)
+			t.Errorf("job %d: recorded energy deviates by more than 1 %%", id)
 		}
 		t.Log(out)
 		if said := fmt.Sprintf("kubenergy: %.0f J", float64(sum(joules))/1e6); !strings.Contains(out, said) ||
 			!strings.Contains(out, "gCO2e, ") || !strings.Contains(out, " EUR;") ||
 			!strings.Contains(out, "Slurm counted ") {
-			t.Errorf("job %d is not told %s:\n%s", id, said, out)
+			t.Errorf("output of job %d does not contain %s:\n%s", id, said, out)
 		}
 	}
 }
 
-// A job of Open MPI on two nodes: what its ranks used is in the ratio of their CPU times, by node and by rank.
+// TestRanks runs an Open MPI job on two nodes and verifies that the energy is proportional to the CPU time by node
+// and by rank.
 func TestRanks(t *testing.T) {
 	s := newStage(t, metering...)
 	s.run("mpicc", "-O1", "-o", s.path("ranks"), filepath.Join(kit.Root, "test", "slurm", "testdata", "ranks.c"))
@@ -338,11 +342,11 @@ func TestRanks(t *testing.T) {
 	cpu, out := s.cpuOf(id)
 	t.Log(out)
 	if len(cpu) != 2 {
-		t.Fatal("want two ranks")
+		t.Fatal("expected the output of two ranks")
 	}
 	least, most := slices.Min(cpu), slices.Max(cpu)
 	if least/most > 0.7 {
-		t.Errorf("ranks that used %v are no test", cpu)
+		t.Errorf("CPU times %v of the ranks are too similar", cpu)
 	}
 	for group, keys := range map[string][]string{
 		"node": {"n1", "n2"}, "pod": {"team/slurm-" + idText(id) + ".0.0", "team/slurm-" + idText(id) + ".0.1"},
@@ -357,12 +361,13 @@ func TestRanks(t *testing.T) {
 			}
 		}
 		if len(of) != 2 {
-			t.Fatalf("by %s: %v", group, found)
+			t.Fatalf("unexpected report by %s: %v", group, found)
 		}
 		current := slices.Max(of) / slices.Min(of)
-		t.Logf("by %s: microjoules %.0f are as %.3f, and CPU times %v as %.3f", group, of, current, cpu, most/least)
+		t.Logf("by %s: energies %.0f µJ with ratio %.3f, CPU times %v with ratio %.3f",
+			group, of, current, cpu, most/least)
 		if math.Abs(current*least/most-1) > 0.03 {
-			t.Errorf("by %s: off by more than 3 %%", group)
+			t.Errorf("by %s: ratio of energies deviates by more than 3 %%", group)
 		}
 	}
 }

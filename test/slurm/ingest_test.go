@@ -11,8 +11,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// A description that POST /ingest takes runs in Slurm, once, as the account that its token is of, and waits as any job
-// that says so; with kubenergy-slurm killed while it is on its way.
+// TestIngest verifies that a job description accepted by POST /ingest runs exactly once in Slurm under the account
+// of its token and is delayed like any other job with an allowed delay. kubenergy-slurm is killed while the request
+// is in progress.
 func TestIngest(t *testing.T) {
 	s := newStage(t)
 	s.token(operator)
@@ -46,13 +47,13 @@ func TestIngest(t *testing.T) {
 		return answer.StatusCode, string(said)
 	}
 	status, said := 0, ""
-	kit.Eventually(t, time.Minute, "a job is taken", func() bool {
+	kit.Eventually(t, time.Minute, "the job description is accepted", func() bool {
 		status, said = post(`{"id": "one", "namespace": "team", "cpu": 2, "memory": "100Mi", "duration": "10s",
 			"command": ["/bin/sh", "-c", "sleep 1; echo \"it's done\""]}`)
 		return status == http.StatusCreated
 	}, p)
 	if status, said := post(`{"id": "two", "cpu": 1, "backend": "moon"}`); status != http.StatusUnprocessableEntity {
-		t.Errorf("a backend that there is none of: %d %s", status, said)
+		t.Errorf("unexpected response for an unknown backend: %d %s", status, said)
 	}
 	for range 3 {
 		time.Sleep(700 * time.Millisecond)
@@ -64,9 +65,9 @@ func TestIngest(t *testing.T) {
 			t.Log(text)
 		}
 	})
-	kit.Eventually(t, time.Minute, "it has run", func() bool {
+	kit.Eventually(t, time.Minute, "the job has completed", func() bool {
 		text, _ := s.output("sacct", "-a", "-X", "-n", "-P", "-S", "now-1days", "-o",
-			"JobName%60,User,Account,State,ReqCPUS") // without -S, those since midnight
+			"JobName%60,User,Account,State,ReqCPUS") // by default, sacct only lists jobs since midnight
 		for line := range strings.Lines(text) {
 			if strings.HasPrefix(line, "kubenergy-") && strings.Contains(line, submitter+"|team|COMPLETED|2") {
 				return true
@@ -75,14 +76,14 @@ func TestIngest(t *testing.T) {
 		return false
 	}, p)
 	if status, said = post(`{"id": "three", "cpu": 1, "duration": "10s", "allowedDelay": "3m30s"}`); status != http.StatusCreated {
-		t.Fatalf("%d %s", status, said)
+		t.Fatalf("unexpected response: %d %s", status, said)
 	}
-	kit.Eventually(t, 6*time.Minute, "one that may wait has run", func() bool {
+	kit.Eventually(t, 6*time.Minute, "the job with an allowed delay has completed", func() bool {
 		text, _ := s.output("sacct", "-S", "now-1days", "-a", "-X", "-n", "-P", "-o", "JobName%60,State")
 		return strings.Count(text, "kubenergy-") == 2 && strings.Count(text, "COMPLETED") == 2
 	}, p)
 	text := s.run("sacct", "-S", "now-1days", "-a", "-X", "-n", "-P", "-o", "JobName%60,State")
 	if n := strings.Count(text, "\n"); n != 2 {
-		t.Errorf("%d jobs have run:\n%s", n, text)
+		t.Errorf("%d jobs were run, want 2:\n%s", n, text)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// Three hundred jobs, half of which may wait, and kubenergy-slurm is killed fifty times: every job that may wait is
-// eligible by its deadline, and runs.
+// TestJobsOverKills submits 300 jobs while kubenergy-slurm is killed fifty times. Half of the jobs have an allowed
+// delay. Every job must be eligible by its deadline and run.
 func TestJobsOverKills(t *testing.T) {
 	s := newStage(t)
 	s.token(operator)
@@ -42,17 +42,17 @@ func TestJobsOverKills(t *testing.T) {
 		}
 		time.Sleep(time.Duration(r.IntN(2800)) * time.Millisecond)
 	}
-	kit.Eventually(t, 6*time.Minute, "all jobs have run", func() bool {
+	kit.Eventually(t, 6*time.Minute, "all jobs have completed", func() bool {
 		text, _ := s.output("squeue", "-h")
 		return strings.TrimSpace(text) == ""
 	})
-	time.Sleep(5 * time.Second) // until slurmdbd knows
+	time.Sleep(5 * time.Second) // until slurmdbd has been updated
 	all, delayed, inTime := s.jobs(), 0, 0
 	for id, delay := range latest {
 		j := all[id]
 		by := j.submit.Add(delay)
 		if j.state != "COMPLETED" || j.eligible.After(by.Add(time.Second)) {
-			t.Errorf("job %d: %s, eligible %v after its deadline", id, j.state, j.eligible.Sub(by))
+			t.Errorf("job %d: state %s, eligible %v after its deadline", id, j.state, j.eligible.Sub(by))
 		}
 		if j.eligible.Sub(j.submit) > 5*time.Second {
 			delayed++
@@ -60,36 +60,41 @@ func TestJobsOverKills(t *testing.T) {
 		if clean(j.eligible) {
 			inTime++
 		}
-		if late := j.start.Sub(by); late > 20*time.Second { // two nodes are never full, so stock starts at once
+		if late := j.start.Sub(by); late > 20*time.Second { // the nodes are never full
 			t.Errorf("job %d started %v after its deadline", id, late)
 		}
 	}
 	for id := range plain {
 		if j := all[id]; j.eligible.Sub(j.submit) > time.Second {
-			t.Errorf("job %d did not ask to wait, and was eligible after %v", id, j.eligible.Sub(j.submit))
+			t.Errorf("job %d without an allowed delay was eligible after %v", id, j.eligible.Sub(j.submit))
 		}
 	}
-	t.Logf("%d kills; of %d jobs that may wait, %d were put off, and %d became eligible while the grid was clean", killed,
+	t.Logf("%d kills; of %d jobs with an allowed delay, %d were delayed and %d were eligible in a clean minute",
+		killed,
 		len(latest), delayed, inTime)
 	if 5*delayed < 2*len(latest) || 2*inTime < len(latest) {
-		t.Error("too few for a test of delays")
+		t.Error("too few delayed jobs")
 	}
 }
 
-// Whatever is broken, jobs run as on a stock Slurm, and the operator is told.
+// TestFailsOpen verifies that jobs run as without kubenergy-slurm if a component fails, and that the failure is
+// logged.
 func TestFailsOpen(t *testing.T) {
 	s := newStage(t)
 	s.token(operator)
-	// runs wants a job that may wait for an hour to be eligible soon, and ours to say something.
+	// runs verifies that a job with an allowed delay of one hour becomes eligible soon and that kubenergy-slurm
+	// logs description.
 	runs := func(t *testing.T, description string, p *kit.Process) {
 		t.Helper()
 		id, _ := s.submit(1, "kubenergy:allowed-delay=1h,expected-duration=10s")
 		if description != "" {
-			kit.Eventually(t, time.Minute, "the log says "+description, func() bool { return strings.Contains(p.Output(), description) })
+			kit.Eventually(t, time.Minute, "the log contains "+description,
+				func() bool { return strings.Contains(p.Output(), description) })
 		}
-		kit.Eventually(t, 3*time.Minute, "the job has run", func() bool { return s.jobs()[id].state == "COMPLETED" })
+		kit.Eventually(t, 3*time.Minute, "the job has completed",
+			func() bool { return s.jobs()[id].state == "COMPLETED" })
 		if j := s.jobs()[id]; j.eligible.Sub(j.submit) > 70*time.Second {
-			t.Errorf("eligible after %v", j.eligible.Sub(j.submit))
+			t.Errorf("job was eligible after %v, want at most 70 s", j.eligible.Sub(j.submit))
 		}
 	}
 	with := func(name, description string, spoil, mend func()) {
@@ -126,7 +131,7 @@ func TestFailsOpen(t *testing.T) {
 			s.write("job_submit.lua", 0o644, broken)
 			time.Sleep(time.Second)
 			if _, reported := s.submit(1, "kubenergy:allowed-delay=1h"); strings.Contains(reported, "error") {
-				t.Errorf("the submitter is told %q", reported)
+				t.Errorf("unexpected message for the submitter: %q", reported)
 			}
 		}
 		s.write("job_submit.lua", 0o644, s.lua)
@@ -137,13 +142,14 @@ func TestFailsOpen(t *testing.T) {
 			"kubenergy:allowed-delay=soon": "makes no sense", "anything": "",
 		} {
 			if _, reported := s.submit(1, comment); !strings.Contains(reported, want) || want == "" && reported != "" {
-				t.Errorf("%s: told %q, want %q", comment, reported, want)
+				t.Errorf("message for comment %s = %q, want %q", comment, reported, want)
 			}
 		}
 	})
 }
 
-// What users and administrators say to Slurm wins, arrays wait as one, and QOS, priority and node stay as they are.
+// TestOthersWin verifies that changes by users and administrators take precedence, that arrays are delayed as a
+// whole and that the QOS, priority and nodes of jobs are not modified.
 func TestOthersWin(t *testing.T) {
 	s := newStage(t)
 	s.token(operator)
@@ -158,12 +164,12 @@ func TestOthersWin(t *testing.T) {
 	}
 	wait := func(id int64) string {
 		t.Helper()
-		kit.Eventually(t, 30*time.Second, "a BeginTime of ours", func() bool {
+		kit.Eventually(t, 30*time.Second, "kubenergy-slurm sets the begin time", func() bool {
 			return strings.Contains(p.Output(), `"job":"slurm-`+idText(id)+`"`) || field(id, "JobState") == "RUNNING"
 		})
 		return field(id, "EligibleTime")
 	}
-	for time.Now().Minute()%4 != 1 { // three minutes before the grid is clean
+	for time.Now().Minute()%4 != 1 { // three minutes before the next clean minute
 		time.Sleep(time.Second)
 	}
 	array, _ := s.submit(1, comment, "--array=1-4%2")
@@ -177,10 +183,10 @@ func TestOthersWin(t *testing.T) {
 	wait(moved)
 	wait(held)
 	if after := field(let, "Priority") + field(let, "QOS"); after != before && !strings.HasPrefix(after, "0") {
-		t.Logf("priority and QOS were %s and are %s", before, after) // age counts
+		t.Logf("priority and QOS changed from %s to %s", before, after) // the priority includes the age
 	}
 	if got := field(array, "EligibleTime"); got != ours {
-		t.Errorf("the array is eligible at %s, a job at %s", got, ours)
+		t.Errorf("array is eligible at %s, want %s as for a single job", got, ours)
 	}
 	s.run("scontrol", "update", "JobId="+idText(let), "StartTime=now")
 	s.run("scontrol", "update", "JobId="+idText(moved), "StartTime=now+1200")
@@ -188,13 +194,14 @@ func TestOthersWin(t *testing.T) {
 	theirs := field(moved, "EligibleTime")
 	time.Sleep(10 * time.Second)
 	if got := field(moved, "EligibleTime"); got != theirs {
-		t.Errorf("a StartTime of its user has become %s", got)
+		t.Errorf("StartTime set by the user was changed to %s", got)
 	}
 	if got := field(held, "Reason"); !strings.HasPrefix(got, "JobHeld") {
-		t.Errorf("a held job is %s", got)
+		t.Errorf("unexpected reason of a held job: %s", got)
 	}
-	kit.Eventually(t, time.Minute, "what was let go has run", func() bool { return s.jobs()[let].state == "COMPLETED" })
-	kit.Eventually(t, 5*time.Minute, "the array and what depends on it have run", func() bool {
+	kit.Eventually(t, time.Minute, "the released job has completed",
+		func() bool { return s.jobs()[let].state == "COMPLETED" })
+	kit.Eventually(t, 5*time.Minute, "the array and the dependent job have completed", func() bool {
 		return s.jobs()[dependent].state == "COMPLETED"
 	})
 }

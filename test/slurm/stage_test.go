@@ -1,5 +1,5 @@
-// Package slurm shows kubenergy-slurm on Debian's real Slurm: slurmctld, two slurmd, slurmdbd on MariaDB and
-// slurmrestd, all on addresses of this machine, in a folder of their own.
+// Package slurm tests kubenergy-slurm with the Slurm packages of Debian: slurmctld, two slurmd, slurmdbd with
+// MariaDB and slurmrestd. All daemons use local addresses and a temporary directory.
 package slurm
 
 import (
@@ -21,42 +21,42 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// packages are what is to be installed.
+// packages is the command that installs the required packages.
 const packages = "apt-get install slurm-wlm slurmdbd slurmrestd slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin " +
 	"mariadb-server munge openmpi-bin libopenmpi-dev"
 
 const (
-	submitter = "nobody" // the user that submits jobs
-	physicist = "daemon" // of another account
-	operator  = "games"  // our account in Slurm
+	submitter = "nobody" // user that submits jobs
+	physicist = "daemon" // user of another account
+	operator  = "games"  // Slurm user of kubenergy-slurm
 )
 
-// stage is a Slurm and what belongs to it.
+// stage is a Slurm cluster with its services.
 type stage struct {
 	t     *testing.T
 	dir   string
 	conf  string
 	rest  string // address of slurmrestd
 	restd *kit.Process
-	api   string // address of our ledger
+	api   string // address of the KubEnergy ledger
 	lua   string
 
-	metered bool // slurmd makes control groups, and counts energy
+	metered bool // slurmd creates control groups and counts energy
 }
 
-// Tests stand side by side as well.
+// The tests can also run in parallel.
 var (
-	daemons  sync.Once // are found
+	daemons  sync.Once // adds the daemons to PATH
 	starting sync.Mutex
 )
 
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("takes ten minutes: make slurm")
+		t.Skip("takes ten minutes: run make slurm")
 	}
 	if os.Getuid() != 0 {
-		t.Skip("Slurm's daemons want root")
+		t.Skip("the daemons of Slurm require root")
 	}
 	daemons.Do(func() {
 		_ = os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin") //nolint:usetesting // not for parallel tests
@@ -65,19 +65,20 @@ func long(t *testing.T) {
 		"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd", "slurmrestd", "sacctmgr", "sbatch", "runuser", "mpicc",
 	} {
 		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("no %s: %s", name, packages)
+			t.Skipf("%s not found: %s", name, packages)
 		}
 	}
 }
 
-// newStage starts a Slurm that lives as long as the test, with these lines more in slurm.conf, where DIR is its folder.
+// newStage starts a Slurm cluster until the test ends. conf contains additional lines for slurm.conf, in which DIR
+// is replaced by the directory of the stage.
 func newStage(t *testing.T, conf ...string) *stage {
 	t.Helper()
 	long(t)
-	starting.Lock() // a port that was free is taken before the next one is looked for
+	starting.Lock() // a free port must be in use before the next one is selected
 	defer starting.Unlock()
 	s := &stage{t: t, dir: t.TempDir(), metered: slices.Equal(conf, metering)}
-	for _, folder := range []string{s.dir, filepath.Dir(s.dir)} { // daemons run under several accounts
+	for _, folder := range []string{s.dir, filepath.Dir(s.dir)} { // the daemons use different accounts
 		if err := os.Chmod(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +97,7 @@ func newStage(t *testing.T, conf ...string) *stage {
 		}
 	}
 	s.own("db", "mysql")
-	if err := os.Chmod(s.path("out"), 0o777); err != nil { // jobs of two accounts write there
+	if err := os.Chmod(s.path("out"), 0o777); err != nil { // jobs of two accounts write to it
 		t.Fatal(err)
 	}
 	s.key("munge.key", 0o400)
@@ -185,13 +186,13 @@ PartitionName=main Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP OverSubscr
 	for _, n := range []string{"n1", "n2"} {
 		s.startNode(n)
 	}
-	kit.Eventually(t, time.Minute, "two idle nodes", func() bool {
+	kit.Eventually(t, time.Minute, "two nodes are idle", func() bool {
 		text, _ := s.output("sinfo", "-h", "-N", "-p", "main", "-o", "%T")
 		return strings.Count(text, "idle") == 2
 	})
 	s.rest, s.api = kit.Address(t), kit.Address(t)
 	s.startRest()
-	t.Cleanup(func() { _, _ = s.output("scancel", "-u", submitter+","+physicist) }) // before the daemons end
+	t.Cleanup(func() { _, _ = s.output("scancel", "-u", submitter+","+physicist) }) // before the daemons are stopped
 	return s
 }
 
@@ -250,7 +251,7 @@ func (s *stage) run(name string, args ...string) string {
 	return text
 }
 
-// wait runs a command until it succeeds.
+// wait repeats a command until it succeeds.
 func (s *stage) wait(name string, args ...string) {
 	s.t.Helper()
 	kit.Eventually(s.t, time.Minute, name+" "+args[0], func() bool {
@@ -259,7 +260,7 @@ func (s *stage) wait(name string, args ...string) {
 	})
 }
 
-// startRest starts slurmrestd, as Debian has it but for the address.
+// startRest starts slurmrestd as in Debian, except for its address.
 func (s *stage) startRest(args ...string) {
 	s.t.Helper()
 	cmd := s.command("setpriv", append(append([]string{
@@ -282,7 +283,7 @@ func (s *stage) token(account string) {
 	s.write("token", 0o600, s.run("scontrol", "token", "username="+account, "lifespan=3600"))
 }
 
-// submit submits a job that sleeps, and returns its number and what the submitter was told.
+// submit submits a job that sleeps and returns its ID and the messages for the submitter.
 func (s *stage) submit(seconds int, comment string, args ...string) (id int64, reported string) {
 	s.t.Helper()
 	return s.sbatch(submitter, append([]string{
@@ -306,13 +307,13 @@ func (s *stage) sbatch(account string, args ...string) (id int64, reported strin
 	return id, errs.String()
 }
 
-// job is what slurmdbd knows of one.
+// job is the record of a job in slurmdbd.
 type job struct {
 	submit, eligible, start, end time.Time
 	state                        string
 }
 
-// jobs returns all jobs that there were.
+// jobs returns all jobs of the last three hours by ID.
 func (s *stage) jobs() map[int64]job {
 	s.t.Helper()
 	text := s.run("sacct", "-a", "-X", "-n", "-P", "-S", "now-3hours", "-o", "JobIDRaw,Submit,Eligible,Start,End,State")
@@ -324,7 +325,7 @@ func (s *stage) jobs() map[int64]job {
 			continue
 		}
 		at := func(text string) time.Time {
-			n, _ := strconv.ParseInt(text, 10, 64) // "Unknown" is none
+			n, _ := strconv.ParseInt(text, 10, 64) // "Unknown" yields zero
 			return time.Unix(n, 0)
 		}
 		all[id] = job{at(f[1]), at(f[2]), at(f[3]), at(f[4]), f[5]}
@@ -332,7 +333,8 @@ func (s *stage) jobs() map[int64]job {
 	return all
 }
 
-// startNode starts a slurmd. Where Slurm meters it, it has a /tmp of its own, as MPI wants, and pm_counters.
+// startNode starts a slurmd. If Slurm meters energy, slurmd gets its own /tmp, as MPI requires, and its own
+// pm_counters.
 func (s *stage) startNode(name string) {
 	slurmd := []string{"slurmd", "-D", "-b", "-N", name}
 	if s.metered {
@@ -347,7 +349,7 @@ exec "$@"`, "-", s.path("own-" + name), s.dir, s.path("pm-counters.sh"), "run", 
 	kit.Start(s.t, s.dir, "slurmd-"+name, s.command(slurmd[0], slurmd[1:]...))
 }
 
-// ours starts kubenergy-slurm. The grid is clean in one minute of four.
+// ours starts kubenergy-slurm with a grid that has a low carbon intensity in one of four minutes.
 func (s *stage) ours(args ...string) *kit.Process {
 	s.t.Helper()
 	config := s.path("config")
@@ -389,5 +391,5 @@ func (s *stage) ours(args ...string) *kit.Process {
 	return p
 }
 
-// clean reports whether the grid is, at a time.
+// clean reports whether the carbon intensity is low at the given time.
 func clean(at time.Time) bool { return at.Minute()%4 == 0 }

@@ -20,13 +20,14 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// row is a job of a trace, times ten times shorter than on a cluster of people: as are the intervals of slurm.conf.
+// row is a job of a trace. All times, including the intervals in slurm.conf, are ten times shorter than in a real
+// cluster.
 type row struct {
-	at      time.Duration // since the job before it
+	at      time.Duration // time since the submission of the previous job
 	seconds int
 	cores   int64
 	comment string
-	limit   int // minutes
+	limit   int // in minutes
 }
 
 func trace(seed uint64) (rows []row) {
@@ -46,8 +47,8 @@ func trace(seed uint64) (rows []row) {
 	return rows
 }
 
-// turnaround measures how long a node stands idle between two jobs that each take all of it, while others wait: the
-// epilog of one, and what it takes to start the next.
+// turnaround measures the idle time of a node between two queued jobs that use the complete node, which consists of
+// the epilog and the time to start the next job.
 func (s *stage) turnaround() time.Duration {
 	const chain, nodes, seconds = 20, 2, 2
 	var ids []int64
@@ -65,23 +66,23 @@ func (s *stage) turnaround() time.Duration {
 	return max(0, (nodes*last.Sub(first)-worked)/(chain*nodes))
 }
 
-// drained waits until all jobs have run and slurmdbd knows.
+// drained waits until all jobs have run and slurmdbd has been updated.
 func (s *stage) drained() {
 	s.t.Helper()
-	kit.Eventually(s.t, 10*time.Minute, "all jobs have run", func() bool {
+	kit.Eventually(s.t, 10*time.Minute, "all jobs have completed", func() bool {
 		text, _ := s.output("squeue", "-h")
 		return strings.TrimSpace(text) == ""
 	})
 	time.Sleep(5 * time.Second)
 }
 
-// played is what became of a trace.
+// played is the result of running a trace.
 type played struct {
-	jobs       []job // in order
+	jobs       []job // in the order of the trace
 	turnaround time.Duration
 }
 
-// play submits a trace to a Slurm of its own.
+// play runs a trace on a new Slurm cluster.
 func play(t *testing.T, rows []row, ours bool) (ran played) {
 	s := newStage(t)
 	s.token(operator)
@@ -98,7 +99,7 @@ func play(t *testing.T, rows []row, ours bool) (ran played) {
 		time.Sleep(time.Until(next))
 		comment := r.comment
 		if !ours {
-			comment = "plain" // job_submit.lua puts off others, with or without kubenergy-slurm
+			comment = "plain" // job_submit.lua delays other jobs regardless of kubenergy-slurm
 		}
 		id, _ := s.submit(r.seconds, comment, fmt.Sprintf("--time=%d", r.limit), fmt.Sprintf("--cpus-per-task=%d", r.cores))
 		ids = append(ids, id)
@@ -107,14 +108,14 @@ func play(t *testing.T, rows []row, ours bool) (ran played) {
 	all := s.jobs()
 	for _, id := range ids {
 		if all[id].state != "COMPLETED" {
-			t.Errorf("job %d: %s", id, all[id].state)
+			t.Errorf("job %d: state %s, want COMPLETED", id, all[id].state)
 		}
 		ran.jobs = append(ran.jobs, all[id])
 	}
 	return ran
 }
 
-// waits returns how long those jobs waited that did not ask to, in seconds.
+// waits returns the waiting times in seconds of jobs without an allowed delay.
 func waits(rows []row, ran []job) (seconds []float64) {
 	for i, r := range rows {
 		if r.comment == "plain" {
@@ -131,21 +132,22 @@ func mean(values []float64) (sum float64) {
 	return sum
 }
 
-// Five traces, each on a stock Slurm, on another and on one with kubenergy-slurm: jobs that do not ask to wait do not
-// wait longer for those that do. And what the simulator's model of backfill says of the stock ones is what they did.
+// TestWaits runs five traces, each on two plain Slurm clusters and on one with kubenergy-slurm. Jobs without an
+// allowed delay must not wait longer because of delayed jobs. It also verifies the backfill model of the simulator
+// against the plain clusters.
 func TestWaits(t *testing.T) {
 	long(t)
 	const rounds = 5
 	names := []string{"stock", "ours", "stock again"}
 	var rows [rounds][]row
 	var ran [rounds][3]played
-	var waited, model float64 // of all jobs on stock Slurms
+	var waited, model float64 // total waiting times on plain clusters
 	t.Run("arms", func(t *testing.T) {
 		for round := range rounds {
 			rows[round] = trace(uint64(round + 1))
 			for arm, name := range names {
 				t.Run(fmt.Sprint(name, " ", round+1), func(t *testing.T) {
-					t.Parallel() // jobs sleep: side by side they are in nothing's way
+					t.Parallel() // the jobs only sleep, so parallel runs do not affect each other
 					ran[round][arm] = play(t, rows[round], name == "ours")
 				})
 			}
@@ -159,28 +161,28 @@ func TestWaits(t *testing.T) {
 		for arm, name := range names {
 			w := waits(rows[round], ran[round][arm].jobs)
 			all[arm] = append(all[arm], w...)
-			t.Logf("%d, %s: mean wait %.2f s, p95 %.0f s", round+1, name, mean(w), report.Quantile(w, 0.95))
+			t.Logf("round %d, %s: mean wait %.2f s, p95 %.0f s", round+1, name, mean(w), report.Quantile(w, 0.95))
 			if name != "ours" {
 				current, ought := modelled(t, rows[round], ran[round][arm])
 				waited, model = waited+current, model+ought
 			}
 		}
 	}
-	t.Logf("by the model, mean waits are %.3f of what they are", model/waited)
+	t.Logf("ratio of modeled and actual mean waits: %.3f", model/waited)
 	if off := model/waited - 1; math.Abs(off) > 0.1 {
-		t.Errorf("the model is %.0f %% off", 100*off)
+		t.Errorf("modeled mean waits deviate by %.0f %%, want at most 10 %%", 100*off)
 	}
 	for arm, name := range names[1:] {
 		means := mean(all[arm+1]) / mean(all[0])
 		p95 := report.Quantile(all[arm+1], 0.95) / report.Quantile(all[0], 0.95)
-		t.Logf("%s over stock: mean wait %.3f, p95 %.3f", name, means, p95)
+		t.Logf("ratio of %s to stock: mean wait %.3f, p95 %.3f", name, means, p95)
 		if name == "ours" && (means > 1.05 || p95 > 1.10) {
-			t.Error("others wait longer")
+			t.Error("jobs without an allowed delay wait longer than on plain clusters")
 		}
 	}
 }
 
-// modelled compares a run with the simulator's, and returns the mean waits of both, in seconds.
+// modelled compares a run with that of the simulator and returns the mean waiting times of both in seconds.
 func modelled(t *testing.T, rows []row, played played) (current, ought float64) {
 	t.Helper()
 	ran := played.jobs
@@ -229,10 +231,10 @@ func modelled(t *testing.T, rows []row, played played) (current, ought float64) 
 		}
 	}
 	share := float64(same) / float64(pairs)
-	t.Logf("all jobs: mean wait %.2f s, by the model %.2f s; %.1f %% of the pairs start in the same order; turnaround %v",
+	t.Logf("all jobs: mean wait %.2f s, modeled %.2f s; %.1f %% of all pairs start in the same order; turnaround %v",
 		mean(waited), mean(model), 100*share, played.turnaround)
 	if share < 0.9 {
-		t.Error("they start in another order")
+		t.Error("less than 90 %% of all pairs start in the same order as in the model")
 	}
 	return mean(waited), mean(model)
 }

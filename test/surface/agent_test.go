@@ -23,9 +23,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// The state folder is that of an agent that was killed while the controller answered 503 to all: four sealed batches,
-// and in the newer slot what was known after them. They are of what a counter counted from first to last, ten seconds
-// after the boot: a machine has to be up for longer to run the second test.
+// The state directory is from an agent that was killed while the controller responded with 503. It contains four
+// sealed batches and a newer slot with the subsequent state. The counter values range from first to last, starting
+// ten seconds after boot. The second test therefore requires a machine with a longer uptime.
 const (
 	stateFolder = "testdata/state"
 	stateBoot   = "be12cc12-7349-4a1b-9b7a-34d97a6a5759"
@@ -33,11 +33,11 @@ const (
 	first, last = 4_000_000_000_000_000, 4_000_000_001_653_696
 )
 
-// A sink acknowledges batches and sums them up by the epochs of their streams.
+// A sink acknowledges batches and sums their energy by the epoch of their streams.
 type sink struct {
 	mu     sync.Mutex
 	next   map[string]uint64
-	joules map[string]int64 // in millionths
+	joules map[string]int64 // in microjoules
 	wrong  []string
 }
 
@@ -68,8 +68,9 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"epoch":%q,"acked":%d}`, epoch, b.Last)
 }
 
-// TestOldStateFolder has today's agent go on where the older one was killed: after a reboot it delivers all that is in
-// the folder, and on the same boot also what was counted while no agent ran. No joule is lost, none is delivered twice.
+// TestOldStateFolder verifies that the current agent can continue with the state of an older agent. After a reboot,
+// it delivers all stored energy. On the same boot, it also delivers the energy counted while no agent was running.
+// All energy must be delivered exactly once.
 func TestOldStateFolder(t *testing.T) {
 	now, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -94,31 +95,32 @@ func TestOldStateFolder(t *testing.T) {
 				defer s.mu.Unlock()
 				return s.joules[stateEpoch], s.wrong
 			}
-			kit.Await(t, time.Minute, "the old stream has come", func(context.Context) (bool, error) {
+			kit.Await(t, time.Minute, "the energy of the old stream is received", func(context.Context) (bool, error) {
 				joules, wrong := sum()
-				return joules >= c.want, fmt.Errorf("%d µJ came, want %d; what was wrong: %q", joules, c.want, wrong)
+				return joules >= c.want, fmt.Errorf("received %d µJ, want %d; errors: %q", joules, c.want, wrong)
 			})
-			time.Sleep(1500 * time.Millisecond) // no further batch may follow
+			time.Sleep(1500 * time.Millisecond) // no further batch must follow
 			if joules, wrong := sum(); joules != c.want || len(wrong) > 0 {
-				t.Errorf("%d µJ of the old stream came, want %d; what was wrong: %q", joules, c.want, wrong)
+				t.Errorf("received %d µJ of the old stream, want %d; errors: %q", joules, c.want, wrong)
 			}
 		})
 	}
 }
 
-// copyState copies the state folder, as if it were of a given boot.
+// copyState copies the state directory and replaces its boot ID.
 func copyState(t *testing.T, to, boot string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(stateFolder, "*"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%d files, %v", len(files), err)
+		t.Fatalf("got %d files, error %v", len(files), err)
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// 8 bytes say what it is, then come the checksum of the rest, the length of the content, and the content.
+		// The format is an 8-byte magic number, the checksum of the remaining bytes, the length of the content, and
+		// the content.
 		data = bytes.ReplaceAll(data, []byte(stateBoot), []byte(boot))
 		end := 16 + binary.LittleEndian.Uint32(data[12:])
 		binary.LittleEndian.PutUint32(data[8:], crc32.Checksum(data[12:end], crc32.MakeTable(crc32.Castagnoli)))
@@ -128,7 +130,7 @@ func copyState(t *testing.T, to, boot string) {
 	}
 }
 
-// startAgent runs the agent on a counter that stands still, until the test ends, and returns its address.
+// startAgent runs the agent with a constant counter until the test ends and returns its address.
 func startAgent(t *testing.T, counter int64, args ...string) string {
 	t.Helper()
 	zone := filepath.Join(t.TempDir(), "intel-rapl:0")
@@ -156,10 +158,10 @@ func startAgent(t *testing.T, counter int64, args ...string) string {
 		cmd.Process.Kill()
 		cmd.Wait()
 		if t.Failed() {
-			t.Logf("the agent said:\n%s", log.String())
+			t.Logf("log of the agent:\n%s", log.String())
 		}
 	})
-	kit.Await(t, time.Minute, "the agent answers", func(context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "the agent responds to requests", func(context.Context) (bool, error) {
 		answer, err := http.Get("http://" + address + "/healthz")
 		if err != nil {
 			return false, err

@@ -20,7 +20,7 @@ var binaries = []string{
 	"kubenergy-scheduler",
 }
 
-// folder is where the binaries are, once they are built.
+// folder is the directory of the built binaries.
 var folder string
 
 func TestMain(m *testing.M) {
@@ -33,14 +33,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// program returns the path of a binary. It is built when it is asked for first, as it is released but for its version.
+// program returns the path of a binary. The first call builds it like a release, except for its version.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(folder, name)
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	// Reading go.mod here makes the cache of test results depend on it; TestKeys reads all Go files.
+	// Reading go.mod invalidates cached test results when it changes. TestKeys reads all Go files.
 	if _, err := os.ReadFile(filepath.Join(root, "go.mod")); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// call runs a binary where there is no cluster, and returns its exit code and what it wrote.
+// call runs a binary without a cluster and returns its exit code and output.
 func call(t *testing.T, name string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program(t, name), args...)
@@ -74,7 +74,7 @@ func call(t *testing.T, name string, args ...string) (code int, stdout, stderr s
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// TestFlags reads the help of every binary and of every command.
+// TestFlags lists the flags in the help of every binary and command.
 func TestFlags(t *testing.T) {
 	f := facts{}
 	for _, name := range binaries {
@@ -93,15 +93,15 @@ func TestFlags(t *testing.T) {
 }
 
 var (
-	longFlag = regexp.MustCompile(`^ +((?:-\w, )?--[\w-]+)(\[=\S+\]|)(?: (\S+(?: \S+)*?))?   +(.*)$`) // of pflag
-	// of package flag
+	longFlag = regexp.MustCompile(`^ +((?:-\w, )?--[\w-]+)(\[=\S+\]|)(?: (\S+(?: \S+)*?))?   +(.*)$`) // of package pflag
+	// plainFlag matches the format of package flag.
 	plainFlag = regexp.MustCompile(`^  (-[\w-]+)(?: ([^\t]+))?(?:\t(.*))?$`)
 	byDefault = regexp.MustCompile(`.*\(default (.*)\)$`)
 	aliases   = regexp.MustCompile(`(?m)^Aliases:\n +(.*)$`)
 	usage     = regexp.MustCompile(`(?m)^Usage:\n +(.*)$`)
 )
 
-// help is what a binary says of itself, or of a command.
+// help returns a function that returns the help of a command.
 func help(t *testing.T) func(words ...string) string {
 	return func(words ...string) string {
 		t.Helper()
@@ -110,7 +110,7 @@ func help(t *testing.T) func(words ...string) string {
 	}
 }
 
-// addHelp takes flags, arguments, aliases and further commands from the help of a command.
+// addHelp adds the flags, arguments, aliases and subcommands in the help of a command.
 func (f facts) addHelp(words []string, help string, below []string) {
 	name := strings.Join(words, " ")
 	f.add("command", name)
@@ -123,11 +123,11 @@ func (f facts) addHelp(words []string, help string, below []string) {
 	for _, m := range aliases.FindAllStringSubmatch(help, -1) {
 		f.add("aliases", name+":", m[1])
 	}
-	if name == "kubenergy-scheduler" { // the other flags are those of kube-scheduler
+	if name == "kubenergy-scheduler" { // other flags belong to kube-scheduler
 		_, help, _ = strings.Cut(help, "KubEnergy flags:\n")
 		help, _, _ = strings.Cut(help, "\n\n")
 	}
-	help, _, _ = strings.Cut(help, "Global Flags:\n") // those of the root are told there
+	help, _, _ = strings.Cut(help, "Global Flags:\n") // listed with the root command
 	all := strings.Split(help, "\n")
 	for i, line := range all {
 		flag := plainFlag.FindStringSubmatch(line)
@@ -141,7 +141,7 @@ func (f facts) addHelp(words []string, help string, below []string) {
 		}
 		words := []string{name, flag[1], flag[2]}
 		if strings.HasSuffix(flag[1], "--output") || strings.HasSuffix(flag[1], "-format") {
-			words = append(words, "("+flag[3]+")") // the formats are told there
+			words = append(words, "("+flag[3]+")") // the usage contains the formats
 		} else if m := byDefault.FindStringSubmatch(flag[3]); m != nil {
 			words = append(words, "=", m[1])
 		}
@@ -149,14 +149,14 @@ func (f facts) addHelp(words []string, help string, below []string) {
 	}
 }
 
-// TestLab holds the part of docs/reference/cli.md about kubenergy-lab to its help.
+// TestLab compares the part of docs/reference/cli.md about kubenergy-lab with its help.
 func TestLab(t *testing.T) {
 	reference.Hold(t, "docs/reference/cli.md", "./test/surface -run TestLab",
 		reference.Commands(help(t), "kubenergy-lab"), *rewrite)
 }
 
-// TestExits runs the command lines of its list, which need no cluster, for the exit code and for where they wrote to. A
-// new command line is written into the list by hand.
+// TestExits runs the listed command lines without a cluster and checks their exit codes and output streams. New
+// command lines must be added to the list manually.
 func TestExits(t *testing.T) {
 	f := facts{}
 	for _, fact := range lines(t, "testdata/exits.txt") {

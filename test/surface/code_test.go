@@ -16,8 +16,7 @@ import (
 
 var inChart = regexp.MustCompile(`\b(kubenergy|compute-gardener-scheduler\.kubernetes|energy\.thesis)\.io/[\w.-]*\w`)
 
-// TestKeys looks for annotations, labels and other keys, for tables that say which of them stand for which, and for the
-// fields of the plugins' arguments.
+// TestKeys lists annotations, labels and other keys, tables of aliases, and the fields of plugin arguments.
 func TestKeys(t *testing.T) {
 	f := facts{}
 	c := reference.ReadCode(t)
@@ -40,13 +39,13 @@ func TestKeys(t *testing.T) {
 	f.check(t, "keys")
 }
 
-// argumentTypes are the structs that a KubeSchedulerConfiguration holds, by the names that the list has for them: users
-// do not see what Go calls them.
+// argumentTypes maps the structs in a KubeSchedulerConfiguration to their names in the list, because users do not
+// see the names of Go types.
 var argumentTypes = map[string]string{
 	"EnergyArgs": "EnergyArgs", "HoldArgs": "HoldArgs", "Limits": "BatchArgs", "batch.Limits": "BatchArgs",
 }
 
-// addArguments adds the fields of the structs that a KubeSchedulerConfiguration holds.
+// addArguments adds the fields of structs in a KubeSchedulerConfiguration.
 func addArguments(f facts, file *ast.File) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.TypeSpec)
@@ -64,7 +63,7 @@ func addArguments(f facts, file *ast.File) {
 	})
 }
 
-// deployed calls found with every file that is applied or installed as it is.
+// deployed calls found with every file that is applied or installed without changes.
 func deployed(t *testing.T, found func(text string)) {
 	t.Helper()
 	for _, folder := range []string{"charts", "deploy"} {
@@ -84,11 +83,11 @@ func deployed(t *testing.T, found func(text string)) {
 
 var (
 	variable   = regexp.MustCompile(`^([A-Z][A-Z0-9]*(_[A-Z0-9]+)+_?|TERM|COLUMNS|KUBECONFIG|GOMAXPROCS)$`)
-	noVariable = map[string]bool{"NON_DIRECT_DEBIT": true} // a tariff's
+	noVariable = map[string]bool{"NON_DIRECT_DEBIT": true} // a tariff
 	expanded   = regexp.MustCompile(`\bKUBENERGY_[A-Z_]+\b`)
 )
 
-// TestVariables looks for texts that are names of environment variables.
+// TestVariables lists string literals that are names of environment variables.
 func TestVariables(t *testing.T) {
 	f := facts{}
 	reference.ReadCode(t).All(func(text string) {
@@ -106,15 +105,15 @@ func TestVariables(t *testing.T) {
 
 var (
 	metric   = regexp.MustCompile(`^kubenergy_[a-z0-9_]+$`)
-	part     = regexp.MustCompile(`_(bucket|sum|count|)$`) // of a histogram, or of a name
+	part     = regexp.MustCompile(`_(bucket|sum|count|)$`) // part of a histogram or of a name
 	recorded = regexp.MustCompile(`(?m)((?:record|alert): [A-Za-z]\w*)`)
 	row      = regexp.MustCompile("^\\| `[a-z]+_")
 	quoted   = regexp.MustCompile("`([^`]+)`")
 )
 
-// TestMetrics reads docs/reference/metrics.md, names in the code, and the rules, which have the names of other systems.
-// Tests of the agent and of the controller hold the document to their pages; nothing holds the scheduler's part to its
-// page.
+// TestMetrics lists the metrics in docs/reference/metrics.md, metric names in the code and rules with names of
+// other systems. Tests of the agent and the controller compare the document with their metrics pages. The metrics
+// of the scheduler are not compared.
 func TestMetrics(t *testing.T) {
 	f := facts{}
 	reference.ReadCode(t).All(func(text string) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestRoutes reads the controller's description of its interface, and asks the agent.
+// TestRoutes lists the routes in the OpenAPI document of the controller and the routes of the agent.
 func TestRoutes(t *testing.T) {
 	f := facts{}
 	document := ask(t, openLedger(t, filepath.Join(t.TempDir(), "ledger.db")), "/openapi/v3.json").(object)
@@ -44,7 +44,7 @@ func TestRoutes(t *testing.T) {
 }
 
 func (f facts) addOperation(route string, o object) {
-	f.add(route, text(o["description"])) // the rights
+	f.add(route, text(o["description"])) // contains the required permissions
 	parameters, _ := o["parameters"].([]any)
 	for _, p := range parameters {
 		parameter := p.(object)
@@ -65,7 +65,8 @@ func (f facts) addContent(what string, o object) {
 	}
 }
 
-// TestOldBatch decodes what an older agent sent and an older controller answered. What is written of it is the same.
+// TestOldBatch verifies that a batch of an older agent and a response of an older controller are encoded
+// identically after decoding.
 func TestOldBatch(t *testing.T) {
 	for file, again := range formats {
 		data, err := os.ReadFile(filepath.Join("testdata", file))
@@ -73,13 +74,13 @@ func TestOldBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now, err := again(data); err != nil || !bytes.Equal(now, data) {
-			t.Errorf("%s is written as\n%s\nand was\n%s\n%v", file, now, data, err)
+			t.Errorf("%s: encoded as\n%s\nwant\n%s\nerror: %v", file, now, data, err)
 		}
 	}
 }
 
-// TestOldLedger opens a ledger of an older version and asks for what is in it: 17 minutes of two metered nodes and of
-// one that was estimated, the last two and a half of them in the journal, and 40 decisions.
+// TestOldLedger opens a ledger of an older version and queries its content. It contains 17 minutes of two metered
+// nodes and an estimated one, including 2.5 minutes in the journal, and 40 decisions.
 func TestOldLedger(t *testing.T) {
 	file, err := os.Open("testdata/ledger.db.gz")
 	if err != nil {
@@ -110,7 +111,7 @@ func TestOldLedger(t *testing.T) {
 	} {
 		answer := ask(t, handler, q[1])
 		if o, ok := answer.(object); ok {
-			delete(o, "bytes") // of the file, which grows when it is opened
+			delete(o, "bytes") // the file grows when it is opened
 		}
 		f.addValues(q[0], answer)
 	}

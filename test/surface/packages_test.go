@@ -14,9 +14,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/sqlite"
 )
 
-// No other file of this package imports one of the product: where packages move, this file follows.
+// This is the only file of the package that imports packages of KubEnergy, so only this file has to be changed if
+// packages are moved.
 
-// openLedger returns what answers for a ledger's file.
+// openLedger returns the API handler for a ledger file.
 func openLedger(t *testing.T, path string) http.Handler {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), path, sqlite.Options{})
@@ -29,7 +30,7 @@ func openLedger(t *testing.T, path string) http.Handler {
 	})
 }
 
-// anybody may everything.
+// anybody grants all permissions to every client.
 type anybody struct{}
 
 func (anybody) Require(next http.Handler, _ func(*http.Request) []access.Attributes) http.Handler {
@@ -40,13 +41,13 @@ func (anybody) Allowed(context.Context, *access.User, access.Attributes) (bool, 
 	return true, nil
 }
 
-// formats decode what a file in testdata holds, and encode it.
+// formats contains functions that decode and encode the files in testdata.
 var formats = map[string]func(data []byte) ([]byte, error){
 	"batch.json": again(batch.Decode, batch.Encode),
 	"ack.json":   again(batch.DecodeAck, encodeAck),
 }
 
-// encodeAck writes an acknowledgement as the controller does: in a line.
+// encodeAck encodes an acknowledgement like the controller, on a single line.
 func encodeAck(a *batch.Ack) ([]byte, error) {
 	data, err := json.Marshal(a)
 	return append(data, '\n'), err
@@ -62,7 +63,7 @@ func again[T any](decode func([]byte) (T, error), encode func(T) ([]byte, error)
 	}
 }
 
-// ask returns what a handler answers, as JSON.
+// ask returns the JSON response of a handler.
 func ask(t *testing.T, h http.Handler, target string) (answer any) {
 	t.Helper()
 	w := httptest.NewRecorder()

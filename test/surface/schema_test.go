@@ -12,7 +12,7 @@ import (
 
 type object = reference.Object
 
-// about are the words of a schema that say something of a field, besides its properties.
+// about lists the schema keywords of a field that are added to the list.
 var about = []string{
 	"type", "format", "const", "default", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
 	"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "uniqueItems", "nullable",
@@ -20,7 +20,7 @@ var about = []string{
 	"x-kubernetes-preserve-unknown-fields", "$ref", "additionalProperties",
 }
 
-// addSchema tells a schema field by field: its words, what must be there, and the rules of the API server.
+// addSchema adds the keywords, required fields and validation rules of all fields of a schema.
 func (f facts) addSchema(path string, schema object) {
 	reference.Fields(path, schema, func(path string, schema object) {
 		words := []string{path}
@@ -46,7 +46,7 @@ func (f facts) addSchema(path string, schema object) {
 	})
 }
 
-// addValues tells a value field by field.
+// addValues adds all fields of a value.
 func (f facts) addValues(path string, v any) {
 	o, _ := v.(object)
 	for key := range o {
@@ -64,11 +64,11 @@ func (f facts) addValues(path string, v any) {
 
 func text(v any) string { return reference.Text(v) }
 
-// TestKinds reads the definitions of our kinds.
+// TestKinds lists the fields of the CRDs.
 func TestKinds(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "charts/kubenergy/crds/*.yaml"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%d files, %v", len(files), err)
+		t.Fatalf("got %d CRD files, error %v", len(files), err)
 	}
 	f := facts{}
 	for _, file := range files {
@@ -92,7 +92,7 @@ func TestKinds(t *testing.T) {
 	f.check(t, "kinds")
 }
 
-// TestValues reads the chart's values with their defaults, and what the chart's schema takes.
+// TestValues lists the default values and the schema of the chart.
 func TestValues(t *testing.T) {
 	const chart = root + "/charts/kubenergy/"
 	f := facts{}

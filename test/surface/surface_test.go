@@ -1,9 +1,10 @@
-// Package surface holds what users depend on: flags, variables, metrics, keys, kinds, values, routes and exit codes.
-// Each is a list in testdata, of one fact a line, so that a diff reads as what left and what came. Files that users
-// have (batches, state folders of agents, ledgers) lie there as version 722c972 wrote them.
+// Package surface verifies the compatibility of the user-facing API: flags, variables, metrics, keys, kinds,
+// values, routes and exit codes. Each of them is a list in testdata with one fact per line, so that differences are
+// easy to review. testdata also contains files of users (batches, state directories of agents, ledgers) written by
+// version 722c972.
 //
-// A new fact is added with -rewrite. A fact never leaves by -rewrite: left.txt names it, with the reason and the words
-// of CHANGELOG.md that tell users of it.
+// New facts are added with -rewrite. Facts are never removed with -rewrite. They have to be added to left.txt with
+// the reason and a quotation from CHANGELOG.md that informs users.
 package surface
 
 import (
@@ -18,7 +19,7 @@ import (
 
 const root = "../.."
 
-var rewrite = flag.Bool("rewrite", false, "add new facts to the lists; what is missing stays missing")
+var rewrite = flag.Bool("rewrite", false, "add new facts to the lists; missing facts are not removed")
 
 // facts is a set of lines.
 type facts map[string]bool
@@ -27,7 +28,7 @@ func (f facts) add(words ...string) {
 	f[strings.Join(strings.Fields(strings.Join(words, " ")), " ")] = true
 }
 
-// check compares what there is with the list of a name.
+// check compares the facts with the list of the given name.
 func (f facts) check(t *testing.T, name string) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".txt")
@@ -48,30 +49,30 @@ func (f facts) check(t *testing.T, name string) {
 	}
 }
 
-// compare says what is wrong with what there is now.
+// compare returns a message for each difference between the frozen and the current facts.
 func compare(name string, frozen, now facts, left map[string]bool) (wrong []string) {
 	for fact := range frozen {
 		if !now[fact] && !left[name+": "+fact] {
-			wrong = append(wrong, "left "+name+": "+fact+"\n\tif that is meant: list it in left.txt, with the reason")
+			wrong = append(wrong, "removed "+name+": "+fact+"\n\tif intended, add it to left.txt with the reason")
 		}
 	}
 	for fact := range now {
 		if !frozen[fact] {
-			wrong = append(wrong, "new "+name+": "+fact+"\n\tadd it with -rewrite, and a line to CHANGELOG.md")
+			wrong = append(wrong, "new "+name+": "+fact+"\n\tadd it with -rewrite and mention it in CHANGELOG.md")
 		}
 	}
 	for entry := range left {
 		of, fact, _ := strings.Cut(entry, ": ")
 		if of == name && (now[fact] || !frozen[fact]) {
-			wrong = append(wrong, "left.txt lists what is still there, or never was: "+entry)
+			wrong = append(wrong, "left.txt contains an existing or unknown fact: "+entry)
 		}
 	}
 	slices.Sort(wrong)
 	return wrong
 }
 
-// readLeft reads left.txt: a line with the name of a list and the fact, then, indented, a line with the reason and a
-// line with words of CHANGELOG.md.
+// readLeft reads left.txt. An entry consists of a line with the name of the list and the fact, an indented line
+// with the reason and an indented line with a quotation from CHANGELOG.md.
 func readLeft(t *testing.T) map[string]bool {
 	t.Helper()
 	changes, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
@@ -85,10 +86,11 @@ func readLeft(t *testing.T) map[string]bool {
 			continue
 		}
 		if i+2 >= len(all) || !strings.HasPrefix(all[i+1], "\t") || !strings.HasPrefix(all[i+2], "\t") {
-			t.Fatalf("left.txt: %q needs a reason and words of CHANGELOG.md, on lines that begin with a tab", all[i])
+			t.Fatalf("left.txt: %q requires a reason and a quotation from CHANGELOG.md, indented by a tab",
+				all[i])
 		}
 		if note := strings.TrimSpace(all[i+2]); !strings.Contains(string(changes), note) {
-			t.Errorf("left.txt: CHANGELOG.md does not say %q", note)
+			t.Errorf("left.txt: CHANGELOG.md does not contain %q", note)
 		}
 		left[all[i]] = true
 		i += 2
@@ -96,7 +98,7 @@ func readLeft(t *testing.T) map[string]bool {
 	return left
 }
 
-// lines returns those of a file that are not empty; of a file that does not exist, none.
+// lines returns the non-empty lines of a file. With -rewrite, a missing file is treated as empty.
 func lines(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -106,18 +108,18 @@ func lines(t *testing.T, path string) []string {
 	return slices.DeleteFunc(strings.Split(string(text), "\n"), func(line string) bool { return line == "" })
 }
 
-// TestCompare shows that each kind of difference is told of.
+// TestCompare verifies that all kinds of differences are reported.
 func TestCompare(t *testing.T) {
 	frozen := facts{"stays": true, "goes": true, "went": true, "is back": true}
 	now := facts{"stays": true, "is back": true, "comes": true}
 	left := map[string]bool{"list: went": true, "list: is back": true, "list: never was": true, "other: went": true}
 	wrong := compare("list", frozen, now, left)
 	for i, want := range []string{
-		"left list: goes\n", "left.txt lists what is still there, or never was: list: is back",
-		"left.txt lists what is still there, or never was: list: never was", "new list: comes\n",
+		"removed list: goes\n", "left.txt contains an existing or unknown fact: list: is back",
+		"left.txt contains an existing or unknown fact: list: never was", "new list: comes\n",
 	} {
 		if i >= len(wrong) || !strings.HasPrefix(wrong[i], want) {
-			t.Fatalf("have %q, want %q at %d", wrong, want, i)
+			t.Fatalf("compare() = %q, want %q at index %d", wrong, want, i)
 		}
 	}
 	if len(wrong) != 4 {

@@ -16,34 +16,34 @@ import (
 	"github.com/kubenergy/kubenergy/test/upstream/enabled"
 )
 
-// outcome is what became of a test; "" if it did not run.
+// outcome is the result of a test, or "" if it did not run.
 type outcome string
 
 const (
 	passed     outcome = "pass"
 	failed     outcome = "fail"
 	skipped    outcome = "skip"
-	unfinished outcome = "unfinished" // it began, and the process ended
+	unfinished outcome = "unfinished" // the process exited during the test
 )
 
 const (
-	// whole stands among the tests for the process, which may fail although no test does.
+	// whole is the name used for the process, which may fail although no test fails.
 	whole = ""
-	// leaks stands among them for upstream's check, after all tests, that no goroutine is left.
+	// leaks is the name used for the upstream check for remaining goroutines after all tests.
 	leaks = "(goroutines)"
 )
 
-// leaked is what that check says.
+// leaked is part of the message of that check.
 const leaked = "EtcdMain goroutine check"
 
-// outcomes are those of the tests of one run: subtests, [whole] and [leaks] among them.
+// outcomes contains the outcomes of all tests of one run, including subtests, [whole] and [leaks].
 type outcomes map[string]outcome
 
-// A binary is a compiled suite.
+// A binary is a compiled test suite.
 type binary struct {
 	suite, path string
-	dir         string       // where the suite's sources are, and go test would run it
-	mode        enabled.Mode // "": it is stock's
+	dir         string       // source directory of the suite, in which go test would run it
+	mode        enabled.Mode // empty for the stock suite
 }
 
 func (b *binary) variant() string {
@@ -53,27 +53,26 @@ func (b *binary) variant() string {
 	return string(b.mode)
 }
 
-// A runner runs binaries, each with an etcd of its own.
+// A runner runs test binaries, each with a separate etcd.
 type runner struct {
-	dir     string // for logs and what does not outlive a run
+	dir     string // directory for logs and temporary files
 	timeout time.Duration
 }
 
-// gaveUp is the exit status of an API server that did not come up in time. It takes the process along, on a busy
-// machine now and then, and says nothing about the tests. A panic ends with another status, and so do tests that
-// fail.
+// gaveUp is the exit status if the API server did not start in time, which occasionally happens on a busy machine.
+// It terminates the process and is unrelated to the tests. Panics and failing tests lead to a different status.
 const gaveUp = 255
 
-// observed is what came of one run.
+// observed is the result of one run.
 type observed struct {
 	outcomes
 	enabled.Counts
-	status    int // of the process
+	status    int // exit status of the process
 	took, cpu time.Duration
-	again     int // runs before it whose API server gave up
+	again     int // number of previous runs in which the API server did not start
 }
 
-// run runs the tests of a binary, or the only one that is named. Where the API server gives up, it runs them again.
+// run runs all tests of a binary, or a single test. The run is repeated if the API server does not start.
 func (r *runner) run(ctx context.Context, b *binary, only string) (*observed, error) {
 	for again := 0; ; again++ {
 		began := time.Now()
@@ -105,8 +104,8 @@ func (r *runner) once(ctx context.Context, b *binary, only string) (*observed, e
 	}
 	defer log.Close()
 	counts := filepath.Join(scratch, "counts")
-	// The time limit within the process says which goroutines hang; that of the context is for one that does not end
-	// at all.
+	// The timeout of the process prints hanging goroutines. The timeout of the context kills a process that does
+	// not exit.
 	ctx, cancel := context.WithTimeout(ctx, r.timeout+time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.path, "-test.v=test2json", "-test.timeout="+r.timeout.String(),
@@ -118,7 +117,7 @@ func (r *runner) once(ctx context.Context, b *binary, only string) (*observed, e
 	fmt.Fprintf(log, "\n%s %s\n", b.suite, strings.Join(cmd.Args[1:], " "))
 	o, err := observe(cmd, log)
 	if errors.Is(ctx.Err(), context.Canceled) {
-		err = ctx.Err() // we are asked to stop
+		err = ctx.Err() // canceled by the caller
 	}
 	if err != nil {
 		return nil, err
@@ -127,7 +126,7 @@ func (r *runner) once(ctx context.Context, b *binary, only string) (*observed, e
 	return o, err
 }
 
-// observe runs the command and returns what it says of its tests. That it fails is no error.
+// observe runs the command and returns the outcomes of its tests. A failing command is not an error.
 func observe(cmd *exec.Cmd, log io.Writer) (*observed, error) {
 	out, in := io.Pipe()
 	cmd.Stdout, cmd.Stderr = in, in
@@ -140,7 +139,7 @@ func observe(cmd *exec.Cmd, log io.Writer) (*observed, error) {
 		in.Close()
 	}()
 	seen, readErr := readOutcomes(io.TeeReader(out, log))
-	out.Close() // so that a log that cannot be written does not keep the process waiting
+	out.Close() // do not block the process if the log cannot be written
 	err := <-ended
 	if readErr != nil {
 		return nil, readErr
@@ -162,7 +161,7 @@ func (r *runner) logFile(b *binary) string {
 	return filepath.Join(r.dir, strings.ReplaceAll(b.suite, "/", "-")+"."+b.variant()+".log")
 }
 
-// exactly returns the pattern for -test.run that one test answers to; [whole] and [leaks] are of all tests.
+// exactly returns the -test.run pattern that selects one test. [whole] and [leaks] select all tests.
 func exactly(test string) string {
 	if test == whole || test == leaks {
 		return ""
@@ -174,7 +173,7 @@ func exactly(test string) string {
 	return strings.Join(parts, "/")
 }
 
-// statement is what -test.v=test2json prints of a test, after a byte that nothing else prints.
+// statement matches the output of -test.v=test2json for a test, which starts with a special byte.
 var statement = regexp.MustCompile("\x16(=== RUN   |--- PASS: |--- FAIL: |--- SKIP: )([^\\s]+)")
 
 func readOutcomes(r io.Reader) (outcomes, error) {

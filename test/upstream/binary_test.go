@@ -14,14 +14,14 @@ import (
 	"github.com/kubenergy/kubenergy/test/upstream/enabled"
 )
 
-// victim names the environment variable that makes [TestVictim] the subject of another test.
+// victim is the environment variable that enables [TestVictim] when it is run by another test.
 const victim = "KUBENERGY_UPSTREAM_VICTIM"
 
-// TestVictim has every outcome that a test may have.
+// TestVictim has subtests with every possible outcome.
 func TestVictim(t *testing.T) {
 	role := os.Getenv(victim)
 	if role == "" {
-		t.Skip("it is run by TestObserve")
+		t.Skip("only run by TestObserve")
 	}
 	t.Run("passes", func(*testing.T) { os.Stdout.WriteString("half a line") })
 	t.Run("fails, with a/slash", func(t *testing.T) { t.Error("on purpose") })
@@ -48,7 +48,7 @@ func TestObserve(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(log.String(), "half a line") {
-			t.Errorf("the log lacks what a test printed:\n%s", &log)
+			t.Errorf("log does not contain the output of a test:\n%s", &log)
 		}
 		return seen
 	}
@@ -73,15 +73,16 @@ func TestObserve(t *testing.T) {
 	} {
 		got := observeVictim(c.role, c.only)
 		if diff := cmp.Diff(c.want, got.outcomes); diff != "" || got.status != c.status {
-			t.Errorf("%s: status %d, want %d, %s", c.role, got.status, c.status, diff)
+			t.Errorf("role %s: status = %d, want %d; outcomes (-want,+got):\n%s", c.role, got.status, c.status, diff)
 		}
 	}
 	if _, err := observe(exec.CommandContext(t.Context(), "/nowhere/at.all"), new(bytes.Buffer)); err == nil {
-		t.Error("a binary that is not there is no error")
+		t.Error("observe() of a nonexistent binary succeeded, want an error")
 	}
 }
 
-// A run whose API server gives up is none; one that dies is.
+// TestRunAgain verifies that a run is repeated if the API server did not start, but not if the process exited with
+// another status.
 func TestRunAgain(t *testing.T) {
 	for role, want := range map[string]int{"gives up": reruns, "dies": 0} {
 		t.Setenv(victim, role)
@@ -96,7 +97,7 @@ func TestRunAgain(t *testing.T) {
 		}
 		if runs := strings.Count(string(log), "=== RUN   TestVictim\n"); o.again != want || runs != want+1 ||
 			o.outcomes["TestVictim"] != unfinished {
-			t.Errorf("%s: it ran %d times, %d of them again, the last time %s", role, runs, o.again,
+			t.Errorf("role %s: %d runs, including %d repetitions, last outcome %s", role, runs, o.again,
 				o.outcomes["TestVictim"])
 		}
 	}
@@ -110,7 +111,7 @@ func TestExactly(t *testing.T) {
 		"TestA/b(c)/#01": `^TestA$/^b\(c\)$/^#01$`,
 	} {
 		if got := exactly(test); got != want {
-			t.Errorf("%s: %s, want %s", test, got, want)
+			t.Errorf("exactly(%q) = %s, want %s", test, got, want)
 		}
 	}
 }

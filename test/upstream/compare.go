@@ -8,14 +8,14 @@ import (
 	"github.com/kubenergy/kubenergy/test/upstream/enabled"
 )
 
-// reruns is how often a suspect test runs again, alone, on both sides.
+// reruns is the number of times that a suspect test is repeated on both sides.
 const reruns = 2
 
-// maxSuspects is how many tests run again. More than that is no coincidence.
+// maxSuspects is the maximum number of tests that are repeated. A larger number cannot be a coincidence.
 const maxSuspects = 25
 
-// suspects returns the tests that did not pass, or do not agree. Where subtests say it, their test is none, nor is the
-// [whole] where anything else is.
+// suspects returns the tests that did not pass or have different outcomes. A test is omitted if one of its subtests
+// is suspect, and [whole] is omitted if any other test is suspect.
 func suspects(stock, ours outcomes) []string {
 	var found []string
 	for _, test := range slices.Sorted(maps.Keys(union(stock, ours))) {
@@ -35,33 +35,33 @@ func union(a, b outcomes) outcomes {
 	return u
 }
 
-// within reports whether a test is another one or one of its subtests.
+// within reports whether test equals other or is one of its subtests.
 func within(test, other string) bool {
 	return other == whole || test == other || strings.HasPrefix(test, other+"/")
 }
 
-// verdict says what a suspect test shows.
+// verdict is the conclusion about a suspect test.
 type verdict string
 
 const (
-	fails      verdict = "fails"       // stock passes it and ours does not
-	excused    verdict = "excused"     // it fails for a reason that the list names
-	flaky      verdict = "flaky"       // alone, ours passes it no less often than stock
-	stockFails verdict = "stock fails" // and so does not judge us
-	asStock    verdict = "as stock"    // stock does not run it, and alone neither does ours
+	fails      verdict = "fails"       // passes without the plugins and fails with them
+	excused    verdict = "excused"     // fails for a known reason
+	flaky      verdict = "flaky"       // passes at least as often with the plugins as without them if run separately
+	stockFails verdict = "stock fails" // also fails without the plugins
+	asStock    verdict = "as stock"    // not run without the plugins, nor with them if run separately
 )
 
-// A suspect is a test that did not agree, and what came of running it again.
+// A suspect is a test with different outcomes and the outcomes of its repetitions.
 type suspect struct {
 	Test    string    `json:"test"`
-	Stock   []outcome `json:"stock"` // in the whole suite, then alone
+	Stock   []outcome `json:"stock"` // in the complete suite, then separately
 	Ours    []outcome `json:"ours"`
 	Verdict verdict   `json:"verdict"`
-	Why     string    `json:"why,omitempty"` // it is excused
+	Why     string    `json:"why,omitempty"` // reason why it is excused
 }
 
-// judge settles the verdict. Nothing is excused that is not on the list, and nothing is called flaky that passes less
-// often with our plugins than without.
+// judge determines the verdict. Tests are only excused if they are listed, and only considered flaky if they pass
+// at least as often with the plugins as without them.
 func (s *suspect) judge(suite string, mode enabled.Mode) {
 	alone := func(all []outcome) int { return times(all[1:], passed) }
 	switch {

@@ -27,9 +27,9 @@ func TestSuspects(t *testing.T) {
 			"a test fails though no subtest does", fine, union(fine, outcomes{whole: failed, "TestA": failed}),
 			[]string{"TestA"},
 		},
-		{"a goroutine is left", fine, union(fine, outcomes{whole: failed, leaks: failed}), []string{leaks}},
+		{"a goroutine remains", fine, union(fine, outcomes{whole: failed, leaks: failed}), []string{leaks}},
 		{
-			"a goroutine is left, and a test fails", fine,
+			"a goroutine remains, and a test fails", fine,
 			union(fine, outcomes{whole: failed, leaks: failed, "TestB": failed}),
 			[]string{leaks, "TestB"},
 		},
@@ -73,27 +73,28 @@ func TestJudge(t *testing.T) {
 	} {
 		got := suspect{Test: "TestOfNobody", Stock: c.stock, Ours: c.ours}
 		if got.judge("suite", enabled.Marked); got.Verdict != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got.Verdict, c.want)
+			t.Errorf("%s: verdict = %s, want %s", c.name, got.Verdict, c.want)
 		}
 	}
 }
 
-// What judges by stock's own scores may fail where every pod is ours and we know better, and nowhere else.
+// TestNothingIsExcusedWhereNothingMayDiffer verifies that only the mode in which all pods are scored has excuses.
+// In this mode, tests of the default scores may fail.
 func TestNothingIsExcusedWhereNothingMayDiffer(t *testing.T) {
 	for mode, suites := range excuses {
 		if mode != enabled.Scored {
-			t.Errorf("mode %s excuses %v", mode, suites)
+			t.Errorf("mode %s has unexpected excuses %v", mode, suites)
 		}
 		for suite, tests := range suites {
 			for test, why := range tests {
 				if len(why) < 20 {
-					t.Errorf("%s, %s: no reason", suite, test)
+					t.Errorf("excuse for %s, %s has no reason", suite, test)
 				}
 				if got, ok := excuse(suite, mode, test+"/a_subtest"); !ok || got != why {
-					t.Errorf("%s, %s: its subtests are not excused", suite, test)
+					t.Errorf("subtests of %s, %s are not excused", suite, test)
 				}
 				if _, ok := excuse(suite, mode, test+"Too"); ok {
-					t.Errorf("%s, %s: a test of a longer name is excused", suite, test)
+					t.Errorf("excuse for %s, %s also applies to a test with a longer name", suite, test)
 				}
 			}
 		}

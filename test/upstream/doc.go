@@ -1,8 +1,10 @@
-// Command upstream runs Kubernetes' own integration tests of the scheduler twice, as they are and with our plugins in
-// every scheduler that they build, and fails if ours fails or leaves out what stock passes.
+// Command upstream runs the scheduler integration tests of Kubernetes twice: unmodified, and with the KubEnergy
+// plugins in every scheduler that they create. It fails if a test that passes without the plugins fails or is
+// omitted with them.
 //
-// Those tests build their schedulers themselves, mostly with default plugins, so ours come in from below: two
-// functions of Kubernetes, the one that lists the plugins in the tree and the one that merges a profile with the
-// defaults, are renamed while it is compiled, and two of testdata stand in for them, which add ours to what the
-// renamed ones return. Not a line of Kubernetes is kept here, and its tests are compiled as they are.
+// The tests create their schedulers themselves, usually with the default plugins. Therefore, two functions of
+// Kubernetes are renamed when it is compiled: the one that returns the in-tree registry and the one that merges a
+// profile with the defaults. Two functions in testdata replace them, call the renamed functions and add the
+// KubEnergy plugins to their results. This repository contains no copy of Kubernetes code, and the tests are
+// compiled without changes.
 package main

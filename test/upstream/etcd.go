@@ -8,16 +8,16 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// startEtcd starts the etcd that one run of a test binary uses, with what it stores in dir; upstream's tests would
-// look for an executable otherwise. They ask whether one is there over TCP, so it cannot listen on a socket as the
-// lab's does.
+// startEtcd starts the etcd for one run of a test binary and stores its data in dir. Otherwise the upstream tests
+// would start an etcd executable. The tests check over TCP whether etcd is running, so it cannot listen on a Unix
+// socket like that of the lab.
 func startEtcd(dir string) (address string, stop func(), err error) {
 	cfg := embed.NewConfig()
 	cfg.Dir = filepath.Join(dir, "data")
 	cfg.ListenClientUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	cfg.ListenPeerUrls = nil // a cluster of one has no peers
+	cfg.ListenPeerUrls = nil // a single-member cluster has no peers
 	cfg.UnsafeNoFsync = true
-	cfg.QuotaBackendBytes = 8 << 30 // as upstream's own
+	cfg.QuotaBackendBytes = 8 << 30 // same value as upstream
 	cfg.LogLevel, cfg.LogOutputs = "error", []string{filepath.Join(dir, "log")}
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {

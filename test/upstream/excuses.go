@@ -2,8 +2,8 @@ package main
 
 import "github.com/kubenergy/kubenergy/test/upstream/enabled"
 
-// excuses are the tests that stock passes and that must fail with our plugins, by mode, suite and name, each with the
-// reason. One excuses its subtests too.
+// excuses contains the tests that pass without the plugins and are expected to fail with them, by mode, suite and
+// name, with the reason. An entry also applies to subtests.
 var excuses = map[enabled.Mode]map[string]map[string]string{
 	enabled.Scored: {
 		"batch": {
@@ -17,18 +17,18 @@ var excuses = map[enabled.Mode]map[string]map[string]string{
 }
 
 const (
-	affinity = "the nodes that its pods prefer are not those that cost least, and in the shipped profile the least " +
+	affinity = "its pods do not prefer the nodes with the lowest cost, and in the released profile the lowest " +
 		"cost outweighs a preference"
-	spreading = "it wants the least allocated node, and a node that runs already costs less than one that sleeps"
+	spreading = "it expects the least allocated node, but a running node costs less than a sleeping one"
 )
 
-// podless are the suites that schedule nothing, and what they test instead.
+// podless maps the suites that do not schedule pods to the subject of their tests.
 var podless = map[string]string{
-	"serving":            "the pages that the scheduler serves",
-	"podgroup/admission": "what the API server admits",
+	"serving":            "HTTP endpoints of the scheduler",
+	"podgroup/admission": "admission in the API server",
 }
 
-// excuse returns why a test may fail.
+// excuse returns the reason why a test may fail.
 func excuse(suite string, mode enabled.Mode, test string) (why string, ok bool) {
 	for name, why := range excuses[mode][suite] {
 		if within(test, name) {

@@ -26,15 +26,16 @@ func main() {
 	}
 }
 
-var errWrong = errors.New("our plugins do not pass what stock passes")
+var errWrong = errors.New("tests that pass without the plugins do not pass with them")
 
 func run(ctx context.Context, args []string, w io.Writer) error {
 	flags := flag.NewFlagSet("upstream", flag.ContinueOnError)
-	asked := flags.String("suites", "", "suites below test/integration/scheduler, with commas, \"scheduler\" being "+
-		"that package itself; each brings those below it (default: all)")
-	modes := flags.String("modes", join(enabled.Modes), "modes, with commas")
-	dir := flags.String("dir", filepath.Join("out", "upstream"), "`folder` for results, logs and binaries")
-	timeout := flags.Duration("timeout", 30*time.Minute, "for one run of one suite")
+	asked := flags.String("suites",
+		"", "comma-separated suites below test/integration/scheduler and those below them; \"scheduler\" is "+
+			"the package itself (default: all)")
+	modes := flags.String("modes", join(enabled.Modes), "comma-separated modes")
+	dir := flags.String("dir", filepath.Join("out", "upstream"), "`directory` for results, logs and binaries")
+	timeout := flags.Duration("timeout", 30*time.Minute, "timeout for one run of one suite")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -18,13 +18,13 @@ import (
 
 const kubernetes = "k8s.io/kubernetes"
 
-// A graft takes the place of a function of Kubernetes, calls it by another name, and adds to what it returns.
+// A graft replaces a function of Kubernetes by one that calls the renamed original and adds to its result.
 type graft struct {
-	file      string // of Kubernetes
-	function  string // in it
-	signature string // that it must have
-	renamed   string // the name under which ours calls it
-	ours      string // the file that declares the function instead
+	file      string // file of Kubernetes
+	function  string // name of the function
+	signature string // expected signature
+	renamed   string // new name of the original function
+	ours      string // file with the replacement
 }
 
 var grafts = []graft{
@@ -42,8 +42,8 @@ var grafts = []graft{
 	},
 }
 
-// apply returns the file of Kubernetes with the function renamed. Anything unexpected is an error: a graft that did
-// not take would leave stock to be compared with itself.
+// apply returns the source file with the function renamed. Any deviation is an error, because the unmodified
+// Kubernetes would otherwise be compared with itself.
 func (g *graft) apply(source []byte) ([]byte, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, g.file, source, parser.SkipObjectResolution)
@@ -65,28 +65,30 @@ func (g *graft) apply(source []byte) ([]byte, error) {
 				return nil, err
 			}
 			if signature.String() != g.signature {
-				return nil, fmt.Errorf("%s of %s is a %s: want %s", g.function, g.file, &signature, g.signature)
+				return nil, fmt.Errorf("%s in %s is a %s, want %s", g.function, g.file, &signature, g.signature)
 			}
 			name = f.Name
 		}
 	}
 	if name == nil {
-		return nil, fmt.Errorf("%s has no function %s: see how this version of Kubernetes lists its plugins", g.file,
+		return nil, fmt.Errorf("%s has no function %s, check how this version of Kubernetes registers its plugins",
+			g.file,
 			g.function)
 	}
 	at := set.Position(name.Pos()).Offset
 	return append(append(append([]byte{}, source[:at]...), g.renamed...), source[at+len(g.function):]...), nil
 }
 
-// sources says how test binaries are compiled: from Kubernetes as it is published, or with our plugins in it.
+// sources describes how test binaries are compiled, either from the published Kubernetes or with the KubEnergy
+// plugins.
 type sources struct {
-	root       string // of this repository
-	kubernetes string // the published sources
+	root       string // root of this repository
+	kubernetes string // directory of the published sources
 	version    string
-	flags      []string // for go test; none: as published
+	flags      []string // additional flags for go test
 }
 
-// published returns the sources that this repository's go.mod names.
+// published returns the Kubernetes sources of the version in go.mod.
 func published(ctx context.Context) (*sources, error) {
 	root, err := goOutput(ctx, "", "list", "-m", "-f", "{{.Dir}}")
 	if err != nil {
@@ -101,14 +103,14 @@ func published(ctx context.Context) (*sources, error) {
 	}
 	version, dir, ok := strings.Cut(module, " ")
 	if !ok {
-		return nil, fmt.Errorf("finding the sources of %s: they are not in the module cache", kubernetes)
+		return nil, fmt.Errorf("sources of %s not found in the module cache", kubernetes)
 	}
 	return &sources{root: root, kubernetes: dir, version: version}, nil
 }
 
-// grafted returns the same sources with our plugins in them, and writes what the go command needs for that to a
-// hidden folder of dir, which is no package of ours. The go command refuses to replace files of the module cache. So
-// it is told of another place where Kubernetes is, a link to the very same files, and replaces files there.
+// grafted returns the same sources with the KubEnergy plugins added. It writes the files for the go command to a
+// hidden subdirectory of dir, which is not a package of this module. The go command does not allow overlays of
+// files in the module cache, so it uses a link to the same directory and replaces files there.
 func (s *sources) grafted(ctx context.Context, dir string) (*sources, error) {
 	dir = filepath.Join(dir, ".sources")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -163,7 +165,7 @@ func (s *sources) grafted(ctx context.Context, dir string) (*sources, error) {
 	return &ours, nil
 }
 
-// compile builds the test binary of a package of Kubernetes.
+// compile builds the test binary of a Kubernetes package.
 func (s *sources) compile(ctx context.Context, suite, binary string) error {
 	args := append([]string{"test", "-c", "-o", binary}, s.flags...)
 	_, err := goOutput(ctx, s.root, append(args, suitePackage(suite))...)

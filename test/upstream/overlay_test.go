@@ -31,7 +31,8 @@ func TestGraftRenamesTheDeclarationOnly(t *testing.T) {
 	}
 }
 
-// A version of Kubernetes that lists its plugins in another way must stop us.
+// TestGraftRefusesWhatItDoesNotKnow verifies that apply fails if Kubernetes changes the way its plugins are
+// registered.
 func TestGraftRefusesWhatItDoesNotKnow(t *testing.T) {
 	for _, c := range []struct{ name, from, to, want string }{
 		{"another name", "\nfunc NewInTreeRegistry", "\nfunc NewRegistry", "no function NewInTreeRegistry"},
@@ -44,7 +45,7 @@ func TestGraftRefusesWhatItDoesNotKnow(t *testing.T) {
 	} {
 		_, err := grafts[0].apply([]byte(strings.Replace(registrySource, c.from, c.to, 1)))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
+			t.Errorf("%s: got error %v, want %q", c.name, err, c.want)
 		}
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/kubenergy/kubenergy/test/upstream/enabled"
 )
 
-// tally counts the outcomes of a run.
+// tally contains the number of tests by outcome.
 type tally struct {
 	Passed  int `json:"passed"`
-	Failed  int `json:"failed"` // those that did not finish among them
+	Failed  int `json:"failed"` // including unfinished ones
 	Skipped int `json:"skipped"`
 }
 
@@ -37,7 +37,7 @@ func count(seen outcomes) (t tally) {
 
 func (t tally) String() string { return fmt.Sprintf("%d/%d/%d", t.Passed, t.Failed, t.Skipped) }
 
-// A result is what one mode showed on one suite.
+// A result is the result of one suite in one mode.
 type result struct {
 	Suite      string         `json:"suite"`
 	Mode       enabled.Mode   `json:"mode"`
@@ -46,30 +46,30 @@ type result struct {
 	Ours       tally          `json:"ours"`
 	StockTook  float64        `json:"stockSeconds"`
 	OursTook   float64        `json:"oursSeconds"`
-	StockCPU   float64        `json:"stockCPUSeconds"` // of the process, API server and scheduler, but not of etcd
+	StockCPU   float64        `json:"stockCPUSeconds"` // of the process with API server and scheduler, without etcd
 	OursCPU    float64        `json:"oursCPUSeconds"`
-	Again      int            `json:"again,omitempty"` // runs whose API server gave up
+	Again      int            `json:"again,omitempty"` // runs in which the API server did not start
 	Counts     enabled.Counts `json:"counts"`
 	Suspects   []suspect      `json:"suspects,omitempty"`
-	Wrong      []string       `json:"wrong,omitempty"` // empty: what stock passes, ours passes
+	Wrong      []string       `json:"wrong,omitempty"` // empty if ours passes like stock
 }
 
-// settle decides what is wrong.
+// settle determines the problems of the result.
 func (r *result) settle() {
 	for _, s := range r.Suspects {
 		if s.Verdict == fails {
 			r.Wrong = append(r.Wrong, fmt.Sprintf("%s: stock %v, ours %v", describe(s.Test), s.Stock, s.Ours))
 		}
 	}
-	// What our plugins have no part in would prove nothing.
+	// The result is meaningless if the plugins were not called.
 	if r.Stock.Passed == 0 {
 		r.Wrong = append(r.Wrong, "stock passes no test")
 	}
 	if _, none := podless[r.Suite]; r.Counts.Asked == 0 && !none {
-		r.Wrong = append(r.Wrong, "our plugins were not asked for any pod")
+		r.Wrong = append(r.Wrong, "plugins were not called for any pod")
 	}
 	if r.Mode != enabled.Scored && r.Counts.Scored > 0 {
-		r.Wrong = append(r.Wrong, fmt.Sprintf("our plugin has scored nodes in %d cycles", r.Counts.Scored))
+		r.Wrong = append(r.Wrong, fmt.Sprintf("plugin scored nodes in %d cycles, want none", r.Counts.Scored))
 	}
 }
 
@@ -89,7 +89,7 @@ func (r *result) with(v verdict) (n int) {
 	return n
 }
 
-// write keeps the result as JSON.
+// write writes the result as JSON.
 func (r *result) write(dir string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *result) write(dir string) error {
 	return os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644)
 }
 
-// printTable says what all results show.
+// printTable prints a summary of all results.
 func printTable(w io.Writer, results []*result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SUITE\tMODE\tSTOCK\tOURS\tFLAKY\tEXCUSED\tASKED\tCYCLES\tSCORED\tCPU, STOCK\tCPU, OURS\tVERDICT")
@@ -113,7 +113,7 @@ func printTable(w io.Writer, results []*result) error {
 			r.Counts.Asked, r.Counts.Cycles, r.Counts.Scored, seconds(r.StockCPU), seconds(r.OursCPU), verdict)
 	}
 	fmt.Fprintln(t,
-		"(tests with subtests: passed/failed/skipped; asked, cycles and scored: how often our plugins were called)")
+		"(tests including subtests: passed/failed/skipped; asked, cycles and scored: number of plugin calls)")
 	return t.Flush()
 }
 

@@ -22,7 +22,7 @@ func TestSettle(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*result)
-		want   string // "": nothing is wrong
+		want   string // empty if no problem is expected
 	}{
 		{"all pass", func(*result) {}, ""},
 		{"one is flaky, one excused, one fails in stock", func(r *result) {
@@ -40,16 +40,16 @@ func TestSettle(t *testing.T) {
 			"(the process)",
 		},
 		{"no test ran", func(r *result) { r.Stock.Passed = 0 }, "stock passes no test"},
-		{"our plugins are not there", func(r *result) { r.Counts = enabled.Counts{} }, "not asked for any pod"},
+		{"the plugins were not called", func(r *result) { r.Counts = enabled.Counts{} }, "not called for any pod"},
 		{"there are no pods", func(r *result) { r.Counts, r.Suite = enabled.Counts{}, "serving" }, ""},
-		{"something was scored though nothing is known", func(r *result) { r.Counts.Scored = 1 }, "has scored nodes"},
-		{"something was scored", func(r *result) { r.Counts.Scored, r.Mode = 1, enabled.Scored }, ""},
+		{"nodes were scored in a mode without scoring", func(r *result) { r.Counts.Scored = 1 }, "plugin scored nodes"},
+		{"nodes were scored", func(r *result) { r.Counts.Scored, r.Mode = 1, enabled.Scored }, ""},
 	} {
 		r := fine()
 		c.change(r)
 		r.settle()
 		if got := strings.Join(r.Wrong, "; "); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s: wrong is %q, want %q", c.name, got, c.want)
+			t.Errorf("%s: problems = %q, want %q", c.name, got, c.want)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(r, &got); diff != "" {
-		t.Errorf("read back: %s", diff)
+		t.Errorf("written result differs (-want,+got):\n%s", diff)
 	}
 	var table strings.Builder
 	if err := printTable(&table, []*result{r}); err != nil {

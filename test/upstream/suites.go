@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// all is where Kubernetes keeps the integration tests of its scheduler. A suite is a package below it, by the rest of
-// its path; "scheduler" is the package itself.
+// all is the import path of the scheduler integration tests. A suite is a package below it, identified by the
+// remaining path. "scheduler" is the package itself.
 const all = kubernetes + "/test/integration/scheduler"
 
 func suitePackage(suite string) string {
@@ -19,7 +19,7 @@ func suitePackage(suite string) string {
 	return all + "/" + suite
 }
 
-// suites returns those that are asked for, or every one that has tests. A suite brings along those below it.
+// suites returns the requested suites and those below them, or all suites with tests if asked is empty.
 func (s *sources) suites(ctx context.Context, asked []string) ([]string, error) {
 	listed, err := goOutput(ctx, s.root, "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}",
 		all+"/...")
@@ -49,13 +49,13 @@ func (s *sources) suites(ctx context.Context, asked []string) ([]string, error) 
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no suite %q: want some of %s", a, strings.Join(names, ", "))
+			return nil, fmt.Errorf("no suite %q, want some of %s", a, strings.Join(names, ", "))
 		}
 	}
 	return chosen, nil
 }
 
-// directory is where go test would run the suite.
+// directory returns the directory in which go test would run the suite.
 func (s *sources) directory(suite string) string {
 	return filepath.Join(s.kubernetes, filepath.FromSlash(strings.TrimPrefix(suitePackage(suite), kubernetes+"/")))
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/kubenergy/kubenergy/test/upstream/enabled"
 )
 
-// smallest is the suite that takes the least time of those whose pods are scored.
+// smallest is the fastest suite with pods that are scored.
 const smallest = "extender"
 
-// TestSmallestSuite shows that our plugins still get into this version of Kubernetes, and that one suite passes in
-// all modes. `make upstream` runs the others.
+// TestSmallestSuite verifies that the plugins can be added to this version of Kubernetes and that one suite passes
+// in all modes. `make upstream` runs the other suites.
 func TestSmallestSuite(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it compiles Kubernetes")
+		t.Skip("compiles Kubernetes")
 	}
-	dir, err := filepath.Abs("../../out/upstream") // where make upstream would compile everything again otherwise
+	dir, err := filepath.Abs("../../out/upstream") // share the build results with make upstream
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,14 +33,14 @@ func TestSmallestSuite(t *testing.T) {
 	}
 	for _, r := range results {
 		if len(r.Wrong) > 0 {
-			t.Errorf("%s: %v (see %s)", r.Mode, r.Wrong, dir)
+			t.Errorf("mode %s: %v (see %s)", r.Mode, r.Wrong, dir)
 		}
 		if scored := r.Counts.Scored > 0; r.Counts.Cycles == 0 || scored != (r.Mode == enabled.Scored) {
-			t.Errorf("%s: our plugins were called %+v times", r.Mode, r.Counts)
+			t.Errorf("mode %s: unexpected number of plugin calls: %+v", r.Mode, r.Counts)
 		}
 	}
 	if len(results) != len(enabled.Modes) {
-		t.Errorf("%d results, want one for each of %v", len(results), enabled.Modes)
+		t.Errorf("got %d results, want one for each of %v", len(results), enabled.Modes)
 	}
 }
 
@@ -57,28 +57,28 @@ func TestSuites(t *testing.T) {
 		"scheduler", "scoring", "filters", "queueing", "preemption", "preemption/misc", "plugins", smallest,
 	} {
 		if !slices.Contains(every, want) {
-			t.Errorf("no suite %s among %v", want, every)
+			t.Errorf("suite %s not found in %v", want, every)
 		}
 	}
-	// What is on our lists must exist, or they are not those of this version.
+	// Listed suites must exist, otherwise the lists belong to another version of Kubernetes.
 	for suite := range podless {
 		if !slices.Contains(every, suite) {
-			t.Errorf("%s schedules nothing, and is no suite", suite)
+			t.Errorf("suite %s without pods does not exist", suite)
 		}
 	}
 	for mode, suites := range excuses {
 		for suite := range suites {
 			if !slices.Contains(every, suite) {
-				t.Errorf("%s excuses tests of %s, which is no suite", mode, suite)
+				t.Errorf("mode %s has excuses for %s, which does not exist", mode, suite)
 			}
 		}
 	}
 	if got, err := s.suites(t.Context(), []string{"queueing", "queueing/former", "bind"}); err != nil ||
 		!slices.Equal(got, []string{"queueing", "queueing/former", "queueing/queueinghint", "bind"}) {
-		t.Errorf("asked for some: %v, %v", got, err)
+		t.Errorf("unexpected suites for a selection: %v, error %v", got, err)
 	}
 	if _, err := s.suites(t.Context(), []string{"scor"}); err == nil ||
 		!strings.Contains(err.Error(), `no suite "scor"`) {
-		t.Errorf("a suite that is not there: %v", err)
+		t.Errorf("unexpected error for an unknown suite: %v", err)
 	}
 }

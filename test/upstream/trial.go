@@ -13,18 +13,18 @@ import (
 	"github.com/kubenergy/kubenergy/test/upstream/enabled"
 )
 
-// A trial runs suites with stock and with ours.
+// A trial runs suites with and without the KubEnergy plugins.
 type trial struct {
 	runner
 	stock, ours *sources
 	modes       []enabled.Mode
-	out         io.Writer // for progress
+	out         io.Writer // receives the progress
 }
 
 func (t *trial) prepare(ctx context.Context) (err error) {
 	for _, m := range t.modes {
 		if !slices.Contains(enabled.Modes, m) {
-			return fmt.Errorf("no mode %q: want some of %q", m, enabled.Modes)
+			return fmt.Errorf("no mode %q, want some of %q", m, enabled.Modes)
 		}
 	}
 	if err := os.MkdirAll(t.dir, 0o755); err != nil {
@@ -37,12 +37,13 @@ func (t *trial) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// suite runs one suite with stock, then with ours in every mode, and returns a result for each mode.
+// suite runs one suite without the plugins and then with the plugins in every mode. It returns one result for each
+// mode.
 func (t *trial) suite(ctx context.Context, suite string) ([]*result, error) {
 	name := strings.ReplaceAll(suite, "/", "-")
 	stock := &binary{suite: suite, path: filepath.Join(t.dir, name+".stock.test"), dir: t.stock.directory(suite)}
 	ours := binary{suite: suite, path: filepath.Join(t.dir, name+".ours.test"), dir: stock.dir}
-	// They are hundreds of megabytes; linking them again takes half a minute.
+	// The binaries have several hundred megabytes. Linking them again takes half a minute.
 	defer os.Remove(stock.path)
 	defer os.Remove(ours.path)
 	for _, b := range []struct {
@@ -89,14 +90,14 @@ func (t *trial) all(ctx context.Context, b *binary) (*observed, error) {
 	}
 	again := ""
 	if o.again > 0 {
-		again = fmt.Sprintf("; before that the API server gave up, times: %d", o.again)
+		again = fmt.Sprintf(" after %d runs in which the API server did not start", o.again)
 	}
 	t.say("%s, %s: %s passed/failed/skipped in %v%s", b.suite, b.variant(), count(o.outcomes),
 		o.took.Round(time.Second), again)
 	return o, nil
 }
 
-// mode runs ours in one mode and judges it by stock's run.
+// mode runs the tests with the plugins in one mode and compares them with the first run.
 func (t *trial) mode(ctx context.Context, stock, ours *binary, first *observed) (*result, error) {
 	mine, err := t.all(ctx, ours)
 	if err != nil {
@@ -124,7 +125,7 @@ func (t *trial) mode(ctx context.Context, stock, ours *binary, first *observed) 
 	return r, nil
 }
 
-// again runs a suspect test alone, in turns.
+// again repeats a suspect test alternately without and with the plugins.
 func (t *trial) again(ctx context.Context, s *suspect, stock, ours *binary) error {
 	for range reruns {
 		a, err := t.run(ctx, stock, s.Test)

@@ -23,21 +23,22 @@ import (
 )
 
 const (
-	// most machines are started, unless KUBENERGY_VMS says another number.
+	// most is the default number of machines, which can be changed with KUBENERGY_VMS.
 	most     = 16
 	watching = 30 * time.Second
-	young    = time.Second // that 99 of 100 readings are to be
+	young    = time.Second // maximum age of 99 % of the readings
 )
 
-// TestAge starts one guest after another, each of a kernel that does nothing but read its counter by virtiofs, and
-// measures how old readings are: from when the host wrote the counter until the host is told.
+// TestAge starts guests one after another, each with a minimal kernel that only reads its counter over virtiofs,
+// and measures the age of the readings. The age is the time from the write of the counter on the host until the
+// host is notified of the reading.
 func TestAge(t *testing.T) {
 	d := guest.MakeDisk(t, guest.Require(t, "e2e-vm"))
 	n := most
 	if text := os.Getenv("KUBENERGY_VMS"); text != "" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil || n < 1 {
-			t.Fatalf("KUBENERGY_VMS is %q: want how many machines to start", text)
+			t.Fatalf("KUBENERGY_VMS is %q, want a positive number of machines", text)
 		}
 	}
 	machine := kit.WatchMachine(t)
@@ -64,14 +65,14 @@ func TestAge(t *testing.T) {
 		}
 		table.Add(row...)
 		if p99 := lines[1][len(lines[1])-1].Y; p99 > young.Seconds() {
-			machine.TooSlow("with %d machines 99 of 100 readings are younger than %.2f s", count, p99)
+			machine.TooSlow("99th percentile of the age of readings with %d machines is %.2f s", count, p99)
 		}
 	}
 	write(t, "age.csv", table)
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text, p.Y.Min, p.X.Min = "Virtual machines", "Age of a reading (s)", 0, 0
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(report.NumberTicks), plot.TickerFunc(report.NumberTicks)
-	if err := plotutil.AddLinePoints(p, "half are younger", lines[0], "99 of 100 are younger", lines[1], "oldest",
+	if err := plotutil.AddLinePoints(p, "median", lines[0], "99th percentile", lines[1], "maximum",
 		lines[2]); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func TestAge(t *testing.T) {
 	}
 }
 
-// counts are numbers of machines, up to the most.
+// counts returns increasing numbers of machines up to most.
 func counts(most int) (all []int) {
 	for n := 1; n < most; n += max(1, n/2) {
 		all = append(all, n)
@@ -91,7 +92,7 @@ func counts(most int) (all []int) {
 	return append(all, most)
 }
 
-// startSmall starts a guest of a kernel, and waits until its counter is there.
+// startSmall starts a minimal guest and waits until it has read its counter.
 func startSmall(t *testing.T, h *host, d guest.Disk, dir, initrd, name string) *listener {
 	t.Helper()
 	own := filepath.Join(dir, name)
@@ -102,13 +103,13 @@ func startSmall(t *testing.T, h *host, d guest.Disk, dir, initrd, name string) *
 	m := guest.Bare(t, d, own, name, append(args, "-m", "128M", "-nic", "none", "-initrd", initrd,
 		"-append", "console=ttyS0 quiet panic=-1")...)
 	l := h.add(t, m)
-	kit.Eventually(t, m.Patience()*30*time.Second, name+" reads its counter", func() bool {
+	kit.Eventually(t, m.Patience()*30*time.Second, name+" has read its counter", func() bool {
 		return len(l.reported()) > 0
 	}, m.On(), h.agent)
 	return l
 }
 
-// watch returns how old readings of all guests are, in seconds.
+// watch returns the ages of the readings of all guests in seconds.
 func watch(listeners []*listener) (ages []float64) {
 	for _, l := range listeners {
 		l.forget()
@@ -122,7 +123,7 @@ func watch(listeners []*listener) (ages []float64) {
 	return ages
 }
 
-// writeInitrd writes what a small guest starts from: the probe and the modules that it loads.
+// writeInitrd writes the initrd of a minimal guest, which contains the probe and the required kernel modules.
 func writeInitrd(t *testing.T, d guest.Disk, dir string) (path string) {
 	t.Helper()
 	var archive bytes.Buffer
@@ -138,7 +139,7 @@ func writeInitrd(t *testing.T, d guest.Disk, dir string) (path string) {
 	files := map[string]string{"init": kit.Build(t, "./test/vm/testdata/probe")}
 	modules, err := filepath.Glob(filepath.Join(d.Modules, "*.ko"))
 	if err != nil || len(modules) == 0 {
-		t.Fatal("the guest's disk has no modules", err)
+		t.Fatal("disk of the guest contains no kernel modules", err)
 	}
 	add("dev", folder, nil)
 	add("modules", folder, nil)
@@ -156,7 +157,7 @@ func writeInitrd(t *testing.T, d guest.Disk, dir string) (path string) {
 	return kit.Write(t, filepath.Join(dir, "initrd"), archive.Bytes())
 }
 
-// out is where tables and plots go.
+// out returns the directory for tables and plots.
 func out(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(kit.Root, "out", "vm")
@@ -166,7 +167,7 @@ func out(t *testing.T) string {
 	return dir
 }
 
-// write writes a table as CSV, and shows it.
+// write writes a table as CSV and logs it.
 func write(t *testing.T, name string, table *report.Table) {
 	t.Helper()
 	var csv bytes.Buffer

@@ -19,30 +19,30 @@ const (
 	window  = 6 * time.Second
 )
 
-// services of a guest have counters of their own.
+// services lists the services of a guest with separate counters.
 var services = []string{
 	"/system.slice/containerd.service", "/system.slice/kubelet.service", "/system.slice/kubenergy-agent.service",
 }
 
-// baselines are what nodes and parts of the pipeline use in each state.
+// baselines measures the resource usage of nodes and pipeline components in each state.
 type baselines struct {
 	*world
 	nodes, components *report.Table
 }
 
-// use is what something has used so far, and when.
+// use is the resource usage of a component at a point in time.
 type use struct {
 	at          time.Time
 	joules, cpu float64
 }
 
-// look returns what everything has used, each of the guests' by itself.
+// look returns the resource usage of all components by name, with one entry for each guest.
 func (b *baselines) look(t *testing.T) map[string][]use {
 	t.Helper()
 	all := map[string][]use{}
 	add := func(name, page, joules, cpu string, labels ...string) {
 		s, dynamic := 0.0, labels
-		if cpu != "" && cpu != "vm" { // what pods and services draw because they compute
+		if cpu != "" && cpu != "vm" { // dynamic power of pods and services
 			dynamic = append(labels, `mode="dynamic"`)
 		}
 		j, _ := kit.Metric(t, page, joules, dynamic...)
@@ -56,7 +56,7 @@ func (b *baselines) look(t *testing.T) map[string][]use {
 	}
 	fn := func(part string) string { return fmt.Sprintf(ofParts, part) }
 	ask := func(url string) (text string) {
-		kit.Eventually(t, time.Minute, "a page comes from "+url, func() bool {
+		kit.Eventually(t, time.Minute, "metrics are available from "+url, func() bool {
 			text = page(t.Context(), url)
 			return text != ""
 		})
@@ -71,7 +71,7 @@ func (b *baselines) look(t *testing.T) map[string][]use {
 			add(service, inside, fn("cgroup"), "cgroup", `cgroup="`+service[1:]+`"`)
 		}
 		add("pods", inside, fn("container"), "container")
-		add("kernel and the rest", inside, fn("system"), "system")
+		add("kernel and others", inside, fn("system"), "system")
 	}
 	for _, p := range b.processes {
 		all[p.Name] = append(all[p.Name], use{time.Now(), 0, cpuTime(p.Cmd.Process.Pid).Seconds()})
@@ -79,7 +79,7 @@ func (b *baselines) look(t *testing.T) map[string][]use {
 	return all
 }
 
-// measure repeats a few windows of time in a state.
+// measure adds the usage in several time windows of a state to the tables.
 func (b *baselines) measure(t *testing.T, state string) {
 	t.Helper()
 	if b.nodes == nil {
@@ -113,7 +113,7 @@ func (b *baselines) measure(t *testing.T, state string) {
 	}
 	add := func(table *report.Table, name, shown string, metered bool) {
 		if len(cores[name]) == 0 || slices.Max(cores[name]) == 0 {
-			return // there is none, or the guest's kernel missed it
+			return // the component does not exist or the kernel of the guest missed its usage
 		}
 		row := []any{state, shown, nil, nil, nil}
 		if metered {
@@ -134,7 +134,7 @@ func (b *baselines) measure(t *testing.T, state string) {
 		add(b.components, service, "in a guest: "+filepath.Base(service), true)
 	}
 	add(b.components, "pods", "in a guest: pods", true)
-	add(b.components, "kernel and the rest", "in a guest: kernel and the rest", true)
+	add(b.components, "kernel and others", "in a guest: kernel and others", true)
 }
 
 func (b *baselines) write(t *testing.T) {

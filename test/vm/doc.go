@@ -1,11 +1,10 @@
-// Package vm meters pods inside of virtual machines: from the host's meter through the agent on the host, virtiofs and
-// the agent in the guest to a Prometheus outside, all of them as they are released. It also measures how old a reading
-// in a guest is by the number of guests, and what the parts of the pipeline use.
+// Package vm meters pods inside virtual machines. The pipeline consists of the meter of the host, the released
+// agent on the host, virtiofs, the released agent in the guest and a Prometheus outside of the guests. The package
+// also measures the age of readings in a guest by the number of guests and the resource usage of the pipeline.
 //
-// A host without RAPL, as any virtual machine, gets a counter that the test drives from the CPU time of the guests.
-// What the figures say of watts is then the test's model; what they say of joules that add up, of shares and of ages
-// is not.
+// On a host without RAPL, such as a virtual machine, the test simulates a counter based on the CPU time of the
+// guests. In this case, power values reflect the model of the test, whereas sums, shares and ages are meaningful.
 //
-// Package test/kit/guest says what the tests need, besides virtiofsd and Prometheus. They run where KUBENERGY_REAL is
-// set, as `make e2e-vm` does, and write tables and plots to out/vm.
+// In addition to the requirements of package test/kit/guest, the tests require virtiofsd and Prometheus. They run
+// only if KUBENERGY_REAL is set, for example with `make e2e-vm`, and write tables and plots to out/vm.
 package vm

@@ -24,7 +24,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/guest"
 )
 
-// What the host draws where the test makes its counter: at rest, and for each core that the guests keep busy.
+// Power of the host with a simulated counter: when idle, and for each core used by the guests.
 const (
 	restWatts = 25
 	coreWatts = 12
@@ -33,20 +33,21 @@ const (
 
 const hostName = "host"
 
-// host is the hypervisor: the agent with the meter, and the folders that it shares.
+// host is the hypervisor with its meter, its agent and the shared directories.
 type host struct {
 	agent  *kit.Process
-	url    string // of its page
-	guests string // folder
-	meter  string // in words
+	url    string // metrics URL of the agent
+	guests string // parent of the shared directories
+	meter  string // description of the meter
 
-	tree *killtest.Powercap // the counter, unless it is the machine's
+	tree *killtest.Powercap // simulated counter, or nil if the machine has RAPL
 
-	mu   sync.Mutex // held while the counter stands still
-	pids []int      // of the guests
+	mu   sync.Mutex // held while the counter is stopped
+	pids []int      // process IDs of the guests
 }
 
-// startHost runs the agent in hypervisor mode, with the machine's RAPL or one that follows the guests' CPU time.
+// startHost runs the agent in hypervisor mode with the RAPL counters of the machine, or with a simulated counter
+// based on the CPU time of the guests.
 func startHost(t *testing.T, dir string) *host {
 	t.Helper()
 	folder, err := os.MkdirTemp("/dev/shm", "kubenergy-guests")
@@ -55,7 +56,7 @@ func startHost(t *testing.T, dir string) *host {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	address := kit.Address(t)
-	h := &host{url: "http://" + address + "/metrics", guests: folder, meter: "the machine's RAPL"}
+	h := &host{url: "http://" + address + "/metrics", guests: folder, meter: "RAPL of the machine"}
 	args := []string{
 		"--node-name", hostName, "--vms", "--guests-dir", folder, "--meters", "rapl", "--listen", address,
 	}
@@ -66,21 +67,22 @@ func startHost(t *testing.T, dir string) *host {
 		h.tree.Roomy = true
 		t.Cleanup(func() { _, _ = h.tree.Close(), os.RemoveAll(h.tree.Root) })
 		args = append(args, "--powercap-root", h.tree.Root)
-		h.meter = fmt.Sprintf("a counter of %d W and %d W for each core that the guests keep busy", restWatts, coreWatts)
+		h.meter = fmt.Sprintf("a simulated counter of %d W plus %d W for each core used by the guests",
+			restWatts, coreWatts)
 	}
 	h.agent = kit.Start(t, dir, "agent", exec.Command(kit.Build(t, "./cmd/kubenergy-agent"), args...))
-	kit.Eventually(t, 20*time.Second, "the host's agent has read its meter", func() bool {
+	kit.Eventually(t, 20*time.Second, "the agent of the host has read its meter", func() bool {
 		ticks, _ := kit.Metric(t, h.page(t.Context()), "kubenergy_agent_tick_duration_seconds_count")
 		return ticks > 1
 	}, h.agent)
 	if h.tree != nil {
 		h.feed(t)
 	}
-	t.Logf("the host's meter is %s", h.meter)
+	t.Logf("meter of the host: %s", h.meter)
 	return h
 }
 
-// feed has the counter run until the test ends.
+// feed updates the simulated counter until the test ends.
 func (h *host) feed(t *testing.T) {
 	done := make(chan struct{})
 	var feeder sync.WaitGroup
@@ -96,7 +98,7 @@ func (h *host) feed(t *testing.T) {
 			for _, pid := range h.pids {
 				used += cpuTime(pid)
 			}
-			seconds := min(now.Sub(last), time.Second).Seconds() // it may have been made to stand still
+			seconds := min(now.Sub(last), time.Second).Seconds() // the counter may have been stopped
 			h.tree.Add(uint64(1e6 * (restWatts*seconds + coreWatts*max(0, used-before).Seconds())))
 			last, before = now, used
 			h.mu.Unlock()
@@ -108,7 +110,7 @@ func (h *host) feed(t *testing.T) {
 	})
 }
 
-// page is the agent's; it is empty where there is none.
+// page returns the metrics page of the agent, or "" if the request fails.
 func (h *host) page(ctx context.Context) string { return page(ctx, h.url) }
 
 func page(ctx context.Context, url string) string {
@@ -118,14 +120,14 @@ func page(ctx context.Context, url string) string {
 	return ""
 }
 
-// total adds the series of a metric up.
+// total returns the sum of the series of a metric.
 func total(t *testing.T, page, name string, labels ...string) energy.Microjoules {
 	t.Helper()
 	joules, _ := kit.Metric(t, page, name, labels...)
 	return energy.Joules(joules).Microjoules()
 }
 
-// parts are what a node's energy is the sum of.
+// parts lists the consumer metrics that contribute to the energy of a node.
 var parts = []string{"container", "vm", "cgroup", "system", "other", "ended"}
 
 const (
@@ -133,7 +135,7 @@ const (
 	ofParts    = "kubenergy_%s_energy_joules_total"
 )
 
-// sum is what a node's parts add up to.
+// sum returns the sum of all parts of a node's energy.
 func sum(t *testing.T, page string) (all energy.Microjoules) {
 	t.Helper()
 	for _, part := range parts {
@@ -145,7 +147,7 @@ func sum(t *testing.T, page string) (all energy.Microjoules) {
 	return all
 }
 
-// counter is what a guest's counter stands at.
+// counter returns the value of a guest's counter.
 func (h *host) counter(t *testing.T, name string) energy.Microjoules {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(h.guests, name, "intel-rapl:0", "energy_uj"))
@@ -159,7 +161,7 @@ func (h *host) counter(t *testing.T, name string) energy.Microjoules {
 	return energy.Microjoules(v)
 }
 
-// add starts a guest whose counter the host meters, and listens to it.
+// add starts a guest with a counter that is updated by the host and reads the output of its probe.
 func (h *host) add(t *testing.T, m *guest.Machine) *listener {
 	t.Helper()
 	from, to, err := os.Pipe()
@@ -178,7 +180,8 @@ func (h *host) add(t *testing.T, m *guest.Machine) *listener {
 	return l
 }
 
-// share shares a guest's folder with it and returns what its QEMU must be told, the line of the probe included.
+// share shares the directory of a guest and returns the required QEMU arguments, including those for the output of
+// the probe.
 func (h *host) share(t *testing.T, dir, name, memory string) (p *kit.Process, args []string) {
 	t.Helper()
 	folder := filepath.Join(h.guests, name)
@@ -189,7 +192,7 @@ func (h *host) share(t *testing.T, dir, name, memory string) (p *kit.Process, ar
 	return p, append(args, "-chardev", "file,id=probe,path=/dev/fd/3", "-serial", "chardev:probe")
 }
 
-// A listener has what a guest's probe tells.
+// A listener collects the output of a guest's probe.
 type listener struct {
 	mu   sync.Mutex
 	ages []time.Duration
@@ -205,11 +208,11 @@ func (l *listener) listen(from *os.File) {
 		}
 		number, err := strconv.ParseInt(fields[len(fields)-1], 10, 64)
 		if err != nil {
-			continue // cut off
+			continue // truncated line
 		}
 		l.mu.Lock()
 		switch fields[0] {
-		case "reading": // its way here makes it older, never younger
+		case "reading": // the transmission can only increase the age
 			l.ages = append(l.ages, now.Sub(time.Unix(0, number)))
 		case "cpu":
 			l.cpu[fields[1]] = time.Duration(number) * time.Microsecond
@@ -218,7 +221,7 @@ func (l *listener) listen(from *os.File) {
 	}
 }
 
-// forget begins anew with ages.
+// forget discards the collected ages.
 func (l *listener) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,7 +234,7 @@ func (l *listener) reported() []time.Duration {
 	return slices.Clone(l.ages)
 }
 
-// used returns the CPU time of the only control group whose path has some end.
+// used returns the CPU time of the control group with the given path suffix.
 func (l *listener) used(end string) (time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,10 +243,10 @@ func (l *listener) used(end string) (time.Duration, error) {
 			return used, nil
 		}
 	}
-	return 0, errors.New("the probe says nothing of " + end)
+	return 0, errors.New("no output of the probe for " + end)
 }
 
-// cpuTime is what a process and those that it started have used; nothing where it has ended.
+// cpuTime returns the CPU time of a process and its children, or 0 if it has exited.
 func cpuTime(pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -253,7 +256,7 @@ func cpuTime(pid int) time.Duration {
 	user, _ := strconv.Atoi(fields[11])
 	system, _ := strconv.Atoi(fields[12])
 	used := time.Duration(user+system) * (time.Second / 100)
-	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)) // virtiofsd works in one
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)) // virtiofsd runs in a child process
 	for child := range strings.FieldsSeq(string(children)) {
 		if pid, err := strconv.Atoi(child); err == nil {
 			used += cpuTime(pid)

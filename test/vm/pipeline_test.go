@@ -28,17 +28,17 @@ import (
 )
 
 const (
-	tolerance = 0.05 // of a pod's share
+	tolerance = 0.05 // relative deviation of a pod's share
 	working   = 2 * time.Minute
 )
 
-// world is a hypervisor with guests that are nodes of one control plane, and a Prometheus outside of them.
+// world is a hypervisor with guests that are nodes of one control plane, and a Prometheus outside of the guests.
 type world struct {
 	*cluster.Cluster
 	host       *host
 	guests     []*node
 	prometheus string         // address
-	processes  []*kit.Process // of the pipeline, besides QEMU
+	processes  []*kit.Process // processes of the pipeline, excluding QEMU
 }
 
 // node is a guest with a kubelet and an agent.
@@ -46,21 +46,21 @@ type node struct {
 	*guest.Machine
 	*listener
 	name string
-	page string // address of its agent's
+	page string // metrics URL of the agent
 	pods []*pod
 }
 
-// pod burns CPU in one container.
+// pod is a pod with one container that burns CPU.
 type pod struct {
 	*corev1.Pod
 	container string
 }
 
-// TestPipeline meters pods in two guests, and holds what a Prometheus outside has of them against the host's counter
-// and against the CPU time that the guests' kernels say.
+// TestPipeline meters pods in two guests and compares the values in an external Prometheus with the counter of the
+// host and with the CPU times reported by the kernels of the guests.
 func TestPipeline(t *testing.T) {
 	d := guest.MakeDisk(t, guest.Require(t, "e2e-vm"))
-	kit.Prometheus(t, "prometheus") // or skips, before anything starts
+	kit.Prometheus(t, "prometheus") // skips the test before anything is started
 	machine := kit.WatchMachine(t)
 	w := &world{Cluster: cluster.Start(t, lab.Options{})}
 	w.host = startHost(t, w.Dir)
@@ -76,7 +76,7 @@ func TestPipeline(t *testing.T) {
 	}
 	b.measure(t, "guests with kubelets")
 	w.startPrometheus(t)
-	b.measure(t, "and a Prometheus that scrapes")
+	b.measure(t, "with Prometheus")
 	w.Namespace(t, "work", nil)
 	for i, n := range w.guests {
 		for k, milli := range []int64{300, 150} {
@@ -89,7 +89,7 @@ func TestPipeline(t *testing.T) {
 	for _, n := range w.guests {
 		n.forget()
 	}
-	b.measure(t, "and pods at work")
+	b.measure(t, "with pods")
 	b.write(t)
 	w.checkShares(t)
 	w.checkAges(t, machine)
@@ -98,8 +98,8 @@ func TestPipeline(t *testing.T) {
 	w.checkSums(t, first, w.stand(t))
 }
 
-// packExtras makes the archive of what guests have beside a kubelet: the agent with its units, as the documents install
-// it, and the probe.
+// packExtras creates the archive with the additional programs of a guest: the agent with its units, installed as
+// documented, and the probe.
 func packExtras(t *testing.T, dir string) (path string) {
 	t.Helper()
 	stage := filepath.Join(dir, "extras")
@@ -125,7 +125,7 @@ func packExtras(t *testing.T, dir string) (path string) {
 	return path
 }
 
-// addGuest starts a guest with the folder that its host shares.
+// addGuest starts a guest with the shared directory of its host.
 func (w *world) addGuest(t *testing.T, d guest.Disk, name, extras string) {
 	t.Helper()
 	dir := filepath.Join(w.Dir, name)
@@ -144,7 +144,7 @@ func (w *world) addGuest(t *testing.T, d guest.Disk, name, extras string) {
 	w.processes = append(w.processes, shared)
 }
 
-// awaitReady waits until the node is Ready and its agent counts what its host shares.
+// awaitReady waits until the node is Ready and its agent reads the shared counter.
 func (n *node) awaitReady(t *testing.T, w *world) {
 	t.Helper()
 	kit.Await(t, n.Patience()*2*time.Minute, n.name+" is Ready", func(ctx context.Context) (bool, error) {
@@ -156,15 +156,16 @@ func (n *node) awaitReady(t *testing.T, w *world) {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		}), fmt.Errorf("conditions %v", got.Status.Conditions)
 	}, n.On(), w.host.agent)
-	kit.Await(t, n.Patience()*time.Minute, n.name+"'s agent counts", func(ctx context.Context) (bool, error) {
-		page := page(ctx, n.page)
-		info := fmt.Sprintf(`host="%s",`, hostName)
-		_, ours := kit.Metric(t, page, "kubenergy_node_info", info, `vm="`+n.name+`"`)
-		return ours && total(t, page, nodeEnergy) > 0, fmt.Errorf("its page: %.2000s", page)
-	}, n.On(), w.host.agent)
+	kit.Await(t, n.Patience()*time.Minute, n.name+"'s agent reads its counter",
+		func(ctx context.Context) (bool, error) {
+			page := page(ctx, n.page)
+			info := fmt.Sprintf(`host="%s",`, hostName)
+			_, ours := kit.Metric(t, page, "kubenergy_node_info", info, `vm="`+n.name+`"`)
+			return ours && total(t, page, nodeEnergy) > 0, fmt.Errorf("metrics page: %.2000s", page)
+		}, n.On(), w.host.agent)
 }
 
-// startPrometheus has one scrape all agents every five seconds.
+// startPrometheus starts a Prometheus that scrapes all agents every five seconds.
 func (w *world) startPrometheus(t *testing.T) {
 	t.Helper()
 	pages := []string{address(w.host.url)}
@@ -176,7 +177,7 @@ func (w *world) startPrometheus(t *testing.T) {
 	var p *kit.Process
 	p, w.prometheus = kit.StartPrometheus(t, w.Dir, []byte(config+"]}]\n"))
 	w.processes = append(w.processes, p)
-	kit.Await(t, time.Minute, "Prometheus scrapes all", func(ctx context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "Prometheus scrapes all agents", func(ctx context.Context) (bool, error) {
 		up, err := kit.Query(ctx, w.prometheus, "up == 1")
 		return len(up) == 1+len(w.guests), errors.Join(err, fmt.Errorf("up: %v", up))
 	})
@@ -186,7 +187,7 @@ func address(page string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(page, "http://"), "/metrics")
 }
 
-// submit creates a pod that burns as much CPU as it may.
+// submit creates a pod that uses as much CPU as its limit allows.
 func (w *world) submit(t *testing.T, n *node, name string, milli int64) {
 	t.Helper()
 	cpu := corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI)}
@@ -207,7 +208,7 @@ func (w *world) submit(t *testing.T, n *node, name string, milli int64) {
 	n.pods = append(n.pods, &pod{Pod: p})
 }
 
-// awaitPods waits until a guest's pods run and its probe and Prometheus know them.
+// awaitPods waits until the pods of a guest run and both its probe and Prometheus have data on them.
 func (w *world) awaitPods(t *testing.T, n *node) {
 	t.Helper()
 	for _, p := range n.pods {
@@ -233,7 +234,8 @@ func (w *world) awaitPods(t *testing.T, n *node) {
 
 func (p *pod) group() string { return "cri-containerd-" + p.container + ".scope" }
 
-// joules adds up what Prometheus has of a guest: nothing, after a scrape that took too long.
+// joules returns the sum of an expression for a guest in Prometheus. It returns an error if there is no data, for
+// example after a scrape timeout.
 func (w *world) joules(ctx context.Context, n *node, expr string) (all energy.Microjoules, err error) {
 	series, err := kit.Query(ctx, w.prometheus, expr)
 	found := false
@@ -248,7 +250,7 @@ func (w *world) joules(ctx context.Context, n *node, expr string) (all energy.Mi
 		all, found = all+energy.Joules(v).Microjoules(), true
 	}
 	if err == nil && !found {
-		err = fmt.Errorf("there is nothing in Prometheus of %s: %s", n.name, expr)
+		err = fmt.Errorf("no series for %s in Prometheus: %s", n.name, expr)
 	}
 	return all, err
 }
@@ -259,23 +261,23 @@ const (
 		`kubenergy_node_(idle|platform|unknown)_joules_total"}`
 )
 
-// standing is what all counters stood at when nothing moved.
+// standing contains the values of all counters while they were stopped.
 type standing struct {
 	at   time.Time
 	host energy.Microjoules
-	// by guest
+	// Values by guest.
 	given, counted, parts, pods []energy.Microjoules
 }
 
-// stand has the host's counter stand still for as long as its value takes to Prometheus, and reads all counters. The
-// machine's own counter does not stand still.
+// stand stops the counter of the host until its value has arrived in Prometheus and reads all counters. The RAPL
+// counters of the machine cannot be stopped.
 func (w *world) stand(t *testing.T) (s standing) {
 	t.Helper()
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
-	const still = 17 * time.Second // an agent in a guest takes a value that stays for no use after 15 s
+	const still = 17 * time.Second // after 15 s, an agent in a guest treats a constant value as no usage
 	page := ""
-	kit.Await(t, 2*time.Minute, "all counters stand still", func(ctx context.Context) (bool, error) {
+	kit.Await(t, 2*time.Minute, "all counters are constant", func(ctx context.Context) (bool, error) {
 		page = w.host.page(ctx)
 		now, err := w.read(ctx, t, page)
 		if err != nil || w.host.tree == nil {
@@ -289,23 +291,25 @@ func (w *world) stand(t *testing.T) (s standing) {
 		return time.Since(s.at) > still, fmt.Errorf("%+v", now)
 	}, w.host.agent)
 	if all := sum(t, page); all != s.host {
-		t.Errorf("the host's parts are %d µJ, its energy is %d µJ", all, s.host)
+		t.Errorf("sum of the parts of the host = %d µJ, want its energy %d µJ", all, s.host)
 	}
 	if w.host.tree == nil {
 		return s
 	}
 	if stands := w.host.tree.Used(); uint64(s.host) != stands {
-		t.Errorf("the host's energy is %d µJ, its counter has counted %d µJ", s.host, stands)
+		t.Errorf("energy of the host = %d µJ, want the counted %d µJ", s.host, stands)
 	}
 	for i, n := range w.guests {
 		if of := total(t, page, fmt.Sprintf(ofParts, "vm"), `vm="`+n.name+`"`); of != s.given[i] {
-			t.Errorf("%s: %d µJ on the host's page, its counter stands at %d µJ", n.name, of, s.given[i])
+			t.Errorf("guest %s: %d µJ on the metrics page of the host, want its counter value %d µJ",
+				n.name, of, s.given[i])
 		}
 	}
 	return s
 }
 
-// read reads all counters: of the host from its page, of the guests from their folders and from Prometheus.
+// read reads the counters of the host from its metrics page and those of the guests from their directories and
+// Prometheus.
 func (w *world) read(ctx context.Context, t *testing.T, page string) (s standing, err error) {
 	t.Helper()
 	s = standing{at: time.Now(), host: total(t, page, nodeEnergy)}
@@ -322,8 +326,9 @@ func (w *world) read(ctx context.Context, t *testing.T, page string) (s standing
 	return s, nil
 }
 
-// checkSums holds what Prometheus has of pods and of the rest against the host's counter, between two standings. Where
-// that is the machine's, it moves between the readings: the difference may be what is used in three seconds.
+// checkSums compares the energy of pods and other consumers in Prometheus with the counter of the host between two
+// standings. The RAPL counters of the machine advance between the readings, so the difference may be up to the
+// energy of three seconds.
 func (w *world) checkSums(t *testing.T, from, to standing) {
 	t.Helper()
 	all, slack := to.host-from.host, energy.Microjoules(0)
@@ -334,23 +339,26 @@ func (w *world) checkSums(t *testing.T, from, to standing) {
 	for i, n := range w.guests {
 		given, counted := to.given[i]-from.given[i], to.counted[i]-from.counted[i]
 		parts, pods := to.parts[i]-from.parts[i], to.pods[i]-from.pods[i]
-		t.Logf("figures: %s: given by its host %d µJ, counted inside %d µJ: pods %d µJ and the rest %d µJ", n.name, given,
+		t.Logf("figures: %s: counter set by the host %d µJ, recorded in the guest %d µJ: pods %d µJ and others %d µJ",
+			n.name, given,
 			counted, pods, parts-pods)
 		if max(given-counted, counted-given) > slack || parts != counted || pods <= 0 {
-			t.Errorf("%s: given %d µJ, counted %d µJ, its parts add up to %d µJ, its pods to %d µJ", n.name, given, counted,
+			t.Errorf("guest %s: counter %d µJ, recorded %d µJ, sum of parts %d µJ, sum of pods %d µJ",
+				n.name, given, counted,
 				parts, pods)
 		}
 		inGuests += given
 	}
-	t.Logf("figures: the host's counter %d µJ: guests %d µJ, the rest %d µJ", all, inGuests, all-inGuests)
+	t.Logf("figures: counter of the host %d µJ: guests %d µJ, others %d µJ", all, inGuests, all-inGuests)
 	if inGuests > all {
-		t.Errorf("guests were given %d of %d µJ", inGuests, all)
+		t.Errorf("guests used %d µJ, more than the %d µJ of the host", inGuests, all)
 	}
 }
 
-// checkShares holds each pod's part of the dynamic energy of its guest's pods against its part of their CPU time. The
-// table has the parts of pods and services together, too: services work in bursts, and a second of a guest's CPU time
-// draws less while its host lets it wait. The kernel is in neither: the guest only samples its CPU time.
+// checkShares compares the share of each pod in the dynamic energy of its guest's pods with its share in their CPU
+// time. The table also contains the shares relative to pods and services together. Services run in bursts, and a
+// second of CPU time in a guest uses less energy while it is waiting for its host. The kernel is excluded because
+// its CPU time is only sampled in the guest.
 func (w *world) checkShares(t *testing.T) {
 	t.Helper()
 	before := make([][]use, len(w.guests))
@@ -383,15 +391,16 @@ func (w *world) checkShares(t *testing.T) {
 			ofEnergy, ofCPU := one.joules/pods.joules, one.cpu/pods.cpu
 			table.Add(p.Name, n.name, one.joules, one.cpu, ofEnergy, ofCPU, one.joules/all.joules, one.cpu/all.cpu)
 			if !(math.Abs(ofEnergy/ofCPU-1) <= tolerance) {
-				t.Errorf("%s has %.4f of the pods' dynamic energy and %.4f of their CPU time", p.Name, ofEnergy, ofCPU)
+				t.Errorf("share of pod %s in the dynamic energy = %.4f, want its share in the CPU time %.4f",
+					p.Name, ofEnergy, ofCPU)
 			}
 		}
 	}
 	write(t, "shares.csv", table)
 }
 
-// uses says what all pods and services of a guest have used together, and then what each pod has: joules by Prometheus,
-// CPU time by the guest's kernel.
+// uses returns the total usage of all pods and services of a guest, followed by the usage of each pod. The energy
+// is read from Prometheus and the CPU time from the kernel of the guest.
 func (w *world) uses(t *testing.T, n *node) (uses []use) {
 	t.Helper()
 	exprs := []string{`{__name__=~"kubenergy_(container|cgroup)_energy_joules_total",mode="dynamic"}`}
@@ -401,7 +410,7 @@ func (w *world) uses(t *testing.T, n *node) (uses []use) {
 		groups[0] = append(groups[0], p.group())
 		groups = append(groups, []string{p.group()})
 	}
-	kit.Await(t, time.Minute, "all is known of "+n.name, func(ctx context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "Prometheus and the probe have data on "+n.name, func(ctx context.Context) (bool, error) {
 		uses = nil
 		for i, expr := range exprs {
 			joules, err := w.joules(ctx, n, expr)
@@ -420,7 +429,7 @@ func (w *world) uses(t *testing.T, n *node) (uses []use) {
 	return uses
 }
 
-// checkAges judges how old readings in the guests were since their pods work.
+// checkAges checks the age of the readings in the guests since their pods started.
 func (w *world) checkAges(t *testing.T, machine *kit.Machine) {
 	t.Helper()
 	for _, n := range w.guests {
@@ -429,10 +438,10 @@ func (w *world) checkAges(t *testing.T, machine *kit.Machine) {
 			ages = append(ages, age.Seconds())
 		}
 		p99 := report.Quantile(ages, 0.99)
-		t.Logf("figures: %s, %v: %d readings, age p50 %.3f s, p99 %.3f s, oldest %.3f s", n.name, n.Machine, len(ages),
+		t.Logf("figures: %s, %v: %d readings, age p50 %.3f s, p99 %.3f s, maximum %.3f s", n.name, n.Machine, len(ages),
 			report.Quantile(ages, 0.5), p99, report.Quantile(ages, 1))
 		if p99 > young.Seconds() {
-			machine.TooSlow("99 of 100 readings in %s are younger than %.2f s", n.name, p99)
+			machine.TooSlow("99th percentile of the age of readings in %s is %.2f s", n.name, p99)
 		}
 	}
 }

@@ -1,5 +1,6 @@
-// Package feed makes up what a node and its consumers use. It follows from the node's name and the number of a step
-// alone, so that what should have been booked can be said afterwards, whatever happened to the processes in between.
+// Package feed generates the energy usage of a node and its consumers. The usage depends only on the name of the
+// node and the number of the step, so the expected records can be computed afterwards, regardless of restarts of
+// the processes.
 package feed
 
 import (
@@ -15,20 +16,20 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Energy of a step is small: steps are a few milliseconds long, and a node draws no more than a machine can.
+// The energy of a step is small because a step takes a few milliseconds and the power of a node must be plausible.
 const (
 	maxDynamic = 20_000 // µJ
 	maxIdle    = 5_000
 	maxCPU     = time.Millisecond
 
-	pods      = 5   // at once
-	turnover  = 400 // steps until all of them are others
-	perPod    = 2   // containers
+	pods      = 5   // running at the same time
+	turnover  = 400 // number of steps after which all pods have been replaced
+	perPod    = 2   // containers per pod
 	jobs      = 4
-	usualOdds = 3 // one of so many does nothing in a step
+	usualOdds = 3 // one in usualOdds consumers is idle in a step
 )
 
-// Step returns what is used in the step of a number. Start, End and Quality are for the caller to set.
+// Step returns the usage of the step with the given number. The caller must set Start, End and Quality.
 func Step(node string, number uint64) *energy.Attribution {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(node))
@@ -49,7 +50,7 @@ func Step(node string, number uint64) *energy.Attribution {
 	return a
 }
 
-// consumers are those of a step, sorted.
+// consumers returns the sorted IDs of the consumers of a step.
 func consumers(seed, number uint64) []string {
 	all := []string{energy.System, fmt.Sprintf("cgroup//slurm/job_%d", number/turnover%jobs), "vm/guest 1"}
 	for i := range uint64(pods) {
@@ -63,7 +64,7 @@ func consumers(seed, number uint64) []string {
 	return all
 }
 
-// UID is that of a pod that the API server does not have.
+// UID returns the UID of a pod that does not exist in the API server.
 func UID(seed, place, generation uint64) string {
 	var raw [24]byte
 	for i, v := range []uint64{seed, place, generation} {
@@ -75,17 +76,17 @@ func UID(seed, place, generation uint64) string {
 	return strings.Join([]string{x[:8], x[8:12], x[12:16], x[16:20], x[20:]}, "-")
 }
 
-// A Sum is what one consumer used.
+// A Sum is the total usage of one consumer.
 type Sum struct {
 	Dynamic, Idle energy.Microjoules
 	CPU           time.Duration
 }
 
-// A Key names a consumer as the ledger does: its kind, and what batches call it, pods without their containers; what
-// has no owner is called as its kind.
+// A Key identifies a consumer as in the ledger, by its kind and name. Pods are identified without their containers,
+// and the name of a consumer without an owner is its kind.
 type Key struct{ Kind, Name string }
 
-// Truth returns what a node's consumers used in so many steps.
+// Truth returns the expected usage of a node's consumers after the given number of steps.
 func Truth(node string, steps uint64) map[Key]Sum {
 	all := map[Key]Sum{}
 	add := func(key Key, s Sum) {
@@ -117,7 +118,7 @@ func keyOf(id string) Key {
 	return Key{"system", id}
 }
 
-// State is what a process has to remember: how many steps there were, and when the last one ended.
+// State is the persistent state of a process: the number of completed steps and the end time of the last one.
 type State struct {
 	Steps uint64
 	At    time.Duration
@@ -125,18 +126,18 @@ type State struct {
 
 const stateBytes = 16
 
-// Append appends it to b.
+// Append appends the encoded state to b.
 func (s State) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, s.Steps), uint64(s.At))
 }
 
-// ReadState reads what Append has written; nothing is the beginning.
+// ReadState decodes a state that Append encoded. If b is nil, it returns the initial state.
 func ReadState(b []byte) (s State, err error) {
 	if b == nil {
 		return s, nil
 	}
 	if len(b) != stateBytes {
-		return s, fmt.Errorf("a state of %d bytes", len(b))
+		return s, fmt.Errorf("invalid state of %d bytes", len(b))
 	}
 	return State{binary.LittleEndian.Uint64(b), time.Duration(binary.LittleEndian.Uint64(b[8:]))}, nil
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Advance sleeps for d on the bubble's fake clock, then waits until every other goroutine in the bubble is durably
-// blocked, so that everything due by then is done when Advance returns. It panics outside a bubble, and must not be
-// called by two goroutines of a bubble at once.
+// Advance sleeps for d on the fake clock of the bubble and then waits until every other goroutine in the bubble is
+// durably blocked. Everything that is due by then has run when Advance returns. It panics outside a bubble and must
+// not be called concurrently within one bubble.
 func Advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -1,4 +1,4 @@
-// Package cluster starts the lab's control plane for tests, and our scheduler beside it. It is for tests only.
+// Package cluster starts the lab's control plane and the KubEnergy scheduler for tests. It is for tests only.
 package cluster
 
 import (
@@ -24,14 +24,14 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// Cluster is a control plane of the lab. A process can have one only.
+// Cluster is a control plane of the lab. A process can run only one Cluster.
 type Cluster struct {
 	*lab.Cluster
 	Client kubernetes.Interface
-	Dir    string // with a path short enough for etcd's socket
+	Dir    string // the path is short enough for the socket of etcd
 }
 
-// Start starts a control plane that ends with the test.
+// Start starts a control plane that is stopped when the test ends.
 func Start(t testing.TB, o lab.Options) *Cluster {
 	t.Helper()
 	c := &Cluster{Dir: kit.Dir(t, "cluster")}
@@ -55,15 +55,15 @@ func (c *Cluster) start(ctx context.Context, o lab.Options) (err error) {
 	return err
 }
 
-// Shared is the control plane that all tests of a package share; SetUp prepares it. Main starts it, unless go test runs
-// with -short.
+// Shared is a control plane that is shared by all tests of a package. Main starts it, unless go test runs with
+// -short, and SetUp prepares it.
 type Shared struct {
 	Cluster
 	Options lab.Options
 	SetUp   func(context.Context, *Cluster) error
 }
 
-// Main starts the control plane, runs the tests and returns the exit code.
+// Main starts the control plane, runs the tests and returns the exit code of the test binary.
 func (s *Shared) Main(m *testing.M) int {
 	for _, arg := range os.Args[1:] {
 		if arg == "-test.short" || arg == "-test.short=true" {
@@ -89,7 +89,7 @@ func (s *Shared) Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Nodes returns so many equal nodes, named node-0000 and so on.
+// Nodes returns n nodes of equal capacity, named node-0000, node-0001 and so on.
 func Nodes(n int) (nodes []lab.NodeSpec) {
 	for i := range n {
 		nodes = append(nodes, lab.NodeSpec{Name: fmt.Sprintf("node-%04d", i), Capacity: lab.Capacity(64, 256)})
@@ -97,7 +97,7 @@ func Nodes(n int) (nodes []lab.NodeSpec) {
 	return nodes
 }
 
-// AgentNamespace is where the chart installs agents.
+// AgentNamespace is the namespace in which the chart installs the agents.
 const AgentNamespace = "kubenergy-agent"
 
 func namespaceOf(account string) string {
@@ -107,8 +107,8 @@ func namespaceOf(account string) string {
 	return v1alpha1.SystemNamespace
 }
 
-// Account returns the path of a kubeconfig with the rights of one of our service accounts, and a client's configuration
-// from it.
+// Account writes a kubeconfig with the permissions of a KubEnergy service account. It returns the path of the
+// kubeconfig and the client configuration built from it.
 func (c *Cluster) Account(t testing.TB, account string) (path string, config *rest.Config) {
 	t.Helper()
 	path = filepath.Join(c.Dir, account+".kubeconfig")
@@ -134,8 +134,8 @@ func (c *Cluster) Account(t testing.TB, account string) (path string, config *re
 	return path, config
 }
 
-// GuestKubeconfig writes the kubeconfig of a kubelet in a guest of QEMU and returns its path: the kubelet has the rights
-// of its node, and reaches this machine as its gateway.
+// GuestKubeconfig writes the kubeconfig of a kubelet that runs in a QEMU guest and returns its path. The kubelet
+// has the permissions of its node and reaches this machine as its gateway.
 func (c *Cluster) GuestKubeconfig(t testing.TB, node string) (path string) {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
@@ -159,7 +159,8 @@ func (c *Cluster) GuestKubeconfig(t testing.TB, node string) (path string) {
 	return path
 }
 
-// Token returns a token of one of our service accounts for our controller, bound to a pod if there is one.
+// Token returns a token of a KubEnergy service account for the controller. The token is bound to pod unless pod is
+// nil.
 func (c *Cluster) Token(t testing.TB, account string, pod *corev1.Pod) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
@@ -178,7 +179,8 @@ func (c *Cluster) Token(t testing.TB, account string, pod *corev1.Pod) string {
 	return got.Status.Token
 }
 
-// Namespace makes a namespace unless it exists, and waits for its service account, without which no pod can be made.
+// Namespace creates a namespace unless it exists and waits for its default service account, because pods cannot be
+// created without one.
 func (c *Cluster) Namespace(t testing.TB, name string, labels map[string]string) string {
 	t.Helper()
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
@@ -186,14 +188,14 @@ func (c *Cluster) Namespace(t testing.TB, name string, labels map[string]string)
 		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, time.Minute, "the namespace has its account", func() bool {
+	kit.Eventually(t, time.Minute, "the default service account exists in the namespace", func() bool {
 		_, err := c.Client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
 		return err == nil
 	})
 	return name
 }
 
-// Leads waits until the scheduler holds the Lease of the hold loop, and the loop has begun.
+// Leads waits until the scheduler holds the Lease of the hold loop and the loop has started.
 func (c *Cluster) Leads(t testing.TB, s *Scheduler) {
 	t.Helper()
 	s.KeepsWindows(t, time.Minute)

@@ -15,15 +15,15 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// Scheduler is our scheduler in a process of its own, with the shipped configuration.
+// Scheduler is the KubEnergy scheduler, running in its own process with the default configuration.
 type Scheduler struct {
 	*kit.Process
 	url    string
 	client *http.Client
 }
 
-// StartScheduler runs our scheduler, as released, until the test ends. dir gets its files, change may change its
-// configuration.
+// StartScheduler runs the released scheduler binary until the test ends. Its files are written to dir. If change is
+// not nil, it can modify the configuration before the scheduler starts.
 func StartScheduler(t testing.TB, dir, name, kubeconfig string, change func(config map[string]any),
 	args ...string,
 ) *Scheduler {
@@ -56,14 +56,15 @@ func (s *Scheduler) Ready(ctx context.Context) bool {
 	return status == http.StatusOK
 }
 
-// KeepsWindows waits until the scheduler's hold loop has begun.
+// KeepsWindows waits until the hold loop of the scheduler has started.
 func (s *Scheduler) KeepsWindows(t testing.TB, within time.Duration) {
 	t.Helper()
 	kit.Eventually(t, within, s.Name+" keeps windows",
 		func() bool { return strings.Contains(s.Output(), "Acquired Lease of the hold loop") }, s.Process)
 }
 
-// Metric returns the sum of the series of a metric with some labels; found is false if there is none.
+// Metric returns the sum of all series of a metric that have the given labels. found is false if there is no such
+// series.
 func (s *Scheduler) Metric(t testing.TB, name string, labels ...string) (sum float64, found bool) {
 	t.Helper()
 	status, page := kit.Get(t.Context(), s.client, s.url+"/metrics", "")

@@ -14,18 +14,18 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// tools are what must be installed.
+// tools lists the programs that must be installed.
 var tools = []string{"qemu-system-x86_64", "qemu-img", "mmdebstrap", "mkfs.ext4", "go"}
 
-// Require skips where no guest can be made, and returns the release of Debian that this machine has. target is that of
-// make which runs the test.
+// Require skips the test if no guest can be created. It returns the Debian release of this machine. target is the
+// make target that runs the test.
 func Require(t *testing.T, target string) (release string) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_REAL") == "" {
-		t.Skipf("makes and runs virtual machines as root: set KUBENERGY_REAL=1, or make %s", target)
+		t.Skipf("creates virtual machines as root: set KUBENERGY_REAL=1 or run make %s", target)
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("only root can make the disk of a virtual machine")
+		t.Skip("only root can create the disk of a virtual machine")
 	}
 	var missing []string
 	for _, tool := range tools {
@@ -39,7 +39,7 @@ func Require(t *testing.T, target string) (release string) {
 	}
 	text, err := os.ReadFile("/etc/os-release")
 	if err != nil || !strings.Contains(string(text), "\nID=debian\n") {
-		t.Skip("this machine is not of Debian, from whose archive the guest is made")
+		t.Skip("this machine does not run Debian, which is required to create the guest")
 	}
 	for line := range strings.Lines(string(text)) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "VERSION_CODENAME="); ok {
@@ -51,14 +51,14 @@ func Require(t *testing.T, target string) (release string) {
 
 const (
 	packages = "systemd-sysv,udev,dbus,iproute2,linux-image-cloud-amd64,containerd,runc,containernetworking-plugins"
-	// Image is that of all pods: of test/real/testdata/burner.
+	// Image is the container image of all pods. It contains the program test/real/testdata/burner.
 	Image = "localhost/kubenergy/burner:guest"
 )
 
-// enabled are the guest's services.
+// enabled lists the systemd services that are enabled in the guest.
 var enabled = []string{"systemd-networkd", "containerd", "images", "extras", "kubelet"}
 
-// files are those that the guest's disk has beside Debian's.
+// files maps the paths of the files that are added to the Debian installation on the guest's disk to their content.
 var files = map[string]string{
 	"etc/hostname":                      "guest\n",
 	"etc/fstab":                         "/dev/vda / ext4 defaults 0 1\n",
@@ -86,7 +86,7 @@ ExecStart=ctr -n k8s.io images import /dev/vdb
 [Install]
 WantedBy=multi-user.target
 `,
-	// An archive, unpacked at each start: what is tested besides pods need not be on the disk.
+	// An archive is unpacked at each start so that the programs under test do not have to be on the disk.
 	"etc/systemd/system/extras.service": `[Unit]
 ConditionPathExists=/dev/vdc
 [Service]
@@ -96,7 +96,7 @@ ExecStart=sh -euc 'tar -xf /dev/vdc -C /; systemctl daemon-reload; systemctl sta
 [Install]
 WantedBy=multi-user.target
 `,
-	// systemd takes the kubeconfig from the machine's firmware: it is another one in each test.
+	// systemd reads the kubeconfig from the firmware of the machine because it differs in each test.
 	"etc/systemd/system/kubelet.service": `[Unit]
 After=images.service network-online.target
 Requires=images.service
@@ -110,7 +110,7 @@ StandardOutput=journal+console
 [Install]
 WantedBy=multi-user.target
 `,
-	// A kubelet that ends the pods of its machine before that shuts down says at once that it is not ready.
+	// A kubelet with graceful node shutdown reports that it is not ready as soon as the shutdown starts.
 	"etc/kubelet.yaml": `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
@@ -123,11 +123,12 @@ shutdownGracePeriodCriticalPods: 3s
 `,
 }
 
-// Disk is what a guest starts from: a file system, and the kernel on it. Modules is a folder with those that a guest
-// without a disk needs to read what its host shares.
+// Disk is the base image of a guest: a root file system and its kernel and initrd. Modules is a directory with the
+// kernel modules that a guest without a disk needs to read a directory shared by its host.
 type Disk struct{ root, kernel, initrd, Modules string }
 
-// MakeDisk returns the disk of this kubelet, made when it was first asked for; disks of others are removed then.
+// MakeDisk returns the disk for the current kubelet version. The first call builds and caches it and removes the
+// cached disks of other versions.
 func MakeDisk(t *testing.T, release string) Disk {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -140,7 +141,7 @@ func MakeDisk(t *testing.T, release string) Disk {
 		t.Fatal(err)
 	}
 	hash := sha256.New()
-	fmt.Fprint(hash, release, packages, enabled, files, pack, sha256.Sum256(program)) // maps are printed in the order of keys
+	fmt.Fprint(hash, release, packages, enabled, files, pack, sha256.Sum256(program)) // fmt sorts the keys of maps
 	dir := filepath.Join(cache, "kubenergy", fmt.Sprintf("guest-%.6x", hash.Sum(nil)))
 	d := Disk{
 		filepath.Join(dir, "root.ext4"), filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "initrd"),
@@ -149,7 +150,7 @@ func MakeDisk(t *testing.T, release string) Disk {
 	if _, err := os.Stat(dir); err == nil {
 		return d
 	}
-	t.Logf("making the guest's disk in %s", dir)
+	t.Logf("creating the disk of the guest in %s", dir)
 	old, err := filepath.Glob(filepath.Join(cache, "kubenergy", "guest-*"))
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +176,7 @@ func MakeDisk(t *testing.T, release string) Disk {
 	return d
 }
 
-// pack makes a disk of the folder root.
+// pack creates a disk from the directory root.
 const pack = `cd "$1"
 mv root/boot/vmlinuz-* vmlinuz
 mv root/boot/initrd.img-* initrd
@@ -184,7 +185,7 @@ cp root/lib/modules/*/kernel/drivers/virtio/*.ko root/lib/modules/*/kernel/fs/fu
 mkfs.ext4 -q -d root root.ext4 3G
 rm -r root`
 
-// makeRoot installs the guest's operating system in a folder.
+// makeRoot installs the operating system of the guest in a directory.
 func makeRoot(t *testing.T, release, root, kubelet string) {
 	t.Helper()
 	Command(t, "mmdebstrap", "--quiet", "--variant=minbase", "--include="+packages, release, root)
@@ -201,7 +202,7 @@ func makeRoot(t *testing.T, release, root, kubelet string) {
 	Command(t, "chroot", append([]string{root, "systemctl", "--quiet", "enable"}, enabled...)...)
 }
 
-// Command runs a program, which must succeed.
+// Command runs a program and fails the test if the program fails.
 func Command(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {

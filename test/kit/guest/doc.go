@@ -1,10 +1,11 @@
-// Package guest makes virtual machines for tests that need whole ones: a kernel, systemd, containerd and a kubelet of
-// their own, or a kernel alone.
+// Package guest creates virtual machines for tests that need a complete machine, either with its own kernel,
+// systemd, containerd and kubelet, or with only a kernel.
 //
-// The disk is made once and kept in the user's cache folder, kubenergy/guest-HASH; nothing of it is in the repository.
-// Its operating system is the Debian that this machine has, from the same archive. Where /dev/kvm cannot be opened, or
-// the processor does not virtualise, guests are emulated, which is several times slower.
+// The disk is built once and cached in the user's cache directory as kubenergy/guest-HASH. It is not part of the
+// repository. The operating system is the Debian release of the machine that runs the tests, installed from the
+// same archive. If /dev/kvm cannot be opened or the processor does not support virtualization, guests are emulated,
+// which is several times slower.
 //
-// Tests need root, Debian, qemu-system-x86, qemu-utils, e2fsprogs and mmdebstrap. They run where KUBENERGY_REAL is set,
-// and say why where they cannot.
+// The tests require root, Debian, qemu-system-x86, qemu-utils, e2fsprogs and mmdebstrap. They run only if
+// KUBENERGY_REAL is set, and the skip message lists the missing requirements.
 package guest

@@ -18,30 +18,30 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// Machine is a guest, on or off. Its disk outlives its power.
+// Machine is a virtual machine that is either on or off. Its disk is preserved when it is switched off.
 type Machine struct {
-	Dir  string // of its disk and log
+	Dir  string // contains the disk and the logs
 	kvm  bool
-	qemu []string // command
+	qemu []string // command line
 	mu   sync.Mutex
-	runs []*kit.Process // one for each time it was on
+	runs []*kit.Process // one for each start of the machine
 }
 
-// Options are what guests differ in.
+// Options configures a guest.
 type Options struct {
 	Name, UUID string
-	Kubeconfig string   // of its kubelet
-	Extras     string   // archive that is unpacked into the guest when it starts; "": none
-	Args       []string // further ones of QEMU
-	Network    string   // further options of QEMU's user network
+	Kubeconfig string   // path of the kubelet's kubeconfig
+	Extras     string   // path of an archive that is unpacked when the guest starts; optional
+	Args       []string // additional arguments of QEMU
+	Network    string   // additional options of QEMU's user network
 }
 
-// New makes a guest with a kubelet, which is off. It ends with the test.
+// New creates a guest with a kubelet. The guest is initially off and is stopped when the test ends.
 func New(t *testing.T, d Disk, dir string, o Options) *Machine {
 	t.Helper()
 	own := filepath.Join(dir, "disk.qcow2")
 	Command(t, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", d.root, own)
-	pods := filepath.Join(dir, "burner.tar") // a disk as it is
+	pods := filepath.Join(dir, "burner.tar") // attached as a raw disk
 	kit.WriteImage(t, Image, kit.Build(t, "./test/real/testdata/burner"), pods)
 	args := []string{
 		"-smp", "2", "-m", "2G", "-uuid", o.UUID, "-initrd", d.initrd,
@@ -56,7 +56,8 @@ func New(t *testing.T, d Disk, dir string, o Options) *Machine {
 	return Bare(t, d, dir, o.Name, append(args, o.Args...)...)
 }
 
-// Bare makes a guest that is off, of the disk's kernel and what the arguments give it. It ends with the test.
+// Bare creates a guest from the kernel of the disk and the given QEMU arguments. The guest is initially off and is
+// stopped when the test ends.
 func Bare(t *testing.T, d Disk, dir, name string, args ...string) *Machine {
 	t.Helper()
 	m := &Machine{Dir: dir}
@@ -79,8 +80,8 @@ func Bare(t *testing.T, d Disk, dir, name string, args ...string) *Machine {
 	return m
 }
 
-// hasKVM reports whether this machine runs a guest's kernel itself. Without help of its processor, as in a virtual
-// machine whose KVM is PVM, it runs only kernels that were made for that.
+// hasKVM reports whether KVM can run the guest's kernel. Without hardware virtualization, for example in a virtual
+// machine that uses PVM, KVM can only run kernels that were built for it.
 func hasKVM() bool {
 	kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if err != nil {
@@ -91,7 +92,7 @@ func hasKVM() bool {
 	return err == nil && regexp.MustCompile(`(?m)^flags\s*:.* (vmx|svm)( |$)`).Match(text)
 }
 
-// How the guest runs, in words.
+// String describes how the guest runs.
 func (m *Machine) String() string {
 	if m.kvm {
 		return "with KVM"
@@ -99,7 +100,7 @@ func (m *Machine) String() string {
 	return "emulated"
 }
 
-// Patience is how much longer than with KVM all may take.
+// Patience returns the factor by which timeouts are multiplied. It is larger if the guest is emulated.
 func (m *Machine) Patience() time.Duration {
 	if m.kvm {
 		return 1
@@ -109,7 +110,7 @@ func (m *Machine) Patience() time.Duration {
 
 func (m *Machine) monitor() string { return filepath.Join(m.Dir, "qmp") }
 
-// On returns the guest's process, nil if it is off.
+// On returns the process of the guest, or nil if the guest is off.
 func (m *Machine) On() *kit.Process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +120,7 @@ func (m *Machine) On() *kit.Process {
 	return nil
 }
 
-// Start switches the guest on. files are open in QEMU as 3, 4, ….
+// Start switches the guest on. QEMU inherits files as the descriptors 3, 4 and so on.
 func (m *Machine) Start(files ...*os.File) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,7 +133,7 @@ func (m *Machine) Start(files ...*os.File) error {
 	return err
 }
 
-// PressPowerButton asks the guest's operating system to shut down, as ACPI does.
+// PressPowerButton requests a shutdown of the guest's operating system through ACPI.
 func (m *Machine) PressPowerButton() error {
 	c, err := net.Dial("unix", m.monitor())
 	if err != nil {
@@ -152,7 +153,7 @@ func (m *Machine) PressPowerButton() error {
 			return err
 		}
 		var answer struct{ Return, Error any }
-		for answer.Return == nil && answer.Error == nil { // events come between
+		for answer.Return == nil && answer.Error == nil { // skip events
 			if err := from.Decode(&answer); err != nil {
 				return err
 			}
@@ -164,8 +165,9 @@ func (m *Machine) PressPowerButton() error {
 	return nil
 }
 
-// Share shares a folder with one guest by virtiofs, under the tag that deploy/systemd/var-scaphandre.mount mounts. It
-// returns the process, and what QEMU must be told, which has to have as much memory.
+// Share shares a directory with one guest over virtiofs, using the tag that deploy/systemd/var-scaphandre.mount
+// mounts. It returns the virtiofsd process and the arguments to pass to QEMU. memory must equal the memory size of
+// the guest.
 func Share(t *testing.T, dir, folder, memory string) (p *kit.Process, args []string) {
 	t.Helper()
 	socket := filepath.Join(dir, "fs")
@@ -184,7 +186,8 @@ func Share(t *testing.T, dir, folder, memory string) (p *kit.Process, args []str
 	}
 }
 
-// virtiofsd is the one that is installed, and its options; the one that came with QEMU up to 7.2 has others.
+// virtiofsd returns the path of the installed virtiofsd and its options. The version bundled with QEMU up to 7.2
+// has different options.
 func virtiofsd(t *testing.T) (program string, options []string) {
 	t.Helper()
 	const own, qemus = "/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd"
@@ -192,7 +195,7 @@ func virtiofsd(t *testing.T) (program string, options []string) {
 		return own, []string{"--shared-dir=FOLDER", "--cache=never", "--readonly", "--sandbox=none"}
 	}
 	if _, err := os.Stat(qemus); err != nil {
-		t.Skipf("there is neither %s nor %s: apt-get install virtiofsd", own, qemus)
+		t.Skipf("neither %s nor %s exists: apt-get install virtiofsd", own, qemus)
 	}
 	return qemus, []string{"-o", "source=FOLDER", "-o", "cache=none"}
 }

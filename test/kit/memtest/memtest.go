@@ -1,5 +1,5 @@
-// Package memtest measures how much memory a function allocates, so that tests and fuzz targets can require that the
-// cost of foreign input is bounded by its size.
+// Package memtest measures the memory allocated by a function so that tests and fuzz targets can verify that the
+// cost of untrusted input is bounded by its size.
 package memtest
 
 import (
@@ -7,12 +7,14 @@ import (
 	"testing"
 )
 
-// slack is what any input may allocate, whatever its size: fixed buffers, error texts, and the test's own bookkeeping.
+// slack is the number of bytes that may be allocated regardless of the size of the input: fixed buffers, error
+// texts and the bookkeeping of the test.
 const slack = 4 << 20
 
-// Limit fails the test if more than 4 MiB and limit bytes are allocated between the call of Limit and the call of the
-// function that it returns. It counts what the garbage collector has freed meanwhile, and what other goroutines
-// allocate: tests that use it must not run in parallel. A fuzz target bounds what an input may cost with
+// Limit fails the test if more than 4 MiB plus limit bytes are allocated between the call of Limit and the call of
+// the returned function. Memory that the garbage collector has freed in the meantime and allocations of other
+// goroutines are included, so tests that use Limit must not run in parallel. A fuzz target bounds the cost of an
+// input with
 //
 //	defer memtest.Limit(t, 100*len(data))()
 func Limit(t testing.TB, limit int) func() {
@@ -26,7 +28,7 @@ func Limit(t testing.TB, limit int) func() {
 	}
 }
 
-// allocated returns the bytes that this process has allocated on the heap since it started.
+// allocated returns the number of bytes that this process has allocated on the heap since it started.
 func allocated() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)

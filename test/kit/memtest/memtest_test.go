@@ -6,7 +6,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// recorder is a test that records whether it was failed.
+// recorder is a testing.TB that records whether the test failed.
 type recorder struct {
 	testing.TB
 	failed bool
@@ -26,9 +26,9 @@ func TestLimit(t *testing.T) {
 		r := recorder{TB: t}
 		done := memtest.Limit(&r, c.limit)
 		sink = make([]byte, c.allocates)
-		sink = nil // collected memory counts, too
+		sink = nil // collected memory counts as well
 		if done(); r.failed != c.fails {
-			t.Errorf("%d bytes allocated with a limit of %d: failed %v", c.allocates, c.limit, r.failed)
+			t.Errorf("allocating %d bytes with a limit of %d: failed = %v", c.allocates, c.limit, r.failed)
 		}
 	}
 }

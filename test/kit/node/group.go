@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// Groups is where the kernel's control groups are mounted.
+// Groups is the mount point of the kernel's control groups.
 const Groups = "/sys/fs/cgroup"
 
-// unified reports whether this machine has control groups of version 2 alone.
+// unified reports whether this machine uses only control groups of version 2.
 func unified() bool {
 	_, err := os.Stat(filepath.Join(Groups, "cgroup.controllers"))
 	return err == nil
 }
 
-// hierarchies are all mounted ones: runc makes groups in every one of them.
+// hierarchies returns all mounted control group hierarchies. runc creates groups in every hierarchy.
 func hierarchies() (found []string, err error) {
 	if unified() {
 		return []string{Groups}, nil
@@ -33,7 +33,7 @@ func hierarchies() (found []string, err error) {
 	entries, err := os.ReadDir(Groups)
 	for _, e := range entries {
 		folder := filepath.Join(Groups, e.Name())
-		if to, err := filepath.EvalSymlinks(folder); err == nil { // cpu and cpuacct are often names of one hierarchy
+		if to, err := filepath.EvalSymlinks(folder); err == nil { // cpu and cpuacct may link to the same hierarchy
 			folder = to
 		}
 		if _, err := os.Stat(filepath.Join(folder, "cgroup.procs")); err == nil && !slices.Contains(found, folder) {
@@ -43,8 +43,9 @@ func hierarchies() (found []string, err error) {
 	return found, err
 }
 
-// MakeGroup makes a control group in all hierarchies, and returns its name: a prefix and this process' number. It is
-// removed with all that is in it, and so are those of tests that were killed.
+// MakeGroup creates a control group in all hierarchies and returns its name, which consists of the prefix and the
+// process ID. The group and its subgroups are removed when the test ends. MakeGroup also removes groups of tests
+// that were killed.
 func MakeGroup(t testing.TB, prefix string) string {
 	t.Helper()
 	all, err := hierarchies()
@@ -56,7 +57,7 @@ func MakeGroup(t testing.TB, prefix string) string {
 	t.Cleanup(func() {
 		for _, h := range all {
 			if err := removeGroup(filepath.Join(h, name)); err != nil {
-				t.Errorf("a control group is left: %v", err)
+				t.Errorf("failed to remove control group: %v", err)
 			}
 		}
 	})
@@ -68,7 +69,8 @@ func MakeGroup(t testing.TB, prefix string) string {
 	return name
 }
 
-// MakeGroupIn makes a control group of a name in another, in all hierarchies. It is removed with that one.
+// MakeGroupIn creates a control group within another group in all hierarchies. It is removed together with its
+// parent.
 func MakeGroupIn(t testing.TB, group, name string) string {
 	t.Helper()
 	name = filepath.Join(group, name)
@@ -82,7 +84,7 @@ func MakeGroupIn(t testing.TB, group, name string) string {
 	return name
 }
 
-// CPUTime is what a control group has used.
+// CPUTime returns the processor time used by a control group.
 func CPUTime(group string) time.Duration {
 	text, err := os.ReadFile(filepath.Join(Groups, "cpuacct", group, "cpuacct.usage"))
 	if err == nil {
@@ -95,13 +97,13 @@ func CPUTime(group string) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// makeGroup makes a group that processes and other groups can be in.
+// makeGroup creates a group that can contain processes and other groups.
 func makeGroup(group string) error {
 	parent := filepath.Dir(group)
 	if err := os.Mkdir(group, 0o755); err != nil {
 		return err
 	}
-	if unified() { // what the parent has, all below it may have
+	if unified() { // enable all controllers of the parent for its subgroups
 		all, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
 		for c := range strings.FieldsSeq(string(all)) {
 			err = cmp.Or(err, set(parent, "cgroup.subtree_control", "+"+c))
@@ -110,7 +112,7 @@ func makeGroup(group string) error {
 			return err
 		}
 	}
-	// empty in a new group, which nothing can then enter
+	// These files are empty in a new group, and no process can enter the group until they are set.
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		text, err := os.ReadFile(filepath.Join(parent, file))
 		if err == nil {
@@ -120,13 +122,13 @@ func makeGroup(group string) error {
 			return err
 		}
 	}
-	// The pods are to reach their limits also where others keep the machine busy.
+	// The pods have to reach their limits even if other processes keep the machine busy.
 	return set(group, "cpu.shares", maxShares)
 }
 
-const maxShares = "262144" // that a group can have
+const maxShares = "262144" // maximum value that the kernel accepts
 
-// set writes a file of a control group, where its hierarchy has it.
+// set writes a file of a control group if the file exists in its hierarchy.
 func set(group, file, text string) error {
 	path := filepath.Join(group, file)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +146,7 @@ func removeStale(t testing.TB, hierarchies []string, prefix string) {
 		}
 		for _, group := range found {
 			if _, err := os.Stat(filepath.Join("/proc", strings.TrimPrefix(filepath.Base(group), prefix))); err == nil {
-				continue // of a test that runs
+				continue // belongs to a running test
 			}
 			if err := removeGroup(group); err != nil {
 				t.Log(err)
@@ -153,8 +155,8 @@ func removeStale(t testing.TB, hierarchies []string, prefix string) {
 	}
 }
 
-// removeGroup removes a control group and those in it. A group whose last process has just ended stays busy for a
-// moment.
+// removeGroup removes a control group and its subgroups. It retries because a group remains busy for a moment after
+// its last process has exited.
 func removeGroup(group string) error {
 	var groups []string
 	err := filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
@@ -182,8 +184,8 @@ func removeGroup(group string) error {
 	return nil
 }
 
-// enter are the commands of a shell that make a group, one of all hierarchies, the root of those that it sees, and go
-// on with another command below it.
+// enter returns shell commands that move the shell into the group in all hierarchies, make the group the root of
+// its cgroup namespace and execute another command below it.
 func enter(group string) (string, error) {
 	all, err := hierarchies()
 	var script strings.Builder
@@ -192,7 +194,7 @@ func enter(group string) (string, error) {
 	}
 	script.WriteString("exec unshare --cgroup sh -euc '")
 	if unified() {
-		// A group of version 2 that gives its groups controllers has no processes itself.
+		// In version 2, a group that delegates controllers to its subgroups cannot contain processes.
 		fmt.Fprintf(&script, "cd %s\nmkdir node\necho 0 > node/cgroup.procs\n"+
 			"for c in $(cat cgroup.controllers); do echo +$c > cgroup.subtree_control; done\ncd /\n",
 			filepath.Join(Groups, group))
@@ -201,9 +203,9 @@ func enter(group string) (string, error) {
 	return script.String(), err
 }
 
-// mountGroups are the commands that mount all hierarchies anew, so that the root of what a node sees is its own group.
+// mountGroups returns shell commands that remount all hierarchies so that the node sees its own group as the root.
 func mountGroups() (string, error) {
-	const hide = "umount -R " + Groups + " 2>/dev/null || true\n" // in a namespace of networks nothing is there
+	const hide = "umount -R " + Groups + " 2>/dev/null || true\n" // nothing is mounted in a network namespace
 	if unified() {
 		return hide + "mount -t cgroup2 none " + Groups + "\n", nil
 	}

@@ -1,11 +1,12 @@
 //go:build linux
 
-// Package node runs real nodes on this machine: containerd and a kubelet in namespaces of their own. It is for tests
-// only.
+// Package node runs real nodes on this machine. Each node consists of containerd and a kubelet in separate
+// namespaces. The package is for tests only.
 //
-// The machine stays as it is. The folders and kernel settings that they would write to are others in there; with the
-// first process of these namespaces all that they started ends, also when the test is killed. Everything else stands
-// below one folder and one control group, which a node takes for the root of all groups.
+// The machine is not modified. Directories and kernel settings that the programs would write to are replaced inside
+// the namespaces. All processes of a node exit with the first process of its namespaces, even if the test is
+// killed. All other state is below one directory and one control group, which the node sees as the root of all
+// groups.
 package node
 
 import (
@@ -27,33 +28,33 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// Node says what a node is like.
+// Node configures a node.
 type Node struct {
 	Name       string
-	Dir        string // of its own, for all that it writes
-	Group      string // control group, in all hierarchies; see MakeGroup
-	Kubelet    string // the program
-	Kubeconfig string // of its kubelet
-	Sandbox    string // image of what holds a pod's namespaces
+	Dir        string // directory for all files of the node
+	Group      string // control group in all hierarchies, see MakeGroup
+	Kubelet    string // path of the kubelet binary
+	Kubeconfig string // path of the kubelet's kubeconfig
+	Sandbox    string // image of the pause container
 	Images     []string
-	// Network is a namespace of `ip netns` for a node that has an address and a range for its pods, and kube-proxy. Without
-	// one its pods share the network of this machine, and it answers no requests.
+	// Network is a network namespace of `ip netns` for a node that has its own address, a pod CIDR and kube-proxy.
+	// If it is empty, pods use the host network and the kubelet does not serve requests.
 	Network       string
 	Address, Pods string
 	DNS           string
-	Proxy         string // the program
-	ProxyConfig   string // its kubeconfig
-	// Before are commands of a shell that run first.
+	Proxy         string // path of the kube-proxy binary
+	ProxyConfig   string // path of the kubeconfig of kube-proxy
+	// Before contains shell commands that run before the programs of the node start.
 	Before string
 }
 
-// Tools are what a node needs; those of packages that Debian installs with others are not named.
+// Tools lists the programs that a node requires, except those that Debian installs as dependencies of others.
 var Tools = []string{
 	"containerd", "containerd-shim-runc-v2", "ctr", "runc", "mount", "unshare", "nsenter", "sh", "go",
 }
 
-// Missing says what is not installed of some tools, and that the user is not root or may not make namespaces; "" if a
-// node can run here.
+// Missing returns the reason why no node can run on this machine, such as missing tools, a user other than root or
+// a lack of permission to create namespaces. It returns "" if a node can run.
 func Missing(tools ...string) string {
 	if os.Geteuid() != 0 {
 		return "only root can run a kubelet and containerd"
@@ -69,32 +70,33 @@ func Missing(tools ...string) string {
 	}
 	probe := "unshare --cgroup --mount --pid --fork sh -euc 'mount --make-rprivate /; mount -t proc proc /proc'"
 	if out, err := exec.Command("sh", "-c", probe).CombinedOutput(); err != nil {
-		return fmt.Sprintf("namespaces of mounts, processes and control groups cannot be made here: %v\n%s", err, out)
+		return fmt.Sprintf("cannot create mount, PID and cgroup namespaces: %v\n%s", err, out)
 	}
 	all, err := hierarchies()
 	if err != nil || len(all) == 0 {
-		return fmt.Sprintf("no control groups in %s: %v", Groups, err)
+		return fmt.Sprintf("no control groups found in %s: %v", Groups, err)
 	}
 	for _, h := range all {
 		group := filepath.Join(h, "kubenergy-probe")
 		if err := errors.Join(os.Mkdir(group, 0o755), os.Remove(group)); err != nil {
-			return fmt.Sprintf("control groups cannot be made here: %v", err)
+			return fmt.Sprintf("cannot create control groups: %v", err)
 		}
 	}
 	return ""
 }
 
-// sysctls are what a kubelet sets on the machine that it runs on. Here it sets files that stand in their place.
+// sysctls lists the kernel settings that a kubelet writes. Inside the node they are replaced by regular files.
 var sysctls = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
 	"kernel/keys/root_maxbytes",
 }
 
-// folders are those of the machine that a kubelet or containerd writes to whatever it is told. Here others stand there.
+// folders lists the directories that a kubelet or containerd writes to regardless of its configuration. Inside the
+// node they are replaced by other directories.
 var folders = []string{"/run", "/var/lib", "/var/log"}
 
-// disguise prepares what stands in the place of folders and settings of the machine, and returns the commands that
-// put it there.
+// disguise prepares replacements for directories and settings of the machine and returns the shell commands that
+// mount them.
 func disguise(t testing.TB, dir string) string {
 	t.Helper()
 	var script strings.Builder
@@ -105,7 +107,7 @@ func disguise(t testing.TB, dir string) string {
 	}
 	for _, path := range folders {
 		if strings.HasPrefix(dir, path+"/") {
-			t.Fatalf("TMPDIR may not be in %s, which the kubelet gets another one of", path)
+			t.Fatalf("TMPDIR must not be in %s, because that directory is replaced for the kubelet", path)
 		}
 		if err := os.MkdirAll(replace(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -131,21 +133,21 @@ state = "DIR/state"
   path = "DIR/opt"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "SANDBOX"
-  # It may not lower the score below its own, where it lacks the capability for that.
+  # containerd cannot set an OOM score below its own without the required capability.
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     conf_dir = "DIR/cni"
     bin_dir = "/usr/lib/cni"
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    # Copies work on every file system, overlays do not; the images are small.
+    # Unlike overlays, copies work on every file system, and the images are small.
     snapshotter = "native"
     default_runtime_name = "runc"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
 `
 
-// networks are what joins pods to a node's network. That of the machine is never carried out; without one a node does
-// not become ready.
+// networks maps whether a node has its own network to the CNI configuration of its pods. The configuration for the
+// host network is never executed, but a node without a configuration does not become ready.
 var networks = map[bool]string{
 	false: `{"cniVersion":"0.4.0","name":"pods","plugins":[{"type":"loopback"}]}`,
 	true: `{"cniVersion":"0.4.0","name":"pods","plugins":[{"type":"ptp","ipMasq":false,"ipam":{"type":"host-local",
@@ -191,16 +193,16 @@ func (n *Node) Start(t testing.TB) *kit.Process {
 	}
 	command := []string{"-euc", join, "sh"}
 	if own {
-		command = append(command, "ip", "netns", "exec", n.Network) // which mounts another /sys
+		command = append(command, "ip", "netns", "exec", n.Network) // ip netns mounts another /sys
 	}
 	command = append(command, "unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-euc",
 		"mount --make-rprivate /\nmount -t proc proc /proc\n"+groups+disguise(t, n.Dir)+n.Before+n.programs())
 	p := kit.Start(t, n.Dir, n.Name, exec.Command("sh", command...))
-	t.Cleanup(p.Kill) // with the first process of its namespaces all others end
+	t.Cleanup(p.Kill) // all processes exit with the first process of their namespaces
 	return p
 }
 
-// programs are the commands that start what runs on a node. When one of them ends, all do.
+// programs returns the shell commands that start the programs of a node. If one program exits, all are stopped.
 func (n *Node) programs() string {
 	var script strings.Builder
 	fmt.Fprintf(&script, "cd %s\ncontainerd --log-level warn --config containerd.toml &\n", n.Dir)
@@ -224,7 +226,7 @@ func (n *Node) programs() string {
 	return script.String()
 }
 
-// AwaitReady waits until a node says that it is ready.
+// AwaitReady waits until the node reports that it is ready.
 func (n *Node) AwaitReady(t testing.TB, client kubernetes.Interface, p *kit.Process) {
 	t.Helper()
 	kit.Await(t, time.Minute, "node "+n.Name+" is ready", func(ctx context.Context) (bool, error) {
@@ -237,7 +239,7 @@ func (n *Node) AwaitReady(t testing.TB, client kubernetes.Interface, p *kit.Proc
 				return c.Status == corev1.ConditionTrue, fmt.Errorf("%s: %s", c.Reason, c.Message)
 			}
 		}
-		return false, errors.New("it says nothing of it")
+		return false, errors.New("node has no Ready condition")
 	}, p)
 }
 

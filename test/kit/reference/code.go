@@ -1,5 +1,6 @@
-// Package reference reads what users depend on where it is written: keys in Go files, fields in schemas, flags in the
-// help of commands. test/surface lists it, and test/docs writes pages of it.
+// Package reference extracts the user-facing API of the module from its sources: keys from Go files, fields from
+// schemas and flags from the help of commands. test/surface lists this API, and test/docs generates reference pages
+// from it.
 package reference
 
 import (
@@ -18,15 +19,15 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// A Code is what the Go files of the module, without those of tests, declare and say. Packages move and take new names,
-// but texts that users see do not: only texts are taken from it.
+// A Code contains the parsed Go files of the module without tests. Only string literals and constants are read from
+// it, because packages may be moved or renamed while user-facing strings are stable.
 type Code struct {
-	Files     map[string][]*ast.File         // by folder
-	constants map[string]map[string]ast.Expr // by folder and name
-	folders   []string                       // of them, sorted
+	Files     map[string][]*ast.File         // by directory
+	constants map[string]map[string]ast.Expr // by directory and name
+	folders   []string                       // sorted keys of Files
 }
 
-// ReadCode parses what the binaries are made of.
+// ReadCode parses the source files of the binaries.
 func ReadCode(t testing.TB) *Code {
 	t.Helper()
 	c := &Code{Files: map[string][]*ast.File{}, constants: map[string]map[string]ast.Expr{}}
@@ -69,7 +70,7 @@ func (c *Code) add(folder string, file *ast.File) {
 	}
 }
 
-// Text returns what an expression is, if it is made of texts that are written down.
+// Text returns the value of an expression that consists of string literals and constants.
 func (c *Code) Text(folder string, e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -94,7 +95,7 @@ func (c *Code) Text(folder string, e ast.Expr) (string, bool) {
 	return "", false
 }
 
-// Texts calls found with every text below a node, once with those that are put together of others.
+// Texts calls found with every string below a node. A concatenated string is reported once as a whole.
 func (c *Code) Texts(folder string, below ast.Node, found func(text string)) {
 	ast.Inspect(below, func(n ast.Node) bool {
 		e, ok := n.(ast.Expr)
@@ -109,7 +110,7 @@ func (c *Code) Texts(folder string, below ast.Node, found func(text string)) {
 	})
 }
 
-// All calls found with every text there is.
+// All calls found with every string of the module.
 func (c *Code) All(found func(text string)) {
 	for folder, files := range c.Files {
 		for _, file := range files {
@@ -120,7 +121,8 @@ func (c *Code) All(found func(text string)) {
 
 const ours = "kubenergy.io/"
 
-// Keys of objects, and names that are no keys but as public: what other systems' users wrote, and what we answer to.
+// keys matches keys of objects. names matches other public names, such as names set by users of other systems that
+// KubEnergy also accepts.
 var (
 	keys    = regexp.MustCompile(`^([a-z0-9-]+\.)+[a-z-]+/[A-Za-z0-9._-]+$`)
 	modules = regexp.MustCompile(`^(modernc\.org|sigs\.k8s\.io|go\.uber\.org|go\.opentelemetry\.io)/`)
@@ -128,12 +130,13 @@ var (
 		`|workload-profile|scheduler-knowledge-base|profiles\.yaml)$`)
 )
 
-// IsKey reports whether a text is a key of objects, or a name that is as public.
+// IsKey reports whether a string is a key of objects or another public name.
 func IsKey(text string) bool {
 	return keys.MatchString(text) && !modules.MatchString(text) || names.MatchString(text)
 }
 
-// Aliases calls found with the entries of tables that hold a key of ours and one other: what stands for it.
+// Aliases calls found with each pair of a KubEnergy key and the key of another system that is its alias. Pairs are
+// read from composite literals.
 func (c *Code) Aliases(found func(our, their string)) {
 	for folder, files := range c.Files {
 		for _, file := range files {

@@ -9,8 +9,9 @@ import (
 
 var subs = regexp.MustCompile(`(?ms)^(?:Available|Additional) Commands:\n(.*?)\n\n`)
 
-// EachCommand calls found with every command of a program, the program itself first: its words, its help, and the names
-// of the commands below it. The help is what call returns for the words.
+// EachCommand calls found with every command of a program in depth-first order, starting with the program itself.
+// Its arguments are the words of the command, its help and the names of its subcommands. call returns the help for
+// the given words.
 func EachCommand(call func(words ...string) string, found func(words []string, help string, below []string),
 	words ...string,
 ) {
@@ -23,19 +24,18 @@ func EachCommand(call func(words ...string) string, found func(words []string, h
 	}
 	found(words, help, below)
 	for _, name := range below {
-		if !slices.Contains([]string{"help", "completion", "kubectl"}, name) { // what is below these is not ours
+		if !slices.Contains([]string{"help", "completion", "kubectl"}, name) { // not part of KubEnergy
 			EachCommand(call, found, append(slices.Clone(words), name)...)
 		}
 	}
 }
 
-// Commands describes every command of a program in Markdown: what it is for, then its usage and its flags as its help
-// has them.
+// Commands describes every command of a program in Markdown, with the description, usage and flags from its help.
 func Commands(call func(words ...string) string, program string) string {
 	var b strings.Builder
 	EachCommand(call, func(words []string, help string, _ []string) {
 		about, usage, _ := strings.Cut(help, "Usage:\n")
-		usage, _, _ = strings.Cut(usage, "\nUse \"") // which tells of the help of other commands
+		usage, _, _ = strings.Cut(usage, "\nUse \"") // hint about the help of subcommands
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n```text\n%s\n```\n", strings.Join(words, " "), strings.TrimSpace(about),
 			strings.Trim(usage, "\n"))
 	}, program)

@@ -11,8 +11,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// Hold compares the part of a page that a test writes with what it should be, or writes it anew. The part stands
-// between two comments, of which the first names the test as go test wants it: "./test/docs -run TestValues".
+// Hold compares the generated part of a page with want, or replaces it if rewrite is set. The part is enclosed in
+// two comments. The first comment contains the arguments of go test that select the test, for example "./test/docs
+// -run TestValues".
 func Hold(t testing.TB, page, test, want string, rewrite bool) {
 	t.Helper()
 	path := filepath.Join(kit.Root, filepath.FromSlash(page))
@@ -27,10 +28,10 @@ func Hold(t testing.TB, page, test, want string, rewrite bool) {
 	want = strings.TrimRight(want, "\n") + "\n\n"
 	switch {
 	case !begins || !ends:
-		t.Fatalf("%s has no place for what %s writes: %s%s", page, test, begin, end)
+		t.Fatalf("%s lacks the comments that enclose the output of %s: %s%s", page, test, begin, end)
 	case have == want:
 	case !rewrite:
-		t.Errorf("%s is not current: go test %s -rewrite (-is +wanted)\n%s", page, test, cmp.Diff(have, want))
+		t.Errorf("%s is outdated, run go test %s -rewrite (-have +want):\n%s", page, test, cmp.Diff(have, want))
 	default:
 		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
 			t.Fatal(err)

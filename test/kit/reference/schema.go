@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// An Object is a document of YAML or JSON, or a part of it.
+// An Object is a YAML or JSON document or a part of one.
 type Object = map[string]any
 
-// ReadObject reads a file.
+// ReadObject reads a YAML or JSON file.
 func ReadObject(t testing.TB, path string) Object {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -27,7 +27,7 @@ func ReadObject(t testing.TB, path string) Object {
 	return o
 }
 
-// Text writes a value on one line.
+// Text formats a value on one line.
 func Text(v any) string {
 	if s, ok := v.(string); ok {
 		return s
@@ -39,7 +39,7 @@ func Text(v any) string {
 	return string(data)
 }
 
-// Fields calls found with a schema and with all schemas inside it, each with the path that leads to it.
+// Fields calls found with a schema and all schemas nested in it, each with its path.
 func Fields(path string, schema Object, found func(path string, schema Object)) {
 	found(path, schema)
 	for _, word := range []string{"properties", "definitions"} {

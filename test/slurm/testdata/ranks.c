@@ -1,5 +1,5 @@
-// Ranks of which each computes a part of each second that grows with its number, and then meets the others. Each prints
-// the CPU time that it used.
+// Each rank computes for a part of each second that grows with its number and then waits for the other ranks. At the end,
+// each rank prints the CPU time it used.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ int main(int argc, char **argv) {
 		clock_t until = clock() + CLOCKS_PER_SEC * (rank + 1) / (4 * ranks);
 		while (clock() < until)
 			;
-		// Waiting in MPI would spin.
+		// MPI_Wait would busy-wait.
 		MPI_Request met;
 		MPI_Iallreduce(&on, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD, &met);
 		for (int done = 0; MPI_Test(&met, &done, MPI_STATUS_IGNORE), !done;)

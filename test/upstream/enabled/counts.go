@@ -12,18 +12,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-// Counts show that our plugins took part. Without them, a test binary that lacks our plugins would pass like one with
-// them.
+// Counts verify that the KubEnergy plugins were called. Otherwise a test binary without the plugins would pass as
+// well.
 type Counts struct {
-	Asked  int `json:"asked"`  // times that the gate was asked whether a pod is held
-	Cycles int `json:"cycles"` // scheduling cycles that our PreFilter saw
-	Scored int `json:"scored"` // of them those that we scored nodes in
+	Asked  int `json:"asked"`  // number of PreEnqueue calls of the hold plugin
+	Cycles int `json:"cycles"` // number of scheduling cycles with a PreFilter call of the energy plugin
+	Scored int `json:"scored"` // number of these cycles in which the energy plugin scored nodes
 }
 
-// CountsVariable names the environment variable with the file that a test binary writes its [Counts] to.
+// CountsVariable is the environment variable with the path of the file to which a test binary writes its [Counts].
 const CountsVariable = "KUBENERGY_UPSTREAM_COUNTS"
 
-// ReadCounts reads what a test binary has written. A file that is not there was never written: none of ours was called.
+// ReadCounts reads the file written by a test binary. If the file does not exist, no plugin was called.
 func ReadCounts(path string) (c Counts, err error) {
 	text, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
@@ -38,7 +38,8 @@ func ReadCounts(path string) (c Counts, err error) {
 	return c, nil
 }
 
-// counter is the process's own. It writes every count down at once, because it is not told when the tests end.
+// counter contains the counts of this process. Every change is written immediately, because the process is not
+// notified when the tests end.
 var counter struct {
 	mu   sync.Mutex
 	open sync.Once
@@ -52,13 +53,13 @@ func count(f func(*Counts)) {
 	counter.open.Do(func() {
 		var err error
 		if counter.file, err = os.Create(os.Getenv(CountsVariable)); err != nil {
-			panic(fmt.Sprintf("counting in the file that %s names: %v", CountsVariable, err))
+			panic(fmt.Sprintf("creating the file in %s: %v", CountsVariable, err))
 		}
 	})
 	f(&counter.Counts)
 	line := fmt.Sprintln(counter.Asked, counter.Cycles, counter.Scored)
 	if _, err := counter.file.WriteAt([]byte(line), 0); err != nil {
-		panic(fmt.Sprintf("counting: %v", err))
+		panic(fmt.Sprintf("writing counts: %v", err))
 	}
 }
 

@@ -1,7 +1,7 @@
-// Package enabled is what the schedulers of upstream's tests have besides stock's plugins: ours, wired as in
-// kubenergy-scheduler with a hold loop per scheduler, and enabled as in the profile that we ship for use in place of
-// the cluster's own scheduler. It is linked into upstream's test binaries, which know nothing of it, and which build
-// their schedulers themselves: held pods are kept in kube-scheduler's own queue there (see package parking).
+// Package enabled adds the KubEnergy plugins to the schedulers of upstream tests. They are wired as in
+// kubenergy-scheduler, with one hold loop per scheduler, and enabled as in the released profile that replaces the
+// default scheduler. The package is linked into the upstream test binaries, which create their schedulers
+// themselves. Held pods are therefore kept in the queue of kube-scheduler, see package parking.
 package enabled
 
 import (
@@ -24,33 +24,34 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-// Mode says which pods are scored, and what is known of nodes and grids. Upstream's pods carry none of our marks.
+// Mode selects the pods that are scored and the available data on nodes and grids. Upstream pods have no KubEnergy
+// annotations.
 type Mode string
 
-// The modes.
+// The supported modes.
 const (
-	Marked  Mode = "marked"  // only marked pods are ours, and everything is known: nothing may differ from stock
-	Unknown Mode = "unknown" // every pod is ours, and nothing is known: nothing may differ from stock either
-	Scored  Mode = "scored"  // every pod is ours, and everything is known: pods go where we think best
+	Marked  Mode = "marked"  // only marked pods are in scope, with complete data; results must not differ
+	Unknown Mode = "unknown" // all pods are in scope, without data; results must not differ
+	Scored  Mode = "scored"  // all pods are in scope, with complete data; pods may be placed differently
 )
 
-// Modes are all modes.
+// Modes lists all modes.
 var Modes = []Mode{Marked, Unknown, Scored}
 
-// ModeVariable names the environment variable that says the mode to a test binary.
+// ModeVariable is the environment variable that passes the mode to a test binary.
 const ModeVariable = "KUBENERGY_UPSTREAM_MODE"
 
-// mode is asked for when the first scheduler is built.
+// mode is evaluated when the first scheduler is created.
 var mode = sync.OnceValue(func() Mode {
 	m := Mode(os.Getenv(ModeVariable))
 	switch m {
 	case Marked, Unknown, Scored:
 		return m
 	}
-	panic(fmt.Sprintf("%s is %q: want one of %q", ModeVariable, m, Modes))
+	panic(fmt.Sprintf("%s is %q, want one of %q", ModeVariable, m, Modes))
 })
 
-// shipped is the profile of the configuration that we ship for use in place of the cluster's own scheduler.
+// shipped is the released profile that replaces the default scheduler.
 var shipped = sync.OnceValue(func() configv1.KubeSchedulerProfile {
 	var config configv1.KubeSchedulerConfiguration
 	if err := yaml.Unmarshal(deploy.DefaultSchedulerConfig, &config); err != nil {
@@ -59,10 +60,11 @@ var shipped = sync.OnceValue(func() configv1.KubeSchedulerProfile {
 	return config.Profiles[0]
 })
 
-// Everywhere returns what is enabled in every profile: our plugins with their weights, in the order of the shipped one.
+// Everywhere returns the plugins that are added to every profile: the KubEnergy plugins with their weights in the
+// order of the released profile.
 func Everywhere() []configv1.Plugin { return shipped().Plugins.MultiPoint.Enabled }
 
-// args returns the options of [place.Energy] in the shipped profile, but with the mode's scope.
+// args returns the arguments of [place.Energy] in the released profile with the scope of the mode.
 func args(m Mode) (runtime.Object, error) {
 	var args place.EnergyArgs
 	for _, c := range shipped().PluginConfig {
@@ -79,7 +81,7 @@ func args(m Mode) (runtime.Object, error) {
 	return &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}, err
 }
 
-// Factories returns what builds our plugins for one scheduler, by name.
+// Factories returns the factories of the KubEnergy plugins for one scheduler by name.
 func Factories() map[string]place.Factory {
 	late := place.NewLate(build)
 	return map[string]place.Factory{
@@ -104,7 +106,8 @@ func Factories() map[string]place.Factory {
 	}
 }
 
-// build starts what the plugins of one scheduler share. Like the scheduler itself it ends with the context.
+// build starts the components that the plugins of one scheduler share. They stop with the context, like the
+// scheduler.
 func build(ctx context.Context, config *rest.Config) (place.Deps, error) {
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "kubenergy-hold"))
 	if err != nil {
@@ -117,7 +120,7 @@ func build(ctx context.Context, config *rest.Config) (place.Deps, error) {
 	loop := hold.New(hold.Config{Client: client, View: view})
 	go func() {
 		if err := loop.Run(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "The hold loop ended")
+			klog.FromContext(ctx).Error(err, "Hold loop failed")
 		}
 	}()
 	return place.Deps{View: view, Gate: loop, Clock: loop.Now}, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
 )
 
-// What upstream's schedulers are given is what we ship, but for the scope.
+// TestAsShipped verifies that the plugins are configured as in the released profile, except for the scope.
 func TestAsShipped(t *testing.T) {
 	weights := map[string]int32{}
 	for _, p := range Everywhere() {
@@ -31,18 +31,18 @@ func TestAsShipped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := place.DefaultArgs() // the mode changes these
+		got := place.DefaultArgs() // overridden by the mode
 		if err := json.Unmarshal(obj.(*runtime.Unknown).Raw, &got); err != nil {
 			t.Fatal(err)
 		}
 		if got.Scope != want || got.Validate() != nil || got.Strategy != "carbon" {
-			t.Errorf("%s: args %+v, %v", mode, got, got.Validate())
+			t.Errorf("mode %s: unexpected args %+v, validation error %v", mode, got, got.Validate())
 		}
 	}
 }
 
-// Only where everything is known does a node have power and a grid; and whatever is known, upstream's pods are not
-// ours.
+// TestKnowledge verifies that only modes with data have power profiles and sites and that upstream pods are never
+// in scope without a mark.
 func TestKnowledge(t *testing.T) {
 	for _, mode := range Modes {
 		view, err := knowledge(mode)
@@ -50,13 +50,13 @@ func TestKnowledge(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, known := view().Node(&v1.Node{}, sched.Resources{}, sched.Resources{}, 0); known != (mode != Unknown) {
-			t.Errorf("%s: a node is known: %v", mode, known)
+			t.Errorf("mode %s: node has data: %v", mode, known)
 		}
 		if sites := len(view().Sites()); (sites > 0) != (mode != Unknown) {
-			t.Errorf("%s: %d sites", mode, sites)
+			t.Errorf("mode %s: unexpected number of sites: %d", mode, sites)
 		}
 		if !view().Settled() || view().Concerns(&v1.Pod{}) {
-			t.Errorf("%s: settled %v, an unmarked pod is ours %v", mode, view().Settled(),
+			t.Errorf("mode %s: settled %v, want true; unmarked pod in scope %v, want false", mode, view().Settled(),
 				view().Concerns(&v1.Pod{}))
 		}
 	}
@@ -65,15 +65,15 @@ func TestKnowledge(t *testing.T) {
 func TestCountsAreWrittenAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "counts")
 	if got, err := ReadCounts(path); err != nil || got != (Counts{}) {
-		t.Errorf("nothing was written: %+v, %v", got, err)
+		t.Errorf("ReadCounts() without a file = %+v, %v", got, err)
 	}
 	t.Setenv(CountsVariable, path)
-	for range 11 { // more digits than at first
+	for range 11 { // increases the number of digits
 		count(func(c *Counts) { c.Asked++; c.Cycles += 2 })
 	}
 	count(func(c *Counts) { c.Scored++ })
 	got, err := ReadCounts(path)
 	if want := (Counts{Asked: 11, Cycles: 22, Scored: 1}); err != nil || got != want {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
+		t.Errorf("ReadCounts() = %+v, %v, want %+v", got, err, want)
 	}
 }

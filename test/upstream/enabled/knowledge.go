@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// knowledge returns what tells the view of a mode. Where anything is known, every node has power and a grid, so that no
-// node of a test lacks a score.
+// knowledge returns the function that returns the view of a mode. In modes with data, every node has a power
+// profile and a grid, so every node has a score.
 func knowledge(m Mode) (func() *kube.View, error) {
 	if m == Unknown {
 		return func() *kube.View { return &kube.View{} }, nil
@@ -21,10 +21,10 @@ func knowledge(m Mode) (func() *kube.View, error) {
 	began := time.Now().Add(-time.Hour)
 	intensity, err := grid.Constant(began, 25*time.Hour, 300)
 	if err != nil {
-		return nil, fmt.Errorf("making up a grid: %w", err)
+		return nil, fmt.Errorf("creating a constant signal: %w", err)
 	}
 	contents := kube.Contents{
-		// which does not age
+		// The signal has no timestamp, so it never becomes stale.
 		Sites:          []*sched.Site{{Name: "somewhere", Carbon: grid.Signal{Series: intensity}}},
 		Profiles:       []*kube.NodeProfile{{Profile: energy.Profile{Name: "any", Idle: 100, Max: 300, Sleep: 10}}},
 		DefaultProfile: "any",

@@ -7,7 +7,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/upstream/enabled"
 )
 
-// mergePlugins returns what a profile has besides the defaults, or in place of them, and ours after it.
+// mergePlugins returns the merged plugins of a profile and the defaults, followed by the KubEnergy plugins.
 func mergePlugins(logger klog.Logger, defaultPlugins, customPlugins *v1.Plugins) *v1.Plugins {
 	plugins := stockMergePlugins(logger, defaultPlugins, customPlugins)
 	plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, enabled.Everywhere()...)

@@ -6,7 +6,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/upstream/enabled"
 )
 
-// NewInTreeRegistry returns stock's registry with our plugins among them.
+// NewInTreeRegistry returns the in-tree registry with the KubEnergy plugins added.
 func NewInTreeRegistry() runtime.Registry {
 	registry := stockRegistry()
 	for name, factory := range enabled.Factories() {

@@ -1,6 +1,6 @@
-// Feeder is an agent of which all is real but the meters and the host: it queues, keeps and delivers what package
-// feed makes up. It is made to be killed. Once there is a file FINISH it makes up no more, delivers what is left, and
-// prints how many steps there were.
+// Feeder is an agent with simulated meters and a simulated host. It queues, stores and delivers the usage that
+// package feed generates, using the code of the real agent. Tests kill it at arbitrary points. When the file FINISH
+// exists, it stops generating usage, delivers the remaining batches and prints the number of steps.
 package main
 
 import (
@@ -28,13 +28,13 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.node, "node", "", "its `name`")
-	flag.StringVar(&o.boot, "boot", "boot", "the kernel's boot `ID`")
-	flag.StringVar(&o.state, "state", "", "`folder`")
-	flag.StringVar(&o.finish, "finish", "", "`file` that says that it is enough")
-	flag.DurationVar(&o.step, "step", 5*time.Millisecond, "`time` between steps, about")
-	flag.DurationVar(&o.every, "every", 60*time.Millisecond, "`time` between batches")
-	flag.StringVar(&o.push.URL, "url", "", "where batches go")
+	flag.StringVar(&o.node, "node", "", "`name` of the node")
+	flag.StringVar(&o.boot, "boot", "boot", "boot `ID` of the kernel")
+	flag.StringVar(&o.state, "state", "", "state `directory`")
+	flag.StringVar(&o.finish, "finish", "", "`file` that stops the generation of usage if it exists")
+	flag.DurationVar(&o.step, "step", 5*time.Millisecond, "approximate `interval` between steps")
+	flag.DurationVar(&o.every, "every", 60*time.Millisecond, "`interval` between batches")
+	flag.StringVar(&o.push.URL, "url", "", "`URL` of the controller")
 	flag.StringVar(&o.push.CAFile, "ca", "", "`file`")
 	flag.StringVar(&o.push.TokenFile, "token", "", "`file`")
 	flag.Parse()
@@ -69,7 +69,7 @@ func run(o *options) (steps uint64, err error) {
 	go func() {
 		defer close(pushing)
 		for ctx.Err() == nil {
-			_ = pusher.Push(ctx) // what fails is tried again, without the patience of an agent
+			_ = pusher.Push(ctx) // failures are retried without backoff
 			time.Sleep(o.every)
 		}
 	}()
@@ -87,7 +87,7 @@ func run(o *options) (steps uint64, err error) {
 	return state.Steps, nil
 }
 
-// step adds a step and saves it together with the state that follows from it.
+// step adds a step to the queue and saves it together with the new state.
 func step(o *options, queue *delivery.Queue, state *feed.State) error {
 	now, err := sinceBoot()
 	if err != nil {
@@ -97,7 +97,7 @@ func step(o *options, queue *delivery.Queue, state *feed.State) error {
 		a := feed.Step(o.node, state.Steps)
 		a.Start, a.End, a.Quality = state.At, now, energy.Measured
 		if err := queue.Add(a, delivery.Meta{
-			Wall: time.Now(), Source: "package (made up)", IdlePolicy: "requests",
+			Wall: time.Now(), Source: "package (simulated)", IdlePolicy: "requests",
 		}); err != nil {
 			return err
 		}

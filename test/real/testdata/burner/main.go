@@ -1,5 +1,5 @@
-// Burner is all that stands in the images of tests with real pods: it burns CPU, or it waits, as the container that
-// holds a pod's namespaces does. It takes how many loops burn, and for how long; for ever, if that is not said.
+// Burner is the only program in the images of tests with real pods. It burns CPU or, when used as the pause
+// container, waits. Its arguments are the number of busy loops and their duration, which is unlimited by default.
 package main
 
 import (
@@ -18,7 +18,7 @@ func main() {
 		loops, _ = strconv.Atoi(os.Args[1])
 	}
 	if loops > 0 {
-		runtime.GOMAXPROCS(loops + 1) // by itself it would follow the limit, and the limit is what is to be reached
+		runtime.GOMAXPROCS(loops + 1) // the default follows the CPU limit, which the loops have to reach
 	}
 	for range loops {
 		go burn()
@@ -43,7 +43,7 @@ func main() {
 
 func burn() {
 	for x := uint64(1); ; x = x*6364136223846793005 + 1442695040888963407 {
-		if x == 0 { // never: the period is 2^64
+		if x == 0 { // never happens because the period is 2^64
 			fmt.Println(x)
 		}
 	}

@@ -1,6 +1,6 @@
-// Probe tells on the second serial line of a virtual machine what its host cannot see: when the counter that it reads
-// inside was written, and what control groups have used of the CPU. Where it is the machine's first process there is
-// nothing else: it loads the modules and mounts the folder that it needs.
+// Probe writes information that is only available inside a virtual machine to its second serial port: when the
+// counter that it reads was written, and the CPU usage of control groups. If it is the first process of the
+// machine, it also loads the required modules and mounts the shared directory.
 package main
 
 import (
@@ -24,7 +24,7 @@ const (
 func main() {
 	if os.Getpid() == 1 {
 		if err := setUp(); err != nil {
-			log.Fatal(err) // the kernel panics, and QEMU ends
+			log.Fatal(err) // the kernel panics and QEMU exits
 		}
 	}
 	line, err := os.OpenFile("/dev/ttyS1", os.O_WRONLY, 0)
@@ -33,7 +33,7 @@ func main() {
 	}
 	var told time.Time
 	for ; ; time.Sleep(rand.N(500 * time.Millisecond)) {
-		if at, err := written(); err == nil { // the host may not have written yet
+		if at, err := written(); err == nil { // the counter may not exist yet
 			fmt.Fprintf(line, "reading %d\n", at.UnixNano())
 		}
 		if time.Since(told) >= time.Second {
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// setUp makes a machine of a kernel and this program.
+// setUp prepares a machine that only consists of a kernel and this program.
 func setUp() error {
 	for _, dir := range []string{"/dev", shared} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -71,7 +71,7 @@ func setUp() error {
 	return nil
 }
 
-// written reads the counter as the agent does, and returns when the host wrote it.
+// written reads the counter like the agent and returns the time at which the host wrote it.
 func written() (at time.Time, err error) {
 	f, err := os.Open(shared + "/intel-rapl:0/energy_uj")
 	if err != nil {
@@ -88,15 +88,16 @@ func written() (at time.Time, err error) {
 	return info.ModTime(), nil
 }
 
-// used says what the machine's services and containers have used. Of the whole machine the kernel has only samples.
+// used returns the CPU usage of the services and containers of the machine. The kernel only samples the usage of
+// the whole machine.
 func used() (lines []byte) {
 	var groups []string
 	for _, pattern := range []string{"system.slice/*.service", "kubepods.slice/*/cri-*", "kubepods.slice/*/*/cri-*"} {
-		found, _ := filepath.Glob(filepath.Join(cgroups, pattern)) // the patterns are good
+		found, _ := filepath.Glob(filepath.Join(cgroups, pattern)) // the patterns are valid
 		groups = append(groups, found...)
 	}
 	for _, group := range groups {
-		text, _ := os.ReadFile(filepath.Join(group, "cpu.stat")) // it may have gone, or the machine has none
+		text, _ := os.ReadFile(filepath.Join(group, "cpu.stat")) // the file may not exist
 		if rest, ok := bytes.CutPrefix(text, []byte("usage_usec ")); ok {
 			usage, _, _ := bytes.Cut(rest, []byte("\n"))
 			lines = fmt.Appendf(lines, "cpu %s %s\n", strings.TrimPrefix(group, cgroups), usage)
