@@ -16,12 +16,12 @@ import (
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
-// documents are the scenarios and comparisons of this folder.
+// documents returns the scenarios and comparisons in this directory.
 func documents(t *testing.T) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		if path == "experiments" {
-			return filepath.SkipDir // they take a cluster, and cli/experiment reads them all
+			return filepath.SkipDir // experiments require a cluster and are tested in cli/experiment
 		}
 		if filepath.Ext(path) == ".yaml" {
 			paths = append(paths, path)
@@ -34,7 +34,7 @@ func documents(t *testing.T) (paths []string) {
 	return paths
 }
 
-// run plays a document and returns what the command says.
+// run executes the command for a document and returns its exit code and output.
 func run(t *testing.T, path string) (code int, stdout, stderr string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -52,8 +52,9 @@ func run(t *testing.T, path string) (code int, stdout, stderr string) {
 
 var inData = regexp.MustCompile(regexp.QuoteMeta("${"+sim.DataVariable+"}/") + `([\w-]+)/([\w.-]+)`)
 
-// Every file runs where there is nothing but the repository, or says in one line which command fetches all that it
-// needs; and each folder has one that runs.
+// TestOnABareClone checks that every document either runs without external data or fails with a one-line error that
+// contains the command to fetch all required data. Each directory must contain at least one document that runs
+// without external data.
 func TestOnABareClone(t *testing.T) {
 	t.Setenv(sim.DataVariable, "")
 	runs := map[string]bool{}
@@ -80,7 +81,7 @@ func TestOnABareClone(t *testing.T) {
 			continue
 		}
 		if !runs[folder] {
-			runs[folder] = false // until one does
+			runs[folder] = false // set to true by the first document that runs
 		}
 		want := fmt.Sprintf("the variable %s is not set: run kubenergy data fetch %s --dir DIR, and set it to DIR\n",
 			sim.DataVariable, strings.Join(slices.Compact(sets), " "))
@@ -96,7 +97,7 @@ func TestOnABareClone(t *testing.T) {
 	}
 }
 
-// In a folder that lacks the file, the same command is named.
+// TestDataThatIsNotThere checks that the error contains the same command if the data directory lacks the file.
 func TestDataThatIsNotThere(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv(sim.DataVariable, folder)
@@ -107,7 +108,8 @@ func TestDataThatIsNotThere(t *testing.T) {
 	}
 }
 
-// The manifest says of each file where it comes from at which commit, what its sum and its licence are.
+// TestManifest checks that the manifest contains a URL with a commit, the size, the checksum and the licence of
+// each file.
 func TestManifest(t *testing.T) {
 	files := scenarios.Data()
 	if len(files) < 50 {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// completion is the mean and the 95th percentile of the time from submission to finish, in seconds.
+// completion contains the mean and the 95th percentile of the time from submission to completion, in seconds.
 type completion struct{ mean, p95 float64 }
 
 func completionOf(r *sim.Result) completion {
@@ -27,7 +27,7 @@ func completionOf(r *sim.Result) completion {
 	return completion{mean: sum / float64(len(all)), p95: all[len(all)*95/100]}
 }
 
-// ecsched plays a scenario of ECSched's trace under one of its strategies.
+// ecsched simulates a scenario with the ECSched trace and one of its strategies.
 func ecsched(t *testing.T, name, strategyName string) completion {
 	t.Helper()
 	file, err := sim.ReadFile(filepath.Join("ecsched", name+".yaml"))
@@ -55,7 +55,7 @@ func ecsched(t *testing.T, name, strategyName string) completion {
 	return c
 }
 
-// traceOrSkip skips the test where it cannot be run, or takes too long.
+// traceOrSkip skips the test if the trace is missing or the simulation would take too long.
 func traceOrSkip(t *testing.T) {
 	t.Helper()
 	kit.Data(t, "ecsched/ecsched_input_9549jobs.txt")
@@ -64,11 +64,12 @@ func traceOrSkip(t *testing.T) {
 	}
 }
 
-// long is whether all rows are to be played, and not only those that something is claimed of.
+// long is true if all cases are simulated, and not only those with published claims.
 var long = os.Getenv("KUBENERGY_LONG") != ""
 
-// ECSched's own trace. Published are the mean completions that the authors stored; others have been measured on the
-// same trace before, by a replay of one's own.
+// TestECSched simulates the trace of ECSched. The expected values for ecsched-ml and ecsched-dp are the mean
+// completion times that the authors published. The other values were measured by an independent replay of the same
+// trace.
 func TestECSched(t *testing.T) {
 	traceOrSkip(t)
 	for _, c := range []struct {
@@ -93,7 +94,8 @@ func TestECSched(t *testing.T) {
 	}
 }
 
-// Durations are learnt from the past alone, and jobs that are expected to be short are served first.
+// TestECSchedLearned checks a strategy that predicts durations from completed jobs only and runs the shortest jobs
+// first.
 func TestECSchedLearned(t *testing.T) {
 	traceOrSkip(t)
 	if got := ecsched(t, "learned", "balanced+now/shortest"); got.mean > 1165 {

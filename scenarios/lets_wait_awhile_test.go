@@ -15,7 +15,7 @@ import (
 
 const letsWaitAwhile = "lets-wait-awhile"
 
-// simulate runs a scenario file under its only strategy.
+// simulate simulates a scenario file that contains a single strategy.
 func simulate(t *testing.T, name string) *sim.Result {
 	t.Helper()
 	file, err := sim.ReadFile(filepath.Join(letsWaitAwhile, name+".yaml"))
@@ -40,8 +40,9 @@ func simulate(t *testing.T, name string) *sim.Result {
 	return r
 }
 
-// Scenario I of Let's Wait Awhile: 365 nightly jobs of half an hour, planned for 1:00, that may begin so many hours
-// earlier or later. The savings are those that the authors' own procedure gives on their own data, in per cent.
+// TestLetsWaitAwhileNightly reproduces scenario I of Let's Wait Awhile: 365 nightly jobs of half an hour, planned
+// for 1:00, that may start up to the given number of hours earlier or later. The expected savings, in percent,
+// result from the authors' procedure and data.
 func TestLetsWaitAwhileNightly(t *testing.T) {
 	kit.Data(t, "lets-wait-awhile/ger_ci.csv", "lets-wait-awhile/fr_ci.csv")
 	for _, c := range []struct {

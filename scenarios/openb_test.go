@@ -7,9 +7,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// The pods of openb as one batch, as they come until they ask for so much of its GPUs: placed by prices, and one by
-// one by what stock scores, by dot product, by fragmentation and by energy. Every placement is checked on empty
-// nodes, device by device. The last of the loads are all the pods there are, which ask for 98 % of the GPUs.
+// TestOpenB places the pods of openb as one batch with prices, and one by one with the scores of kube-scheduler,
+// dot product, fragmentation and energy. The batch contains the first pods until their requests exceed a fraction
+// of the GPUs. The last load contains all pods, which request 98 % of the GPUs. Every placement is verified on
+// empty nodes, device by device.
 func TestOpenB(t *testing.T) {
 	all := openb(t, "openb_pod_list_default")
 	if raced && !long {
@@ -19,7 +20,7 @@ func TestOpenB(t *testing.T) {
 	for _, sleeps := range []bool{false, true} {
 		for _, c := range []struct {
 			load float64
-			gap  float64 // goal: 1 %
+			gap  float64 // the goal is 1 %
 		}{{0.7, 0.01}, {0.9, 0.01}, {1, 0.05}} {
 			if !long && (sleeps || c.load != 0.7) {
 				continue
@@ -31,7 +32,7 @@ func TestOpenB(t *testing.T) {
 	}
 }
 
-// compare places a batch in all ways, and holds the one by prices to a gap.
+// compare places a batch with all methods and checks the gap of the placement with prices.
 func (c *openbCluster) compare(t *testing.T, all *openbCluster, gap float64) {
 	t.Helper()
 	asked := int64(0)
@@ -69,7 +70,7 @@ func (c *openbCluster) compare(t *testing.T, all *openbCluster, gap float64) {
 	}
 }
 
-// row checks and prints one placement.
+// row verifies a placement and logs its metrics.
 func (c *openbCluster) row(t *testing.T, name string, p *openbPlacement, bound energy.Watts,
 	start time.Time,
 ) openbResult {

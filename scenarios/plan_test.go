@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload/workloadtest"
 )
 
-// generatedDay is the demo with other jobs, other names of its machines, and the sun of another day.
+// generatedDay returns a variant of the demo with different jobs, node names and solar power.
 func generatedDay(t *testing.T, demo *sim.Scenario, day int) *sim.Scenario {
 	t.Helper()
 	values := make([]float64, 0, 96)
@@ -34,8 +34,9 @@ func generatedDay(t *testing.T, demo *sim.Scenario, day int) *sim.Scenario {
 	return &s
 }
 
-// On days like the demo's, plan emits less than energy, and on none of them much more; no job waits for longer than it
-// allows. Ten days in every run, a hundred with KUBENERGY_LONG=1.
+// TestPlanOnGeneratedDays checks that plan has lower mean emissions than energy on days that are similar to the
+// demo, and only slightly higher emissions on the worst day. No job may be delayed for longer than allowed. It
+// simulates ten days, or a hundred with KUBENERGY_LONG=1.
 func TestPlanOnGeneratedDays(t *testing.T) {
 	if testing.Short() || raced {
 		t.Skip("plays days")

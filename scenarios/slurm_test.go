@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// shared returns the path of a file in ../shared/data.
+// shared returns the path of a file in ../shared/data, or skips the test if it is missing.
 func shared(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join("..", "..", "shared", "data", filepath.FromSlash(name))
@@ -24,8 +24,9 @@ func shared(t *testing.T, name string) string {
 	return path
 }
 
-// A stock Slurm beside one with kubenergy-slurm, by the simulator's model of backfill, on two traces of HPC clusters:
-// every second job may wait for twelve hours. docs/measurements/slurm.md has the table.
+// TestSlurmOnTraces compares stock Slurm with kubenergy-slurm on traces of two HPC clusters, using the backfill
+// model of the simulator. Every second job may be delayed for twelve hours. docs/measurements/slurm.md contains the
+// results.
 func TestSlurmOnTraces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("simulates weeks")
@@ -40,11 +41,11 @@ func TestSlurmOnTraces(t *testing.T) {
 		start              time.Time
 		nodes              int
 		cores              int64
-		limit              float64 // of what a job takes, where the trace gives none
+		limit              float64 // time limit relative to the duration, if the trace contains no limit
 	}{
 		{"SURF Lisa", "workload/surf_lisa_2022_week_tasks.csv.gz", "surf", lisa, 130, 16, 2},
 		{"SURF Lisa, a larger cluster", "workload/surf_lisa_2022_week_tasks.csv.gz", "surf", lisa, 200, 16, 2},
-		// Its jobs take up to all 240 cores, which are one pool here.
+		// Its jobs use up to 240 cores, which are modelled as one node.
 		{"HPC2N Seth", "workload/swf/hpc2n_first3171.swf.gz", "swf", lisa, 1, 240, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -57,7 +58,7 @@ func TestSlurmOnTraces(t *testing.T) {
 				Name: c.name, Start: c.start, Sites: []*sched.Site{site}, Jobs: trace.Jobs,
 				Queue: sim.QueueRules{Backfill: 30 * time.Second},
 			}
-			machine := &energy.Profile{ // per 16 cores, as a server of 2012
+			machine := &energy.Profile{ // scaled from a server of 2012 with 16 cores
 				Name: "server", Idle: energy.Watts(54.1 * float64(c.cores) / 16), Max: energy.Watts(243 * float64(c.cores) / 16),
 			}
 			for n := range c.nodes {
@@ -77,7 +78,7 @@ func TestSlurmOnTraces(t *testing.T) {
 			var others [2]float64
 			for k, name := range []string{"fcfs", "fcfs+window"} {
 				r := runNamed(t, s, name)
-				var waits, slowdowns [2]float64 // of those that may wait not, and may
+				var waits, slowdowns [2]float64 // of jobs without and with an allowed delay
 				var all [2][]float64
 				for i, o := range r.Outcomes {
 					j := &s.Jobs[i]

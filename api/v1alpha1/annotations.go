@@ -87,7 +87,7 @@ const (
 	LabelMaySleep = Prefix + "may-sleep"
 )
 
-// What KubEnergy writes on nodes whose machines sleep.
+// Keys that KubEnergy sets on nodes with machines that can sleep.
 const (
 	// label, `stopping`, `asleep` or `booting`: power state of the machine; a node without the label is awake
 	LabelPowerState = Prefix + "power-state"
@@ -98,7 +98,7 @@ const (
 	TaintAsleep = Prefix + "asleep"
 )
 
-// What KubEnergy writes on nodes about the hardware that the agents report. The first reported value is kept until
+// Keys that KubEnergy sets on nodes for the hardware that the agents report. The first reported value is kept until
 // the label is removed. Values set by users take precedence: see [hardware](../how-to/hardware.md).
 const (
 	// label, name: CPU model
@@ -121,7 +121,7 @@ const (
 	AnnotationPowerGuess = Prefix + "power-guess"
 )
 
-// What KubEnergy writes on Jobs.
+// Keys that KubEnergy sets on Jobs.
 const (
 	// label, `"true"`: the Job was suspended by KubEnergy and not by its user; used to find Jobs to release or to
 	// clean up
@@ -149,7 +149,7 @@ const (
 	AnnotationMoved = Prefix + "moved"
 )
 
-// What KubEnergy writes on Jobs and pods when a budget is used up.
+// Keys that KubEnergy sets on Jobs and pods when their budget is exceeded.
 const (
 	// `"true"`, an annotation or a label: the budget is exceeded
 	AnnotationBudgetExceeded = Prefix + "energy-budget-exceeded"

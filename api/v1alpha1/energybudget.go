@@ -38,9 +38,9 @@ type EnergyBudgetList struct {
 
 // EnergyBudgetSpec defines the limits, the period, the scope and the actions of an EnergyBudget.
 //
-// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || self.period.type == 'Lifetime'",message="a budget per workload is for its lifetime"
-// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || !has(self.scope) || !has(self.scope.clusters)",message="a budget per workload counts its own cluster alone: leave out scope.clusters"
-// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || self.actions.all(a, a.do != 'HoldNewWork')",message="a budget per workload cannot hold new work"
+// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || self.period.type == 'Lifetime'",message="period.type must be Lifetime if per is Workload"
+// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || !has(self.scope) || !has(self.scope.clusters)",message="scope.clusters must not be set if per is Workload"
+// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || self.actions.all(a, a.do != 'HoldNewWork')",message="HoldNewWork is not supported if per is Workload"
 type EnergyBudgetSpec struct {
 	Limits BudgetLimits `json:"limits"`
 	Period BudgetPeriod `json:"period"`
@@ -70,7 +70,7 @@ const (
 // BudgetLimits defines the maximum consumption. If several limits are set, the limit with the highest utilization
 // applies.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.energyKWh) || has(self.carbonGrams) || has(self.cost)",message="give at least one limit"
+// +kubebuilder:validation:XValidation:rule="has(self.energyKWh) || has(self.carbonGrams) || has(self.cost)",message="at least one limit is required"
 type BudgetLimits struct {
 	// energyKWh is the maximum energy at the nodes, in kilowatt-hours.
 	// +optional
@@ -106,7 +106,7 @@ type BudgetCost struct {
 
 // BudgetPeriod is the period to which a limit applies.
 //
-// +kubebuilder:validation:XValidation:rule="self.type == 'Fixed' ? has(self.from) && has(self.to) && timestamp(self.from) < timestamp(self.to) : !has(self.from) && !has(self.to)",message="from and to, in this order, go with Fixed, and with nothing else"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Fixed' ? has(self.from) && has(self.to) && timestamp(self.from) < timestamp(self.to) : !has(self.from) && !has(self.to)",message="from and to are required for Fixed and not allowed for other types, and from must be before to"
 type BudgetPeriod struct {
 	// type is the type of the period. Day, Week (from Monday), Month and Year follow the calendar in the time zone,
 	// and the consumption is reset at the start of each period. Fixed is the time between from and to. Lifetime is
@@ -183,8 +183,8 @@ const (
 // BudgetAction is an action that is taken once in a period, when the given percentage of a limit is used.
 // HoldNewWork and Suspend remain in effect while the consumption exceeds this percentage.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.webhook) || self.do == 'Notify'",message="a webhook goes with Notify"
-// +kubebuilder:validation:XValidation:rule="!(self.do in ['Annotate', 'Label']) || !has(self.at) || self.at >= 100",message="Annotate and Label say that all is used: at is at least 100"
+// +kubebuilder:validation:XValidation:rule="!has(self.webhook) || self.do == 'Notify'",message="webhook is only supported for Notify"
+// +kubebuilder:validation:XValidation:rule="!(self.do in ['Annotate', 'Label']) || !has(self.at) || self.at >= 100",message="at must be at least 100 for Annotate and Label"
 type BudgetAction struct {
 	// at is the percentage of the limit at which the action is taken. Values below 100 are warnings.
 	// +optional
@@ -275,7 +275,7 @@ type BudgetActionTaken struct {
 	Webhook string `json:"webhook,omitempty"`
 	// percent is the utilization of the limit when the action was started.
 	Percent float64 `json:"percent"`
-	// generation is the generation of the budget for which the action was started.
+	// generation is the generation of the budget when the action was started.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
 	// time is the time at which the action was started.

@@ -9,7 +9,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=epol,categories=kubenergy
 // +kubebuilder:subresource:status
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="there is one EnergyPolicy in a namespace, named default"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="the name must be default"
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`
 // +kubebuilder:printcolumn:name="Rule",type=string,JSONPath=`.spec.hold.rule`,priority=1
 // +kubebuilder:printcolumn:name="Allowed delay",type=string,JSONPath=`.spec.allowedDelay`
@@ -60,11 +60,11 @@ type EnergyPolicySpec struct {
 	// maxDelay is the maximum delay of any workload in the namespace, regardless of the delay that the workload
 	// requests. The maxDelay of the cluster applies as well.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('744h')",message="want 0 to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('744h')",message="must be between 0 and 744h"
 	MaxDelay *metav1.Duration `json:"maxDelay,omitempty"`
 	// workloadTypes overrides settings for individual workload types.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['batch','service','stateful','system','generic'])",message="workload types are batch, service, stateful, system and generic"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['batch','service','stateful','system','generic'])",message="keys must be batch, service, stateful, system or generic"
 	// +kubebuilder:validation:MaxProperties=5
 	WorkloadTypes map[string]WorkloadSettings `json:"workloadTypes,omitempty"`
 }
@@ -74,11 +74,11 @@ type EnergyPolicySpec struct {
 type WorkloadSettings struct {
 	// allowedDelay is the maximum delay of the start of workloads that do not specify it.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('744h')",message="want 0 to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('744h')",message="must be between 0 and 744h"
 	AllowedDelay *metav1.Duration `json:"allowedDelay,omitempty"`
 	// expectedDuration is the expected run time of workloads that do not specify it.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('744h')",message="want more than 0, up to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('744h')",message="must be greater than 0 and at most 744h"
 	ExpectedDuration *metav1.Duration `json:"expectedDuration,omitempty"`
 	// +optional
 	Hold *HoldSettings `json:"hold,omitempty"`

@@ -74,7 +74,7 @@ type CarbonSpec struct {
 	// maxAge is the maximum age of the last valid response. Older values are not used.
 	// +optional
 	// +kubebuilder:default="2h"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="must be between 1m and 744h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 	// sources are queried in the given order until one of them returns a valid response.
 	// +kubebuilder:validation:MinItems=1
@@ -84,11 +84,11 @@ type CarbonSpec struct {
 
 // CarbonSource is a source of the carbon intensity.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.electricityMaps),has(self.ukCarbonIntensity),has(self.wattTime),has(self.prometheus),has(self.http),has(self.file),has(self.static),has(self.typical)].filter(x,x).size()==1",message="name exactly one kind of source"
+// +kubebuilder:validation:XValidation:rule="[has(self.electricityMaps),has(self.ukCarbonIntensity),has(self.wattTime),has(self.prometheus),has(self.http),has(self.file),has(self.static),has(self.typical)].filter(x,x).size()==1",message="exactly one kind of source is required"
 type CarbonSource struct {
 	// every is the polling interval. Defaults to the update interval of the provider.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="want 1m to 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be between 1m and 168h"
 	Every *metav1.Duration `json:"every,omitempty"`
 	// maxCallsPerHour is the maximum number of requests per hour, across all replicas and restarts.
 	// +optional
@@ -122,7 +122,7 @@ type PriceSpec struct {
 	// maxAge is the maximum age of the last valid response. Older values are not used. Tariffs do not expire.
 	// +optional
 	// +kubebuilder:default="36h"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="must be between 1m and 744h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 	// sources are queried in the given order until one of them returns a valid response.
 	// +kubebuilder:validation:MinItems=1
@@ -132,11 +132,11 @@ type PriceSpec struct {
 
 // PriceSource is a source of prices.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.tariff),has(self.entsoe),has(self.electricityMaps),has(self.octopus),has(self.prometheus),has(self.http),has(self.file),has(self.static)].filter(x,x).size()==1",message="name exactly one kind of source"
+// +kubebuilder:validation:XValidation:rule="[has(self.tariff),has(self.entsoe),has(self.electricityMaps),has(self.octopus),has(self.prometheus),has(self.http),has(self.file),has(self.static)].filter(x,x).size()==1",message="exactly one kind of source is required"
 type PriceSource struct {
 	// every is the polling interval. Defaults to the update interval of the provider.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="want 1m to 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be between 1m and 168h"
 	Every *metav1.Duration `json:"every,omitempty"`
 	// maxCallsPerHour is the maximum number of requests per hour, across all replicas and restarts.
 	// +optional
@@ -194,7 +194,7 @@ type ElectricityMapsSource struct {
 // UKCarbonIntensitySource reads the carbon intensity of Great Britain or of one of its regions from
 // carbonintensity.org.uk. It needs no key.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.postcode) && has(self.regionID))",message="name a postcode or a regionID, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.postcode) && has(self.regionID))",message="postcode and regionID are mutually exclusive"
 type UKCarbonIntensitySource struct {
 	// postcode is the outward postcode of the region, e.g. RG10.
 	// +optional
@@ -287,7 +287,7 @@ type HTTPSource struct {
 	// +kubebuilder:validation:Enum=Average;Marginal
 	// +kubebuilder:default=Average
 	Signal string `json:"signal,omitempty"`
-	// key is the name of the key file whose content is sent in the header.
+	// key is the name of the key file with the content of the header.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	Key string `json:"key,omitempty"`
@@ -316,7 +316,7 @@ type Unit string
 type FileSource struct {
 	// path is the path of the file, relative to the data directory.
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._/-]+$`
-	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="a file lies below the data folder"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="must be a relative path below the data directory"
 	Path string `json:"path"`
 	// column is the column with the values. Defaults to ci_lifecycle_g_per_kwh, or to the only column.
 	// +optional
@@ -340,14 +340,14 @@ type StaticSource struct {
 // TypicalSource is the bundled curve of a typical day in the zone, by season. Its values are always estimated. It
 // needs no key and never fails.
 type TypicalSource struct {
-	// zone is the zone whose curve is used. Defaults to the zone of the GridZone.
+	// zone is the zone of the curve. Defaults to the zone of the GridZone.
 	// +optional
 	Zone string `json:"zone,omitempty"`
 }
 
 // TariffSource is a time-of-use tariff. The first matching schedule determines the price.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.file) != has(self.price) && !(has(self.file) && has(self.schedules))",message="name a price, with schedules or without, or a file in place of both"
+// +kubebuilder:validation:XValidation:rule="has(self.file) != has(self.price) && !(has(self.file) && has(self.schedules))",message="either price, with optional schedules, or file is required"
 type TariffSource struct {
 	// price is the price if no schedule matches, in the currency per kWh.
 	// +optional
@@ -356,7 +356,7 @@ type TariffSource struct {
 	// price and schedules.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._/-]+$`
-	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="a file lies below the data folder"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="must be a relative path below the data directory"
 	File string `json:"file,omitempty"`
 	// timeZone is the IANA time zone of all schedules without a time zone.
 	// +optional
@@ -366,7 +366,7 @@ type TariffSource struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Schedules []TariffSchedule `json:"schedules,omitempty"`
-	// holidays is the country or subdivision whose public holidays are treated as Sundays, e.g. DE or US.
+	// holidays is a country or subdivision, e.g. DE or US. Its public holidays are treated as Sundays.
 	// +optional
 	Holidays string `json:"holidays,omitempty"`
 }
@@ -457,7 +457,7 @@ type SignalStatus struct {
 	AsOf *metav1.Time `json:"asOf,omitempty"`
 	// start is the start of the first value.
 	Start metav1.Time `json:"start"`
-	// step is the duration for which each value is valid.
+	// step is the duration of each value.
 	Step metav1.Duration `json:"step"`
 	// values contains the current and future values, in the unit of the signal.
 	// +kubebuilder:validation:MaxItems=2016

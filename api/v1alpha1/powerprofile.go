@@ -34,8 +34,8 @@ type PowerProfileList struct {
 
 // PowerProfileSpec defines the power consumption of a class of hardware and selects the nodes that belong to it.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.curve) || has(self.maxWatts)",message="give maxWatts, or a curve"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxWatts) || !has(self.idleWatts) || self.idleWatts <= self.maxWatts",message="idleWatts must not be above maxWatts"
+// +kubebuilder:validation:XValidation:rule="has(self.curve) || has(self.maxWatts)",message="maxWatts or curve is required"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxWatts) || !has(self.idleWatts) || self.idleWatts <= self.maxWatts",message="idleWatts must not be greater than maxWatts"
 type PowerProfileSpec struct {
 	// default determines whether this profile is used for nodes without a profile label, without a matching profile
 	// and with unrecognised hardware.

@@ -1,4 +1,5 @@
-// Command kubenergy-karmada has Karmada send work to the cluster where it costs least, when it costs least.
+// Command kubenergy-karmada selects the cluster and the start time with the lowest cost for the workloads of a
+// Karmada federation.
 package main
 
 import (
@@ -12,7 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
+	"sigs.k8s.io/controller-runtime/pkg/client/config" // registers the flag --kubeconfig
 
 	"github.com/kubenergy/kubenergy/internal/karmada"
 )

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A domain is what matters of a machine's XML.
+// A domain contains the elements of a libvirt domain that are checked.
 type domain struct {
 	Name   string `xml:"name"`
 	Memory struct {
@@ -104,7 +104,7 @@ func TestDomains(t *testing.T) {
 	}
 }
 
-// The schemas are those of the libvirt that is installed.
+// TestDomainsAreValid validates the domains with the schemas of the installed libvirt.
 func TestDomainsAreValid(t *testing.T) {
 	schema := "/usr/share/libvirt/schemas/domain.rng"
 	if _, err := os.Stat(schema); err != nil {
@@ -120,7 +120,7 @@ func TestDomainsAreValid(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
-	// The schema does find mistakes.
+	// The schema must reject an invalid value.
 	text, err := os.ReadFile("domain.xml")
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestHook(t *testing.T) {
 			t.Errorf("%s: %v, error %v", path, info.Mode(), err)
 		}
 	}
-	// Even where nothing can be made.
+	// The hook must also succeed if it cannot create the directory.
 	if err := os.WriteFile(filepath.Join(root, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -25,11 +25,10 @@ const (
 	mount      = "var-scaphandre.mount"
 )
 
-// A unit is section → key → values, in the order of the file. An empty value takes away those before it, as systemd
-// does it.
+// A unit maps sections and keys to values, in the order of the file. As in systemd, an empty value resets the list.
 type unit map[string]map[string][]string
 
-// add reads a file on top of those before it.
+// add merges the settings of a file into the unit.
 func (u unit) add(text string) error {
 	section := ""
 	for n, line := range strings.Split(text, "\n") {
@@ -80,7 +79,7 @@ func (u unit) is(section, key string, want ...string) error {
 	return nil
 }
 
-// hardened are the settings of both services.
+// hardened contains the hardening settings of both services.
 var hardened = map[string]string{
 	"CapabilityBoundingSet": "", "AmbientCapabilities": "", "NoNewPrivileges": "yes", "ProtectSystem": "strict",
 	"ProtectHome": "yes",
@@ -158,7 +157,7 @@ func TestAgent(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The example of the environment file holds flags that exist, and sets none.
+	// The example environment file must contain only existing flags, and must not set any.
 	text, err := os.ReadFile("kubenergy-agent.default")
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +180,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// known are the agent's flags.
+// known lists the flags of the agent.
 var known = func() (names []string) {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	options := metering.DefaultOptions()
@@ -208,7 +207,7 @@ func checkFlags(t *testing.T, u unit) map[string]string {
 			t.Errorf("no flag %s", name)
 		}
 	}
-	// Others than this machine are let in by who says so, in a later flag of the same name.
+	// The agent listens only on localhost by default. A later flag of the same name overrides this.
 	if flags["--listen"] != "127.0.0.1:2112" {
 		t.Errorf("it listens on %q", flags["--listen"])
 	}
@@ -269,7 +268,7 @@ func TestMount(t *testing.T) {
 	}
 }
 
-// TestAnalyze lets systemd look at the units, on a root of its own where their programs exist.
+// TestAnalyze runs systemd-analyze on the units in a temporary root that contains their executables.
 func TestAnalyze(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -326,7 +325,7 @@ func TestAnalyze(t *testing.T) {
 			t.Errorf("%s is exposed by %v, want at most %v", name, exposure, most)
 		}
 	}
-	// It does find mistakes.
+	// systemd-analyze must report an invalid unit.
 	if err := os.WriteFile(filepath.Join(units, mount), []byte("[Mount]\nWhat=kubenergy\nWhere=/elsewhere\n"),
 		0o600); err != nil {
 		t.Fatal(err)
@@ -336,7 +335,8 @@ func TestAnalyze(t *testing.T) {
 	}
 }
 
-// copyUnits copies systemd's own units without the links among them, which may lead anywhere.
+// copyUnits copies the units of systemd. Symbolic links are skipped because they may point outside of the
+// directory.
 func copyUnits(to string) error {
 	const from = "/usr/lib/systemd/system"
 	entries, err := os.ReadDir(from)

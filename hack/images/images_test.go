@@ -22,7 +22,7 @@ import (
 
 var commit = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// tiny returns a module of its own in a folder of its own.
+// tiny returns a module with a main package in a temporary directory.
 func tiny(t *testing.T) source {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,7 +54,8 @@ func build(t *testing.T, arches ...string) (digest v1.Hash, archived []byte) {
 	return image.Digest, text
 }
 
-// TestSameSourceSameBytes builds in two folders: nothing of where and when may be in the result.
+// TestSameSourceSameBytes builds the same source in two directories. The result must not depend on the directory or
+// the time of the build.
 func TestSameSourceSameBytes(t *testing.T) {
 	digest, first := build(t, "amd64", "arm64")
 	again, second := build(t, "amd64", "arm64")
@@ -63,7 +64,7 @@ func TestSameSourceSameBytes(t *testing.T) {
 	}
 }
 
-// TestPinned: digests stand where the chart's values have them.
+// TestPinned checks that digests are written to the correct keys of the chart values.
 func TestPinned(t *testing.T) {
 	var chart map[string]any
 	text, err := os.ReadFile("../../charts/kubenergy/values.yaml")
@@ -88,7 +89,7 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// TestImage reads an archive as those do who load it.
+// TestImage reads an image archive like a container runtime does.
 func TestImage(t *testing.T) {
 	digest, archived := build(t, "amd64", "arm64", "arm/v7")
 	l := loaded{}
@@ -120,7 +121,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// loaded are the files of an archive.
+// loaded contains the files of an archive by name.
 type loaded map[string][]byte
 
 func (l loaded) blob(t *testing.T, d v1.Descriptor) []byte {
@@ -179,7 +180,7 @@ func (l loaded) checkImage(t *testing.T, d v1.Descriptor) {
 	}
 }
 
-// checkBinary checks that a binary is for the machine that its image is for.
+// checkBinary checks that a binary is built for the architecture of its image.
 func checkBinary(t *testing.T, text []byte, arch string) {
 	t.Helper()
 	binary, err := elf.NewFile(bytes.NewReader(text))
@@ -193,7 +194,7 @@ func checkBinary(t *testing.T, text []byte, arch string) {
 	}
 }
 
-// TestArchitectures: agents also run on boards.
+// TestArchitectures checks that the agent is also built for 32-bit ARM boards.
 func TestArchitectures(t *testing.T) {
 	for name, want := range map[string][]string{
 		"kubenergy": {"amd64", "arm64"}, "kubenergy-scheduler": {"amd64", "arm64"},
@@ -205,7 +206,7 @@ func TestArchitectures(t *testing.T) {
 	}
 }
 
-// TestBeside: the agent finds the one that reads GPUs where it looks for it, where there are such drivers.
+// TestBeside checks that the agent image includes kubenergy-gpu on all architectures with NVIDIA drivers.
 func TestBeside(t *testing.T) {
 	for arch, want := range map[string]int{"amd64": 1, "arm64": 1, "arm/v7": 0} {
 		if got := beside("kubenergy-agent", arch); len(got) != want {
@@ -228,7 +229,7 @@ func TestBeside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	linked := map[string]bool{} // by the loader where it runs
+	linked := map[string]bool{} // dynamically linked
 	for _, f := range read(t, layer) {
 		if binary, err := elf.NewFile(bytes.NewReader(f.text)); err == nil {
 			libraries, _ := binary.ImportedLibraries()
@@ -262,7 +263,7 @@ func read(t *testing.T, r io.Reader) []file {
 	}
 }
 
-// TestDescribe reads the version of the chart and the time of the commit, or what a distribution sets.
+// TestDescribe checks that the tag defaults to the chart version and the time to SOURCE_DATE_EPOCH.
 func TestDescribe(t *testing.T) {
 	s := source{dir: "../.."}
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")

@@ -1,8 +1,9 @@
-// Command images builds the container images of KubEnergy from source: one image for each binary, for its
-// architectures, from scratch, without a container daemon. Run it in the root of the repository; see `make images`.
+// Command images builds the container images of KubEnergy from source, without a container daemon. It builds one
+// image from scratch for each binary, with all of its architectures. It must be run in the root of the repository.
+// See `make images`.
 //
-// It writes OCI layouts as tar archives, and the digests of what they hold, which depend on the source alone: the
-// same commit, built with the same Go, gives the same digests.
+// It writes OCI layouts as tar archives and lists their digests. The digests depend only on the source: the same
+// commit built with the same version of Go produces the same digests.
 package main
 
 import (

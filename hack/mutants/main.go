@@ -1,10 +1,10 @@
-// Program mutants changes one operator, condition, number or statement at a time in a seeded sample of places and runs
-// the tests of the package on each such mutant. A mutant that no test notices is printed: either a test is missing, or
-// the code does nothing there. See `make mutants`.
+// Program mutants implements mutation testing. It changes one operator, condition, number or statement at a time at
+// randomly selected places and runs the tests of the package for each of these mutants. Mutants that pass all tests
+// are printed. They indicate a missing test or redundant code. See `make mutants`.
 //
-// Arguments are folders of packages, each with =folder behind it where the tests of another package hold it. The
-// working tree is never touched: go test reads a mutant through -overlay. A mutant that does not compile is replaced by
-// the next of the sample; one whose tests take four times as long as they do unchanged is killed.
+// The arguments are package directories. A suffix of the form =DIRECTORY selects the tests of another package. The
+// working tree is never modified because go test reads mutants through -overlay. A mutant that does not compile is
+// replaced by the next one in the sample. The tests of a mutant are killed after four times their usual duration.
 package main
 
 import (
@@ -29,10 +29,10 @@ import (
 	"time"
 )
 
-// A pkg is what is changed, and what tests it.
+// A pkg is a package to mutate and the package with its tests.
 type pkg struct {
 	folder, tests    string
-	limit            time.Duration // for its tests
+	limit            time.Duration // timeout of the tests
 	killed, survived int
 }
 
@@ -41,7 +41,7 @@ type mutant struct {
 	pkg  *pkg
 	file string
 	line int
-	// Bytes of the file, and what stands in their place.
+	// Range of bytes in the file, the replacement, and a description of the change.
 	start, end int
 	text, what string
 }
@@ -139,12 +139,12 @@ func summarise(pkgs []*pkg, seed uint64) {
 type outcome int
 
 const (
-	invalid outcome = iota // it does not compile
+	invalid outcome = iota // does not compile
 	dead
 	alive
 )
 
-// try runs the tests of a mutant's package on it.
+// try runs the tests for a mutant.
 func try(ctx context.Context, m mutant) (outcome, error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -188,7 +188,7 @@ func try(ctx context.Context, m mutant) (outcome, error) {
 	return dead, nil
 }
 
-// mutants lists what can be changed in the files of a package, its tests and generated files aside.
+// mutants returns all possible mutants of a package. Tests and generated files are skipped.
 func (p *pkg) mutants() ([]mutant, error) {
 	files, err := filepath.Glob(filepath.Join(p.folder, "*.go"))
 	if err != nil {
@@ -223,7 +223,7 @@ func (p *pkg) mutants() ([]mutant, error) {
 	return found, nil
 }
 
-// others is what stands in place of an operator.
+// others maps operators to their replacements.
 var others = map[token.Token]string{
 	token.EQL: "!=", token.NEQ: "==", token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">",
 	token.ADD: "-", token.SUB: "+", token.MUL: "/", token.QUO: "*", token.LAND: "||", token.LOR: "&&",

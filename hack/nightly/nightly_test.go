@@ -51,7 +51,7 @@ fuzz: elapsed: 10m0s, execs: 123456 (789/sec), new interesting: 1 (total: 2)
 	}
 }
 
-// The end of the time while an input runs is no failure, and a target whose time went to its corpus was not fuzzed.
+// TestEndOfTheTime checks that reaching the deadline while an input is running is not reported as a failure.
 func TestEndOfTheTime(t *testing.T) {
 	for out, want := range map[string]bool{
 		"fuzz: elapsed: 10s, execs: 9 (0/sec)\n--- FAIL: FuzzX (10.1s)\n    context deadline exceeded\nFAIL\n":       true,
@@ -114,8 +114,8 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// TestTargets: every fuzz target of the tree is listed in the table of what was fuzzed, limits what an input may
-// allocate, and does not sleep, which would be all that is fuzzed.
+// TestTargets checks that every fuzz target in the repository is listed in the totals, limits the allocations for
+// an input, and does not sleep, because sleeping would dominate the fuzzing time.
 func TestTargets(t *testing.T) {
 	root := filepath.Join("..", "..")
 	_, targets, err := discover(root)
@@ -145,7 +145,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// bodyOf returns the text of a function in the tests of a package.
+// bodyOf returns the source of a function in the tests of a package.
 func bodyOf(t *testing.T, dir, name string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
@@ -166,7 +166,8 @@ func bodyOf(t *testing.T, dir, name string) string {
 	return ""
 }
 
-// TestGoesOn cuts a run: what was done of the same code is not repeated, what was cut is, and of other code all is.
+// TestGoesOn interrupts a run. The next run must skip completed parts and repeat interrupted parts for the same
+// code, and must run all parts for other code.
 func TestGoesOn(t *testing.T) {
 	t.Chdir(t.TempDir())
 	run := func(code string, limit time.Duration) *night {
@@ -213,7 +214,8 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// TestTargetsThatAreOpen: what was fuzzed for long enough or has failed is left out, and the least fuzzed comes first.
+// TestTargetsThatAreOpen checks that failed and completed targets are skipped, and that the least fuzzed target is
+// first.
 func TestTargetsThatAreOpen(t *testing.T) {
 	all := []target{
 		{"./a", "FuzzLong"}, {"./a", "FuzzCut"}, {"./b", "FuzzFailed"}, {"./b", "FuzzDone"}, {"./c", "FuzzNew"},

@@ -17,7 +17,7 @@ import (
 
 func clean() (string, error) { return "0123456789ab", nil }
 
-// counting returns a command that counts its runs in a file, and fails in the run of the given number.
+// counting returns a command that counts its runs in a file and fails in the run with the given number.
 func counting(t *testing.T, fails string) (command, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "count")
@@ -62,7 +62,7 @@ func TestRepeatListsFailures(t *testing.T) {
 	}
 }
 
-// An interruption costs the current run only, and the next call continues.
+// TestRepeatContinues checks that an interruption loses only the current run and that the next call continues.
 func TestRepeatContinues(t *testing.T) {
 	command, file := counting(t, "0")
 	folder := t.TempDir()
@@ -91,7 +91,7 @@ func TestRepeatContinues(t *testing.T) {
 	if runs, err = c.repeat(t.Context()); err != nil || len(runs) != 5 || ran(t, file) != 6 {
 		t.Errorf("the runs were complete, but it ran again: %d, %v", ran(t, file), err)
 	}
-	// Other revisions and loads are counted by themselves.
+	// Other revisions and loads are counted separately.
 	c.revision = func() (string, error) { return "ba9876543210", nil }
 	c.runs = 1
 	if runs, err = c.repeat(t.Context()); err != nil || len(runs) != 1 || ran(t, file) != 7 {
@@ -99,7 +99,7 @@ func TestRepeatContinues(t *testing.T) {
 	}
 }
 
-// A cancelled context ends the command and its children.
+// TestRepeatEndsTheCommand checks that cancelling the context terminates the command and its children.
 func TestRepeatEndsTheCommand(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -107,7 +107,7 @@ func TestRepeatEndsTheCommand(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { // the child has the pipe open until it ends
+	go func() { // the child keeps the pipe open until it exits
 		child, err := os.Open(pipe)
 		if err == nil {
 			defer child.Close()
@@ -164,7 +164,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// The load uses processor time until it is stopped.
+// TestBusy checks that the load uses processor time.
 func TestBusy(t *testing.T) {
 	stop := busy(2)
 	defer stop()
@@ -175,7 +175,7 @@ func TestBusy(t *testing.T) {
 
 func TestWithParent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	withParent(ctx, os.Getppid()+1, cancel) // as if the parent had changed
+	withParent(ctx, os.Getppid()+1, cancel) // simulates a changed parent
 	if ctx.Err() == nil {
 		t.Error("the context of a program without its parent goes on")
 	}

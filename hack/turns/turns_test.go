@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The logs are of the benchmarks at different revisions.
+// TestRead parses logs of the benchmarks at different revisions.
 func TestRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		log  string
@@ -81,7 +81,7 @@ func TestInTurns(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	var out bytes.Buffer
-	noisy := []float64{0.9, 1.2, 1.1, 1.15, 1, 1.1} // the median is above the limit, the interval reaches below
+	noisy := []float64{0.9, 1.2, 1.1, 1.15, 1, 1.1} // the median is above the limit, but not the entire interval
 	if err := judge(&out, map[string][]float64{"cores": noisy}, 1.05); err != nil {
 		t.Error(err)
 	}

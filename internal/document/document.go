@@ -1,4 +1,4 @@
-// Package document reads the YAML files that commands take, strictly.
+// Package document provides strict decoding of the YAML files that commands accept.
 package document
 
 import (
@@ -17,7 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
-// Read reads a file of one of our kinds strictly. Of a file of another kind it says which command takes it.
+// Read reads a file of the given kind into to. Unknown fields are errors. If the file is of another kind, the error
+// includes the command that accepts this kind.
 func Read(path, kind string, to any) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -39,7 +40,7 @@ func Read(path, kind string, to any) error {
 	return nil
 }
 
-// otherUse says what takes the files of a kind.
+// otherUse maps kinds to a hint about the command that accepts their files.
 var otherUse = map[string]string{
 	ScenarioKind: "; kubenergy simulate -f takes it", "Comparison": "; kubenergy compare -f takes it",
 	"Experiment": "; kubenergy experiment -f takes it",
@@ -47,8 +48,8 @@ var otherUse = map[string]string{
 	"EnergyPolicy": "; kubectl apply -f takes it", "EnergyBudget": "; kubectl apply -f takes it",
 }
 
-// UnmarshalYAML reads a YAML document strictly and says what is wrong with it in the words of who wrote it: the
-// decoder's own are those of Go and of JSON. Unknown fields are errors, those of other case among them.
+// UnmarshalYAML decodes a YAML document strictly. Field names are case sensitive and unknown fields are errors.
+// Errors use the terms of YAML documents instead of those of Go and JSON.
 func UnmarshalYAML(text []byte, to any) error {
 	var document any
 	if yaml.Unmarshal(text, &document) == nil {
@@ -77,13 +78,13 @@ func UnmarshalYAML(text []byte, to any) error {
 	return errors.New(strings.Join(lines, "; "))
 }
 
-// unknownField returns an error of the first field of a document, by name, that its type does not have.
+// unknownField returns an error for the first field of a document, in lexical order, that the type does not have.
 func unknownField(path string, document any, t reflect.Type) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
-		return nil // it reads itself
+		return nil // custom decoding
 	}
 	switch v := document.(type) {
 	case []any:
@@ -116,7 +117,7 @@ func unknownField(path string, document any, t reflect.Type) error {
 	return nil
 }
 
-// fieldsOf returns the types of the fields of a struct by their names in documents.
+// fieldsOf returns the types of the fields of a struct by JSON name.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	known := map[string]reflect.Type{}
 	if t.Kind() != reflect.Struct {
@@ -147,7 +148,7 @@ func wrongType(e *json.UnmarshalTypeError) string {
 	return field + " is " + got + ": want " + inWords(e.Type)
 }
 
-// inWords says what is written for a value of a type.
+// inWords describes the values of a type for error messages.
 func inWords(t reflect.Type) string {
 	switch {
 	case t.Kind() == reflect.Bool:
@@ -166,7 +167,7 @@ func inWords(t reflect.Type) string {
 	return "a number"
 }
 
-// APIVersion is the version of files that commands read.
+// APIVersion is the API version of the files that commands accept.
 const APIVersion = "kubenergy.io/v1alpha1"
 
 // ScenarioKind is the kind of scenario files.
