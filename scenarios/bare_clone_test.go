@@ -29,7 +29,7 @@ func documents(t *testing.T) (paths []string) {
 		return err
 	})
 	if err != nil || len(paths) < 22 {
-		t.Fatalf("%d files, %v", len(paths), err)
+		t.Fatalf("found %d files, error %v", len(paths), err)
 	}
 	return paths
 }
@@ -67,7 +67,7 @@ func TestOnABareClone(t *testing.T) {
 		for _, m := range inData.FindAllStringSubmatch(string(text), -1) {
 			sets = append(sets, m[1])
 			if !slices.ContainsFunc(scenarios.Data(), func(f scenarios.DataFile) bool { return f.Name == m[1]+"/"+m[2] }) {
-				t.Errorf("%s names %s, which is not in the manifest", path, m[0])
+				t.Errorf("%s refers to %s, which is missing in the manifest", path, m[0])
 			}
 		}
 		slices.Sort(sets)
@@ -87,12 +87,12 @@ func TestOnABareClone(t *testing.T) {
 			sim.DataVariable, strings.Join(slices.Compact(sets), " "))
 		if code != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, want) ||
 			!strings.Contains(stderr, path) {
-			t.Errorf("%s: exit code %d: %s, want one line that names the file and ends in %s", path, code, stderr, want)
+			t.Errorf("%s: exit code %d with error %s, want one line that contains the file and ends with %s", path, code, stderr, want)
 		}
 	}
 	for folder, some := range runs {
 		if !some {
-			t.Errorf("no file in %s runs without other data", folder)
+			t.Errorf("no file in %s runs without external data", folder)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestDataThatIsNotThere(t *testing.T) {
 	code, _, stderr := run(t, filepath.Join("gaia", "waiting.yaml"))
 	if want := "/pai_1k.csv is not in " + folder + ": run kubenergy data fetch ensembleci gaia\n"; code != 2 ||
 		!strings.HasSuffix(stderr, want) {
-		t.Errorf("exit code %d: %s, want an end in %s", code, stderr, want)
+		t.Errorf("exit code %d with error %s, want an error that ends with %s", code, stderr, want)
 	}
 }
 
@@ -113,16 +113,16 @@ func TestDataThatIsNotThere(t *testing.T) {
 func TestManifest(t *testing.T) {
 	files := scenarios.Data()
 	if len(files) < 50 {
-		t.Errorf("%d files", len(files))
+		t.Errorf("got %d files in the manifest, want at least 50", len(files))
 	}
 	url := regexp.MustCompile(`^https://raw\.githubusercontent\.com/[\w.-]+/[\w.-]+/[0-9a-f]{40}/\S+$`)
 	for i, f := range files {
 		if !regexp.MustCompile(`^[a-z-]+/[\w.-]+$`).MatchString(f.Name) || !url.MatchString(f.URL) || f.Bytes <= 0 ||
 			!regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(f.SHA256) || f.Licence == "" {
-			t.Errorf("%+v", f)
+			t.Errorf("invalid entry %+v", f)
 		}
 		if i > 0 && files[i-1].Name >= f.Name {
-			t.Errorf("%s stands behind %s", f.Name, files[i-1].Name)
+			t.Errorf("%s is listed after %s, want sorted names", f.Name, files[i-1].Name)
 		}
 	}
 }

@@ -78,19 +78,19 @@ func TestCarbonFlex(t *testing.T) {
 				sums[c.label].saved += one.saved
 				sums[c.label].bound += one.bound
 				late, before := overruns(r), overruns(none)
-				t.Logf("%-10s hour %d, %d jobs on %3.0f cores: %-16s saves %.3f of %.3f: %.3f; %d late, fcfs+now %d; %v",
+				t.Logf("%-10s hour %d, %d jobs on %3.0f cores: %-16s saves %.3f of %.3f, ratio %.3f; %d late, fcfs+now %d; %v",
 					name, hour, len(s.Jobs), float64(s.Nodes[0].Capacity.MilliCPU)/1000, c.label, one.saved, one.bound,
 					one.saved/one.bound, late, before, r.Elapsed.Round(time.Second))
 				if late > before {
-					t.Errorf("%s: %d jobs are late, %d without waiting", c.label, late, before)
+					t.Errorf("%s: %d jobs are late, want at most %d as without delays", c.label, late, before)
 				}
 			}
 		}
 	}
 	for label, least := range map[string]float64{"rigid": 0.78, "linear": 0.85, "alone": 0, "rigid, forecast": 0} {
 		eta := sums[label].saved / sums[label].bound
-		if t.Logf("%-16s saves %.3f of what the bound does", label, eta); eta < least {
-			t.Errorf("%s: want %.2f", label, least)
+		if t.Logf("%-16s achieves %.3f of the savings of the bound", label, eta); eta < least {
+			t.Errorf("%s: the fraction is below %.2f", label, least)
 		}
 	}
 }

@@ -113,7 +113,7 @@ func clusterJobs() []sched.Job {
 // schedule of an offline search and with a lower bound. It checks that the table in the documentation is current.
 func TestClustersBetweenBounds(t *testing.T) {
 	if raced {
-		t.Skip("the scenario is played 3,000 times, without the race detector")
+		t.Skip("too slow with the race detector: the scenario is simulated 3,000 times")
 	}
 	file, err := sim.ReadFile("clusters/scenario.yaml")
 	if err != nil {
@@ -152,18 +152,18 @@ func TestClustersBetweenBounds(t *testing.T) {
 	before, rest, begins := strings.Cut(string(page), clustersBegin)
 	_, after, ends := strings.Cut(rest, figuresEnd)
 	if !begins || !ends {
-		t.Fatalf("%s has no %q or no %q", clustersPage, clustersBegin, figuresEnd)
+		t.Fatalf("%s does not contain %q and %q", clustersPage, clustersBegin, figuresEnd)
 	}
 	hold(t, clustersPage, []byte(before+clustersBegin+table.String()+figuresEnd+after))
 	t.Log("\n" + table.String())
 
 	if best.late > 0 || runs["carbon+window"].late > 0 || !(least < best.Carbon &&
 		best.Carbon < runs["carbon+window"].Carbon && runs["carbon+window"].Carbon < runs["carbon"].Carbon) {
-		t.Error("the bounds do not bound, or jobs are late")
+		t.Error("jobs are late, or the emissions are not in the expected order")
 	}
 	for _, name := range []string{"home", "lowest-now", "karmada-static", "karmada-dynamic", "energy"} {
 		if runs[name].Carbon <= runs["carbon"].Carbon {
-			t.Errorf("%s emits no more than carbon", name)
+			t.Errorf("%s does not emit more than carbon", name)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func play(t *testing.T, s *sim.Scenario, strategy strategy.Strategy) *played {
 	for i := range r.Outcomes {
 		o, j := &r.Outcomes[i], &s.Jobs[i]
 		if o.Placed.Node == "" {
-			t.Fatalf("%s ran nowhere", j.ID)
+			t.Fatalf("%s did not run", j.ID)
 		}
 		p.wait += o.Start.Sub(j.Submitted) / time.Duration(len(s.Jobs))
 		if o.Start.After(j.LatestStart()) || o.Finish.After(clustersEnd) {
@@ -276,7 +276,7 @@ func minPossible(t *testing.T, s *sim.Scenario) (all energy.Grams) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if p := n.Profile; math.Abs(float64(p.Power(0.5)-(p.Power(0)+p.Power(1))/2)) > 1e-9 || n.Capacity.GPU > 0 {
-			t.Fatalf("power of %s is not linear", n.Name)
+			t.Fatalf("the power of %s is not linear", n.Name)
 		}
 		kinds[n.Profile] = n
 		all += n.Site.Account(n.Profile.Sleep, 0, sched.Window{Start: s.Start, End: clustersEnd}).Carbon

@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload/workloadtest"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the generated input of the demo anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the generated files")
 
 // The grid starts at midnight and the trace starts at the beginning of the working day.
 var (
@@ -40,7 +40,7 @@ func TestDemoInputIsCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what the generator makes: run go test ./scenarios -rewrite", path)
+			t.Errorf("%s is not current: run go test ./scenarios -rewrite", path)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func intensity() []byte {
 func TestDemoSaves(t *testing.T) {
 	r, _ := simulateDemo(t)
 	if r.Scenario.Jobs > 300 {
-		t.Errorf("the demo has %d jobs, more than can be replayed in minutes", r.Scenario.Jobs)
+		t.Errorf("the demo has %d jobs, too many to replay within minutes", r.Scenario.Jobs)
 	}
 	emissions := map[string]float64{}
 	for i := range r.Runs {
@@ -84,7 +84,7 @@ func TestDemoSaves(t *testing.T) {
 	for _, empty := range []string{sim.EmptyNodesIdle + " ", sim.EmptyNodesSleep + " "} {
 		if !(emissions[empty+"carbon+window"] < emissions[empty+"energy"] &&
 			emissions[empty+"energy"] < emissions[empty+"least-allocated"]) {
-			t.Errorf("emissions in kilograms: %v", emissions)
+			t.Errorf("emissions do not decrease in the expected order, in kilograms: %v", emissions)
 		}
 	}
 }

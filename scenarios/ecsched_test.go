@@ -35,7 +35,7 @@ func ecsched(t *testing.T, name, strategyName string) completion {
 		t.Fatal(err)
 	}
 	if !slices.Contains(file.Strategies, strategyName) {
-		t.Fatalf("%s does not name %s", name, strategyName)
+		t.Fatalf("%s does not contain the strategy %s", name, strategyName)
 	}
 	scenario, err := file.Load()
 	if err != nil {
@@ -60,7 +60,7 @@ func traceOrSkip(t *testing.T) {
 	t.Helper()
 	kit.Data(t, "ecsched/ecsched_input_9549jobs.txt")
 	if raced && !long {
-		t.Skip("the trace is played without the race detector, or with KUBENERGY_LONG=1")
+		t.Skip("too slow with the race detector: set KUBENERGY_LONG=1")
 	}
 }
 
@@ -88,7 +88,7 @@ func TestECSched(t *testing.T) {
 		}
 		got := ecsched(t, c.scenario, c.strategy)
 		if math.Abs(got.mean/c.want-1) > c.within {
-			t.Errorf("%s, %s: a mean completion of %.1f s, want %.1f s to %v %%", c.scenario, c.strategy, got.mean,
+			t.Errorf("%s, %s: mean completion time is %.1f s, want %.1f s ± %v %%", c.scenario, c.strategy, got.mean,
 				c.want, 100*c.within)
 		}
 	}
@@ -99,7 +99,7 @@ func TestECSched(t *testing.T) {
 func TestECSchedLearned(t *testing.T) {
 	traceOrSkip(t)
 	if got := ecsched(t, "learned", "balanced+now/shortest"); got.mean > 1165 {
-		t.Errorf("a mean completion of %.1f s, want at most 1165 s", got.mean)
+		t.Errorf("mean completion time is %.1f s, want at most 1165 s", got.mean)
 	}
 	if !long {
 		return
@@ -107,7 +107,7 @@ func TestECSchedLearned(t *testing.T) {
 	for _, name := range []string{"learned-40", "learned-65"} {
 		stock, own := ecsched(t, name, "ecsched-k8s+now/fifo"), ecsched(t, name, "balanced+now/shortest")
 		if own.mean > 1.01*stock.mean {
-			t.Errorf("%s: a mean completion of %.1f s, in order of arrival %.1f s", name, own.mean, stock.mean)
+			t.Errorf("%s: mean completion time is %.1f s, want at most 1 %% more than %.1f s in order of arrival", name, own.mean, stock.mean)
 		}
 	}
 }

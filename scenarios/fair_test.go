@@ -44,7 +44,7 @@ type fairRow struct {
 // on, and the confidence interval must exclude zero.
 func TestFair(t *testing.T) {
 	if raced {
-		t.Skip("it is played without the race detector")
+		t.Skip("too slow with the race detector")
 	}
 	kit.Data(t, "ecsched/ecsched_input_9549jobs.txt")
 	var rows []fairRow
@@ -62,7 +62,7 @@ func TestFair(t *testing.T) {
 	before, rest, begins := bytes.Cut(page, []byte(fairBegin))
 	_, after, ends := bytes.Cut(rest, []byte(figuresEnd))
 	if !begins || !ends {
-		t.Fatalf("%s has no %q or no %q", fairFile, strings.TrimSpace(fairBegin), figuresEnd)
+		t.Fatalf("%s does not contain %q and %q", fairFile, strings.TrimSpace(fairBegin), figuresEnd)
 	}
 	hold(t, fairFile, fmt.Appendf(nil, "%s%s%s%s%s", before, fairBegin, fairTable(rows), figuresEnd, after))
 }
@@ -105,7 +105,7 @@ func fair(t *testing.T, trace, path, empty string) []fairRow {
 		rows[i].trace, rows[i].empty, rows[i].strategy = trace, empty, s.name
 		rows[i].less, rows[i].within = interval(less[i])
 		if s.must && rows[i].less-rows[i].within <= 0 {
-			t.Errorf("%s, machines %s: energy needs %.2f ± %.2f %% less than %s", trace, empty, 100*rows[i].less,
+			t.Errorf("%s, empty machines %s: energy uses %.2f ± %.2f %% less than %s, want a significant saving", trace, empty, 100*rows[i].less,
 				100*rows[i].within, s.name)
 		}
 	}
@@ -164,6 +164,6 @@ func fairTable(rows []fairRow) string {
 func TestInterval(t *testing.T) {
 	values := slices.Repeat([]float64{1, 3}, fairRuns/2)
 	if mean, within := interval(values); math.Abs(mean-2) > 1e-12 || math.Abs(within-fairT*math.Sqrt(20.0/19/20)) > 1e-12 {
-		t.Errorf("%v ± %v", mean, within)
+		t.Errorf("interval() = %v ± %v", mean, within)
 	}
 }

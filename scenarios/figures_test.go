@@ -77,7 +77,7 @@ func TestFiguresAreCurrent(t *testing.T) {
 	before, rest, begins := bytes.Cut(readme, []byte(figuresBegin))
 	_, after, ends := bytes.Cut(rest, []byte(figuresEnd))
 	if !begins || !ends {
-		t.Fatalf("README.md has no %q or no %q", strings.TrimSpace(figuresBegin), figuresEnd)
+		t.Fatalf("README.md does not contain %q and %q", strings.TrimSpace(figuresBegin), figuresEnd)
 	}
 	hold(t, readmeFile, fmt.Appendf(nil, "%s%s%s%s%s", before, figuresBegin, all.table(), figuresEnd, after))
 }
@@ -95,7 +95,7 @@ func hold(t *testing.T, path string, want []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the demo gives: run go test ./scenarios -run Figures -rewrite", path)
+		t.Errorf("%s is not current: run go test ./scenarios -run Figures -rewrite", path)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // job length of each queue. Emissions are relative to the emissions without delays.
 func TestGAIAOnItsOwnGrid(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes seconds")
+		t.Skip("takes several seconds")
 	}
 	carbon, _, err := grid.ReadFiles(grid.CSVOptions{Column: "AU-SA"}, shared(t, "carbon/em_2022_wide_79zones.csv.gz"))
 	if err != nil {
@@ -53,7 +53,7 @@ func TestGAIAOnItsOwnGrid(t *testing.T) {
 		current := emitted("fcfs+"+c.when) / atOnce
 		t.Logf("%-13s %.4f, published %.4f", c.when, current, c.published)
 		if math.Abs(current-c.ours) > 0.00005 {
-			t.Errorf("%s emits %.5f of what is emitted without a wait, want %.4f", c.when, current, c.ours)
+			t.Errorf("%s: emissions relative to immediate starts are %.5f, want %.4f", c.when, current, c.ours)
 		}
 	}
 	least, err := oracle.Least(s, oracle.FamilyInterruptible)
@@ -62,7 +62,7 @@ func TestGAIAOnItsOwnGrid(t *testing.T) {
 	}
 	// The published value for WaitAwhile is 0.6075, although it has full knowledge of job lengths.
 	if current := float64(least) / atOnce; math.Abs(current-0.5462) > 0.00005 {
-		t.Errorf("nothing emits less than %.5f, want 0.5462", current)
+		t.Errorf("the lower bound of the emissions is %.5f, want 0.5462", current)
 	}
 }
 

@@ -215,17 +215,17 @@ func (c *openbCluster) verify(p *openbPlacement) (r openbResult, err error) {
 		}
 		n := &nodes[k]
 		if !s.runsOn(c.models[k]) || int64(len(p.devices[i])) != s.gpus {
-			return r, fmt.Errorf("pod %d on %s with devices %v: wants %+v", i, c.nodes[k].Name, p.devices[i], *s)
+			return r, fmt.Errorf("pod %d is on %s with devices %v, but requests %+v", i, c.nodes[k].Name, p.devices[i], *s)
 		}
 		if n.milliCPU -= s.milliCPU; n.milliCPU < 0 {
-			return r, fmt.Errorf("pod %d overdraws the CPU of %s", i, c.nodes[k].Name)
+			return r, fmt.Errorf("pod %d exceeds the CPU of %s", i, c.nodes[k].Name)
 		}
 		if n.memory -= s.memory; n.memory < 0 {
-			return r, fmt.Errorf("pod %d overdraws the memory of %s", i, c.nodes[k].Name)
+			return r, fmt.Errorf("pod %d exceeds the memory of %s", i, c.nodes[k].Name)
 		}
 		for at, g := range p.devices[i] {
 			if n.devices[g] -= s.share; n.devices[g] < 0 || slices.Contains(p.devices[i][:at], g) {
-				return r, fmt.Errorf("pod %d overdraws device %d of %s", i, g, c.nodes[k].Name)
+				return r, fmt.Errorf("pod %d exceeds device %d of %s", i, g, c.nodes[k].Name)
 			}
 		}
 		if n.pods++; n.pods == 1 && c.sleeps {

@@ -195,7 +195,7 @@ func (c *openbCluster) unpack(t *testing.T, p *openbPlacement, waiting [][]int, 
 	t.Helper()
 	devices, fits := c.onDevices(held, int(c.nodes[node].Capacity.GPU), nil)
 	if !fits {
-		t.Fatalf("%s does not hold %v", c.nodes[node].Name, held)
+		t.Fatalf("%s has no capacity for %v", c.nodes[node].Name, held)
 	}
 	for _, h := range held {
 		for range h.Count {

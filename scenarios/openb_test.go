@@ -14,9 +14,9 @@ import (
 func TestOpenB(t *testing.T) {
 	all := openb(t, "openb_pod_list_default")
 	if raced && !long {
-		t.Skip("the batch is placed without the race detector, or with KUBENERGY_LONG=1")
+		t.Skip("too slow with the race detector: set KUBENERGY_LONG=1")
 	}
-	t.Logf("%d nodes with %d GPUs, %d pods of %d shapes", len(all.nodes), all.gpus, len(all.pods), len(all.shapes))
+	t.Logf("%d nodes with %d GPUs, %d pods with %d shapes", len(all.nodes), all.gpus, len(all.pods), len(all.shapes))
 	for _, sleeps := range []bool{false, true} {
 		for _, c := range []struct {
 			load float64
@@ -45,13 +45,13 @@ func (c *openbCluster) compare(t *testing.T, all *openbCluster, gap float64) {
 	}
 	start := time.Now()
 	p, bound := c.byPrices(t)
-	t.Logf("%d pods that ask for %.1f GPUs, %.1f %% of all; %s; at least %.1f kW", len(c.pods), float64(asked)/device,
+	t.Logf("%d pods request %.1f GPUs, %.1f %% of all; %s; lower bound %.1f kW", len(c.pods), float64(asked)/device,
 		100*float64(asked)/float64(c.gpus*device), nodes, bound/1000)
 	t.Logf("| %-26s | %6s | %8s | %8s | %8s | %9s | %6s | %7s |", "placed by", "placed", "kW", "cost, kW", "gap, %",
-		"GPUs left", "awake", "seconds")
+		"GPUs free", "awake", "seconds")
 	best := c.row(t, "prices", &p, bound, start)
 	if got := float64(best.cost()/bound) - 1; got < 0 || got > gap {
-		t.Errorf("a gap of %.3f %%, want at most %.3f %%", 100*got, 100*gap)
+		t.Errorf("the gap is %.3f %%, want 0 to %.3f %%", 100*got, 100*gap)
 	}
 	for _, other := range []struct {
 		name string
@@ -65,7 +65,7 @@ func (c *openbCluster) compare(t *testing.T, all *openbCluster, gap float64) {
 		start := time.Now()
 		p := c.oneByOne(other.cost)
 		if r := c.row(t, other.name, &p, bound, start); r.cost() < bound || r.cost() < best.cost() {
-			t.Errorf("%s costs %.1f W, less than prices or than the bound", other.name, float64(r.cost()))
+			t.Errorf("%s costs %.1f W, which is less than the cost with prices or the bound", other.name, float64(r.cost()))
 		}
 	}
 }

@@ -45,10 +45,10 @@ func TestSamplesAreCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what the generator makes: run go test ./scenarios -rewrite", name)
+			t.Errorf("%s is not current: run go test ./scenarios -rewrite", name)
 		}
 		if len(got) > 10_000 {
-			t.Errorf("%s has %d bytes: a sample is small", name, len(got))
+			t.Errorf("%s has %d bytes, want at most 10,000", name, len(got))
 		}
 	}
 }
@@ -206,6 +206,6 @@ func TestSampleOfDecisions(t *testing.T) {
 	}
 	got, _ := json.Marshal(stored.Decisions)
 	if want, _ := json.Marshal(records); !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the generator makes: run go test ./scenarios -rewrite", decisionsFile)
+		t.Errorf("%s is not current: run go test ./scenarios -rewrite", decisionsFile)
 	}
 }

@@ -19,7 +19,7 @@ func shared(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join("..", "..", "shared", "data", filepath.FromSlash(name))
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no %s in ../shared/data", name)
+		t.Skipf("%s is missing in ../shared/data", name)
 	}
 	return path
 }
@@ -29,7 +29,7 @@ func shared(t *testing.T, name string) string {
 // results.
 func TestSlurmOnTraces(t *testing.T) {
 	if testing.Short() {
-		t.Skip("simulates weeks")
+		t.Skip("simulates several weeks")
 	}
 	nl, _, err := grid.ReadFiles(grid.CSVOptions{Column: "ci_g_per_kwh"}, shared(t, "carbon/opendc/NL_2021-2023.csv.gz"))
 	if err != nil {
@@ -87,19 +87,19 @@ func TestSlurmOnTraces(t *testing.T) {
 					all[i%2] = append(all[i%2], wait)
 					slowdowns[i%2] += sim.BoundedSlowdown(j, &o) / float64(len(s.Jobs)/2)
 					if o.Overdue(j) > 0 {
-						t.Errorf("%s: job %s is %v late", name, j.ID, o.Overdue(j))
+						t.Errorf("%s: job %s is late by %v", name, j.ID, o.Overdue(j))
 					}
 				}
 				emitted[k], others[k] = r.Carbon, waits[0]
-				t.Logf("%-12s %8.1f MWh %8.2f t; others: mean wait %6.0f s, p95 %6.0f s, slowdown %6.1f; may wait: %6.0f s, %6.1f",
+				t.Logf("%-12s %8.1f MWh %8.2f t; inflexible: mean wait %6.0f s, p95 %6.0f s, slowdown %6.1f; flexible: %6.0f s, %6.1f",
 					name, r.Energy.KWh()/1000, r.Carbon.Kg()/1000, waits[0], report.Quantile(all[0], 0.95), slowdowns[0],
 					waits[1], slowdowns[1])
 			}
 			if most := 1.15*others[0] + 10; others[1] > most {
-				t.Errorf("others wait for %.0f s, and on a stock Slurm for %.0f", others[1], others[0])
+				t.Errorf("inflexible jobs wait for %.0f s, and for %.0f s with stock Slurm", others[1], others[0])
 			}
 			if share := float64(emitted[1] / emitted[0]); share > 1.002 || share > 1 && others[0] < 10 {
-				t.Errorf("%v g are emitted, by a stock Slurm %v", emitted[1], emitted[0])
+				t.Errorf("emissions are %v g, and %v g with stock Slurm", emitted[1], emitted[0])
 			}
 		})
 	}

@@ -25,13 +25,13 @@ func main() {
 	err := flags.Parse(os.Args[1:])
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Println("kubenergy-agent meters this node. docs/reference/agent.md explains its flags:")
+		fmt.Println("kubenergy-agent measures the energy of this node. See docs/reference/agent.md for a description of its flags:")
 		flags.SetOutput(os.Stdout)
 		flags.PrintDefaults()
 	case err == nil && *version:
 		fmt.Println(agent.Version())
 	case err == nil && flags.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q: there are flags only", flags.Arg(0))
+		err = fmt.Errorf("unexpected argument %q: only flags are supported", flags.Arg(0))
 		fallthrough
 	case err != nil:
 		exit(fmt.Errorf("%w (see --help)", err), 2)

@@ -35,7 +35,7 @@ func main() {
 
 func run(options controller.Options) error {
 	if flag.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are flags only", flag.Arg(0))
+		return fmt.Errorf("unexpected argument %q: only flags are supported", flag.Arg(0))
 	}
 	if err := options.Validate(); err != nil {
 		return err
@@ -49,6 +49,6 @@ func run(options controller.Options) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	log.Info("starting", "namespace", options.Namespace, "leaderElect", options.LeaderElect, "server", api.Host)
+	log.Info("Starting controller", "namespace", options.Namespace, "leaderElect", options.LeaderElect, "server", api.Host)
 	return controller.Run(ctx, api, options, log)
 }

@@ -23,9 +23,9 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("kubenergy-gpu: ")
-	const usage = "want the driver's library and an interval, as: kubenergy-gpu libnvidia-ml.so.1 1s; or nothing"
+	const usage = "want the path of the driver library and an interval, as in kubenergy-gpu libnvidia-ml.so.1 1s, or no arguments"
 	if len(os.Args) == 2 && slices.Contains([]string{"-h", "-help", "--help"}, os.Args[1]) {
-		fmt.Println("kubenergy-gpu is started by kubenergy-agent and kubenergy benchmark:", usage)
+		fmt.Println("kubenergy-gpu is started by kubenergy-agent and by kubenergy benchmark:", usage)
 		return
 	}
 	switch len(os.Args) {
@@ -36,7 +36,7 @@ func main() {
 	case 3:
 		interval, err := time.ParseDuration(os.Args[2])
 		if err != nil || interval <= 0 {
-			log.Fatalf("the interval %q is no time: want one as 1s", os.Args[2])
+			log.Fatalf("invalid interval %q: want a positive duration such as 1s", os.Args[2])
 		}
 		log.Fatal(nvml.Serve(os.Stdout, os.Args[1], interval))
 	default:

@@ -30,13 +30,13 @@ func main() {
 
 func start(f *karmada.Flags) error {
 	if flag.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are flags only", flag.Arg(0))
+		return fmt.Errorf("unexpected argument %q: only flags are supported", flag.Arg(0))
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
 	api, err := config.GetConfig()
 	if err != nil {
-		return fmt.Errorf("reading Karmada's kubeconfig: give --kubeconfig, or set KUBECONFIG: %w", err)
+		return fmt.Errorf("loading the kubeconfig of Karmada, set --kubeconfig or KUBECONFIG: %w", err)
 	}
 	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -42,13 +42,13 @@ func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logg
 		Client: client, View: objects.View, Namespace: v1alpha1.SystemNamespace, Sites: driver.Sites,
 		Record: recorder.Record,
 		Stuck: func() { // the kubelet restarts the container
-			log.Error("the hold loop is stuck: ending")
+			log.Error("Hold loop is stuck, exiting")
 			os.Exit(1)
 		},
 	})
 	go func() { // logged only once because all components retry forever
 		if _, err := client.Discovery().ServerVersion(); err != nil {
-			log.Error("asking Karmada's API server, and trying again: check --kubeconfig", "server", api.Host,
+			log.Error("Failed to connect to the API server of Karmada, retrying; check --kubeconfig", "server", api.Host,
 				"error", err)
 		}
 	}()

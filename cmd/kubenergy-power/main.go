@@ -24,11 +24,11 @@ import (
 
 func main() {
 	file := flag.String("config", "/etc/kubenergy/power/machines.yaml",
-		"`file` with the mode, the policy and the machines")
-	keys := flag.String("keys-dir", power.KeysDir, "`folder` with a file for each passwordKey")
-	record := flag.String("record", "", "`file` to append decisions to, with all that they depend on, a line of JSON "+
-		"for each\nthat differs from the one before; - is standard output")
-	probes := flag.String("health-probe-bind-address", ":8081", "`address` of /healthz (0: none)")
+		"`file` with the mode, the policy and the list of machines")
+	keys := flag.String("keys-dir", power.KeysDir, "`directory` with one file for each passwordKey")
+	record := flag.String("record", "", "`file` to append decisions and their input to, as one line of JSON "+
+		"for each\ndecision that differs from the previous one; - is standard output")
+	probes := flag.String("health-probe-bind-address", ":8081", "`address` to serve /healthz on (0 to disable)")
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetLogger(logr.FromSlogHandler(log.Handler()))

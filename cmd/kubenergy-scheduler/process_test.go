@@ -57,6 +57,6 @@ profiles:
 	output, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
 		!strings.Contains(string(output), "shortlist") {
-		t.Errorf("it ended with %v, want exit code 1 and a word on the shortlist:\n%s", err, output)
+		t.Errorf("the scheduler exited with %v, want exit code 1 and an error about the shortlist:\n%s", err, output)
 	}
 }

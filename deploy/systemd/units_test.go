@@ -131,7 +131,7 @@ func TestAgent(t *testing.T) {
 		}
 	}
 	if u["Service"]["ReadWritePaths"] != nil || u["Service"]["RuntimeDirectory"] != nil {
-		t.Error("more is writable than its state")
+		t.Error("the unit may write to more than its state directory")
 	}
 	checkFlags(t, u)
 
@@ -167,7 +167,7 @@ func TestAgent(t *testing.T) {
 	}
 	for _, name := range regexp.MustCompile(`--[a-z-]+`).FindAllString(string(text), -1) {
 		if name != "--help" && !slices.Contains(known, name) {
-			t.Errorf("no flag %s", name)
+			t.Errorf("the agent has no flag %s", name)
 		}
 	}
 	routes, err := os.ReadFile("../../test/surface/testdata/routes.txt")
@@ -176,7 +176,7 @@ func TestAgent(t *testing.T) {
 	}
 	push := regexp.MustCompile(`--push-url=https://[^/\s]+(\S+)`).FindStringSubmatch(string(text))
 	if push == nil || !strings.Contains(string(routes), "\nPOST "+push[1]+" ") {
-		t.Errorf("the example pushes to %q, which the controller does not serve", push)
+		t.Errorf("the controller does not serve the URL %q of the example", push)
 	}
 }
 
@@ -204,12 +204,12 @@ func checkFlags(t *testing.T, u unit) map[string]string {
 		name, value, _ := strings.Cut(word, "=")
 		flags[name] = value
 		if !slices.Contains(known, name) {
-			t.Errorf("no flag %s", name)
+			t.Errorf("the agent has no flag %s", name)
 		}
 	}
 	// The agent listens only on localhost by default. A later flag of the same name overrides this.
 	if flags["--listen"] != "127.0.0.1:2112" {
-		t.Errorf("it listens on %q", flags["--listen"])
+		t.Errorf("the agent listens on %q, want 127.0.0.1:2112", flags["--listen"])
 	}
 	if flags["--state-dir"] != "/var/lib/"+u["Service"]["StateDirectory"][0] {
 		t.Errorf("flags %v", flags)
@@ -247,7 +247,7 @@ func TestShare(t *testing.T) {
 		}
 	}
 	if s["Socket"]["Accept"] != nil {
-		t.Error("virtiofsd takes the listening socket")
+		t.Error("Accept must not be set because virtiofsd expects the listening socket")
 	}
 }
 
@@ -261,7 +261,7 @@ func TestMount(t *testing.T) {
 		}
 	}
 	if name := strings.ReplaceAll(strings.TrimPrefix(u["Mount"]["Where"][0], "/"), "/", "-") + ".mount"; name != mount {
-		t.Errorf("systemd wants it to be called %s", name)
+		t.Errorf("the name of the mount unit must be %s", name)
 	}
 	if err := read(t, agent).is("Unit", "After", mount+" network.target"); err != nil {
 		t.Error(err)
@@ -275,11 +275,11 @@ func TestAnalyze(t *testing.T) {
 		t.Skip("needs systemd-analyze: ", err)
 	}
 	if _, err := os.Stat("/usr/lib/systemd/system/sysinit.target"); err != nil {
-		t.Skip("needs systemd's own units: ", err)
+		t.Skip("needs the units of systemd: ", err)
 	}
 	if help, err := exec.CommandContext(t.Context(), analyze, "--help").CombinedOutput(); err != nil ||
 		!strings.Contains(string(help), "--offline") {
-		t.Skip("needs systemd-analyze of systemd 250 or newer")
+		t.Skip("needs systemd-analyze from systemd 250 or later")
 	}
 	root := t.TempDir()
 	units := filepath.Join(root, "etc/systemd/system")
@@ -322,7 +322,7 @@ func TestAnalyze(t *testing.T) {
 		exposure, err := strconv.ParseFloat(string(m[1]), 64)
 		t.Logf("%s: exposure %v of 10", name, exposure)
 		if err != nil || exposure > most {
-			t.Errorf("%s is exposed by %v, want at most %v", name, exposure, most)
+			t.Errorf("exposure level of %s is %v, want at most %v", name, exposure, most)
 		}
 	}
 	// systemd-analyze must report an invalid unit.
@@ -331,7 +331,7 @@ func TestAnalyze(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := verify(); out == "" {
-		t.Error("systemd-analyze verify takes anything")
+		t.Error("systemd-analyze verify accepted an invalid unit")
 	}
 }
 

@@ -32,7 +32,7 @@ func main() {
 		fmt.Printf("%7d  %s\n", lines[folder], folder)
 		total += lines[folder]
 	}
-	fmt.Printf("%7d  lines that hold code\n", total)
+	fmt.Printf("%7d  lines of code\n", total)
 	for _, fault := range faults {
 		fmt.Fprintln(os.Stderr, fault)
 	}
@@ -132,7 +132,7 @@ func textLines(source []byte) int {
 // check returns the formatting faults of a file. Each fault is to be appended to the file name.
 func check(source []byte) (faults []string) {
 	if formatted, err := format.Source(source); err != nil || !bytes.Equal(formatted, source) {
-		faults = append(faults, ": gofmt would change it")
+		faults = append(faults, ": not formatted with gofmt")
 	}
 	for i, line := range strings.Split(string(source), "\n") {
 		if strings.HasPrefix(strings.TrimSpace(line), "//go:") ||

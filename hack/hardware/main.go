@@ -153,7 +153,7 @@ type instance struct {
 func main() {
 	log.SetFlags(0)
 	if _, err := os.Stat(data); err != nil {
-		log.Println("the source data are not here, so the tables stay as they are:", err)
+		log.Println("the source data are not available, tables.json was not changed:", err)
 		return
 	}
 	results, tdps, machines := readResults(), readTDPs(), instances()
@@ -170,7 +170,7 @@ func main() {
 				late = append(late, r)
 			}
 		}
-		log.Printf("built from %d results up to %s, scored on %d up to %s", len(old), cut.Format("2006-01"), len(late),
+		log.Printf("fitted to %d results until %s, scored with %d results until %s", len(old), cut.Format("2006-01"), len(late),
 			end.Format("2006-01"))
 		measured = fit(old, tdps, cut).score(machines, late)
 	}

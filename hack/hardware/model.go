@@ -425,8 +425,8 @@ func (m *model) score(machines []instance, results []hardware.Result) (measured 
 	}{
 		{"generations", func(r hardware.Result) string { return m.cpu(r.CPU).name }, false},
 		{"families", func(r hardware.Result) string { return m.cpu(r.CPU).family() }, false},
-		{"models, sockets guessed", named, false},
-		{"models, sockets known", named, true},
+		{"models with estimated sockets", named, false},
+		{"models with known sockets", named, true},
 	} {
 		var all []hardware.Result
 		for _, r := range results {
@@ -440,7 +440,7 @@ func (m *model) score(machines []instance, results []hardware.Result) (measured 
 		s := c.Score(all)
 		log.Printf("%s: %d of %d unknown", way.what, s.Unknown, s.Results)
 		for _, e := range s.Errors {
-			log.Printf("  %-35s%4d: idle %.3f (90 %%: %.3f), full %.3f (%.3f)", e.Basis, e.Results, e.IdleMedian, e.IdleP90,
+			log.Printf("  %-35s%4d: median error %.3f at idle (90th percentile %.3f), %.3f at full load (%.3f)", e.Basis, e.Results, e.IdleMedian, e.IdleP90,
 				e.FullMedian, e.FullP90)
 			seen := slices.ContainsFunc(measured, func(o *hardware.Errors) bool { return o.Basis == e.Basis })
 			if e.Basis != "all" && e.Results >= enough && !seen {

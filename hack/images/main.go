@@ -18,14 +18,14 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	out := flag.String("out", "out/images", "`folder` for the archives")
+	out := flag.String("out", "out/images", "output `directory` for the archives")
 	arches := flag.String("arch", "",
-		"architectures, such as amd64,arm/v7 (default: amd64 and arm64, for the agent arm/v7 too)")
+		"architectures, such as amd64,arm/v7 (default: amd64 and arm64, and also arm/v7 for the agent)")
 	names := flag.String("images", "kubenergy,kubenergy-scheduler,kubenergy-controller,kubenergy-karmada,"+
-		"kubenergy-power,kubenergy-agent,kubenergy-gpu", "names of binaries in cmd")
-	registry := flag.String("registry", "", "registry and path that the images will be pushed to, for their names")
-	tag := flag.String("tag", "", "tag (default: the chart's appVersion)")
-	ldflags := flag.String("ldflags", "", "further flags of the linker")
+		"kubenergy-power,kubenergy-agent,kubenergy-gpu", "comma-separated names of commands in cmd")
+	registry := flag.String("registry", "", "registry and path to use in the names of the images")
+	tag := flag.String("tag", "", "tag (default: the appVersion of the chart)")
+	ldflags := flag.String("ldflags", "", "additional flags of the linker")
 	flag.Parse()
 	if err := run(ctx, *out, list(*names), list(*arches),
 		source{registry: *registry, tag: *tag, ldflags: *ldflags}); err != nil {

@@ -99,7 +99,7 @@ func (s *source) describe(ctx context.Context) error {
 			return fmt.Errorf("reading the version: %w", err)
 		}
 		if chart.AppVersion == "" {
-			return errors.New("reading the version: Chart.yaml gives no appVersion")
+			return errors.New("reading the version: Chart.yaml contains no appVersion")
 		}
 		s.tag = chart.AppVersion
 	}
@@ -110,7 +110,7 @@ func (s *source) describe(ctx context.Context) error {
 	}
 	seconds, err := strconv.ParseInt(cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), committed), 10, 64)
 	if err != nil {
-		return fmt.Errorf("reading SOURCE_DATE_EPOCH or the time of the commit: %w", err)
+		return fmt.Errorf("parsing SOURCE_DATE_EPOCH or the time of the commit: %w", err)
 	}
 	s.revision, s.created = revision, time.Unix(seconds, 0).UTC()
 	return nil

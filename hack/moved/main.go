@@ -30,7 +30,7 @@ import (
 
 func main() {
 	base := flag.String("base", "", "revision to compare with")
-	names := flag.Bool("names", false, "print old and new names as well")
+	names := flag.Bool("names", false, "also print old and new names")
 	flag.Parse()
 	if *base == "" || flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "usage: moved -base REVISION [-names]")
@@ -142,12 +142,12 @@ func report(out io.Writer, pairs []pair, names bool) {
 				p.new.name)] = true
 		}
 	}
-	fmt.Fprintf(out, "== %d declarations of %d files are in other files\n", moved, files)
-	fmt.Fprintf(out, "== %d strings and directives name other paths\n", len(texts))
+	fmt.Fprintf(out, "== %d declarations of %d files were moved to other files\n", moved, files)
+	fmt.Fprintf(out, "== %d strings and directives contain different paths\n", len(texts))
 	for _, text := range slices.Sorted(maps.Keys(texts)) {
 		fmt.Fprintf(out, "   %d × %s\n", texts[text], text)
 	}
-	fmt.Fprintf(out, "== %d declarations have other names\n", len(renamed))
+	fmt.Fprintf(out, "== %d declarations were renamed\n", len(renamed))
 	if names {
 		for _, text := range slices.Sorted(maps.Keys(renamed)) {
 			fmt.Fprintf(out, "   %s\n", text)

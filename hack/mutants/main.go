@@ -47,9 +47,9 @@ type mutant struct {
 }
 
 func main() {
-	count := flag.Int("n", 600, "how many mutants to try")
-	seed := flag.Uint64("seed", 1, "which sample")
-	parallel := flag.Int("p", 2, "how many at once")
+	count := flag.Int("n", 600, "number of mutants to test")
+	seed := flag.Uint64("seed", 1, "seed of the sample")
+	parallel := flag.Int("p", 2, "number of concurrent tests")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -76,7 +76,7 @@ func run(ctx context.Context, folders []string, count int, seed uint64, parallel
 		began := time.Now()
 		unchanged := exec.CommandContext(ctx, "go", "test", "-count=1", "-vet=off", "./"+tests)
 		if out, err := unchanged.CombinedOutput(); err != nil {
-			return fmt.Errorf("tests of %s fail before any change: %w\n%s", folder, err, out)
+			return fmt.Errorf("tests of %s fail without changes: %w\n%s", folder, err, out)
 		}
 		p.limit = 10*time.Second + 4*time.Since(began)
 	}
@@ -112,7 +112,7 @@ func run(ctx context.Context, folders []string, count int, seed uint64, parallel
 					m.pkg.killed++
 				case alive:
 					m.pkg.survived++
-					fmt.Printf("survives: %s:%d: %s\n", m.file, m.line, m.what)
+					fmt.Printf("survived: %s:%d: %s\n", m.file, m.line, m.what)
 				}
 				mu.Unlock()
 			}
@@ -218,7 +218,7 @@ func (p *pkg) mutants() ([]mutant, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("nothing to change in %s", p.folder)
+		return nil, fmt.Errorf("no possible mutants in %s", p.folder)
 	}
 	return found, nil
 }
@@ -253,12 +253,12 @@ func (p *pkg) changes(set *token.FileSet, source []byte, n ast.Node, file string
 			add(n.Pos(), n.End(), strconv.FormatInt(v+1, 10), n.Value+" becomes "+strconv.FormatInt(v+1, 10))
 		}
 	case *ast.ExprStmt:
-		add(n.Pos(), n.End(), "", old(n)+": left out")
+		add(n.Pos(), n.End(), "", old(n)+": removed")
 	case *ast.IncDecStmt:
-		add(n.Pos(), n.End(), "", old(n)+": left out")
+		add(n.Pos(), n.End(), "", old(n)+": removed")
 	case *ast.AssignStmt:
 		if n.Tok != token.DEFINE && n.Tok != token.ASSIGN {
-			add(n.Pos(), n.End(), "", old(n)+": left out")
+			add(n.Pos(), n.End(), "", old(n)+": removed")
 		}
 	}
 	return found

@@ -51,7 +51,7 @@ func readTotals(name string) (totals, error) {
 	for line := range strings.Lines(strings.TrimPrefix(string(text), totalsHead)) {
 		f := strings.Split(strings.TrimSpace(line), "\t")
 		if len(f) != 6 {
-			return nil, fmt.Errorf("%s: %q has not six columns", name, line)
+			return nil, fmt.Errorf("%s: %q does not have six columns", name, line)
 		}
 		seconds, err1 := strconv.ParseFloat(f[2], 64)
 		execs, err2 := strconv.ParseInt(f[3], 10, 64)
@@ -159,11 +159,11 @@ func (n *night) fuzzOne(ctx context.Context, t target) error {
 	case crashers > 0:
 		o.Verdict, o.Says = failed, "a failing input is in testdata/fuzz of the package"
 	case ctx.Err() != nil:
-		o.Verdict, o.Says = cut, "goes on in the next run"
+		o.Verdict, o.Says = cut, "continues in the next run"
 	case err != nil && !deadline(out):
 		o.Verdict, o.Says = judge(out, err)
 	case execs == 0:
-		o.Verdict, o.Says = cut, "the time went to the corpus: it was not fuzzed"
+		o.Verdict, o.Says = cut, "no inputs were fuzzed because the corpus took all of the time"
 	}
 	n.lock.Lock()
 	n.Done[t.part()] = o
@@ -181,8 +181,8 @@ func (n *night) fuzzOne(ctx context.Context, t target) error {
 // report returns a one-page report in Markdown.
 func (n *night) report() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# What `make test` leaves out\n\nCommit %s, %s, %s on %s/%s with %d cores.\n\n"+
-		"| part | verdict | took | |\n|---|---|---|---|\n", n.commit, time.Now().UTC().Format("2006-01-02 15:04 MST"),
+	fmt.Fprintf(&b, "# Results of `make nightly`\n\nCommit %s, %s, %s on %s/%s with %d cores.\n\n"+
+		"| part | verdict | duration | |\n|---|---|---|---|\n", n.commit, time.Now().UTC().Format("2006-01-02 15:04 MST"),
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, n.workers)
 	var targets, cuts int
 	var now, ever total
@@ -210,8 +210,8 @@ func (n *night) report() string {
 	for _, o := range n.totals {
 		ever.seconds, ever.execs, ever.crashers = ever.seconds+o.seconds, ever.execs+o.execs, ever.crashers+o.crashers
 	}
-	fmt.Fprintf(&b, "\n## Fuzzing\n\n| | targets | hours of a worker | executions | crashers |\n|---|---|---|---|---|\n"+
-		"| this code | %d of %d, %d cut | %.1f | %d | %d |\n", targets, len(n.targets), cuts, now.seconds/3600, now.execs,
+	fmt.Fprintf(&b, "\n## Fuzzing\n\n| | targets | worker hours | executions | crashers |\n|---|---|---|---|---|\n"+
+		"| this code | %d of %d, %d interrupted | %.1f | %d | %d |\n", targets, len(n.targets), cuts, now.seconds/3600, now.execs,
 		len(bad))
 	fmt.Fprintf(&b, "| all runs (%s) | %d | %.1f | %d | %d |\n\n%s", filepath.ToSlash(totalsFile), len(n.totals),
 		ever.seconds/3600, ever.execs, ever.crashers, strings.Join(bad, ""))

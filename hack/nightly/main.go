@@ -103,9 +103,9 @@ type night struct {
 }
 
 func main() {
-	limit := flag.Duration("for", 0, "start nothing that does not fit, and cut what still runs then; 0: no limit")
-	only := flag.String("only", "", "parts, with commas between them; long and fuzz are many")
-	fuzztime := flag.Duration("fuzztime", 10*time.Minute, "for each fuzz target")
+	limit := flag.Duration("for", 0, "time limit; parts that do not fit are not started, and running parts are interrupted (0: no limit)")
+	only := flag.String("only", "", "comma-separated list of parts to run; long and fuzz select groups of parts")
+	fuzztime := flag.Duration("fuzztime", 10*time.Minute, "fuzzing time of each target")
 	flag.Parse()
 	stopped, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -130,7 +130,7 @@ func main() {
 		fmt.Println("== failed:", strings.Join(bad, ", "))
 		os.Exit(1)
 	case stopped.Err() != nil:
-		fmt.Println("== stopped: the same command goes on from here")
+		fmt.Println("== interrupted: the same command continues from here")
 		os.Exit(130)
 	}
 }
@@ -143,7 +143,7 @@ func (n *night) open(only string) error {
 	}
 	n.commit = commit
 	if err := n.load(code); err != nil {
-		return fmt.Errorf("reading what was done before: %w", err)
+		return fmt.Errorf("loading the state of previous runs: %w", err)
 	}
 	long, targets, err := discover(".")
 	if err != nil {
@@ -164,7 +164,7 @@ func (n *night) open(only string) error {
 	n.parts = slices.DeleteFunc(n.parts, func(p part) bool { return unwanted(p.name) })
 	n.targets = slices.DeleteFunc(targets, func(t target) bool { return unwanted(t.part()) })
 	if len(n.parts)+len(n.targets) == 0 {
-		return fmt.Errorf("-only %s: there is no such part", only)
+		return fmt.Errorf("-only %s: no such part", only)
 	}
 	if only != "" && !slices.ContainsFunc(n.parts, n.isOpen) && len(n.openTargets()) == 0 {
 		maps.DeleteFunc(n.Done, func(name string, _ outcome) bool { return !unwanted(name) })
@@ -203,7 +203,7 @@ func identify() (code, commit string, err error) {
 	for _, command := range [][]string{{"ls-files", "-s"}, {"diff"}} {
 		out, err := exec.Command("git", append(command, "--", ".", ":!docs", ":!*.md")...).Output()
 		if err != nil {
-			return "", "", fmt.Errorf("asking git what is tested: %w", err)
+			return "", "", fmt.Errorf("listing the tracked files: %w", err)
 		}
 		if sum.Write(out); command[0] == "diff" && len(out) > 0 {
 			commit = "+"
@@ -282,11 +282,11 @@ func (n *night) plan() string {
 		name := fmt.Sprintf("fuzz: %d targets, %d at once", len(open), n.workers)
 		if !n.end.IsZero() && d > left && left > 0 {
 			all += d - left
-			name, d = name+", the least fuzzed first", left
+			name, d = name+", starting with the least fuzzed", left
 		}
 		say(name, d)
 	}
-	return fmt.Sprintf("== %s: %s in all; %d parts are done\n%s", n.commit, about(all), len(n.Done), b.String())
+	return fmt.Sprintf("== %s: %s in total, %d parts are completed\n%s", n.commit, about(all), len(n.Done), b.String())
 }
 
 func about(d time.Duration) string {
@@ -333,7 +333,7 @@ func (n *night) beat() (stop func()) {
 			}
 			n.lock.Unlock()
 			slices.Sort(all)
-			fmt.Println("   runs:", strings.Join(all, ", "))
+			fmt.Println("   running:", strings.Join(all, ", "))
 		}
 	}()
 	return ticker.Stop

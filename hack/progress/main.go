@@ -39,7 +39,7 @@ func main() {
 	case verb == "skipped":
 		err = printSkipped(os.Stdout, skippedFile)
 	default:
-		err = fmt.Errorf("progress %s: want run COMMAND..., test ARGUMENT... or skipped", verb)
+		err = fmt.Errorf("invalid arguments of progress %s: want run COMMAND..., test ARGUMENT... or skipped", verb)
 	}
 	var exit *exec.ExitError
 	switch {
@@ -52,7 +52,7 @@ func main() {
 }
 
 func run(command *exec.Cmd) error {
-	out := newPulse(os.Stdout, func() string { return filepath.Base(command.Path) + " runs" })
+	out := newPulse(os.Stdout, func() string { return filepath.Base(command.Path) + " is running" })
 	defer out.stop()
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, out, out
 	return command.Run()

@@ -69,9 +69,9 @@ func (r *results) state() string {
 		running = append(running, short(name))
 	}
 	if len(running) == 0 {
-		return fmt.Sprintf("%d packages done, go compiles", r.finished)
+		return fmt.Sprintf("%d packages completed, compiling", r.finished)
 	}
-	return fmt.Sprintf("%d packages done, %s", r.finished, strings.Join(running, ", "))
+	return fmt.Sprintf("%d packages completed, running %s", r.finished, strings.Join(running, ", "))
 }
 
 // short returns the path of a package within the module.
@@ -194,7 +194,7 @@ func reason(output []string) string {
 		}
 		return line
 	}
-	return "it does not say why"
+	return "no reason given"
 }
 
 func appendLines(name string, lines []string) error {

@@ -63,8 +63,8 @@ type campaign struct {
 func main() {
 	c := campaign{folder: filepath.Join("out", "repeat"), revision: committed, out: os.Stdout}
 	flag.IntVar(&c.runs, "runs", 10, "number of runs of this commit at this load, including the recorded ones")
-	flag.IntVar(&c.load, "load", 0, "number of threads that keep processors busy meanwhile")
-	flag.StringVar(&c.command, "command", "make test", "command of a shell to repeat")
+	flag.IntVar(&c.load, "load", 0, "number of threads that keep processors busy during the runs")
+	flag.StringVar(&c.command, "command", "make test", "shell command to repeat")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -102,10 +102,10 @@ func withParent(ctx context.Context, parent int, cancel func()) {
 func committed() (string, error) {
 	status, err := exec.Command("git", "status", "--porcelain").Output()
 	if err != nil {
-		return "", fmt.Errorf("comparing the working tree with its commit: %w", err)
+		return "", fmt.Errorf("checking for uncommitted changes: %w", err)
 	}
 	if len(status) > 0 {
-		return "", fmt.Errorf("the working tree differs from its commit; commit or stash the changes first:\n%s", status)
+		return "", fmt.Errorf("the working tree has uncommitted changes; commit or stash them first:\n%s", status)
 	}
 	commit, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *campaign) once(ctx context.Context, revision string, number int) (run, 
 		Revision: revision, Command: c.command, Load: c.load, Seed: rand.Uint32(), Began: time.Now().UTC(),
 		Log: filepath.Join(c.folder, fmt.Sprintf("%s-load%d-%03d.log", revision, c.load, number)),
 	}
-	fmt.Fprintf(c.out, "== run %d of %d of %s at load %d, SHUFFLE=%d: the log is %s\n", number, c.runs, revision, c.load,
+	fmt.Fprintf(c.out, "== run %d of %d of %s at load %d, SHUFFLE=%d, log %s\n", number, c.runs, revision, c.load,
 		r.Seed, r.Log)
 	stop := busy(c.load)
 	text, failure := resume.Run(ctx, r.Log, fmt.Sprintf("export SHUFFLE=%d; %s", r.Seed, c.command))

@@ -24,7 +24,7 @@ func Lock(folder string) (*os.File, error) {
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		lock.Close()
-		return nil, fmt.Errorf("locking %s, which another process may use: %w", folder, err)
+		return nil, fmt.Errorf("locking %s, which may be in use by another process: %w", folder, err)
 	}
 	return lock, nil
 }

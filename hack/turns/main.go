@@ -74,8 +74,8 @@ const minPairs = 6
 
 func main() {
 	base := flag.String("base", "", "revision to compare with")
-	pairs := flag.Int("pairs", minPairs, "how often each of the two runs; fewer than 6 are not judged")
-	limit := flag.Float64("limit", 1.05, "fail if all of the interval of a ratio is above it")
+	pairs := flag.Int("pairs", minPairs, "number of pairs of runs; fewer than 6 are not judged")
+	limit := flag.Float64("limit", 1.05, "maximum ratio; the comparison fails if an entire confidence interval is above it")
 	flag.Parse()
 	b, known := benchmarks[flag.Arg(0)]
 	if !known || *base == "" || flag.NArg() != 1 || *pairs < 1 {
@@ -150,7 +150,7 @@ func (b *benchmark) measure(ctx context.Context, binary, dir string) (map[string
 	}
 	found := b.read(string(out))
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s logged no figure: %w\n%s", binary, err, out[max(0, len(out)-4000):])
+		return nil, fmt.Errorf("%s logged no figures: %w\n%s", binary, err, out[max(0, len(out)-4000):])
 	}
 	return found, nil
 }
@@ -193,7 +193,7 @@ func inTurns(out io.Writer, arms [2]func() (map[string]float64, error), pairs in
 		}
 	}
 	if len(ratios) == 0 {
-		return nil, errors.New("the base and the working tree log no figure in common")
+		return nil, errors.New("the base and the working tree have no figures in common")
 	}
 	return ratios, nil
 }
@@ -202,7 +202,7 @@ func inTurns(out io.Writer, arms [2]func() (map[string]float64, error), pairs in
 // limit.
 func judge(out io.Writer, ratios map[string][]float64, limit float64) error {
 	var above []string
-	fmt.Fprintf(out, "== new ÷ base; the limit of the lower end is %v\n", limit)
+	fmt.Fprintf(out, "== new ÷ base; the limit for the lower bound is %v\n", limit)
 	for _, name := range slices.Sorted(maps.Keys(ratios)) {
 		r := paired.MedianOf(ratios[name], 1)
 		fmt.Fprintf(out, "   %s: %v\n", name, r)
@@ -213,7 +213,7 @@ func judge(out io.Writer, ratios map[string][]float64, limit float64) error {
 		}
 	}
 	if len(above) > 0 {
-		return fmt.Errorf("the lower end of the interval is above %v: %s", limit, strings.Join(above, "; "))
+		return fmt.Errorf("the lower bound of the interval is above %v: %s", limit, strings.Join(above, "; "))
 	}
 	return nil
 }

@@ -42,10 +42,10 @@ func Read(path, kind string, to any) error {
 
 // otherUse maps kinds to a hint about the command that accepts their files.
 var otherUse = map[string]string{
-	ScenarioKind: "; kubenergy simulate -f takes it", "Comparison": "; kubenergy compare -f takes it",
-	"Experiment": "; kubenergy experiment -f takes it",
-	"GridZone":   "; kubectl apply -f takes it", "PowerProfile": "; kubectl apply -f takes it",
-	"EnergyPolicy": "; kubectl apply -f takes it", "EnergyBudget": "; kubectl apply -f takes it",
+	ScenarioKind: "; use kubenergy simulate -f", "Comparison": "; use kubenergy compare -f",
+	"Experiment": "; use kubenergy experiment -f",
+	"GridZone":   "; use kubectl apply -f", "PowerProfile": "; use kubectl apply -f",
+	"EnergyPolicy": "; use kubectl apply -f", "EnergyBudget": "; use kubectl apply -f",
 }
 
 // UnmarshalYAML decodes a YAML document strictly. Field names are case sensitive and unknown fields are errors.
@@ -138,12 +138,12 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 func wrongType(e *json.UnmarshalTypeError) string {
 	field, got := cmp.Or(e.Field, "the document"), strings.TrimPrefix(e.Value, "number ")
 	if words, ok := map[string]string{
-		"number": "a number", "string": "text", "array": "a list", "object": "a set of fields", "bool": "a boolean",
+		"number": "a number", "string": "a string", "array": "a list", "object": "an object", "bool": "a boolean",
 	}[got]; ok {
 		got = words
 	}
 	if got == "a number" && e.Type.Kind() == reflect.String {
-		return field + " is a number: want text, a time as 30s"
+		return field + " is a number: want a string, e.g. a duration such as 30s"
 	}
 	return field + " is " + got + ": want " + inWords(e.Type)
 }
@@ -154,11 +154,11 @@ func inWords(t reflect.Type) string {
 	case t.Kind() == reflect.Bool:
 		return "true or false"
 	case t.Kind() == reflect.String:
-		return "text"
+		return "a string"
 	case t.Kind() == reflect.Slice:
 		return "a list"
 	case t.Kind() == reflect.Struct, t.Kind() == reflect.Map:
-		return "fields, as {name: value}"
+		return "an object such as {name: value}"
 	case reflect.Zero(t).CanUint():
 		return "a whole number, 0 or more and below 2^64"
 	case reflect.Zero(t).CanInt():

@@ -33,7 +33,7 @@ func ParseTime(flag, text string, now time.Time) (time.Time, error) {
 			return now.Add(-d).Truncate(time.Second), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%s is %q: want RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h", flag,
+	return time.Time{}, fmt.Errorf("%s is %q: want an RFC 3339 time, a date such as 2026-06-01, or a relative time such as -7d or -36h", flag,
 		text)
 }
 
