@@ -87,7 +87,7 @@ func TestOnABareClone(t *testing.T) {
 			sim.DataVariable, strings.Join(slices.Compact(sets), " "))
 		if code != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, want) ||
 			!strings.Contains(stderr, path) {
-			t.Errorf("%s: exit code %d with error %s, want one line that contains the file and ends with %s", path, code, stderr, want)
+			t.Errorf("%s: exit code %d, error %s; want one line with the file and %s", path, code, stderr, want)
 		}
 	}
 	for folder, some := range runs {

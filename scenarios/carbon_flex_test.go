@@ -78,7 +78,7 @@ func TestCarbonFlex(t *testing.T) {
 				sums[c.label].saved += one.saved
 				sums[c.label].bound += one.bound
 				late, before := overruns(r), overruns(none)
-				t.Logf("%-10s hour %d, %d jobs on %3.0f cores: %-16s saves %.3f of %.3f, ratio %.3f; %d late, fcfs+now %d; %v",
+				t.Logf("%-10s hour %d, %d jobs on %3.0f cores: %-16s saves %.3f of %.3f (%.3f); late %d (now %d); %v",
 					name, hour, len(s.Jobs), float64(s.Nodes[0].Capacity.MilliCPU)/1000, c.label, one.saved, one.bound,
 					one.saved/one.bound, late, before, r.Elapsed.Round(time.Second))
 				if late > before {

@@ -78,8 +78,8 @@ func TestLetsWaitAwhileTrainings(t *testing.T) {
 			suspended += oracle.Interruptible(signal.Series, &j)
 		}
 		gotOnce, gotSuspended := 100*(1-once/now), 100*(1-suspended/now)
-		t.Logf("%s: saves %.2f %% without suspending jobs (want %.2f), %.2f %% with suspending (want %.2f)", c.file, gotOnce, c.once, gotSuspended,
-			c.suspended)
+		t.Logf("%s: saves %.2f %% without suspending jobs (want %.2f), %.2f %% with suspending (want %.2f)", c.file,
+			gotOnce, c.once, gotSuspended, c.suspended)
 		if math.Abs(gotOnce-c.once) > 1 || math.Abs(gotSuspended-c.suspended) > 1 {
 			t.Errorf("%s saves %.2f and %.2f %%, want %.2f and %.2f", c.file, gotOnce, gotSuspended, c.once,
 				c.suspended)

@@ -215,7 +215,7 @@ func (c *openbCluster) verify(p *openbPlacement) (r openbResult, err error) {
 		}
 		n := &nodes[k]
 		if !s.runsOn(c.models[k]) || int64(len(p.devices[i])) != s.gpus {
-			return r, fmt.Errorf("pod %d is on %s with devices %v, but requests %+v", i, c.nodes[k].Name, p.devices[i], *s)
+			return r, fmt.Errorf("pod %d on %s with devices %v requests %+v", i, c.nodes[k].Name, p.devices[i], *s)
 		}
 		if n.milliCPU -= s.milliCPU; n.milliCPU < 0 {
 			return r, fmt.Errorf("pod %d exceeds the CPU of %s", i, c.nodes[k].Name)

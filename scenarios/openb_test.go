@@ -65,7 +65,7 @@ func (c *openbCluster) compare(t *testing.T, all *openbCluster, gap float64) {
 		start := time.Now()
 		p := c.oneByOne(other.cost)
 		if r := c.row(t, other.name, &p, bound, start); r.cost() < bound || r.cost() < best.cost() {
-			t.Errorf("%s costs %.1f W, which is less than the cost with prices or the bound", other.name, float64(r.cost()))
+			t.Errorf("%s costs %.1f W, less than with prices or than the bound", other.name, float64(r.cost()))
 		}
 	}
 }

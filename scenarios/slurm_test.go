@@ -91,7 +91,7 @@ func TestSlurmOnTraces(t *testing.T) {
 					}
 				}
 				emitted[k], others[k] = r.Carbon, waits[0]
-				t.Logf("%-12s %8.1f MWh %8.2f t; inflexible: mean wait %6.0f s, p95 %6.0f s, slowdown %6.1f; flexible: %6.0f s, %6.1f",
+				t.Logf("%-12s %8.1f MWh %8.2f t; wait: fixed %6.0f s (p95 %6.0f, slowdown %.1f), flexible %6.0f s (%.1f)",
 					name, r.Energy.KWh()/1000, r.Carbon.Kg()/1000, waits[0], report.Quantile(all[0], 0.95), slowdowns[0],
 					waits[1], slowdowns[1])
 			}

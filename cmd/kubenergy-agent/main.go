@@ -25,7 +25,7 @@ func main() {
 	err := flags.Parse(os.Args[1:])
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Println("kubenergy-agent measures the energy of this node. See docs/reference/agent.md for a description of its flags:")
+		fmt.Println("kubenergy-agent measures the energy of this node. See docs/reference/agent.md. Flags:")
 		flags.SetOutput(os.Stdout)
 		flags.PrintDefaults()
 	case err == nil && *version:

@@ -49,6 +49,6 @@ func run(options controller.Options) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	log.Info("Starting controller", "namespace", options.Namespace, "leaderElect", options.LeaderElect, "server", api.Host)
+	log.Info("Starting", "namespace", options.Namespace, "leaderElect", options.LeaderElect, "server", api.Host)
 	return controller.Run(ctx, api, options, log)
 }

@@ -23,7 +23,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("kubenergy-gpu: ")
-	const usage = "want the path of the driver library and an interval, as in kubenergy-gpu libnvidia-ml.so.1 1s, or no arguments"
+	const usage = "want a library and an interval, as in kubenergy-gpu libnvidia-ml.so.1 1s, or no arguments"
 	if len(os.Args) == 2 && slices.Contains([]string{"-h", "-help", "--help"}, os.Args[1]) {
 		fmt.Println("kubenergy-gpu is started by kubenergy-agent and by kubenergy benchmark:", usage)
 		return

@@ -48,7 +48,7 @@ func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logg
 	})
 	go func() { // logged only once because all components retry forever
 		if _, err := client.Discovery().ServerVersion(); err != nil {
-			log.Error("Failed to connect to the API server of Karmada, retrying; check --kubeconfig", "server", api.Host,
+			log.Error("Failed to connect to the Karmada API server, retrying; check --kubeconfig", "server", api.Host,
 				"error", err)
 		}
 	}()

@@ -170,8 +170,8 @@ func main() {
 				late = append(late, r)
 			}
 		}
-		log.Printf("fitted to %d results until %s, scored with %d results until %s", len(old), cut.Format("2006-01"), len(late),
-			end.Format("2006-01"))
+		log.Printf("fitted to %d results until %s, scored with %d results until %s", len(old), cut.Format("2006-01"),
+			len(late), end.Format("2006-01"))
 		measured = fit(old, tdps, cut).score(machines, late)
 	}
 	if err := write(fit(results, tdps, newest).tables(measured, machines)); err != nil {

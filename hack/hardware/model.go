@@ -440,8 +440,8 @@ func (m *model) score(machines []instance, results []hardware.Result) (measured 
 		s := c.Score(all)
 		log.Printf("%s: %d of %d unknown", way.what, s.Unknown, s.Results)
 		for _, e := range s.Errors {
-			log.Printf("  %-35s%4d: median error %.3f at idle (90th percentile %.3f), %.3f at full load (%.3f)", e.Basis, e.Results, e.IdleMedian, e.IdleP90,
-				e.FullMedian, e.FullP90)
+			log.Printf("  %-35s%4d: median error (p90) at idle %.3f (%.3f), at full load %.3f (%.3f)", e.Basis,
+				e.Results, e.IdleMedian, e.IdleP90, e.FullMedian, e.FullP90)
 			seen := slices.ContainsFunc(measured, func(o *hardware.Errors) bool { return o.Basis == e.Basis })
 			if e.Basis != "all" && e.Results >= enough && !seen {
 				measured = append(measured, &hardware.Errors{

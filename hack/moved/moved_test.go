@@ -69,7 +69,7 @@ func TestSame(t *testing.T) {
 		}
 		pairs, removed, added := match(old, after)
 		if same := len(removed)+len(added) == 0; same != c.same {
-			t.Errorf("%s: same = %v with %d pairs, only before %v, only after %v", name, same, len(pairs), removed, added)
+			t.Errorf("%s: same = %v, %d pairs, only before %v, only after %v", name, same, len(pairs), removed, added)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestReport(t *testing.T) {
 	var out bytes.Buffer
 	report(&out, pairs, true)
 	for _, want := range []string{
-		"1 declarations of 1 files were moved to other files", "1 × a/a.go → internal/b/b.go", "a most → internal/b Max",
+		"1 declarations of 1 files were moved", "1 × a/a.go → internal/b/b.go", "a most → internal/b Max",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())

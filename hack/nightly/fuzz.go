@@ -182,8 +182,8 @@ func (n *night) fuzzOne(ctx context.Context, t target) error {
 func (n *night) report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Results of `make nightly`\n\nCommit %s, %s, %s on %s/%s with %d cores.\n\n"+
-		"| part | verdict | duration | |\n|---|---|---|---|\n", n.commit, time.Now().UTC().Format("2006-01-02 15:04 MST"),
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, n.workers)
+		"| part | verdict | duration | |\n|---|---|---|---|\n", n.commit,
+		time.Now().UTC().Format("2006-01-02 15:04 MST"), runtime.Version(), runtime.GOOS, runtime.GOARCH, n.workers)
 	var targets, cuts int
 	var now, ever total
 	var bad []string
@@ -211,8 +211,8 @@ func (n *night) report() string {
 		ever.seconds, ever.execs, ever.crashers = ever.seconds+o.seconds, ever.execs+o.execs, ever.crashers+o.crashers
 	}
 	fmt.Fprintf(&b, "\n## Fuzzing\n\n| | targets | worker hours | executions | crashers |\n|---|---|---|---|---|\n"+
-		"| this code | %d of %d, %d interrupted | %.1f | %d | %d |\n", targets, len(n.targets), cuts, now.seconds/3600, now.execs,
-		len(bad))
+		"| this code | %d of %d, %d interrupted | %.1f | %d | %d |\n", targets, len(n.targets), cuts, now.seconds/3600,
+		now.execs, len(bad))
 	fmt.Fprintf(&b, "| all runs (%s) | %d | %.1f | %d | %d |\n\n%s", filepath.ToSlash(totalsFile), len(n.totals),
 		ever.seconds/3600, ever.execs, ever.crashers, strings.Join(bad, ""))
 	return b.String()

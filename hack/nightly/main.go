@@ -103,7 +103,7 @@ type night struct {
 }
 
 func main() {
-	limit := flag.Duration("for", 0, "time limit; parts that do not fit are not started, and running parts are interrupted (0: no limit)")
+	limit := flag.Duration("for", 0, "time limit, at which running parts are interrupted (0: no limit)")
 	only := flag.String("only", "", "comma-separated list of parts to run; long and fuzz select groups of parts")
 	fuzztime := flag.Duration("fuzztime", 10*time.Minute, "fuzzing time of each target")
 	flag.Parse()

@@ -86,10 +86,10 @@ func TestRepeatContinues(t *testing.T) {
 	}
 	c.runs = 5
 	if runs, err = c.repeat(t.Context()); err != nil || len(runs) != 5 || ran(t, file) != 6 {
-		t.Fatalf("recorded %d runs after %d executions with error %v, want 5 runs after 6", len(runs), ran(t, file), err)
+		t.Fatalf("recorded %d runs after %d executions, error %v; want 5 runs after 6", len(runs), ran(t, file), err)
 	}
 	if runs, err = c.repeat(t.Context()); err != nil || len(runs) != 5 || ran(t, file) != 6 {
-		t.Errorf("the command was repeated although all runs were completed: %d executions, error %v", ran(t, file), err)
+		t.Errorf("the command was repeated after completion: %d executions, error %v", ran(t, file), err)
 	}
 	// Other revisions and loads are counted separately.
 	c.revision = func() (string, error) { return "ba9876543210", nil }

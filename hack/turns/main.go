@@ -75,7 +75,7 @@ const minPairs = 6
 func main() {
 	base := flag.String("base", "", "revision to compare with")
 	pairs := flag.Int("pairs", minPairs, "number of pairs of runs; fewer than 6 are not judged")
-	limit := flag.Float64("limit", 1.05, "maximum ratio; the comparison fails if an entire confidence interval is above it")
+	limit := flag.Float64("limit", 1.05, "maximum ratio; fails if an entire confidence interval is above it")
 	flag.Parse()
 	b, known := benchmarks[flag.Arg(0)]
 	if !known || *base == "" || flag.NArg() != 1 || *pairs < 1 {

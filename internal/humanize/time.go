@@ -33,8 +33,8 @@ func ParseTime(flag, text string, now time.Time) (time.Time, error) {
 			return now.Add(-d).Truncate(time.Second), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%s is %q: want an RFC 3339 time, a date such as 2026-06-01, or a relative time such as -7d or -36h", flag,
-		text)
+	return time.Time{}, fmt.Errorf("%s is %q: want an RFC 3339 time, a date like 2026-06-01 or an age like -7d or -36h",
+		flag, text)
 }
 
 // Clock formats a time in UTC. The date is omitted if it is the same as the date of now.
