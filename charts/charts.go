@@ -1,4 +1,4 @@
-// Package charts holds the CustomResourceDefinitions of the Helm chart, for programs that set up a cluster themselves.
+// Package charts provides the CustomResourceDefinitions of the Helm chart to programs that set up clusters.
 package charts
 
 import (
@@ -9,12 +9,12 @@ import (
 //go:embed kubenergy/crds/*.yaml
 var crds embed.FS
 
-// CRDs returns the CustomResourceDefinitions of our kinds, one document each.
+// CRDs returns the CustomResourceDefinitions of KubEnergy, one document for each.
 func CRDs() [][]byte {
 	const folder = "kubenergy/crds"
 	entries, err := crds.ReadDir(folder)
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // unreachable, the files are embedded
 	}
 	documents := make([][]byte, len(entries))
 	for i, entry := range entries {

@@ -1,6 +1,6 @@
-// Package deploy holds the manifests that a cluster is given, for programs that set up one themselves. All of them
-// are generated from the Helm chart. What machines outside of clusters are given, units of systemd and a domain of
-// libvirt, is written by hand.
+// Package deploy provides the Kubernetes manifests of KubEnergy to programs that set up clusters. The manifests are
+// generated from the Helm chart. The files for machines outside of clusters, such as systemd units and libvirt
+// domains, are maintained manually.
 package deploy
 
 import _ "embed"
@@ -10,23 +10,26 @@ import _ "embed"
 //go:embed scheduler/config.yaml
 var SchedulerConfig []byte
 
-// DefaultSchedulerConfig is that of kubenergy-scheduler in place of the cluster's own.
+// DefaultSchedulerConfig is the KubeSchedulerConfiguration of kubenergy-scheduler as a replacement for the default
+// scheduler.
 //
 //go:embed scheduler/config-default.yaml
 var DefaultSchedulerConfig []byte
 
-// HoldAdmission is the policy that suspends Jobs which may wait, and its binding. It looks at the EnergyPolicy of the
-// cluster, and does nothing without one; see package charts for its kind.
+// HoldAdmission is the mutating admission policy, with its binding, that suspends Jobs that may be delayed. It
+// reads the EnergyPolicy of the cluster and has no effect without one. Package charts provides the
+// CustomResourceDefinition of EnergyPolicy.
 //
 //go:embed hold/admission.yaml
 var HoldAdmission []byte
 
-// Everything is what installing the chart with its defaults creates, but our kinds.
+// Everything contains all objects that the chart creates with its default values, except for the
+// CustomResourceDefinitions.
 //
 //go:embed kubenergy.yaml
 var Everything []byte
 
-// Agent is what runs the agent on every node.
+// Agent is the DaemonSet of the agent with its related objects.
 //
 //go:embed agent/daemonset.yaml
 var Agent []byte

@@ -16,12 +16,12 @@ import (
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
-// documents are the scenarios and comparisons of this folder.
+// documents returns the scenarios and comparisons in this directory.
 func documents(t *testing.T) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		if path == "experiments" {
-			return filepath.SkipDir // they take a cluster, and cli/experiment reads them all
+			return filepath.SkipDir // experiments require a cluster and are tested in cli/experiment
 		}
 		if filepath.Ext(path) == ".yaml" {
 			paths = append(paths, path)
@@ -29,12 +29,12 @@ func documents(t *testing.T) (paths []string) {
 		return err
 	})
 	if err != nil || len(paths) < 22 {
-		t.Fatalf("%d files, %v", len(paths), err)
+		t.Fatalf("found %d files, error %v", len(paths), err)
 	}
 	return paths
 }
 
-// run plays a document and returns what the command says.
+// run executes the command for a document and returns its exit code and output.
 func run(t *testing.T, path string) (code int, stdout, stderr string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -52,8 +52,9 @@ func run(t *testing.T, path string) (code int, stdout, stderr string) {
 
 var inData = regexp.MustCompile(regexp.QuoteMeta("${"+sim.DataVariable+"}/") + `([\w-]+)/([\w.-]+)`)
 
-// Every file runs where there is nothing but the repository, or says in one line which command fetches all that it
-// needs; and each folder has one that runs.
+// TestOnABareClone checks that every document either runs without external data or fails with a one-line error that
+// contains the command to fetch all required data. Each directory must contain at least one document that runs
+// without external data.
 func TestOnABareClone(t *testing.T) {
 	t.Setenv(sim.DataVariable, "")
 	runs := map[string]bool{}
@@ -66,7 +67,7 @@ func TestOnABareClone(t *testing.T) {
 		for _, m := range inData.FindAllStringSubmatch(string(text), -1) {
 			sets = append(sets, m[1])
 			if !slices.ContainsFunc(scenarios.Data(), func(f scenarios.DataFile) bool { return f.Name == m[1]+"/"+m[2] }) {
-				t.Errorf("%s names %s, which is not in the manifest", path, m[0])
+				t.Errorf("%s refers to %s, which is missing in the manifest", path, m[0])
 			}
 		}
 		slices.Sort(sets)
@@ -80,47 +81,48 @@ func TestOnABareClone(t *testing.T) {
 			continue
 		}
 		if !runs[folder] {
-			runs[folder] = false // until one does
+			runs[folder] = false // set to true by the first document that runs
 		}
 		want := fmt.Sprintf("the variable %s is not set: run kubenergy data fetch %s --dir DIR, and set it to DIR\n",
 			sim.DataVariable, strings.Join(slices.Compact(sets), " "))
 		if code != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, want) ||
 			!strings.Contains(stderr, path) {
-			t.Errorf("%s: exit code %d: %s, want one line that names the file and ends in %s", path, code, stderr, want)
+			t.Errorf("%s: exit code %d, error %s; want one line with the file and %s", path, code, stderr, want)
 		}
 	}
 	for folder, some := range runs {
 		if !some {
-			t.Errorf("no file in %s runs without other data", folder)
+			t.Errorf("no file in %s runs without external data", folder)
 		}
 	}
 }
 
-// In a folder that lacks the file, the same command is named.
+// TestDataThatIsNotThere checks that the error contains the same command if the data directory lacks the file.
 func TestDataThatIsNotThere(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv(sim.DataVariable, folder)
 	code, _, stderr := run(t, filepath.Join("gaia", "waiting.yaml"))
 	if want := "/pai_1k.csv is not in " + folder + ": run kubenergy data fetch ensembleci gaia\n"; code != 2 ||
 		!strings.HasSuffix(stderr, want) {
-		t.Errorf("exit code %d: %s, want an end in %s", code, stderr, want)
+		t.Errorf("exit code %d with error %s, want an error that ends with %s", code, stderr, want)
 	}
 }
 
-// The manifest says of each file where it comes from at which commit, what its sum and its licence are.
+// TestManifest checks that the manifest contains a URL with a commit, the size, the checksum and the licence of
+// each file.
 func TestManifest(t *testing.T) {
 	files := scenarios.Data()
 	if len(files) < 50 {
-		t.Errorf("%d files", len(files))
+		t.Errorf("got %d files in the manifest, want at least 50", len(files))
 	}
 	url := regexp.MustCompile(`^https://raw\.githubusercontent\.com/[\w.-]+/[\w.-]+/[0-9a-f]{40}/\S+$`)
 	for i, f := range files {
 		if !regexp.MustCompile(`^[a-z-]+/[\w.-]+$`).MatchString(f.Name) || !url.MatchString(f.URL) || f.Bytes <= 0 ||
 			!regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(f.SHA256) || f.Licence == "" {
-			t.Errorf("%+v", f)
+			t.Errorf("invalid entry %+v", f)
 		}
 		if i > 0 && files[i-1].Name >= f.Name {
-			t.Errorf("%s stands behind %s", f.Name, files[i-1].Name)
+			t.Errorf("%s is listed after %s, want sorted names", f.Name, files[i-1].Name)
 		}
 	}
 }

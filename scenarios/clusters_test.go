@@ -38,8 +38,8 @@ func TestClustersInputIsCurrent(t *testing.T) {
 	}
 }
 
-// clusterGrids are six days of five invented grids: of hydropower, flat and low; nuclear with an evening peak; of the
-// sun, which clouds dim; of wind that comes and goes over days; and of coal.
+// clusterGrids returns six days of five synthetic grids: low and constant hydropower, nuclear power with an evening
+// peak, solar power with clouds, wind power that varies over several days, and coal.
 func clusterGrids() []byte {
 	rnd := rand.New(rand.NewPCG(22, 1))
 	wave := func(hour, period, phase float64) float64 { return math.Sin(2 * math.Pi * (hour - phase) / period) }
@@ -62,7 +62,8 @@ func clusterGrids() []byte {
 	return b.Bytes()
 }
 
-// clusterJobs are submitted over four days, most of them by day, and most where grids are not clean.
+// clusterJobs returns jobs that are submitted over four days, mostly during the day and mostly to clusters with a
+// high carbon intensity.
 func clusterJobs() []sched.Job {
 	rnd := rand.New(rand.NewPCG(22, 2))
 	clusters := []string{"coal", "hydro", "nuclear", "solar", "wind"}
@@ -108,11 +109,11 @@ func clusterJobs() []sched.Job {
 	return jobs
 }
 
-// TestClustersBetweenBounds plays the scenario under each strategy, puts the results between the best schedule that a
-// search finds offline and what none can be below, and holds the page to that.
+// TestClustersBetweenBounds simulates the scenario with each strategy and compares the results with the best
+// schedule of an offline search and with a lower bound. It checks that the table in the documentation is current.
 func TestClustersBetweenBounds(t *testing.T) {
 	if raced {
-		t.Skip("the scenario is played 3,000 times, without the race detector")
+		t.Skip("too slow with the race detector: the scenario is simulated 3,000 times")
 	}
 	file, err := sim.ReadFile("clusters/scenario.yaml")
 	if err != nil {
@@ -151,33 +152,34 @@ func TestClustersBetweenBounds(t *testing.T) {
 	before, rest, begins := strings.Cut(string(page), clustersBegin)
 	_, after, ends := strings.Cut(rest, figuresEnd)
 	if !begins || !ends {
-		t.Fatalf("%s has no %q or no %q", clustersPage, clustersBegin, figuresEnd)
+		t.Fatalf("%s does not contain %q and %q", clustersPage, clustersBegin, figuresEnd)
 	}
 	hold(t, clustersPage, []byte(before+clustersBegin+table.String()+figuresEnd+after))
 	t.Log("\n" + table.String())
 
 	if best.late > 0 || runs["carbon+window"].late > 0 || !(least < best.Carbon &&
 		best.Carbon < runs["carbon+window"].Carbon && runs["carbon+window"].Carbon < runs["carbon"].Carbon) {
-		t.Error("the bounds do not bound, or jobs are late")
+		t.Error("jobs are late, or the emissions are not in the expected order")
 	}
 	for _, name := range []string{"home", "lowest-now", "karmada-static", "karmada-dynamic", "energy"} {
 		if runs[name].Carbon <= runs["carbon"].Carbon {
-			t.Errorf("%s emits no more than carbon", name)
+			t.Errorf("%s does not emit more than carbon", name)
 		}
 	}
 }
 
-// played is a run with what the table says of it.
+// played is a simulation result with additional columns of the table.
 type played struct {
 	*sim.Result
-	wait time.Duration // the mean
-	late int           // jobs that started after their latest start, whatever for
+	wait time.Duration // mean
+	late int           // jobs that started after their latest start for any reason
 }
 
-// clustersEnd is until when `simulate` accounts: when the last job ends under the strategy that is last.
+// clustersEnd is the end of the accounting period of `simulate`, which is the end of the last job over all
+// strategies.
 var clustersEnd = midnight.Add(4*24*time.Hour + 8*time.Hour)
 
-// play runs the scenario and accounts for it until the same end, whatever the strategy.
+// play simulates the scenario and accounts for it until clustersEnd, regardless of the strategy.
 func play(t *testing.T, s *sim.Scenario, strategy strategy.Strategy) *played {
 	t.Helper()
 	r, err := sim.Run(t.Context(), s, "", strategy)
@@ -191,7 +193,7 @@ func play(t *testing.T, s *sim.Scenario, strategy strategy.Strategy) *played {
 	for i := range r.Outcomes {
 		o, j := &r.Outcomes[i], &s.Jobs[i]
 		if o.Placed.Node == "" {
-			t.Fatalf("%s ran nowhere", j.ID)
+			t.Fatalf("%s did not run", j.ID)
 		}
 		p.wait += o.Start.Sub(j.Submitted) / time.Duration(len(s.Jobs))
 		if o.Start.After(j.LatestStart()) || o.Finish.After(clustersEnd) {
@@ -201,8 +203,8 @@ func play(t *testing.T, s *sim.Scenario, strategy strategy.Strategy) *played {
 	return p
 }
 
-// script is a strategy that runs each job at a site and from an instant that are given, on the node there where it adds
-// the least energy.
+// script is a strategy that runs each job at a given site and start time, on the node with the lowest additional
+// energy.
 type script struct {
 	site  map[string]string
 	start map[string]time.Time
@@ -224,8 +226,9 @@ func (p *script) Plan(s *sched.Snapshot) sched.Plan {
 	return p.where.Plan(&there)
 }
 
-// searched improves on a run with all knowledge: again and again one job gets another site and start, its best there or
-// one at random, and that is kept if the whole schedule, played, emits less and no job is late for it.
+// searched improves a schedule with full knowledge by local search. In each step, it changes the site and the start
+// of one job, either to the optimal start at the site or to a random one. It keeps the change if the simulated
+// schedule has lower emissions without additional late jobs.
 func searched(t *testing.T, s *sim.Scenario, from *played) *played {
 	t.Helper()
 	where, err := strategy.New("energy")
@@ -263,16 +266,17 @@ func searched(t *testing.T, s *sim.Scenario, from *played) *played {
 	return best
 }
 
-// minPossible is below every schedule in which no job is late: each machine asleep all the time, and each job, at the
-// site, from the instant and on the machine where that is least, adds what it would of a machine that is full, whose
-// idle power many share. Power is linear in the load, so that nowhere less is added per core.
+// minPossible returns a lower bound of the emissions of all schedules without late jobs. It assumes that every
+// machine is always asleep, and that each job adds its fraction of the power of a fully used machine, at the best
+// site, start time and machine. This is a bound because the power is linear in the load, so the power per core is
+// minimal on a fully used machine.
 func minPossible(t *testing.T, s *sim.Scenario) (all energy.Grams) {
 	t.Helper()
 	kinds := map[*energy.Profile]*sched.Node{}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if p := n.Profile; math.Abs(float64(p.Power(0.5)-(p.Power(0)+p.Power(1))/2)) > 1e-9 || n.Capacity.GPU > 0 {
-			t.Fatalf("power of %s is not linear", n.Name)
+			t.Fatalf("the power of %s is not linear", n.Name)
 		}
 		kinds[n.Profile] = n
 		all += n.Site.Account(n.Profile.Sleep, 0, sched.Window{Start: s.Start, End: clustersEnd}).Carbon

@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// DataFile is a file of public data that scenarios and documents use. It is not part of this project.
+// DataFile describes a file of public data that is used by scenarios and documents but is not part of this
+// repository.
 type DataFile struct {
-	Name    string // in the folder of data; its first part is the set
+	Name    string // path in the data directory; the first element is the set
 	Bytes   int64
-	SHA256  string // in hex
+	SHA256  string // hexadecimal
 	URL     string
 	Licence string
 }
 
-// Set is what files that belong together are fetched by.
+// Set returns the name of the set of files that are fetched together.
 func (f *DataFile) Set() string {
 	set, _, _ := strings.Cut(f.Name, "/")
 	return set
@@ -25,7 +26,7 @@ func (f *DataFile) Set() string {
 //go:embed data.tsv
 var manifest string
 
-// Data lists the files of the manifest, by their names.
+// Data returns the files in the manifest, sorted by name.
 func Data() (files []DataFile) {
 	for line := range strings.Lines(manifest) {
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "file\t") {
@@ -34,7 +35,7 @@ func Data() (files []DataFile) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		bytes, err := strconv.ParseInt(fields[1], 10, 64)
 		if err != nil {
-			panic(fmt.Sprintf("data.tsv: %v", err)) // it is part of the program
+			panic(fmt.Sprintf("data.tsv: %v", err)) // unreachable, the manifest is embedded
 		}
 		files = append(files, DataFile{
 			Name: fields[0], Bytes: bytes, SHA256: fields[2], URL: fields[3], Licence: fields[4],

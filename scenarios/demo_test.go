@@ -15,9 +15,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload/workloadtest"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the generated input of the demo anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the generated files")
 
-// The grid begins at midnight, the trace with the working day.
+// The grid starts at midnight and the trace starts at the beginning of the working day.
 var (
 	midnight = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	start    = midnight.Add(6 * time.Hour)
@@ -40,15 +40,16 @@ func TestDemoInputIsCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what the generator makes: run go test ./scenarios -rewrite", path)
+			t.Errorf("%s is not current: run go test ./scenarios -rewrite", path)
 		}
 	}
 }
 
-// clouds vary the sun from day to day.
+// clouds contains the fraction of the solar power that is available on each day.
 var clouds = []float64{1, 0.7, 0.9, 0.4, 1, 0.8, 0.6}
 
-// intensityAt is that of an invented grid: a base of 380 g, a solar valley around 13:00, and an evening peak at 19:30.
+// intensityAt returns the carbon intensity of a synthetic grid in g/kWh. It has a base of 380 g, a solar valley
+// around 13:00, and an evening peak at 19:30.
 func intensityAt(hour, sun float64) float64 {
 	bell := func(centre, width float64) float64 {
 		x := (hour - centre) / width
@@ -57,7 +58,7 @@ func intensityAt(hour, sun float64) float64 {
 	return 380 - 230*sun*bell(13, 2.6) + 90*bell(19.5, 1.8) - 40*bell(3, 2.5)
 }
 
-// intensity is seven days of it.
+// intensity returns seven days of the synthetic grid as CSV.
 func intensity() []byte {
 	var b bytes.Buffer
 	b.WriteString("datetime_utc,zone,ci_lifecycle_g_per_kwh,estimated\n")
@@ -70,11 +71,11 @@ func intensity() []byte {
 	return b.Bytes()
 }
 
-// What the demo shows must be there to be shown.
+// TestDemoSaves checks that the demo can be replayed quickly and that emissions decrease from strategy to strategy.
 func TestDemoSaves(t *testing.T) {
 	r, _ := simulateDemo(t)
 	if r.Scenario.Jobs > 300 {
-		t.Errorf("the demo has %d jobs, more than can be replayed in minutes", r.Scenario.Jobs)
+		t.Errorf("the demo has %d jobs, too many to replay within minutes", r.Scenario.Jobs)
 	}
 	emissions := map[string]float64{}
 	for i := range r.Runs {
@@ -83,7 +84,7 @@ func TestDemoSaves(t *testing.T) {
 	for _, empty := range []string{sim.EmptyNodesIdle + " ", sim.EmptyNodesSleep + " "} {
 		if !(emissions[empty+"carbon+window"] < emissions[empty+"energy"] &&
 			emissions[empty+"energy"] < emissions[empty+"least-allocated"]) {
-			t.Errorf("emissions in kilograms: %v", emissions)
+			t.Errorf("emissions do not decrease in the expected order, in kilograms: %v", emissions)
 		}
 	}
 }

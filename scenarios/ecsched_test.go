@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// completion is the mean and the 95th percentile of the time from submission to finish, in seconds.
+// completion contains the mean and the 95th percentile of the time from submission to completion, in seconds.
 type completion struct{ mean, p95 float64 }
 
 func completionOf(r *sim.Result) completion {
@@ -27,7 +27,7 @@ func completionOf(r *sim.Result) completion {
 	return completion{mean: sum / float64(len(all)), p95: all[len(all)*95/100]}
 }
 
-// ecsched plays a scenario of ECSched's trace under one of its strategies.
+// ecsched simulates a scenario with the ECSched trace and one of its strategies.
 func ecsched(t *testing.T, name, strategyName string) completion {
 	t.Helper()
 	file, err := sim.ReadFile(filepath.Join("ecsched", name+".yaml"))
@@ -35,7 +35,7 @@ func ecsched(t *testing.T, name, strategyName string) completion {
 		t.Fatal(err)
 	}
 	if !slices.Contains(file.Strategies, strategyName) {
-		t.Fatalf("%s does not name %s", name, strategyName)
+		t.Fatalf("%s does not contain the strategy %s", name, strategyName)
 	}
 	scenario, err := file.Load()
 	if err != nil {
@@ -55,20 +55,21 @@ func ecsched(t *testing.T, name, strategyName string) completion {
 	return c
 }
 
-// traceOrSkip skips the test where it cannot be run, or takes too long.
+// traceOrSkip skips the test if the trace is missing or the simulation would take too long.
 func traceOrSkip(t *testing.T) {
 	t.Helper()
 	kit.Data(t, "ecsched/ecsched_input_9549jobs.txt")
 	if raced && !long {
-		t.Skip("the trace is played without the race detector, or with KUBENERGY_LONG=1")
+		t.Skip("too slow with the race detector: set KUBENERGY_LONG=1")
 	}
 }
 
-// long is whether all rows are to be played, and not only those that something is claimed of.
+// long is true if all cases are simulated, and not only those with published claims.
 var long = os.Getenv("KUBENERGY_LONG") != ""
 
-// ECSched's own trace. Published are the mean completions that the authors stored; others have been measured on the
-// same trace before, by a replay of one's own.
+// TestECSched simulates the trace of ECSched. The expected values for ecsched-ml and ecsched-dp are the mean
+// completion times that the authors published. The other values were measured by an independent replay of the same
+// trace.
 func TestECSched(t *testing.T) {
 	traceOrSkip(t)
 	for _, c := range []struct {
@@ -87,17 +88,18 @@ func TestECSched(t *testing.T) {
 		}
 		got := ecsched(t, c.scenario, c.strategy)
 		if math.Abs(got.mean/c.want-1) > c.within {
-			t.Errorf("%s, %s: a mean completion of %.1f s, want %.1f s to %v %%", c.scenario, c.strategy, got.mean,
+			t.Errorf("%s, %s: mean completion time is %.1f s, want %.1f s ± %v %%", c.scenario, c.strategy, got.mean,
 				c.want, 100*c.within)
 		}
 	}
 }
 
-// Durations are learnt from the past alone, and jobs that are expected to be short are served first.
+// TestECSchedLearned checks a strategy that predicts durations from completed jobs only and runs the shortest jobs
+// first.
 func TestECSchedLearned(t *testing.T) {
 	traceOrSkip(t)
 	if got := ecsched(t, "learned", "balanced+now/shortest"); got.mean > 1165 {
-		t.Errorf("a mean completion of %.1f s, want at most 1165 s", got.mean)
+		t.Errorf("mean completion time is %.1f s, want at most 1165 s", got.mean)
 	}
 	if !long {
 		return
@@ -105,7 +107,7 @@ func TestECSchedLearned(t *testing.T) {
 	for _, name := range []string{"learned-40", "learned-65"} {
 		stock, own := ecsched(t, name, "ecsched-k8s+now/fifo"), ecsched(t, name, "balanced+now/shortest")
 		if own.mean > 1.01*stock.mean {
-			t.Errorf("%s: a mean completion of %.1f s, in order of arrival %.1f s", name, own.mean, stock.mean)
+			t.Errorf("%s: mean completion time %.1f s, %.1f s in order of arrival", name, own.mean, stock.mean)
 		}
 	}
 }

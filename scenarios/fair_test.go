@@ -17,31 +17,34 @@ import (
 const (
 	fairFile = "../docs/measurements/sleep.md"
 	fairRuns = 20
-	// of Student's distribution: the interval of 95 % of a mean of twenty
+	// 97.5th percentile of Student's t-distribution with 19 degrees of freedom, for the 95 % confidence interval of
+	// a mean
 	fairT = 2.093
 
 	fairBegin = "<!-- figures: go test ./scenarios -run Fair -rewrite -->\n"
 )
 
-// fairStrategies are "energy" and what it is compared with. It must need less energy than those marked.
+// fairStrategies lists "energy" and the strategies it is compared with. It must use less energy than the strategies
+// with must set.
 var fairStrategies = []struct {
 	name string
 	must bool
 }{{"energy", false}, {"fcfs", true}, {"most-allocated", true}, {"random", true}, {"least-allocated", false}}
 
-// fairRow is one strategy on one trace, over all seeds.
+// fairRow contains the results of one strategy on one trace over all seeds.
 type fairRow struct {
 	trace, empty, strategy string
 	kWh, wait              float64 // means
 	boots, failed, bootKWh float64
-	less, within           float64 // share by which "energy" needs less, and half of its interval
+	less, within           float64 // relative saving of "energy", and half of its confidence interval
 }
 
-// TestFair shuffles the names of machines by twenty seeds, so that ties by name tell nothing: "energy" must need less
-// energy than strategies that do not look at it, with machines asleep and on, and the interval must exclude zero.
+// TestFair shuffles the names of machines with twenty seeds to exclude the influence of ties by name. "energy" must
+// use less energy than strategies that ignore energy, with machines that sleep and with machines that are always
+// on, and the confidence interval must exclude zero.
 func TestFair(t *testing.T) {
 	if raced {
-		t.Skip("it is played without the race detector")
+		t.Skip("too slow with the race detector")
 	}
 	kit.Data(t, "ecsched/ecsched_input_9549jobs.txt")
 	var rows []fairRow
@@ -59,12 +62,12 @@ func TestFair(t *testing.T) {
 	before, rest, begins := bytes.Cut(page, []byte(fairBegin))
 	_, after, ends := bytes.Cut(rest, []byte(figuresEnd))
 	if !begins || !ends {
-		t.Fatalf("%s has no %q or no %q", fairFile, strings.TrimSpace(fairBegin), figuresEnd)
+		t.Fatalf("%s does not contain %q and %q", fairFile, strings.TrimSpace(fairBegin), figuresEnd)
 	}
 	hold(t, fairFile, fmt.Appendf(nil, "%s%s%s%s%s", before, fairBegin, fairTable(rows), figuresEnd, after))
 }
 
-// fair plays a scenario under all strategies and seeds.
+// fair simulates a scenario with all strategies and seeds.
 func fair(t *testing.T, trace, path, empty string) []fairRow {
 	t.Helper()
 	rows, less := make([]fairRow, len(fairStrategies)), make([][]float64, len(fairStrategies))
@@ -102,8 +105,8 @@ func fair(t *testing.T, trace, path, empty string) []fairRow {
 		rows[i].trace, rows[i].empty, rows[i].strategy = trace, empty, s.name
 		rows[i].less, rows[i].within = interval(less[i])
 		if s.must && rows[i].less-rows[i].within <= 0 {
-			t.Errorf("%s, machines %s: energy needs %.2f ± %.2f %% less than %s", trace, empty, 100*rows[i].less,
-				100*rows[i].within, s.name)
+			t.Errorf("%s, empty machines %s: energy uses %.2f ± %.2f %% less than %s", trace, empty,
+				100*rows[i].less, 100*rows[i].within, s.name)
 		}
 	}
 	return rows
@@ -128,7 +131,7 @@ func (r *fairRow) add(of *sim.Result) {
 	}
 }
 
-// interval returns a mean and half of its interval of 95 %.
+// interval returns the mean and half of its 95 % confidence interval.
 func interval(values []float64) (mean, within float64) {
 	n := float64(len(values))
 	for _, v := range values {
@@ -161,6 +164,6 @@ func fairTable(rows []fairRow) string {
 func TestInterval(t *testing.T) {
 	values := slices.Repeat([]float64{1, 3}, fairRuns/2)
 	if mean, within := interval(values); math.Abs(mean-2) > 1e-12 || math.Abs(within-fairT*math.Sqrt(20.0/19/20)) > 1e-12 {
-		t.Errorf("%v ± %v", mean, within)
+		t.Errorf("interval() = %v ± %v", mean, within)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
-// What the figures of the README are written to, from the root.
+// Files with the figures of the README, relative to this directory.
 const (
 	figuresFile = "../docs/measurements/figures.json"
 	pictureFile = "../docs/images/demo.svg"
@@ -28,7 +28,7 @@ const (
 	figuresEnd   = "<!-- end of figures -->"
 )
 
-// figures are those of the README, and what they stand on.
+// figures contains the figures of the README and the command that generates them.
 type figures struct {
 	Command string        `json:"command"`
 	Note    string        `json:"note"`
@@ -50,8 +50,8 @@ type demoFigures struct {
 	BootEnergyKWh   float64 `json:"bootEnergyKWh"`
 }
 
-// TestFiguresAreCurrent simulates the demo, with empty machines idle and asleep, and holds the file of figures, the
-// picture and the table of the README to what comes out.
+// TestFiguresAreCurrent simulates the demo with empty machines idle and asleep. It checks that the file of figures,
+// the image and the table in the README are current.
 func TestFiguresAreCurrent(t *testing.T) {
 	r, picture := simulateDemo(t)
 	all := figures{Command: "go test ./scenarios -run Figures -rewrite", Note: r.Note}
@@ -77,12 +77,12 @@ func TestFiguresAreCurrent(t *testing.T) {
 	before, rest, begins := bytes.Cut(readme, []byte(figuresBegin))
 	_, after, ends := bytes.Cut(rest, []byte(figuresEnd))
 	if !begins || !ends {
-		t.Fatalf("README.md has no %q or no %q", strings.TrimSpace(figuresBegin), figuresEnd)
+		t.Fatalf("README.md does not contain %q and %q", strings.TrimSpace(figuresBegin), figuresEnd)
 	}
 	hold(t, readmeFile, fmt.Appendf(nil, "%s%s%s%s%s", before, figuresBegin, all.table(), figuresEnd, after))
 }
 
-// hold compares a file with what it must be, or writes it.
+// hold checks that a file has the expected content, or writes it if the flag -rewrite is set.
 func hold(t *testing.T, path string, want []byte) {
 	t.Helper()
 	if *rewrite {
@@ -95,12 +95,12 @@ func hold(t *testing.T, path string, want []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the demo gives: run go test ./scenarios -run Figures -rewrite", path)
+		t.Errorf("%s is not current: run go test ./scenarios -run Figures -rewrite", path)
 	}
 }
 
-// simulateDemo returns the report on the demo with machines that stay on and ones that sleep, and the picture of its
-// course.
+// simulateDemo returns the report of the demo with machines that are always on and machines that sleep, and the
+// image of its timeline.
 func simulateDemo(t *testing.T) (*report.Report, []byte) {
 	t.Helper()
 	path, err := scenarios.WriteDemo(t.TempDir())
@@ -143,7 +143,7 @@ func simulateDemo(t *testing.T) (*report.Report, []byte) {
 	return r, svg
 }
 
-// table is that of the README.
+// table returns the table of the README.
 func (f *figures) table() string {
 	var b strings.Builder
 	b.WriteString("| empty machines | strategy | energy | saved | emissions | saved | mean wait | held | boots |\n" +

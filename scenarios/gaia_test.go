@@ -13,12 +13,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// The figures of GAIA's own notebook (Hanafy et al., ASPLOS 2024): the trace pai_1k in South Australia from hour 7000
-// of 2022, on as many cores as it wants at one watt each, where of a job's length the mean of its queue is known.
-// Emissions are relative to those without a wait.
+// TestGAIAOnItsOwnGrid reproduces the results of the GAIA notebook (Hanafy et al., ASPLOS 2024): the trace pai_1k
+// in South Australia from hour 7000 of 2022, with unlimited cores at 1 W each. The scheduler only knows the mean
+// job length of each queue. Emissions are relative to the emissions without delays.
 func TestGAIAOnItsOwnGrid(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes seconds")
+		t.Skip("takes several seconds")
 	}
 	carbon, _, err := grid.ReadFiles(grid.CSVOptions{Column: "AU-SA"}, shared(t, "carbon/em_2022_wide_79zones.csv.gz"))
 	if err != nil {
@@ -43,7 +43,7 @@ func TestGAIAOnItsOwnGrid(t *testing.T) {
 	atOnce := emitted("fcfs+now")
 	for _, c := range []struct {
 		when            string
-		published, ours float64 // ours differ where the text of the paper and its program do
+		published, ours float64 // ours differs if the text of the paper and its program differ
 	}{
 		{"lowest-slot", 0.7800, 0.7800},
 		{"lowest-window", 0.6837, 0.6837},
@@ -53,20 +53,20 @@ func TestGAIAOnItsOwnGrid(t *testing.T) {
 		current := emitted("fcfs+"+c.when) / atOnce
 		t.Logf("%-13s %.4f, published %.4f", c.when, current, c.published)
 		if math.Abs(current-c.ours) > 0.00005 {
-			t.Errorf("%s emits %.5f of what is emitted without a wait, want %.4f", c.when, current, c.ours)
+			t.Errorf("%s: emissions relative to immediate starts are %.5f, want %.4f", c.when, current, c.ours)
 		}
 	}
 	least, err := oracle.Least(s, oracle.FamilyInterruptible)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// WaitAwhile, as published, emits 0.6075, though it knows all lengths.
+	// The published value for WaitAwhile is 0.6075, although it has full knowledge of job lengths.
 	if current := float64(least) / atOnce; math.Abs(current-0.5462) > 0.00005 {
-		t.Errorf("nothing emits less than %.5f, want 0.5462", current)
+		t.Errorf("the lower bound of the emissions is %.5f, want 0.5462", current)
 	}
 }
 
-// knowMeans tells of each job the mean length of its queue's, and that it may be suspended.
+// knowMeans sets the predicted run time of each job to the mean of its queue, and marks all jobs as interruptible.
 func knowMeans(t *testing.T, jobs []sched.Job) {
 	t.Helper()
 	sum, count := map[string]time.Duration{}, map[string]int{}

@@ -16,9 +16,9 @@ import (
 
 const slotOfTraining = 30 * time.Minute
 
-// trainings are jobs as those of scenario II of Let's Wait Awhile: they start at a half hour of a working day of 2020
-// from 9:00 to 16:30 and run for 4 to 90 hours. Ours are drawn by another generator, so they are not the very jobs of
-// the authors.
+// trainings returns jobs with the distribution of scenario II of Let's Wait Awhile. They start at a random half
+// hour between 9:00 and 16:30 on a working day of 2020 and run for 4 to 90 hours. The random generator differs from
+// the one of the authors, so the jobs are not identical.
 func trainings(seed uint64) []sched.Job {
 	const jobs = 3387
 	r := rand.New(rand.NewPCG(seed, jobs))
@@ -39,7 +39,7 @@ func trainings(seed uint64) []sched.Job {
 	return list
 }
 
-// semiWeekly is how long the end may be put off from then: until the next Monday or Thursday, 9:00.
+// semiWeekly returns the time from end until the next Monday or Thursday at 9:00, which is the maximum delay.
 func semiWeekly(end time.Time) time.Duration {
 	for day := end.Truncate(24 * time.Hour); ; day = day.AddDate(0, 0, 1) {
 		at := day.Add(9 * time.Hour)
@@ -49,8 +49,9 @@ func semiWeekly(end time.Time) time.Duration {
 	}
 }
 
-// Scenario II of Let's Wait Awhile with results due on Mondays and Thursdays and all known in advance: with jobs as the
-// authors draw them, though not the very same, it saves what a repetition of their procedure saved, to a point.
+// TestLetsWaitAwhileTrainings reproduces scenario II of Let's Wait Awhile with results due on Mondays and Thursdays
+// and full knowledge of the future. The savings must be within one percentage point of a reproduction of the
+// authors' procedure.
 func TestLetsWaitAwhileTrainings(t *testing.T) {
 	data := kit.Data(t, "lets-wait-awhile/ger_ci.csv", "lets-wait-awhile/fr_ci.csv")
 	for _, c := range []struct {
@@ -77,8 +78,8 @@ func TestLetsWaitAwhileTrainings(t *testing.T) {
 			suspended += oracle.Interruptible(signal.Series, &j)
 		}
 		gotOnce, gotSuspended := 100*(1-once/now), 100*(1-suspended/now)
-		t.Logf("%s: %.2f %% without suspending (%.2f), %.2f %% with (%.2f)", c.file, gotOnce, c.once, gotSuspended,
-			c.suspended)
+		t.Logf("%s: saves %.2f %% without suspending jobs (want %.2f), %.2f %% with suspending (want %.2f)", c.file,
+			gotOnce, c.once, gotSuspended, c.suspended)
 		if math.Abs(gotOnce-c.once) > 1 || math.Abs(gotSuspended-c.suspended) > 1 {
 			t.Errorf("%s saves %.2f and %.2f %%, want %.2f and %.2f", c.file, gotOnce, gotSuspended, c.once,
 				c.suspended)

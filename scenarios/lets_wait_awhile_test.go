@@ -15,7 +15,7 @@ import (
 
 const letsWaitAwhile = "lets-wait-awhile"
 
-// simulate runs a scenario file under its only strategy.
+// simulate simulates a scenario file that contains a single strategy.
 func simulate(t *testing.T, name string) *sim.Result {
 	t.Helper()
 	file, err := sim.ReadFile(filepath.Join(letsWaitAwhile, name+".yaml"))
@@ -27,7 +27,7 @@ func simulate(t *testing.T, name string) *sim.Result {
 		t.Fatal(err)
 	}
 	if len(file.Strategies) != 1 {
-		t.Fatalf("%s names the strategies %v: want one", name, file.Strategies)
+		t.Fatalf("%s contains the strategies %v, want exactly one", name, file.Strategies)
 	}
 	strategy, err := strategy.New(file.Strategies[0])
 	if err != nil {
@@ -40,8 +40,9 @@ func simulate(t *testing.T, name string) *sim.Result {
 	return r
 }
 
-// Scenario I of Let's Wait Awhile: 365 nightly jobs of half an hour, planned for 1:00, that may begin so many hours
-// earlier or later. The savings are those that the authors' own procedure gives on their own data, in per cent.
+// TestLetsWaitAwhileNightly reproduces scenario I of Let's Wait Awhile: 365 nightly jobs of half an hour, planned
+// for 1:00, that may start up to the given number of hours earlier or later. The expected savings, in percent,
+// result from the authors' procedure and data.
 func TestLetsWaitAwhileNightly(t *testing.T) {
 	kit.Data(t, "lets-wait-awhile/ger_ci.csv", "lets-wait-awhile/fr_ci.csv")
 	for _, c := range []struct {
@@ -57,25 +58,25 @@ func TestLetsWaitAwhileNightly(t *testing.T) {
 			t.Errorf("%s: %d jobs, want 365", c.name, n)
 		}
 		if got := float64(baseline.Carbon) / baseline.Energy.KWh(); math.Abs(got-c.intensity) > 0.05 {
-			t.Errorf("%s: the mean at 1:00 is %.2f g/kWh, want %.1f", c.name, got, c.intensity)
+			t.Errorf("%s: the mean carbon intensity at 1:00 is %.2f g/kWh, want %.1f", c.name, got, c.intensity)
 		}
 		for i, want := range c.saved {
 			hours := 2 * (i + 1)
 			r := simulate(t, fmt.Sprintf("%s-%dh", c.name, hours))
 			got := 100 * float64(baseline.Carbon-r.Carbon) / float64(baseline.Carbon)
-			t.Logf("%s ±%d h: %.3f %%, the authors' procedure %.2f %%", c.name, hours, got, want)
+			t.Logf("%s ±%d h: saves %.3f %%, procedure of the authors %.2f %%", c.name, hours, got, want)
 			if math.Abs(got-want) > 0.05 {
 				t.Errorf("%s ±%d h: saves %.3f %%, want %.2f", c.name, hours, got, want)
 			}
 			if math.Abs(r.Energy.KWh()-baseline.Energy.KWh()) > 1e-9*baseline.Energy.KWh() {
-				t.Errorf("%s ±%d h: %v, the baseline took %v", c.name, hours, r.Energy, baseline.Energy)
+				t.Errorf("%s ±%d h: energy is %v, want %v as in the baseline", c.name, hours, r.Energy, baseline.Energy)
 			}
 			least, err := oracle.Least(r.Scenario, oracle.FamilyNonPreemptive)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if math.Abs(float64(least-r.Carbon)) > 1e-9*float64(least) {
-				t.Errorf("%s ±%d h: emits %v, the oracle says %v", c.name, hours, r.Carbon, least)
+				t.Errorf("%s ±%d h: emissions are %v, want %v as the oracle", c.name, hours, r.Carbon, least)
 			}
 		}
 	}

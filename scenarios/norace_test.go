@@ -2,5 +2,5 @@
 
 package scenarios_test
 
-// raced is whether the race detector is on, under which a long trace takes minutes.
+// raced is true if the race detector is enabled, which slows down long traces to minutes.
 const raced = false

@@ -8,9 +8,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
-// oneByOne places pods as they come, each on the node of least cost that has room for it by then; the first of
-// equals. A pod that fits nowhere is left out for good. Devices are those with least left, unless the cost says
-// which.
+// oneByOne places pods in order of arrival. Each pod is placed on the feasible node with the lowest cost at that
+// time, and on the first node in case of a tie. A pod that does not fit on any node is not retried. Unless the cost
+// function selects devices, the devices with the least free capacity are used.
 func (c *openbCluster) oneByOne(cost openbCost) openbPlacement {
 	p := openbPlacement{node: make([]int, len(c.pods)), devices: make([][]int, len(c.pods))}
 	nodes := c.empty()
@@ -42,10 +42,12 @@ func (c *openbCluster) oneByOne(cost openbCost) openbPlacement {
 	return p
 }
 
-// openbCost says what a node costs a shape, and which devices there it had best be given, if it cares.
+// openbCost returns the cost of placing a pod of a shape on a node and the preferred devices, or nil devices if
+// there is no preference.
 type openbCost func(shape, node int, n *openbNode) (cost float64, devices []int)
 
-// stock is how kube-scheduler scores: our strategy "least-allocated", which is a model of it. It does not look at GPUs.
+// stock returns the cost function of the strategy "least-allocated", a model of the scoring in kube-scheduler. It
+// ignores GPUs.
 func (c *openbCluster) stock(t *testing.T) openbCost {
 	t.Helper()
 	strategy, err := strategy.New("least-allocated")
@@ -65,7 +67,8 @@ func (c *openbCluster) stock(t *testing.T) openbCost {
 	}
 }
 
-// dotProduct aligns what a pod asks for with what a node has left: −Σ free·requested/R², R the largest node.
+// dotProduct returns a cost function that aligns the request of a pod with the free resources of a node: −Σ
+// free·requested/R², with the capacity R of the largest node.
 func (c *openbCluster) dotProduct() openbCost {
 	var largest sched.Resources
 	for k := range c.nodes {
@@ -88,7 +91,7 @@ func (c *openbCluster) dotProduct() openbCost {
 	}
 }
 
-// energy is what a pod adds to what the node draws, by then.
+// energy returns a cost function for the additional power of a pod on a node.
 func (c *openbCluster) energy() openbCost {
 	return func(shape, node int, n *openbNode) (float64, []int) {
 		watts := c.draws(shape, node)

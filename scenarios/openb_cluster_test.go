@@ -18,42 +18,42 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// device is a whole GPU, in the thousandths that pods ask for.
+// device is a whole GPU, in thousandths as in the requests of pods.
 const device = 1000
 
-// openbShape is what a pod asks for. Pods of the same shape are alike.
+// openbShape contains the resource requests of a pod. Pods with the same shape are interchangeable.
 type openbShape struct {
-	milliCPU, memory int64 // memory in MiB
+	milliCPU, memory int64 // milli-CPUs and MiB
 	gpus             int64
-	share            int64  // of each of the GPUs: less than a device only of one
-	models           string // that will do, with | in between; empty: any
+	share            int64  // of each GPU; less than a device only if gpus is 1
+	models           string // allowed GPU models, separated by |; empty for any model
 }
 
-// before puts those first that need the largest part of a device.
+// before compares shapes by decreasing share of a device.
 func (s openbShape) before(than openbShape) int {
 	return cmp.Or(cmp.Compare(than.share, s.share), cmp.Compare(than.gpus, s.gpus),
 		cmp.Compare(than.milliCPU, s.milliCPU),
 		cmp.Compare(than.memory, s.memory), cmp.Compare(s.models, than.models))
 }
 
-// gpu is what a shape asks for of all its devices together.
+// gpu returns the total request of all devices.
 func (s *openbShape) gpu() int64 { return s.gpus * s.share }
 
 func (s *openbShape) runsOn(model string) bool {
 	return s.gpus == 0 || s.models == "" || slices.Contains(strings.Split(s.models, "|"), model)
 }
 
-// openbCluster is the cluster, and the pods in order of arrival.
+// openbCluster contains the nodes, and the pods in order of arrival.
 type openbCluster struct {
 	nodes  []sched.Node
-	models []string // by node: that of its GPUs
-	pods   []int    // shapes
+	models []string // GPU model by node
+	pods   []int    // indices of shapes
 	shapes []openbShape
 	gpus   int64
-	sleeps bool // an empty node is off, and draws nothing; else it draws what an idle one does
+	sleeps bool // empty nodes are off and consume no power; otherwise they consume their idle power
 }
 
-// openb reads the trace, or skips the test.
+// openb reads the trace, or skips the test if it is missing.
 func openb(t *testing.T, pods string) *openbCluster {
 	t.Helper()
 	dir := filepath.Join(kit.Data(t, "openb/openb_node_list_all_node.csv", "openb/"+pods+".csv"), "openb")
@@ -102,7 +102,7 @@ func openb(t *testing.T, pods string) *openbCluster {
 	return c
 }
 
-// until returns the cluster with those pods that arrive until they ask for so much of its GPUs.
+// until returns the cluster with the first pods that request at most the given fraction of its GPUs in total.
 func (c *openbCluster) until(share float64) *openbCluster {
 	cut := *c
 	asked := int64(0)
@@ -115,8 +115,7 @@ func (c *openbCluster) until(share float64) *openbCluster {
 	return &cut
 }
 
-// draws is what a pod adds to what a node draws that is awake. A share of a GPU draws that share of what a whole one
-// does.
+// draws returns the power that a pod adds to an awake node. The power of a GPU share is proportional to the share.
 func (c *openbCluster) draws(shape, node int) energy.Watts {
 	s, n := &c.shapes[shape], &c.nodes[node]
 	p := n.Profile
@@ -124,23 +123,23 @@ func (c *openbCluster) draws(shape, node int) energy.Watts {
 	return cpu + (p.GPUMax-p.GPUIdle)*energy.Watts(s.gpu())/device
 }
 
-// idles is what a node draws that runs nothing but is awake.
+// idles returns the idle power of a node.
 func (c *openbCluster) idles(node int) energy.Watts {
 	n := &c.nodes[node]
 	return n.Profile.Power(0) + n.Profile.GPUIdle*energy.Watts(n.Capacity.GPU)
 }
 
-// unserved is what it counts as to leave a pod out: more than it could draw anywhere, so that none is left out to
-// save energy.
+// unserved returns the penalty for a pod that is not placed. It exceeds the power of the pod on any node, so that
+// omitting a pod never reduces the cost.
 func (c *openbCluster) unserved(shape int) energy.Watts {
 	const kilowatt = 1000
 	return kilowatt + kilowatt*energy.Watts(c.shapes[shape].gpu())/device
 }
 
-// openbNode is a node while it is filled.
+// openbNode contains the free resources of a node.
 type openbNode struct {
 	milliCPU, memory int64
-	devices          []int64 // what is free of each
+	devices          []int64 // free capacity of each device
 	pods             int
 }
 
@@ -155,8 +154,8 @@ func (c *openbCluster) empty() []openbNode {
 	return nodes
 }
 
-// takes returns the devices that a pod is given: of those that have room for it the one with least left, or so many
-// whole ones.
+// takes returns the devices for a pod: the feasible device with the least free capacity, or the requested number of
+// whole devices.
 func (n *openbNode) takes(s *openbShape) (devices []int, fits bool) {
 	if s.milliCPU > n.milliCPU || s.memory > n.memory || int(s.gpus) > len(n.devices) {
 		return nil, false
@@ -187,24 +186,24 @@ func (n *openbNode) put(s *openbShape, devices []int) {
 	}
 }
 
-// openbPlacement is which pod goes where, and on which of the devices there.
+// openbPlacement contains the node and the devices of each pod.
 type openbPlacement struct {
-	node    []int // by pod; -1: left out
+	node    []int // by pod; -1 if the pod is not placed
 	devices [][]int
 }
 
-// openbResult is what a placement comes to.
+// openbResult contains the metrics of a placement.
 type openbResult struct {
 	placed      int
-	watts       energy.Watts // that are drawn more than with nothing running
-	unserved    energy.Watts // that pods count which are left out
-	unallocated float64      // GPUs
-	awake       int          // nodes with pods
+	watts       energy.Watts // additional power compared to empty nodes
+	unserved    energy.Watts // penalty for pods that are not placed
+	unallocated float64      // in GPUs
+	awake       int          // number of nodes with pods
 }
 
 func (r *openbResult) cost() energy.Watts { return r.watts + r.unserved }
 
-// verify checks a placement, by itself and on empty nodes, and measures it.
+// verify checks a placement independently, starting with empty nodes, and returns its metrics.
 func (c *openbCluster) verify(p *openbPlacement) (r openbResult, err error) {
 	nodes := c.empty()
 	allocated := int64(0)
@@ -216,17 +215,17 @@ func (c *openbCluster) verify(p *openbPlacement) (r openbResult, err error) {
 		}
 		n := &nodes[k]
 		if !s.runsOn(c.models[k]) || int64(len(p.devices[i])) != s.gpus {
-			return r, fmt.Errorf("pod %d on %s with devices %v: wants %+v", i, c.nodes[k].Name, p.devices[i], *s)
+			return r, fmt.Errorf("pod %d on %s with devices %v requests %+v", i, c.nodes[k].Name, p.devices[i], *s)
 		}
 		if n.milliCPU -= s.milliCPU; n.milliCPU < 0 {
-			return r, fmt.Errorf("pod %d overdraws the CPU of %s", i, c.nodes[k].Name)
+			return r, fmt.Errorf("pod %d exceeds the CPU of %s", i, c.nodes[k].Name)
 		}
 		if n.memory -= s.memory; n.memory < 0 {
-			return r, fmt.Errorf("pod %d overdraws the memory of %s", i, c.nodes[k].Name)
+			return r, fmt.Errorf("pod %d exceeds the memory of %s", i, c.nodes[k].Name)
 		}
 		for at, g := range p.devices[i] {
 			if n.devices[g] -= s.share; n.devices[g] < 0 || slices.Contains(p.devices[i][:at], g) {
-				return r, fmt.Errorf("pod %d overdraws device %d of %s", i, g, c.nodes[k].Name)
+				return r, fmt.Errorf("pod %d exceeds device %d of %s", i, g, c.nodes[k].Name)
 			}
 		}
 		if n.pods++; n.pods == 1 && c.sleeps {

@@ -1,21 +1,21 @@
 package scenarios_test
 
-// fragmentation is fragmentation gradient descent (Weng et al., "Beware of Fragmentation", ATC 2023), from its
-// published description. What is free of the GPUs of a node is a fragment for a shape if the shape does not fit
-// there, or asks for no GPU: all of it; else what is free of those devices that are too small for it. A node's
-// fragmentation is the mean of that over the shapes of the whole trace, by how often they come. A pod goes to the
-// node, and there to the devices, where it grows least.
+// fragmentation implements fragmentation gradient descent (Weng et al., "Beware of Fragmentation", ATC 2023)
+// according to its published description. If a shape does not fit on a node or requests no GPU, all free GPU
+// capacity of the node is a fragment for this shape. Otherwise, only the free capacity of devices that are too
+// small for the shape is a fragment. The fragmentation of a node is the mean over the shapes of the entire trace,
+// weighted by their frequency. A pod is placed on the node and the devices with the lowest increase.
 type fragmentation struct {
 	c      *openbCluster
 	weight []float64 // by shape
-	// fragments and growths are remembered until a node has changed: by node, and by shape and node.
+	// Caches by node, and by shape and node. Entries are valid until the node changes.
 	fragments []fragments
 	growths   [][]growth
 }
 
 type fragments struct {
 	sum   float64
-	pods  int // of the node, when that was so
+	pods  int // number of pods on the node when the entry was computed
 	known bool
 }
 
@@ -26,7 +26,7 @@ type growth struct {
 	known   bool
 }
 
-// descent is the cost of that. The shapes of all are those of the whole trace.
+// descent returns the cost function of fragmentation gradient descent. The weights of shapes are computed from all.
 func (c *openbCluster) descent(all *openbCluster) openbCost {
 	f := &fragmentation{
 		c: c, weight: make([]float64, len(c.shapes)), fragments: make([]fragments, len(c.nodes)),
@@ -47,7 +47,7 @@ func (c *openbCluster) descent(all *openbCluster) openbCost {
 	}
 }
 
-// growth tries all ways to give a pod devices that make a difference.
+// growth returns the minimum increase over all distinct selections of devices.
 func (f *fragmentation) growth(shape, node int, n *openbNode) (g growth) {
 	if before := &f.fragments[node]; !before.known || before.pods != n.pods {
 		*before = fragments{f.of(node, n), n.pods, true}
@@ -62,7 +62,7 @@ func (f *fragmentation) growth(shape, node int, n *openbNode) (g growth) {
 		}
 	}
 	if s.gpus != 1 {
-		devices, _ := n.takes(s) // whole ones are alike
+		devices, _ := n.takes(s) // whole devices are interchangeable
 		try(devices)
 		return g
 	}
@@ -81,7 +81,7 @@ func (f *fragmentation) growth(shape, node int, n *openbNode) (g growth) {
 	return g
 }
 
-// of is the fragmentation of a node, in devices.
+// of returns the fragmentation of a node, in devices.
 func (f *fragmentation) of(node int, n *openbNode) (sum float64) {
 	total := int64(0)
 	for _, free := range n.devices {

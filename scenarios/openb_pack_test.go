@@ -10,10 +10,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/mincost/mincosttest"
 )
 
-// sizings are what a share of a device may count as when a whole one counts as 6,000: of no set of shares that fit on
-// one device together do these exceed it (they are dual feasible functions, of Fekete and Schepers), so capacities in
-// them hold for all placements. A share of more than half a device counts as a whole one in the second: no other like
-// it fits beside it. Bounds see only capacities, and are the higher for them.
+// sizings lists functions that map the share of a device to a size, with a size of 6,000 for a whole device. They
+// are dual feasible functions (Fekete and Schepers): the sizes of shares that fit on one device together never
+// exceed the size of the device, so the capacity constraints hold for all placements. The second function, for
+// example, rounds a share of more than half a device up to a whole device, because no other share of this kind fits
+// on the device. Bounds only consider capacities and are tighter with these functions.
 var sizings = []func(share int64) int64{
 	func(s int64) int64 { return 6 * s },
 	steps(1), steps(2), steps(3),
@@ -22,7 +23,8 @@ var sizings = []func(share int64) int64{
 
 const wholeSize = 6 * device
 
-// steps rounds down to k equal parts what is in between k + 1 equal parts.
+// steps returns a function that rounds shares down to multiples of 1/(k+1) and maps these to multiples of 1/k.
+// Exact multiples of 1/(k+1) are not changed.
 func steps(k int64) func(share int64) int64 {
 	return func(s int64) int64 {
 		if s*(k+1)%device == 0 {
@@ -32,7 +34,8 @@ func steps(k int64) func(share int64) int64 {
 	}
 }
 
-// large takes what leaves less than so much for a whole device, and what is less for nothing.
+// large returns a function that rounds a share up to a whole device if it leaves less than rest, and down to zero
+// if it is less than rest.
 func large(rest int64) func(share int64) int64 {
 	return func(s int64) int64 {
 		switch {
@@ -45,7 +48,8 @@ func large(rest int64) func(share int64) int64 {
 	}
 }
 
-// packing states the batch as a problem of classes and groups, in milliwatts. Nodes of the same hardware are one group.
+// packing returns the batch as a packing problem with item classes and bin groups, in milliwatts. Nodes with the
+// same hardware are in one group.
 func (c *openbCluster) packing() (p mincost.Packing, members [][]int) {
 	type hardware struct {
 		name           string
@@ -102,14 +106,15 @@ func (c *openbCluster) packing() (p mincost.Packing, members [][]int) {
 
 func milliwatts(w energy.Watts) int64 { return int64(math.Round(1000 * float64(w))) }
 
-// onDevices gives devices to all that a node holds, the largest shares first, each where least is left; where that
-// finds no room, it tries all other ways. It returns the devices one after the other, a number for each.
+// onDevices assigns devices to all pods on a node. It places the largest shares first, each on the feasible device
+// with the least free capacity, and backtracks if this fails. It returns the device indices in the order of the
+// pods.
 func (c *openbCluster) onDevices(held []mincost.Held, devices int, given []int) ([]int, bool) {
 	var free [8]int64
 	for k := range devices {
 		free[k] = device
 	}
-	var shares []int64 // of one device each; shapes are sorted by them
+	var shares []int64 // of one device each, in decreasing order like the shapes
 	whole := 0
 	for _, h := range held {
 		s := &c.shapes[h.Class]
@@ -130,7 +135,8 @@ func (c *openbCluster) onDevices(held []mincost.Held, devices int, given []int) 
 	return fitShares(shares, free[:devices], given, &tries)
 }
 
-// fitShares gives a device to each share, the one with least left first.
+// fitShares assigns a device to each share and tries the device with the least free capacity first. It gives up
+// when tries is exhausted.
 func fitShares(shares, free []int64, given []int, tries *int) ([]int, bool) {
 	if len(shares) == 0 {
 		return given, true
@@ -157,7 +163,8 @@ func fitShares(shares, free []int64, given []int, tries *int) ([]int, bool) {
 	}
 }
 
-// byPrices places the batch as package mincost does, and returns what no placement is below.
+// byPrices places the batch with package mincost and returns the placement and a lower bound of the cost of all
+// placements.
 func (c *openbCluster) byPrices(t *testing.T) (p openbPlacement, bound energy.Watts) {
 	t.Helper()
 	problem, members := c.packing()
@@ -183,12 +190,12 @@ func (c *openbCluster) byPrices(t *testing.T) (p openbPlacement, bound energy.Wa
 	return p, energy.Watts(packed.Bound) / 1000
 }
 
-// unpack gives what a node holds to pods that wait.
+// unpack assigns waiting pods to the item classes on a node.
 func (c *openbCluster) unpack(t *testing.T, p *openbPlacement, waiting [][]int, node int, held []mincost.Held) {
 	t.Helper()
 	devices, fits := c.onDevices(held, int(c.nodes[node].Capacity.GPU), nil)
 	if !fits {
-		t.Fatalf("%s does not hold %v", c.nodes[node].Name, held)
+		t.Fatalf("%s has no capacity for %v", c.nodes[node].Name, held)
 	}
 	for _, h := range held {
 		for range h.Count {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload/workloadtest"
 )
 
-// generatedDay is the demo with other jobs, other names of its machines, and the sun of another day.
+// generatedDay returns a variant of the demo with different jobs, node names and solar power.
 func generatedDay(t *testing.T, demo *sim.Scenario, day int) *sim.Scenario {
 	t.Helper()
 	values := make([]float64, 0, 96)
@@ -34,11 +34,12 @@ func generatedDay(t *testing.T, demo *sim.Scenario, day int) *sim.Scenario {
 	return &s
 }
 
-// On days like the demo's, plan emits less than energy, and on none of them much more; no job waits for longer than it
-// allows. Ten days in every run, a hundred with KUBENERGY_LONG=1.
+// TestPlanOnGeneratedDays checks that plan has lower mean emissions than energy on days that are similar to the
+// demo, and only slightly higher emissions on the worst day. No job may be delayed for longer than allowed. It
+// simulates ten days, or a hundred with KUBENERGY_LONG=1.
 func TestPlanOnGeneratedDays(t *testing.T) {
 	if testing.Short() || raced {
-		t.Skip("plays days")
+		t.Skip("simulates several days")
 	}
 	days := 10
 	if long {
@@ -72,7 +73,7 @@ func TestPlanOnGeneratedDays(t *testing.T) {
 			for i := range r.Outcomes {
 				o, j := &r.Outcomes[i], &s.Jobs[i]
 				if o.Overdue(j) > 0 {
-					t.Errorf("day %d, %s: %s is put off for %v too long", day, name, j.ID, o.Overdue(j))
+					t.Errorf("day %d, %s: %s is delayed by %v more than allowed", day, name, j.ID, o.Overdue(j))
 				}
 				all = append(all, o.Start.Sub(j.Submitted))
 			}
@@ -89,10 +90,10 @@ func TestPlanOnGeneratedDays(t *testing.T) {
 	for _, name := range names {
 		mean, half := interval(saved[name])
 		worst := slices.Min(saved[name])
-		t.Logf("%-13s emits %.2f ± %.2f %% less than energy, on the worst day %.2f %%; it ends after %v, p95 wait %v", name,
+		t.Logf("%-13s emits %.2f ± %.2f %% less than energy, %.2f %% on the worst day; makespan %v, p95 wait %v", name,
 			100*mean, 100*half, 100*worst, ends[name].Round(time.Minute), waits[name].Round(time.Minute))
 		if name == "carbon+plan" && (mean-half <= 0 || worst < -0.01) {
-			t.Error("it does not save enough")
+			t.Error("carbon+plan does not save enough")
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload/workloadtest"
 )
 
-// The samples are synthetic: no value of theirs is taken from published data.
+// The samples are synthetic and contain no values from published data.
 var samples = map[string]func() []byte{
 	"gaia/sample_jobs.csv":               sampleOfGAIA,
 	"gaia/sample_grid.csv":               func() []byte { return sampleGrid(11, "SUN", "WIND") },
@@ -45,15 +45,15 @@ func TestSamplesAreCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what the generator makes: run go test ./scenarios -rewrite", name)
+			t.Errorf("%s is not current: run go test ./scenarios -rewrite", name)
 		}
 		if len(got) > 10_000 {
-			t.Errorf("%s has %d bytes: a sample is small", name, len(got))
+			t.Errorf("%s has %d bytes, want at most 10,000", name, len(got))
 		}
 	}
 }
 
-// drawn returns a length around a median.
+// drawn returns a log-normally distributed length with the given median and limits.
 func drawn(r *rand.Rand, median, least, most float64) float64 {
 	return math.Round(min(max(median*math.Exp(r.NormFloat64()), least), most))
 }
@@ -98,8 +98,7 @@ func sampleNights() []byte {
 	return b.Bytes()
 }
 
-// sampleGrid is hours of invented grids, by days: one with a solar valley, and one whose wind rises and drops in
-// spells.
+// sampleGrid returns hourly values of synthetic grids, one with a solar valley and one with varying wind.
 func sampleGrid(days int, zones ...string) []byte {
 	r := rand.New(rand.NewPCG(3, uint64(days)))
 	var b bytes.Buffer
@@ -128,8 +127,8 @@ func sampleGrid(days int, zones ...string) []byte {
 
 const decisionsFile = "replay/decisions.json"
 
-// sampleDecisions are decisions on some jobs of the demo, with what they were made on, as the API gives them: each job
-// is alone on four machines, one of each kind of the demo's.
+// sampleDecisions returns decisions for some jobs of the demo with their input, in the format of the API. For each
+// job, there are four empty machines, one of each kind in the demo.
 func sampleDecisions(t *testing.T) []ledger.Record {
 	t.Helper()
 	signal, _, err := grid.ReadCSV(filepath.Join("demo", "grid.csv"), grid.CSVOptions{})
@@ -171,7 +170,7 @@ func sampleDecisions(t *testing.T) []ledger.Record {
 		}
 		var packed bytes.Buffer
 		z := gzip.NewWriter(&packed)
-		_, _ = z.Write(data) // a buffer never fails
+		_, _ = z.Write(data) // bytes.Buffer never returns an error
 		if err := z.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +180,7 @@ func sampleDecisions(t *testing.T) []ledger.Record {
 	return records
 }
 
-// The sample of decisions can be replayed, and another strategy decides otherwise.
+// TestSampleOfDecisions checks that the sample of decisions is current.
 func TestSampleOfDecisions(t *testing.T) {
 	records := sampleDecisions(t)
 	if *rewrite {
@@ -201,12 +200,12 @@ func TestSampleOfDecisions(t *testing.T) {
 	if err := json.Unmarshal(text, &stored); err != nil {
 		t.Fatal(err)
 	}
-	// How gzip packs may change with Go's library, what is packed does not.
+	// The compressed bytes may change with the version of Go, unlike their content.
 	for i := range stored.Decisions {
 		stored.Decisions[i].Snapshot, records[i].Snapshot = nil, nil
 	}
 	got, _ := json.Marshal(stored.Decisions)
 	if want, _ := json.Marshal(records); !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the generator makes: run go test ./scenarios -rewrite", decisionsFile)
+		t.Errorf("%s is not current: run go test ./scenarios -rewrite", decisionsFile)
 	}
 }

@@ -1,4 +1,5 @@
-// Package scenarios holds the inputs that come with KubEnergy, so that a binary alone can show what it does.
+// Package scenarios provides the bundled inputs of KubEnergy, so that the binaries can run a demo without other
+// files.
 package scenarios
 
 import (
@@ -9,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// DemoNote says what the bundled input is.
+// DemoNote describes the bundled input.
 const DemoNote = "bundled input: a synthetic working day of batch jobs and a synthetic grid with a solar valley and " +
 	"an evening peak; " +
 	"replace it with --workload, --grid and --zone"
@@ -17,7 +18,7 @@ const DemoNote = "bundled input: a synthetic working day of batch jobs and a syn
 //go:embed demo
 var files embed.FS
 
-// WriteDemo writes the demo's scenario and its input into dir and returns the path of the scenario file.
+// WriteDemo writes the scenario of the demo and its input to dir and returns the path of the scenario file.
 func WriteDemo(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("writing the bundled scenario: %w", err)

@@ -14,21 +14,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// shared returns the path of a file in ../shared/data.
+// shared returns the path of a file in ../shared/data, or skips the test if it is missing.
 func shared(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join("..", "..", "shared", "data", filepath.FromSlash(name))
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no %s in ../shared/data", name)
+		t.Skipf("%s is missing in ../shared/data", name)
 	}
 	return path
 }
 
-// A stock Slurm beside one with kubenergy-slurm, by the simulator's model of backfill, on two traces of HPC clusters:
-// every second job may wait for twelve hours. docs/measurements/slurm.md has the table.
+// TestSlurmOnTraces compares stock Slurm with kubenergy-slurm on traces of two HPC clusters, using the backfill
+// model of the simulator. Every second job may be delayed for twelve hours. docs/measurements/slurm.md contains the
+// results.
 func TestSlurmOnTraces(t *testing.T) {
 	if testing.Short() {
-		t.Skip("simulates weeks")
+		t.Skip("simulates several weeks")
 	}
 	nl, _, err := grid.ReadFiles(grid.CSVOptions{Column: "ci_g_per_kwh"}, shared(t, "carbon/opendc/NL_2021-2023.csv.gz"))
 	if err != nil {
@@ -40,11 +41,11 @@ func TestSlurmOnTraces(t *testing.T) {
 		start              time.Time
 		nodes              int
 		cores              int64
-		limit              float64 // of what a job takes, where the trace gives none
+		limit              float64 // time limit relative to the duration, if the trace contains no limit
 	}{
 		{"SURF Lisa", "workload/surf_lisa_2022_week_tasks.csv.gz", "surf", lisa, 130, 16, 2},
 		{"SURF Lisa, a larger cluster", "workload/surf_lisa_2022_week_tasks.csv.gz", "surf", lisa, 200, 16, 2},
-		// Its jobs take up to all 240 cores, which are one pool here.
+		// Its jobs use up to 240 cores, which are modelled as one node.
 		{"HPC2N Seth", "workload/swf/hpc2n_first3171.swf.gz", "swf", lisa, 1, 240, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -57,7 +58,7 @@ func TestSlurmOnTraces(t *testing.T) {
 				Name: c.name, Start: c.start, Sites: []*sched.Site{site}, Jobs: trace.Jobs,
 				Queue: sim.QueueRules{Backfill: 30 * time.Second},
 			}
-			machine := &energy.Profile{ // per 16 cores, as a server of 2012
+			machine := &energy.Profile{ // scaled from a server of 2012 with 16 cores
 				Name: "server", Idle: energy.Watts(54.1 * float64(c.cores) / 16), Max: energy.Watts(243 * float64(c.cores) / 16),
 			}
 			for n := range c.nodes {
@@ -77,7 +78,7 @@ func TestSlurmOnTraces(t *testing.T) {
 			var others [2]float64
 			for k, name := range []string{"fcfs", "fcfs+window"} {
 				r := runNamed(t, s, name)
-				var waits, slowdowns [2]float64 // of those that may wait not, and may
+				var waits, slowdowns [2]float64 // of jobs without and with an allowed delay
 				var all [2][]float64
 				for i, o := range r.Outcomes {
 					j := &s.Jobs[i]
@@ -86,19 +87,19 @@ func TestSlurmOnTraces(t *testing.T) {
 					all[i%2] = append(all[i%2], wait)
 					slowdowns[i%2] += sim.BoundedSlowdown(j, &o) / float64(len(s.Jobs)/2)
 					if o.Overdue(j) > 0 {
-						t.Errorf("%s: job %s is %v late", name, j.ID, o.Overdue(j))
+						t.Errorf("%s: job %s is late by %v", name, j.ID, o.Overdue(j))
 					}
 				}
 				emitted[k], others[k] = r.Carbon, waits[0]
-				t.Logf("%-12s %8.1f MWh %8.2f t; others: mean wait %6.0f s, p95 %6.0f s, slowdown %6.1f; may wait: %6.0f s, %6.1f",
+				t.Logf("%-12s %8.1f MWh %8.2f t; wait: fixed %6.0f s (p95 %6.0f, slowdown %.1f), flexible %6.0f s (%.1f)",
 					name, r.Energy.KWh()/1000, r.Carbon.Kg()/1000, waits[0], report.Quantile(all[0], 0.95), slowdowns[0],
 					waits[1], slowdowns[1])
 			}
 			if most := 1.15*others[0] + 10; others[1] > most {
-				t.Errorf("others wait for %.0f s, and on a stock Slurm for %.0f", others[1], others[0])
+				t.Errorf("inflexible jobs wait for %.0f s, and for %.0f s with stock Slurm", others[1], others[0])
 			}
 			if share := float64(emitted[1] / emitted[0]); share > 1.002 || share > 1 && others[0] < 10 {
-				t.Errorf("%v g are emitted, by a stock Slurm %v", emitted[1], emitted[0])
+				t.Errorf("emissions are %v g, and %v g with stock Slurm", emitted[1], emitted[0])
 			}
 		})
 	}

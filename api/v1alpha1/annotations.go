@@ -1,176 +1,184 @@
 package v1alpha1
 
-// The keys of our annotations and labels. docs/reference/annotations.md is made of the comments here: of each key what
-// its value is and, after a colon, what it does.
+// Keys of annotations and labels. docs/reference/annotations.md is generated from the comments of these constants.
+// The comment of a key has the form "value: effect".
 
-// Prefix begins the keys of all our annotations and labels.
+// Prefix is the common prefix of all annotation and label keys of KubEnergy.
 const Prefix = "kubenergy.io/"
 
-// SystemNamespace is where our own components run, and where the EnergyPolicy of the whole cluster stands.
+// SystemNamespace is the namespace of the KubEnergy components and of the cluster-wide EnergyPolicy.
 const SystemNamespace = "kubenergy-system"
 
-// PolicyName is that of the one EnergyPolicy in a namespace that counts.
+// PolicyName is the name of the EnergyPolicy that applies to a namespace. Other names are rejected.
 const PolicyName = "default"
 
-// Annotations of pods, of Jobs and of pod templates of Jobs. A Job's own annotation comes before that of its template.
-// If any value makes no sense, none of them counts: the pod or Job is scheduled as if it had none, and an event names
-// the value.
+// Annotations of pods, of Jobs and of pod templates of Jobs. A Job's own annotations take precedence over the
+// annotations of its pod template. If any value is invalid, all annotations are ignored: the pod or Job is
+// scheduled as if it had none, and an event reports the invalid value.
 const (
-	// duration, as `6h`: how long after its creation the start may be put off; with `0` it starts at once
+	// duration, e.g. `6h`: maximum delay of the start after creation; `0` starts the workload immediately
 	AnnotationAllowedDelay = Prefix + "allowed-delay"
-	// RFC 3339 time: when it must have finished; no hold lasts beyond this time less the expected duration
+	// RFC 3339 time: deadline for the completion; no hold lasts beyond this time minus the expected duration
 	AnnotationFinishBy = Prefix + "finish-by"
-	// duration: how long it will run; without it, one hour
+	// duration: expected run time; defaults to one hour
 	AnnotationExpectedDuration = Prefix + "expected-duration"
-	// `"true"`: start now, whatever else is said
+	// `"true"`: start the workload immediately, regardless of all other settings
 	AnnotationRunNow = Prefix + "run-now"
-	// `"true"`: neither hold it nor choose its node
+	// `"true"`: do not hold the workload and do not choose its node
 	AnnotationSkip = Prefix + "skip"
-	// name, as `carbon` or `carbon+window`: the strategy that scores nodes for it and, after the `+`, decides when it
-	// starts; `+now` holds nothing
+	// name, e.g. `carbon` or `carbon+window`: strategy that scores the nodes and, after the `+`, start rule that
+	// chooses the start time; `+now` disables holding
 	AnnotationStrategy = Prefix + "strategy"
-	// g/kWh: hold it while the carbon intensity is above, unless no forecast falls to it in time
+	// g/kWh: hold the workload while the carbon intensity is above this value, unless the forecast never falls
+	// below it before the deadline
 	AnnotationCarbonThreshold = Prefix + "carbon-threshold"
-	// 1 to 99: the same with a percentile of the next 24 hours; 25 waits for the cleanest quarter
+	// 1 to 99: like `carbon-threshold`, but the threshold is a percentile of the next 24 hours; 25 waits for the
+	// cleanest quarter
 	AnnotationCarbonPercentile = Prefix + "carbon-percentile"
-	// money per kWh: hold it while the price is above
+	// money per kWh: hold the workload while the price is above this value
 	AnnotationPriceThreshold = Prefix + "price-threshold"
-	// `"false"`: price alone matters
+	// `"false"`: ignore the carbon intensity and consider only the price
 	AnnotationCarbonCounts = Prefix + "carbon-counts"
-	// watts: only nodes whose full power is at most this
+	// watts: maximum power at full load of the nodes that the workload may run on
 	AnnotationMaxPower = Prefix + "max-power-watts"
-	// cores per watt: only nodes that are at least so efficient
+	// cores per watt: minimum efficiency of the nodes that the workload may run on
 	AnnotationMinEfficiency = Prefix + "min-efficiency"
-	// `inference`, `training`, `rendering` or `generic`: which share of its GPUs' power range it is expected to draw
+	// `inference`, `training`, `rendering` or `generic`: class of the GPU work, used to estimate the power of the
+	// GPUs between idle and full load
 	AnnotationGPUWorkloadType = Prefix + "gpu-workload-type"
-	// 1 to 10: energy of the facility per energy of the node in its estimates, wherever it runs
+	// 1 to 10: ratio of facility energy to node energy in the estimates of the workload, on all nodes
 	AnnotationPUE = Prefix + "pue"
-	// 0 to 1: for the strategy `hybrid`; 0 weighs energy alone, 1 speed alone
+	// 0 to 1: weight of the speed in the strategy `hybrid`; 0 considers only energy, 1 considers only speed
 	AnnotationPerformanceWeight = Prefix + "performance-weight"
-	// kWh: a budget of its own, for the energy at its nodes over its lifetime
+	// kWh: budget of the workload for its energy at the nodes over its lifetime
 	AnnotationBudgetKWh = Prefix + "energy-budget-kwh"
-	// `log`, `notify`, `annotate`, `label`, `event` or `suspend`: what happens when that budget is used up; without it,
-	// `log`
+	// `log`, `notify`, `annotate`, `label`, `event` or `suspend`: action when the budget of the workload is
+	// exceeded; defaults to `log`
 	AnnotationBudgetAction = Prefix + "energy-budget-action"
 )
 
 // Labels of pods and Jobs.
 const (
-	// `batch`, `service`, `stateful`, `system` or `generic`: which overrides of a policy hold for it; without it, the
-	// kind of its owner says
+	// `batch`, `service`, `stateful`, `system` or `generic`: workload type that selects overrides of the policy;
+	// defaults to a type derived from the kind of the owner
 	LabelWorkloadType = Prefix + "workload-type"
-	// `true`: on a Job of a Karmada federation, it may be moved to another cluster while it runs, and starts anew there
+	// `true`: on a Job of a Karmada federation, allow moving the Job to another cluster while it runs; the Job
+	// restarts there
 	LabelInterruptible = Prefix + "interruptible"
-	// name: its class of benchmarks, for the strategy `hybrid`
+	// name: class of benchmarks for the strategy `hybrid`
 	LabelWorkloadClass = Prefix + "workload-class"
-	// name: the team that is charged; on a namespace, the team of all pods in it
+	// name: team that is charged; on a namespace, the default for all pods in the namespace
 	LabelTeam = Prefix + "team"
-	// name: the team that is charged, where the label above is missing
+	// name: team that is charged if the label above is not set
 	LabelPartOf = "app.kubernetes.io/part-of"
 )
 
 // Labels of nodes and namespaces.
 const (
-	// `off`, `shadow`, `advise` or `enforce`: on a namespace, its mode; its presence opts the namespace in
+	// `off`, `shadow`, `advise` or `enforce`: on a namespace, its mode; setting the label opts the namespace in
 	LabelMode = Prefix + "mode"
-	// name of a PowerProfile: on a node, what it draws; without it, the PowerProfile that selects the node, else what
-	// its hardware labels say, else the default one
+	// name of a PowerProfile: on a node, its power model; defaults to the PowerProfile that selects the node, then
+	// to a profile derived from its hardware labels, then to the default PowerProfile
 	LabelPowerProfile = Prefix + "power-profile"
-	// name of a GridZone: on a node, the grid that feeds it; without it, the zone of its cloud region, else the default
-	// one
+	// name of a GridZone: on a node, its grid zone; defaults to the zone of its cloud region, then to the default
+	// GridZone
 	LabelSite = Prefix + "site"
-	// `"true"`: on a node, its machine may be sent to sleep where the cluster's configuration binds it
+	// `"true"`: on a node, allow putting its machine to sleep if kubenergy-power is configured for the machine
 	LabelMaySleep = Prefix + "may-sleep"
 )
 
-// What KubEnergy writes on nodes whose machines sleep.
+// Keys that KubEnergy sets on nodes with machines that can sleep.
 const (
-	// label, `stopping`, `asleep` or `booting`: what the machine does; without it, it is awake
+	// label, `stopping`, `asleep` or `booting`: power state of the machine; a node without the label is awake
 	LabelPowerState = Prefix + "power-state"
-	// record: since when it does so and why, when it was sent to sleep in the last day, and how many boots failed
+	// record: start and reason of the power state, the times at which the machine was put to sleep during the last
+	// day, and the number of failed boots
 	AnnotationPower = Prefix + "power"
-	// key of a taint of effect NoSchedule: the machine sleeps, or is about to
+	// key of a taint with the effect NoSchedule: the machine is asleep or about to be put to sleep
 	TaintAsleep = Prefix + "asleep"
 )
 
-// What KubEnergy writes on nodes of their hardware, as their agents tell it. What was told first holds until you take
-// the label off; what you say yourself comes before it: see [hardware](../how-to/hardware.md).
+// Keys that KubEnergy sets on nodes for the hardware that the agents report. The first reported value is kept until
+// the label is removed. Values set by users take precedence: see [hardware](../how-to/hardware.md).
 const (
-	// label, name: the model of its CPUs
+	// label, name: CPU model
 	LabelCPUModel = Prefix + "cpu-model"
-	// label, number: its sockets; a virtual machine has none
+	// label, number: number of CPU sockets; not set on virtual machines
 	LabelCPUSockets = Prefix + "cpu-sockets"
-	// label, number: its cores; a virtual machine has none
+	// label, number: number of CPU cores; not set on virtual machines
 	LabelCPUCores = Prefix + "cpu-cores"
-	// label, name: the model of its GPUs, if they are of one
+	// label, name: GPU model, if all GPUs are of the same model
 	LabelGPUModel = Prefix + "gpu-model"
-	// label, number: its GPUs
+	// label, number: number of GPUs
 	LabelGPUCount = Prefix + "gpu-count"
-	// label, name: maker and model of the machine
+	// label, name: vendor and model of the machine
 	LabelMachine = Prefix + "machine"
-	// label, `aws`, `azure` or `gcp`: the cloud that it is a machine of
+	// label, `aws`, `azure` or `gcp`: cloud provider
 	LabelCloud = Prefix + "cloud"
-	// label, name: its type in that cloud
+	// label, name: instance type of the cloud provider
 	LabelInstanceType = Prefix + "instance-type"
-	// text: what it is guessed to draw idle and at full load, and how far such guesses were off
+	// text: estimated power at idle and at full load, and the error of earlier estimates
 	AnnotationPowerGuess = Prefix + "power-guess"
 )
 
-// What KubEnergy writes on Jobs.
+// Keys that KubEnergy sets on Jobs.
 const (
-	// label, `"true"`: KubEnergy has suspended the Job, not its user; releasing and uninstalling look for it
+	// label, `"true"`: the Job was suspended by KubEnergy and not by its user; used to find Jobs to release or to
+	// clean up
 	LabelHeld = Prefix + "held"
-	// RFC 3339 time: when it is planned to start
+	// RFC 3339 time: planned start
 	AnnotationHeldUntil = Prefix + "held-until"
-	// text: why it waits
+	// text: reason for the hold
 	AnnotationHeldReason = Prefix + "held-reason"
-	// RFC 3339 time: the deadline of the hold
+	// RFC 3339 time: deadline of the hold
 	AnnotationLatestStart = Prefix + "latest-start"
-	// RFC 3339 time: when it was released; what has it is never held again
+	// RFC 3339 time: time of the release; a Job with this annotation is never held again
 	AnnotationReleasedAt = Prefix + "released-at"
-	// name of a user, who called `POST /ingest`; or `kubenergy-slurm/UID`: kubenergy-slurm created the Job for its own
-	// job of that UID
+	// user who called `POST /ingest`, or `kubenergy-slurm/UID`: submitter; in the second form, kubenergy-slurm
+	// created the Job for the job with this UID
 	AnnotationSubmittedBy = Prefix + "submitted-by"
-	// `kubernetes`, `slurm` or `any`: where a Job that `POST /ingest` created may run, with kubenergy-slurm
+	// `kubernetes`, `slurm` or `any`: backends on which kubenergy-slurm may run a Job that was created by `POST
+	// /ingest`
 	AnnotationBackend = Prefix + "backend"
-	// `kubernetes/NAME` or `slurm/NUMBER`: where it was sent; without a name, it is being sent
+	// `kubernetes/NAME` or `slurm/NUMBER`: backend and name of the submitted job; the name is empty while the
+	// submission is in progress
 	AnnotationRunsOn = Prefix + "runs-on"
-	// `release`, `hold` or `cancel`: what is to be done about it next
+	// `release`, `hold` or `cancel`: next pending operation
 	AnnotationNextStep = Prefix + "next-step"
-	// `"true"`: it was moved from one to the other before it started, and is not moved again
+	// `"true"`: the Job was moved to the other backend before it started and is not moved again
 	AnnotationMoved = Prefix + "moved"
 )
 
-// What KubEnergy writes on Jobs and pods when a budget is used up.
+// Keys that KubEnergy sets on Jobs and pods when their budget is exceeded.
 const (
-	// `"true"`, an annotation or a label: its budget is used up
+	// `"true"`, an annotation or a label: the budget is exceeded
 	AnnotationBudgetExceeded = Prefix + "energy-budget-exceeded"
-	// kWh: by how much
+	// kWh: energy beyond the budget
 	AnnotationBudgetExceededBy = Prefix + "energy-budget-exceeded-by"
-	// record: what was done about a budget of its own, and when
+	// record: actions that were taken for the budget of the workload, with their times
 	AnnotationBudgetActions = Prefix + "energy-budget-actions"
-	// label, name of a budget: the budget that suspended the Job; `Own` is one of its own
+	// label, name of a budget: budget that suspended the Job; `Own` is the budget of the Job itself
 	LabelBudgetSuspended = Prefix + "budget-suspended"
-	// name of a budget: this budget does not suspend the Job again, because a user has released it
+	// name of a budget: budget that does not suspend the Job again because a user resumed the Job
 	AnnotationBudgetReleased = Prefix + "budget-released"
-	// RFC 3339 time: when a suspended Job goes on
+	// RFC 3339 time: time at which a suspended Job is resumed
 	AnnotationBudgetSuspendedTill = Prefix + "budget-suspended-until"
 )
 
 // Annotations of pods in the lab.
 const (
-	// seconds, as `1.5`: how long the pod runs on a simulated node; without it, until it is deleted
+	// seconds, e.g. `1.5`: run time of the pod on a simulated node; by default, the pod runs until it is deleted
 	AnnotationLabRunSeconds = Prefix + "lab-run-seconds"
-	// `8443=40124,…`, written by the lab: the port of this machine that each port of the pod is reached at
+	// `8443=40124,…`, set by the lab: local port for each port of the pod
 	AnnotationLabPorts = Prefix + "lab-ports"
 )
 
-// Labels of what `kubenergy experiment` makes.
+// Labels of objects that `kubenergy experiment` creates.
 const (
-	// name of a run: on a namespace, an experiment has made it and removes it
+	// name of a run: on a namespace, the experiment that created the namespace and will delete it
 	LabelExperiment = Prefix + "experiment"
-	// name: on a pod, the entry of the experiment's load that it is of
+	// name: on a pod, its entry in the load of the experiment
 	LabelExperimentLoad = Prefix + "experiment-load"
-	// name: on a pod, its service or Job in that entry
+	// name: on a pod, its service or Job within the entry
 	LabelExperimentApp = Prefix + "experiment-app"
 )

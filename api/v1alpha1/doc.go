@@ -1,5 +1,5 @@
-// Package v1alpha1 holds the objects that KubEnergy adds to Kubernetes. Its comments are the documentation that
-// kubectl explain shows.
+// Package v1alpha1 defines the v1alpha1 API of the kubenergy.io group. kubectl explain prints the comments of its
+// types and fields.
 //
 // +kubebuilder:object:generate=true
 // +groupName=kubenergy.io

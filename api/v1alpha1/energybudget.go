@@ -2,8 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// EnergyBudget limits what a namespace, or some of its workloads, may use in a period, and says what happens at which
-// share of it. kubenergy-controller compares it with the ledger every few seconds.
+// EnergyBudget limits the consumption of a namespace, or of some of its workloads, in a period and defines the
+// actions to take when a percentage of the limit is used. kubenergy-controller compares the budget with the ledger
+// every few seconds.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=eb,categories=kubenergy
@@ -35,94 +36,98 @@ type EnergyBudgetList struct {
 	Items           []EnergyBudget `json:"items"`
 }
 
-// EnergyBudgetSpec says how much, in which time, for whom, and what happens then.
+// EnergyBudgetSpec defines the limits, the period, the scope and the actions of an EnergyBudget.
 //
-// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || self.period.type == 'Lifetime'",message="a budget per workload is for its lifetime"
-// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || !has(self.scope) || !has(self.scope.clusters)",message="a budget per workload counts its own cluster alone: leave out scope.clusters"
-// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || self.actions.all(a, a.do != 'HoldNewWork')",message="a budget per workload cannot hold new work"
+// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || self.period.type == 'Lifetime'",message="period.type must be Lifetime if per is Workload"
+// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || !has(self.scope) || !has(self.scope.clusters)",message="scope.clusters must not be set if per is Workload"
+// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || self.actions.all(a, a.do != 'HoldNewWork')",message="HoldNewWork is not supported if per is Workload"
 type EnergyBudgetSpec struct {
 	Limits BudgetLimits `json:"limits"`
 	Period BudgetPeriod `json:"period"`
-	// What counts; by default all of the namespace.
+	// scope selects the workloads that count towards the limits. Defaults to all workloads of the namespace.
 	// +optional
 	Scope BudgetScope `json:"scope,omitempty"`
-	// Whether all that counts shares the limits, or each Job, and each pod that is not run by a Job, has them for
-	// itself.
+	// per determines whether the limits apply to the total of all selected workloads (Scope) or separately to each
+	// Job and to each pod that is not controlled by a Job (Workload).
 	// +optional
 	// +kubebuilder:validation:Enum=Scope;Workload
 	// +kubebuilder:default=Scope
 	Per string `json:"per,omitempty"`
-	// What is done at which share of a limit. Without any the use is only counted.
+	// actions lists the actions to take when a percentage of a limit is used. If empty, the consumption is only
+	// recorded in the status.
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	Actions []BudgetAction `json:"actions,omitempty"`
 }
 
-// What a budget is for.
+// Possible values of EnergyBudgetSpec.Per.
 const (
 	PerScope    = "Scope"
 	PerWorkload = "Workload"
 )
 
-// BudgetLimits are what may be used. Of several limits the one counts of which most is used.
+// BudgetLimits defines the maximum consumption. If several limits are set, the limit with the highest utilization
+// applies.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.energyKWh) || has(self.carbonGrams) || has(self.cost)",message="give at least one limit"
+// +kubebuilder:validation:XValidation:rule="has(self.energyKWh) || has(self.carbonGrams) || has(self.cost)",message="at least one limit is required"
 type BudgetLimits struct {
-	// Energy at the nodes, in kilowatt-hours.
+	// energyKWh is the maximum energy at the nodes, in kilowatt-hours.
 	// +optional
 	// +kubebuilder:validation:Minimum=0.000001
 	// +kubebuilder:validation:Maximum=1000000000
 	EnergyKWh *float64 `json:"energyKWh,omitempty"`
-	// Emissions, in grams of CO2e, PUE included.
+	// carbonGrams is the maximum amount of emissions, in grams of CO2e, including the PUE.
 	// +optional
 	// +kubebuilder:validation:Minimum=0.000001
 	// +kubebuilder:validation:Maximum=1000000000000
 	CarbonGrams *float64 `json:"carbonGrams,omitempty"`
-	// Which carbon intensity the limit of emissions is about.
+	// carbonSignal is the kind of carbon intensity that the limit of emissions is based on.
 	// +optional
 	// +kubebuilder:validation:Enum=Average;Marginal
 	// +kubebuilder:default=Average
 	CarbonSignal string `json:"carbonSignal,omitempty"`
-	// Price of the energy, PUE included.
+	// cost is the maximum cost of the energy, including the PUE.
 	// +optional
 	Cost *BudgetCost `json:"cost,omitempty"`
 }
 
 // BudgetCost is an amount of money.
 type BudgetCost struct {
-	// What may be paid, in the currency.
+	// amount is the maximum cost, in the given currency.
 	// +kubebuilder:validation:Minimum=0.000001
 	// +kubebuilder:validation:Maximum=1000000000
 	Amount float64 `json:"amount"`
-	// ISO 4217 code. What was paid in another currency does not count; the status says so.
+	// currency is an ISO 4217 code. Costs in other currencies do not count towards the limit and are reported in
+	// the status.
 	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
 	Currency string `json:"currency"`
 }
 
-// BudgetPeriod is the time that a limit is for.
+// BudgetPeriod is the period to which a limit applies.
 //
-// +kubebuilder:validation:XValidation:rule="self.type == 'Fixed' ? has(self.from) && has(self.to) && timestamp(self.from) < timestamp(self.to) : !has(self.from) && !has(self.to)",message="from and to, in this order, go with Fixed, and with nothing else"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Fixed' ? has(self.from) && has(self.to) && timestamp(self.from) < timestamp(self.to) : !has(self.from) && !has(self.to)",message="from and to are required for Fixed and not allowed for other types, and from must be before to"
 type BudgetPeriod struct {
-	// Day, Week (from Monday), Month and Year are those of the calendar in the time zone; what is used starts anew
-	// with each. Fixed is the time between from and to. Lifetime is all of it.
+	// type is the type of the period. Day, Week (from Monday), Month and Year follow the calendar in the time zone,
+	// and the consumption is reset at the start of each period. Fixed is the time between from and to. Lifetime is
+	// the entire lifetime of the workloads.
 	// +kubebuilder:validation:Enum=Day;Week;Month;Year;Fixed;Lifetime
 	Type string `json:"type"`
-	// IANA time zone of the calendar.
+	// timeZone is the IANA time zone of the calendar.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._+/-]+$`
 	// +kubebuilder:default=UTC
 	TimeZone string `json:"timeZone,omitempty"`
-	// When a fixed period begins.
+	// from is the start of a fixed period.
 	// +optional
 	From *metav1.Time `json:"from,omitempty"`
-	// When a fixed period ends.
+	// to is the end of a fixed period.
 	// +optional
 	To *metav1.Time `json:"to,omitempty"`
 }
 
-// The types of periods.
+// Possible values of BudgetPeriod.Type.
 const (
 	PeriodDay      = "Day"
 	PeriodWeek     = "Week"
@@ -132,24 +137,25 @@ const (
 	PeriodLifetime = "Lifetime"
 )
 
-// BudgetScope selects workloads of the namespace. What is named by several must match all.
+// BudgetScope selects workloads of the namespace. A workload must match all fields that are set.
 type BudgetScope struct {
-	// Owners of pods, as the ledger names them: Job/import, CronJob/nightly, Deployment/shop.
+	// owners lists owners of pods in the notation of the ledger: Job/import, CronJob/nightly, Deployment/shop.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=320
 	// +kubebuilder:validation:items:Pattern=`^[A-Z][A-Za-z0-9]*/[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
 	// +listType=set
 	Owners []string `json:"owners,omitempty"`
-	// Values of the label by which the ledger tells teams apart.
+	// teams lists values of the label that identifies teams in the ledger.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:MinLength=1
 	// +listType=set
 	Teams []string `json:"teams,omitempty"`
-	// Clusters of a federation in which use of a namespace of this name counts; a dot is the budget's own, by default
-	// the only one. What is done is done in the budget's own.
+	// clusters lists the clusters of a federation in which the consumption of the namespace with the same name
+	// counts. A dot is the cluster of the budget, which is the default. Actions are only taken in the cluster of
+	// the budget.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=63
@@ -158,79 +164,85 @@ type BudgetScope struct {
 	Clusters []string `json:"clusters,omitempty"`
 }
 
-// BudgetDeed is something that is done.
+// BudgetDeed is the type of a budget action.
 //
 // +kubebuilder:validation:Enum=Log;Notify;Event;Annotate;Label;HoldNewWork;Suspend
 type BudgetDeed string
 
-// What can be done.
+// Possible types of budget actions.
 const (
-	DeedLog         BudgetDeed = "Log"         // a line in the controller's log
-	DeedNotify      BudgetDeed = "Notify"      // a call of a webhook
-	DeedEvent       BudgetDeed = "Event"       // an event at the budget, or at the workload
-	DeedAnnotate    BudgetDeed = "Annotate"    // annotations on the Jobs and pods that count
-	DeedLabel       BudgetDeed = "Label"       // a label on them
-	DeedHoldNewWork BudgetDeed = "HoldNewWork" // what may wait starts in the next period, or at its deadline
-	DeedSuspend     BudgetDeed = "Suspend"     // Jobs that run are suspended: their pods are deleted
+	DeedLog         BudgetDeed = "Log"         // writes to the log of the controller
+	DeedNotify      BudgetDeed = "Notify"      // calls a webhook
+	DeedEvent       BudgetDeed = "Event"       // emits an event for the budget or the workload
+	DeedAnnotate    BudgetDeed = "Annotate"    // annotates the selected Jobs and pods
+	DeedLabel       BudgetDeed = "Label"       // labels the selected Jobs and pods
+	DeedHoldNewWork BudgetDeed = "HoldNewWork" // delays flexible work until the next period or its deadline
+	DeedSuspend     BudgetDeed = "Suspend"     // suspends running Jobs, which deletes their pods
 )
 
-// BudgetAction is something that is done once in a period, when so much is used. HoldNewWork and Suspend last as long
-// as it is.
+// BudgetAction is an action that is taken once in a period, when the given percentage of a limit is used.
+// HoldNewWork and Suspend remain in effect while the consumption exceeds this percentage.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.webhook) || self.do == 'Notify'",message="a webhook goes with Notify"
-// +kubebuilder:validation:XValidation:rule="!(self.do in ['Annotate', 'Label']) || !has(self.at) || self.at >= 100",message="Annotate and Label say that all is used: at is at least 100"
+// +kubebuilder:validation:XValidation:rule="!has(self.webhook) || self.do == 'Notify'",message="webhook is only supported for Notify"
+// +kubebuilder:validation:XValidation:rule="!(self.do in ['Annotate', 'Label']) || !has(self.at) || self.at >= 100",message="at must be at least 100 for Annotate and Label"
 type BudgetAction struct {
-	// Share of the limit, in percent. Below 100 it is a warning.
+	// at is the percentage of the limit at which the action is taken. Values below 100 are warnings.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +kubebuilder:default=100
 	At int32      `json:"at,omitempty"`
 	Do BudgetDeed `json:"do"`
-	// URL that Notify posts to, at a host that the controller's options allow; or secret:NAME, for the URL that
-	// administrators keep under that name. By default the one of the controller's options.
+	// webhook is the URL to which Notify sends a POST request. The host must be allowed by the options of the
+	// controller. secret:NAME refers to a URL that administrators store under this name. Defaults to the webhook in
+	// the options of the controller.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^(https?://|secret:[-._a-zA-Z0-9]+$)`
 	Webhook string `json:"webhook,omitempty"`
 }
 
-// EnergyBudgetStatus is what was used, and what was done about it.
+// EnergyBudgetStatus defines the observed state of EnergyBudget.
 type EnergyBudgetStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Absent for a lifetime, as the end.
+	// periodStart is the start of the current period. Absent for a lifetime, like periodEnd.
 	// +optional
 	PeriodStart *metav1.Time `json:"periodStart,omitempty"`
 	// +optional
 	PeriodEnd *metav1.Time `json:"periodEnd,omitempty"`
 	// +optional
 	Used *BudgetUse `json:"used,omitempty"`
-	// Of a budget per workload: that of the workload that used most of it.
+	// percent is the utilization of the most used limit. For a budget per workload, it is the utilization of the
+	// workload with the highest utilization.
 	// +optional
 	Percent float64 `json:"percent"`
-	// Share of the energy that comes from a model and not from a meter.
+	// estimatedShare is the fraction of the energy that was estimated by a model instead of measured by a meter.
 	// +optional
 	EstimatedShare float64 `json:"estimatedShare,omitempty"`
-	// Share of the energy of which the emissions are not known; the limit says nothing about it.
+	// unchartedShare is the fraction of the energy with unknown emissions, which does not count towards the limit
+	// of emissions.
 	// +optional
 	UnchartedShare float64 `json:"unchartedShare,omitempty"`
-	// The same for the price.
+	// unpricedShare is the fraction of the energy with an unknown price, which does not count towards the cost
+	// limit.
 	// +optional
 	UnpricedShare float64 `json:"unpricedShare,omitempty"`
-	// When the ledger was asked. Who holds new work does not believe what is older than a few minutes.
+	// asOf is the time of the last query of the ledger. HoldNewWork ignores a status that is older than a few
+	// minutes.
 	// +optional
 	AsOf *metav1.Time `json:"asOf,omitempty"`
-	// All of a limit is used.
+	// exhausted is true if a limit is fully used.
 	// +optional
 	Exhausted bool `json:"exhausted,omitempty"`
-	// New work that may wait does not start before then, if that is set.
+	// closedUntil is the earliest start of new flexible work. If not set, new work is not delayed by this budget.
 	// +optional
 	ClosedUntil *metav1.Time `json:"closedUntil,omitempty"`
-	// Jobs that are suspended for this budget.
+	// suspended is the number of Jobs that are suspended by this budget.
 	// +optional
 	Suspended int32 `json:"suspended,omitempty"`
-	// What was done in this period. It is written down before it is done, so that two controllers never both do it.
+	// actions lists the actions that were taken in this period. An action is recorded before it is taken, so that
+	// two controllers never take the same action.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
@@ -241,45 +253,47 @@ type EnergyBudgetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// BudgetUse is what was used. What is unknown is absent.
+// BudgetUse is the consumption in a period. Unknown values are absent.
 type BudgetUse struct {
-	// Energy at the nodes, in kilowatt-hours.
+	// energyKWh is the energy at the nodes, in kilowatt-hours.
 	EnergyKWh float64 `json:"energyKWh"`
-	// Emissions, in grams of CO2e, PUE included.
+	// carbonGrams is the amount of emissions, in grams of CO2e, including the PUE.
 	// +optional
 	CarbonGrams *float64 `json:"carbonGrams,omitempty"`
-	// In the currency of the limit.
+	// cost is the cost of the energy, in the currency of the limit.
 	// +optional
 	Cost *float64 `json:"cost,omitempty"`
 }
 
-// BudgetActionTaken is an action that was begun.
+// BudgetActionTaken records an action that was started.
 type BudgetActionTaken struct {
 	At int32      `json:"at"`
 	Do BudgetDeed `json:"do"`
-	// Which webhook is called: secret:NAME, or the beginning of the SHA-256 of its URL, which may have a token in it.
+	// webhook identifies the webhook that is called: secret:NAME, or a prefix of the SHA-256 of its URL, because
+	// the URL may contain a token.
 	// +optional
 	Webhook string `json:"webhook,omitempty"`
-	// What was used when it was begun.
+	// percent is the utilization of the limit when the action was started.
 	Percent float64 `json:"percent"`
-	// Generation of the budget that it is about.
+	// generation is the generation of the budget when the action was started.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
-	// When it was begun, and by whom.
+	// time is the time at which the action was started.
 	Time metav1.Time `json:"time"`
 	// +optional
 	By string `json:"by,omitempty"`
-	// How often it was tried.
+	// attempts is the number of attempts.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
-	// When it was done; absent as long as it is not.
+	// done is the time of completion. Absent until the action is completed.
 	// +optional
 	Done *metav1.Time `json:"done,omitempty"`
-	// Why it was not done.
+	// message is the reason why the action was not completed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
 }
 
-// ConditionWithinBudget says whether no limit of an EnergyBudget is used up. It is Unknown if the use is not known.
+// ConditionWithinBudget indicates whether all limits of an EnergyBudget are met. It is Unknown if the consumption
+// is unknown.
 const ConditionWithinBudget = "WithinBudget"

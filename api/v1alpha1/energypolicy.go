@@ -2,14 +2,14 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// EnergyPolicy says what KubEnergy may do with the workloads of a namespace. It is named default. The one in
-// KubEnergy's own namespace is that of the cluster: it holds wherever a namespace, a workload type or a workload says
-// nothing else.
+// EnergyPolicy defines how KubEnergy treats the workloads of a namespace. Its name must be default. The
+// EnergyPolicy in the namespace of KubEnergy applies to the whole cluster; namespaces, workload types and workloads
+// can override its settings.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=epol,categories=kubenergy
 // +kubebuilder:subresource:status
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="there is one EnergyPolicy in a namespace, named default"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="the name must be default"
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`
 // +kubebuilder:printcolumn:name="Rule",type=string,JSONPath=`.spec.hold.rule`,priority=1
 // +kubebuilder:printcolumn:name="Allowed delay",type=string,JSONPath=`.spec.allowedDelay`
@@ -35,158 +35,165 @@ type EnergyPolicyList struct {
 	Items           []EnergyPolicy `json:"items"`
 }
 
-// Mode says how far KubEnergy goes.
+// Mode determines which actions KubEnergy may take.
 //
 // +kubebuilder:validation:Enum=off;shadow;advise;enforce
 type Mode string
 
-// The modes.
+// Supported modes.
 const (
-	ModeOff     Mode = "off"     // nothing is decided
-	ModeShadow  Mode = "shadow"  // decisions are counted, nothing is touched
-	ModeAdvise  Mode = "advise"  // decisions are also told to the owner, as events
-	ModeEnforce Mode = "enforce" // decisions are carried out
+	ModeOff     Mode = "off"     // no decisions are made
+	ModeShadow  Mode = "shadow"  // decisions are counted, but workloads are not modified
+	ModeAdvise  Mode = "advise"  // decisions are also reported to the owner as events
+	ModeEnforce Mode = "enforce" // decisions are enforced
 )
 
-// EnergyPolicySpec says how far KubEnergy goes, and the settings of workloads by type.
+// EnergyPolicySpec defines the mode and the default settings of workloads, with overrides by workload type.
 type EnergyPolicySpec struct {
-	// The label kubenergy.io/mode of the namespace comes first; by default the cluster's mode.
+	// mode is the mode of the namespace. The label kubenergy.io/mode of the namespace takes precedence. Defaults to
+	// the mode of the cluster.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 
 	WorkloadSettings `json:",inline"`
 
-	// No hold of this namespace lasts longer, whatever a workload asks for. That of the cluster holds as well.
+	// maxDelay is the maximum delay of any workload in the namespace, regardless of the delay that the workload
+	// requests. The maxDelay of the cluster applies as well.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('744h')",message="want 0 to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('744h')",message="must be between 0 and 744h"
 	MaxDelay *metav1.Duration `json:"maxDelay,omitempty"`
-	// What differs by workload type.
+	// workloadTypes overrides settings for individual workload types.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['batch','service','stateful','system','generic'])",message="workload types are batch, service, stateful, system and generic"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['batch','service','stateful','system','generic'])",message="keys must be batch, service, stateful, system or generic"
 	// +kubebuilder:validation:MaxProperties=5
 	WorkloadTypes map[string]WorkloadSettings `json:"workloadTypes,omitempty"`
 }
 
-// WorkloadSettings are what a workload, a workload type, a namespace and the cluster may say, in this order.
+// WorkloadSettings defines the settings of workloads. They can be set for a workload, a workload type, a namespace
+// and the cluster, in this order of precedence.
 type WorkloadSettings struct {
-	// How long the start of a workload that does not say so itself may be put off.
+	// allowedDelay is the maximum delay of the start of workloads that do not specify it.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('744h')",message="want 0 to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('744h')",message="must be between 0 and 744h"
 	AllowedDelay *metav1.Duration `json:"allowedDelay,omitempty"`
-	// How long a workload that does not say so itself is expected to run.
+	// expectedDuration is the expected run time of workloads that do not specify it.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('744h')",message="want more than 0, up to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('744h')",message="must be greater than 0 and at most 744h"
 	ExpectedDuration *metav1.Duration `json:"expectedDuration,omitempty"`
 	// +optional
 	Hold *HoldSettings `json:"hold,omitempty"`
-	// What cost means, for where and for when.
+	// weights defines the cost that placement and start time minimise.
 	// +optional
 	Weights *Weights `json:"weights,omitempty"`
-	// How nodes are scored, or, by one of ecsched-, flow-, min-min and max-min, how all waiting pods are planned
-	// together.
+	// strategy determines how nodes are scored. The strategies ecsched-*, flow-*, min-min and max-min plan all
+	// waiting pods together.
 	// +optional
 	// +kubebuilder:validation:Enum=balanced;carbon;ecsched-carbon;ecsched-dp;ecsched-energy;ecsched-k8s;ecsched-ml;energy;exec;fcfs;flow-carbon;flow-dp;flow-energy;flow-ml;hybrid;hybrid-idle;least-allocated;max-min;min-min;most-allocated;peaks;profile;random;round-robin
 	Strategy string `json:"strategy,omitempty"`
-	// Only nodes whose full power is at most this.
+	// maxPowerWatts is the maximum power at full load of eligible nodes, in watts.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:ExclusiveMinimum=true
 	// +kubebuilder:validation:Maximum=1000000
 	MaxPowerWatts *float64 `json:"maxPowerWatts,omitempty"`
-	// Only nodes that are at least so efficient.
+	// minEfficiency is the minimum efficiency of eligible nodes, in cores per watt.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:ExclusiveMinimum=true
 	MinEfficiency *float64 `json:"minEfficiency,omitempty"`
-	// Class of GPU work.
+	// gpuWorkloadType is the class of the GPU work.
 	// +optional
 	// +kubebuilder:validation:Enum=inference;training;rendering;generic
 	GPUWorkloadType string `json:"gpuWorkloadType,omitempty"`
 }
 
-// HoldSettings say what a hold waits for.
+// HoldSettings defines the conditions under which held workloads start.
 type HoldSettings struct {
-	// Window waits for the cheapest window of the workload's duration. Plan shares the cheaper hours out among all that
-	// waits, as far as machines have room. Threshold waits until carbon intensity and price are not above their
-	// thresholds.
+	// rule determines the start time. Window waits for the cheapest window of the expected duration. Plan
+	// distributes the cheaper hours among all waiting workloads, subject to the capacity of the nodes. Threshold
+	// waits until carbon intensity and price do not exceed their thresholds.
 	// +optional
 	// +kubebuilder:validation:Enum=Window;Threshold;Plan
 	Rule string `json:"rule,omitempty"`
-	// In gCO2e/kWh.
+	// carbonThreshold is the maximum carbon intensity for Threshold, in gCO2e/kWh.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:ExclusiveMinimum=true
 	// +kubebuilder:validation:Maximum=10000
 	CarbonThreshold *float64 `json:"carbonThreshold,omitempty"`
-	// Percentile of the zone's next 24 hours: 25 waits for the cleanest quarter.
+	// carbonPercentile is a percentile of the carbon intensity during the next 24 hours in the zone, used as
+	// threshold. 25 waits for the cleanest quarter.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=99
 	CarbonPercentile *float64 `json:"carbonPercentile,omitempty"`
-	// In the zone's currency per kWh.
+	// priceThreshold is the maximum price for Threshold, in the currency of the zone per kWh.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1000000
 	// +kubebuilder:validation:Maximum=1000000
 	PriceThreshold *float64 `json:"priceThreshold,omitempty"`
-	// Whether carbon intensity counts: false leaves price alone.
+	// carbon determines whether the carbon intensity is considered. If false, only the price is considered.
 	// +optional
 	Carbon *bool `json:"carbon,omitempty"`
-	// Share of the cost of starting at once that a hold must save.
+	// minSaving is the minimum saving of a hold, as a fraction of the cost of an immediate start.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=0.99
 	MinSaving *float64 `json:"minSaving,omitempty"`
-	// Share of that cost that each hour of waiting must save, where Window or Plan chooses the start.
+	// minSavingPerHour is the minimum saving for each hour of delay, as a fraction of the cost of an immediate
+	// start. It applies to Window and Plan.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=0.99
 	MinSavingPerHour *float64 `json:"minSavingPerHour,omitempty"`
-	// Emissions that a hold must save, in gCO2e, where Window or Plan chooses the start and carbon counts.
+	// minSavingGrams is the minimum amount of avoided emissions of a hold, in gCO2e. It applies to Window and Plan
+	// if the carbon intensity is considered.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000000
 	MinSavingGrams *float64 `json:"minSavingGrams,omitempty"`
 }
 
-// Weights turn an estimate into one number, in grams of CO2e.
+// Weights defines how estimated emissions, waiting time, price and utilisation are combined into one cost, in grams
+// of CO2e.
 type Weights struct {
-	// Per gram emitted.
+	// carbon is the weight of each gram of emissions.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1000000000
 	// +kubebuilder:validation:Maximum=1000000000
 	Carbon float64 `json:"carbon,omitempty"`
-	// Grams per hour between submission and finish.
+	// wait is the weight of each hour between submission and completion, in grams.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1000000000
 	// +kubebuilder:validation:Maximum=1000000000
 	Wait float64 `json:"wait,omitempty"`
-	// Grams per unit of money.
+	// price is the weight of each unit of the currency, in grams.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1000000000
 	// +kubebuilder:validation:Maximum=1000000000
 	Price float64 `json:"price,omitempty"`
-	// Grams at a fully used node.
+	// utilisation is the weight of the utilisation of the node, in grams for a fully utilised node.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1000000000
 	// +kubebuilder:validation:Maximum=1000000000
 	Utilisation float64 `json:"utilisation,omitempty"`
 }
 
-// EnergyPolicyStatus is what follows from the policy.
+// EnergyPolicyStatus defines the observed state of EnergyPolicy.
 type EnergyPolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Mode that holds: of the namespace's label, of the policy, or of the cluster.
+	// mode is the effective mode, from the label of the namespace, this policy or the cluster.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
-	// Jobs that are held now.
+	// held is the number of Jobs that are currently held.
 	// +optional
 	Held int32 `json:"held,omitempty"`
-	// What would have happened under enforce, since it was first counted.
+	// shadow counts the holds that would have occurred in the mode enforce since counting started.
 	// +optional
 	Shadow *ShadowStatus `json:"shadow,omitempty"`
-	// Of the cluster's policy: what the namespaces say that have a policy of their own. Admission reads it here,
-	// since it can look at one policy only.
+	// namespaces summarises the policies of all namespaces that have their own policy. It is only set in the policy
+	// of the cluster. Admission policies read it because they can access only one policy.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=10000
 	Namespaces map[string]NamespaceSummary `json:"namespaces,omitempty"`
@@ -196,24 +203,24 @@ type EnergyPolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// NamespaceSummary is what admission must know of a namespace's policy.
+// NamespaceSummary is the part of a namespace's policy that is needed for admission.
 type NamespaceSummary struct {
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
-	// Workloads that say nothing may wait.
+	// delays is true if workloads without annotations may be held.
 	// +optional
 	Delays bool `json:"delays,omitempty"`
 }
 
-// ShadowStatus counts decisions that were not carried out.
+// ShadowStatus counts decisions that were not enforced.
 type ShadowStatus struct {
-	// Workloads that were looked at.
+	// decided is the number of evaluated workloads.
 	Decided int64 `json:"decided"`
-	// Workloads that would have been held.
+	// held is the number of workloads that would have been held.
 	Held int64 `json:"held"`
-	// Estimated emissions that the holds would have avoided.
+	// savedGrams is the estimated amount of emissions that the holds would have avoided, in grams of CO2e.
 	SavedGrams float64 `json:"savedGrams"`
-	// When the last one was looked at.
+	// last is the time of the last evaluation.
 	// +optional
 	Last *metav1.Time `json:"last,omitempty"`
 }

@@ -2,8 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// GridZone is an area of the electricity grid: where its carbon intensity and its price come from, and, in its status,
-// what they are now and are forecast to be. kubenergy-controller fills the status; the scheduler only reads it.
+// GridZone is an area of the electricity grid. Its spec lists the sources of its carbon intensity and price, and
+// its status contains the current values and forecasts. kubenergy-controller updates the status, and the scheduler
+// reads it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=gz,categories=kubenergy
@@ -34,60 +35,62 @@ type GridZoneList struct {
 	Items           []GridZone `json:"items"`
 }
 
-// GridZoneSpec says which nodes a zone feeds and who is asked about it.
+// GridZoneSpec defines the nodes in a zone and the sources of its signals.
 type GridZoneSpec struct {
-	// Identifier of the grid zone, as Electricity Maps names it: DE, US-CAL-CISO.
+	// zone is the identifier of the grid zone at Electricity Maps, e.g. DE or US-CAL-CISO.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Zone string `json:"zone"`
-	// Nodes that nothing else maps to a zone belong to this one. Where several say so, the first by name does.
+	// default determines whether nodes without a zone belong to this zone. If several zones are marked as default,
+	// the first by name is used.
 	// +optional
 	Default bool `json:"default,omitempty"`
-	// Cloud regions whose nodes belong here, as in eu-central-1. Well-known regions need not be listed.
+	// regions lists cloud regions in the zone, e.g. eu-central-1. Well-known regions need not be listed.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	Regions []string `json:"regions,omitempty"`
-	// Facility energy divided by node energy.
+	// pue is the facility energy divided by the energy of the nodes.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
 	PUE *float64 `json:"pue,omitempty"`
-	// Carbon intensity of electricity.
+	// carbon defines the sources of the carbon intensity of electricity.
 	// +optional
 	Carbon *CarbonSpec `json:"carbon,omitempty"`
-	// Price of electricity.
+	// price defines the sources of the price of electricity.
 	// +optional
 	Price *PriceSpec `json:"price,omitempty"`
 }
 
-// CarbonSpec says which carbon intensity is meant, and who knows it.
+// CarbonSpec defines the kind and the sources of the carbon intensity.
 type CarbonSpec struct {
-	// Average intensity of all generation, or marginal intensity of what one more kilowatt-hour would be generated
-	// by. The two are never mixed: a source of the other kind is refused.
+	// signal is the kind of carbon intensity: the average of all generation, or the marginal intensity of the
+	// generation that would supply an additional kilowatt-hour. The two are never mixed, so a source of the other
+	// kind is rejected.
 	// +optional
 	// +kubebuilder:validation:Enum=Average;Marginal
 	// +kubebuilder:default=Average
 	Signal string `json:"signal,omitempty"`
-	// Age beyond which the last good answer is no answer.
+	// maxAge is the maximum age of the last valid response. Older values are not used.
 	// +optional
 	// +kubebuilder:default="2h"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="must be between 1m and 744h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
-	// Asked in this order; the first that answers well is believed.
+	// sources are queried in the given order until one of them returns a valid response.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	Sources []CarbonSource `json:"sources"`
 }
 
-// CarbonSource is one source of carbon intensity.
+// CarbonSource is a source of the carbon intensity.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.electricityMaps),has(self.ukCarbonIntensity),has(self.wattTime),has(self.prometheus),has(self.http),has(self.file),has(self.static),has(self.typical)].filter(x,x).size()==1",message="name exactly one kind of source"
+// +kubebuilder:validation:XValidation:rule="[has(self.electricityMaps),has(self.ukCarbonIntensity),has(self.wattTime),has(self.prometheus),has(self.http),has(self.file),has(self.static),has(self.typical)].filter(x,x).size()==1",message="exactly one kind of source is required"
 type CarbonSource struct {
-	// Polling interval; by default that of the provider's own updates.
+	// every is the polling interval. Defaults to the update interval of the provider.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="want 1m to 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be between 1m and 168h"
 	Every *metav1.Duration `json:"every,omitempty"`
-	// Requests that may be made to it in an hour, over all replicas and restarts.
+	// maxCallsPerHour is the maximum number of requests per hour, across all replicas and restarts.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
@@ -111,31 +114,31 @@ type CarbonSource struct {
 	Typical *TypicalSource `json:"typical,omitempty"`
 }
 
-// PriceSpec says in which currency electricity is paid, and who knows its price.
+// PriceSpec defines the currency and the sources of the price.
 type PriceSpec struct {
-	// ISO 4217 code of the currency of all sources.
+	// currency is the ISO 4217 code of the currency of all sources.
 	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
 	Currency string `json:"currency"`
-	// Age beyond which the last good answer is no answer. Tariffs do not age.
+	// maxAge is the maximum age of the last valid response. Older values are not used. Tariffs do not expire.
 	// +optional
 	// +kubebuilder:default="36h"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="must be between 1m and 744h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
-	// Asked in this order; the first that answers well is believed.
+	// sources are queried in the given order until one of them returns a valid response.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	Sources []PriceSource `json:"sources"`
 }
 
-// PriceSource is one source of prices.
+// PriceSource is a source of prices.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.tariff),has(self.entsoe),has(self.electricityMaps),has(self.octopus),has(self.prometheus),has(self.http),has(self.file),has(self.static)].filter(x,x).size()==1",message="name exactly one kind of source"
+// +kubebuilder:validation:XValidation:rule="[has(self.tariff),has(self.entsoe),has(self.electricityMaps),has(self.octopus),has(self.prometheus),has(self.http),has(self.file),has(self.static)].filter(x,x).size()==1",message="exactly one kind of source is required"
 type PriceSource struct {
-	// Polling interval; by default that of the provider's own updates.
+	// every is the polling interval. Defaults to the update interval of the provider.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="want 1m to 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be between 1m and 168h"
 	Every *metav1.Duration `json:"every,omitempty"`
-	// Requests that may be made to it in an hour, over all replicas and restarts.
+	// maxCallsPerHour is the maximum number of requests per hour, across all replicas and restarts.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
@@ -159,262 +162,268 @@ type PriceSource struct {
 	Static *StaticSource `json:"static,omitempty"`
 }
 
-// ElectricityMapsSource is the API of Electricity Maps: carbon intensity, or day-ahead prices.
+// ElectricityMapsSource reads the carbon intensity or day-ahead prices from the Electricity Maps API.
 type ElectricityMapsSource struct {
-	// Zone to ask for; by default that of the GridZone.
+	// zone is the zone to query. Defaults to the zone of the GridZone.
 	// +optional
 	Zone string `json:"zone,omitempty"`
-	// Name of the key file with the API token.
+	// key is the name of the key file with the API token.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	Key string `json:"key,omitempty"`
-	// Version of the API.
+	// version is the version of the API.
 	// +optional
 	// +kubebuilder:validation:Enum=v3;v4
 	// +kubebuilder:default=v4
 	Version string `json:"version,omitempty"`
-	// Base URL without the version; by default the public one.
+	// url is the base URL of the API without the version. Defaults to the public endpoint.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^https?://`
 	URL string `json:"url,omitempty"`
-	// Whether factors count the whole life cycle of plants, or what they emit directly.
+	// emissionFactors determines whether the emissions include the whole life cycle of power plants or only direct
+	// emissions.
 	// +optional
 	// +kubebuilder:validation:Enum=Lifecycle;Direct
 	// +kubebuilder:default=Lifecycle
 	EmissionFactors string `json:"emissionFactors,omitempty"`
-	// Also ask for the provider's forecast, which needs a paid plan.
+	// forecast determines whether the forecast of the provider is queried as well. This requires a paid plan.
 	// +optional
 	Forecast bool `json:"forecast,omitempty"`
 }
 
-// UKCarbonIntensitySource is carbonintensity.org.uk, of Great Britain or one of its regions. It needs no key.
+// UKCarbonIntensitySource reads the carbon intensity of Great Britain or of one of its regions from
+// carbonintensity.org.uk. It needs no key.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.postcode) && has(self.regionID))",message="name a postcode or a regionID, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.postcode) && has(self.regionID))",message="postcode and regionID are mutually exclusive"
 type UKCarbonIntensitySource struct {
-	// Outward postcode of the region, as in RG10.
+	// postcode is the outward postcode of the region, e.g. RG10.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[A-Z]{1,2}[0-9][0-9A-Z]?$`
 	Postcode string `json:"postcode,omitempty"`
-	// Number of the region, 1 to 17; without it and a postcode, all of Great Britain.
+	// regionID is the number of the region, from 1 to 17. Without a regionID and a postcode, the source returns
+	// values for all of Great Britain.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=17
 	RegionID int32 `json:"regionID,omitempty"`
-	// Base URL; by default the public one.
+	// url is the base URL of the API. Defaults to the public endpoint.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^https?://`
 	URL string `json:"url,omitempty"`
 }
 
-// WattTimeSource is WattTime's API v3: marginal intensity.
+// WattTimeSource reads the marginal carbon intensity from the WattTime API v3.
 type WattTimeSource struct {
-	// Region to ask for, as in CAISO_NORTH.
+	// region is the region to query, e.g. CAISO_NORTH.
 	// +kubebuilder:validation:MinLength=1
 	Region string `json:"region"`
-	// Name of the key file with user name and password, separated by a colon.
+	// key is the name of the key file with the user name and the password, separated by a colon.
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	Key string `json:"key"`
-	// Base URL; by default the public one.
+	// url is the base URL of the API. Defaults to the public endpoint.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^https?://`
 	URL string `json:"url,omitempty"`
 }
 
-// PrometheusSource is a query of a Prometheus server that gives one value: that of now.
+// PrometheusSource reads the current value from a Prometheus server with a query.
 type PrometheusSource struct {
-	// Base URL of the server.
+	// url is the base URL of the server.
 	// +kubebuilder:validation:Pattern=`^https?://`
 	URL string `json:"url"`
-	// PromQL that gives one value.
+	// query is a PromQL query that returns a single value.
 	// +kubebuilder:validation:MinLength=1
 	Query string `json:"query"`
-	// Unit of the query's value.
+	// unit is the unit of the value.
 	// +optional
 	Unit Unit `json:"unit,omitempty"`
-	// Whether carbon intensity is of this kind; it must be that of the GridZone.
+	// signal is the kind of carbon intensity of this source. It must match the kind of the GridZone.
 	// +optional
 	// +kubebuilder:validation:Enum=Average;Marginal
 	// +kubebuilder:default=Average
 	Signal string `json:"signal,omitempty"`
-	// The value is measured rather than estimated: then one that has not moved for six hours is refused, otherwise
-	// one that has not for a day.
+	// measured determines whether the value is measured instead of estimated. A measured value is rejected if it
+	// has not changed for six hours, an estimated value if it has not changed for a day.
 	// +optional
 	Measured bool `json:"measured,omitempty"`
-	// Name of the key file with a bearer token.
+	// key is the name of the key file with a bearer token.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	Key string `json:"key,omitempty"`
-	// The server's address is inside the cluster or the site, where addresses are private. Loopback and metadata
-	// services stay out of reach.
+	// allowPrivateAddress allows a server with a private address, e.g. inside the cluster or the site. Loopback
+	// addresses and metadata services remain blocked.
 	// +optional
 	AllowPrivateAddress bool `json:"allowPrivateAddress,omitempty"`
 }
 
-// HTTPSource is any service that answers in JSON: your own source.
+// HTTPSource reads values from any HTTP service that returns JSON.
 type HTTPSource struct {
-	// Requested with GET; {zone} is replaced by the zone.
+	// url is the URL of the GET request. {zone} is replaced by the zone.
 	// +kubebuilder:validation:Pattern=`^https?://`
 	URL string `json:"url"`
-	// Path of the present value in the answer, as in data.0.intensity.
+	// value is the path of the current value in the response, e.g. data.0.intensity.
 	// +optional
 	Value string `json:"value,omitempty"`
-	// Path of the time at which the value was issued; by default that of the answer.
+	// time is the path of the time at which the value was issued. Defaults to the time of the response.
 	// +optional
 	Time string `json:"time,omitempty"`
-	// Path of a list of past, present and future values, in place of value.
+	// list is the path of a list of past, current and future values, as an alternative to value.
 	// +optional
 	List string `json:"list,omitempty"`
-	// Path of the time within an entry of the list.
+	// listTime is the path of the time within a list entry.
 	// +optional
 	ListTime string `json:"listTime,omitempty"`
-	// Path of the value within an entry of the list.
+	// listValue is the path of the value within a list entry.
 	// +optional
 	ListValue string `json:"listValue,omitempty"`
-	// Path of the zone in the answer, which must be the one that was asked for.
+	// zone is the path of the zone in the response. The zone in the response must match the requested zone.
 	// +optional
 	Zone string `json:"zone,omitempty"`
-	// Unit of the values.
+	// unit is the unit of the values.
 	// +optional
 	Unit Unit `json:"unit,omitempty"`
-	// Whether carbon intensity is of this kind; it must be that of the GridZone.
+	// signal is the kind of carbon intensity of this source. It must match the kind of the GridZone.
 	// +optional
 	// +kubebuilder:validation:Enum=Average;Marginal
 	// +kubebuilder:default=Average
 	Signal string `json:"signal,omitempty"`
-	// Name of the key file whose content is sent in the header.
+	// key is the name of the key file with the content of the header.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	Key string `json:"key,omitempty"`
-	// Header that carries the key.
+	// header is the name of the header that contains the key.
 	// +optional
 	// +kubebuilder:default=Authorization
 	Header string `json:"header,omitempty"`
-	// The values are measured rather than estimated: then those that have not moved for six hours are refused,
-	// otherwise those that have not for a day.
+	// measured determines whether the values are measured instead of estimated. Measured values are rejected if
+	// they have not changed for six hours, estimated values if they have not changed for a day.
 	// +optional
 	Measured bool `json:"measured,omitempty"`
-	// The server's address is inside the cluster or the site, where addresses are private. Loopback and metadata
-	// services stay out of reach.
+	// allowPrivateAddress allows a server with a private address, e.g. inside the cluster or the site. Loopback
+	// addresses and metadata services remain blocked.
 	// +optional
 	AllowPrivateAddress bool `json:"allowPrivateAddress,omitempty"`
 }
 
-// Unit is the unit of a source's values. By default that of the quantity: gCO2e/kWh, or the currency per kWh.
+// Unit is the unit of the values of a source. Defaults to gCO2e/kWh for carbon intensity and to the currency per
+// kWh for prices.
 //
 // +kubebuilder:validation:Enum="g/kWh";"kg/MWh";"lb/MWh";"kg/kWh";"per-kWh";"per-MWh";"cents/kWh"
 type Unit string
 
-// FileSource is a CSV file in the controller's data folder, as docs/reference/formats.md describes it under "Grid".
+// FileSource is a CSV file in the data directory of the controller. The section "Grid" of docs/reference/formats.md
+// describes its format.
 type FileSource struct {
-	// Name below the data folder.
+	// path is the path of the file, relative to the data directory.
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._/-]+$`
-	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="a file lies below the data folder"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="must be a relative path below the data directory"
 	Path string `json:"path"`
-	// Column with the values; by default ci_lifecycle_g_per_kwh, or the only one.
+	// column is the column with the values. Defaults to ci_lifecycle_g_per_kwh, or to the only column.
 	// +optional
 	Column string `json:"column,omitempty"`
-	// Zone to read, where the file has several.
+	// zone is the zone to read if the file contains several zones.
 	// +optional
 	Zone string `json:"zone,omitempty"`
-	// Whether carbon intensity is of this kind; it must be that of the GridZone.
+	// signal is the kind of carbon intensity of this source. It must match the kind of the GridZone.
 	// +optional
 	// +kubebuilder:validation:Enum=Average;Marginal
 	// +kubebuilder:default=Average
 	Signal string `json:"signal,omitempty"`
 }
 
-// StaticSource is one value that holds always.
+// StaticSource is a constant value.
 type StaticSource struct {
-	// In gCO2e/kWh, or in the currency per kWh.
+	// value is the constant value, in gCO2e/kWh or in the currency per kWh.
 	Value float64 `json:"value"`
 }
 
-// TypicalSource is the bundled curve of a typical day of the zone, by season. It is always estimated, needs no key and
-// never fails.
+// TypicalSource is the bundled curve of a typical day in the zone, by season. Its values are always estimated. It
+// needs no key and never fails.
 type TypicalSource struct {
-	// Zone whose curve is used; by default that of the GridZone.
+	// zone is the zone of the curve. Defaults to the zone of the GridZone.
 	// +optional
 	Zone string `json:"zone,omitempty"`
 }
 
-// TariffSource is a time-of-use tariff. Schedules are tried in their order; the first that matches gives the price.
+// TariffSource is a time-of-use tariff. The first matching schedule determines the price.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.file) != has(self.price) && !(has(self.file) && has(self.schedules))",message="name a price, with schedules or without, or a file in place of both"
+// +kubebuilder:validation:XValidation:rule="has(self.file) != has(self.price) && !(has(self.file) && has(self.schedules))",message="either price, with optional schedules, or file is required"
 type TariffSource struct {
-	// Price where no schedule matches, in the currency per kWh.
+	// price is the price if no schedule matches, in the currency per kWh.
 	// +optional
 	Price *float64 `json:"price,omitempty"`
-	// Pricing schedules of Compute Gardener, as its pricing-schedules.yaml has them, in place of price and schedules.
-	// Name below the data folder.
+	// file is the path of a pricing-schedules.yaml of Compute Gardener, relative to the data directory. It replaces
+	// price and schedules.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._/-]+$`
-	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="a file lies below the data folder"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="must be a relative path below the data directory"
 	File string `json:"file,omitempty"`
-	// IANA time zone of all schedules that name none.
+	// timeZone is the IANA time zone of all schedules without a time zone.
 	// +optional
 	// +kubebuilder:default=UTC
 	TimeZone string `json:"timeZone,omitempty"`
-	// Prices at some hours of some days.
+	// schedules lists prices by day and hour.
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Schedules []TariffSchedule `json:"schedules,omitempty"`
-	// Country or subdivision whose public holidays count as Sundays, as in DE or US.
+	// holidays is a country or subdivision, e.g. DE or US. Its public holidays are treated as Sundays.
 	// +optional
 	Holidays string `json:"holidays,omitempty"`
 }
 
-// TariffSchedule is a price at some hours of some days.
+// TariffSchedule is a price during certain hours on certain days.
 type TariffSchedule struct {
-	// Days of the week, 0 or 7 for Sunday: "1-5", "0,6". By default all.
+	// days lists the days of the week, with 0 or 7 for Sunday, e.g. "1-5" or "0,6". Defaults to all days.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[0-7](-[0-7])?(,[0-7](-[0-7])?)*$`
 	Days string `json:"days,omitempty"`
-	// Months, 1 to 12: "6-9". By default all.
+	// months lists the months from 1 to 12, e.g. "6-9". Defaults to all months.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[0-9]{1,2}(-[0-9]{1,2})?(,[0-9]{1,2}(-[0-9]{1,2})?)*$`
 	Months string `json:"months,omitempty"`
-	// First minute, HH:MM local time.
+	// start is the first minute of the schedule, as HH:MM in local time.
 	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
 	Start string `json:"start"`
-	// First minute that no longer counts, HH:MM or 24:00. An end that is not after the start is on the next day.
+	// end is the first minute after the schedule, as HH:MM or 24:00 in local time. If it is not after start, the
+	// schedule ends on the next day.
 	// +kubebuilder:validation:Pattern=`^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$`
 	End string `json:"end"`
-	// In the currency per kWh.
+	// price is the price in the currency per kWh.
 	Price float64 `json:"price"`
-	// IANA time zone.
+	// timeZone is the IANA time zone of the schedule.
 	// +optional
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
-// ENTSOESource is the transparency platform of the European grid operators: day-ahead prices.
+// ENTSOESource reads day-ahead prices from the transparency platform of the European grid operators.
 type ENTSOESource struct {
-	// EIC code of the bidding zone, as in 10Y1001A1001A82H.
+	// domain is the EIC code of the bidding zone, e.g. 10Y1001A1001A82H.
 	// +kubebuilder:validation:Pattern=`^[0-9A-Z-]{16}$`
 	Domain string `json:"domain"`
-	// Name of the key file with the security token.
+	// key is the name of the key file with the security token.
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	Key string `json:"key"`
-	// Base URL; by default the public one.
+	// url is the base URL of the API. Defaults to the public endpoint.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^https?://`
 	URL string `json:"url,omitempty"`
 }
 
-// OctopusSource is the Agile tariff of Octopus Energy in Great Britain. It needs no key.
+// OctopusSource reads the Agile tariff of Octopus Energy in Great Britain. It needs no key.
 type OctopusSource struct {
-	// Code of the product, as AGILE-24-10-01.
+	// product is the code of the product, e.g. AGILE-24-10-01.
 	// +kubebuilder:validation:Pattern=`^[A-Z0-9-]+$`
 	Product string `json:"product"`
-	// Code of the tariff, as E-1R-AGILE-24-10-01-C.
+	// tariff is the code of the tariff, e.g. E-1R-AGILE-24-10-01-C.
 	// +kubebuilder:validation:Pattern=`^[A-Z0-9-]+$`
 	Tariff string `json:"tariff"`
-	// Base URL; by default the public one.
+	// url is the base URL of the API. Defaults to the public endpoint.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^https?://`
 	URL string `json:"url,omitempty"`
 }
 
-// GridZoneStatus is what is known about the zone.
+// GridZoneStatus defines the observed state of GridZone.
 type GridZoneStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -422,40 +431,42 @@ type GridZoneStatus struct {
 	Carbon *SignalStatus `json:"carbon,omitempty"`
 	// +optional
 	Price *SignalStatus `json:"price,omitempty"`
-	// Nodes that the zone feeds. Holds do not wait for zones without any.
+	// nodes is the number of nodes in the zone. Holds do not wait for the signals of zones without nodes.
 	// +optional
 	Nodes *int32 `json:"nodes,omitempty"`
-	// Ready: the carbon intensity, or the price where only that is asked for, is known and fresh.
+	// conditions includes Ready, which is true if the carbon intensity, or the price if only the price is
+	// configured, is known and not too old.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// SignalStatus is a signal: what it is now, and what it is forecast to be.
+// SignalStatus contains the current value and the forecast of a signal.
 type SignalStatus struct {
-	// Value when the status was written.
+	// now is the value at the time of the last status update.
 	Now float64 `json:"now"`
-	// gCO2e/kWh, or a currency per kWh.
+	// unit is gCO2e/kWh or a currency per kWh.
 	Unit string `json:"unit"`
 	// +kubebuilder:validation:Enum=measured;derived;estimated
 	Quality string `json:"quality"`
-	// The source that was believed.
+	// source is the source of the current value.
 	Source string `json:"source"`
-	// When that source issued the present value. Absent for what does not age.
+	// asOf is the time at which the source issued the current value. Absent if the value does not expire.
 	// +optional
 	AsOf *metav1.Time `json:"asOf,omitempty"`
-	// Start of the first value.
+	// start is the start of the first value.
 	Start metav1.Time `json:"start"`
-	// How long each value holds.
+	// step is the duration of each value.
 	Step metav1.Duration `json:"step"`
-	// The present and the future, in the signal's unit.
+	// values contains the current and future values, in the unit of the signal.
 	// +kubebuilder:validation:MaxItems=2016
 	Values []float64 `json:"values"`
-	// Who forecast: the source, or one of our models.
+	// forecastSource is the origin of the forecast: the source, or a forecast model of KubEnergy.
 	// +optional
 	ForecastSource string `json:"forecastSource,omitempty"`
-	// Tenth and ninetieth percentile of each value, where the forecast gives them.
+	// low contains the 10th percentile of each value, if the forecast provides percentiles. high contains the 90th
+	// percentile.
 	// +optional
 	// +kubebuilder:validation:MaxItems=2016
 	Low []float64 `json:"low,omitempty"`
@@ -464,7 +475,7 @@ type SignalStatus struct {
 	High []float64 `json:"high,omitempty"`
 }
 
-// What the conditions of our objects say.
+// Condition types of KubEnergy objects.
 const (
 	ConditionReady = "Ready" // GridZone
 	ConditionValid = "Valid" // PowerProfile, EnergyPolicy

@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// PowerProfile is the power model of a kind of hardware.
+// PowerProfile is the power model of a class of hardware.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=pp,categories=kubenergy
@@ -32,128 +32,134 @@ type PowerProfileList struct {
 	Items           []PowerProfile `json:"items"`
 }
 
-// PowerProfileSpec says what a node of the kind draws, and which nodes are of the kind.
+// PowerProfileSpec defines the power consumption of a class of hardware and selects the nodes that belong to it.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.curve) || has(self.maxWatts)",message="give maxWatts, or a curve"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxWatts) || !has(self.idleWatts) || self.idleWatts <= self.maxWatts",message="idleWatts must not be above maxWatts"
+// +kubebuilder:validation:XValidation:rule="has(self.curve) || has(self.maxWatts)",message="maxWatts or curve is required"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxWatts) || !has(self.idleWatts) || self.idleWatts <= self.maxWatts",message="idleWatts must not be greater than maxWatts"
 type PowerProfileSpec struct {
-	// Nodes that name no profile, that no profile selects, and whose hardware is not recognised, have this one.
+	// default determines whether this profile is used for nodes without a profile label, without a matching profile
+	// and with unrecognised hardware.
 	// +optional
 	Default bool `json:"default,omitempty"`
-	// Labels of the nodes that have this profile. A node's label kubenergy.io/power-profile comes first.
+	// nodeSelector selects the nodes that use this profile by their labels. The label kubenergy.io/power-profile of
+	// a node takes precedence.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// Power without load.
+	// idleWatts is the power of an idle node, in watts.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	IdleWatts float64 `json:"idleWatts,omitempty"`
-	// Power at full load.
+	// maxWatts is the power at full load, in watts.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	MaxWatts float64 `json:"maxWatts,omitempty"`
-	// P(u) = idle + (max − idle)·u^exponent; by default 1.
+	// exponent is the exponent of the power model P(u) = idle + (max − idle)·u^exponent. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
 	Exponent float64 `json:"exponent,omitempty"`
-	// Measured points, in place of idle, max and exponent.
+	// curve lists measured points, which replace idleWatts, maxWatts and exponent.
 	// +optional
 	// +kubebuilder:validation:MinItems=2
 	// +kubebuilder:validation:MaxItems=101
 	Curve []CurvePoint `json:"curve,omitempty"`
-	// Power of a machine that sleeps; by default it never does. What kubenergy-power puts to sleep needs bootSeconds
-	// too.
+	// sleepWatts is the power of a sleeping machine, in watts. If not set, the machine never sleeps.
+	// kubenergy-power also requires bootSeconds.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	SleepWatts *float64 `json:"sleepWatts,omitempty"`
-	// Energy of one boot beyond sleepWatts: what a meter at the wall counts from the order to wake until the node is
-	// Ready, less sleepWatts for as long.
+	// wakeUpJoules is the energy of one boot in addition to sleepWatts, in joules: the energy at the wall from the
+	// wake-up request until the node is Ready, minus sleepWatts for the same time.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	WakeUpJoules float64 `json:"wakeUpJoules,omitempty"`
-	// Seconds from the order to wake until work can begin.
+	// bootSeconds is the time from the wake-up request until the node can run pods, in seconds.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
 	BootSeconds float64 `json:"bootSeconds,omitempty"`
-	// Power of each GPU that is not in use.
+	// gpuIdleWatts is the power of each idle GPU, in watts.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GPUIdleWatts float64 `json:"gpuIdleWatts,omitempty"`
-	// Power of each GPU at full load.
+	// gpuMaxWatts is the power of each GPU at full load, in watts.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GPUMaxWatts float64 `json:"gpuMaxWatts,omitempty"`
-	// Share of the range between idle and full load that a class of GPU work draws: inference, training, rendering.
+	// gpuClasses maps classes of GPU work, such as inference, training or rendering, to their power as a fraction
+	// of the range between idle and full load.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	GPUClasses map[string]float64 `json:"gpuClasses,omitempty"`
-	// What memory draws, of the way from idleWatts to maxWatts, when all of it is in use; by default it is not told
-	// apart, and follows the CPU. It does not go with a curve.
+	// memoryWatts is the part of the range between idleWatts and maxWatts that fully used memory consumes, in
+	// watts. If not set, the power of memory is not modelled separately and follows the CPU. It cannot be combined
+	// with a curve.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MemoryWatts float64 `json:"memoryWatts,omitempty"`
-	// Degrees Celsius of the hottest sensor of its CPUs and GPUs, above which a node takes no pods that our scheduler
-	// places, until it is 5 degrees below; by default there is no limit.
+	// maxTemperatureCelsius is the maximum temperature of the hottest CPU or GPU sensor, in degrees Celsius.
+	// KubEnergy's scheduler places no pods on a hotter node until its temperature is 5 degrees below the maximum.
+	// If not set, there is no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=150
 	MaxTemperatureCelsius int32 `json:"maxTemperatureCelsius,omitempty"`
-	// How many times the energy of the node itself the facility draws for it; by default that of its zone.
+	// pue is the facility energy divided by the energy of the node. Defaults to the PUE of the zone.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
 	PUE *float64 `json:"pue,omitempty"`
-	// Measured work and power per class of workload.
+	// benchmarks lists the measured performance and power for each workload class.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	Benchmarks []Benchmark `json:"benchmarks,omitempty"`
-	// How the numbers were found: from a meter, computed from one, or by a model.
+	// quality determines how the values were obtained: measured by a meter, derived from measurements, or estimated
+	// by a model.
 	// +optional
 	// +kubebuilder:validation:Enum=measured;derived;estimated
 	// +kubebuilder:default=estimated
 	Quality string `json:"quality,omitempty"`
-	// Where the numbers were published.
+	// source is the publication that contains the values.
 	// +optional
 	Source string `json:"source,omitempty"`
 }
 
-// CurvePoint is power at a utilisation.
+// CurvePoint is the power of a node at a given utilisation.
 type CurvePoint struct {
-	// Share of the node that is busy.
+	// utilisation is the utilisation of the node, from 0 to 1.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1
 	Utilisation float64 `json:"utilisation"`
-	// Power of the node then.
+	// watts is the power of the node at this utilisation, in watts.
 	// +kubebuilder:validation:Minimum=0
 	Watts float64 `json:"watts"`
 }
 
-// Benchmark is how fast a node of the kind does a class of work, and what it draws meanwhile.
+// Benchmark contains the measured performance and power of a node for a workload class.
 type Benchmark struct {
-	// Class of workload, as pods name it in the label workload-profile: training, inference, sequential.
+	// class is the workload class, e.g. training, inference or sequential.
 	// +kubebuilder:validation:MinLength=1
 	Class string `json:"class"`
-	// Work per unit of time; the unit is the same for all nodes of a class.
+	// rate is the amount of work per unit of time. All nodes must use the same unit for a class.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:ExclusiveMinimum=true
 	Rate float64 `json:"rate"`
-	// Power of the node under this load.
+	// watts is the power of the node under this load, in watts.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:ExclusiveMinimum=true
 	Watts float64 `json:"watts"`
-	// Power of the node before.
+	// idleWatts is the power of the node before the benchmark, in watts.
 	// +kubebuilder:validation:Minimum=0
 	IdleWatts float64 `json:"idleWatts"`
 }
 
-// PowerProfileStatus says whether the profile can be used, and by how many.
+// PowerProfileStatus defines the observed state of PowerProfile.
 type PowerProfileStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Nodes of this kind.
+	// nodes is the number of nodes that use this profile.
 	// +optional
 	Nodes int32 `json:"nodes,omitempty"`
 	// +optional

@@ -6,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of all objects of this package.
+// GroupVersion is the group and version of all objects in this package.
 var GroupVersion = schema.GroupVersion{Group: "kubenergy.io", Version: "v1alpha1"}
 
-// AddToScheme makes the objects known to a scheme.
+// AddToScheme registers all types of this package with the scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&GridZone{}, &GridZoneList{}, &PowerProfile{}, &PowerProfileList{}, &EnergyPolicy{}, &EnergyPolicyList{},

@@ -1,4 +1,5 @@
-// Command kubenergy-controller is the controller: signals, profiles and policies, and what would have been held.
+// Command kubenergy-controller runs the controller, which updates grid signals, profiles, policies and budgets and
+// maintains the ledger.
 package main
 
 import (
@@ -9,12 +10,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // tariffs name time zones, and an image from scratch has none
+	_ "time/tzdata" // tariffs refer to time zones, and scratch images have no zone data
 
 	"github.com/go-logr/logr"
-	_ "golang.org/x/crypto/x509roots/fallback" // nor has it certificate authorities
+	_ "golang.org/x/crypto/x509roots/fallback" // scratch images have no CA certificates
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
+	"sigs.k8s.io/controller-runtime/pkg/client/config" // registers the flag --kubeconfig
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kubenergy/kubenergy/internal/controller"
@@ -34,7 +35,7 @@ func main() {
 
 func run(options controller.Options) error {
 	if flag.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are flags only", flag.Arg(0))
+		return fmt.Errorf("unexpected argument %q: only flags are supported", flag.Arg(0))
 	}
 	if err := options.Validate(); err != nil {
 		return err
@@ -48,6 +49,6 @@ func run(options controller.Options) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	log.Info("starting", "namespace", options.Namespace, "leaderElect", options.LeaderElect, "server", api.Host)
+	log.Info("Starting", "namespace", options.Namespace, "leaderElect", options.LeaderElect, "server", api.Host)
 	return controller.Run(ctx, api, options, log)
 }

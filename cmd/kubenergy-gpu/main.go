@@ -1,9 +1,10 @@
 //go:build linux && (amd64 || arm64)
 
-// Command kubenergy-gpu uses the libraries of NVIDIA's driver for programs that do without the system's dynamic linker.
-// kubenergy-agent starts it with the driver's library and an interval: each line that it writes then is all that was
-// read of the boards at one instant, in JSON. `kubenergy benchmark` starts it with nothing: for each number that it
-// reads, it does so many rounds of work on a board, and writes seconds and billion operations.
+// Command kubenergy-gpu calls the libraries of the NVIDIA driver for static binaries, which cannot load shared
+// libraries. kubenergy-agent starts it with the path of the NVML library and an interval. In this mode, it writes
+// one line of JSON with the readings of all GPUs per interval. `kubenergy benchmark` starts it without arguments.
+// In this mode, it reads a number of rounds from each line of standard input, performs this work on a GPU, and
+// writes the duration in seconds and the number of operations in billions.
 package main
 
 import (
@@ -22,9 +23,9 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("kubenergy-gpu: ")
-	const usage = "want the driver's library and an interval, as: kubenergy-gpu libnvidia-ml.so.1 1s; or nothing"
+	const usage = "want a library and an interval, as in kubenergy-gpu libnvidia-ml.so.1 1s, or no arguments"
 	if len(os.Args) == 2 && slices.Contains([]string{"-h", "-help", "--help"}, os.Args[1]) {
-		fmt.Println("kubenergy-gpu is started by kubenergy-agent and kubenergy benchmark:", usage)
+		fmt.Println("kubenergy-gpu is started by kubenergy-agent and by kubenergy benchmark:", usage)
 		return
 	}
 	switch len(os.Args) {
@@ -35,7 +36,7 @@ func main() {
 	case 3:
 		interval, err := time.ParseDuration(os.Args[2])
 		if err != nil || interval <= 0 {
-			log.Fatalf("the interval %q is no time: want one as 1s", os.Args[2])
+			log.Fatalf("invalid interval %q: want a positive duration such as 1s", os.Args[2])
 		}
 		log.Fatal(nvml.Serve(os.Stdout, os.Args[1], interval))
 	default:
@@ -43,7 +44,7 @@ func main() {
 	}
 }
 
-// work loads a board until there is no more to read.
+// work performs the requested rounds of work on a GPU until the end of standard input.
 func work() error {
 	gpu, err := cuda.Open()
 	for rounds := 0; err == nil; {

@@ -1,4 +1,5 @@
-// Command kubenergy-karmada has Karmada send work to the cluster where it costs least, when it costs least.
+// Command kubenergy-karmada selects the cluster and the start time with the lowest cost for the workloads of a
+// Karmada federation.
 package main
 
 import (
@@ -12,7 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
+	"sigs.k8s.io/controller-runtime/pkg/client/config" // registers the flag --kubeconfig
 
 	"github.com/kubenergy/kubenergy/internal/karmada"
 )
@@ -29,13 +30,13 @@ func main() {
 
 func start(f *karmada.Flags) error {
 	if flag.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are flags only", flag.Arg(0))
+		return fmt.Errorf("unexpected argument %q: only flags are supported", flag.Arg(0))
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
 	api, err := config.GetConfig()
 	if err != nil {
-		return fmt.Errorf("reading Karmada's kubeconfig: give --kubeconfig, or set KUBECONFIG: %w", err)
+		return fmt.Errorf("loading the kubeconfig of Karmada, set --kubeconfig or KUBECONFIG: %w", err)
 	}
 	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

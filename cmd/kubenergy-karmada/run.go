@@ -20,7 +20,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// run runs knowledge, the driver of clusters, the hold loop and the recorder, until ctx ends or one of them fails.
+// run starts the object cache, the cluster driver, the hold loop and the recorder. It returns when ctx is cancelled
+// or one of them fails.
 func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logger) error {
 	objects, errObjects := kube.NewObjects(api, log)
 	o, errFlags := f.Options(api, log)
@@ -29,8 +30,8 @@ func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logg
 	if err := errors.Join(errObjects, errFlags, errClient, errRecords); err != nil {
 		return err
 	}
-	var loop *hold.Loop   // asks the driver, which tells it
-	o.View = objects.View // what it knows at first is nothing: Karmada decides alone
+	var loop *hold.Loop   // the driver and the hold loop refer to each other
+	o.View = objects.View // initially empty, in which case Karmada selects clusters itself
 	o.Started = func(job types.UID, room bool) { loop.Started(job, room) }
 	o.Record = func(r ledger.Record, on *sched.Snapshot) { recorder.Record(&record.Entry{Record: r, Question: on}) }
 	driver, err := karmada.New(o)
@@ -40,14 +41,14 @@ func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logg
 	loop = hold.New(hold.Config{
 		Client: client, View: objects.View, Namespace: v1alpha1.SystemNamespace, Sites: driver.Sites,
 		Record: recorder.Record,
-		Stuck: func() { // the kubelet starts it anew
-			log.Error("the hold loop is stuck: ending")
+		Stuck: func() { // the kubelet restarts the container
+			log.Error("Hold loop is stuck, exiting")
 			os.Exit(1)
 		},
 	})
-	go func() { // all parts try again for ever, so this is said once
+	go func() { // logged only once because all components retry forever
 		if _, err := client.Discovery().ServerVersion(); err != nil {
-			log.Error("asking Karmada's API server, and trying again: check --kubeconfig", "server", api.Host,
+			log.Error("Failed to connect to the Karmada API server, retrying; check --kubeconfig", "server", api.Host,
 				"error", err)
 		}
 	}()
@@ -58,7 +59,8 @@ func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logg
 	return group.Wait()
 }
 
-// newRecorder returns what tells the federation's controller of decisions; nil: it is told of none.
+// newRecorder returns a recorder that sends decisions to the controller of the federation, or nil if no URL is
+// configured.
 func newRecorder(f *karmada.Flags, log *slog.Logger) (*record.Recorder, error) {
 	if f.Records.URL == "" {
 		return nil, nil

@@ -1,5 +1,5 @@
-// Command kubenergy-lab runs a real Kubernetes control plane with simulated nodes and KubEnergy's scheduler in one
-// process, and replays traces on it. Called by the name kubectl, as a link to it may be, it is kubectl.
+// Command kubenergy-lab runs a real Kubernetes control plane with simulated nodes and the KubEnergy scheduler in
+// one process, and replays traces on it. If it is called through a link named kubectl, it behaves like kubectl.
 package main
 
 import (

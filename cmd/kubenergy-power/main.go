@@ -1,4 +1,4 @@
-// Command kubenergy-power sends machines to sleep that nothing needs, and wakes them.
+// Command kubenergy-power puts unused machines to sleep and wakes them up when they are needed.
 package main
 
 import (
@@ -12,10 +12,10 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
-	_ "golang.org/x/crypto/x509roots/fallback" // an image from scratch has no certificate authorities
+	_ "golang.org/x/crypto/x509roots/fallback" // scratch images have no CA certificates
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
+	"sigs.k8s.io/controller-runtime/pkg/client/config" // registers the flag --kubeconfig
 
 	"github.com/kubenergy/kubenergy/internal/controller/signal"
 	"github.com/kubenergy/kubenergy/internal/kube"
@@ -24,11 +24,11 @@ import (
 
 func main() {
 	file := flag.String("config", "/etc/kubenergy/power/machines.yaml",
-		"`file` with the mode, the policy and the machines")
-	keys := flag.String("keys-dir", power.KeysDir, "`folder` with a file for each passwordKey")
-	record := flag.String("record", "", "`file` to append decisions to, with all that they depend on, a line of JSON "+
-		"for each\nthat differs from the one before; - is standard output")
-	probes := flag.String("health-probe-bind-address", ":8081", "`address` of /healthz (0: none)")
+		"`file` with the mode, the policy and the list of machines")
+	keys := flag.String("keys-dir", power.KeysDir, "`directory` with one file for each passwordKey")
+	record := flag.String("record", "", "`file` to append decisions and their input to, as one line of JSON "+
+		"for each\ndecision that differs from the previous one; - is standard output")
+	probes := flag.String("health-probe-bind-address", ":8081", "`address` to serve /healthz on (0 to disable)")
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
@@ -51,7 +51,7 @@ func run(file, record, probes string, keys signal.KeyFolder, log *slog.Logger) e
 	o.View, o.Keys, o.Client = objects.View, keys, kubernetes.NewForConfigOrDie(api)
 	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// What objects knows at first is nothing, with which no machine sleeps.
+	// The view is empty until the caches are synced. No machine is put to sleep with an empty view.
 	go func() { _ = objects.Run(o.Beats.Loop(ctx, "objects")) }()
 	return power.Run(ctx, o)
 }

@@ -1,11 +1,11 @@
-// Command kubenergy-scheduler is kube-scheduler with the plugins KubEnergy and KubEnergyHold and one hold loop.
+// Command kubenergy-scheduler is kube-scheduler with the plugins KubEnergy and KubEnergyHold and a hold loop.
 package main
 
 import (
 	"os"
 
 	"k8s.io/component-base/cli"
-	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json, as in stock
+	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json, as in kube-scheduler
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 

@@ -15,8 +15,8 @@ import (
 
 const asScheduler = "KUBENERGY_TEST_AS_SCHEDULER"
 
-// kube-scheduler takes signals once in a process and ends it by itself, so the test binary is the scheduler where it
-// is told so.
+// TestMain runs the scheduler instead of the tests if the environment variable is set. kube-scheduler installs its
+// signal handler only once per process and exits the process itself, so it must run in a child process.
 func TestMain(m *testing.M) {
 	if os.Getenv(asScheduler) != "" {
 		main()
@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// What was started beside a scheduler that could not be built ends with it.
+// TestASchedulerThatCannotBeBuiltExits checks that goroutines started before the failure do not keep the process
+// running.
 func TestASchedulerThatCannotBeBuiltExits(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -49,13 +50,13 @@ profiles:
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	// With a file, even one that is not there, nobody waits for policies.
+	// If a signals file is configured, even a missing one, the scheduler does not wait for policies.
 	cmd := exec.CommandContext(ctx, executable, "--config="+config, "--secure-port=0",
 		"--kubenergy-signals="+filepath.Join(folder, "none"))
 	cmd.Env = append(os.Environ(), asScheduler+"=1")
 	output, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
 		!strings.Contains(string(output), "shortlist") {
-		t.Errorf("it ended with %v, want exit code 1 and a word on the shortlist:\n%s", err, output)
+		t.Errorf("the scheduler exited with %v, want exit code 1 and an error about the shortlist:\n%s", err, output)
 	}
 }

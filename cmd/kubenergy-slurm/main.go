@@ -1,4 +1,5 @@
-// Command kubenergy-slurm has Slurm start jobs when they cost least, and keeps the books, where there is no Kubernetes.
+// Command kubenergy-slurm delays Slurm jobs to the start time with the lowest cost and maintains the ledger of
+// clusters without Kubernetes.
 package main
 
 import (
@@ -9,10 +10,10 @@ import (
 	"os"
 	stdsignal "os/signal"
 	"syscall"
-	_ "time/tzdata" // tariffs name time zones
+	_ "time/tzdata" // tariffs refer to time zones
 
 	"github.com/go-logr/logr"
-	_ "golang.org/x/crypto/x509roots/fallback" // an image from scratch has no certificate authorities
+	_ "golang.org/x/crypto/x509roots/fallback" // scratch images have no CA certificates
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 

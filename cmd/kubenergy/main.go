@@ -1,4 +1,5 @@
-// Command kubenergy is the command line of KubEnergy; under the name kubectl-energy it is a plugin of kubectl.
+// Command kubenergy is the command line interface of KubEnergy. It is also a plugin of kubectl under the name
+// kubectl-energy.
 package main
 
 import (
@@ -12,7 +13,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // who asks a second time is not kept waiting
+	context.AfterFunc(ctx, stop) // a second signal terminates the process immediately
 	code := cli.Run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

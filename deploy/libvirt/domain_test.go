@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A domain is what matters of a machine's XML.
+// A domain contains the elements of a libvirt domain that are checked.
 type domain struct {
 	Name   string `xml:"name"`
 	Memory struct {
@@ -76,13 +76,13 @@ func TestDomains(t *testing.T) {
 		fs := d.Filesystems[0]
 		wrong := func(what string) { t.Errorf("%s: %s", file, what) }
 		if d.Memory.Source.Type != "memfd" || d.Memory.Access.Mode != "shared" {
-			wrong("virtiofsd cannot reach the guest's memory")
+			wrong("the memory of the guest is not shared with virtiofsd")
 		}
 		if fs.Type != "mount" || fs.Driver.Type != "virtiofs" {
 			wrong("the file system is not virtiofs")
 		}
 		if !strings.Contains(string(mount), "\nWhat="+fs.Target.Dir+"\n") {
-			wrong("the guest's mount unit has another tag than " + fs.Target.Dir)
+			wrong("the mount unit of the guest does not use the tag " + fs.Target.Dir)
 		}
 		if fs.Source.Socket != "" {
 			if want := "ListenStream=" + strings.Replace(fs.Source.Socket, d.Name, "%i",
@@ -92,19 +92,19 @@ func TestDomains(t *testing.T) {
 			continue
 		}
 		if fs.AccessMode != "passthrough" || fs.Source.Dir != "/run/kubenergy/guests/"+d.Name {
-			wrong("it shares " + fs.Source.Dir)
+			wrong("unexpected shared directory " + fs.Source.Dir)
 		}
 		if fs.Binary == nil || fs.Binary.Cache.Mode != "none" || fs.Binary.Sandbox.Mode != "namespace" ||
 			fs.Binary.Path != "/usr/libexec/virtiofsd" {
-			wrong("the guest may cache, or virtiofsd has no sandbox")
+			wrong("the guest may cache files, or virtiofsd has no sandbox")
 		}
 		if fs.ReadOnly == nil {
-			wrong("the guest may write")
+			wrong("the file system is writable by the guest")
 		}
 	}
 }
 
-// The schemas are those of the libvirt that is installed.
+// TestDomainsAreValid validates the domains with the schemas of the installed libvirt.
 func TestDomainsAreValid(t *testing.T) {
 	schema := "/usr/share/libvirt/schemas/domain.rng"
 	if _, err := os.Stat(schema); err != nil {
@@ -120,7 +120,7 @@ func TestDomainsAreValid(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
-	// The schema does find mistakes.
+	// The schema must reject an invalid value.
 	text, err := os.ReadFile("domain.xml")
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestDomainsAreValid(t *testing.T) {
 	}
 	if out, err := exec.CommandContext(t.Context(), xmllint, "--noout", "--relaxng", schema,
 		bad).CombinedOutput(); err == nil {
-		t.Errorf("the schema takes a cache mode that libvirt does not know:\n%s", out)
+		t.Errorf("the schema accepts an invalid cache mode:\n%s", out)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestHook(t *testing.T) {
 	}
 	const hook = "hooks/qemu.d/kubenergy"
 	if info, err := os.Stat(hook); err != nil || info.Mode()&0o111 == 0 {
-		t.Errorf("libvirt skips a hook that is not executable: %v", err)
+		t.Errorf("the hook is not executable, so libvirt would ignore it: %v", err)
 	}
 	root := t.TempDir()
 	dir := filepath.Join(root, "kubenergy", "guests")
@@ -159,7 +159,7 @@ func TestHook(t *testing.T) {
 		run("web-1", other, "begin", "-")
 	}
 	if _, err := os.Stat(dir); err == nil {
-		t.Error("other operations make folders")
+		t.Error("the hook created a directory for other operations")
 	}
 	run("web-1", "prepare", "begin", "-")
 	run("web-1", "prepare", "begin", "-")
@@ -179,14 +179,14 @@ func TestHook(t *testing.T) {
 		made = append(made, e.Name())
 	}
 	if got := strings.Join(made, " "); got != "linked web-1" {
-		t.Errorf("made: %s", got)
+		t.Errorf("created %q, want only linked and web-1", got)
 	}
 	for path, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, "web-1"): 0o755} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, error %v", path, info.Mode(), err)
 		}
 	}
-	// Even where nothing can be made.
+	// The hook must also succeed if it cannot create the directory.
 	if err := os.WriteFile(filepath.Join(root, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

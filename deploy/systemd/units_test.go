@@ -25,11 +25,10 @@ const (
 	mount      = "var-scaphandre.mount"
 )
 
-// A unit is section → key → values, in the order of the file. An empty value takes away those before it, as systemd
-// does it.
+// A unit maps sections and keys to values, in the order of the file. As in systemd, an empty value resets the list.
 type unit map[string]map[string][]string
 
-// add reads a file on top of those before it.
+// add merges the settings of a file into the unit.
 func (u unit) add(text string) error {
 	section := ""
 	for n, line := range strings.Split(text, "\n") {
@@ -80,7 +79,7 @@ func (u unit) is(section, key string, want ...string) error {
 	return nil
 }
 
-// hardened are the settings of both services.
+// hardened contains the hardening settings of both services.
 var hardened = map[string]string{
 	"CapabilityBoundingSet": "", "AmbientCapabilities": "", "NoNewPrivileges": "yes", "ProtectSystem": "strict",
 	"ProtectHome": "yes",
@@ -132,7 +131,7 @@ func TestAgent(t *testing.T) {
 		}
 	}
 	if u["Service"]["ReadWritePaths"] != nil || u["Service"]["RuntimeDirectory"] != nil {
-		t.Error("more is writable than its state")
+		t.Error("the unit may write to more than its state directory")
 	}
 	checkFlags(t, u)
 
@@ -158,7 +157,7 @@ func TestAgent(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The example of the environment file holds flags that exist, and sets none.
+	// The example environment file must contain only existing flags, and must not set any.
 	text, err := os.ReadFile("kubenergy-agent.default")
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +167,7 @@ func TestAgent(t *testing.T) {
 	}
 	for _, name := range regexp.MustCompile(`--[a-z-]+`).FindAllString(string(text), -1) {
 		if name != "--help" && !slices.Contains(known, name) {
-			t.Errorf("no flag %s", name)
+			t.Errorf("the agent has no flag %s", name)
 		}
 	}
 	routes, err := os.ReadFile("../../test/surface/testdata/routes.txt")
@@ -177,11 +176,11 @@ func TestAgent(t *testing.T) {
 	}
 	push := regexp.MustCompile(`--push-url=https://[^/\s]+(\S+)`).FindStringSubmatch(string(text))
 	if push == nil || !strings.Contains(string(routes), "\nPOST "+push[1]+" ") {
-		t.Errorf("the example pushes to %q, which the controller does not serve", push)
+		t.Errorf("the controller does not serve the URL %q of the example", push)
 	}
 }
 
-// known are the agent's flags.
+// known lists the flags of the agent.
 var known = func() (names []string) {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	options := metering.DefaultOptions()
@@ -205,12 +204,12 @@ func checkFlags(t *testing.T, u unit) map[string]string {
 		name, value, _ := strings.Cut(word, "=")
 		flags[name] = value
 		if !slices.Contains(known, name) {
-			t.Errorf("no flag %s", name)
+			t.Errorf("the agent has no flag %s", name)
 		}
 	}
-	// Others than this machine are let in by who says so, in a later flag of the same name.
+	// The agent listens only on localhost by default. A later flag of the same name overrides this.
 	if flags["--listen"] != "127.0.0.1:2112" {
-		t.Errorf("it listens on %q", flags["--listen"])
+		t.Errorf("the agent listens on %q, want 127.0.0.1:2112", flags["--listen"])
 	}
 	if flags["--state-dir"] != "/var/lib/"+u["Service"]["StateDirectory"][0] {
 		t.Errorf("flags %v", flags)
@@ -248,7 +247,7 @@ func TestShare(t *testing.T) {
 		}
 	}
 	if s["Socket"]["Accept"] != nil {
-		t.Error("virtiofsd takes the listening socket")
+		t.Error("Accept must not be set because virtiofsd expects the listening socket")
 	}
 }
 
@@ -262,25 +261,25 @@ func TestMount(t *testing.T) {
 		}
 	}
 	if name := strings.ReplaceAll(strings.TrimPrefix(u["Mount"]["Where"][0], "/"), "/", "-") + ".mount"; name != mount {
-		t.Errorf("systemd wants it to be called %s", name)
+		t.Errorf("the name of the mount unit must be %s", name)
 	}
 	if err := read(t, agent).is("Unit", "After", mount+" network.target"); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestAnalyze lets systemd look at the units, on a root of its own where their programs exist.
+// TestAnalyze runs systemd-analyze on the units in a temporary root that contains their executables.
 func TestAnalyze(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("needs systemd-analyze: ", err)
 	}
 	if _, err := os.Stat("/usr/lib/systemd/system/sysinit.target"); err != nil {
-		t.Skip("needs systemd's own units: ", err)
+		t.Skip("needs the units of systemd: ", err)
 	}
 	if help, err := exec.CommandContext(t.Context(), analyze, "--help").CombinedOutput(); err != nil ||
 		!strings.Contains(string(help), "--offline") {
-		t.Skip("needs systemd-analyze of systemd 250 or newer")
+		t.Skip("needs systemd-analyze from systemd 250 or later")
 	}
 	root := t.TempDir()
 	units := filepath.Join(root, "etc/systemd/system")
@@ -323,20 +322,21 @@ func TestAnalyze(t *testing.T) {
 		exposure, err := strconv.ParseFloat(string(m[1]), 64)
 		t.Logf("%s: exposure %v of 10", name, exposure)
 		if err != nil || exposure > most {
-			t.Errorf("%s is exposed by %v, want at most %v", name, exposure, most)
+			t.Errorf("exposure level of %s is %v, want at most %v", name, exposure, most)
 		}
 	}
-	// It does find mistakes.
+	// systemd-analyze must report an invalid unit.
 	if err := os.WriteFile(filepath.Join(units, mount), []byte("[Mount]\nWhat=kubenergy\nWhere=/elsewhere\n"),
 		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out := verify(); out == "" {
-		t.Error("systemd-analyze verify takes anything")
+		t.Error("systemd-analyze verify accepted an invalid unit")
 	}
 }
 
-// copyUnits copies systemd's own units without the links among them, which may lead anywhere.
+// copyUnits copies the units of systemd. Symbolic links are skipped because they may point outside of the
+// directory.
 func copyUnits(to string) error {
 	const from = "/usr/lib/systemd/system"
 	entries, err := os.ReadDir(from)

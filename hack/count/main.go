@@ -1,7 +1,7 @@
-// Program count prints how many lines of Go hold code, by folder of the root and of internal/: lines that are neither
-// blank nor comments alone. Tests, test kits, generated files and hack/ do not count. Code counts formatted and at
-// most 120 columns wide (a tab is four), so that line counts can be compared: a file that gofmt would change, or a
-// wider line, is printed, and the program exits with 1.
+// Program count prints the number of Go code lines for each directory of the root and of internal/. Blank lines and
+// lines that contain only comments are not counted. Tests, test kits, generated files and hack/ are excluded. Line
+// counts are only comparable if the code is formatted and at most 120 columns wide, with a tab width of four. The
+// program therefore prints files that gofmt would change and wider lines, and exits with code 1.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 		fmt.Printf("%7d  %s\n", lines[folder], folder)
 		total += lines[folder]
 	}
-	fmt.Printf("%7d  lines that hold code\n", total)
+	fmt.Printf("%7d  lines of code\n", total)
 	for _, fault := range faults {
 		fmt.Fprintln(os.Stderr, fault)
 	}
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// count returns lines of code by root folder, and what keeps the lines from being comparable.
+// count returns the number of code lines by top-level directory, and the faults that make line counts incomparable.
 func count(root string) (lines map[string]int, faults []string, err error) {
 	lines = map[string]int{}
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -81,8 +81,8 @@ func count(root string) (lines map[string]int, faults []string, err error) {
 	return lines, faults, err
 }
 
-// skipped reports whether a folder holds no product code: tests, kits (named for what they test, as hosttest is), tools
-// that build releases, hidden folders and output.
+// skipped reports whether a directory contains no product code. This applies to tests, test kits such as hosttest,
+// release tools, hidden directories and build output.
 func skipped(folder string) bool {
 	base := folder[strings.LastIndex(folder, "/")+1:]
 	return slices.Contains([]string{"test", "hack", "out", "bin"}, folder) || base == "testdata" ||
@@ -94,7 +94,7 @@ func generated(source []byte) bool {
 	return bytes.Contains(head, []byte("// Code generated "))
 }
 
-// codeLines counts the lines on which a token other than a comment stands.
+// codeLines counts the lines that contain at least one token other than a comment.
 func codeLines(source []byte) int {
 	set := token.NewFileSet()
 	file := set.AddFile("", -1, len(source))
@@ -116,7 +116,8 @@ func codeLines(source []byte) int {
 	}
 }
 
-// textLines counts the lines of SQL, HTML, style sheets or scripts that are neither blank nor begin as a comment.
+// textLines counts the lines of an SQL, HTML, CSS or JavaScript file that are neither blank nor start with a
+// comment.
 func textLines(source []byte) int {
 	total := 0
 	for line := range strings.Lines(string(source)) {
@@ -128,10 +129,10 @@ func textLines(source []byte) int {
 	return total
 }
 
-// check returns what is wrong with the form of a file, to be written behind its name.
+// check returns the formatting faults of a file. Each fault is to be appended to the file name.
 func check(source []byte) (faults []string) {
 	if formatted, err := format.Source(source); err != nil || !bytes.Equal(formatted, source) {
-		faults = append(faults, ": gofmt would change it")
+		faults = append(faults, ": not formatted with gofmt")
 	}
 	for i, line := range strings.Split(string(source), "\n") {
 		if strings.HasPrefix(strings.TrimSpace(line), "//go:") ||

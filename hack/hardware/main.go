@@ -1,11 +1,12 @@
-// Program hardware writes the tables of folder hardware: watts of CPUs, by a model of published SPECpower_ssj2008
-// results (model.go), and the instance types of three clouds, as Cloud Carbon Footprint lists them
-// (github.com/cloud-carbon-footprint/ccf-coefficients, Apache-2.0). Which GPUs an instance type has, and which CPUs
-// some series run on, is not in those lists; it is said below, as the clouds document it.
+// Program hardware generates tables.json in internal/hardware. The table contains the power of CPUs, estimated by a
+// model of published SPECpower_ssj2008 results (see model.go), and the instance types of three cloud providers from
+// Cloud Carbon Footprint (github.com/cloud-carbon-footprint/ccf-coefficients, Apache-2.0). The source tables do not
+// contain the GPUs of instance types and the CPUs of some series. They are listed below according to the
+// documentation of the providers.
 //
-// It also builds the catalogue without the results of the last two years, scores it on them, shows the errors of each
-// kind of profile, and writes them beside. It runs where the data lie beside the project; tables.json is checked in
-// because they rarely do.
+// The program also builds a catalogue without the results of the last two years, compares its estimates with these
+// results, prints the errors for each kind of profile and adds them to the table. It requires the source data next
+// to the repository. tables.json is checked in because the data are usually not available.
 package main
 
 import (
@@ -30,7 +31,7 @@ const attribution = "Derived from SPECpower_ssj2008 results and instance tables 
 	"and TDPs of CodeCarbon, github.com/mlco2/codecarbon at b05965e4, MIT License; rearranged, and extended as " +
 	"hack/hardware says. Do not edit."
 
-// cpuOf says which architecture the CPU names of the instance tables belong to. The first pattern that fits counts.
+// cpuOf maps CPU names in the instance tables to architectures. The first matching pattern is used.
 var cpuOf = []struct {
 	pattern      *regexp.Regexp
 	architecture string
@@ -58,7 +59,7 @@ var cpuOf = []struct {
 	{regexp.MustCompile(`Ampere Altra`), "Ampere Altra"},
 }
 
-// azureSeries are series whose CPU the Azure table does not know, as their documentation gives it.
+// azureSeries lists the architectures of series without a CPU in the Azure table, according to their documentation.
 var azureSeries = []struct {
 	pattern      *regexp.Regexp
 	architecture string
@@ -70,9 +71,9 @@ var azureSeries = []struct {
 	{regexp.MustCompile(`^ND40rs v2$`), "Intel Skylake"},
 }
 
-// azureSizes are series that the Azure table does not have yet, as their documentation gives them.
+// azureSizes lists series that are missing in the Azure table, according to their documentation.
 var azureSizes = []struct {
-	names        []string // of the size with 2 vCPUs, which stands for all
+	names        []string // names of the size with 2 vCPUs, from which the other names are derived
 	cpus         []int64
 	gibPerCPU    float64
 	architecture string
@@ -87,13 +88,13 @@ var azureSizes = []struct {
 	{[]string{"E2as_v6", "E2ads_v6"}, []int64{2, 4, 8, 16, 20, 32, 48, 64}, 8, "AMD EPYC 4th Gen"},
 }
 
-// gpus says what GPUs instance types have; models are those of hardware.yaml. "?" is hardware that draws power which
-// no vendor publishes, so nothing is said of such instances.
+// gpus lists the GPUs of instance types. Models are named as in hardware.yaml. "?" marks accelerators without
+// published power, so these instance types are skipped.
 var gpus = []struct {
 	provider string
 	pattern  *regexp.Regexp
 	model    string
-	count    int64 // 0: that of the table
+	count    int64 // 0 if the table contains the count
 }{
 	{"aws", regexp.MustCompile(`^p4de?\.24xlarge$`), "NVIDIA A100 SXM4", 8},
 	{"aws", regexp.MustCompile(`^p5\.4xlarge$`), "NVIDIA H100 SXM", 1},
@@ -117,7 +118,7 @@ var gpus = []struct {
 	{"aws", regexp.MustCompile(`^g7e\.12xlarge$`), "NVIDIA RTX PRO 6000 Blackwell Server Edition", 2},
 	{"aws", regexp.MustCompile(`^g7e\.24xlarge$`), "NVIDIA RTX PRO 6000 Blackwell Server Edition", 4},
 	{"aws", regexp.MustCompile(`^g7e\.48xlarge$`), "NVIDIA RTX PRO 6000 Blackwell Server Edition", 8},
-	{"aws", regexp.MustCompile(`^(p\d|g\d|inf|trn|dl|vt|f\d)`), "?", 0}, // all others with accelerators
+	{"aws", regexp.MustCompile(`^(p\d|g\d|inf|trn|dl|vt|f\d)`), "?", 0}, // all other types with accelerators
 	{"gcp", regexp.MustCompile(`^a2-(highgpu|ultragpu)-1g$`), "NVIDIA A100 SXM4", 1},
 	{"gcp", regexp.MustCompile(`^a2-(highgpu|ultragpu)-2g$`), "NVIDIA A100 SXM4", 2},
 	{"gcp", regexp.MustCompile(`^a2-(highgpu|ultragpu)-4g$`), "NVIDIA A100 SXM4", 4},
@@ -139,12 +140,12 @@ var gpus = []struct {
 	{"azure", regexp.MustCompile(`^N[CDPV]`), "?", 0},
 }
 
-// instance is a type of virtual machine.
+// instance is an instance type of a cloud provider.
 type instance struct {
 	provider, name string
 	cpus           int64
 	gib            float64
-	architectures  []string // several: any of them may be got
+	architectures  []string // the provider may assign any of them
 	gpu            string
 	gpus           int64
 }
@@ -152,12 +153,12 @@ type instance struct {
 func main() {
 	log.SetFlags(0)
 	if _, err := os.Stat(data); err != nil {
-		log.Println("the source data are not here, so the tables stay as they are:", err)
+		log.Println("the source data are not available, tables.json was not changed:", err)
 		return
 	}
 	results, tdps, machines := readResults(), readTDPs(), instances()
 	newest := slices.MaxFunc(results, func(a, b hardware.Result) int { return a.Published.Compare(b.Published) }).Published
-	var measured []*hardware.Errors // of the last of these pairs of years
+	var measured []*hardware.Errors // errors for the last iteration
 	for _, years := range []int{6, 4, 2} {
 		cut, end := newest.AddDate(-years, 0, 0), newest.AddDate(2-years, 0, 0)
 		var old, late []hardware.Result
@@ -169,8 +170,8 @@ func main() {
 				late = append(late, r)
 			}
 		}
-		log.Printf("built from %d results up to %s, scored on %d up to %s", len(old), cut.Format("2006-01"), len(late),
-			end.Format("2006-01"))
+		log.Printf("fitted to %d results until %s, scored with %d results until %s", len(old), cut.Format("2006-01"),
+			len(late), end.Format("2006-01"))
 		measured = fit(old, tdps, cut).score(machines, late)
 	}
 	if err := write(fit(results, tdps, newest).tables(measured, machines)); err != nil {
@@ -224,8 +225,8 @@ func gcp() (all []instance) {
 	return slices.DeleteFunc(all, func(i instance) bool { return i.cpus == 0 })
 }
 
-// azure merges the rows of a size that runs on several kinds of CPU. Sizes with constrained CPUs, whose row gives a
-// share, and large leased machines are left out.
+// azure merges the rows of sizes that run on several CPU models. Sizes with constrained vCPUs, which have
+// fractional counts, and large leased machines are skipped.
 func azure() (all []instance) {
 	footnote := regexp.MustCompile(` \d$`)
 	index := map[string]int{}
@@ -288,7 +289,7 @@ func known(cpu string) []string {
 	return nil
 }
 
-// read returns the rows of a table by the names of their columns.
+// read returns the rows of a table as maps from column names to values.
 func read(name string) (rows []map[string]string) {
 	file, err := os.Open(filepath.Join(data, name))
 	if err != nil {
@@ -315,7 +316,7 @@ func read(name string) (rows []map[string]string) {
 	return rows
 }
 
-// whole reads a count; 0 where there is none, or a part.
+// whole parses an integer count. It returns 0 if the text is empty or fractional.
 func whole(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -21,32 +21,35 @@ import (
 	"github.com/kubenergy/kubenergy/internal/hardware"
 )
 
-// The model. Memory has its watts by the GB. What is left of a machine's watts, by socket, is
+// Parameters of the power model. Memory has a fixed power per GB. The remaining power of a machine, per socket, is
 //
-//	ln watts = a [vendor] + b ln TDP + of the generation + of the model
+//	ln watts = a [vendor] + b ln TDP + generation residual + model residual
 //
-// Weighted least squares find a and b: a result weighs 1/e for each three years that it is older. The generation adds
-// the median of what its results leave, times n/(n+1) for n results, so that few count little; so does the model after
-// it. CPUs without results have the TDP, and their generation where it has results. A trend by year was tried and made
-// new generations worse: TDP carries it.
+// a and b are determined by weighted least squares. The weight of a result decreases by a factor of e for every
+// three years of age. The generation residual is the median of the remaining residuals of its results, multiplied
+// by n/(n+1) for n results so that small samples have little influence. The model residual is computed in the same
+// way after the generation residual. CPUs without results are estimated from the TDP, and from their generation if
+// it has results. A trend by year was evaluated, but it increased the errors for new generations because TDP
+// already accounts for the trend.
 const (
-	forgets  = 3 // years; of servers of which only the family is known, older results say nothing
+	forgets  = 3 // in years; older results are ignored if only the family of a server CPU is known
 	earliest = 2012
-	enough   = 10 // results that errors can be told from
-	minTDP   = 35 // W, about that of the smallest servers with results: what a PC of 6 W draws besides is not in them
+	enough   = 10 // minimum number of results to estimate errors
+	minTDP   = 35 // W, similar to the smallest servers with results; PCs with a TDP of 6 W have a different overhead
 )
 
-// architecture is a generation of CPUs.
+// architecture is a CPU generation.
 type architecture struct {
 	name    string
-	names   string  // of its models, whole, as hardware.Spell has them
-	largest string  // model: its watts make those of a thread where there are no results,
-	cores   float64 // and its cores
-	group   string  // that its results count to as well
-	like    string  // generation that stands in where there is nothing else
+	names   string  // pattern for entire model names, normalized by hardware.Spell
+	largest string  // model from which the power per thread is derived if there are no results
+	cores   float64 // cores of the largest model
+	group   string  // additional group for the results of this generation
+	like    string  // generation to use as a substitute if there are no data
 }
 
-// Groups of generations: what families of CPUs and client parts are taken for, and what no label tells apart.
+// Groups of generations, for CPUs with a known family only, for client CPUs, and for generations that labels cannot
+// distinguish.
 const (
 	intelServer = "generic Intel server"
 	intelClient = "generic Intel client"
@@ -95,26 +98,28 @@ var architectures = []architecture{
 	{"Google Axion", "", "", 0, "", "AMD EPYC 2nd Gen"},
 }
 
-// listed are the CPUs that the catalogue takes from the list of TDPs: those of servers, and of PCs since about 2012.
+// listed matches the CPUs in the list of TDPs that are added to the catalogue: server CPUs and PC CPUs since about
+// 2012.
 var listed = regexp.MustCompile(`^(Intel Xeon|AMD EPYC|AMD Opteron|AMD Ryzen|Intel Core (i\d|Ultra|\d )|` +
 	`Intel (Processor )?N\d|Intel (Celeron|Pentium) (Silver |Gold )?[GJN]\d)`)
 
-// power is idle and full-load watts, or the logarithms of both.
+// power contains the power at idle and at full load, in watts, or the logarithms of both.
 type power [2]float64
 
 func scaled(p power, by float64) power { return power{p[0] * by, p[1] * by} }
 
 var perGB = power{float64(hardware.TypicalMemory.IdlePowerPerGB), float64(hardware.TypicalMemory.MaxPowerPerGB)}
 
-// model is what the results teach. Generations and models have one set of keys: names, and spellings.
+// model contains the fitted parameters. Generations and CPU models share the maps: generations are keyed by name
+// and CPU models by normalized spelling.
 type model struct {
 	tdps    map[string]tdp
 	slope   power
 	levels  map[string]power // by vendor
-	rests   map[string]power // of generations and models
-	counts  map[string]int   // of their results
-	threads map[string]power // watts of a thread of generations and groups
-	cores   map[string]power // of a socket; for each watt of TDP
+	rests   map[string]power // residuals of generations and models
+	counts  map[string]int   // number of results of generations and models
+	threads map[string]power // power per thread of generations and groups, in watts
+	cores   map[string]power // cores per socket, and cores per watt of TDP
 }
 
 type tdp struct {
@@ -122,11 +127,11 @@ type tdp struct {
 	watts float64
 }
 
-// row is a result with what is known of its CPU.
+// row is a benchmark result with the known properties of its CPU.
 type row struct {
 	hardware.Result
 	cpu
-	socket power // watts of each, without memory
+	socket power // per socket, without memory
 }
 
 type cpu struct {
@@ -140,7 +145,8 @@ func (c cpu) vendor() string {
 	return vendor
 }
 
-// family returns the group that a CPU is in of which the family alone is known; "" if there is none.
+// family returns the group to use if only the family of the CPU is known, or an empty string if there is no such
+// group.
 func (c cpu) family() string {
 	if c.group == intelClient {
 		return intelClient
@@ -171,7 +177,7 @@ func readResults() []hardware.Result {
 	return all
 }
 
-// readTDPs returns TDPs by the spelling of names. Of several of one spelling the first one counts.
+// readTDPs returns TDPs by normalized spelling. The first of several entries with the same spelling is used.
 func readTDPs() map[string]tdp {
 	all := map[string]tdp{}
 	for _, r := range read("codecarbon_cpu_tdp.csv.gz") {
@@ -184,14 +190,15 @@ func readTDPs() map[string]tdp {
 	return all
 }
 
-// fit learns from results as they were known at a time.
+// fit fits the model to the results that were published until the given time.
 func fit(results []hardware.Result, tdps map[string]tdp, at time.Time) *model {
 	m := &model{tdps: tdps, rests: map[string]power{}, counts: map[string]int{}}
 	var all, known []row
 	for _, r := range results {
 		x := row{Result: r, cpu: m.cpu(r.CPU)}
 		for i, w := range [...]float64{float64(r.Idle), float64(r.Full)} {
-			// Idle memory is counted generously; no machine is memory alone.
+			// The power of idle memory may be overestimated, so at least 30 % of the power is attributed to the
+			// remaining machine.
 			x.socket[i] = max(w-r.MemoryGB*perGB[i], 0.3*w) / float64(r.Sockets)
 		}
 		if all = append(all, x); x.tdp > 0 {
@@ -214,7 +221,7 @@ func fit(results []hardware.Result, tdps map[string]tdp, at time.Time) *model {
 	return m
 }
 
-// medians returns the median of each group of rows, and how many rows it has.
+// medians returns the median and the number of rows of each group.
 func medians(rows []row, groups func(row) []string, value func(row) power) (map[string]power, map[string]int) {
 	values, middle, counts := map[string][2][]float64{}, map[string]power{}, map[string]int{}
 	for _, x := range rows {
@@ -235,7 +242,7 @@ func medians(rows []row, groups func(row) []string, value func(row) power) (map[
 	return middle, counts
 }
 
-// learn adds what the model so far leaves of groups of results.
+// learn adds the median residuals of groups of results to the model.
 func (m *model) learn(known []row, groups func(row) []string) {
 	rests, counts := medians(known, groups, func(x row) (rest power) {
 		for i, w := range m.socket(x.cpu) {
@@ -250,7 +257,7 @@ func (m *model) learn(known []row, groups func(row) []string) {
 	maps.Copy(m.counts, counts)
 }
 
-// socket returns the watts of a socket without memory.
+// socket returns the estimated power of a socket without memory, in watts.
 func (m *model) socket(c cpu) (watts power) {
 	for i := range watts {
 		watts[i] = math.Exp(m.levels[c.vendor()][i] + m.slope[i]*math.Log(c.tdp) + m.rests[c.name][i] +
@@ -260,7 +267,7 @@ func (m *model) socket(c cpu) (watts power) {
 	return watts
 }
 
-// regress finds the slope within vendors, and then their levels: weighted least squares of lines that are parallel.
+// regress fits a common slope and one level per vendor by weighted least squares.
 func (m *model) regress(known []row, at time.Time) {
 	type sums struct{ w, x, y, xx, xy float64 }
 	m.levels = map[string]power{}
@@ -287,7 +294,7 @@ func (m *model) regress(known []row, at time.Time) {
 	}
 }
 
-// thread returns the watts of a thread of a generation, and what they rest on.
+// thread returns the power of a thread of a generation, in watts, and the basis and the source of the value.
 func (m *model) thread(a architecture) (watts power, basis, source string) {
 	watts, known := m.threads[a.name]
 	switch {
@@ -302,7 +309,8 @@ func (m *model) thread(a architecture) (watts power, basis, source string) {
 	return m.threads[a.like], "stand-in", "those of " + a.like
 }
 
-// coresOf returns the cores of a socket: as results have them, else by the TDP. 0: a PC, which has one socket.
+// coresOf returns the number of cores per socket from results, or an estimate from the TDP. It returns 0 for PCs,
+// which have one socket.
 func (m *model) coresOf(c cpu) float64 {
 	ratio := m.cores[c.name][1]
 	if ratio == 0 && c.largest != "" {
@@ -311,15 +319,15 @@ func (m *model) coresOf(c cpu) float64 {
 	return cmp.Or(m.cores[c.spelling][0], ratio*c.tdp)
 }
 
-// tables returns what the catalogue knows by the model.
+// tables returns the tables of the catalogue according to the model.
 func (m *model) tables(measured []*hardware.Errors, machines []instance) *hardware.Tables {
 	t := &hardware.Tables{
 		Attribution: attribution, Errors: measured, CPUs: map[string]hardware.TableCPU{},
 		Instances: map[string]map[string]hardware.Instance{},
 	}
 	for _, a := range architectures {
-		// A socket of one thread: which models of the generation clouds rent out, and how many threads those have, is
-		// not known.
+		// The entry describes a socket with one thread, because the models that clouds use and their thread counts
+		// are unknown.
 		watts, basis, source := m.thread(a)
 		cpu := entry(watts, 4, "per hardware thread, "+source, basis)
 		cpu.NumCores, cpu.ThreadsPerCore, cpu.Generic = 1, 1, basis == "family"
@@ -337,7 +345,7 @@ func (m *model) tables(measured []*hardware.Errors, machines []instance) *hardwa
 			basis = "TDP and generation"
 		}
 		cpu := entry(m.socket(c), 1, source, basis)
-		cpu.NumCores = int64(math.RoundToEven(m.coresOf(c))) // of models of none, machines have one socket
+		cpu.NumCores = int64(math.RoundToEven(m.coresOf(c))) // 0 for PCs, which have one socket
 		t.CPUs[known.name] = cpu
 	}
 	for _, i := range machines {
@@ -359,8 +367,8 @@ func entry(watts power, digits int, source, basis string) hardware.TableCPU {
 	}}
 }
 
-// mixed returns the model that stands for hardware of any of some architectures, which is their mean: an order of such
-// an instance gets the one or the other.
+// mixed returns the CPU model for an instance type that runs on any of the architectures. Its power is the mean of
+// the architectures, because the provider may assign any of them.
 func mixed(cpus map[string]hardware.TableCPU, architectures []string) string {
 	name := strings.Join(architectures, " or ")
 	if _, known := cpus[name]; known {
@@ -382,11 +390,11 @@ func mixed(cpus map[string]hardware.TableCPU, architectures []string) string {
 }
 
 func rounded(v float64, digits int) float64 {
-	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'f', digits, 64), 64) // which was just written
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'f', digits, 64), 64) // cannot fail for a formatted float
 	return v
 }
 
-// write writes tables with a line for each entry.
+// write writes the tables to tables.json with one line per entry.
 func write(t *hardware.Tables) error {
 	text, err := json.Marshal(t)
 	if err != nil {
@@ -396,7 +404,8 @@ func write(t *hardware.Tables) error {
 	return os.WriteFile("tables.json", append(lines, '\n'), 0o644) //nolint:gosec // for all who may read the folder
 }
 
-// score measures the catalogue on results that it was built without, and shows how far it is off.
+// score compares the estimates of the catalogue with results that were not used to build it, and prints and returns
+// the errors.
 func (m *model) score(machines []instance, results []hardware.Result) (measured []*hardware.Errors) {
 	byHand, err := os.ReadFile("hardware.yaml")
 	if err != nil {
@@ -406,7 +415,8 @@ func (m *model) score(machines []instance, results []hardware.Result) (measured 
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Nodes do not tell their sockets, and often only a generation or a family. Each basis counts the first time.
+	// The number of sockets of a node is usually unknown, and often only the generation or the family of the CPU is
+	// known. Each basis is scored only the first time.
 	named := func(r hardware.Result) string { return r.CPU }
 	for _, way := range []struct {
 		what    string
@@ -415,8 +425,8 @@ func (m *model) score(machines []instance, results []hardware.Result) (measured 
 	}{
 		{"generations", func(r hardware.Result) string { return m.cpu(r.CPU).name }, false},
 		{"families", func(r hardware.Result) string { return m.cpu(r.CPU).family() }, false},
-		{"models, sockets guessed", named, false},
-		{"models, sockets known", named, true},
+		{"models with estimated sockets", named, false},
+		{"models with known sockets", named, true},
 	} {
 		var all []hardware.Result
 		for _, r := range results {
@@ -430,8 +440,8 @@ func (m *model) score(machines []instance, results []hardware.Result) (measured 
 		s := c.Score(all)
 		log.Printf("%s: %d of %d unknown", way.what, s.Unknown, s.Results)
 		for _, e := range s.Errors {
-			log.Printf("  %-35s%4d: idle %.3f (90 %%: %.3f), full %.3f (%.3f)", e.Basis, e.Results, e.IdleMedian, e.IdleP90,
-				e.FullMedian, e.FullP90)
+			log.Printf("  %-35s%4d: median error (p90) at idle %.3f (%.3f), at full load %.3f (%.3f)", e.Basis,
+				e.Results, e.IdleMedian, e.IdleP90, e.FullMedian, e.FullP90)
 			seen := slices.ContainsFunc(measured, func(o *hardware.Errors) bool { return o.Basis == e.Basis })
 			if e.Basis != "all" && e.Results >= enough && !seen {
 				measured = append(measured, &hardware.Errors{

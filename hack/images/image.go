@@ -13,12 +13,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user runs everything: it owns nothing, and is not root.
+// user is the unprivileged user and group of all images.
 const user = "65532:65532"
 
 const passwd = "nobody:x:65532:65532:nobody:/nonexistent:/sbin/nologin\n"
 
-// index builds an image for each architecture, and returns what stands for all of them.
+// index builds an image for each architecture and returns the descriptor of the image index.
 func (s *source) index(ctx context.Context, into blobs, name, pkg string, arches []string) (v1.Descriptor, error) {
 	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
 	for _, arch := range arches {
@@ -43,8 +43,8 @@ func (s *source) index(ctx context.Context, into blobs, name, pkg string, arches
 	return into.addJSON(index.MediaType, index)
 }
 
-// image holds binaries and the name of the user who runs them, and nothing else: no shell, no libraries. The first
-// binary is what runs.
+// image builds an image that contains only the binaries, /etc/passwd and /etc/group, without a shell or libraries.
+// The first binary is the entry point.
 func (s *source) image(into blobs, name, arch string, binaries []file) (v1.Descriptor, error) {
 	files, err := archive(s.created, append([]file{
 		{"etc/passwd", 0o644, []byte(passwd)},
@@ -84,14 +84,14 @@ func (s *source) image(into blobs, name, arch string, binaries []file) (v1.Descr
 	return manifest, err
 }
 
-// A file of an archive; its name has no leading slash.
+// A file is an entry of a tar archive. Its name has no leading slash.
 type file struct {
 	name string
 	mode int64
 	text []byte
 }
 
-// archive is a tar archive whose bytes depend on its files and a time only.
+// archive returns a tar archive that depends only on the files and the modification time.
 func archive(when time.Time, files []file) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -115,7 +115,7 @@ func archive(when time.Time, files []file) ([]byte, error) {
 
 func compress(text []byte) ([]byte, error) {
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out) // writes no time
+	w := gzip.NewWriter(&out) // no modification time in the header
 	if _, err := w.Write(text); err != nil {
 		return nil, err
 	}

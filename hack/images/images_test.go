@@ -22,7 +22,7 @@ import (
 
 var commit = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// tiny returns a module of its own in a folder of its own.
+// tiny returns a module with a main package in a temporary directory.
 func tiny(t *testing.T) source {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,16 +54,17 @@ func build(t *testing.T, arches ...string) (digest v1.Hash, archived []byte) {
 	return image.Digest, text
 }
 
-// TestSameSourceSameBytes builds in two folders: nothing of where and when may be in the result.
+// TestSameSourceSameBytes builds the same source in two directories. The result must not depend on the directory or
+// the time of the build.
 func TestSameSourceSameBytes(t *testing.T) {
 	digest, first := build(t, "amd64", "arm64")
 	again, second := build(t, "amd64", "arm64")
 	if digest != again || !bytes.Equal(first, second) {
-		t.Errorf("two builds of one source differ: %s, %s", digest, again)
+		t.Errorf("two builds of the same source differ: %s and %s", digest, again)
 	}
 }
 
-// TestPinned: digests stand where the chart's values have them.
+// TestPinned checks that digests are written to the correct keys of the chart values.
 func TestPinned(t *testing.T) {
 	var chart map[string]any
 	text, err := os.ReadFile("../../charts/kubenergy/values.yaml")
@@ -82,32 +83,32 @@ func TestPinned(t *testing.T) {
 			part, _ := chart[section].(map[string]any)
 			image, _ := part["image"].(map[string]any)
 			if image["repository"] != name || v.Image.Digest != digestOf([]byte(name)).String() {
-				t.Errorf("%s: %s has the image %v", name, section, image)
+				t.Errorf("%s: the values of %s contain the image %v", name, section, image)
 			}
 		}
 	}
 }
 
-// TestImage reads an archive as those do who load it.
+// TestImage reads an image archive like a container runtime does.
 func TestImage(t *testing.T) {
 	digest, archived := build(t, "amd64", "arm64", "arm/v7")
 	l := loaded{}
 	for _, f := range read(t, bytes.NewReader(archived)) {
 		l[f.name] = f.text
 		if want, ok := strings.CutPrefix(f.name, "blobs/sha256/"); ok && digestOf(f.text).Hex != want {
-			t.Errorf("%s has the digest %s", f.name, digestOf(f.text))
+			t.Errorf("%s has the digest %s, want the digest in its name", f.name, digestOf(f.text))
 		}
 	}
 	if string(l["oci-layout"]) != `{"imageLayoutVersion":"1.0.0"}` {
-		t.Errorf("oci-layout is %s", l["oci-layout"])
+		t.Errorf("oci-layout contains %s", l["oci-layout"])
 	}
 	var top, index v1.IndexManifest
 	l.json(t, l["index.json"], &top)
 	if len(top.Manifests) != 1 || top.Manifests[0].Digest != digest {
-		t.Fatalf("the archive holds %v, not %s", top.Manifests, digest)
+		t.Fatalf("manifests in the archive = %v, want only %s", top.Manifests, digest)
 	}
 	if name := top.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; name != "registry.example.com/kubenergy/tiny:1.2.3" {
-		t.Errorf("it is called %q", name)
+		t.Errorf("unexpected image name %q", name)
 	}
 	l.json(t, l.blob(t, top.Manifests[0]), &index)
 	var platforms []string
@@ -116,11 +117,11 @@ func TestImage(t *testing.T) {
 		l.checkImage(t, m)
 	}
 	if !slices.Equal(platforms, []string{"linux/amd64", "linux/arm64", "linux/arm/v7"}) {
-		t.Errorf("platforms are %v", platforms)
+		t.Errorf("unexpected platforms %v", platforms)
 	}
 }
 
-// loaded are the files of an archive.
+// loaded contains the files of an archive by name.
 type loaded map[string][]byte
 
 func (l loaded) blob(t *testing.T, d v1.Descriptor) []byte {
@@ -148,13 +149,13 @@ func (l loaded) checkImage(t *testing.T, d v1.Descriptor) {
 	c := config.Config
 	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/tiny"}) ||
 		config.Platform().String() != d.Platform.String() {
-		t.Errorf("config is %+v for %s", c, config.Platform())
+		t.Errorf("unexpected config %+v for %s", c, config.Platform())
 	}
 	if !config.Created.Equal(commit) || c.Labels["org.opencontainers.image.version"] != "1.2.3" {
-		t.Errorf("created %v, labels %v", config.Created, c.Labels)
+		t.Errorf("unexpected creation time %v or labels %v", config.Created, c.Labels)
 	}
 	if len(manifest.Layers) != 1 {
-		t.Fatalf("%d layers", len(manifest.Layers))
+		t.Fatalf("got %d layers, want 1", len(manifest.Layers))
 	}
 	unpacked, err := gzip.NewReader(bytes.NewReader(l.blob(t, manifest.Layers[0])))
 	if err != nil {
@@ -165,7 +166,7 @@ func (l loaded) checkImage(t *testing.T, d v1.Descriptor) {
 		t.Fatal(err)
 	}
 	if got := digestOf(layer); !slices.Equal(config.RootFS.DiffIDs, []v1.Hash{got}) {
-		t.Errorf("the layer's digest is %s, the config says %v", got, config.RootFS.DiffIDs)
+		t.Errorf("the digest of the layer is %s, want %v as in the config", got, config.RootFS.DiffIDs)
 	}
 	names := map[string]int64{}
 	for _, f := range read(t, bytes.NewReader(layer)) {
@@ -179,37 +180,37 @@ func (l loaded) checkImage(t *testing.T, d v1.Descriptor) {
 	}
 }
 
-// checkBinary checks that a binary is for the machine that its image is for.
+// checkBinary checks that a binary is built for the architecture of its image.
 func checkBinary(t *testing.T, text []byte, arch string) {
 	t.Helper()
 	binary, err := elf.NewFile(bytes.NewReader(text))
 	if err != nil {
-		t.Fatalf("tiny is no binary: %v", err)
+		t.Fatalf("tiny is not an ELF file: %v", err)
 	}
 	if want := map[string]elf.Machine{
 		"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "arm": elf.EM_ARM,
 	}[arch]; binary.Machine != want {
-		t.Errorf("for %s there is a binary for %s", arch, binary.Machine)
+		t.Errorf("the image for %s contains a binary for %s", arch, binary.Machine)
 	}
 }
 
-// TestArchitectures: agents also run on boards.
+// TestArchitectures checks that the agent is also built for 32-bit ARM boards.
 func TestArchitectures(t *testing.T) {
 	for name, want := range map[string][]string{
 		"kubenergy": {"amd64", "arm64"}, "kubenergy-scheduler": {"amd64", "arm64"},
 		"kubenergy-agent": {"amd64", "arm64", "arm/v7"},
 	} {
 		if got := architectures(name); !slices.Equal(got, want) {
-			t.Errorf("%s is built for %v", name, got)
+			t.Errorf("architectures(%q) = %v", name, got)
 		}
 	}
 }
 
-// TestBeside: the agent finds the one that reads GPUs where it looks for it, where there are such drivers.
+// TestBeside checks that the agent image includes kubenergy-gpu on all architectures with NVIDIA drivers.
 func TestBeside(t *testing.T) {
 	for arch, want := range map[string]int{"amd64": 1, "arm64": 1, "arm/v7": 0} {
 		if got := beside("kubenergy-agent", arch); len(got) != want {
-			t.Errorf("%s: beside the agent are %v", arch, got)
+			t.Errorf("%s: unexpected additional binaries %v", arch, got)
 		}
 	}
 	s, contents := source{dir: "../..", created: commit}, blobs{}
@@ -228,7 +229,7 @@ func TestBeside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	linked := map[string]bool{} // by the loader where it runs
+	linked := map[string]bool{} // dynamically linked
 	for _, f := range read(t, layer) {
 		if binary, err := elf.NewFile(bytes.NewReader(f.text)); err == nil {
 			libraries, _ := binary.ImportedLibraries()
@@ -256,13 +257,13 @@ func read(t *testing.T, r io.Reader) []file {
 			t.Fatal(err)
 		}
 		if !h.ModTime.Equal(commit) {
-			t.Errorf("%s is of %v", h.Name, h.ModTime)
+			t.Errorf("unexpected modification time of %s: %v", h.Name, h.ModTime)
 		}
 		files = append(files, file{h.Name, h.Mode, text})
 	}
 }
 
-// TestDescribe reads the version of the chart and the time of the commit, or what a distribution sets.
+// TestDescribe checks that the tag defaults to the chart version and the time to SOURCE_DATE_EPOCH.
 func TestDescribe(t *testing.T) {
 	s := source{dir: "../.."}
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
@@ -270,6 +271,6 @@ func TestDescribe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.tag == "" || s.created.Unix() != 1700000000 || s.reference("kubenergy") != "kubenergy:"+s.tag {
-		t.Errorf("described as %+v", s)
+		t.Errorf("unexpected description %+v", s)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// blobs are the contents of an OCI layout, by digest.
+// blobs contains the blobs of an OCI layout by digest.
 type blobs map[v1.Hash][]byte
 
 func digestOf(text []byte) v1.Hash {
@@ -36,7 +36,8 @@ func (b blobs) addJSON(kind types.MediaType, value any) (v1.Descriptor, error) {
 	return b.add(kind, text), nil
 }
 
-// writeArchive writes an image as an OCI layout, in one file. The annotations tell those who load it what it is called.
+// writeArchive writes an image as an OCI layout to a tar archive. The annotations contain the name of the image for
+// the tools that load it.
 func writeArchive(path string, b blobs, image v1.Descriptor, reference string, when time.Time) error {
 	image.Annotations = map[string]string{
 		"org.opencontainers.image.ref.name": reference,

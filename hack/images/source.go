@@ -17,17 +17,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// source is a module, and what its images are called.
+// source describes a module and the names and metadata of its images.
 type source struct {
-	dir           string // of the module; "": the working directory
+	dir           string // directory of the module; defaults to the working directory
 	registry, tag string
 	ldflags       string
 	revision      string
-	created       time.Time // of everything in the images
+	created       time.Time // timestamp of all files in the images
 }
 
-// architectures are those that an image is built for where none are asked for. Agents also meter boards that run
-// nothing else of ours.
+// architectures returns the default architectures of an image. The agent is also built for boards that cannot run
+// the other components.
 func architectures(name string) []string {
 	if name == "kubenergy-agent" {
 		return []string{"amd64", "arm64", "arm/v7"}
@@ -35,8 +35,8 @@ func architectures(name string) []string {
 	return []string{"amd64", "arm64"}
 }
 
-// beside are the packages of binaries that an image holds besides its own. The agent starts the one that reads GPUs,
-// which there is for two architectures.
+// beside returns the packages of additional binaries in an image. The agent starts kubenergy-gpu to read GPUs,
+// which is only available on two architectures.
 func beside(name, arch string) []string {
 	if name == "kubenergy-agent" && arch != "arm/v7" {
 		return []string{"./cmd/kubenergy-gpu"}
@@ -44,7 +44,7 @@ func beside(name, arch string) []string {
 	return nil
 }
 
-// run builds and writes all images.
+// run builds all images and writes them to the output directory.
 func run(ctx context.Context, out string, names, arches []string, s source) error {
 	if err := s.describe(ctx); err != nil {
 		return err
@@ -67,7 +67,7 @@ func run(ctx context.Context, out string, names, arches []string, s source) erro
 			return fmt.Errorf("writing %s: %w", path, err)
 		}
 		fmt.Fprintf(&digests, "%s %s\n", image.Digest, s.reference(name))
-		// deploy/karmada and benchmarks name the others: they are not of the chart
+		// these images are not part of the chart
 		if name != "kubenergy-karmada" && name != "kubenergy-gpu" {
 			values.WriteString(pinned(name, image.Digest))
 		}
@@ -77,13 +77,15 @@ func run(ctx context.Context, out string, names, arches []string, s source) erro
 		os.WriteFile(filepath.Join(out, "digests.yaml"), []byte(values.String()), 0o644))
 }
 
-// pinned is the Helm value that has an image by its digest, which no registry can exchange, in place of its tag.
+// pinned returns the Helm value that refers to an image by digest instead of by tag. A registry cannot replace an
+// image with a given digest.
 func pinned(name string, digest v1.Hash) string {
 	section := cmp.Or(strings.TrimPrefix(strings.TrimPrefix(name, "kubenergy"), "-"), "cli")
 	return fmt.Sprintf("%s: {image: {digest: %q}}\n", section, digest)
 }
 
-// describe fills in what the repository tells: version, commit and its time.
+// describe sets the tag, the revision and the timestamp from the repository. SOURCE_DATE_EPOCH overrides the
+// timestamp.
 func (s *source) describe(ctx context.Context) error {
 	if s.tag == "" {
 		text, err := os.ReadFile(filepath.Join(s.dir, "charts/kubenergy/Chart.yaml"))
@@ -97,24 +99,24 @@ func (s *source) describe(ctx context.Context) error {
 			return fmt.Errorf("reading the version: %w", err)
 		}
 		if chart.AppVersion == "" {
-			return errors.New("reading the version: Chart.yaml gives no appVersion")
+			return errors.New("reading the version: Chart.yaml contains no appVersion")
 		}
 		s.tag = chart.AppVersion
 	}
 	out, err := s.command(ctx, nil, "git", "log", "-1", "--format=%H %ct")
 	revision, committed, _ := strings.Cut(strings.TrimSpace(out), " ")
-	if err != nil { // a source archive has no history
+	if err != nil { // source archives have no history
 		revision, committed = "", "0"
 	}
 	seconds, err := strconv.ParseInt(cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), committed), 10, 64)
 	if err != nil {
-		return fmt.Errorf("reading SOURCE_DATE_EPOCH or the time of the commit: %w", err)
+		return fmt.Errorf("parsing SOURCE_DATE_EPOCH or the time of the commit: %w", err)
 	}
 	s.revision, s.created = revision, time.Unix(seconds, 0).UTC()
 	return nil
 }
 
-// reference is the name by which an image is pulled.
+// reference returns the name that is used to pull an image.
 func (s *source) reference(name string) string {
 	if s.registry != "" {
 		name = strings.TrimSuffix(s.registry, "/") + "/" + name
@@ -122,13 +124,14 @@ func (s *source) reference(name string) string {
 	return name + ":" + s.tag
 }
 
-// platform reads an architecture as it is written in images' names: arm64, arm/v7.
+// platform parses an architecture such as arm64 or arm/v7.
 func platform(arch string) v1.Platform {
 	architecture, variant, _ := strings.Cut(arch, "/")
 	return v1.Platform{OS: "linux", Architecture: architecture, Variant: variant}
 }
 
-// compile returns a binary: a static one, but for kubenergy-gpu, which needs a loader where it runs. Zone data are linked in: images have none.
+// compile builds a binary without cgo and with embedded time zone data, because images contain none. All binaries
+// except for kubenergy-gpu are static.
 func (s *source) compile(ctx context.Context, pkg, arch string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "images")
 	if err != nil {

@@ -1,15 +1,15 @@
-// Program moved checks that a change of layout and names changes nothing else. It compares each declaration of Go in the
-// working tree with those of a base revision: their syntax trees must be the same apart from names, package qualifiers,
-// import paths, and file paths in strings and directives. It prints what changed of these.
+// Program moved verifies that a change only moves or renames Go code. It compares each declaration in the working
+// tree with the declarations in a base revision. Their syntax trees must be equal except for names, package
+// qualifiers, import paths, and file paths in strings and directives. The program prints these differences.
 //
 //	moved -base REVISION [-names]
 //
-// Names of variables and parameters may change, but every use must still refer to the same declaration of the function:
-// a new name that hides another one is a difference. Comments are not compared. Build constraints are, those in names of
-// files included, and so is whether a declaration belongs to a test.
+// Variables and parameters may be renamed, but every use must still refer to the same declaration within the
+// function. A new name that shadows another one is therefore a difference. Comments are ignored. Build constraints
+// are compared, including those in file names, and so is whether a declaration belongs to a test.
 //
-// The exit code is 1 if a declaration exists in one of the trees only. With -names, the program also prints each name
-// that is declared at the top level of a package and its new one, by package.
+// The exit code is 1 if a declaration exists in only one of the trees. With -names, the program also prints the old
+// and new names of all renamed top-level declarations by package.
 package main
 
 import (
@@ -30,7 +30,7 @@ import (
 
 func main() {
 	base := flag.String("base", "", "revision to compare with")
-	names := flag.Bool("names", false, "print old and new names as well")
+	names := flag.Bool("names", false, "also print old and new names")
 	flag.Parse()
 	if *base == "" || flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "usage: moved -base REVISION [-names]")
@@ -109,7 +109,7 @@ func ofWorkingTree() (map[string][]byte, error) {
 	for name := range strings.SplitSeq(strings.TrimRight(string(names), "\x00"), "\x00") {
 		text, err := os.ReadFile(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted, but not staged
+			continue // deleted in the working tree but not in the index
 		}
 		if err != nil {
 			return nil, err
@@ -119,7 +119,7 @@ func ofWorkingTree() (map[string][]byte, error) {
 	return files, nil
 }
 
-// report prints what changed between declarations that are the same: how many files moved where, strings, and names.
+// report prints the differences between matching declarations: moved declarations, changed paths and changed names.
 func report(out io.Writer, pairs []pair, names bool) {
 	texts, renamed := map[string]int{}, map[string]bool{}
 	moved, files := 0, 0
@@ -142,12 +142,12 @@ func report(out io.Writer, pairs []pair, names bool) {
 				p.new.name)] = true
 		}
 	}
-	fmt.Fprintf(out, "== %d declarations of %d files are in other files\n", moved, files)
-	fmt.Fprintf(out, "== %d strings and directives name other paths\n", len(texts))
+	fmt.Fprintf(out, "== %d declarations of %d files were moved to other files\n", moved, files)
+	fmt.Fprintf(out, "== %d strings and directives contain different paths\n", len(texts))
 	for _, text := range slices.Sorted(maps.Keys(texts)) {
 		fmt.Fprintf(out, "   %d × %s\n", texts[text], text)
 	}
-	fmt.Fprintf(out, "== %d declarations have other names\n", len(renamed))
+	fmt.Fprintf(out, "== %d declarations were renamed\n", len(renamed))
 	if names {
 		for _, text := range slices.Sorted(maps.Keys(renamed)) {
 			fmt.Fprintf(out, "   %s\n", text)

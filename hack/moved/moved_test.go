@@ -69,7 +69,7 @@ func TestSame(t *testing.T) {
 		}
 		pairs, removed, added := match(old, after)
 		if same := len(removed)+len(added) == 0; same != c.same {
-			t.Errorf("%s: same: %v; %d pairs, only before %v, only after %v", name, same, len(pairs), removed, added)
+			t.Errorf("%s: same = %v, %d pairs, only before %v, only after %v", name, same, len(pairs), removed, added)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func TestConditions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if pairs, _, _ := match(old, after); len(pairs) > 0 {
-			t.Errorf("%s is built under other conditions than a/a.go", file)
+			t.Errorf("%s matches a/a.go despite different build constraints", file)
 		}
 	}
 }
@@ -109,10 +109,10 @@ func TestReport(t *testing.T) {
 	var out bytes.Buffer
 	report(&out, pairs, true)
 	for _, want := range []string{
-		"1 declarations of 1 files are in other files", "1 × a/a.go → internal/b/b.go", "a most → internal/b Max",
+		"1 declarations of 1 files were moved", "1 × a/a.go → internal/b/b.go", "a most → internal/b Max",
 	} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
 	}
 }

@@ -17,13 +17,13 @@ import (
 
 const module = "github.com/kubenergy/kubenergy/"
 
-// A decl is a declaration at the top level of a file: a function, a type, a variable, a constant or a group of constants
-// that depend on each other.
+// A decl is a top-level declaration of a function, a type, a variable, a constant, or a group of constants that
+// depend on each other.
 type decl struct {
 	file, name string
-	tree       string   // must be equal before and after
-	idents     []string // names in the order of the source
-	texts      []string // strings and directives, in the order of the source
+	tree       string   // canonical form, which must be equal before and after
+	idents     []string // names in source order
+	texts      []string // strings and directives in source order
 }
 
 func (d *decl) String() string { return d.file + ": " + d.name }
@@ -114,7 +114,7 @@ func docOf(s ast.Spec) *ast.CommentGroup {
 	return nil
 }
 
-// dependent reports whether constants of a group depend on their place in it.
+// dependent reports whether the constants of a group depend on their position in the group.
 func dependent(d *ast.GenDecl) (yes bool) {
 	for _, spec := range d.Specs {
 		if v, ok := spec.(*ast.ValueSpec); ok && len(v.Values) == 0 {
@@ -130,10 +130,11 @@ func dependent(d *ast.GenDecl) (yes bool) {
 	return yes
 }
 
-// suffix matches the ends of file names that Go takes for build constraints, as far as this repository has them.
+// suffix matches the suffixes of file names that are build constraints and that occur in this repository.
 var suffix = regexp.MustCompile(`(_(?:linux|darwin|windows|unix))?(_(?:amd64|arm64|arm|386))?(_test)?\.go$`)
 
-// conditionOf returns when a file is built. A test kit, whose folder ends with "test", is part of the tests.
+// conditionOf returns the build constraints of a file. Packages in directories with the suffix "test" are part of
+// the tests.
 func conditionOf(name string, file *ast.File) string {
 	condition := suffix.FindString(path.Base(name)) + " "
 	if strings.HasSuffix(path.Dir(name), "test") && !strings.HasSuffix(name, "_test.go") {
@@ -149,7 +150,7 @@ func conditionOf(name string, file *ast.File) string {
 	return condition
 }
 
-// importsOf returns import paths by the name that a file uses.
+// importsOf returns the import paths of a file by package name.
 func importsOf(file *ast.File) map[string]string {
 	all := map[string]string{}
 	for _, spec := range file.Imports {
@@ -172,11 +173,11 @@ func importsOf(file *ast.File) map[string]string {
 
 var version = regexp.MustCompile(`^v[0-9]+$`)
 
-// A writer writes the tree of a declaration.
+// A writer writes the canonical form of a declaration.
 type writer struct {
-	from, to token.Pos // of the declaration
+	from, to token.Pos // position of the declaration
 	imports  map[string]string
-	indices  map[*ast.Object]int // of declarations inside, in source order
+	indices  map[*ast.Object]int // indices of nested declarations in source order
 	tree     strings.Builder
 	idents   []string
 	texts    []string
@@ -195,8 +196,8 @@ func (w *writer) directives(doc *ast.CommentGroup) {
 	}
 }
 
-// name writes whether and where an identifier is declared inside, but not the name itself. Predeclared identifiers are
-// written as they are.
+// name writes the index of an identifier that is declared inside the declaration, or a placeholder for other
+// identifiers. Predeclared identifiers are written unchanged.
 func (w *writer) name(i *ast.Ident) {
 	switch inside := i.Obj != nil && w.from <= i.Obj.Pos() && i.Obj.Pos() < w.to; {
 	case i.Name == "_" || i.Obj == nil && types.Universe.Lookup(i.Name) != nil:
@@ -213,14 +214,14 @@ func (w *writer) name(i *ast.Ident) {
 	w.idents = append(w.idents, i.Name)
 }
 
-// member writes that there is the name of a field, a method or a declaration of the module.
+// member writes a placeholder for the name of a field, a method or a declaration of the module.
 func (w *writer) member(i *ast.Ident) {
 	w.tree.WriteString("# ")
 	w.idents = append(w.idents, i.Name)
 }
 
-// key returns the name in the key of a literal: usually a field, which the parser does not resolve, else a constant of
-// the module.
+// key returns the name in the key of a composite literal. It is usually a field, which the parser does not resolve,
+// or a constant of the module.
 func (w *writer) key(key ast.Expr) string {
 	switch key := key.(type) {
 	case *ast.Ident:
@@ -233,7 +234,7 @@ func (w *writer) key(key ast.Expr) string {
 	return ""
 }
 
-// qualified returns the import path of the package that an identifier is qualified by.
+// qualified returns the import path of the package that qualifies an identifier.
 func (w *writer) qualified(s *ast.SelectorExpr) (from string, ok bool) {
 	x, ok := s.X.(*ast.Ident)
 	if !ok || x.Obj != nil {
@@ -247,7 +248,7 @@ var ignored = []reflect.Type{
 	reflect.TypeFor[*ast.CommentGroup](), reflect.TypeFor[*ast.Object](), reflect.TypeFor[*ast.Scope](),
 }
 
-// value writes a part of the tree.
+// value writes the canonical form of a part of the syntax tree.
 func (w *writer) value(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Interface:
@@ -282,7 +283,7 @@ func (w *writer) node(v reflect.Value) {
 		w.name(n)
 		return
 	case *ast.FuncDecl:
-		if n.Recv != nil { // a method may have a predeclared name, as fields may
+		if n.Recv != nil { // methods may have predeclared names, like fields
 			w.tree.WriteString("method ")
 			w.member(n.Name)
 			w.value(reflect.ValueOf(n.Recv))
@@ -345,11 +346,11 @@ func (w *writer) node(v reflect.Value) {
 	w.tree.WriteString("} ")
 }
 
-// A pair is a declaration before and after.
+// A pair contains matching declarations of the base revision and the working tree.
 type pair struct{ old, new *decl }
 
-// match pairs the declarations that are the same: first those of equal names in equal files, last those that share a
-// tree and nothing else.
+// match pairs declarations with equal trees. Candidates with equal names in the same file are preferred, and
+// candidates that only have the same tree are used last.
 func match(before, after []*decl) (pairs []pair, removed, added []*decl) {
 	byTree := map[string][]*decl{}
 	for _, d := range after {
@@ -397,11 +398,11 @@ func different(a, b []string) (n int) {
 	return n
 }
 
-// file matches what may be the path of a file or a folder inside a text.
+// file matches a potential path of a file or directory in a text.
 var file = regexp.MustCompile(`[\w.*@{}-]*(/[\w.*@{}-]*)+|[\w*-]+\.(go|yaml|json|md|csv|tsv|txt|html|golden|svg|sh|service)\b`)
 
-// sameTexts reports whether texts differ in paths only. A text without a space may be one, and so are the arguments of
-// directives.
+// sameTexts reports whether two lists of texts differ only in paths. A text without spaces may be a path, and
+// arguments of directives are treated as paths.
 func sameTexts(a, b []string) bool {
 	return slices.EqualFunc(a, b, func(a, b string) bool {
 		return a == b || strings.HasPrefix(a, "//go:") || !strings.ContainsAny(a+b, " \n\t") ||

@@ -1,10 +1,10 @@
-// Program mutants changes one operator, condition, number or statement at a time in a seeded sample of places and runs
-// the tests of the package on each such mutant. A mutant that no test notices is printed: either a test is missing, or
-// the code does nothing there. See `make mutants`.
+// Program mutants implements mutation testing. It changes one operator, condition, number or statement at a time at
+// randomly selected places and runs the tests of the package for each of these mutants. Mutants that pass all tests
+// are printed. They indicate a missing test or redundant code. See `make mutants`.
 //
-// Arguments are folders of packages, each with =folder behind it where the tests of another package hold it. The
-// working tree is never touched: go test reads a mutant through -overlay. A mutant that does not compile is replaced by
-// the next of the sample; one whose tests take four times as long as they do unchanged is killed.
+// The arguments are package directories. A suffix of the form =DIRECTORY selects the tests of another package. The
+// working tree is never modified because go test reads mutants through -overlay. A mutant that does not compile is
+// replaced by the next one in the sample. The tests of a mutant are killed after four times their usual duration.
 package main
 
 import (
@@ -29,10 +29,10 @@ import (
 	"time"
 )
 
-// A pkg is what is changed, and what tests it.
+// A pkg is a package to mutate and the package with its tests.
 type pkg struct {
 	folder, tests    string
-	limit            time.Duration // for its tests
+	limit            time.Duration // timeout of the tests
 	killed, survived int
 }
 
@@ -41,15 +41,15 @@ type mutant struct {
 	pkg  *pkg
 	file string
 	line int
-	// Bytes of the file, and what stands in their place.
+	// Range of bytes in the file, the replacement, and a description of the change.
 	start, end int
 	text, what string
 }
 
 func main() {
-	count := flag.Int("n", 600, "how many mutants to try")
-	seed := flag.Uint64("seed", 1, "which sample")
-	parallel := flag.Int("p", 2, "how many at once")
+	count := flag.Int("n", 600, "number of mutants to test")
+	seed := flag.Uint64("seed", 1, "seed of the sample")
+	parallel := flag.Int("p", 2, "number of concurrent tests")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -76,7 +76,7 @@ func run(ctx context.Context, folders []string, count int, seed uint64, parallel
 		began := time.Now()
 		unchanged := exec.CommandContext(ctx, "go", "test", "-count=1", "-vet=off", "./"+tests)
 		if out, err := unchanged.CombinedOutput(); err != nil {
-			return fmt.Errorf("tests of %s fail before any change: %w\n%s", folder, err, out)
+			return fmt.Errorf("tests of %s fail without changes: %w\n%s", folder, err, out)
 		}
 		p.limit = 10*time.Second + 4*time.Since(began)
 	}
@@ -112,7 +112,7 @@ func run(ctx context.Context, folders []string, count int, seed uint64, parallel
 					m.pkg.killed++
 				case alive:
 					m.pkg.survived++
-					fmt.Printf("survives: %s:%d: %s\n", m.file, m.line, m.what)
+					fmt.Printf("survived: %s:%d: %s\n", m.file, m.line, m.what)
 				}
 				mu.Unlock()
 			}
@@ -139,12 +139,12 @@ func summarise(pkgs []*pkg, seed uint64) {
 type outcome int
 
 const (
-	invalid outcome = iota // it does not compile
+	invalid outcome = iota // does not compile
 	dead
 	alive
 )
 
-// try runs the tests of a mutant's package on it.
+// try runs the tests for a mutant.
 func try(ctx context.Context, m mutant) (outcome, error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -188,7 +188,7 @@ func try(ctx context.Context, m mutant) (outcome, error) {
 	return dead, nil
 }
 
-// mutants lists what can be changed in the files of a package, its tests and generated files aside.
+// mutants returns all possible mutants of a package. Tests and generated files are skipped.
 func (p *pkg) mutants() ([]mutant, error) {
 	files, err := filepath.Glob(filepath.Join(p.folder, "*.go"))
 	if err != nil {
@@ -218,12 +218,12 @@ func (p *pkg) mutants() ([]mutant, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("nothing to change in %s", p.folder)
+		return nil, fmt.Errorf("no possible mutants in %s", p.folder)
 	}
 	return found, nil
 }
 
-// others is what stands in place of an operator.
+// others maps operators to their replacements.
 var others = map[token.Token]string{
 	token.EQL: "!=", token.NEQ: "==", token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">",
 	token.ADD: "-", token.SUB: "+", token.MUL: "/", token.QUO: "*", token.LAND: "||", token.LOR: "&&",
@@ -253,12 +253,12 @@ func (p *pkg) changes(set *token.FileSet, source []byte, n ast.Node, file string
 			add(n.Pos(), n.End(), strconv.FormatInt(v+1, 10), n.Value+" becomes "+strconv.FormatInt(v+1, 10))
 		}
 	case *ast.ExprStmt:
-		add(n.Pos(), n.End(), "", old(n)+": left out")
+		add(n.Pos(), n.End(), "", old(n)+": removed")
 	case *ast.IncDecStmt:
-		add(n.Pos(), n.End(), "", old(n)+": left out")
+		add(n.Pos(), n.End(), "", old(n)+": removed")
 	case *ast.AssignStmt:
 		if n.Tok != token.DEFINE && n.Tok != token.ASSIGN {
-			add(n.Pos(), n.End(), "", old(n)+": left out")
+			add(n.Pos(), n.End(), "", old(n)+": removed")
 		}
 	}
 	return found

@@ -21,18 +21,18 @@ import (
 	"github.com/kubenergy/kubenergy/hack/resume"
 )
 
-// A target is a fuzz function.
+// A target is a fuzz test.
 type target struct{ pkg, name string }
 
-// part is what a target is called among the parts.
+// part returns the name of the part that runs the target.
 func (t target) part() string { return "fuzz " + t.pkg + " " + t.name }
 
-// A total is what was done with a target in all runs together.
+// A total contains the accumulated statistics of a target over all runs.
 type total struct {
-	seconds  float64 // that one worker fuzzed
+	seconds  float64 // fuzzing time of one worker
 	execs    int64
 	crashers int
-	commit   string // the last one that was fuzzed
+	commit   string // last fuzzed commit
 }
 
 type totals map[target]total
@@ -41,7 +41,7 @@ var totalsFile = filepath.Join("docs", "measurements", "fuzzing.tsv")
 
 const totalsHead = "package\ttarget\tseconds\texecutions\tcrashers\tlast commit\n"
 
-// readTotals reads totals; of a file that is not there, none.
+// readTotals reads the totals from a file. It returns empty totals if the file does not exist.
 func readTotals(name string) (totals, error) {
 	text, err := os.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +51,7 @@ func readTotals(name string) (totals, error) {
 	for line := range strings.Lines(strings.TrimPrefix(string(text), totalsHead)) {
 		f := strings.Split(strings.TrimSpace(line), "\t")
 		if len(f) != 6 {
-			return nil, fmt.Errorf("%s: %q has not six columns", name, line)
+			return nil, fmt.Errorf("%s: %q does not have six columns", name, line)
 		}
 		seconds, err1 := strconv.ParseFloat(f[2], 64)
 		execs, err2 := strconv.ParseInt(f[3], 10, 64)
@@ -78,7 +78,7 @@ func (all totals) write(name string) error {
 
 var fuzzLine = regexp.MustCompile(`(?m)^fuzz: elapsed: (\S+), execs: (\d+) `)
 
-// fuzzed reads what go test wrote while it fuzzed.
+// fuzzed parses the output of go test -fuzz.
 func fuzzed(out string) (seconds float64, execs int64, crashers int) {
 	if all := fuzzLine.FindAllStringSubmatch(out, -1); len(all) > 0 {
 		last := all[len(all)-1]
@@ -89,14 +89,14 @@ func fuzzed(out string) (seconds float64, execs int64, crashers int) {
 	return seconds, execs, strings.Count(out, "Failing input written to ")
 }
 
-// deadline reports whether go test failed for nothing but the end of its time, which it takes for a failure where an
-// input is running then (go.dev/issue/75804, mended in Go 1.27).
+// deadline reports whether go test failed only because its time was over. It reports a failure if an input is
+// running at the deadline (go.dev/issue/75804, fixed in Go 1.27).
 func deadline(out string) bool {
 	return strings.Contains(out, "context deadline exceeded") && !strings.Contains(out, "Failing input written to ") &&
 		!strings.Contains(out, "panic:")
 }
 
-// rest is for how long a target is yet to be fuzzed.
+// rest returns the remaining fuzzing time of a target.
 func (n *night) rest(t target) time.Duration {
 	o := n.Done[t.part()]
 	if o.Verdict == failed {
@@ -105,16 +105,16 @@ func (n *night) rest(t target) time.Duration {
 	return max(n.fuzztime-time.Duration(o.Seconds*float64(time.Second)), 0)
 }
 
-// openTargets returns the targets that are not done, the least fuzzed first.
+// openTargets returns the targets with remaining time, starting with the targets that have been fuzzed the least.
 func (n *night) openTargets() []target {
 	open := slices.DeleteFunc(slices.Clone(n.targets), func(t target) bool { return n.rest(t) < time.Second })
 	slices.SortStableFunc(open, func(a, b target) int { return cmp.Compare(n.totals[a].seconds, n.totals[b].seconds) })
 	return open
 }
 
-// fuzz fuzzes as many targets at once as there are cores, each with one worker, so that the seconds of all mean the
-// same. The corpora are kept where go test keeps them, in the build cache: `make clean` leaves them there, and a user who
-// fuzzes one target by hand adds to the same one.
+// fuzz runs as many targets concurrently as there are cores. Each target has one worker, so that fuzzing times are
+// comparable. The corpora are stored in the build cache of Go, where `make clean` does not remove them and where
+// manual runs of go test -fuzz add to them.
 func (n *night) fuzz(ctx context.Context) error {
 	open := make(chan target)
 	var errs []error
@@ -144,7 +144,7 @@ func (n *night) fuzz(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// least is what compiling a target and a little fuzzing take.
+// least is the minimum time to compile and fuzz a target.
 const least = time.Minute
 
 func (n *night) fuzzOne(ctx context.Context, t target) error {
@@ -159,11 +159,11 @@ func (n *night) fuzzOne(ctx context.Context, t target) error {
 	case crashers > 0:
 		o.Verdict, o.Says = failed, "a failing input is in testdata/fuzz of the package"
 	case ctx.Err() != nil:
-		o.Verdict, o.Says = cut, "goes on in the next run"
+		o.Verdict, o.Says = cut, "continues in the next run"
 	case err != nil && !deadline(out):
 		o.Verdict, o.Says = judge(out, err)
 	case execs == 0:
-		o.Verdict, o.Says = cut, "the time went to the corpus: it was not fuzzed"
+		o.Verdict, o.Says = cut, "no inputs were fuzzed because the corpus took all of the time"
 	}
 	n.lock.Lock()
 	n.Done[t.part()] = o
@@ -178,12 +178,12 @@ func (n *night) fuzzOne(ctx context.Context, t target) error {
 	return errors.Join(err, n.save())
 }
 
-// report is one page of figures.
+// report returns a one-page report in Markdown.
 func (n *night) report() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# What `make test` leaves out\n\nCommit %s, %s, %s on %s/%s with %d cores.\n\n"+
-		"| part | verdict | took | |\n|---|---|---|---|\n", n.commit, time.Now().UTC().Format("2006-01-02 15:04 MST"),
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, n.workers)
+	fmt.Fprintf(&b, "# Results of `make nightly`\n\nCommit %s, %s, %s on %s/%s with %d cores.\n\n"+
+		"| part | verdict | duration | |\n|---|---|---|---|\n", n.commit,
+		time.Now().UTC().Format("2006-01-02 15:04 MST"), runtime.Version(), runtime.GOOS, runtime.GOARCH, n.workers)
 	var targets, cuts int
 	var now, ever total
 	var bad []string
@@ -210,9 +210,9 @@ func (n *night) report() string {
 	for _, o := range n.totals {
 		ever.seconds, ever.execs, ever.crashers = ever.seconds+o.seconds, ever.execs+o.execs, ever.crashers+o.crashers
 	}
-	fmt.Fprintf(&b, "\n## Fuzzing\n\n| | targets | hours of a worker | executions | crashers |\n|---|---|---|---|---|\n"+
-		"| this code | %d of %d, %d cut | %.1f | %d | %d |\n", targets, len(n.targets), cuts, now.seconds/3600, now.execs,
-		len(bad))
+	fmt.Fprintf(&b, "\n## Fuzzing\n\n| | targets | worker hours | executions | crashers |\n|---|---|---|---|---|\n"+
+		"| this code | %d of %d, %d interrupted | %.1f | %d | %d |\n", targets, len(n.targets), cuts, now.seconds/3600,
+		now.execs, len(bad))
 	fmt.Fprintf(&b, "| all runs (%s) | %d | %.1f | %d | %d |\n\n%s", filepath.ToSlash(totalsFile), len(n.totals),
 		ever.seconds/3600, ever.execs, ever.crashers, strings.Join(bad, ""))
 	return b.String()

@@ -1,12 +1,13 @@
-// Program nightly runs what `make test` leaves out because it takes hours: kills and damage at full length, storms,
-// ten thousand seeds, Kubernetes' own tests, known vulnerabilities, and all fuzz targets. It goes on where it was cut:
-// what is done of this code is not repeated. Before it starts it says how long it will take.
+// Program nightly runs the tests that `make test` excludes because they take hours: kill and damage tests at full
+// length, storms, ten thousand seeds, the Kubernetes integration tests, the vulnerability check, and all fuzz
+// targets. It prints the expected duration first. After an interruption, it continues with the parts that have not
+// been completed for the same code.
 //
 //	nightly [-for 2h] [-only PART,...] [-fuzztime 10m]
 //
-// Once all parts that are named are done, they are done again. Everything stands in out/nightly: state.json, a log of
-// each part, and report.md, one page of figures. The totals of fuzzing stand in docs/measurements/fuzzing.tsv, which is
-// committed.
+// When all selected parts are completed, the next call runs them again. The directory out/nightly contains
+// state.json, a log of each part, and report.md with a summary. The fuzzing totals are stored in
+// docs/measurements/fuzzing.tsv, which is committed.
 package main
 
 import (
@@ -36,11 +37,12 @@ import (
 
 var folder = filepath.Join("out", "nightly")
 
-// A part is a command that passes or fails. Its tests say themselves what the machine lacks, by skipping.
+// A part is a command that passes or fails. Its tests are skipped with a reason if the machine does not meet their
+// requirements.
 type part struct {
 	name    string
-	usual   time.Duration // on two cores, until it is known here
-	command string        // of a shell
+	usual   time.Duration // default duration on two cores, until a duration has been measured
+	command string        // shell command
 }
 
 var parts = []part{
@@ -60,17 +62,18 @@ var parts = []part{
 	{"upstream", 4 * time.Hour, "make upstream"},
 }
 
-// usualLong is how long a package takes with KUBENERGY_LONG. Those in elsewhere have parts of their own.
+// usualLong is the default duration of a package with KUBENERGY_LONG. Packages that match elsewhere are covered by
+// other parts.
 const usualLong = 10 * time.Minute
 
 var elsewhere = regexp.MustCompile(`^\./(internal/(energy|agent|cli)|test/(controller|batch|browser|hold|sleep))(/|$)`)
 
-// An outcome is how a part ended. A fuzz target that was cut goes on for the rest of its time.
+// An outcome is the result of a part. An interrupted fuzz target continues for its remaining time.
 type outcome struct {
 	Verdict string  `json:"verdict"`
 	Says    string  `json:"says"`
 	Seconds float64 `json:"seconds"`
-	Execs   int64   `json:"execs,omitempty"` // of a fuzz target
+	Execs   int64   `json:"execs,omitempty"` // only for fuzz targets
 }
 
 const (
@@ -80,29 +83,29 @@ const (
 	cut       = "cut"
 )
 
-// A night is one run of the program. Its state is kept between runs.
+// A night is one run of the program. Its exported fields are stored between runs.
 type night struct {
-	Code  string             `json:"code"`  // a digest of what is tested
-	Done  map[string]outcome `json:"done"`  // of this code
-	Times map[string]float64 `json:"times"` // seconds, by part, when it last came to its end
+	Code  string             `json:"code"`  // digest of the tested code
+	Done  map[string]outcome `json:"done"`  // completed parts for this code
+	Times map[string]float64 `json:"times"` // last measured duration by part, in seconds
 
-	alone    *os.File // locked until the program ends
+	alone    *os.File // lock file, held until the program exits
 	commit   string
 	fuzztime time.Duration
 	workers  int
-	end      time.Time // zero: none
+	end      time.Time // zero means no limit
 	parts    []part
 	targets  []target
 
-	lock    sync.Mutex // of Done, Times, running and totals
+	lock    sync.Mutex // protects Done, Times, running and totals
 	running map[string]time.Time
 	totals  totals
 }
 
 func main() {
-	limit := flag.Duration("for", 0, "start nothing that does not fit, and cut what still runs then; 0: no limit")
-	only := flag.String("only", "", "parts, with commas between them; long and fuzz are many")
-	fuzztime := flag.Duration("fuzztime", 10*time.Minute, "for each fuzz target")
+	limit := flag.Duration("for", 0, "time limit, at which running parts are interrupted (0: no limit)")
+	only := flag.String("only", "", "comma-separated list of parts to run; long and fuzz select groups of parts")
+	fuzztime := flag.Duration("fuzztime", 10*time.Minute, "fuzzing time of each target")
 	flag.Parse()
 	stopped, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -127,12 +130,12 @@ func main() {
 		fmt.Println("== failed:", strings.Join(bad, ", "))
 		os.Exit(1)
 	case stopped.Err() != nil:
-		fmt.Println("== stopped: the same command goes on from here")
+		fmt.Println("== interrupted: the same command continues from here")
 		os.Exit(130)
 	}
 }
 
-// open reads the state, and finds what there is to do.
+// open loads the state and determines the remaining work.
 func (n *night) open(only string) error {
 	code, commit, err := identify()
 	if err != nil {
@@ -140,7 +143,7 @@ func (n *night) open(only string) error {
 	}
 	n.commit = commit
 	if err := n.load(code); err != nil {
-		return fmt.Errorf("reading what was done before: %w", err)
+		return fmt.Errorf("loading the state of previous runs: %w", err)
 	}
 	long, targets, err := discover(".")
 	if err != nil {
@@ -161,7 +164,7 @@ func (n *night) open(only string) error {
 	n.parts = slices.DeleteFunc(n.parts, func(p part) bool { return unwanted(p.name) })
 	n.targets = slices.DeleteFunc(targets, func(t target) bool { return unwanted(t.part()) })
 	if len(n.parts)+len(n.targets) == 0 {
-		return fmt.Errorf("-only %s: there is no such part", only)
+		return fmt.Errorf("-only %s: no such part", only)
 	}
 	if only != "" && !slices.ContainsFunc(n.parts, n.isOpen) && len(n.openTargets()) == 0 {
 		maps.DeleteFunc(n.Done, func(name string, _ outcome) bool { return !unwanted(name) })
@@ -170,7 +173,7 @@ func (n *night) open(only string) error {
 	return err
 }
 
-// load reads the state. What was done of other code counts no longer.
+// load loads the state. Results for other code are discarded.
 func (n *night) load(code string) error {
 	lock, err := resume.Lock(folder)
 	if err != nil {
@@ -193,14 +196,14 @@ func (n *night) load(code string) error {
 	return err
 }
 
-// identify returns a digest of the working tree without documents, and its commit. A commit of the totals alone thus
-// repeats nothing.
+// identify returns a digest of the working tree without documents, and the commit. Because documents are excluded,
+// committing new fuzzing totals does not invalidate the results.
 func identify() (code, commit string, err error) {
 	sum := sha256.New()
 	for _, command := range [][]string{{"ls-files", "-s"}, {"diff"}} {
 		out, err := exec.Command("git", append(command, "--", ".", ":!docs", ":!*.md")...).Output()
 		if err != nil {
-			return "", "", fmt.Errorf("asking git what is tested: %w", err)
+			return "", "", fmt.Errorf("listing the tracked files: %w", err)
 		}
 		if sum.Write(out); command[0] == "diff" && len(out) > 0 {
 			commit = "+"
@@ -212,7 +215,7 @@ func identify() (code, commit string, err error) {
 
 var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
 
-// discover returns the packages whose tests are longer with KUBENERGY_LONG, and all fuzz targets.
+// discover returns the packages with tests that depend on KUBENERGY_LONG, and all fuzz targets.
 func discover(root string) (long []string, targets []target, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		name := entry.Name()
@@ -242,7 +245,7 @@ func (n *night) isOpen(p part) bool {
 	return !done
 }
 
-// takes is how long a part is expected to take.
+// takes returns the expected duration of a part.
 func (n *night) takes(p part) time.Duration {
 	if seconds := n.Times[p.name]; seconds > 0 {
 		return time.Duration(seconds * float64(time.Second))
@@ -250,7 +253,8 @@ func (n *night) takes(p part) time.Duration {
 	return p.usual
 }
 
-// plan says what is to do, how long that takes, and what of it does not fit.
+// plan returns a description of the remaining work with its expected duration, and marks parts that exceed the time
+// limit.
 func (n *night) plan() string {
 	var b strings.Builder
 	left := time.Until(n.end)
@@ -278,11 +282,11 @@ func (n *night) plan() string {
 		name := fmt.Sprintf("fuzz: %d targets, %d at once", len(open), n.workers)
 		if !n.end.IsZero() && d > left && left > 0 {
 			all += d - left
-			name, d = name+", the least fuzzed first", left
+			name, d = name+", starting with the least fuzzed", left
 		}
 		say(name, d)
 	}
-	return fmt.Sprintf("== %s: %s in all; %d parts are done\n%s", n.commit, about(all), len(n.Done), b.String())
+	return fmt.Sprintf("== %s: %s in total, %d parts are completed\n%s", n.commit, about(all), len(n.Done), b.String())
 }
 
 func about(d time.Duration) string {
@@ -292,7 +296,7 @@ func about(d time.Duration) string {
 	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 }
 
-// work does all that fits. What was cut is not done.
+// work runs all parts that fit within the time limit. Interrupted parts are not recorded as completed.
 func (n *night) work(ctx context.Context) error {
 	defer n.beat()()
 	for _, p := range n.parts {
@@ -317,7 +321,7 @@ func (n *night) work(ctx context.Context) error {
 	return errors.Join(n.fuzz(ctx), n.save())
 }
 
-// beat says every few seconds what runs, until it is told to stop.
+// beat prints the running parts every few seconds until stop is called.
 func (n *night) beat() (stop func()) {
 	ticker := time.NewTicker(5 * time.Second)
 	go func() {
@@ -329,13 +333,14 @@ func (n *night) beat() (stop func()) {
 			}
 			n.lock.Unlock()
 			slices.Sort(all)
-			fmt.Println("   runs:", strings.Join(all, ", "))
+			fmt.Println("   running:", strings.Join(all, ", "))
 		}
 	}()
 	return ticker.Stop
 }
 
-// run runs a command, which it stops with all its children when the context ends, and returns what it wrote.
+// run runs a command and returns its output. When the context is cancelled, it stops the command and all of its
+// children.
 func (n *night) run(ctx context.Context, name, command string) (string, error) {
 	n.lock.Lock()
 	n.running[name] = time.Now()
@@ -356,8 +361,8 @@ var (
 	whySkip  = regexp.MustCompile(`(?m)^\s+\S+\.go:\d+: (.*)\n--- SKIP`)
 )
 
-// judge says how a part ended, from what it wrote. Tests that were all skipped, and a database of vulnerabilities that
-// cannot be reached, judge nothing.
+// judge returns the verdict for the output of a part. The part is not judged if all tests were skipped or if the
+// vulnerability database is unreachable.
 func judge(out string, err error) (verdict, description string) {
 	names := map[string][]string{}
 	for _, match := range testLine.FindAllStringSubmatch(out, -1) {
@@ -380,7 +385,7 @@ func judge(out string, err error) (verdict, description string) {
 	return passed, fmt.Sprintf("%d packages", len(okLine.FindAllString(out, -1)))
 }
 
-// failures are those of the parts that were named.
+// failures returns the names of the selected parts that failed.
 func (n *night) failures() (names []string) {
 	for _, p := range n.parts {
 		names = append(names, p.name)

@@ -31,7 +31,7 @@ func TestJudge(t *testing.T) {
 		},
 	} {
 		if verdict, description := judge(c.out, c.err); verdict != c.verdict || description != c.description {
-			t.Errorf("%q: %s, %q", c.out, verdict, description)
+			t.Errorf("judge(%q) = %s, %q", c.out, verdict, description)
 		}
 	}
 }
@@ -51,7 +51,7 @@ fuzz: elapsed: 10m0s, execs: 123456 (789/sec), new interesting: 1 (total: 2)
 	}
 }
 
-// The end of the time while an input runs is no failure, and a target whose time went to its corpus was not fuzzed.
+// TestEndOfTheTime checks that reaching the deadline while an input is running is not reported as a failure.
 func TestEndOfTheTime(t *testing.T) {
 	for out, want := range map[string]bool{
 		"fuzz: elapsed: 10s, execs: 9 (0/sec)\n--- FAIL: FuzzX (10.1s)\n    context deadline exceeded\nFAIL\n":       true,
@@ -60,7 +60,7 @@ func TestEndOfTheTime(t *testing.T) {
 		"FAIL\tx [build failed]\n": false,
 	} {
 		if got := deadline(out); got != want {
-			t.Errorf("%q: %v", out, got)
+			t.Errorf("deadline(%q) = %v", out, got)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestTotalsAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := readTotals(name); err == nil {
-		t.Error("half a row is a row")
+		t.Error("expected an error for an incomplete row")
 	}
 }
 
@@ -114,8 +114,8 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// TestTargets: every fuzz target of the tree is listed in the table of what was fuzzed, limits what an input may
-// allocate, and does not sleep, which would be all that is fuzzed.
+// TestTargets checks that every fuzz target in the repository is listed in the totals, limits the allocations for
+// an input, and does not sleep, because sleeping would dominate the fuzzing time.
 func TestTargets(t *testing.T) {
 	root := filepath.Join("..", "..")
 	_, targets, err := discover(root)
@@ -128,24 +128,24 @@ func TestTargets(t *testing.T) {
 	}
 	for _, found := range targets {
 		if _, ok := listed[found]; !ok {
-			t.Errorf("%v is not in %s: fuzz it, or add a row of zeros", found, totalsFile)
+			t.Errorf("%v is missing in %s: fuzz it, or add a row of zeros", found, totalsFile)
 		}
 		delete(listed, found)
 		body := bodyOf(t, filepath.Join(root, found.pkg), found.name)
 		bytes := regexp.MustCompile(`f\.Fuzz\(func\([^)]*(string|\[\]byte)`).MatchString(body)
 		if bytes && !strings.Contains(body, "memtest.Limit(") {
-			t.Errorf("%v does not limit what an input allocates: see test/kit/memtest", found)
+			t.Errorf("%v does not limit the allocations of an input: see test/kit/memtest", found)
 		}
 		if strings.Contains(body, "time.Sleep(") {
-			t.Errorf("%v sleeps", found)
+			t.Errorf("%v calls time.Sleep", found)
 		}
 	}
 	for gone := range listed {
-		t.Errorf("%v is in %s and is gone: remove its row", gone, totalsFile)
+		t.Errorf("%v is listed in %s but does not exist: remove its row", gone, totalsFile)
 	}
 }
 
-// bodyOf returns the text of a function in the tests of a package.
+// bodyOf returns the source of a function in the tests of a package.
 func bodyOf(t *testing.T, dir, name string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
@@ -162,11 +162,12 @@ func bodyOf(t *testing.T, dir, name string) string {
 			return body
 		}
 	}
-	t.Fatalf("%s has no %s", dir, name)
+	t.Fatalf("%s has no function %s", dir, name)
 	return ""
 }
 
-// TestGoesOn cuts a run: what was done of the same code is not repeated, what was cut is, and of other code all is.
+// TestGoesOn interrupts a run. The next run must skip completed parts and repeat interrupted parts for the same
+// code, and must run all parts for other code.
 func TestGoesOn(t *testing.T) {
 	t.Chdir(t.TempDir())
 	run := func(code string, limit time.Duration) *night {
@@ -181,7 +182,7 @@ func TestGoesOn(t *testing.T) {
 		}
 		defer n.alone.Close()
 		if err := new(night).load(code); err == nil {
-			t.Error("two run at once")
+			t.Error("two runs hold the lock at the same time")
 		}
 		n.end = time.Now().Add(limit)
 		ctx, cancel := context.WithDeadline(t.Context(), n.end)
@@ -197,13 +198,13 @@ func TestGoesOn(t *testing.T) {
 	began := time.Now()
 	n := run("one", 5*time.Second) // for the first part, and too little for the second
 	if _, done := n.Done["second"]; done || n.Done["first"].Verdict != passed || time.Since(began) > 50*time.Second {
-		t.Errorf("after %v: %+v", time.Since(began), n.Done)
+		t.Errorf("unexpected state after %v: %+v", time.Since(began), n.Done)
 	}
 	run("one", time.Minute)
 	n = run("two", time.Minute)
 	for name, times := range map[string]int{"first": 2, "second": 3, "third": 0} {
 		if text, _ := os.ReadFile(name); len(text) != times {
-			t.Errorf("%s ran %d times: want %d", name, len(text), times)
+			t.Errorf("%s ran %d times, want %d", name, len(text), times)
 		}
 	}
 	report, err := os.ReadFile(filepath.Join(folder, "report.md"))
@@ -213,7 +214,8 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// TestTargetsThatAreOpen: what was fuzzed for long enough or has failed is left out, and the least fuzzed comes first.
+// TestTargetsThatAreOpen checks that failed and completed targets are skipped, and that the least fuzzed target is
+// first.
 func TestTargetsThatAreOpen(t *testing.T) {
 	all := []target{
 		{"./a", "FuzzLong"}, {"./a", "FuzzCut"}, {"./b", "FuzzFailed"}, {"./b", "FuzzDone"}, {"./c", "FuzzNew"},

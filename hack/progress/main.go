@@ -1,11 +1,12 @@
-// Program progress runs slow commands of the Makefile so that a person sees every few seconds that they live.
+// Program progress runs slow commands of the Makefile and prints their progress every few seconds.
 //
-//	progress run COMMAND ARGUMENT...   runs a command; after five silent seconds it says for how long it has run
-//	progress test ARGUMENT...          runs go test, prints a line per package, and the output of failed tests;
-//	                                   with -shuffle also the seed that repeats the order
-//	progress skipped                   prints which tests the runs before skipped, by reason, and forgets them
+//	progress run COMMAND ARGUMENT...   runs a command and prints the elapsed time after five seconds without output
+//	progress test ARGUMENT...          runs go test, prints one line per package and the output of failed tests, and
+//	                                   with -shuffle also the seed of the test order
+//	progress skipped                   prints the tests that were skipped by previous runs, by reason, and clears them
 //
-// It exits as the command does. Skipped tests are kept in out/skipped.txt until they are printed.
+// The exit code is the exit code of the command. Skipped tests are stored in out/skipped.txt until they are
+// printed.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 	"time"
 )
 
-// silence is how long nothing is printed before the program says that the command still runs.
+// silence is the time without output after which the program prints that the command is still running.
 const silence = 5 * time.Second
 
 var skippedFile = filepath.Join("out", "skipped.txt")
@@ -38,7 +39,7 @@ func main() {
 	case verb == "skipped":
 		err = printSkipped(os.Stdout, skippedFile)
 	default:
-		err = fmt.Errorf("progress %s: want run COMMAND..., test ARGUMENT... or skipped", verb)
+		err = fmt.Errorf("invalid arguments of progress %s: want run COMMAND..., test ARGUMENT... or skipped", verb)
 	}
 	var exit *exec.ExitError
 	switch {
@@ -51,20 +52,20 @@ func main() {
 }
 
 func run(command *exec.Cmd) error {
-	out := newPulse(os.Stdout, func() string { return filepath.Base(command.Path) + " runs" })
+	out := newPulse(os.Stdout, func() string { return filepath.Base(command.Path) + " is running" })
 	defer out.stop()
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, out, out
 	return command.Run()
 }
 
-// A pulse writes through, and adds a line after each silence.
+// A pulse is a writer that adds a line with the elapsed time after each period of silence.
 type pulse struct {
 	lock        sync.Mutex
 	to          io.Writer
 	description func() string
 	started     time.Time
 	timer       *time.Timer
-	partial     bool // the last write did not end its line
+	partial     bool // the last write did not end with a newline
 }
 
 func newPulse(to io.Writer, description func() string) *pulse {

@@ -15,13 +15,13 @@ import (
 	"sync"
 )
 
-// An event is what go test -json writes in a line: see go doc test2json and go help buildjson.
+// An event is a line of the output of go test -json. See go doc test2json and go help buildjson.
 type event struct {
 	Action, Package, ImportPath, Test, Output, FailedBuild string
 	Elapsed                                                float64
 }
 
-// test runs go test and shows what a person wants to know of it.
+// test runs go test and prints a summary of each package and the output of failed tests.
 func test(arguments []string) error {
 	results := &results{packages: map[string]*result{}}
 	out := newPulse(os.Stdout, results.state)
@@ -44,21 +44,21 @@ func test(arguments []string) error {
 	return err
 }
 
-// results is what is known of the packages of one run.
+// results contains the results of the packages of one run.
 type results struct {
 	to       io.Writer
-	lock     sync.Mutex // of packages and finished, which the pulse reads
+	lock     sync.Mutex // protects packages and finished, which are also read by the pulse
 	packages map[string]*result
 	finished int
 	skipped  []string // "package Test: reason"
 }
 
-// A result holds what a package's tests have written and are not known to have passed.
+// A result contains the output of the tests of a package that have not passed yet.
 type result struct {
-	output  map[string][]string // by test; "" of the package itself
+	output  map[string][]string // by test; the empty name is the package
 	order   []string
 	failed  bool
-	shuffle string // "  -shuffle=N", the flag that repeats the order of the tests; empty if the order is that of the files
+	shuffle string // flag that repeats the test order, or empty if it is not random
 }
 
 func (r *results) state() string {
@@ -69,12 +69,12 @@ func (r *results) state() string {
 		running = append(running, short(name))
 	}
 	if len(running) == 0 {
-		return fmt.Sprintf("%d packages done, go compiles", r.finished)
+		return fmt.Sprintf("%d packages completed, compiling", r.finished)
 	}
-	return fmt.Sprintf("%d packages done, %s", r.finished, strings.Join(running, ", "))
+	return fmt.Sprintf("%d packages completed, running %s", r.finished, strings.Join(running, ", "))
 }
 
-// short is a package's path in this module.
+// short returns the path of a package within the module.
 func short(name string) string {
 	_, folder, found := strings.Cut(name, "kubenergy/kubenergy/")
 	if !found {
@@ -143,14 +143,14 @@ func (r *results) of(name string) *result {
 	return r.packages[name]
 }
 
-// finish prints a package's line, and what its failed tests wrote.
+// finish prints the result of a package and the output of its failed tests.
 func (r *results) finish(e *event, p *result) {
 	r.lock.Lock()
 	delete(r.packages, e.Package)
 	r.finished++
 	r.lock.Unlock()
 	if e.Action == "skip" {
-		return // a package without tests
+		return // package without tests
 	}
 	if e.Action == "fail" {
 		for _, test := range p.order {
@@ -170,7 +170,7 @@ func (r *results) finish(e *event, p *result) {
 	fmt.Fprintf(r.to, "ok    %s  %.1fs%s\n", short(e.Package), e.Elapsed, cached)
 }
 
-// quiet reports whether a line only says that a test begins or goes on.
+// quiet reports whether a line only indicates that a test starts or continues.
 func quiet(line string) bool {
 	line = strings.TrimSpace(line)
 	for _, prefix := range []string{"=== RUN", "=== PAUSE", "=== CONT", "=== NAME"} {
@@ -181,7 +181,7 @@ func quiet(line string) bool {
 	return false
 }
 
-// reason is what a skipped test said, without the place in its file.
+// reason returns the message of a skipped test without the file and line.
 func reason(output []string) string {
 	for _, line := range output {
 		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "---") {
@@ -194,7 +194,7 @@ func reason(output []string) string {
 		}
 		return line
 	}
-	return "it does not say why"
+	return "no reason given"
 }
 
 func appendLines(name string, lines []string) error {
@@ -215,7 +215,7 @@ func appendLines(name string, lines []string) error {
 	return err
 }
 
-// printSkipped writes each reason with the tests that gave it, and removes the file.
+// printSkipped prints the skipped tests by reason and removes the file.
 func printSkipped(to io.Writer, name string) error {
 	text, err := os.ReadFile(name)
 	if os.IsNotExist(err) {

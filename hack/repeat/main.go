@@ -1,14 +1,14 @@
-// Program repeat runs the tests many times and lists the tests that failed. It tests the commit that is checked out, so
-// it refuses a working tree that differs from it.
+// Program repeat runs the tests many times and lists the tests that failed. It tests the checked-out commit and
+// rejects a working tree with uncommitted changes.
 //
 //	repeat [-runs 10] [-load 8] [-command 'make test']
 //
-// Each run has its own seed for the order of the tests, which the command finds in the variable SHUFFLE. With -load, as
-// many threads of this program keep processors busy while the tests run.
+// Each run has a different seed for the order of the tests, which is passed to the command in the environment
+// variable SHUFFLE. With -load, the given number of threads keep processors busy while the tests run.
 //
-// Every finished run is recorded in out/repeat/runs.json, with its log beside it. An interruption therefore costs only
-// the current run: the same command continues until there are enough runs of this commit at this load. The exit code is
-// 1 if any of them failed.
+// Every completed run is recorded in out/repeat/runs.json, and its log is written to the same directory. After an
+// interruption, only the current run is lost. The same command continues until there are enough runs of this commit
+// at this load. The exit code is 1 if any of them failed.
 package main
 
 import (
@@ -38,33 +38,33 @@ import (
 	"github.com/kubenergy/kubenergy/hack/resume"
 )
 
-// A run is one finished run of the tests.
+// A run is a completed run of the tests.
 type run struct {
 	Revision string    `json:"revision"`
 	Command  string    `json:"command"`
-	Load     int       `json:"load"` // threads that kept processors busy
-	Seed     uint32    `json:"seed"` // of the order of the tests
+	Load     int       `json:"load"` // number of busy threads
+	Seed     uint32    `json:"seed"` // seed of the test order
 	Began    time.Time `json:"began"`
 	Seconds  float64   `json:"seconds"`
 	Failed   []string  `json:"failed"` // "package TestName"; empty if the run passed
 	Log      string    `json:"log"`
 }
 
-// A campaign is a number of runs of one revision under one load.
+// A campaign is a series of runs of one revision at one load.
 type campaign struct {
 	folder   string
 	command  string
 	runs     int
 	load     int
-	revision func() (string, error) // of the working tree; an error if it differs from the commit
+	revision func() (string, error) // returns an error if there are uncommitted changes
 	out      io.Writer
 }
 
 func main() {
 	c := campaign{folder: filepath.Join("out", "repeat"), revision: committed, out: os.Stdout}
 	flag.IntVar(&c.runs, "runs", 10, "number of runs of this commit at this load, including the recorded ones")
-	flag.IntVar(&c.load, "load", 0, "number of threads that keep processors busy meanwhile")
-	flag.StringVar(&c.command, "command", "make test", "command of a shell to repeat")
+	flag.IntVar(&c.load, "load", 0, "number of threads that keep processors busy during the runs")
+	flag.StringVar(&c.command, "command", "make test", "shell command to repeat")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -84,7 +84,7 @@ func main() {
 	}
 }
 
-// withParent calls cancel when the process that started this one ends.
+// withParent calls cancel when the parent process exits.
 func withParent(ctx context.Context, parent int, cancel func()) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -98,14 +98,14 @@ func withParent(ctx context.Context, parent int, cancel func()) {
 	cancel()
 }
 
-// committed returns the commit that is checked out.
+// committed returns the checked-out commit. It returns an error if there are uncommitted changes.
 func committed() (string, error) {
 	status, err := exec.Command("git", "status", "--porcelain").Output()
 	if err != nil {
-		return "", fmt.Errorf("comparing the working tree with its commit: %w", err)
+		return "", fmt.Errorf("checking for uncommitted changes: %w", err)
 	}
 	if len(status) > 0 {
-		return "", fmt.Errorf("the working tree differs from its commit; commit or stash the changes first:\n%s", status)
+		return "", fmt.Errorf("the working tree has uncommitted changes; commit or stash them first:\n%s", status)
 	}
 	commit, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {
@@ -114,8 +114,8 @@ func committed() (string, error) {
 	return strings.TrimSpace(string(commit)), nil
 }
 
-// repeat runs the command until there are enough runs, and returns the runs of this campaign, including those that were
-// recorded before.
+// repeat runs the command until there are enough runs. It returns the runs of this campaign, including previously
+// recorded ones.
 func (c *campaign) repeat(ctx context.Context) (done []run, err error) {
 	revision, err := c.revision()
 	if err != nil {
@@ -157,13 +157,13 @@ func (c *campaign) repeat(ctx context.Context) (done []run, err error) {
 	return done, nil
 }
 
-// once is a single run. It returns an error if the run was interrupted or if what was tested is not the commit.
+// once performs a single run. It returns an error if the run was interrupted or if the working tree changed.
 func (c *campaign) once(ctx context.Context, revision string, number int) (run, error) {
 	r := run{
 		Revision: revision, Command: c.command, Load: c.load, Seed: rand.Uint32(), Began: time.Now().UTC(),
 		Log: filepath.Join(c.folder, fmt.Sprintf("%s-load%d-%03d.log", revision, c.load, number)),
 	}
-	fmt.Fprintf(c.out, "== run %d of %d of %s at load %d, SHUFFLE=%d: the log is %s\n", number, c.runs, revision, c.load,
+	fmt.Fprintf(c.out, "== run %d of %d of %s at load %d, SHUFFLE=%d, log %s\n", number, c.runs, revision, c.load,
 		r.Seed, r.Log)
 	stop := busy(c.load)
 	text, failure := resume.Run(ctx, r.Log, fmt.Sprintf("export SHUFFLE=%d; %s", r.Seed, c.command))
@@ -186,9 +186,9 @@ func (c *campaign) once(ctx context.Context, revision string, number int) (run, 
 	return r, nil
 }
 
-// busy keeps that many threads busy until stop is called.
+// busy keeps the given number of threads busy until stop is called.
 func busy(threads int) (stop func()) {
-	before := runtime.GOMAXPROCS(runtime.NumCPU() + threads) // the threads must not delay this program itself
+	before := runtime.GOMAXPROCS(runtime.NumCPU() + threads) // the busy threads must not delay this program
 	end := make(chan struct{})
 	for range threads {
 		go func() {
@@ -209,8 +209,8 @@ var (
 	packageLine = regexp.MustCompile(`^FAIL\s+(\S+)`)
 )
 
-// failures returns the failed tests, or the packages without a test that failed, such as after a panic. If the log
-// names neither, it returns the last line.
+// failures returns the failed tests in a log, and failed packages without a failed test, e.g. after a panic. If
+// there are none, it returns the last line.
 func failures(log string) []string {
 	failed := map[string]bool{}
 	var tests []string
@@ -238,7 +238,7 @@ func failures(log string) []string {
 	return slices.Sorted(maps.Keys(failed))
 }
 
-// report prints the runs and the tests that failed, the most frequent first, and reports whether any run failed.
+// report prints the runs and the failed tests, sorted by the number of failures. It reports whether any run failed.
 func report(out io.Writer, runs []run) (failed bool) {
 	if len(runs) == 0 {
 		return false

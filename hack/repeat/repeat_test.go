@@ -17,7 +17,7 @@ import (
 
 func clean() (string, error) { return "0123456789ab", nil }
 
-// counting returns a command that counts its runs in a file, and fails in the run of the given number.
+// counting returns a command that counts its runs in a file and fails in the run with the given number.
 func counting(t *testing.T, fails string) (command, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "count")
@@ -46,7 +46,7 @@ func TestRepeatListsFailures(t *testing.T) {
 		t.Fatalf("ran %d times and recorded %d runs, want 3", n, len(runs))
 	}
 	if len(runs[0].Failed) != 0 || !slices.Equal(runs[1].Failed, []string{"sim TestRare"}) || len(runs[2].Failed) != 0 {
-		t.Errorf("runs are %+v", runs)
+		t.Errorf("unexpected runs: %+v", runs)
 	}
 	if runs[0].Seed == runs[1].Seed {
 		t.Error("two runs have the same seed")
@@ -54,15 +54,15 @@ func TestRepeatListsFailures(t *testing.T) {
 	out.Reset()
 	if !report(&out, runs) || !strings.Contains(out.String(), "2 passed, 1 failed") ||
 		!strings.Contains(out.String(), "sim TestRare  "+runs[1].Log) {
-		t.Errorf("the report is\n%s", out.String())
+		t.Errorf("unexpected report:\n%s", out.String())
 	}
 	log, err := os.ReadFile(runs[1].Log)
 	if err != nil || !strings.Contains(string(log), "--- FAIL: TestRare") {
-		t.Errorf("the log is %q, %v", log, err)
+		t.Errorf("unexpected log %q, error %v", log, err)
 	}
 }
 
-// An interruption costs the current run only, and the next call continues.
+// TestRepeatContinues checks that an interruption loses only the current run and that the next call continues.
 func TestRepeatContinues(t *testing.T) {
 	command, file := counting(t, "0")
 	folder := t.TempDir()
@@ -82,24 +82,24 @@ func TestRepeatContinues(t *testing.T) {
 	}
 	runs, err := interrupted.repeat(ctx)
 	if err == nil || len(runs) != 3 {
-		t.Fatalf("recorded %d runs, %v; want 3 and an error", len(runs), err)
+		t.Fatalf("recorded %d runs with error %v, want 3 runs and an error", len(runs), err)
 	}
 	c.runs = 5
 	if runs, err = c.repeat(t.Context()); err != nil || len(runs) != 5 || ran(t, file) != 6 {
-		t.Fatalf("recorded %d runs after %d, %v; want 5 after 6", len(runs), ran(t, file), err)
+		t.Fatalf("recorded %d runs after %d executions, error %v; want 5 runs after 6", len(runs), ran(t, file), err)
 	}
 	if runs, err = c.repeat(t.Context()); err != nil || len(runs) != 5 || ran(t, file) != 6 {
-		t.Errorf("the runs were complete, but it ran again: %d, %v", ran(t, file), err)
+		t.Errorf("the command was repeated after completion: %d executions, error %v", ran(t, file), err)
 	}
-	// Other revisions and loads are counted by themselves.
+	// Other revisions and loads are counted separately.
 	c.revision = func() (string, error) { return "ba9876543210", nil }
 	c.runs = 1
 	if runs, err = c.repeat(t.Context()); err != nil || len(runs) != 1 || ran(t, file) != 7 {
-		t.Errorf("recorded %d runs of another revision, %v", len(runs), err)
+		t.Errorf("recorded %d runs of another revision with error %v, want 1", len(runs), err)
 	}
 }
 
-// A cancelled context ends the command and its children.
+// TestRepeatEndsTheCommand checks that cancelling the context terminates the command and its children.
 func TestRepeatEndsTheCommand(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -107,7 +107,7 @@ func TestRepeatEndsTheCommand(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { // the child has the pipe open until it ends
+	go func() { // the child keeps the pipe open until it exits
 		child, err := os.Open(pipe)
 		if err == nil {
 			defer child.Close()
@@ -125,7 +125,7 @@ func TestRepeatEndsTheCommand(t *testing.T) {
 	}
 	runs, err := c.repeat(ctx)
 	if !errors.Is(err, context.Canceled) || len(runs) != 0 {
-		t.Fatalf("recorded %+v, %v", runs, err)
+		t.Fatalf("recorded %+v with error %v, want no runs and a cancelled context", runs, err)
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -133,7 +133,7 @@ func TestRepeatEndsTheCommand(t *testing.T) {
 }
 
 func TestRepeatRefusesChanges(t *testing.T) {
-	changed := errors.New("the working tree differs")
+	changed := errors.New("the working tree has uncommitted changes")
 	command, file := counting(t, "0")
 	c := campaign{
 		folder: t.TempDir(), command: command, runs: 1, out: &bytes.Buffer{},
@@ -144,7 +144,7 @@ func TestRepeatRefusesChanges(t *testing.T) {
 	}
 	c.revision = func() (string, error) { return []string{"a", "b"}[ran(t, file)], nil }
 	if runs, err := c.repeat(t.Context()); err == nil || len(runs) != 0 {
-		t.Errorf("a run whose commit changed is recorded: %+v", runs)
+		t.Errorf("recorded a run although the commit changed: %+v", runs)
 	}
 }
 
@@ -159,12 +159,12 @@ func TestFailures(t *testing.T) {
 		"": {"no output"},
 	} {
 		if got := failures(log); !slices.Equal(got, want) {
-			t.Errorf("%q: got %q, want %q", log, got, want)
+			t.Errorf("failures(%q) = %q, want %q", log, got, want)
 		}
 	}
 }
 
-// The load uses processor time until it is stopped.
+// TestBusy checks that the load uses processor time.
 func TestBusy(t *testing.T) {
 	stop := busy(2)
 	defer stop()
@@ -175,9 +175,9 @@ func TestBusy(t *testing.T) {
 
 func TestWithParent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	withParent(ctx, os.Getppid()+1, cancel) // as if the parent had changed
+	withParent(ctx, os.Getppid()+1, cancel) // simulates a changed parent
 	if ctx.Err() == nil {
-		t.Error("the context of a program without its parent goes on")
+		t.Error("the context was not cancelled after the parent exited")
 	}
 }
 

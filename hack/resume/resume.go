@@ -1,4 +1,4 @@
-// Package resume keeps the state of programs that continue where they were interrupted.
+// Package resume stores the state of programs that can continue after an interruption.
 package resume
 
 import (
@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Lock creates the folder and locks it until the returned file is closed or the process ends. It fails if another
-// process holds the lock.
+// Lock creates the directory and locks it until the returned file is closed or the process exits. It returns an
+// error if another process holds the lock.
 func Lock(folder string) (*os.File, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, err
@@ -24,12 +24,12 @@ func Lock(folder string) (*os.File, error) {
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		lock.Close()
-		return nil, fmt.Errorf("locking %s, which another process may use: %w", folder, err)
+		return nil, fmt.Errorf("locking %s, which may be in use by another process: %w", folder, err)
 	}
 	return lock, nil
 }
 
-// Replace writes a file atomically, so that an interruption leaves either the old or the new content.
+// Replace writes a file atomically. If it is interrupted, the file contains either the old or the new content.
 func Replace(name string, text []byte) error {
 	if err := os.WriteFile(name+".new", text, 0o644); err != nil {
 		return err
@@ -37,8 +37,8 @@ func Replace(name string, text []byte) error {
 	return os.Rename(name+".new", name)
 }
 
-// Run runs a command of a shell and returns its output, which is also written to the file log. When the context ends,
-// Run interrupts the command and all of its children, and kills after 20 seconds those that still run.
+// Run runs a shell command and returns its output, which is also written to the file log. When the context is
+// cancelled, Run interrupts the command and all of its children, and kills them after 20 seconds.
 func Run(ctx context.Context, log, command string) (string, error) {
 	file, err := os.Create(log)
 	if err != nil {

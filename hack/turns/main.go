@@ -1,14 +1,15 @@
-// Program turns compares a benchmark of the working tree with the same benchmark of a base revision. It builds both test
-// binaries, the one of the base in a temporary worktree, and runs them in turns: base, new, base, new, and so on. For
-// each figure it prints new ÷ base with its interval of 95 %, and fails if all of an interval is above the limit.
+// Program turns compares a benchmark of the working tree with the same benchmark of a base revision. It builds both
+// test binaries, with the base revision in a temporary worktree, and runs them alternately. For each figure, it
+// prints the ratio of the new value to the base value with its 95 % confidence interval. It fails if the entire
+// interval is above the limit.
 //
 //	turns -base REVISION [-pairs 6] [-limit 1.05] cycle|agent|controller
 //
-// Fewer than six pairs are printed, but not judged: all of them lie on one side of the true ratio more often than an
-// interval of 95 % allows.
+// Results of fewer than six pairs are printed but not judged, because the probability that all of them are on the
+// same side of the true ratio exceeds 5 %.
 //
-// The environment is passed on, so KUBENERGY_PAIRS, KUBENERGY_BENCH_NODES and similar variables make the benchmarks
-// smaller. KUBENERGY_BENCH is 1 if it is not set.
+// The environment is passed to the benchmarks, so variables such as KUBENERGY_PAIRS and KUBENERGY_BENCH_NODES can
+// be used to reduce their size. KUBENERGY_BENCH defaults to 1.
 package main
 
 import (
@@ -31,14 +32,15 @@ import (
 	"github.com/kubenergy/kubenergy/test/paired"
 )
 
-// A benchmark is a test that logs figures, all of them better the smaller they are.
+// A benchmark is a test that logs figures. Lower values are better for all figures.
 type benchmark struct {
 	pkg, run string
 	env      []string
 	figures  []figure
 }
 
-// A figure is a number in the log of a benchmark: what the first group of the pattern names, and the second is.
+// A figure is a number in the log of a benchmark. The first group of the pattern is a name and the second group is
+// the value.
 type figure struct {
 	name    string
 	pattern *regexp.Regexp
@@ -67,13 +69,13 @@ var benchmarks = map[string]benchmark{
 	},
 }
 
-// minPairs is the smallest n for which n pairs all lie above the median with a probability of at most 2.5 %: 2⁻ⁿ.
+// minPairs is the smallest n such that n pairs are all above the median with a probability 2⁻ⁿ of at most 2.5 %.
 const minPairs = 6
 
 func main() {
 	base := flag.String("base", "", "revision to compare with")
-	pairs := flag.Int("pairs", minPairs, "how often each of the two runs; fewer than 6 are not judged")
-	limit := flag.Float64("limit", 1.05, "fail if all of the interval of a ratio is above it")
+	pairs := flag.Int("pairs", minPairs, "number of pairs of runs; fewer than 6 are not judged")
+	limit := flag.Float64("limit", 1.05, "maximum ratio; fails if an entire confidence interval is above it")
 	flag.Parse()
 	b, known := benchmarks[flag.Arg(0)]
 	if !known || *base == "" || flag.NArg() != 1 || *pairs < 1 {
@@ -89,7 +91,7 @@ func main() {
 	}
 }
 
-// compare builds both binaries and compares them.
+// compare builds both binaries and compares their figures.
 func compare(ctx context.Context, b benchmark, base string, pairs int, limit float64) (err error) {
 	dir, err := os.MkdirTemp("", "kubenergy-turns")
 	if err != nil {
@@ -108,7 +110,7 @@ func compare(ctx context.Context, b benchmark, base string, pairs int, limit flo
 	if err != nil {
 		return err
 	}
-	var arms [2]func() (map[string]float64, error) // base, new
+	var arms [2]func() (map[string]float64, error) // base and new
 	for i, root := range []string{tree, here} {
 		binary := filepath.Join(dir, []string{"base.test", "new.test"}[i])
 		fmt.Printf("== building %s of %s\n", b.pkg, root)
@@ -133,8 +135,8 @@ func command(ctx context.Context, dir string, out io.Writer, name string, args .
 	return nil
 }
 
-// measure runs a test binary in the folder of its package and returns its figures. A benchmark that misses its own
-// limits has been measured all the same.
+// measure runs a test binary in the directory of its package and returns its figures. Figures are also returned if
+// the benchmark fails because it exceeds its own limits.
 func (b *benchmark) measure(ctx context.Context, binary, dir string) (map[string]float64, error) {
 	c := exec.CommandContext(ctx, binary, "-test.run="+b.run, "-test.v", "-test.timeout=2h")
 	c.Dir, c.Env = dir, append(os.Environ(), b.env...)
@@ -148,12 +150,12 @@ func (b *benchmark) measure(ctx context.Context, binary, dir string) (map[string
 	}
 	found := b.read(string(out))
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s logged no figure: %w\n%s", binary, err, out[max(0, len(out)-4000):])
+		return nil, fmt.Errorf("%s logged no figures: %w\n%s", binary, err, out[max(0, len(out)-4000):])
 	}
 	return found, nil
 }
 
-// read returns the figures in a log.
+// read parses the figures in a log.
 func (b *benchmark) read(log string) map[string]float64 {
 	found := map[string]float64{}
 	for _, f := range b.figures {
@@ -170,8 +172,8 @@ func (b *benchmark) read(log string) map[string]float64 {
 	return found
 }
 
-// inTurns measures base and new in turns and returns their ratios by figure. Figures that only one of them logs are
-// left out.
+// inTurns runs base and new alternately and returns the ratios of each figure. Figures that are not logged by both
+// are ignored.
 func inTurns(out io.Writer, arms [2]func() (map[string]float64, error), pairs int) (map[string][]float64, error) {
 	ratios := map[string][]float64{}
 	for i := range pairs {
@@ -191,15 +193,16 @@ func inTurns(out io.Writer, arms [2]func() (map[string]float64, error), pairs in
 		}
 	}
 	if len(ratios) == 0 {
-		return nil, errors.New("the base and the working tree log no figure in common")
+		return nil, errors.New("the base and the working tree have no figures in common")
 	}
 	return ratios, nil
 }
 
-// judge prints the ratios and returns an error if all of an interval of at least minPairs pairs is above the limit.
+// judge prints the ratios. It returns an error if the interval of at least minPairs pairs is entirely above the
+// limit.
 func judge(out io.Writer, ratios map[string][]float64, limit float64) error {
 	var above []string
-	fmt.Fprintf(out, "== new ÷ base; the limit of the lower end is %v\n", limit)
+	fmt.Fprintf(out, "== new ÷ base; the limit for the lower bound is %v\n", limit)
 	for _, name := range slices.Sorted(maps.Keys(ratios)) {
 		r := paired.MedianOf(ratios[name], 1)
 		fmt.Fprintf(out, "   %s: %v\n", name, r)
@@ -210,7 +213,7 @@ func judge(out io.Writer, ratios map[string][]float64, limit float64) error {
 		}
 	}
 	if len(above) > 0 {
-		return fmt.Errorf("the lower end of the interval is above %v: %s", limit, strings.Join(above, "; "))
+		return fmt.Errorf("the lower bound of the interval is above %v: %s", limit, strings.Join(above, "; "))
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The logs are of the benchmarks at different revisions.
+// TestRead parses logs of the benchmarks at different revisions.
 func TestRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		log  string
@@ -41,7 +41,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: read %v, want %v", name, got, c.want)
 		}
 		if got := b.read("--- SKIP: TestCost (0.00s)\nPASS\n"); len(got) != 0 {
-			t.Errorf("%s: read %v in a log without figures", name, got)
+			t.Errorf("%s: read %v from a log without figures", name, got)
 		}
 	}
 }
@@ -65,34 +65,34 @@ func TestInTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := []string{"base", "new", "base", "new", "base", "new"}; !slices.Equal(order, want) {
-		t.Errorf("the order is %v", order)
+		t.Errorf("unexpected order %v", order)
 	}
 	if len(ratios) != 1 || !slices.Equal(ratios["cores"], []float64{2, 1.5, 1}) {
-		t.Errorf("the ratios are %v", ratios)
+		t.Errorf("unexpected ratios %v", ratios)
 	}
 	if _, err := inTurns(&out, [2]func() (map[string]float64, error){arm("base", 1), arm("new")}, 1); err == nil {
-		t.Error("a benchmark without figures is compared")
+		t.Error("expected an error for a benchmark without figures")
 	}
 	other := func() (map[string]float64, error) { return map[string]float64{"writes": 1}, nil }
 	if _, err := inTurns(&out, [2]func() (map[string]float64, error){arm("base", 1), other}, 1); err == nil {
-		t.Error("benchmarks without a figure in common are compared")
+		t.Error("expected an error for benchmarks without common figures")
 	}
 }
 
 func TestJudge(t *testing.T) {
 	var out bytes.Buffer
-	noisy := []float64{0.9, 1.2, 1.1, 1.15, 1, 1.1} // the median is above the limit, the interval reaches below
+	noisy := []float64{0.9, 1.2, 1.1, 1.15, 1, 1.1} // the median is above the limit, but not the entire interval
 	if err := judge(&out, map[string][]float64{"cores": noisy}, 1.05); err != nil {
 		t.Error(err)
 	}
 	err := judge(&out, map[string][]float64{"cores": noisy, "MiB": {1.1, 1.2, 1.1, 1.3, 1.2, 1.1}}, 1.05)
 	if err == nil || !strings.Contains(err.Error(), "1.05: MiB") {
-		t.Errorf("judged %v", err)
+		t.Errorf("unexpected error: %v", err)
 	}
 	if !strings.Contains(out.String(), "cores: 1.100 (95 %: 0.950 to 1.175, 6 pairs)") {
-		t.Errorf("printed %s", out.String())
+		t.Errorf("unexpected output: %s", out.String())
 	}
 	if err := judge(&out, map[string][]float64{"MiB": {1.1, 1.2, 1.1, 1.3, 1.2}}, 1.05); err != nil {
-		t.Errorf("five pairs are judged: %v", err)
+		t.Errorf("five pairs must not be judged: %v", err)
 	}
 }

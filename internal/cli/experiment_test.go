@@ -19,7 +19,7 @@ func TestExperimentRefuses(t *testing.T) {
 		{[]string{"-f", shipped, "--target", "cluster"}, "image is missing"},
 		{[]string{"-f", shipped, "--target", "cluster"}, "nodes, objects and monitor only apply to the lab"},
 		{[]string{"-f", shipped, "--target", "moon"}, `unknown target "moon"`},
-		{[]string{"-f", filepath.Join("../..", "scenarios", "demo", "comparison.yaml")}, "kubenergy compare -f takes it"},
+		{[]string{"-f", filepath.Join("../..", "scenarios", "demo", "comparison.yaml")}, "use kubenergy compare -f"},
 	} {
 		var stdout, stderr strings.Builder
 		code := Run(t.Context(), append([]string{"experiment"}, c.args...), nil, &stdout, &stderr)

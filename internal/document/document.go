@@ -1,4 +1,4 @@
-// Package document reads the YAML files that commands take, strictly.
+// Package document provides strict decoding of the YAML files that commands accept.
 package document
 
 import (
@@ -17,7 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
-// Read reads a file of one of our kinds strictly. Of a file of another kind it says which command takes it.
+// Read reads a file of the given kind into to. Unknown fields are errors. If the file is of another kind, the error
+// includes the command that accepts this kind.
 func Read(path, kind string, to any) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -39,16 +40,16 @@ func Read(path, kind string, to any) error {
 	return nil
 }
 
-// otherUse says what takes the files of a kind.
+// otherUse maps kinds to a hint about the command that accepts their files.
 var otherUse = map[string]string{
-	ScenarioKind: "; kubenergy simulate -f takes it", "Comparison": "; kubenergy compare -f takes it",
-	"Experiment": "; kubenergy experiment -f takes it",
-	"GridZone":   "; kubectl apply -f takes it", "PowerProfile": "; kubectl apply -f takes it",
-	"EnergyPolicy": "; kubectl apply -f takes it", "EnergyBudget": "; kubectl apply -f takes it",
+	ScenarioKind: "; use kubenergy simulate -f", "Comparison": "; use kubenergy compare -f",
+	"Experiment": "; use kubenergy experiment -f",
+	"GridZone":   "; use kubectl apply -f", "PowerProfile": "; use kubectl apply -f",
+	"EnergyPolicy": "; use kubectl apply -f", "EnergyBudget": "; use kubectl apply -f",
 }
 
-// UnmarshalYAML reads a YAML document strictly and says what is wrong with it in the words of who wrote it: the
-// decoder's own are those of Go and of JSON. Unknown fields are errors, those of other case among them.
+// UnmarshalYAML decodes a YAML document strictly. Field names are case sensitive and unknown fields are errors.
+// Errors use the terms of YAML documents instead of those of Go and JSON.
 func UnmarshalYAML(text []byte, to any) error {
 	var document any
 	if yaml.Unmarshal(text, &document) == nil {
@@ -77,13 +78,13 @@ func UnmarshalYAML(text []byte, to any) error {
 	return errors.New(strings.Join(lines, "; "))
 }
 
-// unknownField returns an error of the first field of a document, by name, that its type does not have.
+// unknownField returns an error for the first field of a document, in lexical order, that the type does not have.
 func unknownField(path string, document any, t reflect.Type) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
-		return nil // it reads itself
+		return nil // custom decoding
 	}
 	switch v := document.(type) {
 	case []any:
@@ -116,7 +117,7 @@ func unknownField(path string, document any, t reflect.Type) error {
 	return nil
 }
 
-// fieldsOf returns the types of the fields of a struct by their names in documents.
+// fieldsOf returns the types of the fields of a struct by JSON name.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	known := map[string]reflect.Type{}
 	if t.Kind() != reflect.Struct {
@@ -137,27 +138,27 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 func wrongType(e *json.UnmarshalTypeError) string {
 	field, got := cmp.Or(e.Field, "the document"), strings.TrimPrefix(e.Value, "number ")
 	if words, ok := map[string]string{
-		"number": "a number", "string": "text", "array": "a list", "object": "a set of fields", "bool": "a boolean",
+		"number": "a number", "string": "a string", "array": "a list", "object": "an object", "bool": "a boolean",
 	}[got]; ok {
 		got = words
 	}
 	if got == "a number" && e.Type.Kind() == reflect.String {
-		return field + " is a number: want text, a time as 30s"
+		return field + " is a number: want a string, e.g. a duration such as 30s"
 	}
 	return field + " is " + got + ": want " + inWords(e.Type)
 }
 
-// inWords says what is written for a value of a type.
+// inWords describes the values of a type for error messages.
 func inWords(t reflect.Type) string {
 	switch {
 	case t.Kind() == reflect.Bool:
 		return "true or false"
 	case t.Kind() == reflect.String:
-		return "text"
+		return "a string"
 	case t.Kind() == reflect.Slice:
 		return "a list"
 	case t.Kind() == reflect.Struct, t.Kind() == reflect.Map:
-		return "fields, as {name: value}"
+		return "an object such as {name: value}"
 	case reflect.Zero(t).CanUint():
 		return "a whole number, 0 or more and below 2^64"
 	case reflect.Zero(t).CanInt():
@@ -166,7 +167,7 @@ func inWords(t reflect.Type) string {
 	return "a number"
 }
 
-// APIVersion is the version of files that commands read.
+// APIVersion is the API version of the files that commands accept.
 const APIVersion = "kubenergy.io/v1alpha1"
 
 // ScenarioKind is the kind of scenario files.

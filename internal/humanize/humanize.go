@@ -1,4 +1,4 @@
-// Package humanize formats numbers, durations and times for people.
+// Package humanize formats numbers, durations and times for display to users.
 package humanize
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Plural counts things.
+// Plural returns n followed by the singular or plural form of a noun.
 func Plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -17,7 +17,7 @@ func Plural(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// Shortened is a text of at most so many characters.
+// Shortened returns text truncated to at most the given number of characters. Truncated text ends with an ellipsis.
 func Shortened(text string, most int) string {
 	if all := []rune(text); len(all) > most {
 		return string(all[:most-1]) + "…"
@@ -25,7 +25,7 @@ func Shortened(text string, most int) string {
 	return text
 }
 
-// Few names so many of all, and says whether there are more.
+// Few joins at most the given number of elements with commas, and appends an ellipsis if there are more.
 func Few(most int, all []string) string {
 	if len(all) > most {
 		return strings.Join(all[:most], ", ") + ", …"
@@ -33,7 +33,8 @@ func Few(most int, all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// Listed joins words with commas, and the last one with a conjunction: "a, b or c". There must be at least one word.
+// Listed joins words with commas and the last word with a conjunction, as in "a, b or c". There must be at least
+// one word.
 func Listed(words []string, conjunction string) string {
 	last := len(words) - 1
 	if last == 0 {
@@ -42,7 +43,7 @@ func Listed(words []string, conjunction string) string {
 	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
 }
 
-// Fixed shows a value with so many decimals. What rounds to nothing has no sign.
+// Fixed formats v with the given number of decimals. Values that round to zero have no sign.
 func Fixed(v float64, decimals int) string {
 	text := strconv.FormatFloat(v, 'f', decimals, 64)
 	if strings.Trim(text, "-0.") == "" {
@@ -51,7 +52,8 @@ func Fixed(v float64, decimals int) string {
 	return text
 }
 
-// Significant shows four digits, and no exponent for what people pay.
+// Significant formats v with three or four significant digits and without an exponent. Integer digits are not
+// rounded.
 func Significant(v float64) string {
 	switch a := max(v, -v); {
 	case a >= 1000:
@@ -61,14 +63,14 @@ func Significant(v float64) string {
 	case a >= 10:
 		return Fixed(v, 2)
 	case a >= 1e-9 && a < 0.1:
-		// A share of a minute of one node is a few millionths of a kilowatt-hour: 0.000 would say that it was nothing.
+		// One pod may use only a few millionths of a kilowatt-hour, which must not be displayed as 0.000.
 		const digits, most = 3, 9
 		return Fixed(v, min(most, digits-1-int(math.Floor(math.Log10(a)))))
 	}
-	return Fixed(v, 3) // less than that is what is left of a sum of figures that cancel out
+	return Fixed(v, 3) // smaller values are rounding errors of sums
 }
 
-// Span shows seconds with two units at most.
+// Span formats a number of seconds with at most two units.
 func Span(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {
@@ -82,7 +84,7 @@ func Span(seconds float64) string {
 	return fmt.Sprintf("%dd %02dh", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// Rounded shows a duration to two units at most.
+// Rounded formats a duration with at most two units.
 func Rounded(d time.Duration) string {
 	switch {
 	case d < time.Minute:

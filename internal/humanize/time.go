@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// ParseTime reads a time as people write it. Errors name the flag or field that it was given for.
+// ParseTime parses a time in one of the formats that the commands accept, relative to now. Errors start with the
+// name of the flag.
 func ParseTime(flag, text string, now time.Time) (time.Time, error) {
 	now = now.UTC()
 	if text == "now" {
@@ -32,11 +33,11 @@ func ParseTime(flag, text string, now time.Time) (time.Time, error) {
 			return now.Add(-d).Truncate(time.Second), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%s is %q: want RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h", flag,
-		text)
+	return time.Time{}, fmt.Errorf("%s is %q: want an RFC 3339 time, a date like 2026-06-01 or an age like -7d or -36h",
+		flag, text)
 }
 
-// Clock shows an instant, in UTC: without its day where that is today's.
+// Clock formats a time in UTC. The date is omitted if it is the same as the date of now.
 func Clock(t, now time.Time) string {
 	if t.UTC().Format(time.DateOnly) == now.UTC().Format(time.DateOnly) {
 		return t.UTC().Format("15:04")
@@ -44,7 +45,7 @@ func Clock(t, now time.Time) string {
 	return t.UTC().Format("2 Jan 15:04")
 }
 
-// Away says how far off an instant is.
+// Away formats the difference between t and now, as in "in 5 min" or "5 min ago".
 func Away(t, now time.Time) string {
 	if d := t.Sub(now); d >= 0 {
 		return "in " + Rounded(d)
@@ -57,7 +58,7 @@ var (
 	spans    = regexp.MustCompile(`\b(\d+h)?\d+m\d+(\.\d+)?s\b`)
 )
 
-// Plain is a text of the core's or of Go's for people: with times and durations as pages have them.
+// Plain replaces the RFC 3339 times and Go durations in a text with the formats of [Clock] and [Rounded].
 func Plain(text string, now time.Time) string {
 	text = instants.ReplaceAllStringFunc(text, func(s string) string {
 		t, err := time.Parse(time.RFC3339, s)

@@ -14,8 +14,8 @@ import (
 func TestUnmarshalYAML(t *testing.T) {
 	for text, want := range map[string]string{
 		"queue: {window: 1.5}":          "queue.window is 1.5: want a whole number",
-		"queue: {window: many}":         "queue.window is text: want a whole number",
-		"queue: 3":                      "queue is a number: want fields, as {name: value}",
+		"queue: {window: many}":         "queue.window is a string: want a whole number",
+		"queue: 3":                      "queue is a number: want an object such as {name: value}",
 		"queue: {wndow: 1}":             `unknown field "queue.wndow" (did you mean window?)`,
 		"Strategies: [energy]":          `unknown field "Strategies" (did you mean strategies?)`,
 		"sites: [{name: a, Pue: 1}]":    `unknown field "sites.Pue" (did you mean pue?)`,
@@ -23,15 +23,15 @@ func TestUnmarshalYAML(t *testing.T) {
 		"queue: {window: 1\nseed: 2":    "line 1: did not find expected ',' or '}'",
 		"seed: 1\nseed: 2\nseed: 3":     `line 2: key "seed" already set in map; line 3: key "seed" already set in map`,
 		"seed: -1":                      "seed is -1: want a whole number, 0 or more and below 2^64",
-		"strategies: energy":            "strategies is text: want a list",
-		"strategies: [{a: 1}]":          "strategies is a set of fields: want text",
-		"sites: [{grid: [a]}]":          "sites.grid is a list: want fields, as {name: value}",
-		"minSaving: half":               "minSaving is text: want a number",
+		"strategies: energy":            "strategies is a string: want a list",
+		"strategies: [{a: 1}]":          "strategies is an object: want a string",
+		"sites: [{grid: [a]}]":          "sites.grid is a list: want an object such as {name: value}",
+		"minSaving: half":               "minSaving is a string: want a number",
 		"interruptible: 3":              "interruptible is a number: want true or false",
 		"minSaving: true":               "minSaving is a boolean: want a number",
-		"benchmarks: {a: {rate: much}}": "reading benchmark: rate is text: want a number",
-		"benchmarks: 1":                 "benchmarks is a number: want fields, as {name: value}",
-		"- energy":                      "the document is a list: want fields, as {name: value}",
+		"benchmarks: {a: {rate: much}}": "reading benchmark: rate is a string: want a number",
+		"benchmarks: 1":                 "benchmarks is a number: want an object such as {name: value}",
+		"- energy":                      "the document is a list: want an object such as {name: value}",
 	} {
 		if err := document.UnmarshalYAML([]byte(text), &sim.File{}); err == nil || err.Error() != want {
 			t.Errorf("UnmarshalYAML(%q) = %v, want %s", text, err, want)

@@ -1,4 +1,4 @@
-// Package sliceutil has functions on slices that the standard library lacks.
+// Package sliceutil provides functions on slices that are missing in the standard library.
 package sliceutil
 
 import "slices"
@@ -12,7 +12,7 @@ func Map[T, V any](all []T, fn func(T) V) []V {
 	return values
 }
 
-// Distinct returns all without duplicates, in the order of the first occurrences.
+// Distinct returns the elements without duplicates, in the order of their first occurrence.
 func Distinct[T comparable](all []T) (distinct []T) {
 	for _, v := range all {
 		if !slices.Contains(distinct, v) {

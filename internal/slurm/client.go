@@ -49,8 +49,8 @@ func NewClient(o ClientOptions) (*Client, error) {
 	case !strings.HasPrefix(o.URL, "http://") && !strings.HasPrefix(o.URL, "https://"):
 		return nil, fmt.Errorf("--slurm-url is %q: want http://HOST:PORT or unix:PATH of a socket", o.URL)
 	case o.TokenFile == "":
-		return nil, errors.New("--slurm-token-file is missing: only a socket does not require it; create a token with " +
-			"scontrol token username=kubenergy")
+		return nil, errors.New("--slurm-token-file is missing: only a socket does not require it; create a token " +
+			"with scontrol token username=kubenergy")
 	}
 	return c, nil
 }

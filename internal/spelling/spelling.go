@@ -1,4 +1,4 @@
-// Package spelling suggests the name that was probably meant by a misspelled one.
+// Package spelling suggests corrections for misspelled names.
 package spelling
 
 import (
@@ -7,21 +7,23 @@ import (
 	"strings"
 )
 
-// Suggest asks for the one part of a name that was guessed, between those that stand; without a guess it is silent.
+// Suggest returns a suggestion like " (did you mean carbon?)", with before and after added to the guess. It returns
+// an empty string if the guess is empty.
 func Suggest(before, guess, after string) string {
 	if guess == "" {
 		return ""
 	}
-	text := strconv.Quote(before + guess + after) // what stands beside the guess may be any bytes
+	text := strconv.Quote(before + guess + after) // before and after may contain arbitrary bytes
 	return fmt.Sprintf(" (did you mean %s?)", text[1:len(text)-1])
 }
 
-// DidYouMean asks for the name that a mistyped one is meant to be, as " (did you mean carbon?)"; "" if none is near.
+// DidYouMean returns a suggestion like " (did you mean carbon?)" for a misspelled name. It returns an empty string
+// if no name is similar.
 func DidYouMean(text string, names []string) string { return Suggest("", Nearest(text, names), "") }
 
-// Nearest returns the name that a mistyped one is meant to be: that of other case, else the only one of the least
-// distance, with at most two mistakes, and fewer than half of its letters. "" if there is none: a wrong guess is worse
-// than a list.
+// Nearest returns the name that is most similar to text. A name that differs only in case is preferred. Otherwise,
+// Nearest returns the only name with the smallest edit distance, which must be at most two and less than half of
+// its length. It returns an empty string if there is no such name, because a wrong suggestion is worse than none.
 func Nearest(text string, names []string) (name string) {
 	const most = 2
 	least := most + 1
@@ -39,9 +41,9 @@ func Nearest(text string, names []string) (name string) {
 	return name
 }
 
-// distance is Levenshtein's: how many letters are to be changed, added or taken away to make one text of the other.
+// distance returns the Levenshtein distance of two texts: the minimum number of bytes to change, insert or delete.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1) // distances of a's letters so far to each beginning of b
+	row := make([]int, len(b)+1) // distances between the processed prefix of a and the prefixes of b
 	for j := range row {
 		row[j] = j
 	}

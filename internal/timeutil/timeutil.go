@@ -1,9 +1,9 @@
-// Package timeutil compares instants.
+// Package timeutil provides functions on times that are missing in the standard library.
 package timeutil
 
 import "time"
 
-// Later returns the later of two instants, the first if they are equal.
+// Later returns the later of two times, or the first if they are equal.
 func Later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
@@ -11,7 +11,7 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-// Earlier returns the earlier of two instants, the first if they are equal.
+// Earlier returns the earlier of two times, or the first if they are equal.
 func Earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b

@@ -90,7 +90,7 @@ func TestWrongFiles(t *testing.T) {
 		{"strategy: exec", "image: theirs:1, binary: ./s, schedulerName: x", "a binary excludes a strategy or image"},
 		{"seed: 7", "objects: nowhere.yaml", "nowhere.yaml: no such file"},
 		{"seed: 7", "rounds: 0", "want rounds of 1 or more"},
-		{"duration: 10m", "duration: 30", "duration is a number: want text, a time as 30s"},
+		{"duration: 10m", "duration: 30", "duration is a number: want a string, e.g. a duration such as 30s"},
 		{"utilisation: 1", "utilisation: 1, class: training", "only apply to Jobs, which require run"},
 		{"utilisation: 1", "run: 1m, args: [x]", "args require an image"},
 		{"utilisation: 1", "utilisation: 1.5", "a utilisation of at most 1"},
