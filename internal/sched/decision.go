@@ -55,7 +55,7 @@ const (
 	NoBenchmark                       // no node has a benchmark for the class of work: the job is scheduled without it
 	BudgetUsedUp                      // the job is held: a budget is exhausted
 	Suspended                         // the job was running and is suspended: the remaining work costs less later
-	QuotaUsedUp                       // the job waits in the queue: the maximum of cores at this intensity is in use
+	QuotaUsedUp                       // the job waits in the queue: the core quota at this intensity is exhausted
 	SuspendedAbove                    // the job was running and is suspended: the signal is above a limit
 	Planned                           // the job runs now, according to a joint plan of all waiting jobs
 	ThresholdUnmet                    // the job runs now: no site will be within its limits in time
@@ -112,8 +112,8 @@ type Reason struct {
 	Unit      string  // unit of Present and Threshold
 	Site      string  // site of the signal, if there are several
 
-	// For PlannedLater: Alone is the start of the job if other jobs used no capacity, and Taken is the fraction of
-	// the cores that they use then. Both are zero if the start would be the same.
+	// Alone and Taken are set for PlannedLater. Alone is the start of the job if other jobs used no capacity, and
+	// Taken is the fraction of the cores that they use at that time. Both are zero if the start would be the same.
 	Alone time.Time
 	Taken float64
 

@@ -39,7 +39,7 @@ type Node struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Capacity Resources         `json:"capacity"`
 	Free     Resources         `json:"free"`
-	Count    int               `json:"count,omitempty"` // identical nodes, see [Fold]; 0 means 1
+	Count    int               `json:"count,omitempty"` // number of nodes that it represents, see [Fold]; 0 means 1
 	Jobs     int               `json:"jobs,omitempty"`  // number of running jobs; a node without jobs may be asleep
 	Awake    bool              `json:"awake,omitempty"` // the node is not asleep, even if it is empty
 	Profile  *energy.Profile   `json:"-"`

@@ -40,7 +40,7 @@ const (
 	rushOver = 7 * 24 * time.Hour // older values fade out
 )
 
-// Rushed reports whether the queue was significant.
+// Rushed reports whether Share exceeds the threshold of a significant queue.
 func (q *Queue) Rushed() bool { return q.Share > rush }
 
 // until returns the queue updated to the given time.

@@ -27,14 +27,15 @@ type Policy struct {
 	// MinSaving is the minimum saving of a hold, as a fraction of the cost of an immediate start; 0 means any
 	// saving.
 	MinSaving float64 `json:"minSaving,omitempty"`
-	// Further conditions of the start rule "window" on a hold: the fraction that each hour of waiting must save,
-	// and the minimum reduction of emissions.
+	// MinSavingPerHour and MinSavingGrams are further conditions of the start rule "window" on a hold: the fraction
+	// that each hour of waiting must save, and the minimum reduction of emissions.
 	MinSavingPerHour float64      `json:"minSavingPerHour,omitempty"`
 	MinSavingGrams   energy.Grams `json:"minSavingGrams,omitempty"`
-	// Seed selects ties of "least-allocated" at random, as the default scheduler does; 0 means by node name.
+	// Seed is the seed for breaking ties of "least-allocated" at random, as the default scheduler does; 0 means
+	// that ties are broken by node name.
 	Seed uint64 `json:"seed,omitempty"`
-	// Closed is set while a budget is exhausted: jobs that may wait are held until then, or until their latest
-	// start. The zero value means that no budget is exhausted.
+	// Closed is the time when new work may start again after a budget has been exhausted. Jobs that may wait are
+	// held until then, or until their latest start. The zero value means that no budget is exhausted.
 	Closed time.Time `json:"closed,omitzero"`
 	Budget string    `json:"budget,omitempty"` // name of the exhausted budget
 }

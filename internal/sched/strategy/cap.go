@@ -108,7 +108,7 @@ func Interrupts(name string) bool {
 }
 
 // Plan implements [Strategy]. Jobs exceeding the quota are held in the queue until the quota may change. Capacity
-// that becomes free before is used by the first jobs of the queue.
+// that becomes free before then is used by the first jobs of the queue.
 func (c *Cap) Plan(s *sched.Snapshot) sched.Plan {
 	quota, known := c.quota(s)
 	running := int64(0)

@@ -375,8 +375,8 @@ func (d *draws) below(n int) int { return int(d.next() % uint64(n)) }
 
 func (d *draws) share() float64 { return float64(d.next()>>11) / (1 << 53) }
 
-// remake removes some bookings, inserts them in a different order, and keeps the result if it costs less, or
-// randomly if it costs up to about more than before.
+// remake removes some bookings, inserts them in a different order, and keeps the result if it costs less. A result
+// that costs up to about the given amount more is kept at random.
 func (r *remaker) remake(more float64) {
 	r.choose()
 	before, after := 0.0, 0.0

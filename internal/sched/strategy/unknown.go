@@ -10,7 +10,7 @@ import (
 )
 
 // unknown returns an error for a name that [New] does not accept, including a suggestion if a similar name exists.
-// The placements in also are valid, too.
+// The placements in the parameter also are accepted in addition to those of [New].
 func unknown(name string, whereIsKnown bool, also ...string) error {
 	left, right, last := parts(name)
 	wheres, whens := Names()
