@@ -18,7 +18,8 @@ const (
 const (
 	Followed = "followed" // placed on the planned node
 	Next     = "next"     // placed on one of the next options
-	// placed on another node, because other plugins affected the scores or no planned node was feasible
+	// Elsewhere means placed on another node, because other plugins affected the scores or no planned node was
+	// feasible.
 	Elsewhere = "elsewhere"
 	Retried   = "retried" // no planned node passed all filters, so the pod is retried in an ordinary cycle
 )

@@ -20,9 +20,10 @@ import (
 
 // Limits configures the cost of planning and the lifetime of plans.
 type Limits struct {
-	// max time to improve a plan; the rest of the queue is then placed pod by pod with the same cost function
+	// TimeLimit is the maximum time to improve a plan. The rest of the queue is then placed pod by pod with the
+	// same cost function.
 	TimeLimit metav1.Duration `json:"timeLimit"`
-	// min number of waiting pods that are not part of a plan, below which no plan is made
+	// MinPods is the minimum number of waiting pods that are not part of a plan, below which no plan is made.
 	MinPods  int             `json:"leastPods"`
 	MaxPods  int             `json:"mostPods"` // max number of pods per plan; 0 disables planning
 	Believed metav1.Duration `json:"believed"` // lifetime of a plan, starting when the nodes are copied
@@ -42,7 +43,7 @@ type Config struct {
 	Strategies map[string]Strategy // strategies that plan a whole queue, by name
 	Policy     sched.Policy        // of all pods, except for the weights
 	View       func() *kube.View   // returns the current view
-	// reads a pod with the current view; ok is false if it must not be planned
+	// Read reads a pod with the current view. It returns false if the pod must not be planned.
 	Read func(pod *v1.Pod) (p Pod, ok bool)
 	Held func(pod *v1.Pod) bool // reports whether a pod is held; must not block
 	Log  *slog.Logger

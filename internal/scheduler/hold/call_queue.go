@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// calls runs release requests with bounded concurrency, requests for deadlines first. A queued request uses only a
-// few bytes.
+// calls runs release requests with bounded concurrency. Requests for deadlines take precedence. A queued request
+// uses only a few bytes.
 type calls struct {
 	mu      sync.Mutex
 	waiting [2][]func(context.Context) // urgent requests, other requests

@@ -128,8 +128,9 @@ func (d *deadlines) all() iter.Seq2[*hold, *deadline] {
 	}
 }
 
-// lastCall returns the time at which a hold is released regardless of its plan. Only the Lease holder and the queue
-// of pods use the exact time that spread computed. Standby replicas use a later one.
+// lastCall returns the time at which a hold is released regardless of its plan. If early is true, this is the exact
+// time that spread computed, which only the Lease holder and the queue of pods use. Standby replicas release the
+// hold later by standbyLag, but at the deadline at the latest.
 func (d *deadline) lastCall(early bool) time.Time {
 	by, latest := time.Unix(0, d.by), time.Unix(0, d.latest)
 	if early {
