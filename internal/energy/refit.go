@@ -32,7 +32,7 @@ const (
 	bendDoubt = 2.5
 
 	// Uncertainty of the shape of a profile, and of a generic server, relative to the difference between the power
-	// at the lowest load and at zero load. Both double after this many samples at low loads.
+	// at the lowest load and at zero load. Both double after priorDecay samples at low loads.
 	profileDoubt = 0.4
 	genericDoubt = 1.0
 	priorDecay   = 16.0

@@ -22,8 +22,8 @@ func (a *Attributor) AppendState(b []byte) []byte {
 	return c.Data()
 }
 
-// RestoreState sets a to an appended state. It returns an error and leaves a unchanged if the state is damaged or
-// of another version.
+// RestoreState restores the state that AppendState has encoded. It returns an error and leaves a unchanged if the
+// state is damaged or of another version.
 func (a *Attributor) RestoreState(state []byte) error {
 	n := NewAttributor(a.o)
 	c := codec.Reader(state)

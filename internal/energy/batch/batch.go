@@ -32,12 +32,12 @@ type Batch struct {
 	// energy of the node is then part of the host's energy and excluded from sums over nodes.
 	Parent *Parent `json:"parent,omitempty"`
 
-	// Both times are on the node's wall clock as of the end of the interval. Their difference equals the difference of the
-	// following two.
+	// Start and End are on the node's wall clock as of the end of the interval. Their difference equals the
+	// difference of StartSinceBoot and EndSinceBoot.
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	// The same times on the node's clock since boot, in nanoseconds. Intervals of one boot never overlap, even if
-	// the wall clock changes.
+	// StartSinceBoot and EndSinceBoot are the same times on the node's clock since boot, in nanoseconds. Intervals
+	// of one boot never overlap, even if the wall clock changes.
 	StartSinceBoot time.Duration `json:"startSinceBoot"`
 	EndSinceBoot   time.Duration `json:"endSinceBoot"`
 	// Unmeasured is the part of the interval without a meter value or without a running agent.
@@ -53,8 +53,8 @@ type Batch struct {
 	Idle     energy.Microjoules `json:"idle"`
 	Platform energy.Microjoules `json:"platform"`
 	Unknown  energy.Microjoules `json:"unknown"`
-	// The parts of Idle and Unknown used by GPUs. Agents of nodes without GPUs omit them, as well as the GPU energy
-	// of shares.
+	// GPUIdle and GPUUnknown are the parts of Idle and Unknown used by GPUs. Agents of nodes without GPUs omit
+	// them, as well as the GPU energy of shares.
 	GPUIdle    energy.Microjoules `json:"gpuIdle,omitempty"`
 	GPUUnknown energy.Microjoules `json:"gpuUnknown,omitempty"`
 	Shares     []energy.Share     `json:"shares"`
