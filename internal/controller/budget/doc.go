@@ -1,6 +1,6 @@
 // Package budget enforces EnergyBudgets and the budgets that annotations set for individual workloads. Every few
-// seconds a sweep queries the ledger for the energy used and starts each action with a reached threshold exactly
-// once.
+// seconds a sweep queries the ledger for the energy used and starts the actions whose thresholds have been reached,
+// each exactly once.
 //
 // # Invariants and the tests that verify them
 //

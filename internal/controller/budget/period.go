@@ -58,8 +58,8 @@ func (p period) isOf(s *v1alpha1.EnergyBudgetStatus) bool {
 	return s.PeriodStart.Equal(stamp(p.from)) && s.PeriodEnd.Equal(stamp(p.to))
 }
 
-// asked returns the time range of the ledger query. Its end is aligned to days in UTC, which are fastest to sum,
-// because no energy is recorded in the future.
+// asked returns the time range of the ledger query. Its end is extended into the future to a whole day in UTC,
+// because whole days are the fastest to sum and no energy is recorded in the future.
 func (p period) asked(now time.Time) period {
 	const day = 24 * time.Hour
 	a := p

@@ -26,7 +26,7 @@ const (
 	// gains nothing by inventing boots. An agent outside the cluster may have measured up to maxBacklog before its
 	// first batch.
 	maxBacklog     = 7 * 24 * time.Hour
-	drift          = 1000 // of a clock, as 1/drift
+	drift          = 1000 // the maximum drift of a clock is 1/drift
 	timeSlack      = 10 * time.Minute
 	reportedFor    = time.Hour // maximum age of the total, because another controller may have added to it
 	reportedAtOnce = 24        // hours per hour that cause a log line if exceeded

@@ -203,7 +203,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 	return h.bookBatch(r.Context(), from, n, b, heat)
 }
 
-// hardware passes the reported hardware of a node on. Invalid data does not affect the batch.
+// hardware passes on the reported hardware of a node. Invalid data does not affect the batch.
 func (h *Handler) hardware(from *sender, reported string) {
 	hardware, err := batch.DecodeHardware(reported)
 	if err != nil {

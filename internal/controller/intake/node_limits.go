@@ -24,7 +24,7 @@ type Limits struct {
 	Modelled bool
 	// Since is the creation time of the Node object; zero if the node does not belong to the cluster.
 	Since time.Time
-	// Hardware from the status of the Node object.
+	// Says is the hardware in the status of the Node object.
 	Says ledger.Seen
 }
 

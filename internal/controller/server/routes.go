@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// route describes a route: its documentation, required permissions, parameters and handler.
+// route is an HTTP endpoint with its documentation, required permissions, parameters and handler.
 type route struct {
 	method, path string
 	about        string

@@ -68,7 +68,7 @@ type entsoeDocument struct {
 
 type entsoeSeries struct {
 	Contract string `xml:"contract_MarketAgreement.type"`
-	// Position of the auction in zones with several auctions. The coupled auction is the first one.
+	// Auction is the position of the auction in zones with several auctions. The coupled auction is the first one.
 	Auction  int            `xml:"classificationSequence_AttributeInstanceComponent.position"`
 	Domain   string         `xml:"in_Domain.mRID"`
 	Currency string         `xml:"currency_Unit.name"`

@@ -40,8 +40,8 @@ func (s *octopus) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 // octopusRates parses a response and returns the half-hourly prices in the given time range.
 func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
 	var text struct {
-		// Each result is the price of a period in pence per kWh. A result without an end is in effect until further
-		// notice.
+		// Results contains the price of each period in pence per kWh. A result without an end is in effect until
+		// further notice.
 		Results []struct {
 			ValueIncVAT   number  `json:"value_inc_vat"`
 			ValidFrom     instant `json:"valid_from"`
