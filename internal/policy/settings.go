@@ -26,7 +26,7 @@ type Settings struct {
 	MaxSignalAge time.Duration
 
 	namespace string
-	owners    Owners // owners for the choice of budgets
+	owners    Owners // charged owners, which determine the budgets that apply
 }
 
 // Enforced reports whether decisions on the workload are carried out.
@@ -48,8 +48,8 @@ func (s *Settings) Policy() sched.Policy {
 
 // Defaults contains settings that apply if no object sets them.
 type Defaults struct {
-	// If AllowedDelay is 0, no work is held unless it requests a delay itself. ExpectedDuration defaults to an
-	// hour, and When to window.
+	// Terms are the default terms. If AllowedDelay is 0, no work is held unless it requests a delay itself.
+	// ExpectedDuration defaults to an hour, and When to window.
 	Terms
 
 	Mode         v1alpha1.Mode // defaults to enforce

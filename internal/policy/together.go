@@ -32,7 +32,7 @@ func PlanTogether(s *sched.Snapshot, nodes []sched.Node, stop func() bool) (plan
 // RecordedPlan is a joint plan with all of its inputs. It is a line in the output of [RecordPlans].
 type RecordedPlan struct {
 	Snapshot json.RawMessage `json:"snapshot"` // encoded by [codec.Encode]
-	// number of calls of stop until the plan was stopped; 0 if it was completed
+	// Looks is the number of calls of stop until the plan was stopped; 0 if it was completed.
 	Looks     int       `json:"looks,omitempty"`
 	Decisions []Planned `json:"decisions"` // in queue order of the snapshot
 }

@@ -25,7 +25,7 @@ type Work struct {
 	Scheduler       string    // spec.schedulerName
 	Class           string    // benchmark class
 	Marks           Marks
-	Owners          Owners // owners for the choice of budgets
+	Owners          Owners // charged owners, which determine the budgets that apply
 
 	request  sched.Resources
 	selector string // node selector as a sorted list of key=value
