@@ -294,7 +294,7 @@ func (e *Engine) noteResults(ctx context.Context, c *budgetCase, results map[str
 		return e.write(ctx, o)
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		e.o.Log.Warn("Failed to record results of budget actions, may repeat them", "namespace", b.Namespace,
+		e.o.Log.Warn("Failed to record the results of budget actions, which may be repeated", "namespace", b.Namespace,
 			"budget", b.Name, "error", err)
 	}
 }
