@@ -1,4 +1,4 @@
-{{/* Names are fixed: there is one KubEnergy in a cluster, in a namespace whose name is compiled in. */}}
+{{/* Names are fixed, because a cluster has one KubEnergy, in a namespace with a compiled-in name. */}}
 {{- define "kubenergy.namespace" -}}
 {{- if not (and .Values.ledger .Values.api) -}}
 {{- fail "values of this release are missing: upgrade with --reset-then-reuse-values in place of --reuse-values" -}}
@@ -9,12 +9,12 @@
 kubenergy-system
 {{- end -}}
 
-{{/* Where agents are, and nothing else: their pods need more of Pod Security than those of the rest. */}}
+{{/* Namespace of the agents only, because their pods require a higher Pod Security level. */}}
 {{- define "kubenergy.agentNamespace" -}}
 kubenergy-agent
 {{- end -}}
 
-{{/* Labels of everything; give a dict of root and component. */}}
+{{/* Labels of all objects; the argument is a dict with root and component. */}}
 {{- define "kubenergy.labels" -}}
 app.kubernetes.io/name: {{ .component }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -24,14 +24,14 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- end -}}
 
-{{/* Reference of an image; give a dict of root and image. */}}
+{{/* Reference of an image; the argument is a dict with root and image. */}}
 {{- define "kubenergy.image" -}}
 {{- $name := .image.repository -}}
 {{- with .root.Values.image.registry }}{{ $name = printf "%s/%s" (trimSuffix "/" .) $name }}{{ end -}}
 {{- if .image.digest }}{{ $name }}@{{ .image.digest }}{{ else }}{{ $name }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}{{ end -}}
 {{- end -}}
 
-{{/* What the restricted Pod Security Standard asks of pods, and of containers. */}}
+{{/* Settings of pods and containers for the restricted Pod Security Standard. */}}
 {{- define "kubenergy.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -46,7 +46,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* What differs by cluster in a pod; give the component's values. */}}
+{{/* Cluster-specific settings of a pod; the argument is the values of the component. */}}
 {{- define "kubenergy.placement" -}}
 {{- with .priorityClassName }}
 priorityClassName: {{ . }}
@@ -61,7 +61,7 @@ tolerations:
 {{- end }}
 {{- end -}}
 
-{{/* Replicas on several nodes and in several zones, where there are several. */}}
+{{/* Spreads replicas over nodes and zones, if there are several. */}}
 {{- define "kubenergy.spread" -}}
 topologySpreadConstraints:
 {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
@@ -74,7 +74,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* The HTTP API of the controller, and where agents push to. */}}
+{{/* URL of the controller's HTTP API, and destination of the agents. */}}
 {{- define "kubenergy.api" -}}
 https://kubenergy-controller.{{ include "kubenergy.namespace" . }}.svc:9443
 {{- end -}}
@@ -83,7 +83,7 @@ https://kubenergy-controller.{{ include "kubenergy.namespace" . }}.svc:9443
 {{ include "kubenergy.api" . }}/api/v1/batches
 {{- end -}}
 
-{{/* The volume with what the API is known by. The controller writes the ConfigMap when it starts: pods may start before. */}}
+{{/* Volume with the CA of the API. The controller writes the ConfigMap when it starts, which may be after other pods. */}}
 {{- define "kubenergy.authority" -}}
 {{- if .Values.api.tlsSecret -}}
 secret: {secretName: {{ .Values.api.tlsSecret }}, defaultMode: 0444, items: [{key: ca.crt, path: ca.crt}]}
@@ -92,7 +92,7 @@ configMap: {name: kubenergy-ca, optional: true}
 {{- end -}}
 {{- end -}}
 
-{{/* Labels of nodes that the controller writes as agents tell them. */}}
+{{/* Node labels with hardware reported by agents, which the controller writes. */}}
 {{- define "kubenergy.toldLabels" -}}
 kubenergy.io/cpu-model kubenergy.io/cpu-sockets kubenergy.io/cpu-cores kubenergy.io/gpu-model kubenergy.io/gpu-count kubenergy.io/machine kubenergy.io/cloud kubenergy.io/instance-type
 {{- end -}}
