@@ -1,10 +1,10 @@
--- What --comment=kubenergy:allowed-delay=6h,… asks for is checked here, and the submitter is told. What may wait is put
--- off for a minute, never beyond what it allows, so that it does not start before kubenergy-slurm has looked at it.
--- Whatever goes wrong here, the job is submitted as it is: nothing is ever refused.
+-- Validates --comment=kubenergy:allowed-delay=6h,… and reports errors to the submitter. A job that may wait is delayed by a
+-- minute, but not beyond its allowed delay, so that it does not start before kubenergy-slurm has processed it. In case of
+-- an error the job is submitted without changes; no job is rejected.
 --
--- Where there is a job_submit.lua already, call kubenergy_submit(job_desc) in its slurm_job_submit.
+-- In an existing job_submit.lua, call kubenergy_submit(job_desc) in slurm_job_submit.
 
-local GRACE = 60 -- seconds; internal/slurm/driver.go knows it
+local GRACE = 60 -- in seconds; must match internal/slurm/driver.go
 
 local function duration(value)
    local seconds, rest = 0, value
@@ -28,7 +28,7 @@ local function flag(value) return (value == "true" or value == "false") or nil e
 local function text(value) return value ~= "" and value or nil end
 local function instant(value) return value:match("^%d%d%d%d%-%d%d%-%d%dT%d%d:%d%d:%d%d%.?%d*[Z+-]") end
 
--- What may be asked for: how it is read, and how it is written.
+-- Options with their patterns and formats.
 local KEYS = {
    ["allowed-delay"] = {duration, "a duration, as 6h or 90m"},
    ["expected-duration"] = {duration, "a duration, as 6h or 90m"},
@@ -43,7 +43,7 @@ local KEYS = {
    ["performance-weight"] = {share, "0 to 1"},
 }
 
--- read returns what a comment asks for, and what is wrong with it.
+-- read returns the options of a comment, and an error.
 local function read(comment)
    local words = (" " .. comment):match("%skubenergy:(%S+)")
    if words == nil then

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Adds to a job's output what it used: joules by node, grams, money; and the joules that Slurm counted, where it does.
+# Appends the usage of a job to its output: joules by node, grams and cost, and the joules counted by Slurm, if available.
 # slurm.conf: Epilog=/etc/slurm/kubenergy-epilog.sh. `kubenergy-epilog.sh JOB` prints the same.
 #
-# Beside it lies kubenergy-epilog.conf, for root alone: SERVER=https://HOST:9443 TOKEN=FILE CA=FILE, and if need be
-# KUBENERGY=PROGRAM and WAIT=SECONDS. It asks that long after the job's end, when agents have delivered; neither the job
-# nor the node waits. Whatever goes wrong, the Epilog itself succeeds, so that no node is drained.
+# kubenergy-epilog.conf in the same directory, readable by root only, contains SERVER=https://HOST:9443 TOKEN=FILE CA=FILE,
+# and optionally KUBENERGY=PROGRAM and WAIT=SECONDS. The script queries the usage WAIT seconds after the end of the job,
+# in the background, when agents have delivered. The Epilog itself always succeeds, so that no node is drained.
 
 if [ -n "$SLURM_JOB_ID" ] && [ "$1" != later ]; then
-   setsid "$0" later < /dev/null > /dev/null 2>&1 & # slurmd kills what is left of its own session
+   setsid "$0" later < /dev/null > /dev/null 2>&1 & # slurmd kills the processes of its own session
    exit 0
 fi
 WAIT=45 KUBENERGY=/usr/local/bin/kubenergy
@@ -15,12 +15,12 @@ WAIT=45 KUBENERGY=/usr/local/bin/kubenergy
 export LC_ALL=C SLURM_TIME_FORMAT=%s
 job=${SLURM_JOB_ID:-$1}
 
-show() { # a field of the job that begins a line; where the job is the last task of an array, others are shown too
+show() { # a field of the job at the start of a line; for the last task of an array, scontrol prints other jobs too
    scontrol show job "$job" | sed -n "/^JobId=$job /,/^\$/s/^ *$1=//p" | head -n 1
 }
 
 used() {
-   start=$(show StartTime | sed 's/[^0-9].*//') # a job's name may have lines that look like it
+   start=$(show StartTime | sed 's/[^0-9].*//') # the name of a job may contain similar lines
    rows=$("$KUBENERGY" report --server "$SERVER" --token-file "$TOKEN" --ca-file "$CA" --owner "Job/slurm-$job" \
       --from "$(date -u -d "@$((${start:-0} - 600))" +%FT%TZ)" --group-by node -o csv 2>&1) ||
       { echo "kubenergy: $rows"; return; }
@@ -43,7 +43,7 @@ used() {
    sacct -n -P -j "$job" -o JobIDRaw,ConsumedEnergyRaw | awk -F '|' -v job="$job" '
       { sub(/\..*/, "", $1) }
       $1 != job || $2 == "" { next }
-      $2 < 0 || $2 >= 9e18 { unknown = 1 } # -2, and 2^64 less a little
+      $2 < 0 || $2 >= 9e18 { unknown = 1 } # -2, or close to 2^64
       $2 > most { most = $2 }
       END {
          if (unknown) print "kubenergy: Slurm does not know what it counted"
@@ -55,6 +55,6 @@ if [ "$1" != later ]; then
    used
 elif [ "$(show BatchHost)" = "$SLURMD_NODENAME" ]; then
    sleep "$WAIT"
-   # As the user: a link leads nowhere where the user may not write.
+   # As the user, so that a link cannot lead to files that the user may not write.
    used | runuser -u "$SLURM_JOB_USER" -- sh -c '[ -f "$1" ] && exec cat >> "$1"' - "$(show StdOut)"
 fi

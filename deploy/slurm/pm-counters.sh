@@ -1,9 +1,9 @@
 #!/bin/sh
-# Gives Slurm what our agent counts, where it has no meter of its own: acct_gather_energy/pm_counters reads files of
-# /sys/cray/pm_counters, which no other node has. As root, one of each on a node:
+# Provides the counters of the agent to Slurm on nodes without a meter: acct_gather_energy/pm_counters reads the files in
+# /sys/cray/pm_counters. Run one of each on a node as root:
 #
-#   pm-counters.sh feed FOLDER URL       writes them into FOLDER each second, from the agent's /metrics
-#   pm-counters.sh run FOLDER SLURMD…    runs slurmd so that it sees FOLDER there
+#   pm-counters.sh feed FOLDER URL       writes the files to FOLDER every second, from the agent's /metrics
+#   pm-counters.sh run FOLDER SLURMD…    runs slurmd with FOLDER mounted there
 #
 # With AcctGatherEnergyType=acct_gather_energy/pm_counters in slurm.conf.
 set -eu
@@ -13,7 +13,7 @@ mkdir -p "$folder"
 case $verb in
 feed)
    while sleep 1; do
-      last=$(cat "$folder/.last" 2> /dev/null || :) # joules, microseconds and watts when they changed last
+      last=$(cat "$folder/.last" 2> /dev/null || :) # joules, microseconds and watts of the last change
       curl -sf -m 5 "$1" | awk -v folder="$folder" -v now="$(date +%s%6N)" -v last="$last" '
          /^kubenergy_node_energy_joules_total/ { joules += $NF }
          END {
@@ -24,7 +24,7 @@ feed)
             if (joules != was[1]) printf "%.6f %s %.3f\n", joules, now, watts > (folder "/.last")
             printf "%d J %s us\n", joules, now > (folder "/.energy")
             printf "%d W %s us\n", watts, now > (folder "/.power")
-         }' && mv "$folder/.power" "$folder/power" && mv "$folder/.energy" "$folder/energy" || : # it is asked again
+         }' && mv "$folder/.power" "$folder/power" && mv "$folder/.energy" "$folder/energy" || : # retried
    done
    ;;
 run)

@@ -392,7 +392,7 @@ func (w *world) breakGlass(t *testing.T) {
 		t.Fatalf("only the Jobs %q are held, want at least 3", waiting)
 	}
 	document := commandsOf(t, filepath.Join(kit.Root, "deploy/hold/README.md"),
-		"## Break glass: nothing of ours runs, and Jobs wait")
+		"## Break glass: release Jobs without KubEnergy")
 	for _, command := range document.commands {
 		if strings.HasPrefix(command, "kubenergy ") {
 			continue // shortcut for the other commands; kubectl must suffice
