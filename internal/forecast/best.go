@@ -34,7 +34,7 @@ const (
 	errorsPerDay = 48
 )
 
-// Starts of the lead groups in hours. Each group has separate percentiles.
+// groupStarts contains the starts of the lead groups in hours. Each group has separate percentiles.
 var groupStarts = [...]int{0, 6, 24, 48}
 
 // Best forecasts a signal from its own history. It uses the model with the lowest error on that history over an

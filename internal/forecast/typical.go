@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
-// Tables of typical days. The header of each table contains its source and its license.
+// tables contains the typical days. The header of each table contains its source and its license.
 //
 //go:embed typical/*.csv
 var tables embed.FS

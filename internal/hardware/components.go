@@ -41,11 +41,12 @@ const (
 // TypicalMemory is used for types of memory that are not in the catalogue.
 var TypicalMemory = Memory{IdlePowerPerGB: 0.15, MaxPowerPerGB: 0.39}
 
-// If only the TDP of a CPU is known, full load is assumed to draw the TDP, and idle about an eighth of it. This is
-// the usual fit to servers measured at the socket.
+// idleShareOfTDP is the idle power of a CPU as a fraction of its TDP. If only the TDP is known, full load is
+// assumed to draw the TDP, and idle about an eighth of it. This is the usual fit to servers measured at the socket.
 const idleShareOfTDP = 0.12
 
-// For a GPU of unknown model with annotated full power. Boards in the catalogue idle at 5 to 20 %.
+// idleShareOfGPU is the idle power as a fraction of the full power, for a GPU of unknown model with annotated full
+// power. Boards in the catalogue idle at 5 to 20 %.
 const idleShareOfGPU = 0.1
 
 // Profile returns the power model of k, which is the estimated sum of its components. The profile never sleeps,

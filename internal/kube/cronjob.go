@@ -66,7 +66,7 @@ func ReadDeadline(ctx context.Context, client kubernetes.Interface, namespace st
 	return latest, nil
 }
 
-// tickMargin is the min time between the expected end of a held run and the next tick of its CronJob.
+// tickMargin is the minimum time between the expected end of a held run and the next tick of its CronJob.
 const tickMargin = 10 * time.Second
 
 // LatestRun returns the latest start of a CronJob's run that lets it finish before the next tick. With the

@@ -89,8 +89,8 @@ func (v *View) Trusted(n *v1.Node) *energy.Profile {
 	return profile
 }
 
-// Hottest returns the max temperature at which the node accepts pods according to its PowerProfile. It returns 0 if
-// there is no limit or n is nil.
+// Hottest returns the maximum temperature at which the node accepts pods according to its PowerProfile. It returns
+// 0 if there is no limit or n is nil.
 func (v *View) Hottest(n *v1.Node) energy.Celsius {
 	if n == nil {
 		return 0

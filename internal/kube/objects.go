@@ -46,7 +46,7 @@ type Objects struct {
 
 // limits contains timeouts of Objects.
 type limits struct {
-	// timeout is the max time to wait for policies, after which they are assumed not to exist.
+	// timeout is the maximum time to wait for policies, after which they are assumed not to exist.
 	timeout time.Duration
 	// belief is the time after which a persistent rejection is considered final. Until then, permissions may still
 	// be granted and kinds installed.

@@ -44,7 +44,7 @@ type NodeProfile struct {
 	energy.Profile
 	Selector   map[string]string // labels of the nodes
 	PUE        float64           // 0 means the PUE of the site
-	Hottest    energy.Celsius    // max temperature at which nodes accept pods; 0 means no limit
+	Hottest    energy.Celsius    // maximum temperature at which nodes accept pods; 0 means no limit
 	Benchmarks map[string]energy.Benchmark
 }
 

@@ -164,8 +164,8 @@ func (r *Replay) waitForServiceAccounts(ctx context.Context) error {
 	return nil
 }
 
-// Run submits every job when it is due and waits until all have finished. It returns a result per trial, accounted
-// with the simulator's model for the observed placements and starts.
+// Run submits every job when it is due and waits until all have finished. It returns a result per trial, computed
+// with the simulator's model from the observed placements and starts.
 func (r *Replay) Run(ctx context.Context, clock Clock) ([]*sim.Result, error) {
 	r.clock = clock
 	watch, err := newWatch(ctx, r)
@@ -298,9 +298,9 @@ func (p Progress) String() string {
 	return b.String()
 }
 
-// results accounts the observations. Node and start time are as observed in Kubernetes, but the run time is taken
-// from the trace. Otherwise, the latencies of the control plane would be accounted as hours of work in compressed
-// time.
+// results converts the observations to results. Node and start time are as observed in Kubernetes, but the run time
+// is taken from the trace. Otherwise, the latencies of the control plane would be counted as hours of work in
+// compressed time.
 func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 	var results []*sim.Result
 	for k := range r.Trials {

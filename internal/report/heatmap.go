@@ -91,8 +91,8 @@ func panelFigure(title string, keys []key, rows int, plots [][]*plot.Plot) figur
 	return figure{figureWidth, height, [][]key{{{name: title}}, keys}, plots}
 }
 
-// rowHeight returns the height of a row in points. A small number of rows is higher, to leave space for the axis
-// label.
+// rowHeight returns the height of a row in points. If there are few rows, they are higher to leave space for the
+// axis label.
 func rowHeight(rows int) vg.Length {
 	n := vg.Length(max(1, rows))
 	return max(6.5, 70/n, min(20, 260/n))

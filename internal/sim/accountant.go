@@ -32,7 +32,7 @@ type bin struct {
 	parts  parts
 }
 
-// parts contains the amounts or fractions of energy that machines draw for being awake and while asleep.
+// parts contains the amounts or fractions of energy that machines draw while idle and while asleep.
 type parts struct{ idle, asleep float64 }
 
 // partsOf returns the fractions of the power of a node that it would draw without jobs, and that it draws while
@@ -66,7 +66,7 @@ func newAccountant(start time.Time, nodes []sched.Node, u *use, step time.Durati
 	return a
 }
 
-// bookUntil accounts the energy of node i until t. It must be called before the node changes.
+// bookUntil adds the energy of node i until t to the totals. It must be called before the node changes.
 func (a *accountant) bookUntil(i int, n *sched.Node, t time.Time) error {
 	if !t.After(a.since[i]) {
 		return nil
@@ -93,7 +93,7 @@ func (a *accountant) bookUntil(i int, n *sched.Node, t time.Time) error {
 	return nil
 }
 
-// wake accounts the energy for waking node i at t, and returns it.
+// wake records the energy of waking node i at t and returns it.
 func (a *accountant) wake(i int, n *sched.Node, t time.Time) energy.Joules {
 	if n.Profile.WakeUp == 0 {
 		return 0

@@ -29,7 +29,7 @@ type batch struct {
 	all  bool
 	ends map[int]sched.End // by running job
 	// replans is set if the strategy makes new decisions for running jobs that may be suspended. running contains
-	// these jobs and without the nodes without them.
+	// these jobs. without contains the nodes with the usage of these jobs removed.
 	replans bool
 	running []int32
 	without []sched.Node
@@ -49,8 +49,8 @@ func newBatch(s *Scenario, strategy strategy.Strategy) *batch {
 	}
 }
 
-// planAll adds the new jobs to the queue and plans the queue now or at the next step. No plan is made
-// if nothing has changed since a plan that placed no job.
+// planAll adds the new jobs to the queue and plans the queue now or at the next step. No plan is made if nothing
+// has changed since a plan that placed no job.
 func (e *engine) planAll(ctx context.Context, now time.Time, at int64, ticked bool) error {
 	b := e.batch
 	for _, ev := range e.fresh {

@@ -43,7 +43,7 @@ type symmetric interface {
 	Symmetry(*sched.Policy) strategy.Symmetry
 }
 
-// newCandidates does not narrow the candidates if all is set.
+// newCandidates returns the candidates among nodes for a strategy. It does not narrow them if all is set.
 func newCandidates(nodes []sched.Node, s strategy.Strategy, policy *sched.Policy, all bool) *candidates {
 	c := &candidates{nodes: nodes}
 	if s, ok := s.(symmetric); ok && !all {

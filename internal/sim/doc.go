@@ -2,6 +2,6 @@
 // applies the decisions, and an accountant integrates the power of every node over the grid signals exactly.
 //
 // The simulator is one of several drivers of the strategies, which cannot distinguish it from a real cluster.
-// Simulated energy has the quality estimated. By default, forecasts are perfect and run times are known; see
+// Simulated energy has the quality "estimated". By default, forecasts are perfect and run times are known; see
 // [Foresight] and [Scenario].
 package sim

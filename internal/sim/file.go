@@ -33,7 +33,8 @@ type File struct {
 	Weights    sched.Weights `json:"weights,omitzero"`
 	Limits     LimitsFile    `json:"limits,omitzero"`
 	MinSaving  float64       `json:"minSaving,omitempty"`
-	// The minimum saving per hour of waiting, as a fraction and in grams, for the strategy "window".
+	// MinSavingPerHour and MinSavingGrams are minimum savings of waiting for the strategy "window": per hour, as a
+	// fraction of the cost, and in total, in grams of CO2e.
 	MinSavingPerHour float64      `json:"minSavingPerHour,omitempty"`
 	MinSavingGrams   energy.Grams `json:"minSavingGrams,omitempty"`
 
@@ -52,7 +53,8 @@ type File struct {
 	// Power is the model of the power of jobs: "profiles" of nodes (default), or "learnt".
 	Power string    `json:"power,omitempty"`
 	Queue QueueFile `json:"queue,omitzero"`
-	// CarbonPrice per tonne, in the currency of the prices. If it is set, reports include the CI-adjusted cost.
+	// CarbonPrice is the price of a tonne of CO2e, in the currency of the prices. If it is set, reports include the
+	// CI-adjusted cost.
 	CarbonPrice float64 `json:"carbonPrice,omitempty"`
 
 	name  string            // path of the file, to which file names are relative; empty if there is none
@@ -159,7 +161,7 @@ func (l *LimitsFile) check() error {
 	return nil
 }
 
-// The behavior of nodes without jobs.
+// Possible values of File.EmptyNodes: the behavior of nodes without jobs.
 const (
 	EmptyNodesSleep = "sleep" // according to their power profiles
 	EmptyNodesIdle  = "idle"  // they always draw idle power

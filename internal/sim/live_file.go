@@ -15,7 +15,7 @@ type LiveFile struct {
 	MaxAge   string `json:"maxAge,omitempty"`   // older readings are ignored; "0s" for any age
 }
 
-// Defaults, as in a cluster.
+// Default values, which are the same as in a cluster.
 const (
 	livePeriod = 15 * time.Second
 	liveMaxAge = 45 * time.Second

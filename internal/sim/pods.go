@@ -133,7 +133,7 @@ func (p *pods) advance(i int, now time.Time) *podNode {
 // slowestReading is the maximum interval between readings of a long-running job.
 const slowestReading = time.Hour
 
-// refresh reads the meters of running jobs once per period.
+// refresh reads the meters of running jobs that are due for a reading, at most once per period.
 func (p *pods) refresh(now time.Time) {
 	if p == nil || p.every == 0 || now.Before(p.next) {
 		return

@@ -18,10 +18,10 @@ type Placement struct {
 	Finish   time.Time
 }
 
-// Replay accounts the placements of another system, e.g. a real scheduler, with the same model as [Run]. Observed
-// times may overlap by the latency of the observer, so capacity is not checked. Machines that take time to boot
-// change their state according to power, which must be sorted by time for each machine. All machines are awake
-// initially.
+// Replay computes the energy of the placements of another system, e.g. a real scheduler, with the same model as
+// [Run]. Observed times may overlap by the latency of the observer, so capacity is not checked. Machines that take
+// time to boot change their state according to power, which must be sorted by time for each machine. All machines
+// are awake initially.
 func Replay(s *Scenario, name string, placements []Placement, power []PowerChange) (*Result, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ type Scenario struct {
 	Power func() predict.PowerLearner
 	Sleep SleepRules // for machines that take time to boot
 	Queue QueueRules // rules of the queue; the zero value behaves like kube-scheduler
-	// CarbonPrice per tonne, or 0. It is only used in reports.
+	// CarbonPrice is the price of a tonne of CO2e, or 0 if there is none. It is only used in reports.
 	CarbonPrice float64
 
 	Notes []string // for reports: skipped rows and filled values of the input files

@@ -10,7 +10,7 @@ import (
 type SleepFile struct {
 	Headroom     *float64 `json:"headroom,omitempty"`     // free fraction of the used capacity; default: 0.1
 	MinAwake     int      `json:"minAwake,omitempty"`     // minimum number of awake machines per site
-	After        string   `json:"after,omitempty"`        // minimum empty time; default: until a boot is saved
+	After        string   `json:"after,omitempty"`        // minimum empty time; default: break-even time of a boot
 	MaxCycles    *int     `json:"maxCycles,omitempty"`    // maximum per 24 hours; 0 for no limit; default: 12
 	Lead         string   `json:"lead,omitempty"`         // time before a planned start; default: 30s
 	BootFailures *float64 `json:"bootFailures,omitempty"` // fraction; default: 0.02

@@ -26,7 +26,7 @@ func (e *engine) chartCounts(now time.Time) {
 	}
 }
 
-// finish accounts all nodes until the end of the last job and fills the result.
+// finish adds the energy of all nodes until the end of the last job and fills the result.
 func (e *engine) finish() error {
 	r := e.result
 	if r.End.IsZero() {
@@ -56,7 +56,7 @@ func (r *Result) AccountUntil(t time.Time) error {
 	return nil
 }
 
-// rest simulates and accounts the machines after the last job until t.
+// rest simulates the machines after the last job until t and adds their energy.
 func (e *engine) rest(t time.Time) error {
 	for len(e.events) > 0 && e.machines != nil && e.events[0].at <= e.since(t) {
 		if err := e.instant(context.Background(), e.events[0].at); err != nil {

@@ -30,7 +30,7 @@ type File struct {
 	APIVersion    string             `json:"apiVersion"`
 	Kind          string             `json:"kind"`
 	Name          string             `json:"name,omitempty"`
-	Scenario      *sim.File          `json:"scenario,omitempty"`     // with at most one site, replaced by each zone
+	Scenario      *sim.File          `json:"scenario,omitempty"`     // at most one site; zones set its grid
 	ScenarioFile  string             `json:"scenarioFile,omitempty"` // instead of Scenario
 	Zones         []zoneFile         `json:"zones"`
 	Starts        startsFile         `json:"starts,omitzero"`
@@ -74,7 +74,7 @@ type startsFile struct {
 	Count int    `json:"count,omitempty"` // 1 by default
 }
 
-// The strategies' knowledge of run times.
+// Possible values of File.Lengths: the strategies' knowledge of run times.
 const (
 	lengthsKnown  = "known"
 	lengthsLearnt = "learnt"

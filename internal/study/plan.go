@@ -62,7 +62,7 @@ type zone struct {
 type Planned struct {
 	Key   string       `json:"key"`   // hash of everything that it depends on
 	Trial report.Trial `json:"trial"` // name of the trial
-	// until the end of the longest trial of its cell, which depends on the selected trials
+	// Tail is the consumption until the end of the longest trial of its cell, which depends on the selected trials.
 	Tail *report.Tail `json:"tail,omitempty"`
 	cell *trialCell
 	day  bool // the trial is drawn

@@ -123,8 +123,8 @@ func (c *Study) run(ctx context.Context, t *Planned) error {
 	if err != nil {
 		return err
 	}
-	// Idle nodes may draw power after the last job, so all trials of a cell are accounted at least until the same
-	// time. Trials with few nodes may take longer, see align.
+	// Idle nodes may draw power after the last job, so the energy of all trials of a cell is counted at least until
+	// the same time. Trials with few nodes may take longer, see align.
 	if err := result.AccountUntil(cell.end); err != nil {
 		return err
 	}

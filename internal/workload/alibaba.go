@@ -17,8 +17,8 @@ const (
 	alibabaDisk      = "disk"
 )
 
-// Alibaba's machines have 96 cores. Their memory was not published; 4 GiB per core is assumed, as in Alibaba's
-// other traces.
+// alibabaMachineMemory is the memory of a machine with 96 cores. It was not published; 4 GiB per core is assumed,
+// as in Alibaba's other traces.
 const alibabaMachineMemory = 96 * 4 << 30
 
 // alibabaCores is the maximum number of cores of a job. A task has up to tens of thousands of independent instances

@@ -8,9 +8,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The format of the trace files of the ECSched experiments (Hu et al., "Concurrent container scheduling on
-// heterogeneous clusters with multi-resource constraints"): no header, separated by spaces, with the order of rows
-// preserved.
+// ecsched is the format of the trace files of the ECSched experiments (Hu et al., "Concurrent container scheduling
+// on heterogeneous clusters with multi-resource constraints"): no header, separated by spaces, with the order of
+// rows preserved.
 var ecsched = format{
 	name: "ecsched", id: columnID, comment: '#', ordered: true, add: (*Trace).ecschedJob,
 	required: []string{columnID, ecschedSubmit, columnDuration, columnCPU, columnMemory},

@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// The columns of the Standard Workload Format 2.2 of the Parallel Workloads Archive, separated by spaces. In all
-// columns, −1 means unknown. Some logs have additional columns, e.g. the nodes that a job ran on.
+// swfColumns lists the columns of the Standard Workload Format 2.2 of the Parallel Workloads Archive, separated by
+// spaces. In all columns, −1 means unknown. Some logs have additional columns, e.g. the nodes that a job ran on.
 var swfColumns = [...]string{
 	"job number", "submit time", "wait time", "run time", "allocated processors", "average CPU time", "used memory",
 	"requested processors",

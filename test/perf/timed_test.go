@@ -27,7 +27,7 @@ func (w *stopwatch) spent() spent {
 	return spent{time.Duration(w.nanos.Load()).Seconds(), uint64(w.calls.Load())}
 }
 
-// timed is the energy plugin with every call timed, like kube-scheduler does for sampled cycles. In other cycles
+// timed is the energy plugin with every call timed, as kube-scheduler does for sampled cycles. In other cycles
 // kube-scheduler does not read the clock. To determine the overhead of the stopwatch, an empty call is timed
 // alongside each call of Score.
 type timed struct {

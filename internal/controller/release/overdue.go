@@ -63,7 +63,7 @@ const (
 	overdueLook     = 250 * time.Millisecond
 	releasesAtOnce  = 32
 	releaseTimeout  = 5 * time.Second
-	releaseRetry    = time.Second // initial backoff of an attempt, up to maxReleaseRetry
+	releaseRetry    = time.Second // initial backoff, doubled up to maxReleaseRetry
 	maxReleaseRetry = 16 * time.Second
 	maxClockRetry   = 4 * time.Second  // the backoff starts at overdueLook
 	clockFresh      = 10 * time.Second // maximum age of the clock offset before a release

@@ -254,7 +254,8 @@ func (r *rules) summarise(namespaces []policy.NamespaceMarks) {
 	}
 }
 
-// ofNamespace returns requests for the policies that depend on a namespace: its own one and the cluster's policy.
+// ofNamespace returns requests for the policies that depend on a namespace: its own policy and the cluster's
+// policy.
 func ofNamespace(_ context.Context, n client.Object) []reconcile.Request {
 	return []reconcile.Request{
 		{NamespacedName: clusterPolicy},

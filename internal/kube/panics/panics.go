@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	most   = 3 // max number of panics within a minute
+	most   = 3 // maximum number of panics within a minute
 	within = time.Minute
 	opened = 10 * time.Minute
 )

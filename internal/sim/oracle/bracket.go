@@ -214,7 +214,7 @@ func withinPolicy(s *sim.Scenario) *sim.Scenario {
 // pool contains the machines of a site in the relaxed problem of the bound.
 type pool struct {
 	site   *sched.Site
-	steps  []step    // power per core, excluding sleep
+	steps  []step    // power per core above sleep power
 	prices []float64 // of a core-second, by step of the intensity
 	load   []float64 // excess of requested over offered core-seconds
 	mean   float64   // mean of the initial prices

@@ -106,7 +106,7 @@ func (c *ctld) start() {
 	}
 }
 
-// twoWorlds is a Slurm with one node, a cluster with one node, and a backends that may crash.
+// twoWorlds contains a Slurm with one node, a cluster with one node, and the backends, which may crash.
 type twoWorlds struct {
 	mu      sync.Mutex // guards ctld and calls
 	t       *testing.T
