@@ -9,19 +9,19 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Places behind the point of what is counted.
+// Decimal places of the recorded units.
 const (
 	microPlaces = 6
 	nanoPlaces  = 9
 )
 
-// decimal writes v/10^places exactly, without zeros that say nothing.
+// decimal formats v/10^places exactly, without trailing zeros.
 func decimal(v int64, places int) string { return string(energy.AppendDecimal(nil, v, places)) }
 
-// longestNumber bounds what is read as a number: an exponent makes a few bytes cost much.
+// longestNumber limits the length of parsed numbers, because an exponent makes a short text expensive to parse.
 const longestNumber = 40
 
-// whole reads a decimal number as a multiple of 10^-places; what is behind that is refused.
+// whole parses a decimal number as a multiple of 10^-places. It rejects numbers with more decimal places.
 func whole(text string, places int) (int64, error) {
 	if text == "null" {
 		return 0, nil
@@ -40,10 +40,10 @@ func whole(text string, places int) (int64, error) {
 	return r.Num().Int64(), nil
 }
 
-// kWh writes energy in kilowatt-hours.
+// kWh formats energy in kilowatt-hours.
 func kWh(v energy.Microjoules) string { return short(float64(v) / microjoulesPerKWh) }
 
-// short writes a float as briefly as its value allows, never with an exponent.
+// short formats a float with the minimum number of digits and without an exponent.
 func short(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }

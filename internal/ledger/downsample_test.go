@@ -35,7 +35,7 @@ func finite(points []ledger.Point) []ledger.Point {
 	})
 }
 
-// steps is the energy under a series whose points hold until the next.
+// steps returns the energy of a series in which each point is valid until the next one.
 func steps(points []ledger.Point) (joules float64) {
 	for i := range len(points) - 1 {
 		joules += points[i].Watts * points[i+1].At.Sub(points[i].At).Seconds()
@@ -102,7 +102,7 @@ func TestDownsample(t *testing.T) {
 	}
 }
 
-// A single peak stays: that is what largest triangles are for.
+// The largest triangle algorithm preserves a single peak.
 func TestLTTBKeepsPeaks(t *testing.T) {
 	points := make([]ledger.Point, 1000)
 	for i := range points {

@@ -128,7 +128,7 @@ func FuzzAnswerJSON(f *testing.F) {
 		}
 		out, err := json.Marshal(&a)
 		if err != nil {
-			return // years that RFC 3339 does not know
+			return // year outside of the range of RFC 3339
 		}
 		if err := json.Unmarshal(out, &again); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -189,8 +189,8 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// parse reads a line as InfluxDB does: a backslash escapes a comma, an equals sign or a space, and is itself before
-// anything else.
+// parse parses a line like InfluxDB. A backslash escapes a comma, an equals sign or a space, and is a literal
+// backslash before other characters.
 func parse(t interface{ Fatalf(string, ...any) }, line string) (tags, fields map[string]string, at int64) {
 	var parts []string
 	var part strings.Builder
@@ -275,7 +275,7 @@ func TestInflux(t *testing.T) {
 	}
 }
 
-// Whatever a name is made of, the line says that and nothing else.
+// A name with arbitrary characters does not affect the rest of the line.
 func TestInfluxEscapes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringOf(rapid.RuneFrom([]rune("ab,= \\\"\n\t\u0085é"))).Draw(t, "name")

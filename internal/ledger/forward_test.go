@@ -15,7 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// FuzzUnpack reads what another cluster forwards. What is taken is of that cluster's nodes alone, and can be booked.
+// FuzzUnpack decodes lines forwarded by another cluster. Accepted bookings are valid and belong to nodes of that
+// cluster.
 func FuzzUnpack(f *testing.F) {
 	frozen, err := os.ReadFile(filepath.Join("..", "controller", "forward", "testdata", "bookings-v1.ndjson"))
 	if err != nil {
@@ -38,8 +39,8 @@ func FuzzUnpack(f *testing.F) {
 			return
 		}
 		var plain struct{ Consumers []*ledger.Consumer }
-		if json.Unmarshal(line, &plain) == nil { // what is skipped need not be JSON
-			for _, c := range plain.Consumers { // these follow from where the federation has the node
+		if json.Unmarshal(line, &plain) == nil { // skipped fields need not be valid JSON
+			for _, c := range plain.Consumers { // these fields are derived from the node's site in the federation
 				c.Account.Host, c.Account.Site, c.Account.Signal, c.Account.Currency = "", "", "", ""
 			}
 			if diff := cmp.Diff(plain.Consumers, b.Consumers, cmpopts.EquateEmpty()); diff != "" {

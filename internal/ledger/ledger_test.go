@@ -17,22 +17,22 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// A slow store takes some time for each transaction, and fails when it is told to.
+// A slow store delays each transaction, and fails on request.
 type slow struct {
 	ledger.Store
 	takes time.Duration
 
 	mu     sync.Mutex
 	fail   error
-	only   int // fails only calls of at least so many bookings
+	only   int // fail only calls with at least this number of bookings
 	groups []int
 	acked  map[batch.Stream]uint64
 	folds  int
 	left   []int
 	kept   int
-	hangs  bool                         // Keep does
-	panics func([]*ledger.Booking) bool // whether Book does; nil: it does not
-	breaks bool                         // the next Fold and Keep panic
+	hangs  bool                         // whether Keep blocks
+	panics func([]*ledger.Booking) bool // whether Book panics; nil if it never does
+	breaks bool                         // whether the next Fold and Keep panic
 }
 
 func (s *slow) Book(_ context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
@@ -111,7 +111,7 @@ func newSlow() *slow { return &slow{takes: 10 * time.Millisecond, acked: map[bat
 
 var many = ledgertest.World{Nodes: 1000, Pods: 1}
 
-// What comes while a transaction is written becomes the next one; one that comes alone does not wait.
+// Bookings that arrive during a transaction are written in the next one. A single booking is written without delay.
 func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
@@ -172,7 +172,8 @@ func TestHooksHearOfWhatIsNew(t *testing.T) {
 	})
 }
 
-// A panic costs the bookings that it meets: their callers are told, and the next are booked.
+// A panic only affects the bookings of the transaction. Their callers get an error, and subsequent bookings are
+// recorded.
 func TestPanicsCostOneBooking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, panicked := newSlow(), 0
@@ -198,7 +199,7 @@ func TestPanicsCostOneBooking(t *testing.T) {
 	})
 }
 
-// Of bookings that are written together only the one that panics is refused.
+// If one booking of a group panics, only that booking is rejected.
 func TestAPanicCostsOneOfAGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
@@ -207,7 +208,7 @@ func TestAPanicCostsOneOfAGroup(t *testing.T) {
 		}
 		l := ledger.New(s, ledger.Options{})
 		s.takes = time.Second
-		go func() { _, _ = l.Book(t.Context(), many.Booking(0, 1)) }() // the others come together meanwhile
+		go func() { _, _ = l.Book(t.Context(), many.Booking(0, 1)) }() // the others queue up meanwhile
 		bubble.Advance(time.Second / 2)
 		var all sync.WaitGroup
 		errs := make([]error, 6)
@@ -224,7 +225,7 @@ func TestAPanicCostsOneOfAGroup(t *testing.T) {
 	})
 }
 
-// Folding, and dropping what is old, go on after a panic.
+// Folding and dropping expired rows continue after a panic.
 func TestWhatRunsBesideSurvivesPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, panicked := newSlow(), atomic.Int64{}
@@ -235,7 +236,7 @@ func TestWhatRunsBesideSurvivesPanics(t *testing.T) {
 		go func() { ended <- l.Run(ctx) }()
 		bubble.Advance(2 * time.Hour)
 		cancel()
-		// Folding panics every half a minute until, after half an hour, dropping does, and neither does again.
+		// Folding panics every 30 seconds until Keep panics after half an hour. Neither panics again after that.
 		n := panicked.Load()
 		if _, folds, kept := s.counts(); <-ended != nil || folds < 200 || kept < 2 || n < 61 || n > 62 {
 			t.Errorf("folded %d times, dropped %d times, %d panics", folds, kept, n)
@@ -244,7 +245,7 @@ func TestWhatRunsBesideSurvivesPanics(t *testing.T) {
 	})
 }
 
-// A commit that goes on for more than two minutes is told of.
+// A commit that takes more than two minutes is reported.
 func TestACommitThatIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
@@ -267,7 +268,7 @@ func TestACommitThatIsStuck(t *testing.T) {
 	})
 }
 
-// While nothing can be written all are told at once, and it is tried again without anybody asking.
+// While the store is not writable, Book fails immediately. The ledger retries without new bookings.
 func TestRecoversAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
@@ -286,7 +287,7 @@ func TestRecoversAlone(t *testing.T) {
 		if _, err := l.Book(t.Context(), many.Booking(0, 1)); !errors.Is(err, ledger.ErrReadOnly) {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > 100*time.Millisecond { // the rest after the last commit
+		if took := time.Since(began); took > 100*time.Millisecond { // pause after the last commit
 			t.Errorf("it took %v to say what is known", took)
 		}
 		bubble.Advance(5 * time.Minute)
@@ -310,13 +311,13 @@ func TestRecoversAlone(t *testing.T) {
 	})
 }
 
-// One damaged stream does not keep the others from being booked.
+// A damaged stream does not prevent other streams from being recorded.
 func TestDamageOfOneConcernsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
 		s.fail, s.only = ledger.ErrDamaged, 2
 		l := ledger.New(s, ledger.Options{})
-		_, _ = l.Book(t.Context(), many.Booking(0, 1)) // the next ones wait for it, and are together
+		_, _ = l.Book(t.Context(), many.Booking(0, 1)) // the next ones are queued and written together
 		var all sync.WaitGroup
 		for node := range 9 {
 			all.Go(func() {
@@ -384,7 +385,7 @@ func TestBookGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-// Folding does not wait until what is old is dropped, and that ends.
+// Folding does not wait for dropping expired rows, which has a timeout.
 func TestRunFoldsWhileItKeeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()

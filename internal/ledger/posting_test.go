@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/ledgertest"
 )
 
-// What is posted is what was measured, and the sums over windows are the whole.
+// The postings add up to the measured energy, and the sums over windows add up to the whole.
 func TestPostingsBalance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := ledgertest.Draw(t)
@@ -115,7 +115,7 @@ func TestCharge(t *testing.T) {
 	}
 }
 
-// What would be too many postings is cut by hours or days, and is the same in sum.
+// Bookings that result in too many postings are cut by hours or days. The sums are the same.
 func TestLongBookings(t *testing.T) {
 	for _, c := range []struct {
 		length  time.Duration
@@ -153,7 +153,7 @@ func TestLongBookings(t *testing.T) {
 	}
 }
 
-// The largest numbers that can be told do not overflow.
+// The largest valid values do not overflow.
 func TestExtremes(t *testing.T) {
 	b := ledgertest.World{Nodes: 1, Pods: 0}.Booking(0, 1)
 	const maxMeasured = 1e17

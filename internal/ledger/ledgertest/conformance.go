@@ -13,9 +13,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Conformance runs the tests that every store must pass. Each calls place for a new, empty store, and the function
-// that it returns for each time that it opens it; a store that only one process can use refuses the second time with
-// an error.
+// Conformance runs the tests that every store must pass. Each test calls place to get a new, empty location, and
+// calls the returned function each time it opens the store. A store that only supports one process must return an
+// error if it is opened twice.
 func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, error)) {
 	for name, test := range map[string]func(t *testing.T, open func() (ledger.Store, error)){
 		"numbers":            numbers,
@@ -36,8 +36,8 @@ func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, er
 	}
 }
 
-// OfContent marks a test that asks what a store holds, not who does what at once. SQLite is a translation of C, which
-// the race detector slows down thirty-fold: such tests run without it.
+// OfContent skips the test under the race detector. It is used by tests that check the content of a store and not
+// its concurrency, because SQLite is translated from C and runs thirty times slower under the race detector.
 func OfContent(t *testing.T) {
 	t.Helper()
 	if raced {
@@ -57,7 +57,8 @@ func opened(t *testing.T, open func() (ledger.Store, error)) ledger.Store {
 
 var one = World{Nodes: 1, Pods: 3, Epoch: "1"}
 
-// change returns a booking with another number and interval; numbers of intervals are those of a [World].
+// change returns a booking with different sequence numbers and another interval. Intervals are numbered as in
+// [World].
 func change(first, last uint64, from, to int, epoch string) *ledger.Booking {
 	b := one.Booking(0, 1)
 	b.Batch.First, b.Batch.Last, b.Batch.Stream.Epoch = first, last, epoch
@@ -67,7 +68,7 @@ func change(first, last uint64, from, to int, epoch string) *ledger.Booking {
 	return b
 }
 
-// numbers is the table of docs/reference/protocol.md, in its order.
+// numbers tests the cases of the table in docs/reference/protocol.md, in the same order.
 func numbers(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	var truth Truth
@@ -111,7 +112,7 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 		if err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
-		receipts[0].New = false // see reportedTime
+		receipts[0].New = false // tested in reportedTime
 		if !errors.Is(errs[0], step.err) || step.err == nil && receipts[0] != step.want {
 			t.Fatalf("%s: have %+v, %v; want %+v, %v", step.what, receipts[0], errs[0], step.want, step.err)
 		}
@@ -119,7 +120,7 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 			truth.Book(step.booking)
 		}
 	}
-	none := change(8, 8, 1, 1, "c") // holds nothing, overlaps nothing
+	none := change(8, 8, 1, 1, "c") // empty booking that overlaps no other
 	none.Batch.Measured, none.Batch.Platform, none.Batch.Unknown, none.Batch.Shares, none.Consumers = 0, 0, 0, nil, nil
 	if r := MustBook(t, s, none); !r[0].Booked {
 		t.Error("an interval of no length was not booked")
@@ -141,7 +142,7 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 	truth.Check(t, s)
 }
 
-// reportedTime is how much time a node has told of over its boots, and since when it can have.
+// reportedTime tests the total time that a node has reported over its boots, and its creation time.
 func reportedTime(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	reported := func(want ledger.Reported) {
@@ -164,10 +165,10 @@ func reportedTime(t *testing.T, open func() (ledger.Store, error)) {
 	book(1, "first", 0, 1, made, true)
 	reported(ledger.Reported{Time: Interval, Since: made})
 	book(2, "first", 1, 4, Noon, false)
-	book(3, "first", 9, 10, Noon, true) // a gap is not told of
-	book(1, "second", 0, 2, Noon, true) // another boot is
+	book(3, "first", 9, 10, Noon, true) // a gap does not count
+	book(1, "second", 0, 2, Noon, true) // another boot counts
 	reported(ledger.Reported{Time: 7 * Interval, Since: made})
-	estimate := change(1, 1, 0, 3, "estimate") // the controller's own is not
+	estimate := change(1, 1, 0, 3, "estimate") // estimates of the controller do not count
 	estimate.Agentless = true
 	MustBook(t, s, estimate)
 	reported(ledger.Reported{Time: 7 * Interval, Since: made})
@@ -177,13 +178,13 @@ func reportedTime(t *testing.T, open func() (ledger.Store, error)) {
 	reported(ledger.Reported{Time: 8 * Interval, Since: made, Seen: *more.NodeSeen})
 	more = change(5, 5, 11, 12, "first")
 	more.Batch.Stream.Boot = "first"
-	// Another controller that did not know of that says more: what was said first stays.
+	// Another controller with stale data reports more. The values reported first must be retained.
 	more.NodeSeen = &ledger.Seen{Made: made.Unix(), Cores: 64, GPUs: 16, Bytes: 1 << 40}
 	MustBook(t, s, more)
 	reported(ledger.Reported{Time: 9 * Interval, Since: made, Seen: ledger.Seen{Made: made.Unix(), Cores: 64, GPUs: 8, Bytes: 1 << 40}})
 }
 
-// oneCall books bookings together that contradict each other: only those that do are refused.
+// oneCall records contradicting bookings in one call. Only the contradicting ones are rejected.
 func oneCall(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	all := []*ledger.Booking{
@@ -269,7 +270,7 @@ func openedAgain(t *testing.T, open func() (ledger.Store, error)) {
 	truth.Check(t, s)
 }
 
-// names are learned after the energy was booked.
+// names tests names that become known after the energy was recorded.
 func names(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	b := one.Booking(0, 1)
@@ -293,7 +294,7 @@ func names(t *testing.T, open func() (ledger.Store, error)) {
 	}
 }
 
-// guests are taken from their host if that tells of the same hour.
+// guests tests that guests are deducted from their host if the host has bookings in the same hour.
 func guests(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	host, guest := one.Booking(0, 1), World{Nodes: 2, Pods: 2}.Booking(1, 1)
@@ -318,7 +319,7 @@ func guests(t *testing.T, open func() (ledger.Store, error)) {
 	}
 }
 
-// temperatures are the mean and the most of each hour, of what came with bookings that are new.
+// temperatures tests the hourly mean and maximum of the temperatures of new bookings.
 func temperatures(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	w := World{Nodes: 2, Pods: 1, Epoch: "hot"}
@@ -328,14 +329,14 @@ func temperatures(t *testing.T, open func() (ledger.Store, error)) {
 		b.Received, b.Temperature = Noon.Add(after), &celsius
 		MustBook(t, s, b)
 	}
-	for range 2 { // what is booked again counts once
+	for range 2 { // duplicates count once
 		book(0, 1, 0, 60)
 		book(0, 2, 20*time.Minute, -10.5)
 		book(0, 3, 59*time.Minute, 71.3)
 		book(0, 4, 60*time.Minute, 90)
 		book(1, 1, 10*time.Minute, 40)
 	}
-	MustBook(t, s, w.Booking(1, 2)) // that tells nothing
+	MustBook(t, s, w.Booking(1, 2)) // without a temperature
 	first, second := w.Booking(0, 1).Batch.Stream.Node, w.Booking(1, 1).Batch.Stream.Node
 	hour := Noon.UTC()
 	all := []ledger.Temperature{

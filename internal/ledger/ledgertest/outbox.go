@@ -8,8 +8,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Outbox says what a store's outbox must do: what is booked and to be forwarded is there once, in its order, until it
-// was sent.
+// Outbox tests the outbox of a store. Bookings that are to be forwarded must be returned exactly once and in order
+// until they are marked as sent.
 func Outbox(t *testing.T, s interface {
 	ledger.Store
 	ledger.Outbox
@@ -50,7 +50,7 @@ func Outbox(t *testing.T, s interface {
 		book(0, number+1, true)
 		book(1, number+1, number == 2)
 	}
-	book(0, 2, true) // again
+	book(0, 2, true) // duplicate
 	want := []string{"\x00\x01", "\x00\x02", "\x00\x03", "\x01\x03", "\x00\x04"}
 	numbers, packed := kept(0, 100)
 	if !slices.Equal(packed, want) {
@@ -75,7 +75,7 @@ func Outbox(t *testing.T, s interface {
 	}
 }
 
-// rests wants all rows while a stream rests, that of the stream without what is packed.
+// rests checks that Outgoing returns all rows, but omits Packed of the given stream while the stream rests.
 func rests(t *testing.T, s ledger.Outbox, of *batch.Stream, want []string) {
 	t.Helper()
 	rest := map[string]bool{"another": true, of.Node + " " + of.Boot + " " + of.Epoch: true}
@@ -90,7 +90,7 @@ func rests(t *testing.T, s ledger.Outbox, of *batch.Stream, want []string) {
 	}
 }
 
-// unsent wants a store's statistics to say whether something waits.
+// unsent checks whether the statistics of a store report unsent bookings.
 func unsent(t *testing.T, s ledger.Store, want bool) {
 	t.Helper()
 	if st, err := s.Statistics(t.Context()); err != nil || st.Unsent.IsZero() == want {

@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// twoAtOnce has two programs book the same batches at the same time.
+// twoAtOnce lets two processes record the same batches concurrently.
 func twoAtOnce(t *testing.T, open func() (ledger.Store, error)) {
 	a := opened(t, open)
 	b, err := open()
@@ -28,7 +28,7 @@ func twoAtOnce(t *testing.T, open func() (ledger.Store, error)) {
 			for number := range uint64(batches) {
 				var bookings []*ledger.Booking
 				for node := range w.Nodes {
-					bookings = append(bookings, w.Booking((node*(1+4*i))%w.Nodes, number+1)) // in another order
+					bookings = append(bookings, w.Booking((node*(1+4*i))%w.Nodes, number+1)) // in a different order
 				}
 				receipts, errs, err := s.Book(context.Background(), bookings)
 				if err := errors.Join(append(errs, err)...); err != nil {

@@ -72,7 +72,7 @@ func audited(t testing.TB, s ledger.Store) {
 	}
 }
 
-// The same queries as SQLite answers, and two processes that book the same at once.
+// Two processes record the same bookings concurrently, and the results of queries match the oracle.
 func TestTwoProcesses(t *testing.T) {
 	source := pgtest.Start(t)
 	stores := []*postgres.Store{open(t, source), open(t, source)}
@@ -91,7 +91,7 @@ func TestTwoProcesses(t *testing.T) {
 		for i, s := range stores {
 			booked[i] = make([]bool, len(all))
 			both.Go(func() {
-				for j := range all { // one by one, so that they meet
+				for j := range all { // one at a time, so that the processes conflict
 					receipts, errs, err := s.Book(t.Context(), all[j:j+1])
 					if err != nil || errs[0] != nil && !errors.Is(errs[0], ledger.ErrOverlap) {
 						t.Errorf("process %d, booking %d: %v %v", i, j, err, errs)
@@ -126,7 +126,7 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-// The server is killed under load. What was acknowledged is there, once; what was not is sent again.
+// The server is killed under load. Acknowledged bookings are recorded exactly once, and others are sent again.
 func TestServerKilled(t *testing.T) {
 	server := pgtest.StartServer(t)
 	s := open(t, server.DSN)
@@ -162,7 +162,7 @@ func TestServerKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%10 == 0 {
-			_, _ = s.Fold(t.Context()) // it may fail as well
+			_, _ = s.Fold(t.Context()) // may fail as well
 		}
 	}
 	close(next)
@@ -175,7 +175,7 @@ func TestServerKilled(t *testing.T) {
 	t.Logf("%d bookings failed and were sent again", failed)
 }
 
-// A database that cannot be written can be read.
+// A read-only database can be queried.
 func TestReadOnly(t *testing.T) {
 	source := pgtest.Start(t)
 	s := open(t, source)
@@ -221,7 +221,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// Where TimescaleDB is installed it is asked for a hypertable. This is no TimescaleDB: it notes what it is told.
+// If TimescaleDB is installed, a hypertable is created. The test replaces its function by one that records the
+// arguments.
 func TestTimescale(t *testing.T) {
 	source := pgtest.Start(t)
 	db, err := sql.Open("pgx", source)
@@ -260,7 +261,7 @@ func TestOpen(t *testing.T) {
 	}
 	source := pgtest.Start(t)
 	var all sync.WaitGroup
-	for range 4 { // which of them makes the tables?
+	for range 4 { // only one of them creates the tables
 		all.Go(func() {
 			s, err := postgres.Open(t.Context(), source, postgres.Options{})
 			if err != nil {
@@ -273,7 +274,7 @@ func TestOpen(t *testing.T) {
 	all.Wait()
 }
 
-// What bookings reach over stood in meta before it had a table.
+// In version 1, the reach of bookings was stored in meta, because the table reaches did not exist.
 func TestReachesOfVersion1(t *testing.T) {
 	source := pgtest.Start(t)
 	open(t, source)

@@ -19,7 +19,7 @@ import (
 
 var small = ledgertest.World{Nodes: 2, Pods: 3, Epoch: "1"}
 
-// state is everything that a ledger tells, as text.
+// state returns the complete content of a ledger as text.
 func state(ctx context.Context, s ledger.Store) (string, error) {
 	var b bytes.Buffer
 	for _, by := range []ledger.Dimension{
@@ -46,7 +46,7 @@ func state(ctx context.Context, s ledger.Store) (string, error) {
 	return b.String(), nil
 }
 
-// A history is a ledger's files as they lie on the disk when the process is killed, and every state that it had.
+// A history contains the files of a ledger as of a crash of the process, and all states of the ledger before it.
 type history struct {
 	files  map[string][]byte
 	states []string
@@ -54,7 +54,7 @@ type history struct {
 
 var parts = []string{"", "-wal", "-mark"}
 
-// notify books and folds, with checkpoints in between.
+// notify records and folds bookings with checkpoints in between.
 func notify(t *testing.T, batches uint64) *history {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledger.db")
@@ -92,7 +92,7 @@ func notify(t *testing.T, batches uint64) *history {
 	return h
 }
 
-// outcome opens what is left of a ledger. It is empty if the damage was found, or the state is one that the ledger had.
+// outcome opens a damaged ledger. It returns "" if the damage was detected or the ledger is in a previous state.
 func (h *history) outcome(path string) string {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, path, sqlite.Options{})
@@ -132,7 +132,7 @@ func (h *history) write(t *testing.T, path, part string, content []byte) {
 	}
 }
 
-// How much is booked, so that the log was moved to the file just before, or some time ago.
+// Batch counts that end shortly after a checkpoint and some time after one.
 const (
 	justMoved = 24
 	moved     = 30
@@ -140,7 +140,7 @@ const (
 
 const lastBytes = 64 << 10
 
-// stride is a prime: over all parts of a page, in time.
+// stride returns a prime, so that the changed bytes cover all parts of a page over time.
 func stride() int {
 	if os.Getenv("KUBENERGY_LONG") != "" {
 		return 1
@@ -185,7 +185,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// What SQLite passes over in silence is told of: acknowledged transactions behind a byte that changed.
+// Acknowledged transactions behind a changed byte, which SQLite silently ignores, are reported.
 func TestLostTransactionsAreToldOf(t *testing.T) {
 	ledgertest.OfContent(t)
 	h := notify(t, moved)
@@ -211,7 +211,7 @@ func TestLostTransactionsAreToldOf(t *testing.T) {
 		}
 		_ = s.Close()
 	}
-	if reported < frames-20 { // those of the last transaction may be what a power failure leaves
+	if reported < frames-20 { // the last transaction may look like the result of a power failure
 		t.Errorf("%d of %d damaged frames were told of", reported, frames)
 	}
 	h.write(t, path, "-wal", append(wal[:100:100], make([]byte, 3*frame)...))
@@ -243,8 +243,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// A row whose number changed is found by the audit, whichever column it is in, and stays found when more is added to
-// it.
+// The audit detects a changed column of a row, and still detects it after more was added to the row.
 func TestAuditFindsChangedRows(t *testing.T) {
 	ledgertest.OfContent(t)
 	for _, change := range []string{

@@ -12,8 +12,8 @@ import (
 
 const private = 0o600
 
-// lockFile keeps other processes from the file beside which it lies. The kernel lets go of it when the process ends,
-// however it does.
+// lockFile locks the given file exclusively, so that no other process uses the ledger next to it. The kernel
+// releases the lock when the process exits for any reason.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, private)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -23,10 +23,10 @@ var rewrite = flag.Bool("rewrite", false, "write the store of the current versio
 
 var (
 	released = ledgertest.World{Nodes: 2, Pods: 3, Epoch: "released"}
-	booked   = uint64(7) // of each node of a released store
+	booked   = uint64(7) // bookings per node of a released store
 )
 
-// A store that any released version wrote is brought to the current one, with all that is in it, and goes on.
+// Stores written by any released version are migrated to the current version without data loss and remain usable.
 func TestReleasedVersions(t *testing.T) {
 	current := filepath.Join("testdata", fmt.Sprintf("v%d.sql", sqlstore.Schema()))
 	if *rewrite {
@@ -68,7 +68,8 @@ func TestReleasedVersions(t *testing.T) {
 	}
 }
 
-// A store of version 1 says in meta what an agent's booking tells of beyond its window: no estimate stands there.
+// A store of version 1 stores in meta the intervals of agents' bookings that extend beyond their window. Estimates
+// are not recorded for these intervals.
 func TestReachesOfVersion1(t *testing.T) {
 	text, err := os.ReadFile("testdata/v1.sql")
 	if err != nil {
@@ -117,7 +118,7 @@ func raw(t *testing.T, path, text string) {
 	}
 }
 
-// writeVersion writes a store some bookings of which are folded as statements of SQL.
+// writeVersion writes a store with both folded and unfolded bookings as SQL statements.
 func writeVersion(t *testing.T, file string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledger.db")
@@ -220,7 +221,8 @@ func dumpTable(ctx context.Context, db *sql.DB, table string, b *bytes.Buffer) e
 	return rows.Err()
 }
 
-// A program is put back to the version before: it goes on if the newer one only added what it need not know.
+// After a downgrade to the previous version, the store remains usable if the newer version only made compatible
+// additions.
 func TestThereAndBackAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	var truth ledgertest.Truth

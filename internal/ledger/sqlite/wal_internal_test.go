@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// written returns the log of some transactions.
+// written returns a log with some transactions.
 func written(tb testing.TB) []byte {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "ledger.db")
@@ -43,12 +43,12 @@ func TestScanLog(t *testing.T) {
 	if l, err := scanLog(bytes.NewReader(changed), int64(len(changed))); err != nil || l.bad == "" || l.frames != 0 {
 		t.Errorf("the first frame has changed: %+v, %v", l, err)
 	}
-	half := whole[:len(whole)-frame/2] // as a process leaves that is killed while it writes
+	half := whole[:len(whole)-frame/2] // as left by a process that was killed during a write
 	if l, err := scanLog(bytes.NewReader(half), int64(len(half))); err != nil || l.bad != "" || l.frames >= frames ||
 		l.frames == 0 {
 		t.Errorf("half a transaction: %+v, %v", l, err)
 	}
-	old := bytes.Clone(whole) // a log that began anew is longer than what is new in it
+	old := bytes.Clone(whole) // a restarted log contains frames of the previous generation at its end
 	copy(old[len(old)-frame+8:], "another generation")
 	if l, err := scanLog(bytes.NewReader(old), int64(len(old))); err != nil || l.bad != "" {
 		t.Errorf("frames of before: %+v, %v", l, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/sqlite"
 )
 
-// Whatever is changed in a row, the audit says where; nothing is made of it.
+// The audit detects and locates every modification of a row, and modified data is excluded from results.
 func TestAuditFinds(t *testing.T) {
 	ledgertest.OfContent(t)
 	path := t.TempDir() + "/ledger.db"
@@ -30,7 +30,7 @@ func TestAuditFinds(t *testing.T) {
 	oracle := &ledgertest.Store{}
 	both(t, s, oracle, all)
 	foldAll(t, s)
-	both(t, s, oracle, []*ledger.Booking{r.Next(), r.Next(), r.Next()}) // some in the journal
+	both(t, s, oracle, []*ledger.Booking{r.Next(), r.Next(), r.Next()}) // some remain in the journal
 	if err := s.Record(t.Context(), []ledger.Record{record("a", start)}); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func bookGuest(t *testing.T, d *DB, guest int) {
 	}
 }
 
-// A query does not try to fold what the last fold could not move.
+// A query does not retry folding of entries that the last fold had to leave in the journal.
 func TestWhatIsDamagedIsFoldedOnce(t *testing.T) {
 	d := openPlain(t, nil)
 	bookGuest(t, d, 1)
@@ -37,7 +37,7 @@ func TestWhatIsDamagedIsFoldedOnce(t *testing.T) {
 	if left, err := d.Fold(t.Context()); err != nil || d.stuck.Load() == nil {
 		t.Fatal(left, err)
 	}
-	s := <-d.idle // nobody can write
+	s := <-d.idle // blocks all writes
 	began := time.Now()
 	d.foldLittle(t.Context())
 	if took := time.Since(began); took >= foldPatience {
@@ -54,7 +54,7 @@ func TestWhatIsDamagedIsFoldedOnce(t *testing.T) {
 	}
 }
 
-// What guests take from hosts on a day is no more than a query may read.
+// The number of transfers of a day that a query reads is limited.
 func TestTransfersAreBounded(t *testing.T) {
 	d := openPlain(t, nil)
 	for guest := range 3 {
@@ -76,7 +76,7 @@ func TestTransfersAreBounded(t *testing.T) {
 	}
 }
 
-// Whether hosts stand in a circle is not known where a node's row is damaged or gone.
+// A query fails if the row of a node is damaged or missing, because cycles of hosts cannot be detected without it.
 func TestHostsOfDamagedNodes(t *testing.T) {
 	for _, damage := range []string{
 		"UPDATE nodes SET name = 'guess1' WHERE name = 'guest1'", "DELETE FROM nodes WHERE name = 'guest1'",

@@ -19,7 +19,7 @@ import (
 
 const days = 24 * time.Hour
 
-// What is older goes, first windows, then hours, then days; what stays says the same as before.
+// Keep drops old windows, then hours, then days. The results of the remaining data do not change.
 func TestKeep(t *testing.T) {
 	ledgertest.OfContent(t)
 	r := &ledgertest.Random{Rand: rand.New(rand.NewPCG(7, 7)), Start: start, Span: 5 * days}
@@ -88,7 +88,7 @@ func TestKeep(t *testing.T) {
 	if _, err := s.Query(t.Context(), hours); !errors.Is(err, ledger.ErrQuery) {
 		t.Errorf("hours that are gone: %v", err)
 	}
-	// An edge within a day whose hours are gone moves to the day's.
+	// A boundary within a day without hours is moved to the boundary of the day.
 	a, err := s.Query(t.Context(), &ledger.Query{From: start.Add(90 * time.Minute), To: start.Add(30 * days)})
 	if err != nil || !a.From.Equal(start) {
 		t.Errorf("from %v, %v", a.From, err)
@@ -102,17 +102,17 @@ func TestKeep(t *testing.T) {
 		t.Errorf("of a day without hours, %d points, %v", len(points), err)
 	}
 
-	// A second time, with bookings that come late.
+	// Repeat with late bookings.
 	fill()
 	if err := s.Keep(t.Context(), keep, now); err != nil {
 		t.Fatal(err)
 	}
 	audited(t, s)
-	// Whether something was booked for a host in an hour that is gone, nobody knows any more.
+	// It is unknown whether the host had bookings in an hour that was dropped.
 	for _, q := range whole() {
 		q.Kinds = []ledger.Kind{ledger.Workload, ledger.System, ledger.Idle, ledger.Platform, ledger.Unknown}
 		if len(q.GroupBy) == 1 {
-			continue // nodes and kinds take windows
+			continue // queries by node and kind require windows
 		}
 		ask(t, s, oracle, q, false)
 	}
@@ -120,7 +120,7 @@ func TestKeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nothing is booked: a clock that is far ahead has nothing dropped.
+	// Without new bookings, a clock that is far ahead does not drop data.
 	if err := s.Keep(t.Context(), ledger.Retention{Windows: 20 * days, Hours: 20 * days, Days: 20 * days},
 		start.Add(400*days)); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestKeep(t *testing.T) {
 		t.Errorf("%+v, %v", empty, err)
 	}
 	audited(t, s)
-	// Numbers are not forgotten with the energy, not before a year.
+	// Sequence numbers are retained for at least a year.
 	receipts, _, err := s.Book(t.Context(), oracle.Booked()[1:2])
 	if err != nil || receipts[0].Booked {
 		t.Errorf("%+v, %v", receipts, err)
@@ -240,7 +240,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// What a node has told of is known for as long as it tells, though the times of its boots are dropped.
+// The reported time of a node is retained as long as the node sends data, even though the spans of its boots are
+// dropped.
 func TestKeepTold(t *testing.T) {
 	ledgertest.OfContent(t)
 	file, clock := t.TempDir()+"/ledger.db", start

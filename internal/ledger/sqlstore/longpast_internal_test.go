@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// countingTx counts the statements of a transaction.
+// countingTx counts the queries of a transaction.
 type countingTx struct {
 	querier
 
@@ -21,7 +21,8 @@ func (c *countingTx) QueryContext(ctx context.Context, query string, args ...any
 	return c.querier.QueryContext(ctx, query, args...)
 }
 
-// A budget for life asks about all days since 1970. Those before the first booking cost nothing.
+// A budget with an unlimited period queries all days since 1970. Days before the first booking must not cost
+// queries.
 func TestALongPastIsNotReadThrough(t *testing.T) {
 	day := time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC)
 	d := openPlain(t, func() time.Time { return day.Add(48 * time.Hour) })

@@ -52,7 +52,8 @@ func (d *DB) metaNow(t *testing.T, key string) string {
 	return value
 }
 
-// A program N is replaced by N+1, which only adds, put back, and replaced by N+2, which changes what N+1 relies on.
+// A program of version N is upgraded to N+1 with additive changes, downgraded, and upgraded to N+2 with
+// incompatible changes.
 func TestMigrations(t *testing.T) {
 	d := openPlain(t, nil)
 	n := migrations
@@ -62,7 +63,7 @@ func TestMigrations(t *testing.T) {
 	changed := append(slices.Clip(added), migration{text: "CREATE TABLE other (a TEXT);\nDROP TABLE records;\n"})
 	broken := append(slices.Clip(changed), migration{text: "CREATE TABLE third (a TEXT);\nnonsense;\n"})
 	now, next, last := strconv.Itoa(len(n)), strconv.Itoa(len(added)), strconv.Itoa(len(changed))
-	oldest := "" // program that can use what n makes
+	oldest := "" // oldest program that can use a store of version n
 	for i, m := range n {
 		if !m.additive {
 			oldest = strconv.Itoa(i + 1)
@@ -92,7 +93,7 @@ func TestMigrations(t *testing.T) {
 			t.Errorf("step %d: version %s, oldest %s", i, schema, oldest)
 		}
 		if step.schema == last {
-			continue // there are no records any more that could be counted
+			continue // the table records no longer exists
 		}
 		if reported, err := d.Statistics(t.Context()); err != nil || strconv.Itoa(reported.Schema) != step.schema {
 			t.Errorf("step %d: it says that it is of version %d, %v", i, reported.Schema, err)
@@ -104,7 +105,7 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// What bookings reach over stood in meta before it had a table.
+// In version 1, reaches were stored in meta.
 func TestReachesOfVersion1(t *testing.T) {
 	d := openPlain(t, nil)
 	for _, statement := range []string{
@@ -139,7 +140,7 @@ func TestReachesOfVersion1(t *testing.T) {
 	}
 }
 
-// Programs of before GPUs were metered use a store until something was booked for one.
+// Programs without support for GPUs can use a store until a booking contains GPU energy.
 func TestGPUsDemandAVersion(t *testing.T) {
 	d := openPlain(t, nil)
 	for number, c := range []struct {
@@ -162,7 +163,7 @@ func TestGPUsDemandAVersion(t *testing.T) {
 	}
 }
 
-// What is used is said from time to time; what is gone, as Keep dropped it, is made again.
+// The use of rows is recorded periodically, and rows that Keep dropped are created again.
 func TestInterning(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	d := openPlain(t, func() time.Time { return now })
@@ -214,7 +215,7 @@ func TestInterning(t *testing.T) {
 		count("count(*) FROM accounts") != 1 {
 		t.Errorf("%d and %d, which are gone, became %d and %d", consumer, account, again, other)
 	}
-	// a transaction that is not committed leaves nothing behind
+	// A transaction that is rolled back leaves no rows behind.
 	stop := errors.New("stop")
 	err := d.update(t.Context(), func(ctx context.Context, s *session) error {
 		c := ledger.Consumer{Key: "pod/b"}
@@ -231,7 +232,7 @@ func TestInterning(t *testing.T) {
 	}
 }
 
-// Names are forgotten whenever something could not be written, and somebody may be reading just then.
+// The cache is cleared after each failed write, possibly during a concurrent read.
 func TestForgottenWhileRead(t *testing.T) {
 	d := openPlain(t, time.Now)
 	var id int64

@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/sqlite"
 )
 
-// A panic in a transaction costs that transaction: the next one books at once, in this process and in another.
+// A panic only affects its own transaction. The next one succeeds immediately, in this process and in another one.
 func TestPanicInATransaction(t *testing.T) {
 	file := t.TempDir() + "/ledger.db"
 	s, err := sqlite.Open(t.Context(), file, sqlite.Options{})

@@ -32,7 +32,7 @@ func open(t testing.TB) *sqlite.Store {
 	return s
 }
 
-// both books the same into a store and into the oracle.
+// both records the same bookings in a store and in the oracle.
 func both(t testing.TB, s ledger.Store, oracle *ledgertest.Store, all []*ledger.Booking) {
 	t.Helper()
 	got, gotErrs, err := s.Book(t.Context(), all)
@@ -60,7 +60,7 @@ func foldAll(t testing.TB, s ledger.Store) {
 	}
 }
 
-// ask compares answers. Where estimates were taken back, first and last may be wider.
+// ask compares the results of a query. After estimates were revoked, the first and last times may be wider.
 func ask(t testing.TB, s ledger.Store, oracle *ledgertest.Store, q *ledger.Query, wider bool) {
 	t.Helper()
 	want, err := oracle.Query(t.Context(), q)
@@ -138,7 +138,7 @@ func audited(t testing.TB, s ledger.Store) {
 	}
 }
 
-// The series of a query is its answer by time, in watts.
+// The series of a query equals its answer grouped by time, in watts.
 func TestSeries(t *testing.T) {
 	ledgertest.OfContent(t)
 	r := &ledgertest.Random{Rand: rand.New(rand.NewPCG(8, 1)), Start: start, Span: 40 * time.Hour}
@@ -154,7 +154,7 @@ func TestSeries(t *testing.T) {
 	for i := range 20 {
 		q := r.Query()
 		if q.GroupBy, q.Limit = nil, 0; i%3 == 0 {
-			q.To = q.To.Add(10 * days) // in hours
+			q.To = q.To.Add(10 * days) // resolution of hours
 		}
 		want, err := oracle.Series(t.Context(), q)
 		if err != nil {
@@ -170,7 +170,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// A sum that is more than can be told is refused, not shown as another number; time stays at the most that can be told.
+// A sum that overflows results in an error, while durations are clamped.
 func TestSumsTooLarge(t *testing.T) {
 	const most = math.MaxInt64
 	for name, c := range map[string]struct {
@@ -236,7 +236,7 @@ func TestSumsTooLarge(t *testing.T) {
 	}
 }
 
-// What costs too much is refused, with what to ask for instead.
+// Expensive queries are rejected with a hint.
 func TestTooLarge(t *testing.T) {
 	s := open(t)
 	q := &ledger.Query{From: start, To: start.Add(days), GroupBy: []ledger.Dimension{"colour"}}

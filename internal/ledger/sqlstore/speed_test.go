@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/sqlstore"
 )
 
-// manyNamespaces books a month of 1,000 namespaces with 5 accounts each.
+// manyNamespaces writes a month of sums for 1,000 namespaces with 5 accounts each.
 func manyNamespaces(t testing.TB, put func(table string, sums []sqlstore.Sum)) {
 	t.Helper()
 	fn := func(at int64) (sums []sqlstore.Sum) {
@@ -34,7 +34,7 @@ func manyNamespaces(t testing.TB, put func(table string, sums []sqlstore.Sum)) {
 	for day := range int64(31) {
 		at := start.Unix() + day*86400
 		put("account_days", fn(at))
-		if day == 0 || day == 30 { // the others' are not asked for
+		if day == 0 || day == 30 { // hours of other days are not queried
 			for hour := range int64(24) {
 				put("account_hours", fn(at+hour*3600))
 			}
@@ -42,7 +42,8 @@ func manyNamespaces(t testing.TB, put func(table string, sums []sqlstore.Sum)) {
 	}
 }
 
-// The 99th of 100 queries over 30 days by 1,000 namespaces; the first of them finds nothing in memory.
+// TestMonthOfNamespaces measures the 99th percentile of 100 queries over 30 days by 1,000 namespaces. The cache is
+// empty for the first query.
 func TestMonthOfNamespaces(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
 		t.Skip("takes a minute; KUBENERGY_LONG=1 runs it")
@@ -85,14 +86,14 @@ func TestMonthOfNamespaces(t *testing.T) {
 		slices.Sort(busy)
 		t.Logf("%s: p50 %v, p99 %v, first %v; CPU time p50 %v, p99 %v, first %v", kind.name,
 			took[queries/2], took[queries*98/100], first, busy[queries/2], busy[queries*98/100], firstBusy)
-		// Other tests may run at the same time: what the query itself takes is CPU time.
+		// Other tests may run concurrently, so the CPU time is checked instead of the elapsed time.
 		if p99 := busy[queries*98/100]; p99 > 300*time.Millisecond {
 			t.Errorf("p99 is %v", p99)
 		}
 	}
 }
 
-// cpu is the time that this process has computed.
+// cpu returns the CPU time used by the process.
 func cpu(t testing.TB) time.Duration {
 	t.Helper()
 	var used syscall.Rusage

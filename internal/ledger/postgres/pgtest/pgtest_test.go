@@ -7,7 +7,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/postgres/pgtest"
 )
 
-// What is committed is there after a crash.
+// Committed data survives a crash.
 func TestKill(t *testing.T) {
 	s := pgtest.StartServer(t)
 	db, err := sql.Open("pgx", s.DSN)
