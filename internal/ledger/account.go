@@ -65,7 +65,7 @@ func (k *Kind) UnmarshalText(text []byte) error {
 		*k = Kind(i)
 		return nil
 	}
-	return fmt.Errorf("unknown kind of account %q: have %v", text, kindNames)
+	return fmt.Errorf("unknown account kind %q: want one of %v", text, kindNames)
 }
 
 // An Account identifies the party that energy is charged to. Accounts are comparable, and equal values denote the

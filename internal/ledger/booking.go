@@ -95,16 +95,16 @@ func (b *Booking) Validate() error {
 		return fmt.Errorf("%w: %d consumers for %d shares", ErrInvalid, len(b.Consumers), len(bt.Shares))
 	}
 	if bt.End.Before(bt.Start) || bt.First == 0 || bt.First > bt.Last || bt.Last == math.MaxUint64 {
-		return fmt.Errorf("%w: numbers %d to %d, %v to %v", ErrInvalid, bt.First, bt.Last, bt.Start, bt.End)
+		return fmt.Errorf("%w: sequence numbers %d to %d, interval %v to %v", ErrInvalid, bt.First, bt.Last, bt.Start, bt.End)
 	}
 	if err := energy.CheckConserved(bt.Measured, bt.Idle, bt.Platform, bt.Unknown, bt.Shares); err != nil ||
 		bt.Measured > maxMeasured {
-		return fmt.Errorf("%w: %d µJ: %w", ErrInvalid, int64(bt.Measured),
-			cmp.Or(err, errors.New("more than any node draws")))
+		return fmt.Errorf("%w: measured energy %d µJ: %w", ErrInvalid, int64(bt.Measured),
+			cmp.Or(err, errors.New("exceeds the possible energy of a node")))
 	}
 	const most = 100 * 365 * 24 * time.Hour // Unix time in nanoseconds ends in 2262
 	if age := bt.End.Sub(time.Unix(0, 0)); age > 2*most+most/2 || age < -most {
-		return fmt.Errorf("%w: it ends at %v", ErrInvalid, bt.End)
+		return fmt.Errorf("%w: end %v is out of range", ErrInvalid, bt.End)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (a *Answer) WriteCSV(w io.Writer) error {
 	}
 	out.Flush()
 	if err := out.Error(); err != nil {
-		return fmt.Errorf("writing a table: %w", err)
+		return fmt.Errorf("writing CSV: %w", err)
 	}
 	return nil
 }

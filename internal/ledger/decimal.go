@@ -27,15 +27,15 @@ func whole(text string, places int) (int64, error) {
 		return 0, nil
 	}
 	if len(text) > longestNumber || strings.ContainsAny(text, "eE/_xXpP") {
-		return 0, fmt.Errorf("no plain decimal number: %.40q", text)
+		return 0, fmt.Errorf("%.40q is not a plain decimal number", text)
 	}
 	r, ok := new(big.Rat).SetString(text)
 	if !ok {
-		return 0, fmt.Errorf("no decimal number: %q", text)
+		return 0, fmt.Errorf("%q is not a decimal number", text)
 	}
 	r.Mul(r, new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil))) // decimal
 	if !r.IsInt() || !r.Num().IsInt64() {
-		return 0, fmt.Errorf("%s is not a count of 10^-%d", text, places)
+		return 0, fmt.Errorf("%s is not a multiple of 10^-%d, or is out of range", text, places)
 	}
 	return r.Num().Int64(), nil
 }

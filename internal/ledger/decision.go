@@ -20,25 +20,25 @@ const (
 // Validate returns an error if the record cannot be stored.
 func (r *Record) Validate() error {
 	if r.ID == "" || len(r.ID) > maxRecordID {
-		return fmt.Errorf("a record's ID has 1 to %d bytes, not %d", maxRecordID, len(r.ID))
+		return fmt.Errorf("the ID of a record must have 1 to %d bytes, not %d", maxRecordID, len(r.ID))
 	}
 	if r.At.Year() < firstYear || r.At.Year() > lastYear {
-		return fmt.Errorf("record %s is of the year %d", r.ID, r.At.Year())
+		return fmt.Errorf("record %s has an invalid year %d", r.ID, r.At.Year())
 	}
 	texts := len(r.Reason) + len(r.Message)
 	for _, text := range []string{
 		r.ID, r.Action, r.Namespace, r.OwnerKind, r.Owner, r.UID, r.Strategy, r.Node, r.Digest,
 	} {
 		if len(text) > maxLabel {
-			return fmt.Errorf("record %s: a name of %d bytes: %w", r.ID, len(text), ErrTooLarge)
+			return fmt.Errorf("record %s: name with %d bytes: %w", r.ID, len(text), ErrTooLarge)
 		}
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			return fmt.Errorf("record %s: %q is no text", r.ID, text)
+			return fmt.Errorf("record %s: %q is not valid text", r.ID, text)
 		}
 		texts += len(text)
 	}
 	if texts > maxRecord {
-		return fmt.Errorf("record %s: texts of %d bytes: %w", r.ID, texts, ErrTooLarge)
+		return fmt.Errorf("record %s: texts with a total of %d bytes: %w", r.ID, texts, ErrTooLarge)
 	}
 	return nil
 }

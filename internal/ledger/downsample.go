@@ -24,10 +24,10 @@ const fewest = 2
 func Downsample(points []Point, n int, how string) ([]Point, error) {
 	way, ok := ways[how]
 	if !ok {
-		return nil, fmt.Errorf("%w: no way to downsample is called %q: have lttb, timeBased, minMax", ErrQuery, how)
+		return nil, fmt.Errorf("%w: unknown downsampling algorithm %q: want lttb, timeBased or minMax", ErrQuery, how)
 	}
 	if n < fewest {
-		return nil, fmt.Errorf("%w: a series of %d points: it takes %d at least", ErrQuery, n, fewest)
+		return nil, fmt.Errorf("%w: a series must have at least %[3]d points, not %[2]d", ErrQuery, n, fewest)
 	}
 	all := slices.DeleteFunc(slices.Clone(points), func(p Point) bool {
 		return math.IsNaN(p.Watts) || math.IsInf(p.Watts, 0)

@@ -40,7 +40,7 @@ func (b *Booking) Pack() ([]byte, error) {
 	var out bytes.Buffer
 	zip, _ := gzip.NewWriterLevel(&out, gzip.BestSpeed) // the level is a valid one
 	if err := errors.Join(json.NewEncoder(zip).Encode(f), zip.Close()); err != nil {
-		return nil, fmt.Errorf("packing a booking: %w", err)
+		return nil, fmt.Errorf("encoding a booking: %w", err)
 	}
 	return out.Bytes(), nil
 }
@@ -57,7 +57,7 @@ func Unpack(line []byte, cluster string) (*batch.Stream, *Booking, error) {
 		stream, err = batch.DecodeStream(f.Batch)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: it names no stream: %w", ErrInvalid, err)
+		return nil, nil, fmt.Errorf("%w: missing or invalid stream: %w", ErrInvalid, err)
 	}
 	var b *Booking
 	if err = jsonscan.Decode(line, &f, forwardedFields); err == nil {
@@ -96,7 +96,7 @@ var forwardedFields = []field{
 
 func (f *forwarded) read(cluster string) (*Booking, error) {
 	if f.Version != ForwardVersion {
-		return nil, fmt.Errorf("version %d of bookings: only %d is understood", f.Version, ForwardVersion)
+		return nil, fmt.Errorf("unsupported booking version %d: want %d", f.Version, ForwardVersion)
 	}
 	bt, err := batch.Decode(f.Batch)
 	if err != nil {
@@ -108,7 +108,7 @@ func (f *forwarded) read(cluster string) (*Booking, error) {
 	}
 	for _, name := range names {
 		if strings.Contains(*name, "/") {
-			return nil, fmt.Errorf("node %q: a node's name has no slash", *name)
+			return nil, fmt.Errorf("node %q: the name of a node must not contain a slash", *name)
 		}
 		*name = cluster + "/" + *name
 	}
@@ -120,7 +120,7 @@ func (f *forwarded) read(cluster string) (*Booking, error) {
 func (c *Consumer) check() error {
 	a := &c.Account
 	if !slices.Contains([]Kind{Workload, System, VM, Cgroup, Foreign, Late}, a.Kind) {
-		return fmt.Errorf("no consumer is of kind %s", a.Kind)
+		return fmt.Errorf("invalid consumer kind %s", a.Kind)
 	}
 	for _, text := range []string{c.Pod, a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy} {
 		if err := batch.CheckText("a name", text, batch.MaxID); text != "" && err != nil {

@@ -44,17 +44,17 @@ func FuzzUnpack(f *testing.F) {
 				c.Account.Host, c.Account.Site, c.Account.Signal, c.Account.Currency = "", "", "", ""
 			}
 			if diff := cmp.Diff(plain.Consumers, b.Consumers, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("not what encoding/json reads: %s", diff)
+				t.Errorf("unexpected consumers (-encoding/json +Unpack):\n%s", diff)
 			}
 		}
 		if of.Node != strings.TrimPrefix(b.Batch.Stream.Node, "alpha/") || strings.Contains(of.Node, "/") {
-			t.Errorf("node %q of %q", b.Batch.Stream.Node, of.Node)
+			t.Errorf("unexpected node %q for stream node %q", b.Batch.Stream.Node, of.Node)
 		}
 		var sum ledger.Amount
 		for _, w := range ledgertest.Windows(b) {
 			for _, p := range w.Postings {
 				if ledger.ClusterOf(p.Consumer.Account.Host) != "alpha" {
-					t.Errorf("%+v is of another cluster", p.Consumer.Account)
+					t.Errorf("account %+v belongs to another cluster", p.Consumer.Account)
 				}
 				if p.Consumer.Account.Kind != ledger.Transfer {
 					sum.Add(&p.Amount)
@@ -62,7 +62,7 @@ func FuzzUnpack(f *testing.F) {
 			}
 		}
 		if sum.Energy() != b.Batch.Measured {
-			t.Errorf("%d µJ are posted of %d", sum.Energy(), b.Batch.Measured)
+			t.Errorf("postings add up to %d µJ, want %d", sum.Energy(), b.Batch.Measured)
 		}
 	})
 }

@@ -67,7 +67,7 @@ func (a *Answer) tags(r *Row) (at time.Time, tags []string, err error) {
 		case ByWindow, ByHour, ByDay:
 			t, err := time.Parse(time.RFC3339, r.Key[i])
 			if err != nil {
-				return at, nil, fmt.Errorf("reading the time of a row: %w", err)
+				return at, nil, fmt.Errorf("parsing the time of a row: %w", err)
 			}
 			if t.After(at) {
 				at = t // the finest dimension wins

@@ -107,7 +107,7 @@ func (a Answer) MarshalJSON() ([]byte, error) {
 func (a *Answer) UnmarshalJSON(data []byte) error {
 	*a = Answer{}
 	if err := json.Unmarshal(data, a.json()); err != nil {
-		return fmt.Errorf("reading an answer: %w", err)
+		return fmt.Errorf("decoding an answer: %w", err)
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (r Row) MarshalJSON() ([]byte, error) {
 func (r *Row) UnmarshalJSON(data []byte) error {
 	*r = Row{}
 	if err := json.Unmarshal(data, r.json()); err != nil {
-		return fmt.Errorf("reading a row: %w", err)
+		return fmt.Errorf("decoding a row: %w", err)
 	}
 	r.Carbon, r.Cost = only(r.Emissions), only(r.Costs)
 	return nil

@@ -143,21 +143,21 @@ func wholeDays(from, to time.Time) bool {
 // validate returns an error if the query is invalid.
 func (q *Query) validate() error {
 	if !q.From.Before(q.To) {
-		return fmt.Errorf("%w: from %v to %v is no time", ErrQuery, q.From.Format(time.RFC3339),
+		return fmt.Errorf("%w: the start %v must be before the end %v", ErrQuery, q.From.Format(time.RFC3339),
 			q.To.Format(time.RFC3339))
 	}
 	if q.From.Year() < firstYear || q.To.Year() > lastYear {
-		return fmt.Errorf("%w: only the years %d to %d are kept", ErrQuery, firstYear, lastYear)
+		return fmt.Errorf("%w: the interval must be within the years %d to %d", ErrQuery, firstYear, lastYear)
 	}
 	if q.Limit < 0 {
-		return fmt.Errorf("%w: a limit of %d rows", ErrQuery, q.Limit)
+		return fmt.Errorf("%w: the row limit %d is negative", ErrQuery, q.Limit)
 	}
 	for i, d := range q.GroupBy {
 		if !slices.Contains(dimensions, d) {
-			return fmt.Errorf("%w: cannot group by %q: have %v", ErrQuery, d, dimensions)
+			return fmt.Errorf("%w: unknown dimension %q: want one of %v", ErrQuery, d, dimensions)
 		}
 		if slices.Contains(q.GroupBy[:i], d) {
-			return fmt.Errorf("%w: grouped by %s twice", ErrQuery, d)
+			return fmt.Errorf("%w: duplicate dimension %s", ErrQuery, d)
 		}
 	}
 	return nil

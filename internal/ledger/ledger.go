@@ -13,9 +13,9 @@ import (
 )
 
 // errClosed is returned by [Ledger.Book] for bookings that are not recorded because the ledger is being closed.
-var errClosed = errors.New("the ledger is closed")
+var errClosed = errors.New("ledger is closed")
 
-var errPanicked = errors.New("booking panicked")
+var errPanicked = errors.New("recording the booking panicked")
 
 // Options configure a [Ledger]. Zero values are replaced by defaults.
 type Options struct {
@@ -131,7 +131,7 @@ func (l *Ledger) Book(ctx context.Context, b *Booking) (Receipt, error) {
 	select {
 	case l.queue <- r:
 	case <-ctx.Done():
-		return Receipt{}, fmt.Errorf("waiting to be booked: %w", context.Cause(ctx))
+		return Receipt{}, fmt.Errorf("waiting for the booking to be recorded: %w", context.Cause(ctx))
 	case <-l.closing:
 		return Receipt{}, errClosed
 	}
@@ -139,7 +139,7 @@ func (l *Ledger) Book(ctx context.Context, b *Booking) (Receipt, error) {
 	case got := <-r.done:
 		return got.receipt, got.err
 	case <-ctx.Done():
-		return Receipt{}, fmt.Errorf("waiting to be booked: %w", context.Cause(ctx))
+		return Receipt{}, fmt.Errorf("waiting for the booking to be recorded: %w", context.Cause(ctx))
 	case <-l.closing:
 		l.writer.Wait()
 		select {
@@ -195,7 +195,7 @@ func (l *Ledger) write() {
 func (l *Ledger) survive(group []*request, doing string, do func()) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			l.o.Log.Error("The ledger panicked", "doing", doing, "panic", panicked, "stack", string(debug.Stack()))
+			l.o.Log.Error("Recovered from a panic in the ledger", "doing", doing, "panic", panicked, "stack", string(debug.Stack()))
 			l.o.Panicked()
 			for _, r := range group {
 				select {
@@ -220,7 +220,7 @@ func (l *Ledger) Stuck() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if took := time.Since(l.began); !l.began.IsZero() && took > stuckAfter {
-		return fmt.Errorf("a commit has gone on for %v", took.Round(time.Second))
+		return fmt.Errorf("a commit has been running for %v", took.Round(time.Second))
 	}
 	return nil
 }
@@ -310,7 +310,7 @@ func (l *Ledger) complete(r *request, receipt Receipt, err error) {
 	}
 	l.mu.Unlock()
 	for _, f := range hooks {
-		l.survive(nil, "telling of a booking", func() { f(r.booking, receipt) })
+		l.survive(nil, "calling a hook for a booking", func() { f(r.booking, receipt) })
 	}
 	r.done <- result{receipt, err}
 }
@@ -334,7 +334,7 @@ func (l *Ledger) outcome(err error, took time.Duration) {
 	}
 	if err == nil {
 		if l.failure != nil {
-			l.o.Log.Info("The ledger can be written again")
+			l.o.Log.Info("The ledger is writable again")
 		}
 		l.failure, l.pause = nil, 0
 		l.activity.Commits++
@@ -342,7 +342,7 @@ func (l *Ledger) outcome(err error, took time.Duration) {
 		return
 	}
 	if l.failure == nil {
-		l.o.Log.Error("The ledger cannot be written: nothing is acknowledged until it can", "err", err)
+		l.o.Log.Error("The ledger is not writable, no batches are acknowledged until it recovers", "err", err)
 	}
 	l.failure = err
 	l.activity.Failures++
@@ -372,7 +372,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 			l.survive(nil, "folding", func() { again = l.foldAll(ctx) })
 			fold.Reset(again)
 		case <-probe.C:
-			l.survive(nil, "trying to write", func() { l.probe(ctx) })
+			l.survive(nil, "probing whether the ledger is writable", func() { l.probe(ctx) })
 		}
 	}
 }
@@ -391,10 +391,10 @@ func (l *Ledger) keep(ctx context.Context) {
 		}
 		limited, cancel := context.WithTimeout(ctx, longestKeep)
 		var err error
-		l.survive(nil, "dropping what is old", func() { err = l.Keep(limited, l.o.Retention, time.Now()) })
+		l.survive(nil, "dropping expired rows", func() { err = l.Keep(limited, l.o.Retention, time.Now()) })
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			l.o.Log.Error("What is older than it is kept for could not be dropped from the ledger", "err", err)
+			l.o.Log.Error("Failed to drop expired rows from the ledger, will retry", "err", err)
 		}
 		next.Reset(keepEvery)
 	}
@@ -410,7 +410,7 @@ func (l *Ledger) foldAll(ctx context.Context) time.Duration {
 		cancel()
 		if err != nil {
 			if ctx.Err() == nil {
-				l.o.Log.Error("The ledger's journal could not be folded", "err", err)
+				l.o.Log.Error("Failed to fold the journal of the ledger, will retry", "err", err)
 			}
 			return l.o.FoldEvery
 		}

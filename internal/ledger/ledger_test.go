@@ -121,23 +121,23 @@ func TestGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took != s.takes {
-			t.Errorf("a booking alone took %v", took)
+			t.Errorf("a single booking took %v", took)
 		}
 		var all sync.WaitGroup
 		for node := range many.Nodes {
 			all.Go(func() {
 				if r, err := l.Book(t.Context(), many.Booking(node, 2)); err != nil || !r.Booked {
-					t.Errorf("%+v, %v", r, err)
+					t.Errorf("unexpected receipt %+v or error %v", r, err)
 				}
 			})
 		}
 		all.Wait()
 		if len(s.groups) > 6 {
-			t.Errorf("transactions of %v", s.groups)
+			t.Errorf("unexpected transaction sizes %v", s.groups)
 		}
 		for _, n := range s.groups {
 			if n > 256 {
-				t.Errorf("transactions of %v", s.groups)
+				t.Errorf("unexpected transaction sizes %v", s.groups)
 			}
 		}
 		if a := l.Activity(); a.Booked != 1001 || a.Gaps != 999 || a.Commits != uint64(len(s.groups)) {
@@ -185,15 +185,15 @@ func TestPanicsCostOneBooking(t *testing.T) {
 			}
 		})
 		if r, err := l.Book(t.Context(), many.Booking(0, 1)); err != nil || !r.Booked {
-			t.Errorf("a hook panicked: %v, %v", r, err)
+			t.Errorf("unexpected result after a hook panicked: %v, %v", r, err)
 		}
 		plant, s.panics = false, func([]*ledger.Booking) bool { return true }
 		if _, err := l.Book(t.Context(), many.Booking(0, 2)); err == nil {
-			t.Error("the store panicked, and it is booked")
+			t.Error("expected an error after the store panicked")
 		}
 		s.panics = nil
 		if r, err := l.Book(t.Context(), many.Booking(0, 2)); err != nil || !r.Booked || panicked != 2 {
-			t.Errorf("after %d panics: %v, %v", panicked, r, err)
+			t.Errorf("unexpected result after %d panics: %v, %v", panicked, r, err)
 		}
 		_ = l.Close()
 	})
@@ -239,7 +239,7 @@ func TestWhatRunsBesideSurvivesPanics(t *testing.T) {
 		// Folding panics every 30 seconds until Keep panics after half an hour. Neither panics again after that.
 		n := panicked.Load()
 		if _, folds, kept := s.counts(); <-ended != nil || folds < 200 || kept < 2 || n < 61 || n > 62 {
-			t.Errorf("folded %d times, dropped %d times, %d panics", folds, kept, n)
+			t.Errorf("got %d folds, %d calls of Keep and %d panics", folds, kept, n)
 		}
 		_ = l.Close()
 	})
@@ -255,11 +255,11 @@ func TestACommitThatIsStuck(t *testing.T) {
 		go func() { _, err := l.Book(t.Context(), many.Booking(0, 1)); done <- err }()
 		bubble.Advance(2 * time.Minute)
 		if err := l.Stuck(); err != nil {
-			t.Error("too early:", err)
+			t.Error("Stuck() returned an error too early:", err)
 		}
 		bubble.Advance(time.Second)
 		if l.Stuck() == nil {
-			t.Error("a commit hangs, and nothing tells")
+			t.Error("Stuck() = nil, want an error for a commit that hangs")
 		}
 		if err := <-done; err != nil || l.Stuck() != nil {
 			t.Error(err, l.Stuck())
@@ -288,19 +288,19 @@ func TestRecoversAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 100*time.Millisecond { // pause after the last commit
-			t.Errorf("it took %v to say what is known", took)
+			t.Errorf("Book() took %v on an unwritable ledger", took)
 		}
 		bubble.Advance(5 * time.Minute)
 		before, _, _ := s.counts()
 		bubble.Advance(5 * time.Minute)
 		after, _, _ := s.counts()
 		if n := after - before; n < 15 || n > 25 {
-			t.Errorf("tried %d times in 5 minutes", n)
+			t.Errorf("got %d write attempts in 5 minutes", n)
 		}
 		s.set(nil)
 		bubble.Advance(16 * time.Second)
 		if ok, err := l.Writable(); !ok {
-			t.Error("not writable again:", err)
+			t.Error("expected the ledger to be writable again, got:", err)
 		}
 		if r, err := l.Book(t.Context(), many.Booking(0, 1)); err != nil || !r.Booked {
 			t.Error(r, err)
@@ -322,7 +322,7 @@ func TestDamageOfOneConcernsOne(t *testing.T) {
 		for node := range 9 {
 			all.Go(func() {
 				if r, err := l.Book(t.Context(), many.Booking(node, 2)); err != nil || !r.Booked {
-					t.Errorf("%+v, %v", r, err)
+					t.Errorf("unexpected receipt %+v or error %v", r, err)
 				}
 			})
 		}
@@ -363,7 +363,7 @@ func TestCloseAnswersAllCallers(t *testing.T) {
 		}
 		all.Wait()
 		if booked != len(s.acked) || booked+refused != many.Nodes || refused == 0 || booked == 0 {
-			t.Errorf("%d booked, %d refused, %d in the store", booked, refused, len(s.acked))
+			t.Errorf("%d recorded, %d rejected, %d in the store", booked, refused, len(s.acked))
 		}
 		if _, err := l.Book(t.Context(), many.Booking(0, 2)); !errors.Is(err, ledger.ErrClosed) {
 			t.Error(err)
@@ -396,7 +396,7 @@ func TestRunFoldsWhileItKeeps(t *testing.T) {
 		run.Go(func() { _ = l.Run(ctx) })
 		bubble.Advance(4 * time.Hour)
 		if _, folds, kept := s.counts(); kept < 2 || folds < 235 {
-			t.Errorf("kept %d times, folded %d times", kept, folds)
+			t.Errorf("got %d calls of Keep and %d folds", kept, folds)
 		}
 		cancel()
 		run.Wait()
@@ -414,15 +414,15 @@ func TestRunFoldsAndKeeps(t *testing.T) {
 		run.Go(func() { _ = l.Run(ctx) })
 		bubble.Advance(time.Second)
 		if _, folds, _ := s.counts(); folds != 4 {
-			t.Errorf("folded %d times until nothing was left", folds)
+			t.Errorf("got %d folds until the journal was empty", folds)
 		}
 		bubble.Advance(time.Minute)
 		if _, folds, _ := s.counts(); folds != 6 {
-			t.Errorf("folded %d times: what is left and does not get less stays", folds)
+			t.Errorf("got %d folds, expected no retry for a journal that does not shrink", folds)
 		}
 		bubble.Advance(3 * time.Hour)
 		if _, folds, kept := s.counts(); kept != 3 || folds < 180 || folds > 190 {
-			t.Errorf("kept %d times, folded %d times", kept, folds)
+			t.Errorf("got %d calls of Keep and %d folds", kept, folds)
 		}
 		cancel()
 		run.Wait()

@@ -109,7 +109,7 @@ func (a *Answer) Points(step time.Duration) ([]Point, error) {
 	for i := range a.Rows {
 		at, err := time.Parse(time.RFC3339, a.Rows[i].Key[0])
 		if err != nil {
-			return nil, fmt.Errorf("reading the time of a row: %w", err)
+			return nil, fmt.Errorf("parsing the time of a row: %w", err)
 		}
 		long := step
 		if so := a.AsOf.Sub(at); so > 0 && so < step {

@@ -41,7 +41,7 @@ func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, er
 func OfContent(t *testing.T) {
 	t.Helper()
 	if raced {
-		t.Skip("asks about content: runs without the race detector")
+		t.Skip("checks content only: skipped with the race detector")
 	}
 }
 
@@ -94,7 +94,7 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 		{"over the end of a span", change(6, 6, 6, 9, "c"), ledger.Receipt{}, ledger.ErrOverlap},
 		{"around a span", change(6, 6, 4, 8, "c"), ledger.Receipt{}, ledger.ErrOverlap},
 		{"touching both", change(6, 6, 6, 8, "c"), ledger.Receipt{Acked: 6, Booked: true}, nil},
-		{"what is left", change(7, 7, 3, 5, "c"), ledger.Receipt{Acked: 7, Booked: true}, nil},
+		{"the rest", change(7, 7, 3, 5, "c"), ledger.Receipt{Acked: 7, Booked: true}, nil},
 		{"inside of all", change(8, 8, 4, 5, "c"), ledger.Receipt{}, ledger.ErrOverlap},
 		{
 			"the highest number", change(10, math.MaxUint64-1, 9, 10, "a"),
@@ -114,7 +114,7 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 		}
 		receipts[0].New = false // tested in reportedTime
 		if !errors.Is(errs[0], step.err) || step.err == nil && receipts[0] != step.want {
-			t.Fatalf("%s: have %+v, %v; want %+v, %v", step.what, receipts[0], errs[0], step.want, step.err)
+			t.Fatalf("%s: got %+v, %v; want %+v, %v", step.what, receipts[0], errs[0], step.want, step.err)
 		}
 		if receipts[0].Booked {
 			truth.Book(step.booking)
@@ -123,19 +123,19 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 	none := change(8, 8, 1, 1, "c") // empty booking that overlaps no other
 	none.Batch.Measured, none.Batch.Platform, none.Batch.Unknown, none.Batch.Shares, none.Consumers = 0, 0, 0, nil, nil
 	if r := MustBook(t, s, none); !r[0].Booked {
-		t.Error("an interval of no length was not booked")
+		t.Error("a booking with an empty interval was not recorded")
 	}
 	wrong := change(9, 9, 20, 21, "c")
 	wrong.Consumers = nil
 	if _, errs, err := s.Book(t.Context(), []*ledger.Booking{wrong}); err != nil ||
 		!errors.Is(errs[0], ledger.ErrInvalid) {
-		t.Errorf("shares without a consumer: %v, %v", errs, err)
+		t.Errorf("unexpected errors for shares without a consumer: %v, %v", errs, err)
 	}
 	for epoch, want := range map[string]uint64{"a": math.MaxUint64 - 1, "c": 8, "b": 0} {
 		of := none.Batch.Stream
 		of.Epoch = epoch
 		if acked, known, err := s.Acked(t.Context(), of); err != nil || acked != want || known != (want > 0) {
-			t.Errorf("epoch %s: %d is acknowledged, %v, %v; want %d", epoch, acked, known, err, want)
+			t.Errorf("epoch %s: Acked() = %d, %v, %v; want %d", epoch, acked, known, err, want)
 		}
 	}
 	FoldAll(t, s)
@@ -149,7 +149,7 @@ func reportedTime(t *testing.T, open func() (ledger.Store, error)) {
 		t.Helper()
 		got, err := s.Reported(t.Context(), one.Booking(0, 1).Batch.Stream.Node)
 		if err != nil || got.Time != want.Time || !got.Since.Equal(want.Since) || got.Seen != want.Seen {
-			t.Errorf("told %+v, %v; want %+v", got, err, want)
+			t.Errorf("Reported() = %+v, %v; want %+v", got, err, want)
 		}
 	}
 	reported(ledger.Reported{})
@@ -159,7 +159,7 @@ func reportedTime(t *testing.T, open func() (ledger.Store, error)) {
 		b := change(number, number, from, to, boot)
 		b.Batch.Stream.Boot, b.NodeSince = boot, since
 		if r := MustBook(t, s, b); r[0].New != isNew {
-			t.Errorf("%d to %d of the %s boot: new is %v", from, to, boot, r[0].New)
+			t.Errorf("interval %d to %d of the %s boot: New is %v", from, to, boot, r[0].New)
 		}
 	}
 	book(1, "first", 0, 1, made, true)
@@ -202,14 +202,14 @@ func oneCall(t *testing.T, open func() (ledger.Store, error)) {
 		err    error
 	}{{true, nil}, {false, nil}, {false, ledger.ErrPartly}, {false, ledger.ErrOverlap}, {true, nil}, {true, nil}} {
 		if receipts[i].Booked != want.booked || !errors.Is(errs[i], want.err) {
-			t.Errorf("%d: have %+v, %v; want %v, %v", i, receipts[i], errs[i], want.booked, want.err)
+			t.Errorf("%d: got %+v, %v; want %v, %v", i, receipts[i], errs[i], want.booked, want.err)
 		}
 		if receipts[i].Booked {
 			truth.Book(all[i])
 		}
 	}
 	if receipts[1].Acked != 1 {
-		t.Errorf("what was booked in the same call is acknowledged to %d", receipts[1].Acked)
+		t.Errorf("unexpected acknowledged number %d for a booking of the same call", receipts[1].Acked)
 	}
 	FoldAll(t, s)
 	truth.Check(t, s)
@@ -235,11 +235,11 @@ func folding(t *testing.T, open func() (ledger.Store, error)) {
 	FoldAll(t, s)
 	truth.Check(t, s)
 	if stats, err := s.Statistics(t.Context()); err != nil || stats.Journal != 0 {
-		t.Errorf("%+v, %v", stats, err)
+		t.Errorf("unexpected statistics %+v or error %v", stats, err)
 	}
 	MustBook(t, s, w.Booking(0, batches+1))
 	if g, err := s.Gauges(t.Context()); err != nil || g.Journal != 1 || g.Bytes == 0 {
-		t.Errorf("%+v, %v", g, err)
+		t.Errorf("unexpected gauges %+v or error %v", g, err)
 	}
 }
 
@@ -255,7 +255,7 @@ func openedAgain(t *testing.T, open func() (ledger.Store, error)) {
 			b := w.Booking(node, number+1)
 			truth.Book(b)
 			if r := MustBook(t, s, b, b); !r[0].Booked || r[0].Gap || r[1].Booked {
-				t.Fatalf("have %+v", r)
+				t.Fatalf("unexpected receipt %+v", r)
 			}
 		}
 		if number%2 == 1 {
@@ -290,7 +290,7 @@ func names(t *testing.T, open func() (ledger.Store, error)) {
 	}
 	if len(answer.Rows) != 1 || answer.Rows[0].Key[0] != PodUID(0, 1) ||
 		answer.Total.Dynamic != b.Batch.Shares[1].Dynamic+one.Booking(0, 2).Batch.Shares[1].Dynamic {
-		t.Errorf("have %+v", answer.Rows)
+		t.Errorf("unexpected rows %+v", answer.Rows)
 	}
 }
 
@@ -311,11 +311,11 @@ func guests(t *testing.T, open func() (ledger.Store, error)) {
 	}
 	MustBook(t, s, guest)
 	if have := total(); have != guest.Batch.Measured {
-		t.Errorf("a guest alone: %d, want %d", have, guest.Batch.Measured)
+		t.Errorf("guest without bookings of its host: got %d µJ, want %d", have, guest.Batch.Measured)
 	}
 	MustBook(t, s, host)
 	if have := total(); have != host.Batch.Measured {
-		t.Errorf("a guest and its host: %d, want %d", have, host.Batch.Measured)
+		t.Errorf("guest with bookings of its host: got %d µJ, want %d", have, host.Batch.Measured)
 	}
 }
 
@@ -356,7 +356,7 @@ func temperatures(t *testing.T, open func() (ledger.Store, error)) {
 	} {
 		got, err := s.Temperatures(t.Context(), c.from, c.to, c.node)
 		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
-			t.Errorf("from %v to %v, of %v: %v %s", c.from, c.to, c.node, err, diff)
+			t.Errorf("from %v to %v, node %q: error %v, diff %s", c.from, c.to, c.node, err, diff)
 		}
 	}
 }

@@ -133,12 +133,12 @@ func longAndAgentless(t *testing.T, open func() (ledger.Store, error)) {
 			t.Fatal(err)
 		}
 		if len(have.Rows) != len(want.Rows) || have.Total.Amount != want.Total.Amount {
-			t.Errorf("by %v: %d rows, %+v in all; want %d, %+v", q.GroupBy, len(have.Rows), have.Total.Amount,
+			t.Errorf("by %v: got %d rows, total %+v; want %d, %+v", q.GroupBy, len(have.Rows), have.Total.Amount,
 				len(want.Rows), want.Total.Amount)
 		}
 		for i := range min(len(have.Rows), len(want.Rows)) {
 			if !slices.Equal(have.Rows[i].Key, want.Rows[i].Key) || have.Rows[i].Amount != want.Rows[i].Amount {
-				t.Errorf("%v: have %+v, want %+v", want.Rows[i].Key, have.Rows[i].Amount, want.Rows[i].Amount)
+				t.Errorf("%v: got %+v, want %+v", want.Rows[i].Key, have.Rows[i].Amount, want.Rows[i].Amount)
 			}
 		}
 	}

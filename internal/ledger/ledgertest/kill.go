@@ -164,7 +164,7 @@ func checkKilled(t *testing.T, s ledger.Store, acked []uint64) {
 			t.Fatal(err)
 		}
 		if booked < last || booked > last+uint64(1) {
-			t.Fatalf("node %d: %d was acknowledged, %d is booked", node, last, booked)
+			t.Fatalf("node %d: acknowledged number is %d, recorded is %d", node, last, booked)
 		}
 		for number := range booked {
 			truth.Book(killWorld.Booking(node, number+1))
@@ -218,6 +218,6 @@ func runLife(t *testing.T, l *life, acked []uint64, r *rand.Rand) {
 	err = cmd.Wait()
 	exit := new(exec.ExitError)
 	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("a process ended by itself: %v\n%s", err, stderr.String())
+		t.Fatalf("a process exited unexpectedly: %v\n%s", err, stderr.String())
 	}
 }

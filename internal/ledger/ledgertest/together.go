@@ -15,7 +15,7 @@ func twoAtOnce(t *testing.T, open func() (ledger.Store, error)) {
 	a := opened(t, open)
 	b, err := open()
 	if err != nil {
-		t.Skip("only one process uses such a store:", err)
+		t.Skip("the store only supports one process:", err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
 	w := World{Nodes: 6, Pods: 5, Epoch: "1"}

@@ -139,7 +139,7 @@ func (t *Truth) Check(tb testing.TB, s ledger.Store) {
 			From: Noon.AddDate(0, 0, -2), To: Noon.AddDate(0, 0, 12), GroupBy: []ledger.Dimension{dimension},
 		})
 		if err != nil {
-			tb.Fatalf("by %s: %v", dimension, err)
+			tb.Fatalf("unexpected error for a query by %s: %v", dimension, err)
 		}
 		have := map[string]ledger.Amount{}
 		for _, r := range answer.Rows {
@@ -151,11 +151,11 @@ func (t *Truth) Check(tb testing.TB, s ledger.Store) {
 				h.Unmeasured, w.Unmeasured = 0, 0
 			}
 			if h != w {
-				tb.Errorf("by %s, %q: have %+v, want %+v", dimension, key, h, w)
+				tb.Errorf("by %s, %q: got %+v, want %+v", dimension, key, h, w)
 			}
 		}
 		if answer.Total.Energy() != t.Total.Energy() || answer.Total.Facility != t.Total.Facility {
-			tb.Errorf("by %s: a total of %v, want %v", dimension, answer.Total.Energy(), t.Total.Energy())
+			tb.Errorf("by %s: got total %v, want %v", dimension, answer.Total.Energy(), t.Total.Energy())
 		}
 	}
 	Audit(tb, s)
@@ -181,7 +181,7 @@ func Audit(tb testing.TB, s ledger.Store) {
 		tb.Fatal(err)
 	}
 	for _, problem := range findings.Problems {
-		tb.Error("the audit found:", problem)
+		tb.Error("audit found a problem:", problem)
 	}
 }
 

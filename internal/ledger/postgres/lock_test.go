@@ -56,7 +56,7 @@ func TestFoldLockEndsWithItsTransaction(t *testing.T) {
 		err := db.QueryRowContext(t.Context(), holders).Scan(&state)
 		if err == nil {
 			if state == "idle" {
-				t.Error("who holds the lock is in no transaction")
+				t.Error("the holder of the lock is not in a transaction")
 			}
 			break
 		}
@@ -73,7 +73,7 @@ func TestFoldLockEndsWithItsTransaction(t *testing.T) {
 	var held int
 	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").Scan(
 		&held); err != nil || held != 0 {
-		t.Errorf("%d locks are held, %v", held, err)
+		t.Errorf("got %d held locks, error %v", held, err)
 	}
 	foldAll(t, s)
 	audited(t, s)
@@ -82,7 +82,7 @@ func TestFoldLockEndsWithItsTransaction(t *testing.T) {
 // The database is replaced by another one in which rows have different IDs, e.g. after a failover to a server that
 // lagged behind. Cached IDs must not be used, regardless of whether the connections were lost.
 func TestRowsOfAnotherServer(t *testing.T) {
-	for name, lost := range map[string]bool{"connections are lost": true, "nobody noticed": false} {
+	for name, lost := range map[string]bool{"connections are lost": true, "connections are kept": false} {
 		t.Run(name, func(t *testing.T) {
 			source := pgtest.Start(t)
 			s, db := open(t, source), other(t, source)
@@ -138,12 +138,12 @@ func TestBytes(t *testing.T) {
 	run(t, db, "CREATE TABLE another (a TEXT)",
 		"INSERT INTO another SELECT repeat('a', 100) FROM generate_series(1, 10000)")
 	if after := size(); after != before || before == 0 {
-		t.Errorf("%d bytes with another's table, %d without", after, before)
+		t.Errorf("got %d bytes with a foreign table, %d without", after, before)
 	}
 	run(t, db, "CREATE TABLE chunk () INHERITS (windows)",
 		"INSERT INTO chunk SELECT n, 1, 0, repeat('a', 100)::BYTEA FROM generate_series(1, 10000) AS n")
 	if after := size(); after < before+1_000_000 {
-		t.Errorf("%d bytes with a chunk of windows, %d without", after, before)
+		t.Errorf("got %d bytes with a partition of windows, %d without", after, before)
 	}
 	run(t, db, "DROP TABLE chunk")
 }

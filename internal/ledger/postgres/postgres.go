@@ -63,7 +63,7 @@ type Store struct {
 func Open(ctx context.Context, source string, o Options) (*Store, error) {
 	config, err := pgx.ParseConfig(source)
 	if err != nil {
-		return nil, fmt.Errorf("reading the address of the database: %w", err) // does not contain the password
+		return nil, fmt.Errorf("parsing the connection string of the database: %w", err) // omits the password
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	connections := max(cmp.Or(o.Connections, defaultConnections), minConnections)
@@ -90,11 +90,11 @@ func Open(ctx context.Context, source string, o Options) (*Store, error) {
 		Dialect: dialect(connections / 2), Writes: writes, Reads: reads, Now: o.Now, Log: o.Log,
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the ledger's database: %w", err), writes.Close(), reads.Close())
+		return nil, errors.Join(fmt.Errorf("opening the database of the ledger: %w", err), writes.Close(), reads.Close())
 	}
 	s := &Store{DB: db, writes: writes}
 	if err := s.tune(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("setting up the ledger's database: %w", err), db.Close())
+		return nil, errors.Join(fmt.Errorf("configuring the database of the ledger: %w", err), db.Close())
 	}
 	return s, nil
 }

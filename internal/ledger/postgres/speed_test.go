@@ -56,7 +56,7 @@ func TestRowsPerSecond(t *testing.T) {
 			t.Fatal(stats, err)
 		}
 		rows := float64(nodes * containers * rounds)
-		t.Logf("%s: %.0f rows/s booked and folded (%.0f booked, %.0f folded), %.1f µs of this process's CPU time a "+
+		t.Logf("%s: %.0f rows/s recorded and folded (%.0f recorded, %.0f folded), %.1f µs of CPU time of this process per "+
 			"row, %d bytes on disk",
 			to.name, rows/(booking+folding).Seconds(), rows/booking.Seconds(), rows/folding.Seconds(),
 			float64((cpu(t)-used).Microseconds())/rows, stats.Bytes)

@@ -132,8 +132,8 @@ func TestRowsAreSmall(t *testing.T) {
 	before := size()
 	notify(windows)
 	if each := float64(size()-before) / float64(w.Nodes*w.Pods*windows); each > most {
-		t.Errorf("%.1f bytes for a pod's window, at most %d", each, most)
+		t.Errorf("got %.1f bytes per window of a pod, want at most %d", each, most)
 	} else {
-		t.Logf("%.1f bytes for a pod's window", each)
+		t.Logf("%.1f bytes per window of a pod", each)
 	}
 }

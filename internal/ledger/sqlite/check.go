@@ -42,7 +42,7 @@ func damage(err error) error {
 	if err == nil || !isDamage(err) || errors.Is(err, ledger.ErrDamaged) {
 		return err
 	}
-	return fmt.Errorf("%w: %w: put back a backup", ledger.ErrDamaged, err)
+	return fmt.Errorf("%w: %w: restore a backup", ledger.ErrDamaged, err)
 }
 
 // check looks for corrupt data before the first write.
@@ -59,7 +59,7 @@ func (s *Store) check(ctx context.Context, writes *sql.DB) error {
 		return damage(err)
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("%w: %s: put back a backup", ledger.ErrDamaged, strings.Join(problems, "; "))
+		return fmt.Errorf("%w: %s: restore a backup", ledger.ErrDamaged, strings.Join(problems, "; "))
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (s *Store) checkTables(ctx context.Context) error {
 		return err
 	}
 	if !slices.Equal(have, want) {
-		return fmt.Errorf("%w: the definitions of its tables are not those of version %s: put back a backup",
+		return fmt.Errorf("%w: the table definitions do not match schema version %s: restore a backup",
 			ledger.ErrDamaged, version)
 	}
 	return nil

@@ -52,15 +52,15 @@ func (s *Store) checkpoint(ctx context.Context, conn *sql.Conn, mode string) err
 		return err
 	}
 	if l.bad != "" {
-		return fmt.Errorf("the log of writes of the ledger has changed on the disk: %s: nothing is moved to the file",
+		return fmt.Errorf("the write-ahead log of the ledger is corrupt: %s: skipping the checkpoint",
 			l.bad)
 	}
 	if err := s.writeMark(l); err != nil {
-		return fmt.Errorf("writing down how far the ledger's log is moved: %w", err)
+		return fmt.Errorf("writing the checkpoint mark of the ledger: %w", err)
 	}
 	var busy, frames, moved int
 	if err := conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &frames, &moved); err != nil {
-		return fmt.Errorf("moving the ledger's log to the file: %w", err)
+		return fmt.Errorf("running a checkpoint of the ledger: %w", err)
 	}
 	return nil
 }

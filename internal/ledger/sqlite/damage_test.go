@@ -100,7 +100,7 @@ func (h *history) outcome(path string) string {
 		if errors.Is(err, ledger.ErrDamaged) {
 			return ""
 		}
-		return fmt.Sprintf("not called damaged: %v", err)
+		return fmt.Sprintf("expected ErrDamaged, got %v", err)
 	}
 	defer s.Close()
 	if findings, err := s.Audit(ctx, time.Unix(math.MinInt32, 0)); err != nil || len(findings.Problems) > 0 {
@@ -111,7 +111,7 @@ func (h *history) outcome(path string) string {
 		return ""
 	}
 	if !slices.Contains(h.states, have) {
-		return "a state that never was:\n" + have
+		return "not a previous state:\n" + have
 	}
 	return ""
 }
@@ -179,7 +179,7 @@ func TestTruncated(t *testing.T) {
 		for at := max(0, len(whole)-lastBytes); at < len(whole); at += stride() {
 			h.write(t, path, part, whole[:at])
 			if out := h.outcome(path); out != "" {
-				t.Errorf("cut to %d of %d bytes of %q: %s", at, len(whole), part, out)
+				t.Errorf("truncated to %d of %d bytes of %q: %s", at, len(whole), part, out)
 			}
 		}
 	}
@@ -212,7 +212,7 @@ func TestLostTransactionsAreToldOf(t *testing.T) {
 		_ = s.Close()
 	}
 	if reported < frames-20 { // the last transaction may look like the result of a power failure
-		t.Errorf("%d of %d damaged frames were told of", reported, frames)
+		t.Errorf("%d of %d damaged frames were reported", reported, frames)
 	}
 	h.write(t, path, "-wal", append(wal[:100:100], make([]byte, 3*frame)...))
 	if out := h.outcome(path); out != "" {
@@ -222,7 +222,7 @@ func TestLostTransactionsAreToldOf(t *testing.T) {
 
 func TestForeignFiles(t *testing.T) {
 	for name, content := range map[string][]byte{
-		"text":  bytes.Repeat([]byte("this is no ledger\n"), 1000),
+		"text":  bytes.Repeat([]byte("this is not a ledger\n"), 1000),
 		"zeros": make([]byte, 20_000),
 		"empty": {},
 	} {
@@ -235,10 +235,10 @@ func TestForeignFiles(t *testing.T) {
 			_ = s.Close()
 		}
 		if name == "empty" != (err == nil) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: expected ErrDamaged, got %v", name, err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+			t.Errorf("%s: unexpected mode %v or error %v", name, info.Mode(), err)
 		}
 	}
 }
@@ -285,10 +285,10 @@ func TestAuditFindsChangedRows(t *testing.T) {
 		for _, when := range []string{"", " after folding again"} {
 			findings, err := s.Audit(t.Context(), time.Unix(0, 0))
 			if err == nil && len(findings.Problems) == 0 {
-				t.Errorf("%s: the audit found nothing%s", change, when)
+				t.Errorf("%s: the audit found no problem%s", change, when)
 			}
 			if _, err := s.Fold(t.Context()); err != nil && !errors.Is(err, ledger.ErrDamaged) {
-				t.Errorf("%s: folding: %v", change, err)
+				t.Errorf("%s: unexpected error of Fold(): %v", change, err)
 			}
 		}
 		_ = s.Close()

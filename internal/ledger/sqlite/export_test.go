@@ -27,7 +27,7 @@ func (s *Store) Exec(ctx context.Context, query string) error {
 		return err
 	}
 	if n, err := result.RowsAffected(); n == 0 || err != nil {
-		return fmt.Errorf("%d rows have changed, %w", n, err)
+		return fmt.Errorf("%d rows were modified: %w", n, err)
 	}
 	return nil
 }

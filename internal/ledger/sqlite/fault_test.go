@@ -64,22 +64,22 @@ func faulty(t *testing.T, dir string, breakIt, mend func()) {
 				break
 			}
 			if err != nil || time.Now().After(deadline) {
-				t.Fatalf("round %d: the disk fails, and booking says %v", round, err)
+				t.Fatalf("round %d: expected an unwritable ledger, got error %v", round, err)
 			}
 		}
 		if ok, err := l.Writable(); ok || err == nil {
-			t.Error("a failing disk is writable")
+			t.Error("Writable() = true, want false for a failing disk")
 		}
 		for range 3 {
 			if _, err := l.Query(ctx, &ledger.Query{
 				From: ledgertest.Noon, To: ledgertest.Noon.Add(time.Hour), GroupBy: []ledger.Dimension{ledger.ByUID},
 			}); err != nil {
-				t.Errorf("the disk fails, and a query says %v", err)
+				t.Errorf("unexpected error of a query on a failing disk: %v", err)
 			}
 			_ = p.send(ctx)
 		}
 		mend()
-		kit.Await(t, 20*time.Second, "the mended disk is writable although nobody books",
+		kit.Await(t, 20*time.Second, "the ledger is writable after the disk was repaired",
 			func(context.Context) (bool, error) { return l.Writable() })
 	}
 	for range 5 {
@@ -113,7 +113,7 @@ func faulty(t *testing.T, dir string, breakIt, mend func()) {
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("kubenergy-test", dir, "tmpfs", 0, "size=32m,mode=0700"); err != nil {
-		t.Skip("mounting a small disk needs root:", err)
+		t.Skip("mounting a small file system requires root:", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	filler := filepath.Join(dir, "filler")
@@ -173,7 +173,7 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); err == nil {
-		t.Fatal("opened twice")
+		t.Fatal("expected an error on the second Open")
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		return err
 	}
 	if s.lost != "" {
-		s.log.Error("Bookings that were acknowledged may be lost: the end of the ledger's log of writes cannot be read",
+		s.log.Error("Acknowledged bookings may be lost because the end of the ledger's write-ahead log is not readable",
 			"why", s.lost)
 	}
 	writes, err := sql.Open("sqlite", s.source(writerCache, "wal_autocheckpoint(0)"))
@@ -180,7 +180,7 @@ func (s *Store) Audit(ctx context.Context, from time.Time) (*ledger.Findings, er
 	findings := &ledger.Findings{}
 	if s.lost != "" {
 		findings.Problems = append(findings.Problems,
-			"when the ledger was opened, the end of its log of writes could not be read: "+s.lost)
+			"the end of the write-ahead log was not readable when the ledger was opened: "+s.lost)
 	}
 	problems, err := integrity(ctx, s.reads, "integrity_check")
 	if err != nil {

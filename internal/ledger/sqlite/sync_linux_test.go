@@ -84,7 +84,7 @@ func TestFailingSyncs(t *testing.T) {
 		below += step
 		if err := failSyncs(uint32(below)); errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) ||
 			errors.Is(err, unix.EPERM) {
-			t.Skip("no filters for system calls:", err)
+			t.Skip("system call filters are not available:", err)
 		} else if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/sqlstore"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the store of the current version, which must not be released yet")
+var rewrite = flag.Bool("rewrite", false, "write the store of the current schema version, which must not have been released")
 
 var (
 	released = ledgertest.World{Nodes: 2, Pods: 3, Epoch: "released"}
@@ -33,11 +33,11 @@ func TestReleasedVersions(t *testing.T) {
 		writeVersion(t, current)
 	}
 	if _, err := os.Stat(current); err != nil {
-		t.Fatalf("%v: write it with -rewrite", err)
+		t.Fatalf("%v: run the test with -rewrite to create the file", err)
 	}
 	files, err := filepath.Glob("testdata/v*.sql")
 	if err != nil || len(files) != sqlstore.Schema() {
-		t.Fatalf("%d files for %d versions, %v", len(files), sqlstore.Schema(), err)
+		t.Fatalf("got %d files for %d versions, error %v", len(files), sqlstore.Schema(), err)
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestReleasedVersions(t *testing.T) {
 				}
 				r := ledgertest.MustBook(t, s, released.Booking(node, booked), released.Booking(node, booked+1))
 				if r[0].Booked || !r[1].Booked || r[1].Gap {
-					t.Errorf("have %+v", r)
+					t.Errorf("unexpected receipt %+v", r)
 				}
 			}
 			ledgertest.FoldAll(t, s)
@@ -247,14 +247,14 @@ func TestThereAndBackAgain(t *testing.T) {
 	next := sqlstore.Schema() + 1
 	raw(t, path, fmt.Sprintf(`ALTER TABLE streams ADD COLUMN agent TEXT NOT NULL DEFAULT '';
 		CREATE TABLE more (a TEXT); UPDATE meta SET value = '%d' WHERE key = 'schema'`, next))
-	run("a newer version that only added")
+	run("a newer version with compatible additions")
 	raw(t, path, fmt.Sprintf("UPDATE meta SET value = '%d' WHERE key = 'oldest'", next))
 	if _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); err == nil || errors.Is(err, ledger.ErrDamaged) ||
 		!strings.Contains(err.Error(), "newer") {
-		t.Error("a newer version that changed tables:", err)
+		t.Error("unexpected result for a newer version with incompatible tables:", err)
 	}
 	raw(t, path, "UPDATE meta SET value = 'x' WHERE key = 'oldest'")
 	if _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); !errors.Is(err, ledger.ErrDamaged) {
-		t.Error("no version:", err)
+		t.Error("unexpected result for an invalid version:", err)
 	}
 }

@@ -73,7 +73,7 @@ func scanLog(r io.Reader, size int64) (*log, error) {
 	if word(0)&^1 != walMagic || page < minPage || page > maxPage || !whole {
 		l.headerBad = size > walHeaderBytes
 		if l.headerBad {
-			l.bad = "its header has changed"
+			l.bad = "the header is corrupt"
 		}
 		return l, nil
 	}
@@ -105,7 +105,7 @@ func (l *log) scan(r io.Reader, sum walSum, frame []byte) error {
 		}
 		switch {
 		case ours && ended:
-			l.bad = fmt.Sprintf("frame %d has changed, and complete transactions follow", wrong)
+			l.bad = fmt.Sprintf("frame %d is corrupt and followed by complete transactions", wrong)
 			return nil
 		case ours && commit:
 			ended = true
@@ -168,15 +168,15 @@ func (s *Store) inspect() (lost string, err error) {
 		return "", err
 	}
 	if l.headerBad {
-		return l.bad, fmt.Errorf("%w: %s: %s: put back a backup", ledger.ErrDamaged, s.path+walSuffix, l.bad)
+		return l.bad, fmt.Errorf("%w: %s: %s: restore a backup", ledger.ErrDamaged, s.path+walSuffix, l.bad)
 	}
 	marked, err := s.marked(l)
 	if err != nil {
 		return l.bad, err
 	}
 	if l.frames < marked {
-		lost = fmt.Sprintf("of %d frames that were written, %d can be read", marked, l.frames)
-		return lost, fmt.Errorf("%w: %s: %s: put back a backup", ledger.ErrDamaged, s.path+walSuffix, lost)
+		lost = fmt.Sprintf("only %[2]d of %[1]d written frames are readable", marked, l.frames)
+		return lost, fmt.Errorf("%w: %s: %s: restore a backup", ledger.ErrDamaged, s.path+walSuffix, lost)
 	}
 	return l.bad, nil
 }

@@ -96,7 +96,7 @@ func (a *auditor) names() error {
 		{"accounts", "account", "id, " + accountColumns, 1},
 		{"consumers", "consumer", "id, node, key, pod, namespace", 1},
 		{"streams", "stream of node", "node, boot, epoch, acked, gaps, seen", 0},
-		{"spans", "time of a boot of node", "node, boot, first, last, seen", 0},
+		{"spans", "span of a boot of node", "node, boot, first, last, seen", 0},
 	} {
 		values := make([]any, strings.Count(t.columns, ",")+1)
 		var crc int64
@@ -110,7 +110,7 @@ func (a *auditor) names() error {
 				a.rows[dictionaryRow{t.table, id}] = true
 			}
 			if err == nil && crc != rowCRC(values[t.own:]...) {
-				err = fmt.Errorf("%w: %s %v: its sum of bytes is wrong", ledger.ErrDamaged, t.what, values[0])
+				err = fmt.Errorf("%w: %s %v: checksum mismatch", ledger.ErrDamaged, t.what, values[0])
 			}
 			return a.checked(err)
 		}, "SELECT "+t.columns+", crc FROM "+t.table)
@@ -167,7 +167,7 @@ func (a *auditor) there(what string, names ...dictionaryRow) error {
 		}
 		a.rows[name] = len(found) > 0
 		if len(found) == 0 {
-			a.problem("%s names row %d of %s, which is not there", what, name.id, name.table)
+			a.problem("%s references missing row %d of %s", what, name.id, name.table)
 		}
 	}
 	return nil
@@ -254,7 +254,7 @@ func (a *auditor) held(what string, days bool, start int64) (sumsByKey, error) {
 	a.found.Checked++
 	for i, of := range nodes.figures() {
 		if held := accounts.figures()[i]; held != of {
-			a.problem("%s %s: accounts hold %d %s, nodes %d", what, stamp(start), held, figureNames[i], of)
+			a.problem("%s %s: accounts contain %d %s, nodes contain %d", what, stamp(start), held, figureNames[i], of)
 		}
 	}
 	return b, nil
@@ -262,8 +262,8 @@ func (a *auditor) held(what string, days bool, start int64) (sumsByKey, error) {
 
 // figureNames are the names of the fields of an amount and of the additional fields of a sum, as used in problems.
 var figureNames = [...]string{
-	"µJ of energy", "µJ of idle shares", "ns of CPU time", "µJ at the site", "µgCO2e", "thousand-millionths of cost",
-	"µJ estimated", "µJ without carbon intensity", "µJ without price", "ns unmeasured", "µJ of GPUs",
+	"µJ of energy", "µJ of shared idle energy", "ns of CPU time", "µJ at the site", "µgCO2e", "billionths of a currency unit",
+	"µJ estimated", "µJ without carbon intensity", "µJ without price", "ns unmeasured", "µJ of GPU energy",
 	"µJ of own idle energy", "µJ of the platform", "µJ unknown",
 }
 
@@ -325,7 +325,7 @@ func (a *auditor) compare(fine, coarse sumsByKey, ofFine, ofCoarse string) error
 			held, of := at(x, k).figures(), at(y, k).figures()
 			for i := range held {
 				if held[i] != of[i] {
-					a.problem("%s at %s: %s hold %d %s, %s %d", a.name(t, k.id), stamp(k.start), ofFine, held[i],
+					a.problem("%s at %s: %s contain %d %s, %s contains %d", a.name(t, k.id), stamp(k.start), ofFine, held[i],
 						figureNames[i], ofCoarse, of[i])
 				}
 			}

@@ -26,7 +26,7 @@ func (d *DB) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Receipt,
 		return b.book(ctx, all)
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("booking: %w", err)
+		return nil, nil, fmt.Errorf("recording bookings: %w", err)
 	}
 	return b.receipts, b.errs, nil
 }
@@ -87,12 +87,12 @@ func (b *booker) lock(ctx context.Context, all []*ledger.Booking) error {
 		if err != nil || same {
 			return err
 		}
-		b.d.log.WarnContext(ctx, "The ledger's database is not as it was a moment ago, as after a failover: what is "+
-			"known of its rows is read again")
+		b.d.log.WarnContext(ctx, "The database of the ledger has changed unexpectedly, possibly because of a failover, "+
+			"clearing the cache of row IDs")
 		b.d.forgetNames()
 		b.interning = b.d.interning(b.s)
 	}
-	return fmt.Errorf("%w: the rows of nodes change while they are read", ledger.ErrDamaged)
+	return fmt.Errorf("%w: the rows of nodes changed while they were read", ledger.ErrDamaged)
 }
 
 // lockNodes locks the rows of nodes. It returns false if cached row IDs are stale.
@@ -125,13 +125,13 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 	var st stream
 	err := b.s.each(ctx, st.scan(&bt.Stream), findStream, bt.Stream.Node, bt.Stream.Boot, bt.Stream.Epoch)
 	if err != nil {
-		return ledger.Receipt{}, fmt.Errorf("reading what is acknowledged of a stream: %w", err)
+		return ledger.Receipt{}, fmt.Errorf("reading the acknowledged sequence number of a stream: %w", err)
 	}
 	switch {
 	case st.known && bt.Last <= st.acked:
 		return ledger.Receipt{Acked: st.acked}, nil
 	case st.known && bt.First <= st.acked:
-		return ledger.Receipt{}, fmt.Errorf("%w: numbers %d to %d of a stream of which %d are", ledger.ErrPartly,
+		return ledger.Receipt{}, fmt.Errorf("%w: batch with sequence numbers %d to %d, last recorded is %d", ledger.ErrPartly,
 			bt.First, bt.Last, st.acked)
 	}
 	if err := booking.Validate(); err != nil {
@@ -156,7 +156,7 @@ func (d *DB) Acked(ctx context.Context, of batch.Stream) (uint64, bool, error) {
 	var st stream
 	rows, err := d.reads.QueryContext(ctx, findStream, of.Node, of.Boot, of.Epoch)
 	if err := ForEach(rows, err, st.scan(&of)); err != nil {
-		return 0, false, fmt.Errorf("reading what is acknowledged of a stream: %w", err)
+		return 0, false, fmt.Errorf("reading the acknowledged sequence number of a stream: %w", err)
 	}
 	return st.acked, st.known, nil
 }
@@ -176,7 +176,7 @@ func (st *stream) scan(of *batch.Stream) func(*sql.Rows) error {
 		err := rows.Scan(&acked, &st.gaps, &seen, &sum)
 		st.known, st.acked = true, uint64(acked)
 		if err == nil && sum != rowCRC(of.Node, of.Boot, of.Epoch, acked, st.gaps, seen) {
-			err = fmt.Errorf("%w: what was acknowledged of a stream of node %s", ledger.ErrDamaged, of.Node)
+			err = fmt.Errorf("%w: acknowledged sequence number of a stream of node %s", ledger.ErrDamaged, of.Node)
 		}
 		return err
 	}
@@ -239,7 +239,7 @@ func (b *booker) spans(ctx context.Context, of *batch.Stream, want span) ([]span
 			return err
 		}
 		if sum != rowCRC(of.Node, of.Boot, s.first, s.last, seen) {
-			return fmt.Errorf("%w: what time of node %s is booked", ledger.ErrDamaged, of.Node)
+			return fmt.Errorf("%w: span of node %s", ledger.ErrDamaged, of.Node)
 		}
 		if s.last < want.first {
 			return errEnough

@@ -41,7 +41,7 @@ func TestWhatIsDamagedIsFoldedOnce(t *testing.T) {
 	began := time.Now()
 	d.foldLittle(t.Context())
 	if took := time.Since(began); took >= foldPatience {
-		t.Errorf("it waited for %v to fold", took)
+		t.Errorf("foldLittle() blocked for %v", took)
 	}
 	d.idle <- s
 	bookGuest(t, d, 2)
@@ -50,7 +50,7 @@ func TestWhatIsDamagedIsFoldedOnce(t *testing.T) {
 	err := d.reads.QueryRowContext(t.Context(),
 		"SELECT (SELECT COUNT(*) FROM journal), (SELECT COUNT(*) FROM windows)").Scan(&entries, &windows)
 	if err != nil || entries != 1 || windows != 1 {
-		t.Errorf("%d entries and %d windows after another booking, %v", entries, windows, err)
+		t.Errorf("got %d entries and %d windows after another booking, error %v", entries, windows, err)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestTransfersAreBounded(t *testing.T) {
 			return err
 		})
 		if errors.Is(err, ledger.ErrTooLarge) != tooMany || err != nil && !tooMany {
-			t.Errorf("at most %d: %v", most, err)
+			t.Errorf("limit %d: unexpected error %v", most, err)
 		}
 		d.cache = blockCache{}
 	}
@@ -101,7 +101,7 @@ func TestHostsOfDamagedNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if all, err := above(); !errors.Is(err, ledger.ErrDamaged) {
-			t.Errorf("%s: %v, %v", damage, all, err)
+			t.Errorf("%s: expected ErrDamaged, got %v, %v", damage, all, err)
 		}
 	}
 }

@@ -43,11 +43,11 @@ func sealBlob(b []byte, key ...int64) []byte {
 // openBlob verifies and removes the checksum that sealBlob appended.
 func openBlob(b []byte, key ...int64) ([]byte, error) {
 	if len(b) < sumBytes {
-		return nil, fmt.Errorf("%w: %d bytes", ledger.ErrDamaged, len(b))
+		return nil, fmt.Errorf("%w: payload of %d bytes is too short", ledger.ErrDamaged, len(b))
 	}
 	body := b[:len(b)-sumBytes]
 	if blobSum(body, key) != binary.LittleEndian.Uint32(b[len(body):]) {
-		return nil, fmt.Errorf("%w: a sum of bytes is wrong", ledger.ErrDamaged)
+		return nil, fmt.Errorf("%w: checksum mismatch", ledger.ErrDamaged)
 	}
 	return body, nil
 }

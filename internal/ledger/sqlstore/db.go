@@ -179,7 +179,7 @@ func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *sess
 	}
 	if _, err := s.conn.ExecContext(ctx, d.dialect.Begin); err != nil {
 		d.drop(s)
-		return nil, d.unwritten(ctx, "beginning a transaction", err)
+		return nil, d.unwritten(ctx, "starting a transaction", err)
 	}
 	// A completed transaction is committed even if the caller's context is done.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestCommit)
@@ -210,7 +210,7 @@ func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *sess
 	}
 	if d.dialect.Committed != nil {
 		if err := d.dialect.Committed(whole, s.conn); err != nil {
-			d.log.Error("Work after a transaction of the ledger could not be done; the transaction was", "err", err)
+			d.log.Error("Failed to run maintenance after a committed transaction of the ledger", "err", err)
 			d.drop(s)
 			return nil, nil
 		}

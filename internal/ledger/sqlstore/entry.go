@@ -106,7 +106,7 @@ func decodeEntry(id, node, start, finish int64, payload []byte) (*entry, error) 
 	}
 	uncharged := e.Guest.Account == 0 && e.Guest.Consumer != 0 // a guest without an account for the transfer
 	if !c.Whole() || e.End.Before(e.Start) || sum != e.Measured || uncharged {
-		return nil, fmt.Errorf("booking %d: %w: it cannot be read", id, ledger.ErrDamaged)
+		return nil, fmt.Errorf("booking %d: %w: invalid payload", id, ledger.ErrDamaged)
 	}
 	return e, nil
 }

@@ -28,7 +28,7 @@ const (
 func (d *DB) Fold(ctx context.Context) (int, error) {
 	b, err := d.backlog(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("reading what is to be folded: %w", err)
+		return 0, fmt.Errorf("reading the size of the journal: %w", err)
 	}
 	d.stuck.Store(nil)
 	most := foldAlone
@@ -128,7 +128,7 @@ func (d *DB) unfolded(ctx context.Context, s *session, numbers []int64) (entries
 		err := r.each(func(rows *sql.Rows) error {
 			_, e, err := scanEntry(rows)
 			if errors.Is(err, ledger.ErrDamaged) {
-				d.log.Error("An entry of the ledger's journal is damaged: it is left out", "err", err)
+				d.log.Error("Skipped a damaged entry in the journal of the ledger", "err", err)
 				return nil
 			}
 			if err != nil {
@@ -201,7 +201,7 @@ func (f *folder) loadRows(ctx context.Context, where string, args ...any) error 
 		k, by, w, err := scanWindow(rows)
 		if errors.Is(err, ledger.ErrDamaged) {
 			f.barred[k] = true
-			f.d.log.Error("A window of the ledger is damaged: what belongs to it stays in the journal", "err", err)
+			f.d.log.Error("Skipped a damaged window of the ledger, its bookings remain in the journal", "err", err)
 			return nil
 		}
 		f.folding(k).held[by] = w

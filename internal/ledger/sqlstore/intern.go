@@ -175,12 +175,12 @@ func (x *interning) row(ctx context.Context, n *naming) (m mention, err error) {
 		case err != nil:
 			return m, err
 		case ok && sum != n.sum:
-			return m, fmt.Errorf("%w: the row of %s", ledger.ErrDamaged, n.what)
+			return m, fmt.Errorf("%w: row of %s", ledger.ErrDamaged, n.what)
 		case ok:
 			return m, nil
 		} // another process created it concurrently
 	}
-	return m, fmt.Errorf("the row of %s is neither there nor can be made", n.what)
+	return m, fmt.Errorf("the row of %s neither exists nor can be created", n.what)
 }
 
 // refresh periodically records that a row is used. It returns false if the row no longer exists.

@@ -53,7 +53,7 @@ func (d *DB) Keep(ctx context.Context, keep ledger.Retention, now time.Time) err
 			return k.decisions("DELETE FROM records", "1 = 1", before)
 		}},
 		{"streams", longer(longer(seconds(keep.Streams), days), minStreams), k.streams},
-		{"times of boots", minSpans, k.spans},
+		{"spans of boots", minSpans, k.spans},
 	} {
 		if step.long == 0 {
 			continue

@@ -78,20 +78,20 @@ func TestKeep(t *testing.T) {
 		}
 	}
 	if hot, err := s.Temperatures(t.Context(), start, now, ""); err != nil || len(hot) != 1 || hot[0].Node != "recent" {
-		t.Errorf("temperatures that are kept: %+v, %v", hot, err)
+		t.Errorf("unexpected temperatures %+v or error %v", hot, err)
 	}
 	pods := &ledger.Query{From: start, To: start.Add(days), GroupBy: []ledger.Dimension{ledger.ByPod}}
 	if _, err := s.Query(t.Context(), pods); !errors.Is(err, ledger.ErrQuery) {
-		t.Errorf("windows that are gone: %v", err)
+		t.Errorf("expected an error for windows that were dropped, got %v", err)
 	}
 	hours := &ledger.Query{From: start, To: start.Add(days), GroupBy: []ledger.Dimension{ledger.ByHour}}
 	if _, err := s.Query(t.Context(), hours); !errors.Is(err, ledger.ErrQuery) {
-		t.Errorf("hours that are gone: %v", err)
+		t.Errorf("expected an error for hours that were dropped, got %v", err)
 	}
 	// A boundary within a day without hours is moved to the boundary of the day.
 	a, err := s.Query(t.Context(), &ledger.Query{From: start.Add(90 * time.Minute), To: start.Add(30 * days)})
 	if err != nil || !a.From.Equal(start) {
-		t.Errorf("from %v, %v", a.From, err)
+		t.Errorf("unexpected start %v or error %v", a.From, err)
 	}
 	kept := &ledger.Query{
 		From: now.Add(-2 * days).Add(12 * time.Hour), To: now, GroupBy: []ledger.Dimension{ledger.ByPod, ledger.ByHour},
@@ -99,7 +99,7 @@ func TestKeep(t *testing.T) {
 	ask(t, s, oracle, kept, false)
 	points, err := s.Series(t.Context(), &ledger.Query{From: start, To: start.Add(days)})
 	if err != nil || len(points) != 1 {
-		t.Errorf("of a day without hours, %d points, %v", len(points), err)
+		t.Errorf("got %d points for a day without hours, error %v", len(points), err)
 	}
 
 	// Repeat with late bookings.
@@ -126,7 +126,7 @@ func TestKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after, err := s.Statistics(t.Context()); err != nil || after != stats {
-		t.Errorf("%+v is left of %+v, %v", after, stats, err)
+		t.Errorf("unexpected statistics %+v, before Keep %+v, error %v", after, stats, err)
 	}
 	clock = start.Add(399 * days)
 	ledgertest.MustBook(t, s, on("late", clock))
@@ -137,17 +137,17 @@ func TestKeep(t *testing.T) {
 	}
 	after, err := s.Statistics(t.Context())
 	if err != nil || after.Windows != 1 || after.Accounts > 12 || after.Consumers > 12 || stats.Windows == 0 {
-		t.Errorf("%+v is left of %+v", after, stats)
+		t.Errorf("unexpected statistics %+v, before Keep %+v", after, stats)
 	}
 	empty, err := s.Query(t.Context(), &ledger.Query{From: start.Add(-days), To: start.Add(30 * days)})
 	if err != nil || len(empty.Rows) != 0 {
-		t.Errorf("%+v, %v", empty, err)
+		t.Errorf("unexpected statistics %+v or error %v", empty, err)
 	}
 	audited(t, s)
 	// Sequence numbers are retained for at least a year.
 	receipts, _, err := s.Book(t.Context(), oracle.Booked()[1:2])
 	if err != nil || receipts[0].Booked {
-		t.Errorf("%+v, %v", receipts, err)
+		t.Errorf("unexpected receipts %+v or error %v", receipts, err)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestRecords(t *testing.T) {
 			}
 			want, _ := oracle.Records(t.Context(), &q)
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%+v: -want +have\n%s", q, diff)
+				t.Errorf("unexpected records for %+v (-want +got):\n%s", q, diff)
 			}
 		}
 	}
@@ -235,7 +235,7 @@ func TestRecords(t *testing.T) {
 		r := record("y", start)
 		bad(&r)
 		if err := s.Record(t.Context(), []ledger.Record{r}); err == nil || errors.Is(err, ledger.ErrReadOnly) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: unexpected error %v", name, err)
 		}
 	}
 }
@@ -275,10 +275,10 @@ func TestKeepTold(t *testing.T) {
 	defer db.Close()
 	var kept int
 	if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM spans").Scan(&kept); err != nil || kept > 2 {
-		t.Errorf("the times of %d boots are kept, %v", kept, err)
+		t.Errorf("got spans of %d boots, error %v", kept, err)
 	}
 	got, err := s.Reported(t.Context(), "n")
 	if want := 6 * ledgertest.Interval; err != nil || got.Time != want || !got.Since.Equal(start) {
-		t.Errorf("told %v since %v, %v; want %v since %v", got.Time, got.Since, err, want, start)
+		t.Errorf("Reported() = %v since %v, %v; want %v since %v", got.Time, got.Since, err, want, start)
 	}
 }

@@ -52,10 +52,10 @@ func TestALongPastIsNotReadThrough(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.statements > 30 {
-			t.Errorf("booked %v: %d statements for 56 years of which two days can have anything", booked, c.statements)
+			t.Errorf("booked %v: got %d statements for 56 years with two days of data", booked, c.statements)
 		}
 		if !answer.From.Equal(q.From) || booked != (answer.Total.Dynamic == 7) {
-			t.Errorf("booked %v: from %v, total %+v", booked, answer.From, answer.Total)
+			t.Errorf("booked %v: unexpected start %v or total %+v", booked, answer.From, answer.Total)
 		}
 	}
 }

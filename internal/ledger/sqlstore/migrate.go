@@ -28,7 +28,7 @@ func (d *DB) migrate(ctx context.Context, migrations []migration) error {
 		}
 		if oldest > len(migrations) {
 			return refused{fmt.Errorf(
-				"the store is of version %d, which programs that know version %d can use; this one knows %d: a newer "+
+				"the store has schema version %d and requires support for version %d, but this program supports %d: a newer "+
 					"program is needed",
 				have, oldest, len(migrations))}
 		}
@@ -69,7 +69,7 @@ func (d *DB) versions(ctx context.Context, s *session) (schema, oldest int, err 
 		*into, err = strconv.Atoi(value)
 		if !found || err != nil || *into < 1 {
 			return 0, 0,
-				refused{fmt.Errorf("%w: it does not say of what version it is, or it is another program's: %s is %q",
+				refused{fmt.Errorf("%w: missing or invalid schema version, or not a ledger: %s is %q",
 					ledger.ErrDamaged, key, value)}
 		}
 	}

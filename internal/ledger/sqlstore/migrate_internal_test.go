@@ -86,22 +86,22 @@ func TestMigrations(t *testing.T) {
 	} {
 		err := d.migrate(t.Context(), step.migrations)
 		if (step.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), step.err) {
-			t.Errorf("step %d: %v, want %q", i, err, step.err)
+			t.Errorf("step %d: got error %v, want %q", i, err, step.err)
 		}
 		if schema, oldest := d.metaNow(t, "schema"), d.metaNow(t, "oldest"); schema != step.schema ||
 			oldest != step.oldest {
-			t.Errorf("step %d: version %s, oldest %s", i, schema, oldest)
+			t.Errorf("step %d: unexpected schema version %s or oldest version %s", i, schema, oldest)
 		}
 		if step.schema == last {
 			continue // the table records no longer exists
 		}
 		if reported, err := d.Statistics(t.Context()); err != nil || strconv.Itoa(reported.Schema) != step.schema {
-			t.Errorf("step %d: it says that it is of version %d, %v", i, reported.Schema, err)
+			t.Errorf("step %d: Statistics() reports schema version %d, error %v", i, reported.Schema, err)
 		}
 	}
 	var tables int
 	if err := d.reads.QueryRowContext(t.Context(), plain.Tables, "third").Scan(&tables); err != nil || tables != 0 {
-		t.Error("half a migration stayed:", tables, err)
+		t.Error("a failed migration was not rolled back:", tables, err)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestReachesOfVersion1(t *testing.T) {
 	})
 	want := [][3]int64{{4, -600, -1}, {17, 1793000000, 1793099999}}
 	if err != nil || !slices.Equal(have, want) {
-		t.Errorf("have %v, %v, want %v", have, err, want)
+		t.Errorf("got reaches %v, error %v, want %v", have, err, want)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestGPUsDemandAVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 		if oldest := d.metaNow(t, "oldest"); oldest != c.want {
-			t.Errorf("after %d µJ of GPUs, programs must know version %s, want %s", c.gpu, oldest, c.want)
+			t.Errorf("after %d µJ of GPU energy the oldest version is %s, want %s", c.gpu, oldest, c.want)
 		}
 	}
 }
@@ -194,17 +194,17 @@ func TestInterning(t *testing.T) {
 	c.Pod = "a-0"
 	for range 3 {
 		if again, same := use(); again != consumer || same != account {
-			t.Fatalf("%d and %d became %d and %d", consumer, account, again, same)
+			t.Fatalf("rows %d and %d changed to %d and %d", consumer, account, again, same)
 		}
 	}
 	if n := count("count(*) FROM consumers WHERE pod = 'a-0' AND namespace = 'ns'"); n != 1 {
-		t.Error("the pod's name was not learned")
+		t.Error("the name of the pod was not stored")
 	}
 	now = now.Add(25 * time.Hour)
 	use()
 	for _, table := range []string{"consumers", "accounts"} {
 		if seen := count("seen FROM " + table); seen != now.Unix() {
-			t.Errorf("%s: seen at %d", table, seen)
+			t.Errorf("%s: unexpected last use %d", table, seen)
 		}
 		if _, err := d.reads.ExecContext(t.Context(), "DELETE FROM "+table); err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func TestInterning(t *testing.T) {
 	now = now.Add(25 * time.Hour)
 	if again, other := use(); again == consumer || other == account || count("count(*) FROM consumers") != 1 ||
 		count("count(*) FROM accounts") != 1 {
-		t.Errorf("%d and %d, which are gone, became %d and %d", consumer, account, again, other)
+		t.Errorf("deleted rows %d and %d were not created again, got %d and %d", consumer, account, again, other)
 	}
 	// A transaction that is rolled back leaves no rows behind.
 	stop := errors.New("stop")
@@ -228,7 +228,7 @@ func TestInterning(t *testing.T) {
 		t.Error(err)
 	}
 	if _, ok := d.names.consumers.get(consumerKey{1, "pod/b"}); ok {
-		t.Error("a row is remembered that is not there")
+		t.Error("a row that does not exist is cached")
 	}
 }
 
@@ -267,14 +267,14 @@ func TestGenerations(t *testing.T) {
 	for i := range 1000 {
 		g.put(i, i)
 		if v, ok := g.get(0); !ok || v != 0 {
-			t.Fatal("what is used was forgotten")
+			t.Fatal("an entry in use was evicted")
 		}
 		if len(g.young)+len(g.old) > 20 {
-			t.Fatal("too much is kept")
+			t.Fatal("the cache exceeds its maximum size")
 		}
 	}
 	if _, ok := g.get(500); ok {
-		t.Error("what was not used is kept")
+		t.Error("an unused entry was not evicted")
 	}
 }
 
@@ -287,7 +287,7 @@ func TestUnnumbered(t *testing.T) {
 			"ON CONFLICT DO NOTHING"): "INSERT INTO t (a, b) VALUES (?, ?), (?, ?) ON CONFLICT DO NOTHING",
 	} {
 		if have := unnumbered(query); have != want {
-			t.Errorf("%s became %s", query, have)
+			t.Errorf("unnumbered(%s) = %s", query, have)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (d *DB) Outgoing(ctx context.Context, after int64, most int, rest map[strin
 		all = append(all, o)
 		return err
 	}); err != nil {
-		return nil, fmt.Errorf("reading what is to be forwarded: %w", err)
+		return nil, fmt.Errorf("reading the outbox: %w", err)
 	}
 	return all, nil
 }
@@ -75,7 +75,7 @@ func (d *DB) Backlog(ctx context.Context, most int64) (b ledger.Backlog, err err
 		})
 	}
 	if err != nil {
-		return ledger.Backlog{}, fmt.Errorf("looking what is to be forwarded: %w", err)
+		return ledger.Backlog{}, fmt.Errorf("reading the size of the outbox: %w", err)
 	}
 	b.Kept, b.Oldest = min(last-first+1, most), at
 	return b, nil

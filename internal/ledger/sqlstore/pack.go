@@ -123,7 +123,7 @@ func decodeWindow(start, node, by int64, payload []byte) (*window, error) {
 	c := codec.Reader(body)
 	w.code(&c)
 	if !c.Whole() {
-		return nil, fmt.Errorf("window %d of node %d: %w: it cannot be read", start, node, ledger.ErrDamaged)
+		return nil, fmt.Errorf("window %d of node %d: %w: invalid payload", start, node, ledger.ErrDamaged)
 	}
 	return w, nil
 }
@@ -220,7 +220,7 @@ func scanWindow(rows *sql.Rows) (k windowKey, by int64, w *window, err error) {
 		return k, by, nil, err
 	}
 	if by != byAgent && by != byEstimate {
-		return k, byAgent, nil, fmt.Errorf("%w: a window of kind %d of node %d", ledger.ErrDamaged, by, k.node)
+		return k, byAgent, nil, fmt.Errorf("%w: window with invalid kind %d of node %d", ledger.ErrDamaged, by, k.node)
 	}
 	w, err = decodeWindow(k.start, k.node, by, payload)
 	return k, by, w, err

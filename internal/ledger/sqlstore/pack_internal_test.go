@@ -66,7 +66,7 @@ func TestWindowsCanBeReadAgain(t *testing.T) {
 		at := rapid.IntRange(0, 8*len(b)-1).Draw(t, "bit")
 		b[at/8] ^= 1 << (at % 8)
 		if _, err := decodeWindow(w.Start, w.Node, w.By, b); !errors.Is(err, ledger.ErrDamaged) {
-			t.Fatalf("bit %d has changed: %v", at, err)
+			t.Fatalf("expected ErrDamaged for changed bit %d, got %v", at, err)
 		}
 	})
 }
@@ -106,12 +106,12 @@ func TestEntriesCanBeReadAgain(t *testing.T) {
 			t.Fatal(diff)
 		}
 		if _, err := decodeEntry(0, k[0], k[1]+1, k[2], b); !errors.Is(err, ledger.ErrDamaged) {
-			t.Fatal("another row's bytes were read:", err)
+			t.Fatal("expected ErrDamaged for the payload of another row, got", err)
 		}
 		at := rapid.IntRange(0, 8*len(b)-1).Draw(t, "bit")
 		b[at/8] ^= 1 << (at % 8)
 		if _, err := decodeEntry(0, k[0], k[1], k[2], b); !errors.Is(err, ledger.ErrDamaged) {
-			t.Fatalf("bit %d has changed: %v", at, err)
+			t.Fatalf("expected ErrDamaged for changed bit %d, got %v", at, err)
 		}
 	})
 }
@@ -192,9 +192,9 @@ func TestWindowsAreSmall(t *testing.T) {
 	const most = 28
 	w := realistic(rand.New(rand.NewPCG(1, 2)), 100)
 	if size := float64(len(w.encode())) / 100; size > most {
-		t.Errorf("%.1f bytes for a pod's window, at most %d", size, most)
+		t.Errorf("got %.1f bytes per window of a pod, want at most %d", size, most)
 	} else {
-		t.Logf("%.1f bytes for a pod's window", size)
+		t.Logf("%.1f bytes per window of a pod", size)
 	}
 }
 

@@ -56,7 +56,7 @@ func (d *DB) foldLittle(ctx context.Context) {
 		_, err = d.Fold(ctx)
 	}
 	if err != nil {
-		d.log.DebugContext(ctx, "cannot fold before a query", "err", err)
+		d.log.DebugContext(ctx, "Failed to fold the journal before a query", "err", err)
 	}
 }
 
@@ -81,7 +81,7 @@ type querier interface {
 func (d *DB) read(ctx context.Context, do func(*reading) error) error {
 	tx, err := d.reads.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
-		return fmt.Errorf("beginning to read: %w", err)
+		return fmt.Errorf("starting a read transaction: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // nothing was written
 	r := &reading{d: d, ctx: ctx, tx: tx, versions: map[int64]string{}, maxTransferred: maxTransferred}
@@ -105,7 +105,7 @@ func (r *reading) loadKept() error {
 			COALESCE((SELECT CAST(value AS BIGINT) FROM meta WHERE key = $3), $4)`,
 		windowsFrom, int64(always), hoursFrom, int64(always)).Scan(&r.windowsFrom, &r.hoursFrom)
 	if err != nil {
-		return fmt.Errorf("reading from when on things are kept: %w", err)
+		return fmt.Errorf("reading the retention limits: %w", err)
 	}
 	return nil
 }
@@ -157,14 +157,14 @@ func (r *reading) adjusted(q *ledger.Query, plan ledger.Plan) (ledger.Plan, erro
 	if plan.Windows {
 		if plan.From.Unix() < r.windowsFrom {
 			return plan, fmt.Errorf(
-				"%w: pods, windows, and nodes by account are kept only since %s: ask for later, or for fewer "+
+				"%w: pods, windows, and nodes by account are only available since %s: select a later start, or fewer "+
 					"dimensions and filters",
 				ledger.ErrQuery, stamp(r.windowsFrom))
 		}
 		return plan, nil
 	}
 	if byHour(q) && plan.From.Unix() < r.hoursFrom {
-		return plan, fmt.Errorf("%w: hours are kept only since %s: ask for later, or for days", ledger.ErrQuery,
+		return plan, fmt.Errorf("%w: hours are only available since %s: select a later start, or days", ledger.ErrQuery,
 			stamp(r.hoursFrom))
 	}
 	const day = 24 * time.Hour
@@ -192,7 +192,7 @@ func (r *reading) lastBooked() (last int64, booked bool, err error) {
 	err = r.tx.QueryRowContext(r.ctx,
 		"SELECT MAX(last) FROM node_days WHERE start >= (SELECT MAX(start) FROM node_days)").Scan(&of)
 	if err != nil {
-		err = fmt.Errorf("looking for the end of what was booked: %w", err)
+		err = fmt.Errorf("looking up the newest booking: %w", err)
 	}
 	return of.Int64, of.Valid, err
 }
@@ -208,7 +208,7 @@ func (r *reading) asOf() (asOf time.Time, err error) {
 	}
 	var oldest sql.NullInt64
 	if err := r.tx.QueryRowContext(r.ctx, "SELECT MIN(start) FROM journal").Scan(&oldest); err != nil {
-		return asOf, fmt.Errorf("looking into the journal: %w", err)
+		return asOf, fmt.Errorf("reading the journal: %w", err)
 	}
 	if at := time.UnixMilli(oldest.Int64).UTC().Truncate(time.Second); oldest.Valid && (!booked || at.Before(asOf)) {
 		return at, nil
@@ -226,7 +226,7 @@ func (r *reading) firstSummed(to int64) (first int64, err error) {
 	err = r.tx.QueryRowContext(r.ctx, "SELECT COALESCE(MIN(start), $1) FROM ("+strings.Join(each, " UNION ALL ")+
 		") AS firsts", to).Scan(&first)
 	if err != nil {
-		return 0, fmt.Errorf("looking for the first sum: %w", err)
+		return 0, fmt.Errorf("looking up the first sum: %w", err)
 	}
 	return first, nil
 }
@@ -276,7 +276,7 @@ func (r *reading) whole(t *table, day, lo, hi int64) (bool, error) {
 	outside, err := r.numbers("SELECT start FROM node_hours WHERE start >= $1 AND start < $2 "+
 		"UNION ALL SELECT start FROM node_hours WHERE start >= $3 AND start < $4 LIMIT 1", day, lo, hi, day+aDay)
 	if err != nil {
-		return false, fmt.Errorf("looking for hours: %w", err)
+		return false, fmt.Errorf("looking up hours: %w", err)
 	}
 	return len(outside) == 0, nil
 }
@@ -287,7 +287,7 @@ func (r *reading) sumBlock(t *table, from *sumTable, start int64) error {
 		return err
 	}
 	if r.scanned += len(b.rows); r.scanned > maxScanned {
-		return fmt.Errorf("%w: %w: more than %d sums: ask for less time, or for days instead of hours", ledger.ErrQuery,
+		return fmt.Errorf("%w: %w: more than %d sums: select a shorter interval, or days instead of hours", ledger.ErrQuery,
 			ledger.ErrTooLarge, maxScanned)
 	}
 	t.begin(start)

@@ -63,7 +63,7 @@ const maxNames = 1000
 // Records implements [ledger.Store]. It returns the newest decisions first.
 func (d *DB) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Record, error) {
 	if len(q.Namespaces) > maxNames || len(q.Strategies) > maxNames {
-		return nil, fmt.Errorf("%w: %w: more than %d names in a filter", ledger.ErrQuery, ledger.ErrTooLarge, maxNames)
+		return nil, fmt.Errorf("%w: %w: a filter has more than %d values", ledger.ErrQuery, ledger.ErrTooLarge, maxNames)
 	}
 	where, args := []string{"1 = 1"}, []any{}
 	add := func(condition string, values ...any) { // $ is replaced by one parameter per value
@@ -137,7 +137,7 @@ func scanRecord(rows *sql.Rows) (record ledger.Record, err error) {
 	}
 	if snapshot != nil {
 		if record.Snapshot, err = openBlob(snapshot, at); err != nil {
-			return record, fmt.Errorf("the snapshot of record %q: %w", id, err)
+			return record, fmt.Errorf("snapshot of record %q: %w", id, err)
 		}
 	}
 	return record, nil

@@ -46,7 +46,7 @@ func (t *reported) read(node, meta string, now time.Time) error {
 		return nil
 	}
 	if _, err := fmt.Sscanf(meta, reportedText, &t.since, &t.dropped); err != nil {
-		return fmt.Errorf("%w: how much time node %s has told of", ledger.ErrDamaged, node)
+		return fmt.Errorf("%w: reported time of node %s", ledger.ErrDamaged, node)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (d *DB) Reported(ctx context.Context, node string) (ledger.Reported, error)
 	}
 	switch {
 	case err != nil:
-		return ledger.Reported{}, fmt.Errorf("reading how much time a node has told of: %w", err)
+		return ledger.Reported{}, fmt.Errorf("reading the reported time of a node: %w", err)
 	case meta == "" && t.spans == 0:
 		return ledger.Reported{}, nil
 	}
@@ -70,7 +70,7 @@ func (d *DB) Reported(ctx context.Context, node string) (ledger.Reported, error)
 	case errors.Is(err, sql.ErrNoRows):
 		return all, nil
 	case err != nil:
-		return ledger.Reported{}, fmt.Errorf("reading what a node has: %w", err)
+		return ledger.Reported{}, fmt.Errorf("reading the capacity of a node: %w", err)
 	}
 	all.Seen, err = readSeen(node, meta)
 	return all, err
@@ -79,7 +79,7 @@ func (d *DB) Reported(ctx context.Context, node string) (ledger.Reported, error)
 // readSeen parses the value of seen/NODE in meta.
 func readSeen(node, meta string) (s ledger.Seen, err error) {
 	if _, err := fmt.Sscanf(meta, seenText, &s.Made, &s.Cores, &s.GPUs, &s.Bytes); err != nil {
-		return s, fmt.Errorf("%w: what node %s has", ledger.ErrDamaged, node)
+		return s, fmt.Errorf("%w: capacity of node %s", ledger.ErrDamaged, node)
 	}
 	return s, nil
 }

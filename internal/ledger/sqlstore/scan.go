@@ -46,7 +46,7 @@ func (r *reading) slices(where string) (out [][2]int64, err error) {
 			return err
 		}
 		if all += count; all > maxWindows {
-			return fmt.Errorf("%w: %w: more than %d windows of nodes: ask for less time, for some nodes, or without "+
+			return fmt.Errorf("%w: %w: more than %d windows of nodes: select a shorter interval or fewer nodes, or omit "+
 				"pods and windows", ledger.ErrQuery, ledger.ErrTooLarge, maxWindows)
 		}
 		if n == 0 || n+count > windowsAtOnce {
@@ -58,7 +58,7 @@ func (r *reading) slices(where string) (out [][2]int64, err error) {
 	}, fmt.Sprintf("SELECT start, COUNT(*) FROM (SELECT start FROM windows WHERE %s ORDER BY start LIMIT %d) AS w "+
 		"GROUP BY start ORDER BY start", where, maxWindows+1))
 	if err != nil {
-		return nil, fmt.Errorf("looking for windows: %w", err)
+		return nil, fmt.Errorf("looking up windows: %w", err)
 	}
 	return out, nil
 }
@@ -91,7 +91,7 @@ func (r *reading) windowsOf(t *table) (where string, err error) {
 		guests, err := r.numbers("SELECT DISTINCT node FROM node_days WHERE start >= $1 AND start < $2 AND host = $3",
 			floorTo(t.plan.From.Unix(), aDay), t.plan.To.Unix(), host)
 		if err != nil {
-			return "", fmt.Errorf("looking for the guests of %s: %w", host, err)
+			return "", fmt.Errorf("looking up the guests of %s: %w", host, err)
 		}
 		needed = append(needed, guests...)
 	}
@@ -169,7 +169,7 @@ func (s *scan) part(w *window, consumer, account int64) *part {
 		v := &groupValues{account: a}
 		if t.pods && consumer != 0 {
 			if s.consumers[consumer] == nil {
-				return nil, false, fmt.Errorf("%w: consumer %d is not there", ledger.ErrDamaged, consumer)
+				return nil, false, fmt.Errorf("%w: consumer %d does not exist", ledger.ErrDamaged, consumer)
 			}
 			v.consumer = *s.consumers[consumer]
 		}
@@ -199,7 +199,7 @@ func (s *scan) name(held []*window) error {
 		}
 	}
 	if len(s.consumers)+len(missing) > maxNamed {
-		return fmt.Errorf("%w: %w: more than %d consumers: ask for less time, or for some namespaces or nodes",
+		return fmt.Errorf("%w: %w: more than %d consumers: select a shorter interval, or fewer namespaces or nodes",
 			ledger.ErrQuery, ledger.ErrTooLarge, maxNamed)
 	}
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(missing)), listed) {
@@ -210,7 +210,7 @@ func (s *scan) name(held []*window) error {
 				return err
 			}
 			if crc != rowCRC(node, c.Key, c.Pod, c.Account.Namespace) {
-				return fmt.Errorf("%w: the row of consumer %d", ledger.ErrDamaged, id)
+				return fmt.Errorf("%w: row of consumer %d", ledger.ErrDamaged, id)
 			}
 			s.consumers[id] = c
 			return nil

@@ -172,7 +172,7 @@ func (r *reading) load(b *block, from *sumTable, where string) error {
 			return err
 		}
 		if r.maxTransferred > 0 && !from.nodes && len(b.rows) >= maxScanned {
-			return fmt.Errorf("%w: %w: more than %d sums of one time: ask for less time", ledger.ErrQuery,
+			return fmt.Errorf("%w: %w: more than %d sums with the same start: select a shorter interval", ledger.ErrQuery,
 				ledger.ErrTooLarge, maxScanned)
 		}
 		row := sumRow{start: k.start, id: k.id, first: s.first, last: s.last, Amount: s.Amount}
@@ -245,7 +245,7 @@ func rowOf[V any](r *reading, known *generations[int64, V], id int64, table, col
 		return v, fmt.Errorf("reading %s: %w", table, err)
 	}
 	if !ok {
-		return v, fmt.Errorf("%w: row %d of %s is not there", ledger.ErrDamaged, id, table)
+		return v, fmt.Errorf("%w: row %d of %s does not exist", ledger.ErrDamaged, id, table)
 	}
 	return v, nil
 }
@@ -254,7 +254,7 @@ func scanNode(rows *sql.Rows) (id int64, name string, err error) {
 	var crc int64
 	err = rows.Scan(&id, &name, &crc)
 	if err == nil && crc != rowCRC(name) {
-		err = fmt.Errorf("%w: the row of node %d", ledger.ErrDamaged, id)
+		err = fmt.Errorf("%w: row of node %d", ledger.ErrDamaged, id)
 	}
 	return id, name, err
 }
@@ -265,7 +265,7 @@ func scanAccount(rows *sql.Rows) (id int64, a *ledger.Account, err error) {
 	err = rows.Scan(&id, &a.Kind, &a.Namespace, &a.OwnerKind, &a.Owner, &a.Parent, &a.Team, &a.Strategy, &a.Host,
 		&a.Site, &a.Signal, &a.Currency, &crc)
 	if err == nil && crc != rowCRC(accountRow(a)...) {
-		err = fmt.Errorf("%w: the row of account %d", ledger.ErrDamaged, id)
+		err = fmt.Errorf("%w: row of account %d", ledger.ErrDamaged, id)
 	}
 	return id, a, err
 }
@@ -276,7 +276,7 @@ func (r *reading) nodeIDs(names []string) (map[string]int64, error) {
 	for _, name := range names {
 		found, err := r.numbers("SELECT id FROM nodes WHERE name = $1", name)
 		if err != nil {
-			return nil, fmt.Errorf("looking for node %s: %w", name, err)
+			return nil, fmt.Errorf("looking up node %s: %w", name, err)
 		}
 		for _, id := range found {
 			out[name] = id

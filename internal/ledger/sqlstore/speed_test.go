@@ -46,7 +46,7 @@ func manyNamespaces(t testing.TB, put func(table string, sums []sqlstore.Sum)) {
 // empty for the first query.
 func TestMonthOfNamespaces(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("takes a minute; KUBENERGY_LONG=1 runs it")
+		t.Skip("takes a minute: set KUBENERGY_LONG=1 to run it")
 	}
 	s, filling := open(t), time.Now()
 	manyNamespaces(t, func(table string, sums []sqlstore.Sum) {
@@ -54,13 +54,13 @@ func TestMonthOfNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Logf("filled after %v", time.Since(filling))
+	t.Logf("wrote the test data in %v", time.Since(filling))
 	const queries = 100
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, kind := range []struct {
 		name    string
 		changed bool
-	}{{"nothing is booked meanwhile", false}, {"today's sums change before each query", true}} {
+	}{{"no concurrent bookings", false}, {"the sums of today change before each query", true}} {
 		var took, busy []time.Duration
 		for i := range queries {
 			if kind.changed {
@@ -78,7 +78,7 @@ func TestMonthOfNamespaces(t *testing.T) {
 			a, err := s.Query(t.Context(), q)
 			took, busy = append(took, time.Since(began)), append(busy, cpu(t)-used)
 			if err != nil || len(a.Rows) < 1000 {
-				t.Fatalf("%d rows, %v", len(a.Rows), err)
+				t.Fatalf("unexpected number of rows %d or error %v", len(a.Rows), err)
 			}
 		}
 		first, firstBusy := took[0], busy[0]
@@ -88,7 +88,7 @@ func TestMonthOfNamespaces(t *testing.T) {
 			took[queries/2], took[queries*98/100], first, busy[queries/2], busy[queries*98/100], firstBusy)
 		// Other tests may run concurrently, so the CPU time is checked instead of the elapsed time.
 		if p99 := busy[queries*98/100]; p99 > 300*time.Millisecond {
-			t.Errorf("p99 is %v", p99)
+			t.Errorf("p99 is %v, want at most 300 ms", p99)
 		}
 	}
 }

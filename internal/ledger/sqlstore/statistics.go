@@ -32,7 +32,7 @@ func (d *DB) Statistics(ctx context.Context) (ledger.Statistics, error) {
 		return err
 	})
 	if err != nil {
-		return ledger.Statistics{}, fmt.Errorf("counting what is in the ledger: %w", err)
+		return ledger.Statistics{}, fmt.Errorf("reading the statistics of the ledger: %w", err)
 	}
 	return s, nil
 }
@@ -44,7 +44,7 @@ func (d *DB) Gauges(ctx context.Context) (g ledger.Statistics, err error) {
 		g.Bytes, err = d.dialect.Bytes(ctx, d.reads)
 	}
 	if err != nil {
-		return ledger.Statistics{}, fmt.Errorf("looking how full the ledger is: %w", err)
+		return ledger.Statistics{}, fmt.Errorf("reading the size of the ledger: %w", err)
 	}
 	return g, nil
 }

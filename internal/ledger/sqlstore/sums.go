@@ -163,10 +163,10 @@ func (t *sumTable) scan(rows *sql.Rows) (k sumKey, s sum, err error) {
 	switch {
 	case err != nil:
 	case t.nodes && measured != int64(s.Energy()):
-		err = fmt.Errorf("%w: node %d at %s in %s: %d µJ were measured, and %d µJ are booked", ledger.ErrDamaged, k.id,
+		err = fmt.Errorf("%w: node %d at %s in %s: measured energy is %d µJ, recorded energy is %d µJ", ledger.ErrDamaged, k.id,
 			stamp(k.start), t.name, measured, int64(s.Energy()))
 	case crc != sumCRC(t.row(&k, &s)):
-		err = fmt.Errorf("%w: the sum of %s %d at %s in %s", ledger.ErrDamaged, t.keys[1], k.id, stamp(k.start), t.name)
+		err = fmt.Errorf("%w: sum of %s %d at %s in %s", ledger.ErrDamaged, t.keys[1], k.id, stamp(k.start), t.name)
 	}
 	return k, s, err
 }
@@ -281,7 +281,7 @@ func (s *summing) writeTo(ctx context.Context, t *sumTable) error {
 		return fmt.Errorf("reading %s: %w", t.name, err)
 	}
 	if len(wrong) > 0 {
-		s.d.log.Error("Sums of the ledger are damaged; an audit says which", "table", t.name, "rows", len(wrong))
+		s.d.log.Error("Found damaged sums in the ledger, run an audit for details", "table", t.name, "rows", len(wrong))
 	}
 	rows := make([][]any, 0, len(keys))
 	for _, k := range keys {

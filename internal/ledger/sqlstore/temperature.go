@@ -37,7 +37,7 @@ func (d *DB) Temperatures(ctx context.Context, from, to time.Time, node string) 
 		return err
 	})
 	if err == nil && len(all) > maxTemperatures {
-		err = fmt.Errorf("%w: %w: more than %d hours of nodes: ask for less time, or for one node", ledger.ErrQuery,
+		err = fmt.Errorf("%w: %w: more than %d hours of nodes: select a shorter interval or one node", ledger.ErrQuery,
 			ledger.ErrTooLarge, maxTemperatures)
 	}
 	if err != nil {

@@ -31,7 +31,7 @@ func (r *reading) transfers(day int64) (*block, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading what was transferred on %s: %w", stamp(day), err)
+		return nil, fmt.Errorf("reading the transfers of %s: %w", stamp(day), err)
 	}
 	return b, nil
 }
@@ -61,8 +61,8 @@ func (r *reading) transferred(day int64) (*transferred, error) {
 		return nil, err
 	}
 	if r.maxTransferred > 0 && len(all.rows) > r.maxTransferred {
-		return nil, fmt.Errorf("%w: %w: virtual machines took more than %d sums from their hosts on %s: ask for "+
-			"times without that day", ledger.ErrQuery, ledger.ErrTooLarge, r.maxTransferred, stamp(day))
+		return nil, fmt.Errorf("%w: %w: virtual machines have more than %d transfers from their hosts on %s: select "+
+			"an interval without that day", ledger.ErrQuery, ledger.ErrTooLarge, r.maxTransferred, stamp(day))
 	}
 	t := &transferred{all: all.rows, host: map[int64]string{}}
 	names := map[string]bool{}
@@ -129,7 +129,7 @@ func (r *reading) above(day int64) (map[string][]string, error) {
 		var node, host string
 		err := rows.Scan(&id, &host, &node, &crc)
 		if err == nil && crc != rowCRC(node) {
-			err = fmt.Errorf("%w: the row of node %d", ledger.ErrDamaged, id)
+			err = fmt.Errorf("%w: row of node %d", ledger.ErrDamaged, id)
 		}
 		above[node] = append(above[node], host)
 		return err

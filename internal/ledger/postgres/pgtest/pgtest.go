@@ -63,7 +63,7 @@ func StartServer(t testing.TB) *Server {
 		_ = os.RemoveAll(dir)
 	})
 	if s.cred, err = unprivileged(dir); err != nil {
-		t.Skipf("PostgreSQL does not run as root, and no other user is there: %v", err)
+		t.Skipf("PostgreSQL cannot run as root and there is no other user: %v", err)
 	}
 	s.DSN = fmt.Sprintf("host=%s port=5432 user=kubenergy dbname=postgres sslmode=disable", dir)
 	init := exec.Command(filepath.Join(s.programs, "initdb"), "-D", s.data(), "-U", "kubenergy", "-A", "trust", "-E",
@@ -102,7 +102,7 @@ func programs() (string, error) {
 			return folder, nil
 		}
 	}
-	return "", fmt.Errorf("no folder of PATH, and none of %s, holds initdb and postgres", debian)
+	return "", fmt.Errorf("neither a directory in PATH nor %s contains initdb and postgres", debian)
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
@@ -129,7 +129,7 @@ func unprivileged(dir string) (*syscall.SysProcAttr, error) {
 		attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 		return attr, os.Chown(dir, int(uid), int(gid))
 	}
-	return nil, errors.New("no user postgres or nobody")
+	return nil, errors.New("there is no user postgres or nobody")
 }
 
 // Run starts the server, also after it was killed, and returns when it accepts connections.
@@ -166,7 +166,7 @@ func (s *Server) Run(t testing.TB) {
 	}
 	if err := s.answers(); err != nil {
 		log, _ := os.ReadFile(s.log.Name())
-		t.Fatalf("PostgreSQL does not answer: %v\n%s", err, log)
+		t.Fatalf("PostgreSQL does not respond: %v\n%s", err, log)
 	}
 }
 
@@ -184,7 +184,7 @@ func (s *Server) answers() error {
 		}
 		select {
 		case <-s.end:
-			return fmt.Errorf("it ended: %w", err)
+			return fmt.Errorf("server exited: %w", err)
 		case <-ctx.Done():
 			return err
 		case <-time.After(pause):
@@ -233,7 +233,7 @@ func (s *Server) stop(t testing.TB, how syscall.Signal) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("%v after the server was stopped, its processes %v still live", timeout, left)
+			t.Errorf("%v after stopping the server, its processes %v are still running", timeout, left)
 			return
 		}
 		for _, pid := range left {

@@ -20,7 +20,7 @@ func TestKill(t *testing.T) {
 	}
 	s.Kill(t)
 	if err := db.PingContext(t.Context()); err == nil {
-		t.Fatal("it lives")
+		t.Fatal("expected the server to be down")
 	}
 	s.Run(t)
 	var n int
@@ -28,6 +28,6 @@ func TestKill(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	if pgtest.Bytes(t, s.DSN) < 1<<20 {
-		t.Error("a database of nothing")
+		t.Error("expected a size greater than 0")
 	}
 }
