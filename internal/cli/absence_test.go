@@ -16,7 +16,7 @@ import (
 
 const systemPods = "/api/v1/namespaces/kubenergy-system/pods"
 
-// scaled is a cluster whose scheduler was scaled to 0, or killed, a moment ago: its Leases are still fresh.
+// scaled sets up a scheduler that was just scaled to 0 or killed, so that its Leases are still fresh.
 func scaled(t *testing.T, a *apiServer) {
 	for _, name := range []string{cmdutil.SchedulerName, cmdutil.HoldLease} {
 		l := lease(name, 3*time.Second)
@@ -34,7 +34,7 @@ func programPod(program, name string, ready v1.ConditionStatus) *v1.Pod {
 	}
 }
 
-// unplanned is a Job that no scheduler has seen.
+// unplanned returns a held Job without annotations of a scheduler.
 func unplanned(name string) *batchv1.Job {
 	j := workJob(name)
 	for _, key := range []string{
@@ -45,7 +45,7 @@ func unplanned(name string) *batchv1.Job {
 	return j
 }
 
-// Every command reports at once that no scheduler runs, and how held Jobs are released.
+// Every command immediately reports that no scheduler runs and how held Jobs are released.
 func TestNoSchedulerRuns(t *testing.T) {
 	const why = "no scheduler runs (no pod of kubenergy-scheduler is ready)"
 	for name, c := range map[string]struct {
@@ -110,7 +110,7 @@ func TestNoSchedulerRuns(t *testing.T) {
 	}
 }
 
-// A run of a CronJob must end before the next one.
+// A run of a CronJob must finish before the next one.
 func TestExplainTheRunOfACronJob(t *testing.T) {
 	a := twoSites(t)
 	c := nightlyCron(func(c *batchv1.CronJob) {
@@ -133,7 +133,7 @@ func TestExplainTheRunOfACronJob(t *testing.T) {
 	}
 }
 
-// Doctor sees at once that the holder of a Lease is gone.
+// Doctor immediately detects that the holder of a Lease no longer exists.
 func TestDoctorSeesThatTheHolderIsGone(t *testing.T) {
 	a := healthy(t)
 	a.add(t, systemPods, programPod(cmdutil.ControllerName, "controller", v1.ConditionTrue))

@@ -142,7 +142,7 @@ func (f *benchmarkFlags) run(ctx context.Context, t cmdutil.Terminal) (err error
 	return err
 }
 
-// plan returns the works in the order in which they are run, and says how long that takes at least.
+// plan returns the works in the order in which they run, and prints the minimum duration.
 func (f *benchmarkFlags) plan(out io.Writer, where string) []string {
 	works := append([]string{benchmark.Idle, benchmark.Half}, f.works...)
 	fmt.Fprintf(out, "measuring %s: %d runs each of %s, at least %v\n", where, f.rules.Runs, strings.Join(works, ", "),
@@ -172,12 +172,12 @@ func (f *benchmarkFlags) measure(ctx context.Context, t cmdutil.Terminal) (*benc
 	return r, err
 }
 
-// localMeter tells what this machine draws, by its best meter. It is asked after each repetition, which is often enough
-// for meters that show power and no energy.
+// localMeter measures the power of this machine with its best meter. It is read after each repetition, which is
+// frequent enough for meters that report power instead of energy.
 type localMeter struct {
 	meters     []meter.Meter
 	root       *meter.Root
-	read, last []energy.Reading // of all meters, and of the root when power was asked for last
+	read, last []energy.Reading // readings of all meters, and readings of the root at the last call of power
 }
 
 func openMeters(config meter.Config, log *slog.Logger) (*localMeter, error) {
@@ -186,13 +186,13 @@ func openMeters(config meter.Config, log *slog.Logger) (*localMeter, error) {
 	return &localMeter{meters: meters, root: meter.NewRoot(meters)}, err
 }
 
-// power returns the mean power since it was asked for last.
+// power returns the mean power since the last call.
 func (m *localMeter) power() (all energy.Watts, ok bool) {
 	busy := time.Duration(benchmark.Busy() * float64(time.Second))
 	tick := meter.Tick{Now: host.Now, Busy: busy, CPUs: float64(runtime.NumCPU())}
 	m.read = m.read[:0]
 	for _, one := range m.meters {
-		m.read, _ = meter.ReadSafely(one, tick, m.read) // what cannot be read is missing in the root
+		m.read, _ = meter.ReadSafely(one, tick, m.read) // failed readings are missing in the root
 	}
 	before := m.last
 	m.last, _ = m.root.Split(m.read, nil, nil)
@@ -205,13 +205,14 @@ func (m *localMeter) power() (all energy.Watts, ok bool) {
 	return all, len(m.last) > 0
 }
 
-// benchmarks are what benchmark prints.
+// benchmarks is the output of the command benchmark.
 type benchmarks struct {
 	Results []*benchmark.Result `json:"results"`
 }
 
-// objects writes the knowledge base and PowerProfiles, as far as they are judged, and says what is left out. An empty
-// knowledge base would take the place of the one that is there.
+// objects prints the knowledge base and the PowerProfiles of conclusive results, and lists omitted nodes on
+// standard error. It returns an error if no result is conclusive, because an empty knowledge base would replace the
+// existing one.
 func (b *benchmarks) objects(t cmdutil.Terminal) error {
 	base, err := benchmark.KnowledgeBase(b.Results)
 	all, judged := []any{base}, 0
@@ -235,7 +236,7 @@ func (b *benchmarks) objects(t cmdutil.Terminal) error {
 	return err
 }
 
-// Sheet has the figures.
+// Sheet returns a table with one row per figure.
 func (b *benchmarks) Sheet() *report.Table {
 	t := &report.Table{}
 	for i, name := range []string{
@@ -255,7 +256,7 @@ func (b *benchmarks) Sheet() *report.Table {
 	return t
 }
 
-// cells are a figure, its unit where there are several, its spread and whether it is judged.
+// cells returns the value of a figure, optionally its unit, its spread and its verdict.
 func cells(f *benchmark.Figure, unit ...any) []any {
 	if f == nil {
 		return append([]any{nil}, append(unit, nil, nil)...)
@@ -267,5 +268,5 @@ func cells(f *benchmark.Figure, unit ...any) []any {
 	return append([]any{f.Value}, append(unit, f.Spread, verdict)...)
 }
 
-// Text shows the figures.
+// Text returns the figures as a table.
 func (b *benchmarks) Text(bool, bool) string { return b.Sheet().Plain() }

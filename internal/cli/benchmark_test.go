@@ -28,17 +28,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/hardware"
 )
 
-// bench is as much of a cluster as benchmark needs: a node, its Job, which has ended, and a controller that says what
-// the node draws.
+// bench is a fake cluster for benchmarks with a node, its finished Job, and a controller that reports the power of
+// the node.
 type bench struct {
-	began     time.Time // of the runs of the Job, each a minute long
+	began     time.Time // start of the runs of the Job, each a minute long
 	job       batchv1.Job
 	logs      string
 	running   bool
 	refuseJob bool
 }
 
-// read decodes what a client wrote as it liked.
+// read decodes a request body in any encoding.
 func (*bench) read(body []byte, into runtime.Object) {
 	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, into); err != nil {
 		panic(err)
@@ -75,7 +75,7 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		if b.running {
 			pod.Status.Phase = v1.PodRunning
 		}
-		former := *pod.DeepCopy() // of an earlier command
+		former := *pod.DeepCopy() // pod of a previous command
 		former.Name, former.Labels = "former", map[string]string{batchv1.JobNameLabel: "former"}
 		answer = v1.PodList{Items: []v1.Pod{former, pod}}
 	default:
@@ -85,7 +85,7 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// measured are runs of a Job: idle, and one work, five times in turn.
+// measured returns five runs of idle and of one work each, in turn.
 func measured(began time.Time) *benchmarks {
 	r := &benchmark.Result{Node: "n1", CPUs: 4}
 	for range 5 {
@@ -132,7 +132,7 @@ func TestBenchmarkOfACluster(t *testing.T) {
 		!strings.Contains(stderr, "1 node could not be measured") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
-	// The Job does not end in time.
+	// The Job does not finish in time.
 	b.running = true
 	if code, _, stderr = a.run(t, "benchmark", "--image", "i", "--timeout", "1s"); code != 1 ||
 		!strings.Contains(stderr, "node n1: its Job made did not end in time; delete it in namespace") ||
@@ -145,7 +145,7 @@ func TestBenchmarkOfACluster(t *testing.T) {
 	}
 }
 
-// A reading of the controller counts for a run that it covers nothing but.
+// A reading of the controller only counts for a run that contains its whole interval.
 func TestWattsOfTheController(t *testing.T) {
 	doc := measured(testNow)
 	r := doc.Results[0]
@@ -156,7 +156,7 @@ func TestWattsOfTheController(t *testing.T) {
 			watts = 100
 		}
 		if at%60 > 0 && at%60 < 15 {
-			watts = 75 // of both sides of a change
+			watts = 75 // covers both sides of a change
 		}
 		f.drawn["n1"] = append(f.drawn["n1"], cmdutil.PowerReading{
 			Name: "n1", Watts: watts, AsOf: testNow.Add(time.Duration(at) * time.Second), Source: "wall (shelly2)",
@@ -187,7 +187,7 @@ func TestWattsOfTheController(t *testing.T) {
 	if want := (energy.Benchmark{Rate: 10, Power: 100, Idle: 50}); err != nil || byClass["training"]["n1"] != want {
 		t.Errorf("the knowledge base says %+v, %v", byClass["training"], err)
 	}
-	// What is not judged is left out by name; where that is all, there is nothing to apply.
+	// Inconclusive results are omitted and listed. Without conclusive results there is no output to apply.
 	r.Runs[len(r.Runs)-1].Rate.Value = 20
 	if runs, err = json.Marshal(doc); err != nil || os.WriteFile(filepath.Join(dir, "wide.json"), runs, 0o600) != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestWattsOfTheController(t *testing.T) {
 	}
 }
 
-// This machine is measured, for a moment, by the model: what it says is told apart from what a meter says.
+// This machine is measured briefly with the model. The result must be marked as estimated.
 func TestBenchmarkOfThisMachine(t *testing.T) {
 	f := benchmarkFlags{
 		works: []string{benchmark.Sequential}, node: "here", meters: meter.DefaultConfig(), output: &cmdutil.Choice{Value: "table"},

@@ -32,17 +32,18 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"rejects": rejects},
-		// The flag of the golden files.
+		// The flag is shared with the golden files.
 		UpdateScripts: flag.Lookup("rewrite").Value.String() == "true",
 	})
 }
 
-// rejects PATTERN ARGS… runs kubenergy and wants exit code 2, one line of error that matches, and no output.
+// rejects PATTERN ARGS… runs kubenergy and expects exit code 2, no output, and one line on standard error that
+// matches.
 func rejects(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: rejects pattern args...")
 	}
-	// File names are relative to the script's folder, which is not that of this process.
+	// File names are relative to the directory of the script instead of the working directory.
 	for i := range args[1:] {
 		if _, err := os.Stat(ts.MkAbs(args[i+1])); err == nil || strings.HasPrefix(args[i+1], "missing") {
 			args[i+1] = ts.MkAbs(args[i+1])
@@ -50,7 +51,7 @@ func rejects(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	var stdout, stderr bytes.Buffer
 	code := cli.Run(context.Background(), args[1:], []string{"NO_COLOR=1"}, &stdout, &stderr)
-	// A slow machine may be told that it reads for long.
+	// Remove progress messages, which are printed on slow machines.
 	message := strings.TrimSuffix(regexp.MustCompile(`(?m)^kubenergy compare: reading .*\n`).ReplaceAllString(
 		stderr.String(), ""), "\n")
 	switch {
@@ -66,7 +67,7 @@ func rejects(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Logf("%s", message)
 }
 
-// The published experiment, with the grid of a real year: what the README shows.
+// Reproduces the published experiment of the README with the grid data of a real year.
 func TestECSchedOnTheGermanGrid(t *testing.T) {
 	data := kit.Data(t, "ecsched/ecsched_input_9549jobs.txt", "electricity-maps/DE_2022.csv")
 	var stdout, stderr bytes.Buffer
@@ -102,7 +103,8 @@ func TestECSchedOnTheGermanGrid(t *testing.T) {
 	if limit := 5 * time.Second * cli.Slower; took > limit {
 		machine.TooSlow("six runs took %v, want less than %v", took, limit)
 	}
-	// The mean completion of stock's scoring over the whole queue, as others have measured it on this trace, is 1227 s.
+	// Other implementations measured a mean completion time of 1227 s for stock scoring over the whole queue of
+	// this trace.
 	if m := stock.MeanCompletionSeconds; m < 1190 || m > 1265 {
 		t.Errorf("mean completion of least-allocated is %.0f s, far from the 1227 s known for this trace", m)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 )
 
-// TestKubeconfigIsMissing: who has set KUBECONFIG is not told to set it.
+// The error must not suggest to set KUBECONFIG if it is already set.
 func TestKubeconfigIsMissing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing")
 	for value, want := range map[string]string{path: "no such file", "": "or set KUBECONFIG"} {

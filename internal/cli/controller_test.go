@@ -34,21 +34,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
 )
 
-// fakeUnit stands for the controller, behind an API server's proxy and by itself.
+// fakeUnit is a fake controller, reachable directly and through the proxy of an API server.
 type fakeUnit struct {
 	server *httptest.Server
 
 	mu       sync.Mutex
-	asked    []string       // path and query
-	tokens   map[string]int // that were shown
-	made     int            // tokens
-	answers  map[string]any // by path; func(*http.Request) any
+	asked    []string       // requested paths with queries
+	tokens   map[string]int // number of requests by token
+	made     int            // number of created tokens
+	answers  map[string]any // responses by path; may be func(*http.Request) any
 	refuse   map[string]int // status by path
 	noTokens bool           // TokenRequests are forbidden
-	onlyIn   string         // but for the account in this namespace
+	onlyIn   string         // TokenRequests are only allowed in this namespace
 }
 
-// refusal is an answer that is none.
+// refusal is an error response.
 type refusal struct {
 	status int
 	text   string
@@ -60,7 +60,7 @@ func newFakeController(t *testing.T) *fakeUnit {
 	t.Helper()
 	c := &fakeUnit{tokens: map[string]int{}, answers: map[string]any{}, refuse: map[string]int{}}
 	c.server = httptest.NewUnstartedServer(c)
-	c.server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust it
+	c.server.Config.ErrorLog = log.New(io.Discard, "", 0) // hides errors of clients that do not trust the certificate
 	c.server.StartTLS()
 	t.Cleanup(c.server.Close)
 	return c
@@ -83,7 +83,7 @@ func (c *fakeUnit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	if strings.HasSuffix(q.URL.Path, "/serviceaccounts/kubenergy-viewer/token") {
 		body, _ := io.ReadAll(q.Body)
-		read, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil) // clients write what they like
+		read, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil) // clients may use any encoding
 		request, ok := read.(*authenticationv1.TokenRequest)
 		if c.noTokens || !strings.Contains(q.URL.Path, "/namespaces/"+c.onlyIn) {
 			object(403, "not for you")
@@ -131,7 +131,7 @@ func (c *fakeUnit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// how says with what a kubeconfig authenticates.
+// how sets the credentials of a kubeconfig.
 type how func(*clientcmdapi.AuthInfo)
 
 func withToken(a *clientcmdapi.AuthInfo) { a.Token = "secret" }
@@ -144,7 +144,7 @@ func (c *fakeUnit) run(t *testing.T, auth how, args ...string) (code int, stdout
 	return runWithController(t, append(args, "--kubeconfig", c.kubeconfig(t, auth))...)
 }
 
-// kubeconfig writes one of this server.
+// kubeconfig writes a kubeconfig of this server.
 func (c *fakeUnit) kubeconfig(t *testing.T, auth how) (path string) {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -238,8 +238,8 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// A token that is good for the controller alone is shown to it; the caller's own, with which all of the cluster can
-// be asked, only where there is no right to make one.
+// Only a token that is limited to the controller is sent to it. The user's own token, which grants access to the
+// whole cluster, is never sent.
 func TestWhoAsks(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "login")
@@ -292,7 +292,7 @@ func TestWhoAsks(t *testing.T) {
 	}
 }
 
-// Of one namespace the account in that one will do, whichever the kubeconfig names.
+// For a report about one namespace, the account of that namespace is used regardless of the kubeconfig's namespace.
 func TestTokenOfTheNamespaceAskedAbout(t *testing.T) {
 	c := newFakeController(t)
 	c.history(t)
@@ -325,7 +325,7 @@ func TestDirectly(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "120.2") || c.tokens["mine"] != 1 {
 		t.Errorf("exit code %d, %s%s, tokens %v", code, stdout, stderr, c.tokens)
 	}
-	// Without a file, a token is made for the occasion, too.
+	// Without a token file, a token is requested.
 	code, _, stderr = c.run(t, withToken, "top", "nodes", "--server", c.server.URL, "--ca-file", ca)
 	if code != 0 || c.tokens["made"] != 1 || c.tokens["secret"] != 0 {
 		t.Errorf("exit code %d, %s, tokens %v", code, stderr, c.tokens)
@@ -386,7 +386,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// history is a ledger of three jobs that two strategies placed, one of them held, and the decisions.
+// history sets up a ledger with three jobs placed by two strategies, one of them held, and the decisions.
 func (c *fakeUnit) history(t *testing.T) {
 	t.Helper()
 	begin := testNow.Add(-24 * time.Hour).Truncate(time.Hour)
@@ -446,7 +446,7 @@ func (c *fakeUnit) history(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		var page []ledger.Record // two to a page, the youngest first
+		var page []ledger.Record // two per page, newest first
 		for _, i := range []int{3, 0, 1, 2, 4} {
 			if records[i].At.Before(to) {
 				page = append(page, records[i])
@@ -459,7 +459,7 @@ func (c *fakeUnit) history(t *testing.T) {
 	}
 }
 
-// recorded is a decision between a thrifty node and a wasteful one, which needs half as much again.
+// recorded returns a decision between a thrifty node and a wasteful one, which requires 50 % more energy.
 func recorded(t *testing.T, action, name string, at time.Time, node, strategy string) ledger.Record {
 	t.Helper()
 	series, err := grid.Constant(at.Add(-time.Hour), 48*time.Hour, 300)
@@ -536,7 +536,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// Who may not see nodes, or asks for what is no longer kept, gets the rest of the report.
+// Without access to nodes, or if data has expired, the rest of the report is still printed.
 func TestReportWithoutAllRights(t *testing.T) {
 	c := newFakeController(t)
 	c.history(t)
@@ -564,7 +564,7 @@ func TestReportWithoutAllRights(t *testing.T) {
 	}
 }
 
-// A tenant may not see the nodes that snapshots tell of: they get the report, and why it has no savings.
+// A tenant without access to the nodes in snapshots gets the report and an explanation for the missing savings.
 func TestReportOfATenant(t *testing.T) {
 	c := newFakeController(t)
 	c.history(t)
@@ -583,7 +583,7 @@ func TestReportOfATenant(t *testing.T) {
 	}
 }
 
-// Of more decisions than are fetched, the report says from when on it knows them.
+// If there are more decisions than are fetched, the report contains the time of the oldest fetched one.
 func TestReportOfTooManyDecisions(t *testing.T) {
 	c := newFakeController(t)
 	c.history(t)
@@ -593,7 +593,7 @@ func TestReportOfTooManyDecisions(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		var page []ledger.Record // one a second, since begin
+		var page []ledger.Record // one per second since begin
 		for i := int(to.Sub(begin).Seconds()); i >= 0 && len(page) < cmdutil.PageOfRecords; i-- {
 			if at := begin.Add(time.Duration(i) * time.Second); at.Before(to) {
 				page = append(page, ledger.Record{
@@ -612,7 +612,7 @@ func TestReportOfTooManyDecisions(t *testing.T) {
 		strings.Contains(stdout, "since") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
-	// More of one instant than a page holds: what was before cannot be asked for.
+	// If more records have the same time than fit on a page, older ones cannot be fetched.
 	c.answers["/api/v1/decisions"] = func(*http.Request) any {
 		page := make([]ledger.Record, cmdutil.PageOfRecords)
 		for i := range page {

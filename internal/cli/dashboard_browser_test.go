@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/browser"
 )
 
-// Every view of a cluster in every state, in a real browser.
+// Tests every view of a cluster in every state in a real browser.
 func TestPagesOfACluster(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
 		t.Skip("looks at every page of a cluster for minutes: make browser")
@@ -69,7 +69,8 @@ func TestPagesOfACluster(t *testing.T) {
 	}
 }
 
-// act does what can be done on pages of a cluster: an event brings what has changed, a command is copied, a Job is run.
+// act tests the interactions with pages of a cluster, which are an update by an event, copying a command, and
+// running a Job now.
 func act(t *testing.T, a *apiServer, b *browser.Browser) {
 	t.Helper()
 	b.As(browser.Laptop, "light")

@@ -37,8 +37,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// observed is a cluster of two sites whose ledger holds a day: 100 W for work and 50 W idle in every hour, at 200
-// g/kWh, a fifth of it estimated.
+// observed returns a cluster with two sites and a ledger with one day of data. Each hour has 100 W of workloads and
+// 50 W idle at 200 g/kWh, and a fifth is estimated.
 func observed(t *testing.T) *apiServer {
 	t.Helper()
 	a := twoSites(t)
@@ -60,7 +60,7 @@ func observed(t *testing.T) *apiServer {
 			{Node: "de-big", Watts: 70, AsOf: testNow, PowerState: v1alpha1.PowerBooting},
 			{Node: "full", Watts: 999, AsOf: testNow.Add(-time.Hour)},
 			{Node: "guest", Host: "de-big", Watts: 40, AsOf: testNow},
-			{Node: "orphan", Host: "full", Watts: 5, AsOf: testNow}, // its host's power is not in the sum
+			{Node: "orphan", Host: "full", Watts: 5, AsOf: testNow}, // the power of its host is not part of the sum
 		}},
 		"/api/v1/ledger":    func(q *http.Request) any { return booked(q.URL.Query()) },
 		"/api/v1/decisions": map[string]any{"decisions": []ledger.Record{}},
@@ -94,7 +94,7 @@ func booked(q url.Values) *ledger.Answer {
 	return answer
 }
 
-// decided has the ledger of an observed cluster tell what was decided, too, and what that saved.
+// decided adds decisions and their savings to the ledger of an observed cluster.
 func decided(t *testing.T, a *apiServer) {
 	t.Helper()
 	unit := newFakeController(t)
@@ -105,7 +105,7 @@ func decided(t *testing.T, a *apiServer) {
 		switch strings.Join(q.URL.Query()["groupBy"], ",") {
 		case "cluster,namespace":
 			return booked(q.URL.Query())
-		case "hour,site,kind": // machines enough for the work that is compared
+		case "hour,site,kind": // capacity for the compared workloads
 			answer := booked(q.URL.Query())
 			for i := range answer.Rows {
 				for _, field := range answer.Rows[i].Fields() {
@@ -118,7 +118,7 @@ func decided(t *testing.T, a *apiServer) {
 	}
 }
 
-// apart is what a namespace of another cluster used, on two nodes and in two hours.
+// apart returns the usage of a namespace of another cluster, on two nodes and in two hours.
 func apart(q url.Values) *ledger.Answer {
 	answer := &ledger.Answer{AsOf: testNow, Resolution: time.Hour}
 	if q.Get("cluster") != "alpha" {
@@ -159,7 +159,7 @@ func modelOf(t *testing.T, s dashboard.Source, v dashboard.View) *dashboard.Mode
 	return m
 }
 
-// The page of a cluster says what the API, held, explain and doctor say.
+// The page of a cluster is consistent with the API and with the commands held, explain and doctor.
 func TestDashboardOfACluster(t *testing.T) {
 	a := observed(t)
 	m := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Overview)
@@ -214,7 +214,7 @@ func shadow(t *testing.T, a *apiServer) {
 	})
 }
 
-// In shadow mode the page tells what would have been saved, until a namespace enforces.
+// In shadow mode the page shows the potential savings until a namespace enforces decisions.
 func TestDashboardOfAShadow(t *testing.T) {
 	a := observed(t)
 	shadow(t, a)
@@ -230,7 +230,7 @@ func TestDashboardOfAShadow(t *testing.T) {
 	}
 }
 
-// What the user may not see is named, and the rest is shown.
+// Resources that the user may not read are listed, and the rest is shown.
 func TestDashboardWithoutRights(t *testing.T) {
 	a := observed(t)
 	a.controller = nil
@@ -247,7 +247,7 @@ func TestDashboardWithoutRights(t *testing.T) {
 	}
 }
 
-// A page of one namespace asks for nothing of others.
+// A page of one namespace does not request data of other namespaces.
 func TestDashboardOfANamespace(t *testing.T) {
 	a := observed(t)
 	var asked []string
@@ -267,7 +267,8 @@ func TestDashboardOfANamespace(t *testing.T) {
 	}
 }
 
-// tenant leaves the user of an observed cluster the rights in one namespace, beside another with something to hide.
+// tenant restricts the user of an observed cluster to one namespace, and adds another namespace with private
+// objects.
 func tenant(t *testing.T, a *apiServer) {
 	t.Helper()
 	a.add(t, jobsIn("hidden-ns"), workJob("hidden-job"))
@@ -287,7 +288,7 @@ func tenant(t *testing.T, a *apiServer) {
 	}}}
 }
 
-// A tenant, who may see one namespace, finds nothing of others on any page that can be reached, and in no download.
+// A tenant with access to one namespace finds no data of other namespaces on any reachable page or download.
 func TestDashboardOfATenant(t *testing.T) {
 	a := observed(t)
 	tenant(t, a)
@@ -312,7 +313,7 @@ func TestDashboardOfATenant(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body := strings.ReplaceAll(string(data), "q=hidden-job", "") // what was searched for
+		body := strings.ReplaceAll(string(data), "q=hidden-job", "") // the search term itself
 		body = strings.ReplaceAll(body, `value="hidden-job"`, "")
 		if strings.Contains(body, "hidden-") {
 			t.Errorf("%s tells of others:\n%s", path, body)
@@ -326,7 +327,7 @@ func TestDashboardOfATenant(t *testing.T) {
 	}
 }
 
-// serve serves a source, and returns the address that a browser opens first.
+// serve serves a source and returns the address of the first page.
 func serve(t *testing.T, s dashboard.Source) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -342,7 +343,7 @@ func serve(t *testing.T, s dashboard.Source) string {
 	return page.Address()
 }
 
-// browse serves a source, and returns a client that has opened it.
+// browse serves a source and returns a client that has opened it.
 func browse(t *testing.T, s dashboard.Source) (client *http.Client, address string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -370,8 +371,8 @@ func read(t *testing.T, client *http.Client, address string) string {
 	return string(data)
 }
 
-// A Job's page answers why and when; run-now and another mode show their effect before anything is written, and are
-// written with a form of the page alone.
+// The page of a Job explains its state. The actions run-now and change of mode show their effect before they write,
+// and require the token of the form.
 func TestDashboardActs(t *testing.T) {
 	a := observed(t)
 	client, address := browse(t, liveOf(t, a, cmdutil.ControllerFlags{}))
@@ -417,8 +418,8 @@ func TestDashboardActs(t *testing.T) {
 	}
 }
 
-// TestEightQuestions asks what people ask, of five clusters that differ. Each answer stands in the text of a page that
-// is at most two clicks from the first one, and is what the API, explain and doctor say.
+// TestEightQuestions checks the answers to common questions on five different clusters. Each answer must be part of
+// a page at most two clicks away from the first page, and be consistent with the API, explain and doctor.
 func TestEightQuestions(t *testing.T) {
 	for seed := range uint64(5) {
 		rng := rand.New(rand.NewPCG(seed, 21))
@@ -439,7 +440,7 @@ func TestEightQuestions(t *testing.T) {
 			b.Status.Percent = 40 + 59*rng.Float64()
 		})
 		if seed%2 == 1 {
-			a.add(t, leasePath, lease(cmdutil.SchedulerName, time.Hour)) // it is not renewed
+			a.add(t, leasePath, lease(cmdutil.SchedulerName, time.Hour)) // expired
 		}
 		decided(t, a)
 		s := liveOf(t, a, cmdutil.ControllerFlags{})
@@ -502,9 +503,9 @@ func TestEightQuestions(t *testing.T) {
 	}
 }
 
-// sixMore is what six more hours bring a Job of two hours that may wait for eight and was created an hour ago, at the
-// site of the node that is ranked first: found by trying every quarter of an hour, each hour of waiting at 0.5 % of a
-// start at once.
+// sixMore returns the expected effect of six additional hours for a two-hour Job with a delay of eight hours that
+// was created an hour ago, at the site of the highest-ranked node. It tries every quarter of an hour and assumes
+// that each hour of waiting costs 0.5 % of an immediate start.
 func sixMore(t *testing.T, a *apiServer) string {
 	t.Helper()
 	zones, err := cmdutil.ListZones(t.Context(), liveOf(t, a, cmdutil.ControllerFlags{}).(*dashboardcmd.LiveSource).Cluster)
@@ -533,14 +534,14 @@ func sixMore(t *testing.T, a *apiServer) string {
 	return fmt.Sprintf("6 h more would bring it to %.3g gCO2e/kWh", best(14))
 }
 
-// text is what a person reads on a page.
+// text returns the visible text of a page.
 func text(t *testing.T, client *http.Client, address string) string {
 	t.Helper()
 	bare := regexp.MustCompile(`<svg.*?</svg>|<[^>]*>`).ReplaceAllString(read(t, client, address), " ")
 	return strings.Join(strings.Fields(strings.ReplaceAll(html.UnescapeString(bare), "\u00a0", " ")), " ")
 }
 
-// A decision's page shows all that it depended on.
+// The page of a decision shows all of its inputs.
 func TestDashboardDecision(t *testing.T) {
 	a := observed(t)
 	unit := newFakeController(t)
@@ -561,7 +562,7 @@ func TestDashboardDecision(t *testing.T) {
 	}
 }
 
-// The figure of a namespace leads to the nodes and hours that it was added up from, and to what told of them.
+// The energy of a namespace links to the nodes, hours and sources that it was summed from.
 func TestDashboardOrigin(t *testing.T) {
 	a := observed(t)
 	var asked []url.Values
@@ -592,7 +593,7 @@ func TestDashboardOrigin(t *testing.T) {
 	}
 }
 
-// locked is a buffer that a command writes while a test reads.
+// locked is a buffer that is safe for concurrent use.
 type locked struct {
 	sync.Mutex
 	bytes.Buffer
@@ -610,7 +611,7 @@ func (l *locked) text() string {
 	return l.String()
 }
 
-// The command serves what simulate has written until it is interrupted.
+// The command serves the output of simulate until it is interrupted.
 func TestDashboardCommand(t *testing.T) {
 	dir := t.TempDir()
 	if code, _, stderr := execute(t, "simulate", "-f", "../../scenarios/demo/scenario.yaml", "--out", dir); code != 0 {
@@ -629,7 +630,7 @@ func TestDashboardCommand(t *testing.T) {
 		})
 		_ = out.Close()
 	}()
-	address, err := bufio.NewReader(printed).ReadString('\n') // all that it prints
+	address, err := bufio.NewReader(printed).ReadString('\n') // the only line of output
 	if err != nil {
 		t.Fatalf("%v: %s", err, errs.text())
 	}
@@ -665,7 +666,7 @@ func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// A token that could not be had once is asked for again by the next page.
+// After a failure, the next page requests a token again.
 func TestDashboardAsksForATokenAgain(t *testing.T) {
 	a := observed(t)
 	s := liveOf(t, a, cmdutil.ControllerFlags{})

@@ -38,13 +38,13 @@ there. Scenario files find it in the folder that the variable KUBENERGY_DATA nam
 	return cmd
 }
 
-// dataDir adds the flag that names the folder. The function returns the folder; "": none is named.
+// dataDir adds the flag --dir. The returned function returns the directory, or "" if none is set.
 func dataDir(cmd *cobra.Command, t cmdutil.Terminal) (folder func() string) {
 	dir := cmd.Flags().String("dir", "", "folder of the data (default: the one that "+sim.DataVariable+" names)")
 	return func() string { return cmp.Or(*dir, t.Getenv(sim.DataVariable)) }
 }
 
-// chooseData returns the files of the sets, and the single files, that are named; all where none is.
+// chooseData returns the files with the given set names or file names, or all files if names is empty.
 func chooseData(all []scenarios.DataFile, names []string) (chosen []scenarios.DataFile, err error) {
 	if len(names) == 0 {
 		return all, nil
@@ -68,7 +68,7 @@ func setNames(files []scenarios.DataFile) []string {
 	return slices.Compact(sliceutil.Map(files, func(f scenarios.DataFile) string { return f.Set() }))
 }
 
-// dataList is what people are shown of the manifest.
+// dataList is the output of data list.
 type dataList struct {
 	APIVersion string      `json:"apiVersion"`
 	Kind       string      `json:"kind"`
@@ -80,7 +80,7 @@ type dataState struct {
 	Set     string `json:"set"`
 	File    string `json:"file"`
 	Bytes   int64  `json:"bytes"`
-	There   string `json:"there,omitempty"` // yes, no or another; "": no folder is named
+	There   string `json:"there,omitempty"` // yes, no or another; empty if no directory is set
 	Licence string `json:"licence"`
 	SHA256  string `json:"sha256"`
 	URL     string `json:"url"`
@@ -117,7 +117,7 @@ func newDataList(t cmdutil.Terminal, all []scenarios.DataFile) *cobra.Command {
 	return cmd
 }
 
-// Sheet has a row for each file.
+// Sheet returns a table with one row per file.
 func (l *dataList) Sheet() *report.Table {
 	t := &report.Table{Columns: []report.Column{
 		{Name: "file", Field: "file", Words: true},
@@ -139,7 +139,7 @@ func (l *dataList) Sheet() *report.Table {
 	return t
 }
 
-// Text shows the files, and each licence once.
+// Text lists the files, followed by each licence.
 func (l *dataList) Text(wide, colours bool) string {
 	lines := []string{l.Sheet().Framed(wide, colours)}
 	for i, licence := range l.licences() {
@@ -152,12 +152,12 @@ func (l *dataList) Text(wide, colours bool) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// licences names each licence once. The table has their numbers, for they are long.
+// licences returns the distinct licences. The table refers to them by number, because they are long.
 func (l *dataList) licences() []string {
 	return sliceutil.Distinct(sliceutil.Map(l.Files, func(f dataState) string { return f.Licence }))
 }
 
-// sizeText shows a number of bytes in the unit that people read.
+// sizeText formats a number of bytes in kB or MB.
 func sizeText(bytes int64) string {
 	const kilo, mega = 1e3, 1e6
 	if bytes < mega {

@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
-// content is what the servers of these tests have: more than a reader takes at once.
+// content is the content of all served files. It is longer than one read.
 var content = bytes.Repeat([]byte("2022-06-01T00:00Z,218.3\n"), 20_000)
 
 func entry(name string, text []byte) scenarios.DataFile {
@@ -34,16 +34,16 @@ func entry(name string, text []byte) scenarios.DataFile {
 	}
 }
 
-// A dataServer serves the content, with ranges, after some answers of another kind.
+// A dataServer serves the content with support for ranges, after a number of other responses.
 type dataServer struct {
 	*httptest.Server
 
-	mu    sync.Mutex         // a client may go on while the server still answers
-	first []http.HandlerFunc // answers that come before
-	all   []string           // ranges that were asked for
+	mu    sync.Mutex         // the client may continue before the handler returns
+	first []http.HandlerFunc // initial responses
+	all   []string           // requested ranges
 }
 
-// next notes what is asked for, and returns the answer; nil: the content.
+// next records the request and returns its handler, or nil to serve the content.
 func (s *dataServer) next(r *http.Request) (answer http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func serveData(t *testing.T, first ...http.HandlerFunc) *dataServer {
 	return s
 }
 
-// fetcherOf asks a server, without long pauses.
+// fetcherOf returns a fetcher for a server with a short backoff.
 func fetcherOf(t *testing.T, s *dataServer) *fetcher {
 	t.Helper()
 	f := newFetcher(t.TempDir(), s.URL+"/")
@@ -82,7 +82,7 @@ func fetcherOf(t *testing.T, s *dataServer) *fetcher {
 	return f
 }
 
-// breaksOff says that all of the content comes, and sends so much of it.
+// breaksOff announces the whole content, but sends only a part of it.
 func breaksOff(after int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
@@ -96,7 +96,7 @@ func answers(code int) http.HandlerFunc {
 
 func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// repeated is the same answer so many times.
+// repeated returns the handler the given number of times.
 func repeated(answer http.HandlerFunc, times int) (all []http.HandlerFunc) {
 	for range times {
 		all = append(all, answer)
@@ -108,10 +108,10 @@ func TestFetchData(t *testing.T) {
 	half := len(content) / 2
 	for name, c := range map[string]struct {
 		first  []http.HandlerFunc
-		part   []byte // what is there of an earlier download
-		ranges string // that are asked for
-		err    string // "": the file is there in the end
-		kept   int    // bytes of a part, in the end
+		part   []byte // part of an earlier download
+		ranges string // expected ranges of the requests
+		err    string // expected error; empty if the download succeeds
+		kept   int    // expected size of the remaining part
 	}{
 		"at once":             {ranges: ""},
 		"it ends early":       {first: repeated(breaksOff(half), 1), ranges: "|bytes=240000-"},
@@ -201,7 +201,7 @@ func writeData(t *testing.T, path string, text []byte) {
 	}
 }
 
-// What is there with the right sum is not asked for again; what has another one is replaced.
+// A file with the expected checksum is not downloaded again, and a file with another checksum is replaced.
 func TestFetchDataTwice(t *testing.T) {
 	s := serveData(t)
 	f := fetcherOf(t, s)
@@ -220,7 +220,7 @@ func TestFetchDataTwice(t *testing.T) {
 	}
 }
 
-// On a full disk the error says so, what is there stays, and one attempt is enough to know it.
+// On a full disk, the error contains a hint, the existing part is kept, and the download is not retried.
 func TestFetchDataOnAFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil || runtime.GOOS != "linux" {
 		t.Skip("there is no /dev/full")
@@ -241,7 +241,7 @@ func TestFetchDataOnAFullDisk(t *testing.T) {
 	}
 }
 
-// interrupting cancels once what was read of a body was written: when the next part is read.
+// interrupting cancels the context after the first part of a body was written, on the next read.
 type interrupting struct {
 	http.RoundTripper
 	cancel func()
@@ -270,7 +270,7 @@ func (b *interruptedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// An interrupted command keeps what it has.
+// An interrupted command keeps the downloaded part.
 func TestFetchDataInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := serveData(t, func(w http.ResponseWriter, r *http.Request) {
@@ -292,7 +292,7 @@ func TestFetchDataInterrupted(t *testing.T) {
 	}
 }
 
-// onData runs a command of "kubenergy data" on a manifest of two sets.
+// onData runs a command of "kubenergy data" with a manifest of two sets.
 func onData(t *testing.T, env []string, args ...string) (out, messages string, err error) {
 	t.Helper()
 	all := []scenarios.DataFile{entry("one/a.csv", content), entry("one/b.csv", content), entry("two/c.csv", content)}
@@ -320,7 +320,7 @@ func TestDataCommands(t *testing.T) {
 		!strings.Contains(messages, "fetched 1 file, 2 there before") {
 		t.Errorf("%v: %s", err, messages)
 	}
-	other := t.TempDir() // the flag wins
+	other := t.TempDir() // the flag takes precedence
 	if _, messages, err := onData(t, env, "fetch", "two", "--dir", other, "--mirror", s.URL); err != nil ||
 		!strings.Contains(messages, "export KUBENERGY_DATA="+other) {
 		t.Errorf("%v: %s", err, messages)
@@ -349,7 +349,7 @@ func TestDataCommands(t *testing.T) {
 	if out, _, _ := onData(t, nil, "list", "--dir", other, "-o", "wide"); strings.Count(out, "ours") != 1 {
 		t.Errorf("a licence is repeated:\n%s", out)
 	}
-	// The manifest of the program is what the command line works on.
+	// The command line uses the manifest of the program.
 	if code, stdout, stderr := ranLocally([]string{"data", "list"}); code != 0 || stderr != "" ||
 		!strings.Contains(stdout, "gaia/pai_1k.csv") || !strings.Contains(stdout, "No folder is named") {
 		t.Errorf("exit code %d: %s%s", code, stderr, stdout)

@@ -37,10 +37,10 @@ type decisionsFlags struct {
 	output     *cmdutil.Choice
 }
 
-// Decisions reach the controller seconds after they were made, and after an outage of it together.
+// Decisions reach the controller within seconds, or in bulk after an outage.
 const (
 	followEvery = 5 * time.Second
-	lateBy      = 2 * time.Minute // what is recorded so much later than what was decided after it, --follow misses
+	lateBy      = 2 * time.Minute // maximum delay of records that --follow prints
 )
 
 func newDecisions(t cmdutil.Terminal) *cobra.Command {
@@ -101,7 +101,7 @@ func (f *decisionsFlags) check(format bool) error {
 	return nil
 }
 
-// query asks for the records that the flags mean.
+// query returns the query for the records selected by the flags.
 func (f *decisionsFlags) query(c *cmdutil.ControllerClient, now time.Time) (*ledger.RecordQuery, error) {
 	from, err := humanize.ParseTime("--since", "-"+f.since, now)
 	if err != nil {
@@ -116,7 +116,7 @@ func (f *decisionsFlags) query(c *cmdutil.ControllerClient, now time.Time) (*led
 	return q, nil
 }
 
-// wants reports whether a record passes the filters that the API does not have.
+// wants reports whether a record matches the filters that the API does not support.
 func (f *decisionsFlags) wants(r *ledger.Record) bool {
 	reason := func(name string) bool { return strings.EqualFold(name, r.Reason) }
 	return (f.action.Value == "any" || f.action.Value == r.Action) &&
@@ -144,7 +144,7 @@ func (f *decisionsFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	if err != nil {
 		return err
 	}
-	records = append([]ledger.Record{}, records...) // as the API, a list of none
+	records = append([]ledger.Record{}, records...) // encode an empty list instead of null, like the API
 	if !since.IsZero() {
 		fmt.Fprintf(t.Err, "there are more decisions than the youngest %d: see --limit and --since\n", f.limit)
 	}
@@ -160,8 +160,8 @@ func (f *decisionsFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	return t.Print(list, f.output.Value)
 }
 
-// goOn prints the list from the oldest on, and then each further decision once, until the context ends. A controller
-// that is away for a while is asked again.
+// goOn prints the list in chronological order, followed by each new decision, until the context is done. It retries
+// if the controller is temporarily unavailable.
 func (f *decisionsFlags) goOn(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient,
 	q *ledger.RecordQuery,
 	list *decisionList,
@@ -198,7 +198,8 @@ func (f *decisionsFlags) goOn(ctx context.Context, t cmdutil.Terminal, c *cmduti
 	return nil
 }
 
-// again returns what to ask after a failure; an error where asking again is of no use. A token is good for ten minutes.
+// again returns the client for the next attempt after a failure, or an error if a retry is pointless. It reconnects
+// if the token, which is valid for ten minutes, has expired.
 func (f *decisionsFlags) again(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient, failure error,
 	reported bool,
 ) (*cmdutil.ControllerClient, error) {
@@ -214,7 +215,7 @@ func (f *decisionsFlags) again(ctx context.Context, t cmdutil.Terminal, c *cmdut
 	return c, nil
 }
 
-// add prints what was not seen yet, the oldest first.
+// add prints the decisions that were not printed before, oldest first.
 func (f *decisionsFlags) add(t cmdutil.Terminal, list *decisionList, seen map[string]time.Time) error {
 	slices.Reverse(list.Decisions.Decisions)
 	list.Decisions.Decisions = slices.DeleteFunc(list.Decisions.Decisions, func(r ledger.Record) bool {
@@ -238,7 +239,7 @@ func (f *decisionsFlags) add(t cmdutil.Terminal, list *decisionList, seen map[st
 		return err
 	}
 	text := b.Bytes()
-	if list.more { // under the heads that are there
+	if list.more { // omit the header
 		text = text[bytes.IndexByte(text, '\n')+1:]
 	}
 	list.more = true
@@ -246,7 +247,7 @@ func (f *decisionsFlags) add(t cmdutil.Terminal, list *decisionList, seen map[st
 	return err
 }
 
-// printSnapshot prints what the youngest decision that is meant was made on.
+// printSnapshot prints the snapshot of the newest matching decision.
 func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient,
 	q *ledger.RecordQuery,
 ) error {

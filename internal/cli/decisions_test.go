@@ -19,7 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
 )
 
-// book answers as the controller does: a page of what lies in the time that is asked for, the youngest first.
+// book serves records like the controller, which returns a page of the requested interval, newest first.
 type book struct {
 	mu      sync.Mutex
 	records []ledger.Record
@@ -43,14 +43,14 @@ func (b *book) answer(q *http.Request) any {
 		if v.Get("snapshots") == "" {
 			r.Snapshot = nil
 		}
-		if ledgertest.Selects(&asked, &r) && len(page) < 3 { // three to a page
+		if ledgertest.Selects(&asked, &r) && len(page) < 3 { // three per page
 			page = append(page, r)
 		}
 	}
 	return api.Decisions{Decisions: page}
 }
 
-// decided fills the controller with a hold, its release, and placements.
+// decided adds a hold, its release and placements to the controller.
 func (c *fakeUnit) decided(t *testing.T) *book {
 	t.Helper()
 	at := testNow.Add(-3 * time.Hour).Truncate(time.Hour)
@@ -99,7 +99,7 @@ func TestDecisions(t *testing.T) {
 	golden(t, "decisions.golden", all.String())
 }
 
-// What -o json prints is what the API answers, field by field.
+// The output of -o json equals the response of the API.
 func TestDecisionsAreTheAPIs(t *testing.T) {
 	c := newFakeController(t)
 	b := c.decided(t)
@@ -145,11 +145,11 @@ func TestSnapshotOfADecision(t *testing.T) {
 	}
 }
 
-// output that tests may read while a command writes it.
+// shared is output that tests can read while a command writes it.
 type shared struct {
 	mu    sync.Mutex
 	b     bytes.Buffer
-	wrote chan<- struct{} // gets one if it has room; nil: none
+	wrote chan<- struct{} // receives a value after each write if it has capacity; may be nil
 }
 
 func (s *shared) Write(p []byte) (int, error) {
@@ -168,8 +168,8 @@ func (s *shared) String() string {
 	return s.b.String()
 }
 
-// With --follow no line comes twice, what comes late comes, a token that has run out is made anew, an outage and a
-// limit of requests are waited out, a refusal is not, and the end of the context is the end.
+// With --follow, each decision is printed once, including late ones. Expired tokens are renewed, outages and rate
+// limits are retried, and the command ends on a permanent error or when the context is done.
 func TestFollow(t *testing.T) {
 	for _, forbidden := range []bool{false, true} {
 		t.Run(fmt.Sprint("forbidden at last: ", forbidden), func(t *testing.T) { follow(t, forbidden) })
@@ -180,7 +180,7 @@ func follow(t *testing.T, forbidden bool) {
 	t.Helper()
 	c := newFakeController(t)
 	b := c.decided(t)
-	fail := make(chan refusal, 1) // what the next request is answered
+	fail := make(chan refusal, 1) // response to the next request
 	changed := make(chan struct{}, 1)
 	c.answers["/api/v1/decisions"] = func(q *http.Request) any {
 		select {

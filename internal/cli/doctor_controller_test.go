@@ -17,7 +17,7 @@ func TestDoctorChecksTheController(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		set  func(*fakeUnit)
-		want string // all findings: status and the beginning of the message
+		want string // all findings: status and prefix of the message
 	}{
 		{"well", func(c *fakeUnit) {
 			c.answers["/api/v1/nodes/power"] = api.NodesPower{Nodes: []api.NodePower{{

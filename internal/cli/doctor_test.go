@@ -37,7 +37,7 @@ const (
 	nodePath       = "/api/v1/nodes"
 )
 
-// crd is a CustomResourceDefinition as the server shows it.
+// crd is a CustomResourceDefinition with a free-form status.
 type crd struct {
 	metav1.PartialObjectMetadata
 	Status map[string]any `json:"status"`
@@ -75,7 +75,7 @@ func lease(name string, age time.Duration) *coordinationv1.Lease {
 	}
 }
 
-// zone is a GridZone with two days of hourly intensities: 300 g/kWh, but 100 between 12:00 and 16:00 each day.
+// zone returns a GridZone with two days of hourly intensities of 300 g/kWh, and 100 g/kWh between 12:00 and 16:00.
 func zone(name string) *v1alpha1.GridZone {
 	z := &v1alpha1.GridZone{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	z.Spec.Zone, z.Spec.Default = name, true
@@ -114,7 +114,7 @@ func node(name string, labels map[string]string) *v1.Node {
 	return n
 }
 
-// healthy is a cluster in which everything is as it should be.
+// healthy returns a cluster without any problem.
 func healthy(t *testing.T) *apiServer {
 	t.Helper()
 	a := newAPIServer(t)
@@ -163,7 +163,7 @@ func healthy(t *testing.T) *apiServer {
 	return a
 }
 
-// edit changes an object in place.
+// edit modifies a stored object.
 func edit[T any](t *testing.T, a *apiServer, path string, change func(*T)) {
 	t.Helper()
 	a.mu.Lock()
@@ -209,7 +209,7 @@ func TestDoctorOfAHealthyCluster(t *testing.T) {
 	}
 }
 
-// One thing is wrong at a time.
+// Each case introduces a single problem.
 func TestDoctorFinds(t *testing.T) {
 	for name, c := range map[string]struct {
 		break_      func(*testing.T, *apiServer)
@@ -527,7 +527,7 @@ func TestDoctorFinds(t *testing.T) {
 	}
 }
 
-// gone is a cluster in which our scheduler does not run any longer.
+// gone sets up a cluster in which the scheduler of KubEnergy no longer runs.
 func gone(t *testing.T, a *apiServer) {
 	for _, name := range []string{cmdutil.SchedulerName, cmdutil.HoldLease} {
 		a.add(t, leasePath, lease(name, time.Hour))
@@ -548,7 +548,7 @@ func setVariable(program string, e v1.EnvVar) func(*testing.T, *apiServer) {
 	}
 }
 
-// A variable that stands for both programs, and a key that a zone names, are as they should be.
+// A variable that both programs share and a key that a zone uses are not reported.
 func TestDoctorAcceptsVariables(t *testing.T) {
 	a := healthy(t)
 	for _, program := range []string{cmdutil.SchedulerName, cmdutil.ControllerName} {
@@ -603,7 +603,7 @@ func TestDoctorWithoutAServer(t *testing.T) {
 	}
 }
 
-// waitingJob is held, with its latest start that far from now.
+// waitingJob returns a held Job with the given time left until its latest start.
 func waitingJob(name string, left time.Duration) metav1.Object {
 	j := heldJob(name)
 	j.CreationTimestamp = metav1.NewTime(testNow.Add(-2 * time.Hour))

@@ -22,7 +22,7 @@ const (
 	budgetPath  = "/apis/kubenergy.io/v1alpha1/namespaces/ns/energybudgets"
 )
 
-// nightlyCron makes Jobs at 10:00 each day that may wait for 8 hours and run for 2.
+// nightlyCron returns a CronJob that runs at 10:00 each day. Its Jobs run for 2 hours and may wait for 8.
 func nightlyCron(change func(*batchv1.CronJob)) *batchv1.CronJob {
 	c := &batchv1.CronJob{ObjectMeta: created("nightly", testNow.Add(-48*time.Hour))}
 	c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "0 10 * * *", batchv1.AllowConcurrent
@@ -93,7 +93,8 @@ func TestExplainACronJob(t *testing.T) {
 	}
 }
 
-// What is written in vain on the template of a CronJob is told, and by when its Jobs had to end is judged as of now.
+// Ineffective keys on the template of a CronJob are reported, and the deadlines of its Jobs are evaluated as of
+// now.
 func TestExplainACronJobOfMistakes(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, cronJobPath, nightlyCron(func(c *batchv1.CronJob) {
@@ -116,12 +117,12 @@ func TestExplainACronJobOfMistakes(t *testing.T) {
 	}
 }
 
-// What is written on a CronJob or a Deployment itself has no effect: explain says where it has.
+// Keys on a CronJob or a Deployment have no effect, and the warning contains the correct place.
 func TestExplainKeysOnTheOwner(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, cronJobPath, nightlyCron(func(c *batchv1.CronJob) {
 		c.Labels = map[string]string{v1alpha1.LabelTeam: "a", v1alpha1.LabelWorkloadType: "batch"}
-		c.Spec.JobTemplate.Labels = map[string]string{v1alpha1.LabelWorkloadType: "batch"} // so nothing is amiss
+		c.Spec.JobTemplate.Labels = map[string]string{v1alpha1.LabelWorkloadType: "batch"} // correct, no warning
 		delete(c.Spec.JobTemplate.Annotations, v1alpha1.AnnotationAllowedDelay)
 		c.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h", "kubenergy.io/runnow": "true"}
 	}))
@@ -201,7 +202,7 @@ func TestExplainANamespace(t *testing.T) {
 	}
 }
 
-// A tenant is told what holds in the namespace, and what cannot be said.
+// A tenant sees the settings of the namespace and a list of unknown ones.
 func TestExplainANamespaceToATenant(t *testing.T) {
 	a := twoSites(t)
 	for _, all := range []string{"gridzones", "energypolicies", "energybudgets", "namespaces"} {
@@ -219,7 +220,7 @@ func TestExplainANamespaceToATenant(t *testing.T) {
 	}
 }
 
-// Events of ours say why a Job was not held; those of others, and of other objects, do not count.
+// Events of KubEnergy explain why a Job was not held. Events of other components or for other objects are ignored.
 func TestExplainByEvents(t *testing.T) {
 	a := twoSites(t)
 	j := workJob("nightly")
@@ -257,7 +258,7 @@ func TestExplainByEvents(t *testing.T) {
 	}
 }
 
-// What names a scheduler that does not run is told so, with the command that mends it.
+// Objects that use a scheduler that does not run get a warning with a command to fix them.
 func TestExplainTheStranded(t *testing.T) {
 	a := twoSites(t)
 	gone(t, a)
@@ -288,7 +289,7 @@ func TestExplainTheStranded(t *testing.T) {
 	}
 }
 
-// The variables of the scheduler hold for explain as well, where they may be read.
+// Explain takes the scheduler's environment variables into account if it can read them.
 func TestExplainReadsTheSchedulersVariables(t *testing.T) {
 	a := twoSites(t)
 	d := deployment(cmdutil.SchedulerName, "example.org/s:1")

@@ -24,7 +24,7 @@ import (
 
 const podPath = "/api/v1/namespaces/ns/pods"
 
-// twoSites is a cluster with a clean and a dirty zone, and nodes that differ in more than that.
+// twoSites returns a cluster with a clean and a dirty zone and different nodes.
 func twoSites(t *testing.T) *apiServer {
 	t.Helper()
 	a := newAPIServer(t)
@@ -147,7 +147,7 @@ func TestExplainAHeldJob(t *testing.T) {
 	}
 }
 
-// A node that is too hot is out, and why is told; where the controller cannot be asked, so is that.
+// An overheated node is excluded with a reason. If the controller is unreachable, that is reported instead.
 func TestExplainAHotNode(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, podPath, markedPod("train"))
@@ -190,8 +190,8 @@ func TestExplainAPod(t *testing.T) {
 	}
 }
 
-// What a hold saves in grams is what the tables beside it come to: the energy of the node that is ranked first, times
-// what the intensity of its site is less. What the scheduler said, at a nominal power, is not shown beside it.
+// The saving of a hold in grams is consistent with the tables, which is the energy on the highest-ranked node
+// multiplied by the difference of intensities. The scheduler's figure for a nominal power is not shown in addition.
 func TestGramsOfAHold(t *testing.T) {
 	a := twoSites(t)
 	j := workJob("nightly")
@@ -210,7 +210,7 @@ func TestGramsOfAHold(t *testing.T) {
 	}
 }
 
-// Of a Job that was held and has started, both times are told: that of the plan and the real one.
+// For a Job that was held and has started, both the planned and the actual start are shown.
 func TestExplainWhenAHeldJobStarted(t *testing.T) {
 	for after, description := range map[time.Duration]string{
 		0: "as planned", 2 * time.Second: "2s later", -4 * time.Minute: "4 min earlier",
@@ -235,8 +235,8 @@ func TestExplainWhenAHeldJobStarted(t *testing.T) {
 	}
 }
 
-// A static pod comes with its node, as the pods of a DaemonSet do: a node with no others may sleep, and waking it costs
-// more than using one that is awake.
+// Static pods, like pods of a DaemonSet, do not keep a node awake. A node with only such pods may be put to sleep,
+// and waking it up costs more than using a node that is awake.
 func TestExplainCountsNodesOfStaticPodsAsEmpty(t *testing.T) {
 	a := newAPIServer(t)
 	a.add(t, zonePath, zone("DE"))
@@ -386,7 +386,7 @@ func TestExplainStates(t *testing.T) {
 	}
 }
 
-// unheld is a Job that runs, and carries nothing of a hold.
+// unheld modifies a Job so that it runs and has no marks of a hold.
 func unheld(j *batchv1.Job) {
 	j.Labels, j.Spec.Suspend = nil, new(false)
 	j.Status.Active, j.Status.Ready = 1, new(int32(1))
@@ -433,7 +433,7 @@ func TestExplainSaysWhatItMayNotSee(t *testing.T) {
 	}
 }
 
-// What a namespace says in vain is told of the work in it.
+// Ineffective settings of a namespace are reported for its workloads.
 func TestExplainInANamespaceOfNonsense(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, "/api/v1/namespaces", &v1.Namespace{
@@ -448,7 +448,7 @@ func TestExplainInANamespaceOfNonsense(t *testing.T) {
 	}
 }
 
-// A tenant who may read one namespace is told what holds there, and nothing that follows from what it may not read.
+// A tenant with access to one namespace sees its settings, but no conclusions that depend on unreadable resources.
 func TestExplainToATenant(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, jobsIn("ns"), workJob("nightly"))

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// waves writes files of days of a clean and a dirty half each, and returns their pattern.
+// waves writes one file per day with half a clean and half a dirty day, and returns a pattern that matches them.
 func waves(t *testing.T, days ...int) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -33,7 +33,7 @@ func waves(t *testing.T, days ...int) string {
 	return filepath.Join(folder, "XX_*.csv")
 }
 
-// ranLocally runs a command that needs no cluster.
+// ranLocally runs a command that does not require a cluster.
 func ranLocally(args []string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
 	code = Run(context.Background(), args, nil, &out, &err)
@@ -68,7 +68,7 @@ func TestForecastBacktest(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		t.Fatal(err)
 	}
-	// The last of five windows of two days ends a day before the 35 days do.
+	// The last of five two-day windows ends a day before the end of the 35 days.
 	if want := time.Date(2023, 1, 29, 0, 0, 0, 0, time.UTC); doc.Kind != "ForecastBacktest" || doc.Zone != "XX" ||
 		doc.Windows != 5 || !doc.First.Equal(want) || len(doc.Models) != 2 {
 		t.Errorf("read %+v", doc)

@@ -95,7 +95,7 @@ func TestForecastIntoAFile(t *testing.T) {
 	}
 }
 
-// A narrow terminal gets blocks, and no line is wider than the terminal, whatever its width.
+// A narrow terminal gets blocks, and no line exceeds the width of the terminal.
 func TestChartsFit(t *testing.T) {
 	status := zone("DE").Status.Carbon
 	for _, width := range []string{"32", "40", "50", "60", "80", "120", "160"} {
@@ -112,7 +112,7 @@ func TestChartsFit(t *testing.T) {
 			o.Width = cmdutil.Terminal{Env: []string{"COLUMNS=" + width}}.Width()
 			text := o.Text(false, false)
 			lines := strings.Split(text, "\n")
-			chart := lines[1 : len(lines)-2] // between title and verdict
+			chart := lines[1 : len(lines)-2] // lines between title and verdict
 			for _, line := range chart {
 				if n := len([]rune(line)); n > atoi(t, width)+len(" UTC")+5 {
 					t.Errorf("width %s: %d columns: %q", width, n, line)
@@ -139,7 +139,7 @@ func atoi(t *testing.T, s string) (n int) {
 	return n
 }
 
-// The cheapest window may begin between two steps: where its end meets one.
+// The cheapest window may start between two steps if its end is aligned with a step.
 func TestCheapestWindow(t *testing.T) {
 	series := func(step time.Duration, values ...float64) *grid.Series {
 		s, err := grid.NewSeries(testNow, step, values)
@@ -152,7 +152,7 @@ func TestCheapestWindow(t *testing.T) {
 		series   *grid.Series
 		now      time.Duration
 		duration time.Duration
-		start    time.Duration // -1: none
+		start    time.Duration // -1 if there is no window
 	}{
 		"at a step":             {series(time.Hour, 3, 2, 1, 1, 5), 0, 2 * time.Hour, 2 * time.Hour},
 		"now":                   {series(time.Hour, 1, 2, 1, 1), 0, time.Hour, 0},

@@ -12,7 +12,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew; read the diff before committing it")
 
-// golden compares what was printed with a file.
+// golden compares output with a golden file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", "golden", name)

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 )
 
-// What is held is listed with what its start saves; what is not held is not.
+// Only held objects are listed, with the expected saving of their start.
 func TestHeld(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, jobsIn("ns"), workJob("nightly"))
@@ -80,7 +80,7 @@ func TestNothingIsHeld(t *testing.T) {
 	}
 }
 
-// Without rights, what is seen is listed, and what cannot be said is named.
+// With limited permissions, the readable objects are listed and unknown values are reported.
 func TestHeldToATenant(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, jobsIn("ns"), workJob("nightly"))

@@ -28,8 +28,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// profileOwner is the field manager under which this command applies. The API server remembers who wrote what, which
-// tells our labels from others'.
+// profileOwner is the field manager of this command. The API server uses it to distinguish labels set by this
+// command from labels set by others.
 const profileOwner = "kubenergy-profile"
 
 type profileFlags struct {
@@ -131,7 +131,7 @@ func (f *profileFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	return nil
 }
 
-// readCatalogue returns the bundled catalogue with what a file adds to it.
+// readCatalogue returns the bundled catalogue, extended by the given file if there is one.
 func (f *profileFlags) readCatalogue(t cmdutil.Terminal) (*hardware.Catalog, error) {
 	if f.catalogue == "" {
 		return hardware.Default(), nil
@@ -150,34 +150,34 @@ func (f *profileFlags) readCatalogue(t cmdutil.Terminal) (*hardware.Catalog, err
 	return all, nil
 }
 
-// profileRow is one node.
+// profileRow describes one node.
 type profileRow struct {
 	Node    string          `json:"node"`
 	Known   bool            `json:"known"`
 	Profile *energy.Profile `json:"profile,omitempty"`
-	// What the whole node draws, its GPUs included.
+	// Power of the whole node including its GPUs.
 	IdleWatts float64       `json:"idleWatts,omitempty"`
 	MaxWatts  float64       `json:"maxWatts,omitempty"`
 	Kind      hardware.Kind `json:"hardware"`
-	Label     string        `json:"label,omitempty"`  // the node's, before
-	Change    string        `json:"change,omitempty"` // what was done, or why nothing was
+	Label     string        `json:"label,omitempty"`  // label of the node before the change
+	Change    string        `json:"change,omitempty"` // change that was made, or the reason why none was made
 
 	node *v1.Node
 }
 
-// profiler finds the hardware of nodes, and labels them.
+// profiler detects the hardware of nodes and labels them.
 type profiler struct {
 	*profileFlags
 	client    kubernetes.Interface
 	catalogue *hardware.Catalog
 
 	rows     []profileRow
-	existing map[string]bool // PowerProfiles
+	existing map[string]bool // existing PowerProfiles by name
 	made     []profileChange
 	failures int
 }
 
-// profileChange is what happened to a PowerProfile.
+// profileChange is the result of applying a PowerProfile.
 type profileChange struct {
 	Name   string `json:"name"`
 	Change string `json:"change"`
@@ -226,13 +226,13 @@ func (p *profiler) recognise(n *v1.Node) profileRow {
 	return row
 }
 
-// createProfiles applies one PowerProfile for each kind of hardware.
+// createProfiles applies one PowerProfile per kind of hardware.
 func (p *profiler) createProfiles(ctx context.Context) {
 	for _, row := range p.rows {
 		if !row.Known || slices.ContainsFunc(p.made, func(c profileChange) bool { return c.Name == row.Profile.Name }) {
 			continue
 		}
-		object := hardware.ToPowerProfile(row.Profile, p.catalogue.DefaultPUE) // a node's own comes first
+		object := hardware.ToPowerProfile(row.Profile, p.catalogue.DefaultPUE) // the PUE of a node takes precedence
 		done := "created"
 		if p.existing[object.Name] {
 			done = "applied"
@@ -252,7 +252,7 @@ func (p *profiler) createProfiles(ctx context.Context) {
 }
 
 func (p *profiler) applyProfile(ctx context.Context, object *v1alpha1.PowerProfile) error {
-	// The empty status is left out: applying it would claim its fields.
+	// Omit the empty status, because applying it would claim its fields.
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": object.APIVersion, "kind": object.Kind, "metadata": map[string]any{"name": object.Name},
 		"spec": object.Spec,
@@ -266,7 +266,7 @@ func (p *profiler) applyProfile(ctx context.Context, object *v1alpha1.PowerProfi
 		Body(body).Do(ctx).Error()
 }
 
-// change labels a node, or takes its label off.
+// change sets or removes the label of a node.
 func (p *profiler) change(ctx context.Context, row *profileRow) {
 	want := ""
 	switch {
@@ -281,7 +281,7 @@ func (p *profiler) change(ctx context.Context, row *profileRow) {
 		row.Change = "has its label"
 		return
 	case !p.existing[row.Profile.Name]:
-		// A label that names no profile leaves the node without any.
+		// A label with an unknown profile would leave the node without a profile.
 		row.Change = "not labelled: there is no PowerProfile " + row.Profile.Name + "; add --create"
 		p.failures++
 		return
@@ -299,11 +299,11 @@ func (p *profiler) change(ctx context.Context, row *profileRow) {
 	}
 }
 
-// apply has a node carry the label, or not if it is "". What others have written stays, without --overwrite. A node
-// that is gone, and perhaps made anew, is left alone.
+// apply sets the label of a node, or removes it if label is empty. Unless --overwrite is set, labels of other field
+// managers are preserved. The UID prevents changes to a node that was deleted and created again.
 func (p *profiler) apply(ctx context.Context, n *v1.Node, label string) (*v1.Node, error) {
 	nodes, o := p.client.CoreV1().Nodes(), p.options()
-	if label == "" && p.overwrite { // applying nothing takes off what was applied, and nothing else
+	if label == "" && p.overwrite { // an empty apply only removes fields owned by this field manager
 		return nodes.Patch(ctx, n.Name, types.MergePatchType,
 			fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelPowerProfile),
 			metav1.PatchOptions{FieldManager: o.FieldManager, DryRun: o.DryRun})
@@ -323,7 +323,7 @@ func (p *profiler) options() metav1.ApplyOptions {
 	return o
 }
 
-// tense returns done, or "would be" done in a dry run.
+// tense returns the given participle, prefixed by "would be" in a dry run.
 func (p *profiler) tense(done string) string {
 	if p.dryRunServer {
 		return "would be " + done
@@ -331,15 +331,15 @@ func (p *profiler) tense(done string) string {
 	return done
 }
 
-// profiles are what profile prints.
+// profiles is the output of the command profile.
 type profiles struct {
 	Nodes         []profileRow    `json:"nodes"`
 	PowerProfiles []profileChange `json:"powerProfiles,omitempty"`
 
-	changes bool // labels are written or removed
+	changes bool // whether labels are set or removed
 }
 
-// Text shows the nodes, and then what became of PowerProfiles.
+// Text returns a table of nodes, followed by the results for PowerProfiles.
 func (p *profiles) Text(bool, bool) string {
 	t := report.Heads(9, "NODE", "PROFILE", "IDLE W", "MAX W", "ERROR", "GPUS", "QUALITY", "RECOGNISED AS", "CHANGE")
 	if !p.changes {

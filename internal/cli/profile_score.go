@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// score compares profiles with measured machines of a file. It asks no cluster.
+// score compares profiles with the measured machines of a file. It does not access a cluster.
 func (f *profileFlags) score(t cmdutil.Terminal, catalogue *hardware.Catalog) error {
 	since, err := time.Parse("2006-01", f.since)
 	if f.since != "" && err != nil {
@@ -36,9 +36,9 @@ func (f *profileFlags) score(t cmdutil.Terminal, catalogue *hardware.Catalog) er
 
 type profileScore hardware.Score
 
-const worst = 10 // rows that people are shown
+const worst = 10 // maximum number of rows in the text output
 
-// Text shows the errors of each kind of profile, and the results that are farthest off.
+// Text returns the errors by kind of profile and the results with the largest errors.
 func (s *profileScore) Text(bool, bool) string {
 	of := report.Heads(6, "PROFILES BY", "RESULTS", "IDLE MEDIAN", "IDLE P90", "FULL MEDIAN", "FULL P90")
 	for _, e := range s.Errors {
@@ -53,7 +53,8 @@ func (s *profileScore) Text(bool, bool) string {
 
 func whole(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
-// Sheet has all results, the farthest off first and the unknown ones last.
+// Sheet returns the table for the CSV format. Results are sorted by error in descending order, followed by unknown
+// ones.
 func (s *profileScore) Sheet() *report.Table {
 	signed := func(v float64) string { return fmt.Sprintf("%+.0f %%", 100*v) }
 	watts := func(v float64) string { return fmt.Sprintf("%.0f", v) }

@@ -31,15 +31,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// hardwareServer is as much of an API server as labelling nodes needs: nodes that remember who wrote which label last,
-// and PowerProfiles that are applied.
+// hardwareServer is a fake API server for labelling nodes. It tracks the field managers of labels and supports
+// applying PowerProfiles.
 type hardwareServer struct {
 	kubeconfig string
 
 	mu       sync.Mutex
 	nodes    map[string]*v1.Node
 	profiles map[string]*v1alpha1.PowerProfile
-	owners   map[string]string // of PowerProfiles
+	owners   map[string]string // field managers of PowerProfiles
 	noKind   bool
 	dryRuns  int
 }
@@ -77,7 +77,7 @@ func (s *hardwareServer) node(name, providerID, cpus, memory string, gpus int, l
 	}
 }
 
-// setLabel is what another one writes.
+// setLabel sets the label of a node as another field manager.
 func (s *hardwareServer) setLabel(node, value string) {
 	s.patch(node, "kubectl-label", nil, string(types.MergePatchType), fmt.Appendf(nil,
 		`{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelPowerProfile, value))
@@ -162,7 +162,7 @@ func (s *hardwareServer) apply(name string, q *http.Request, body []byte, dry bo
 	return 200, p
 }
 
-// patch has the fake client, which knows who owns which field, patch a node.
+// patch patches a node with a fake client that tracks field managers.
 func (s *hardwareServer) patch(name, manager string, q url.Values, kind string, body []byte) (int, any) {
 	client := fake.NewClientset(s.nodes[name].DeepCopy())
 	after, err := client.CoreV1().Nodes().Patch(context.Background(), name, types.PatchType(kind), body,
@@ -211,7 +211,7 @@ func TestProfileDryRun(t *testing.T) {
 	s := newHardwareServer(t)
 	s.setLabel("m5b", "theirs")
 	code, out, stderr := s.run(t, "--create", "--label-nodes", "--dry-run")
-	// two profiles and three nodes
+	// two profiles and three nodes are written
 	if code != 0 || s.label("m5a") != "" || len(s.profiles) > 0 || s.dryRuns != 5 {
 		t.Fatalf("code %d, %d dry runs, %q: %s%s", code, s.dryRuns, s.label("m5a"), out, stderr)
 	}
@@ -234,7 +234,7 @@ func TestProfileCreatesAndLabels(t *testing.T) {
 		t.Errorf("%+v", s.profiles)
 	}
 
-	// A second time there is nothing to do, and somebody may have corrected a profile.
+	// A second run has nothing to do. Profiles modified by others are preserved.
 	s.owners["aws-m5-xlarge"] = "kubectl-edit"
 	code, out, _ = s.run(t, "--create", "--label-nodes")
 	if code != 1 || !strings.Contains(out, "aws-m5-xlarge: kept: others have changed it") ||
@@ -256,12 +256,12 @@ func TestProfileRemovesItsOwnLabels(t *testing.T) {
 	must("aws-g5-4xlarge,aws-m5-xlarge,theirs,", "--create", "--label-nodes")
 	must(",,theirs,", "--remove")
 	must("aws-g5-4xlarge,aws-m5-xlarge,aws-m5-xlarge,", "--label-nodes", "--overwrite")
-	s.setLabel("m5a", "theirs") // whoever writes over our label has it from then on
+	s.setLabel("m5a", "theirs") // a user who overwrites the label owns it afterwards
 	must(",theirs,,", "--remove")
 	must(",,,", "--remove", "--overwrite")
 }
 
-// A label that names no profile leaves a node without any.
+// Nodes are not labelled with a profile that does not exist, because they would have no profile then.
 func TestProfileLabelsOnlyWhatExists(t *testing.T) {
 	s := newHardwareServer(t)
 	code, out, stderr := s.run(t, "--label-nodes")
@@ -279,7 +279,7 @@ func TestProfileLabelsOnlyWhatExists(t *testing.T) {
 	}
 }
 
-// A node is not told as labelled whose request was given up.
+// A node is not reported as labelled if the request was canceled.
 func TestProfileTellsWhatWasGivenUp(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -311,7 +311,7 @@ cloudInstanceMapping: {aws: {m5.xlarge: {cpuModel: NUC, totalMemory: 1024, memCh
 	}
 }
 
-// No cluster is asked. The user's profile counts, and is said to be one.
+// Scoring does not access a cluster. Profiles of the user's file are used and marked.
 func TestProfileScores(t *testing.T) {
 	folder := t.TempDir()
 	hw, results := filepath.Join(folder, "hw.yaml"), filepath.Join(folder, "results.csv")

@@ -99,7 +99,7 @@ func TestReleaseAll(t *testing.T) {
 	}
 }
 
-// A Job that a budget has suspended waits as one that is held does: it is released by itself, and with all others.
+// A Job that a budget has suspended is released like a held Job, both individually and with --all.
 func TestReleaseOfABudget(t *testing.T) {
 	a := newAPIServer(t)
 	fn := func(name string, labels map[string]string) *batchv1.Job {
@@ -160,7 +160,7 @@ func TestReleaseAllOfANamespace(t *testing.T) {
 	}
 }
 
-// What an uninstall does: the policy goes before the Jobs, since new ones would be held meanwhile.
+// An uninstallation removes the policy before it releases Jobs, because new Jobs would be held otherwise.
 func TestReleaseRemovesThePolicyFirst(t *testing.T) {
 	a := newAPIServer(t)
 	for _, kind := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
@@ -176,7 +176,7 @@ func TestReleaseRemovesThePolicyFirst(t *testing.T) {
 	if err := r.RemovePolicy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// admitted by a server that had not noticed
+	// Admitted by an API server that has not reloaded its policies.
 	late := time.AfterFunc(20*time.Millisecond, func() { a.add(t, jobsIn("ns"), heldJob("late")) })
 	defer late.Stop()
 	if err := r.All(t.Context(), ""); err != nil {
@@ -239,7 +239,7 @@ func TestReleaseTriesAgain(t *testing.T) {
 	}
 }
 
-// Jobs may vanish, be replaced by others of their name, or be released by others while we look.
+// Jobs may be deleted, replaced by others with the same name, or released by others concurrently.
 func TestReleaseMeetsChangedJobs(t *testing.T) {
 	a := newAPIServer(t)
 	for _, name := range []string{"deleted", "replaced", "released", "taken-over"} {
@@ -342,7 +342,7 @@ func TestReleaseOneJob(t *testing.T) {
 func TestReleaseTellsOfPodsThatWait(t *testing.T) {
 	a := newAPIServer(t)
 	a.add(t, leasePath, lease(cmdutil.SchedulerName, 3*time.Second))
-	web := deployment("web", "example.org/web:1") // which a scheduler serves that stays
+	web := deployment("web", "example.org/web:1") // uses a scheduler that still runs
 	web.Spec.Template.Spec.SchedulerName = policy.SchedulerName
 	a.add(t, "/apis/apps/v1/namespaces/ns/deployments", web)
 	for _, p := range []struct{ name, scheduler, node string }{
@@ -373,7 +373,7 @@ func TestReleaseTellsOfPodsThatWait(t *testing.T) {
 	}
 }
 
-// What an uninstall leaves behind is named with a command for each kind, while the scheduler still runs.
+// Before an uninstallation, dependent objects are listed with a command per kind while the scheduler still runs.
 func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 	a := healthy(t)
 	web := deployment("web", "example.org/web:1")
@@ -388,7 +388,7 @@ func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 		j := heldJob(name)
 		j.Spec.Template.Spec.SchedulerName = policy.SchedulerName
 		switch name {
-		case "runs": // and goes on
+		case "runs": // and continues to run
 			j.Labels, j.Status.Active, j.Status.Ready = nil, 2, new(int32(2))
 		case "done":
 			j.Labels = nil
@@ -485,7 +485,7 @@ func TestRunNow(t *testing.T) {
 	}
 }
 
-// The policy that pins our service accounts lets this patch pass: only our keys, only spec.suspend.
+// The patch is allowed by the policy that restricts the accounts of KubEnergy to its own keys and spec.suspend.
 func TestReleasePatchTouchesOnlyOurs(t *testing.T) {
 	job := heldJob("one")
 	for _, annotations := range []map[string]string{nil, {"a": "b"}} {

@@ -27,7 +27,7 @@ type replayFlags struct {
 	plans      string
 	strategies []string
 	output     *cmdutil.Choice
-	bounds     map[string]bool // which of from and to were given
+	bounds     map[string]bool // whether --from and --to are set
 }
 
 func newReplay(t cmdutil.Terminal) *cobra.Command {
@@ -69,7 +69,7 @@ the lab as plans.jsonl: each must be the same. The first that is not is an error
 	flags.StringVar(&f.plans, "plans", "", "make the plans of this `file` again instead")
 	f.spanFlags.add(flags, "; of a file, all records unless it is given")
 	f.output = cmdutil.Output(flags, "table", "json", "csv")
-	for _, other := range []string{"file", "strategy", "output"} { // of records
+	for _, other := range []string{"file", "strategy", "output"} { // flags that only apply to records
 		cmd.MarkFlagsMutuallyExclusive("plans", other)
 	}
 	return cmd
@@ -102,7 +102,7 @@ func (f *replayFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	return nil
 }
 
-// again makes recorded plans again.
+// again recomputes recorded plans.
 func (f *replayFlags) again(t cmdutil.Terminal) error {
 	text, err := grid.ReadFile(f.plans)
 	if err != nil {
@@ -139,11 +139,11 @@ func (f *replayFlags) records(ctx context.Context, t cmdutil.Terminal) ([]ledger
 		fmt.Fprintf(t.Err, "there are more decisions than the youngest %d: those since %s UTC are replayed\n",
 			len(records), since.UTC().Format(time.DateTime))
 	}
-	// The API is asked for earlier holds as well, which are not asked for here.
+	// The query includes earlier holds, which are not replayed.
 	return slices.DeleteFunc(records, func(r ledger.Record) bool { return r.At.Before(q.From) }), nil
 }
 
-// recordsOfFile returns the records of a file that are asked for. What flags do not say leaves none out.
+// recordsOfFile returns the records of a file that match the flags. Flags that are not set do not filter records.
 func (f *replayFlags) recordsOfFile(q *ledger.Query) ([]ledger.Record, error) {
 	records, err := readRecords(f.file)
 	if err != nil {
@@ -156,7 +156,7 @@ func (f *replayFlags) recordsOfFile(q *ledger.Query) ([]ledger.Record, error) {
 	return records[:min(len(records), f.decisions)], nil
 }
 
-// readRecords reads an answer of the API, the list in it, or a table with the same names.
+// readRecords reads a response of the API, the list inside it, or a table with the same field names.
 func readRecords(path string) ([]ledger.Record, error) {
 	text, err := grid.ReadFile(path)
 	if err != nil {
@@ -184,13 +184,13 @@ func readRecords(path string) ([]ledger.Record, error) {
 	return records, nil
 }
 
-// recordFields are what decisions depend on, and what names them. Those up to snapshot must be there.
+// recordFields are the fields that a replay requires or that identify a record. The first five are mandatory.
 var recordFields = []string{
 	"id", "at", "action", "digest", "snapshot", "namespace", "ownerKind", "owner", "uid", "strategy", "node", "reason",
 	"start",
 }
 
-// recordTable reads a table, whose columns are named like the fields of the API. Other columns are passed over.
+// recordTable reads a CSV table with the field names of the API as column names. Other columns are ignored.
 func recordTable(text []byte) ([]ledger.Record, error) {
 	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
 	if err != nil || len(rows) == 0 {

@@ -26,7 +26,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// placedRecord is a decision to run at once a job that may wait, on a grid that will be cleaner in three hours.
+// placedRecord returns a decision to start a job immediately although it may wait and the grid is cleaner in three
+// hours.
 func placedRecord(t *testing.T) ledger.Record {
 	t.Helper()
 	now := time.Date(2026, 6, 1, 8, 0, 0, 0, time.UTC)
@@ -105,7 +106,7 @@ func TestReplayFromFiles(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 			continue
 		}
-		// Held by three hours, it emits a fifth, at whatever power.
+		// If it is held for three hours, it emits a fifth, regardless of its power.
 		if s := r.Strategies[1]; s.Compared != 1 || s.Instead.Grams > 0.2001*s.Recorded.Grams ||
 			s.Instead.Grams < 0.1999*s.Recorded.Grams {
 			t.Errorf("%s: %+v instead of %+v", name, s.Instead, s.Recorded)
@@ -118,7 +119,7 @@ func TestReplayFromFiles(t *testing.T) {
 	}
 }
 
-// A file is replayed as a whole, or the part of it that --from and --to leave.
+// A file is replayed as a whole or limited by --from and --to.
 func TestReplayPartOfAFile(t *testing.T) {
 	records := []ledger.Record{placedRecord(t), placedRecord(t), placedRecord(t)}
 	for i := range records {
@@ -187,7 +188,7 @@ func TestReplayRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRecords reads decisions as a file or the controller gives them: no record is made up.
+// FuzzRecords reads decisions from a file or a response of the controller. Records must not be invented.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte(`{"decisions":[{"id":"a","at":"2026-06-01T12:00:00Z","action":"place","namespace":"n",
 		"snapshot":"AA=="}]}`))
@@ -208,7 +209,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// FuzzRefusal reads what stands in the way of the controller said instead of an answer: people are shown one line.
+// FuzzRefusal reads arbitrary error responses. The message for the user must be a single line.
 func FuzzRefusal(f *testing.F) {
 	f.Add(503, []byte(`{"kind":"Status","message":"no endpoints available\u001b[31m","reason":"ServiceUnavailable"}`))
 	f.Add(404, []byte("{\"error\":\"\xff\\n\"}"))
@@ -223,7 +224,7 @@ func FuzzRefusal(f *testing.F) {
 	})
 }
 
-// Plans that were recorded are made again; one that was changed is found.
+// Recorded plans are recomputed, and a modified plan is detected.
 func TestReplayOfPlans(t *testing.T) {
 	record := placedRecord(t)
 	s, err := report.ReadSnapshot(&record)

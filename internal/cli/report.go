@@ -25,7 +25,7 @@ type reportFlags struct {
 	cmdutil.ControllerFlags
 	spanFlags
 	groupBy  []string
-	filters  map[string]*[]string // by the name of the API's parameter
+	filters  map[string]*[]string // by the name of the API parameter
 	limit    int
 	savings  bool
 	baseline string
@@ -35,14 +35,14 @@ type reportFlags struct {
 	out    string
 }
 
-// spanFlags say which time, namespaces and decisions are asked about.
+// spanFlags select an interval, namespaces and a number of decisions.
 type spanFlags struct {
 	from, to   string
 	namespaces []string
-	decisions  int // that are looked at
+	decisions  int // maximum number of decisions
 }
 
-// add adds the flags. more is what else there is to say of the beginning.
+// add adds the flags. The text more is appended to the usage of --from.
 func (f *spanFlags) add(flags *pflag.FlagSet, more string) {
 	flags.StringVar(&f.from, "from", "-7d",
 		"from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h"+more)
@@ -66,13 +66,13 @@ func (f *spanFlags) query(now time.Time) (*ledger.Query, error) {
 	return q, nil
 }
 
-// reportGroups are what people group by, in the order of the help.
+// reportGroups are the dimensions of --group-by in the order of the help text.
 var reportGroups = []ledger.Dimension{
 	ledger.ByNode, ledger.ByNamespace, ledger.ByOwner, ledger.ByStrategy, ledger.ByHour, ledger.ByDay, ledger.ByPod,
 	ledger.ByTeam, ledger.BySite, ledger.ByCluster, ledger.ByParent, ledger.ByKind,
 }
 
-// ofSlurm are Slurm's words for dimensions of its jobs.
+// ofSlurm maps terms of Slurm to the dimensions of its jobs.
 var ofSlurm = map[string]ledger.Dimension{
 	"account": ledger.ByNamespace, "user": ledger.ByTeam, "partition": ledger.ByParent,
 }
@@ -123,7 +123,7 @@ decisions that the scheduler records. Times are in UTC.`,
 	return cmd
 }
 
-// format says in which format the report is, by the flag or else by the file.
+// format determines the output format from the flag -o or from the extension of the output file.
 func (f *reportFlags) format(cmd *cobra.Command) error {
 	ending := filepath.Ext(f.out)
 	known := f.output.Infer(cmd.Flags(), "output", f.out) || ending == "" || ending == ".txt"
@@ -136,7 +136,7 @@ func (f *reportFlags) format(cmd *cobra.Command) error {
 	return nil
 }
 
-// query checks the flags and says what is asked for.
+// query validates the flags and returns the query.
 func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, error) {
 	if err := f.format(cmd); err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (f *reportFlags) statement(ctx context.Context, c *cmdutil.ControllerClient
 	return s, nil
 }
 
-// narrow leaves the decisions that the filters are about. What decisions do not tell cannot be filtered by.
+// narrow applies the filters to decisions and returns a note for each filter that decisions do not support.
 func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
 	for name, fn := range map[string]func(*ledger.Record) string{
 		"owner":    (*ledger.Record).OwnerName,
@@ -220,7 +220,7 @@ func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
 	} {
 		values := *f.filters[name]
 		e.Records = slices.DeleteFunc(e.Records, func(r ledger.Record) bool {
-			applies := name == "owner" || r.Action == "place" // holds have no node, and the strategy that holds
+			applies := name == "owner" || r.Action == "place" // holds have no node, and contain the strategy that holds
 			return len(values) > 0 && applies && !slices.Contains(values, fn(&r))
 		})
 	}
@@ -232,7 +232,7 @@ func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
 	return missing
 }
 
-// values are the filters that are set, besides namespaces.
+// values returns the filters that are set, except namespaces.
 func (f *reportFlags) values() map[string][]string {
 	set := map[string][]string{}
 	for name, values := range f.filters {

@@ -20,7 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// simulateFlags hold what the command line says.
+// simulateFlags are the flags of the command simulate.
 type simulateFlags struct {
 	file      string
 	over      sim.Overrides
@@ -97,7 +97,7 @@ which says how often the queue is planned and for how many jobs at once.`,
 	return cmd
 }
 
-// scenario merges the file and the flags.
+// scenario returns the scenario of the file with the flags applied.
 func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 	file := &sim.File{}
 	var err error
@@ -133,7 +133,7 @@ func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 	return file, nil
 }
 
-// missing says what a scenario without a file lacks.
+// missing returns an error that lists missing flags if there is no scenario file.
 func (f *simulateFlags) missing() error {
 	var flags []string
 	for _, flag := range [...]struct{ name, value string }{
@@ -178,7 +178,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	}
 	summary := report.New(file, results)
 	if f.out != "" {
-		// Files first: a reader of standard output may take it as the sign that all went well.
+		// Write files first, because output on standard output may be taken as a sign of success.
 		written, err := report.WriteDir(f.out, summary, results)
 		if err != nil {
 			return err
@@ -192,7 +192,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	return t.Print(summary, f.output.Value)
 }
 
-// bracket adds the best schedule that it finds in time, and notes a bound: none emits less.
+// bracket adds the best schedule that the search finds in time, and a note with a lower bound of the emissions.
 func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []*sim.Result) ([]*sim.Result, error) {
 	const rounds = 2000
 	began := time.Now()
@@ -202,7 +202,7 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 	if err != nil {
 		return nil, err
 	}
-	note := &results[0].Scenario.Notes // which the report shows
+	note := &results[0].Scenario.Notes // the report prints the notes
 	sleeping := fmt.Sprintf("Were machines asleep whenever they are empty, and awake in time, the best found would "+
 		"emit %s kg.", humanize.Significant(foreseen.Carbon.Kg()))
 	least, asleep, err := oracle.Bound(s, rounds)
@@ -220,7 +220,7 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 	return results, err
 }
 
-// simulateAll runs each strategy; where machines may sleep, first on such as stay on.
+// simulateAll simulates each strategy. If machines may sleep, it first simulates them without sleep.
 func simulateAll(ctx context.Context, t cmdutil.Terminal, s *sim.Scenario, names []string,
 	strategies []strategy.Strategy,
 ) (results []*sim.Result, err error) {
@@ -238,7 +238,7 @@ func simulateAll(ctx context.Context, t cmdutil.Terminal, s *sim.Scenario, names
 				if ctx.Err() != nil {
 					return nil, err
 				}
-				return nil, cmdutil.NewUsageError(err) // the input asks for what its own files do not hold
+				return nil, cmdutil.NewUsageError(err) // the scenario requires data that its files do not contain
 			}
 			results = append(results, r)
 		}

@@ -76,27 +76,28 @@ func (f *stressFlags) load() (*stress, error) {
 	}, nil
 }
 
-// stress is a load. The workers compute for a part of every period; the parts follow from what the process has used so
-// far, so that the mean is right however busy the machine is otherwise, as long as it gives enough.
+// stress is a load. The workers are busy for a fraction of every period. The fraction is derived from the CPU time
+// that the process has used so far, so that the mean is correct on a busy machine as long as the machine provides
+// enough CPU time.
 type stress struct {
-	cores    float64 // to use, on average
+	cores    float64 // mean number of cores to use
 	workers  int
 	memory   int
 	duration time.Duration
 
-	share atomic.Uint64 // float64 bits: part of the period that each worker computes
+	share atomic.Uint64 // bits of a float64: fraction of the period in which each worker is busy
 }
 
 func (s *stress) run(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, s.duration)
 	defer cancel()
 	if s.workers >= runtime.GOMAXPROCS(0) {
-		// One more, so that the regulator and the workers do not wait for each other.
+		// One additional thread, so that the regulator and the workers do not wait for each other.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(s.workers + 1))
 	}
 	ballast := make([]byte, s.memory)
 	for i := 0; i < len(ballast); i += os.Getpagesize() {
-		ballast[i] = 1 // untouched pages take no memory
+		ballast[i] = 1 // untouched pages are not allocated
 	}
 	defer runtime.KeepAlive(ballast)
 	s.share.Store(math.Float64bits(min(1, s.cores/float64(s.workers))))
@@ -110,7 +111,7 @@ func (s *stress) run(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// regulate corrects the workers' share, and says every now and then how it goes.
+// regulate adjusts the share of the workers and periodically prints the usage.
 func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 	began, used := time.Now(), benchmark.CPUTime()
 	tick := time.NewTicker(stressPeriod)
@@ -145,21 +146,21 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// pace says how many cores to use next, so that the mean becomes what was asked for.
+// pace computes the number of cores to use in the next period, so that the mean matches the target.
 type pace struct {
 	cores float64
-	debt  float64 // CPU seconds that are due
+	debt  float64 // CPU time still to be used, in seconds
 }
 
-// next takes what the last period used.
+// next returns the number of cores for the next period, given the usage of the last one.
 func (p *pace) next(period, used time.Duration) (cores float64) {
 	p.debt += p.cores*period.Seconds() - used.Seconds()
-	// What a crowded machine did not give for long is not caught up with.
+	// Limit the backlog that accumulates while the machine is overloaded.
 	p.debt = min(max(p.debt, -p.cores), p.cores)
-	return p.cores + p.debt/0.5 // the debt is to be paid within half a second
+	return p.cores + p.debt/0.5 // catch up within half a second
 }
 
-// work computes for its share of every period.
+// work keeps one CPU busy for its share of every period.
 func (s *stress) work(ctx context.Context) {
 	x := 1.0
 	for ctx.Err() == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// Workers that overshoot, undershoot or are starved for a while: the mean becomes what was asked for.
+// The mean matches the target even if workers overshoot, undershoot or are temporarily starved.
 func TestPace(t *testing.T) {
 	for name, gives := range map[string]func(round int, asked float64) float64{
 		"just so":     func(_ int, asked float64) float64 { return asked },
@@ -39,8 +39,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// The bounds are loose, and there are several attempts: other processes want the machine as well, and what this one
-// uses includes the race detector and the tests before. The regulator itself is held to its mean by TestPace.
+// The tolerance is large and there are several attempts, because other processes use the machine as well, and the
+// usage of this process includes the race detector and previous tests. TestPace tests the regulator itself.
 func TestStressUsesWhatItIsTold(t *testing.T) {
 	for _, cores := range []float64{0.1, 0.3} {
 		var got float64

@@ -94,7 +94,7 @@ func (f *topFlags) run(ctx context.Context, t cmdutil.Terminal, kind string) err
 	})
 	if f.output.Value == "table" && len(all) == 0 {
 		text := "No node reports what it draws: is there an agent, or a meter?"
-		if kind == "pods" { // meters and estimates tell of nodes; pods get their share when it is booked
+		if kind == "pods" { // meters and estimates only report nodes
 			text = "No agent reports what these pods draw; meters and estimates know nodes only. What was booked for " +
 				"pods, estimates too, is in kubenergy report --group-by=pod."
 		}
@@ -105,19 +105,19 @@ func (f *topFlags) run(ctx context.Context, t cmdutil.Terminal, kind string) err
 	return t.Print(list, f.output.Value)
 }
 
-// powerList is what nodes or pods draw.
+// powerList is the output of the command top.
 type powerList struct {
 	APIVersion string                 `json:"apiVersion"`
 	Items      []cmdutil.PowerReading `json:"items"`
 	Kind       string                 `json:"kind"`
 
-	pods, namespaces bool // are shown
+	pods, namespaces bool // whether the list contains pods, and pods of several namespaces
 }
 
-// Text shows the list as kubectl top does.
+// Text returns the list in the format of kubectl top.
 func (l *powerList) Text(bool, bool) string {
 	t := report.Heads(9, "NAMESPACE", "POD", "NODE", "WATTS", "IDLE", "°C", "SOURCE", "QUALITY", "AGE")
-	if !l.pods { // the columns of pods alone are empty, and so left out
+	if !l.pods { // columns that only apply to pods are empty and therefore omitted
 		t.Columns[1].Name = "NODE"
 	}
 	if !l.namespaces {
@@ -134,7 +134,7 @@ func (l *powerList) Text(bool, bool) string {
 	return t.Plain()
 }
 
-// Sheet has everything that is known.
+// Sheet returns a table with all fields.
 func (l *powerList) Sheet() *report.Table {
 	t := report.Sheet("namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of",
 		"age_s", "stale", "implausible", "power_state", "host", "celsius", "too_hot")

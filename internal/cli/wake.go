@@ -84,9 +84,9 @@ func (f *wakeFlags) run(ctx context.Context, t cmdutil.Terminal, args []string) 
 	if err := scale(ctx, 0); err != nil {
 		return fmt.Errorf("stopping Deployment %s: %s", power.Name, cmdutil.Because(err))
 	}
-	kube.Pause(ctx, stopPause) // until its replicas have ended, which could send machines to sleep again
+	kube.Pause(ctx, stopPause) // wait until its replicas have exited, because they could put machines to sleep again
 	err = f.wake(ctx, t, c, args)
-	if err != nil { // what still sleeps may be needed
+	if err != nil { // machines that are still asleep may be needed
 		if err := scale(context.WithoutCancel(ctx), power.Replicas); err != nil {
 			fmt.Fprintf(t.Err, "kubenergy: starting Deployment %s again: %s\n", power.Name, cmdutil.Because(err))
 		}
@@ -94,7 +94,7 @@ func (f *wakeFlags) run(ctx context.Context, t cmdutil.Terminal, args []string) 
 	return err
 }
 
-// wake wakes the machine of the node that is named, or all.
+// wake wakes up the machine of the given node, or all machines.
 func (f *wakeFlags) wake(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Cluster, args []string) error {
 	certificates, err := os.MkdirTemp("", "kubenergy-wake-")
 	if err != nil {
@@ -105,8 +105,8 @@ func (f *wakeFlags) wake(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Clu
 	if err != nil {
 		return err
 	}
-	switches, err := power.NewSwitches(config.Machines, keys, true) // a tunnel ends on this machine
-	if err != nil {                                                 // the others can be woken
+	switches, err := power.NewSwitches(config.Machines, keys, true) // tunnels end on this machine
+	if err != nil {                                                 // the other machines can be woken up
 		fmt.Fprintf(t.Err, "kubenergy: %s\n", cmdutil.OneLine(err))
 	}
 	woken := 0
@@ -129,8 +129,8 @@ func (f *wakeFlags) wake(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Clu
 	return err
 }
 
-// machines returns the machines and their keys, from files or from the cluster. Certificates of the Secret go into
-// a folder.
+// machines returns the machines and their keys from files or from the cluster. Certificates of the Secret are
+// written to the given directory.
 func (f *wakeFlags) machines(ctx context.Context, c *cmdutil.Cluster, certificates string,
 ) (config power.Config, keys dial.KeyReader, err error) {
 	var text []byte
@@ -166,8 +166,8 @@ func (f *wakeFlags) machines(ctx context.Context, c *cmdutil.Cluster, certificat
 	return config, secretKeys(s.Data), nil
 }
 
-// mountedAt has machines whose certificates are mounted for kubenergy-power read them from a folder instead, and
-// returns their files there.
+// mountedAt changes the paths of certificates that are mounted in kubenergy-power to the given directory and
+// returns these paths.
 func mountedAt(machines []power.Machine, folder string) (files []string) {
 	for i := range machines {
 		if m := &machines[i]; filepath.Dir(m.CAFile) == power.KeysDir {
@@ -178,7 +178,7 @@ func mountedAt(machines []power.Machine, folder string) (files []string) {
 	return files
 }
 
-// secretKeys are the keys of a Secret.
+// secretKeys implements [dial.KeyReader] with the data of a Secret.
 type secretKeys map[string][]byte
 
 // Key implements [dial.KeyReader].

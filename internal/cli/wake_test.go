@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/power"
 )
 
-// sleeper is a node whose machine sleeps.
+// sleeper returns a node with a machine that is asleep.
 func sleeper(name string) *v1.Node {
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
@@ -40,7 +40,7 @@ func TestWake(t *testing.T) {
 	const nodes = "/api/v1/nodes"
 	var reported []string
 	broken, stuck := "", ""
-	var mu sync.Mutex // machines are woken side by side
+	var mu sync.Mutex // machines are woken up concurrently
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		mu.Lock()
@@ -118,7 +118,7 @@ func TestWake(t *testing.T) {
 	}
 	stuck = ""
 
-	a = world(t) // files, where the cluster has neither
+	a = world(t) // files replace the missing ConfigMap and Secret
 	dir := t.TempDir()
 	for name, text := range map[string]string{"machines.yaml": machines, "k": "sesame", "bmc.pem": string(pem)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -137,7 +137,7 @@ func TestWake(t *testing.T) {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 
-	a = world(t) // one entry is wrong: the others are woken
+	a = world(t) // one entry is invalid, but the other machines are woken up
 	if err := os.WriteFile(filepath.Join(dir, "bmc.pem"), []byte("none"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestWake(t *testing.T) {
 		!slices.Equal(asleep(a), []string{"n0"}) || !strings.Contains(stderr, `kubenergy: machines[0] ("n0"): caFile `) {
 		t.Errorf("exit code %d: %s%v", code, stderr, asleep(a))
 	}
-	a = world(t) // what was stopped for it is started again where not all wake
+	a = world(t) // the Deployment is scaled up again if not all machines wake up
 	a.add(t, "/apis/apps/v1/namespaces/kubenergy-system/deployments", &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubenergy-power"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))},
 	})

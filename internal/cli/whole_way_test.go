@@ -29,7 +29,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// openGate lets everybody in.
+// openGate allows all requests.
 type openGate struct{}
 
 func (openGate) Require(next http.Handler, _ func(*http.Request) []access.Attributes) http.Handler {
@@ -40,14 +40,14 @@ func (openGate) Allowed(context.Context, *access.User, access.Attributes) (bool,
 	return true, nil
 }
 
-// darkness draws nothing.
+// darkness reports no power.
 type darkness struct{}
 
 func (darkness) Nodes() api.NodesPower         { return api.NodesPower{} }
 func (darkness) Workloads() api.WorkloadsPower { return api.WorkloadsPower{} }
 func (darkness) Pods(string) api.PodsPower     { return api.PodsPower{} }
 
-// From the scheduler's recorder through the controller's own routes to a report: both ends speak the same language.
+// Tests the path from the scheduler's recorder through the routes of the controller to a report.
 func TestTheWholeWay(t *testing.T) {
 	var store ledgertest.Store
 	unit := httptest.NewServer(server.New(server.Config{
@@ -97,12 +97,12 @@ func TestTheWholeWay(t *testing.T) {
 		decision.Start = record.Place, start, "the-pod", "carbon", "thrifty", snapshot(start), time.Time{}
 	recorder.Record(&decision)
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // it delivers what is there and ends
+	cancel() // deliver pending records and return
 	if err := recorder.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
 
-	// The node drew 2 kWh for it, where 1 was estimated; before, something else ran at twice the intensity.
+	// The node used 2 kWh for it, but 1 kWh was estimated. Another workload ran before at twice the intensity.
 	book := func(node, boot string, from time.Time, kWh, intensity float64, share string, account ledger.Account) {
 		amount := energy.Microjoules(kWh * 3.6e12)
 		_, errs, err := store.Book(t.Context(), []*ledger.Booking{{
@@ -125,7 +125,7 @@ func TestTheWholeWay(t *testing.T) {
 	book("thrifty", "a", begin, 5, 600, "system", ledger.Account{Kind: ledger.System})
 	book("thrifty", "b", start, 2, 300, "pod/the-pod", nightly)
 	book("thrifty", "c", testNow.Add(-time.Hour), 1, 300, "system", ledger.Account{Kind: ledger.System})
-	// Another cluster has a Job of that name, and says that it is the same pod: neither is the Job that was decided on.
+	// Another cluster has a Job with the same name and pod UID. Neither must be confused with the decided Job.
 	book("alpha/thrifty", "d", start.Add(time.Hour), 7, 300, "pod/the-pod", nightly)
 
 	token := filepath.Join(t.TempDir(), "token")
@@ -168,7 +168,7 @@ func TestTheWholeWay(t *testing.T) {
 			*row.TurnaroundHours < 2.99 || *row.TurnaroundHours > 3.01 {
 			t.Fatalf("%v: the row is %+v", args, row)
 		}
-		// 3 kWh at 600 g would have been 1.8 kg; 2 kWh at 300 g were 0.6 kg.
+		// 3 kWh at 600 g would have been 1.8 kg. The actual emissions of 2 kWh at 300 g were 0.6 kg.
 		carbon := row.Saved.Emissions["average"].Saved
 		if saved := row.Saved.Energy.Saved; saved < 0.999 || saved > 1.001 {
 			t.Errorf("%v: saved %v kWh", args, saved)

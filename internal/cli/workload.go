@@ -26,7 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// traceBegin is when traces that say nothing of it are taken to begin: midnight at the beginning of a week.
+// traceBegin is the start of traces without absolute times. It is midnight on a Monday.
 var traceBegin = time.Date(1970, 1, 5, 0, 0, 0, 0, time.UTC)
 
 func newWorkload(t cmdutil.Terminal) *cobra.Command {
@@ -44,7 +44,7 @@ func newWorkload(t cmdutil.Terminal) *cobra.Command {
 	return cmd
 }
 
-// traceFlags say which trace, and how it is to be read.
+// traceFlags select the format of a trace and the handling of invalid rows.
 type traceFlags struct {
 	format  string
 	skipBad bool
@@ -58,7 +58,7 @@ func (f *traceFlags) add(cmd *cobra.Command) {
 
 const skipBadUsage = "leave out rows of the trace that are wrong, and say how many; else the first one is an error"
 
-// oneFile wants the name of a file and nothing else.
+// oneFile requires exactly one argument, the name of a file.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return cmdutil.NewUsageError(fmt.Errorf("want one file, as in %s jobs.csv", cmd.CommandPath()))
@@ -66,7 +66,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// read reads a trace and says what it left out.
+// read reads a trace and prints a summary including skipped rows.
 func (f *traceFlags) read(t cmdutil.Terminal, path string) (*workload.Trace, error) {
 	if err := workload.CheckFormat(f.format); err != nil {
 		return nil, cmdutil.NewUsageError(fmt.Errorf("--format: %w", err))
@@ -82,7 +82,7 @@ func (f *traceFlags) read(t cmdutil.Terminal, path string) (*workload.Trace, err
 	return trace, nil
 }
 
-// first returns when the first job comes.
+// first returns the submission time of the first job.
 func first(jobs []sched.Job) time.Time {
 	return slices.MinFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) }).Submitted
 }
@@ -107,7 +107,7 @@ func newConvert(t cmdutil.Terminal) *cobra.Command {
 	return cmd
 }
 
-// writeTrace writes a table of jobs. Tables are written line by line, and pipes want more at once.
+// writeTrace writes jobs as CSV. The output is buffered, because the table is written line by line.
 func writeTrace(w io.Writer, trace *workload.Trace, start time.Time) error {
 	out := bufio.NewWriter(w)
 	if err := trace.WriteCSV(out, start); err != nil {
@@ -142,7 +142,7 @@ func newFit(t cmdutil.Terminal) *cobra.Command {
 }
 
 func fitted(jobs []sched.Job) (*workload.Model, error) {
-	// a table may have any order
+	// The table may be unsorted.
 	slices.SortStableFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
 	m, err := workload.Fit(jobs)
 	if err != nil {
@@ -216,7 +216,7 @@ func (f *generateFlags) read(t cmdutil.Terminal) (*workload.Model, error) {
 	return m, nil
 }
 
-// The ways in which pods of manifests pass their time.
+// Kinds of load that the pods of manifests generate.
 const (
 	loadSleep  = "sleep"
 	loadStress = "stress"
@@ -270,7 +270,7 @@ comment says when each was submitted: if all are created at once, the queue is f
 	return cmd
 }
 
-const maxNamePrefix = 40 // pods' names are those of their Jobs, and some
+const maxNamePrefix = 40 // names of pods consist of the Job's name and a suffix
 
 func (f *manifestFlags) check() error {
 	switch {
@@ -292,7 +292,7 @@ func (f *manifestFlags) check() error {
 	return nil
 }
 
-// labelName returns text with everything replaced that the name of an object or the value of a label may not have.
+// labelName replaces all characters that are not allowed in the name of an object or the value of a label.
 func labelName(text string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -320,7 +320,7 @@ func (f *manifestFlags) write(w io.Writer, jobs []sched.Job) error {
 	return out.Flush()
 }
 
-// shrink returns a duration of the trace as it is played; no finer than kubelets look.
+// shrink scales a duration of the trace by the time scale, rounded to milliseconds.
 func (f *manifestFlags) shrink(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / f.scale).Round(time.Millisecond)
 }
@@ -360,7 +360,7 @@ func (f *manifestFlags) job(name string, j *sched.Job) *batchv1.Job {
 	return job
 }
 
-// manifest renders a Job without the empty status that the API's type always has.
+// manifest encodes a Job without the empty status of the API type.
 func manifest(job *batchv1.Job) ([]byte, error) {
 	return yaml.Marshal(struct {
 		metav1.TypeMeta

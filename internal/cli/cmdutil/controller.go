@@ -24,15 +24,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// ControllerFlags say where the controller is. By default it is asked through the API server.
+// ControllerFlags select the controller. By default requests are sent through the proxy of the API server.
 type ControllerFlags struct {
 	ClusterFlags
 	server, tokenFile, caFile string
 	Component                 string // namespace of the controller
 }
 
-// Add adds to a flag set the flags of [ClusterFlags.Add] and those that say where the controller is: --server,
-// --token-file, --ca-file and --central-namespace.
+// Add adds the flags of [ClusterFlags.Add] and the flags of the controller, which are --server, --token-file,
+// --ca-file and --central-namespace.
 func (f *ControllerFlags) Add(flags *pflag.FlagSet) {
 	f.ClusterFlags.Add(flags)
 	flags.StringVar(&f.server, "server", "",
@@ -47,24 +47,24 @@ const (
 	controllerService = "https:kubenergy-controller:api"
 	viewerAccount     = "kubenergy-viewer"
 	tokenAudience     = "kubenergy"
-	// TokenSeconds is the lifetime, in seconds, that is requested for a token to show to the controller.
+	// TokenSeconds is the requested lifetime of tokens for the controller in seconds.
 	TokenSeconds      = 600
-	tokenHeader       = "X-Kubenergy-Token" // the API server keeps the other one to itself
+	tokenHeader       = "X-Kubenergy-Token" // the API server consumes the Authorization header
 	maxAnswer         = 256 << 20
 	controllerTimeout = 2 * time.Minute
 )
 
-// ControllerClient asks the controller.
+// ControllerClient is a client of the API of the controller.
 type ControllerClient struct {
 	client    *apiclient.Client
-	token     map[string]string // header with it; nil: the client reads it from a file
+	token     map[string]string // header with the token; nil if the client reads it from a file
 	Proxied   bool
-	namespace string // of the controller
-	Home      string // namespace that the kubeconfig names
+	namespace string // namespace of the controller
+	Home      string // namespace of the kubeconfig
 }
 
-// Connect finds the controller, and a token to show to it. Where it is asked about one namespace, the account in that
-// one will do.
+// Connect returns a client of the controller with a token. If the request is about a single namespace, a service
+// account of that namespace may be used.
 func (f *ControllerFlags) Connect(ctx context.Context, t Terminal, about ...string) (*ControllerClient, error) {
 	if len(about) == 1 {
 		f.Namespace = about[0]
@@ -82,7 +82,7 @@ func (f *ControllerFlags) Connect(ctx context.Context, t Terminal, about ...stri
 	return ThroughProxy(ctx, config, f.Component, namespace, t.Now)
 }
 
-// ThroughProxy connects through the API server.
+// ThroughProxy returns a client that connects through the proxy of the API server.
 func ThroughProxy(ctx context.Context, config *rest.Config, component, home string,
 	now func() time.Time,
 ) (*ControllerClient, error) {
@@ -110,9 +110,10 @@ func ThroughProxy(ctx context.Context, config *rest.Config, component, home stri
 	return c, nil
 }
 
-// tokenFor returns what is shown to the controller: a token that is good for nothing else, of the account that may
-// see everything, or of the one in the caller's own namespace, which sees that. The caller's own token is never shown:
-// with it, a server in the controller's place could do all that the caller may.
+// tokenFor returns a token for the controller. The token is only valid for the audience of the controller and
+// belongs to the viewer account with access to everything, or to the viewer account of the user's namespace with
+// access to that namespace. The user's own token is never sent, because a server that impersonates the controller
+// could use it with all permissions of the user.
 func tokenFor(ctx context.Context, config *rest.Config, component, home string) (string, error) {
 	token, refused := viewerToken(ctx, config, component)
 	if _, none := errors.AsType[*NoTokenError](refused); !none || home == "" || home == component {
@@ -125,7 +126,8 @@ func tokenFor(ctx context.Context, config *rest.Config, component, home string) 
 	return token, err
 }
 
-// direct connects to a URL. The token is in its file, or the one for the way through the API server.
+// direct returns a client that connects to a URL. The token is read from the token file or requested as for the
+// proxy.
 func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerClient, error) {
 	u, err := url.Parse(f.server)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
@@ -159,12 +161,12 @@ func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerCl
 	return c, nil
 }
 
-// NoTokenError says why no token could be made.
+// NoTokenError is returned if the token cannot be created.
 type NoTokenError struct{ text string }
 
 func (e *NoTokenError) Error() string { return e.text }
 
-// viewerToken asks for a token of an account that may see everything, which the controller alone takes.
+// viewerToken requests a token of the viewer account in a namespace. Only the controller accepts it.
 func viewerToken(ctx context.Context, config *rest.Config, namespace string) (string, error) {
 	client, err := Clients(config)
 	if err != nil {
@@ -192,7 +194,7 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 	return answer.Status.Token, nil
 }
 
-// Get asks for JSON. It returns the time by the server's clock.
+// Get requests JSON from the controller and decodes it. It returns the time of the server's clock.
 func (c *ControllerClient) Get(ctx context.Context, path string, query url.Values,
 	into any,
 ) (now time.Time, err error) {
@@ -227,7 +229,7 @@ func (c *ControllerClient) Get(ctx context.Context, path string, query url.Value
 	return now, nil
 }
 
-// withoutURL leaves out what net/http puts before an error: a query of a hundred names.
+// withoutURL removes the URL that net/http adds to errors, because a query may contain hundreds of names.
 func withoutURL(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -235,7 +237,7 @@ func withoutURL(err error) string {
 	return OneLine(err)
 }
 
-// RefusedError is an answer of the controller, or of the API server in its place, other than 200.
+// RefusedError is a response other than 200 of the controller, or of the API server on its behalf.
 type RefusedError struct {
 	Status int
 	text   string
@@ -243,8 +245,8 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.text }
 
-// Refusal returns the [RefusedError] for an answer to a request for path whose status is not 200. Its text says what
-// the status means for this command, and what the body gives as the reason.
+// Refusal returns the [RefusedError] for a response to a request for path with a status other than 200. Its text
+// explains the status and contains the reason of the body.
 func (c *ControllerClient) Refusal(status int, path string, body []byte) error {
 	var object metav1.Status
 	if c.Proxied && json.Unmarshal(body, &object) == nil && object.Kind == "Status" {
@@ -271,7 +273,7 @@ func (c *ControllerClient) Refusal(status int, path string, body []byte) error {
 	return &RefusedError{status, text}
 }
 
-// proxyRefusal says what the API server's own answers mean here.
+// proxyRefusal explains responses of the API server itself.
 func (c *ControllerClient) proxyRefusal(status int, object *metav1.Status) string {
 	text := Printable(object.Message)
 	switch status {
@@ -288,7 +290,7 @@ func (c *ControllerClient) proxyRefusal(status int, object *metav1.Status) strin
 	return fmt.Sprintf("the API server answered %d: %s", status, text)
 }
 
-// Printable is a text from elsewhere in one line, not too long, and without what a terminal would obey.
+// Printable returns an untrusted text in a single line, truncated and without control characters.
 func Printable(s string) string {
 	const longest = 400
 	s = strings.Map(func(r rune) rune {
@@ -304,10 +306,10 @@ func Printable(s string) string {
 	return s
 }
 
-// SavingsSpan is the time over which savings are shown.
+// SavingsSpan is the interval of displayed savings.
 const SavingsSpan = 7 * 24 * time.Hour
 
-// The names of our components, of their service accounts, and of the Leases that they hold.
+// Names of the components, of their service accounts, and of the Leases that they hold.
 const (
 	SchedulerName  = kube.Scheduler
 	ControllerName = "kubenergy-controller"

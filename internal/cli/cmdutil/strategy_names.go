@@ -11,9 +11,8 @@ import (
 // FillUsage is the help text of the flag --fill.
 const FillUsage = "up to how long gaps of the grid file are filled, as 3h; the intensity is then marked as estimated"
 
-// StrategyNames returns what a flag names, nil where it is not given: without the blanks that people put behind
-// commas. A flag that is given and names nothing is an error: as a script's variable that is not set, it would mean
-// something else.
+// StrategyNames returns the values of a flag without surrounding spaces, or nil if the flag is not set. An empty
+// value is an error, because it is likely the result of an unset variable in a script.
 func StrategyNames(cmd *cobra.Command, flag string) ([]string, error) {
 	if !cmd.Flags().Changed(flag) {
 		return nil, nil

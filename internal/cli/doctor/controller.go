@@ -11,15 +11,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// foldLate is how long bookings may wait for their place in the sums: many times the usual.
+// foldLate is the maximum age of bookings that are not folded. It is many times the usual age.
 const foldLate = 15 * time.Minute
 
-// CheckController asks the controller how its ledger is and how old its knowledge of nodes.
+// CheckController checks the state of the controller's ledger and the age of its power readings.
 func (d *Doctor) CheckController(ctx context.Context) {
 	c, err := cmdutil.ThroughProxy(ctx, d.Config, d.Namespace, "", d.Now)
 	if err != nil {
 		hint := "use a kubeconfig with a token, or ask for the right"
-		// it is not the right that is missing
+		// permissions are not the cause
 		if _, none := errors.AsType[*cmdutil.NoTokenError](err); !none || ctx.Err() != nil {
 			hint = "ask again when the API server answers"
 		}
@@ -40,7 +40,7 @@ func (d *Doctor) CheckController(ctx context.Context) {
 	case refused != nil && refused.Status < http.StatusInternalServerError:
 		d.say(StatusWarn, adviceRights, "%v", err)
 		return
-	// whether its pod is ready was looked at above
+		// checkComponents has checked the readiness of the pod
 	case refused != nil && refused.Status == http.StatusServiceUnavailable:
 		d.say(StatusWarn,
 			"look at the logs of "+cmdutil.ControllerName+
@@ -61,8 +61,8 @@ func (d *Doctor) CheckController(ctx context.Context) {
 	d.checkAges(ctx, c)
 }
 
-// checkFederation tells of bookings that wait to be forwarded, and of clusters that have forwarded what they book and
-// do not any more. unsent is when the first that waits was booked.
+// checkFederation reports bookings that were not forwarded in time, and clusters that stopped forwarding bookings.
+// unsent is the time of the oldest booking that was not forwarded.
 func (d *Doctor) checkFederation(ctx context.Context, c *cmdutil.ControllerClient, now time.Time, unsent *time.Time) {
 	if unsent != nil && now.Sub(*unsent) > foldLate {
 		d.say(StatusWarn, "look at the logs of "+cmdutil.ControllerName+": the federation is away, or refuses bookings",
@@ -83,7 +83,7 @@ func (d *Doctor) checkFederation(ctx context.Context, c *cmdutil.ControllerClien
 	}
 }
 
-// checkAges says how many nodes tell what they draw.
+// checkAges reports the number of nodes with and without current power readings.
 func (d *Doctor) checkAges(ctx context.Context, c *cmdutil.ControllerClient) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
-// GuardPolicies pin what our accounts may change, on Jobs and on everything else, and what users and kubelets may.
+// GuardPolicies restrict the changes that the accounts of KubEnergy, users and kubelets may make.
 var GuardPolicies = []string{"kubenergy-hold-guard", "kubenergy-guard", "kubenergy-keys", "kubenergy-nodes"}
 
-// checkHoldPolicy wants what suspends Jobs only where something releases them.
+// checkHoldPolicy checks that Jobs are only suspended on creation if a component releases them.
 func (d *Doctor) checkHoldPolicy(ctx context.Context) {
 	policies := d.client.AdmissionregistrationV1()
 	_, errPolicy := policies.MutatingAdmissionPolicies().Get(ctx, release.HoldPolicy, metav1.GetOptions{})

@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// customResource is as much of a CustomResourceDefinition as concerns us.
+// customResource contains the required fields of a CustomResourceDefinition.
 type customResource struct {
 	Status struct {
 		Conditions     []metav1.Condition `json:"conditions"`
@@ -39,7 +39,7 @@ func (d *Doctor) checkCRDs(ctx context.Context) {
 			missing = append(missing, name)
 		case err != nil:
 			d.unseen("custom resource definitions", err)
-			// Every user may read discovery, which also tells whether our kinds are there.
+			// Every user may read discovery, which also lists the kinds of KubEnergy.
 			served, err := d.served(v1alpha1.GroupVersion.String(), "gridzones")
 			d.crds = err == nil && served
 			return
@@ -110,7 +110,7 @@ func (d *Doctor) checkComponents(ctx context.Context) {
 	}
 }
 
-// versionOf is the tag of a Deployment's image, or its digest.
+// versionOf returns the tag or digest of a Deployment's image.
 func versionOf(dep *appsv1.Deployment) string {
 	for _, c := range dep.Spec.Template.Spec.Containers {
 		if _, digest, ok := strings.Cut(c.Image, "@"); ok {
@@ -132,7 +132,7 @@ func named(versions map[string][]string) string {
 	return strings.Join(all, ", ")
 }
 
-// checkLeases tells which components are at work.
+// checkLeases reports which components hold their Leases.
 func (d *Doctor) checkLeases(ctx context.Context) {
 	list, err := d.client.CoordinationV1().Leases(d.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -166,7 +166,8 @@ func (d *Doctor) checkLeases(ctx context.Context) {
 	}
 }
 
-// podIsGone reports whether the holder of a Lease was a pod of ours, by its name, that does not exist any more.
+// podIsGone reports whether the holder of a Lease is a pod of KubEnergy, judging by its name, that no longer
+// exists.
 func (d *Doctor) podIsGone(ctx context.Context, holder string) bool {
 	name, _, _ := strings.Cut(holder, "_")
 	if !strings.HasPrefix(name, "kubenergy-") {
@@ -176,7 +177,8 @@ func (d *Doctor) podIsGone(ctx context.Context, holder string) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// rights are the ones that installations break on, by account: a verb, and a resource with its part and its group.
+// rights are the required permissions by account that are critical in installations. Each consists of a verb and a
+// resource with its subresource and group.
 var rights = map[string][]string{
 	cmdutil.SchedulerName: {
 		"create pods/binding", "watch nodes", "watch jobs.batch", "patch jobs.batch", "get cronjobs.batch",
@@ -186,19 +188,19 @@ var rights = map[string][]string{
 	cmdutil.ControllerName: {
 		"watch gridzones.kubenergy.io", "patch gridzones/status.kubenergy.io", "watch energypolicies.kubenergy.io",
 		"patch energypolicies/status.kubenergy.io", "watch nodes", "watch jobs.batch",
-		"patch jobs.batch", // overdue ones, where no scheduler runs
+		"patch jobs.batch", // to release overdue Jobs if no scheduler runs
 		"watch cronjobs.batch",
 		"create leases.coordination.k8s.io",
 	},
 }
 
-// neverRights are the ones that none of our accounts may have.
+// neverRights are the permissions that no account of KubEnergy may have.
 var neverRights = []string{
 	"get secrets", "list secrets", "create pods", "create jobs.batch", "delete jobs.batch",
 	"escalate clusterroles.rbac.authorization.k8s.io",
 }
 
-// attributes are what the API server is asked about a right.
+// attributes parses a permission for a SubjectAccessReview.
 func (d *Doctor) attributes(right string) *authorizationv1.ResourceAttributes {
 	verb, what, _ := strings.Cut(right, " ")
 	what, group, _ := strings.Cut(what, ".")
@@ -227,7 +229,8 @@ func (d *Doctor) checkPermissions(ctx context.Context) {
 	}
 }
 
-// checkAccount asks the API server what an account may do. It reports false where we may not ask.
+// checkAccount checks the permissions of an account. It returns false if the user may not create
+// SubjectAccessReviews.
 func (d *Doctor) checkAccount(ctx context.Context, account string) bool {
 	var lacks, exceeds []string
 	user := fmt.Sprintf("system:serviceaccount:%s:%s", d.Namespace, account)

@@ -17,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// What the scheduler is built on. kube-scheduler may be one minor version older than the API server and never newer.
+// Supported minor versions. kube-scheduler may be one minor version older than the API server, but not newer.
 const (
 	oldestMinor = 36
 	newestMinor = 37
@@ -32,7 +32,7 @@ func (d *Doctor) checkVersion(context.Context) {
 		return
 	}
 	major, errMajor := strconv.Atoi(v.Major)
-	minor, errMinor := strconv.Atoi(strings.TrimRight(v.Minor, "+")) // clouds write 36+
+	minor, errMinor := strconv.Atoi(strings.TrimRight(v.Minor, "+")) // cloud providers report 36+
 	version := fmt.Sprintf("Kubernetes %s", v.GitVersion)
 	switch {
 	case errMajor != nil || errMinor != nil:
@@ -52,7 +52,7 @@ func (d *Doctor) checkVersion(context.Context) {
 	}
 }
 
-// maxSkew is by how much the clocks may be apart. Holds are kept to the second.
+// maxSkew is the maximum clock skew. Holds are accurate to the second.
 const maxSkew = 2 * time.Second
 
 const adviceClock = "synchronise the clocks (NTP): deadlines are instants"
@@ -81,7 +81,7 @@ func (d *Doctor) checkClock(ctx context.Context) {
 	}
 }
 
-// served reports whether a group and version has a resource.
+// served reports whether the API server serves a resource in a group and version.
 func (d *Doctor) served(groupVersion, resource string) (bool, error) {
 	list, err := d.client.Discovery().ServerResourcesForGroupVersion(groupVersion)
 	switch {
@@ -106,7 +106,7 @@ func (d *Doctor) checkServedPolicies(context.Context) {
 	}
 }
 
-// checkPropagation names policies of Karmada by which Jobs go to every cluster that fits.
+// checkPropagation reports policies of Karmada that duplicate Jobs to all matching clusters.
 func (d *Doctor) checkPropagation(ctx context.Context) {
 	const version = "policy.karmada.io/v1alpha1"
 	var all []string
@@ -143,7 +143,7 @@ func (d *Doctor) checkPropagation(ctx context.Context) {
 	}
 }
 
-// checkMetrics tells of what others may have installed. Nothing of ours needs it.
+// checkMetrics reports optional components of third parties. KubEnergy does not depend on them.
 func (d *Doctor) checkMetrics(context.Context) {
 	for _, m := range []struct{ groupVersion, resource, there, absent string }{
 		{

@@ -55,11 +55,11 @@ func (d *Doctor) checkMode(ctx context.Context) {
 	d.ok("the cluster's mode is %s: %s%s", mode, cmdutil.ModeMeans[mode], own)
 }
 
-// checkDelays tells of policies that allow longer delays than any hold may last.
+// checkDelays reports policies with a delay that exceeds the maximum.
 func (d *Doctor) checkDelays(ctx context.Context, policies []v1alpha1.EnergyPolicy) {
 	view, err := d.knowledge(ctx)
 	if err != nil {
-		return // told with the nodes
+		return // reported by checkNodes
 	}
 	for _, p := range policies {
 		if p.Name != v1alpha1.PolicyName {
@@ -71,8 +71,8 @@ func (d *Doctor) checkDelays(ctx context.Context, policies []v1alpha1.EnergyPoli
 	}
 }
 
-// namespacesOfTheirOwn counts the namespaces that say themselves which mode holds in them, and tells of those that say
-// something in vain.
+// namespacesOfTheirOwn returns the number of namespaces that set their own mode, and reports ineffective settings
+// of namespaces.
 func (d *Doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.EnergyPolicy) int {
 	own := map[string]bool{}
 	for i := range policies {
@@ -130,7 +130,7 @@ func (d *Doctor) checkZone(z *v1alpha1.GridZone) {
 	if s := z.Status.Price; s != nil {
 		d.checkSignal(z, "price", s, cmp.Or(z.Spec.Price, &v1alpha1.PriceSpec{}).MaxAge)
 	}
-	// After the source that is believed, the condition names what is wrong with the others.
+	// The message of the condition lists problems of other sources after the selected source.
 	if _, trouble, ok := strings.Cut(ready.Message, "; "); ok {
 		d.say(StatusWarn, "see its sources: kubectl describe gridzone "+z.Name, "GridZone %s: %s", z.Name, trouble)
 	}

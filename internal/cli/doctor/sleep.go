@@ -11,7 +11,7 @@ import (
 
 const powerName = "kubenergy-power"
 
-// checkSleep says what machines do that may sleep, and what would keep them from waking.
+// checkSleep reports the power states of machines that may sleep and conditions that prevent them from waking up.
 func (d *Doctor) checkSleep(nodes []v1.Node) {
 	var may, away, failed []string
 	states := map[string]int{}

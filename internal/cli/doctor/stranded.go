@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// checkStranded finds what waits for a scheduler that does not run.
+// checkStranded reports objects that wait for a scheduler that does not run.
 func (d *Doctor) checkStranded(ctx context.Context) {
 	s, err := cmdutil.ReadServing(ctx, d.client, d.Namespace, d.Now())
 	if err != nil {
@@ -30,7 +30,7 @@ func (d *Doctor) checkStranded(ctx context.Context) {
 	}
 	for i := range all.Found {
 		f, status, mend := &all.Found[i], StatusFail, all.Found[i].Mend()
-		// Another system may serve a name that ours is not configured for.
+		// Another system may serve a name that KubEnergy is not configured for.
 		if f.Scheduler != policy.SchedulerName && !slices.Contains(s.Configured, f.Scheduler) {
 			status, mend = StatusWarn, "where no other system serves that name: "+mend
 		}

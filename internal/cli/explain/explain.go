@@ -25,33 +25,33 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Explanation is what is known about one object, as a document. Pages show the same.
+// Explanation is the explanation of one object as a document. The dashboard shows the same content.
 type Explanation struct {
 	dashboard.Explanation
 	now time.Time
 }
 
-// States of a workload, as people ask for them.
+// States of a workload.
 const (
 	StateHeld      = "held"
-	StateSuspended = "suspended" // by its user, or by others
+	StateSuspended = "suspended" // by its user or by another controller
 	StateReleased  = "released"
-	StateWaiting   = "waiting" // for the scheduler
+	StateWaiting   = "waiting" // waiting for the scheduler
 	StateBound     = "bound"
 	StateRunning   = "running"
 	StateFinished  = "finished"
-	StateScheduled = "scheduled" // a CronJob
-	StatePlaced    = "placed"    // the pods of a Deployment: never held
-	StateOptedIn   = "opted in"  // a namespace
+	StateScheduled = "scheduled" // state of a CronJob
+	StatePlaced    = "placed"    // state of a Deployment, because its pods are never held
+	StateOptedIn   = "opted in"  // state of a namespace
 	StateNotIn     = "not opted in"
 )
 
-// explainable are the kinds of objects that can be explained.
+// explainable lists the supported kinds of objects.
 var explainable = []string{
 	cmdutil.KindPod, cmdutil.KindJob, cmdutil.KindCronJob, cmdutil.KindDeployment, cmdutil.KindNamespace,
 }
 
-// NewCommand returns the command explain, which says what KubEnergy does with an object, and why.
+// NewCommand returns the command explain.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ClusterFlags
 	var format *cmdutil.Choice
@@ -91,32 +91,32 @@ ruled out by a model of feasibility: the real scheduler checks more.`,
 	return cmd
 }
 
-// Explainer collects what one explanation needs.
+// Explainer collects the data of one explanation.
 type Explainer struct {
 	Client kubernetes.Interface
 	Config *rest.Config
 	Now    time.Time
 
 	View *kube.View
-	Job  sched.Job // as it was settled
+	Job  sched.Job // job with settings applied
 	out  *Explanation
 
 	Settled policy.Settings
-	Best    *sched.Node // that the strategy ranks first; nil: it has no opinion
-	pod     sched.Job   // what one pod of the job adds there
+	Best    *sched.Node // highest-ranked node; nil if the strategy cannot rank nodes
+	pod     sched.Job   // a single pod of the job on that node
 
-	// what the user may not read
-	noZones  bool // so what would be decided is not known
-	noPolicy bool // the cluster's: what it sets looks as if it were built in
-	noMode   bool // neither namespaces nor this one
+	// Resources that the user may not read.
+	noZones  bool // grid zones, so the current decision is unknown
+	noPolicy bool // policy of the cluster, so its settings appear as built in
+	noMode   bool // namespaces, including the namespace of the object
 
-	budget bool // a budget suspended the object
+	budget bool // the object was suspended because of a budget
 }
 
-// UnknownMode stands for the mode of a namespace that the user may not read.
+// UnknownMode is the mode of a namespace that the user may not read.
 const UnknownMode = "unknown"
 
-// lacks tells of what the view lacks, and remembers what cannot be said without it.
+// lacks reports resources that could not be read and records which parts of the explanation depend on them.
 func (e *Explainer) lacks(unseen []kube.Unseen) {
 	for _, u := range unseen {
 		if apierrors.IsNotFound(u.Err) {
@@ -135,7 +135,7 @@ func (e *Explainer) lacks(unseen []kube.Unseen) {
 			}
 		case "namespaces":
 			if e.noMode = !u.Own; u.Own {
-				continue // the others say nothing of this one
+				continue // other namespaces are not relevant
 			}
 			said += ": whether this one has opted in, and its mode, cannot be said"
 		}
@@ -143,8 +143,9 @@ func (e *Explainer) lacks(unseen []kube.Unseen) {
 	}
 }
 
-// Explain returns what is known about one object. What the user may not read is named in the explanation; it is an
-// error only if the object itself, or what the cluster knows of grids and hardware, cannot be read.
+// Explain returns the explanation of one object. Resources that the user may not read are listed in the
+// explanation. It only returns an error if the object itself, or the grid zones and profiles of the cluster, cannot
+// be read.
 func (e *Explainer) Explain(ctx context.Context, kind, namespace, name string) (*Explanation, error) {
 	s, err := e.read(ctx, kind, namespace, name)
 	if err != nil {
@@ -183,7 +184,7 @@ func (e *Explainer) Explain(ctx context.Context, kind, namespace, name string) (
 	e.signals(ctx)
 	switch e.out.State {
 	case StateBound, StateRunning, StateFinished:
-		return e.out, nil // nothing is left to decide
+		return e.out, nil // there is no decision left to make
 	}
 	e.rank(ctx, s, &job, &settings)
 	if !e.noZones && e.out.State != StatePlaced && !(e.out.State == StateHeld && e.Job.Released) {
@@ -192,7 +193,7 @@ func (e *Explainer) Explain(ctx context.Context, kind, namespace, name string) (
 	return e.out, nil
 }
 
-// settings lists the settings, and which of them cannot be told.
+// settings lists the settings and marks unknown ones.
 func (e *Explainer) settings(s *subject, settings *policy.Settings) {
 	e.out.Settings = settingsOf(e.View.Origins(&s.work), settings)
 	for i := range e.out.Settings {
@@ -205,7 +206,7 @@ func (e *Explainer) settings(s *subject, settings *policy.Settings) {
 	}
 }
 
-// settingsOf lists the settings that were made, and of the built-in ones those that matter most.
+// settingsOf lists the settings with a source and the most important built-in ones.
 func settingsOf(said []policy.Origin, settings *policy.Settings) []dashboard.Setting {
 	builtIn := map[string]string{
 		"allowedDelay": settings.AllowedDelay.String(), "expectedDuration": settings.Duration().String(),
@@ -229,7 +230,7 @@ func settingsOf(said []policy.Origin, settings *policy.Settings) []dashboard.Set
 
 func (e *Explainer) unseen(what string) { e.out.Unseen = append(e.out.Unseen, what) }
 
-// warn tells of what was written and is not, or not quite, obeyed.
+// warn adds warnings for settings that are ignored or modified.
 func (e *Explainer) warn(ctx context.Context, s *subject) {
 	if s.err != nil {
 		for line := range strings.Lines(s.err.Error()) {
@@ -248,7 +249,7 @@ func (e *Explainer) warn(ctx context.Context, s *subject) {
 	}
 	found := slices.Concat(s.above, policy.FindKeys(s.object.GetLabels(), both...),
 		policy.FindOwner(s.object, &s.work), e.View.Find(e.submitted(s), &s.work))
-	// Without the right to read the namespace, lacks has told of that.
+	// If the namespace cannot be read, lacks has reported it.
 	if n, err := e.Client.CoreV1().Namespaces().Get(ctx, s.work.Namespace, metav1.GetOptions{}); err == nil {
 		found = append(found, policy.FindNamespace(n)...)
 	}
@@ -257,7 +258,7 @@ func (e *Explainer) warn(ctx context.Context, s *subject) {
 	}
 }
 
-// aliasesIn returns the keys of other systems that say something to us.
+// aliasesIn returns the annotations of other systems that KubEnergy interprets.
 func aliasesIn(annotations map[string]string) (keys []string) {
 	for key, value := range annotations {
 		if strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") {
@@ -271,7 +272,7 @@ func aliasesIn(annotations map[string]string) (keys []string) {
 	return keys
 }
 
-// submitted is when the object was created; of one that is to come, now.
+// submitted returns the creation time of the object, or the current time if it has not been created yet.
 func (e *Explainer) submitted(s *subject) time.Time {
 	return cmp.Or(s.work.Submitted, e.Now)
 }
@@ -280,12 +281,12 @@ func (e *Explainer) say(state, format string, args ...any) {
 	e.out.State, e.out.Sentence = state, fmt.Sprintf(format, args...)
 }
 
-// clock shows an instant, and how far off it is.
+// clock formats a time with its distance from now.
 func (e *Explainer) clock(t time.Time) string {
 	return humanize.Clock(t, e.Now) + " UTC (" + humanize.Away(t, e.Now) + ")"
 }
 
-// decide asks the core what it would do now.
+// decide adds the decision that would be made now.
 func (e *Explainer) decide(job *sched.Job, settings *policy.Settings) {
 	d := e.View.Decide(e.Now, *job, *settings)
 	held := d.Held(e.Now)
@@ -298,15 +299,15 @@ func (e *Explainer) decide(job *sched.Job, settings *policy.Settings) {
 	}
 	then := d.Window.Start
 	if e.out.HeldUntil != nil && e.out.HeldUntil.After(e.Now) {
-		then = *e.out.HeldUntil // what is promised counts, not what would be promised today
+		then = *e.out.HeldUntil // compare with the current plan of the hold instead of a new one
 	}
 	for _, site := range e.View.Sites() {
 		e.compare(site, job.Duration, then)
 	}
 }
 
-// spare sets what a hold saves in grams and money to what the table of nodes comes to, on the node that is ranked
-// first: the core decides before there is a node, on a nominal power.
+// spare recomputes the savings of a hold in grams and money for the highest-ranked node, so that they match the
+// table of nodes. The decision itself is made before a node is selected and uses a nominal power.
 func (e *Explainer) spare(d *sched.Decision) {
 	then := d.Window.Start
 	if e.Best == nil || e.Best.Profile == nil {
@@ -334,7 +335,7 @@ func (e *Explainer) spare(d *sched.Decision) {
 	}
 }
 
-// compare adds what a site's signals say of a start now and then, as far as they are known.
+// compare adds the signals of a site for a start now and for a start at the given time, if they are known.
 func (e *Explainer) compare(site *sched.Site, duration time.Duration, then time.Time) {
 	c := dashboard.Comparison{Site: site.Name}
 	over := func(s *grid.Series) (now, later *float64) {
@@ -358,11 +359,11 @@ func (e *Explainer) compare(site *sched.Site, duration time.Duration, then time.
 	}
 }
 
-// signals names what every figure rests on.
+// signals lists the sources of all signals.
 func (e *Explainer) signals(ctx context.Context) {
 	zones, err := cmdutil.ListZones(ctx, e.Client)
 	if err != nil {
-		return // named already: the view needed them as well
+		return // already reported, because the view requires zones as well
 	}
 	for _, z := range zones {
 		for quantity, s := range map[string]*v1alpha1.SignalStatus{"carbon": z.Status.Carbon, "price": z.Status.Price} {

@@ -23,14 +23,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// HeldList is all that is held.
+// HeldList is the output of the command held.
 type HeldList struct {
 	APIVersion string           `json:"apiVersion"`
 	Items      []dashboard.Held `json:"items"`
 	Kind       string           `json:"kind"`
 
 	Now        time.Time
-	namespaces bool // are shown
+	namespaces bool // whether to print the column NAMESPACE
 }
 
 // NewHeldCommand returns the command held, which lists the Jobs and bare pods that are held now.
@@ -98,23 +98,23 @@ func printHeld(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Cluster, name
 	return t.Print(list, format)
 }
 
-// Holdings collects what is held.
+// Holdings collects held Jobs and pods.
 type Holdings struct {
 	Client kubernetes.Interface
 	Now    time.Time
 
 	View     *kube.View
-	noMode   bool // modes of namespaces are not known
-	NoPolicy bool // that of the cluster is not known
-	noPods   bool // pods are not seen
+	noMode   bool // modes of namespaces are unknown
+	NoPolicy bool // the policy of the cluster is unknown
+	noPods   bool // pods could not be listed
 	Items    []dashboard.Job
 	Unseen   []string
-	absence  string // how held Jobs are released if no scheduler runs
+	absence  string // describes how held Jobs are released if no scheduler runs
 }
 
-// Read reads Jobs and pods, and what is needed to say what their starts save.
+// Read reads Jobs and pods, and the data required to estimate savings.
 func (h *Holdings) Read(ctx context.Context, c *cmdutil.Cluster, namespace string) error {
-	defaults, _ := cmdutil.ReadDefaults(ctx, h.Client) // without them, only the expected saving may differ
+	defaults, _ := cmdutil.ReadDefaults(ctx, h.Client) // best effort: they only affect the expected savings
 	view, unseen, err := kube.ListView(ctx, c.Config, namespace, defaults)
 	if err != nil {
 		return fmt.Errorf("reading what the cluster knows of grids and hardware: %s", cmdutil.Because(err))
@@ -166,7 +166,8 @@ func (h *Holdings) addJob(job *batchv1.Job) {
 	h.Items = append(h.Items, item)
 }
 
-// addPod adds a pod if it is held. Its condition says why; when it is to start is what would be planned now.
+// addPod adds a pod if it is held. The reason is read from its condition, and the planned start is the current
+// decision.
 func (h *Holdings) addPod(pod *v1.Pod) {
 	message := cmdutil.HeldMessage(pod)
 	work, err := policy.ReadPod(pod)
@@ -190,7 +191,7 @@ func (h *Holdings) addPod(pod *v1.Pod) {
 	h.Items = append(h.Items, item)
 }
 
-// save says what the planned start saves, as far as that is known.
+// save sets the expected saving of the planned start if it is known.
 func (h *Holdings) save(item *dashboard.Job, work *policy.Work) {
 	if item.PlannedStart == nil {
 		return
@@ -202,7 +203,7 @@ func (h *Holdings) save(item *dashboard.Job, work *policy.Work) {
 	}
 }
 
-// Text lists the work as kubectl does: with how far off times are, or, where there is room, with the times themselves.
+// Text lists the items like kubectl. Times are relative unless wide is set.
 func (l *HeldList) Text(wide, _ bool) string {
 	t := report.Heads(6, "NAMESPACE", "KIND", "NAME", "SINCE", "STARTS", "LATEST", "SAVES", "gCO2e", "WHY")
 	if !l.namespaces {
@@ -221,7 +222,7 @@ func (l *HeldList) Text(wide, _ bool) string {
 	return t.Plain()
 }
 
-// Distance says how far off a time is; "–" where there is none.
+// Distance formats the distance of a time from now, or "–" if it is nil.
 func (l *HeldList) Distance(t *time.Time) any {
 	if t == nil {
 		return "–"
@@ -229,7 +230,7 @@ func (l *HeldList) Distance(t *time.Time) any {
 	return humanize.Away(*t, l.Now)
 }
 
-// Sheet has everything.
+// Sheet returns a table with all fields.
 func (l *HeldList) Sheet() *report.Table {
 	t := report.Sheet("namespace", "kind", "name", "since", "planned_start", "latest_start", "saving", "saved_g", "why")
 	for _, h := range l.Items {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// namespaceState says what holds in a namespace for a Job that says nothing.
+// namespaceState describes the settings of a namespace for a Job without settings of its own.
 func (e *Explainer) namespaceState(ctx context.Context, s *subject, settings *policy.Settings) {
 	name := s.object.GetNamespace()
 	_, optedIn := e.View.Mode(name)
@@ -41,7 +41,7 @@ func (e *Explainer) namespaceState(ctx context.Context, s *subject, settings *po
 	e.budgetsOf(ctx, name)
 }
 
-// heldIn counts the Jobs that are held.
+// heldIn adds the number of held Jobs.
 func (e *Explainer) heldIn(ctx context.Context, namespace string) {
 	held := 0
 	err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
@@ -57,12 +57,12 @@ func (e *Explainer) heldIn(ctx context.Context, namespace string) {
 	}
 }
 
-// policyOf tells what the namespace's own policy counts, and what is wrong with it.
+// policyOf adds the shadow statistics and the problems of the namespace's own policy.
 func (e *Explainer) policyOf(ctx context.Context, namespace string) {
 	var p v1alpha1.EnergyPolicy
 	path := cmdutil.ResourcePath + "namespaces/" + namespace + "/energypolicies/" + v1alpha1.PolicyName
 	if cmdutil.GetJSON(ctx, e.Client, path, &p) != nil {
-		return // it has none, or the view has told that it cannot be read
+		return // it does not exist, or lacks has reported that it cannot be read
 	}
 	if err := policy.ReadPolicy(&p); err != nil {
 		e.out.Warnings = append(e.out.Warnings, "its EnergyPolicy counts as absent: "+cmdutil.OneLine(err))
@@ -76,11 +76,11 @@ func (e *Explainer) policyOf(ctx context.Context, namespace string) {
 	}
 }
 
-// budgetsOf lists the budgets.
+// budgetsOf lists the budgets of the namespace.
 func (e *Explainer) budgetsOf(ctx context.Context, namespace string) {
 	var list v1alpha1.EnergyBudgetList
 	if cmdutil.GetJSON(ctx, e.Client, cmdutil.ResourcePath+"namespaces/"+namespace+"/energybudgets", &list) != nil {
-		return // as with the policy
+		return // as in policyOf
 	}
 	for _, b := range list.Items {
 		used := dashboard.UsedBudget{

@@ -18,7 +18,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// events reads what the scheduler and the controller told about the object. The API server keeps that for an hour.
+// events reads the events of the scheduler and the controller for the object. The API server retains them for an
+// hour.
 func (e *Explainer) events(ctx context.Context, s *subject) {
 	list, err := e.Client.CoreV1().Events(s.object.GetNamespace()).List(ctx, metav1.ListOptions{
 		FieldSelector: "involvedObject.uid=" + string(s.object.GetUID()),
@@ -41,8 +42,8 @@ func timeOf(event *v1.Event) time.Time {
 	return cmp.Or(event.EventTime.Time, event.LastTimestamp.Time, event.CreationTimestamp.Time)
 }
 
-// past says why a Job that runs or has run was held, or why it was not: what was written or told then, else what is
-// set now, else what would be decided of such a Job now.
+// past explains why a running or finished Job was held or not. It uses recorded annotations and events, then the
+// current settings, and finally the decision that would be made for such a Job now.
 func (e *Explainer) past(s *subject, job sched.Job, settings *policy.Settings) string {
 	w := cmdutil.ReadWritten(s.job.Annotations)
 	released := s.job.Annotations[v1alpha1.AnnotationReleasedAt] != ""
@@ -69,7 +70,7 @@ func (e *Explainer) past(s *subject, job sched.Job, settings *policy.Settings) s
 	return " It was not held, and no event is left that says why. " + e.alike(job, settings)
 }
 
-// alike says what would be decided of such a Job if it came now.
+// alike returns the decision for an identical Job that is created now.
 func (e *Explainer) alike(job sched.Job, settings *policy.Settings) string {
 	if !job.FinishBy.IsZero() {
 		job.FinishBy = job.FinishBy.Add(e.Now.Sub(job.Submitted))
@@ -83,7 +84,7 @@ func (e *Explainer) alike(job sched.Job, settings *policy.Settings) string {
 	return "One that came now would start at once as well: " + why + "."
 }
 
-// strands tells of pods that wait for a scheduler of ours that does not run.
+// strands adds a warning if the pods wait for a scheduler of KubEnergy that does not run.
 func (e *Explainer) strands(ctx context.Context, s *subject) {
 	name := s.pod.Spec.SchedulerName
 	placed := slices.Contains([]string{StateFinished, StateRunning, StateBound}, e.out.State)

@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// state says in which state the object is, in one word and in one sentence.
+// state sets the state of the object and a sentence that describes it.
 func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, settings *policy.Settings) {
 	switch s.kind {
 	case cmdutil.KindCronJob:
@@ -33,7 +33,7 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 	}
 	e.events(ctx, s)
 	latest, run := job.LatestStart(), kube.RunOf(s.object)
-	// A CronJob that cannot be read does not shorten the deadlines of its runs.
+	// An unreadable CronJob does not shorten the deadlines of its runs.
 	if at, err := kube.ReadDeadline(ctx, e.Client, s.work.Namespace, job, run); err == nil {
 		latest = at
 	}
@@ -57,7 +57,7 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 	}
 }
 
-// notHeld is why we keep our hands off, or "".
+// notHeld returns the reason why the object is not held, or "".
 func (e *Explainer) notHeld(s *subject, job *sched.Job, settings *policy.Settings) string {
 	why, never := policy.NeverHeld(s.object)
 	switch {
@@ -112,19 +112,19 @@ func (e *Explainer) jobState(ctx context.Context, job *batchv1.Job) {
 	}
 }
 
-// startOf adds when a Job that was held should have started, by the last plan, and when it did.
+// startOf sets the planned start of a Job that was held, by its last plan, and its actual start.
 func (x *Explanation) startOf(job *batchv1.Job) {
 	if job == nil || job.Status.StartTime == nil || x.State == StateHeld || x.State == StateSuspended {
 		return
 	}
 	planned, err := time.Parse(time.RFC3339, job.Annotations[v1alpha1.AnnotationHeldUntil])
 	if err != nil {
-		return // it was never held, or not for long enough to be told
+		return // it was not held, or not long enough for an annotation
 	}
 	x.Planned, x.Started = &planned, &job.Status.StartTime.Time
 }
 
-// until names an instant that may not be known.
+// until formats an optional time limit.
 func until(text string) string {
 	if text == "" {
 		return ""
@@ -132,7 +132,7 @@ func until(text string) string {
 	return ", at " + text + " at the latest"
 }
 
-// held reports the annotations that the hold loop wrote on the Job, and how the Job will be released.
+// held describes a held Job based on the annotations of the hold loop, and how the Job will be released.
 func (e *Explainer) held(ctx context.Context, annotations map[string]string) {
 	w := cmdutil.ReadWritten(annotations)
 	if computed := e.out.LatestStart; w.Latest != nil &&

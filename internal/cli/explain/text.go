@@ -14,10 +14,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// maxRows are the nodes that a terminal shows; other formats show all.
+// maxRows is the maximum number of nodes in the text output. Other formats contain all nodes.
 const maxRows = 15
 
-// Text is the explanation for people.
+// Text returns the explanation as text.
 func (x *Explanation) Text(_, colours bool) string {
 	var b strings.Builder
 	bold := func(s string) string {
@@ -37,7 +37,7 @@ func (x *Explanation) Text(_, colours bool) string {
 	}
 	if x.Planned != nil {
 		fmt.Fprintf(&b, "Planned start: %s\nActual start: %s (%s)\n", x.Planned.UTC().Format(time.RFC3339),
-			x.Started.UTC().Format(time.RFC3339), offBy(x.Started.Sub(*x.Planned))) // to the second
+			x.Started.UTC().Format(time.RFC3339), offBy(x.Started.Sub(*x.Planned))) // times in seconds
 	}
 	for _, w := range x.Warnings {
 		fmt.Fprintf(&b, "Warning: %s\n", w)
@@ -77,7 +77,7 @@ func (x *Explanation) Text(_, colours bool) string {
 	return b.String()
 }
 
-// offBy says how much later than planned a start was.
+// offBy formats the delay of a start relative to its plan.
 func offBy(late time.Duration) string {
 	switch {
 	case late > 0:

@@ -110,12 +110,12 @@ func (f *backtestFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 		if cmd.Context().Err() != nil {
 			return err
 		}
-		return cmdutil.NewUsageError(err) // the input asks for what its own files do not hold
+		return cmdutil.NewUsageError(err) // the request exceeds the data of the files
 	}
 	return t.Print(newBacktest(e, zone, scores), f.output.Value)
 }
 
-// evaluation reads the files.
+// evaluation reads the files and returns the parameters of the evaluation.
 func (f *backtestFlags) evaluation(cmd *cobra.Command, t cmdutil.Terminal) (forecast.Evaluation, grid.Zone, error) {
 	e := forecast.Evaluation{
 		Stride: f.stride, Horizon: f.horizon, Windows: f.windows, Refit: f.refit, Calibrate: f.calibrate, Seed: f.seed,
@@ -141,7 +141,7 @@ func (f *backtestFlags) evaluation(cmd *cobra.Command, t cmdutil.Terminal) (fore
 	return e, zone, f.place(&e, cmd.Flags().Changed("test-windows"))
 }
 
-// place says when the first forecast begins, and how many there are.
+// place sets the start of the first forecast and the number of forecasts.
 func (f *backtestFlags) place(e *forecast.Evaluation, windowsGiven bool) (err error) {
 	begin, end := e.History.Start().Add(forecast.MinBefore), e.History.End()
 	if f.start == "" {
@@ -169,7 +169,7 @@ func (f *backtestFlags) place(e *forecast.Evaluation, windowsGiven bool) (err er
 	return nil
 }
 
-// tooShort says how many forecasts the files have room for.
+// tooShort returns an error with the number of forecasts that the files allow.
 func (f *backtestFlags) tooShort(s *grid.Series, most int) error {
 	span := fmt.Sprintf("the values are of %s to %s", s.Start().Format(time.RFC3339), s.End().Format(time.RFC3339))
 	if most == 0 {
@@ -180,8 +180,8 @@ func (f *backtestFlags) tooShort(s *grid.Series, most int) error {
 		f.windows, f.stride, most)
 }
 
-// readGrid reads files of one zone that follow each other in time; a name may be a pattern. It says what it filled in,
-// and names the flag by which what is wrong can be mended.
+// readGrid reads consecutive files of one zone. A name may be a pattern. It prints the number of filled gaps, and
+// adds the relevant flag to errors.
 func readGrid(t cmdutil.Terminal, o grid.CSVOptions, names ...string) (grid.Signal, grid.Zone, error) {
 	o.Filled = new(int)
 	signal, zone, err := grid.ReadFiles(o, names...)

@@ -11,10 +11,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// shownLevel is the interval that the table tells of, in percent.
+// shownLevel is the prediction interval in the table, in percent.
 const shownLevel = 90
 
-// Text shows a row for each model.
+// Text returns a table with one row per model.
 func (b *backtest) Text(bool, bool) string {
 	name := string(b.Zone)
 	if name != "" {
@@ -54,7 +54,7 @@ func (b *backtest) Text(bool, bool) string {
 		b.First.Format("2006-01-02 15:04"), t.Open())
 }
 
-// Sheet has a row for each measure of each model.
+// Sheet returns a table with one row per model and measure.
 func (b *backtest) Sheet() *report.Table {
 	t := report.Sheet("zone", "model", "measure", "of", "value")
 	t.Columns[4].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }

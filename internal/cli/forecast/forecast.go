@@ -35,13 +35,13 @@ type forecastFlags struct {
 }
 
 const (
-	// QuantityCarbon is the value of --quantity, and of [Outlook.Quantity], that stands for carbon intensity.
+	// QuantityCarbon is the value of --quantity and of [Outlook.Quantity] for carbon intensity.
 	QuantityCarbon = "carbon"
 	quantityPrice  = "price"
 	offlineHours   = 48
 )
 
-// NewCommand returns the command forecast, which shows what carbon intensity or price are forecast to be.
+// NewCommand returns the command forecast, which shows the forecast of carbon intensity or price.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f forecastFlags
 	cmd := &cobra.Command{
@@ -75,7 +75,7 @@ of a recorded series everything before --start is looked at, and nothing after i
 	return cmd
 }
 
-// Outlook is a forecast, and what people want to know about it.
+// Outlook is a forecast with its cheapest window.
 type Outlook struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
@@ -85,7 +85,7 @@ type Outlook struct {
 	Quality    string          `json:"quality"`
 	Source     string          `json:"source"`
 	Model      string          `json:"forecastSource,omitempty"`
-	AsOf       time.Time       `json:"asOf,omitzero"` // zero: does not age
+	AsOf       time.Time       `json:"asOf,omitzero"` // zero if it does not age
 	Step       string          `json:"step"`
 	Cheapest   *cheapestWindow `json:"cheapest,omitempty"`
 	Values     []stepValue     `json:"values"`
@@ -94,7 +94,7 @@ type Outlook struct {
 	Series, Low, High *grid.Series
 	Window            sched.Window
 	Duration          time.Duration
-	Width             int // of the terminal
+	Width             int // width of the terminal
 }
 
 type cheapestWindow struct {
@@ -152,7 +152,7 @@ func (f *forecastFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	return t.PrintTo(f.out, o, f.output.Value)
 }
 
-// fromCluster reads the forecast that the controller keeps.
+// fromCluster reads the forecast from the status of a GridZone.
 func (f *forecastFlags) fromCluster(ctx context.Context, t cmdutil.Terminal) (*Outlook, error) {
 	c, err := f.Open(t)
 	if err != nil {
@@ -199,9 +199,9 @@ func chooseZone(zones []v1alpha1.GridZone, name string) (*v1alpha1.GridZone, err
 	return nil, fmt.Errorf("there is no GridZone %q, only %s", name, strings.Join(names, ", "))
 }
 
-// ReadOutlook returns the outlook that is in the status of a GridZone. Low and High are nil unless both have as many
-// values as the forecast. What the status does not say, such as the zone and the present, is left to the caller. It
-// returns an error if the status holds no valid series or quality.
+// ReadOutlook returns the outlook in the status of a GridZone. Low and High are nil unless both have the same
+// number of values as the forecast. The caller must set the fields that the status does not contain, such as the
+// zone and the current time. It returns an error if the status does not contain a valid series or quality.
 func ReadOutlook(s *v1alpha1.SignalStatus) (*Outlook, error) {
 	signal, err := kube.Signal(s, nil)
 	if err != nil {
@@ -212,7 +212,7 @@ func ReadOutlook(s *v1alpha1.SignalStatus) (*Outlook, error) {
 		Series: signal.Series,
 	}
 	if len(s.Low) != len(s.Values) || len(s.High) != len(s.Values) {
-		return o, nil // an interval for a part of it would be none
+		return o, nil // an interval for a part of the forecast is useless
 	}
 	if o.Low, err = grid.NewSeries(s.Start.Time, s.Step.Duration, s.Low); err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (f *forecastFlags) fromFile(t cmdutil.Terminal) (*Outlook, error) {
 	return o, nil
 }
 
-// crop leaves what is known from now on, for as many hours as are wanted; 0: all.
+// crop limits the series to the given number of hours from now, or only removes the past if hours is 0.
 func (o *Outlook) crop(hours int) error {
 	if !o.Series.Covers(o.Now, o.Now) {
 		return fmt.Errorf("zone %s: what is known ended at %s: look whether kubenergy-controller runs", o.Zone,
@@ -268,7 +268,7 @@ func (o *Outlook) crop(hours int) error {
 	return nil
 }
 
-// Cheapest returns the earliest of the windows with the least mean, none where the forecast is shorter.
+// Cheapest returns the earliest window with the minimum mean, or the zero value if the forecast is too short.
 func Cheapest(s *grid.Series, now time.Time, duration time.Duration) sched.Window {
 	now, latest := timeutil.Later(now, s.Start()), s.End().Add(-duration)
 	if latest.Before(now) {
@@ -280,7 +280,7 @@ func Cheapest(s *grid.Series, now time.Time, duration time.Duration) sched.Windo
 
 func (o *Outlook) windowed() bool { return o.Window.End.After(o.Window.Start) }
 
-// SVG draws the outlook.
+// SVG returns the outlook as an SVG image.
 func (o *Outlook) SVG() ([]byte, error) {
 	picture := report.Outlook{
 		Title: o.title(), Label: o.name() + "\n(" + o.Unit + ")", Series: o.Series, Low: o.Low, High: o.High,
@@ -296,7 +296,7 @@ func (o *Outlook) name() string {
 	return "Carbon intensity"
 }
 
-// title says what is shown, where from, how old and how good.
+// title returns a title with the zone, quantity, source, age and quality.
 func (o *Outlook) title() string {
 	title := fmt.Sprintf("%s: %s in %s, %s, from %s", o.Zone, strings.ToLower(o.name()), o.Unit, o.Quality, o.Source)
 	if !o.AsOf.IsZero() {
@@ -308,7 +308,7 @@ func (o *Outlook) title() string {
 	return title
 }
 
-// fillOutput fills in what programs are shown.
+// fillOutput sets the fields of the machine-readable formats.
 func (o *Outlook) fillOutput() {
 	o.Step = o.Series.Step().String()
 	if o.windowed() {
@@ -326,7 +326,7 @@ func (o *Outlook) fillOutput() {
 	}
 }
 
-// Sheet has a row for each step.
+// Sheet returns a table with one row per step.
 func (o *Outlook) Sheet() *report.Table {
 	name := map[string]string{QuantityCarbon: "gco2e_per_kwh", quantityPrice: "price_per_kwh"}[o.Quantity]
 	t := report.Sheet("start", name, "low", "high")

@@ -30,11 +30,11 @@ import (
 const HoldPolicy = "kubenergy-hold"
 
 const (
-	// Workers is how many Jobs are released at the same time at most.
+	// Workers is the maximum number of concurrent releases.
 	Workers = 32
-	// For how long nothing must be held once the policy is gone: API servers look at their policies every second.
+	// Time without held Jobs after the policy was removed. API servers reload their policies every second.
 	releaseSettle = 4 * time.Second
-	// Pause is the time between two looks at what is left to do.
+	// Pause is the interval between two passes.
 	Pause = time.Second
 )
 
@@ -44,7 +44,7 @@ type releaseFlags struct {
 	timeout           time.Duration
 }
 
-// NewCommand returns the command release, which resumes Jobs that are held or suspended for a budget.
+// NewCommand returns the command release, which resumes Jobs that are held or suspended because of a budget.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f releaseFlags
 	cmd := &cobra.Command{
@@ -72,7 +72,7 @@ it to the cluster's own.`,
 	return cmd
 }
 
-// check refuses what contradicts itself, and returns the one Job that is meant, if it is one.
+// check validates the flags and arguments, and returns the name of the Job if a single one is selected.
 func (f *releaseFlags) check(args []string) (name string, err error) {
 	switch {
 	case f.timeout <= 0:
@@ -126,9 +126,9 @@ type Releaser struct {
 	Out, Err      io.Writer
 	Now           func() time.Time
 	Settle, Pause time.Duration
-	reported      bool // why it tries again
+	reported      bool // whether notify has printed the reason for retries
 
-	mu sync.Mutex // of the pass that runs
+	mu sync.Mutex // guards the current pass
 }
 
 // one releases a single Job.
@@ -149,7 +149,8 @@ func (r *Releaser) one(ctx context.Context, namespace, name string) error {
 	return err
 }
 
-// RemovePolicy lets new Jobs be. The binding goes first: a policy without one does nothing.
+// RemovePolicy removes the policy that suspends new Jobs. It deletes the binding first, because a policy without a
+// binding has no effect.
 func (r *Releaser) RemovePolicy(ctx context.Context) error {
 	policies := r.Client.AdmissionregistrationV1()
 	if err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, HoldPolicy, metav1.DeleteOptions{}); err != nil &&
@@ -163,7 +164,8 @@ func (r *Releaser) RemovePolicy(ctx context.Context) error {
 	return nil
 }
 
-// All releases Jobs until none is held any more and, if the policy was removed, has not been for a while.
+// All releases Jobs until no Job is held. If the policy was removed, no Job must be held for the duration of
+// Settle.
 func (r *Releaser) All(ctx context.Context, namespace string) error {
 	var total int
 	quietSince := r.Now()
@@ -187,7 +189,7 @@ func (r *Releaser) All(ctx context.Context, namespace string) error {
 			}
 		}
 		if p.released > 0 {
-			continue // there may be more
+			continue // there may be more held Jobs
 		}
 		if err == nil && len(p.failed) > 0 {
 			err = p.failed[0].err
@@ -199,7 +201,7 @@ func (r *Releaser) All(ctx context.Context, namespace string) error {
 	}
 }
 
-// notify says once, when an error has kept a pass from releasing anything, until when others will follow.
+// notify prints once that an error prevented all releases of a pass and until when passes are retried.
 func (r *Releaser) notify(ctx context.Context, err error) {
 	until, limited := ctx.Deadline()
 	if err == nil || r.reported || !limited || ctx.Err() != nil {
@@ -209,7 +211,7 @@ func (r *Releaser) notify(ctx context.Context, err error) {
 	fmt.Fprintf(r.Err, "trying again until %s (--timeout): %s\n", until.Format(time.TimeOnly), cmdutil.Because(err))
 }
 
-// pass is one walk through what is held.
+// pass is the result of one pass over all held Jobs.
 type pass struct {
 	seen, released int
 	failed         []failure
@@ -220,25 +222,25 @@ type failure struct {
 	err error
 }
 
-// transient reports whether the reason of an error may go by itself. A patch whose test fails is refused as invalid:
-// the Job has changed since it was listed.
+// transient reports whether a retry may resolve the error. A patch with a failed test operation is rejected as
+// invalid, because the Job has changed since it was listed.
 func transient(err error) bool {
 	return slices.Contains([]metav1.StatusReason{
-		metav1.StatusReasonUnknown, // the network
+		metav1.StatusReasonUnknown, // network errors
 		metav1.StatusReasonConflict, metav1.StatusReasonInvalid, metav1.StatusReasonExpired,
 		metav1.StatusReasonTooManyRequests, metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout,
 		metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable,
 	}, apierrors.ReasonForError(err))
 }
 
-// hopeless reports whether another pass would end as this one did.
+// hopeless reports whether another pass would have the same result.
 func (p *pass) hopeless() bool {
 	return p.seen > 0 && len(p.failed) == p.seen && !slices.ContainsFunc(p.failed, func(f failure) bool {
 		return transient(f.err)
 	})
 }
 
-// unfinished is what there is to say when time is up.
+// unfinished returns the error for a pass that was interrupted by the timeout.
 func (p *pass) unfinished(err error, released int) error {
 	if len(p.failed) > 0 {
 		return p.error(released)
@@ -259,7 +261,7 @@ func (p *pass) error(released int) error {
 		cmdutil.Because(p.failed[0].err))
 }
 
-// pass releases every held Job, and every one that a budget has suspended, that a list shows.
+// pass releases all Jobs that are held or suspended because of a budget.
 func (r *Releaser) pass(ctx context.Context, namespace string) (pass, error) {
 	var p pass
 	for _, selector := range []string{v1alpha1.LabelHeld + "=true", v1alpha1.LabelBudgetSuspended} {
@@ -273,7 +275,7 @@ func (r *Releaser) pass(ctx context.Context, namespace string) (pass, error) {
 					return nil
 				})
 			})
-		_ = work.Wait() // what failed is in p
+		_ = work.Wait() // errors are recorded in p
 		if err != nil {
 			return p, err
 		}
@@ -282,7 +284,8 @@ func (r *Releaser) pass(ctx context.Context, namespace string) (pass, error) {
 	return p, nil
 }
 
-// waitsBy returns the label by which a Job of ours waits: held, or suspended for a budget; "": it is not ours.
+// waitsBy returns the label of a Job that is held or suspended because of a budget, or "" if KubEnergy did not
+// suspend it.
 func waitsBy(job *batchv1.Job) string {
 	if job.Labels[v1alpha1.LabelHeld] == "true" {
 		return v1alpha1.LabelHeld
@@ -293,7 +296,7 @@ func waitsBy(job *batchv1.Job) string {
 	return ""
 }
 
-// try releases one Job of a pass.
+// try releases one Job of a pass and records the result.
 func (r *Releaser) try(ctx context.Context, job *batchv1.Job, p *pass) {
 	gone, err := r.release(ctx, job)
 	r.mu.Lock()
@@ -307,15 +310,15 @@ func (r *Releaser) try(ctx context.Context, job *batchv1.Job, p *pass) {
 	}
 }
 
-// release resumes this very Job, if it is still held, in one step. gone is true if it was released or deleted
-// meanwhile.
+// release resumes the Job with a single patch if it is still held and has the same UID. gone is true if it was
+// released or deleted meanwhile.
 func (r *Releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, err error) {
 	jobs := r.Client.BatchV1().Jobs(job.Namespace)
 	_, err = jobs.Patch(ctx, job.Name, types.JSONPatchType, Patch(job, r.Now()), metav1.PatchOptions{})
 	if err == nil || apierrors.IsNotFound(err) {
 		return err != nil, nil
 	}
-	if apierrors.IsInvalid(err) { // a test that failed
+	if apierrors.IsInvalid(err) { // a test operation of the patch failed
 		current, errGet := jobs.Get(ctx, job.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(errGet) || errGet == nil &&
 			(current.UID != job.UID || waitsBy(current) != waitsBy(job)) {
@@ -325,7 +328,8 @@ func (r *Releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, er
 	return false, err
 }
 
-// Patch resumes a Job, except one in a queue of Kueue, which resumes it itself, and takes off our label.
+// Patch returns the patch that removes the label and resumes a Job. A Job in a queue of Kueue is not resumed,
+// because Kueue does that.
 func Patch(job *batchv1.Job, now time.Time) []byte {
 	if waitsBy(job) == v1alpha1.LabelBudgetSuspended {
 		return kube.BudgetResumePatch(job, true)

@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// NewRunNowCommand returns the command run-now, which asks for a held Job or pod to start now.
+// NewRunNowCommand returns the command run-now, which requests that a held Job or pod starts now.
 func NewRunNowCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ClusterFlags
 	cmd := &cobra.Command{
@@ -51,7 +51,7 @@ held, or not any longer. The scheduler releases it, or, if none runs, the contro
 
 const askedNow = "asked to start now"
 
-// RunNow annotates the object, and says what will come of it.
+// RunNow annotates the object and returns a description of the consequence.
 func RunNow(ctx context.Context, client kubernetes.Interface, kind, namespace, name string, now time.Time,
 ) (result string, err error) {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationRunNow)
