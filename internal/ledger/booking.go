@@ -95,7 +95,8 @@ func (b *Booking) Validate() error {
 		return fmt.Errorf("%w: %d consumers for %d shares", ErrInvalid, len(b.Consumers), len(bt.Shares))
 	}
 	if bt.End.Before(bt.Start) || bt.First == 0 || bt.First > bt.Last || bt.Last == math.MaxUint64 {
-		return fmt.Errorf("%w: sequence numbers %d to %d, interval %v to %v", ErrInvalid, bt.First, bt.Last, bt.Start, bt.End)
+		return fmt.Errorf("%w: sequence numbers %d to %d, interval %v to %v", ErrInvalid, bt.First, bt.Last, bt.Start,
+			bt.End)
 	}
 	if err := energy.CheckConserved(bt.Measured, bt.Idle, bt.Platform, bt.Unknown, bt.Shares); err != nil ||
 		bt.Measured > maxMeasured {

@@ -195,7 +195,8 @@ func (l *Ledger) write() {
 func (l *Ledger) survive(group []*request, doing string, do func()) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			l.o.Log.Error("Recovered from a panic in the ledger", "doing", doing, "panic", panicked, "stack", string(debug.Stack()))
+			l.o.Log.Error("Recovered from a panic in the ledger", "doing", doing, "panic", panicked,
+				"stack", string(debug.Stack()))
 			l.o.Panicked()
 			for _, r := range group {
 				select {

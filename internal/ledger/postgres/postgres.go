@@ -90,7 +90,7 @@ func Open(ctx context.Context, source string, o Options) (*Store, error) {
 		Dialect: dialect(connections / 2), Writes: writes, Reads: reads, Now: o.Now, Log: o.Log,
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the database of the ledger: %w", err), writes.Close(), reads.Close())
+		return nil, errors.Join(fmt.Errorf("opening the ledger database: %w", err), writes.Close(), reads.Close())
 	}
 	s := &Store{DB: db, writes: writes}
 	if err := s.tune(ctx); err != nil {

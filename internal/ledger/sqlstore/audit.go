@@ -262,9 +262,9 @@ func (a *auditor) held(what string, days bool, start int64) (sumsByKey, error) {
 
 // figureNames are the names of the fields of an amount and of the additional fields of a sum, as used in problems.
 var figureNames = [...]string{
-	"µJ of energy", "µJ of shared idle energy", "ns of CPU time", "µJ at the site", "µgCO2e", "billionths of a currency unit",
-	"µJ estimated", "µJ without carbon intensity", "µJ without price", "ns unmeasured", "µJ of GPU energy",
-	"µJ of own idle energy", "µJ of the platform", "µJ unknown",
+	"µJ of energy", "µJ of shared idle energy", "ns of CPU time", "µJ at the site", "µgCO2e",
+	"billionths of a currency unit", "µJ estimated", "µJ without carbon intensity", "µJ without price", "ns unmeasured",
+	"µJ of GPU energy", "µJ of own idle energy", "µJ of the platform", "µJ unknown",
 }
 
 // figures returns the values that audits compare, in the order of figureNames.
@@ -325,8 +325,8 @@ func (a *auditor) compare(fine, coarse sumsByKey, ofFine, ofCoarse string) error
 			held, of := at(x, k).figures(), at(y, k).figures()
 			for i := range held {
 				if held[i] != of[i] {
-					a.problem("%s at %s: %s contain %d %s, %s contains %d", a.name(t, k.id), stamp(k.start), ofFine, held[i],
-						figureNames[i], ofCoarse, of[i])
+					a.problem("%s at %s: %s contain %d %s, %s contains %d", a.name(t, k.id), stamp(k.start), ofFine,
+						held[i], figureNames[i], ofCoarse, of[i])
 				}
 			}
 		}

@@ -87,8 +87,8 @@ func (b *booker) lock(ctx context.Context, all []*ledger.Booking) error {
 		if err != nil || same {
 			return err
 		}
-		b.d.log.WarnContext(ctx, "The database of the ledger has changed unexpectedly, possibly because of a failover, "+
-			"clearing the cache of row IDs")
+		b.d.log.WarnContext(ctx, "The database of the ledger has changed unexpectedly, possibly because of a "+
+			"failover, clearing the cache of row IDs")
 		b.d.forgetNames()
 		b.interning = b.d.interning(b.s)
 	}
@@ -131,8 +131,8 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 	case st.known && bt.Last <= st.acked:
 		return ledger.Receipt{Acked: st.acked}, nil
 	case st.known && bt.First <= st.acked:
-		return ledger.Receipt{}, fmt.Errorf("%w: batch with sequence numbers %d to %d, last recorded is %d", ledger.ErrPartly,
-			bt.First, bt.Last, st.acked)
+		return ledger.Receipt{}, fmt.Errorf("%w: batch with sequence numbers %d to %d, last recorded is %d",
+			ledger.ErrPartly, bt.First, bt.Last, st.acked)
 	}
 	if err := booking.Validate(); err != nil {
 		return ledger.Receipt{}, err

@@ -28,8 +28,8 @@ func (d *DB) migrate(ctx context.Context, migrations []migration) error {
 		}
 		if oldest > len(migrations) {
 			return refused{fmt.Errorf(
-				"the store has schema version %d and requires support for version %d, but this program supports %d: a newer "+
-					"program is needed",
+				"the store has schema version %d and requires support for version %d, but this program supports %d: "+
+					"a newer program is needed",
 				have, oldest, len(migrations))}
 		}
 		if have >= len(migrations) {

@@ -287,8 +287,8 @@ func (r *reading) sumBlock(t *table, from *sumTable, start int64) error {
 		return err
 	}
 	if r.scanned += len(b.rows); r.scanned > maxScanned {
-		return fmt.Errorf("%w: %w: more than %d sums: select a shorter interval, or days instead of hours", ledger.ErrQuery,
-			ledger.ErrTooLarge, maxScanned)
+		return fmt.Errorf("%w: %w: more than %d sums: select a shorter interval, or days instead of hours",
+			ledger.ErrQuery, ledger.ErrTooLarge, maxScanned)
 	}
 	t.begin(start)
 	for i := range b.rows {

@@ -63,7 +63,8 @@ const maxNames = 1000
 // Records implements [ledger.Store]. It returns the newest decisions first.
 func (d *DB) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Record, error) {
 	if len(q.Namespaces) > maxNames || len(q.Strategies) > maxNames {
-		return nil, fmt.Errorf("%w: %w: a filter has more than %d values", ledger.ErrQuery, ledger.ErrTooLarge, maxNames)
+		return nil, fmt.Errorf("%w: %w: a filter has more than %d values", ledger.ErrQuery, ledger.ErrTooLarge,
+			maxNames)
 	}
 	where, args := []string{"1 = 1"}, []any{}
 	add := func(condition string, values ...any) { // $ is replaced by one parameter per value

@@ -46,8 +46,8 @@ func (r *reading) slices(where string) (out [][2]int64, err error) {
 			return err
 		}
 		if all += count; all > maxWindows {
-			return fmt.Errorf("%w: %w: more than %d windows of nodes: select a shorter interval or fewer nodes, or omit "+
-				"pods and windows", ledger.ErrQuery, ledger.ErrTooLarge, maxWindows)
+			return fmt.Errorf("%w: %w: more than %d windows of nodes: select a shorter interval or fewer nodes, or "+
+				"omit pods and windows", ledger.ErrQuery, ledger.ErrTooLarge, maxWindows)
 		}
 		if n == 0 || n+count > windowsAtOnce {
 			out, n = append(out, [2]int64{start, start}), 0

@@ -172,8 +172,8 @@ func (r *reading) load(b *block, from *sumTable, where string) error {
 			return err
 		}
 		if r.maxTransferred > 0 && !from.nodes && len(b.rows) >= maxScanned {
-			return fmt.Errorf("%w: %w: more than %d sums with the same start: select a shorter interval", ledger.ErrQuery,
-				ledger.ErrTooLarge, maxScanned)
+			return fmt.Errorf("%w: %w: more than %d sums with the same start: select a shorter interval",
+				ledger.ErrQuery, ledger.ErrTooLarge, maxScanned)
 		}
 		row := sumRow{start: k.start, id: k.id, first: s.first, last: s.last, Amount: s.Amount}
 		if from.nodes {

@@ -163,8 +163,8 @@ func (t *sumTable) scan(rows *sql.Rows) (k sumKey, s sum, err error) {
 	switch {
 	case err != nil:
 	case t.nodes && measured != int64(s.Energy()):
-		err = fmt.Errorf("%w: node %d at %s in %s: measured energy is %d µJ, recorded energy is %d µJ", ledger.ErrDamaged, k.id,
-			stamp(k.start), t.name, measured, int64(s.Energy()))
+		err = fmt.Errorf("%w: node %d at %s in %s: measured energy is %d µJ, recorded energy is %d µJ",
+			ledger.ErrDamaged, k.id, stamp(k.start), t.name, measured, int64(s.Energy()))
 	case crc != sumCRC(t.row(&k, &s)):
 		err = fmt.Errorf("%w: sum of %s %d at %s in %s", ledger.ErrDamaged, t.keys[1], k.id, stamp(k.start), t.name)
 	}

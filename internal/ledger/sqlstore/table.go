@@ -110,8 +110,8 @@ func (t *table) part(m memo, find func() (*groupValues, bool, error)) *part {
 	g := t.groups[id]
 	if g == nil {
 		if len(t.groups) >= maxRows {
-			t.fail(fmt.Errorf("%w: %w: more than %d rows: group by fewer dimensions, or select less data", ledger.ErrQuery,
-				ledger.ErrTooLarge, maxRows))
+			t.fail(fmt.Errorf("%w: %w: more than %d rows: group by fewer dimensions, or select less data",
+				ledger.ErrQuery, ledger.ErrTooLarge, maxRows))
 			return nil
 		}
 		g = &group{key: key}
