@@ -119,7 +119,7 @@ func (a *apiServer) get(t *testing.T, path string) *unstructured.Unstructured {
 	defer a.mu.Unlock()
 	m, ok := a.objects[path]
 	if !ok {
-		t.Fatalf("there is no %s", path)
+		t.Fatalf("object %s not found", path)
 	}
 	return &unstructured.Unstructured{Object: m}
 }
@@ -214,11 +214,11 @@ func (a *apiServer) answer(q *http.Request, body []byte) (int, any) {
 	}
 	kind := schema.GroupResource{Resource: r.resource}
 	if a.refused[verb+" "+r.resource] || r.namespace == "" && a.refused[verb+" all "+r.resource] {
-		return failed(apierrors.NewForbidden(kind, r.name, errors.New("not for you")))
+		return failed(apierrors.NewForbidden(kind, r.name, errors.New("access denied")))
 	}
 	if verb != "get" && verb != "list" && a.before != nil {
 		if code := a.before(q.Method, q.URL.Path); code != 0 {
-			return failed(apierrors.NewGenericServerResponse(code, verb, kind, r.name, "as the test wants it", 0,
+			return failed(apierrors.NewGenericServerResponse(code, verb, kind, r.name, "requested by the test", 0,
 				false))
 		}
 	}

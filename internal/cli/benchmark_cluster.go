@@ -81,12 +81,12 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 	case err != nil:
 		return nil, 0, fmt.Errorf("listing nodes: %s", cmdutil.Because(err))
 	case len(nodes.Items) == 0:
-		return nil, 0, fmt.Errorf("no node has the labels %q", f.selector)
+		return nil, 0, fmt.Errorf("no node matches the selector %q", f.selector)
 	}
 	if fl.controller, err = f.Connect(ctx, t); err != nil {
-		fmt.Fprintf(t.Err, "watts are those that nodes can tell themselves: %s\n", cmdutil.OneLine(err))
+		fmt.Fprintf(t.Err, "Using the power measured by the nodes themselves: %s\n", cmdutil.OneLine(err))
 	}
-	f.plan(t.Err, humanize.Count(len(nodes.Items), "node")+" at once")
+	f.plan(t.Err, humanize.Count(len(nodes.Items), "node")+" in parallel")
 	fail := func(node string, err error) {
 		failed++
 		fmt.Fprintf(t.Err, "node %s: %s\n", node, cmdutil.OneLine(err))
@@ -98,7 +98,7 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 			job, err = fl.cluster.BatchV1().Jobs(fl.cluster.Namespace).Create(ctx, job, metav1.CreateOptions{})
 		}
 		if err != nil {
-			fail(nodes.Items[i].Name, fmt.Errorf("creating its Job: %s", cmdutil.Because(err)))
+			fail(nodes.Items[i].Name, fmt.Errorf("creating the Job: %s", cmdutil.Because(err)))
 			continue
 		}
 		jobs[nodes.Items[i].Name] = job.Name
@@ -109,7 +109,7 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 			node := pod.Spec.NodeName
 			result, err := fl.collect(ctx, &pod)
 			if err != nil {
-				fail(node, fmt.Errorf("its Job %s failed: %w", jobs[node], err))
+				fail(node, fmt.Errorf("Job %s failed: %w", jobs[node], err))
 			} else {
 				all = append(all, result)
 			}
@@ -117,7 +117,7 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 		}
 		if len(jobs) > 0 && !kube.Pause(ctx, watchEvery) {
 			for node, name := range jobs {
-				fail(node, fmt.Errorf("its Job %s did not end in time; delete it in namespace %s", name,
+				fail(node, fmt.Errorf("Job %s did not finish in time: delete it in namespace %s", name,
 					fl.cluster.Namespace))
 			}
 			break
@@ -167,7 +167,7 @@ func (fl *fleet) collect(ctx context.Context, pod *v1.Pod) (*benchmark.Result, e
 		_ = log.Close()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading what it wrote: %s", cmdutil.Because(err))
+		return nil, fmt.Errorf("reading the log: %s", cmdutil.Because(err))
 	}
 	var doc benchmarks
 	begin := max(0, bytes.Index(text, []byte("{\n"))) // progress messages precede the result in the same stream

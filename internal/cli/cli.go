@@ -60,7 +60,7 @@ func programName(binary string) string {
 func newRoot(t cmdutil.Terminal) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kubenergy",
-		Short:         "Energy, carbon and cost of Kubernetes workloads: where and when they run best, and why",
+		Short:         "Manage the energy, carbon emissions and cost of Kubernetes workloads",
 		Version:       cmdutil.Version(),
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: t.Name},
 		SilenceErrors: true,
@@ -133,9 +133,9 @@ func inWords(err error) error {
 		return fmt.Errorf("%s: %w", name, wrong.Unwrap())
 	}
 	want, ok := map[string]string{
-		"bool": "true or false", "float64": "a number", "int": "a whole number",
-		"uint64":    "a whole number, 0 or more and below 2^64",
-		"uintSlice": "whole numbers, 0 or more, with commas between them",
+		"bool": "true or false", "float64": "a number", "int": "an integer",
+		"uint64":    "an integer from 0 to 2^64-1",
+		"uintSlice": "comma-separated integers, 0 or more",
 	}[flag.Value.Type()]
 	if !ok {
 		return err

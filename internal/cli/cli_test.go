@@ -58,9 +58,9 @@ func rejects(ts *testscript.TestScript, neg bool, args []string) {
 	case code != 2:
 		ts.Fatalf("exit code %d, want 2; error: %s", code, message)
 	case stdout.Len() > 0:
-		ts.Fatalf("output in spite of the error: %s", stdout.String())
+		ts.Fatalf("unexpected output: %s", stdout.String())
 	case strings.Contains(message, "\n"):
-		ts.Fatalf("more than one line of error:\n%s", message)
+		ts.Fatalf("expected one line of error, got:\n%s", message)
 	case !regexp.MustCompile(args[0]).MatchString(message):
 		ts.Fatalf("error %q does not match %q", message, args[0])
 	}
@@ -88,7 +88,7 @@ func TestECSchedOnTheGermanGrid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.Runs) != 6 || r.Runs[2].EmptyNodes != sim.EmptyNodesIdle {
-		t.Fatalf("%d runs, want three on machines that stay on, and three on such as sleep", len(r.Runs))
+		t.Fatalf("got %d runs, want three without sleep and three with sleep", len(r.Runs))
 	}
 	stock, green := r.Runs[0], r.Runs[2]
 	for _, run := range r.Runs {
@@ -98,7 +98,7 @@ func TestECSchedOnTheGermanGrid(t *testing.T) {
 		}
 	}
 	if green.EmissionsKg >= stock.EmissionsKg {
-		t.Errorf("carbon+window emits %v kg, least-allocated %v kg", green.EmissionsKg, stock.EmissionsKg)
+		t.Errorf("carbon+window emits %v kg, want less than %v kg of least-allocated", green.EmissionsKg, stock.EmissionsKg)
 	}
 	if limit := 5 * time.Second * cli.Slower; took > limit {
 		machine.TooSlow("six runs took %v, want less than %v", took, limit)
@@ -106,8 +106,8 @@ func TestECSchedOnTheGermanGrid(t *testing.T) {
 	// Other implementations measured a mean completion time of 1227 s for stock scoring over the whole queue of
 	// this trace.
 	if m := stock.MeanCompletionSeconds; m < 1190 || m > 1265 {
-		t.Errorf("mean completion of least-allocated is %.0f s, far from the 1227 s known for this trace", m)
+		t.Errorf("mean completion time of least-allocated is %.0f s, want about 1227 s for this trace", m)
 	}
-	t.Logf("%v; emissions %.2f and %.2f kg, mean completion %.0f s", took, stock.EmissionsKg, green.EmissionsKg,
+	t.Logf("took %v; emissions %.2f and %.2f kg, mean completion time %.0f s", took, stock.EmissionsKg, green.EmissionsKg,
 		stock.MeanCompletionSeconds)
 }

@@ -86,12 +86,12 @@ func (c *fakeUnit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		read, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil) // clients may use any encoding
 		request, ok := read.(*authenticationv1.TokenRequest)
 		if c.noTokens || !strings.Contains(q.URL.Path, "/namespaces/"+c.onlyIn) {
-			object(403, "not for you")
+			object(403, "access denied")
 			return
 		}
 		if !ok || !slices.Equal(request.Spec.Audiences, []string{"kubenergy"}) ||
 			*request.Spec.ExpirationSeconds != 600 {
-			object(400, fmt.Sprint("asked for ", request, err))
+			object(400, fmt.Sprint("unexpected request ", request, err))
 			return
 		}
 		c.made++
@@ -109,16 +109,16 @@ func (c *fakeUnit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	c.tokens[token]++
 	c.asked = append(c.asked, path+"?"+q.URL.RawQuery)
 	if status := c.refuse["proxy"]; status != 0 {
-		object(status, "services \"https:kubenergy-controller:api\" is not for you")
+		object(status, "services \"https:kubenergy-controller:api\" access denied")
 		return
 	}
 	if status := c.refuse[path]; status != 0 {
-		say(status, api.Error{Error: "you lack list energy"})
+		say(status, api.Error{Error: "missing permission list energy"})
 		return
 	}
 	switch answer := c.answers[path].(type) {
 	case nil:
-		say(404, api.Error{Error: "there is nothing here"})
+		say(404, api.Error{Error: "not found"})
 	case func(*http.Request) any:
 		switch what := answer(q).(type) {
 		case refusal:
@@ -224,17 +224,17 @@ func TestTop(t *testing.T) {
 	}
 	golden(t, "top.golden", all.String())
 	if c.tokens["made"] != 6 || len(c.tokens) != 1 {
-		t.Errorf("tokens %v were shown", c.tokens)
+		t.Errorf("unexpected tokens %v", c.tokens)
 	}
 	c.answers["/api/v1/nodes/power"] = api.NodesPower{}
 	if code, stdout, stderr := c.run(t, withToken, "top", "nodes"); code != 0 || stdout != "" ||
-		!strings.Contains(stderr, "No node reports") {
-		t.Errorf("without nodes: %d, %q, %q", code, stdout, stderr)
+		!strings.Contains(stderr, "No power readings of nodes") {
+		t.Errorf("without nodes: exit code %d, %q, %q", code, stdout, stderr)
 	}
 	c.answers["/api/v1/pods"] = api.PodsPower{}
 	if code, _, stderr := c.run(t, withToken, "top", "pod", "-A"); code != 0 ||
 		!strings.Contains(stderr, "kubenergy report --group-by=pod") {
-		t.Errorf("without pods, in the singular: %d, %q", code, stderr)
+		t.Errorf("without pods, in the singular: exit code %d, %q", code, stderr)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestWhoAsks(t *testing.T) {
 	}{
 		{"a token", withToken, false},
 		{"a password", func(a *clientcmdapi.AuthInfo) { a.Username, a.Password = "u", "p" }, false},
-		{"nothing, as with a certificate", withNothing, false},
+		{"no credentials", withNothing, false},
 		{
 			"an impersonated user", func(a *clientcmdapi.AuthInfo) { a.Token, a.Impersonate = "secret", "jane" },
 			false,
@@ -274,19 +274,19 @@ func TestWhoAsks(t *testing.T) {
 			c.draw()
 			code, _, stderr := c.run(t, tc.how, "top", "nodes")
 			if code != 0 || c.tokens["made"] != 1 || len(c.tokens) != 1 {
-				t.Errorf("exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
+				t.Errorf("exit code %d, %s; unexpected tokens %v", code, stderr, c.tokens)
 			}
 			clear(c.tokens)
 			c.onlyIn = "home/"
 			code, _, stderr = c.run(t, tc.how, "top", "nodes")
 			if code != 0 || c.tokens["made"] != 1 || len(c.tokens) != 1 {
-				t.Errorf("in its own namespace: exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
+				t.Errorf("in its own namespace: exit code %d, %s; unexpected tokens %v", code, stderr, c.tokens)
 			}
 			clear(c.tokens)
 			c.noTokens = true
 			code, _, stderr = c.run(t, tc.how, "top", "nodes")
 			if code != 1 || len(c.tokens) != 0 || !strings.Contains(stderr, "docs/reference/reports.md") {
-				t.Errorf("without a right: exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
+				t.Errorf("without permission: exit code %d, %s; unexpected tokens %v", code, stderr, c.tokens)
 			}
 		})
 	}
@@ -299,10 +299,10 @@ func TestTokenOfTheNamespaceAskedAbout(t *testing.T) {
 	c.onlyIn = "shop/"
 	c.answers["/api/v1/namespaces/shop/ledger"] = c.answers["/api/v1/ledger"]
 	if code, _, stderr := c.run(t, withToken, "report", "-n", "shop"); code != 0 || c.tokens["made"] == 0 {
-		t.Errorf("exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
+		t.Errorf("exit code %d, %s; unexpected tokens %v", code, stderr, c.tokens)
 	}
 	for _, args := range [][]string{{"report"}, {"report", "-n", "shop,home"}, {"report", "-n", "home"}} {
-		if code, _, stderr := c.run(t, withToken, args...); code != 1 || !strings.Contains(stderr, "may not make a token") {
+		if code, _, stderr := c.run(t, withToken, args...); code != 1 || !strings.Contains(stderr, "not allowed to create a token") {
 			t.Errorf("%v: exit code %d, %s", args, code, stderr)
 		}
 	}
@@ -332,7 +332,7 @@ func TestDirectly(t *testing.T) {
 	}
 	code, _, stderr = runWithController(t, "top", "nodes", "--server", c.server.URL, "--token-file", token)
 	if code != 1 || !strings.Contains(stderr, "cannot be reached") || strings.Contains(stderr, "mine") {
-		t.Errorf("with a certificate that nobody knows: exit code %d, %s", code, stderr)
+		t.Errorf("with an untrusted certificate: exit code %d, %s", code, stderr)
 	}
 }
 
@@ -349,19 +349,19 @@ func TestRefusals(t *testing.T) {
 		},
 		{
 			"not running", func(c *fakeUnit) { c.refuse["proxy"] = 503 }, withToken,
-			"does not reach the controller; name its address with --server",
+			"cannot reach the controller, set --server to its address",
 		},
 		{
-			"no way through", func(c *fakeUnit) { c.refuse["proxy"] = 403 }, withToken,
-			"ask for the right to get services/proxy of https:kubenergy-controller:api",
+			"proxy forbidden", func(c *fakeUnit) { c.refuse["proxy"] = 403 }, withToken,
+			"request the permission to get services/proxy of https:kubenergy-controller:api",
 		},
 		{
 			"no right", func(c *fakeUnit) { c.refuse["/api/v1/nodes/power"] = 403 }, withToken,
-			"the controller refuses: you lack list energy",
+			"the controller denied the request: missing permission list energy",
 		},
 		{
 			"no such token", func(c *fakeUnit) { c.refuse["/api/v1/nodes/power"] = 401 }, withToken,
-			"does not accept the token",
+			"rejected the token",
 		},
 		{
 			"too old", func(c *fakeUnit) { delete(c.answers, "/api/v1/nodes/power") }, withToken,
@@ -369,10 +369,10 @@ func TestRefusals(t *testing.T) {
 		},
 		{"not ready", func(c *fakeUnit) { c.refuse["/api/v1/nodes/power"] = 503 }, withToken, "is not ready"},
 		{
-			"no token to be had", func(c *fakeUnit) { c.noTokens = true }, withNothing,
-			"the right to create serviceaccounts/token of kubenergy-viewer",
+			"token request denied", func(c *fakeUnit) { c.noTokens = true }, withNothing,
+			"the permission to create serviceaccounts/token of kubenergy-viewer",
 		},
-		{"nonsense", func(c *fakeUnit) { c.answers["/api/v1/nodes/power"] = []int{1} }, withToken, "cannot be read"},
+		{"nonsense", func(c *fakeUnit) { c.answers["/api/v1/nodes/power"] = []int{1} }, withToken, "decoding the response"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newFakeController(t)
@@ -380,7 +380,7 @@ func TestRefusals(t *testing.T) {
 			tc.set(c)
 			code, stdout, stderr := c.run(t, tc.how, "top", "nodes")
 			if code != 1 || stdout != "" || !strings.Contains(stderr, tc.want) || strings.Count(stderr, "\n") != 1 {
-				t.Errorf("exit code %d, %q does not say %q", code, stderr, tc.want)
+				t.Errorf("exit code %d, got error %q, want %q", code, stderr, tc.want)
 			}
 		})
 	}
@@ -524,7 +524,7 @@ func TestReport(t *testing.T) {
 	golden(t, "report.golden", all.String())
 	for _, asked := range c.asked {
 		if strings.HasPrefix(asked, "/api/v1/namespaces/") && strings.Contains(asked, "namespace=") {
-			t.Errorf("asked for %s", asked)
+			t.Errorf("unexpected request %s", asked)
 		}
 	}
 	out := filepath.Join(t.TempDir(), "report.html")
@@ -554,12 +554,12 @@ func TestReportWithoutAllRights(t *testing.T) {
 		return whole(q)
 	}
 	if code, _, stderr = c.run(t, withToken, "report", "--group-by", "strategy"); code != 1 ||
-		!strings.Contains(stderr, "cannot be read") {
+		!strings.Contains(stderr, "decoding the response") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	c.refuse["/api/v1/ledger"] = 500
 	if code, stdout, stderr = c.run(t, withToken, "report"); code != 1 || stdout != "" ||
-		!strings.Contains(stderr, "answered 500") {
+		!strings.Contains(stderr, "returned 500") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }
@@ -572,7 +572,7 @@ func TestReportOfATenant(t *testing.T) {
 	all := c.answers[path].(func(*http.Request) any)
 	c.answers[path] = func(q *http.Request) any {
 		if q.URL.Query().Get("snapshots") == "true" {
-			return refusal{403, "you may not list nodeenergy.kubenergy.io in all namespaces"}
+			return refusal{403, "missing permission to list nodeenergy.kubenergy.io in all namespaces"}
 		}
 		return all(q)
 	}

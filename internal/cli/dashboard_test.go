@@ -164,7 +164,7 @@ func TestDashboardOfACluster(t *testing.T) {
 	a := observed(t)
 	m := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Overview)
 	if m.Mode != "enforce" || !m.From.Equal(testNow.Add(-24*time.Hour)) || !m.To.Equal(testNow.Add(48*time.Hour)) {
-		t.Errorf("mode %s, %s to %s", m.Mode, m.From, m.To)
+		t.Errorf("unexpected mode %s or interval %s to %s", m.Mode, m.From, m.To)
 	}
 	if len(m.Jobs) != 2 || m.Jobs[0].Name != "nightly" || m.Jobs[0].Saving == nil ||
 		!m.Jobs[0].PlannedEnd.Equal(testNow.Add(5*time.Hour)) {
@@ -172,37 +172,37 @@ func TestDashboardOfACluster(t *testing.T) {
 	}
 	carbon := m.Zones[0].Carbon
 	if m.Zones[0].Name != "DE" || carbon.Stale || *carbon.Now != 300 || *carbon.AgeSeconds != 600 {
-		t.Errorf("zone %+v", m.Zones[0])
+		t.Errorf("unexpected zone %+v", m.Zones[0])
 	}
 	for at, want := range map[time.Duration]float64{-20 * time.Hour: 200, 0: 300, 4 * time.Hour: 100} {
 		if v, ok := carbon.At(testNow.Add(at)); !ok || v != want {
-			t.Errorf("%v from now the intensity is %v, want %v", at, v, want)
+			t.Errorf("intensity in %v is %v, want %v", at, v, want)
 		}
 	}
 	p := m.Power
 	if len(p.Points) != 24 || p.Points[3].Dynamic != 100 || p.Points[3].Idle != 50 || p.Nodes != 5 || p.Late != 1 ||
 		*p.Now != 165 || p.Estimated != 0.2 || p.Asleep != 1 || p.Guests != 1 {
-		t.Errorf("power %+v", p)
+		t.Errorf("unexpected power %+v", p)
 	}
 	zoomed, err := liveOf(t, a, cmdutil.ControllerFlags{}).Model(t.Context(), dashboard.Query{
 		From: testNow.Add(-5 * time.Hour), To: testNow.Add(-2*time.Hour + 36*time.Second), Run: -1,
 	})
 	if err != nil || len(zoomed.Power.Points) != 4 || zoomed.Power.Points[3].Total() != 150 {
-		t.Errorf("of a time that ends within an hour: %v, %+v", err, zoomed.Power)
+		t.Errorf("unexpected result for an interval that ends within an hour: %v, %+v", err, zoomed.Power)
 	}
 	if len(m.Namespaces) != 5 || m.Namespaces[0].Name != "ns-6" || m.Namespaces[0].Cluster != "alpha" ||
 		m.Namespaces[0].KWh != 7 || *m.Namespaces[0].Kg != 1.4 {
-		t.Errorf("namespaces %+v", m.Namespaces)
+		t.Errorf("unexpected namespaces %+v", m.Namespaces)
 	}
 	if b := m.Budgets; len(b) != 2 || b[0].Name != "soon" || !b[0].UsedUp.Equal(testNow.Add(24*time.Hour)) ||
 		b[1].UsedUp != nil {
-		t.Errorf("budgets %+v", b)
+		t.Errorf("unexpected budgets %+v", b)
 	}
 	if found := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Doctor).Findings; len(found) < len(doctor.Checks) {
-		t.Errorf("%d findings of %d checks", len(found), len(doctor.Checks))
+		t.Errorf("got %d findings of %d checks", len(found), len(doctor.Checks))
 	}
 	if a.writes > 0 {
-		t.Errorf("the page wrote %d times", a.writes)
+		t.Errorf("the page made %d write requests", a.writes)
 	}
 }
 
@@ -220,13 +220,13 @@ func TestDashboardOfAShadow(t *testing.T) {
 	shadow(t, a)
 	m := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Overview)
 	if m.Mode != "shadow" || m.Enforcing != 1 || m.Saved != nil {
-		t.Errorf("mode %s, %d enforce, saved %+v; want what namespace ns has saved, of which nothing is recorded", m.Mode,
+		t.Errorf("mode %s, %d enforcing namespaces, saved %+v; want the savings of namespace ns, without records", m.Mode,
 			m.Enforcing, m.Saved)
 	}
 	edit(t, a, "/api/v1/namespaces/ns", func(n *v1.Namespace) { n.Labels = nil })
 	m = modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Overview)
 	if m.Enforcing != 0 || m.Saved == nil || !m.Saved.Shadow || m.Saved.Emissions.Saved != 1.5 {
-		t.Errorf("%d enforce, saved %+v", m.Enforcing, m.Saved)
+		t.Errorf("%d enforcing namespaces, saved %+v", m.Enforcing, m.Saved)
 	}
 }
 
@@ -239,11 +239,11 @@ func TestDashboardWithoutRights(t *testing.T) {
 	said := strings.Join(m.Unseen, "\n")
 	for _, want := range []string{"the grid", "budgets", "pods", "what was drawn"} {
 		if !strings.Contains(said, want) {
-			t.Errorf("%q is not named:\n%s", want, said)
+			t.Errorf("missing %q in:\n%s", want, said)
 		}
 	}
 	if len(m.Jobs) != 2 {
-		t.Errorf("%d Jobs", len(m.Jobs))
+		t.Errorf("unexpected number of Jobs: %d", len(m.Jobs))
 	}
 }
 
@@ -263,7 +263,7 @@ func TestDashboardOfANamespace(t *testing.T) {
 	}
 	modelOf(t, s, dashboard.Decisions)
 	if len(asked) > 0 {
-		t.Errorf("asked for %v", asked)
+		t.Errorf("unexpected requests %v", asked)
 	}
 }
 
@@ -316,14 +316,14 @@ func TestDashboardOfATenant(t *testing.T) {
 		body := strings.ReplaceAll(string(data), "q=hidden-job", "") // the search term itself
 		body = strings.ReplaceAll(body, `value="hidden-job"`, "")
 		if strings.Contains(body, "hidden-") {
-			t.Errorf("%s tells of others:\n%s", path, body)
+			t.Errorf("%s contains data of other namespaces:\n%s", path, body)
 		}
 		for _, link := range regexp.MustCompile(`(?:href|action)="(/[^"#]*)`).FindAllStringSubmatch(body, -1) {
 			next = append(next, html.UnescapeString(link[1]))
 		}
 	}
 	if len(seen) < 20 {
-		t.Errorf("only %d pages were reached", len(seen))
+		t.Errorf("only %d pages are reachable", len(seen))
 	}
 }
 
@@ -383,11 +383,11 @@ func TestDashboardActs(t *testing.T) {
 		"by when it starts, at FR, the site of the node that is ranked first", "6 h more would bring", "Run now",
 	} {
 		if !strings.Contains(job, want) {
-			t.Errorf("the page of the Job does not say %q", want)
+			t.Errorf("missing %q on the page of the Job", want)
 		}
 	}
 	if strings.Contains(job, "What it used") {
-		t.Error("the page of a Job that never ran offers what it used")
+		t.Error("unexpected usage on the page of a Job that never ran")
 	}
 	for _, act := range []struct{ query, description string }{
 		{"do=run-now&kind=job&namespace=ns&name=nightly", "What waiting is expected to save is lost"},
@@ -395,26 +395,26 @@ func TestDashboardActs(t *testing.T) {
 	} {
 		form := read(t, client, address+"/act?"+act.query)
 		if !strings.Contains(form, act.description) || a.writes > 0 {
-			t.Fatalf("%d writes, and the page says\n%s", a.writes, form)
+			t.Fatalf("got %d write requests and the page\n%s", a.writes, form)
 		}
 		values, err := url.ParseQuery(act.query)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if answer, err := client.PostForm(address+"/act", values); err != nil || answer.StatusCode != 403 || a.writes > 0 {
-			t.Fatalf("without the form's secret: %v, %+v, %d writes", err, answer, a.writes)
+			t.Fatalf("without the token of the form: %v, %+v, %d write requests", err, answer, a.writes)
 		}
 		values.Set("csrf", regexp.MustCompile(`name="csrf" value="(\w+)"`).FindStringSubmatch(form)[1])
 		if answer, err := client.PostForm(address+"/act", values); err != nil || answer.StatusCode != 200 || a.writes != 1 {
-			t.Fatalf("%v, %+v, %d writes", err, answer, a.writes)
+			t.Fatalf("unexpected response: %v, %+v, %d write requests", err, answer, a.writes)
 		}
 		a.writes = 0
 	}
 	if note := a.get(t, jobsIn("ns")+"/nightly").GetAnnotations()[v1alpha1.AnnotationRunNow]; note != "true" {
-		t.Errorf("run-now is %q", note)
+		t.Errorf("annotation run-now is %q", note)
 	}
 	if mode := a.get(t, "/api/v1/namespaces/ns").GetLabels()[v1alpha1.LabelMode]; mode != "shadow" {
-		t.Errorf("the mode is %q", mode)
+		t.Errorf("mode is %q", mode)
 	}
 }
 
@@ -453,7 +453,7 @@ func TestEightQuestions(t *testing.T) {
 		want := func(question, page, answer string) {
 			t.Helper()
 			if !strings.Contains(page, answer) {
-				t.Errorf("cluster %d: %s The page does not say %q:\n%s", seed, question, answer, page)
+				t.Errorf("cluster %d: %s Missing %q on the page:\n%s", seed, question, answer, page)
 			}
 		}
 		want("When does this Job run, and why not now?", page, x.Sentence)
@@ -469,7 +469,7 @@ func TestEightQuestions(t *testing.T) {
 			moved += (m.Power.Baseline.Points[i].Value - w.Total()) / 1000
 		}
 		if math.Abs(1.2*moved-saved.Energy.Saved) > 0.001 {
-			t.Errorf("cluster %d: the dotted line has %v kWh more, and %v kWh were saved at PUE 1.2", seed, moved,
+			t.Errorf("cluster %d: the baseline has %v kWh more, but savings are %v kWh at PUE 1.2", seed, moved,
 				saved.Energy.Saved)
 		}
 		var budget v1alpha1.EnergyBudget
@@ -479,7 +479,7 @@ func TestEightQuestions(t *testing.T) {
 		}
 		ends := budget.Status.PeriodStart.Add(time.Duration(9 * 24 * float64(time.Hour) * 100 / budget.Status.Percent))
 		if !ends.Before(budget.Status.PeriodEnd.Time) {
-			t.Fatal("the budget lasts")
+			t.Fatal("expected the budget to be exhausted")
 		}
 		want("Which budget ends when?", first, "ns/soon")
 		want("Which budget ends when?", first, "used up "+ends.UTC().Format("2 Jan 15:04"))
@@ -497,7 +497,7 @@ func TestEightQuestions(t *testing.T) {
 			broken = fmt.Sprintf("Broken: %d, ", failed)
 		}
 		if failed > 0 != (seed%2 == 1) {
-			t.Errorf("cluster %d: %d checks failed", seed, failed)
+			t.Errorf("cluster %d: unexpected number of failed checks: %d", seed, failed)
 		}
 		want("Is anything broken?", text(t, client, address+"/doctor"), broken)
 	}
@@ -550,14 +550,14 @@ func TestDashboardDecision(t *testing.T) {
 	client, address := browse(t, liveOf(t, a, cmdutil.ControllerFlags{}))
 	link := regexp.MustCompile(`/decision\?[^"]*id=placea[^"]*`).FindString(read(t, client, address+"/decisions"))
 	if link == "" {
-		t.Fatal("there is no link to the decision")
+		t.Fatal("missing link to the decision")
 	}
 	page := text(t, client, address+html.UnescapeString(link))
 	for _, want := range []string{
 		"place home/a", "by carbon", "It asked for 5 cores and 1 GiB for 1 h", "thrifty de", "wasteful de", "de 300",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q:\n%s", want, page)
+			t.Errorf("missing %q on the page:\n%s", want, page)
 		}
 	}
 }
@@ -579,7 +579,7 @@ func TestDashboardOrigin(t *testing.T) {
 		"--group-by node,hour -n ns-6 --cluster alpha",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q:\n%s", want, page)
+			t.Errorf("missing %q on the page:\n%s", want, page)
 		}
 	}
 	a.controller["/api/v1/namespaces/ns/ledger"] = func(r *http.Request) any {
@@ -589,7 +589,7 @@ func TestDashboardOrigin(t *testing.T) {
 	answer, err := client.Get(address + "/origin?namespace=ns&owner=Job/nightly")
 	if err != nil || answer.StatusCode != http.StatusNotFound || asked[len(asked)-1].Get("owner") != "Job/nightly" ||
 		asked[len(asked)-1].Get("cluster") != ledger.OwnCluster {
-		t.Errorf("%v, %+v, asked %v", err, answer, asked)
+		t.Errorf("unexpected response: %v, %+v, requests %v", err, answer, asked)
 	}
 }
 
@@ -639,7 +639,7 @@ func TestDashboardCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if page := read(t, &http.Client{Jar: jar}, strings.TrimSpace(address)); !strings.Contains(page, "5.062") {
-		t.Errorf("the page lacks what was saved: %.2000s", page)
+		t.Errorf("missing savings on the page: %.2000s", page)
 	}
 	cancel()
 	if code := <-ended; code != 0 {
@@ -677,10 +677,10 @@ func TestDashboardAsksForATokenAgain(t *testing.T) {
 		return 0
 	}
 	if m := modelOf(t, s, dashboard.Overview); m.Power != nil || !strings.Contains(strings.Join(m.Unseen, "\n"), "token") {
-		t.Errorf("without a token: %+v, %q", m.Power, m.Unseen)
+		t.Errorf("unexpected result without a token: %+v, %q", m.Power, m.Unseen)
 	}
 	a.before = nil
 	if m := modelOf(t, s, dashboard.Overview); m.Power == nil {
-		t.Errorf("the server is healthy again: %q", m.Unseen)
+		t.Errorf("expected no unreadable resources after recovery, got %q", m.Unseen)
 	}
 }

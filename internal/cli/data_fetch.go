@@ -86,15 +86,15 @@ func (f *fetcher) fetch(ctx context.Context, file *scenarios.DataFile, say io.Wr
 	case err != nil:
 		return false, err
 	case state == thereYes:
-		fmt.Fprintf(say, "%s is there\n", file.Name)
+		fmt.Fprintf(say, "%s already exists\n", file.Name)
 		return false, nil
 	case state == thereAnother:
-		fmt.Fprintf(say, "%s is there with another sum, and is replaced\n", file.Name)
+		fmt.Fprintf(say, "%s exists with a different checksum, replacing it\n", file.Name)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return false, err
 	}
-	fmt.Fprintf(say, "fetching %s, %s\n", file.Name, sizeText(file.Bytes))
+	fmt.Fprintf(say, "Downloading %s, %s\n", file.Name, sizeText(file.Bytes))
 	pause := f.pause
 	for attempt := 1; ; attempt++ {
 		err := f.attempt(ctx, file, path+partSuffix)
@@ -104,7 +104,7 @@ func (f *fetcher) fetch(ctx context.Context, file *scenarios.DataFile, say io.Wr
 		if _, last := errors.AsType[lasting](err); last || attempt == f.attempts || ctx.Err() != nil {
 			return false, f.giveUp(err, path+partSuffix)
 		}
-		fmt.Fprintf(say, "%s: %v: trying again\n", file.Name, err)
+		fmt.Fprintf(say, "%s: %v, retrying\n", file.Name, err)
 		kube.Pause(ctx, pause)
 		pause *= 2
 	}
@@ -119,9 +119,9 @@ func (f *fetcher) giveUp(err error, part string) error {
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
-		return fmt.Errorf("%w: make room in %s and give the same command again, which goes on where it was", err, f.dir)
+		return fmt.Errorf("%w: free space in %s and run the command again to resume", err, f.dir)
 	case kept:
-		return fmt.Errorf("%w: %d bytes are kept, and the same command goes on from there", err, info.Size())
+		return fmt.Errorf("%w: kept %d bytes, run the command again to resume", err, info.Size())
 	}
 	return err
 }
@@ -144,8 +144,8 @@ func (f *fetcher) attempt(ctx context.Context, file *scenarios.DataFile, part st
 		}
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != file.SHA256 {
-		err := cmp.Or(restart(out, sum), fmt.Errorf("the SHA-256 sum is %s: want %s; nothing is "+
-			"kept", got, file.SHA256))
+		err := cmp.Or(restart(out, sum), fmt.Errorf("the SHA-256 checksum is %s: want %s, the file was "+
+			"discarded", got, file.SHA256))
 		if have > 0 {
 			return err // retry, because the existing part may have been of another file
 		}
@@ -186,7 +186,7 @@ func (f *fetcher) download(ctx context.Context, file *scenarios.DataFile, out *o
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
 	alarm := time.AfterFunc(f.timeout, func() {
-		cancel(fmt.Errorf("the server has sent nothing for %v", f.timeout))
+		cancel(fmt.Errorf("no data received from the server for %v", f.timeout))
 	})
 	defer alarm.Stop()
 	answer, err := f.client.Do(request)
@@ -202,11 +202,11 @@ func (f *fetcher) download(ctx context.Context, file *scenarios.DataFile, out *o
 			return lasting{err}
 		}
 	case code == http.StatusPartialContent || code == http.StatusRequestedRangeNotSatisfiable:
-		return errors.Join(fmt.Errorf("%s does not go on at byte %d", url, have), restart(out, sum))
+		return errors.Join(fmt.Errorf("%s cannot resume at byte %d", url, have), restart(out, sum))
 	case code >= 500 || code == http.StatusTooManyRequests:
-		return fmt.Errorf("%s answers %s", url, answer.Status)
+		return fmt.Errorf("%s returned %s", url, answer.Status)
 	default:
-		return lasting{fmt.Errorf("%s answers %s", url, answer.Status)}
+		return lasting{fmt.Errorf("%s returned %s", url, answer.Status)}
 	}
 	return receive(ctx, file, answer.Body, out, sum, have, func() { alarm.Reset(f.timeout) })
 }
@@ -220,9 +220,8 @@ func receive(ctx context.Context, file *scenarios.DataFile, body io.Reader, out 
 		n, err := body.Read(buffer)
 		alive()
 		if have += int64(n); have > file.Bytes {
-			return lasting{cmp.Or(restart(out, sum), fmt.Errorf("the server sends more than the %d bytes that are "+
-				"wanted; "+
-				"nothing is kept", file.Bytes))}
+			return lasting{cmp.Or(restart(out, sum), fmt.Errorf("the server sent more than the expected %d bytes, the "+
+				"file was discarded", file.Bytes))}
 		}
 		if _, failed := out.Write(buffer[:n]); failed != nil {
 			return lasting{failed}
@@ -234,7 +233,7 @@ func receive(ctx context.Context, file *scenarios.DataFile, body io.Reader, out 
 		case context.Cause(ctx) != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return fmt.Errorf("the server ended at byte %d of %d", have, file.Bytes)
+			return fmt.Errorf("the response ended at byte %d of %d", have, file.Bytes)
 		case err != nil:
 			return err
 		}

@@ -106,7 +106,7 @@ func reasonOf(r *ledger.Record, wide bool) string {
 	case r.Action == "hold":
 		words = cmp.Or(r.Message, words)
 	case r.Reason == "DeadlineForced":
-		words = "the allowed delay is used up"
+		words = "the allowed delay is exhausted"
 	case r.Reason == "Released":
 		if words = "its window opens"; !strings.HasPrefix(r.Message, "held") { // released without a plan
 			words = cmp.Or(r.Message, words)

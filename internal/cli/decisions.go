@@ -47,14 +47,15 @@ func newDecisions(t cmdutil.Terminal) *cobra.Command {
 	var f decisionsFlags
 	cmd := &cobra.Command{
 		Use:   "decisions",
-		Short: "List what was decided: which work was held, let go and placed, where, why, and what that is to save",
-		Long: `List the decisions that the scheduler has recorded at the controller, the youngest first: what was
-held until when, let go or placed, on which node, by which strategy and why. SAVES is the share of the cost of a start
-at once that a hold is expected to save. Times are in UTC.
+		Short: "List the scheduling decisions with node, time window, strategy, expected saving and reason",
+		Long: `List the decisions that the scheduler has recorded at the controller, newest first. A decision holds,
+releases or places a workload. The output contains the node, the time window, the strategy and the reason. SAVES is the
+expected saving of a hold, relative to the cost of an immediate start. Times are in UTC.
 
-With --follow the oldest stands first, and further decisions are added as they are recorded, until the command is
-ended. -o json is what GET /api/v1/decisions of the controller answers; with --follow it is one decision a line.
---snapshot shows all that one decision was made on; that tells of all nodes, and needs the right to list them.`,
+With --follow, decisions are printed in chronological order and new ones are added as they are recorded, until the
+command is interrupted. -o json prints the response of GET /api/v1/decisions of the controller, or one decision per
+line with --follow. --snapshot prints the inputs of one decision. They include all nodes, so the permission to list
+nodes is required.`,
 		Example: `  kubenergy decisions -n shop --since 2h
   kubenergy decisions -A --action hold --reason CheaperLater -o wide
   kubenergy decisions -A --follow
@@ -69,17 +70,18 @@ ended. -o json is what GET /api/v1/decisions of the controller answers; with --f
 	}
 	flags := cmd.Flags()
 	f.ControllerFlags.Add(flags)
-	f.AddNamespace(flags, "namespace of the work (default: that of the kubeconfig)")
-	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "decisions of all namespaces")
-	flags.StringVar(&f.since, "since", "1d", "how long ago the oldest was made, as 2h or 7d; or a time, or a day")
-	flags.IntVar(&f.limit, "limit", 100, "at most so many, the youngest")
-	f.action = cmdutil.Choose(flags, "action", "", "action", "only", "any", "place", "hold", "release")
-	flags.StringSliceVar(&f.strategies, "strategy", nil, "only by these strategies")
-	flags.StringSliceVar(&f.nodes, "node", nil, "only placements on these nodes")
-	flags.StringSliceVar(&f.reasons, "reason", nil, "only for these reasons, as CheaperLater or DeadlineForced")
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with decisions as they are recorded")
+	f.AddNamespace(flags, "namespace of the workloads (default: namespace of the kubeconfig)")
+	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "list the decisions of all namespaces")
+	flags.StringVar(&f.since, "since", "1d", "maximum age of decisions, e.g. 2h or 7d, or the earliest time or date")
+	flags.IntVar(&f.limit, "limit", 100, "maximum number of decisions; the newest are listed")
+	f.action = cmdutil.Choose(flags, "action", "", "action", "action to list:", "any", "place", "hold", "release")
+	flags.StringSliceVar(&f.strategies, "strategy", nil, "list only decisions of these strategies")
+	flags.StringSliceVar(&f.nodes, "node", nil, "list only placements on these nodes")
+	flags.StringSliceVar(&f.reasons, "reason", nil,
+		"list only decisions with these reasons, e.g. CheaperLater or DeadlineForced")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "continue with new decisions as they are recorded")
 	flags.StringVar(&f.snapshot, "snapshot", "",
-		"show what a decision was made on, as JSON: its `ID`, or job/NAME or pod/NAME for the youngest on that")
+		"print the inputs of a decision as JSON, given its `ID`, or job/NAME or pod/NAME for the newest decision")
 	f.output = cmdutil.Output(flags, "table", "wide", "json", "csv")
 	return cmd
 }
@@ -87,11 +89,11 @@ ended. -o json is what GET /api/v1/decisions of the controller answers; with --f
 func (f *decisionsFlags) check(format bool) error {
 	switch {
 	case f.all && f.Namespace != "":
-		return fmt.Errorf("-A and -n %s: give one of them", f.Namespace)
+		return fmt.Errorf("-A and -n %s are mutually exclusive", f.Namespace)
 	case f.limit <= 0:
 		return fmt.Errorf("--limit is %d: want more than 0", f.limit)
 	case f.snapshot != "" && (f.follow || format):
-		return errors.New("--snapshot prints one snapshot as JSON: leave out --follow and -o")
+		return errors.New("--snapshot prints one snapshot as JSON and cannot be combined with --follow and -o")
 	}
 	for _, name := range f.strategies {
 		if _, err := strategy.New(name); err != nil {
@@ -146,15 +148,16 @@ func (f *decisionsFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	}
 	records = append([]ledger.Record{}, records...) // encode an empty list instead of null, like the API
 	if !since.IsZero() {
-		fmt.Fprintf(t.Err, "there are more decisions than the youngest %d: see --limit and --since\n", f.limit)
+		fmt.Fprintf(t.Err, "Only the newest %d decisions are listed: use --limit and --since to select others\n",
+			f.limit)
 	}
 	list := &decisionList{Decisions: api.Decisions{Decisions: records}, namespaces: f.all}
 	if f.follow {
 		return f.goOn(ctx, t, c, q, list)
 	}
 	if format := f.output.Value; len(records) == 0 && (format == "table" || format == "wide") {
-		_, err := fmt.Fprintf(t.Err, "No such decision is recorded since %s. If there should be some, %s doctor says "+
-			"whether the scheduler tells the controller.\n", q.From.Format(time.RFC3339), t.Name)
+		_, err := fmt.Fprintf(t.Err, "No decisions found since %s. If you expect some, run %s doctor to check "+
+			"whether the scheduler sends them to the controller.\n", q.From.Format(time.RFC3339), t.Name)
 		return err
 	}
 	return t.Print(list, f.output.Value)
@@ -210,7 +213,7 @@ func (f *decisionsFlags) again(ctx context.Context, t cmdutil.Terminal, c *cmdut
 	case ok && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusTooManyRequests:
 		return nil, failure
 	case !reported:
-		fmt.Fprintf(t.Err, "%v: asking again\n", failure)
+		fmt.Fprintf(t.Err, "%v, retrying\n", failure)
 	}
 	return c, nil
 }
@@ -267,7 +270,7 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, 
 		return err
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("no decision %s with a snapshot is recorded since %s: see --since, -n and -A", f.snapshot,
+		return fmt.Errorf("no decision %s with a snapshot found since %s: check --since, -n and -A", f.snapshot,
 			q.From.Format(time.RFC3339))
 	}
 	r := &found[0]
@@ -277,7 +280,7 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, 
 	case err != nil:
 		return err
 	case len(full) == 0 || len(full[0].Snapshot) == 0:
-		return fmt.Errorf("decision %s is recorded without its snapshot: %s", r.ID, reasonOf(r, true))
+		return fmt.Errorf("decision %s was recorded without a snapshot: %s", r.ID, reasonOf(r, true))
 	}
 	text, err := report.Unpacked(&full[0])
 	if err != nil {
@@ -285,7 +288,7 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, 
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, text, "", "  "); err != nil {
-		return fmt.Errorf("the snapshot of decision %s cannot be read: %w", r.ID, err)
+		return fmt.Errorf("decoding the snapshot of decision %s: %w", r.ID, err)
 	}
 	b.WriteByte('\n')
 	_, err = t.Out.Write(b.Bytes())

@@ -113,7 +113,7 @@ func TestDecisionsAreTheAPIs(t *testing.T) {
 	}
 	text, err := json.MarshalIndent(want, "", "  ")
 	if err != nil || stdout != string(text)+"\n" {
-		t.Errorf("%v; printed\n%s\nthe API answers\n%s", err, stdout, text)
+		t.Errorf("error %v; got\n%s\nwant\n%s", err, stdout, text)
 	}
 }
 
@@ -130,13 +130,13 @@ func TestSnapshotOfADecision(t *testing.T) {
 			t.Fatal(err)
 		}
 		if codec.Digest(compact.Bytes()) != b.records[0].Digest {
-			t.Errorf("%s: it is not the snapshot of the youngest decision:\n%s", name, stdout)
+			t.Errorf("%s: expected the snapshot of the newest decision, got:\n%s", name, stdout)
 		}
 	}
 	for name, want := range map[string]string{
-		"none":  "no decision none with a snapshot is recorded since 2",
+		"none":  "no decision none with a snapshot found since 2",
 		"job/x": "no decision job/x with a snapshot",
-		"evil":  "decision evil is recorded without its snapshot: no opinion: the default scheduler decides; =1+1",
+		"evil":  "decision evil was recorded without a snapshot: no opinion: the default scheduler decides; =1+1",
 	} {
 		if code, _, stderr := c.run(t, withToken, "decisions", "--snapshot", name); code != 1 ||
 			!strings.Contains(stderr, want) {
@@ -210,7 +210,7 @@ func follow(t *testing.T, forbidden bool) {
 			select {
 			case <-changed:
 			case <-late:
-				t.Fatalf("not within 20 s: %s\n%s%s", what, stdout.String(), stderr.String())
+				t.Fatalf("timed out after 20 s: %s\n%s%s", what, stdout.String(), stderr.String())
 			}
 		}
 	}
@@ -221,7 +221,7 @@ func follow(t *testing.T, forbidden bool) {
 	refuse := func(status int, text string) {
 		t.Helper()
 		fail <- refusal{status, text}
-		until("asked again", func() bool { return len(fail) == 0 })
+		until("the request was retried", func() bool { return len(fail) == 0 })
 	}
 	place := func(id string, ago time.Duration) ledger.Record {
 		return ledger.Record{
@@ -232,20 +232,20 @@ func follow(t *testing.T, forbidden bool) {
 	await("thrifty")
 	b.add(place("third", 50*time.Second), place("fourth", 40*time.Second))
 	await("-fourth")
-	refuse(http.StatusUnauthorized, "the token has run out")
+	refuse(http.StatusUnauthorized, "the token has expired")
 	b.add(place("late", 70*time.Second))
 	await("-late")
 	refuse(http.StatusServiceUnavailable, "starting")
-	await("not ready: starting: asking again")
+	await("not ready: starting, retrying")
 	refuse(http.StatusTooManyRequests, "later")
 	b.add(place("last", time.Second))
 	await("-last")
 	if forbidden {
-		refuse(http.StatusForbidden, "your right was taken")
+		refuse(http.StatusForbidden, "permission revoked")
 	} else {
 		cancel()
 	}
-	if code := <-ended; (code != 0) != forbidden || forbidden && !strings.Contains(stderr.String(), "was taken") {
+	if code := <-ended; (code != 0) != forbidden || forbidden && !strings.Contains(stderr.String(), "permission revoked") {
 		t.Errorf("exit code %d, %s", code, stderr.String())
 	}
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
@@ -257,11 +257,11 @@ func follow(t *testing.T, forbidden bool) {
 		"OWNER", "Job/b", "Pod/x", "Job/b", "Job/b", "Job/a-longer-name-third", "Job/a-longer-name-fourth",
 		"Job/a-longer-name-late", "Job/a-longer-name-last",
 	}; !slices.Equal(order, want) {
-		t.Errorf("printed %v:\n%s", order, stdout.String())
+		t.Errorf("unexpected order %v:\n%s", order, stdout.String())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.made != 2 {
-		t.Errorf("%d tokens: want one more after the first had run out", c.made)
+		t.Errorf("got %d tokens, want a new one after the first had expired", c.made)
 	}
 }

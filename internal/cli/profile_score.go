@@ -17,7 +17,7 @@ import (
 func (f *profileFlags) score(t cmdutil.Terminal, catalogue *hardware.Catalog) error {
 	since, err := time.Parse("2006-01", f.since)
 	if f.since != "" && err != nil {
-		return cmdutil.NewUsageError(fmt.Errorf("--since is %q: want a month, as 2021-06", f.since))
+		return cmdutil.NewUsageError(fmt.Errorf("--since is %q: want a month, e.g. 2021-06", f.since))
 	}
 	text, err := grid.ReadFile(f.results)
 	if err != nil {
@@ -29,7 +29,7 @@ func (f *profileFlags) score(t cmdutil.Terminal, catalogue *hardware.Catalog) er
 	}
 	results = slices.DeleteFunc(results, func(r hardware.Result) bool { return r.Published.Before(since) })
 	if len(results) == 0 {
-		return errors.New("no result to compare with: the file has none, or none since --since")
+		return errors.New("the file contains no results, or no results since the month given by --since")
 	}
 	return t.Print((*profileScore)(new(catalogue.Score(results))), f.output.Value)
 }
@@ -46,8 +46,8 @@ func (s *profileScore) Text(bool, bool) string {
 	}
 	far := s.Sheet()
 	far.Rows = far.Rows[:min(worst, len(far.Rows)-s.Unknown)]
-	return fmt.Sprintf("%s; the CPUs of %d (%s) are unknown. Errors of the others, without sign:\n%s\n"+
-		"Farthest off at full load:\n%s", humanize.Count(s.Results, "result"), s.Unknown,
+	return fmt.Sprintf("%s, %d (%s) with unknown CPU. Absolute errors of the others:\n%s\n"+
+		"Largest errors at full load:\n%s", humanize.Count(s.Results, "result"), s.Unknown,
 		whole(float64(s.Unknown)/float64(s.Results)), of.Plain(), far.Plain())
 }
 

@@ -41,7 +41,7 @@ func TestProgressInLines(t *testing.T) {
 	p.Close()
 	want := `kubenergy compare: reading files
 kubenergy compare: 4 of 24 trials, making the forecasts of history for DE
-kubenergy compare: 14 of 24 trials, 19s left
+kubenergy compare: 14 of 24 trials, 19s remaining
 kubenergy compare: 24 of 24 trials
 `
 	if out.String() != want {

@@ -73,7 +73,7 @@ func placedRecord(t *testing.T) ledger.Record {
 func TestReplayFromFiles(t *testing.T) {
 	good := placedRecord(t)
 	bad := good
-	bad.ID, bad.Snapshot = "r2", []byte("no gzip")
+	bad.ID, bad.Snapshot = "r2", []byte("not gzip")
 	records := []ledger.Record{good, bad}
 	list, err := json.Marshal(records)
 	if err != nil {
@@ -109,7 +109,7 @@ func TestReplayFromFiles(t *testing.T) {
 		// If it is held for three hours, it emits a fifth, regardless of its power.
 		if s := r.Strategies[1]; s.Compared != 1 || s.Instead.Grams > 0.2001*s.Recorded.Grams ||
 			s.Instead.Grams < 0.1999*s.Recorded.Grams {
-			t.Errorf("%s: %+v instead of %+v", name, s.Instead, s.Recorded)
+			t.Errorf("%s: unexpected result %+v instead of %+v", name, s.Instead, s.Recorded)
 		}
 		if out, _, code := compared(t, "replay", "--file", path, "--strategy", "energy+window"); code != 0 ||
 			!strings.Contains(out, "Not replayed: record r2: ") ||
@@ -163,18 +163,18 @@ func TestReplayRefuses(t *testing.T) {
 		code       int
 		args       []string
 	}{
-		{`[]`, "want a strategy", 2, nil},
+		{`[]`, "missing strategy", 2, nil},
 		{`[]`, `unknown strategy "greenest"`, 2, []string{"--strategy", "greenest"}},
-		{`{}`, "want decisions, as GET", 2, []string{"--strategy", "energy"}},
+		{`{}`, "want the response of GET", 2, []string{"--strategy", "energy"}},
 		{"job,node\nj,n\n", `no column "id"`, 2, []string{"--strategy", "energy"}},
-		{"JobID,AssignedNode\nj,n\n", "kubenergy simulate wrote it", 2, []string{"--strategy", "energy"}},
+		{"JobID,AssignedNode\nj,n\n", "written by kubenergy simulate", 2, []string{"--strategy", "energy"}},
 		{
 			"id,at,action,digest,snapshot\nr7,yesterday,place,,\n", "record r7: at: ", 2,
 			[]string{"--strategy", "energy"},
 		},
 		{
 			`[{"id":"r8","at":"2026-06-01T08:00:00Z","action":"place"}]`,
-			"none of 1 records can be replayed, as r8: no snapshot", 1,
+			"none of 1 records can be replayed, e.g. r8: no snapshot", 1,
 			[]string{"--strategy", "energy"},
 		},
 	} {
@@ -183,7 +183,7 @@ func TestReplayRefuses(t *testing.T) {
 		}
 		_, messages, code := compared(t, append([]string{"replay", "--file", path}, c.args...)...)
 		if code != c.code || !strings.Contains(messages, c.want) {
-			t.Errorf("%s %v: exit code %d: %s; want %q", c.text, c.args, code, messages, c.want)
+			t.Errorf("%s %v: exit code %d, got %s, want %q", c.text, c.args, code, messages, c.want)
 		}
 	}
 }
@@ -204,7 +204,7 @@ func FuzzRecords(f *testing.F) {
 		most := 1 + bytes.Count(text, []byte{','}) + bytes.Count(text, []byte{'\n'})
 		packed := bytes.HasPrefix(text, []byte{0x1f, 0x8b})
 		if err != nil && records != nil || !packed && len(records) > most {
-			t.Fatalf("%d records: %v", len(records), err)
+			t.Fatalf("got %d records, error %v", len(records), err)
 		}
 	})
 }
@@ -236,9 +236,9 @@ func TestReplayOfPlans(t *testing.T) {
 	policy.RecordPlans(&b, slog.New(slog.DiscardHandler))(s, plan, looks)
 	path := filepath.Join(t.TempDir(), "plans.jsonl")
 	for text, want := range map[string]string{
-		b.String(): "1 plans were made again from their snapshots: all the same",
+		b.String(): "Recomputed 1 plans from their snapshots without differences",
 		strings.Replace(b.String(), `"reason":"PlannedLater"`, `"reason":"Cheapest"`, 1): "differs",
-		"": "has no plan",
+		"": "contains no plans",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -249,6 +249,6 @@ func TestReplayOfPlans(t *testing.T) {
 		}
 	}
 	if code, out, errs := execute(t, "replay", "--plans", path, "--strategy", "energy"); code == 0 {
-		t.Errorf("strategies are asked for of plans, and passed over: %q %q", out, errs)
+		t.Errorf("expected an error for strategies with --plans, got %q %q", out, errs)
 	}
 }

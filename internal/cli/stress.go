@@ -28,9 +28,9 @@ func newStress(t cmdutil.Terminal) *cobra.Command {
 	var f stressFlags
 	cmd := &cobra.Command{
 		Use:   "stress",
-		Short: "Load a node for a while: CPU by duty cycle, and memory",
-		Long: `Use as much CPU as told, and hold as much memory. It ends by itself, or when it is told to. It
-is what the chart's Jobs run that load nodes; a line is written every ten seconds.`,
+		Short: "Generate CPU and memory load on a node for a limited time",
+		Long: `Use the given amount of CPU time and memory until the duration has elapsed or the command is interrupted.
+The chart's Jobs use this command to generate load on nodes. It prints its usage every ten seconds.`,
 		Example: `  kubenergy stress --cpu 1.5 --utilisation 0.6 --memory 200Mi --duration 10m`,
 		Args:    cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,10 +42,10 @@ is what the chart's Jobs run that load nodes; a line is written every ten second
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.cpu, "cpu", "1", "CPUs, as 1.5 or 1500m")
-	flags.StringVar(&f.memory, "memory", "0", "memory to hold, as 200Mi")
-	flags.DurationVar(&f.duration, "duration", 10*time.Minute, "how long")
-	flags.Float64Var(&f.utilisation, "utilisation", 1, "share of the CPUs to use, more than 0 up to 1")
+	flags.StringVar(&f.cpu, "cpu", "1", "number of CPUs, e.g. 1.5 or 1500m")
+	flags.StringVar(&f.memory, "memory", "0", "memory to allocate, e.g. 200Mi")
+	flags.DurationVar(&f.duration, "duration", 10*time.Minute, "duration of the load")
+	flags.Float64Var(&f.utilisation, "utilisation", 1, "fraction of the CPUs to use, more than 0 and at most 1")
 	return cmd
 }
 
@@ -58,17 +58,17 @@ const (
 func (f *stressFlags) load() (*stress, error) {
 	cpu, err := kube.ParseQuantity(f.cpu)
 	if err != nil || cpu.Sign() <= 0 || cpu.AsApproximateFloat64() > maxCPUs {
-		return nil, fmt.Errorf("--cpu is %q: want more than 0, as 1.5 or 1500m", f.cpu)
+		return nil, fmt.Errorf("--cpu is %q: want more than 0, e.g. 1.5 or 1500m", f.cpu)
 	}
 	memory, err := kube.ParseQuantity(f.memory)
 	if err != nil || memory.Sign() < 0 || memory.Value() > math.MaxInt/2 {
-		return nil, fmt.Errorf("--memory is %q: want an amount as 200Mi", f.memory)
+		return nil, fmt.Errorf("--memory is %q: want a quantity, e.g. 200Mi", f.memory)
 	}
 	switch {
 	case f.duration <= 0:
 		return nil, fmt.Errorf("--duration is %v: want more than 0", f.duration)
 	case !(f.utilisation > 0 && f.utilisation <= 1):
-		return nil, fmt.Errorf("--utilisation is %v: want more than 0 up to 1", f.utilisation)
+		return nil, fmt.Errorf("--utilisation is %v: want more than 0 and at most 1", f.utilisation)
 	}
 	return &stress{
 		cores: cpu.AsApproximateFloat64() * f.utilisation, workers: int(math.Ceil(cpu.AsApproximateFloat64())),
@@ -123,7 +123,8 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 		select {
 		case <-ctx.Done():
 			total := time.Since(began)
-			_, err := fmt.Fprintf(out, "done after %s: %.2f of %.2f CPUs on average\n", total.Round(time.Second/10),
+			_, err := fmt.Fprintf(out, "Finished after %s: used %.2f of %.2f CPUs on average\n",
+				total.Round(time.Second/10),
 				(benchmark.CPUTime()-used).Seconds()/total.Seconds(), s.cores)
 			return err
 		case now := <-tick.C:
@@ -134,7 +135,7 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 			if now.Sub(lineAt) < stressLine {
 				continue
 			}
-			_, err := fmt.Fprintf(out, "%s: %.2f of %.2f CPUs, %.0f MiB held, %s left\n",
+			_, err := fmt.Fprintf(out, "%s: using %.2f of %.2f CPUs and %.0f MiB of memory, %s remaining\n",
 				now.UTC().Format(time.TimeOnly),
 				(spent-lineUsed).Seconds()/now.Sub(lineAt).Seconds(), s.cores, float64(s.memory)/(1<<20),
 				(s.duration - now.Sub(began)).Round(time.Second))

@@ -91,7 +91,7 @@ func TestWake(t *testing.T) {
 				names = append(names, o.GetName())
 			}
 			if !strings.Contains(string(text), `"own"`) || o.GetLabels()[v1alpha1.LabelMaySleep] != "true" {
-				t.Errorf("what is not ours was taken off: %s", text)
+				t.Errorf("an unrelated taint or label was removed: %s", text)
 			}
 		}
 		return names
@@ -99,7 +99,7 @@ func TestWake(t *testing.T) {
 
 	a := world(t)
 	if code, stdout, stderr := a.run(t, "wake", "n1"); code != 0 ||
-		stdout != "node n1: woken\n1 machine woken\n" || !slices.Equal(asleep(a), []string{"n0", "n2"}) {
+		stdout != "node n1: woken\n1 machine woken up\n" || !slices.Equal(asleep(a), []string{"n0", "n2"}) {
 		t.Errorf("exit code %d: %s%s%v", code, stdout, stderr, asleep(a))
 	}
 	if len(reported) != 3 || !strings.Contains(reported[1], `{"action":"on",`) {
@@ -107,7 +107,7 @@ func TestWake(t *testing.T) {
 	}
 	broken = "n2"
 	if code, _, stderr := a.run(t, "wake", "--all", "--timeout=3s"); code != 1 ||
-		!strings.Contains(stderr, "1 machine woken, not all that were meant: node n2: ") || !slices.Equal(asleep(a), []string{"n2"}) {
+		!strings.Contains(stderr, "1 machine woken up, others failed: node n2: ") || !slices.Equal(asleep(a), []string{"n2"}) {
 		t.Errorf("exit code %d: %s%v", code, stderr, asleep(a))
 	}
 
@@ -130,7 +130,7 @@ func TestWake(t *testing.T) {
 	}
 	a.refused["get configmaps"], a.refused["get secrets"] = true, true
 	if code, _, _ := a.run(t, "wake", "--all"); code != 1 {
-		t.Error("it finds machines where it may not read them")
+		t.Error("expected an error without permission to read the machines")
 	}
 	if code, stdout, stderr := a.run(t, "wake", "--all", "--config", filepath.Join(dir, "machines.yaml"), "--keys-dir", dir); code != 0 ||
 		len(asleep(a)) > 0 {
@@ -142,7 +142,7 @@ func TestWake(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, _, stderr := a.run(t, "wake", "--all", "--timeout=3s", "--config", filepath.Join(dir, "machines.yaml"), "--keys-dir", dir); code != 1 ||
-		!slices.Equal(asleep(a), []string{"n0"}) || !strings.Contains(stderr, `kubenergy: machines[0] ("n0"): caFile `) {
+		!slices.Equal(asleep(a), []string{"n0"}) || !strings.Contains(stderr, `kubenergy: machines[0] ("n0"): no PEM certificate in caFile `) {
 		t.Errorf("exit code %d: %s%v", code, stderr, asleep(a))
 	}
 	a = world(t) // the Deployment is scaled up again if not all machines wake up

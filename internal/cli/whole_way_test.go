@@ -141,7 +141,7 @@ func TestTheWholeWay(t *testing.T) {
 		}
 		if d := listed.Decisions; len(d) != 2 || d[0].UID != "the-pod" || d[1].UID != "the-job" || d[0].Energy <= 0 ||
 			d[0].Snapshot != nil {
-			t.Errorf("%v: decisions are %+v", args, d)
+			t.Errorf("%v: unexpected decisions %+v", args, d)
 		}
 		args = append([]string{
 			"decisions", "--server", unit.URL, "--token-file", token, "--action", "hold", "--snapshot", "job/nightly",
@@ -166,15 +166,15 @@ func TestTheWholeWay(t *testing.T) {
 		row := s.Rows[len(s.Rows)-1]
 		if len(row.Key) != 1 || row.Key[0] != "carbon" || row.Saved == nil || row.Jobs != 1 ||
 			*row.TurnaroundHours < 2.99 || *row.TurnaroundHours > 3.01 {
-			t.Fatalf("%v: the row is %+v", args, row)
+			t.Fatalf("%v: unexpected row %+v", args, row)
 		}
 		// 3 kWh at 600 g would have been 1.8 kg. The actual emissions of 2 kWh at 300 g were 0.6 kg.
 		carbon := row.Saved.Emissions["average"].Saved
 		if saved := row.Saved.Energy.Saved; saved < 0.999 || saved > 1.001 {
-			t.Errorf("%v: saved %v kWh", args, saved)
+			t.Errorf("%v: unexpected saving of %v kWh", args, saved)
 		}
 		if carbon < 1.199 || carbon > 1.201 || s.Savings.Forecast != 0 || s.Savings.Held != 1 {
-			t.Errorf("%v: saved %v kg, %d by forecast, %d held", args, carbon, s.Savings.Forecast, s.Savings.Held)
+			t.Errorf("%v: unexpected saving of %v kg, %d by forecast, %d held", args, carbon, s.Savings.Forecast, s.Savings.Held)
 		}
 	}
 	code, stdout, stderr := runWithController(t, "report", "--server", unit.URL, "--token-file", token, "--from", "-12h",
@@ -188,7 +188,7 @@ func TestTheWholeWay(t *testing.T) {
 		kWh[strings.Join(s.Rows[i].Key, "/")] = s.Rows[i].EnergyKWh
 	}
 	if diff := cmp.Diff(map[string]float64{"home/": 6, "home/shop": 2, "alpha/shop": 7}, kWh); diff != "" {
-		t.Errorf("by cluster and namespace (-want +got):\n%s", diff)
+		t.Errorf("unexpected energy by cluster and namespace (-want +got):\n%s", diff)
 	}
 	for _, args := range [][]string{
 		{"top", "nodes"},

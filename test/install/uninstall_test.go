@@ -83,7 +83,7 @@ func (w *world) testUninstall(t *testing.T) {
 		t.Errorf("the node of a machine that slept: taints %v, labels %v (%v)", n.Spec.Taints, n.Labels, err)
 	}
 	if warned, _ := w.runAs(t, "kubenergy-release", jobs["kubenergy-release"]); !strings.Contains(warned,
-		"1 Deployment names the scheduler kubenergy") {
+		"1 Deployment uses the scheduler kubenergy") {
 		t.Error("it does not tell of the Deployment that it leaves pending")
 	}
 	w.wantNothingHeld(ctx, t)

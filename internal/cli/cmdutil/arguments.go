@@ -38,7 +38,7 @@ func OneObject(args []string, kinds ...string) (kind, name string, err error) {
 		words = strings.SplitN(args[0], "/", 2)
 	}
 	if len(words) != 2 || words[1] == "" {
-		return "", "", NewUsageError(fmt.Errorf("want %s and a name, as in %s nightly-report", OrOf(kinds), kinds[0]))
+		return "", "", NewUsageError(fmt.Errorf("want %s and a name, e.g. %s nightly-report", OrOf(kinds), kinds[0]))
 	}
 	kind = kindNames[strings.ToLower(words[0])]
 	if slices.Contains(kinds, kind) {
@@ -52,7 +52,7 @@ func OneObject(args []string, kinds ...string) (kind, name string, err error) {
 // NoArguments returns an error if there are positional arguments.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return NewUsageError(fmt.Errorf("unexpected argument %q%s: %s takes flags only", args[0],
+		return NewUsageError(fmt.Errorf("unexpected argument %q%s: %s does not accept arguments", args[0],
 			MeantCommand(cmd, args[0]), cmd.Name()))
 	}
 	return nil

@@ -30,8 +30,8 @@ type ClusterFlags struct {
 // Add adds the flags --kubeconfig and --context to a flag set.
 func (f *ClusterFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "",
-		"kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's own account)")
-	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig (default: its current one)")
+		"path to the kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the service account of the pod)")
+	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig (default: current context)")
 }
 
 // AddNamespace adds the flag --namespace, -n for short, with the given help text to a flag set.
@@ -58,10 +58,10 @@ func (f *ClusterFlags) Config(t Terminal) (config *rest.Config, namespace string
 	case clientcmd.IsEmptyConfig(err) && t.Getenv("KUBECONFIG") != "" && !anyExists(t.kubeconfigs()):
 		return nil, "",
 			NewUsageError(fmt.Errorf(
-				"no cluster is configured: KUBECONFIG is %q, and there is no such file: mend it, or give --kubeconfig",
+				"no cluster is configured: KUBECONFIG is %q: no such file: correct it or set --kubeconfig",
 				t.Getenv("KUBECONFIG")))
 	case clientcmd.IsEmptyConfig(err):
-		return nil, "", NewUsageError(errors.New("no cluster is configured: give --kubeconfig, or set KUBECONFIG"))
+		return nil, "", NewUsageError(errors.New("no cluster is configured: set --kubeconfig or KUBECONFIG"))
 	case err != nil:
 		return nil, "", NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
 	}

@@ -36,10 +36,11 @@ type ControllerFlags struct {
 func (f *ControllerFlags) Add(flags *pflag.FlagSet) {
 	f.ClusterFlags.Add(flags)
 	flags.StringVar(&f.server, "server", "",
-		"URL of the controller, as https://kubenergy.example.org (default: through the API server's proxy)")
+		"URL of the controller, e.g. https://kubenergy.example.org (default: through the proxy of the API server)")
 	flags.StringVar(&f.tokenFile, "token-file", "",
-		"`file` with the token for --server (default: one of kubenergy-viewer, or the kubeconfig's)")
-	flags.StringVar(&f.caFile, "ca-file", "", "`file` with certificates to trust for --server (default: the system's)")
+		"`file` with the token for --server (default: requested token of kubenergy-viewer)")
+	flags.StringVar(&f.caFile, "ca-file", "",
+		"`file` with trusted CA certificates for --server (default: system certificates)")
 	flags.StringVar(&f.Component, "central-namespace", v1alpha1.SystemNamespace, "namespace of the controller")
 }
 
@@ -73,7 +74,7 @@ func (f *ControllerFlags) Connect(ctx context.Context, t Terminal, about ...stri
 		return f.direct(ctx, t)
 	}
 	if f.tokenFile != "" || f.caFile != "" {
-		return nil, NewUsageError(errors.New("--token-file and --ca-file go with --server"))
+		return nil, NewUsageError(errors.New("--token-file and --ca-file require --server"))
 	}
 	config, namespace, err := f.Config(t)
 	if err != nil {
@@ -132,10 +133,10 @@ func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerCl
 	u, err := url.Parse(f.server)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil,
-			NewUsageError(errors.New("--server is no URL: want https:// and a host, without a password or a query"))
+			NewUsageError(errors.New("--server is not a URL: want https:// and a host, without a password or a query"))
 	}
 	if u.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()) {
-		return nil, NewUsageError(fmt.Errorf("--server is %s: a token is only sent over https", u))
+		return nil, NewUsageError(fmt.Errorf("--server is %s: tokens are only sent over https", u))
 	}
 	c := &ControllerClient{namespace: f.Component, Home: f.Namespace}
 	if c.client, err = apiclient.New(apiclient.Options{
@@ -146,16 +147,16 @@ func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerCl
 	}
 	config, namespace, err := f.Config(t)
 	if err != nil {
-		return nil, NewUsageError(fmt.Errorf("--token-file is missing, and there is no kubeconfig with a token: %w",
+		return nil, NewUsageError(fmt.Errorf("--token-file is not set and no token can be requested: %w",
 			err))
 	}
 	token, err := tokenFor(ctx, config, f.Component, namespace)
 	if _, none := errors.AsType[*NoTokenError](err); none {
-		return nil, NewUsageError(errors.New("there is no token for --server: give --token-file with one " +
-			"of an account named " + viewerAccount + " (docs/reference/reports.md)"))
+		return nil, NewUsageError(errors.New("no token for --server is available: set --token-file to a " +
+			"token of a service account " + viewerAccount + " (see docs/reference/reports.md)"))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: or give --token-file", err)
+		return nil, fmt.Errorf("%w: set --token-file to use another token", err)
 	}
 	c.Home, c.token = namespace, map[string]string{"Authorization": "Bearer " + token}
 	return c, nil
@@ -185,11 +186,12 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 				"the controller is not installed: there is no service account %s in namespace %s", viewerAccount,
 				namespace)}
 	case apierrors.IsForbidden(err):
-		return "", &NoTokenError{fmt.Sprintf("you may not make a token for the controller: ask for the right to "+
-			"create serviceaccounts/token of %[1]s in namespace %[2]s, make an account %[1]s in your own namespace as "+
-			"docs/reference/reports.md says, or use --server and --token-file", viewerAccount, namespace)}
+		return "", &NoTokenError{fmt.Sprintf("you are not allowed to create a token for the controller: request the "+
+			"permission to create serviceaccounts/token of %[1]s in namespace %[2]s, create an account %[1]s in your "+
+			"own namespace (see docs/reference/reports.md), or use --server and --token-file",
+			viewerAccount, namespace)}
 	case err != nil:
-		return "", fmt.Errorf("asking for a token: %s", OneLine(err))
+		return "", fmt.Errorf("requesting a token: %s", OneLine(err))
 	}
 	return answer.Status.Token, nil
 }
@@ -216,7 +218,7 @@ func (c *ControllerClient) Get(ctx context.Context, path string, query url.Value
 	case errors.Is(err, apiclient.ErrTrust):
 		return now, NewUsageError(fmt.Errorf("--ca-file: %w", err))
 	case errors.Is(err, apiclient.ErrAnswer):
-		return now, fmt.Errorf("%s: ask for less time or fewer groups", withoutURL(err))
+		return now, fmt.Errorf("%s: select a shorter interval or fewer groups", withoutURL(err))
 	case err != nil:
 		return now, fmt.Errorf("the controller cannot be reached: %s", withoutURL(err))
 	}
@@ -224,7 +226,7 @@ func (c *ControllerClient) Get(ctx context.Context, path string, query url.Value
 		now = answer.At
 	}
 	if err := json.Unmarshal(answer.Body, into); err != nil {
-		return now, fmt.Errorf("the answer of the controller to %s cannot be read: %s", path, OneLine(err))
+		return now, fmt.Errorf("decoding the response of the controller to %s: %s", path, OneLine(err))
 	}
 	return now, nil
 }
@@ -260,15 +262,15 @@ func (c *ControllerClient) Refusal(status int, path string, body []byte) error {
 	text = Printable(text)
 	switch status {
 	case http.StatusUnauthorized:
-		text = "the controller does not accept the token: " + text
+		text = "the controller rejected the token: " + text
 	case http.StatusForbidden:
-		text = "the controller refuses: " + text
+		text = "the controller denied the request: " + text
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		text = fmt.Sprintf("the controller has no %s: it is too old for this command (%s)", path, text)
+		text = fmt.Sprintf("the controller does not serve %s: it is too old for this command (%s)", path, text)
 	case http.StatusServiceUnavailable:
 		text = "the controller is not ready: " + text
 	default:
-		text = fmt.Sprintf("the controller answered %d: %s", status, text)
+		text = fmt.Sprintf("the controller returned %d: %s", status, text)
 	}
 	return &RefusedError{status, text}
 }
@@ -281,13 +283,13 @@ func (c *ControllerClient) proxyRefusal(status int, object *metav1.Status) strin
 		return fmt.Sprintf(
 			"the controller is not installed: there is no service kubenergy-controller in namespace %s", c.namespace)
 	case http.StatusForbidden:
-		return fmt.Sprintf("you may not ask through the API server: ask for the right to get services/proxy of %s in "+
-			"namespace %s, or use --server (%s)",
+		return fmt.Sprintf("you are not allowed to use the proxy of the API server: request the permission to get "+
+			"services/proxy of %s in namespace %s, or use --server (%s)",
 			controllerService, c.namespace, text)
 	case http.StatusServiceUnavailable:
-		return "the API server's proxy does not reach the controller; name its address with --server: " + text
+		return "the proxy of the API server cannot reach the controller, set --server to its address: " + text
 	}
-	return fmt.Sprintf("the API server answered %d: %s", status, text)
+	return fmt.Sprintf("the API server returned %d: %s", status, text)
 }
 
 // Printable returns an untrusted text in a single line, truncated and without control characters.

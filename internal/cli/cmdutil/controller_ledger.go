@@ -82,15 +82,15 @@ func (c *ControllerClient) Evidence(ctx context.Context, q *ledger.Query, saving
 	e = &report.Evidence{Records: records}
 	if len(e.Records) == 0 {
 		if savings {
-			missing = append(missing, "No decisions are recorded for this time, so nothing is known of savings. "+
-				"If there should be some, the scheduler's log says whether it can tell them to the controller, and "+
-				"its metric kubenergy_records_total how many it told.")
+			missing = append(missing, "No decisions were recorded in this interval, so savings are unknown. "+
+				"If you expect some, check the log of the scheduler for errors, and its metric "+
+				"kubenergy_records_total for the number of records sent to the controller.")
 		}
 		return nil, false, missing, nil
 	}
 	if !since.IsZero() {
-		missing = append(missing, fmt.Sprintf("There are more decisions than the youngest %d: turnaround and savings "+
-			"are of those since %s UTC alone. Ask for less time, or see --max-decisions.",
+		missing = append(missing, fmt.Sprintf("Turnaround and savings only include the newest %d decisions "+
+			"since %s UTC. Select a shorter interval or increase --max-decisions.",
 			len(e.Records), since.UTC().Format("2006-01-02 15:04:05")))
 	}
 	uids, owners, sites := report.Queries(q)
@@ -98,7 +98,7 @@ func (c *ControllerClient) Evidence(ctx context.Context, q *ledger.Query, saving
 		return nil, false, missing, err
 	}
 	if e.UIDs, err = c.Ledger(ctx, &uids, nil); err != nil {
-		if err := lack("Pods are not remembered for that long; jobs are told apart by name", err); err != nil {
+		if err := lack("Data of pods has expired, so jobs are distinguished by name", err); err != nil {
 			return nil, false, missing, err
 		}
 	}
@@ -112,7 +112,7 @@ func (c *ControllerClient) Evidence(ctx context.Context, q *ledger.Query, saving
 		e.Sites, err = c.Ledger(ctx, &sites, nil)
 	}
 	if err != nil {
-		err = lack("Intensities that were booked at sites cannot be read; forecasts stand in for them", err)
+		err = lack("Recorded intensities of sites cannot be read, so forecasts are used instead", err)
 	}
 	return e, true, missing, err
 }
@@ -131,7 +131,7 @@ func (c *ControllerClient) recorded(ctx context.Context, q *ledger.Query, snapsh
 	if again != nil {
 		return nil, since, "", err // the first error is more specific
 	}
-	return bare, from, "Savings are missing, because what decisions depended on cannot be read: " + refused.text, nil
+	return bare, from, "Savings are missing, because the snapshots of decisions cannot be read: " + refused.text, nil
 }
 
 // Limits of requests for decisions.

@@ -31,10 +31,10 @@ var ResourcePath = "/apis/" + v1alpha1.GroupVersion.String() + "/"
 
 // ModeMeans describes the effect of each mode.
 var ModeMeans = map[v1alpha1.Mode]string{
-	v1alpha1.ModeOff:     "nothing is decided",
-	v1alpha1.ModeShadow:  "decisions are counted, nothing is touched",
-	v1alpha1.ModeAdvise:  "decisions are told as events, nothing is touched",
-	v1alpha1.ModeEnforce: "decisions are carried out",
+	v1alpha1.ModeOff:     "no decisions are made",
+	v1alpha1.ModeShadow:  "decisions are counted but not applied",
+	v1alpha1.ModeAdvise:  "decisions are reported as events but not applied",
+	v1alpha1.ModeEnforce: "decisions are applied",
 }
 
 // ListZones returns the GridZones, or none if the cluster does not have this kind.
@@ -96,7 +96,7 @@ func ReadDefaults(ctx context.Context, client kubernetes.Interface) (policy.Defa
 	case apierrors.IsNotFound(err):
 		return policy.BuiltIn(), nil
 	case err != nil:
-		return policy.BuiltIn(), fmt.Errorf("the variables of the scheduler: %s", Because(err))
+		return policy.BuiltIn(), fmt.Errorf("environment variables of the scheduler: %s", Because(err))
 	}
 	return DefaultsOf(dep), nil
 }

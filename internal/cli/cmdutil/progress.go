@@ -124,7 +124,7 @@ func (p *Progress) state(now time.Time) string {
 	}
 	if here := p.done - p.before; here > 0 && p.done < p.all {
 		left := time.Duration(float64(now.Sub(p.first)) / float64(here) * float64(p.all-p.done))
-		parts = append(parts, fmt.Sprintf("%v left", left.Round(time.Second)))
+		parts = append(parts, fmt.Sprintf("%v remaining", left.Round(time.Second)))
 	}
 	if len(p.current) > 0 {
 		parts = append(parts, p.current[0])

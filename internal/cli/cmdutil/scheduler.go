@@ -55,11 +55,11 @@ func WithoutScheduler(ctx context.Context, client kubernetes.Interface, namespac
 	if why == "" || err != nil {
 		return "", true
 	}
-	text = "no scheduler runs (" + why + ")"
+	text = "no scheduler is running (" + why + ")"
 	if why, err = kube.Absent(ctx, client, namespace, ControllerName, now); why != "" && err == nil {
-		return text + ", nor does the controller (" + why + "): kubenergy release lets held Jobs start", false
+		return text + ", and neither is the controller (" + why + "): use kubenergy release to start held Jobs", false
 	}
-	return text + ": the controller " + controllerDoes, true
+	return text + ", so the controller " + controllerDoes, true
 }
 
 // configuredNames returns the profiles of the scheduler's configuration, except the default scheduler. seen reports
@@ -114,7 +114,7 @@ func MendScheduler(kind, scheduler string, o metav1.Object) string {
 	}
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && kind == "pod" {
 		if owner.Kind != "Job" {
-			return fmt.Sprintf("write schedulerName: %s into the template of %s %s", v1.DefaultSchedulerName,
+			return fmt.Sprintf("set schedulerName: %s in the template of %s %s", v1.DefaultSchedulerName,
 				owner.Kind, owner.Name)
 		}
 		kind, name = owner.Kind, owner.Name

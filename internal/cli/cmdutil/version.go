@@ -58,7 +58,7 @@ func (b *Build) Text(_, _ bool) string {
 	case commit == "":
 		commit = "unknown: not built from a checkout"
 	case b.Modified:
-		commit += ", with changes"
+		commit += " (modified)"
 	}
 	t.Add("commit", commit)
 	if b.Time != "" {

@@ -86,16 +86,16 @@ func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var format *cmdutil.Choice
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the cluster, the installation, its rights, its clock and its signals",
-		Long: `Check what an installation depends on, and say what to do about what is wrong. It only reads,
-with your own rights; what you may not see is said and not counted as a failure. The exit code is 1 if something has
-failed. What nodes can measure themselves (RAPL, meters) cannot be seen from here.`,
+		Short: "Check the cluster, the installation, its permissions, its clock and its signals",
+		Long: `Check the prerequisites of an installation and print advice for each problem. The command is read-only
+and uses your own permissions. Resources that you may not read are reported as warnings instead of failures. The exit
+code is 1 if a check failed. The capabilities of nodes to measure power (RAPL, meters) are not checked.`,
 		Example: `  kubenergy doctor
   kubenergy doctor -o json | jq '.checks[] | select(.status != "ok")'`,
 		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.Namespace == "" {
-				return cmdutil.NewUsageError(errors.New("--namespace is empty"))
+				return cmdutil.NewUsageError(errors.New("--namespace must not be empty"))
 			}
 			c, err := f.Open(t)
 			if err != nil {
@@ -136,16 +136,16 @@ func (d *Doctor) say(s Status, advice, format string, args ...any) {
 
 func (d *Doctor) ok(format string, args ...any) { d.say(StatusOK, "", format, args...) }
 
-const adviceRights = "ask a person with that right, or use another --context"
+const adviceRights = "ask a user with this permission, or use another --context"
 
 // unseen adds a warning for a resource that could not be read. It is not a failure, because the cause may be
 // missing permissions of the user.
 func (d *Doctor) unseen(what string, err error) {
 	if apierrors.IsForbidden(err) {
-		d.say(StatusWarn, adviceRights, "you may not read %s", what)
+		d.say(StatusWarn, adviceRights, "you are not allowed to read %s", what)
 		return
 	}
-	d.say(StatusWarn, "try again", "%s could not be read: %s", what, cmdutil.OneLine(err))
+	d.say(StatusWarn, "try again", "failed to read %s: %s", what, cmdutil.OneLine(err))
 }
 
 // findings is the output of the command doctor.

@@ -27,7 +27,7 @@ type customResource struct {
 }
 
 func (d *Doctor) checkCRDs(ctx context.Context) {
-	const install = "install the chart, whose folder crds holds them"
+	const install = "install the chart, which contains them in the directory crds"
 	var missing, broken, old []string
 	names := []string{"gridzones", "powerprofiles", "energypolicies"}
 	for _, name := range names {
@@ -54,14 +54,15 @@ func (d *Doctor) checkCRDs(ctx context.Context) {
 	d.crds = len(missing) < len(names)
 	switch {
 	case !d.crds:
-		d.say(StatusWarn, install, "not installed: signals and profiles come from files, if at all")
+		d.say(StatusWarn, install, "not installed: signals and profiles can only be read from files")
 	case len(missing) > 0:
 		d.say(StatusFail, install, "missing: %s", strings.Join(missing, ", "))
 	case len(broken) > 0:
-		d.say(StatusFail, "look at its conditions: kubectl describe crd", "not established: %s",
+		d.say(StatusFail, "check the conditions: kubectl describe crd", "not established: %s",
 			strings.Join(broken, ", "))
 	case len(old) > 0:
-		d.say(StatusWarn, "rewrite the objects and drop the version from status.storedVersions before the version goes",
+		d.say(StatusWarn, "migrate the objects and remove the version from status.storedVersions before it is no "+
+			"longer served",
 			"stored in versions other than %s: %s", v1alpha1.GroupVersion.Version, strings.Join(old, ", "))
 	default:
 		d.ok("GridZone, PowerProfile and EnergyPolicy are established and stored as %s", v1alpha1.GroupVersion.Version)
@@ -102,11 +103,11 @@ func (d *Doctor) checkComponents(ctx context.Context) {
 	}
 	switch {
 	case len(versions) == 0:
-		d.say(StatusWarn, "install the chart; a scheduler that runs elsewhere shows by its Lease",
-			"not installed: no Deployment of ours in %s", d.Namespace)
+		d.say(StatusWarn, "install the chart; a scheduler outside of the cluster is detected by its Lease",
+			"not installed: there is no Deployment of KubEnergy in %s", d.Namespace)
 	case len(versions) > 1:
-		d.say(StatusWarn, "finish the upgrade: one minor version apart is supported",
-			"components of %d versions run: %s", len(versions), named(versions))
+		d.say(StatusWarn, "finish the upgrade: a skew of one minor version is supported",
+			"components of %d different versions are running: %s", len(versions), named(versions))
 	}
 }
 
@@ -148,21 +149,22 @@ func (d *Doctor) checkLeases(ctx context.Context) {
 		holder := ptr.Deref(l.Spec.HolderIdentity, "")
 		switch {
 		case kube.LeaseHeld(&l, d.Now()) && d.podIsGone(ctx, holder):
-			d.say(StatusWarn, "look whether its component runs", "Lease %s is held by %s, a pod that is gone", l.Name,
+			d.say(StatusWarn, "check whether its component is running",
+				"Lease %s is held by %s, a pod that no longer exists", l.Name,
 				holder)
 		case kube.LeaseHeld(&l, d.Now()):
 			d.fresh[l.Name] = true
 			d.ok("Lease %s is held by %s", l.Name, holder)
 		case holder == "" || l.Spec.RenewTime == nil:
-			d.say(StatusWarn, "look whether its component runs", "Lease %s has no holder", l.Name)
+			d.say(StatusWarn, "check whether its component is running", "Lease %s has no holder", l.Name)
 		default:
-			d.say(StatusWarn, "look whether its component runs", "Lease %s was last renewed %s ago by %s", l.Name,
-				humanize.Rounded(d.Now().Sub(l.Spec.RenewTime.Time)), holder)
+			d.say(StatusWarn, "check whether its component is running", "Lease %s was last renewed %s ago by %s",
+				l.Name, humanize.Rounded(d.Now().Sub(l.Spec.RenewTime.Time)), holder)
 		}
 	}
 	if !found {
-		d.say(StatusWarn, "install the chart, or look at its pods: kubectl -n "+d.Namespace+" get pods",
-			"no Lease of ours in %s: no component of ours has run there", d.Namespace)
+		d.say(StatusWarn, "install the chart, or check its pods: kubectl -n "+d.Namespace+" get pods",
+			"there is no Lease of KubEnergy in %s: no component has been running there", d.Namespace)
 	}
 }
 
@@ -251,7 +253,7 @@ func (d *Doctor) checkAccount(ctx context.Context, account string) bool {
 			}, metav1.CreateOptions{})
 		switch {
 		case err != nil:
-			d.unseen("the rights of other accounts (create subjectaccessreviews)", err)
+			d.unseen("the permissions of other accounts (create subjectaccessreviews)", err)
 			return false
 		case never && review.Status.Allowed:
 			exceeds = append(exceeds, right)
@@ -260,15 +262,16 @@ func (d *Doctor) checkAccount(ctx context.Context, account string) bool {
 		}
 	}
 	if len(lacks) > 0 {
-		d.say(StatusFail, "apply the rights that the chart, or deploy/kubenergy.yaml, gives", "%s may not %s", account,
-			strings.Join(lacks, ", "))
+		d.say(StatusFail, "apply the roles of the chart or of deploy/kubenergy.yaml", "%s is not allowed to %s",
+			account, strings.Join(lacks, ", "))
 	}
 	if len(exceeds) > 0 {
-		d.say(StatusWarn, "look for a binding that was added", "%s may %s, and needs none of it", account,
+		d.say(StatusWarn, "check for additional role bindings", "%s is allowed to %s, which is not required", account,
 			strings.Join(exceeds, ", "))
 	}
 	if len(lacks)+len(exceeds) == 0 {
-		d.ok("%s may do what it must, and neither read secrets nor create or delete work across namespaces", account)
+		d.ok("%s has the required permissions, and cannot read secrets or create or delete workloads across namespaces",
+			account)
 	}
 	return true
 }

@@ -21,7 +21,7 @@ func (d *Doctor) checkStranded(ctx context.Context) {
 	}
 	names := s.Stranded()
 	if len(names) == 0 {
-		d.ok("a scheduler serves pods that name %s", cmdutil.OrOf(s.Names()))
+		d.ok("a scheduler serves pods with schedulerName %s", cmdutil.OrOf(s.Names()))
 		return
 	}
 	all := release.FindDependents(ctx, d.client, v1.NamespaceAll, names, true)
@@ -32,11 +32,11 @@ func (d *Doctor) checkStranded(ctx context.Context) {
 		f, status, mend := &all.Found[i], StatusFail, all.Found[i].Mend()
 		// Another system may serve a name that KubEnergy is not configured for.
 		if f.Scheduler != policy.SchedulerName && !slices.Contains(s.Configured, f.Scheduler) {
-			status, mend = StatusWarn, "where no other system serves that name: "+mend
+			status, mend = StatusWarn, "if no other system serves this name: "+mend
 		}
 		d.say(status, mend, "%s", f)
 	}
 	if len(all.Found)+len(all.Unseen) == 0 {
-		d.ok("no scheduler serves pods that name %s, and nothing does", cmdutil.OrOf(names))
+		d.ok("no scheduler serves pods with schedulerName %s, but there are none", cmdutil.OrOf(names))
 	}
 }

@@ -51,7 +51,7 @@ func (d *Doctor) checkVariables(ctx context.Context) {
 			slices.ContainsFunc(zones, namesGardenerKey)))
 		priced := slices.ContainsFunc(zones, func(z v1alpha1.GridZone) bool { return z.Status.Price != nil })
 		if on, _ := strconv.ParseBool(cmdutil.VariablesOf(scheduler)["PRICING_ENABLED"].Value); on && !priced {
-			d.say(StatusWarn, "give a GridZone prices", "%s: PRICING_ENABLED holds nothing: no GridZone has prices",
+			d.say(StatusWarn, "add prices to a GridZone", "%s: PRICING_ENABLED has no effect: no GridZone has prices",
 				cmdutil.SchedulerName)
 		}
 	}
@@ -59,14 +59,14 @@ func (d *Doctor) checkVariables(ctx context.Context) {
 		d.compareVariables(cmdutil.VariablesOf(scheduler), cmdutil.VariablesOf(controller))
 	}
 	if len(d.Findings) == before {
-		d.ok("no variable of Compute Gardener is set in vain")
+		d.ok("no variable of Compute Gardener is ineffective")
 	}
 }
 
 // sayOf reports problems with the variables of a program.
 func (d *Doctor) sayOf(program string, found []policy.Finding) {
 	for _, f := range found {
-		d.say(StatusWarn, cmp.Or(f.Mend, "set what it lacks or unset it: see docs/how-to/compute-gardener.md"),
+		d.say(StatusWarn, cmp.Or(f.Mend, "complete or unset the variable: see docs/how-to/compute-gardener.md"),
 			"%s: %s", program, f.Said)
 	}
 }
@@ -88,9 +88,9 @@ func (d *Doctor) compareVariables(scheduler, controller map[string]v1.EnvVar) {
 	for _, name := range slices.Compact(names) {
 		a, b := valueOfVariable(scheduler, name), valueOfVariable(controller, name)
 		if policy.SharedVariable(name) && a != b {
-			d.say(StatusWarn, "give both the same: scheduler.extraEnv and controller.extraEnv",
-				"%s is %s for the scheduler and %s for the controller: what shadow mode counts and what is estimated "+
-					"is not what the scheduler does", name, a, b)
+			d.say(StatusWarn, "set the same value in scheduler.extraEnv and controller.extraEnv",
+				"%s is %s for the scheduler and %s for the controller: shadow mode and estimates do not match the "+
+					"decisions of the scheduler", name, a, b)
 		}
 	}
 }
@@ -122,12 +122,12 @@ func (d *Doctor) checkDefaults(context.Context) {
 		if d.policy != nil && c.SetBy(d.policy) || slices.ContainsFunc(args, byFlag) {
 			continue
 		}
-		d.say(StatusOK, fmt.Sprintf("to have it as before: %s: %s in the EnergyPolicy %s/%s", c.Setting, c.Was,
-			d.Namespace, v1alpha1.PolicyName), "%s is not set; its default was %s and is %s: "+
+		d.say(StatusOK, fmt.Sprintf("to restore the previous default, set %s: %s in EnergyPolicy %s/%s", c.Setting,
+			c.Was, d.Namespace, v1alpha1.PolicyName), "%s is not set; its default has changed from %s to %s: "+
 			"%s", c.Setting, c.Was, c.Is,
 			c.Effect)
 	}
 	if len(d.Findings) == before {
-		d.ok("no default that changed with this release holds here")
+		d.ok("no setting depends on a default that changed in this release")
 	}
 }

@@ -57,13 +57,13 @@ func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var format *cmdutil.Choice
 	cmd := &cobra.Command{
 		Use:   "explain pod|job|cronjob|deployment|namespace NAME",
-		Short: "Say why work waits and until when, or why it does not, and which nodes suit it how well",
-		Long: `Say what KubEnergy does with a pod or a Job and why: whether it is held and until when, or why it was
-not, which settings hold for it and where each comes from, what a start now compares to, which signals that rests on,
-and which nodes are ranked how. Of a CronJob it says what its next Job will meet, of a Deployment how its pods are
-placed, and of a namespace what its mode, policy and budgets ask. It reads with your own rights; what you may not see
-is named. Where a PowerProfile limits the temperature of nodes, the controller is asked how hot they are. Nodes are
-ruled out by a model of feasibility: the real scheduler checks more.`,
+		Short: "Explain why a workload is held or not, and how nodes are ranked for it",
+		Long: `Explain the decisions of KubEnergy about a pod or a Job. The output shows whether it is held and until
+when, the effective settings and their sources, a comparison with an immediate start, the signals used, and the ranking
+of nodes. For a CronJob it explains the next Job, for a Deployment the placement of its pods, and for a namespace its
+mode, policy and budgets. The command uses your own permissions and lists the resources that you may not read. If a
+PowerProfile limits the temperature of nodes, their temperatures are requested from the controller. Infeasible nodes
+are excluded by a model, and the scheduler itself checks additional conditions.`,
 		Example: `  kubenergy explain job nightly-report -n reports
   kubenergy explain pod/train-7 -o yaml
   kubenergy explain cronjob nightly-report -n reports
@@ -120,24 +120,24 @@ const UnknownMode = "unknown"
 func (e *Explainer) lacks(unseen []kube.Unseen) {
 	for _, u := range unseen {
 		if apierrors.IsNotFound(u.Err) {
-			e.unseen("what the scheduler reads from files: this cluster has no GridZones, PowerProfiles and " +
+			e.unseen("settings in files of the scheduler: this cluster has no GridZones, PowerProfiles and " +
 				"EnergyPolicies")
 			return
 		}
 		said := cmdutil.OneLine(u.Err)
 		switch u.Resource {
 		case "gridzones":
-			e.noZones, said = true, said+": what would be decided now cannot be said"
+			e.noZones, said = true, said+": the current decision is unknown"
 		case "energypolicies":
 			e.noPolicy = true
 			if u.Own {
-				said += ": the policy of this namespace is seen, the cluster's is not"
+				said += ": only the policy of this namespace is readable"
 			}
 		case "namespaces":
 			if e.noMode = !u.Own; u.Own {
 				continue // other namespaces are not relevant
 			}
-			said += ": whether this one has opted in, and its mode, cannot be said"
+			said += ": it is unknown whether this namespace has opted in, and in which mode"
 		}
 		e.unseen(said)
 	}
@@ -158,12 +158,12 @@ func (e *Explainer) Explain(ctx context.Context, kind, namespace, name string) (
 	defaults, errDefaults := cmdutil.ReadDefaults(ctx, e.Client)
 	view, unseen, err := kube.ListView(ctx, e.Config, e.out.Namespace, defaults)
 	if err != nil {
-		return nil, fmt.Errorf("reading what the cluster knows of grids and hardware: %s", cmdutil.Because(err))
+		return nil, fmt.Errorf("reading grid zones, power profiles and policies: %s", cmdutil.Because(err))
 	}
 	e.lacks(unseen)
 	if errDefaults != nil && s.work.OfGardener() {
-		e.unseen(errDefaults.Error() + ": what it sets by default for pods of " + policy.GardenerSchedulerName +
-			" cannot be said")
+		e.unseen(errDefaults.Error() + ": the default settings for pods of " + policy.GardenerSchedulerName +
+			" are unknown")
 	}
 	e.View = view
 	e.warn(ctx, s)
@@ -199,9 +199,9 @@ func (e *Explainer) settings(s *subject, settings *policy.Settings) {
 	for i := range e.out.Settings {
 		switch set := &e.out.Settings[i]; {
 		case e.noMode && set.Name == "mode":
-			set.Value, set.From = UnknownMode, "namespaces, which you may not read"
+			set.Value, set.From = UnknownMode, "namespaces, which are not readable"
 		case e.noPolicy && set.From == "built in":
-			set.From = "built in, unless the cluster's policy differs"
+			set.From = "built in, unless set by the policy of the cluster"
 		}
 	}
 }
@@ -235,13 +235,13 @@ func (e *Explainer) warn(ctx context.Context, s *subject) {
 	if s.err != nil {
 		for line := range strings.Lines(s.err.Error()) {
 			e.out.Warnings = append(e.out.Warnings,
-				strings.TrimSpace(line)+": it is treated as unmarked")
+				strings.TrimSpace(line)+": the object is treated as unmarked")
 		}
 	}
 	both := []map[string]string{s.object.GetAnnotations(), s.pod.Annotations}
 	for _, annotations := range both {
 		for _, key := range aliasesIn(annotations) {
-			said := fmt.Sprintf("annotation %s is another system's: it is obeyed as one of ours", key)
+			said := fmt.Sprintf("annotation %s of another system is interpreted like an annotation of KubEnergy", key)
 			if !slices.Contains(e.out.Warnings, said) {
 				e.out.Warnings = append(e.out.Warnings, said)
 			}
@@ -370,7 +370,7 @@ func (e *Explainer) signals(ctx context.Context) {
 			if s == nil {
 				continue
 			}
-			age := "does not age"
+			age := "constant"
 			if s.AsOf != nil {
 				age = humanize.Rounded(max(0, e.Now.Sub(s.AsOf.Time)))
 			}

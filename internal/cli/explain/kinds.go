@@ -45,8 +45,8 @@ func (e *Explainer) read(ctx context.Context, kind, namespace, name string) (*su
 	case err != nil && kind == cmdutil.KindNamespace:
 		return nil, fmt.Errorf("reading namespace %s: %s", name, cmdutil.Because(err))
 	case apierrors.IsNotFound(err) && kind == cmdutil.KindJob && strings.HasPrefix(name, "slurm-"):
-		return nil, fmt.Errorf("job %s/%s does not wait: kubenergy decisions -n %s has what was decided, and the log "+
-			"of kubenergy-slurm why a job was not put off", namespace, name, namespace)
+		return nil, fmt.Errorf("job %s/%s is not waiting: see kubenergy decisions -n %s for its decisions, and the "+
+			"log of kubenergy-slurm for the reason why a job was not delayed", namespace, name, namespace)
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s/%s: %s", titles[kind], namespace, name, cmdutil.Because(err))
 	}
@@ -121,35 +121,35 @@ func (e *Explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Se
 	tick, err := kube.NextTick(s.cron, e.Now.UTC())
 	switch {
 	case err != nil:
-		e.say(StateSuspended, "Its schedule cannot be read, so its Jobs are not held: %s.", cmdutil.OneLine(err))
+		e.say(StateSuspended, "The schedule is invalid, so its Jobs are not held: %s.", cmdutil.OneLine(err))
 		return
 	case ptr.Deref(s.cron.Spec.Suspend, false):
-		e.say(StateSuspended, "It is suspended: it makes no Jobs until its user resumes it.")
+		e.say(StateSuspended, "It is suspended and creates no Jobs until a user resumes it.")
 		return
 	}
-	e.say(StateScheduled, "Its next Job comes at %s", e.clock(tick))
+	e.say(StateScheduled, "The next Job is created at %s", e.clock(tick))
 	e.out.NextRun = &tick
 	why := e.notHeld(s, job, settings)
 	if latest, err := kube.LatestRun(s.cron, tick, job.Duration); err == nil && !latest.IsZero() && why == "" {
 		// With Forbid and Replace, a run must finish before the next tick.
 		if job.AllowedDelay = min(job.AllowedDelay, max(0, latest.Sub(tick))); job.AllowedDelay == 0 {
-			why = "it is to end before the next one (concurrencyPolicy " + string(s.cron.Spec.ConcurrencyPolicy) + ")"
+			why = "it must finish before the next one (concurrencyPolicy " + string(s.cron.Spec.ConcurrencyPolicy) + ")"
 		}
 	}
 	switch latest := tick.Add(job.AllowedDelay); {
 	case why != "":
-		e.out.Sentence += ", and will not be held: " + why + "."
+		e.out.Sentence += ", but will not be held: " + why + "."
 	case e.noMode:
-		e.out.Sentence += "; whether it may wait cannot be said."
+		e.out.Sentence += ", but it is unknown whether it may be held."
 	default:
 		e.out.LatestStart = &latest
-		e.out.Sentence += fmt.Sprintf(" and may wait until %s. Whether it does is decided then: below is what would "+
-			"be decided of one that came now.", e.clock(latest))
+		e.out.Sentence += fmt.Sprintf(" and may be held until %s. The decision is made at that time. The decision "+
+			"below is for a Job that is created now.", e.clock(latest))
 	}
 }
 
 // deploymentState explains that pods of a Deployment are never held.
 func (e *Explainer) deploymentState(s *subject) {
-	e.say(StatePlaced, "%s. The scheduler %s places them, and they are never held: what a Deployment runs serves "+
-		"users, and a pod that waits serves none.", s.ready, s.pod.Spec.SchedulerName)
+	e.say(StatePlaced, "%s. They are placed by the scheduler %s and never held, because the pods of a "+
+		"Deployment serve requests.", s.ready, s.pod.Spec.SchedulerName)
 }

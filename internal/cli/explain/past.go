@@ -48,7 +48,7 @@ func (e *Explainer) past(s *subject, job sched.Job, settings *policy.Settings) s
 	w := cmdutil.ReadWritten(s.job.Annotations)
 	released := s.job.Annotations[v1alpha1.AnnotationReleasedAt] != ""
 	if released && w.Reason != "" {
-		return " It had been held, and the scheduler said: " + dashboard.WithoutGrams(w.Reason) + "."
+		return " It was held before, with the reason: " + dashboard.WithoutGrams(w.Reason) + "."
 	}
 	if released {
 		return ""
@@ -63,11 +63,11 @@ func (e *Explainer) past(s *subject, job sched.Job, settings *policy.Settings) s
 	}
 	switch {
 	case e.noMode:
-		return " Whether it was to be held cannot be said."
+		return " It is unknown whether it should have been held."
 	case e.noZones:
-		return " It was not held; why cannot be said."
+		return " It was not held, and the reason is unknown."
 	}
-	return " It was not held, and no event is left that says why. " + e.alike(job, settings)
+	return " It was not held, and the event with the reason has expired. " + e.alike(job, settings)
 }
 
 // alike returns the decision for an identical Job that is created now.
@@ -79,9 +79,9 @@ func (e *Explainer) alike(job sched.Job, settings *policy.Settings) string {
 	d := e.View.Decide(e.Now, job, *settings)
 	why := dashboard.WithoutGrams(d.Reason.String())
 	if d.Held(e.Now) {
-		return "One that came now would be: " + why + ". If none ever is, ask kubenergy doctor."
+		return "A Job that is created now would be " + why + ". If no Job is ever held, run kubenergy doctor."
 	}
-	return "One that came now would start at once as well: " + why + "."
+	return "A Job that is created now would also start immediately: " + why + "."
 }
 
 // strands adds a warning if the pods wait for a scheduler of KubEnergy that does not run.
@@ -95,19 +95,18 @@ func (e *Explainer) strands(ctx context.Context, s *subject) {
 	switch {
 	case !slices.Contains(found.Names(), name):
 	case err != nil:
-		e.unseen("whether the scheduler " + name + " runs: " + cmdutil.Because(err))
+		e.unseen("state of the scheduler " + name + ": " + cmdutil.Because(err))
 	case slices.Contains(found.Stranded(), name):
-		object, what := metav1.Object(s.pod), "its pods stay"
+		object, what := metav1.Object(s.pod), "its pods remain"
 		switch {
 		case s.cron != nil:
 			object = s.cron
 		case s.job != nil:
 			object = s.job
 		case s.kind == cmdutil.KindPod:
-			what = "it stays"
+			what = "it remains"
 		}
-		e.out.Warnings = append(e.out.Warnings, fmt.Sprintf("%s pending, since no scheduler of the name %s runs: "+
-			"start "+
-			"one, or %s", what, name, cmdutil.MendScheduler(titles[s.kind], name, object)))
+		e.out.Warnings = append(e.out.Warnings, fmt.Sprintf("%s pending, because no scheduler with the name %s is "+
+			"running: start one, or %s", what, name, cmdutil.MendScheduler(titles[s.kind], name, object)))
 	}
 }

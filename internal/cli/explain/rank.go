@@ -20,8 +20,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-const modelNote = "a model of feasibility: requests, node selector, affinity, taints and our own limits; the real " +
-	"scheduler checks more"
+const modelNote = "feasibility is based on requests, node selector, affinity, taints and limits of KubEnergy; the " +
+	"scheduler checks additional conditions"
 
 // rank ranks the feasible nodes for the pod.
 func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settings *policy.Settings) {
@@ -34,7 +34,7 @@ func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 	p := &dashboard.Placement{Strategy: settings.Strategy(), Note: modelNote}
 	e.out.Placement = p
 	if err != nil {
-		e.unseen("pods of all namespaces, so that nodes count as empty: " + cmdutil.Because(err))
+		e.unseen("pods of all namespaces, so nodes are treated as empty: " + cmdutil.Because(err))
 	}
 	one := *job
 	one.Request = policy.PodRequest(s.pod) // the pods of a Job are placed separately
@@ -57,7 +57,8 @@ func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 		e.Best, e.pod = ranked[0].Node, one
 	}
 	if !opinion && len(ranked) > 0 {
-		p.Note = "the strategy has no opinion, for want of fresh signals or power profiles: stock's scores decide; " +
+		p.Note = "the strategy cannot rank nodes without current signals and power profiles, so the default scores " +
+			"apply; " +
 			p.Note
 	}
 	for i, r := range ranked {
@@ -90,7 +91,7 @@ func (e *Explainer) hot(ctx context.Context, nodes []v1.Node) map[string]sched.H
 		now, err = c.Get(ctx, "/api/v1/nodes/power", nil, &power)
 	}
 	if err != nil {
-		e.unseen("temperatures of nodes, so that none counts as too hot: " + cmdutil.Because(err))
+		e.unseen("temperatures of nodes, so no node is treated as too hot: " + cmdutil.Because(err))
 	}
 	return power.Hot(e.Now, e.Now.Sub(now))
 }
@@ -106,7 +107,7 @@ func (e *Explainer) requested(ctx context.Context) (map[string]kube.Load, error)
 		used[pod.Spec.NodeName] = l
 	})
 	if apierrors.IsResourceExpired(err) {
-		err = fmt.Errorf("the list took too long: %w", err)
+		err = fmt.Errorf("listing pods took too long: %w", err)
 	}
 	return used, err
 }

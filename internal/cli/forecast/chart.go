@@ -38,7 +38,7 @@ func (o *Outlook) Text(_, colours bool) string {
 // verdict returns a sentence with the cheapest window.
 func (o *Outlook) verdict() string {
 	if !o.windowed() {
-		return fmt.Sprintf("Known until %s: less than %s ahead, so there is no window to choose.",
+		return fmt.Sprintf("The forecast ends at %s, less than %s ahead, so there is no window to select.",
 			o.Series.End().Format("Mon 2 Jan 15:04"), humanize.Rounded(o.Duration))
 	}
 	show := func(v float64) string { return cmdutil.ValueOf(v, o.Unit) }
@@ -51,11 +51,11 @@ func (o *Outlook) verdict() string {
 			strings.TrimSuffix(show(high), " "+o.Unit))
 	}
 	if !o.Window.Start.After(o.Now) {
-		return line + ": now."
+		return line + ", starting now."
 	}
-	line += "; started now: " + show(now)
+	line += "; mean if started now: " + show(now)
 	if now > 0 {
-		line += fmt.Sprintf(", that is %.0f %% less", 100*(now-then)/now)
+		line += fmt.Sprintf(", a saving of %.0f %%", 100*(now-then)/now)
 	}
 	return line + "."
 }

@@ -46,9 +46,9 @@ func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f forecastFlags
 	cmd := &cobra.Command{
 		Use:   "forecast --zone NAME",
-		Short: "Show what carbon intensity or price are forecast to be, and the cheapest window",
-		Long: `Show the forecast of a GridZone of the cluster, or make one from a file with the same models:
-of a recorded series everything before --start is looked at, and nothing after it. Times are in UTC.`,
+		Short: "Show the forecast of carbon intensity or price, and the cheapest window",
+		Long: `Show the forecast of a GridZone of the cluster, or compute a forecast from a file with the same models.
+For a recorded series, only the values before --start are used. Times are in UTC.`,
 		Example: `  kubenergy forecast --zone DE --duration 2h
   kubenergy forecast --zone DE --quantity price -o svg --out price.svg
   kubenergy forecast --file DE_2022.csv.gz --zone DE --start 2022-06-01`,
@@ -58,19 +58,20 @@ of a recorded series everything before --start is looked at, and nothing after i
 	flags := cmd.Flags()
 	f.Add(flags)
 	flags.StringVar(&f.zone, "zone", "",
-		"GridZone, by its name or by the zone it stands for; of a file, the zone where it has several")
+		"name or zone of a GridZone; with --file, the zone if the file contains several")
 	f.quantity = cmdutil.Choose(flags, "quantity", "", "quantity", "", QuantityCarbon, quantityPrice)
-	flags.IntVar(&f.hours, "hours", 0, fmt.Sprintf("how far ahead (default: all that is known; from a file %d)",
+	flags.IntVar(&f.hours, "hours", 0, fmt.Sprintf("length of the forecast in hours (default: all known values, or "+
+		"%d with --file)",
 		offlineHours))
-	flags.DurationVar(&f.duration, "duration", time.Hour, "mark the cheapest window of this length")
-	flags.StringVar(&f.file, "file", "", "make a forecast from this file, without a cluster: CSV, gzip or not")
-	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or its only one)")
+	flags.DurationVar(&f.duration, "duration", time.Hour, "length of the cheapest window to mark")
+	flags.StringVar(&f.file, "file", "", "CSV file to forecast without a cluster; may be compressed with gzip")
+	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or the only column)")
 	flags.DurationVar(&f.fill, "fill", 0, cmdutil.FillUsage)
 	flags.StringVar(&f.start, "start", "",
-		"when the forecast of a file begins, as 2022-06-01, RFC 3339 or how long ago as -7d (default: where the "+
-			"file ends)")
+		"start of the forecast with --file, as date (2022-06-01), RFC 3339 or relative time (-7d) (default: end of "+
+			"the file)")
 	f.output = cmdutil.Output(flags, "text", "svg", "csv", "json")
-	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
+	flags.StringVar(&f.out, "out", "", "output file; the extension determines the format unless -o is set")
 	cmd.AddCommand(newForecastBacktest(t))
 	return cmd
 }
@@ -115,9 +116,9 @@ func (f *forecastFlags) check(cmd *cobra.Command) error {
 	f.output.Infer(cmd.Flags(), "output", f.out)
 	switch {
 	case f.zone == "" && f.file == "":
-		return errors.New("want --zone, or --file")
+		return errors.New("want --zone or --file")
 	case f.file == "" && (f.start != "" || f.column != "" || f.fill != 0):
-		return errors.New("--start, --column and --fill go with --file")
+		return errors.New("--start, --column and --fill require --file")
 	case f.fill < 0:
 		return fmt.Errorf("--fill is %v: want 0 or more", f.fill)
 	case f.hours < 0 || f.hours > int(forecast.MaxHorizon.Hours()):
@@ -160,7 +161,7 @@ func (f *forecastFlags) fromCluster(ctx context.Context, t cmdutil.Terminal) (*O
 	}
 	zones, err := cmdutil.ListZones(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("reading GridZones: %s", cmdutil.Because(err))
+		return nil, fmt.Errorf("listing GridZones: %s", cmdutil.Because(err))
 	}
 	z, err := chooseZone(zones, f.zone)
 	if err != nil {
@@ -171,7 +172,7 @@ func (f *forecastFlags) fromCluster(ctx context.Context, t cmdutil.Terminal) (*O
 		status = z.Status.Price
 	}
 	if status == nil {
-		return nil, fmt.Errorf("GridZone %s knows no %s: see kubectl describe gridzone %s", z.Name, f.quantity, z.Name)
+		return nil, fmt.Errorf("GridZone %s has no %s: see kubectl describe gridzone %s", z.Name, f.quantity, z.Name)
 	}
 	o, err := ReadOutlook(status)
 	if err != nil {
@@ -194,9 +195,9 @@ func chooseZone(zones []v1alpha1.GridZone, name string) (*v1alpha1.GridZone, err
 	case i >= 0:
 		return &zones[i], nil
 	case len(zones) == 0:
-		return nil, errors.New("the cluster has no GridZone: give --file to do without")
+		return nil, errors.New("the cluster has no GridZone: use --file to forecast without a cluster")
 	}
-	return nil, fmt.Errorf("there is no GridZone %q, only %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("GridZone %q not found: want one of %s", name, strings.Join(names, ", "))
 }
 
 // ReadOutlook returns the outlook in the status of a GridZone. Low and High are nil unless both have the same
@@ -253,7 +254,7 @@ func (f *forecastFlags) fromFile(t cmdutil.Terminal) (*Outlook, error) {
 // crop limits the series to the given number of hours from now, or only removes the past if hours is 0.
 func (o *Outlook) crop(hours int) error {
 	if !o.Series.Covers(o.Now, o.Now) {
-		return fmt.Errorf("zone %s: what is known ended at %s: look whether kubenergy-controller runs", o.Zone,
+		return fmt.Errorf("zone %s: the forecast ended at %s: check whether kubenergy-controller is running", o.Zone,
 			o.Series.End().Format(time.RFC3339))
 	}
 	end := o.Series.End()

@@ -116,16 +116,16 @@ func (d *Dependencies) hasTemplate(pod *v1.Pod) bool {
 func (d *dependents) String() string {
 	names := sliceutil.Map(d.objects, func(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() })
 	one := len(names) == 1
-	text := "name the scheduler %s, and their pods stay"
+	text := "use the scheduler %s, and their pods remain"
 	switch {
 	case d.kind == "pod" && one:
-		text = "waits for the scheduler %s, and stays"
+		text = "is waiting for the scheduler %s and remains"
 	case d.kind == "pod":
-		text = "wait for the scheduler %s, and stay"
+		text = "are waiting for the scheduler %s and remain"
 	case one:
-		text = "names the scheduler %s, and its pods stay"
+		text = "uses the scheduler %s, and its pods remain"
 	}
-	return fmt.Sprintf("%s "+text+" pending while no such scheduler runs: %s", humanize.Count(len(names), d.kind),
+	return fmt.Sprintf("%s "+text+" pending while no such scheduler is running: %s", humanize.Count(len(names), d.kind),
 		d.Scheduler,
 		humanize.Few(3, names))
 }
@@ -134,7 +134,7 @@ func (d *dependents) String() string {
 func (d *dependents) Mend() string {
 	command := cmdutil.MendScheduler(d.kind, d.Scheduler, d.objects[0])
 	if len(d.objects) > 1 {
-		command += "   # and likewise for the others"
+		command += "   # repeat for the others"
 	}
 	return command
 }
@@ -148,6 +148,6 @@ func (r *Releaser) NoteDependents(ctx context.Context, w io.Writer, namespace st
 		fmt.Fprintf(w, "%s\n  → %s\n", &all.Found[i], all.Found[i].Mend())
 	}
 	for _, what := range slices.Sorted(maps.Keys(all.Unseen)) {
-		fmt.Fprintf(w, "not seen: %s: %s\n", what, cmdutil.Because(all.Unseen[what]))
+		fmt.Fprintf(w, "Failed to list %s: %s\n", what, cmdutil.Because(all.Unseen[what]))
 	}
 }

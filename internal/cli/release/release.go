@@ -49,26 +49,26 @@ func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f releaseFlags
 	cmd := &cobra.Command{
 		Use:   "release job NAME | --all",
-		Short: "Resume Jobs that are held or suspended for a budget, whether or not anything of ours runs",
-		Long: `Resume one Job that is held, or that an energy budget has suspended, or all of them, and take
-off the label kubenergy.io/held or kubenergy.io/budget-suspended. It needs nothing of ours to run, so it is also what
-helps when nothing of ours does. The budget does not suspend the same Job again. With --remove-policy no new Job is
-held, and none suspended, from then on: what an uninstall does first.
+		Short: "Resume Jobs that are held or suspended because of a budget, even if KubEnergy is not running",
+		Long: `Resume one or all Jobs that are held or suspended because of an energy budget, and remove the label
+kubenergy.io/held or kubenergy.io/budget-suspended. The command does not require any running component of KubEnergy.
+The budget does not suspend the same Job again. With --remove-policy, new Jobs are no longer held, which is the first
+step of an uninstallation.
 
-Bare pods are not released by it: nothing but the scheduler that they name keeps them. See run-now. What names a
-scheduler of ours, and so waits for ever once none runs, is named at the end, with a command for each kind that gives
-it to the cluster's own.`,
+Bare pods are not released, because they wait for the scheduler in their spec. Use kubenergy run-now instead. Objects
+that use a scheduler of KubEnergy remain pending once it no longer runs. They are listed at the end, with a command per
+kind that moves them to the default scheduler.`,
 		Example: `  kubenergy release job nightly-report -n reports
   kubenergy release --all
   kubenergy release --all --remove-policy   # before the scheduler is removed`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), t, args) },
 	}
 	f.Add(cmd.Flags())
-	f.AddNamespace(cmd.Flags(), "namespace of the Job; with --all only Jobs of it (default: all)")
-	cmd.Flags().BoolVar(&f.all, "all", false, "all Jobs that are held")
+	f.AddNamespace(cmd.Flags(), "namespace of the Job, or of the Jobs with --all (default: all namespaces)")
+	cmd.Flags().BoolVar(&f.all, "all", false, "release all held Jobs")
 	cmd.Flags().BoolVar(&f.removePolicy, "remove-policy", false,
-		"first remove the admission policy that holds new Jobs")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to try")
+		"remove the admission policy that holds new Jobs first")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "maximum duration of the command")
 	return cmd
 }
 
@@ -78,12 +78,13 @@ func (f *releaseFlags) check(args []string) (name string, err error) {
 	case f.timeout <= 0:
 		return "", cmdutil.NewUsageError(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
 	case f.all && len(args) > 0:
-		return "", cmdutil.NewUsageError(fmt.Errorf("%q and --all: give one of them", strings.Join(args, " ")))
+		return "", cmdutil.NewUsageError(fmt.Errorf("%q and --all are mutually exclusive", strings.Join(args, " ")))
 	case f.removePolicy && !f.all:
 		return "",
-			cmdutil.NewUsageError(errors.New("--remove-policy goes with --all: what is held would wait for ever"))
+			cmdutil.NewUsageError(errors.New("--remove-policy requires --all: Jobs that remain held would never start"))
 	case f.removePolicy && f.Namespace != "":
-		return "", cmdutil.NewUsageError(errors.New("--remove-policy concerns all namespaces: leave out --namespace"))
+		return "", cmdutil.NewUsageError(errors.New("--remove-policy affects all namespaces and cannot be combined " +
+			"with --namespace"))
 	case f.all:
 		return "", nil
 	case len(args) == 0:
@@ -139,7 +140,7 @@ func (r *Releaser) one(ctx context.Context, namespace, name string) error {
 	}
 	what := "released"
 	if waitsBy(job) == "" {
-		what = "not held by us, left as it is"
+		what = "not held by KubEnergy, unchanged"
 	} else if gone, err := r.release(ctx, job); err != nil {
 		return fmt.Errorf("releasing Job %s/%s: %s", namespace, name, cmdutil.Because(err))
 	} else if gone {
@@ -155,11 +156,11 @@ func (r *Releaser) RemovePolicy(ctx context.Context) error {
 	policies := r.Client.AdmissionregistrationV1()
 	if err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, HoldPolicy, metav1.DeleteOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing MutatingAdmissionPolicyBinding %s: %s", HoldPolicy, cmdutil.Because(err))
+		return fmt.Errorf("deleting MutatingAdmissionPolicyBinding %s: %s", HoldPolicy, cmdutil.Because(err))
 	}
 	if err := policies.MutatingAdmissionPolicies().Delete(ctx, HoldPolicy, metav1.DeleteOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing MutatingAdmissionPolicy %s: %s", HoldPolicy, cmdutil.Because(err))
+		return fmt.Errorf("deleting MutatingAdmissionPolicy %s: %s", HoldPolicy, cmdutil.Because(err))
 	}
 	return nil
 }
@@ -174,7 +175,7 @@ func (r *Releaser) All(ctx context.Context, namespace string) error {
 		total += p.released
 		if err == nil && p.seen == 0 {
 			if r.Now().Sub(quietSince) >= r.Settle {
-				_, err := fmt.Fprintf(r.Out, "%s released, none is held\n", humanize.Count(total, "Job"))
+				_, err := fmt.Fprintf(r.Out, "%s released, no Job is held\n", humanize.Count(total, "Job"))
 				return err
 			}
 		} else {
@@ -208,7 +209,7 @@ func (r *Releaser) notify(ctx context.Context, err error) {
 		return
 	}
 	r.reported = true
-	fmt.Fprintf(r.Err, "trying again until %s (--timeout): %s\n", until.Format(time.TimeOnly), cmdutil.Because(err))
+	fmt.Fprintf(r.Err, "Retrying until %s (--timeout): %s\n", until.Format(time.TimeOnly), cmdutil.Because(err))
 }
 
 // pass is the result of one pass over all held Jobs.
@@ -245,7 +246,7 @@ func (p *pass) unfinished(err error, released int) error {
 	if len(p.failed) > 0 {
 		return p.error(released)
 	}
-	return fmt.Errorf("%s released, and whether others are still held is not known: %s",
+	return fmt.Errorf("%s released, but it is unknown whether others are still held: %s",
 		humanize.Count(released, "Job"),
 		cmdutil.OneLine(err))
 }
