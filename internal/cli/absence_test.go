@@ -16,7 +16,7 @@ import (
 
 const systemPods = "/api/v1/namespaces/kubenergy-system/pods"
 
-// scaled is a cluster whose scheduler was scaled to 0, or killed, a moment ago: its Leases are still fresh.
+// scaled sets up a scheduler that was just scaled to 0 or killed, so that its Leases are still fresh.
 func scaled(t *testing.T, a *apiServer) {
 	for _, name := range []string{cmdutil.SchedulerName, cmdutil.HoldLease} {
 		l := lease(name, 3*time.Second)
@@ -34,7 +34,7 @@ func programPod(program, name string, ready v1.ConditionStatus) *v1.Pod {
 	}
 }
 
-// unplanned is a Job that no scheduler has seen.
+// unplanned returns a held Job without annotations of a scheduler.
 func unplanned(name string) *batchv1.Job {
 	j := workJob(name)
 	for _, key := range []string{
@@ -45,9 +45,9 @@ func unplanned(name string) *batchv1.Job {
 	return j
 }
 
-// Every command reports at once that no scheduler runs, and how held Jobs are released.
+// Every command immediately reports that no scheduler runs and how held Jobs are released.
 func TestNoSchedulerRuns(t *testing.T) {
-	const why = "no scheduler runs (no pod of kubenergy-scheduler is ready)"
+	const why = "no scheduler is running (no pod of kubenergy-scheduler is ready)"
 	for name, c := range map[string]struct {
 		prepare          func(*testing.T, *apiServer)
 		absent, released bool
@@ -85,32 +85,32 @@ func TestNoSchedulerRuns(t *testing.T) {
 			x := explained(t, a, "job/new")
 			if x.State != explain.StateHeld || strings.Contains(x.Sentence, why) != c.absent ||
 				x.LatestStart == nil || !x.LatestStart.Equal(testNow.Add(7*time.Hour)) {
-				t.Errorf("explain says %s by %v", x.Sentence, x.LatestStart)
+				t.Errorf("explain printed %s, latest start %v", x.Sentence, x.LatestStart)
 			}
 			_, stdout, stderr := a.run(t, "held", "-n", "ns")
-			if strings.Contains(stderr, why) != c.absent || strings.Contains(stdout, "no scheduler runs") != c.absent ||
+			if strings.Contains(stderr, why) != c.absent || strings.Contains(stdout, "no scheduler is running") != c.absent ||
 				!strings.Contains(stdout, "7 h") {
-				t.Errorf("held says %s%s", stdout, stderr)
+				t.Errorf("held printed %s%s", stdout, stderr)
 			}
 			code, stdout, stderr := a.run(t, "run-now", "job", "new", "-n", "ns")
 			if (code == 0) != c.released || strings.Contains(stdout+stderr, why) != c.absent {
-				t.Errorf("run-now says %d, %s%s", code, stdout, stderr)
+				t.Errorf("run-now exited with %d, %s%s", code, stdout, stderr)
 			}
-			if x := explained(t, a, "job/new"); x.Decision != nil || !strings.Contains(x.Sentence, "is to start now") ||
+			if x := explained(t, a, "job/new"); x.Decision != nil || !strings.Contains(x.Sentence, "about to start") ||
 				strings.Contains(x.Sentence, "within seconds") != (c.absent && c.released) {
-				t.Errorf("after run-now, explain says %s, %+v", x.Sentence, x.Decision)
+				t.Errorf("explain printed %s after run-now, decision %+v", x.Sentence, x.Decision)
 			}
 			if a.add(t, podPath, markedPod("train")); c.absent {
 				if code, _, stderr := a.run(t, "run-now", "pod", "train", "-n", "ns"); code != 1 ||
-					!strings.Contains(stderr, "none runs (no pod of kubenergy-scheduler is ready)") {
-					t.Errorf("run-now of a pod says %d, %s", code, stderr)
+					!strings.Contains(stderr, "which is not running (no pod of kubenergy-scheduler is ready)") {
+					t.Errorf("run-now of a pod exited with %d, %s", code, stderr)
 				}
 			}
 		})
 	}
 }
 
-// A run of a CronJob must end before the next one.
+// A run of a CronJob must finish before the next one.
 func TestExplainTheRunOfACronJob(t *testing.T) {
 	a := twoSites(t)
 	c := nightlyCron(func(c *batchv1.CronJob) {
@@ -125,25 +125,25 @@ func TestExplainTheRunOfACronJob(t *testing.T) {
 	x := explained(t, a, "job/run")
 	tick := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	if x.LatestStart == nil || !x.LatestStart.Before(tick) {
-		t.Errorf("it starts by %v, and the next one comes at %v", x.LatestStart, tick)
+		t.Errorf("latest start is %v, next run is %v", x.LatestStart, tick)
 	}
 	a.refused["get cronjobs"] = true
 	if x := explained(t, a, "job/run"); x.LatestStart == nil || !x.LatestStart.Equal(testNow.Add(7*time.Hour)) {
-		t.Errorf("without rights on CronJobs, it starts by %v", x.LatestStart)
+		t.Errorf("latest start is %v without permission to get CronJobs", x.LatestStart)
 	}
 }
 
-// Doctor sees at once that the holder of a Lease is gone.
+// Doctor immediately detects that the holder of a Lease no longer exists.
 func TestDoctorSeesThatTheHolderIsGone(t *testing.T) {
 	a := healthy(t)
 	a.add(t, systemPods, programPod(cmdutil.ControllerName, "controller", v1.ConditionTrue))
 	scaled(t, a)
 	code, stdout, _ := a.run(t, "doctor")
 	for _, want := range []string{
-		"Lease kubenergy-hold is held by kubenergy-scheduler-6c5-x2_a-b, a pod that is gone",
-		"Jobs are suspended as they are created, and no scheduler runs (no pod of kubenergy-scheduler is ready): the " +
+		"Lease kubenergy-hold is held by kubenergy-scheduler-6c5-x2_a-b, a pod that no longer exists",
+		"Jobs are suspended on creation, but no scheduler is running (no pod of kubenergy-scheduler is ready), so the " +
 			"controller releases them at their latest start",
-		"no scheduler serves pods that name",
+		"no scheduler serves pods with schedulerName",
 	} {
 		if code != 1 || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, want %q:\n%s", code, want, stdout)

@@ -36,27 +36,27 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 )
 
-// testNow is the time of all tests against an API server.
+// testNow is the current time in all tests with a fake API server.
 var testNow = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 
-// apiServer is as much of an API server as the commands need: it keeps objects, lists them in pages, patches them the
-// way the real one does, and knows who may what.
+// apiServer is a fake API server that supports what the commands need. It stores objects, lists them in pages,
+// applies patches like the real one, and checks permissions.
 type apiServer struct {
 	kubeconfig string
-	version    string // minor
+	version    string // minor version
 	date       time.Time
 
 	mu      sync.Mutex
 	objects map[string]map[string]any // by path
 	writes  int
-	refused map[string]bool                                               // "list pods": forbidden to the user
-	allowed func(user string, r *authorizationv1.ResourceAttributes) bool // answers SubjectAccessReviews
-	// called before every write; a status other than 0 is the answer
+	refused map[string]bool                                               // forbidden requests, e.g. "list pods"
+	allowed func(user string, r *authorizationv1.ResourceAttributes) bool // result of SubjectAccessReviews
+	// called before every write; a status other than 0 is returned to the client
 	before func(method, path string) int
 	served map[string][]string // resources by group and version
-	// what the controller behind the proxy answers, by path; nil: there is none
+	// responses of the controller behind the proxy, by path; nil if there is no controller
 	controller map[string]any
-	busy       int // requests at this moment
+	busy       int // current number of requests
 	busiest    int
 }
 
@@ -89,7 +89,7 @@ func writeKubeconfig(t *testing.T, path, url string) {
 	}
 }
 
-// add puts an object below the path of its kind: "/apis/batch/v1/namespaces/a/jobs".
+// add stores an object in the given collection, e.g. "/apis/batch/v1/namespaces/a/jobs".
 func (a *apiServer) add(t *testing.T, path string, object metav1.Object) {
 	t.Helper()
 	a.mu.Lock()
@@ -112,14 +112,14 @@ func (a *apiServer) add(t *testing.T, path string, object metav1.Object) {
 	a.objects[path+"/"+object.GetName()] = m
 }
 
-// get reads an object back.
+// get returns a stored object.
 func (a *apiServer) get(t *testing.T, path string) *unstructured.Unstructured {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	m, ok := a.objects[path]
 	if !ok {
-		t.Fatalf("there is no %s", path)
+		t.Fatalf("object %s not found", path)
 	}
 	return &unstructured.Unstructured{Object: m}
 }
@@ -142,7 +142,7 @@ func (a *apiServer) run(t *testing.T, args ...string) (code int, stdout, stderr 
 	return code, out.String(), err.String()
 }
 
-// request is what a path asks for.
+// request is a parsed request path.
 type request struct {
 	collection, name, resource, namespace string
 }
@@ -214,11 +214,11 @@ func (a *apiServer) answer(q *http.Request, body []byte) (int, any) {
 	}
 	kind := schema.GroupResource{Resource: r.resource}
 	if a.refused[verb+" "+r.resource] || r.namespace == "" && a.refused[verb+" all "+r.resource] {
-		return failed(apierrors.NewForbidden(kind, r.name, errors.New("not for you")))
+		return failed(apierrors.NewForbidden(kind, r.name, errors.New("access denied")))
 	}
 	if verb != "get" && verb != "list" && a.before != nil {
 		if code := a.before(q.Method, q.URL.Path); code != 0 {
-			return failed(apierrors.NewGenericServerResponse(code, verb, kind, r.name, "as the test wants it", 0,
+			return failed(apierrors.NewGenericServerResponse(code, verb, kind, r.name, "requested by the test", 0,
 				false))
 		}
 	}
@@ -242,7 +242,7 @@ func (a *apiServer) answer(q *http.Request, body []byte) (int, any) {
 	return 200, object
 }
 
-// discover answers for the groups that the server has.
+// discover returns the resources of a served group and version.
 func (a *apiServer) discover(path string) (code int, list metav1.APIResourceList, ok bool) {
 	group, isGroup := strings.CutPrefix(path, "/apis/")
 	if !isGroup || strings.Count(group, "/") != 1 {
@@ -259,9 +259,9 @@ func (a *apiServer) discover(path string) (code int, list metav1.APIResourceList
 	return 200, list, true
 }
 
-// review answers a SelfSubjectReview, a SubjectAccessReview or a TokenRequest, all that is created.
+// review handles the creation of a SelfSubjectReview, a SubjectAccessReview or a TokenRequest.
 func (a *apiServer) review(body []byte) (int, any) {
-	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil) // clients write what they like
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil) // clients may use any encoding
 	if token, ok := object.(*authenticationv1.TokenRequest); ok {
 		token.Status.Token = "made"
 		return 201, token
@@ -315,13 +315,13 @@ func (a *apiServer) list(q *http.Request, r request) (int, any) {
 	return 200, list
 }
 
-// listKinds are the kinds of lists that are read without their schema, and so must say what they are.
+// listKinds maps resources to their list kinds, which are required by clients without a schema.
 var listKinds = map[string]string{
 	"gridzones": "GridZoneList", "powerprofiles": "PowerProfileList", "energypolicies": "EnergyPolicyList",
 	"energybudgets": "EnergyBudgetList",
 }
 
-// readPathOf finds the path of an object again: the token of the next page.
+// readPathOf returns the path of an object, which is used as the token of the next page.
 func readPathOf(object any) string {
 	o := unstructured.Unstructured{Object: object.(map[string]any)}
 	return "/apis/batch/v1/namespaces/" + o.GetNamespace() + "/jobs/" + o.GetName()

@@ -42,15 +42,16 @@ func newBenchmark(t cmdutil.Terminal) *cobra.Command {
 	f := benchmarkFlags{rules: benchmark.DefaultRules(), meters: meter.DefaultConfig()}
 	cmd := &cobra.Command{
 		Use:   "benchmark --local | --image IMAGE | --results FILE [flags]",
-		Short: "Measure how fast machines are and what they draw: the knowledge base for unlike machines",
-		Long: `Measure how fast machines do classes of work, and what they draw meanwhile, idle first: this
-machine with --local, else each node of the cluster by a Job of its own, with the watts that the controller knows of
-the node. Each work is repeated until the interval of 95 % around the mean of its speed, and of the watts where a meter
-is read beside it, is within 3 %, and all works are run five times in turn. What five runs do not agree on within 3 %
-is not judged, and stands nowhere but in the report. Speeds are by CPU time.
+		Short: "Measure the speed and power of machines, for the knowledge base of heterogeneous clusters",
+		Long: `Measure the speed of machines for several classes of work and their power during the work and
+while idle. With --local it measures this machine, otherwise it measures each node of the cluster with a Job and uses
+the power readings of the controller. Each work is repeated until the 95 % confidence interval of its mean speed, and
+of its mean power if a meter is available, is within 3 %. All works are run five times in turn. If the five runs differ
+by more than 3 %, the result is inconclusive, excluded from the output and shown only in the report. Speeds are based
+on CPU time.
 
--o json prints the runs; --results reads such files, of one or more machines, instead of measuring. -o yaml prints the
-knowledge base of the hybrid scheduler and PowerProfiles, for kubectl apply.`,
+-o json prints the runs. --results reads such files of one or more machines instead of measuring. -o yaml prints the
+knowledge base of the hybrid scheduler and PowerProfiles for kubectl apply.`,
 		Example: `  kubenergy benchmark --local -o json > here.json
   kubenergy benchmark --image registry.example.org/kubenergy/kubenergy:0.1.0 -l pool=batch -o json > nodes.json
   kubenergy benchmark --results here.json --results nodes.json
@@ -60,20 +61,20 @@ knowledge base of the hybrid scheduler and PowerProfiles, for kubectl apply.`,
 	}
 	flags := cmd.Flags()
 	f.Add(flags)
-	f.AddNamespace(flags, "namespace of the Jobs (default: that of the kubeconfig)")
+	f.AddNamespace(flags, "namespace of the Jobs (default: namespace of the kubeconfig)")
 	flags.BoolVar(&f.local, "local", false, "measure this machine, without Kubernetes")
-	flags.StringVar(&f.node, "node", "", "what this machine is called, with --local (default: its host name)")
-	flags.StringSliceVar(&f.works, "workloads", knownWorks[:3], "works: "+cmdutil.OrOf(knownWorks))
-	flags.IntVar(&f.rules.Runs, "runs", f.rules.Runs, "runs of each work; fewer than 5 are not judged")
+	flags.StringVar(&f.node, "node", "", "name of this machine, with --local (default: its host name)")
+	flags.StringSliceVar(&f.works, "workloads", knownWorks[:3], "works to measure: "+cmdutil.OrOf(knownWorks))
+	flags.IntVar(&f.rules.Runs, "runs", f.rules.Runs, "number of runs of each work; fewer than 5 are inconclusive")
 	flags.DurationVar(&f.rules.AtLeast, "at-least", 0,
-		"how long a run takes at least (default: 5s, in a cluster 45s, for the controller's watts)")
+		"minimum duration of a run (default: 5s, or 45s in a cluster because of the interval of power readings)")
 	flags.StringArrayVar(&f.results, "results", nil,
-		"`file` of runs to report on, instead of measuring; may be repeated")
+		"`file` with runs to report instead of measuring; may be repeated")
 	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes (default: all)")
 	flags.StringVar(&f.image, "image", "",
-		"image of kubenergy that nodes can pull; for the work gpu, with kubenergy-gpu beside it")
-	flags.StringVar(&f.runtimeClass, "runtime-class", "", "runtime class of pods that use a GPU, as nvidia")
-	flags.DurationVar(&f.timeout, "timeout", 2*time.Hour, "how long to wait for the Jobs")
+		"image of kubenergy that nodes can pull; must contain kubenergy-gpu for the work gpu")
+	flags.StringVar(&f.runtimeClass, "runtime-class", "", "runtime class of pods that use a GPU, e.g. nvidia")
+	flags.DurationVar(&f.timeout, "timeout", 2*time.Hour, "maximum time to wait for the Jobs")
 	f.output = cmdutil.Output(flags, "table", "csv", "json", "yaml")
 	of := flag.NewFlagSet("", flag.ContinueOnError)
 	f.meters.AddFlags(of)
@@ -85,15 +86,16 @@ var knownWorks = []string{benchmark.CPU, benchmark.Sequential, benchmark.Memory,
 
 func (f *benchmarkFlags) check() error {
 	if f.local == (f.image != "") && len(f.results) == 0 || (f.local || f.image != "") && len(f.results) > 0 {
-		return errors.New("give one of --local, --image and --results")
+		return errors.New("specify exactly one of --local, --image and --results")
 	}
 	for _, work := range f.works {
 		if !slices.Contains(knownWorks, work) {
-			return fmt.Errorf("--workloads: there is no %q: have %s", work, cmdutil.OrOf(knownWorks))
+			return fmt.Errorf("--workloads: unknown work %q: want %s", work, cmdutil.OrOf(knownWorks))
 		}
 	}
 	if f.rules.Runs < 1 || f.rules.AtLeast < 0 {
-		return fmt.Errorf("--runs %d, --at-least %v: want 1 or more, and a time", f.rules.Runs, f.rules.AtLeast)
+		return fmt.Errorf("--runs is %d and --at-least is %v: want at least 1 run and a positive duration",
+			f.rules.Runs, f.rules.AtLeast)
 	}
 	usual := benchmark.DefaultRules().AtLeast
 	if f.image != "" {
@@ -121,7 +123,7 @@ func (f *benchmarkFlags) run(ctx context.Context, t cmdutil.Terminal) (err error
 		text, errRead := os.ReadFile(name)
 		if errRead == nil && (json.Unmarshal(text, &more) != nil || len(more.Results) == 0 ||
 			slices.Contains(more.Results, nil)) {
-			errRead = errors.New("it is not what benchmark -o json printed")
+			errRead = errors.New("the file is not output of benchmark -o json")
 		}
 		if errRead != nil {
 			return cmdutil.NewUsageError(fmt.Errorf("--results %s: %s", name, cmdutil.OneLine(errRead)))
@@ -137,15 +139,15 @@ func (f *benchmarkFlags) run(ctx context.Context, t cmdutil.Terminal) (err error
 		err = t.Print(doc, f.output.Value)
 	}
 	if err == nil && failed > 0 {
-		err = fmt.Errorf("%s could not be measured", humanize.Count(failed, "node"))
+		err = fmt.Errorf("failed to measure %s", humanize.Count(failed, "node"))
 	}
 	return err
 }
 
-// plan returns the works in the order in which they are run, and says how long that takes at least.
+// plan returns the works in the order in which they run, and prints the minimum duration.
 func (f *benchmarkFlags) plan(out io.Writer, where string) []string {
 	works := append([]string{benchmark.Idle, benchmark.Half}, f.works...)
-	fmt.Fprintf(out, "measuring %s: %d runs each of %s, at least %v\n", where, f.rules.Runs, strings.Join(works, ", "),
+	fmt.Fprintf(out, "Measuring %s: %d runs each of %s, at least %v\n", where, f.rules.Runs, strings.Join(works, ", "),
 		time.Duration(f.rules.Runs*len(works))*(f.rules.AtLeast+f.rules.Rep))
 	return works
 }
@@ -162,7 +164,7 @@ func (f *benchmarkFlags) measure(ctx context.Context, t cmdutil.Terminal) (*benc
 	machine := &benchmark.Machine{CPUs: runtime.GOMAXPROCS(0), Power: m.power}
 	r := &benchmark.Result{Node: f.node, CPUs: machine.CPUs}
 	r.Runs, err = machine.Measure(ctx, f.plan(t.Err, f.node), f.rules, func(run benchmark.Run) {
-		fmt.Fprintf(t.Err, "%s took %v\n", run.Work, run.End.Sub(run.Start).Round(time.Second))
+		fmt.Fprintf(t.Err, "Finished %s in %v\n", run.Work, run.End.Sub(run.Start).Round(time.Second))
 	})
 	if len(m.last) > 0 {
 		r.Source, r.Quality = m.root.Source(), slices.MinFunc(m.last, func(a, b energy.Reading) int {
@@ -172,12 +174,12 @@ func (f *benchmarkFlags) measure(ctx context.Context, t cmdutil.Terminal) (*benc
 	return r, err
 }
 
-// localMeter tells what this machine draws, by its best meter. It is asked after each repetition, which is often enough
-// for meters that show power and no energy.
+// localMeter measures the power of this machine with its best meter. It is read after each repetition, which is
+// frequent enough for meters that report power instead of energy.
 type localMeter struct {
 	meters     []meter.Meter
 	root       *meter.Root
-	read, last []energy.Reading // of all meters, and of the root when power was asked for last
+	read, last []energy.Reading // readings of all meters, and readings of the root at the last call of power
 }
 
 func openMeters(config meter.Config, log *slog.Logger) (*localMeter, error) {
@@ -186,13 +188,13 @@ func openMeters(config meter.Config, log *slog.Logger) (*localMeter, error) {
 	return &localMeter{meters: meters, root: meter.NewRoot(meters)}, err
 }
 
-// power returns the mean power since it was asked for last.
+// power returns the mean power since the last call.
 func (m *localMeter) power() (all energy.Watts, ok bool) {
 	busy := time.Duration(benchmark.Busy() * float64(time.Second))
 	tick := meter.Tick{Now: host.Now, Busy: busy, CPUs: float64(runtime.NumCPU())}
 	m.read = m.read[:0]
 	for _, one := range m.meters {
-		m.read, _ = meter.ReadSafely(one, tick, m.read) // what cannot be read is missing in the root
+		m.read, _ = meter.ReadSafely(one, tick, m.read) // failed readings are missing in the root
 	}
 	before := m.last
 	m.last, _ = m.root.Split(m.read, nil, nil)
@@ -205,19 +207,20 @@ func (m *localMeter) power() (all energy.Watts, ok bool) {
 	return all, len(m.last) > 0
 }
 
-// benchmarks are what benchmark prints.
+// benchmarks is the output of the command benchmark.
 type benchmarks struct {
 	Results []*benchmark.Result `json:"results"`
 }
 
-// objects writes the knowledge base and PowerProfiles, as far as they are judged, and says what is left out. An empty
-// knowledge base would take the place of the one that is there.
+// objects prints the knowledge base and the PowerProfiles of conclusive results, and lists omitted nodes on
+// standard error. It returns an error if no result is conclusive, because an empty knowledge base would replace the
+// existing one.
 func (b *benchmarks) objects(t cmdutil.Terminal) error {
 	base, err := benchmark.KnowledgeBase(b.Results)
 	all, judged := []any{base}, 0
 	for _, r := range b.Results {
 		if missing := r.NotJudged(); len(missing) > 0 {
-			fmt.Fprintf(t.Err, "node %s: not judged, so left out: %s\n", r.Node, strings.Join(missing, ", "))
+			fmt.Fprintf(t.Err, "node %s: omitted inconclusive results: %s\n", r.Node, strings.Join(missing, ", "))
 		}
 		judged += len(r.Benchmarks())
 		if p := r.PowerProfile(); p != nil {
@@ -225,7 +228,8 @@ func (b *benchmarks) objects(t cmdutil.Terminal) error {
 		}
 	}
 	if judged == 0 {
-		return errors.New("nothing is judged, so there is no knowledge base: without -o yaml it says why")
+		return errors.New("all results are inconclusive, so there is no knowledge base: run without -o yaml for " +
+			"details")
 	}
 	for _, object := range all {
 		text, errText := yaml.Marshal(object)
@@ -235,7 +239,7 @@ func (b *benchmarks) objects(t cmdutil.Terminal) error {
 	return err
 }
 
-// Sheet has the figures.
+// Sheet returns a table with one row per figure.
 func (b *benchmarks) Sheet() *report.Table {
 	t := &report.Table{}
 	for i, name := range []string{
@@ -255,17 +259,17 @@ func (b *benchmarks) Sheet() *report.Table {
 	return t
 }
 
-// cells are a figure, its unit where there are several, its spread and whether it is judged.
+// cells returns the value of a figure, optionally its unit, its spread and its verdict.
 func cells(f *benchmark.Figure, unit ...any) []any {
 	if f == nil {
 		return append([]any{nil}, append(unit, nil, nil)...)
 	}
-	verdict := cmp.Or(f.Why, "judged")
+	verdict := cmp.Or(f.Why, "conclusive")
 	if !f.Judged() && f.Why != benchmark.Modelled {
-		verdict = "not judged: " + f.Why
+		verdict = "inconclusive: " + f.Why
 	}
 	return append([]any{f.Value}, append(unit, f.Spread, verdict)...)
 }
 
-// Text shows the figures.
+// Text returns the figures as a table.
 func (b *benchmarks) Text(bool, bool) string { return b.Sheet().Plain() }

@@ -28,20 +28,21 @@ import (
 const (
 	nvidiaGPU  = "nvidia.com/gpu"
 	watchEvery = 5 * time.Second
-	// fromReading is what a reading of a node covers at most: one that is younger than the load is of the load alone.
+	// fromReading is the maximum interval that a reading of a node covers. A reading that starts after the load does
+	// not include earlier power.
 	fromReading = 15 * time.Second
 )
 
 //go:embed benchmarkjob.yaml
 var benchmarkJob string
 
-// job returns the one that measures a node.
+// job returns the Job that measures a node.
 func (f *benchmarkFlags) job(n *v1.Node) (*batchv1.Job, error) {
 	job := &batchv1.Job{}
 	if err := yaml.Unmarshal(fmt.Appendf(nil, benchmarkJob, n.Name, f.image), job); err != nil {
 		return nil, err
 	}
-	job.Spec.ActiveDeadlineSeconds = new(int64(f.timeout.Seconds())) // also where no image is found
+	job.Spec.ActiveDeadlineSeconds = new(int64(f.timeout.Seconds())) // also limits Jobs whose image cannot be pulled
 	works, pod := slices.Clone(f.works), &job.Spec.Template.Spec
 	if gpus := n.Status.Allocatable[nvidiaGPU]; gpus.IsZero() {
 		works = slices.DeleteFunc(works, func(w string) bool { return w == benchmark.GPU })
@@ -62,11 +63,11 @@ func (f *benchmarkFlags) job(n *v1.Node) (*batchv1.Job, error) {
 // fleet measures the nodes of a cluster.
 type fleet struct {
 	cluster    *cmdutil.Cluster
-	controller *cmdutil.ControllerClient // nil: the controller is not there
+	controller *cmdutil.ControllerClient // nil if the controller is unavailable
 	drawn      map[string][]cmdutil.PowerReading
 }
 
-// measureCluster returns the results of the nodes that could be measured, and how many others there are.
+// measureCluster returns the results of the measured nodes and the number of nodes that could not be measured.
 func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 ) (all []*benchmark.Result, failed int, err error) {
 	fl := &fleet{drawn: map[string][]cmdutil.PowerReading{}}
@@ -80,12 +81,12 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 	case err != nil:
 		return nil, 0, fmt.Errorf("listing nodes: %s", cmdutil.Because(err))
 	case len(nodes.Items) == 0:
-		return nil, 0, fmt.Errorf("no node has the labels %q", f.selector)
+		return nil, 0, fmt.Errorf("no node matches the selector %q", f.selector)
 	}
 	if fl.controller, err = f.Connect(ctx, t); err != nil {
-		fmt.Fprintf(t.Err, "watts are those that nodes can tell themselves: %s\n", cmdutil.OneLine(err))
+		fmt.Fprintf(t.Err, "Using the power measured by the nodes themselves: %s\n", cmdutil.OneLine(err))
 	}
-	f.plan(t.Err, humanize.Count(len(nodes.Items), "node")+" at once")
+	f.plan(t.Err, humanize.Count(len(nodes.Items), "node")+" in parallel")
 	fail := func(node string, err error) {
 		failed++
 		fmt.Fprintf(t.Err, "node %s: %s\n", node, cmdutil.OneLine(err))
@@ -97,7 +98,7 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 			job, err = fl.cluster.BatchV1().Jobs(fl.cluster.Namespace).Create(ctx, job, metav1.CreateOptions{})
 		}
 		if err != nil {
-			fail(nodes.Items[i].Name, fmt.Errorf("creating its Job: %s", cmdutil.Because(err)))
+			fail(nodes.Items[i].Name, fmt.Errorf("creating the Job: %s", cmdutil.Because(err)))
 			continue
 		}
 		jobs[nodes.Items[i].Name] = job.Name
@@ -108,7 +109,7 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 			node := pod.Spec.NodeName
 			result, err := fl.collect(ctx, &pod)
 			if err != nil {
-				fail(node, fmt.Errorf("its Job %s failed: %w", jobs[node], err))
+				fail(node, fmt.Errorf("Job %s failed: %w", jobs[node], err))
 			} else {
 				all = append(all, result)
 			}
@@ -116,7 +117,7 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 		}
 		if len(jobs) > 0 && !kube.Pause(ctx, watchEvery) {
 			for node, name := range jobs {
-				fail(node, fmt.Errorf("its Job %s did not end in time; delete it in namespace %s", name,
+				fail(node, fmt.Errorf("Job %s did not finish in time: delete it in namespace %s", name,
 					fl.cluster.Namespace))
 			}
 			break
@@ -126,14 +127,14 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t cmdutil.Terminal,
 	return all, failed, nil
 }
 
-// look notes what nodes draw now.
+// look records the current power of the nodes.
 func (fl *fleet) look(ctx context.Context) {
 	if fl.controller == nil {
 		return
 	}
 	nodes, err := fl.controller.Nodes(ctx)
 	if err != nil {
-		return // what is not seen is not in the means
+		return // best effort: missing readings are omitted from the means
 	}
 	for _, d := range nodes {
 		seen := fl.drawn[d.Name]
@@ -143,12 +144,12 @@ func (fl *fleet) look(ctx context.Context) {
 	}
 }
 
-// ended returns the pods of Jobs that have ended.
+// ended returns the pods of finished Jobs.
 func (fl *fleet) ended(ctx context.Context, jobs map[string]string) []v1.Pod {
 	pods, err := fl.cluster.CoreV1().Pods(fl.cluster.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + ",app.kubernetes.io/name=kubenergy-benchmark"})
 	if err != nil {
-		return nil // it is asked again
+		return nil // the caller retries
 	}
 	return slices.DeleteFunc(pods.Items, func(p v1.Pod) bool {
 		return p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed ||
@@ -156,9 +157,9 @@ func (fl *fleet) ended(ctx context.Context, jobs map[string]string) []v1.Pod {
 	})
 }
 
-// collect returns what a pod that has ended measured.
+// collect returns the result of a finished pod.
 func (fl *fleet) collect(ctx context.Context, pod *v1.Pod) (*benchmark.Result, error) {
-	const limit = 1 << 20 // a node may send anything
+	const limit = 1 << 20 // output of a node is not trusted
 	log, err := fl.cluster.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &v1.PodLogOptions{}).Stream(ctx)
 	var text []byte
 	if err == nil {
@@ -166,10 +167,10 @@ func (fl *fleet) collect(ctx context.Context, pod *v1.Pod) (*benchmark.Result, e
 		_ = log.Close()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading what it wrote: %s", cmdutil.Because(err))
+		return nil, fmt.Errorf("reading the log: %s", cmdutil.Because(err))
 	}
 	var doc benchmarks
-	begin := max(0, bytes.Index(text, []byte("{\n"))) // what it says meanwhile comes before, in the same stream
+	begin := max(0, bytes.Index(text, []byte("{\n"))) // progress messages precede the result in the same stream
 	if err := json.Unmarshal(text[begin:], &doc); err != nil || len(doc.Results) != 1 ||
 		doc.Results[0].Node != pod.Spec.NodeName {
 		return nil, errors.New(cmdutil.Printable(string(bytes.TrimSpace(text))))
@@ -178,7 +179,7 @@ func (fl *fleet) collect(ctx context.Context, pod *v1.Pod) (*benchmark.Result, e
 	return doc.Results[0], nil
 }
 
-// meter puts the watts of the controller in place of those that a pod can know, where it told any.
+// meter replaces the watts measured by the pod by readings of the controller if there are any.
 func (fl *fleet) meter(r *benchmark.Result) {
 	seen := fl.drawn[r.Node]
 	if len(seen) == 0 {

@@ -28,17 +28,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/hardware"
 )
 
-// bench is as much of a cluster as benchmark needs: a node, its Job, which has ended, and a controller that says what
-// the node draws.
+// bench is a fake cluster for benchmarks with a node, its finished Job, and a controller that reports the power of
+// the node.
 type bench struct {
-	began     time.Time // of the runs of the Job, each a minute long
+	began     time.Time // start of the runs of the Job, each a minute long
 	job       batchv1.Job
 	logs      string
 	running   bool
 	refuseJob bool
 }
 
-// read decodes what a client wrote as it liked.
+// read decodes a request body in any encoding.
 func (*bench) read(body []byte, into runtime.Object) {
 	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, into); err != nil {
 		panic(err)
@@ -75,7 +75,7 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		if b.running {
 			pod.Status.Phase = v1.PodRunning
 		}
-		former := *pod.DeepCopy() // of an earlier command
+		former := *pod.DeepCopy() // pod of a previous command
 		former.Name, former.Labels = "former", map[string]string{batchv1.JobNameLabel: "former"}
 		answer = v1.PodList{Items: []v1.Pod{former, pod}}
 	default:
@@ -85,7 +85,7 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// measured are runs of a Job: idle, and one work, five times in turn.
+// measured returns five runs of idle and of one work each, in turn.
 func measured(began time.Time) *benchmarks {
 	r := &benchmark.Result{Node: "n1", CPUs: 4}
 	for range 5 {
@@ -114,38 +114,38 @@ func TestBenchmarkOfACluster(t *testing.T) {
 	b.logs = "measuring n1\n" + string(logs)
 	code, stdout, stderr := a.run(t, "benchmark", "--image", "example.org/kubenergy:1", "--workloads", "cpu,gpu",
 		"--runtime-class", "nvidia", "-n", "team", "-o", "csv")
-	if code != 0 || !strings.Contains(stdout, "n1,cpu,10,GFLOP/s,0,judged,") ||
-		!strings.Contains(stdout, "n1,idle,,,,,50,0,not judged: 1 of 5 runs,wall (shelly2),") {
-		t.Fatalf("exit %d: %s\n%s", code, stdout, stderr)
+	if code != 0 || !strings.Contains(stdout, "n1,cpu,10,GFLOP/s,0,conclusive,") ||
+		!strings.Contains(stdout, "n1,idle,,,,,50,0,inconclusive: 1 of 5 runs,wall (shelly2),") {
+		t.Fatalf("exit code %d: %s\n%s", code, stdout, stderr)
 	}
 	pod := b.job.Spec.Template.Spec
 	if limit := pod.Containers[0].Resources.Limits["nvidia.com/gpu"]; pod.NodeName != "n1" || limit.Value() != 1 ||
 		*pod.RuntimeClassName != "nvidia" || pod.Containers[0].Image != "example.org/kubenergy:1" ||
 		!strings.HasSuffix(strings.Join(append(pod.Containers[0].Command, pod.Containers[0].Args...), " "),
 			"--local -o=json --node=n1 --workloads=cpu,gpu --runs=5 --at-least=45s") {
-		t.Errorf("the Job's pod is %+v", pod)
+		t.Errorf("unexpected pod of the Job: %+v", pod)
 	}
 
-	b.logs = "there is no such image"
+	b.logs = "no such image"
 	if code, _, stderr = a.run(t, "benchmark", "--image", "i"); code != 1 ||
-		!strings.Contains(stderr, "node n1: its Job made failed: there is no such image") ||
-		!strings.Contains(stderr, "1 node could not be measured") {
-		t.Errorf("exit %d: %s", code, stderr)
+		!strings.Contains(stderr, "node n1: Job made failed: no such image") ||
+		!strings.Contains(stderr, "failed to measure 1 node") {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	// The Job does not end in time.
+	// The Job does not finish in time.
 	b.running = true
 	if code, _, stderr = a.run(t, "benchmark", "--image", "i", "--timeout", "1s"); code != 1 ||
-		!strings.Contains(stderr, "node n1: its Job made did not end in time; delete it in namespace") ||
+		!strings.Contains(stderr, "node n1: Job made did not finish in time: delete it in namespace") ||
 		*b.job.Spec.ActiveDeadlineSeconds != 1 {
-		t.Errorf("exit %d: %s", code, stderr)
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	b.refuseJob = true
-	if code, _, stderr = a.run(t, "benchmark", "--image", "i"); code != 1 || !strings.Contains(stderr, "node n1: creating its Job: forbidden") {
-		t.Errorf("exit %d: %s", code, stderr)
+	if code, _, stderr = a.run(t, "benchmark", "--image", "i"); code != 1 || !strings.Contains(stderr, "node n1: creating the Job: forbidden") {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
 
-// A reading of the controller counts for a run that it covers nothing but.
+// A reading of the controller only counts for a run that contains its whole interval.
 func TestWattsOfTheController(t *testing.T) {
 	doc := measured(testNow)
 	r := doc.Results[0]
@@ -156,7 +156,7 @@ func TestWattsOfTheController(t *testing.T) {
 			watts = 100
 		}
 		if at%60 > 0 && at%60 < 15 {
-			watts = 75 // of both sides of a change
+			watts = 75 // covers both sides of a change
 		}
 		f.drawn["n1"] = append(f.drawn["n1"], cmdutil.PowerReading{
 			Name: "n1", Watts: watts, AsOf: testNow.Add(time.Duration(at) * time.Second), Source: "wall (shelly2)",
@@ -166,7 +166,7 @@ func TestWattsOfTheController(t *testing.T) {
 	f.meter(r)
 	for i, want := range []float64{50, 100} {
 		if w := r.Runs[i].Watts; w == nil || w.Value != want || w.Count != 5 {
-			t.Errorf("run %d: %+v, want %v W of 5 readings", i, w, want)
+			t.Errorf("run %d: got %+v, want %v W of 5 readings", i, w, want)
 		}
 	}
 	if r.Source != "wall (shelly2)" || r.Quality != energy.Derived {
@@ -181,30 +181,30 @@ func TestWattsOfTheController(t *testing.T) {
 	code, stdout, stderr := (&apiServer{}).run(t, "benchmark", "--results", filepath.Join(dir, "runs.json"), "-o", "yaml")
 	objects := strings.Split(stdout, "---\n")
 	if code != 0 || len(objects) != 3 {
-		t.Fatalf("exit %d: %s\n%s", code, stdout, stderr)
+		t.Fatalf("exit code %d: %s\n%s", code, stdout, stderr)
 	}
 	byClass, _, err := hardware.ReadKnowledgeBase([]byte(objects[1]))
 	if want := (energy.Benchmark{Rate: 10, Power: 100, Idle: 50}); err != nil || byClass["training"]["n1"] != want {
-		t.Errorf("the knowledge base says %+v, %v", byClass["training"], err)
+		t.Errorf("unexpected knowledge base %+v or error %v", byClass["training"], err)
 	}
-	// What is not judged is left out by name; where that is all, there is nothing to apply.
+	// Inconclusive results are omitted and listed. Without conclusive results there is no output to apply.
 	r.Runs[len(r.Runs)-1].Rate.Value = 20
 	if runs, err = json.Marshal(doc); err != nil || os.WriteFile(filepath.Join(dir, "wide.json"), runs, 0o600) != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr = (&apiServer{}).run(t, "benchmark", "--results", filepath.Join(dir, "wide.json"), "-o", "yaml")
-	if code != 1 || stdout != "" || !strings.Contains(stderr, "node n1: not judged, so left out: training, inference\n") ||
+	if code != 1 || stdout != "" || !strings.Contains(stderr, "node n1: omitted inconclusive results: training, inference\n") ||
 		!strings.Contains(stderr, "there is no knowledge base") {
-		t.Errorf("exit %d: %s\n%s", code, stdout, stderr)
+		t.Errorf("exit code %d: %s\n%s", code, stdout, stderr)
 	}
 	var p v1alpha1.PowerProfile
 	if err := yaml.UnmarshalStrict([]byte(objects[2]), &p); err != nil || p.Name != "n1" || len(p.Spec.Curve) != 2 ||
 		p.Spec.Quality != "derived" {
-		t.Errorf("the PowerProfile is %s, %v", objects[2], err)
+		t.Errorf("unexpected PowerProfile %s or error %v", objects[2], err)
 	}
 }
 
-// This machine is measured, for a moment, by the model: what it says is told apart from what a meter says.
+// This machine is measured briefly with the model. The result must be marked as estimated.
 func TestBenchmarkOfThisMachine(t *testing.T) {
 	f := benchmarkFlags{
 		works: []string{benchmark.Sequential}, node: "here", meters: meter.DefaultConfig(), output: &cmdutil.Choice{Value: "table"},
@@ -224,33 +224,33 @@ func TestBenchmarkOfThisMachine(t *testing.T) {
 	end()
 	var out strings.Builder
 	if f.local = true; f.run(ended, cmdutil.Terminal{Out: &out, Err: io.Discard}) == nil || out.Len() > 0 {
-		t.Errorf("when it is to end it says %q", out.String())
+		t.Errorf("unexpected output after cancellation: %q", out.String())
 	}
-	if !strings.Contains(said.String(), "measuring here: 1 runs each of idle, half, sequential, at least ") {
-		t.Errorf("it said %q", said.String())
+	if !strings.Contains(said.String(), "Measuring here: 1 runs each of idle, half, sequential, at least ") {
+		t.Errorf("unexpected messages %q", said.String())
 	}
 }
 
 func TestBenchmarkMistakes(t *testing.T) {
 	empty, text := filepath.Join(t.TempDir(), "empty.json"), filepath.Join(t.TempDir(), "text.json")
 	if os.WriteFile(empty, []byte(`{}`), 0o600) != nil || os.WriteFile(text, []byte("idle took 5s"), 0o600) != nil {
-		t.Fatal("no files")
+		t.Fatal("failed to write files")
 	}
 	for args, want := range map[string]string{
-		"":                             "give one of --local, --image and --results",
-		"--local --image i":            "give one of --local, --image and --results",
-		"--local --workloads disk":     `--workloads: there is no "disk": have cpu, sequential, memory or gpu`,
-		"--local --runs 0":             "--runs 0, --at-least 0s: want 1 or more, and a time",
-		"--local --at-least -1s":       "--runs 5, --at-least -1s: want 1 or more, and a time",
+		"":                             "specify exactly one of --local, --image and --results",
+		"--local --image i":            "specify exactly one of --local, --image and --results",
+		"--local --workloads disk":     `--workloads: unknown work "disk": want cpu, sequential, memory or gpu`,
+		"--local --runs 0":             "--runs is 0 and --at-least is 0s: want at least 1 run and a positive duration",
+		"--local --at-least -1s":       "--runs is 5 and --at-least is -1s: want at least 1 run and a positive duration",
 		"--local --meters plug":        `--meters: there is no "plug"`,
 		"--results /nowhere/runs.json": "no such file",
-		"--results " + empty:           "it is not what benchmark -o json printed",
-		"--results " + text:            "it is not what benchmark -o json printed",
+		"--results " + empty:           "the file is not output of benchmark -o json",
+		"--results " + text:            "the file is not output of benchmark -o json",
 	} {
 		a := &apiServer{}
 		if code, _, stderr := a.run(t, append([]string{"benchmark"}, strings.Fields(args)...)...); code != 2 ||
 			!strings.Contains(stderr, want) {
-			t.Errorf("%s: exit %d: %s", args, code, stderr)
+			t.Errorf("%s: exit code %d: %s", args, code, stderr)
 		}
 	}
 }

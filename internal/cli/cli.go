@@ -1,5 +1,5 @@
-// Package cli is the command line of KubEnergy. Data goes to standard output, everything else to standard error; the
-// exit code is 0 for success, 1 for a failure, 2 for wrong usage or wrong input.
+// Package cli implements the command line of KubEnergy. Results are written to standard output and everything else
+// to standard error. The exit code is 0 on success, 1 on failure, and 2 for invalid usage or input.
 package cli
 
 import (
@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, t cmdutil.Terminal) int {
 	return 1
 }
 
-// programName is what people type: under the name kubectl-energy, kubectl runs us as its own command.
+// programName returns the name of the program as typed by the user. As kubectl-energy it is a plugin of kubectl.
 func programName(binary string) string {
 	name := strings.TrimSuffix(filepath.Base(binary), ".exe")
 	if plugin, ok := strings.CutPrefix(name, "kubectl-"); ok {
@@ -60,7 +60,7 @@ func programName(binary string) string {
 func newRoot(t cmdutil.Terminal) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kubenergy",
-		Short:         "Energy, carbon and cost of Kubernetes workloads: where and when they run best, and why",
+		Short:         "Manage the energy, carbon emissions and cost of Kubernetes workloads",
 		Version:       cmdutil.Version(),
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: t.Name},
 		SilenceErrors: true,
@@ -95,7 +95,7 @@ func newRoot(t cmdutil.Terminal) *cobra.Command {
 		newWake(t),
 		newWorkload(t),
 	)
-	// cobra reports an unknown command as an error of the root.
+	// cobra reports an unknown command as an error of the root command.
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return cmdutil.NewUsageError(fmt.Errorf("unknown command %q%s (see %s --help)", args[0],
@@ -107,7 +107,7 @@ func newRoot(t cmdutil.Terminal) *cobra.Command {
 	return root
 }
 
-// meantFlag asks for the flag that was meant, where an error is of one that there is not and one is near.
+// meantFlag returns a suggestion if err is about an unknown flag that is similar to an existing one.
 func meantFlag(cmd *cobra.Command, err error) string {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
@@ -118,7 +118,7 @@ func meantFlag(cmd *cobra.Command, err error) string {
 	return spelling.DidYouMean("--"+unknown.GetSpecifiedName(), names)
 }
 
-// inWords says which values a flag takes, where pflag repeats the error of a function of Go's library.
+// inWords replaces errors of Go's standard library about invalid flag values by the accepted values.
 func inWords(err error) error {
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -133,9 +133,9 @@ func inWords(err error) error {
 		return fmt.Errorf("%s: %w", name, wrong.Unwrap())
 	}
 	want, ok := map[string]string{
-		"bool": "true or false", "float64": "a number", "int": "a whole number",
-		"uint64":    "a whole number, 0 or more and below 2^64",
-		"uintSlice": "whole numbers, 0 or more, with commas between them",
+		"bool": "true or false", "float64": "a number", "int": "an integer",
+		"uint64":    "an integer from 0 to 2^64-1",
+		"uintSlice": "comma-separated integers, 0 or more",
 	}[flag.Value.Type()]
 	if !ok {
 		return err

@@ -32,17 +32,18 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"rejects": rejects},
-		// The flag of the golden files.
+		// The flag is shared with the golden files.
 		UpdateScripts: flag.Lookup("rewrite").Value.String() == "true",
 	})
 }
 
-// rejects PATTERN ARGS… runs kubenergy and wants exit code 2, one line of error that matches, and no output.
+// rejects PATTERN ARGS… runs kubenergy and expects exit code 2, no output, and one line on standard error that
+// matches.
 func rejects(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: rejects pattern args...")
 	}
-	// File names are relative to the script's folder, which is not that of this process.
+	// File names are relative to the directory of the script instead of the working directory.
 	for i := range args[1:] {
 		if _, err := os.Stat(ts.MkAbs(args[i+1])); err == nil || strings.HasPrefix(args[i+1], "missing") {
 			args[i+1] = ts.MkAbs(args[i+1])
@@ -50,23 +51,23 @@ func rejects(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	var stdout, stderr bytes.Buffer
 	code := cli.Run(context.Background(), args[1:], []string{"NO_COLOR=1"}, &stdout, &stderr)
-	// A slow machine may be told that it reads for long.
+	// Remove progress messages, which are printed on slow machines.
 	message := strings.TrimSuffix(regexp.MustCompile(`(?m)^kubenergy compare: reading .*\n`).ReplaceAllString(
 		stderr.String(), ""), "\n")
 	switch {
 	case code != 2:
 		ts.Fatalf("exit code %d, want 2; error: %s", code, message)
 	case stdout.Len() > 0:
-		ts.Fatalf("output in spite of the error: %s", stdout.String())
+		ts.Fatalf("unexpected output: %s", stdout.String())
 	case strings.Contains(message, "\n"):
-		ts.Fatalf("more than one line of error:\n%s", message)
+		ts.Fatalf("expected one line of error, got:\n%s", message)
 	case !regexp.MustCompile(args[0]).MatchString(message):
 		ts.Fatalf("error %q does not match %q", message, args[0])
 	}
 	ts.Logf("%s", message)
 }
 
-// The published experiment, with the grid of a real year: what the README shows.
+// Reproduces the published experiment of the README with the grid data of a real year.
 func TestECSchedOnTheGermanGrid(t *testing.T) {
 	data := kit.Data(t, "ecsched/ecsched_input_9549jobs.txt", "electricity-maps/DE_2022.csv")
 	var stdout, stderr bytes.Buffer
@@ -87,7 +88,7 @@ func TestECSchedOnTheGermanGrid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.Runs) != 6 || r.Runs[2].EmptyNodes != sim.EmptyNodesIdle {
-		t.Fatalf("%d runs, want three on machines that stay on, and three on such as sleep", len(r.Runs))
+		t.Fatalf("got %d runs, want three without sleep and three with sleep", len(r.Runs))
 	}
 	stock, green := r.Runs[0], r.Runs[2]
 	for _, run := range r.Runs {
@@ -97,15 +98,16 @@ func TestECSchedOnTheGermanGrid(t *testing.T) {
 		}
 	}
 	if green.EmissionsKg >= stock.EmissionsKg {
-		t.Errorf("carbon+window emits %v kg, least-allocated %v kg", green.EmissionsKg, stock.EmissionsKg)
+		t.Errorf("carbon+window emits %v kg, want less than %v kg of least-allocated", green.EmissionsKg, stock.EmissionsKg)
 	}
 	if limit := 5 * time.Second * cli.Slower; took > limit {
 		machine.TooSlow("six runs took %v, want less than %v", took, limit)
 	}
-	// The mean completion of stock's scoring over the whole queue, as others have measured it on this trace, is 1227 s.
+	// Other implementations measured a mean completion time of 1227 s for stock scoring over the whole queue of
+	// this trace.
 	if m := stock.MeanCompletionSeconds; m < 1190 || m > 1265 {
-		t.Errorf("mean completion of least-allocated is %.0f s, far from the 1227 s known for this trace", m)
+		t.Errorf("mean completion time of least-allocated is %.0f s, want about 1227 s for this trace", m)
 	}
-	t.Logf("%v; emissions %.2f and %.2f kg, mean completion %.0f s", took, stock.EmissionsKg, green.EmissionsKg,
+	t.Logf("took %v; emissions %.2f and %.2f kg, mean completion time %.0f s", took, stock.EmissionsKg, green.EmissionsKg,
 		stock.MeanCompletionSeconds)
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 )
 
-// TestKubeconfigIsMissing: who has set KUBECONFIG is not told to set it.
+// The error must not suggest to set KUBECONFIG if it is already set.
 func TestKubeconfigIsMissing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing")
-	for value, want := range map[string]string{path: "no such file", "": "or set KUBECONFIG"} {
+	for value, want := range map[string]string{path: "no such file", "": "set --kubeconfig or KUBECONFIG"} {
 		var f cmdutil.ClusterFlags
 		_, _, err := f.Config(cmdutil.Terminal{Env: []string{"KUBECONFIG=" + value, "HOME=" + t.TempDir()}})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), value) {
-			t.Errorf("KUBECONFIG=%q: %v, want %q", value, err, want)
+			t.Errorf("KUBECONFIG=%q: got error %v, want %q", value, err, want)
 		}
 	}
 }

@@ -34,21 +34,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
 )
 
-// fakeUnit stands for the controller, behind an API server's proxy and by itself.
+// fakeUnit is a fake controller, reachable directly and through the proxy of an API server.
 type fakeUnit struct {
 	server *httptest.Server
 
 	mu       sync.Mutex
-	asked    []string       // path and query
-	tokens   map[string]int // that were shown
-	made     int            // tokens
-	answers  map[string]any // by path; func(*http.Request) any
+	asked    []string       // requested paths with queries
+	tokens   map[string]int // number of requests by token
+	made     int            // number of created tokens
+	answers  map[string]any // responses by path; may be func(*http.Request) any
 	refuse   map[string]int // status by path
 	noTokens bool           // TokenRequests are forbidden
-	onlyIn   string         // but for the account in this namespace
+	onlyIn   string         // TokenRequests are only allowed in this namespace
 }
 
-// refusal is an answer that is none.
+// refusal is an error response.
 type refusal struct {
 	status int
 	text   string
@@ -60,7 +60,7 @@ func newFakeController(t *testing.T) *fakeUnit {
 	t.Helper()
 	c := &fakeUnit{tokens: map[string]int{}, answers: map[string]any{}, refuse: map[string]int{}}
 	c.server = httptest.NewUnstartedServer(c)
-	c.server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust it
+	c.server.Config.ErrorLog = log.New(io.Discard, "", 0) // hides errors of clients that do not trust the certificate
 	c.server.StartTLS()
 	t.Cleanup(c.server.Close)
 	return c
@@ -83,15 +83,15 @@ func (c *fakeUnit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	if strings.HasSuffix(q.URL.Path, "/serviceaccounts/kubenergy-viewer/token") {
 		body, _ := io.ReadAll(q.Body)
-		read, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil) // clients write what they like
+		read, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil) // clients may use any encoding
 		request, ok := read.(*authenticationv1.TokenRequest)
 		if c.noTokens || !strings.Contains(q.URL.Path, "/namespaces/"+c.onlyIn) {
-			object(403, "not for you")
+			object(403, "access denied")
 			return
 		}
 		if !ok || !slices.Equal(request.Spec.Audiences, []string{"kubenergy"}) ||
 			*request.Spec.ExpirationSeconds != 600 {
-			object(400, fmt.Sprint("asked for ", request, err))
+			object(400, fmt.Sprint("unexpected request ", request, err))
 			return
 		}
 		c.made++
@@ -109,16 +109,16 @@ func (c *fakeUnit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	c.tokens[token]++
 	c.asked = append(c.asked, path+"?"+q.URL.RawQuery)
 	if status := c.refuse["proxy"]; status != 0 {
-		object(status, "services \"https:kubenergy-controller:api\" is not for you")
+		object(status, "services \"https:kubenergy-controller:api\" access denied")
 		return
 	}
 	if status := c.refuse[path]; status != 0 {
-		say(status, api.Error{Error: "you lack list energy"})
+		say(status, api.Error{Error: "missing permission list energy"})
 		return
 	}
 	switch answer := c.answers[path].(type) {
 	case nil:
-		say(404, api.Error{Error: "there is nothing here"})
+		say(404, api.Error{Error: "not found"})
 	case func(*http.Request) any:
 		switch what := answer(q).(type) {
 		case refusal:
@@ -131,7 +131,7 @@ func (c *fakeUnit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// how says with what a kubeconfig authenticates.
+// how sets the credentials of a kubeconfig.
 type how func(*clientcmdapi.AuthInfo)
 
 func withToken(a *clientcmdapi.AuthInfo) { a.Token = "secret" }
@@ -144,7 +144,7 @@ func (c *fakeUnit) run(t *testing.T, auth how, args ...string) (code int, stdout
 	return runWithController(t, append(args, "--kubeconfig", c.kubeconfig(t, auth))...)
 }
 
-// kubeconfig writes one of this server.
+// kubeconfig writes a kubeconfig of this server.
 func (c *fakeUnit) kubeconfig(t *testing.T, auth how) (path string) {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -224,22 +224,22 @@ func TestTop(t *testing.T) {
 	}
 	golden(t, "top.golden", all.String())
 	if c.tokens["made"] != 6 || len(c.tokens) != 1 {
-		t.Errorf("tokens %v were shown", c.tokens)
+		t.Errorf("unexpected tokens %v", c.tokens)
 	}
 	c.answers["/api/v1/nodes/power"] = api.NodesPower{}
 	if code, stdout, stderr := c.run(t, withToken, "top", "nodes"); code != 0 || stdout != "" ||
-		!strings.Contains(stderr, "No node reports") {
-		t.Errorf("without nodes: %d, %q, %q", code, stdout, stderr)
+		!strings.Contains(stderr, "No power readings of nodes") {
+		t.Errorf("without nodes: exit code %d, %q, %q", code, stdout, stderr)
 	}
 	c.answers["/api/v1/pods"] = api.PodsPower{}
 	if code, _, stderr := c.run(t, withToken, "top", "pod", "-A"); code != 0 ||
 		!strings.Contains(stderr, "kubenergy report --group-by=pod") {
-		t.Errorf("without pods, in the singular: %d, %q", code, stderr)
+		t.Errorf("without pods, in the singular: exit code %d, %q", code, stderr)
 	}
 }
 
-// A token that is good for the controller alone is shown to it; the caller's own, with which all of the cluster can
-// be asked, only where there is no right to make one.
+// Only a token that is limited to the controller is sent to it. The user's own token, which grants access to the
+// whole cluster, is never sent.
 func TestWhoAsks(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "login")
@@ -254,7 +254,7 @@ func TestWhoAsks(t *testing.T) {
 	}{
 		{"a token", withToken, false},
 		{"a password", func(a *clientcmdapi.AuthInfo) { a.Username, a.Password = "u", "p" }, false},
-		{"nothing, as with a certificate", withNothing, false},
+		{"no credentials", withNothing, false},
 		{
 			"an impersonated user", func(a *clientcmdapi.AuthInfo) { a.Token, a.Impersonate = "secret", "jane" },
 			false,
@@ -274,35 +274,35 @@ func TestWhoAsks(t *testing.T) {
 			c.draw()
 			code, _, stderr := c.run(t, tc.how, "top", "nodes")
 			if code != 0 || c.tokens["made"] != 1 || len(c.tokens) != 1 {
-				t.Errorf("exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
+				t.Errorf("exit code %d, %s; unexpected tokens %v", code, stderr, c.tokens)
 			}
 			clear(c.tokens)
 			c.onlyIn = "home/"
 			code, _, stderr = c.run(t, tc.how, "top", "nodes")
 			if code != 0 || c.tokens["made"] != 1 || len(c.tokens) != 1 {
-				t.Errorf("in its own namespace: exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
+				t.Errorf("in its own namespace: exit code %d, %s; unexpected tokens %v", code, stderr, c.tokens)
 			}
 			clear(c.tokens)
 			c.noTokens = true
 			code, _, stderr = c.run(t, tc.how, "top", "nodes")
 			if code != 1 || len(c.tokens) != 0 || !strings.Contains(stderr, "docs/reference/reports.md") {
-				t.Errorf("without a right: exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
+				t.Errorf("without permission: exit code %d, %s; unexpected tokens %v", code, stderr, c.tokens)
 			}
 		})
 	}
 }
 
-// Of one namespace the account in that one will do, whichever the kubeconfig names.
+// For a report about one namespace, the account of that namespace is used regardless of the kubeconfig's namespace.
 func TestTokenOfTheNamespaceAskedAbout(t *testing.T) {
 	c := newFakeController(t)
 	c.history(t)
 	c.onlyIn = "shop/"
 	c.answers["/api/v1/namespaces/shop/ledger"] = c.answers["/api/v1/ledger"]
 	if code, _, stderr := c.run(t, withToken, "report", "-n", "shop"); code != 0 || c.tokens["made"] == 0 {
-		t.Errorf("exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
+		t.Errorf("exit code %d, %s; unexpected tokens %v", code, stderr, c.tokens)
 	}
 	for _, args := range [][]string{{"report"}, {"report", "-n", "shop,home"}, {"report", "-n", "home"}} {
-		if code, _, stderr := c.run(t, withToken, args...); code != 1 || !strings.Contains(stderr, "may not make a token") {
+		if code, _, stderr := c.run(t, withToken, args...); code != 1 || !strings.Contains(stderr, "not allowed to create a token") {
 			t.Errorf("%v: exit code %d, %s", args, code, stderr)
 		}
 	}
@@ -325,14 +325,14 @@ func TestDirectly(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "120.2") || c.tokens["mine"] != 1 {
 		t.Errorf("exit code %d, %s%s, tokens %v", code, stdout, stderr, c.tokens)
 	}
-	// Without a file, a token is made for the occasion, too.
+	// Without a token file, a token is requested.
 	code, _, stderr = c.run(t, withToken, "top", "nodes", "--server", c.server.URL, "--ca-file", ca)
 	if code != 0 || c.tokens["made"] != 1 || c.tokens["secret"] != 0 {
 		t.Errorf("exit code %d, %s, tokens %v", code, stderr, c.tokens)
 	}
 	code, _, stderr = runWithController(t, "top", "nodes", "--server", c.server.URL, "--token-file", token)
 	if code != 1 || !strings.Contains(stderr, "cannot be reached") || strings.Contains(stderr, "mine") {
-		t.Errorf("with a certificate that nobody knows: exit code %d, %s", code, stderr)
+		t.Errorf("with an untrusted certificate: exit code %d, %s", code, stderr)
 	}
 }
 
@@ -349,19 +349,19 @@ func TestRefusals(t *testing.T) {
 		},
 		{
 			"not running", func(c *fakeUnit) { c.refuse["proxy"] = 503 }, withToken,
-			"does not reach the controller; name its address with --server",
+			"cannot reach the controller, set --server to its address",
 		},
 		{
-			"no way through", func(c *fakeUnit) { c.refuse["proxy"] = 403 }, withToken,
-			"ask for the right to get services/proxy of https:kubenergy-controller:api",
+			"proxy forbidden", func(c *fakeUnit) { c.refuse["proxy"] = 403 }, withToken,
+			"request the permission to get services/proxy of https:kubenergy-controller:api",
 		},
 		{
 			"no right", func(c *fakeUnit) { c.refuse["/api/v1/nodes/power"] = 403 }, withToken,
-			"the controller refuses: you lack list energy",
+			"the controller denied the request: missing permission list energy",
 		},
 		{
 			"no such token", func(c *fakeUnit) { c.refuse["/api/v1/nodes/power"] = 401 }, withToken,
-			"does not accept the token",
+			"rejected the token",
 		},
 		{
 			"too old", func(c *fakeUnit) { delete(c.answers, "/api/v1/nodes/power") }, withToken,
@@ -369,10 +369,10 @@ func TestRefusals(t *testing.T) {
 		},
 		{"not ready", func(c *fakeUnit) { c.refuse["/api/v1/nodes/power"] = 503 }, withToken, "is not ready"},
 		{
-			"no token to be had", func(c *fakeUnit) { c.noTokens = true }, withNothing,
-			"the right to create serviceaccounts/token of kubenergy-viewer",
+			"token request denied", func(c *fakeUnit) { c.noTokens = true }, withNothing,
+			"the permission to create serviceaccounts/token of kubenergy-viewer",
 		},
-		{"nonsense", func(c *fakeUnit) { c.answers["/api/v1/nodes/power"] = []int{1} }, withToken, "cannot be read"},
+		{"nonsense", func(c *fakeUnit) { c.answers["/api/v1/nodes/power"] = []int{1} }, withToken, "decoding the response"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newFakeController(t)
@@ -380,13 +380,13 @@ func TestRefusals(t *testing.T) {
 			tc.set(c)
 			code, stdout, stderr := c.run(t, tc.how, "top", "nodes")
 			if code != 1 || stdout != "" || !strings.Contains(stderr, tc.want) || strings.Count(stderr, "\n") != 1 {
-				t.Errorf("exit code %d, %q does not say %q", code, stderr, tc.want)
+				t.Errorf("exit code %d, got error %q, want %q", code, stderr, tc.want)
 			}
 		})
 	}
 }
 
-// history is a ledger of three jobs that two strategies placed, one of them held, and the decisions.
+// history sets up a ledger with three jobs placed by two strategies, one of them held, and the decisions.
 func (c *fakeUnit) history(t *testing.T) {
 	t.Helper()
 	begin := testNow.Add(-24 * time.Hour).Truncate(time.Hour)
@@ -446,7 +446,7 @@ func (c *fakeUnit) history(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		var page []ledger.Record // two to a page, the youngest first
+		var page []ledger.Record // two per page, newest first
 		for _, i := range []int{3, 0, 1, 2, 4} {
 			if records[i].At.Before(to) {
 				page = append(page, records[i])
@@ -459,7 +459,7 @@ func (c *fakeUnit) history(t *testing.T) {
 	}
 }
 
-// recorded is a decision between a thrifty node and a wasteful one, which needs half as much again.
+// recorded returns a decision between a thrifty node and a wasteful one, which requires 50 % more energy.
 func recorded(t *testing.T, action, name string, at time.Time, node, strategy string) ledger.Record {
 	t.Helper()
 	series, err := grid.Constant(at.Add(-time.Hour), 48*time.Hour, 300)
@@ -524,7 +524,7 @@ func TestReport(t *testing.T) {
 	golden(t, "report.golden", all.String())
 	for _, asked := range c.asked {
 		if strings.HasPrefix(asked, "/api/v1/namespaces/") && strings.Contains(asked, "namespace=") {
-			t.Errorf("asked for %s", asked)
+			t.Errorf("unexpected request %s", asked)
 		}
 	}
 	out := filepath.Join(t.TempDir(), "report.html")
@@ -536,7 +536,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// Who may not see nodes, or asks for what is no longer kept, gets the rest of the report.
+// Without access to nodes, or if data has expired, the rest of the report is still printed.
 func TestReportWithoutAllRights(t *testing.T) {
 	c := newFakeController(t)
 	c.history(t)
@@ -554,17 +554,17 @@ func TestReportWithoutAllRights(t *testing.T) {
 		return whole(q)
 	}
 	if code, _, stderr = c.run(t, withToken, "report", "--group-by", "strategy"); code != 1 ||
-		!strings.Contains(stderr, "cannot be read") {
+		!strings.Contains(stderr, "decoding the response") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	c.refuse["/api/v1/ledger"] = 500
 	if code, stdout, stderr = c.run(t, withToken, "report"); code != 1 || stdout != "" ||
-		!strings.Contains(stderr, "answered 500") {
+		!strings.Contains(stderr, "returned 500") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }
 
-// A tenant may not see the nodes that snapshots tell of: they get the report, and why it has no savings.
+// A tenant without access to the nodes in snapshots gets the report and an explanation for the missing savings.
 func TestReportOfATenant(t *testing.T) {
 	c := newFakeController(t)
 	c.history(t)
@@ -572,7 +572,7 @@ func TestReportOfATenant(t *testing.T) {
 	all := c.answers[path].(func(*http.Request) any)
 	c.answers[path] = func(q *http.Request) any {
 		if q.URL.Query().Get("snapshots") == "true" {
-			return refusal{403, "you may not list nodeenergy.kubenergy.io in all namespaces"}
+			return refusal{403, "missing permission to list nodeenergy.kubenergy.io in all namespaces"}
 		}
 		return all(q)
 	}
@@ -583,7 +583,7 @@ func TestReportOfATenant(t *testing.T) {
 	}
 }
 
-// Of more decisions than are fetched, the report says from when on it knows them.
+// If there are more decisions than are fetched, the report contains the time of the oldest fetched one.
 func TestReportOfTooManyDecisions(t *testing.T) {
 	c := newFakeController(t)
 	c.history(t)
@@ -593,7 +593,7 @@ func TestReportOfTooManyDecisions(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		var page []ledger.Record // one a second, since begin
+		var page []ledger.Record // one per second since begin
 		for i := int(to.Sub(begin).Seconds()); i >= 0 && len(page) < cmdutil.PageOfRecords; i-- {
 			if at := begin.Add(time.Duration(i) * time.Second); at.Before(to) {
 				page = append(page, ledger.Record{
@@ -612,7 +612,7 @@ func TestReportOfTooManyDecisions(t *testing.T) {
 		strings.Contains(stdout, "since") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
-	// More of one instant than a page holds: what was before cannot be asked for.
+	// If more records have the same time than fit on a page, older ones cannot be fetched.
 	c.answers["/api/v1/decisions"] = func(*http.Request) any {
 		page := make([]ledger.Record, cmdutil.PageOfRecords)
 		for i := range page {

@@ -17,7 +17,7 @@ import (
 // Tests every view of a cluster in every state in a real browser.
 func TestPagesOfACluster(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("looks at every page of a cluster for minutes: make browser")
+		t.Skip("takes several minutes: run make browser")
 	}
 	everywhere := []string{"now", "decisions", "savings", "doctor", "how"}
 	ofTenant := append([]string{"job", "decision", "origin", "actrun-now"}, everywhere...)

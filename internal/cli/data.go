@@ -25,9 +25,9 @@ func newData(t cmdutil.Terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "data",
 		Short: "List and fetch the public data that scenarios and documents use",
-		Long: `List and fetch the public data that scenarios and documents use. None of it is part of this
-project: each file comes from its own repository, at the commit that the list names, under the licence that stands
-there. Scenario files find it in the folder that the variable KUBENERGY_DATA names.`,
+		Long: `List and fetch the public data that scenarios and documents use. The data is not part of this
+project. Each file is downloaded from its own repository at a fixed commit and has the licence of that repository.
+Scenario files refer to the data by the environment variable KUBENERGY_DATA, which contains the directory.`,
 		Example: `  kubenergy data list
   kubenergy data fetch gaia ensembleci --dir ~/kubenergy-data
   export KUBENERGY_DATA=~/kubenergy-data`,
@@ -38,13 +38,13 @@ there. Scenario files find it in the folder that the variable KUBENERGY_DATA nam
 	return cmd
 }
 
-// dataDir adds the flag that names the folder. The function returns the folder; "": none is named.
+// dataDir adds the flag --dir. The returned function returns the directory, or "" if none is set.
 func dataDir(cmd *cobra.Command, t cmdutil.Terminal) (folder func() string) {
-	dir := cmd.Flags().String("dir", "", "folder of the data (default: the one that "+sim.DataVariable+" names)")
+	dir := cmd.Flags().String("dir", "", "directory of the data (default: $"+sim.DataVariable+")")
 	return func() string { return cmp.Or(*dir, t.Getenv(sim.DataVariable)) }
 }
 
-// chooseData returns the files of the sets, and the single files, that are named; all where none is.
+// chooseData returns the files with the given set names or file names, or all files if names is empty.
 func chooseData(all []scenarios.DataFile, names []string) (chosen []scenarios.DataFile, err error) {
 	if len(names) == 0 {
 		return all, nil
@@ -52,7 +52,7 @@ func chooseData(all []scenarios.DataFile, names []string) (chosen []scenarios.Da
 	known := append(setNames(all), sliceutil.Map(all, func(f scenarios.DataFile) string { return f.Name })...)
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("no data set or file %q%s: want one or more of %s", name,
+			return nil, fmt.Errorf("unknown data set or file %q%s: want one or more of %s", name,
 				spelling.DidYouMean(name, known), strings.Join(setNames(all), ", "))
 		}
 	}
@@ -68,7 +68,7 @@ func setNames(files []scenarios.DataFile) []string {
 	return slices.Compact(sliceutil.Map(files, func(f scenarios.DataFile) string { return f.Set() }))
 }
 
-// dataList is what people are shown of the manifest.
+// dataList is the output of data list.
 type dataList struct {
 	APIVersion string      `json:"apiVersion"`
 	Kind       string      `json:"kind"`
@@ -80,7 +80,7 @@ type dataState struct {
 	Set     string `json:"set"`
 	File    string `json:"file"`
 	Bytes   int64  `json:"bytes"`
-	There   string `json:"there,omitempty"` // yes, no or another; "": no folder is named
+	There   string `json:"there,omitempty"` // yes, no or another; empty if no directory is set
 	Licence string `json:"licence"`
 	SHA256  string `json:"sha256"`
 	URL     string `json:"url"`
@@ -89,7 +89,7 @@ type dataState struct {
 func newDataList(t cmdutil.Terminal, all []scenarios.DataFile) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [NAME...]",
-		Short: "List the data sets: files, sizes, sums, origins, licences, and which of them are there",
+		Short: "List the files of the data sets with size, checksum, origin, licence and local state",
 		Example: `  kubenergy data list
   kubenergy data list gaia -o json`,
 	}
@@ -117,7 +117,7 @@ func newDataList(t cmdutil.Terminal, all []scenarios.DataFile) *cobra.Command {
 	return cmd
 }
 
-// Sheet has a row for each file.
+// Sheet returns a table with one row per file.
 func (l *dataList) Sheet() *report.Table {
 	t := &report.Table{Columns: []report.Column{
 		{Name: "file", Field: "file", Words: true},
@@ -139,25 +139,25 @@ func (l *dataList) Sheet() *report.Table {
 	return t
 }
 
-// Text shows the files, and each licence once.
+// Text lists the files, followed by each licence.
 func (l *dataList) Text(wide, colours bool) string {
 	lines := []string{l.Sheet().Framed(wide, colours)}
 	for i, licence := range l.licences() {
 		lines = append(lines, fmt.Sprintf("licence %d: %s", 1+i, licence))
 	}
 	if l.Folder == "" {
-		lines = append(lines, "No folder is named: set "+sim.DataVariable+", or say --dir, to see which files are "+
-			"there.")
+		lines = append(lines, "No directory is set. Set "+sim.DataVariable+" or --dir to show the state of local "+
+			"files.")
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// licences names each licence once. The table has their numbers, for they are long.
+// licences returns the distinct licences. The table refers to them by number, because they are long.
 func (l *dataList) licences() []string {
 	return sliceutil.Distinct(sliceutil.Map(l.Files, func(f dataState) string { return f.Licence }))
 }
 
-// sizeText shows a number of bytes in the unit that people read.
+// sizeText formats a number of bytes in kB or MB.
 func sizeText(bytes int64) string {
 	const kilo, mega = 1e3, 1e6
 	if bytes < mega {
@@ -169,24 +169,24 @@ func sizeText(bytes int64) string {
 func newDataFetch(t cmdutil.Terminal, all []scenarios.DataFile) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fetch [NAME...]",
-		Short: "Fetch data sets, or single files, into a folder",
-		Long: `Fetch data sets, or single files, into a folder; all of them where none is named. What is there
-with the right SHA-256 sum is not fetched again, and an interrupted download goes on where it was. A file gets its name
-only when all of it is there and its sum is right. Nothing is converted.`,
+		Short: "Download data sets or single files to a directory",
+		Long: `Download data sets or single files to a directory. Without arguments, all files are downloaded.
+Existing files with a matching SHA-256 checksum are not downloaded again, and interrupted downloads are resumed. A file
+gets its final name only after it was downloaded completely and its checksum was verified. Files are not converted.`,
 		Example: `  kubenergy data fetch gaia ensembleci --dir ~/kubenergy-data
-  kubenergy data fetch electricity-maps/DE_2022.csv        # into the folder that KUBENERGY_DATA names
+  kubenergy data fetch electricity-maps/DE_2022.csv        # to the directory $KUBENERGY_DATA
   kubenergy data fetch --mirror https://mirror.example.org/raw`,
 	}
 	folder := dataDir(cmd, t)
-	mirror := cmd.Flags().String("mirror", "",
-		"server, and folder on it, to ask in place of "+rawServer+", with the same names below it")
+	mirror := cmd.Flags().String("mirror", "", "URL of a mirror with the same paths as "+rawServer)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		files, err := chooseData(all, args)
 		switch {
 		case err != nil:
 			return cmdutil.NewUsageError(err)
 		case folder() == "":
-			return cmdutil.NewUsageError(errors.New("want a folder: --dir DIR, or the variable " + sim.DataVariable))
+			return cmdutil.NewUsageError(errors.New("missing directory: set --dir or the environment variable " +
+				"" + sim.DataVariable))
 		}
 		dir, err := filepath.Abs(folder())
 		if err != nil {
@@ -201,13 +201,13 @@ only when all of it is there and its sum is right. Nothing is converted.`,
 			}
 			isNew, err := f.fetch(cmd.Context(), &files[i], t.Err)
 			if err != nil {
-				return fmt.Errorf("fetching %s: %w", files[i].Name, err)
+				return fmt.Errorf("downloading %s: %w", files[i].Name, err)
 			}
 			if isNew {
 				fetched++
 			}
 		}
-		fmt.Fprintf(t.Err, "fetched %s, %d there before; scenarios find them by\n  export %s=%s\n",
+		fmt.Fprintf(t.Err, "Downloaded %s, %d already existed. To use them in scenarios, run\n  export %s=%s\n",
 			humanize.Count(fetched, "file"), len(files)-fetched, sim.DataVariable, dir)
 		return nil
 	}

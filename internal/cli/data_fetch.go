@@ -21,20 +21,20 @@ import (
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
-// rawServer is where GitHub serves the files of a commit.
+// rawServer is the server of GitHub that serves single files of a commit.
 const rawServer = "https://raw.githubusercontent.com"
 
-// partSuffix ends the name of a file that is not yet whole.
+// partSuffix is the suffix of incomplete files.
 const partSuffix = ".part"
 
-// What is in the place of a file.
+// States of a local file.
 const (
 	thereYes     = "yes"
 	thereNo      = "no"
-	thereAnother = "another" // its sum is not that of the manifest
+	thereAnother = "another" // the checksum does not match the manifest
 )
 
-// there reports whether a file is there.
+// there returns the state of the local copy of a file.
 func there(path string, file *scenarios.DataFile) (string, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,17 +54,17 @@ func there(path string, file *scenarios.DataFile) (string, error) {
 	return thereYes, nil
 }
 
-// fetcher gets files of the manifest into a folder.
+// fetcher downloads files of the manifest to a directory.
 type fetcher struct {
 	dir, mirror string
 	client      *http.Client
 	attempts    int
-	pause       time.Duration // before the second attempt; it doubles
-	timeout     time.Duration // with a server that sends nothing
+	pause       time.Duration // initial backoff, doubled after each attempt
+	timeout     time.Duration // maximum time without receiving data
 }
 
 func newFetcher(dir, mirror string) *fetcher {
-	// Sizes and places in a file are those of what is stored, so nothing is to be packed on the way.
+	// Compression is disabled, because sizes and offsets refer to the stored file.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableCompression = true
 	return &fetcher{
@@ -73,12 +73,12 @@ func newFetcher(dir, mirror string) *fetcher {
 	}
 }
 
-// lasting is what another attempt would not change.
+// lasting wraps errors that a retry would not resolve.
 type lasting struct{ error }
 
 func (e lasting) Unwrap() error { return e.error }
 
-// fetch gets one file unless it is there. It reports whether it was fetched.
+// fetch downloads a file unless a valid copy exists. It reports whether the file was downloaded.
 func (f *fetcher) fetch(ctx context.Context, file *scenarios.DataFile, say io.Writer) (fetched bool, err error) {
 	path := filepath.Join(f.dir, filepath.FromSlash(file.Name))
 	state, err := there(path, file)
@@ -86,15 +86,15 @@ func (f *fetcher) fetch(ctx context.Context, file *scenarios.DataFile, say io.Wr
 	case err != nil:
 		return false, err
 	case state == thereYes:
-		fmt.Fprintf(say, "%s is there\n", file.Name)
+		fmt.Fprintf(say, "%s already exists\n", file.Name)
 		return false, nil
 	case state == thereAnother:
-		fmt.Fprintf(say, "%s is there with another sum, and is replaced\n", file.Name)
+		fmt.Fprintf(say, "%s exists with a different checksum, replacing it\n", file.Name)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return false, err
 	}
-	fmt.Fprintf(say, "fetching %s, %s\n", file.Name, sizeText(file.Bytes))
+	fmt.Fprintf(say, "Downloading %s, %s\n", file.Name, sizeText(file.Bytes))
 	pause := f.pause
 	for attempt := 1; ; attempt++ {
 		err := f.attempt(ctx, file, path+partSuffix)
@@ -104,31 +104,31 @@ func (f *fetcher) fetch(ctx context.Context, file *scenarios.DataFile, say io.Wr
 		if _, last := errors.AsType[lasting](err); last || attempt == f.attempts || ctx.Err() != nil {
 			return false, f.giveUp(err, path+partSuffix)
 		}
-		fmt.Fprintf(say, "%s: %v: trying again\n", file.Name, err)
+		fmt.Fprintf(say, "%s: %v, retrying\n", file.Name, err)
 		kube.Pause(ctx, pause)
 		pause *= 2
 	}
 }
 
-// giveUp leaves what there is of a file to the next command, and says what to do about the error.
+// giveUp keeps the downloaded part for the next invocation and adds a hint to the error.
 func (f *fetcher) giveUp(err error, part string) error {
 	info, missing := os.Stat(part)
 	kept := missing == nil && info.Size() > 0
 	if missing == nil && !kept {
-		_ = os.Remove(part) // an empty file, which says nothing
+		_ = os.Remove(part) // an empty file is useless
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
-		return fmt.Errorf("%w: make room in %s and give the same command again, which goes on where it was", err, f.dir)
+		return fmt.Errorf("%w: free space in %s and run the command again to resume", err, f.dir)
 	case kept:
-		return fmt.Errorf("%w: %d bytes are kept, and the same command goes on from there", err, info.Size())
+		return fmt.Errorf("%w: kept %d bytes, run the command again to resume", err, info.Size())
 	}
 	return err
 }
 
-// attempt adds to the part that is there what is missing of the file, and checks the whole.
+// attempt downloads the missing part of a file and verifies the checksum of the whole file.
 func (f *fetcher) attempt(ctx context.Context, file *scenarios.DataFile, part string) (err error) {
-	out, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644) //nolint:gosec // for all who may read the folder
+	out, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644) //nolint:gosec // readable by all users of the directory
 	if err != nil {
 		return lasting{err}
 	}
@@ -144,10 +144,10 @@ func (f *fetcher) attempt(ctx context.Context, file *scenarios.DataFile, part st
 		}
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != file.SHA256 {
-		err := cmp.Or(restart(out, sum), fmt.Errorf("the SHA-256 sum is %s: want %s; nothing is "+
-			"kept", got, file.SHA256))
+		err := cmp.Or(restart(out, sum), fmt.Errorf("the SHA-256 checksum is %s: want %s, the file was "+
+			"discarded", got, file.SHA256))
 		if have > 0 {
-			return err // what was there already may have been another file's
+			return err // retry, because the existing part may have been of another file
 		}
 		return lasting{err}
 	}
@@ -157,7 +157,7 @@ func (f *fetcher) attempt(ctx context.Context, file *scenarios.DataFile, part st
 	return nil
 }
 
-// takeUp sums up the part that is there, and returns how long it is. One that is too long is emptied.
+// takeUp adds the existing part to the checksum and returns its length. A part that is too long is truncated.
 func takeUp(out *os.File, most int64, sum hash.Hash) (have int64, err error) {
 	info, err := out.Stat()
 	if err != nil {
@@ -169,7 +169,7 @@ func takeUp(out *os.File, most int64, sum hash.Hash) (have int64, err error) {
 	return io.CopyN(sum, out, info.Size())
 }
 
-// download asks for what comes after the first bytes.
+// download requests the file from offset have on.
 func (f *fetcher) download(ctx context.Context, file *scenarios.DataFile, out *os.File, have int64, sum hash.Hash,
 ) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -186,7 +186,7 @@ func (f *fetcher) download(ctx context.Context, file *scenarios.DataFile, out *o
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
 	alarm := time.AfterFunc(f.timeout, func() {
-		cancel(fmt.Errorf("the server has sent nothing for %v", f.timeout))
+		cancel(fmt.Errorf("no data received from the server for %v", f.timeout))
 	})
 	defer alarm.Stop()
 	answer, err := f.client.Do(request)
@@ -197,21 +197,21 @@ func (f *fetcher) download(ctx context.Context, file *scenarios.DataFile, out *o
 	switch code := answer.StatusCode; {
 	case code == http.StatusPartialContent && have > 0 && strings.HasPrefix(answer.Header.Get("Content-Range"),
 		fmt.Sprintf("bytes %d-", have)):
-	case code == http.StatusOK: // all of it
+	case code == http.StatusOK: // the response contains the whole file
 		if have, err = 0, restart(out, sum); err != nil {
 			return lasting{err}
 		}
 	case code == http.StatusPartialContent || code == http.StatusRequestedRangeNotSatisfiable:
-		return errors.Join(fmt.Errorf("%s does not go on at byte %d", url, have), restart(out, sum))
+		return errors.Join(fmt.Errorf("%s cannot resume at byte %d", url, have), restart(out, sum))
 	case code >= 500 || code == http.StatusTooManyRequests:
-		return fmt.Errorf("%s answers %s", url, answer.Status)
+		return fmt.Errorf("%s returned %s", url, answer.Status)
 	default:
-		return lasting{fmt.Errorf("%s answers %s", url, answer.Status)}
+		return lasting{fmt.Errorf("%s returned %s", url, answer.Status)}
 	}
 	return receive(ctx, file, answer.Body, out, sum, have, func() { alarm.Reset(f.timeout) })
 }
 
-// receive appends what comes to the part. alive is called whenever something does.
+// receive appends the response body to the part. It calls alive after each read.
 func receive(ctx context.Context, file *scenarios.DataFile, body io.Reader, out *os.File, sum hash.Hash, have int64,
 	alive func(),
 ) error {
@@ -220,28 +220,27 @@ func receive(ctx context.Context, file *scenarios.DataFile, body io.Reader, out 
 		n, err := body.Read(buffer)
 		alive()
 		if have += int64(n); have > file.Bytes {
-			return lasting{cmp.Or(restart(out, sum), fmt.Errorf("the server sends more than the %d bytes that are "+
-				"wanted; "+
-				"nothing is kept", file.Bytes))}
+			return lasting{cmp.Or(restart(out, sum), fmt.Errorf("the server sent more than the expected %d bytes, the "+
+				"file was discarded", file.Bytes))}
 		}
 		if _, failed := out.Write(buffer[:n]); failed != nil {
 			return lasting{failed}
 		}
-		_, _ = sum.Write(buffer[:n]) // a hash never fails
+		_, _ = sum.Write(buffer[:n]) // hash.Hash never returns an error
 		switch {
 		case errors.Is(err, io.EOF) && have == file.Bytes:
 			return nil
 		case context.Cause(ctx) != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return fmt.Errorf("the server ended at byte %d of %d", have, file.Bytes)
+			return fmt.Errorf("the response ended at byte %d of %d", have, file.Bytes)
 		case err != nil:
 			return err
 		}
 	}
 }
 
-// restart empties the part.
+// restart truncates the part and resets the checksum.
 func restart(out *os.File, sum hash.Hash) error {
 	sum.Reset()
 	if _, err := out.Seek(0, io.SeekStart); err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
-// content is what the servers of these tests have: more than a reader takes at once.
+// content is the content of all served files. It is longer than one read.
 var content = bytes.Repeat([]byte("2022-06-01T00:00Z,218.3\n"), 20_000)
 
 func entry(name string, text []byte) scenarios.DataFile {
@@ -34,16 +34,16 @@ func entry(name string, text []byte) scenarios.DataFile {
 	}
 }
 
-// A dataServer serves the content, with ranges, after some answers of another kind.
+// A dataServer serves the content with support for ranges, after a number of other responses.
 type dataServer struct {
 	*httptest.Server
 
-	mu    sync.Mutex         // a client may go on while the server still answers
-	first []http.HandlerFunc // answers that come before
-	all   []string           // ranges that were asked for
+	mu    sync.Mutex         // the client may continue before the handler returns
+	first []http.HandlerFunc // initial responses
+	all   []string           // requested ranges
 }
 
-// next notes what is asked for, and returns the answer; nil: the content.
+// next records the request and returns its handler, or nil to serve the content.
 func (s *dataServer) next(r *http.Request) (answer http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func serveData(t *testing.T, first ...http.HandlerFunc) *dataServer {
 	return s
 }
 
-// fetcherOf asks a server, without long pauses.
+// fetcherOf returns a fetcher for a server with a short backoff.
 func fetcherOf(t *testing.T, s *dataServer) *fetcher {
 	t.Helper()
 	f := newFetcher(t.TempDir(), s.URL+"/")
@@ -82,7 +82,7 @@ func fetcherOf(t *testing.T, s *dataServer) *fetcher {
 	return f
 }
 
-// breaksOff says that all of the content comes, and sends so much of it.
+// breaksOff announces the whole content, but sends only a part of it.
 func breaksOff(after int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
@@ -96,7 +96,7 @@ func answers(code int) http.HandlerFunc {
 
 func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// repeated is the same answer so many times.
+// repeated returns the handler the given number of times.
 func repeated(answer http.HandlerFunc, times int) (all []http.HandlerFunc) {
 	for range times {
 		all = append(all, answer)
@@ -108,19 +108,19 @@ func TestFetchData(t *testing.T) {
 	half := len(content) / 2
 	for name, c := range map[string]struct {
 		first  []http.HandlerFunc
-		part   []byte // what is there of an earlier download
-		ranges string // that are asked for
-		err    string // "": the file is there in the end
-		kept   int    // bytes of a part, in the end
+		part   []byte // part of an earlier download
+		ranges string // expected ranges of the requests
+		err    string // expected error; empty if the download succeeds
+		kept   int    // expected size of the remaining part
 	}{
-		"at once":             {ranges: ""},
-		"it ends early":       {first: repeated(breaksOff(half), 1), ranges: "|bytes=240000-"},
-		"it fails at first":   {first: repeated(answers(http.StatusInternalServerError), 2), ranges: "||"},
-		"an interrupted one":  {part: content[:half], ranges: "bytes=240000-"},
-		"all but the name":    {part: content, ranges: "none"},
-		"too long a part":     {part: append(slices.Clip(content), 'x'), ranges: ""},
-		"another file's part": {part: bytes.Repeat([]byte("x"), half), ranges: "bytes=240000-|"},
-		"another whole part":  {part: bytes.Repeat([]byte("x"), len(content)), ranges: ""},
+		"at once":                       {ranges: ""},
+		"truncated response":            {first: repeated(breaksOff(half), 1), ranges: "|bytes=240000-"},
+		"temporary failure":             {first: repeated(answers(http.StatusInternalServerError), 2), ranges: "||"},
+		"interrupted download":          {part: content[:half], ranges: "bytes=240000-"},
+		"complete part file":            {part: content, ranges: "none"},
+		"part file too long":            {part: append(slices.Clip(content), 'x'), ranges: ""},
+		"part of another file":          {part: bytes.Repeat([]byte("x"), half), ranges: "bytes=240000-|"},
+		"complete part of another file": {part: bytes.Repeat([]byte("x"), len(content)), ranges: ""},
 		"a server without ranges": {part: content[:half], ranges: "bytes=240000-", first: []http.HandlerFunc{
 			func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) },
 		}},
@@ -131,31 +131,31 @@ func TestFetchData(t *testing.T) {
 				_, _ = w.Write(content)
 			},
 		}},
-		"it is not there": {
-			first: repeated(answers(http.StatusNotFound), 1), ranges: "", err: "/set/file.csv answers 404 Not Found",
+		"not found": {
+			first: repeated(answers(http.StatusNotFound), 1), ranges: "", err: "/set/file.csv returned 404 Not Found",
 		},
-		"not there any more": {
+		"not found when resumed": {
 			part: content[:half], first: repeated(answers(http.StatusNotFound), 1), ranges: "bytes=240000-",
-			err: "answers 404 Not Found: 240000 bytes are kept, and the same command goes on from there", kept: half,
+			err: "returned 404 Not Found: kept 240000 bytes, run the command again to resume", kept: half,
 		},
-		"it fails for ever": {
-			first: repeated(answers(http.StatusBadGateway), 9), ranges: "|||", err: "answers 502 Bad Gateway",
+		"permanent failure": {
+			first: repeated(answers(http.StatusBadGateway), 9), ranges: "|||", err: "returned 502 Bad Gateway",
 		},
-		"it always ends early": {
+		"always truncated": {
 			first:  append(repeated(breaksOff(half), 1), repeated(answers(http.StatusServiceUnavailable), 9)...),
 			ranges: "|bytes=240000-|bytes=240000-|bytes=240000-",
-			err:    "answers 503 Service Unavailable: 240000 bytes are kept", kept: half,
+			err:    "returned 503 Service Unavailable: kept 240000 bytes", kept: half,
 		},
-		"another content": {ranges: "", err: "the SHA-256 sum is ", first: []http.HandlerFunc{
+		"another content": {ranges: "", err: "the SHA-256 checksum is ", first: []http.HandlerFunc{
 			func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bytes.ToLower(content)) },
 		}},
-		"too much": {ranges: "", err: "sends more than the 480000 bytes", first: []http.HandlerFunc{
+		"too much": {ranges: "", err: "sent more than the expected 480000 bytes", first: []http.HandlerFunc{
 			func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = w.Write(append(slices.Clip(content), 'x'))
 			},
 		}},
-		"it says nothing": {
-			first: repeated(silent, 9), ranges: "|||", err: "the server has sent nothing for 50ms",
+		"silent server": {
+			first: repeated(silent, 9), ranges: "|||", err: "no data received from the server for 50ms",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,20 +172,20 @@ func TestFetchData(t *testing.T) {
 			fetched, err := f.fetch(t.Context(), &file, &bytes.Buffer{})
 			if c.err == "" && (err != nil || !fetched) || c.err != "" && (err == nil || !strings.Contains(err.Error(),
 				c.err)) {
-				t.Errorf("fetched %v, error %v, want one that says %q", fetched, err, c.err)
+				t.Errorf("fetched %v, got error %v, want %q", fetched, err, c.err)
 			}
 			if got := strings.Join(s.ranges(), "|"); got != c.ranges && (c.ranges != "none" || len(s.ranges()) > 0) {
-				t.Errorf("asked for %q, want %q", got, c.ranges)
+				t.Errorf("got requests %q, want %q", got, c.ranges)
 			}
 			got, _ := os.ReadFile(path)
 			if whole := bytes.Equal(got, content); whole != (c.err == "") || !whole && len(got) > 0 {
-				t.Errorf("%d bytes are there under the file's name", len(got))
+				t.Errorf("got %d bytes in the final file", len(got))
 			}
 			switch info, err := os.Stat(path + partSuffix); {
 			case c.kept == 0 && err == nil:
-				t.Errorf("a part of %d bytes is left", info.Size())
+				t.Errorf("unexpected remaining part of %d bytes", info.Size())
 			case c.kept > 0 && (err != nil || info.Size() != int64(c.kept)):
-				t.Errorf("no part of %d bytes is left: %v", c.kept, err)
+				t.Errorf("expected a remaining part of %d bytes: %v", c.kept, err)
 			}
 		})
 	}
@@ -201,7 +201,7 @@ func writeData(t *testing.T, path string, text []byte) {
 	}
 }
 
-// What is there with the right sum is not asked for again; what has another one is replaced.
+// A file with the expected checksum is not downloaded again, and a file with another checksum is replaced.
 func TestFetchDataTwice(t *testing.T) {
 	s := serveData(t)
 	f := fetcherOf(t, s)
@@ -212,18 +212,18 @@ func TestFetchDataTwice(t *testing.T) {
 			writeData(t, path, content[1:])
 		}
 		if fetched, err := f.fetch(t.Context(), &file, &bytes.Buffer{}); err != nil || fetched != want {
-			t.Errorf("fetched %v, want %v: %v", fetched, want, err)
+			t.Errorf("fetched %v, want %v, error %v", fetched, want, err)
 		}
 	}
 	if len(s.ranges()) != 2 {
-		t.Errorf("asked %d times, want 2", len(s.ranges()))
+		t.Errorf("got %d requests, want 2", len(s.ranges()))
 	}
 }
 
-// On a full disk the error says so, what is there stays, and one attempt is enough to know it.
+// On a full disk, the error contains a hint, the existing part is kept, and the download is not retried.
 func TestFetchDataOnAFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil || runtime.GOOS != "linux" {
-		t.Skip("there is no /dev/full")
+		t.Skip("/dev/full does not exist")
 	}
 	s := serveData(t)
 	f := fetcherOf(t, s)
@@ -232,16 +232,16 @@ func TestFetchDataOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := f.fetch(t.Context(), &file, &bytes.Buffer{})
-	if want := "no space left on device: make room in " + f.dir + " and give the same command again"; err == nil ||
+	if want := "no space left on device: free space in " + f.dir + " and run the command again"; err == nil ||
 		!strings.Contains(err.Error(), want) || len(s.ranges()) != 1 {
-		t.Errorf("asked %d times: %v, want an error that says %q", len(s.ranges()), err, want)
+		t.Errorf("got %d requests, error %v, want %q", len(s.ranges()), err, want)
 	}
 	if _, err := os.Stat(filepath.Join(f.dir, "file.csv")); err == nil {
-		t.Error("the file is there")
+		t.Error("the file exists")
 	}
 }
 
-// interrupting cancels once what was read of a body was written: when the next part is read.
+// interrupting cancels the context after the first part of a body was written, on the next read.
 type interrupting struct {
 	http.RoundTripper
 	cancel func()
@@ -270,7 +270,7 @@ func (b *interruptedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// An interrupted command keeps what it has.
+// An interrupted command keeps the downloaded part.
 func TestFetchDataInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := serveData(t, func(w http.ResponseWriter, r *http.Request) {
@@ -283,16 +283,16 @@ func TestFetchDataInterrupted(t *testing.T) {
 	file := entry("file.csv", content)
 	f.client.Transport = interrupting{f.client.Transport, cancel}
 	if _, err := f.fetch(ctx, &file, &bytes.Buffer{}); err == nil ||
-		!strings.Contains(err.Error(), "context canceled: 1000 bytes are kept") {
-		t.Errorf("error %v", err)
+		!strings.Contains(err.Error(), "context canceled: kept 1000 bytes") {
+		t.Errorf("unexpected error: %v", err)
 	}
 	if fetched, err := f.fetch(t.Context(), &file, &bytes.Buffer{}); err != nil || !fetched ||
 		s.ranges()[1] != "bytes=1000-" {
-		t.Errorf("fetched %v, asked for %q: %v", fetched, s.ranges(), err)
+		t.Errorf("fetched %v, requests %q, error %v", fetched, s.ranges(), err)
 	}
 }
 
-// onData runs a command of "kubenergy data" on a manifest of two sets.
+// onData runs a command of "kubenergy data" with a manifest of two sets.
 func onData(t *testing.T, env []string, args ...string) (out, messages string, err error) {
 	t.Helper()
 	all := []scenarios.DataFile{entry("one/a.csv", content), entry("one/b.csv", content), entry("two/c.csv", content)}
@@ -313,14 +313,14 @@ func TestDataCommands(t *testing.T) {
 	env := []string{"KUBENERGY_DATA=" + dir}
 	if _, messages, err := onData(t, env, "fetch", "two", "one/b.csv", "--mirror", s.URL); err != nil ||
 		!strings.Contains(messages, "one: licence: ours") || !strings.Contains(messages, "export KUBENERGY_DATA="+dir) ||
-		!strings.Contains(messages, "fetched 2 files, 0 there before") {
+		!strings.Contains(messages, "Downloaded 2 files, 0 already existed") {
 		t.Errorf("%v: %s", err, messages)
 	}
 	if _, messages, err := onData(t, env, "fetch", "--mirror", s.URL); err != nil ||
-		!strings.Contains(messages, "fetched 1 file, 2 there before") {
+		!strings.Contains(messages, "Downloaded 1 file, 2 already existed") {
 		t.Errorf("%v: %s", err, messages)
 	}
-	other := t.TempDir() // the flag wins
+	other := t.TempDir() // the flag takes precedence
 	if _, messages, err := onData(t, env, "fetch", "two", "--dir", other, "--mirror", s.URL); err != nil ||
 		!strings.Contains(messages, "export KUBENERGY_DATA="+other) {
 		t.Errorf("%v: %s", err, messages)
@@ -335,23 +335,23 @@ func TestDataCommands(t *testing.T) {
 		"table": "\nlicence 1: ours\n", "wide": rawServer + "/one/a.csv", "csv": "one/a.csv,480000,no,ours," + rawServer,
 	} {
 		if out, _, err := onData(t, nil, "list", "--dir", other, "-o", format); err != nil || !strings.Contains(out, want) {
-			t.Errorf("%v: %s, want %q in it", err, out, want)
+			t.Errorf("error %v, output %s, want %q", err, out, want)
 		}
 	}
 	for want, args := range map[string][]string{
-		`no data set or file "ones" (did you mean one?): want one or more of one, two`: {"fetch", "ones", "--dir", dir},
-		"want a folder: --dir DIR, or the variable KUBENERGY_DATA":                     {"fetch", "two"},
+		`unknown data set or file "ones" (did you mean one?): want one or more of one, two`: {"fetch", "ones", "--dir", dir},
+		"missing directory: set --dir or the environment variable KUBENERGY_DATA":           {"fetch", "two"},
 	} {
 		if _, _, err := onData(t, nil, args...); err == nil || err.Error() != want {
-			t.Errorf("error %v, want %s", err, want)
+			t.Errorf("got error %v, want %s", err, want)
 		}
 	}
 	if out, _, _ := onData(t, nil, "list", "--dir", other, "-o", "wide"); strings.Count(out, "ours") != 1 {
-		t.Errorf("a licence is repeated:\n%s", out)
+		t.Errorf("duplicate licence:\n%s", out)
 	}
-	// The manifest of the program is what the command line works on.
+	// The command line uses the manifest of the program.
 	if code, stdout, stderr := ranLocally([]string{"data", "list"}); code != 0 || stderr != "" ||
-		!strings.Contains(stdout, "gaia/pai_1k.csv") || !strings.Contains(stdout, "No folder is named") {
+		!strings.Contains(stdout, "gaia/pai_1k.csv") || !strings.Contains(stdout, "No directory is set") {
 		t.Errorf("exit code %d: %s%s", code, stderr, stdout)
 	}
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// decisionList is what was decided, as the API has it.
+// decisionList is the output of the command decisions.
 type decisionList struct {
 	api.Decisions
 
-	namespaces bool  // are shown
-	more       bool  // the heads were printed
-	widths     []int // of the columns so far
+	namespaces bool  // whether to print the column NAMESPACE
+	more       bool  // whether the header was printed
+	widths     []int // current widths of the columns
 }
 
-// Text lists decisions, each in a line.
+// Text returns one line per decision.
 func (l *decisionList) Text(wide, _ bool) string {
 	heads := []string{"TIME", "ACTION", "NAMESPACE", "OWNER", "NODE", "WINDOW", "STRATEGY", "SAVES", "REASON"}
 	if wide {
@@ -43,7 +43,8 @@ func (l *decisionList) Text(wide, _ bool) string {
 	return l.aligned(rows)
 }
 
-// aligned lays rows out as kubectl does; what is printed below them later stands under the same heads.
+// aligned formats rows in columns like kubectl. Column widths are remembered, so that rows printed later are
+// aligned with the same header.
 func (l *decisionList) aligned(rows [][]string) string {
 	if l.widths == nil {
 		l.widths = make([]int, len(rows[0]))
@@ -76,7 +77,7 @@ func quantityOr(v float64, format string, times float64) string {
 	return fmt.Sprintf(format, times*v)
 }
 
-// windowOf is when the work is to run. A day is left out where it is that of the time before, but for what is wide.
+// windowOf returns the planned time window. Unless wide is set, dates are omitted if they equal the previous date.
 func windowOf(r *ledger.Record, wide bool) string {
 	before, text := r.At.UTC(), "–"
 	for i, at := range []time.Time{r.Start.UTC(), r.End.UTC()} {
@@ -98,7 +99,7 @@ func windowOf(r *ledger.Record, wide bool) string {
 	return text
 }
 
-// reasonOf says why in words; with all numbers where there is room.
+// reasonOf returns the reason of a decision as text, including the message if wide is set.
 func reasonOf(r *ledger.Record, wide bool) string {
 	words := sched.InWords(r.Reason)
 	switch {
@@ -107,7 +108,7 @@ func reasonOf(r *ledger.Record, wide bool) string {
 	case r.Reason == "DeadlineForced":
 		words = "the allowed delay is exhausted"
 	case r.Reason == "Released":
-		if words = "its window opens"; !strings.HasPrefix(r.Message, "held") { // by no plan
+		if words = "its window opens"; !strings.HasPrefix(r.Message, "held") { // released without a plan
 			words = cmp.Or(r.Message, words)
 		}
 	}
@@ -120,7 +121,8 @@ func reasonOf(r *ledger.Record, wide bool) string {
 	return words + "; " + r.Message
 }
 
-// Sheet has everything but snapshots, under the names that the fields have in JSON: replay reads those.
+// Sheet returns the table for the CSV format. It contains all fields except snapshots under their JSON names, as
+// expected by replay.
 func (l *decisionList) Sheet() *report.Table {
 	t := report.Sheet("id", "at", "action", "namespace", "ownerKind", "owner", "uid", "strategy", "node", "start",
 		"end", "energyJoules", "carbonGrams", "cost", "carbonIntensity", "saving", "savedGrams", "reason", "message",

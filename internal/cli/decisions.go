@@ -37,24 +37,25 @@ type decisionsFlags struct {
 	output     *cmdutil.Choice
 }
 
-// Decisions reach the controller seconds after they were made, and after an outage of it together.
+// Decisions reach the controller within seconds, or in bulk after an outage.
 const (
 	followEvery = 5 * time.Second
-	lateBy      = 2 * time.Minute // what is recorded so much later than what was decided after it, --follow misses
+	lateBy      = 2 * time.Minute // maximum delay of records that --follow prints
 )
 
 func newDecisions(t cmdutil.Terminal) *cobra.Command {
 	var f decisionsFlags
 	cmd := &cobra.Command{
 		Use:   "decisions",
-		Short: "List what was decided: which work was held, let go and placed, where, why, and what that is to save",
-		Long: `List the decisions that the scheduler has recorded at the controller, the youngest first: what was
-held until when, let go or placed, on which node, by which strategy and why. SAVES is the share of the cost of a start
-at once that a hold is expected to save. Times are in UTC.
+		Short: "List the scheduling decisions with node, time window, strategy, expected saving and reason",
+		Long: `List the decisions that the scheduler has recorded at the controller, newest first. A decision holds,
+releases or places a workload. The output contains the node, the time window, the strategy and the reason. SAVES is the
+expected saving of a hold, relative to the cost of an immediate start. Times are in UTC.
 
-With --follow the oldest stands first, and further decisions are added as they are recorded, until the command is
-ended. -o json is what GET /api/v1/decisions of the controller answers; with --follow it is one decision a line.
---snapshot shows all that one decision was made on; that tells of all nodes, and needs the right to list them.`,
+With --follow, decisions are printed in chronological order and new ones are added as they are recorded, until the
+command is interrupted. -o json prints the response of GET /api/v1/decisions of the controller, or one decision per
+line with --follow. --snapshot prints the inputs of one decision. They include all nodes, so the permission to list
+nodes is required.`,
 		Example: `  kubenergy decisions -n shop --since 2h
   kubenergy decisions -A --action hold --reason CheaperLater -o wide
   kubenergy decisions -A --follow
@@ -69,17 +70,18 @@ ended. -o json is what GET /api/v1/decisions of the controller answers; with --f
 	}
 	flags := cmd.Flags()
 	f.ControllerFlags.Add(flags)
-	f.AddNamespace(flags, "namespace of the work (default: that of the kubeconfig)")
-	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "decisions of all namespaces")
-	flags.StringVar(&f.since, "since", "1d", "how long ago the oldest was made, as 2h or 7d; or a time, or a day")
-	flags.IntVar(&f.limit, "limit", 100, "at most so many, the youngest")
-	f.action = cmdutil.Choose(flags, "action", "", "action", "only", "any", "place", "hold", "release")
-	flags.StringSliceVar(&f.strategies, "strategy", nil, "only by these strategies")
-	flags.StringSliceVar(&f.nodes, "node", nil, "only placements on these nodes")
-	flags.StringSliceVar(&f.reasons, "reason", nil, "only for these reasons, as CheaperLater or DeadlineForced")
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with decisions as they are recorded")
+	f.AddNamespace(flags, "namespace of the workloads (default: namespace of the kubeconfig)")
+	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "list the decisions of all namespaces")
+	flags.StringVar(&f.since, "since", "1d", "maximum age of decisions, e.g. 2h or 7d, or the earliest time or date")
+	flags.IntVar(&f.limit, "limit", 100, "maximum number of decisions; the newest are listed")
+	f.action = cmdutil.Choose(flags, "action", "", "action", "action to list:", "any", "place", "hold", "release")
+	flags.StringSliceVar(&f.strategies, "strategy", nil, "list only decisions of these strategies")
+	flags.StringSliceVar(&f.nodes, "node", nil, "list only placements on these nodes")
+	flags.StringSliceVar(&f.reasons, "reason", nil,
+		"list only decisions with these reasons, e.g. CheaperLater or DeadlineForced")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "continue with new decisions as they are recorded")
 	flags.StringVar(&f.snapshot, "snapshot", "",
-		"show what a decision was made on, as JSON: its `ID`, or job/NAME or pod/NAME for the youngest on that")
+		"print the inputs of a decision as JSON, given its `ID`, or job/NAME or pod/NAME for the newest decision")
 	f.output = cmdutil.Output(flags, "table", "wide", "json", "csv")
 	return cmd
 }
@@ -87,11 +89,11 @@ ended. -o json is what GET /api/v1/decisions of the controller answers; with --f
 func (f *decisionsFlags) check(format bool) error {
 	switch {
 	case f.all && f.Namespace != "":
-		return fmt.Errorf("-A and -n %s: give one of them", f.Namespace)
+		return fmt.Errorf("-A and -n %s are mutually exclusive", f.Namespace)
 	case f.limit <= 0:
 		return fmt.Errorf("--limit is %d: want more than 0", f.limit)
 	case f.snapshot != "" && (f.follow || format):
-		return errors.New("--snapshot prints one snapshot as JSON: leave out --follow and -o")
+		return errors.New("--snapshot prints one snapshot as JSON and cannot be combined with --follow and -o")
 	}
 	for _, name := range f.strategies {
 		if _, err := strategy.New(name); err != nil {
@@ -101,7 +103,7 @@ func (f *decisionsFlags) check(format bool) error {
 	return nil
 }
 
-// query asks for the records that the flags mean.
+// query returns the query for the records selected by the flags.
 func (f *decisionsFlags) query(c *cmdutil.ControllerClient, now time.Time) (*ledger.RecordQuery, error) {
 	from, err := humanize.ParseTime("--since", "-"+f.since, now)
 	if err != nil {
@@ -116,7 +118,7 @@ func (f *decisionsFlags) query(c *cmdutil.ControllerClient, now time.Time) (*led
 	return q, nil
 }
 
-// wants reports whether a record passes the filters that the API does not have.
+// wants reports whether a record matches the filters that the API does not support.
 func (f *decisionsFlags) wants(r *ledger.Record) bool {
 	reason := func(name string) bool { return strings.EqualFold(name, r.Reason) }
 	return (f.action.Value == "any" || f.action.Value == r.Action) &&
@@ -144,24 +146,25 @@ func (f *decisionsFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	if err != nil {
 		return err
 	}
-	records = append([]ledger.Record{}, records...) // as the API, a list of none
+	records = append([]ledger.Record{}, records...) // encode an empty list instead of null, like the API
 	if !since.IsZero() {
-		fmt.Fprintf(t.Err, "there are more decisions than the youngest %d: see --limit and --since\n", f.limit)
+		fmt.Fprintf(t.Err, "Only the newest %d decisions are listed: use --limit and --since to select others\n",
+			f.limit)
 	}
 	list := &decisionList{Decisions: api.Decisions{Decisions: records}, namespaces: f.all}
 	if f.follow {
 		return f.goOn(ctx, t, c, q, list)
 	}
 	if format := f.output.Value; len(records) == 0 && (format == "table" || format == "wide") {
-		_, err := fmt.Fprintf(t.Err, "No such decision is recorded since %s. If there should be some, %s doctor says "+
-			"whether the scheduler tells the controller.\n", q.From.Format(time.RFC3339), t.Name)
+		_, err := fmt.Fprintf(t.Err, "No decisions found since %s. If you expect some, run %s doctor to check "+
+			"whether the scheduler sends them to the controller.\n", q.From.Format(time.RFC3339), t.Name)
 		return err
 	}
 	return t.Print(list, f.output.Value)
 }
 
-// goOn prints the list from the oldest on, and then each further decision once, until the context ends. A controller
-// that is away for a while is asked again.
+// goOn prints the list in chronological order, followed by each new decision, until the context is done. It retries
+// if the controller is temporarily unavailable.
 func (f *decisionsFlags) goOn(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient,
 	q *ledger.RecordQuery,
 	list *decisionList,
@@ -198,7 +201,8 @@ func (f *decisionsFlags) goOn(ctx context.Context, t cmdutil.Terminal, c *cmduti
 	return nil
 }
 
-// again returns what to ask after a failure; an error where asking again is of no use. A token is good for ten minutes.
+// again returns the client for the next attempt after a failure, or an error if a retry is pointless. It reconnects
+// if the token, which is valid for ten minutes, has expired.
 func (f *decisionsFlags) again(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient, failure error,
 	reported bool,
 ) (*cmdutil.ControllerClient, error) {
@@ -209,12 +213,12 @@ func (f *decisionsFlags) again(ctx context.Context, t cmdutil.Terminal, c *cmdut
 	case ok && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusTooManyRequests:
 		return nil, failure
 	case !reported:
-		fmt.Fprintf(t.Err, "%v: asking again\n", failure)
+		fmt.Fprintf(t.Err, "%v, retrying\n", failure)
 	}
 	return c, nil
 }
 
-// add prints what was not seen yet, the oldest first.
+// add prints the decisions that were not printed before, oldest first.
 func (f *decisionsFlags) add(t cmdutil.Terminal, list *decisionList, seen map[string]time.Time) error {
 	slices.Reverse(list.Decisions.Decisions)
 	list.Decisions.Decisions = slices.DeleteFunc(list.Decisions.Decisions, func(r ledger.Record) bool {
@@ -238,7 +242,7 @@ func (f *decisionsFlags) add(t cmdutil.Terminal, list *decisionList, seen map[st
 		return err
 	}
 	text := b.Bytes()
-	if list.more { // under the heads that are there
+	if list.more { // omit the header
 		text = text[bytes.IndexByte(text, '\n')+1:]
 	}
 	list.more = true
@@ -246,7 +250,7 @@ func (f *decisionsFlags) add(t cmdutil.Terminal, list *decisionList, seen map[st
 	return err
 }
 
-// printSnapshot prints what the youngest decision that is meant was made on.
+// printSnapshot prints the snapshot of the newest matching decision.
 func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient,
 	q *ledger.RecordQuery,
 ) error {
@@ -266,7 +270,7 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, 
 		return err
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("no decision %s with a snapshot is recorded since %s: see --since, -n and -A", f.snapshot,
+		return fmt.Errorf("no decision %s with a snapshot found since %s: check --since, -n and -A", f.snapshot,
 			q.From.Format(time.RFC3339))
 	}
 	r := &found[0]
@@ -276,7 +280,7 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, 
 	case err != nil:
 		return err
 	case len(full) == 0 || len(full[0].Snapshot) == 0:
-		return fmt.Errorf("decision %s is recorded without its snapshot: %s", r.ID, reasonOf(r, true))
+		return fmt.Errorf("decision %s was recorded without a snapshot: %s", r.ID, reasonOf(r, true))
 	}
 	text, err := report.Unpacked(&full[0])
 	if err != nil {
@@ -284,7 +288,7 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, 
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, text, "", "  "); err != nil {
-		return fmt.Errorf("the snapshot of decision %s cannot be read: %w", r.ID, err)
+		return fmt.Errorf("decoding the snapshot of decision %s: %w", r.ID, err)
 	}
 	b.WriteByte('\n')
 	_, err = t.Out.Write(b.Bytes())

@@ -19,7 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
 )
 
-// book answers as the controller does: a page of what lies in the time that is asked for, the youngest first.
+// book serves records like the controller, which returns a page of the requested interval, newest first.
 type book struct {
 	mu      sync.Mutex
 	records []ledger.Record
@@ -43,14 +43,14 @@ func (b *book) answer(q *http.Request) any {
 		if v.Get("snapshots") == "" {
 			r.Snapshot = nil
 		}
-		if ledgertest.Selects(&asked, &r) && len(page) < 3 { // three to a page
+		if ledgertest.Selects(&asked, &r) && len(page) < 3 { // three per page
 			page = append(page, r)
 		}
 	}
 	return api.Decisions{Decisions: page}
 }
 
-// decided fills the controller with a hold, its release, and placements.
+// decided adds a hold, its release and placements to the controller.
 func (c *fakeUnit) decided(t *testing.T) *book {
 	t.Helper()
 	at := testNow.Add(-3 * time.Hour).Truncate(time.Hour)
@@ -99,7 +99,7 @@ func TestDecisions(t *testing.T) {
 	golden(t, "decisions.golden", all.String())
 }
 
-// What -o json prints is what the API answers, field by field.
+// The output of -o json equals the response of the API.
 func TestDecisionsAreTheAPIs(t *testing.T) {
 	c := newFakeController(t)
 	b := c.decided(t)
@@ -113,7 +113,7 @@ func TestDecisionsAreTheAPIs(t *testing.T) {
 	}
 	text, err := json.MarshalIndent(want, "", "  ")
 	if err != nil || stdout != string(text)+"\n" {
-		t.Errorf("%v; printed\n%s\nthe API answers\n%s", err, stdout, text)
+		t.Errorf("error %v; got\n%s\nwant\n%s", err, stdout, text)
 	}
 }
 
@@ -130,13 +130,13 @@ func TestSnapshotOfADecision(t *testing.T) {
 			t.Fatal(err)
 		}
 		if codec.Digest(compact.Bytes()) != b.records[0].Digest {
-			t.Errorf("%s: it is not the snapshot of the youngest decision:\n%s", name, stdout)
+			t.Errorf("%s: expected the snapshot of the newest decision, got:\n%s", name, stdout)
 		}
 	}
 	for name, want := range map[string]string{
-		"none":  "no decision none with a snapshot is recorded since 2",
+		"none":  "no decision none with a snapshot found since 2",
 		"job/x": "no decision job/x with a snapshot",
-		"evil":  "decision evil is recorded without its snapshot: no opinion: the default scheduler decides; =1+1",
+		"evil":  "decision evil was recorded without a snapshot: no opinion: the default scheduler decides; =1+1",
 	} {
 		if code, _, stderr := c.run(t, withToken, "decisions", "--snapshot", name); code != 1 ||
 			!strings.Contains(stderr, want) {
@@ -145,11 +145,11 @@ func TestSnapshotOfADecision(t *testing.T) {
 	}
 }
 
-// output that tests may read while a command writes it.
+// shared is output that tests can read while a command writes it.
 type shared struct {
 	mu    sync.Mutex
 	b     bytes.Buffer
-	wrote chan<- struct{} // gets one if it has room; nil: none
+	wrote chan<- struct{} // receives a value after each write if it has capacity; may be nil
 }
 
 func (s *shared) Write(p []byte) (int, error) {
@@ -168,8 +168,8 @@ func (s *shared) String() string {
 	return s.b.String()
 }
 
-// With --follow no line comes twice, what comes late comes, a token that has run out is made anew, an outage and a
-// limit of requests are waited out, a refusal is not, and the end of the context is the end.
+// With --follow, each decision is printed once, including late ones. Expired tokens are renewed, outages and rate
+// limits are retried, and the command ends on a permanent error or when the context is done.
 func TestFollow(t *testing.T) {
 	for _, forbidden := range []bool{false, true} {
 		t.Run(fmt.Sprint("forbidden at last: ", forbidden), func(t *testing.T) { follow(t, forbidden) })
@@ -180,7 +180,7 @@ func follow(t *testing.T, forbidden bool) {
 	t.Helper()
 	c := newFakeController(t)
 	b := c.decided(t)
-	fail := make(chan refusal, 1) // what the next request is answered
+	fail := make(chan refusal, 1) // response to the next request
 	changed := make(chan struct{}, 1)
 	c.answers["/api/v1/decisions"] = func(q *http.Request) any {
 		select {
@@ -210,7 +210,7 @@ func follow(t *testing.T, forbidden bool) {
 			select {
 			case <-changed:
 			case <-late:
-				t.Fatalf("not within 20 s: %s\n%s%s", what, stdout.String(), stderr.String())
+				t.Fatalf("timed out after 20 s: %s\n%s%s", what, stdout.String(), stderr.String())
 			}
 		}
 	}
@@ -221,7 +221,7 @@ func follow(t *testing.T, forbidden bool) {
 	refuse := func(status int, text string) {
 		t.Helper()
 		fail <- refusal{status, text}
-		until("asked again", func() bool { return len(fail) == 0 })
+		until("the request was retried", func() bool { return len(fail) == 0 })
 	}
 	place := func(id string, ago time.Duration) ledger.Record {
 		return ledger.Record{
@@ -232,20 +232,20 @@ func follow(t *testing.T, forbidden bool) {
 	await("thrifty")
 	b.add(place("third", 50*time.Second), place("fourth", 40*time.Second))
 	await("-fourth")
-	refuse(http.StatusUnauthorized, "the token has run out")
+	refuse(http.StatusUnauthorized, "the token has expired")
 	b.add(place("late", 70*time.Second))
 	await("-late")
 	refuse(http.StatusServiceUnavailable, "starting")
-	await("not ready: starting: asking again")
+	await("not ready: starting, retrying")
 	refuse(http.StatusTooManyRequests, "later")
 	b.add(place("last", time.Second))
 	await("-last")
 	if forbidden {
-		refuse(http.StatusForbidden, "your right was taken")
+		refuse(http.StatusForbidden, "permission revoked")
 	} else {
 		cancel()
 	}
-	if code := <-ended; (code != 0) != forbidden || forbidden && !strings.Contains(stderr.String(), "was taken") {
+	if code := <-ended; (code != 0) != forbidden || forbidden && !strings.Contains(stderr.String(), "permission revoked") {
 		t.Errorf("exit code %d, %s", code, stderr.String())
 	}
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
@@ -257,11 +257,11 @@ func follow(t *testing.T, forbidden bool) {
 		"OWNER", "Job/b", "Pod/x", "Job/b", "Job/b", "Job/a-longer-name-third", "Job/a-longer-name-fourth",
 		"Job/a-longer-name-late", "Job/a-longer-name-last",
 	}; !slices.Equal(order, want) {
-		t.Errorf("printed %v:\n%s", order, stdout.String())
+		t.Errorf("unexpected order %v:\n%s", order, stdout.String())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.made != 2 {
-		t.Errorf("%d tokens: want one more after the first had run out", c.made)
+		t.Errorf("got %d tokens, want a new one after the first had expired", c.made)
 	}
 }

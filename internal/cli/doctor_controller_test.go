@@ -17,47 +17,47 @@ func TestDoctorChecksTheController(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		set  func(*fakeUnit)
-		want string // all findings: status and the beginning of the message
+		want string // all findings: status and prefix of the message
 	}{
 		{"well", func(c *fakeUnit) {
 			c.answers["/api/v1/nodes/power"] = api.NodesPower{Nodes: []api.NodePower{{
 				Node: "a", AsOf: testNow.Add(-10 * time.Second),
 			}}}
-		}, "ok the controller answers; ok 1 node told"},
-		{"late nodes", func(*fakeUnit) {}, "ok the controller answers; warn 1 of 5 nodes"},
+		}, "ok the controller is available; ok 1 node reported power"},
+		{"late nodes", func(*fakeUnit) {}, "ok the controller is available; warn 1 of 5 nodes"},
 		{
 			"no nodes", func(c *fakeUnit) { c.answers["/api/v1/nodes/power"] = api.NodesPower{} },
-			"ok the controller answers; warn no node tells",
+			"ok the controller is available; warn no node reports its power",
 		},
-		{"a disk that is full", func(c *fakeUnit) {
+		{"full disk", func(c *fakeUnit) {
 			c.answers[statistics] = map[string]any{"journal": 7, "oldest": testNow.Add(-time.Hour)}
-		}, "fail 7 bookings are not in; warn 1 of 5 nodes"},
+		}, "fail 7 bookings have not been added; warn 1 of 5 nodes"},
 		{"not installed", func(c *fakeUnit) { c.refuse["proxy"] = 404 }, "warn the controller is not installed"},
 		{
 			"not running", func(c *fakeUnit) { c.refuse["proxy"] = 503 },
-			"warn the API server's proxy does not reach the controller",
+			"warn the proxy of the API server cannot reach the controller",
 		},
-		{"a federation that is away", func(c *fakeUnit) {
+		{"federation unreachable", func(c *fakeUnit) {
 			c.answers[statistics] = map[string]any{"unsent": testNow.Add(-time.Hour)}
-		}, "ok the controller answers; warn the federation does not have all that was booked since 2026-03-02T08:00:00Z; " +
+		}, "ok the controller is available; warn bookings since 2026-03-02T08:00:00Z have not been forwarded; " +
 			"warn 1 of 5 nodes"},
-		{"a federation that is there", func(c *fakeUnit) {
+		{"federation reachable", func(c *fakeUnit) {
 			c.answers[statistics] = map[string]any{"unsent": testNow.Add(-time.Minute)}
-		}, "ok the controller answers; warn 1 of 5 nodes"},
-		{"a member that is silent", func(c *fakeUnit) {
+		}, "ok the controller is available; warn 1 of 5 nodes"},
+		{"silent member", func(c *fakeUnit) {
 			c.answers["/api/v1/ledger"] = ledger.Answer{Rows: []ledger.Row{
 				{Key: []string{"alpha"}, Last: testNow.Add(-time.Hour)},
 				{Key: []string{"beta"}, Last: testNow},
 				{Key: []string{""}, Last: testNow.Add(-time.Hour)},
 			}}
-		}, "ok the controller answers; warn nothing came from cluster alpha since 2026-03-02T08:00:00Z; " +
+		}, "ok the controller is available; warn no data received from cluster alpha since 2026-03-02T08:00:00Z; " +
 			"warn 1 of 5 nodes"},
 		{
-			"no right to sums", func(c *fakeUnit) { c.refuse["/api/v1/ledger"] = 403 },
-			"ok the controller answers; warn the controller refuses; warn 1 of 5 nodes",
+			"no permission to read sums", func(c *fakeUnit) { c.refuse["/api/v1/ledger"] = 403 },
+			"ok the controller is available; warn the controller denied the request; warn 1 of 5 nodes",
 		},
-		{"no right", func(c *fakeUnit) { c.refuse[statistics] = 403 }, "warn the controller refuses"},
-		{"too old", func(c *fakeUnit) { delete(c.answers, statistics) }, "warn the controller has no"},
+		{"no right", func(c *fakeUnit) { c.refuse[statistics] = 403 }, "warn the controller denied the request"},
+		{"too old", func(c *fakeUnit) { delete(c.answers, statistics) }, "warn the controller does not serve"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newFakeController(t)
@@ -76,11 +76,11 @@ func TestDoctorChecksTheController(t *testing.T) {
 			}
 			wants := strings.Split(tc.want, "; ")
 			if len(got) != len(wants) {
-				t.Fatalf("found %q", got)
+				t.Fatalf("unexpected findings %q", got)
 			}
 			for i := range got {
 				if !strings.HasPrefix(got[i], wants[i]) {
-					t.Errorf("found %q, want %q", got[i], wants[i])
+					t.Errorf("got finding %q, want %q", got[i], wants[i])
 				}
 			}
 		})

@@ -37,7 +37,7 @@ const (
 	nodePath       = "/api/v1/nodes"
 )
 
-// crd is a CustomResourceDefinition as the server shows it.
+// crd is a CustomResourceDefinition with a free-form status.
 type crd struct {
 	metav1.PartialObjectMetadata
 	Status map[string]any `json:"status"`
@@ -75,7 +75,7 @@ func lease(name string, age time.Duration) *coordinationv1.Lease {
 	}
 }
 
-// zone is a GridZone with two days of hourly intensities: 300 g/kWh, but 100 between 12:00 and 16:00 each day.
+// zone returns a GridZone with two days of hourly intensities of 300 g/kWh, and 100 g/kWh between 12:00 and 16:00.
 func zone(name string) *v1alpha1.GridZone {
 	z := &v1alpha1.GridZone{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	z.Spec.Zone, z.Spec.Default = name, true
@@ -114,7 +114,7 @@ func node(name string, labels map[string]string) *v1.Node {
 	return n
 }
 
-// healthy is a cluster in which everything is as it should be.
+// healthy returns a cluster without any problem.
 func healthy(t *testing.T) *apiServer {
 	t.Helper()
 	a := newAPIServer(t)
@@ -163,7 +163,7 @@ func healthy(t *testing.T) *apiServer {
 	return a
 }
 
-// edit changes an object in place.
+// edit modifies a stored object.
 func edit[T any](t *testing.T, a *apiServer, path string, change func(*T)) {
 	t.Helper()
 	a.mu.Lock()
@@ -197,7 +197,7 @@ func TestDoctorOfAHealthyCluster(t *testing.T) {
 	code, stdout, _ = a.run(t, "doctor", "-o", "json")
 	var report struct{ Checks []doctor.Finding }
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != 0 || len(report.Checks) < len(doctor.Checks) {
-		t.Errorf("exit code %d, %d checks: %v", code, len(report.Checks), err)
+		t.Errorf("exit code %d, %d checks, error %v", code, len(report.Checks), err)
 	}
 	for _, f := range report.Checks {
 		if f.Status != doctor.StatusOK {
@@ -205,11 +205,11 @@ func TestDoctorOfAHealthyCluster(t *testing.T) {
 		}
 	}
 	if a.writes > 0 {
-		t.Errorf("doctor wrote %d times", a.writes)
+		t.Errorf("doctor made %d write requests", a.writes)
 	}
 }
 
-// One thing is wrong at a time.
+// Each case introduces a single problem.
 func TestDoctorFinds(t *testing.T) {
 	for name, c := range map[string]struct {
 		break_      func(*testing.T, *apiServer)
@@ -217,7 +217,7 @@ func TestDoctorFinds(t *testing.T) {
 		status      doctor.Status
 		description string
 	}{
-		"policies of Karmada that leave no choice": {
+		"Karmada policies without a choice of cluster": {
 			func(t *testing.T, a *apiServer) {
 				const version = "policy.karmada.io/v1alpha1"
 				a.served[version] = []string{"propagationpolicies", "clusterpropagationpolicies"}
@@ -236,47 +236,47 @@ func TestDoctorFinds(t *testing.T) {
 					`"replicaScheduling": {"replicaSchedulingType": "Divided"}`)
 				add("/namespaces/ns/propagationpolicies", "others", "Deployment", "")
 				add("/clusterpropagationpolicies", "unsaid", "Job", "")
-			}, "karmada", doctor.StatusWarn, "KubEnergy chooses none: ns/said, unsaid",
+			}, "karmada", doctor.StatusWarn, "KubEnergy cannot select a cluster: ns/said, unsaid",
 		},
-		"machines that nothing wakes": {
+		"no component wakes up machines": {
 			func(t *testing.T, a *apiServer) {
 				a.add(t, nodePath, node("s1", map[string]string{"kubenergy.io/power-state": "asleep"}))
-			}, "nodes", doctor.StatusFail, "no kubenergy-power is ready to wake machines, and these are not awake: s1",
+			}, "nodes", doctor.StatusFail, "no kubenergy-power is ready to wake up machines, but these nodes are not awake: s1",
 		},
-		"machines that may sleep, and nothing sends them": {
+		"no component puts machines to sleep": {
 			func(t *testing.T, a *apiServer) {
 				a.add(t, nodePath, node("s1", map[string]string{"kubenergy.io/may-sleep": "true"}))
-			}, "nodes", doctor.StatusWarn, "1 node may sleep, and there is no kubenergy-power: s1",
+			}, "nodes", doctor.StatusWarn, "1 node may sleep, but kubenergy-power is not installed: s1",
 		},
 		"boots that fail": {
 			func(t *testing.T, a *apiServer) {
 				n := node("s1", map[string]string{"kubenergy.io/may-sleep": "true"})
 				n.Annotations = map[string]string{"kubenergy.io/power": `{"failed":2}`}
 				a.add(t, nodePath, n)
-			}, "nodes", doctor.StatusWarn, "machines whose last boot failed: s1",
+			}, "nodes", doctor.StatusWarn, "the last boot of these nodes failed: s1",
 		},
-		"a server that is too old": {
+		"server too old": {
 			func(_ *testing.T, a *apiServer) { a.version = "35" }, "kubernetes version",
-			doctor.StatusFail, "Kubernetes v1.35.4: older than",
+			doctor.StatusFail, "Kubernetes v1.35.4 is older than",
 		},
-		"a server that is too new": {
+		"server too new": {
 			func(_ *testing.T, a *apiServer) { a.version = "38" }, "kubernetes version",
-			doctor.StatusFail, "one minor version older at most",
+			doctor.StatusFail, "at most one minor version older",
 		},
-		"a version of a cloud": {
+		"version of a cloud provider": {
 			func(_ *testing.T, a *apiServer) { a.version = "37+" }, "kubernetes version",
-			doctor.StatusOK, "one minor version older, as it may be",
+			doctor.StatusOK, "one minor version older and supported",
 		},
-		"a clock that is ahead": {
+		"clock ahead": {
 			func(_ *testing.T, a *apiServer) { a.date = testNow.Add(-9 * time.Second) },
 			"clock", doctor.StatusWarn, "8s ahead of",
 		},
-		"a clock that is behind": {
+		"clock behind": {
 			func(_ *testing.T, a *apiServer) { a.date = testNow.Add(9 * time.Second) },
 			"clock", doctor.StatusWarn, "9s behind",
 		},
-		"a server that says no time": {
-			func(_ *testing.T, a *apiServer) { a.date = time.Time{} }, "clock", doctor.StatusWarn, "its response has no creation timestamp",
+		"server without a timestamp": {
+			func(_ *testing.T, a *apiServer) { a.date = time.Time{} }, "clock", doctor.StatusWarn, "the response has no creation timestamp",
 		},
 		"no admission policies": {func(_ *testing.T, a *apiServer) {
 			a.served["admissionregistration.k8s.io/v1"] = nil
@@ -288,17 +288,17 @@ func TestDoctorFinds(t *testing.T) {
 		"a kind not established": {func(t *testing.T, a *apiServer) {
 			edit(t, a, crdPath+"/gridzones.kubenergy.io", func(c *crd) { c.Status["conditions"] = nil })
 		}, "custom resources", doctor.StatusFail, "not established: gridzones"},
-		"a kind of an older version": {func(t *testing.T, a *apiServer) {
+		"older version of a kind": {func(t *testing.T, a *apiServer) {
 			edit(t, a, crdPath+"/gridzones.kubenergy.io",
 				func(c *crd) { c.Status["storedVersions"] = []any{"v1alpha0", "v1alpha1"} })
 		}, "custom resources", doctor.StatusWarn, "v1alpha0, v1alpha1"},
-		"a component that is down": {func(t *testing.T, a *apiServer) {
+		"component down": {func(t *testing.T, a *apiServer) {
 			edit(t, a, deploymentPath+"/"+cmdutil.ControllerName, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 0 })
 		}, "components", doctor.StatusFail, "kubenergy-controller: none of 2"},
-		"a replica that is down": {func(t *testing.T, a *apiServer) {
+		"replica down": {func(t *testing.T, a *apiServer) {
 			edit(t, a, deploymentPath+"/"+cmdutil.ControllerName, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 1 })
 		}, "components", doctor.StatusWarn, "1 of 2"},
-		"an upgrade half done": {func(t *testing.T, a *apiServer) {
+		"incomplete upgrade": {func(t *testing.T, a *apiServer) {
 			edit(t, a, deploymentPath+"/"+cmdutil.ControllerName, func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec.Containers[0].Image = "example.org:5000/c:1.3.0"
 			})
@@ -306,33 +306,33 @@ func TestDoctorFinds(t *testing.T) {
 		"an abandoned lease": {func(t *testing.T, a *apiServer) {
 			a.add(t, leasePath, lease(cmdutil.ControllerName, time.Hour))
 		}, "leases", doctor.StatusWarn, "kubenergy-controller was last renewed 1 h ago by pod-1"},
-		"nobody to release": {
+		"no lease holder": {
 			func(t *testing.T, a *apiServer) { a.add(t, leasePath, lease(cmdutil.HoldLease, time.Hour)) },
 			"hold policy", doctor.StatusFail, "no scheduler holds the Lease kubenergy-hold",
 		},
-		"a right too few": {func(_ *testing.T, a *apiServer) {
+		"missing permission": {func(_ *testing.T, a *apiServer) {
 			a.allowed = except(a.allowed, false, "patch", "jobs", cmdutil.SchedulerName)
-		}, "permissions", doctor.StatusFail, "kubenergy-scheduler may not patch jobs.batch"},
-		"a right too many": {func(_ *testing.T, a *apiServer) {
+		}, "permissions", doctor.StatusFail, "kubenergy-scheduler is not allowed to patch jobs.batch"},
+		"excess permission": {func(_ *testing.T, a *apiServer) {
 			a.allowed = except(a.allowed, true, "get", "secrets", cmdutil.ControllerName)
-		}, "permissions", doctor.StatusWarn, "kubenergy-controller may get secrets"},
+		}, "permissions", doctor.StatusWarn, "kubenergy-controller is allowed to get secrets"},
 		"no binding": {func(_ *testing.T, a *apiServer) {
 			a.delete(policyPath + "mutatingadmissionpolicybindings/" + release.HoldPolicy)
-		}, "hold policy", doctor.StatusWarn, "has no binding: no Job is held"},
-		"a binding alone": {func(_ *testing.T, a *apiServer) {
+		}, "hold policy", doctor.StatusWarn, "has no binding, so no Job is held"},
+		"binding without a policy": {func(_ *testing.T, a *apiServer) {
 			a.delete(policyPath + "mutatingadmissionpolicies/" + release.HoldPolicy)
-		}, "hold policy", doctor.StatusWarn, "binds no policy"},
-		"a binding that came first": {func(t *testing.T, a *apiServer) {
+		}, "hold policy", doctor.StatusWarn, "refers to a missing policy"},
+		"binding older than the policy": {func(t *testing.T, a *apiServer) {
 			a.add(t, policyPath+"mutatingadmissionpolicybindings",
 				&metav1.PartialObjectMetadata{ObjectMeta: created(release.HoldPolicy, testNow.Add(-72*time.Hour))})
 		}, "hold policy", doctor.StatusWarn, "older than the scheduler"},
 		"no guard": {func(_ *testing.T, a *apiServer) {
 			a.delete(policyPath + "validatingadmissionpolicybindings/" + doctor.GuardPolicies[1])
-		}, "hold policy", doctor.StatusWarn, "is not pinned"},
-		"a policy of nonsense": {func(t *testing.T, a *apiServer) {
+		}, "hold policy", doctor.StatusWarn, "are not restricted"},
+		"invalid policy": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) { p.Spec.Mode = "sometimes" })
 		}, "mode", doctor.StatusWarn, `mode is "sometimes"`},
-		"a mode that is none": {func(t *testing.T, a *apiServer) {
+		"invalid mode": {func(t *testing.T, a *apiServer) {
 			a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforcing"},
 			}})
@@ -343,20 +343,20 @@ func TestDoctorFinds(t *testing.T) {
 		},
 		"an empty zone": {
 			editZone(func(z *v1alpha1.GridZone) { z.Status = v1alpha1.GridZoneStatus{} }), "grid zones",
-			doctor.StatusFail, "its status is empty",
+			doctor.StatusFail, "the status is empty",
 		},
-		"a zone not ready": {editZone(func(z *v1alpha1.GridZone) {
+		"zone not ready": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Conditions[0].Status, z.Status.Conditions[0].Message = "False", "all sources fail"
 		}), "grid zones", doctor.StatusFail, "not ready: all sources fail"},
-		"an old signal": {editZone(func(z *v1alpha1.GridZone) {
+		"old signal": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Carbon.AsOf = new(metav1.NewTime(testNow.Add(-3 * time.Hour)))
-		}), "grid zones", doctor.StatusFail, "3 h old, which is older than 2h0m0s"},
-		"a signal at its end": {editZone(func(z *v1alpha1.GridZone) {
+		}), "grid zones", doctor.StatusFail, "3 h old, which exceeds the maximum age of 2h0m0s"},
+		"ended signal": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Carbon.Start = metav1.NewTime(testNow.Add(-72 * time.Hour))
 		}), "grid zones", doctor.StatusFail, "its last value ended 24 h ago"},
 		"a short forecast": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Carbon.Values = z.Status.Carbon.Values[:2]
-		}), "grid zones", doctor.StatusWarn, "known for the next 1 h only"},
+		}), "grid zones", doctor.StatusWarn, "only known for the next 1 h"},
 		"an estimated signal": {
 			editZone(func(z *v1alpha1.GridZone) { z.Status.Carbon.Quality = "estimated" }),
 			"grid zones", doctor.StatusWarn, "estimated",
@@ -364,80 +364,80 @@ func TestDoctorFinds(t *testing.T) {
 		"a failing source": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Conditions[0].Message = "known from typical; others did not answer well: electricityMaps: 401"
 		}), "grid zones", doctor.StatusWarn, "GridZone DE: others did not answer well: electricityMaps: 401"},
-		"a node that nobody knows": {
+		"node without a profile": {
 			func(t *testing.T, a *apiServer) { a.add(t, nodePath, node("n2", nil)) }, "nodes",
 			doctor.StatusWarn, "1 of 2 nodes without a power profile: n2",
 		},
-		"a Job that is overdue": {func(t *testing.T, a *apiServer) {
+		"overdue Job": {func(t *testing.T, a *apiServer) {
 			a.add(t, jobsIn("ns"), waitingJob("late", -2*time.Minute))
 		}, "held jobs", doctor.StatusFail, "1 Job held past the latest start: ns/late"},
 		"a Job without a date": {
 			func(t *testing.T, a *apiServer) { a.add(t, jobsIn("ns"), heldJob("undated")) },
 			"held jobs", doctor.StatusWarn, "ns/undated",
 		},
-		"Jobs one may not see": {
+		"Jobs not readable": {
 			func(_ *testing.T, a *apiServer) { a.refused["list jobs"] = true }, "held jobs",
-			doctor.StatusWarn, "you may not read Jobs",
+			doctor.StatusWarn, "you are not allowed to read Jobs",
 		},
-		"a Deployment that outlived us": {func(t *testing.T, a *apiServer) {
+		"Deployment left by an uninstallation": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			d := deployment("web", "example.org/web:1")
 			d.Spec.Template.Spec.SchedulerName = policy.SchedulerName
 			a.add(t, "/apis/apps/v1/namespaces/ns/deployments", d)
-		}, "scheduler names", doctor.StatusFail, "1 Deployment names the scheduler kubenergy, and its pods stay pending while no " +
-			"such scheduler runs: ns/web"},
-		"a CronJob of a name that another system may serve": {func(t *testing.T, a *apiServer) {
+		}, "scheduler names", doctor.StatusFail, "1 Deployment uses the scheduler kubenergy, and its pods remain pending while no " +
+			"such scheduler is running: ns/web"},
+		"CronJob with a scheduler name of another system": {func(t *testing.T, a *apiServer) {
 			configure(t, a, "profiles: [{schedulerName: kubenergy}]")
 			c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
 			c.Spec.JobTemplate.Spec.Template.Spec.SchedulerName = policy.GardenerSchedulerName
 			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", c)
-		}, "scheduler names", doctor.StatusWarn, "1 CronJob names the scheduler compute-gardener-scheduler"},
-		"a CronJob that outlived us": {func(t *testing.T, a *apiServer) {
+		}, "scheduler names", doctor.StatusWarn, "1 CronJob uses the scheduler compute-gardener-scheduler"},
+		"CronJob left by an uninstallation": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			configure(t, a, "profiles: [{schedulerName: compute-gardener-scheduler}]")
 			c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
 			c.Spec.JobTemplate.Spec.Template.Spec.SchedulerName = policy.GardenerSchedulerName
 			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", c)
-		}, "scheduler names", doctor.StatusFail, "1 CronJob names the scheduler compute-gardener-scheduler"},
+		}, "scheduler names", doctor.StatusFail, "1 CronJob uses the scheduler compute-gardener-scheduler"},
 		"a pod of a ReplicaSet without a Deployment": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			pod := markedPod("a")
 			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "lone", Controller: new(true)}}
 			a.add(t, "/api/v1/namespaces/ns/pods", pod)
-		}, "scheduler names", doctor.StatusFail, "1 pod waits for the scheduler kubenergy"},
-		"a Job that outlived us": {func(t *testing.T, a *apiServer) {
+		}, "scheduler names", doctor.StatusFail, "1 pod is waiting for the scheduler kubenergy"},
+		"Job left by an uninstallation": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			j := heldJob("train")
 			j.Labels, j.Spec.Suspend = nil, nil
 			j.Spec.Template.Spec.SchedulerName = policy.SchedulerName
 			a.add(t, jobsIn("ns"), j)
-		}, "scheduler names", doctor.StatusFail, "1 Job names the scheduler kubenergy"},
+		}, "scheduler names", doctor.StatusFail, "1 Job uses the scheduler kubenergy"},
 		"pods that outlived us": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			for _, name := range []string{"a", "b"} {
 				a.add(t, "/api/v1/namespaces/ns/pods", markedPod(name))
 			}
-		}, "scheduler names", doctor.StatusFail, "2 pods wait for the scheduler kubenergy, and stay pending while no such " +
-			"scheduler runs: ns/a, ns/b"},
-		"a pod that names a profile that is gone": {func(t *testing.T, a *apiServer) {
+		}, "scheduler names", doctor.StatusFail, "2 pods are waiting for the scheduler kubenergy and remain pending while no such " +
+			"scheduler is running: ns/a, ns/b"},
+		"pod with a removed scheduler profile": {func(t *testing.T, a *apiServer) {
 			configure(t, a, "profiles: [{schedulerName: green}, {schedulerName: default-scheduler}]")
 			a.add(t, "/api/v1/namespaces/ns/pods", markedPod("a"))
-		}, "scheduler names", doctor.StatusFail, "1 pod waits for the scheduler kubenergy"},
-		"a pod that names the second scheduler where ours is the cluster's": {func(t *testing.T, a *apiServer) {
+		}, "scheduler names", doctor.StatusFail, "1 pod is waiting for the scheduler kubenergy"},
+		"pod with the name of a second scheduler": {func(t *testing.T, a *apiServer) {
 			configure(t, a, string(deploy.DefaultSchedulerConfig))
 			a.add(t, "/api/v1/namespaces/ns/pods", markedPod("a"))
-		}, "scheduler names", doctor.StatusFail, "1 pod waits for the scheduler kubenergy"},
-		"a name of one's own": {func(t *testing.T, a *apiServer) {
+		}, "scheduler names", doctor.StatusFail, "1 pod is waiting for the scheduler kubenergy"},
+		"custom scheduler name": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			configure(t, a, "profiles: [{schedulerName: green}]")
 			pod := markedPod("a")
 			pod.Spec.SchedulerName = "green"
 			a.add(t, "/api/v1/namespaces/ns/pods", pod)
-		}, "scheduler names", doctor.StatusFail, "1 pod waits for the scheduler green"},
+		}, "scheduler names", doctor.StatusFail, "1 pod is waiting for the scheduler green"},
 		"a key for the wrong program": {setVariable(cmdutil.SchedulerName, v1.EnvVar{
 			Name: "ELECTRICITY_MAP_API_KEY", ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{Key: "key"}},
 		}), "variables", doctor.StatusWarn, "kubenergy-scheduler: environment variable ELECTRICITY_MAP_API_KEY has no effect"},
-		"a key that no zone names": {
+		"key without a zone": {
 			setVariable(cmdutil.ControllerName, v1.EnvVar{Name: "ELECTRICITY_MAP_API_KEY", Value: "s"}),
 			"variables", doctor.StatusWarn, "kubenergy-controller: environment variable ELECTRICITY_MAP_API_KEY has no effect on its own",
 		},
@@ -445,54 +445,54 @@ func TestDoctorFinds(t *testing.T) {
 			setVariable(cmdutil.ControllerName, v1.EnvVar{Name: "LOG_LEVEL", Value: "debug"}),
 			"variables", doctor.StatusWarn, "kubenergy-controller: environment variable LOG_LEVEL has no effect",
 		},
-		"a variable of no name": {
+		"variable with an unknown name": {
 			setVariable(cmdutil.SchedulerName, v1.EnvVar{Name: "CARBON_INTENSITY_TRESHOLD", Value: "2"}),
 			"variables", doctor.StatusWarn, "environment variable CARBON_INTENSITY_TRESHOLD has no effect",
 		},
 		"prices that no zone has": {
 			setVariable(cmdutil.SchedulerName, v1.EnvVar{Name: "PRICING_ENABLED", Value: "true"}),
-			"variables", doctor.StatusWarn, "PRICING_ENABLED holds nothing: no GridZone has prices",
+			"variables", doctor.StatusWarn, "PRICING_ENABLED has no effect: no GridZone has prices",
 		},
 		"schedules alone": {
 			setVariable(cmdutil.SchedulerName, v1.EnvVar{Name: "PRICING_SCHEDULES_PATH", Value: "/x"}),
 			"variables", doctor.StatusWarn, "environment variable PRICING_SCHEDULES_PATH has no effect",
 		},
-		"a threshold of one program": {setVariable(cmdutil.SchedulerName, v1.EnvVar{
+		"threshold of one program": {setVariable(cmdutil.SchedulerName, v1.EnvVar{
 			Name: "CARBON_INTENSITY_THRESHOLD", Value: "250",
 		}), "variables", doctor.StatusWarn, `CARBON_INTENSITY_THRESHOLD is "250" for the scheduler and not set for the controller`},
-		"a delay that is cut": {
+		"truncated delay": {
 			setVariable(cmdutil.SchedulerName, v1.EnvVar{Name: "MAX_SCHEDULING_DELAY", Value: "900h"}),
 			"variables", doctor.StatusWarn, "MAX_SCHEDULING_DELAY is 900h0m0s, which is reduced to 24h0m0s",
 		},
-		"a policy's delay that is cut": {func(t *testing.T, a *apiServer) {
+		"truncated delay of a policy": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) {
 				p.Spec.AllowedDelay = &metav1.Duration{Duration: 100 * time.Hour}
 			})
 		}, "mode", doctor.StatusWarn, "EnergyPolicy kubenergy-system/default: allowedDelay is 100h0m0s, which is reduced to 24h0m0s"},
-		"a default that changed": {
+		"changed default": {
 			func(*testing.T, *apiServer) {}, "defaults", doctor.StatusOK,
-			"hold.minSavingPerHour is not set; its default was 0 and is 0.005",
+			"hold.minSavingPerHour is not set; its default has changed from 0 to 0.005",
 		},
-		"a default that changed, and is set": {func(t *testing.T, a *apiServer) {
+		"changed default with a variable": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) {
 				p.Spec.Hold = &v1alpha1.HoldSettings{MinSavingPerHour: new(0.0)}
 			})
-		}, "defaults", doctor.StatusOK, "no default that changed"},
-		"a default that changed, and is a flag": {func(t *testing.T, a *apiServer) {
+		}, "defaults", doctor.StatusOK, "no setting depends on a default that changed"},
+		"changed default with a flag": {func(t *testing.T, a *apiServer) {
 			edit(t, a, deploymentPath+"/"+cmdutil.SchedulerName, func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec.Containers[0].Args = []string{"--kubenergy-min-saving-per-hour=0"}
 			})
-		}, "defaults", doctor.StatusOK, "no default that changed"},
-		"nodes one may not see": {
+		}, "defaults", doctor.StatusOK, "no setting depends on a default that changed"},
+		"nodes not readable": {
 			func(_ *testing.T, a *apiServer) { a.refused["list nodes"] = true }, "nodes",
-			doctor.StatusWarn, "you may not read nodes",
+			doctor.StatusWarn, "you are not allowed to read nodes",
 		},
-		"rights one may not see": {func(_ *testing.T, a *apiServer) {
+		"permissions not readable": {func(_ *testing.T, a *apiServer) {
 			a.refused["create subjectaccessreviews"] = true
-		}, "permissions", doctor.StatusWarn, "you may not read the rights"},
+		}, "permissions", doctor.StatusWarn, "you are not allowed to read the permissions"},
 		"no metrics-server": {
 			func(_ *testing.T, a *apiServer) { delete(a.served, "metrics.k8s.io/v1beta1") },
-			"metrics", doctor.StatusOK, "there is no metrics-server",
+			"metrics", doctor.StatusOK, "metrics-server is not installed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -510,24 +510,24 @@ func TestDoctorFinds(t *testing.T) {
 					fails++
 				}
 				if f.Status != doctor.StatusOK && f.Advice == "" {
-					t.Errorf("no advice: %+v", f)
+					t.Errorf("missing advice: %+v", f)
 				}
 			}
 			if !found {
-				t.Errorf("no %s of %q that says %q in\n%s", c.status, c.check, c.description, stdout)
+				t.Errorf("missing finding with status %s of check %q and message %q in\n%s", c.status, c.check, c.description, stdout)
 			}
 			if want := fails > 0; (code == 1) != want ||
 				want && !strings.Contains(stderr, fmt.Sprintf("%s failed", humanize.Count(fails, "check"))) {
 				t.Errorf("exit code %d with %d failures: %s", code, fails, stderr)
 			}
 			if (c.status == doctor.StatusFail) != (fails > 0) {
-				t.Errorf("%d failures", fails)
+				t.Errorf("unexpected number of failures: %d", fails)
 			}
 		})
 	}
 }
 
-// gone is a cluster in which our scheduler does not run any longer.
+// gone sets up a cluster in which the scheduler of KubEnergy no longer runs.
 func gone(t *testing.T, a *apiServer) {
 	for _, name := range []string{cmdutil.SchedulerName, cmdutil.HoldLease} {
 		a.add(t, leasePath, lease(name, time.Hour))
@@ -548,7 +548,7 @@ func setVariable(program string, e v1.EnvVar) func(*testing.T, *apiServer) {
 	}
 }
 
-// A variable that stands for both programs, and a key that a zone names, are as they should be.
+// A variable that both programs share and a key that a zone uses are not reported.
 func TestDoctorAcceptsVariables(t *testing.T) {
 	a := healthy(t)
 	for _, program := range []string{cmdutil.SchedulerName, cmdutil.ControllerName} {
@@ -560,7 +560,7 @@ func TestDoctorAcceptsVariables(t *testing.T) {
 			ElectricityMaps: &v1alpha1.ElectricityMapsSource{Key: policy.GardenerKey},
 		}}
 	})
-	if _, stdout, _ := a.run(t, "doctor"); !strings.Contains(stdout, "no variable of Compute Gardener is set in vain") {
+	if _, stdout, _ := a.run(t, "doctor"); !strings.Contains(stdout, "no variable of Compute Gardener is ineffective") {
 		t.Error(stdout)
 	}
 }
@@ -597,13 +597,13 @@ func TestDoctorWithoutAServer(t *testing.T) {
 	writeKubeconfig(t, edited, "http://127.0.0.1:1")
 	a.kubeconfig = edited
 	code, stdout, stderr := a.run(t, "doctor")
-	if code != 1 || !strings.HasPrefix(stdout, "fail  kubernetes version  the API server did not answer") ||
+	if code != 1 || !strings.HasPrefix(stdout, "fail  kubernetes version  the API server did not respond") ||
 		!strings.Contains(stderr, "1 check failed") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 }
 
-// waitingJob is held, with its latest start that far from now.
+// waitingJob returns a held Job with the given time left until its latest start.
 func waitingJob(name string, left time.Duration) metav1.Object {
 	j := heldJob(name)
 	j.CreationTimestamp = metav1.NewTime(testNow.Add(-2 * time.Hour))

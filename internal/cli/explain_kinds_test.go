@@ -22,7 +22,7 @@ const (
 	budgetPath  = "/apis/kubenergy.io/v1alpha1/namespaces/ns/energybudgets"
 )
 
-// nightlyCron makes Jobs at 10:00 each day that may wait for 8 hours and run for 2.
+// nightlyCron returns a CronJob that runs at 10:00 each day. Its Jobs run for 2 hours and may wait for 8.
 func nightlyCron(change func(*batchv1.CronJob)) *batchv1.CronJob {
 	c := &batchv1.CronJob{ObjectMeta: created("nightly", testNow.Add(-48*time.Hour))}
 	c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "0 10 * * *", batchv1.AllowConcurrent
@@ -43,18 +43,18 @@ func TestExplainACronJob(t *testing.T) {
 		description string
 		decided     bool
 	}{
-		"may wait": {nil, explain.StateScheduled, "Its next Job comes at 10:00 UTC (in 1 h) and may wait until " +
+		"may wait": {nil, explain.StateScheduled, "The next Job is created at 10:00 UTC (in 1 h) and may be held until " +
 			"18:00 UTC (in 9 h).", true},
 		"may not overlap": {func(c *batchv1.CronJob) {
 			c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "0 */4 * * *", batchv1.ForbidConcurrent
-		}, explain.StateScheduled, "comes at 12:00 UTC (in 3 h) and may wait until 13:59 UTC (in 5 h).", true},
+		}, explain.StateScheduled, "created at 12:00 UTC (in 3 h) and may be held until 13:59 UTC (in 5 h).", true},
 		"fills its time": {func(c *batchv1.CronJob) {
 			c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "0 * * * *", batchv1.ReplaceConcurrent
-		}, explain.StateScheduled, "will not be held: it is to end before the next one (concurrencyPolicy Replace).", true},
-		"suspended": {func(c *batchv1.CronJob) { c.Spec.Suspend = new(true) }, explain.StateSuspended, "it makes no Jobs", true},
+		}, explain.StateScheduled, "will not be held: it must finish before the next one (concurrencyPolicy Replace).", true},
+		"suspended": {func(c *batchv1.CronJob) { c.Spec.Suspend = new(true) }, explain.StateSuspended, "creates no Jobs", true},
 		"of nonsense": {
 			func(c *batchv1.CronJob) { c.Spec.Schedule = "at ten" }, explain.StateSuspended,
-			"Its schedule cannot be read", true,
+			"The schedule is invalid", true,
 		},
 		"without a delay": {
 			func(c *batchv1.CronJob) { c.Spec.JobTemplate.Annotations = nil }, explain.StateScheduled,
@@ -62,10 +62,10 @@ func TestExplainACronJob(t *testing.T) {
 		},
 		"with a wrong delay": {func(c *batchv1.CronJob) {
 			c.Spec.JobTemplate.Annotations[v1alpha1.AnnotationAllowedDelay] = "2d"
-		}, explain.StateScheduled, "will not be held: its annotations make no sense.", true},
+		}, explain.StateScheduled, "will not be held: its annotations are invalid.", true},
 		"in another time zone": {
 			func(c *batchv1.CronJob) { c.Spec.TimeZone = new("America/New_York") }, explain.StateScheduled,
-			"Its next Job comes at 15:00 UTC (in 6 h)", true,
+			"The next Job is created at 15:00 UTC (in 6 h)", true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,10 +73,10 @@ func TestExplainACronJob(t *testing.T) {
 			a.add(t, cronJobPath, nightlyCron(c.change))
 			x := explained(t, a, "cronjob", "nightly")
 			if x.State != c.state || !strings.Contains(x.Sentence, c.description) {
-				t.Errorf("%s: %s; want %s, and %q", x.State, x.Sentence, c.state, c.description)
+				t.Errorf("got %s: %s; want %s and %q", x.State, x.Sentence, c.state, c.description)
 			}
 			if (x.Decision != nil) != c.decided || x.Placement == nil {
-				t.Errorf("decided %+v, placed %+v", x.Decision, x.Placement)
+				t.Errorf("unexpected decision %+v or placement %+v", x.Decision, x.Placement)
 			}
 		})
 	}
@@ -88,12 +88,13 @@ func TestExplainACronJob(t *testing.T) {
 	}
 	golden(t, "explain_cronjob.golden", stdout)
 	a.refused["list all namespaces"], a.refused["get namespaces"] = true, true
-	if x := explained(t, a, "cronjob", "nightly"); !strings.Contains(x.Sentence, "whether it may wait cannot be said") {
-		t.Errorf("to a user who may not read namespaces it says %q", x.Sentence)
+	if x := explained(t, a, "cronjob", "nightly"); !strings.Contains(x.Sentence, "it is unknown whether it may be held") {
+		t.Errorf("unexpected sentence without permission to read namespaces: %q", x.Sentence)
 	}
 }
 
-// What is written in vain on the template of a CronJob is told, and by when its Jobs had to end is judged as of now.
+// Ineffective keys on the template of a CronJob are reported, and the deadlines of its Jobs are evaluated as of
+// now.
 func TestExplainACronJobOfMistakes(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, cronJobPath, nightlyCron(func(c *batchv1.CronJob) {
@@ -108,7 +109,7 @@ func TestExplainACronJobOfMistakes(t *testing.T) {
 		"is 37 d 12 h, but at most 24 h is allowed",
 	} {
 		if !strings.Contains(all, want) {
-			t.Errorf("warned of\n%s\nwant %q", all, want)
+			t.Errorf("got warnings\n%s\nwant %q", all, want)
 		}
 	}
 	if !strings.Contains(x.Sentence, "will not be held: kubenergy.io/finish-by 1 Mar 00:00 UTC has passed") {
@@ -116,12 +117,12 @@ func TestExplainACronJobOfMistakes(t *testing.T) {
 	}
 }
 
-// What is written on a CronJob or a Deployment itself has no effect: explain says where it has.
+// Keys on a CronJob or a Deployment have no effect, and the warning contains the correct place.
 func TestExplainKeysOnTheOwner(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, cronJobPath, nightlyCron(func(c *batchv1.CronJob) {
 		c.Labels = map[string]string{v1alpha1.LabelTeam: "a", v1alpha1.LabelWorkloadType: "batch"}
-		c.Spec.JobTemplate.Labels = map[string]string{v1alpha1.LabelWorkloadType: "batch"} // so nothing is amiss
+		c.Spec.JobTemplate.Labels = map[string]string{v1alpha1.LabelWorkloadType: "batch"} // correct, no warning
 		delete(c.Spec.JobTemplate.Annotations, v1alpha1.AnnotationAllowedDelay)
 		c.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h", "kubenergy.io/runnow": "true"}
 	}))
@@ -142,7 +143,7 @@ func TestExplainKeysOnTheOwner(t *testing.T) {
 	} {
 		kind, name, _ := strings.Cut(kind, "/")
 		if x := explained(t, a, kind, name); !slices.Equal(x.Warnings, want) {
-			t.Errorf("%s: warned of %q, want %q", kind, x.Warnings, want)
+			t.Errorf("%s: got warnings %q, want %q", kind, x.Warnings, want)
 		}
 	}
 }
@@ -155,15 +156,15 @@ func TestExplainADeployment(t *testing.T) {
 	d.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"}
 	a.add(t, "/apis/apps/v1/namespaces/ns/deployments", d)
 	x := explained(t, a, "deploy", "web")
-	if x.State != explain.StatePlaced || !strings.Contains(x.Sentence, "2 of 3 pods ready. The scheduler kubenergy places them, "+
-		"and they are never held") || x.Decision != nil {
-		t.Errorf("%s: %s, decided %+v", x.State, x.Sentence, x.Decision)
+	if x.State != explain.StatePlaced || !strings.Contains(x.Sentence, "2 of 3 pods ready. They are placed by the scheduler kubenergy "+
+		"and never held") || x.Decision != nil {
+		t.Errorf("got %s: %s, decision %+v", x.State, x.Sentence, x.Decision)
 	}
 	if len(x.Placement.Ranked) != 3 || x.Placement.Ranked[0].Node != "fr-small" {
-		t.Errorf("ranked %+v", x.Placement.Ranked)
+		t.Errorf("unexpected ranking %+v", x.Placement.Ranked)
 	}
 	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], "the annotations request a hold, but the object is never held") {
-		t.Errorf("warned of %q", x.Warnings)
+		t.Errorf("unexpected warnings %q", x.Warnings)
 	}
 }
 
@@ -188,11 +189,11 @@ func TestExplainANamespace(t *testing.T) {
 	}{
 		"quiet":       {map[string]string{v1alpha1.LabelMode: "shadow"}, explain.StateOptedIn, "no delay is allowed by default"},
 		"elsewhere":   {nil, explain.StateNotIn, "To opt in: kubectl label namespace elsewhere kubenergy.io/mode=shadow."},
-		"kube-system": {nil, explain.StateNotIn, "Nothing in it is held: objects are never held in namespace kube-system."},
+		"kube-system": {nil, explain.StateNotIn, "No workload is held: objects are never held in namespace kube-system."},
 	} {
 		a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: c.labels}})
 		if x := explained(t, a, "namespace", name); x.State != c.state || !strings.Contains(x.Sentence, c.description) {
-			t.Errorf("%s: %s: %s; want %s and %q", name, x.State, x.Sentence, c.state, c.description)
+			t.Errorf("%s: got %s: %s; want %s and %q", name, x.State, x.Sentence, c.state, c.description)
 		}
 	}
 	if code, _, stderr := a.run(t, "explain", "ns", "none"); code != 1 ||
@@ -201,7 +202,7 @@ func TestExplainANamespace(t *testing.T) {
 	}
 }
 
-// A tenant is told what holds in the namespace, and what cannot be said.
+// A tenant sees the settings of the namespace and a list of unknown ones.
 func TestExplainANamespaceToATenant(t *testing.T) {
 	a := twoSites(t)
 	for _, all := range []string{"gridzones", "energypolicies", "energybudgets", "namespaces"} {
@@ -210,16 +211,16 @@ func TestExplainANamespaceToATenant(t *testing.T) {
 	a.refused["list energybudgets"], a.refused["list jobs"] = true, true
 	x := explained(t, a, "namespace", "ns")
 	if all := strings.Join(x.Unseen, "\n"); x.State != explain.StateOptedIn || x.Mode != "enforce" ||
-		!strings.Contains(all, "energybudgets") || !strings.Contains(all, "Jobs that are held: forbidden") {
-		t.Errorf("%s, mode %s, not seen: %s", x.State, x.Mode, all)
+		!strings.Contains(all, "energybudgets") || !strings.Contains(all, "held Jobs: forbidden") {
+		t.Errorf("unexpected state %s, mode %s or unreadable resources: %s", x.State, x.Mode, all)
 	}
 	a.refused["get namespaces"] = true
 	if x := explained(t, a, "namespace", "ns"); x.State != explain.UnknownMode || x.Mode != explain.UnknownMode {
-		t.Errorf("%s, mode %s: %s", x.State, x.Mode, x.Sentence)
+		t.Errorf("unexpected state %s or mode %s: %s", x.State, x.Mode, x.Sentence)
 	}
 }
 
-// Events of ours say why a Job was not held; those of others, and of other objects, do not count.
+// Events of KubEnergy explain why a Job was not held. Events of other components or for other objects are ignored.
 func TestExplainByEvents(t *testing.T) {
 	a := twoSites(t)
 	j := workJob("nightly")
@@ -252,12 +253,12 @@ func TestExplainByEvents(t *testing.T) {
 	a.refused["list events"] = true
 	x = explained(t, a, "job", "nightly")
 	if !strings.Contains(strings.Join(x.Unseen, "\n"), "events: forbidden") ||
-		!strings.Contains(x.Sentence, "no event is left") {
-		t.Errorf("%s, not seen: %q", x.Sentence, x.Unseen)
+		!strings.Contains(x.Sentence, "the event with the reason has expired") {
+		t.Errorf("got %s, unreadable resources: %q", x.Sentence, x.Unseen)
 	}
 }
 
-// What names a scheduler that does not run is told so, with the command that mends it.
+// Objects that use a scheduler that does not run get a warning with a command to fix them.
 func TestExplainTheStranded(t *testing.T) {
 	a := twoSites(t)
 	gone(t, a)
@@ -274,21 +275,21 @@ func TestExplainTheStranded(t *testing.T) {
 	} {
 		all := strings.Join(explained(t, a, object).Warnings, "\n")
 		if want == "" && strings.Contains(all, "pending") || !strings.Contains(all, want) {
-			t.Errorf("%s: warned of %q, want %q", object, all, want)
+			t.Errorf("%s: got warnings %q, want %q", object, all, want)
 		}
 	}
 	a.refused["get leases"] = true
 	x := explained(t, a, "pod/train")
-	if !strings.Contains(strings.Join(x.Unseen, "\n"), "whether the scheduler kubenergy runs: forbidden") ||
+	if !strings.Contains(strings.Join(x.Unseen, "\n"), "state of the scheduler kubenergy: forbidden") ||
 		strings.Contains(strings.Join(x.Warnings, "\n"), "pending") {
-		t.Errorf("warned of %q, not seen %q", x.Warnings, x.Unseen)
+		t.Errorf("got warnings %q, unreadable resources %q", x.Warnings, x.Unseen)
 	}
-	if !strings.Contains(x.Sentence, "no scheduler has looked at it in 1 h") {
+	if !strings.Contains(x.Sentence, "no scheduler has processed it for 1 h") {
 		t.Error(x.Sentence)
 	}
 }
 
-// The variables of the scheduler hold for explain as well, where they may be read.
+// Explain takes the scheduler's environment variables into account if it can read them.
 func TestExplainReadsTheSchedulersVariables(t *testing.T) {
 	a := twoSites(t)
 	d := deployment(cmdutil.SchedulerName, "example.org/s:1")
@@ -306,15 +307,15 @@ func TestExplainReadsTheSchedulersVariables(t *testing.T) {
 		return ""
 	}
 	if got := threshold(explained(t, a, "pod/old")); got != "42" {
-		t.Errorf("the threshold is %q, want 42", got)
+		t.Errorf("got threshold %q, want 42", got)
 	}
 	a.refused["get deployments"] = true
 	x := explained(t, a, "pod/old")
-	if !strings.Contains(strings.Join(x.Unseen, "\n"), "the variables of the scheduler: forbidden") {
-		t.Errorf("not seen: %q", x.Unseen)
+	if !strings.Contains(strings.Join(x.Unseen, "\n"), "environment variables of the scheduler: forbidden") {
+		t.Errorf("unexpected unreadable resources: %q", x.Unseen)
 	}
 	a.add(t, podPath, markedPod("train"))
 	if x := explained(t, a, "pod/train"); strings.Contains(strings.Join(x.Unseen, "\n"), "variables") {
-		t.Errorf("a pod that they do not concern: not seen %q", x.Unseen)
+		t.Errorf("unexpected unreadable resources for an unaffected pod: %q", x.Unseen)
 	}
 }

@@ -24,7 +24,7 @@ import (
 
 const podPath = "/api/v1/namespaces/ns/pods"
 
-// twoSites is a cluster with a clean and a dirty zone, and nodes that differ in more than that.
+// twoSites returns a cluster with a clean and a dirty zone and different nodes.
 func twoSites(t *testing.T) *apiServer {
 	t.Helper()
 	a := newAPIServer(t)
@@ -115,14 +115,14 @@ func TestExplainAHeldJob(t *testing.T) {
 	x := explained(t, a, "job/nightly")
 	if x.State != explain.StateHeld || !x.HeldUntil.Equal(testNow.Add(3*time.Hour)) ||
 		!x.LatestStart.Equal(testNow.Add(7*time.Hour)) {
-		t.Errorf("%s until %v, latest %v", x.State, x.HeldUntil, x.LatestStart)
+		t.Errorf("got %s until %v, latest start %v", x.State, x.HeldUntil, x.LatestStart)
 	}
 	if d := x.Decision; !d.Held || !d.Until.Equal(testNow.Add(3*time.Hour)) || d.Saving < 0.6 {
-		t.Errorf("decided %+v", x.Decision)
+		t.Errorf("unexpected decision %+v", x.Decision)
 	}
 	de := x.Compare[slices.IndexFunc(x.Compare, func(c dashboard.Comparison) bool { return c.Site == "DE" })]
 	if *de.CarbonNow != 300 || *de.CarbonOver != 300 || *de.CarbonThen != 100 {
-		t.Errorf("DE: %v now, %v over the run, %v then", *de.CarbonNow, *de.CarbonOver, *de.CarbonThen)
+		t.Errorf("DE: unexpected intensity %v now, %v during the run or %v at the planned start", *de.CarbonNow, *de.CarbonOver, *de.CarbonThen)
 	}
 	var ranked, out []string
 	for _, r := range x.Placement.Ranked {
@@ -132,22 +132,22 @@ func TestExplainAHeldJob(t *testing.T) {
 		out = append(out, o.Node+": "+o.Why)
 	}
 	if got, want := strings.Join(ranked, " "), "fr-small de-small de-big"; got != want {
-		t.Errorf("ranked %s, want %s", got, want)
+		t.Errorf("got ranking %s, want %s", got, want)
 	}
 	if got, want := strings.Join(out, "; "),
 		"cordoned: cordoned; full: not enough CPU; tainted: taint gpu=yes:NoSchedule"; got != want {
-		t.Errorf("out: %s, want %s", got, want)
+		t.Errorf("got excluded nodes %s, want %s", got, want)
 	}
 	if code, stdout, _ := a.run(t, "explain", "job", "nightly", "-n", "ns", "-o", "yaml"); code != 0 ||
 		yaml.UnmarshalStrict([]byte(stdout), new(explain.Explanation)) != nil {
-		t.Errorf("exit code %d, not YAML of ours:\n%s", code, stdout)
+		t.Errorf("exit code %d, unexpected YAML:\n%s", code, stdout)
 	}
 	if a.writes > 0 {
-		t.Errorf("explain wrote %d times", a.writes)
+		t.Errorf("explain made %d write requests", a.writes)
 	}
 }
 
-// A node that is too hot is out, and why is told; where the controller cannot be asked, so is that.
+// An overheated node is excluded with a reason. If the controller is unreachable, that is reported instead.
 func TestExplainAHotNode(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, podPath, markedPod("train"))
@@ -157,7 +157,7 @@ func TestExplainAHotNode(t *testing.T) {
 	x := explained(t, a, "pod/train")
 	if !slices.ContainsFunc(x.Unseen, func(s string) bool { return strings.HasPrefix(s, "temperatures of nodes") }) ||
 		len(x.Placement.Ranked) != 3 {
-		t.Errorf("without a controller: %q, %+v", x.Unseen, x.Placement)
+		t.Errorf("unexpected result without a controller: %q, %+v", x.Unseen, x.Placement)
 	}
 	hot := sched.Heat{Celsius: 91.4, Limit: 85, AsOf: testNow.Add(-time.Minute), Hot: true}
 	old := sched.Heat{Celsius: 99, Limit: 85, AsOf: testNow.Add(-time.Hour), Hot: true}
@@ -169,7 +169,7 @@ func TestExplainAHotNode(t *testing.T) {
 		Node: "fr-small", Why: "node overheated: 91 °C exceeds the limit of 85 °C, new pods are accepted again at 80 °C",
 	}
 	if !slices.Contains(x.Placement.Out, want) || len(x.Placement.Ranked) != 2 || len(x.Unseen) > 0 {
-		t.Errorf("%+v, unseen %q", x.Placement, x.Unseen)
+		t.Errorf("unexpected placement %+v or unreadable resources %q", x.Placement, x.Unseen)
 	}
 }
 
@@ -186,12 +186,12 @@ func TestExplainAPod(t *testing.T) {
 	}
 	golden(t, "explain_pod.golden", stdout)
 	if x := explained(t, a, "pod/train"); len(x.Placement.Out) != 4 || x.Placement.Out[1].Node != "de-big" {
-		t.Errorf("out: %+v, want de-big among them: it draws 400 W", x.Placement.Out)
+		t.Errorf("got excluded nodes %+v, want de-big, which draws 400 W", x.Placement.Out)
 	}
 }
 
-// What a hold saves in grams is what the tables beside it come to: the energy of the node that is ranked first, times
-// what the intensity of its site is less. What the scheduler said, at a nominal power, is not shown beside it.
+// The saving of a hold in grams is consistent with the tables, which is the energy on the highest-ranked node
+// multiplied by the difference of intensities. The scheduler's figure for a nominal power is not shown in addition.
 func TestGramsOfAHold(t *testing.T) {
 	a := twoSites(t)
 	j := workJob("nightly")
@@ -203,14 +203,14 @@ func TestGramsOfAHold(t *testing.T) {
 	site := x.Compare[slices.IndexFunc(x.Compare, func(c dashboard.Comparison) bool { return c.Site == best.Site })]
 	want := 3 * *best.WattHours / 1000 * (*site.CarbonOver - *site.CarbonThen)
 	if math.Abs(x.Decision.Grams-want) > 1e-9 || want < 1 || !strings.Contains(x.Decision.Text, "(1.2 gCO2e)") {
-		t.Errorf("%v g and %q, want the %v g of three pods at %s", x.Decision.Grams, x.Decision.Text, want, best.Node)
+		t.Errorf("got %v g and %q, want %v g for three pods on %s", x.Decision.Grams, x.Decision.Text, want, best.Node)
 	}
 	if strings.Contains(x.Sentence, "gCO2e") {
-		t.Errorf("two figures of what is saved: %s", x.Sentence)
+		t.Errorf("contradictory savings: %s", x.Sentence)
 	}
 }
 
-// Of a Job that was held and has started, both times are told: that of the plan and the real one.
+// For a Job that was held and has started, both the planned and the actual start are shown.
 func TestExplainWhenAHeldJobStarted(t *testing.T) {
 	for after, description := range map[time.Duration]string{
 		0: "as planned", 2 * time.Second: "2s later", -4 * time.Minute: "4 min earlier",
@@ -225,18 +225,18 @@ func TestExplainWhenAHeldJobStarted(t *testing.T) {
 		want := "Planned start: " + testNow.Add(3*time.Hour).Format(time.RFC3339) + "\nActual start: " +
 			started.Format(time.RFC3339) + " (" + description + ")\n"
 		if code != 0 || !strings.Contains(stdout, want) {
-			t.Errorf("exit code %d, %s\n%s\nwant\n%s", code, stderr, stdout, want)
+			t.Errorf("exit code %d, %s, got\n%s\nwant\n%s", code, stderr, stdout, want)
 		}
 	}
 	a := twoSites(t)
 	a.add(t, jobsIn("ns"), workJob("nightly"))
 	if x := explained(t, a, "job/nightly"); x.Planned != nil || x.Started != nil {
-		t.Errorf("it is held, and started at %v", x.Started)
+		t.Errorf("unexpected start %v of a held Job", x.Started)
 	}
 }
 
-// A static pod comes with its node, as the pods of a DaemonSet do: a node with no others may sleep, and waking it costs
-// more than using one that is awake.
+// Static pods, like pods of a DaemonSet, do not keep a node awake. A node with only such pods may be put to sleep,
+// and waking it up costs more than using a node that is awake.
 func TestExplainCountsNodesOfStaticPodsAsEmpty(t *testing.T) {
 	a := newAPIServer(t)
 	a.add(t, zonePath, zone("DE"))
@@ -258,7 +258,7 @@ func TestExplainCountsNodesOfStaticPodsAsEmpty(t *testing.T) {
 		cost[r.Node] = *r.Cost
 	}
 	if cost["a-static"] != cost["b-daemon"] || cost["a-static"] <= cost["c-busy"] {
-		t.Errorf("costs %v: want that of a-static and b-daemon equal, and above that of c-busy", cost)
+		t.Errorf("got costs %v, want equal costs of a-static and b-daemon, higher than the cost of c-busy", cost)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestExplainStates(t *testing.T) {
 		"bound": {pod(func(p *v1.Pod) { p.Spec.NodeName = "n1" }), "ns", explain.StateBound, "bound to n1"},
 		"running": {
 			pod(func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "n1", v1.PodRunning }), "ns",
-			explain.StateRunning, "runs on n1",
+			explain.StateRunning, "running on n1",
 		},
 		"finished pod": {
 			pod(func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), "ns", explain.StateFinished,
@@ -293,24 +293,24 @@ func TestExplainStates(t *testing.T) {
 		},
 		"gated by others": {
 			pod(func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "x"}} }), "ns",
-			explain.StateSuspended, "not ours",
+			explain.StateSuspended, "of other controllers",
 		},
-		"held pod": {pod(held), "ns", explain.StateHeld, "The scheduler said: cleaner at noon"},
+		"held pod": {pod(held), "ns", explain.StateHeld, "Reason: cleaner at noon"},
 		"fits nowhere": {pod(func(p *v1.Pod) {
 			p.Status.Conditions = []v1.PodCondition{{
 				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
 				Message: "0/2 nodes are available: 2 Insufficient cpu. preemption: waiting for the sleeping node worker-7 to wake up.",
 			}}
-		}), "ns", explain.StateWaiting, "It waits for a node. The scheduler kubenergy said: 0/2 nodes are available: 2 " +
+		}), "ns", explain.StateWaiting, "It is waiting for a node. Scheduler kubenergy reported: 0/2 nodes are available: 2 " +
 			"Insufficient cpu. preemption: waiting for the sleeping node worker-7 to wake up"},
-		"shadow": {pod(held), "quiet", explain.StateWaiting, "the mode here is shadow"},
+		"shadow": {pod(held), "quiet", explain.StateWaiting, "the effective mode is shadow"},
 		"skipped": {
 			pod(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationSkip] = "true" }), "ns", explain.StateWaiting,
-			"it says so itself (kubenergy.io/skip)",
+			"requested by annotation (kubenergy.io/skip)",
 		},
 		"run now": {
 			pod(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationRunNow] = "true" }), "ns", explain.StateWaiting,
-			"it says so itself (kubenergy.io/run-now)",
+			"requested by annotation (kubenergy.io/run-now)",
 		},
 		"of a controller": {pod(func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "rs", Controller: new(true)}}
@@ -324,15 +324,15 @@ func TestExplainStates(t *testing.T) {
 		"suspended by a budget": {job(func(j *batchv1.Job) {
 			j.Labels = map[string]string{v1alpha1.LabelBudgetSuspended: "monthly"}
 			j.Annotations[v1alpha1.AnnotationBudgetSuspendedTill] = "2026-04-01T00:00:00Z"
-		}), "ns", explain.StateSuspended, `KubEnergy suspended it: the budget "monthly" is used up. It goes on when the budget ` +
-			"allows it, at 1 Apr 00:00 UTC at the latest; a user with the role kubenergy-releaser can resume it before."},
+		}), "ns", explain.StateSuspended, `KubEnergy suspended it because the budget "monthly" is exhausted. It resumes when the budget ` +
+			"allows it, at the latest at 1 Apr 00:00 UTC. A user with the role kubenergy-releaser can resume it earlier."},
 		"no plan yet": {
 			job(func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationHeldUntil) }), "ns",
-			explain.StateHeld, "has not said yet",
+			explain.StateHeld, "has not planned its start yet",
 		},
 		"past its window": {job(func(j *batchv1.Job) {
 			j.Annotations[v1alpha1.AnnotationHeldUntil] = testNow.Add(-time.Minute).Format(time.RFC3339)
-		}), "ns", explain.StateHeld, "ask kubenergy doctor"},
+		}), "ns", explain.StateHeld, "run kubenergy doctor"},
 		"released": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Annotations[v1alpha1.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
@@ -340,26 +340,26 @@ func TestExplainStates(t *testing.T) {
 		"released, and why": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Annotations[v1alpha1.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
-		}), "ns", explain.StateReleased, "It had been held, and the scheduler said: held until 12:00 UTC"},
+		}), "ns", explain.StateReleased, "It was held before, with the reason: held until 12:00 UTC"},
 		"running, never held": {job(func(j *batchv1.Job) {
 			unheld(j)
 			delete(j.Annotations, v1alpha1.AnnotationAllowedDelay)
 		}), "ns", explain.StateRunning, "It was not held: no delay is allowed."},
-		"running in shadow": {job(unheld), "quiet", explain.StateRunning, "It was not held: the mode here is shadow"},
+		"running in shadow": {job(unheld), "quiet", explain.StateRunning, "It was not held: the effective mode is shadow"},
 		"running for another": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Flow", Name: "f"}}
-		}), "ns", explain.StateRunning, "It was not held: owned by Flow f."},
-		"running, due before it came": {job(func(j *batchv1.Job) {
+		}), "ns", explain.StateRunning, "It was not held: it belongs to Flow f."},
+		"running, due before its creation": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-2 * time.Hour).Format(time.RFC3339)
 		}), "ns", explain.StateRunning, "It was not held: kubenergy.io/finish-by 07:00 UTC has passed, so the job starts immediately."},
 		"running, due later": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-time.Minute).Format(time.RFC3339)
-		}), "ns", explain.StateRunning, "leaves no time to wait, because the job runs for 2 h."},
-		"running, for reasons that are lost": {job(unheld), "ns", explain.StateRunning, "It was not held, and no event is left " +
-			"that says why. One that came now would be: held until 12:00 UTC: saves an estimated 67%;"},
+		}), "ns", explain.StateRunning, "leaves no time to wait: started at once, since it runs for 2 h."},
+		"running, reason unknown": {job(unheld), "ns", explain.StateRunning, "It was not held, and the event with the reason has " +
+			"expired. A Job that is created now would be held until 12:00 UTC: saves an estimated 67%;"},
 		"running job": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Status.Active, j.Status.Ready = 2, new(int32(1))
@@ -376,17 +376,17 @@ func TestExplainStates(t *testing.T) {
 			a.add(t, path, c.object)
 			x := explained(t, a, kind, c.object.GetName(), "-n", c.in)
 			if x.State != c.state || !strings.Contains(x.Sentence, c.description) {
-				t.Errorf("%s: %s; want %s, and %q", x.State, x.Sentence, c.state, c.description)
+				t.Errorf("got %s: %s; want %s and %q", x.State, x.Sentence, c.state, c.description)
 			}
 			decided := x.State != explain.StateBound && x.State != explain.StateRunning && x.State != explain.StateFinished
 			if (x.Decision != nil) != decided || (x.Placement != nil) != decided {
-				t.Errorf("%s, with a decision %v, with a placement %v", x.State, x.Decision != nil, x.Placement != nil)
+				t.Errorf("state %s: has decision %v, has placement %v", x.State, x.Decision != nil, x.Placement != nil)
 			}
 		})
 	}
 }
 
-// unheld is a Job that runs, and carries nothing of a hold.
+// unheld modifies a Job so that it runs and has no marks of a hold.
 func unheld(j *batchv1.Job) {
 	j.Labels, j.Spec.Suspend = nil, new(false)
 	j.Status.Active, j.Status.Ready = 1, new(int32(1))
@@ -407,7 +407,7 @@ func held(p *v1.Pod) {
 func TestExplainSaysWhatItMayNotSee(t *testing.T) {
 	for refused, want := range map[string]string{
 		"list nodes":          "nodes: forbidden",
-		"list pods":           "pods of all namespaces, so that nodes count as empty: forbidden",
+		"list pods":           "pods of all namespaces, so nodes are treated as empty: forbidden",
 		"list gridzones":      "gridzones",
 		"list energypolicies": "energypolicies",
 		"list namespaces":     "namespaces",
@@ -417,13 +417,13 @@ func TestExplainSaysWhatItMayNotSee(t *testing.T) {
 		a.refused[refused], a.refused["get namespaces"] = true, refused == "list namespaces"
 		x := explained(t, a, "job", "nightly")
 		if !strings.Contains(strings.Join(x.Unseen, "\n"), want) {
-			t.Errorf("may not %s: not seen is %q, want %q", refused, x.Unseen, want)
+			t.Errorf("without permission to %s: got unreadable resources %q, want %q", refused, x.Unseen, want)
 		}
 		if x.State != explain.StateHeld {
-			t.Errorf("may not %s: state %s", refused, x.State)
+			t.Errorf("without permission to %s: unexpected state %s", refused, x.State)
 		}
 		if (x.Placement == nil) != (refused == "list nodes") {
-			t.Errorf("may not %s: placement %+v", refused, x.Placement)
+			t.Errorf("without permission to %s: unexpected placement %+v", refused, x.Placement)
 		}
 	}
 	a := twoSites(t)
@@ -433,7 +433,7 @@ func TestExplainSaysWhatItMayNotSee(t *testing.T) {
 	}
 }
 
-// What a namespace says in vain is told of the work in it.
+// Ineffective settings of a namespace are reported for its workloads.
 func TestExplainInANamespaceOfNonsense(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, "/api/v1/namespaces", &v1.Namespace{
@@ -443,12 +443,12 @@ func TestExplainInANamespaceOfNonsense(t *testing.T) {
 	})
 	a.add(t, "/api/v1/namespaces/team/pods", markedPod("train"))
 	x := explained(t, a, "pod", "train", "-n", "team")
-	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], `kubenergy.io/mode is "enforcing", which is not a mode`) {
-		t.Errorf("warned of %q", x.Warnings)
+	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], `kubenergy.io/mode is "enforcing", which is no mode`) {
+		t.Errorf("unexpected warnings %q", x.Warnings)
 	}
 }
 
-// A tenant who may read one namespace is told what holds there, and nothing that follows from what it may not read.
+// A tenant with access to one namespace sees its settings, but no conclusions that depend on unreadable resources.
 func TestExplainToATenant(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, jobsIn("ns"), workJob("nightly"))
@@ -462,23 +462,23 @@ func TestExplainToATenant(t *testing.T) {
 	}
 	x := explained(t, a, "job", "nightly")
 	if x.Mode != "enforce" || x.State != explain.StateHeld || x.Decision != nil || x.Placement != nil {
-		t.Errorf("mode %s, state %s, decided %+v, placed %+v", x.Mode, x.State, x.Decision, x.Placement)
+		t.Errorf("unexpected mode %s, state %s, decision %+v or placement %+v", x.Mode, x.State, x.Decision, x.Placement)
 	}
 	from := map[string]string{}
 	for _, s := range x.Settings {
 		from[s.Name] = s.Value + " from " + s.From
 	}
 	if from["mode"] != "enforce from namespace label" || from["maxPowerWatts"] != "300 from namespace" ||
-		!strings.Contains(from["maxDelay"], "unless the cluster's policy differs") {
-		t.Errorf("settings %v", from)
+		!strings.Contains(from["maxDelay"], "unless set by the policy of the cluster") {
+		t.Errorf("unexpected settings %v", from)
 	}
-	if all := strings.Join(x.Unseen, "\n"); !strings.Contains(all, "what would be decided now cannot be said") ||
-		!strings.Contains(all, "the policy of this namespace is seen") || strings.Contains(all, "whether this one") {
-		t.Errorf("not seen: %s", all)
+	if all := strings.Join(x.Unseen, "\n"); !strings.Contains(all, "the current decision is unknown") ||
+		!strings.Contains(all, "only the policy of this namespace is readable") || strings.Contains(all, "whether this namespace") {
+		t.Errorf("unexpected unreadable resources: %s", all)
 	}
 	a.refused["get namespaces"] = true
-	if x = explained(t, a, "job", "nightly"); x.Mode != explain.UnknownMode || strings.Contains(x.Sentence, "the mode here") {
-		t.Errorf("mode %s: %s", x.Mode, x.Sentence)
+	if x = explained(t, a, "job", "nightly"); x.Mode != explain.UnknownMode || strings.Contains(x.Sentence, "the effective mode") {
+		t.Errorf("unexpected mode %s or sentence %s", x.Mode, x.Sentence)
 	}
 }
 
@@ -490,14 +490,14 @@ func TestExplainWithoutSignalsHasNoOpinion(t *testing.T) {
 	a.add(t, podPath, markedPod("train"))
 	x := explained(t, a, "pod/train")
 	if x.Decision.Held || x.Decision.Reason != "NoFreshSignal" || len(x.Compare) > 0 {
-		t.Errorf("decided %+v, compared %+v", x.Decision, x.Compare)
+		t.Errorf("unexpected decision %+v or comparison %+v", x.Decision, x.Compare)
 	}
 	if len(x.Placement.Ranked) != 3 || x.Placement.Ranked[0].Rank != 0 || x.Placement.Ranked[0].Cost != nil ||
-		!strings.Contains(x.Placement.Note, "no opinion") {
-		t.Errorf("ranked %+v: %s", x.Placement.Ranked, x.Placement.Note)
+		!strings.Contains(x.Placement.Note, "cannot rank nodes") {
+		t.Errorf("unexpected ranking %+v: %s", x.Placement.Ranked, x.Placement.Note)
 	}
 	if r := x.Placement.Ranked[0]; r.WattHours == nil || r.Grams != nil {
-		t.Errorf("%+v: want energy, which the profile gives, and no emissions", r)
+		t.Errorf("got %+v, want energy of the profile and no emissions", r)
 	}
 }
 
@@ -510,9 +510,9 @@ func TestExplainNonsense(t *testing.T) {
 	x := explained(t, a, "pod", "train")
 	if len(x.Warnings) != 2 || !strings.Contains(strings.Join(x.Warnings, "\n"),
 		`annotation kubenergy.io/allowed-delay is "soon"`) {
-		t.Errorf("warnings %q", x.Warnings)
+		t.Errorf("unexpected warnings %q", x.Warnings)
 	}
-	if !strings.Contains(x.Sentence, "its annotations make no sense") {
-		t.Errorf("said %q", x.Sentence)
+	if !strings.Contains(x.Sentence, "its annotations are invalid") {
+		t.Errorf("unexpected sentence %q", x.Sentence)
 	}
 }

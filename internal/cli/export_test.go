@@ -6,5 +6,6 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 )
 
-// HideProgress keeps programs that this process plays from reporting progress, which slow machines would do.
+// HideProgress disables progress output of programs run by this process, because it depends on the speed of the
+// machine.
 func HideProgress() { cmdutil.SilentFor = 24 * time.Hour }

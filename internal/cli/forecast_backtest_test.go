@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// waves writes files of days of a clean and a dirty half each, and returns their pattern.
+// waves writes one file per day with half a clean and half a dirty day, and returns a pattern that matches them.
 func waves(t *testing.T, days ...int) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -33,7 +33,7 @@ func waves(t *testing.T, days ...int) string {
 	return filepath.Join(folder, "XX_*.csv")
 }
 
-// ranLocally runs a command that needs no cluster.
+// ranLocally runs a command that does not require a cluster.
 func ranLocally(args []string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
 	code = Run(context.Background(), args, nil, &out, &err)
@@ -68,18 +68,18 @@ func TestForecastBacktest(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		t.Fatal(err)
 	}
-	// The last of five windows of two days ends a day before the 35 days do.
+	// The last of five two-day windows ends a day before the end of the 35 days.
 	if want := time.Date(2023, 1, 29, 0, 0, 0, 0, time.UTC); doc.Kind != "ForecastBacktest" || doc.Zone != "XX" ||
 		doc.Windows != 5 || !doc.First.Equal(want) || len(doc.Models) != 2 {
-		t.Errorf("read %+v", doc)
+		t.Errorf("unexpected document %+v", doc)
 	}
 	flat, yesterday := doc.Models[0], doc.Models[1]
 	if yesterday.MAPEPercent > 1 || flat.MAPEPercent < 10 || len(flat.MAPEPercentByDay) != 2 {
-		t.Errorf("errors of %+v", doc.Models)
+		t.Errorf("unexpected errors of models %+v", doc.Models)
 	}
 	if c := yesterday.CheapestHoursOfTheNext24; len(c) != 3 || c[1].Hours != 4 || c[1].RegretPercent != 0 ||
 		c[1].SavingKeptPercent != 100 {
-		t.Errorf("choices of %+v", c)
+		t.Errorf("unexpected choices %+v", c)
 	}
 	rows, err := csv.NewReader(strings.NewReader(run("--test-windows", "2", "--models", "best", "-o", "csv"))).ReadAll()
 	if err != nil || len(rows) < 6 || rows[1][0] != "XX" || rows[1][1] != "best" || rows[1][2] != "mape_percent" {
@@ -90,7 +90,7 @@ func TestForecastBacktest(t *testing.T) {
 		"XX: 26 forecasts over 24h0m0s, every 24h0m0s from 2023-01-10 00:00.", "day 1", "yesterday", "history",
 	} {
 		if !strings.Contains(table, want) {
-			t.Errorf("%s\nlacks %q", table, want)
+			t.Errorf("got\n%s\nwant %q", table, want)
 		}
 	}
 }
@@ -98,17 +98,17 @@ func TestForecastBacktest(t *testing.T) {
 func TestForecastBacktestRefuses(t *testing.T) {
 	pattern := waves(t, 20)
 	for want, args := range map[string][]string{
-		"want --grid":           {},
-		"needs --weather":       {"--grid", pattern, "--models", "weather"},
-		"no model \"magic\"":    {"--grid", pattern, "--models", "magic"},
-		"unknown output format": {"--grid", pattern, "-o", "xml"},
-		"no such file":          {"--grid", "nowhere.csv"},
-		"does not follow":       {"--grid", pattern, "--grid", pattern},
-		"--stride is 0s":        {"--grid", pattern, "--stride", "0s"},
-		"2023-01-01T00:00:00Z to 2023-01-21T00:00:00Z, which has no room for 178 forecasts, one every 24h0m0s: want " +
+		"missing --grid":          {},
+		"requires --weather":      {"--grid", pattern, "--models", "weather"},
+		"unknown model \"magic\"": {"--grid", pattern, "--models", "magic"},
+		"unknown output format":   {"--grid", pattern, "-o", "xml"},
+		"no such file":            {"--grid", "nowhere.csv"},
+		"does not follow":         {"--grid", pattern, "--grid", pattern},
+		"--stride is 0s":          {"--grid", pattern, "--stride", "0s"},
+		"2023-01-01T00:00:00Z to 2023-01-21T00:00:00Z, which is too short for 178 forecasts, one every 24h0m0s: want " +
 			"--test-windows 15 or less": {"--grid", pattern},
-		"too short for one forecast over 96h0m0s": {"--grid", pattern, "--leave-out", "504h"},
-		"--start is 2022-12-01T00:00:00Z: the values begin at 2023-01-01T00:00:00Z, and forecasts want a day of them: " +
+		"too short for a forecast over 96h0m0s": {"--grid", pattern, "--leave-out", "504h"},
+		"--start is 2022-12-01T00:00:00Z: the values start at 2023-01-01T00:00:00Z and forecasts require one day of values: " +
 			"want 2023-01-02T00:00:00Z or later": {"--grid", pattern, "--start", "2022-12-01"},
 		"horizon is 120h0m0s: want":  {"--grid", pattern, "--horizon", "120h", "--test-windows", "1"},
 		"last of 9 windows ends at":  {"--grid", pattern, "--start", "2023-01-10", "--test-windows", "9"},

@@ -44,7 +44,7 @@ func TestForecastOfTheCluster(t *testing.T) {
 	}
 	if f.Zone != "DE" || f.Unit != "gCO2e/kWh" || len(f.Values) != 47 || f.Values[3].Value != 100 ||
 		f.Values[3].Low != 90 || f.Values[3].High != 120 {
-		t.Errorf("read %+v", f)
+		t.Errorf("unexpected forecast %+v", f)
 	}
 	if c := f.Cheapest; !c.Start.Equal(testNow.Add(3*time.Hour)) || c.End.Sub(c.Start) != 90*time.Minute ||
 		c.Mean != 100 || c.MeanIfStartedNow != 300 {
@@ -59,11 +59,11 @@ func TestForecastErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--zone", "XX"}, 1, `there is no GridZone "XX", only DE, FR`},
-		{[]string{"--zone", "DE", "--quantity", "price"}, 1, "GridZone DE knows no price"},
+		{[]string{"--zone", "XX"}, 1, `GridZone "XX" not found: want one of DE, FR`},
+		{[]string{"--zone", "DE", "--quantity", "price"}, 1, "GridZone DE has no price"},
 		{[]string{"--zone", "DE", "--hours", "-1"}, 2, "--hours is -1"},
 		{[]string{"--zone", "DE", "--duration", "0s"}, 2, "--duration is 0s"},
-		{[]string{"--zone", "DE", "--start", "2026-01-01"}, 2, "go with --file"},
+		{[]string{"--zone", "DE", "--start", "2026-01-01"}, 2, "require --file"},
 	} {
 		code, stdout, stderr := a.run(t, append([]string{"forecast"}, c.args...)...)
 		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
@@ -72,12 +72,12 @@ func TestForecastErrors(t *testing.T) {
 	}
 	edit(t, a, zonePath+"/DE", func(z *v1alpha1.GridZone) { z.Status.Carbon.Values = z.Status.Carbon.Values[:1] })
 	if code, _, stderr := a.run(t, "forecast", "--zone", "DE"); code != 1 ||
-		!strings.Contains(stderr, "what is known ended at 2026-03-02T09:00:00Z") {
+		!strings.Contains(stderr, "the forecast ended at 2026-03-02T09:00:00Z") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	a.refused["list gridzones"] = true
 	if code, _, stderr := a.run(t, "forecast", "--zone", "DE"); code != 1 ||
-		!strings.Contains(stderr, "reading GridZones: forbidden") {
+		!strings.Contains(stderr, "listing GridZones: forbidden") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
@@ -95,7 +95,7 @@ func TestForecastIntoAFile(t *testing.T) {
 	}
 }
 
-// A narrow terminal gets blocks, and no line is wider than the terminal, whatever its width.
+// A narrow terminal gets blocks, and no line exceeds the width of the terminal.
 func TestChartsFit(t *testing.T) {
 	status := zone("DE").Status.Carbon
 	for _, width := range []string{"32", "40", "50", "60", "80", "120", "160"} {
@@ -112,20 +112,20 @@ func TestChartsFit(t *testing.T) {
 			o.Width = cmdutil.Terminal{Env: []string{"COLUMNS=" + width}}.Width()
 			text := o.Text(false, false)
 			lines := strings.Split(text, "\n")
-			chart := lines[1 : len(lines)-2] // between title and verdict
+			chart := lines[1 : len(lines)-2] // lines between title and verdict
 			for _, line := range chart {
 				if n := len([]rune(line)); n > atoi(t, width)+len(" UTC")+5 {
-					t.Errorf("width %s: %d columns: %q", width, n, line)
+					t.Errorf("width %s: line has %d columns: %q", width, n, line)
 				}
 			}
 			if blocks := strings.ContainsAny(chart[0], "▁█"); blocks != (atoi(t, width) < forecastcmd.Narrow) {
-				t.Errorf("width %s: blocks %v", width, blocks)
+				t.Errorf("width %s: unexpected use of blocks: %v", width, blocks)
 			}
 			if !strings.Contains(strings.Join(chart, "\n"), "▔") {
-				t.Errorf("width %s: the window is not marked:\n%s", width, text)
+				t.Errorf("width %s: missing mark of the window:\n%s", width, text)
 			}
 			if strings.Contains(text, "\x1b") {
-				t.Errorf("width %s: colours without a terminal", width)
+				t.Errorf("width %s: unexpected colours without a terminal", width)
 			}
 		}
 	}
@@ -139,7 +139,7 @@ func atoi(t *testing.T, s string) (n int) {
 	return n
 }
 
-// The cheapest window may begin between two steps: where its end meets one.
+// The cheapest window may start between two steps if its end is aligned with a step.
 func TestCheapestWindow(t *testing.T) {
 	series := func(step time.Duration, values ...float64) *grid.Series {
 		s, err := grid.NewSeries(testNow, step, values)
@@ -152,7 +152,7 @@ func TestCheapestWindow(t *testing.T) {
 		series   *grid.Series
 		now      time.Duration
 		duration time.Duration
-		start    time.Duration // -1: none
+		start    time.Duration // -1 if there is no window
 	}{
 		"at a step":             {series(time.Hour, 3, 2, 1, 1, 5), 0, 2 * time.Hour, 2 * time.Hour},
 		"now":                   {series(time.Hour, 1, 2, 1, 1), 0, time.Hour, 0},
@@ -166,9 +166,9 @@ func TestCheapestWindow(t *testing.T) {
 		w := forecastcmd.Cheapest(c.series, testNow.Add(c.now), c.duration)
 		switch {
 		case c.start < 0 && !w.Start.IsZero():
-			t.Errorf("%s: %v, want none", name, w)
+			t.Errorf("%s: got window %v, want none", name, w)
 		case c.start >= 0 && (!w.Start.Equal(testNow.Add(c.start)) || w.End.Sub(w.Start) != c.duration):
-			t.Errorf("%s: from %v, want %v", name, w.Start.Sub(testNow), c.start)
+			t.Errorf("%s: window starts at %v, want %v", name, w.Start.Sub(testNow), c.start)
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew; read the diff before committing it")
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files; review the diff before committing it")
 
-// golden compares what was printed with a file.
+// golden compares output with a golden file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", "golden", name)
@@ -30,7 +30,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got), or write it anew with -rewrite:\n%s", path, diff)
+		t.Errorf("unexpected content of %s (-want +got), use -rewrite to update it:\n%s", path, diff)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 )
 
-// What is held is listed with what its start saves; what is not held is not.
+// Only held objects are listed, with the expected saving of their start.
 func TestHeld(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, jobsIn("ns"), workJob("nightly"))
@@ -53,14 +53,14 @@ func TestHeld(t *testing.T) {
 	x := explained(t, a, "job", "nightly")
 	if first := list.Items[0]; first.Name != "nightly" || !first.PlannedStart.Equal(*x.HeldUntil) ||
 		!first.LatestStart.Equal(*x.LatestStart) || *first.Saving != x.Decision.Saving {
-		t.Errorf("%+v, want what explain says: %+v", first, x.Decision)
+		t.Errorf("got %+v, want the decision of explain: %+v", first, x.Decision)
 	}
 	if code, stdout, _ := a.run(t, "held", "-n", "ns", "-o", "yaml"); code != 0 ||
 		yaml.UnmarshalStrict([]byte(stdout), new(explain.HeldList)) != nil {
-		t.Errorf("exit code %d, not YAML of ours:\n%s", code, stdout)
+		t.Errorf("exit code %d, unexpected YAML:\n%s", code, stdout)
 	}
 	if a.writes > 0 {
-		t.Errorf("held wrote %d times", a.writes)
+		t.Errorf("held made %d write requests", a.writes)
 	}
 }
 
@@ -69,8 +69,8 @@ func TestNothingIsHeld(t *testing.T) {
 	for _, c := range []struct {
 		args, description string
 	}{
-		{"held -n ns", "Nothing is held in namespace ns.\n"},
-		{"held -A -o wide", "Nothing is held in any namespace.\n"},
+		{"held -n ns", "No held Jobs or pods found in namespace ns.\n"},
+		{"held -A -o wide", "No held Jobs or pods found in any namespace.\n"},
 		{"held -A -o json", ""},
 	} {
 		code, stdout, stderr := a.run(t, strings.Fields(c.args)...)
@@ -80,23 +80,23 @@ func TestNothingIsHeld(t *testing.T) {
 	}
 }
 
-// Without rights, what is seen is listed, and what cannot be said is named.
+// With limited permissions, the readable objects are listed and unknown values are reported.
 func TestHeldToATenant(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, jobsIn("ns"), workJob("nightly"))
 	a.refused["list all gridzones"], a.refused["list pods"] = true, true
 	code, stdout, stderr := a.run(t, "held", "-n", "ns")
 	if code != 0 || !strings.Contains(stdout, "nightly") || strings.Contains(stdout, "SAVES") ||
-		!strings.Contains(stderr, "what is saved cannot be said") || !strings.Contains(stderr, "not seen: pods: forbidden") {
+		!strings.Contains(stderr, "savings are unknown") || !strings.Contains(stderr, "not readable: pods: forbidden") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	a.delete(jobsIn("ns") + "/nightly")
 	if _, _, stderr := a.run(t, "held", "-n", "ns"); strings.Contains(stderr, "Nothing") ||
-		!strings.Contains(stderr, "No Job is held in namespace ns; pods are not seen.\n") {
-		t.Errorf("of no Jobs, and pods that are not seen, it says %q", stderr)
+		!strings.Contains(stderr, "No held Jobs found in namespace ns, pods are not readable.\n") {
+		t.Errorf("unexpected message without Jobs and readable pods: %q", stderr)
 	}
 	a.refused["list jobs"] = true
-	if code, _, stderr := a.run(t, "held", "-n", "ns"); code != 1 || !strings.Contains(stderr, "reading Jobs: forbidden") {
+	if code, _, stderr := a.run(t, "held", "-n", "ns"); code != 1 || !strings.Contains(stderr, "listing Jobs: forbidden") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
@@ -108,10 +108,10 @@ func TestBriefly(t *testing.T) {
 		"":                "",
 	} {
 		if got := dashboard.Briefly(reason); got != want {
-			t.Errorf("%q: %q, want %q", reason, got, want)
+			t.Errorf("Briefly(%q) = %q, want %q", reason, got, want)
 		}
 	}
 	if got := (&explain.HeldList{Now: testNow}).Distance(new(testNow.Add(-time.Hour))); got != "1 h ago" {
-		t.Errorf("an hour ago is %q", got)
+		t.Errorf("Distance() = %q, want 1 h ago", got)
 	}
 }

@@ -2,5 +2,5 @@
 
 package cli
 
-// Slower is how much the race detector slows the simulator down: it is not there.
+// Slower is the slowdown of the simulator by the race detector, which is disabled.
 const Slower = 1

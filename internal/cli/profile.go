@@ -28,8 +28,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// profileOwner is the field manager under which this command applies. The API server remembers who wrote what, which
-// tells our labels from others'.
+// profileOwner is the field manager of this command. The API server uses it to distinguish labels set by this
+// command from labels set by others.
 const profileOwner = "kubenergy-profile"
 
 type profileFlags struct {
@@ -43,20 +43,19 @@ func newProfile(t cmdutil.Terminal) *cobra.Command {
 	var f profileFlags
 	cmd := &cobra.Command{
 		Use:   "profile",
-		Short: "List what hardware nodes have and what it draws; label nodes with their power profiles",
-		Long: `List nodes with the hardware that their labels, annotations and instance types say they have,
-and what it draws with and without load. All of it is estimated. ERROR is how far half of the profiles of the same
-kind were off on servers that the catalogue was built without. Nodes of unknown hardware are listed as unknown.
+		Short: "List the hardware and power of nodes, and label nodes with their power profiles",
+		Long: `List nodes with the hardware that is detected from their labels, annotations and instance types,
+and with its power when idle and at full load. All values are estimates. ERROR is the median error of profiles of the
+same kind for servers that were not used to build the catalogue. Nodes with unknown hardware are listed as unknown.
 
-With --create the PowerProfiles of what was recognised are written to the cluster, for you to correct. With
---label-nodes each node gets the label kubenergy.io/power-profile with the name of its profile; --remove takes these
-labels off again. All of it happens with your own rights, and only labels that this command wrote are ever changed,
-except with --overwrite. The scheduler recognises hardware without any of it: labels pin what it would find out by
-itself.
+With --create, the PowerProfiles of the detected hardware are written to the cluster, where you can correct them. With
+--label-nodes, each node gets the label kubenergy.io/power-profile with the name of its profile. --remove removes these
+labels. The command uses your own permissions. Unless --overwrite is set, it only changes labels that it has set itself.
+The scheduler detects hardware without these labels. A label pins the detected profile.
 
-With --score no cluster is asked: profiles are compared with what machines drew when they were measured, as a CSV file
-has it: columns cpu, cores or threads, memoryGB, idleWatts, fullWatts and, where known, sockets and date. The list of
-SPECpower_ssj2008 results is read as it is.`,
+With --score, the command does not access a cluster, but compares profiles with measured machines of a CSV file. The
+columns are cpu, cores or threads, memoryGB, idleWatts, fullWatts, and optionally sockets and date. The result list of
+SPECpower_ssj2008 is supported without changes.`,
 		Example: `  kubenergy profile
   kubenergy profile --score results.csv --since 2021-06
   kubenergy profile --create --label-nodes --dry-run
@@ -69,15 +68,15 @@ SPECpower_ssj2008 results is read as it is.`,
 	flags := cmd.Flags()
 	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes (default: all)")
 	flags.StringVar(&f.catalogue, "hardware-profiles", "",
-		"file of more hardware, in the format of Compute Gardener's hardware-profiles.yaml")
-	flags.StringVar(&f.results, "score", "", "compare profiles with the measured machines of this CSV file")
-	flags.StringVar(&f.since, "since", "", "with --score: leave out results before this month, as 2021-06")
+		"file with additional hardware, in the format of Compute Gardener's hardware-profiles.yaml")
+	flags.StringVar(&f.results, "score", "", "CSV file with measured machines to compare profiles with")
+	flags.StringVar(&f.since, "since", "", "earliest month of results with --score, e.g. 2021-06")
 	f.output = cmdutil.Output(flags, "table", "json", "yaml", "csv")
-	flags.BoolVar(&f.create, "create", false, "create or update the PowerProfiles of recognised hardware")
+	flags.BoolVar(&f.create, "create", false, "create or update the PowerProfiles of detected hardware")
 	flags.BoolVar(&f.label, "label-nodes", false, "label nodes with their power profiles")
-	flags.BoolVar(&f.remove, "remove", false, "take the labels off that --label-nodes wrote")
-	flags.BoolVar(&f.overwrite, "overwrite", false, "also change labels and PowerProfiles that others wrote")
-	flags.BoolVar(&f.dryRunServer, "dry-run", false, "let the API server check every change, and make none")
+	flags.BoolVar(&f.remove, "remove", false, "remove the labels set by --label-nodes")
+	flags.BoolVar(&f.overwrite, "overwrite", false, "also change labels and PowerProfiles of other field managers")
+	flags.BoolVar(&f.dryRunServer, "dry-run", false, "submit server-side requests without persisting changes")
 	return cmd
 }
 
@@ -85,13 +84,14 @@ func (f *profileFlags) check() error {
 	scoring, changes := f.results != "", f.remove || f.label || f.create
 	switch {
 	case scoring && (changes || f.selector != ""):
-		return errors.New("--score asks no cluster: leave out --create, --label-nodes, --remove and --selector")
+		return errors.New("--score does not access a cluster and cannot be combined with --create, --label-nodes, " +
+			"--remove and --selector")
 	case !scoring && (f.since != "" || f.output.Value == "csv"):
-		return errors.New("--since and --output csv go with --score")
+		return errors.New("--since and --output csv require --score")
 	case f.remove && (f.label || f.create):
-		return errors.New("--remove goes with neither --label-nodes nor --create")
+		return errors.New("--remove cannot be combined with --label-nodes and --create")
 	case (f.overwrite || f.dryRunServer) && !changes:
-		return errors.New("--overwrite and --dry-run go with --create, --label-nodes or --remove")
+		return errors.New("--overwrite and --dry-run require --create, --label-nodes or --remove")
 	}
 	return nil
 }
@@ -126,12 +126,12 @@ func (f *profileFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 		return err
 	}
 	if p.failures > 0 {
-		return fmt.Errorf("%s could not be made", humanize.Count(p.failures, "change"))
+		return fmt.Errorf("%s failed", humanize.Count(p.failures, "change"))
 	}
 	return nil
 }
 
-// readCatalogue returns the bundled catalogue with what a file adds to it.
+// readCatalogue returns the bundled catalogue, extended by the given file if there is one.
 func (f *profileFlags) readCatalogue(t cmdutil.Terminal) (*hardware.Catalog, error) {
 	if f.catalogue == "" {
 		return hardware.Default(), nil
@@ -150,34 +150,34 @@ func (f *profileFlags) readCatalogue(t cmdutil.Terminal) (*hardware.Catalog, err
 	return all, nil
 }
 
-// profileRow is one node.
+// profileRow describes one node.
 type profileRow struct {
 	Node    string          `json:"node"`
 	Known   bool            `json:"known"`
 	Profile *energy.Profile `json:"profile,omitempty"`
-	// What the whole node draws, its GPUs included.
+	// Power of the whole node including its GPUs.
 	IdleWatts float64       `json:"idleWatts,omitempty"`
 	MaxWatts  float64       `json:"maxWatts,omitempty"`
 	Kind      hardware.Kind `json:"hardware"`
-	Label     string        `json:"label,omitempty"`  // the node's, before
-	Change    string        `json:"change,omitempty"` // what was done, or why nothing was
+	Label     string        `json:"label,omitempty"`  // label of the node before the change
+	Change    string        `json:"change,omitempty"` // change that was made, or the reason why none was made
 
 	node *v1.Node
 }
 
-// profiler finds the hardware of nodes, and labels them.
+// profiler detects the hardware of nodes and labels them.
 type profiler struct {
 	*profileFlags
 	client    kubernetes.Interface
 	catalogue *hardware.Catalog
 
 	rows     []profileRow
-	existing map[string]bool // PowerProfiles
+	existing map[string]bool // existing PowerProfiles by name
 	made     []profileChange
 	failures int
 }
 
-// profileChange is what happened to a PowerProfile.
+// profileChange is the result of applying a PowerProfile.
 type profileChange struct {
 	Name   string `json:"name"`
 	Change string `json:"change"`
@@ -189,7 +189,7 @@ func (p *profiler) look(ctx context.Context) error {
 		return fmt.Errorf("listing nodes: %s", cmdutil.Because(err))
 	}
 	if len(nodes.Items) == 0 && p.selector != "" {
-		return fmt.Errorf("no node has the labels %s", p.selector)
+		return fmt.Errorf("no node matches the selector %s", p.selector)
 	}
 	p.existing = map[string]bool{}
 	if p.label || p.create {
@@ -197,7 +197,7 @@ func (p *profiler) look(ctx context.Context) error {
 		if err := cmdutil.GetJSON(ctx, p.client, cmdutil.ResourcePath+"powerprofiles", &list); err != nil {
 			if apierrors.IsNotFound(err) {
 				return errors.New(
-					"listing PowerProfiles: the cluster has no such kind: install KubEnergy's chart first")
+					"listing PowerProfiles: the kind is not installed: install the chart of KubEnergy first")
 			}
 			return fmt.Errorf("listing PowerProfiles: %s", cmdutil.Because(err))
 		}
@@ -226,13 +226,13 @@ func (p *profiler) recognise(n *v1.Node) profileRow {
 	return row
 }
 
-// createProfiles applies one PowerProfile for each kind of hardware.
+// createProfiles applies one PowerProfile per kind of hardware.
 func (p *profiler) createProfiles(ctx context.Context) {
 	for _, row := range p.rows {
 		if !row.Known || slices.ContainsFunc(p.made, func(c profileChange) bool { return c.Name == row.Profile.Name }) {
 			continue
 		}
-		object := hardware.ToPowerProfile(row.Profile, p.catalogue.DefaultPUE) // a node's own comes first
+		object := hardware.ToPowerProfile(row.Profile, p.catalogue.DefaultPUE) // the PUE of a node takes precedence
 		done := "created"
 		if p.existing[object.Name] {
 			done = "applied"
@@ -240,9 +240,9 @@ func (p *profiler) createProfiles(ctx context.Context) {
 		change := profileChange{object.Name, p.tense(done)}
 		if err := p.applyProfile(ctx, object); err != nil {
 			p.failures++
-			change.Change = "refused: " + cmdutil.Because(err)
+			change.Change = "failed: " + cmdutil.Because(err)
 			if apierrors.IsConflict(err) {
-				change.Change = "kept: others have changed it; --overwrite would take it over"
+				change.Change = "unchanged: modified by others, use --overwrite to replace it"
 			}
 		} else {
 			p.existing[object.Name] = true
@@ -252,7 +252,7 @@ func (p *profiler) createProfiles(ctx context.Context) {
 }
 
 func (p *profiler) applyProfile(ctx context.Context, object *v1alpha1.PowerProfile) error {
-	// The empty status is left out: applying it would claim its fields.
+	// Omit the empty status, because applying it would claim its fields.
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": object.APIVersion, "kind": object.Kind, "metadata": map[string]any{"name": object.Name},
 		"spec": object.Spec,
@@ -266,7 +266,7 @@ func (p *profiler) applyProfile(ctx context.Context, object *v1alpha1.PowerProfi
 		Body(body).Do(ctx).Error()
 }
 
-// change labels a node, or takes its label off.
+// change sets or removes the label of a node.
 func (p *profiler) change(ctx context.Context, row *profileRow) {
 	want := ""
 	switch {
@@ -278,11 +278,11 @@ func (p *profiler) change(ctx context.Context, row *profileRow) {
 		row.Change = "not labelled: unknown hardware"
 		return
 	case row.Label == row.Profile.Name:
-		row.Change = "has its label"
+		row.Change = "label is up to date"
 		return
 	case !p.existing[row.Profile.Name]:
-		// A label that names no profile leaves the node without any.
-		row.Change = "not labelled: there is no PowerProfile " + row.Profile.Name + "; add --create"
+		// A label with an unknown profile would leave the node without a profile.
+		row.Change = "not labelled: PowerProfile " + row.Profile.Name + " does not exist, use --create"
 		p.failures++
 		return
 	default:
@@ -292,18 +292,18 @@ func (p *profiler) change(ctx context.Context, row *profileRow) {
 	switch {
 	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict),
 		err == nil && after.Labels[v1alpha1.LabelPowerProfile] != want:
-		row.Change = "kept: others wrote its label"
+		row.Change = "unchanged: label set by others"
 	case err != nil:
 		p.failures++
-		row.Change = "refused: " + cmdutil.Because(err)
+		row.Change = "failed: " + cmdutil.Because(err)
 	}
 }
 
-// apply has a node carry the label, or not if it is "". What others have written stays, without --overwrite. A node
-// that is gone, and perhaps made anew, is left alone.
+// apply sets the label of a node, or removes it if label is empty. Unless --overwrite is set, labels of other field
+// managers are preserved. The UID prevents changes to a node that was deleted and created again.
 func (p *profiler) apply(ctx context.Context, n *v1.Node, label string) (*v1.Node, error) {
 	nodes, o := p.client.CoreV1().Nodes(), p.options()
-	if label == "" && p.overwrite { // applying nothing takes off what was applied, and nothing else
+	if label == "" && p.overwrite { // an empty apply only removes fields owned by this field manager
 		return nodes.Patch(ctx, n.Name, types.MergePatchType,
 			fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelPowerProfile),
 			metav1.PatchOptions{FieldManager: o.FieldManager, DryRun: o.DryRun})
@@ -323,7 +323,7 @@ func (p *profiler) options() metav1.ApplyOptions {
 	return o
 }
 
-// tense returns done, or "would be" done in a dry run.
+// tense returns the given participle, prefixed by "would be" in a dry run.
 func (p *profiler) tense(done string) string {
 	if p.dryRunServer {
 		return "would be " + done
@@ -331,17 +331,17 @@ func (p *profiler) tense(done string) string {
 	return done
 }
 
-// profiles are what profile prints.
+// profiles is the output of the command profile.
 type profiles struct {
 	Nodes         []profileRow    `json:"nodes"`
 	PowerProfiles []profileChange `json:"powerProfiles,omitempty"`
 
-	changes bool // labels are written or removed
+	changes bool // whether labels are set or removed
 }
 
-// Text shows the nodes, and then what became of PowerProfiles.
+// Text returns a table of nodes, followed by the results for PowerProfiles.
 func (p *profiles) Text(bool, bool) string {
-	t := report.Heads(9, "NODE", "PROFILE", "IDLE W", "MAX W", "ERROR", "GPUS", "QUALITY", "RECOGNISED AS", "CHANGE")
+	t := report.Heads(9, "NODE", "PROFILE", "IDLE W", "MAX W", "ERROR", "GPUS", "QUALITY", "DETECTED AS", "CHANGE")
 	if !p.changes {
 		t.Columns = t.Columns[:8]
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// score compares profiles with measured machines of a file. It asks no cluster.
+// score compares profiles with the measured machines of a file. It does not access a cluster.
 func (f *profileFlags) score(t cmdutil.Terminal, catalogue *hardware.Catalog) error {
 	since, err := time.Parse("2006-01", f.since)
 	if f.since != "" && err != nil {
-		return cmdutil.NewUsageError(fmt.Errorf("--since is %q: want a month, as 2021-06", f.since))
+		return cmdutil.NewUsageError(fmt.Errorf("--since is %q: want a month, e.g. 2021-06", f.since))
 	}
 	text, err := grid.ReadFile(f.results)
 	if err != nil {
@@ -29,16 +29,16 @@ func (f *profileFlags) score(t cmdutil.Terminal, catalogue *hardware.Catalog) er
 	}
 	results = slices.DeleteFunc(results, func(r hardware.Result) bool { return r.Published.Before(since) })
 	if len(results) == 0 {
-		return errors.New("no result to compare with: the file has none, or none since --since")
+		return errors.New("the file contains no results, or no results since the month given by --since")
 	}
 	return t.Print((*profileScore)(new(catalogue.Score(results))), f.output.Value)
 }
 
 type profileScore hardware.Score
 
-const worst = 10 // rows that people are shown
+const worst = 10 // maximum number of rows in the text output
 
-// Text shows the errors of each kind of profile, and the results that are farthest off.
+// Text returns the errors by kind of profile and the results with the largest errors.
 func (s *profileScore) Text(bool, bool) string {
 	of := report.Heads(6, "PROFILES BY", "RESULTS", "IDLE MEDIAN", "IDLE P90", "FULL MEDIAN", "FULL P90")
 	for _, e := range s.Errors {
@@ -46,14 +46,15 @@ func (s *profileScore) Text(bool, bool) string {
 	}
 	far := s.Sheet()
 	far.Rows = far.Rows[:min(worst, len(far.Rows)-s.Unknown)]
-	return fmt.Sprintf("%s; the CPUs of %d (%s) are unknown. Errors of the others, without sign:\n%s\n"+
-		"Farthest off at full load:\n%s", humanize.Count(s.Results, "result"), s.Unknown,
+	return fmt.Sprintf("%s, %d (%s) with unknown CPU. Absolute errors of the others:\n%s\n"+
+		"Largest errors at full load:\n%s", humanize.Count(s.Results, "result"), s.Unknown,
 		whole(float64(s.Unknown)/float64(s.Results)), of.Plain(), far.Plain())
 }
 
 func whole(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
-// Sheet has all results, the farthest off first and the unknown ones last.
+// Sheet returns the table for the CSV format. Results are sorted by error in descending order, followed by unknown
+// ones.
 func (s *profileScore) Sheet() *report.Table {
 	signed := func(v float64) string { return fmt.Sprintf("%+.0f %%", 100*v) }
 	watts := func(v float64) string { return fmt.Sprintf("%.0f", v) }

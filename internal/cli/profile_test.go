@@ -31,15 +31,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// hardwareServer is as much of an API server as labelling nodes needs: nodes that remember who wrote which label last,
-// and PowerProfiles that are applied.
+// hardwareServer is a fake API server for labelling nodes. It tracks the field managers of labels and supports
+// applying PowerProfiles.
 type hardwareServer struct {
 	kubeconfig string
 
 	mu       sync.Mutex
 	nodes    map[string]*v1.Node
 	profiles map[string]*v1alpha1.PowerProfile
-	owners   map[string]string // of PowerProfiles
+	owners   map[string]string // field managers of PowerProfiles
 	noKind   bool
 	dryRuns  int
 }
@@ -77,7 +77,7 @@ func (s *hardwareServer) node(name, providerID, cpus, memory string, gpus int, l
 	}
 }
 
-// setLabel is what another one writes.
+// setLabel sets the label of a node as another field manager.
 func (s *hardwareServer) setLabel(node, value string) {
 	s.patch(node, "kubectl-label", nil, string(types.MergePatchType), fmt.Appendf(nil,
 		`{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelPowerProfile, value))
@@ -146,7 +146,7 @@ func (s *hardwareServer) answer(q *http.Request, body []byte) (int, any) {
 func (s *hardwareServer) apply(name string, q *http.Request, body []byte, dry bool) (int, any) {
 	manager := q.URL.Query().Get("fieldManager")
 	if q.Header.Get("Content-Type") != "application/apply-patch+yaml" || manager == "" {
-		return failed(apierrors.NewBadRequest("want an apply"))
+		return failed(apierrors.NewBadRequest("expected an apply patch"))
 	}
 	if owner := s.owners[name]; owner != "" && owner != manager && q.URL.Query().Get("force") != "true" {
 		return failed(apierrors.NewConflict(schema.GroupResource{Resource: "powerprofiles"}, name,
@@ -162,7 +162,7 @@ func (s *hardwareServer) apply(name string, q *http.Request, body []byte, dry bo
 	return 200, p
 }
 
-// patch has the fake client, which knows who owns which field, patch a node.
+// patch patches a node with a fake client that tracks field managers.
 func (s *hardwareServer) patch(name, manager string, q url.Values, kind string, body []byte) (int, any) {
 	client := fake.NewClientset(s.nodes[name].DeepCopy())
 	after, err := client.CoreV1().Nodes().Patch(context.Background(), name, types.PatchType(kind), body,
@@ -203,7 +203,7 @@ func TestProfileLists(t *testing.T) {
 		t.Error(yamlOut)
 	}
 	if len(s.profiles) > 0 || s.dryRuns > 0 {
-		t.Error("looking has changed something")
+		t.Error("listing modified objects")
 	}
 }
 
@@ -211,9 +211,9 @@ func TestProfileDryRun(t *testing.T) {
 	s := newHardwareServer(t)
 	s.setLabel("m5b", "theirs")
 	code, out, stderr := s.run(t, "--create", "--label-nodes", "--dry-run")
-	// two profiles and three nodes
+	// two profiles and three nodes are written
 	if code != 0 || s.label("m5a") != "" || len(s.profiles) > 0 || s.dryRuns != 5 {
-		t.Fatalf("code %d, %d dry runs, %q: %s%s", code, s.dryRuns, s.label("m5a"), out, stderr)
+		t.Fatalf("exit code %d, %d dry runs, label %q: %s%s", code, s.dryRuns, s.label("m5a"), out, stderr)
 	}
 	golden(t, "profile_dry_run.txt", out)
 }
@@ -234,12 +234,12 @@ func TestProfileCreatesAndLabels(t *testing.T) {
 		t.Errorf("%+v", s.profiles)
 	}
 
-	// A second time there is nothing to do, and somebody may have corrected a profile.
+	// A second run has nothing to do. Profiles modified by others are preserved.
 	s.owners["aws-m5-xlarge"] = "kubectl-edit"
 	code, out, _ = s.run(t, "--create", "--label-nodes")
-	if code != 1 || !strings.Contains(out, "aws-m5-xlarge: kept: others have changed it") ||
-		!strings.Contains(out, "has its label") || strings.Contains(out, "labelled\n") {
-		t.Errorf("code %d: %s", code, out)
+	if code != 1 || !strings.Contains(out, "aws-m5-xlarge: unchanged: modified by others") ||
+		!strings.Contains(out, "label is up to date") || strings.Contains(out, "labelled\n") {
+		t.Errorf("exit code %d: %s", code, out)
 	}
 }
 
@@ -250,36 +250,36 @@ func TestProfileRemovesItsOwnLabels(t *testing.T) {
 		t.Helper()
 		code, out, stderr := s.run(t, args...)
 		if got := s.labels("gpu", "m5a", "m5b", "nuc"); code != 0 || got != want {
-			t.Errorf("%v: code %d, labels %s, want %s: %s%s", args, code, got, want, out, stderr)
+			t.Errorf("%v: exit code %d, labels %s, want %s: %s%s", args, code, got, want, out, stderr)
 		}
 	}
 	must("aws-g5-4xlarge,aws-m5-xlarge,theirs,", "--create", "--label-nodes")
 	must(",,theirs,", "--remove")
 	must("aws-g5-4xlarge,aws-m5-xlarge,aws-m5-xlarge,", "--label-nodes", "--overwrite")
-	s.setLabel("m5a", "theirs") // whoever writes over our label has it from then on
+	s.setLabel("m5a", "theirs") // a user who overwrites the label owns it afterwards
 	must(",theirs,,", "--remove")
 	must(",,,", "--remove", "--overwrite")
 }
 
-// A label that names no profile leaves a node without any.
+// Nodes are not labelled with a profile that does not exist, because they would have no profile then.
 func TestProfileLabelsOnlyWhatExists(t *testing.T) {
 	s := newHardwareServer(t)
 	code, out, stderr := s.run(t, "--label-nodes")
 	if code != 1 || s.label("m5a") != "" || !strings.Contains(out,
-		"there is no PowerProfile aws-m5-xlarge; add --create") {
-		t.Errorf("code %d: %s%s", code, out, stderr)
+		"PowerProfile aws-m5-xlarge does not exist, use --create") {
+		t.Errorf("exit code %d: %s%s", code, out, stderr)
 	}
 	s.noKind = true
 	if code, _, stderr = s.run(t, "--create"); code != 1 ||
-		!strings.Contains(stderr, "install KubEnergy's chart first") {
-		t.Errorf("code %d: %s", code, stderr)
+		!strings.Contains(stderr, "install the chart of KubEnergy first") {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	if code, _, stderr = s.run(t); code != 0 {
-		t.Errorf("listing needs no PowerProfiles: %s", stderr)
+		t.Errorf("unexpected error of listing without PowerProfiles: %s", stderr)
 	}
 }
 
-// A node is not told as labelled whose request was given up.
+// A node is not reported as labelled if the request was canceled.
 func TestProfileTellsWhatWasGivenUp(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -287,7 +287,7 @@ func TestProfileTellsWhatWasGivenUp(t *testing.T) {
 	p.client = kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://127.0.0.1:1"})
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	row := profileRow{Known: true, Profile: &energy.Profile{Name: "p"}, node: node}
-	if p.change(ctx, &row); p.failures != 1 || !strings.HasPrefix(row.Change, "refused: ") {
+	if p.change(ctx, &row); p.failures != 1 || !strings.HasPrefix(row.Change, "failed: ") {
 		t.Errorf("%+v", row)
 	}
 }
@@ -304,14 +304,14 @@ cloudInstanceMapping: {aws: {m5.xlarge: {cpuModel: NUC, totalMemory: 1024, memCh
 	code, out, stderr := s.run(t, "--hardware-profiles", file)
 	if code != 0 || !strings.Contains(out, "aws-m5-xlarge") || !strings.Contains(out, "28.4") ||
 		!strings.Contains(stderr, "memChannels") {
-		t.Errorf("code %d: %s%s", code, out, stderr)
+		t.Errorf("exit code %d: %s%s", code, out, stderr)
 	}
 	if code, _, stderr = s.run(t, "--hardware-profiles", file+"x"); code != 2 {
-		t.Errorf("code %d: %s", code, stderr)
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
 
-// No cluster is asked. The user's profile counts, and is said to be one.
+// Scoring does not access a cluster. Profiles of the user's file are used and marked.
 func TestProfileScores(t *testing.T) {
 	folder := t.TempDir()
 	hw, results := filepath.Join(folder, "hw.yaml"), filepath.Join(folder, "results.csv")
@@ -334,7 +334,7 @@ Made 9,2,16,10,20,127.8,2023-12
 	}
 	code, out, stderr := score()
 	if code != 0 || stderr != "" {
-		t.Fatalf("code %d: %s", code, stderr)
+		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	golden(t, "profile_score.txt", out)
 	code, out, _ = score("-o", "csv")
@@ -342,15 +342,15 @@ Made 9,2,16,10,20,127.8,2023-12
 		`fullErrorRatio
 Made 8,file,1,16,10,23,11.5,-0.5,127.8,63.9,-0.5
 `; code != 0 || !strings.HasPrefix(out, want) || !strings.HasSuffix(out, "Made 9,,2,32,10,20,,,127.8,,\n") {
-		t.Errorf("code %d: %s", code, out)
+		t.Errorf("exit code %d: %s", code, out)
 	}
 	for _, args := range [][]string{{"--create"}, {"-l", "a=b"}, {"--since", "yesterday"}, {"--score", hw}} {
 		if code, out, stderr := score(args...); code != 2 || out != "" || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%v: code %d, %s%s", args, code, out, stderr)
+			t.Errorf("%v: exit code %d, %s%s", args, code, out, stderr)
 		}
 	}
-	if code, _, stderr := score("--since", "2025-01"); code != 1 || !strings.Contains(stderr, "none since") {
-		t.Errorf("code %d: %s", code, stderr)
+	if code, _, stderr := score("--since", "2025-01"); code != 1 || !strings.Contains(stderr, "no results since") {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
 
@@ -366,7 +366,7 @@ func TestProfileRefusesFlags(t *testing.T) {
 		{"--kubeconfig", "nowhere"},
 	} {
 		if code, out, stderr := s.run(t, args...); code != 2 || out != "" || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%v: code %d, %s%s", args, code, out, stderr)
+			t.Errorf("%v: exit code %d, %s%s", args, code, out, stderr)
 		}
 	}
 }

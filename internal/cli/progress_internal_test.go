@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 )
 
-// A command that takes long says what it does, where nobody sees a bar as well: after two seconds, then every ten.
+// Without a terminal, a long-running command reports its progress after two seconds and then every ten seconds.
 func TestProgressInLines(t *testing.T) {
 	var out bytes.Buffer
 	var seconds atomic.Int64
@@ -28,7 +28,7 @@ func TestProgressInLines(t *testing.T) {
 	read()
 	learnt := p.Doing("making the forecasts of history for DE")
 	p.Doing("making the forecasts of history for FR")()
-	p.Update(4, 24) // of which some were done before
+	p.Update(4, 24) // some of them were done before
 	at(11)
 	at(12)
 	learnt()
@@ -41,7 +41,7 @@ func TestProgressInLines(t *testing.T) {
 	p.Close()
 	want := `kubenergy compare: reading files
 kubenergy compare: 4 of 24 trials, making the forecasts of history for DE
-kubenergy compare: 14 of 24 trials, 19s left
+kubenergy compare: 14 of 24 trials, 19s remaining
 kubenergy compare: 24 of 24 trials
 `
 	if out.String() != want {

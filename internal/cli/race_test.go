@@ -2,5 +2,5 @@
 
 package cli
 
-// Slower is how much the race detector slows the simulator down.
+// Slower is the slowdown of the simulator by the race detector.
 const Slower = 10

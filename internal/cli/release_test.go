@@ -73,33 +73,33 @@ func TestReleaseAll(t *testing.T) {
 	if code != 0 || stderr != "" {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	if want := "562 Jobs released, none is held\n"; stdout != want {
-		t.Errorf("said %q, want %q", stdout, want)
+	if want := "562 Jobs released, no Job is held\n"; stdout != want {
+		t.Errorf("got output %q, want %q", stdout, want)
 	}
 	for i := range n {
 		wantFree(t, a.get(t, fmt.Sprintf("%s/job-%04d", jobsIn(fmt.Sprintf("ns%d", i%3)), i)))
 	}
 	wantFree(t, a.get(t, jobsIn("ns0")+"/bare"))
 	if !suspended(a.get(t, jobsIn("ns0")+"/users-own")) {
-		t.Error("what its user suspended was resumed")
+		t.Error("a Job suspended by its user was resumed")
 	}
 	if o := a.get(t, jobsIn("ns0")+"/queued"); !suspended(o) || o.GetLabels()[v1alpha1.LabelHeld] != "" {
-		t.Errorf("a Job in a queue of Kueue: suspended %v, labels %v", suspended(o), o.GetLabels())
+		t.Errorf("Job in a queue of Kueue: suspended %v, labels %v", suspended(o), o.GetLabels())
 	}
 	if a.busiest > release.Workers+1 {
-		t.Errorf("%d requests at once", a.busiest)
+		t.Errorf("got %d concurrent requests", a.busiest)
 	}
 
 	writes := a.writes
-	if code, stdout, stderr = a.run(t, "release", "--all"); code != 0 || stdout != "0 Jobs released, none is held\n" {
-		t.Errorf("a second time: exit code %d, %q, %q", code, stdout, stderr)
+	if code, stdout, stderr = a.run(t, "release", "--all"); code != 0 || stdout != "0 Jobs released, no Job is held\n" {
+		t.Errorf("second run: exit code %d, %q, %q", code, stdout, stderr)
 	}
 	if a.writes != writes {
-		t.Error("a second time, something was written")
+		t.Error("unexpected write requests in the second run")
 	}
 }
 
-// A Job that a budget has suspended waits as one that is held does: it is released by itself, and with all others.
+// A Job that a budget has suspended is released like a held Job, both individually and with --all.
 func TestReleaseOfABudget(t *testing.T) {
 	a := newAPIServer(t)
 	fn := func(name string, labels map[string]string) *batchv1.Job {
@@ -123,9 +123,9 @@ func TestReleaseOfABudget(t *testing.T) {
 		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 	if !suspended(a.get(t, jobsIn("ns")+"/two")) {
-		t.Error("another one was released")
+		t.Error("another Job was released")
 	}
-	if code, stdout, stderr := a.run(t, "release", "--all"); code != 0 || stdout != "4 Jobs released, none is held\n" {
+	if code, stdout, stderr := a.run(t, "release", "--all"); code != 0 || stdout != "4 Jobs released, no Job is held\n" {
 		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 	for _, name := range []string{"one", "two", "both", "queued"} {
@@ -138,11 +138,11 @@ func TestReleaseOfABudget(t *testing.T) {
 				suspended(o))
 		}
 		if o.GetAnnotations()[v1alpha1.AnnotationBudgetReleased] != "month" || o.GetAnnotations()["a"] != "b" {
-			t.Errorf("%s would be suspended again: %v", name, o.GetAnnotations())
+			t.Errorf("%s would be suspended again, annotations %v", name, o.GetAnnotations())
 		}
 	}
 	if !suspended(a.get(t, jobsIn("ns")+"/users-own")) {
-		t.Error("what its user suspended was resumed")
+		t.Error("a Job suspended by its user was resumed")
 	}
 }
 
@@ -151,7 +151,7 @@ func TestReleaseAllOfANamespace(t *testing.T) {
 	a.add(t, jobsIn("here"), heldJob("one"))
 	a.add(t, jobsIn("there"), heldJob("two"))
 	if code, stdout, stderr := a.run(t, "release", "--all", "-n", "here"); code != 0 ||
-		stdout != "1 Job released, none is held\n" {
+		stdout != "1 Job released, no Job is held\n" {
 		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 	wantFree(t, a.get(t, jobsIn("here")+"/one"))
@@ -160,7 +160,7 @@ func TestReleaseAllOfANamespace(t *testing.T) {
 	}
 }
 
-// What an uninstall does: the policy goes before the Jobs, since new ones would be held meanwhile.
+// An uninstallation removes the policy before it releases Jobs, because new Jobs would be held otherwise.
 func TestReleaseRemovesThePolicyFirst(t *testing.T) {
 	a := newAPIServer(t)
 	for _, kind := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
@@ -176,14 +176,14 @@ func TestReleaseRemovesThePolicyFirst(t *testing.T) {
 	if err := r.RemovePolicy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// admitted by a server that had not noticed
+	// Admitted by an API server that has not reloaded its policies.
 	late := time.AfterFunc(20*time.Millisecond, func() { a.add(t, jobsIn("ns"), heldJob("late")) })
 	defer late.Stop()
 	if err := r.All(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	if out.String() != "2 Jobs released, none is held\n" {
-		t.Errorf("said %q", out)
+	if out.String() != "2 Jobs released, no Job is held\n" {
+		t.Errorf("unexpected output %q", out)
 	}
 	want := []string{
 		"DELETE mutatingadmissionpolicybindings/" + release.HoldPolicy, "DELETE mutatingadmissionpolicies/" + release.HoldPolicy,
@@ -193,7 +193,7 @@ func TestReleaseRemovesThePolicyFirst(t *testing.T) {
 		t.Errorf("wrote\n%s\nwant\n%s", strings.Join(order, "\n"), strings.Join(want, "\n"))
 	}
 	if err := r.RemovePolicy(t.Context()); err != nil {
-		t.Errorf("a second time: %v", err)
+		t.Errorf("second run: %v", err)
 	}
 }
 
@@ -229,17 +229,17 @@ func TestReleaseTriesAgain(t *testing.T) {
 	r.Err = &reported
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	if err := r.All(ctx, ""); err != nil || out.String() != "1 Job released, none is held\n" {
-		t.Errorf("%v, %q after %d calls", err, out, calls.Load())
+	if err := r.All(ctx, ""); err != nil || out.String() != "1 Job released, no Job is held\n" {
+		t.Errorf("error %v, output %q after %d calls", err, out, calls.Load())
 	}
 	until, _ := ctx.Deadline()
-	if want := "trying again until " + until.Format(time.TimeOnly) + " (--timeout): "; !strings.HasPrefix(reported.String(),
+	if want := "Retrying until " + until.Format(time.TimeOnly) + " (--timeout): "; !strings.HasPrefix(reported.String(),
 		want) || strings.Count(reported.String(), "\n") != 1 {
-		t.Errorf("told %q, want one line that begins with %q", &reported, want)
+		t.Errorf("got messages %q, want one line with prefix %q", &reported, want)
 	}
 }
 
-// Jobs may vanish, be replaced by others of their name, or be released by others while we look.
+// Jobs may be deleted, replaced by others with the same name, or released by others concurrently.
 func TestReleaseMeetsChangedJobs(t *testing.T) {
 	a := newAPIServer(t)
 	for _, name := range []string{"deleted", "replaced", "released", "taken-over"} {
@@ -268,8 +268,8 @@ func TestReleaseMeetsChangedJobs(t *testing.T) {
 	if err := r.All(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	if out.String() != "0 Jobs released, none is held\n" {
-		t.Errorf("said %q", out)
+	if out.String() != "0 Jobs released, no Job is held\n" {
+		t.Errorf("unexpected output %q", out)
 	}
 	for _, name := range []string{"replaced", "taken-over"} {
 		if !suspended(a.get(t, jobsIn("ns")+"/"+name)) {
@@ -292,7 +292,7 @@ func TestReleaseNamesWhatItCannot(t *testing.T) {
 		"0 Jobs released, 12 Jobs still held: ns/job-00, ", "ns/job-09, and 2 more", "forbidden",
 	} {
 		if !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("error %q, want one line with %q", stderr, want)
+			t.Errorf("got error %q, want one line with %q", stderr, want)
 		}
 	}
 	a.refused["patch jobs"], a.refused["list jobs"] = false, true
@@ -307,8 +307,8 @@ func TestReleaseGivesUpInTime(t *testing.T) {
 	a.add(t, jobsIn("ns"), heldJob("stubborn"))
 	a.before = func(string, string) int { return http.StatusInternalServerError }
 	code, _, stderr := a.run(t, "release", "--all", "--timeout", "300ms")
-	if code != 1 || !strings.Contains(stderr, "ns/stubborn") && !strings.Contains(stderr, "not known") ||
-		!strings.HasPrefix(stderr, "trying again until ") {
+	if code != 1 || !strings.Contains(stderr, "ns/stubborn") && !strings.Contains(stderr, "unknown whether") ||
+		!strings.HasPrefix(stderr, "Retrying until ") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
@@ -325,8 +325,8 @@ func TestReleaseOneJob(t *testing.T) {
 		want string
 	}{
 		{[]string{"release", "job", "one", "-n", "ns"}, 0, "job ns/one: released\n"},
-		{[]string{"release", "job/one", "-n", "ns"}, 0, "job ns/one: not held by us, left as it is\n"},
-		{[]string{"release", "job/other", "-n", "ns"}, 0, "job ns/other: not held by us, left as it is\n"},
+		{[]string{"release", "job/one", "-n", "ns"}, 0, "job ns/one: not held by KubEnergy, unchanged\n"},
+		{[]string{"release", "job/other", "-n", "ns"}, 0, "job ns/other: not held by KubEnergy, unchanged\n"},
 		{[]string{"release", "job", "none", "-n", "ns"}, 1, "reading Job ns/none: not found"},
 	} {
 		if code, stdout, stderr := a.run(t, c.args...); code != c.code || !strings.Contains(stdout+stderr, c.want) {
@@ -335,14 +335,14 @@ func TestReleaseOneJob(t *testing.T) {
 	}
 	wantFree(t, a.get(t, jobsIn("ns")+"/one"))
 	if !suspended(a.get(t, jobsIn("ns")+"/other")) {
-		t.Error("what its user suspended was resumed")
+		t.Error("a Job suspended by its user was resumed")
 	}
 }
 
 func TestReleaseTellsOfPodsThatWait(t *testing.T) {
 	a := newAPIServer(t)
 	a.add(t, leasePath, lease(cmdutil.SchedulerName, 3*time.Second))
-	web := deployment("web", "example.org/web:1") // which a scheduler serves that stays
+	web := deployment("web", "example.org/web:1") // uses a scheduler that still runs
 	web.Spec.Template.Spec.SchedulerName = policy.SchedulerName
 	a.add(t, "/apis/apps/v1/namespaces/ns/deployments", web)
 	for _, p := range []struct{ name, scheduler, node string }{
@@ -359,21 +359,21 @@ func TestReleaseTellsOfPodsThatWait(t *testing.T) {
 	}
 	_, _, stderr := a.run(t, "release", "--all")
 	const to = "$/schedulerName: default-scheduler/' | kubectl replace --force -f -\n"
-	want := "1 pod waits for the scheduler compute-gardener-scheduler, and stays pending while no such scheduler runs: " +
+	want := "1 pod is waiting for the scheduler compute-gardener-scheduler and remains pending while no such scheduler is running: " +
 		"ns/old\n  → kubectl -n ns get pod old -o yaml | sed '/controller-uid: /d; s/schedulerName: compute-gardener-scheduler" + to +
-		"1 pod waits for the scheduler kubenergy, and stays pending while no such scheduler runs: ns/waits\n" +
+		"1 pod is waiting for the scheduler kubenergy and remains pending while no such scheduler is running: ns/waits\n" +
 		"  → kubectl -n ns get pod waits -o yaml | sed '/controller-uid: /d; s/schedulerName: kubenergy" + to
 	if stderr != want {
 		t.Errorf("said\n%swant\n%s", stderr, want)
 	}
 	a.refused["list pods"] = true
 	if code, _, stderr := a.run(t, "release", "--all"); code != 0 ||
-		stderr != "not seen: pods: forbidden: pods is forbidden: not for you\n" {
-		t.Errorf("without rights on pods: exit code %d, %q", code, stderr)
+		stderr != "Failed to list pods: forbidden: pods is forbidden: access denied\n" {
+		t.Errorf("without permission to list pods: exit code %d, %q", code, stderr)
 	}
 }
 
-// What an uninstall leaves behind is named with a command for each kind, while the scheduler still runs.
+// Before an uninstallation, dependent objects are listed with a command per kind while the scheduler still runs.
 func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 	a := healthy(t)
 	web := deployment("web", "example.org/web:1")
@@ -388,7 +388,7 @@ func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 		j := heldJob(name)
 		j.Spec.Template.Spec.SchedulerName = policy.SchedulerName
 		switch name {
-		case "runs": // and goes on
+		case "runs": // and continues to run
 			j.Labels, j.Status.Active, j.Status.Ready = nil, 2, new(int32(2))
 		case "done":
 			j.Labels = nil
@@ -415,18 +415,18 @@ func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 	out.Reset()
 	r.NoteDependents(t.Context(), &out, "", true)
 	for _, want := range []string{
-		"not seen: Jobs: forbidden", "2 pods wait for the scheduler kubenergy, and stay pending while no such scheduler " +
-			"runs: ns/db-0, ns/train-x\n",
+		"Failed to list Jobs: forbidden", "2 pods are waiting for the scheduler kubenergy and remain pending while no such scheduler " +
+			"is running: ns/db-0, ns/train-x\n",
 	} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("without rights on Jobs it says\n%swant %q", out.String(), want)
+			t.Errorf("without permission to list Jobs: got\n%swant %q", out.String(), want)
 		}
 	}
 	a.delete("/api/v1/namespaces/ns/pods/db-0")
 	out.Reset()
 	r.NoteDependents(t.Context(), &out, "", true)
 	if want := "→ kubectl -n ns get job train -o yaml | sed"; !strings.Contains(out.String(), want) {
-		t.Errorf("without rights on Jobs it says\n%swant %q", out.String(), want)
+		t.Errorf("without permission to list Jobs: got\n%swant %q", out.String(), want)
 	}
 	for _, kind := range []string{"pods", "cronjobs", "deployments"} {
 		a.refused["list "+kind] = true
@@ -434,8 +434,8 @@ func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 	out.Reset()
 	r.NoteDependents(t.Context(), &out, "", true)
 	for _, kind := range []string{"pods", "Jobs", "CronJobs", "Deployments"} {
-		if !strings.Contains(out.String(), "not seen: "+kind+": forbidden") {
-			t.Errorf("without rights it says\n%swant that %s are not seen", out.String(), kind)
+		if !strings.Contains(out.String(), "Failed to list "+kind+": forbidden") {
+			t.Errorf("without permissions: got\n%swant an error about %s", out.String(), kind)
 		}
 	}
 }
@@ -458,15 +458,15 @@ func TestRunNow(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "bound"}, Spec: v1.PodSpec{NodeName: "n1"},
 	})
 	for _, c := range []struct{ kind, name, want string }{
-		{"job", "held", "asked to start now"},
-		{"job", "own", "marked, but its user suspended it, so it stays suspended"},
+		{"job", "held", "requested to start now"},
+		{"job", "own", "marked, but suspended by its user, so it remains suspended"},
 		{
-			"job", "over", "marked, but a budget suspended it (kubenergy.io/budget-suspended): users with the role " +
-				"kubenergy-releaser resume it, or kubenergy release does",
+			"job", "over", "marked, but suspended because of a budget (kubenergy.io/budget-suspended): users with the role " +
+				"kubenergy-releaser can resume it with kubenergy release",
 		},
 		{"jobs.batch", "free", "was not held"},
-		{"pod", "waits", "asked to start now"},
-		{"po", "bound", "has a node already, n1"},
+		{"pod", "waits", "requested to start now"},
+		{"po", "bound", "already scheduled to n1"},
 	} {
 		code, stdout, stderr := a.run(t, "run-now", c.kind, c.name, "-n", "ns")
 		if code != 0 || !strings.HasSuffix(stdout, "ns/"+c.name+": "+c.want+"\n") {
@@ -485,7 +485,7 @@ func TestRunNow(t *testing.T) {
 	}
 }
 
-// The policy that pins our service accounts lets this patch pass: only our keys, only spec.suspend.
+// The patch is allowed by the policy that restricts the accounts of KubEnergy to its own keys and spec.suspend.
 func TestReleasePatchTouchesOnlyOurs(t *testing.T) {
 	job := heldJob("one")
 	for _, annotations := range []map[string]string{nil, {"a": "b"}} {
@@ -498,11 +498,11 @@ func TestReleasePatchTouchesOnlyOurs(t *testing.T) {
 			ours := strings.Contains(s.Path, "kubenergy.io~1") || s.Path == "/spec/suspend" ||
 				annotations == nil && s.Path == "/metadata/annotations"
 			if s.Op != "test" && !ours {
-				t.Errorf("with annotations %v: %s %s", annotations, s.Op, s.Path)
+				t.Errorf("unexpected operation with annotations %v: %s %s", annotations, s.Op, s.Path)
 			}
 		}
 		if steps[0].Op != "test" || steps[0].Path != "/metadata/uid" || steps[1].Op != "test" {
-			t.Errorf("begins with %v, want its guards first", steps[:2])
+			t.Errorf("patch starts with %v, want test operations first", steps[:2])
 		}
 	}
 }

@@ -27,23 +27,24 @@ type replayFlags struct {
 	plans      string
 	strategies []string
 	output     *cmdutil.Choice
-	bounds     map[string]bool // which of from and to were given
+	bounds     map[string]bool // whether --from and --to are set
 }
 
 func newReplay(t cmdutil.Terminal) *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay --strategy NAME",
-		Short: "Decide on recorded decisions once more, under another strategy",
-		Long: `Take decisions that were recorded with what they depended on, from the controller or from a
-file of them, and show what other strategies would have decided, and what that would have come to as estimated then.
-Nothing is changed in the cluster. Records that cannot be replayed are listed with their ID. Times are in UTC.
+		Short: "Replay recorded decisions with another strategy",
+		Long: `Read recorded decisions and their snapshots from the controller or from a file, and show the decisions
+of other strategies for the same snapshots, with the estimated energy, emissions and cost. The command does not change
+the cluster. Records that cannot be replayed are listed with their ID. Times are in UTC.
 
-The file is what GET /api/v1/decisions?snapshots=true of the controller gives; scenarios/replay/decisions.json is an
-example, which needs no cluster. What simulate writes has no snapshots and cannot be replayed.
+The file contains the response of GET /api/v1/decisions?snapshots=true of the controller. The example
+scenarios/replay/decisions.json does not require a cluster. The output of simulate contains no snapshots and cannot be
+replayed.
 
-With --plans, plans over all holds are made again that kubenergy-scheduler recorded with --kubenergy-record-plans, or
-the lab as plans.jsonl: each must be the same. The first that is not is an error.`,
+With --plans, the command recomputes the plans recorded by kubenergy-scheduler with --kubenergy-record-plans, or by the
+lab in plans.jsonl. The first plan that differs is an error.`,
 		Example: `  kubenergy replay --strategy carbon+window --from -1d
   kubenergy replay --file scenarios/replay/decisions.json --strategy carbon,carbon+lowest-slot
   kubenergy replay --file decisions.json --strategy energy,carbon+residual -o csv
@@ -63,13 +64,13 @@ the lab as plans.jsonl: each must be the same. The first that is not is an error
 	}
 	flags := cmd.Flags()
 	f.ControllerFlags.Add(flags)
-	flags.StringSliceVar(&f.strategies, "strategy", nil, "strategies to decide by")
-	flags.StringVar(&f.file, "file", "", "read records from this file: JSON as the API gives it, with snapshots, or "+
-		"CSV with the same names as columns; gzip or not")
-	flags.StringVar(&f.plans, "plans", "", "make the plans of this `file` again instead")
-	f.spanFlags.add(flags, "; of a file, all records unless it is given")
+	flags.StringSliceVar(&f.strategies, "strategy", nil, "strategies to replay")
+	flags.StringVar(&f.file, "file", "", "file with records, either JSON with snapshots in the format of the API, or "+
+		"CSV with the same column names; may be compressed with gzip")
+	flags.StringVar(&f.plans, "plans", "", "`file` with plans to recompute instead of records")
+	f.spanFlags.add(flags, "; optional with --file")
 	f.output = cmdutil.Output(flags, "table", "json", "csv")
-	for _, other := range []string{"file", "strategy", "output"} { // of records
+	for _, other := range []string{"file", "strategy", "output"} { // flags that only apply to records
 		cmd.MarkFlagsMutuallyExclusive("plans", other)
 	}
 	return cmd
@@ -77,7 +78,7 @@ the lab as plans.jsonl: each must be the same. The first that is not is an error
 
 func (f *replayFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	if len(f.strategies) == 0 {
-		return cmdutil.NewUsageError(errors.New("want a strategy to decide by: --strategy carbon+window"))
+		return cmdutil.NewUsageError(errors.New("missing strategy: want --strategy, e.g. --strategy carbon+window"))
 	}
 	for _, name := range f.strategies {
 		if _, err := strategy.New(name); err != nil {
@@ -96,13 +97,13 @@ func (f *replayFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 		return err
 	}
 	if r.Records == 0 && len(r.Refused) > 0 {
-		return fmt.Errorf("none of %d records can be replayed, as %s: %s", len(r.Refused), r.Refused[0].ID,
+		return fmt.Errorf("none of %d records can be replayed, e.g. %s: %s", len(r.Refused), r.Refused[0].ID,
 			r.Refused[0].Why)
 	}
 	return nil
 }
 
-// again makes recorded plans again.
+// again recomputes recorded plans.
 func (f *replayFlags) again(t cmdutil.Terminal) error {
 	text, err := grid.ReadFile(f.plans)
 	if err != nil {
@@ -113,9 +114,9 @@ func (f *replayFlags) again(t cmdutil.Terminal) error {
 		return fmt.Errorf("%s: %w", f.plans, err)
 	}
 	if same == 0 {
-		return fmt.Errorf("%s has no plan", f.plans)
+		return fmt.Errorf("%s contains no plans", f.plans)
 	}
-	fmt.Fprintf(t.Out, "%d plans were made again from their snapshots: all the same\n", same)
+	fmt.Fprintf(t.Out, "Recomputed %d plans from their snapshots without differences\n", same)
 	return nil
 }
 
@@ -136,14 +137,14 @@ func (f *replayFlags) records(ctx context.Context, t cmdutil.Terminal) ([]ledger
 		return nil, err
 	}
 	if !since.IsZero() {
-		fmt.Fprintf(t.Err, "there are more decisions than the youngest %d: those since %s UTC are replayed\n",
+		fmt.Fprintf(t.Err, "Only the newest %d decisions since %s UTC are replayed\n",
 			len(records), since.UTC().Format(time.DateTime))
 	}
-	// The API is asked for earlier holds as well, which are not asked for here.
+	// The query includes earlier holds, which are not replayed.
 	return slices.DeleteFunc(records, func(r ledger.Record) bool { return r.At.Before(q.From) }), nil
 }
 
-// recordsOfFile returns the records of a file that are asked for. What flags do not say leaves none out.
+// recordsOfFile returns the records of a file that match the flags. Flags that are not set do not filter records.
 func (f *replayFlags) recordsOfFile(q *ledger.Query) ([]ledger.Record, error) {
 	records, err := readRecords(f.file)
 	if err != nil {
@@ -156,7 +157,7 @@ func (f *replayFlags) recordsOfFile(q *ledger.Query) ([]ledger.Record, error) {
 	return records[:min(len(records), f.decisions)], nil
 }
 
-// readRecords reads an answer of the API, the list in it, or a table with the same names.
+// readRecords reads a response of the API, the list inside it, or a table with the same field names.
 func readRecords(path string) ([]ledger.Record, error) {
 	text, err := grid.ReadFile(path)
 	if err != nil {
@@ -168,7 +169,7 @@ func readRecords(path string) ([]ledger.Record, error) {
 	case len(trimmed) > 0 && trimmed[0] == '{':
 		var answer struct{ Decisions *[]ledger.Record }
 		if err = json.Unmarshal(trimmed, &answer); err == nil && answer.Decisions == nil {
-			err = errors.New("want decisions, as GET /api/v1/decisions?snapshots=true gives them")
+			err = errors.New("missing decisions: want the response of GET /api/v1/decisions?snapshots=true")
 		}
 		if err == nil {
 			records = *answer.Decisions
@@ -184,26 +185,26 @@ func readRecords(path string) ([]ledger.Record, error) {
 	return records, nil
 }
 
-// recordFields are what decisions depend on, and what names them. Those up to snapshot must be there.
+// recordFields are the fields that a replay requires or that identify a record. The first five are mandatory.
 var recordFields = []string{
 	"id", "at", "action", "digest", "snapshot", "namespace", "ownerKind", "owner", "uid", "strategy", "node", "reason",
 	"start",
 }
 
-// recordTable reads a table, whose columns are named like the fields of the API. Other columns are passed over.
+// recordTable reads a CSV table with the field names of the API as column names. Other columns are ignored.
 func recordTable(text []byte) ([]ledger.Record, error) {
 	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
 	if err != nil || len(rows) == 0 {
 		return nil, errors.Join(errors.New("the table has no header"), err)
 	}
 	if slices.Contains(rows[0], report.DecisionsID) {
-		return nil, errors.New("kubenergy simulate wrote it, without what each decision was made on: want decisions " +
-			"that a cluster recorded, as GET /api/v1/decisions?snapshots=true gives them; " +
-			"scenarios/replay/decisions.json is an example")
+		return nil, errors.New("the file was written by kubenergy simulate and contains no snapshots: want decisions " +
+			"recorded in a cluster, as returned by GET /api/v1/decisions?snapshots=true, e.g. " +
+			"scenarios/replay/decisions.json")
 	}
 	for _, name := range recordFields[:5] {
 		if !slices.Contains(rows[0], name) {
-			return nil, fmt.Errorf("the table has no column %q: has it been made without snapshots?", name)
+			return nil, fmt.Errorf("the table has no column %q: was it created without snapshots?", name)
 		}
 	}
 	records := make([]ledger.Record, len(rows)-1)

@@ -26,7 +26,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// placedRecord is a decision to run at once a job that may wait, on a grid that will be cleaner in three hours.
+// placedRecord returns a decision to start a job immediately although it may wait and the grid is cleaner in three
+// hours.
 func placedRecord(t *testing.T) ledger.Record {
 	t.Helper()
 	now := time.Date(2026, 6, 1, 8, 0, 0, 0, time.UTC)
@@ -72,7 +73,7 @@ func placedRecord(t *testing.T) ledger.Record {
 func TestReplayFromFiles(t *testing.T) {
 	good := placedRecord(t)
 	bad := good
-	bad.ID, bad.Snapshot = "r2", []byte("no gzip")
+	bad.ID, bad.Snapshot = "r2", []byte("not gzip")
 	records := []ledger.Record{good, bad}
 	list, err := json.Marshal(records)
 	if err != nil {
@@ -105,10 +106,10 @@ func TestReplayFromFiles(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 			continue
 		}
-		// Held by three hours, it emits a fifth, at whatever power.
+		// If it is held for three hours, it emits a fifth, regardless of its power.
 		if s := r.Strategies[1]; s.Compared != 1 || s.Instead.Grams > 0.2001*s.Recorded.Grams ||
 			s.Instead.Grams < 0.1999*s.Recorded.Grams {
-			t.Errorf("%s: %+v instead of %+v", name, s.Instead, s.Recorded)
+			t.Errorf("%s: unexpected result %+v instead of %+v", name, s.Instead, s.Recorded)
 		}
 		if out, _, code := compared(t, "replay", "--file", path, "--strategy", "energy+window"); code != 0 ||
 			!strings.Contains(out, "Not replayed: record r2: ") ||
@@ -118,7 +119,7 @@ func TestReplayFromFiles(t *testing.T) {
 	}
 }
 
-// A file is replayed as a whole, or the part of it that --from and --to leave.
+// A file is replayed as a whole or limited by --from and --to.
 func TestReplayPartOfAFile(t *testing.T) {
 	records := []ledger.Record{placedRecord(t), placedRecord(t), placedRecord(t)}
 	for i := range records {
@@ -162,18 +163,18 @@ func TestReplayRefuses(t *testing.T) {
 		code       int
 		args       []string
 	}{
-		{`[]`, "want a strategy", 2, nil},
+		{`[]`, "missing strategy", 2, nil},
 		{`[]`, `unknown strategy "greenest"`, 2, []string{"--strategy", "greenest"}},
-		{`{}`, "want decisions, as GET", 2, []string{"--strategy", "energy"}},
+		{`{}`, "want the response of GET", 2, []string{"--strategy", "energy"}},
 		{"job,node\nj,n\n", `no column "id"`, 2, []string{"--strategy", "energy"}},
-		{"JobID,AssignedNode\nj,n\n", "kubenergy simulate wrote it", 2, []string{"--strategy", "energy"}},
+		{"JobID,AssignedNode\nj,n\n", "written by kubenergy simulate", 2, []string{"--strategy", "energy"}},
 		{
 			"id,at,action,digest,snapshot\nr7,yesterday,place,,\n", "record r7: at: ", 2,
 			[]string{"--strategy", "energy"},
 		},
 		{
 			`[{"id":"r8","at":"2026-06-01T08:00:00Z","action":"place"}]`,
-			"none of 1 records can be replayed, as r8: no snapshot", 1,
+			"none of 1 records can be replayed, e.g. r8: no snapshot", 1,
 			[]string{"--strategy", "energy"},
 		},
 	} {
@@ -182,12 +183,12 @@ func TestReplayRefuses(t *testing.T) {
 		}
 		_, messages, code := compared(t, append([]string{"replay", "--file", path}, c.args...)...)
 		if code != c.code || !strings.Contains(messages, c.want) {
-			t.Errorf("%s %v: exit code %d: %s; want %q", c.text, c.args, code, messages, c.want)
+			t.Errorf("%s %v: exit code %d, got %s, want %q", c.text, c.args, code, messages, c.want)
 		}
 	}
 }
 
-// FuzzRecords reads decisions as a file or the controller gives them: no record is made up.
+// FuzzRecords reads decisions from a file or a response of the controller. Records must not be invented.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte(`{"decisions":[{"id":"a","at":"2026-06-01T12:00:00Z","action":"place","namespace":"n",
 		"snapshot":"AA=="}]}`))
@@ -203,12 +204,12 @@ func FuzzRecords(f *testing.F) {
 		most := 1 + bytes.Count(text, []byte{','}) + bytes.Count(text, []byte{'\n'})
 		packed := bytes.HasPrefix(text, []byte{0x1f, 0x8b})
 		if err != nil && records != nil || !packed && len(records) > most {
-			t.Fatalf("%d records: %v", len(records), err)
+			t.Fatalf("got %d records, error %v", len(records), err)
 		}
 	})
 }
 
-// FuzzRefusal reads what stands in the way of the controller said instead of an answer: people are shown one line.
+// FuzzRefusal reads arbitrary error responses. The message for the user must be a single line.
 func FuzzRefusal(f *testing.F) {
 	f.Add(503, []byte(`{"kind":"Status","message":"no endpoints available\u001b[31m","reason":"ServiceUnavailable"}`))
 	f.Add(404, []byte("{\"error\":\"\xff\\n\"}"))
@@ -223,7 +224,7 @@ func FuzzRefusal(f *testing.F) {
 	})
 }
 
-// Plans that were recorded are made again; one that was changed is found.
+// Recorded plans are recomputed, and a modified plan is detected.
 func TestReplayOfPlans(t *testing.T) {
 	record := placedRecord(t)
 	s, err := report.ReadSnapshot(&record)
@@ -235,9 +236,9 @@ func TestReplayOfPlans(t *testing.T) {
 	policy.RecordPlans(&b, slog.New(slog.DiscardHandler))(s, plan, looks)
 	path := filepath.Join(t.TempDir(), "plans.jsonl")
 	for text, want := range map[string]string{
-		b.String(): "1 plans were made again from their snapshots: all the same",
+		b.String(): "Recomputed 1 plans from their snapshots without differences",
 		strings.Replace(b.String(), `"reason":"PlannedLater"`, `"reason":"Cheapest"`, 1): "differs",
-		"": "has no plan",
+		"": "contains no plans",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -248,6 +249,6 @@ func TestReplayOfPlans(t *testing.T) {
 		}
 	}
 	if code, out, errs := execute(t, "replay", "--plans", path, "--strategy", "energy"); code == 0 {
-		t.Errorf("strategies are asked for of plans, and passed over: %q %q", out, errs)
+		t.Errorf("expected an error for strategies with --plans, got %q %q", out, errs)
 	}
 }

@@ -25,7 +25,7 @@ type reportFlags struct {
 	cmdutil.ControllerFlags
 	spanFlags
 	groupBy  []string
-	filters  map[string]*[]string // by the name of the API's parameter
+	filters  map[string]*[]string // by the name of the API parameter
 	limit    int
 	savings  bool
 	baseline string
@@ -35,20 +35,21 @@ type reportFlags struct {
 	out    string
 }
 
-// spanFlags say which time, namespaces and decisions are asked about.
+// spanFlags select an interval, namespaces and a number of decisions.
 type spanFlags struct {
 	from, to   string
 	namespaces []string
-	decisions  int // that are looked at
+	decisions  int // maximum number of decisions
 }
 
-// add adds the flags. more is what else there is to say of the beginning.
+// add adds the flags. The text more is appended to the usage of --from.
 func (f *spanFlags) add(flags *pflag.FlagSet, more string) {
 	flags.StringVar(&f.from, "from", "-7d",
-		"from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h"+more)
-	flags.StringVar(&f.to, "to", "now", "until when, in the same ways")
-	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces (default: all)")
-	flags.IntVar(&f.decisions, "max-decisions", cmdutil.MaxRecords, "look at so many decisions at most, the youngest")
+		"start of the interval, as RFC 3339, date (2026-06-01) or relative time (-7d, -36h)"+more)
+	flags.StringVar(&f.to, "to", "now", "end of the interval, in the same formats")
+	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "namespaces to include (default: all)")
+	flags.IntVar(&f.decisions, "max-decisions", cmdutil.MaxRecords,
+		"maximum number of decisions to evaluate, newest first")
 }
 
 func (f *spanFlags) query(now time.Time) (*ledger.Query, error) {
@@ -66,13 +67,13 @@ func (f *spanFlags) query(now time.Time) (*ledger.Query, error) {
 	return q, nil
 }
 
-// reportGroups are what people group by, in the order of the help.
+// reportGroups are the dimensions of --group-by in the order of the help text.
 var reportGroups = []ledger.Dimension{
 	ledger.ByNode, ledger.ByNamespace, ledger.ByOwner, ledger.ByStrategy, ledger.ByHour, ledger.ByDay, ledger.ByPod,
 	ledger.ByTeam, ledger.BySite, ledger.ByCluster, ledger.ByParent, ledger.ByKind,
 }
 
-// ofSlurm are Slurm's words for dimensions of its jobs.
+// ofSlurm maps terms of Slurm to the dimensions of its jobs.
 var ofSlurm = map[string]ledger.Dimension{
 	"account": ledger.ByNamespace, "user": ledger.ByTeam, "partition": ledger.ByParent,
 }
@@ -82,11 +83,11 @@ func newReport(t cmdutil.Terminal) *cobra.Command {
 	names := sliceutil.Map(reportGroups, func(d ledger.Dimension) string { return string(d) })
 	cmd := &cobra.Command{
 		Use:   "report",
-		Short: "Sum up energy, emissions, cost and savings from the ledger",
-		Long: `Sum up what the ledger of the controller holds: energy, mean carbon intensity, emissions,
-cost, the share that is estimated, how long jobs took, and what decisions saved against a baseline, with an interval
-of 95 %. Savings are shown where strategies are compared (--group-by strategy), or with --savings; they need the
-decisions that the scheduler records. Times are in UTC.`,
+		Short: "Summarize energy, emissions, cost and savings from the ledger",
+		Long: `Summarize the ledger of the controller, which includes energy, mean carbon intensity, emissions,
+cost, the estimated fraction, the turnaround time of jobs, and the savings relative to a baseline with a 95 % confidence
+interval. Savings are shown with --group-by strategy or --savings, and require the decisions recorded by the scheduler.
+Times are in UTC.`,
 		Example: `  kubenergy report --from -30d --group-by namespace,day
   kubenergy report --group-by strategy --baseline least-allocated
   kubenergy report --group-by cluster,namespace --cluster north --cluster south
@@ -98,45 +99,46 @@ decisions that the scheduler records. Times are in UTC.`,
 	f.ControllerFlags.Add(flags)
 	f.spanFlags.add(flags, "")
 	flags.StringSliceVar(&f.groupBy, "group-by", []string{"namespace"},
-		"one or several of "+strings.Join(names, ", ")+"; account, user and partition "+
-			"are namespace, team and parent of Slurm jobs; empty: the sum alone")
+		"one or more of "+strings.Join(names, ", ")+"; account, user and partition "+
+			"are namespace, team and parent of Slurm jobs; empty for the total only")
 	for _, filter := range []struct{ name, usage string }{
-		{"node", "only these nodes"},
-		{"owner", "only these owners, as Job/nightly"},
-		{"pod", "only these pods, by name or UID"},
-		{"team", "only these teams"},
-		{"strategy", "only what these strategies placed"},
-		{"site", "only these sites"},
-		{"cluster", "only these clusters of a federation"},
-		{"kind", "only these kinds of accounts, as workload or idle"},
+		{"node", "nodes to include"},
+		{"owner", "owners to include, e.g. Job/nightly"},
+		{"pod", "pods to include, by name or UID"},
+		{"team", "teams to include"},
+		{"strategy", "placement strategies to include"},
+		{"site", "sites to include"},
+		{"cluster", "clusters of a federation to include"},
+		{"kind", "kinds of accounts to include, e.g. workload or idle"},
 	} {
 		values := new([]string)
 		flags.StringSliceVar(values, filter.name, nil, filter.usage)
 		f.filters[filter.name] = values
 	}
-	flags.IntVar(&f.limit, "limit", 0, "at most so many rows: those with the most energy; the rest is one row")
-	flags.BoolVar(&f.savings, "savings", false, "also compute savings where strategies are not compared")
-	flags.StringVar(&f.baseline, "baseline", report.DefaultBaseline, "strategy that savings refer to")
-	flags.Uint64Var(&f.seed, "seed", 1, "of the intervals of savings")
+	flags.IntVar(&f.limit, "limit", 0, "maximum number of rows, by energy; the remaining rows are summed in one row "+
+		"(0: unlimited)")
+	flags.BoolVar(&f.savings, "savings", false, "compute savings even if not grouped by strategy")
+	flags.StringVar(&f.baseline, "baseline", report.DefaultBaseline, "baseline strategy for savings")
+	flags.Uint64Var(&f.seed, "seed", 1, "random seed for the confidence intervals of savings")
 	f.output = cmdutil.Output(flags, "table", "wide", "csv", "json", "html")
-	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
+	flags.StringVar(&f.out, "out", "", "output file; the extension determines the format unless -o is set")
 	return cmd
 }
 
-// format says in which format the report is, by the flag or else by the file.
+// format determines the output format from the flag -o or from the extension of the output file.
 func (f *reportFlags) format(cmd *cobra.Command) error {
 	ending := filepath.Ext(f.out)
 	known := f.output.Infer(cmd.Flags(), "output", f.out) || ending == "" || ending == ".txt"
 	if !known && !cmd.Flags().Changed("output") {
-		return fmt.Errorf("--out %s: no format ends in %s: want .csv, .json or .html, or give -o", f.out, ending)
+		return fmt.Errorf("--out %s: unknown extension %s: want .csv, .json or .html, or set -o", f.out, ending)
 	}
 	if f.output.Value == "html" && f.out == "" {
-		return errors.New("-o html goes with --out FILE")
+		return errors.New("-o html requires --out")
 	}
 	return nil
 }
 
-// query checks the flags and says what is asked for.
+// query validates the flags and returns the query.
 func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, error) {
 	if err := f.format(cmd); err != nil {
 		return nil, err
@@ -152,7 +154,7 @@ func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, e
 		}
 		d := cmp.Or(ofSlurm[name], ledger.Dimension(name))
 		if !slices.Contains(reportGroups, d) {
-			return nil, fmt.Errorf("--group-by is %q: want one or several of %v", name, reportGroups)
+			return nil, fmt.Errorf("--group-by is %q: want one or more of %v", name, reportGroups)
 		}
 		q.GroupBy = append(q.GroupBy, d)
 	}
@@ -211,7 +213,7 @@ func (f *reportFlags) statement(ctx context.Context, c *cmdutil.ControllerClient
 	return s, nil
 }
 
-// narrow leaves the decisions that the filters are about. What decisions do not tell cannot be filtered by.
+// narrow applies the filters to decisions and returns a note for each filter that decisions do not support.
 func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
 	for name, fn := range map[string]func(*ledger.Record) string{
 		"owner":    (*ledger.Record).OwnerName,
@@ -220,19 +222,19 @@ func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
 	} {
 		values := *f.filters[name]
 		e.Records = slices.DeleteFunc(e.Records, func(r ledger.Record) bool {
-			applies := name == "owner" || r.Action == "place" // holds have no node, and the strategy that holds
+			applies := name == "owner" || r.Action == "place" // holds have no node, and contain the strategy that holds
 			return len(values) > 0 && applies && !slices.Contains(values, fn(&r))
 		})
 	}
 	for _, name := range []string{"pod", "team", "site", "cluster", "kind"} {
 		if len(*f.filters[name]) > 0 {
-			missing = append(missing, "Turnaround and savings are of this cluster's jobs, whatever --"+name+" says.")
+			missing = append(missing, "Turnaround and savings ignore --"+name+" and include all jobs of this cluster.")
 		}
 	}
 	return missing
 }
 
-// values are the filters that are set, besides namespaces.
+// values returns the filters that are set, except namespaces.
 func (f *reportFlags) values() map[string][]string {
 	set := map[string][]string{}
 	for name, values := range f.filters {

@@ -20,7 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// simulateFlags hold what the command line says.
+// simulateFlags are the flags of the command simulate.
 type simulateFlags struct {
 	file      string
 	over      sim.Overrides
@@ -37,14 +37,14 @@ func newSimulate(t cmdutil.Terminal) *cobra.Command {
 	var f simulateFlags
 	cmd := &cobra.Command{
 		Use:   "simulate [-f scenario.yaml] [flags]",
-		Short: "Play a workload trace under one or more strategies and compare them",
-		Long: `Play a workload trace on a model of a cluster under one or more strategies, and report energy,
-emissions, cost and waits. A strategy is a where, or where+when, as in carbon+window, or where+when/order, as in
-energy+now/fifo, which serves the queue in that order. flow-*, ecsched-*, min-min and max-min place the whole queue at
-once. kubenergy strategies lists them all. The first strategy is the baseline that savings refer to.
+		Short: "Simulate a workload trace with one or more strategies and compare them",
+		Long: `Simulate a workload trace on a model of a cluster with one or more strategies, and report energy,
+emissions, cost and waiting times. A strategy consists of a placement, optionally followed by a start rule, as in
+carbon+window, and by a queue order, as in energy+now/fifo. The strategies flow-*, ecsched-*, min-min and max-min place
+the whole queue in one step. kubenergy strategies lists them all. The first strategy is the baseline for savings.
 
-Flags override the scenario file. What has no flag stands there alone: several sites, limits, weights, and queue,
-which says how often the queue is planned and for how many jobs at once.`,
+Flags take precedence over the scenario file. Several sites, limits, weights and queue can only be set in the scenario
+file. The setting queue controls how often the queue is planned and for how many jobs at a time.`,
 		Example: `  kubenergy simulate -f scenario.yaml
   kubenergy simulate --workload jobs.csv --nodes ecsched50 --grid DE_2022.csv.gz \
       --start 2022-06-01 --max-delay 6h --strategy least-allocated,energy,carbon+window
@@ -54,50 +54,52 @@ which says how often the queue is planned and for how many jobs at once.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "filename", "f", "", "scenario file")
-	flags.StringVar(&f.over.Workload, "workload", "", "trace of jobs, gzip or not")
+	flags.StringVar(&f.over.Workload, "workload", "", "trace of jobs; may be compressed with gzip")
 	flags.StringVar(&f.over.Format, "format", "",
-		"format of the trace: csv, ecsched, swf, alibaba, openb, gaia or surf (default: by its content)")
+		"format of the trace: csv, ecsched, swf, alibaba, openb, gaia or surf (default: detected)")
 	flags.BoolVar(&f.over.SkipBad, "skip-bad", false, skipBadUsage)
-	flags.StringVar(&f.over.Nodes, "nodes", "", "file of nodes, or a preset: "+strings.Join(workload.Presets(), ", "))
+	flags.StringVar(&f.over.Nodes, "nodes", "", "file with nodes, or a preset: "+strings.Join(workload.Presets(), ", "))
 	flags.StringVar(&f.over.Grid, "grid", "",
-		"carbon intensity over time, CSV, gzip or not; a pattern in quotes joins files that follow each other")
+		"CSV file with carbon intensity over time, may be compressed with gzip; a quoted pattern joins consecutive "+
+			"files")
 	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
 	flags.StringVar(&f.over.Fill, "fill", "", cmdutil.FillUsage)
-	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, where the grid file has several")
+	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, required if the grid file contains several zones")
 	flags.StringVar(&f.over.Start, "start", "",
-		"when the trace starts, as 2022-06-01 or RFC 3339 (default: the start of the grid file)")
-	flags.StringSliceVar(&f.over.Strategies, "strategy", nil, "strategies to compare; the first one is the baseline "+
-		"(default: the file's, or least-allocated,energy,carbon+window)")
+		"start of the trace, e.g. 2022-06-01 or RFC 3339 (default: start of the grid file)")
+	flags.StringSliceVar(&f.over.Strategies, "strategy", nil, "strategies to compare, starting with the baseline "+
+		"(default: strategies of the file, or least-allocated,energy,carbon+window)")
 	flags.StringVar(&f.over.MaxDelay, "max-delay", "",
-		"longest allowed delay; also that of jobs whose trace gives none")
+		"maximum allowed delay of a job, and the default for jobs without one, e.g. 6h")
 	flags.Float64Var(&f.price, "price", 0, "price of electricity per kWh")
 	flags.Float64Var(&f.carbon, "carbon-price", 0,
-		"price of a tonne of CO2e, in the currency of --price: adds the CI-adjusted cost, which prices emissions too")
+		"price of a tonne of CO2e in the currency of --price; adds the CI-adjusted cost, which includes emissions")
 	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "",
-		"what machines without jobs do: sleep, shown beside ones that stay on, or idle, to show those alone "+
+		"state of machines without jobs: sleep, also simulated without sleep for comparison, or idle "+
 			"(default sleep)")
 	flags.BoolVar(&f.interrupt, "interruptible", false,
-		"jobs may be suspended and resumed by the strategies that do that")
+		"allow strategies to suspend and resume jobs")
 	flags.StringVar(&f.over.RestartCost, "restart-cost", "",
-		"work that an interruptible job does once more at each resume, as 5m")
+		"work that an interruptible job repeats after each resume, e.g. 5m")
 	flags.StringVar(&f.over.Learner, "learner", "",
-		"what says how long jobs run: known, groups, mean, siblings or survival (default known)")
+		"run-time model: known, groups, mean, siblings or survival (default known)")
 	flags.StringVar(&f.over.Power, "power", "",
-		"what says what jobs draw: the power profiles of nodes, or learnt from jobs that ran before (default profiles)")
+		"power model of jobs: profiles for the power profiles of nodes, or learnt from previous jobs (default "+
+			"profiles)")
 	flags.StringVar(&f.over.Forecast, "forecast", "",
-		"what strategies know of the intensity to come: perfect, or a model, as history or weather (default perfect)")
-	flags.StringVar(&f.over.Weather, "weather", "", "weather file of the forecast model weather")
+		"forecast of the intensity: perfect, or a model such as history or weather (default perfect)")
+	flags.StringVar(&f.over.Weather, "weather", "", "weather file for the forecast model weather")
 	flags.Uint64Var(&f.seed, "seed", 0,
-		"breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")
-	flags.DurationVar(&f.best, "best", 0, "for how long to search for a schedule that emits least, knowing everything "+
-		"in advance: shown as another strategy, with a bound that no schedule is below")
+		"random seed for ties of least-allocated, as in stock; 0 breaks ties by name")
+	flags.DurationVar(&f.best, "best", 0, "search time for the schedule with the lowest emissions and perfect "+
+		"knowledge; shown as an additional strategy with a lower bound")
 	f.output = cmdutil.Output(flags, "table", "wide", "json", "csv")
-	flags.StringVar(&f.out, "out", "", "directory for summary.json, decisions.csv, figures as SVG and PNG, their data "+
-		"as CSV, and what dashboard shows")
+	flags.StringVar(&f.out, "out", "", "output directory for summary.json, decisions.csv, figures as SVG and PNG, "+
+		"their data as CSV, and the dashboard")
 	return cmd
 }
 
-// scenario merges the file and the flags.
+// scenario returns the scenario of the file with the flags applied.
 func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 	file := &sim.File{}
 	var err error
@@ -133,7 +135,7 @@ func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 	return file, nil
 }
 
-// missing says what a scenario without a file lacks.
+// missing returns an error that lists missing flags if there is no scenario file.
 func (f *simulateFlags) missing() error {
 	var flags []string
 	for _, flag := range [...]struct{ name, value string }{
@@ -146,8 +148,8 @@ func (f *simulateFlags) missing() error {
 	if f.file != "" || len(flags) == 0 {
 		return nil
 	}
-	return fmt.Errorf("want a scenario file (-f), or --workload, --nodes and --grid: there is no %s",
-		strings.Join(flags, ", no "))
+	return fmt.Errorf("want a scenario file (-f), or --workload, --nodes and --grid: missing %s",
+		strings.Join(flags, ", "))
 }
 
 func (f *simulateFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
@@ -178,7 +180,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	}
 	summary := report.New(file, results)
 	if f.out != "" {
-		// Files first: a reader of standard output may take it as the sign that all went well.
+		// Write files first, because output on standard output may be taken as a sign of success.
 		written, err := report.WriteDir(f.out, summary, results)
 		if err != nil {
 			return err
@@ -192,7 +194,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	return t.Print(summary, f.output.Value)
 }
 
-// bracket adds the best schedule that it finds in time, and notes a bound: none emits less.
+// bracket adds the best schedule that the search finds in time, and a note with a lower bound of the emissions.
 func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []*sim.Result) ([]*sim.Result, error) {
 	const rounds = 2000
 	began := time.Now()
@@ -202,16 +204,16 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 	if err != nil {
 		return nil, err
 	}
-	note := &results[0].Scenario.Notes // which the report shows
-	sleeping := fmt.Sprintf("Were machines asleep whenever they are empty, and awake in time, the best found would "+
-		"emit %s kg.", humanize.Significant(foreseen.Carbon.Kg()))
+	note := &results[0].Scenario.Notes // the report prints the notes
+	sleeping := fmt.Sprintf("If machines were asleep whenever they are empty, and woke up in time, the best schedule "+
+		"found would emit %s kg.", humanize.Significant(foreseen.Carbon.Kg()))
 	least, asleep, err := oracle.Bound(s, rounds)
 	if err != nil {
-		*note = append(*note, sleeping, "How little is possible is not known: "+err.Error()+".")
+		*note = append(*note, sleeping, "No lower bound of the emissions is available: "+err.Error()+".")
 	} else {
-		*note = append(*note, sleeping, fmt.Sprintf("Bound: no schedule that runs each job in one piece, on what it "+
-			"asks for, emits less than %s kg. The %s kg are %.1f %% above it, not counting the %s kg of machines at "+
-			"rest.",
+		*note = append(*note, sleeping, fmt.Sprintf("Lower bound: no schedule that runs each job without interruption "+
+			"on its requested resources emits less than %s kg. %s kg is %.1f %% above it, excluding %s kg of idle "+
+			"machines.",
 			humanize.Significant(least.Kg()), humanize.Significant(foreseen.Carbon.Kg()),
 			100*float64(foreseen.Carbon-least)/float64(least-asleep), humanize.Significant(asleep.Kg())))
 	}
@@ -220,7 +222,7 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 	return results, err
 }
 
-// simulateAll runs each strategy; where machines may sleep, first on such as stay on.
+// simulateAll simulates each strategy. If machines may sleep, it first simulates them without sleep.
 func simulateAll(ctx context.Context, t cmdutil.Terminal, s *sim.Scenario, names []string,
 	strategies []strategy.Strategy,
 ) (results []*sim.Result, err error) {
@@ -231,14 +233,14 @@ func simulateAll(ctx context.Context, t cmdutil.Terminal, s *sim.Scenario, names
 	for _, s := range scenarios {
 		for i, name := range names {
 			if cmdutil.IsTerminal(t.Err) {
-				fmt.Fprintf(t.Err, "simulating %s (%d of %d) …\n", name, len(results)+1, len(names)*len(scenarios))
+				fmt.Fprintf(t.Err, "Simulating %s (%d of %d) …\n", name, len(results)+1, len(names)*len(scenarios))
 			}
 			r, err := sim.Run(ctx, s, name, strategies[i])
 			if err != nil {
 				if ctx.Err() != nil {
 					return nil, err
 				}
-				return nil, cmdutil.NewUsageError(err) // the input asks for what its own files do not hold
+				return nil, cmdutil.NewUsageError(err) // the scenario requires data that its files do not contain
 			}
 			results = append(results, r)
 		}

@@ -15,7 +15,7 @@ import (
 func newStrategies(t cmdutil.Terminal) *cobra.Command {
 	return &cobra.Command{
 		Use:     "strategies",
-		Short:   "List the strategies that simulate and the scheduler know",
+		Short:   "List the strategies supported by simulate and the scheduler",
 		Example: "  kubenergy strategies",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -26,18 +26,19 @@ func newStrategies(t cmdutil.Terminal) *cobra.Command {
 				title string
 				names []string
 			}{
-				{"where:", wheres},
-				{"where, of several clusters, in simulations:", strategy.Clusters()},
-				{"when:", starting},
-				{"when, and may suspend what is interruptible:", suspending},
+				{"placement:", wheres},
+				{"placement across clusters, in simulations only:", strategy.Clusters()},
+				{"start rule:", starting},
+				{"start rule that may suspend interruptible jobs:", suspending},
 			} {
 				fmt.Fprintln(w, group.title)
 				for _, name := range group.names {
 					fmt.Fprintf(w, "  %s\t%s\n", name, strategy.Describe(name))
 				}
 			}
-			fmt.Fprintf(w, "before a where, in simulations:\n  cap(LEAST-MOST):\t%s\n", strategy.Describe("cap"))
-			fmt.Fprintf(w, "order: %s\n", strings.Join(sched.Orders(), ", "))
+			fmt.Fprintf(w, "prefix of a placement, in simulations only:\n  cap(LEAST-MOST):\t%s\n",
+				strategy.Describe("cap"))
+			fmt.Fprintf(w, "queue order: %s\n", strings.Join(sched.Orders(), ", "))
 			return w.Flush()
 		},
 	}

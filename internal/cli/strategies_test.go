@@ -24,12 +24,12 @@ func TestStrategiesAreListedWithALineEach(t *testing.T) {
 			first, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 			return first == name && strings.TrimSpace(rest) == strategy.Describe(name)
 		}) {
-			t.Errorf("%s is not listed with what it does in\n%s", name, out.String())
+			t.Errorf("missing %s with a description in\n%s", name, out.String())
 		}
 	}
 	for _, order := range sched.Orders() {
 		if !strings.Contains(out.String(), order) {
-			t.Errorf("the order %s is not listed", order)
+			t.Errorf("missing order %s", order)
 		}
 	}
 }

@@ -28,9 +28,9 @@ func newStress(t cmdutil.Terminal) *cobra.Command {
 	var f stressFlags
 	cmd := &cobra.Command{
 		Use:   "stress",
-		Short: "Load a node for a while: CPU by duty cycle, and memory",
-		Long: `Use as much CPU as told, and hold as much memory. It ends by itself, or when it is told to. It
-is what the chart's Jobs run that load nodes; a line is written every ten seconds.`,
+		Short: "Generate CPU and memory load on a node for a limited time",
+		Long: `Use the given amount of CPU time and memory until the duration has elapsed or the command is interrupted.
+The chart's Jobs use this command to generate load on nodes. It prints its usage every ten seconds.`,
 		Example: `  kubenergy stress --cpu 1.5 --utilisation 0.6 --memory 200Mi --duration 10m`,
 		Args:    cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,10 +42,10 @@ is what the chart's Jobs run that load nodes; a line is written every ten second
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.cpu, "cpu", "1", "CPUs, as 1.5 or 1500m")
-	flags.StringVar(&f.memory, "memory", "0", "memory to hold, as 200Mi")
-	flags.DurationVar(&f.duration, "duration", 10*time.Minute, "how long")
-	flags.Float64Var(&f.utilisation, "utilisation", 1, "share of the CPUs to use, more than 0 up to 1")
+	flags.StringVar(&f.cpu, "cpu", "1", "number of CPUs, e.g. 1.5 or 1500m")
+	flags.StringVar(&f.memory, "memory", "0", "memory to allocate, e.g. 200Mi")
+	flags.DurationVar(&f.duration, "duration", 10*time.Minute, "duration of the load")
+	flags.Float64Var(&f.utilisation, "utilisation", 1, "fraction of the CPUs to use, more than 0 and at most 1")
 	return cmd
 }
 
@@ -58,17 +58,17 @@ const (
 func (f *stressFlags) load() (*stress, error) {
 	cpu, err := kube.ParseQuantity(f.cpu)
 	if err != nil || cpu.Sign() <= 0 || cpu.AsApproximateFloat64() > maxCPUs {
-		return nil, fmt.Errorf("--cpu is %q: want more than 0, as 1.5 or 1500m", f.cpu)
+		return nil, fmt.Errorf("--cpu is %q: want more than 0, e.g. 1.5 or 1500m", f.cpu)
 	}
 	memory, err := kube.ParseQuantity(f.memory)
 	if err != nil || memory.Sign() < 0 || memory.Value() > math.MaxInt/2 {
-		return nil, fmt.Errorf("--memory is %q: want an amount as 200Mi", f.memory)
+		return nil, fmt.Errorf("--memory is %q: want a quantity, e.g. 200Mi", f.memory)
 	}
 	switch {
 	case f.duration <= 0:
 		return nil, fmt.Errorf("--duration is %v: want more than 0", f.duration)
 	case !(f.utilisation > 0 && f.utilisation <= 1):
-		return nil, fmt.Errorf("--utilisation is %v: want more than 0 up to 1", f.utilisation)
+		return nil, fmt.Errorf("--utilisation is %v: want more than 0 and at most 1", f.utilisation)
 	}
 	return &stress{
 		cores: cpu.AsApproximateFloat64() * f.utilisation, workers: int(math.Ceil(cpu.AsApproximateFloat64())),
@@ -76,27 +76,28 @@ func (f *stressFlags) load() (*stress, error) {
 	}, nil
 }
 
-// stress is a load. The workers compute for a part of every period; the parts follow from what the process has used so
-// far, so that the mean is right however busy the machine is otherwise, as long as it gives enough.
+// stress is a load. The workers are busy for a fraction of every period. The fraction is derived from the CPU time
+// that the process has used so far, so that the mean is correct on a busy machine as long as the machine provides
+// enough CPU time.
 type stress struct {
-	cores    float64 // to use, on average
+	cores    float64 // mean number of cores to use
 	workers  int
 	memory   int
 	duration time.Duration
 
-	share atomic.Uint64 // float64 bits: part of the period that each worker computes
+	share atomic.Uint64 // bits of a float64: fraction of the period in which each worker is busy
 }
 
 func (s *stress) run(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, s.duration)
 	defer cancel()
 	if s.workers >= runtime.GOMAXPROCS(0) {
-		// One more, so that the regulator and the workers do not wait for each other.
+		// One additional thread, so that the regulator and the workers do not wait for each other.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(s.workers + 1))
 	}
 	ballast := make([]byte, s.memory)
 	for i := 0; i < len(ballast); i += os.Getpagesize() {
-		ballast[i] = 1 // untouched pages take no memory
+		ballast[i] = 1 // untouched pages are not allocated
 	}
 	defer runtime.KeepAlive(ballast)
 	s.share.Store(math.Float64bits(min(1, s.cores/float64(s.workers))))
@@ -110,7 +111,7 @@ func (s *stress) run(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// regulate corrects the workers' share, and says every now and then how it goes.
+// regulate adjusts the share of the workers and periodically prints the usage.
 func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 	began, used := time.Now(), benchmark.CPUTime()
 	tick := time.NewTicker(stressPeriod)
@@ -122,7 +123,8 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 		select {
 		case <-ctx.Done():
 			total := time.Since(began)
-			_, err := fmt.Fprintf(out, "done after %s: %.2f of %.2f CPUs on average\n", total.Round(time.Second/10),
+			_, err := fmt.Fprintf(out, "Finished after %s: used %.2f of %.2f CPUs on average\n",
+				total.Round(time.Second/10),
 				(benchmark.CPUTime()-used).Seconds()/total.Seconds(), s.cores)
 			return err
 		case now := <-tick.C:
@@ -133,7 +135,7 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 			if now.Sub(lineAt) < stressLine {
 				continue
 			}
-			_, err := fmt.Fprintf(out, "%s: %.2f of %.2f CPUs, %.0f MiB held, %s left\n",
+			_, err := fmt.Fprintf(out, "%s: using %.2f of %.2f CPUs and %.0f MiB of memory, %s remaining\n",
 				now.UTC().Format(time.TimeOnly),
 				(spent-lineUsed).Seconds()/now.Sub(lineAt).Seconds(), s.cores, float64(s.memory)/(1<<20),
 				(s.duration - now.Sub(began)).Round(time.Second))
@@ -145,21 +147,21 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// pace says how many cores to use next, so that the mean becomes what was asked for.
+// pace computes the number of cores to use in the next period, so that the mean matches the target.
 type pace struct {
 	cores float64
-	debt  float64 // CPU seconds that are due
+	debt  float64 // CPU time still to be used, in seconds
 }
 
-// next takes what the last period used.
+// next returns the number of cores for the next period, given the usage of the last one.
 func (p *pace) next(period, used time.Duration) (cores float64) {
 	p.debt += p.cores*period.Seconds() - used.Seconds()
-	// What a crowded machine did not give for long is not caught up with.
+	// Limit the backlog that accumulates while the machine is overloaded.
 	p.debt = min(max(p.debt, -p.cores), p.cores)
-	return p.cores + p.debt/0.5 // the debt is to be paid within half a second
+	return p.cores + p.debt/0.5 // catch up within half a second
 }
 
-// work computes for its share of every period.
+// work keeps one CPU busy for its share of every period.
 func (s *stress) work(ctx context.Context) {
 	x := 1.0
 	for ctx.Err() == nil {

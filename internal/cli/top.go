@@ -29,10 +29,10 @@ var topOrders = map[string]func(a, b *cmdutil.PowerReading) int{
 func newTop(t cmdutil.Terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top nodes|pods",
-		Short: "Show what nodes or pods draw now",
+		Short: "Show the current power of nodes or pods",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cmdutil.NewUsageError(fmt.Errorf("want nodes or pods, as in %s top nodes", t.Name))
+				return cmdutil.NewUsageError(fmt.Errorf("missing kind: want nodes or pods, e.g. %s top nodes", t.Name))
 			}
 			return cmdutil.NewUsageError(fmt.Errorf("unknown kind %q: want nodes or pods", args[0]))
 		},
@@ -47,13 +47,13 @@ func newTopOf(t cmdutil.Terminal, kind string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     kind,
 		Aliases: []string{strings.TrimSuffix(kind, "s")},
-		Short:   "Show what " + kind + " draw now, with source, quality and age",
-		Long: "Show what " + kind + ` draw now at the node, without PUE, with the source of the figure, its quality and
-its age. What is older than 45 seconds is marked as stale: nothing is decided by it. Of nodes, "implausible" marks what
-a model of the hardware contradicts, "guest of" a virtual machine whose host's figure includes its own, "asleep",
-"booting" or "stopping" a machine that is not awake, and "too hot" one above the temperature of its PowerProfile, which
-takes no pods. In a federation, CLUSTER/NODE is a node of another cluster; pods
-are those of the cluster that is asked.`,
+		Short:   "Show the current power of " + kind + " with source, quality and age",
+		Long: "Show the current power of " + kind + ` at the node, without PUE, with the source, quality and age of the
+reading. Readings older than 45 seconds are marked as stale and are not used for decisions. A node is marked
+"implausible" if a model of the hardware contradicts the reading, "guest of" if it is a virtual machine that is included
+in the reading of its host, "asleep", "booting" or "stopping" if the machine is not awake, and "too hot" if it exceeds
+the maximum temperature of its PowerProfile and does not accept pods. In a federation, CLUSTER/NODE is a node of another
+cluster, and only pods of the queried cluster are shown.`,
 		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t, kind) },
 	}
@@ -61,8 +61,8 @@ are those of the cluster that is asked.`,
 	f.Add(flags)
 	if kind == "pods" {
 		cmd.Example = "  kubenergy top pods -n shop\n  kubenergy top pods -A --sort age"
-		f.AddNamespace(flags, "namespace of the pods (default: that of the kubeconfig)")
-		flags.BoolVarP(&f.all, "all-namespaces", "A", false, "pods of all namespaces")
+		f.AddNamespace(flags, "namespace of the pods (default: namespace of the kubeconfig)")
+		flags.BoolVarP(&f.all, "all-namespaces", "A", false, "list the pods of all namespaces")
 	} else {
 		cmd.Example = "  kubenergy top nodes\n  kubenergy top nodes -o json"
 	}
@@ -73,7 +73,7 @@ are those of the cluster that is asked.`,
 
 func (f *topFlags) run(ctx context.Context, t cmdutil.Terminal, kind string) error {
 	if f.all && f.Namespace != "" {
-		return cmdutil.NewUsageError(fmt.Errorf("-A and -n %s: give one of them", f.Namespace))
+		return cmdutil.NewUsageError(fmt.Errorf("-A and -n %s are mutually exclusive", f.Namespace))
 	}
 	c, err := f.Connect(ctx, t)
 	if err != nil {
@@ -93,10 +93,10 @@ func (f *topFlags) run(ctx context.Context, t cmdutil.Terminal, kind string) err
 		return cmp.Or(order(&a, &b), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	if f.output.Value == "table" && len(all) == 0 {
-		text := "No node reports what it draws: is there an agent, or a meter?"
-		if kind == "pods" { // meters and estimates tell of nodes; pods get their share when it is booked
-			text = "No agent reports what these pods draw; meters and estimates know nodes only. What was booked for " +
-				"pods, estimates too, is in kubenergy report --group-by=pod."
+		text := "No power readings of nodes found. Check that agents or meters are installed."
+		if kind == "pods" { // meters and estimates only report nodes
+			text = "No power readings of pods found. Meters and estimates only provide readings of nodes. Recorded " +
+				"and estimated energy of pods is shown by kubenergy report --group-by=pod."
 		}
 		_, err := fmt.Fprintln(t.Err, text)
 		return err
@@ -105,19 +105,19 @@ func (f *topFlags) run(ctx context.Context, t cmdutil.Terminal, kind string) err
 	return t.Print(list, f.output.Value)
 }
 
-// powerList is what nodes or pods draw.
+// powerList is the output of the command top.
 type powerList struct {
 	APIVersion string                 `json:"apiVersion"`
 	Items      []cmdutil.PowerReading `json:"items"`
 	Kind       string                 `json:"kind"`
 
-	pods, namespaces bool // are shown
+	pods, namespaces bool // whether the list contains pods, and pods of several namespaces
 }
 
-// Text shows the list as kubectl top does.
+// Text returns the list in the format of kubectl top.
 func (l *powerList) Text(bool, bool) string {
 	t := report.Heads(9, "NAMESPACE", "POD", "NODE", "WATTS", "IDLE", "°C", "SOURCE", "QUALITY", "AGE")
-	if !l.pods { // the columns of pods alone are empty, and so left out
+	if !l.pods { // columns that only apply to pods are empty and therefore omitted
 		t.Columns[1].Name = "NODE"
 	}
 	if !l.namespaces {
@@ -134,7 +134,7 @@ func (l *powerList) Text(bool, bool) string {
 	return t.Plain()
 }
 
-// Sheet has everything that is known.
+// Sheet returns a table with all fields.
 func (l *powerList) Sheet() *report.Table {
 	t := report.Sheet("namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of",
 		"age_s", "stale", "implausible", "power_state", "host", "celsius", "too_hot")

@@ -10,9 +10,9 @@ func newVersion(t cmdutil.Terminal) *cobra.Command {
 	var format *cmdutil.Choice
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Say which commit this program is of, and which Kubernetes it was built for",
-		Long: "Say which commit this program is of, and which Kubernetes it was built for. " +
-			"kubenergy doctor looks at the cluster's.",
+		Short: "Print the version of this program and of the Kubernetes client libraries",
+		Long: "Print the version of this program and of the Kubernetes client libraries. " +
+			"Use kubenergy doctor to check the version of the cluster.",
 		Args: cmdutil.NoArguments,
 		RunE: func(*cobra.Command, []string) error { return t.Print(cmdutil.ReadBuilt(), format.Value) },
 	}

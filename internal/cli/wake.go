@@ -38,22 +38,22 @@ func newWake(t cmdutil.Terminal) *cobra.Command {
 	var f wakeFlags
 	cmd := &cobra.Command{
 		Use:   "wake NODE | --all",
-		Short: "Wake machines that sleep, whether or not anything of ours runs",
-		Long: `Order one machine that sleeps to start, or all of them, and take the taint and the labels of
-kubenergy-power off their nodes. It asks the machines' management controllers itself, as the ConfigMap kubenergy-power
-and the Secret that it names say, or the files given here. Where kubenergy-power runs it may send them to sleep again:
---stop ends it first, as an uninstall does.`,
+		Short: "Wake up machines that are asleep, even if KubEnergy is not running",
+		Long: `Wake up one or all machines that are asleep, and remove the taint and the labels of kubenergy-power
+from their nodes. The command sends requests to the management controllers of the machines directly. Their addresses
+and keys are read from the ConfigMap kubenergy-power and its Secret, or from files. If kubenergy-power is running, it
+may put the machines to sleep again. Use --stop to scale it down before, as an uninstallation does.`,
 		Example: `  kubenergy wake worker-7
   kubenergy wake --all --stop
-  kubenergy wake --all --config machines.yaml --keys-dir keys   # where the ConfigMap is gone`,
+  kubenergy wake --all --config machines.yaml --keys-dir keys   # if the ConfigMap was deleted`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), t, args) },
 	}
 	f.Add(cmd.Flags())
-	cmd.Flags().BoolVar(&f.all, "all", false, "all machines that sleep")
-	cmd.Flags().BoolVar(&f.stop, "stop", false, "first scale the Deployment kubenergy-power to no replica")
-	cmd.Flags().StringVar(&f.config, "config", "", "`file` with the machines, in place of the ConfigMap")
-	cmd.Flags().StringVar(&f.keys, "keys-dir", "", "`folder` with a file for each passwordKey, in place of the Secret")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to try")
+	cmd.Flags().BoolVar(&f.all, "all", false, "wake up all machines that are asleep")
+	cmd.Flags().BoolVar(&f.stop, "stop", false, "scale the Deployment kubenergy-power to 0 replicas first")
+	cmd.Flags().StringVar(&f.config, "config", "", "`file` with the machines, instead of the ConfigMap")
+	cmd.Flags().StringVar(&f.keys, "keys-dir", "", "`folder` with a file per passwordKey, instead of the Secret")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "maximum duration of the command")
 	return cmd
 }
 
@@ -62,7 +62,7 @@ func (f *wakeFlags) run(ctx context.Context, t cmdutil.Terminal, args []string) 
 	case f.timeout <= 0:
 		return cmdutil.NewUsageError(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
 	case f.all == (len(args) > 0) || len(args) > 1:
-		return cmdutil.NewUsageError(errors.New("want the name of one node, or --all"))
+		return cmdutil.NewUsageError(errors.New("want the name of one node or --all"))
 	}
 	c, err := f.Open(t)
 	if err != nil {
@@ -82,19 +82,19 @@ func (f *wakeFlags) run(ctx context.Context, t cmdutil.Terminal, args []string) 
 		return err
 	}
 	if err := scale(ctx, 0); err != nil {
-		return fmt.Errorf("stopping Deployment %s: %s", power.Name, cmdutil.Because(err))
+		return fmt.Errorf("scaling down Deployment %s: %s", power.Name, cmdutil.Because(err))
 	}
-	kube.Pause(ctx, stopPause) // until its replicas have ended, which could send machines to sleep again
+	kube.Pause(ctx, stopPause) // wait until its replicas have exited, because they could put machines to sleep again
 	err = f.wake(ctx, t, c, args)
-	if err != nil { // what still sleeps may be needed
+	if err != nil { // machines that are still asleep may be needed
 		if err := scale(context.WithoutCancel(ctx), power.Replicas); err != nil {
-			fmt.Fprintf(t.Err, "kubenergy: starting Deployment %s again: %s\n", power.Name, cmdutil.Because(err))
+			fmt.Fprintf(t.Err, "kubenergy: scaling up Deployment %s: %s\n", power.Name, cmdutil.Because(err))
 		}
 	}
 	return err
 }
 
-// wake wakes the machine of the node that is named, or all.
+// wake wakes up the machine of the given node, or all machines.
 func (f *wakeFlags) wake(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Cluster, args []string) error {
 	certificates, err := os.MkdirTemp("", "kubenergy-wake-")
 	if err != nil {
@@ -105,8 +105,8 @@ func (f *wakeFlags) wake(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Clu
 	if err != nil {
 		return err
 	}
-	switches, err := power.NewSwitches(config.Machines, keys, true) // a tunnel ends on this machine
-	if err != nil {                                                 // the others can be woken
+	switches, err := power.NewSwitches(config.Machines, keys, true) // tunnels end on this machine
+	if err != nil {                                                 // the other machines can be woken up
 		fmt.Fprintf(t.Err, "kubenergy: %s\n", cmdutil.OneLine(err))
 	}
 	woken := 0
@@ -118,19 +118,19 @@ func (f *wakeFlags) wake(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Clu
 		}, Limit: power.WakeLimit(&config.Policy.Policy),
 	}
 	if err := w.Wake(ctx, strings.Join(args, "")); err != nil {
-		return fmt.Errorf("%s woken, not all that were meant: %s", humanize.Count(woken, "machine"),
+		return fmt.Errorf("%s woken up, others failed: %s", humanize.Count(woken, "machine"),
 			cmdutil.OneLine(err))
 	}
 	none := ""
 	if f.all {
-		none = ", none sleeps"
+		none = ", no machine is asleep"
 	}
-	_, err = fmt.Fprintf(t.Out, "%s woken%s\n", humanize.Count(woken, "machine"), none)
+	_, err = fmt.Fprintf(t.Out, "%s woken up%s\n", humanize.Count(woken, "machine"), none)
 	return err
 }
 
-// machines returns the machines and their keys, from files or from the cluster. Certificates of the Secret go into
-// a folder.
+// machines returns the machines and their keys from files or from the cluster. Certificates of the Secret are
+// written to the given directory.
 func (f *wakeFlags) machines(ctx context.Context, c *cmdutil.Cluster, certificates string,
 ) (config power.Config, keys dial.KeyReader, err error) {
 	var text []byte
@@ -141,7 +141,7 @@ func (f *wakeFlags) machines(ctx context.Context, c *cmdutil.Cluster, certificat
 	} else {
 		m, err := c.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Get(ctx, power.Name, metav1.GetOptions{})
 		if err != nil {
-			return config, nil, fmt.Errorf("reading ConfigMap %s (or give --config): %s", power.Name,
+			return config, nil, fmt.Errorf("reading ConfigMap %s (set --config to use a file): %s", power.Name,
 				cmdutil.Because(err))
 		}
 		text = []byte(m.Data["machines.yaml"])
@@ -155,7 +155,7 @@ func (f *wakeFlags) machines(ctx context.Context, c *cmdutil.Cluster, certificat
 	}
 	s, err := c.CoreV1().Secrets(v1alpha1.SystemNamespace).Get(ctx, config.KeysSecret, metav1.GetOptions{})
 	if err != nil {
-		return config, nil, fmt.Errorf("reading Secret %s (or give --keys-dir): %s", config.KeysSecret,
+		return config, nil, fmt.Errorf("reading Secret %s (set --keys-dir to use files): %s", config.KeysSecret,
 			cmdutil.Because(err))
 	}
 	for _, file := range mountedAt(config.Machines, certificates) {
@@ -166,8 +166,8 @@ func (f *wakeFlags) machines(ctx context.Context, c *cmdutil.Cluster, certificat
 	return config, secretKeys(s.Data), nil
 }
 
-// mountedAt has machines whose certificates are mounted for kubenergy-power read them from a folder instead, and
-// returns their files there.
+// mountedAt changes the paths of certificates that are mounted in kubenergy-power to the given directory and
+// returns these paths.
 func mountedAt(machines []power.Machine, folder string) (files []string) {
 	for i := range machines {
 		if m := &machines[i]; filepath.Dir(m.CAFile) == power.KeysDir {
@@ -178,7 +178,7 @@ func mountedAt(machines []power.Machine, folder string) (files []string) {
 	return files
 }
 
-// secretKeys are the keys of a Secret.
+// secretKeys implements [dial.KeyReader] with the data of a Secret.
 type secretKeys map[string][]byte
 
 // Key implements [dial.KeyReader].

@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/power"
 )
 
-// sleeper is a node whose machine sleeps.
+// sleeper returns a node with a machine that is asleep.
 func sleeper(name string) *v1.Node {
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
@@ -40,7 +40,7 @@ func TestWake(t *testing.T) {
 	const nodes = "/api/v1/nodes"
 	var reported []string
 	broken, stuck := "", ""
-	var mu sync.Mutex // machines are woken side by side
+	var mu sync.Mutex // machines are woken up concurrently
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		mu.Lock()
@@ -91,7 +91,7 @@ func TestWake(t *testing.T) {
 				names = append(names, o.GetName())
 			}
 			if !strings.Contains(string(text), `"own"`) || o.GetLabels()[v1alpha1.LabelMaySleep] != "true" {
-				t.Errorf("what is not ours was taken off: %s", text)
+				t.Errorf("an unrelated taint or label was removed: %s", text)
 			}
 		}
 		return names
@@ -99,7 +99,7 @@ func TestWake(t *testing.T) {
 
 	a := world(t)
 	if code, stdout, stderr := a.run(t, "wake", "n1"); code != 0 ||
-		stdout != "node n1: woken\n1 machine woken\n" || !slices.Equal(asleep(a), []string{"n0", "n2"}) {
+		stdout != "node n1: woken\n1 machine woken up\n" || !slices.Equal(asleep(a), []string{"n0", "n2"}) {
 		t.Errorf("exit code %d: %s%s%v", code, stdout, stderr, asleep(a))
 	}
 	if len(reported) != 3 || !strings.Contains(reported[1], `{"action":"on",`) {
@@ -107,7 +107,7 @@ func TestWake(t *testing.T) {
 	}
 	broken = "n2"
 	if code, _, stderr := a.run(t, "wake", "--all", "--timeout=3s"); code != 1 ||
-		!strings.Contains(stderr, "1 machine woken, not all that were meant: node n2: ") || !slices.Equal(asleep(a), []string{"n2"}) {
+		!strings.Contains(stderr, "1 machine woken up, others failed: node n2: ") || !slices.Equal(asleep(a), []string{"n2"}) {
 		t.Errorf("exit code %d: %s%v", code, stderr, asleep(a))
 	}
 
@@ -118,7 +118,7 @@ func TestWake(t *testing.T) {
 	}
 	stuck = ""
 
-	a = world(t) // files, where the cluster has neither
+	a = world(t) // files replace the missing ConfigMap and Secret
 	dir := t.TempDir()
 	for name, text := range map[string]string{"machines.yaml": machines, "k": "sesame", "bmc.pem": string(pem)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -130,22 +130,22 @@ func TestWake(t *testing.T) {
 	}
 	a.refused["get configmaps"], a.refused["get secrets"] = true, true
 	if code, _, _ := a.run(t, "wake", "--all"); code != 1 {
-		t.Error("it finds machines where it may not read them")
+		t.Error("expected an error without permission to read the machines")
 	}
 	if code, stdout, stderr := a.run(t, "wake", "--all", "--config", filepath.Join(dir, "machines.yaml"), "--keys-dir", dir); code != 0 ||
 		len(asleep(a)) > 0 {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 
-	a = world(t) // one entry is wrong: the others are woken
+	a = world(t) // one entry is invalid, but the other machines are woken up
 	if err := os.WriteFile(filepath.Join(dir, "bmc.pem"), []byte("none"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, stderr := a.run(t, "wake", "--all", "--timeout=3s", "--config", filepath.Join(dir, "machines.yaml"), "--keys-dir", dir); code != 1 ||
-		!slices.Equal(asleep(a), []string{"n0"}) || !strings.Contains(stderr, `kubenergy: machines[0] ("n0"): caFile `) {
+		!slices.Equal(asleep(a), []string{"n0"}) || !strings.Contains(stderr, `kubenergy: machines[0] ("n0"): no PEM certificate in caFile `) {
 		t.Errorf("exit code %d: %s%v", code, stderr, asleep(a))
 	}
-	a = world(t) // what was stopped for it is started again where not all wake
+	a = world(t) // the Deployment is scaled up again if not all machines wake up
 	a.add(t, "/apis/apps/v1/namespaces/kubenergy-system/deployments", &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubenergy-power"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))},
 	})

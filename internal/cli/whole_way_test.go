@@ -29,7 +29,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
-// openGate lets everybody in.
+// openGate allows all requests.
 type openGate struct{}
 
 func (openGate) Require(next http.Handler, _ func(*http.Request) []access.Attributes) http.Handler {
@@ -40,14 +40,14 @@ func (openGate) Allowed(context.Context, *access.User, access.Attributes) (bool,
 	return true, nil
 }
 
-// darkness draws nothing.
+// darkness reports no power.
 type darkness struct{}
 
 func (darkness) Nodes() api.NodesPower         { return api.NodesPower{} }
 func (darkness) Workloads() api.WorkloadsPower { return api.WorkloadsPower{} }
 func (darkness) Pods(string) api.PodsPower     { return api.PodsPower{} }
 
-// From the scheduler's recorder through the controller's own routes to a report: both ends speak the same language.
+// Tests the path from the scheduler's recorder through the routes of the controller to a report.
 func TestTheWholeWay(t *testing.T) {
 	var store ledgertest.Store
 	unit := httptest.NewServer(server.New(server.Config{
@@ -97,12 +97,12 @@ func TestTheWholeWay(t *testing.T) {
 		decision.Start = record.Place, start, "the-pod", "carbon", "thrifty", snapshot(start), time.Time{}
 	recorder.Record(&decision)
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // it delivers what is there and ends
+	cancel() // deliver pending records and return
 	if err := recorder.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
 
-	// The node drew 2 kWh for it, where 1 was estimated; before, something else ran at twice the intensity.
+	// The node used 2 kWh for it, but 1 kWh was estimated. Another workload ran before at twice the intensity.
 	book := func(node, boot string, from time.Time, kWh, intensity float64, share string, account ledger.Account) {
 		amount := energy.Microjoules(kWh * 3.6e12)
 		_, errs, err := store.Book(t.Context(), []*ledger.Booking{{
@@ -125,7 +125,7 @@ func TestTheWholeWay(t *testing.T) {
 	book("thrifty", "a", begin, 5, 600, "system", ledger.Account{Kind: ledger.System})
 	book("thrifty", "b", start, 2, 300, "pod/the-pod", nightly)
 	book("thrifty", "c", testNow.Add(-time.Hour), 1, 300, "system", ledger.Account{Kind: ledger.System})
-	// Another cluster has a Job of that name, and says that it is the same pod: neither is the Job that was decided on.
+	// Another cluster has a Job with the same name and pod UID. Neither must be confused with the decided Job.
 	book("alpha/thrifty", "d", start.Add(time.Hour), 7, 300, "pod/the-pod", nightly)
 
 	token := filepath.Join(t.TempDir(), "token")
@@ -141,7 +141,7 @@ func TestTheWholeWay(t *testing.T) {
 		}
 		if d := listed.Decisions; len(d) != 2 || d[0].UID != "the-pod" || d[1].UID != "the-job" || d[0].Energy <= 0 ||
 			d[0].Snapshot != nil {
-			t.Errorf("%v: decisions are %+v", args, d)
+			t.Errorf("%v: unexpected decisions %+v", args, d)
 		}
 		args = append([]string{
 			"decisions", "--server", unit.URL, "--token-file", token, "--action", "hold", "--snapshot", "job/nightly",
@@ -166,15 +166,15 @@ func TestTheWholeWay(t *testing.T) {
 		row := s.Rows[len(s.Rows)-1]
 		if len(row.Key) != 1 || row.Key[0] != "carbon" || row.Saved == nil || row.Jobs != 1 ||
 			*row.TurnaroundHours < 2.99 || *row.TurnaroundHours > 3.01 {
-			t.Fatalf("%v: the row is %+v", args, row)
+			t.Fatalf("%v: unexpected row %+v", args, row)
 		}
-		// 3 kWh at 600 g would have been 1.8 kg; 2 kWh at 300 g were 0.6 kg.
+		// 3 kWh at 600 g would have been 1.8 kg. The actual emissions of 2 kWh at 300 g were 0.6 kg.
 		carbon := row.Saved.Emissions["average"].Saved
 		if saved := row.Saved.Energy.Saved; saved < 0.999 || saved > 1.001 {
-			t.Errorf("%v: saved %v kWh", args, saved)
+			t.Errorf("%v: unexpected saving of %v kWh", args, saved)
 		}
 		if carbon < 1.199 || carbon > 1.201 || s.Savings.Forecast != 0 || s.Savings.Held != 1 {
-			t.Errorf("%v: saved %v kg, %d by forecast, %d held", args, carbon, s.Savings.Forecast, s.Savings.Held)
+			t.Errorf("%v: unexpected saving of %v kg, %d by forecast, %d held", args, carbon, s.Savings.Forecast, s.Savings.Held)
 		}
 	}
 	code, stdout, stderr := runWithController(t, "report", "--server", unit.URL, "--token-file", token, "--from", "-12h",
@@ -188,7 +188,7 @@ func TestTheWholeWay(t *testing.T) {
 		kWh[strings.Join(s.Rows[i].Key, "/")] = s.Rows[i].EnergyKWh
 	}
 	if diff := cmp.Diff(map[string]float64{"home/": 6, "home/shop": 2, "alpha/shop": 7}, kWh); diff != "" {
-		t.Errorf("by cluster and namespace (-want +got):\n%s", diff)
+		t.Errorf("unexpected energy by cluster and namespace (-want +got):\n%s", diff)
 	}
 	for _, args := range [][]string{
 		{"top", "nodes"},

@@ -26,13 +26,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
-// traceBegin is when traces that say nothing of it are taken to begin: midnight at the beginning of a week.
+// traceBegin is the start of traces without absolute times. It is midnight on a Monday.
 var traceBegin = time.Date(1970, 1, 5, 0, 0, 0, 0, time.UTC)
 
 func newWorkload(t cmdutil.Terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "workload",
-		Short: "Convert traces of jobs, make more like them, and make Kubernetes Jobs of them",
+		Short: "Convert and generate job traces, and create Kubernetes Jobs from them",
 		Example: `  kubenergy workload convert hpc2n.swf.gz > jobs.csv
   kubenergy workload fit hpc2n.swf.gz > model.json
   kubenergy workload generate --model model.json --jobs 1000 --seed 7 > jobs.csv
@@ -44,7 +44,7 @@ func newWorkload(t cmdutil.Terminal) *cobra.Command {
 	return cmd
 }
 
-// traceFlags say which trace, and how it is to be read.
+// traceFlags select the format of a trace and the handling of invalid rows.
 type traceFlags struct {
 	format  string
 	skipBad bool
@@ -52,21 +52,21 @@ type traceFlags struct {
 
 func (f *traceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.format, "format", "",
-		"format of the trace: "+strings.Join(workload.Formats(), ", ")+" (default: by its content)")
+		"format of the trace: "+strings.Join(workload.Formats(), ", ")+" (default: detected)")
 	cmd.Flags().BoolVar(&f.skipBad, "skip-bad", false, skipBadUsage)
 }
 
-const skipBadUsage = "leave out rows of the trace that are wrong, and say how many; else the first one is an error"
+const skipBadUsage = "skip invalid rows of the trace and report their number, instead of failing on the first one"
 
-// oneFile wants the name of a file and nothing else.
+// oneFile requires exactly one argument, the name of a file.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return cmdutil.NewUsageError(fmt.Errorf("want one file, as in %s jobs.csv", cmd.CommandPath()))
+		return cmdutil.NewUsageError(fmt.Errorf("want exactly one file, e.g. %s jobs.csv", cmd.CommandPath()))
 	}
 	return nil
 }
 
-// read reads a trace and says what it left out.
+// read reads a trace and prints a summary including skipped rows.
 func (f *traceFlags) read(t cmdutil.Terminal, path string) (*workload.Trace, error) {
 	if err := workload.CheckFormat(f.format); err != nil {
 		return nil, cmdutil.NewUsageError(fmt.Errorf("--format: %w", err))
@@ -82,7 +82,7 @@ func (f *traceFlags) read(t cmdutil.Terminal, path string) (*workload.Trace, err
 	return trace, nil
 }
 
-// first returns when the first job comes.
+// first returns the submission time of the first job.
 func first(jobs []sched.Job) time.Time {
 	return slices.MinFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) }).Submitted
 }
@@ -91,7 +91,7 @@ func newConvert(t cmdutil.Terminal) *cobra.Command {
 	var f traceFlags
 	cmd := &cobra.Command{
 		Use:   "convert FILE",
-		Short: "Write a trace as CSV, the first job at 0",
+		Short: "Convert a trace to CSV, with the first job at time 0",
 		Example: `  kubenergy workload convert hpc2n.swf.gz > jobs.csv
   kubenergy workload convert --format gaia-hours pai-100k.csv.gz > jobs.csv`,
 		Args: oneFile,
@@ -107,7 +107,7 @@ func newConvert(t cmdutil.Terminal) *cobra.Command {
 	return cmd
 }
 
-// writeTrace writes a table of jobs. Tables are written line by line, and pipes want more at once.
+// writeTrace writes jobs as CSV. The output is buffered, because the table is written line by line.
 func writeTrace(w io.Writer, trace *workload.Trace, start time.Time) error {
 	out := bufio.NewWriter(w)
 	if err := trace.WriteCSV(out, start); err != nil {
@@ -120,7 +120,7 @@ func newFit(t cmdutil.Terminal) *cobra.Command {
 	var f traceFlags
 	cmd := &cobra.Command{
 		Use:     "fit FILE",
-		Short:   "Write a model of a trace as JSON, for generate",
+		Short:   "Fit a model to a trace and print it as JSON",
 		Example: "  kubenergy workload fit hpc2n.swf.gz > model.json",
 		Args:    oneFile,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -142,7 +142,7 @@ func newFit(t cmdutil.Terminal) *cobra.Command {
 }
 
 func fitted(jobs []sched.Job) (*workload.Model, error) {
-	// a table may have any order
+	// The table may be unsorted.
 	slices.SortStableFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
 	m, err := workload.Fit(jobs)
 	if err != nil {
@@ -162,10 +162,10 @@ func newGenerate(t cmdutil.Terminal) *cobra.Command {
 	var f generateFlags
 	cmd := &cobra.Command{
 		Use:   "generate (--model FILE | --like TRACE)",
-		Short: "Make a trace like another one, as CSV",
-		Long: `Make a trace like another one, as CSV: batches come by hour of the week, requests and run
-times are drawn together, owners by their rank. It begins on a Monday at midnight. The same model, number and seed
-give the same trace.`,
+		Short: "Generate a trace that is similar to another one",
+		Long: `Generate a trace that is similar to another one and print it as CSV. Submissions follow the hours of
+the week, requests and run times are sampled jointly, and owners are sampled by rank. The trace starts on a Monday at
+midnight. The same model, number of jobs and seed result in the same trace.`,
 		Example: `  kubenergy workload generate --model model.json --jobs 1000 --seed 7 > jobs.csv
   kubenergy workload generate --like hpc2n.swf.gz --jobs 10000 > jobs.csv`,
 		Args: cmdutil.NoArguments,
@@ -183,10 +183,10 @@ give the same trace.`,
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.model, "model", "", "model, as fit writes it")
+	flags.StringVar(&f.model, "model", "", "file with a model written by fit")
 	flags.StringVar(&f.like, "like", "", "trace to fit a model to")
-	flags.IntVar(&f.jobs, "jobs", 1000, "how many jobs")
-	flags.Uint64Var(&f.seed, "seed", 1, "another one gives another trace")
+	flags.IntVar(&f.jobs, "jobs", 1000, "number of jobs")
+	flags.Uint64Var(&f.seed, "seed", 1, "random seed of the trace")
 	return cmd
 }
 
@@ -195,7 +195,7 @@ const maxGenerated = 10_000_000
 func (f *generateFlags) read(t cmdutil.Terminal) (*workload.Model, error) {
 	switch {
 	case (f.model == "") == (f.like == ""):
-		return nil, cmdutil.NewUsageError(errors.New("want one of --model and --like"))
+		return nil, cmdutil.NewUsageError(errors.New("specify exactly one of --model and --like"))
 	case f.jobs < 1 || f.jobs > maxGenerated:
 		return nil, cmdutil.NewUsageError(fmt.Errorf("--jobs is %d: want 1 to %d", f.jobs, maxGenerated))
 	case f.like != "":
@@ -216,7 +216,7 @@ func (f *generateFlags) read(t cmdutil.Terminal) (*workload.Model, error) {
 	return m, nil
 }
 
-// The ways in which pods of manifests pass their time.
+// Kinds of load that the pods of manifests generate.
 const (
 	loadSleep  = "sleep"
 	loadStress = "stress"
@@ -235,11 +235,11 @@ func newManifests(t cmdutil.Terminal) *cobra.Command {
 	var f manifestFlags
 	cmd := &cobra.Command{
 		Use:   "manifests FILE",
-		Short: "Write the jobs of a trace as Kubernetes Jobs",
-		Long: `Write the jobs of a trace as Kubernetes Jobs, one YAML document each: what they request, how
-long they run and how long their start may be put off. Their pods sleep, or use the CPU and memory that they request
-(--load stress, with the image of this command line), or run on the simulated nodes of kubenergy-lab (--load lab). A
-comment says when each was submitted: if all are created at once, the queue is full.`,
+		Short: "Convert the jobs of a trace to manifests of Kubernetes Jobs",
+		Long: `Convert the jobs of a trace to manifests of Kubernetes Jobs, one YAML document per job, with requests,
+run time and allowed delay. The pods sleep, use the requested CPU and memory (--load stress, requires the image of this
+program), or run on the simulated nodes of kubenergy-lab (--load lab). A comment contains the submission time of each
+job. If all Jobs are created together, the queue is full.`,
 		Example: `  kubenergy workload manifests jobs.csv --time-scale 60 --limit 100 | kubectl create -f -
   kubenergy workload manifests pai_1k.csv.gz --namespace gaia --load stress \
       --image registry.example/kubenergy/kubenergy:v1`,
@@ -257,42 +257,42 @@ comment says when each was submitted: if all are created at once, the queue is f
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the Jobs (default: that of kubectl)")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the Jobs (default: namespace of kubectl)")
 	flags.StringVar(&f.image, "image", "",
-		"image of the pods (default: busybox; with --load stress that of this command line is needed)")
-	flags.StringVar(&f.scheduler, "scheduler", policy.SchedulerName, "scheduler of the pods")
-	flags.StringVar(&f.load, "load", loadSleep, "what the pods do: sleep, stress or lab")
-	flags.StringVar(&f.prefix, "name-prefix", "trace", "what the names of the Jobs begin with")
+		"image of the pods (default: busybox; --load stress requires the image of this program)")
+	flags.StringVar(&f.scheduler, "scheduler", policy.SchedulerName, "scheduler name of the pods")
+	flags.StringVar(&f.load, "load", loadSleep, "load of the pods: sleep, stress or lab")
+	flags.StringVar(&f.prefix, "name-prefix", "trace", "prefix of the names of the Jobs")
 	flags.Float64Var(&f.scale, "time-scale", 1,
-		"how much faster than the trace it is played: run times and delays are divided by it")
-	flags.DurationVar(&f.delay, "max-delay", 0, "allowed delay of jobs whose trace gives none, before it is divided")
-	flags.IntVar(&f.limit, "limit", 0, "the first so many jobs (0: all)")
+		"acceleration factor: run times and delays are divided by it")
+	flags.DurationVar(&f.delay, "max-delay", 0, "allowed delay of jobs without one, before scaling, e.g. 6h")
+	flags.IntVar(&f.limit, "limit", 0, "maximum number of jobs (0: all)")
 	return cmd
 }
 
-const maxNamePrefix = 40 // pods' names are those of their Jobs, and some
+const maxNamePrefix = 40 // names of pods consist of the Job's name and a suffix
 
 func (f *manifestFlags) check() error {
 	switch {
 	case f.load != loadSleep && f.load != loadStress && f.load != loadLab:
 		return fmt.Errorf("--load is %q: want sleep, stress or lab", f.load)
 	case f.load == loadStress && f.image == "":
-		return errors.New("--load stress needs the --image of this command line")
+		return errors.New("--load stress requires --image with the image of this program")
 	case !(f.scale > 0 && f.scale <= 1e6):
-		return fmt.Errorf("--time-scale is %v: want more than 0 up to 1000000", f.scale)
+		return fmt.Errorf("--time-scale is %v: want more than 0 and at most 1000000", f.scale)
 	case f.delay < 0:
-		return fmt.Errorf("--max-delay is %v: it is negative", f.delay)
+		return fmt.Errorf("--max-delay is %v: want 0 or more", f.delay)
 	case f.limit < 0:
-		return fmt.Errorf("--limit is %d: it is negative", f.limit)
+		return fmt.Errorf("--limit is %d: want 0 or more", f.limit)
 	case f.prefix == "" || len(f.prefix) > maxNamePrefix || labelName(f.prefix) != f.prefix:
-		return fmt.Errorf("--name-prefix is %q: want up to %d small letters, digits and dashes", f.prefix,
+		return fmt.Errorf("--name-prefix is %q: want at most %d lower-case letters, digits and dashes", f.prefix,
 			maxNamePrefix)
 	}
 	f.image = cmp.Or(f.image, "busybox")
 	return nil
 }
 
-// labelName returns text with everything replaced that the name of an object or the value of a label may not have.
+// labelName replaces all characters that are not allowed in the name of an object or the value of a label.
 func labelName(text string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -313,14 +313,14 @@ func (f *manifestFlags) write(w io.Writer, jobs []sched.Job) error {
 		j := &jobs[i]
 		text, err := manifest(f.job(fmt.Sprintf("%s-%0*d", f.prefix, digits, i+1), j))
 		if err != nil {
-			return fmt.Errorf("writing job %q: %w", j.ID, err)
+			return fmt.Errorf("encoding job %q: %w", j.ID, err)
 		}
 		fmt.Fprintf(out, "---\n# job %q, submitted after %v\n%s", j.ID, f.shrink(j.Submitted.Sub(begin)), text)
 	}
 	return out.Flush()
 }
 
-// shrink returns a duration of the trace as it is played; no finer than kubelets look.
+// shrink scales a duration of the trace by the time scale, rounded to milliseconds.
 func (f *manifestFlags) shrink(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / f.scale).Round(time.Millisecond)
 }
@@ -360,7 +360,7 @@ func (f *manifestFlags) job(name string, j *sched.Job) *batchv1.Job {
 	return job
 }
 
-// manifest renders a Job without the empty status that the API's type always has.
+// manifest encodes a Job without the empty status of the API type.
 func manifest(job *batchv1.Job) ([]byte, error) {
 	return yaml.Marshal(struct {
 		metav1.TypeMeta

@@ -6,32 +6,33 @@ import (
 	"slices"
 )
 
-// A Kind says what an account is for. Over all accounts of a node the energy is what its meter counted.
+// A Kind is the type of an account. The energy of all accounts of a node adds up to the energy counted by its
+// meter.
 type Kind uint8
 
 // The kinds of accounts.
 const (
-	Workload Kind = iota // pods, by their owner
-	System               // the kernel, daemons, the kubelet; consumers that had to be folded into one
-	Idle                 // drawn anyway, and not shared
-	Platform             // of the root domain outside of its parts
-	Unknown              // measured, and of no consumer
-	VM                   // a virtual machine, as its host sees it
-	Cgroup               // another control group, as a Slurm step
-	Foreign              // what a node reported for pods that do not run there: it is booked as the node's own
-	// Transfer takes from a host what its guest tells in more detail: it is negative, and counts if the host's energy
-	// of that hour is booked. If it is not, the guest counts by itself.
+	Workload Kind = iota // pods, by owner
+	System               // the kernel, daemons, the kubelet, and consumers that were merged into one
+	Idle                 // idle energy that is not shared among consumers
+	Platform             // energy of the root domain outside of its subdomains
+	Unknown              // measured energy that belongs to no consumer
+	VM                   // a virtual machine as seen by its host
+	Cgroup               // another control group, e.g. a Slurm step
+	Foreign              // energy reported for pods that do not run on the node, charged to the node
+	// Transfer deducts from a host the energy that its guest reports in more detail. Its amounts are negative and
+	// only count if energy of the host is recorded for the same hour. Otherwise the guest counts separately.
 	Transfer
-	// Late is of pods, as Workload, but was booked more than an hour after it was used. Reports count both. A budget
-	// does not act on it: what comes so late cannot be checked against anything live.
+	// Late is like Workload for usage that was recorded more than an hour after it occurred. Reports include both
+	// kinds. Budgets do not act on late usage, because it cannot be checked against live data.
 	Late
-	Asleep  // as Idle, of a machine that slept
-	Booting // as Idle, of a machine that woke
+	Asleep  // like Idle, while the machine was asleep
+	Booting // like Idle, while the machine was waking up
 
 	lastKind = Booting
 )
 
-// Workloads are the kinds of what pods used.
+// Workloads returns the kinds of accounts that contain the usage of pods.
 func Workloads() []Kind { return []Kind{Workload, Late} }
 
 // Kinds yields all kinds of accounts.
@@ -55,32 +56,33 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// MarshalText lets a Kind appear by name in JSON.
+// MarshalText implements encoding.TextMarshaler and returns the name of k.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText reads the name of a Kind.
+// UnmarshalText implements encoding.TextUnmarshaler and parses the name of a Kind.
 func (k *Kind) UnmarshalText(text []byte) error {
 	if i := slices.Index(kindNames[:], string(text)); i >= 0 {
 		*k = Kind(i)
 		return nil
 	}
-	return fmt.Errorf("unknown kind of account %q: have %v", text, kindNames)
+	return fmt.Errorf("unknown account kind %q: want one of %v", text, kindNames)
 }
 
-// An Account is what energy is charged to. It is a value: accounts that are equal are the same.
+// An Account identifies the party that energy is charged to. Accounts are comparable, and equal values denote the
+// same account.
 type Account struct {
 	Kind      Kind   `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
-	// of Workload: Job, Deployment, StatefulSet, DaemonSet, Pod, …; the controller nearest to people
+	// kind of the top-level controller of a Workload, such as Job, Deployment, StatefulSet, DaemonSet or Pod
 	OwnerKind string `json:"ownerKind,omitempty"`
-	Owner     string `json:"owner,omitempty"`  // its name; of VM and Cgroup: the name or path
-	Parent    string `json:"parent,omitempty"` // what made the owner, as the CronJob of a Job
+	Owner     string `json:"owner,omitempty"`  // name of the owner; name or path of a VM or Cgroup
+	Parent    string `json:"parent,omitempty"` // creator of the owner, such as the CronJob of a Job
 	Team      string `json:"team,omitempty"`
-	Strategy  string `json:"strategy,omitempty"` // that placed it; "": kube-scheduler alone
-	// of accounts of a virtual machine that is a node: the node that it runs on; of another cluster's: CLUSTER/ before
-	// that, so that every sum knows its cluster
+	Strategy  string `json:"strategy,omitempty"` // placement strategy; empty if kube-scheduler placed it
+	// For a node that is a virtual machine, the node that it runs on. For accounts of another cluster, the value is
+	// prefixed with CLUSTER/, so that every sum contains its cluster.
 	Host     string `json:"host,omitempty"`
 	Site     string `json:"site,omitempty"`
-	Signal   string `json:"signal,omitempty"`   // kind of the carbon intensity: average or marginal
-	Currency string `json:"currency,omitempty"` // of costs
+	Signal   string `json:"signal,omitempty"`   // kind of carbon intensity: average or marginal
+	Currency string `json:"currency,omitempty"` // currency of costs
 }

@@ -13,35 +13,35 @@ type Micrograms int64
 // Grams converts u to the unit of estimates.
 func (u Micrograms) Grams() energy.Grams { return energy.Grams(u) / 1e6 }
 
-// Nanos is an exact amount of money, in thousand-millionths of its currency's unit.
+// Nanos is an exact amount of money, in billionths of the currency unit.
 type Nanos int64
 
 // Money converts n to whole units of its currency.
 func (n Nanos) Money() float64 { return float64(n) / 1e9 }
 
-// An Amount is what is summed. Energy is at the node, Facility at the site's meter: with PUE. Times of 292 years, the
-// most that can be told, may be more.
+// An Amount contains the quantities that are summed. Energy is measured at the node, Facility at the site's meter
+// and therefore includes PUE. Durations overflow after 292 years and are clamped.
 type Amount struct {
-	Dynamic energy.Microjoules // because it computed
-	// its part of what is drawn anyway; all of it for the accounts idle, platform and unknown is Dynamic
+	Dynamic energy.Microjoules // caused by computation; all energy of accounts such as Idle and Platform
+	// share of the node's idle energy
 	Idle     energy.Microjoules
 	CPU      time.Duration
 	Facility energy.Microjoules
 	Carbon   Micrograms
 	Cost     Nanos
 
-	Estimated  energy.Microjoules // of Dynamic + Idle: what comes from a model
-	Uncharted  energy.Microjoules // of Facility: for which no carbon intensity was known; Carbon says nothing about it
-	Unpriced   energy.Microjoules // of Facility: for which no price was known
-	Unmeasured time.Duration      // of nodes: time without a value of a meter
-	GPU        energy.Microjoules // of Dynamic + Idle: what GPUs used
+	Estimated  energy.Microjoules // part of Dynamic + Idle that was computed by a model
+	Uncharted  energy.Microjoules // part of Facility without a known carbon intensity; not included in Carbon
+	Unpriced   energy.Microjoules // part of Facility without a known price; not included in Cost
+	Unmeasured time.Duration      // time of nodes without a meter reading
+	GPU        energy.Microjoules // part of Dynamic + Idle used by GPUs
 }
 
-// Energy returns what was used at the node.
+// Energy returns the energy used at the node.
 func (a *Amount) Energy() energy.Microjoules { return a.Dynamic + a.Idle }
 
-// Fields returns the numbers of a, in the order in which they are declared: all code that treats them alike takes them
-// from here.
+// Fields returns pointers to the fields of a in the order of their declaration. All code that treats the fields
+// alike uses it.
 func (a *Amount) Fields() [11]*int64 {
 	return [...]*int64{
 		(*int64)(&a.Dynamic), (*int64)(&a.Idle), (*int64)(&a.CPU), (*int64)(&a.Facility), (*int64)(&a.Carbon),
@@ -58,7 +58,7 @@ func (a *Amount) Add(o *Amount) {
 	}
 }
 
-// Negative returns what takes a back.
+// Negative returns a with all fields negated.
 func (a *Amount) Negative() Amount {
 	n := *a
 	for _, field := range n.Fields() {
@@ -67,8 +67,7 @@ func (a *Amount) Negative() Amount {
 	return n
 }
 
-// Saturate is like Add, but a sum that is more than can be counted stays at that. It reports whether everything but
-// times was less.
+// Saturate is like Add, but clamps sums that overflow. It reports whether all sums except durations fit.
 func (a *Amount) Saturate(o *Amount) bool {
 	fits := true
 	from := o.Fields()
@@ -80,7 +79,7 @@ func (a *Amount) Saturate(o *Amount) bool {
 	return saturate(&used, a.Idle) && fits
 }
 
-// saturate adds to a number, which stays at the most that can be counted; it then returns false.
+// saturate adds by to a number and clamps the result. It returns false if the result was clamped.
 func saturate[N ~int64](to *N, by N) bool {
 	switch {
 	case by > 0 && *to > math.MaxInt64-by:

@@ -13,17 +13,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
-// rest is what the row of all that a limit left out is called.
+// rest is the key of the row that sums the rows beyond the limit.
 const rest = "(rest)"
 
-// A column is one of a table of rows.
+// A column of a table of rows.
 type column struct {
 	name string
 	cell func(*Row) string
 }
 
-// WriteCSV writes an answer as a table: what it is grouped by, then sums, with units in the names of the columns.
-// Emissions have a column for each signal, costs one for each currency. Numbers are exact. The total is not in it.
+// WriteCSV writes the rows of an answer as CSV, with the key columns followed by sums. The column names contain the
+// units. There is one column per signal for emissions and one per currency for costs. Numbers are exact. The total
+// is not included.
 func (a *Answer) WriteCSV(w io.Writer) error {
 	columns := a.columns()
 	cells := make([]string, len(columns))
@@ -31,7 +32,7 @@ func (a *Answer) WriteCSV(w io.Writer) error {
 		cells[i] = humanize.CSVCell(c.name)
 	}
 	out := csv.NewWriter(w)
-	_ = out.Write(cells) // an error stays: see below
+	_ = out.Write(cells) // errors are sticky and checked after Flush
 	for i := range a.Rows {
 		for k, c := range columns {
 			cells[k] = c.cell(&a.Rows[i])
@@ -40,7 +41,7 @@ func (a *Answer) WriteCSV(w io.Writer) error {
 	}
 	out.Flush()
 	if err := out.Error(); err != nil {
-		return fmt.Errorf("writing a table: %w", err)
+		return fmt.Errorf("writing CSV: %w", err)
 	}
 	return nil
 }
@@ -89,7 +90,7 @@ func (a *Answer) columns() (all []column) {
 	return all
 }
 
-// names returns what the sums of all rows are by, sorted.
+// names returns the keys of the sums of all rows, sorted.
 func names[N any](rows []Row, sums func(*Row) map[string]N) []string {
 	all := map[string]N{}
 	for i := range rows {
@@ -98,7 +99,7 @@ func names[N any](rows []Row, sums func(*Row) map[string]N) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// reported writes one of some sums; nothing where there is none.
+// reported formats the named sum. It returns "" if there is no such sum.
 func reported[N ~int64](sums map[string]N, name string, places int) string {
 	if sum, ok := sums[name]; ok {
 		return decimal(int64(sum), places)

@@ -1,11 +1,11 @@
-// Package ledger is the bookkeeping of energy, carbon and cost: what every consumer of every node used, booked once,
-// priced when it was used, and never lost.
+// Package ledger implements the accounting of energy, carbon emissions and cost. It records the usage of every
+// consumer on every node exactly once and prices it with the rates at the time of use.
 //
-// An agent's batch becomes a [Booking]: the batch, who its consumers are ([Account]), and what a joule emitted and
-// cost just then. [Ledger.Book] returns when the booking is safe on disk; only then is the batch acknowledged.
-// Bookings are first written to a journal; [Ledger.Fold] moves them, in one transaction, into windows of five minutes
-// for each node and into sums by account and node for each hour and day. Everything is a whole number and is booked
-// twice, by consumer and by node, so that an audit finds what was lost or changed.
+// A batch of an agent becomes a [Booking], which consists of the batch, the [Account] of each consumer, and the
+// emissions and cost per joule at that time. [Ledger.Book] returns after the booking is durable, and only then is
+// the batch acknowledged. Bookings are first written to a journal. [Ledger.Fold] moves them, in one transaction,
+// into windows of five minutes per node and into sums by account and node for each hour and day. All amounts are
+// integers. They are recorded both by consumer and by node, so that an audit detects missing or modified rows.
 //
-// Stores are in ledger/sqlite and ledger/postgres.
+// The packages ledger/sqlite and ledger/postgres implement stores.
 package ledger

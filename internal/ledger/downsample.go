@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// ways are how points are made fewer.
+// ways maps the names of downsampling algorithms to their implementations.
 var ways = map[string]func([]Point, int) []Point{
-	"lttb":      lttb,      // the points that a line needs most: largest triangle three buckets
-	"timeBased": timeBased, // mean power of equal times: energy stays the same
-	"minMax":    minMax,    // least and most of equal numbers of points: no peak is lost
+	"lttb":      lttb,      // largest triangle three buckets: preserves the shape of the line
+	"timeBased": timeBased, // mean power of equal intervals: preserves energy
+	"minMax":    minMax,    // minimum and maximum of equal numbers of points: preserves peaks
 }
 
-// fewest is how many points there can be at least: the first and the last one.
+// fewest is the minimum number of points, the first and the last one.
 const fewest = 2
 
-// Downsample returns at most n points of a series that is sorted by time. The first and the last one stay as they are;
-// values that are no numbers are left out. It is done by lttb, timeBased or minMax. The points it is given are not
-// changed.
+// Downsample returns at most n points of a series that is sorted by time. The parameter how is lttb, timeBased or
+// minMax. The first and the last point are preserved, and values that are NaN or infinite are dropped. The given
+// points are not modified.
 func Downsample(points []Point, n int, how string) ([]Point, error) {
 	way, ok := ways[how]
 	if !ok {
-		return nil, fmt.Errorf("%w: no way to downsample is called %q: have lttb, timeBased, minMax", ErrQuery, how)
+		return nil, fmt.Errorf("%w: unknown downsampling algorithm %q: want lttb, timeBased or minMax", ErrQuery, how)
 	}
 	if n < fewest {
-		return nil, fmt.Errorf("%w: a series of %d points: it takes %d at least", ErrQuery, n, fewest)
+		return nil, fmt.Errorf("%w: a series must have at least %[3]d points, not %[2]d", ErrQuery, n, fewest)
 	}
 	all := slices.DeleteFunc(slices.Clone(points), func(p Point) bool {
 		return math.IsNaN(p.Watts) || math.IsInf(p.Watts, 0)
@@ -43,8 +43,9 @@ func Downsample(points []Point, n int, how string) ([]Point, error) {
 	return append(out, all[len(all)-1]), nil
 }
 
-// lttb picks k of the points between the first and the last: from each of as many buckets the one that spans the
-// largest triangle with the one picked before and the mean of the next bucket (Steinarsson 2013).
+// lttb selects k of the points between the first and the last. It divides them into k buckets and selects from each
+// bucket the point that forms the largest triangle with the previously selected point and the mean of the next
+// bucket (Steinarsson 2013).
 func lttb(all []Point, k int) []Point {
 	inner := all[1 : len(all)-1]
 	out := make([]Point, 0, k)
@@ -70,7 +71,7 @@ func lttb(all []Point, k int) []Point {
 
 func part(points []Point, i, k int) []Point { return points[i*len(points)/k : (i+1)*len(points)/k] }
 
-// mean returns the middle of points, in seconds after an instant and in watts.
+// mean returns the mean of the points, in seconds since the given time and in watts.
 func mean(points []Point, since time.Time) (x, y float64) {
 	n := float64(len(points))
 	for _, p := range points {
@@ -85,8 +86,8 @@ func triangle(a, b Point, x, y float64, since time.Time) float64 {
 	return math.Abs((ax-x)*(b.Watts-a.Watts) - (ax-bx)*(y-a.Watts))
 }
 
-// timeBased replaces the points between the first and the last by the mean power of k equal times. A point holds
-// until the next: what is under the steps stays the same.
+// timeBased replaces the points between the first and the last by the mean power of k equal intervals. Each point
+// is valid until the next one, so that the area under the steps does not change.
 func timeBased(all []Point, k int) []Point {
 	from, to := all[1].At, all[len(all)-1].At
 	width := max((to.Sub(from)+time.Duration(k)-1)/time.Duration(k), 1)
@@ -103,7 +104,7 @@ func timeBased(all []Point, k int) []Point {
 	return out
 }
 
-// level is the mean power of points, all but the last one of which hold until the next.
+// level returns the mean power of points. All but the last point are valid until the next one.
 func level(points []Point) float64 {
 	long := points[len(points)-1].At.Sub(points[0].At).Seconds()
 	sum := 0.0
@@ -117,7 +118,7 @@ func level(points []Point) float64 {
 	return sum
 }
 
-// minMax picks the least and the most of each of k/2 buckets, in the order of time.
+// minMax selects the minimum and the maximum of each of k/2 buckets, in chronological order.
 func minMax(all []Point, k int) []Point {
 	inner := all[1 : len(all)-1]
 	byWatts := func(a, b Point) int { return cmp.Compare(a.Watts, b.Watts) }
@@ -125,7 +126,7 @@ func minMax(all []Point, k int) []Point {
 		return []Point{slices.MaxFunc(inner, byWatts)}
 	}
 	out := make([]Point, 0, k)
-	buckets := k / 2 // two of each
+	buckets := k / 2 // two points per bucket
 	for i := range buckets {
 		bucket := part(inner, i, buckets)
 		low, high := slices.MinFunc(bucket, byWatts), slices.MaxFunc(bucket, byWatts)

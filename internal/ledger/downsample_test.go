@@ -35,7 +35,7 @@ func finite(points []ledger.Point) []ledger.Point {
 	})
 }
 
-// steps is the energy under a series whose points hold until the next.
+// steps returns the energy of a series in which each point is valid until the next one.
 func steps(points []ledger.Point) (joules float64) {
 	for i := range len(points) - 1 {
 		joules += points[i].Watts * points[i+1].At.Sub(points[i].At).Seconds()
@@ -56,37 +56,37 @@ func TestDownsample(t *testing.T) {
 				for i := range points {
 					if points[i].At != before[i].At || points[i].Watts != before[i].Watts &&
 						!math.IsNaN(before[i].Watts) {
-						t.Fatal("it changed what it was given")
+						t.Fatal("Downsample() modified its input")
 					}
 				}
 				all := finite(points)
 				if len(got) > n || len(got) > len(all) || len(all) <= n && !slices.Equal(got, all) {
-					t.Fatalf("%d points of %d, asked for %d", len(got), len(all), n)
+					t.Fatalf("Downsample() returned %d points of %d, want at most %d", len(got), len(all), n)
 				}
 				if len(all) > 0 && (got[0] != all[0] || got[len(got)-1] != all[len(all)-1]) {
-					t.Fatalf("from %v to %v", got[0], got[len(got)-1])
+					t.Fatalf("unexpected first point %v or last point %v", got[0], got[len(got)-1])
 				}
 				for i, p := range got {
 					if math.IsNaN(p.Watts) || math.IsInf(p.Watts, 0) || i > 0 && !p.At.After(got[i-1].At) {
-						t.Fatalf("point %d of %v", i, got)
+						t.Fatalf("point %d is out of order in %v", i, got)
 					}
 					if how != "timeBased" && !slices.Contains(all, p) {
-						t.Fatalf("%v was never measured", p)
+						t.Fatalf("point %v is not part of the input", p)
 					}
 				}
 				if again, _ := ledger.Downsample(points, n, how); !slices.Equal(again, got) {
-					t.Fatal("the same twice is not the same")
+					t.Fatal("Downsample() is not idempotent")
 				}
 				if how == "timeBased" && n > 2 && len(all) > 1 {
 					if want, have := steps(all), steps(got); math.Abs(want-have) > 1e-9*max(1, math.Abs(want))+1e-3 {
-						t.Fatalf("%v J of %v J", have, want)
+						t.Fatalf("got %v J, want %v J", have, want)
 					}
 				}
 				if how == "minMax" && n > 3 && len(all) > 0 {
 					byWatts := func(a, b ledger.Point) int { return int(math.Copysign(1, a.Watts-b.Watts)) }
 					if slices.MaxFunc(all, byWatts).Watts != slices.MaxFunc(got, byWatts).Watts ||
 						slices.MinFunc(all, byWatts).Watts != slices.MinFunc(got, byWatts).Watts {
-						t.Fatal("a peak is lost")
+						t.Fatal("Downsample() lost a peak")
 					}
 				}
 			})
@@ -97,12 +97,12 @@ func TestDownsample(t *testing.T) {
 		how string
 	}{{1, "lttb"}, {0, "minMax"}, {-1, "timeBased"}, {10, "average"}} {
 		if _, err := ledger.Downsample(nil, bad.n, bad.how); !errors.Is(err, ledger.ErrQuery) {
-			t.Errorf("%v: %v", bad, err)
+			t.Errorf("%v: expected an invalid query, got error %v", bad, err)
 		}
 	}
 }
 
-// A single peak stays: that is what largest triangles are for.
+// The largest triangle algorithm preserves a single peak.
 func TestLTTBKeepsPeaks(t *testing.T) {
 	points := make([]ledger.Point, 1000)
 	for i := range points {
@@ -111,6 +111,6 @@ func TestLTTBKeepsPeaks(t *testing.T) {
 	points[377].Watts = 900
 	got, err := ledger.Downsample(points, 20, "lttb")
 	if err != nil || !slices.Contains(got, points[377]) || len(got) != 20 {
-		t.Errorf("%v %v", got, err)
+		t.Errorf("unexpected points %v or error %v", got, err)
 	}
 }

@@ -5,28 +5,28 @@ import (
 	"fmt"
 )
 
-// Errors of [Store.Book] that concern one booking: the others of the call are booked all the same.
+// Errors of [Store.Book] that concern one booking. The other bookings of the call are recorded nevertheless.
 var (
-	ErrOverlap = errors.New("energy of that time is booked for this node")
-	ErrPartly  = errors.New("some of its numbers are booked, others are not")
-	ErrInvalid = errors.New("the booking contradicts itself") // a programmer's error: ingest checks batches before
+	ErrOverlap = errors.New("energy of this interval is already recorded for the node")
+	ErrPartly  = errors.New("some of the sequence numbers are already recorded and others are not")
+	ErrInvalid = errors.New("invalid booking") // indicates a bug; ingestion validates batches
 )
 
-// ErrReadOnly is returned while nothing can be written: the disk is full, or it failed. Reading works.
-var ErrReadOnly = errors.New("the ledger cannot be written")
+// ErrReadOnly is returned while the store is not writable, because the disk is full or failed. Reads succeed.
+var ErrReadOnly = errors.New("ledger is not writable")
 
-// ErrDamaged is returned for what is not as it was written. Nothing is computed from it.
-var ErrDamaged = errors.New("the ledger is damaged")
+// ErrDamaged is returned if stored data is corrupt. Corrupt data is excluded from all results.
+var ErrDamaged = errors.New("ledger is damaged")
 
 // Errors of queries.
 var (
-	// ErrQuery says that a query makes no sense.
-	ErrQuery = errors.New("no such query")
-	// ErrTooLarge says that a query asks for more than is summed at once, or a record holds more than is kept; what
-	// it wraps says what to narrow.
+	// ErrQuery is returned for invalid queries.
+	ErrQuery = errors.New("invalid query")
+	// ErrTooLarge is returned if a query selects more data than can be summed in one call, or if a record exceeds
+	// the size limits. The error that wraps it contains a hint how to narrow the query.
 	ErrTooLarge = errors.New("too large")
-	// ErrSum says that a sum of an answer, or their total, is more than can be told.
-	ErrSum = fmt.Errorf("%w: %w: a sum is more than 2,562 MWh, or as many millions in money: ask for less time, or "+
-		"for some namespaces, nodes or sites",
+	// ErrSum is returned if a sum of an answer, or the total, overflows.
+	ErrSum = fmt.Errorf("%w: %w: a sum exceeds 2,562 MWh, or 2,562 million in money: select a shorter interval, or "+
+		"fewer namespaces, nodes or sites",
 		ErrQuery, ErrTooLarge)
 )

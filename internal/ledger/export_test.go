@@ -58,7 +58,7 @@ func TestJSON(t *testing.T) {
 		`"estimatedShare":0.5`,
 	} {
 		if !strings.Contains(string(data), part) {
-			t.Errorf("no %s in %s", part, data)
+			t.Errorf("expected %s in %s", part, data)
 		}
 	}
 	var got ledger.Answer
@@ -75,7 +75,7 @@ func TestJSON(t *testing.T) {
 		`[]`,
 	} {
 		if err := json.Unmarshal([]byte(bad), new(ledger.Answer)); err == nil {
-			t.Errorf("read %s", bad)
+			t.Errorf("expected an error for %s", bad)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func FuzzAnswerJSON(f *testing.F) {
 		}
 		out, err := json.Marshal(&a)
 		if err != nil {
-			return // years that RFC 3339 does not know
+			return // year outside of the range of RFC 3339
 		}
 		if err := json.Unmarshal(out, &again); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -154,7 +154,7 @@ func TestCSV(t *testing.T) {
 				return i
 			}
 		}
-		t.Fatalf("no column %s in %v", name, lines[0])
+		t.Fatalf("missing column %s in %v", name, lines[0])
 		return 0
 	}
 	for _, want := range []struct {
@@ -189,8 +189,8 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// parse reads a line as InfluxDB does: a backslash escapes a comma, an equals sign or a space, and is itself before
-// anything else.
+// parse parses a line like InfluxDB. A backslash escapes a comma, an equals sign or a space, and is a literal
+// backslash before other characters.
 func parse(t interface{ Fatalf(string, ...any) }, line string) (tags, fields map[string]string, at int64) {
 	var parts []string
 	var part strings.Builder
@@ -208,7 +208,7 @@ func parse(t interface{ Fatalf(string, ...any) }, line string) (tags, fields map
 	}
 	parts = append(parts, part.String())
 	if len(parts) != 3 {
-		t.Fatalf("%d parts of %q", len(parts), line)
+		t.Fatalf("got %d parts in line %q", len(parts), line)
 	}
 	split := func(text string, by byte) (out []string) {
 		var part strings.Builder
@@ -232,7 +232,7 @@ func parse(t interface{ Fatalf(string, ...any) }, line string) (tags, fields map
 		for _, pair := range all {
 			kv := split(pair, '=')
 			if len(kv) != 2 || kv[0] == "" || kv[1] == "" {
-				t.Fatalf("%q in %q", pair, line)
+				t.Fatalf("invalid pair %q in line %q", pair, line)
 			}
 			out[unescape.Replace(kv[0])] = unescape.Replace(kv[1])
 		}
@@ -240,11 +240,11 @@ func parse(t interface{ Fatalf(string, ...any) }, line string) (tags, fields map
 	}
 	head := split(parts[0], ',')
 	if head[0] != "kubenergy_energy" {
-		t.Fatalf("measurement %q", head[0])
+		t.Fatalf("unexpected measurement %q", head[0])
 	}
 	at, err := strconv.ParseInt(parts[2], 10, 64)
 	if err != nil {
-		t.Fatalf("time of %q: %v", line, err)
+		t.Fatalf("invalid timestamp in line %q: %v", line, err)
 	}
 	return read(head[1:]), read(split(parts[1], ',')), at
 }
@@ -263,19 +263,19 @@ func TestInflux(t *testing.T) {
 		`carbon_micrograms_average=12345678i,cost_nanos_EUR=1234567890i ` +
 		strconv.FormatInt(begin.Add(10*time.Hour).UnixNano(), 10)
 	if lines[0] != want {
-		t.Errorf("have %s\nwant %s", lines[0], want)
+		t.Errorf("got line %s\nwant %s", lines[0], want)
 	}
 	tags, fields, at := parse(t, lines[1])
 	if tags["namespace"] != `=cmd|' /C calc'!A0, "x" _` || fields["energy_microjoules"] != "-5i" ||
 		at != begin.Add(11*time.Hour).UnixNano() {
-		t.Errorf("%v %v %v", tags, fields, at)
+		t.Errorf("unexpected tags %v, fields %v or timestamp %v", tags, fields, at)
 	}
 	if tags, _, at := parse(t, lines[2]); len(tags) != 1 || tags["rest"] != "true" || at != begin.UnixNano() {
-		t.Errorf("%v %v", tags, at)
+		t.Errorf("unexpected tags %v or timestamp %v", tags, at)
 	}
 }
 
-// Whatever a name is made of, the line says that and nothing else.
+// A name with arbitrary characters does not affect the rest of the line.
 func TestInfluxEscapes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringOf(rapid.RuneFrom([]rune("ab,= \\\"\n\t\u0085é"))).Draw(t, "name")
@@ -288,7 +288,7 @@ func TestInfluxEscapes(t *testing.T) {
 		}
 		line, rest, _ := strings.Cut(b.String(), "\n")
 		if rest != "" {
-			t.Fatalf("more than a line: %q", b.String())
+			t.Fatalf("expected a single line, got %q", b.String())
 		}
 		tags, fields, _ := parse(t, line)
 		clean := strings.NewReplacer("\n", " ", "\t", " ", "\u0085", " ").Replace(name)
@@ -296,7 +296,7 @@ func TestInfluxEscapes(t *testing.T) {
 			clean = end + strings.Repeat("_", len(clean)-len(end))
 		}
 		if tags["owner"] != clean || tags["team"] != "red" || fields["energy_microjoules"] != "7i" {
-			t.Fatalf("%q became %q: %v %v", name, line, tags, fields)
+			t.Fatalf("name %q was encoded as %q with tags %v and fields %v", name, line, tags, fields)
 		}
 	})
 }

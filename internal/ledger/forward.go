@@ -15,21 +15,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/jsonscan"
 )
 
-// ForwardVersion is the version of what a cluster forwards to its federation: see docs/reference/protocol.md.
+// ForwardVersion is the version of the format in which clusters forward bookings to their federation. See
+// docs/reference/protocol.md.
 const ForwardVersion = 1
 
-// forwarded is a booking as it travels. Beside the batch it holds what the federation cannot know. Rates are missing:
-// the federation has its own.
+// forwarded is the wire format of a booking. It contains the batch and metadata that is unavailable to the
+// federation. Rates are omitted, because the federation uses its own.
 type forwarded struct {
 	Version   int             `json:"version"`
 	Agentless bool            `json:"agentless,omitempty"`
-	Power     Kind            `json:"power,omitzero"` // of a machine that slept or booted
+	Power     Kind            `json:"power,omitzero"` // Asleep or Booting if the machine was not awake
 	Consumers []*Consumer     `json:"consumers"`
 	Batch     json.RawMessage `json:"batch"`
 }
 
-// Pack returns b as it is forwarded: a line of JSON, as one member of gzip, so that members can be sent one behind the
-// other.
+// Pack returns the wire format of b, which is a line of JSON compressed as one gzip member. Members can be
+// concatenated.
 func (b *Booking) Pack() ([]byte, error) {
 	of, err := batch.Encode(b.Batch)
 	if err != nil {
@@ -39,23 +40,24 @@ func (b *Booking) Pack() ([]byte, error) {
 	var out bytes.Buffer
 	zip, _ := gzip.NewWriterLevel(&out, gzip.BestSpeed) // the level is a valid one
 	if err := errors.Join(json.NewEncoder(zip).Encode(f), zip.Close()); err != nil {
-		return nil, fmt.Errorf("packing a booking: %w", err)
+		return nil, fmt.Errorf("encoding a booking: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
-// Unpack reads a line that a cluster has forwarded and puts the cluster's name before the names of its nodes and hosts.
-// It trusts the cluster no more than [batch.Decode] trusts an agent, and its memory is bounded by the length of the
-// line and [batch.MaxShares]. The stream is returned also if the booking is invalid; it is nil if the line names none.
+// Unpack decodes a line forwarded by a cluster and prefixes the names of its nodes and hosts with the name of the
+// cluster. The line is validated like a batch of an agent in [batch.Decode], and memory usage is bounded by the
+// length of the line and by [batch.MaxShares]. The stream is also returned if the booking is invalid, and nil if
+// the line does not contain a stream.
 func Unpack(line []byte, cluster string) (*batch.Stream, *Booking, error) {
 	var f forwarded
 	var stream *batch.Stream
-	err := jsonscan.Decode(line, &f, []field{batchField, ignored}) // the stream is known whatever the rest is
+	err := jsonscan.Decode(line, &f, []field{batchField, ignored}) // the stream is required even if the rest is invalid
 	if err == nil {
 		stream, err = batch.DecodeStream(f.Batch)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: it names no stream: %w", ErrInvalid, err)
+		return nil, nil, fmt.Errorf("%w: missing or invalid stream: %w", ErrInvalid, err)
 	}
 	var b *Booking
 	if err = jsonscan.Decode(line, &f, forwardedFields); err == nil {
@@ -74,7 +76,7 @@ type (
 
 var (
 	batchField = field{Key: "batch", Read: func(s *scanner, f *forwarded) { f.Batch = s.Skip() }}
-	ignored    = field{Read: func(s *scanner, _ *forwarded) { s.Skip() }} // a member may be newer than its federation
+	ignored    = field{Read: func(s *scanner, _ *forwarded) { s.Skip() }} // the cluster may run a newer version
 )
 
 var forwardedFields = []field{
@@ -94,7 +96,7 @@ var forwardedFields = []field{
 
 func (f *forwarded) read(cluster string) (*Booking, error) {
 	if f.Version != ForwardVersion {
-		return nil, fmt.Errorf("version %d of bookings: only %d is understood", f.Version, ForwardVersion)
+		return nil, fmt.Errorf("unsupported booking version %d: want %d", f.Version, ForwardVersion)
 	}
 	bt, err := batch.Decode(f.Batch)
 	if err != nil {
@@ -106,7 +108,7 @@ func (f *forwarded) read(cluster string) (*Booking, error) {
 	}
 	for _, name := range names {
 		if strings.Contains(*name, "/") {
-			return nil, fmt.Errorf("node %q: a node's name has no slash", *name)
+			return nil, fmt.Errorf("node %q: the name of a node must not contain a slash", *name)
 		}
 		*name = cluster + "/" + *name
 	}
@@ -114,11 +116,11 @@ func (f *forwarded) read(cluster string) (*Booking, error) {
 	return b, b.Validate()
 }
 
-// check refuses a consumer that no intake would book.
+// check returns an error for a consumer that ingestion would never produce.
 func (c *Consumer) check() error {
 	a := &c.Account
 	if !slices.Contains([]Kind{Workload, System, VM, Cgroup, Foreign, Late}, a.Kind) {
-		return fmt.Errorf("no consumer is of kind %s", a.Kind)
+		return fmt.Errorf("invalid consumer kind %s", a.Kind)
 	}
 	for _, text := range []string{c.Pod, a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy} {
 		if err := batch.CheckText("a name", text, batch.MaxID); text != "" && err != nil {
@@ -128,27 +130,29 @@ func (c *Consumer) check() error {
 	return batch.CheckConsumer(c.Key)
 }
 
-// An Outbox keeps what a cluster has booked until its federation has it. A booking that is to be forwarded is put there
-// in the transaction that books it.
+// An Outbox stores bookings until they have been forwarded to the federation. A booking is added in the transaction
+// that records it.
 type Outbox interface {
-	// Outgoing returns some of what is kept, the oldest after a number first; of streams that rest, without Packed.
+	// Outgoing returns at most the given number of entries with numbers greater than after, oldest first. Entries
+	// of the streams in rest are returned without Packed.
 	Outgoing(ctx context.Context, after int64, most int, rest map[string]bool) ([]Outgoing, error)
-	// Sent drops what the federation has.
+	// Sent removes entries that the federation has received.
 	Sent(ctx context.Context, numbers []int64) error
-	// Backlog tells what is kept. It drops what is more than so many numbers before the youngest.
+	// Backlog returns statistics of the outbox. It drops entries that are more than the given number behind the
+	// newest one.
 	Backlog(ctx context.Context, most int64) (Backlog, error)
 }
 
 // Outgoing is a booking in an [Outbox].
 type Outgoing struct {
 	Number int64
-	Stream string // bookings of one stream are sent in their order
-	Packed []byte // by [Booking.Pack]; nil: it is damaged
+	Stream string // bookings of a stream are sent in order
+	Packed []byte // encoded by [Booking.Pack]; nil if it is damaged
 }
 
-// Backlog is what an [Outbox] keeps.
+// Backlog contains statistics of an [Outbox].
 type Backlog struct {
-	Kept    int64 // at most
-	Oldest  int64 // when it was booked, in Unix seconds; 0: nothing is kept
-	Dropped int64 // now
+	Kept    int64 // upper bound of the number of entries
+	Oldest  int64 // time of the oldest entry, in Unix seconds; 0 if the outbox is empty
+	Dropped int64 // entries dropped by this call
 }

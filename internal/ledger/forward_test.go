@@ -15,7 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// FuzzUnpack reads what another cluster forwards. What is taken is of that cluster's nodes alone, and can be booked.
+// FuzzUnpack decodes lines forwarded by another cluster. Accepted bookings are valid and belong to nodes of that
+// cluster.
 func FuzzUnpack(f *testing.F) {
 	frozen, err := os.ReadFile(filepath.Join("..", "controller", "forward", "testdata", "bookings-v1.ndjson"))
 	if err != nil {
@@ -38,22 +39,22 @@ func FuzzUnpack(f *testing.F) {
 			return
 		}
 		var plain struct{ Consumers []*ledger.Consumer }
-		if json.Unmarshal(line, &plain) == nil { // what is skipped need not be JSON
-			for _, c := range plain.Consumers { // these follow from where the federation has the node
+		if json.Unmarshal(line, &plain) == nil { // skipped fields need not be valid JSON
+			for _, c := range plain.Consumers { // these fields are derived from the node's site in the federation
 				c.Account.Host, c.Account.Site, c.Account.Signal, c.Account.Currency = "", "", "", ""
 			}
 			if diff := cmp.Diff(plain.Consumers, b.Consumers, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("not what encoding/json reads: %s", diff)
+				t.Errorf("unexpected consumers (-encoding/json +Unpack):\n%s", diff)
 			}
 		}
 		if of.Node != strings.TrimPrefix(b.Batch.Stream.Node, "alpha/") || strings.Contains(of.Node, "/") {
-			t.Errorf("node %q of %q", b.Batch.Stream.Node, of.Node)
+			t.Errorf("unexpected node %q for stream node %q", b.Batch.Stream.Node, of.Node)
 		}
 		var sum ledger.Amount
 		for _, w := range ledgertest.Windows(b) {
 			for _, p := range w.Postings {
 				if ledger.ClusterOf(p.Consumer.Account.Host) != "alpha" {
-					t.Errorf("%+v is of another cluster", p.Consumer.Account)
+					t.Errorf("account %+v belongs to another cluster", p.Consumer.Account)
 				}
 				if p.Consumer.Account.Kind != ledger.Transfer {
 					sum.Add(&p.Amount)
@@ -61,7 +62,7 @@ func FuzzUnpack(f *testing.F) {
 			}
 		}
 		if sum.Energy() != b.Batch.Measured {
-			t.Errorf("%d µJ are posted of %d", sum.Energy(), b.Batch.Measured)
+			t.Errorf("postings add up to %d µJ, want %d", sum.Energy(), b.Batch.Measured)
 		}
 	})
 }

@@ -11,12 +11,12 @@ import (
 	"unicode"
 )
 
-// measurement is what InfluxDB calls the table.
+// measurement is the name of the InfluxDB measurement.
 const measurement = "kubenergy_energy"
 
-// WriteInflux writes an answer in InfluxDB's line protocol: one point a row, at the beginning of its window, hour or
-// day, or of the answer where it is not grouped by time. What it is grouped by are tags, sums are integer fields in
-// the smallest units.
+// WriteInflux writes an answer in InfluxDB's line protocol. Each row is one point with the timestamp of the start
+// of its window, hour or day, or of the answer if it is not grouped by time. Other dimensions are tags, and sums
+// are integer fields in the smallest units.
 func (a *Answer) WriteInflux(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	for i := range a.Rows {
@@ -55,7 +55,8 @@ func (r *Row) influxFields() (all []string) {
 	return all
 }
 
-// tags returns a row's instant and what else it is grouped by, sorted by name as the protocol advises.
+// tags returns the timestamp of a row and its other dimensions as tags, sorted by name as recommended by the
+// protocol.
 func (a *Answer) tags(r *Row) (at time.Time, tags []string, err error) {
 	at = a.From
 	if r.Key == nil && len(a.GroupBy) > 0 {
@@ -66,13 +67,13 @@ func (a *Answer) tags(r *Row) (at time.Time, tags []string, err error) {
 		case ByWindow, ByHour, ByDay:
 			t, err := time.Parse(time.RFC3339, r.Key[i])
 			if err != nil {
-				return at, nil, fmt.Errorf("reading the time of a row: %w", err)
+				return at, nil, fmt.Errorf("parsing the time of a row: %w", err)
 			}
 			if t.After(at) {
-				at = t // the finest of them
+				at = t // the finest dimension wins
 			}
 		default:
-			if value := escaped(r.Key[i]); value != "" { // the protocol knows no empty tags
+			if value := escaped(r.Key[i]); value != "" { // the protocol does not allow empty tags
 				tags = append(tags, string(d)+"="+value)
 			}
 		}
@@ -83,8 +84,9 @@ func (a *Answer) tags(r *Row) (at time.Time, tags []string, err error) {
 
 var escapes = strings.NewReplacer(",", `\,`, "=", `\=`, " ", `\ `)
 
-// escaped writes the name or value of a tag, or the name of a field. Commas, equals signs and spaces are escaped. A
-// backslash at the end would escape what follows, and there is no way to write it; nor is there one for line breaks.
+// escaped returns text as the key or value of a tag or the key of a field. Commas, equals signs and spaces are
+// escaped. A trailing backslash would escape the following character and cannot be represented, so it is replaced.
+// Control characters such as line breaks are replaced by spaces.
 func escaped(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

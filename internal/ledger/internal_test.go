@@ -1,4 +1,4 @@
 package ledger
 
-// ErrClosed is what Book returns while the ledger is being closed.
+// ErrClosed is exported for testing only.
 var ErrClosed = errClosed

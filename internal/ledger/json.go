@@ -8,43 +8,44 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Numbers travel as exact decimals in the units that their names say.
+// Numbers are encoded as exact decimals in the units of their field names.
 type (
-	millionths int64 // such as microjoules, in joules
-	billionths int64 // such as nanoseconds, in seconds
+	millionths int64 // e.g. microjoules, encoded in joules
+	billionths int64 // e.g. nanoseconds, encoded in seconds
 )
 
-// MarshalJSON writes a decimal number.
+// MarshalJSON implements json.Marshaler and returns a decimal number.
 func (n millionths) MarshalJSON() ([]byte, error) { return []byte(decimal(int64(n), microPlaces)), nil }
 
-// MarshalJSON writes a decimal number.
+// MarshalJSON implements json.Marshaler and returns a decimal number.
 func (n billionths) MarshalJSON() ([]byte, error) { return []byte(decimal(int64(n), nanoPlaces)), nil }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON implements json.Unmarshaler and parses a decimal number.
 func (n *millionths) UnmarshalJSON(text []byte) (err error) {
 	*(*int64)(n), err = whole(string(text), microPlaces)
 	return err
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON implements json.Unmarshaler and parses a decimal number.
 func (n *billionths) UnmarshalJSON(text []byte) (err error) {
 	*(*int64)(n), err = whole(string(text), nanoPlaces)
 	return err
 }
 
-// MarshalJSON writes a decimal number of grams.
+// MarshalJSON implements json.Marshaler and returns a decimal number of grams.
 func (u Micrograms) MarshalJSON() ([]byte, error) { return millionths(u).MarshalJSON() }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON implements json.Unmarshaler and parses a decimal number of grams.
 func (u *Micrograms) UnmarshalJSON(text []byte) error { return (*millionths)(u).UnmarshalJSON(text) }
 
-// MarshalJSON writes a decimal number of a currency's units.
+// MarshalJSON implements json.Marshaler and returns a decimal number of whole currency units.
 func (n Nanos) MarshalJSON() ([]byte, error) { return billionths(n).MarshalJSON() }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON implements json.Unmarshaler and parses a decimal number of whole currency units.
 func (n *Nanos) UnmarshalJSON(text []byte) error { return (*billionths)(n).UnmarshalJSON(text) }
 
-// answerJSON points to what of an answer is written, and read into the same places.
+// answerJSON is the JSON representation of an answer. It points to the fields of the answer for both encoding and
+// decoding.
 type answerJSON struct {
 	From       *time.Time   `json:"from"`
 	To         *time.Time   `json:"to"`
@@ -59,9 +60,10 @@ func (a *Answer) json() *answerJSON {
 	return &answerJSON{&a.From, &a.To, &a.AsOf, (*billionths)(&a.Resolution), &a.GroupBy, &a.Rows, &a.Total}
 }
 
-// rowJSON is to a row what answerJSON is to an answer. What is no pointer follows from the rest.
+// rowJSON is the JSON representation of a row. Fields that are not pointers are derived from others and only
+// encoded.
 type rowJSON struct {
-	Key            *[]string              `json:"key"` // null: of the rows that a limit left out, and of the total
+	Key            *[]string              `json:"key"` // null for the total and for the sum of rows beyond the limit
 	Energy         millionths             `json:"energyJoules"`
 	EnergyKWh      json.Number            `json:"energyKWh"`
 	Dynamic        *millionths            `json:"dynamicJoules"`
@@ -95,22 +97,22 @@ func (r *Row) json() *rowJSON {
 	}
 }
 
-// MarshalJSON writes an answer with units in its names.
+// MarshalJSON implements json.Marshaler. The field names contain the units.
 func (a Answer) MarshalJSON() ([]byte, error) {
 	a.GroupBy, a.Rows = append([]Dimension{}, a.GroupBy...), append([]Row{}, a.Rows...) // never null
 	return json.Marshal(a.json())
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON implements json.Unmarshaler.
 func (a *Answer) UnmarshalJSON(data []byte) error {
 	*a = Answer{}
 	if err := json.Unmarshal(data, a.json()); err != nil {
-		return fmt.Errorf("reading an answer: %w", err)
+		return fmt.Errorf("decoding an answer: %w", err)
 	}
 	return nil
 }
 
-// EstimatedShare is how much of a row's energy comes from a model: 0 to 1.
+// EstimatedShare returns the fraction of the row's energy that was computed by a model, from 0 to 1.
 func (r *Row) EstimatedShare() float64 {
 	if r.Estimated == 0 || r.Energy() == 0 {
 		return 0
@@ -118,7 +120,8 @@ func (r *Row) EstimatedShare() float64 {
 	return min(max(float64(r.Estimated)/float64(r.Energy()), 0), 1)
 }
 
-// Quality is that of a row: derived at best, as what consumers used is never measured by itself.
+// Quality returns the quality of the row. The best quality is derived, because the usage of consumers is never
+// measured directly.
 func (r *Row) Quality() energy.Quality {
 	if r.Estimated != 0 {
 		return energy.Estimated
@@ -126,7 +129,7 @@ func (r *Row) Quality() energy.Quality {
 	return energy.Derived
 }
 
-// MarshalJSON writes a row with units in its names.
+// MarshalJSON implements json.Marshaler. The field names contain the units.
 func (r Row) MarshalJSON() ([]byte, error) {
 	if r.Emissions == nil {
 		r.Emissions = map[string]Micrograms{}
@@ -137,11 +140,11 @@ func (r Row) MarshalJSON() ([]byte, error) {
 	return json.Marshal(r.json())
 }
 
-// UnmarshalJSON reads what MarshalJSON writes; what follows from the rest is not read.
+// UnmarshalJSON implements json.Unmarshaler. Derived fields are ignored.
 func (r *Row) UnmarshalJSON(data []byte) error {
 	*r = Row{}
 	if err := json.Unmarshal(data, r.json()); err != nil {
-		return fmt.Errorf("reading a row: %w", err)
+		return fmt.Errorf("decoding a row: %w", err)
 	}
 	r.Carbon, r.Cost = only(r.Emissions), only(r.Costs)
 	return nil

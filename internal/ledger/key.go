@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// day is a day of UTC.
+// day is a day in UTC.
 const day = 24 * time.Hour
 
-// OwnerName is how owners are called in keys and filters: kind/name. Accounts without a kind of owner take their own,
-// as vm/worker1; those without an owner have no name.
+// OwnerName returns the owner as kind/name, as used in keys and filters. If the account has no kind of owner, its
+// own kind is used, e.g. vm/worker1. It returns "" if the account has no owner.
 func (a *Account) OwnerName() string {
 	switch {
 	case a.Owner == "":
@@ -23,15 +23,15 @@ func (a *Account) OwnerName() string {
 	return a.OwnerKind + "/" + a.Owner
 }
 
-// ParentName is what made the owner, or the owner where nothing did.
+// ParentName returns the creator of the owner, or the owner if it has no creator.
 func (a *Account) ParentName() string {
 	return cmp.Or(a.Parent, a.OwnerName())
 }
 
-// OwnCluster selects what was booked of the cluster that keeps the ledger, whatever its name is.
+// OwnCluster selects the accounts of the local cluster, regardless of its name.
 const OwnCluster = "."
 
-// ClusterOf returns the cluster that the name of a node begins with: CLUSTER/NODE. "": it is of the own.
+// ClusterOf returns the cluster of a node name of the form CLUSTER/NODE, or "" for nodes of the local cluster.
 func ClusterOf(node string) string {
 	if cluster, _, found := strings.Cut(node, "/"); found {
 		return cluster
@@ -39,7 +39,7 @@ func ClusterOf(node string) string {
 	return ""
 }
 
-// shown is the kind that an account appears under: what is transferred is less energy of a virtual machine.
+// shown returns the kind that an account is reported under. Transfers reduce the energy of virtual machines.
 func (a *Account) shown() Kind {
 	if a.Kind == Transfer {
 		return VM
@@ -47,7 +47,7 @@ func (a *Account) shown() Kind {
 	return a.Kind
 }
 
-// keys are the values of the dimensions that accounts have: not node, pod and those of time.
+// keys maps the dimensions of accounts to their values. Node, pod and time are not dimensions of accounts.
 var keys = map[Dimension]func(*Account) string{
 	ByKind:      func(a *Account) string { return a.shown().String() },
 	ByNamespace: func(a *Account) string { return a.Namespace },
@@ -59,8 +59,8 @@ var keys = map[Dimension]func(*Account) string{
 	ByCluster:   func(a *Account) string { return ClusterOf(a.Host) },
 }
 
-// Key returns an account's value of a dimension, "" of one that accounts do not have; the own cluster has the query's
-// name for it.
+// Key returns the account's value of dimension d, or "" if accounts do not have that dimension. For the local
+// cluster it returns q.Own.
 func (q *Query) Key(a *Account, d Dimension) (value string) {
 	if fn := keys[d]; fn != nil {
 		value = fn(a)
@@ -71,8 +71,8 @@ func (q *Query) Key(a *Account, d Dimension) (value string) {
 	return value
 }
 
-// Selects reports whether a query's filters on accounts let an account pass. A query for virtual machines means what is
-// transferred from them, too.
+// Selects reports whether the account matches the query's filters on accounts. A filter for virtual machines
+// includes transfers.
 func (q *Query) Selects(a *Account) bool {
 	kind := slices.Contains(q.Kinds, a.Kind) || slices.Contains(q.Kinds, a.shown())
 	return (len(q.Kinds) == 0 || kind) &&
@@ -85,7 +85,8 @@ func passes(filter []string, value string) bool {
 	return len(filter) == 0 || slices.Contains(filter, value)
 }
 
-// SelectsPod reports whether a query's filter on pods lets a consumer pass: a name, namespace/name or UID.
+// SelectsPod reports whether the consumer matches the query's filter on pods. A pod is identified by name,
+// namespace/name or UID.
 func (q *Query) SelectsPod(c *Consumer) bool {
 	if len(q.Pods) == 0 {
 		return true
@@ -95,12 +96,12 @@ func (q *Query) SelectsPod(c *Consumer) bool {
 		uid != "" && slices.Contains(q.Pods, uid)
 }
 
-// A Plan says what a query is answered from.
+// A Plan describes the rows that a query is computed from.
 type Plan struct {
-	From, To   time.Time // moved outwards
+	From, To   time.Time // extended to whole steps
 	Resolution time.Duration
-	Windows    bool // nothing but windows will do
-	Nodes      bool // it is about nodes as a whole: sums by node will do, and unmeasured time is told
+	Windows    bool // only windows contain the requested data
+	Nodes      bool // the query is about whole nodes, so sums by node suffice and unmeasured time is reported
 }
 
 var dimensions = []Dimension{
@@ -108,10 +109,10 @@ var dimensions = []Dimension{
 	ByHour, ByDay,
 }
 
-// Dimensions are what can be grouped by.
+// Dimensions returns the dimensions that queries can group by.
 func Dimensions() []Dimension { return slices.Clone(dimensions) }
 
-// Plan says what a query can be answered from, or what is wrong with it.
+// Plan returns the plan of the query, or an error if the query is invalid.
 func (q *Query) Plan() (Plan, error) {
 	if err := q.validate(); err != nil {
 		return Plan{}, err
@@ -139,36 +140,36 @@ func wholeDays(from, to time.Time) bool {
 	return from.Truncate(day).Equal(from) && to.Truncate(day).Equal(to)
 }
 
-// validate finds what makes no sense.
+// validate returns an error if the query is invalid.
 func (q *Query) validate() error {
 	if !q.From.Before(q.To) {
-		return fmt.Errorf("%w: from %v to %v is no time", ErrQuery, q.From.Format(time.RFC3339),
+		return fmt.Errorf("%w: the start %v must be before the end %v", ErrQuery, q.From.Format(time.RFC3339),
 			q.To.Format(time.RFC3339))
 	}
 	if q.From.Year() < firstYear || q.To.Year() > lastYear {
-		return fmt.Errorf("%w: only the years %d to %d are kept", ErrQuery, firstYear, lastYear)
+		return fmt.Errorf("%w: the interval must be within the years %d to %d", ErrQuery, firstYear, lastYear)
 	}
 	if q.Limit < 0 {
-		return fmt.Errorf("%w: a limit of %d rows", ErrQuery, q.Limit)
+		return fmt.Errorf("%w: the row limit %d is negative", ErrQuery, q.Limit)
 	}
 	for i, d := range q.GroupBy {
 		if !slices.Contains(dimensions, d) {
-			return fmt.Errorf("%w: cannot group by %q: have %v", ErrQuery, d, dimensions)
+			return fmt.Errorf("%w: unknown dimension %q: want one of %v", ErrQuery, d, dimensions)
 		}
 		if slices.Contains(q.GroupBy[:i], d) {
-			return fmt.Errorf("%w: grouped by %s twice", ErrQuery, d)
+			return fmt.Errorf("%w: duplicate dimension %s", ErrQuery, d)
 		}
 	}
 	return nil
 }
 
-// The years that can be asked for: those that batches can be of.
+// Range of years that queries accept, which is the range that batches can have.
 const (
 	firstYear = 1900
 	lastYear  = 2200
 )
 
-// ofAccounts reports whether a query asks for what only accounts know.
+// ofAccounts reports whether the query requires dimensions that only accounts have.
 func (q *Query) ofAccounts() bool {
 	for _, d := range q.GroupBy {
 		if keys[d] != nil && d != BySite && d != ByCluster {
@@ -178,12 +179,12 @@ func (q *Query) ofAccounts() bool {
 	return len(q.Namespaces)+len(q.Kinds)+len(q.Owners)+len(q.Teams)+len(q.Strategies) > 0
 }
 
-// ofPods reports whether a query asks for what only windows know of consumers.
+// ofPods reports whether the query requires consumers, which only windows contain.
 func (q *Query) ofPods() bool {
 	return slices.Contains(q.GroupBy, ByPod) || slices.Contains(q.GroupBy, ByUID) || len(q.Pods) > 0
 }
 
-// outwards moves an interval outwards to whole steps of UTC.
+// outwards extends an interval to whole steps in UTC.
 func outwards(from, to time.Time, step time.Duration) (wholeFrom, wholeTo time.Time) {
 	wholeFrom, wholeTo = from.UTC().Truncate(step), to.UTC().Truncate(step)
 	if wholeTo.Before(to) {
@@ -192,13 +193,14 @@ func outwards(from, to time.Time, step time.Duration) (wholeFrom, wholeTo time.T
 	return wholeFrom, wholeTo
 }
 
-// The longest times that series are told of in windows and in hours.
+// Maximum lengths of series in windows and in hours.
 const (
 	seriesOfWindows = 2 * day
 	hourlyUpTo      = 90 * day
 )
 
-// SeriesStep is the distance of the points of a query's series: finer ones would be too many.
+// SeriesStep returns the step between points of the query's series. It grows with the length of the interval to
+// limit the number of points.
 func (q *Query) SeriesStep() time.Duration {
 	switch length := q.To.Sub(q.From); {
 	case length <= seriesOfWindows:

@@ -15,7 +15,7 @@ func TestClustersSelect(t *testing.T) {
 	} {
 		q := &ledger.Query{Clusters: []string{name}, Own: "home"}
 		if q.Selects(own) != c.own || q.Selects(guest) != c.own || q.Selects(alpha) != c.other {
-			t.Errorf("%q selects %t, %t, %t", name, q.Selects(own), q.Selects(guest), q.Selects(alpha))
+			t.Errorf("cluster %q selects own %t, guest %t, alpha %t", name, q.Selects(own), q.Selects(guest), q.Selects(alpha))
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestPlan(t *testing.T) {
 			c.want.To = c.q.To
 		}
 		if got, err := c.q.Plan(); err != nil || got != c.want {
-			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+			t.Errorf("%s: Plan() = %+v, %v; want %+v", name, got, err, c.want)
 		}
 	}
 	for name, q := range map[string]ledger.Query{
@@ -75,7 +75,7 @@ func TestPlan(t *testing.T) {
 		"limit":     {From: begin, To: hour, Limit: -1},
 	} {
 		if _, err := q.Plan(); !errors.Is(err, ledger.ErrQuery) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: expected an invalid query, got error %v", name, err)
 		}
 	}
 }

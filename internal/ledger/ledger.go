@@ -12,82 +12,82 @@ import (
 	"time"
 )
 
-// errClosed is returned by [Ledger.Book] while the ledger is being closed: the booking is not booked.
-var errClosed = errors.New("the ledger is closed")
+// errClosed is returned by [Ledger.Book] for bookings that are not recorded because the ledger is being closed.
+var errClosed = errors.New("ledger is closed")
 
-var errPanicked = errors.New("booking panicked")
+var errPanicked = errors.New("recording the booking panicked")
 
-// Options are how a [Ledger] works; what is 0 is replaced.
+// Options configure a [Ledger]. Zero values are replaced by defaults.
 type Options struct {
-	FoldEvery time.Duration // 30 s; sums are as old as that
+	FoldEvery time.Duration // interval between folds, and thus the maximum age of sums; defaults to 30 s
 	Retention Retention
 	Log       *slog.Logger
-	Panicked  func() // is told of each panic that was recovered
+	Panicked  func() // called after each recovered panic
 }
 
-// What is written in one transaction, at most, and how many bookings may wait.
+// Limits of one transaction, and the capacity of the queue.
 const (
 	groupBookings = 256
 	groupShares   = 100_000
 	queueBookings = 1024
 )
 
-// Between two commits passes some of the time that the last one took, so that bookings come together and a disk is not
-// kept busy by few of them.
+// The writer pauses between two commits in proportion to the duration of the last commit, so that bookings are
+// written in groups and small transactions do not keep the disk busy.
 const (
-	restAfterCommit = 4 // times as long
+	restAfterCommit = 4 // multiple of the duration of the last commit
 	longestRest     = 250 * time.Millisecond
 )
 
-// What takes longer than this is given up: a database that does not answer is one that cannot be written.
+// Timeouts of operations on the store. A database that does not respond in time is treated as unwritable.
 const (
 	longestCommit = 30 * time.Second
 	longestFold   = 5 * time.Minute
 	stuckAfter    = 2 * time.Minute
-	longestKeep   = time.Hour // it is done in small parts, and goes on the next time
+	longestKeep   = time.Hour // the work is done in small steps and resumes on the next run
 )
 
-// keepEvery is how often what is old is dropped.
+// keepEvery is the interval at which expired rows are dropped.
 const keepEvery = time.Hour
 
-// After an error nothing is written for a while.
+// Backoff of writes after an error.
 const (
 	firstPause   = 250 * time.Millisecond
 	longestPause = 15 * time.Second
 )
 
-// A Ledger books into a [Store]. Bookings that come at the same time are written in one transaction.
+// A Ledger records bookings in a [Store]. Concurrent bookings are written in one transaction.
 type Ledger struct {
 	Store
 
 	o       Options
 	queue   chan *request
 	closing <-chan struct{}
-	stop    context.CancelFunc // closes it
+	stop    context.CancelFunc // closes the channel closing
 	writer  sync.WaitGroup
 
 	mu       sync.Mutex
 	onBooked []func(*Booking, Receipt)
 	activity Activity
-	failure  error // of the last time that something was to be written
+	failure  error // error of the last write attempt, or nil
 	retry    time.Time
 	pause    time.Duration
-	began    time.Time // the commit that goes on; zero: none does
+	began    time.Time // start of the commit in progress, or zero
 }
 
-// Activity counts what a ledger did since it began.
+// Activity contains the counters of a ledger since it was created.
 type Activity struct {
-	Booked   uint64 // bookings
-	Again    uint64 // that had been booked before
-	Refused  uint64 // that contradict what is booked
-	Gaps     uint64 // before which numbers are missing
+	Booked   uint64 // new bookings
+	Again    uint64 // bookings that had been recorded before
+	Refused  uint64 // bookings that contradict recorded ones
+	Gaps     uint64 // bookings with missing sequence numbers before them
 	Commits  uint64
-	Failures uint64 // transactions that could not be written
+	Failures uint64 // failed transactions
 	Folds    uint64
-	Writing  time.Duration // time spent in commits
+	Writing  time.Duration // total duration of commits
 	Folding  time.Duration
-	Waiting  int // bookings, now
-	Left     int // in the journal after the last fold
+	Waiting  int // current length of the queue
+	Left     int // bookings in the journal after the last fold
 }
 
 type request struct {
@@ -100,7 +100,7 @@ type result struct {
 	err     error
 }
 
-// New returns a ledger that books into s until it is closed, which closes s as well.
+// New returns a ledger that records bookings in s. Close closes s as well.
 func New(s Store, o Options) *Ledger {
 	if o.FoldEvery <= 0 {
 		o.FoldEvery = 30 * time.Second
@@ -115,23 +115,23 @@ func New(s Store, o Options) *Ledger {
 	return l
 }
 
-// OnBooked has f called for each booking that is newly booked, after it is on disk and before [Ledger.Book] returns.
-// The next bookings wait for it.
+// OnBooked registers f to be called for each new booking after it is durable and before [Ledger.Book] returns.
+// Subsequent bookings are not written until f returns.
 func (l *Ledger) OnBooked(f func(*Booking, Receipt)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.onBooked = append(slices.Clone(l.onBooked), f)
 }
 
-// Book returns when b is safe on disk. Errors say that it is not acknowledged; it may be booked all the same, which
-// is found out by its numbers when it is sent again. An error that is none of [ErrOverlap], [ErrPartly] and
-// [ErrInvalid] says that it should be.
+// Book returns when b is durable. If it returns an error, b must not be acknowledged. The booking may have been
+// recorded nevertheless, which its sequence numbers reveal when it is sent again. The caller should send it again
+// unless the error is one of [ErrOverlap], [ErrPartly] and [ErrInvalid].
 func (l *Ledger) Book(ctx context.Context, b *Booking) (Receipt, error) {
 	r := &request{booking: b, done: make(chan result, 1)}
 	select {
 	case l.queue <- r:
 	case <-ctx.Done():
-		return Receipt{}, fmt.Errorf("waiting to be booked: %w", context.Cause(ctx))
+		return Receipt{}, fmt.Errorf("waiting for the booking to be recorded: %w", context.Cause(ctx))
 	case <-l.closing:
 		return Receipt{}, errClosed
 	}
@@ -139,26 +139,26 @@ func (l *Ledger) Book(ctx context.Context, b *Booking) (Receipt, error) {
 	case got := <-r.done:
 		return got.receipt, got.err
 	case <-ctx.Done():
-		return Receipt{}, fmt.Errorf("waiting to be booked: %w", context.Cause(ctx))
+		return Receipt{}, fmt.Errorf("waiting for the booking to be recorded: %w", context.Cause(ctx))
 	case <-l.closing:
 		l.writer.Wait()
 		select {
-		case got := <-r.done: // it was being written
+		case got := <-r.done: // the booking was being written
 			return got.receipt, got.err
-		default: // nothing writes any more
+		default: // the writer has stopped
 			return Receipt{}, errClosed
 		}
 	}
 }
 
-// Writable reports if the last attempt to write succeeded, else why not.
+// Writable reports whether the last write attempt succeeded, and returns its error if it failed.
 func (l *Ledger) Writable() (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failure == nil, l.failure
 }
 
-// Activity returns what was done until now.
+// Activity returns a snapshot of the counters.
 func (l *Ledger) Activity() Activity {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,21 +167,21 @@ func (l *Ledger) Activity() Activity {
 	return a
 }
 
-// Close waits for what is being written, refuses what waits, and closes the store.
+// Close waits for the write in progress, rejects queued bookings and closes the store.
 func (l *Ledger) Close() error {
 	l.stop()
 	l.writer.Wait()
 	return l.Store.Close()
 }
 
-// write is the only one that books.
+// write writes queued bookings until the ledger is closed. No other goroutine writes bookings of the queue.
 func (l *Ledger) write() {
 	rest := time.NewTimer(0)
 	defer rest.Stop()
 	for {
 		group := l.next(rest)
 		if group == nil {
-			return // Book finds that by itself
+			return // Book observes closing itself
 		}
 		began := time.Now()
 		l.survive(group, "booking", func() { l.commit(group) })
@@ -190,16 +190,18 @@ func (l *Ledger) write() {
 	}
 }
 
-// survive keeps a panic from ending more than what it meets: those who wait are told that it may not be booked.
+// survive calls do and recovers a panic. Requests of the group without a result fail with errPanicked, because
+// their bookings may not have been recorded.
 func (l *Ledger) survive(group []*request, doing string, do func()) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			l.o.Log.Error("The ledger panicked", "doing", doing, "panic", panicked, "stack", string(debug.Stack()))
+			l.o.Log.Error("Recovered from a panic in the ledger", "doing", doing, "panic", panicked,
+				"stack", string(debug.Stack()))
 			l.o.Panicked()
 			for _, r := range group {
 				select {
 				case r.done <- result{err: errPanicked}:
-				default: // it was told before
+				default: // it has a result already
 				}
 			}
 		}
@@ -213,18 +215,19 @@ func (l *Ledger) writing(since time.Time) {
 	l.began = since
 }
 
-// Stuck returns an error if a transaction has gone on for more than two minutes: its context ended after half a minute.
+// Stuck returns an error if a commit has been running for more than two minutes, although its context expired after
+// 30 seconds.
 func (l *Ledger) Stuck() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if took := time.Since(l.began); !l.began.IsZero() && took > stuckAfter {
-		return fmt.Errorf("a commit has gone on for %v", took.Round(time.Second))
+		return fmt.Errorf("a commit has been running for %v", took.Round(time.Second))
 	}
 	return nil
 }
 
-// next waits until something is to be booked and the rest since the last commit is over, or there is as much as fits
-// into one transaction. It returns nil when the ledger is being closed.
+// next waits until there is a booking and the pause after the last commit is over, or until the bookings fill a
+// transaction. It returns nil when the ledger is being closed.
 func (l *Ledger) next(rest *time.Timer) []*request {
 	var group []*request
 	shares, rested := 0, false
@@ -272,7 +275,7 @@ func (l *Ledger) commit(group []*request) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", ErrReadOnly, err)
 	}
-	// Of one of them, probably: the others shall not suffer.
+	// Probably only one booking is affected, so each one is retried separately.
 	if (errors.Is(err, ErrDamaged) || errors.Is(err, errPanicked)) && len(group) > 1 {
 		for _, r := range group {
 			l.commit([]*request{r})
@@ -289,7 +292,7 @@ func (l *Ledger) commit(group []*request) {
 	}
 }
 
-// complete counts and answers.
+// complete updates the counters, calls the hooks and returns the result to the caller of Book.
 func (l *Ledger) complete(r *request, receipt Receipt, err error) {
 	l.mu.Lock()
 	hooks := l.onBooked
@@ -308,12 +311,12 @@ func (l *Ledger) complete(r *request, receipt Receipt, err error) {
 	}
 	l.mu.Unlock()
 	for _, f := range hooks {
-		l.survive(nil, "telling of a booking", func() { f(r.booking, receipt) })
+		l.survive(nil, "calling a hook for a booking", func() { f(r.booking, receipt) })
 	}
 	r.done <- result{receipt, err}
 }
 
-// paused returns the last error while it is too early to try again.
+// paused returns the last error until the backoff has elapsed.
 func (l *Ledger) paused() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,16 +326,16 @@ func (l *Ledger) paused() error {
 	return nil
 }
 
-// outcome remembers if something could be written.
+// outcome records the result of a write attempt.
 func (l *Ledger) outcome(err error, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil && !errors.Is(err, ErrReadOnly) {
-		return // it says nothing about writing
+		return // the error does not concern writability
 	}
 	if err == nil {
 		if l.failure != nil {
-			l.o.Log.Info("The ledger can be written again")
+			l.o.Log.Info("The ledger is writable again")
 		}
 		l.failure, l.pause = nil, 0
 		l.activity.Commits++
@@ -340,7 +343,7 @@ func (l *Ledger) outcome(err error, took time.Duration) {
 		return
 	}
 	if l.failure == nil {
-		l.o.Log.Error("The ledger cannot be written: nothing is acknowledged until it can", "err", err)
+		l.o.Log.Error("The ledger is not writable, no batches are acknowledged until it recovers", "err", err)
 	}
 	l.failure = err
 	l.activity.Failures++
@@ -348,8 +351,8 @@ func (l *Ledger) outcome(err error, took time.Duration) {
 	l.retry = time.Now().Add(l.pause)
 }
 
-// Run folds and drops what is old until ctx is done, and tries if an unwritable ledger can be written again. It
-// returns nil.
+// Run folds the journal, drops expired rows and probes whether an unwritable ledger has recovered, until ctx is
+// done or the ledger is closed. It always returns nil.
 func (l *Ledger) Run(ctx context.Context) error {
 	fold, probe := time.NewTimer(0), time.NewTicker(firstPause)
 	defer fold.Stop()
@@ -370,14 +373,14 @@ func (l *Ledger) Run(ctx context.Context) error {
 			l.survive(nil, "folding", func() { again = l.foldAll(ctx) })
 			fold.Reset(again)
 		case <-probe.C:
-			l.survive(nil, "trying to write", func() { l.probe(ctx) })
+			l.survive(nil, "probing whether the ledger is writable", func() { l.probe(ctx) })
 		}
 	}
 }
 
-// keep drops what is old from time to time, until ctx is done. Folding does not wait for it.
+// keep periodically drops expired rows until ctx is done. It runs concurrently with folding.
 func (l *Ledger) keep(ctx context.Context) {
-	next := time.NewTimer(keepEvery / 2) //nolint:mnd // soon, and not at once
+	next := time.NewTimer(keepEvery / 2) //nolint:mnd // soon, but not immediately
 	defer next.Stop()
 	for {
 		select {
@@ -389,16 +392,16 @@ func (l *Ledger) keep(ctx context.Context) {
 		}
 		limited, cancel := context.WithTimeout(ctx, longestKeep)
 		var err error
-		l.survive(nil, "dropping what is old", func() { err = l.Keep(limited, l.o.Retention, time.Now()) })
+		l.survive(nil, "dropping expired rows", func() { err = l.Keep(limited, l.o.Retention, time.Now()) })
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			l.o.Log.Error("What is older than it is kept for could not be dropped from the ledger", "err", err)
+			l.o.Log.Error("Failed to drop expired rows from the ledger, will retry", "err", err)
 		}
 		next.Reset(keepEvery)
 	}
 }
 
-// foldAll folds until nothing is left, and returns when to do it again.
+// foldAll folds until the journal is empty and returns the delay until the next run.
 func (l *Ledger) foldAll(ctx context.Context) time.Duration {
 	before := -1
 	for {
@@ -408,7 +411,7 @@ func (l *Ledger) foldAll(ctx context.Context) time.Duration {
 		cancel()
 		if err != nil {
 			if ctx.Err() == nil {
-				l.o.Log.Error("The ledger's journal could not be folded", "err", err)
+				l.o.Log.Error("Failed to fold the journal of the ledger, will retry", "err", err)
 			}
 			return l.o.FoldEvery
 		}
@@ -417,14 +420,15 @@ func (l *Ledger) foldAll(ctx context.Context) time.Duration {
 		l.activity.Folding += time.Since(began)
 		l.activity.Left = left
 		l.mu.Unlock()
-		if left == 0 || left == before { // what is damaged stays
+		if left == 0 || left == before { // damaged bookings remain in the journal
 			return l.o.FoldEvery
 		}
 		before = left
 	}
 }
 
-// probe tries to write if the last attempt failed and no booking makes another.
+// probe attempts a write if the last one failed and the backoff has elapsed, so that the ledger recovers without
+// new bookings.
 func (l *Ledger) probe(ctx context.Context) {
 	if writable, _ := l.Writable(); writable || l.paused() != nil {
 		return

@@ -17,22 +17,22 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// A slow store takes some time for each transaction, and fails when it is told to.
+// A slow store delays each transaction, and fails on request.
 type slow struct {
 	ledger.Store
 	takes time.Duration
 
 	mu     sync.Mutex
 	fail   error
-	only   int // fails only calls of at least so many bookings
+	only   int // fail only calls with at least this number of bookings
 	groups []int
 	acked  map[batch.Stream]uint64
 	folds  int
 	left   []int
 	kept   int
-	hangs  bool                         // Keep does
-	panics func([]*ledger.Booking) bool // whether Book does; nil: it does not
-	breaks bool                         // the next Fold and Keep panic
+	hangs  bool                         // whether Keep blocks
+	panics func([]*ledger.Booking) bool // whether Book panics; nil if it never does
+	breaks bool                         // whether the next Fold and Keep panic
 }
 
 func (s *slow) Book(_ context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
@@ -111,7 +111,7 @@ func newSlow() *slow { return &slow{takes: 10 * time.Millisecond, acked: map[bat
 
 var many = ledgertest.World{Nodes: 1000, Pods: 1}
 
-// What comes while a transaction is written becomes the next one; one that comes alone does not wait.
+// Bookings that arrive during a transaction are written in the next one. A single booking is written without delay.
 func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
@@ -121,23 +121,23 @@ func TestGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took != s.takes {
-			t.Errorf("a booking alone took %v", took)
+			t.Errorf("a single booking took %v", took)
 		}
 		var all sync.WaitGroup
 		for node := range many.Nodes {
 			all.Go(func() {
 				if r, err := l.Book(t.Context(), many.Booking(node, 2)); err != nil || !r.Booked {
-					t.Errorf("%+v, %v", r, err)
+					t.Errorf("unexpected receipt %+v or error %v", r, err)
 				}
 			})
 		}
 		all.Wait()
 		if len(s.groups) > 6 {
-			t.Errorf("transactions of %v", s.groups)
+			t.Errorf("unexpected transaction sizes %v", s.groups)
 		}
 		for _, n := range s.groups {
 			if n > 256 {
-				t.Errorf("transactions of %v", s.groups)
+				t.Errorf("unexpected transaction sizes %v", s.groups)
 			}
 		}
 		if a := l.Activity(); a.Booked != 1001 || a.Gaps != 999 || a.Commits != uint64(len(s.groups)) {
@@ -172,7 +172,8 @@ func TestHooksHearOfWhatIsNew(t *testing.T) {
 	})
 }
 
-// A panic costs the bookings that it meets: their callers are told, and the next are booked.
+// A panic only affects the bookings of the transaction. Their callers get an error, and subsequent bookings are
+// recorded.
 func TestPanicsCostOneBooking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, panicked := newSlow(), 0
@@ -184,21 +185,21 @@ func TestPanicsCostOneBooking(t *testing.T) {
 			}
 		})
 		if r, err := l.Book(t.Context(), many.Booking(0, 1)); err != nil || !r.Booked {
-			t.Errorf("a hook panicked: %v, %v", r, err)
+			t.Errorf("unexpected result after a hook panicked: %v, %v", r, err)
 		}
 		plant, s.panics = false, func([]*ledger.Booking) bool { return true }
 		if _, err := l.Book(t.Context(), many.Booking(0, 2)); err == nil {
-			t.Error("the store panicked, and it is booked")
+			t.Error("expected an error after the store panicked")
 		}
 		s.panics = nil
 		if r, err := l.Book(t.Context(), many.Booking(0, 2)); err != nil || !r.Booked || panicked != 2 {
-			t.Errorf("after %d panics: %v, %v", panicked, r, err)
+			t.Errorf("unexpected result after %d panics: %v, %v", panicked, r, err)
 		}
 		_ = l.Close()
 	})
 }
 
-// Of bookings that are written together only the one that panics is refused.
+// If one booking of a group panics, only that booking is rejected.
 func TestAPanicCostsOneOfAGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
@@ -207,7 +208,7 @@ func TestAPanicCostsOneOfAGroup(t *testing.T) {
 		}
 		l := ledger.New(s, ledger.Options{})
 		s.takes = time.Second
-		go func() { _, _ = l.Book(t.Context(), many.Booking(0, 1)) }() // the others come together meanwhile
+		go func() { _, _ = l.Book(t.Context(), many.Booking(0, 1)) }() // the others queue up meanwhile
 		bubble.Advance(time.Second / 2)
 		var all sync.WaitGroup
 		errs := make([]error, 6)
@@ -224,7 +225,7 @@ func TestAPanicCostsOneOfAGroup(t *testing.T) {
 	})
 }
 
-// Folding, and dropping what is old, go on after a panic.
+// Folding and dropping expired rows continue after a panic.
 func TestWhatRunsBesideSurvivesPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, panicked := newSlow(), atomic.Int64{}
@@ -235,16 +236,16 @@ func TestWhatRunsBesideSurvivesPanics(t *testing.T) {
 		go func() { ended <- l.Run(ctx) }()
 		bubble.Advance(2 * time.Hour)
 		cancel()
-		// Folding panics every half a minute until, after half an hour, dropping does, and neither does again.
+		// Folding panics every 30 seconds until Keep panics after half an hour. Neither panics again after that.
 		n := panicked.Load()
 		if _, folds, kept := s.counts(); <-ended != nil || folds < 200 || kept < 2 || n < 61 || n > 62 {
-			t.Errorf("folded %d times, dropped %d times, %d panics", folds, kept, n)
+			t.Errorf("got %d folds, %d calls of Keep and %d panics", folds, kept, n)
 		}
 		_ = l.Close()
 	})
 }
 
-// A commit that goes on for more than two minutes is told of.
+// A commit that takes more than two minutes is reported.
 func TestACommitThatIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
@@ -254,11 +255,11 @@ func TestACommitThatIsStuck(t *testing.T) {
 		go func() { _, err := l.Book(t.Context(), many.Booking(0, 1)); done <- err }()
 		bubble.Advance(2 * time.Minute)
 		if err := l.Stuck(); err != nil {
-			t.Error("too early:", err)
+			t.Error("Stuck() returned an error too early:", err)
 		}
 		bubble.Advance(time.Second)
 		if l.Stuck() == nil {
-			t.Error("a commit hangs, and nothing tells")
+			t.Error("Stuck() = nil, want an error for a commit that hangs")
 		}
 		if err := <-done; err != nil || l.Stuck() != nil {
 			t.Error(err, l.Stuck())
@@ -267,7 +268,7 @@ func TestACommitThatIsStuck(t *testing.T) {
 	})
 }
 
-// While nothing can be written all are told at once, and it is tried again without anybody asking.
+// While the store is not writable, Book fails immediately. The ledger retries without new bookings.
 func TestRecoversAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
@@ -286,20 +287,20 @@ func TestRecoversAlone(t *testing.T) {
 		if _, err := l.Book(t.Context(), many.Booking(0, 1)); !errors.Is(err, ledger.ErrReadOnly) {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > 100*time.Millisecond { // the rest after the last commit
-			t.Errorf("it took %v to say what is known", took)
+		if took := time.Since(began); took > 100*time.Millisecond { // pause after the last commit
+			t.Errorf("Book() took %v on an unwritable ledger", took)
 		}
 		bubble.Advance(5 * time.Minute)
 		before, _, _ := s.counts()
 		bubble.Advance(5 * time.Minute)
 		after, _, _ := s.counts()
 		if n := after - before; n < 15 || n > 25 {
-			t.Errorf("tried %d times in 5 minutes", n)
+			t.Errorf("got %d write attempts in 5 minutes", n)
 		}
 		s.set(nil)
 		bubble.Advance(16 * time.Second)
 		if ok, err := l.Writable(); !ok {
-			t.Error("not writable again:", err)
+			t.Error("expected the ledger to be writable again, got:", err)
 		}
 		if r, err := l.Book(t.Context(), many.Booking(0, 1)); err != nil || !r.Booked {
 			t.Error(r, err)
@@ -310,18 +311,18 @@ func TestRecoversAlone(t *testing.T) {
 	})
 }
 
-// One damaged stream does not keep the others from being booked.
+// A damaged stream does not prevent other streams from being recorded.
 func TestDamageOfOneConcernsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
 		s.fail, s.only = ledger.ErrDamaged, 2
 		l := ledger.New(s, ledger.Options{})
-		_, _ = l.Book(t.Context(), many.Booking(0, 1)) // the next ones wait for it, and are together
+		_, _ = l.Book(t.Context(), many.Booking(0, 1)) // the next ones are queued and written together
 		var all sync.WaitGroup
 		for node := range 9 {
 			all.Go(func() {
 				if r, err := l.Book(t.Context(), many.Booking(node, 2)); err != nil || !r.Booked {
-					t.Errorf("%+v, %v", r, err)
+					t.Errorf("unexpected receipt %+v or error %v", r, err)
 				}
 			})
 		}
@@ -362,7 +363,7 @@ func TestCloseAnswersAllCallers(t *testing.T) {
 		}
 		all.Wait()
 		if booked != len(s.acked) || booked+refused != many.Nodes || refused == 0 || booked == 0 {
-			t.Errorf("%d booked, %d refused, %d in the store", booked, refused, len(s.acked))
+			t.Errorf("%d recorded, %d rejected, %d in the store", booked, refused, len(s.acked))
 		}
 		if _, err := l.Book(t.Context(), many.Booking(0, 2)); !errors.Is(err, ledger.ErrClosed) {
 			t.Error(err)
@@ -384,7 +385,7 @@ func TestBookGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-// Folding does not wait until what is old is dropped, and that ends.
+// Folding does not wait for dropping expired rows, which has a timeout.
 func TestRunFoldsWhileItKeeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
@@ -395,7 +396,7 @@ func TestRunFoldsWhileItKeeps(t *testing.T) {
 		run.Go(func() { _ = l.Run(ctx) })
 		bubble.Advance(4 * time.Hour)
 		if _, folds, kept := s.counts(); kept < 2 || folds < 235 {
-			t.Errorf("kept %d times, folded %d times", kept, folds)
+			t.Errorf("got %d calls of Keep and %d folds", kept, folds)
 		}
 		cancel()
 		run.Wait()
@@ -413,15 +414,15 @@ func TestRunFoldsAndKeeps(t *testing.T) {
 		run.Go(func() { _ = l.Run(ctx) })
 		bubble.Advance(time.Second)
 		if _, folds, _ := s.counts(); folds != 4 {
-			t.Errorf("folded %d times until nothing was left", folds)
+			t.Errorf("got %d folds until the journal was empty", folds)
 		}
 		bubble.Advance(time.Minute)
 		if _, folds, _ := s.counts(); folds != 6 {
-			t.Errorf("folded %d times: what is left and does not get less stays", folds)
+			t.Errorf("got %d folds, expected no retry for a journal that does not shrink", folds)
 		}
 		bubble.Advance(3 * time.Hour)
 		if _, folds, kept := s.counts(); kept != 3 || folds < 180 || folds > 190 {
-			t.Errorf("kept %d times, folded %d times", kept, folds)
+			t.Errorf("got %d calls of Keep and %d folds", kept, folds)
 		}
 		cancel()
 		run.Wait()

@@ -9,27 +9,28 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// WindowLength is the time that the finest sums are kept for.
+// WindowLength is the resolution of the finest sums.
 const WindowLength = 5 * time.Minute
 
-// A Posting is what a consumer used. The consumer's account is charged with it.
+// A Posting is the usage of a consumer, which is charged to the consumer's account.
 type Posting struct {
 	Consumer Consumer
 	Amount   Amount
 }
 
-// A Window is a booking's time in five minutes, or all of its time before it is cut.
+// A Window is the part of a booking's interval that falls into five minutes, or the whole interval before Cut
+// splits it.
 type Window struct {
-	Start       time.Time // of the five minutes
-	First, Last time.Time // of the booking's time in them
+	Start       time.Time // start of the five minutes
+	First, Last time.Time // interval of the booking within the window
 
-	before, until, length uint64 // nanoseconds since the booking's start, and how long it is
+	before, until, length uint64 // offsets from the start of the booking and its duration, in nanoseconds
 }
 
-// Account returns the account of a kind that is the node's own, with what all accounts of the booking have in common.
+// Account returns the node's own account of kind k with the fields that all accounts of the booking have in common.
 func (b *Booking) Account(k Kind) Account { return b.charged(Account{Kind: k}) }
 
-// charged sets in an account what follows from where the node is.
+// charged returns a with the fields that depend on the node's site and cluster.
 func (b *Booking) charged(a Account) Account {
 	a.Site, a.Signal, a.Currency = b.Rates.Site, b.Rates.Signal, b.Rates.Currency
 	a.Host = ""
@@ -41,9 +42,10 @@ func (b *Booking) charged(a Account) Account {
 	return a
 }
 
-// Postings yields what was used over the whole of the booking, by consumer and account, not yet priced: the batch's
-// shares, those of one consumer that follow each other together, then what no consumer used. Their energy is what was
-// measured. What a guest takes from its host is not in it: see [Booking.Transfer]. A posting is valid until the next.
+// Postings yields the usage over the whole booking by consumer and account, without prices. It yields the shares of
+// the batch first, with consecutive shares of the same consumer merged, followed by the energy that belongs to no
+// consumer. The energy of all postings adds up to the measured energy. The energy that a guest transfers from its
+// host is not included, see [Booking.Transfer]. A posting is only valid until the next one is yielded.
 func (b *Booking) Postings() iter.Seq[*Posting] {
 	return func(yield func(*Posting) bool) {
 		var p Posting
@@ -82,8 +84,8 @@ func (b *Booking) Postings() iter.Seq[*Posting] {
 	}
 }
 
-// Transfer returns who takes from a host what its guest tells in more detail; false if the node is no guest. Its
-// account names the virtual machine as its owner and the host.
+// Transfer returns the consumer that is credited to the host for energy that its guest reports in more detail. The
+// account contains the virtual machine as its owner and the host. It returns false if the node is not a guest.
 func (b *Booking) Transfer() (Consumer, bool) {
 	if b.Batch.Parent == nil {
 		return Consumer{}, false
@@ -93,25 +95,27 @@ func (b *Booking) Transfer() (Consumer, bool) {
 	return Consumer{Key: Transfer.String(), Account: a}, true
 }
 
-// Estimated says that the booking's energy comes from a model.
+// Estimated reports whether the energy of the booking was computed by a model.
 func (b *Booking) Estimated() bool { return b.Batch.Quality == energy.Estimated }
 
-// What a kilowatt-hour is in the units that are booked.
+// Conversion factors of the recorded units.
 const (
 	microjoulesPerKWh = 3.6e12
 	microgramsPerGram = 1e6
 	nanosPerUnit      = 1e9
 )
 
-// What is beyond is a mistake, and counts as not known: sums of it would soon be more than can be counted.
+// Upper bounds of plausible values. Rates beyond them are treated as unknown, because sums of them would soon
+// overflow.
 const (
 	maxPUE      = 50
 	maxCarbon   = 1e5
 	maxPrice    = 1e6
-	maxMeasured = energy.Microjoules(1e17) // of one booking: 28 MWh
+	maxMeasured = energy.Microjoules(1e17) // per booking: 28 MWh
 )
 
-// Charge sets what the energy of a costs and emits. What is no PUE counts as 1: the energy at the node is certain.
+// Charge sets the cost and emissions of the energy of a. An invalid PUE is treated as 1, because only the energy at
+// the node is certain.
 func (r *Rates) Charge(a *Amount, estimated bool) {
 	pue := r.PUE
 	if !(pue >= 1 && pue <= maxPUE) {
@@ -136,7 +140,7 @@ func (r *Rates) Charge(a *Amount, estimated bool) {
 
 func known(rate, most float64) bool { return math.Abs(rate) <= most }
 
-// scaled returns v times a rate, rounded; what is out of range is clamped.
+// scaled returns v multiplied by rate and rounded. Results that are out of range are clamped.
 func scaled(v int64, rate float64) int64 {
 	if rate == 1 {
 		return v
@@ -151,14 +155,15 @@ func scaled(v int64, rate float64) int64 {
 	return int64(f)
 }
 
-// A booking is cut into at most so many postings: one of months, or of thousands of consumers, is cut into hours or
-// days, which are booked in the windows in which they begin, and if even that is too fine, it is not cut.
+// maxPostings is the maximum number of postings of a booking. A booking that spans months or contains thousands of
+// consumers is cut into hours or days instead of windows, and each piece is recorded in the window in which it
+// starts. If even that results in too many postings, the booking is not cut.
 const maxPostings = 200_000
 
 var steps = [...]time.Duration{WindowLength, time.Hour, 24 * time.Hour}
 
-// Cut cuts the time from First to Last by windows. One of no length is a piece of the window that it is in. An interval
-// that has so many postings that each window would cost too much is cut by hours or days.
+// Cut splits the interval from First to Last by windows. An empty interval is one piece of the window that contains
+// it. If the number of postings per piece is too large for windows, the interval is split by hours or days.
 func (w Window) Cut(postings int) iter.Seq[Window] {
 	return func(yield func(Window) bool) {
 		length := max(w.Last.Sub(w.First), 0)
@@ -186,8 +191,8 @@ func (w Window) Cut(postings int) iter.Seq[Window] {
 	}
 }
 
-// Splittable reports whether an interval of so many shares is cut at all. One that is not lands whole in its last
-// window.
+// Splittable reports whether an interval with the given number of shares is split at all. An interval that is not
+// split is recorded as a whole in its last window.
 func Splittable(length time.Duration, shares int) bool {
 	const own = 3 // idle, platform, unknown
 	return stepFor(length, shares+own) > 0
@@ -202,8 +207,8 @@ func stepFor(length time.Duration, postings int) time.Duration {
 	return 0
 }
 
-// Part returns the window's part of what was used over the whole of a booking. Parts of all windows add up to the
-// whole.
+// Part returns the fraction of a, the usage over the whole booking, that falls into the window. The parts of all
+// windows add up to a.
 func (w *Window) Part(a *Amount) Amount {
 	if w.before == 0 && w.until == w.length {
 		return *a
@@ -212,10 +217,10 @@ func (w *Window) Part(a *Amount) Amount {
 	for _, field := range part.Fields() {
 		*field = w.cut(*field)
 	}
-	if a.CPU%time.Microsecond == 0 { // kernels count microseconds, which take less room than nanoseconds
+	if a.CPU%time.Microsecond == 0 { // kernels count microseconds, which are encoded in fewer bytes
 		part.CPU = time.Duration(w.cut(int64(a.CPU/time.Microsecond))) * time.Microsecond
 	}
-	// In one booking, all of the energy is estimated, or has no rate, or none.
+	// Either all of a booking's energy is estimated, or none of it. The same is true for missing rates.
 	if a.Estimated != 0 {
 		part.Estimated = part.Energy()
 	}
@@ -231,7 +236,7 @@ func (w *Window) Part(a *Amount) Amount {
 	return part
 }
 
-// cut rounds what was used up to the window's end, and takes away what was used up to its beginning.
+// cut returns the rounded amount up to the end of the window minus the rounded amount up to its start.
 func (w *Window) cut(v int64) int64 {
 	if v < 0 {
 		return share(uint64(-v), w.before, w.length) - share(uint64(-v), w.until, w.length)

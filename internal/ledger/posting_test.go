@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/ledgertest"
 )
 
-// What is posted is what was measured, and the sums over windows are the whole.
+// The postings add up to the measured energy, and the sums over windows add up to the whole.
 func TestPostingsBalance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := ledgertest.Draw(t)
@@ -27,13 +27,13 @@ func TestPostingsBalance(t *testing.T) {
 			whole.Add(&p.Amount)
 			k := key{p.Consumer.Key, p.Consumer.Account}
 			if _, twice := want[k]; twice {
-				t.Fatalf("%v has two postings", k)
+				t.Fatalf("duplicate posting for %v", k)
 			}
 			want[k] = p.Amount
 		}
 		whole.Unmeasured = b.Batch.Unmeasured
 		if whole.Energy() != b.Batch.Measured {
-			t.Fatalf("%d µJ are posted, %d were measured", whole.Energy(), b.Batch.Measured)
+			t.Fatalf("postings add up to %d µJ, want %d", whole.Energy(), b.Batch.Measured)
 		}
 		var sum, transferred ledger.Amount
 		have := map[key]ledger.Amount{}
@@ -56,23 +56,23 @@ func TestPostingsBalance(t *testing.T) {
 			sum.Add(&others)
 			transferred.Add(&transfer)
 			if b.Batch.Parent != nil && transfer != others.Negative() {
-				t.Fatalf("a guest transfers %+v of %+v", transfer, others)
+				t.Fatalf("transfer is %+v, other postings add up to %+v", transfer, others)
 			}
 			sum.Unmeasured += w.Unmeasured
 		}
 		if !last.Equal(b.Batch.End) {
-			t.Fatalf("the windows end at %v, the batch at %v", last, b.Batch.End)
+			t.Fatalf("windows end at %v, want %v", last, b.Batch.End)
 		}
 		if sum != whole {
-			t.Fatalf("over windows %+v, as a whole %+v", sum, whole)
+			t.Fatalf("windows add up to %+v, want %+v", sum, whole)
 		}
 		for k, w := range want {
 			if have[k] != w {
-				t.Fatalf("%v: over windows %+v, as a whole %+v", k, have[k], w)
+				t.Fatalf("%v: windows add up to %+v, want %+v", k, have[k], w)
 			}
 		}
 		if b.Batch.Parent == nil && transferred != (ledger.Amount{}) {
-			t.Fatal("a transfer without a host")
+			t.Fatal("unexpected transfer without a host")
 		}
 	})
 }
@@ -81,17 +81,17 @@ func checkWindow(t *rapid.T, b *ledger.Booking, w *ledgertest.Window, last time.
 	if !w.First.Equal(last) || w.Last.Before(w.First) || w.Start.After(w.First) ||
 		w.First.Sub(w.Start) > ledger.WindowLength ||
 		w.Start.Unix()%int64(ledger.WindowLength/time.Second) != 0 {
-		t.Fatalf("after %v comes %v: %v to %v", last, w.Start, w.First, w.Last)
+		t.Fatalf("unexpected piece after %v: window %v from %v to %v", last, w.Start, w.First, w.Last)
 	}
 	if b.Batch.End.Sub(b.Batch.Start) < 24*time.Hour && w.Last.Sub(w.Start) > ledger.WindowLength {
-		t.Fatalf("a window of %v to %v", w.Start, w.Last)
+		t.Fatalf("piece exceeds its window, from %v to %v", w.Start, w.Last)
 	}
 	for _, p := range w.Postings {
 		a := &p.Amount
 		if b.Estimated() && a.Estimated != a.Energy() || !b.Estimated() && a.Estimated != 0 ||
 			math.IsNaN(b.Rates.Carbon) && (a.Uncharted != a.Facility || a.Carbon != 0) ||
 			math.IsNaN(b.Rates.Price) && (a.Unpriced != a.Facility || a.Cost != 0) {
-			t.Fatalf("%+v of %+v", a, b.Rates)
+			t.Fatalf("unexpected amount %+v for rates %+v", a, b.Rates)
 		}
 	}
 }
@@ -103,19 +103,19 @@ func TestCharge(t *testing.T) {
 	rates.Charge(&a, true)
 	if a.Facility != 3*kWh || a.Carbon.Grams() != 1200 || math.Abs(a.Cost.Money()-0.9) > 1e-9 || a.Estimated != 2*kWh ||
 		a.Uncharted != 0 || a.Unpriced != 0 {
-		t.Errorf("have %+v", a)
+		t.Errorf("unexpected amount %+v", a)
 	}
 	for _, pue := range []float64{math.NaN(), 0, 0.99, -3, 51, math.Inf(1)} {
 		rates := ledger.Rates{PUE: pue, Carbon: math.Inf(1), Price: -0.1}
 		a := ledger.Amount{Dynamic: kWh}
 		rates.Charge(&a, false)
 		if a.Facility != kWh || a.Uncharted != kWh || a.Carbon != 0 || a.Cost.Money() != -0.1 || a.Unpriced != 0 {
-			t.Errorf("a PUE of %v: %+v", pue, a)
+			t.Errorf("unexpected amount for PUE %v: %+v", pue, a)
 		}
 	}
 }
 
-// What would be too many postings is cut by hours or days, and is the same in sum.
+// Bookings that result in too many postings are cut by hours or days. The sums are the same.
 func TestLongBookings(t *testing.T) {
 	for _, c := range []struct {
 		length  time.Duration
@@ -133,27 +133,27 @@ func TestLongBookings(t *testing.T) {
 		n, last := 0, ledgertest.Noon
 		for p := range (ledger.Window{First: ledgertest.Noon, Last: ledgertest.Noon.Add(c.length)}).Cut(99) {
 			if n++; !p.First.Equal(last) {
-				t.Fatalf("%v: %v comes after %v", c.length, p.First, last)
+				t.Fatalf("%v: piece starts at %v after previous end %v", c.length, p.First, last)
 			}
 			last = p.Last
 		}
 		if want := c.windows; n < want || n > want+1 || !last.Equal(ledgertest.Noon.Add(c.length)) {
-			t.Errorf("%v: %d pieces, want %d; they end at %v", c.length, n, want, last)
+			t.Errorf("%v: got %d pieces, want %d; last end is %v", c.length, n, want, last)
 		}
 	}
 	n := 0
 	before := time.Date(1900, 1, 1, 0, 0, 1, 0, time.UTC)
 	for p := range (ledger.Window{First: before, Last: before.Add(359 * time.Second)}).Cut(1) {
 		if n++; p.Start.Second() != 0 || p.Start.After(p.First) {
-			t.Errorf("before 1970, a window at %v from %v", p.Start, p.First)
+			t.Errorf("unexpected window at %v from %v before 1970", p.Start, p.First)
 		}
 	}
 	if n != 2 {
-		t.Errorf("%d pieces", n)
+		t.Errorf("unexpected number of pieces: %d", n)
 	}
 }
 
-// The largest numbers that can be told do not overflow.
+// The largest valid values do not overflow.
 func TestExtremes(t *testing.T) {
 	b := ledgertest.World{Nodes: 1, Pods: 0}.Booking(0, 1)
 	const maxMeasured = 1e17
@@ -168,7 +168,7 @@ func TestExtremes(t *testing.T) {
 		}
 	}
 	if sum.Energy() != b.Batch.Measured || sum.Facility != 50*b.Batch.Measured || sum.Carbon <= 0 {
-		t.Errorf("have %+v of %d", sum, b.Batch.Measured)
+		t.Errorf("postings add up to %+v, measured energy is %d", sum, b.Batch.Measured)
 	}
 }
 
@@ -181,6 +181,6 @@ func TestNegativePartsAddUp(t *testing.T) {
 		sum.Add(&part)
 	}
 	if sum != a {
-		t.Errorf("have %+v, want %+v", sum, a)
+		t.Errorf("parts add up to %+v, want %+v", sum, a)
 	}
 }

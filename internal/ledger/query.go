@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// A Dimension is something to group by.
+// A Dimension is a property that sums can be grouped by.
 type Dimension string
 
 // The dimensions.
@@ -12,25 +12,25 @@ const (
 	ByKind      Dimension = "kind"
 	ByNamespace Dimension = "namespace"
 	ByOwner     Dimension = "owner"  // kind/name
-	ByParent    Dimension = "parent" // what made the owner, else the owner
+	ByParent    Dimension = "parent" // creator of the owner, or the owner itself
 	ByTeam      Dimension = "team"
 	ByStrategy  Dimension = "strategy"
 	BySite      Dimension = "site"
-	ByCluster   Dimension = "cluster" // that forwarded it
+	ByCluster   Dimension = "cluster" // cluster that forwarded the bookings
 	ByNode      Dimension = "node"
-	ByPod       Dimension = "pod"    // namespace/name; needs windows, which are kept for a shorter time
-	ByUID       Dimension = "uid"    // of the pod; the same
-	ByWindow    Dimension = "window" // five minutes; needs windows
+	ByPod       Dimension = "pod"    // namespace/name; requires windows, which have a shorter retention
+	ByUID       Dimension = "uid"    // UID of the pod; requires windows
+	ByWindow    Dimension = "window" // five minutes; requires windows
 	ByHour      Dimension = "hour"
 	ByDay       Dimension = "day" // UTC
 )
 
-// A Query asks for sums over [From, To). What is kept is as fine as its age allows: From and To are moved outwards to
-// whole windows, hours or days, and the answer says to what.
+// A Query requests sums over [From, To). The resolution of stored data depends on its age. From and To are extended
+// to whole windows, hours or days, and the answer contains the resulting interval.
 type Query struct {
 	From, To time.Time
 	GroupBy  []Dimension
-	// Filters; empty: all. Within a list any of its values will do.
+	// Filters. An empty list matches everything, otherwise any value of the list matches.
 	Namespaces []string
 	Kinds      []Kind
 	Owners     []string // kind/name
@@ -40,34 +40,35 @@ type Query struct {
 	Strategies []string
 	Sites      []string
 	Clusters   []string
-	// Own is what the rows of no other cluster have as their cluster.
+	// Own is the cluster name of rows that belong to the local cluster.
 	Own string
-	// Limit is how many rows there may be; the rest is summed in one row whose Key is nil. 0: as many as there are.
+	// Limit is the maximum number of rows. The remaining rows are summed in one row with a nil Key. 0 means no
+	// limit.
 	Limit int
 }
 
-// An Answer holds sums. Each joule counts once: where a guest tells of what its host has counted, the host's account
-// of the virtual machine is less by that.
+// An Answer contains the sums of a query. Each joule counts once. The host's account of a virtual machine is
+// reduced by the energy that the guest reports itself.
 type Answer struct {
 	From, To   time.Time
-	AsOf       time.Time     // end of what was booked when it was asked
-	Resolution time.Duration // of what was summed: 5 minutes, an hour or a day
+	AsOf       time.Time     // end of the newest booking at the time of the query
+	Resolution time.Duration // resolution of the summed rows: 5 minutes, an hour or a day
 	GroupBy    []Dimension
 	Rows       []Row // sorted by key
 	Total      Row
 }
 
-// A Row is a sum. Emissions by different signals, and costs in different currencies, are never added.
+// A Row is a sum. Emissions of different signals and costs in different currencies are never added.
 type Row struct {
-	Key       []string // in the order of GroupBy; instants in RFC 3339
-	Amount             // Carbon and Cost are those of the only signal and currency, else 0
+	Key       []string // in the order of GroupBy; times in RFC 3339
+	Amount             // Carbon and Cost are 0 if there is more than one signal or currency
 	Emissions map[string]Micrograms
 	Costs     map[string]Nanos
-	First     time.Time // of what was booked
+	First     time.Time // interval covered by the bookings
 	Last      time.Time
 }
 
-// A Point is the mean power over some time.
+// A Point is the mean power of an interval that starts at At.
 type Point struct {
 	At    time.Time `json:"at"`
 	Watts float64   `json:"watts"`

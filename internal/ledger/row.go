@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Emit adds emissions by a signal to a row.
+// Emit adds emissions of a signal to the row.
 func (r *Row) Emit(signal string, carbon Micrograms) {
 	r.Carbon, _ = increase(&r.Emissions, signal, carbon)
 }
 
-// Charge adds costs in a currency to a row.
+// Charge adds costs in a currency to the row.
 func (r *Row) Charge(currency string, cost Nanos) {
 	r.Cost, _ = increase(&r.Costs, currency, cost)
 }
 
-// increase adds to one of some sums, and returns the only one that is not 0, if there is just one; it reports whether
-// the sum can be counted.
+// increase adds by to the named sum. It returns the value of the only non-zero sum if there is exactly one, and
+// false if the named sum overflows.
 func increase[N ~int64](sums *map[string]N, name string, by N) (one N, fits bool) {
 	if *sums == nil {
 		*sums = map[string]N{}
@@ -30,7 +30,7 @@ func increase[N ~int64](sums *map[string]N, name string, by N) (one N, fits bool
 	return only(*sums), fits
 }
 
-// only returns the only sum that is not 0, if there is just one, and drops the others.
+// only removes sums that are 0 and returns the remaining sum if there is exactly one.
 func only[N ~int64](sums map[string]N) (one N) {
 	maps.DeleteFunc(sums, func(_ string, sum N) bool { return sum == 0 })
 	if len(sums) == 1 {
@@ -40,10 +40,10 @@ func only[N ~int64](sums map[string]N) (one N) {
 	return one
 }
 
-// Include adds another row. A sum that is more than can be told stays at that.
+// Include adds another row. Sums that overflow are clamped.
 func (r *Row) Include(o *Row) { _ = r.include(o) }
 
-// IncludeAll adds rows to r. It fails if a sum is more than can be told, unless it is of time.
+// IncludeAll adds rows to r. It returns [ErrSum] if a sum other than a time overflows.
 func (r *Row) IncludeAll(rows []Row) error {
 	for i := range rows {
 		if err := r.include(&rows[i]); err != nil {
@@ -77,13 +77,13 @@ func (r *Row) include(o *Row) error {
 	return nil
 }
 
-// Empty reports whether there is nothing in a row: no answer shows it.
+// Empty reports whether the row contains no amounts. Empty rows are omitted from answers.
 func (r *Row) Empty() bool {
 	return r.Amount == (Amount{}) && len(r.Emissions)+len(r.Costs) == 0
 }
 
-// Trim leaves the rows with the most energy, limit at most, and sums the others in one more row, the last one, whose
-// Key is nil. It fails if their sum is more than can be told.
+// Trim retains at most limit rows with the most energy and sums the others in an additional last row with a nil
+// Key. It returns [ErrSum] if this sum overflows.
 func (a *Answer) Trim(limit int) error {
 	if limit <= 0 || len(a.Rows) <= limit {
 		return nil
@@ -102,13 +102,14 @@ func (a *Answer) Trim(limit int) error {
 	return nil
 }
 
-// Points reads an answer that is grouped by time alone as mean power. The last step has come only as far as AsOf.
+// Points converts an answer that is grouped by time only to mean power. The last step ends at AsOf if it is not
+// over yet.
 func (a *Answer) Points(step time.Duration) ([]Point, error) {
 	points := make([]Point, 0, len(a.Rows))
 	for i := range a.Rows {
 		at, err := time.Parse(time.RFC3339, a.Rows[i].Key[0])
 		if err != nil {
-			return nil, fmt.Errorf("reading the time of a row: %w", err)
+			return nil, fmt.Errorf("parsing the time of a row: %w", err)
 		}
 		long := step
 		if so := a.AsOf.Sub(at); so > 0 && so < step {
@@ -122,5 +123,5 @@ func (a *Answer) Points(step time.Duration) ([]Point, error) {
 // Signals returns the names of a row's emissions, sorted.
 func (r *Row) Signals() []string { return slices.Sorted(maps.Keys(r.Emissions)) }
 
-// Currencies returns those of a row's costs, sorted.
+// Currencies returns the currencies of a row's costs, sorted.
 func (r *Row) Currencies() []string { return slices.Sorted(maps.Keys(r.Costs)) }

@@ -9,53 +9,57 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// A Store keeps a ledger. Several processes may use one store at once; its transactions keep them apart.
+// A Store persists a ledger. Several processes may use the same store concurrently, isolated by its transactions.
 type Store interface {
-	// Book writes bookings in one transaction. The errors are those of single bookings, nil for those that are
-	// booked; err says that none is. Book of nothing writes too: it tells if that is possible.
+	// Book writes bookings in one transaction. errs contains an error for each booking that was rejected and nil
+	// for the others. If err is not nil, no booking was recorded. Book without bookings writes as well, which tests
+	// whether the store is writable.
 	Book(ctx context.Context, all []*Booking) (receipts []Receipt, errs []error, err error)
-	// Acked returns the highest number of a stream that is booked, and if any is.
+	// Acked returns the highest recorded sequence number of a stream. known is false if nothing of the stream is
+	// recorded.
 	Acked(ctx context.Context, of batch.Stream) (acked uint64, known bool, err error)
-	// Reported returns how much time the agent of a node has told of, over all of its boots.
+	// Reported returns the total time that the agent of a node has reported, over all of its boots.
 	Reported(ctx context.Context, node string) (Reported, error)
-	// Fold moves what the journal holds, some of it if there is much, into windows and sums. It returns how many
-	// bookings are left of those that there were when it began.
+	// Fold moves bookings from the journal into windows and sums, in several calls if there are many. It returns
+	// the number of bookings that were in the journal when it started and still are.
 	Fold(ctx context.Context) (left int, err error)
 	Query(ctx context.Context, q *Query) (*Answer, error)
-	// Series returns the power of what a query selects, window by window; GroupBy is ignored.
+	// Series returns the power of the selected accounts, window by window. It ignores GroupBy.
 	Series(ctx context.Context, q *Query) ([]Point, error)
-	// Temperatures returns how hot nodes were, or one that is named, hour by hour.
+	// Temperatures returns the hourly temperatures of all nodes, or of the given node if it is not empty.
 	Temperatures(ctx context.Context, from, to time.Time, node string) ([]Temperature, error)
 	Record(ctx context.Context, records []Record) error
 	Records(ctx context.Context, q *RecordQuery) ([]Record, error)
-	// Keep drops what is older than it is kept for. A clock that is far ahead of what was booked is not believed.
+	// Keep drops rows that are older than their retention. It ignores a clock that is far ahead of the newest
+	// booking.
 	Keep(ctx context.Context, r Retention, now time.Time) error
-	// Audit compares what was booked by consumer with what was booked by node, and checks sums of bytes, from an
-	// instant on.
+	// Audit compares the amounts recorded by consumer with those recorded by node and verifies checksums, starting
+	// at the given time.
 	Audit(ctx context.Context, from time.Time) (*Findings, error)
 	Statistics(ctx context.Context) (Statistics, error)
-	// Gauges returns what of the statistics is found out without counting rows that were folded: Journal and Bytes.
+	// Gauges returns the statistics that do not require counting folded rows, which are Journal and Bytes.
 	Gauges(ctx context.Context) (Statistics, error)
 	Close() error
 }
 
-// Reported is the time that is booked of a node, told by its agent.
+// Reported is the recorded time of a node as reported by its agent.
 type Reported struct {
-	Time  time.Duration // over all boots
-	Since time.Time     // when the node came to be, as its first booking said; zero: there is none
-	Seen  Seen          // what its Node said at first that it has
+	Time  time.Duration // total over all boots
+	Since time.Time     // creation time of the node in its first booking; zero if there is no booking
+	Seen  Seen          // capacity of the node when it was first recorded
 }
 
-// Seen is what a Node said that it has when that was first booked. Kubelets write it: they cannot widen later what
-// their node is believed to draw. A Node that is deleted and made anew is seen anew.
+// Seen is the capacity in the status of a Node when it was first recorded. Kubelets write this status, so later
+// increases are ignored. Otherwise a kubelet could raise the maximum power that is accepted for its node. A Node
+// that is deleted and created again is recorded again.
 type Seen struct {
-	Made  int64 // when the Node was made, in Unix seconds; 0: it is none
-	Cores int64 // 0: none was said yet
+	Made  int64 // creation time of the Node in Unix seconds; 0 if there is no Node
+	Cores int64 // 0 if not reported yet
 	GPUs  int64
-	Bytes int64 // of memory
+	Bytes int64 // memory in bytes
 }
 
-// Add returns what is known of a node once its Node says more.
+// Add returns s with the values that it lacks taken from now. If now belongs to a newer Node, it returns now.
 func (s Seen) Add(now Seen) Seen {
 	switch now.Made {
 	case 0:
@@ -70,40 +74,40 @@ func (s Seen) Add(now Seen) Seen {
 	}
 }
 
-// Temperature is how hot a node was in an hour, as its agent told with each batch.
+// Temperature contains statistics of a node's temperature in one hour, as reported by its agent with each batch.
 type Temperature struct {
-	Hour    time.Time      `json:"hour"` // its beginning
+	Hour    time.Time      `json:"hour"` // start of the hour
 	Node    string         `json:"node"`
 	Mean    energy.Celsius `json:"meanCelsius"`
 	Max     energy.Celsius `json:"maxCelsius"`
 	Samples int64          `json:"samples"`
 }
 
-// Retention says for how long things are kept. 0: for good.
+// Retention contains the retention periods of data. 0 keeps the data forever.
 type Retention struct {
-	Windows   time.Duration // five minutes by node and pod
+	Windows   time.Duration // five-minute windows by node and pod
 	Hours     time.Duration
 	Days      time.Duration
 	Records   time.Duration
-	Snapshots time.Duration // of records
-	Streams   time.Duration // acknowledged numbers of streams that send nothing; at least a year
+	Snapshots time.Duration // snapshots of records
+	Streams   time.Duration // acknowledged sequence numbers of idle streams; at least a year
 }
 
-// Findings are what an audit found wrong; empty if everything balances.
+// Findings are the results of an audit. Problems is empty if the ledger is consistent.
 type Findings struct {
-	Checked  int // rows
+	Checked  int // number of checked rows
 	Problems []string
 }
 
-// Statistics are about the store itself.
+// Statistics describe the store.
 type Statistics struct {
-	Journal   int       `json:"journal"`         // bookings that are not folded into sums yet
-	Oldest    time.Time `json:"oldest,omitzero"` // of them; zero if there is none
-	Bytes     int64     `json:"bytes"`           // on disk
+	Journal   int       `json:"journal"`         // bookings that are not folded yet
+	Oldest    time.Time `json:"oldest,omitzero"` // time of the oldest booking in the journal
+	Bytes     int64     `json:"bytes"`           // size on disk
 	Windows   int64     `json:"windows"`
 	Accounts  int64     `json:"accounts"`
 	Consumers int64     `json:"consumers"`
 	Records   int64     `json:"records"`
 	Schema    int       `json:"schema"`
-	Unsent    time.Time `json:"unsent,omitzero"` // when the oldest was booked that the federation does not have
+	Unsent    time.Time `json:"unsent,omitzero"` // time of the oldest booking not yet forwarded to the federation
 }

@@ -83,7 +83,7 @@ func (w *world) testUninstall(t *testing.T) {
 		t.Errorf("unexpected node after wake-up: taints %v, labels %v (error %v)", n.Spec.Taints, n.Labels, err)
 	}
 	if warned, _ := w.runAs(t, "kubenergy-release", jobs["kubenergy-release"]); !strings.Contains(warned,
-		"1 Deployment names the scheduler kubenergy") {
+		"1 Deployment uses the scheduler kubenergy") {
 		t.Error("release Job does not warn about the Deployment that remains pending")
 	}
 	w.wantNothingHeld(ctx, t)

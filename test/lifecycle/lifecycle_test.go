@@ -128,7 +128,7 @@ func (w *world) shadow(t *testing.T) {
 
 // viewer runs commands as a user who can view one namespace, using the default access through the API server.
 func (w *world) viewer(t *testing.T) {
-	w.shell.say(t, "kubenergy doctor", "the controller answers")
+	w.shell.say(t, "kubenergy doctor", "the controller is available")
 	w.shell.run(t, "kubenergy report --from=-1h --group-by=node")
 	w.shell.run(t, "kubectl create namespace viewed")
 	w.shell.run(t, "kubectl create rolebinding jane -n viewed --clusterrole=view --user=jane")
@@ -149,7 +149,7 @@ func (w *world) viewer(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s; want %q", command, code, output, want)
 		}
 	}
-	refused(report+"-n viewed", "make an account kubenergy-viewer in your own namespace")
+	refused(report+"-n viewed", "create an account kubenergy-viewer in your own namespace")
 	commands := commandsOf(t, filepath.Join(kit.Root, "docs/reference/reports.md"), "## Who may see what")
 	for _, beginning := range []string{
 		"kubectl create serviceaccount", "kubectl create rolebinding", "kubectl create rolebinding kubenergy-view-token",
@@ -161,10 +161,10 @@ func (w *world) viewer(t *testing.T) {
 		_, code := w.shell.try(report + "-n viewed")
 		return code == 0
 	})
-	refused(report+"-n default", "you may not make a token")
+	refused(report+"-n default", "you are not allowed to create a token")
 	w.shell.run(t, "kubectl config set-context --current --namespace=viewed --kubeconfig jane")
-	refused("kubenergy top nodes --kubeconfig jane", "the controller refuses")
-	refused(report+"--group-by=node", "the controller refuses")
+	refused("kubenergy top nodes --kubeconfig jane", "the controller denied the request")
+	refused(report+"--group-by=node", "the controller denied the request")
 	w.shell.run(t, "kubectl delete namespace viewed --timeout=60s") // contains an account of the user
 }
 
@@ -223,7 +223,7 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 		annotations := w.job(t, team, name).Annotations
 		w.shell.say(t, "kubenergy explain job "+name+" -n team-a",
 			humanize.Plain("held until "+annotations[v1alpha1.AnnotationHeldUntil], time.Now()),
-			"The scheduler said: held until ", "namespace label", "Latest start")
+			"Reason: held until ", "namespace label", "Latest start")
 	}
 	w.shell.say(t, "kubenergy forecast --zone default", "gCO2e/kWh")
 
@@ -484,7 +484,7 @@ func (w *world) stranded(t *testing.T) {
 		pod, err := w.client.CoreV1().Pods(team).Get(t.Context(), meta.Name, metav1.GetOptions{})
 		return err == nil && pod.Status.Phase == corev1.PodSucceeded && complete(w.job(t, team, meta.Name))
 	})
-	if output, _ := w.shell.try("kubenergy doctor"); !strings.Contains(output, "and nothing does") {
+	if output, _ := w.shell.try("kubenergy doctor"); !strings.Contains(output, "but there are none") {
 		t.Errorf("kubenergy doctor still reports a problem:\n%s", output)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
-// The kinds of objects that people name.
+// Kinds of objects that commands accept as arguments.
 const (
 	KindJob        = "job"
 	KindPod        = "pod"
@@ -20,7 +20,7 @@ const (
 	KindNamespace  = "namespace"
 )
 
-// kindNames are what kubectl calls them as well.
+// kindNames maps the names and aliases that kubectl accepts to kinds.
 var kindNames = map[string]string{
 	"job": KindJob, "jobs": KindJob, "job.batch": KindJob, "jobs.batch": KindJob,
 	"pod": KindPod, "pods": KindPod, "po": KindPod,
@@ -31,14 +31,14 @@ var kindNames = map[string]string{
 	"namespace": KindNamespace, "namespaces": KindNamespace, "ns": KindNamespace,
 }
 
-// OneObject wants a kind and a name, as "job NAME" or "job/NAME", of one of the given kinds.
+// OneObject parses "KIND NAME" or "KIND/NAME" and requires one of the given kinds.
 func OneObject(args []string, kinds ...string) (kind, name string, err error) {
 	words := args
 	if len(args) == 1 {
 		words = strings.SplitN(args[0], "/", 2)
 	}
 	if len(words) != 2 || words[1] == "" {
-		return "", "", NewUsageError(fmt.Errorf("want %s and a name, as in %s nightly-report", OrOf(kinds), kinds[0]))
+		return "", "", NewUsageError(fmt.Errorf("want %s and a name, e.g. %s nightly-report", OrOf(kinds), kinds[0]))
 	}
 	kind = kindNames[strings.ToLower(words[0])]
 	if slices.Contains(kinds, kind) {
@@ -49,16 +49,16 @@ func OneObject(args []string, kinds ...string) (kind, name string, err error) {
 		OrOf(kinds)))
 }
 
-// NoArguments refuses what a command does not take.
+// NoArguments returns an error if there are positional arguments.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return NewUsageError(fmt.Errorf("unexpected argument %q%s: %s takes flags only", args[0],
+		return NewUsageError(fmt.Errorf("unexpected argument %q%s: %s does not accept arguments", args[0],
 			MeantCommand(cmd, args[0]), cmd.Name()))
 	}
 	return nil
 }
 
-// Because is why a request failed, in one line and as short as it is still true.
+// Because returns a short, single-line reason of a failed request.
 func Because(err error) string {
 	switch {
 	case apierrors.IsForbidden(err):

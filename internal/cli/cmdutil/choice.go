@@ -11,32 +11,33 @@ import (
 	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
-// Choice is the value of a flag that has one of a few words.
+// Choice is a flag value that must be one of a list of words.
 type Choice struct {
 	Value string
-	of    string // what the words are called in errors
+	of    string // noun for the value in errors
 	words []string
 }
 
-// Choose adds a flag that has one of some words; where it is not given, it has the first.
+// Choose adds a flag that accepts one of the given words. It defaults to the first one.
 func Choose(flags *pflag.FlagSet, name, short, of, usage string, words ...string) *Choice {
 	c := &Choice{words[0], of, words}
 	flags.VarP(c, name, short, strings.TrimSpace(usage+" "+c.list()))
 	return c
 }
 
-// Output adds the flag -o, which names a format.
+// Output adds the flag -o for the output format.
 func Output(flags *pflag.FlagSet, formats ...string) *Choice {
 	return Choose(flags, "output", "o", "output format", "", formats...)
 }
 
-// list names the words.
+// list returns the words as text.
 func (c *Choice) list() string { return OrOf(c.words) }
 
-// OrOf names words of which one is to be chosen.
+// OrOf joins alternatives with commas and "or".
 func OrOf(words []string) string { return humanize.Listed(words, "or") }
 
-// Infer takes the word that a file's name ends in, unless the flag is given. It reports whether there is one.
+// Infer sets the value to the extension of a file name unless the flag is set. It reports whether the extension is
+// one of the words.
 func (c *Choice) Infer(flags *pflag.FlagSet, name, file string) (known bool) {
 	ending := strings.TrimPrefix(filepath.Ext(file), ".")
 	known = slices.Contains(c.words, ending) && !slices.Contains([]string{"table", "wide", "text"}, ending)
@@ -48,10 +49,10 @@ func (c *Choice) Infer(flags *pflag.FlagSet, name, file string) (known bool) {
 
 func (c *Choice) String() string { return c.Value }
 
-// Type is what help calls the value: any text.
+// Type returns the type of the value in help texts.
 func (c *Choice) Type() string { return "string" }
 
-// Set refuses other words.
+// Set implements pflag.Value. It returns an error for unknown words.
 func (c *Choice) Set(text string) error {
 	if !slices.Contains(c.words, text) {
 		return fmt.Errorf("unknown %s %q: want %s", c.of, text, c.list())

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// ClusterFlags say which cluster is meant, as kubectl's flags of these names do.
+// ClusterFlags select a cluster, like the flags of kubectl with the same names.
 type ClusterFlags struct {
 	Kubeconfig, Context, Namespace string
 }
@@ -30,8 +30,8 @@ type ClusterFlags struct {
 // Add adds the flags --kubeconfig and --context to a flag set.
 func (f *ClusterFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "",
-		"kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's own account)")
-	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig (default: its current one)")
+		"path to the kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the service account of the pod)")
+	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig (default: current context)")
 }
 
 // AddNamespace adds the flag --namespace, -n for short, with the given help text to a flag set.
@@ -39,15 +39,15 @@ func (f *ClusterFlags) AddNamespace(flags *pflag.FlagSet, usage string) {
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", usage)
 }
 
-// A client may ask more often than client-go's five times a second: these commands end, and the API server has a
-// fairness of its own.
+// Client limits. They exceed the default of client-go, because commands are short-lived and the API server has its
+// own priority and fairness.
 const (
 	clientQPS     = 200
 	clientBurst   = 200
 	clientTimeout = 30 * time.Second
 )
 
-// Config returns how to reach the cluster, and the namespace that holds where none is said.
+// Config returns the client configuration of the cluster and the default namespace.
 func (f *ClusterFlags) Config(t Terminal) (config *rest.Config, namespace string, err error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: f.Kubeconfig, Precedence: t.kubeconfigs()}
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
@@ -58,10 +58,10 @@ func (f *ClusterFlags) Config(t Terminal) (config *rest.Config, namespace string
 	case clientcmd.IsEmptyConfig(err) && t.Getenv("KUBECONFIG") != "" && !anyExists(t.kubeconfigs()):
 		return nil, "",
 			NewUsageError(fmt.Errorf(
-				"no cluster is configured: KUBECONFIG is %q, and there is no such file: mend it, or give --kubeconfig",
+				"no cluster is configured: KUBECONFIG is %q: no such file: correct it or set --kubeconfig",
 				t.Getenv("KUBECONFIG")))
 	case clientcmd.IsEmptyConfig(err):
-		return nil, "", NewUsageError(errors.New("no cluster is configured: give --kubeconfig, or set KUBECONFIG"))
+		return nil, "", NewUsageError(errors.New("no cluster is configured: set --kubeconfig or KUBECONFIG"))
 	case err != nil:
 		return nil, "", NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
 	}
@@ -74,14 +74,14 @@ func (f *ClusterFlags) Config(t Terminal) (config *rest.Config, namespace string
 	return config, namespace, nil
 }
 
-// Cluster is what talks to a cluster.
+// Cluster is a client of a cluster.
 type Cluster struct {
 	kubernetes.Interface
 	Config    *rest.Config
-	Namespace string // that holds where none is said
+	Namespace string // default namespace
 }
 
-// Open returns the cluster that is meant.
+// Open returns a client of the selected cluster.
 func (f *ClusterFlags) Open(t Terminal) (*Cluster, error) {
 	config, namespace, err := f.Config(t)
 	if err != nil {
@@ -91,7 +91,7 @@ func (f *ClusterFlags) Open(t Terminal) (*Cluster, error) {
 	return &Cluster{client, config, namespace}, err
 }
 
-// Clients returns what talks to the cluster through config.
+// Clients returns a client for the given configuration.
 func Clients(config *rest.Config) (kubernetes.Interface, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -100,7 +100,7 @@ func Clients(config *rest.Config) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// EachItem hands over the objects of a list, which is read page by page.
+// EachItem lists objects page by page and calls take for each one.
 func EachItem[L, T runtime.Object](ctx context.Context, options metav1.ListOptions,
 	list func(context.Context, metav1.ListOptions) (L, error), take func(T),
 ) error {
@@ -115,7 +115,7 @@ func anyExists(paths []string) bool {
 	})
 }
 
-// kubeconfigs are the files that kubectl would read.
+// kubeconfigs returns the kubeconfig files that kubectl would read.
 func (t Terminal) kubeconfigs() []string {
 	if files := t.Getenv("KUBECONFIG"); files != "" {
 		return filepath.SplitList(files)
@@ -128,7 +128,7 @@ func (t Terminal) kubeconfigs() []string {
 	return nil
 }
 
-// Getenv returns the value of the first variable in t.Env that has the given name, "" if there is none.
+// Getenv returns the value of the first variable in t.Env that has the given name, or "" if there is none.
 func (t Terminal) Getenv(name string) string {
 	for _, v := range t.Env {
 		if key, value, _ := strings.Cut(v, "="); key == name {
@@ -138,10 +138,10 @@ func (t Terminal) Getenv(name string) string {
 	return ""
 }
 
-// OneLine is what an error says, without line ends.
+// OneLine returns the message of an error in a single line.
 func OneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// Write writes a kubeconfig of the cluster that is meant, alone, for the programs that an experiment starts.
+// Write writes a kubeconfig that only contains the selected cluster, for the programs started by an experiment.
 func (f *ClusterFlags) Write(t Terminal, path string) error {
 	if _, _, err := f.Config(t); err != nil {
 		return err

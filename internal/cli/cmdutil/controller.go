@@ -24,22 +24,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// ControllerFlags say where the controller is. By default it is asked through the API server.
+// ControllerFlags select the controller. By default requests are sent through the proxy of the API server.
 type ControllerFlags struct {
 	ClusterFlags
 	server, tokenFile, caFile string
 	Component                 string // namespace of the controller
 }
 
-// Add adds to a flag set the flags of [ClusterFlags.Add] and those that say where the controller is: --server,
-// --token-file, --ca-file and --central-namespace.
+// Add adds the flags of [ClusterFlags.Add] and the flags of the controller, which are --server, --token-file,
+// --ca-file and --central-namespace.
 func (f *ControllerFlags) Add(flags *pflag.FlagSet) {
 	f.ClusterFlags.Add(flags)
 	flags.StringVar(&f.server, "server", "",
-		"URL of the controller, as https://kubenergy.example.org (default: through the API server's proxy)")
+		"URL of the controller, e.g. https://kubenergy.example.org (default: through the proxy of the API server)")
 	flags.StringVar(&f.tokenFile, "token-file", "",
-		"`file` with the token for --server (default: one of kubenergy-viewer, or the kubeconfig's)")
-	flags.StringVar(&f.caFile, "ca-file", "", "`file` with certificates to trust for --server (default: the system's)")
+		"`file` with the token for --server (default: requested token of kubenergy-viewer)")
+	flags.StringVar(&f.caFile, "ca-file", "",
+		"`file` with trusted CA certificates for --server (default: system certificates)")
 	flags.StringVar(&f.Component, "central-namespace", v1alpha1.SystemNamespace, "namespace of the controller")
 }
 
@@ -47,24 +48,24 @@ const (
 	controllerService = "https:kubenergy-controller:api"
 	viewerAccount     = "kubenergy-viewer"
 	tokenAudience     = "kubenergy"
-	// TokenSeconds is the lifetime, in seconds, that is requested for a token to show to the controller.
+	// TokenSeconds is the requested lifetime of tokens for the controller in seconds.
 	TokenSeconds      = 600
-	tokenHeader       = "X-Kubenergy-Token" // the API server keeps the other one to itself
+	tokenHeader       = "X-Kubenergy-Token" // the API server consumes the Authorization header
 	maxAnswer         = 256 << 20
 	controllerTimeout = 2 * time.Minute
 )
 
-// ControllerClient asks the controller.
+// ControllerClient is a client of the API of the controller.
 type ControllerClient struct {
 	client    *apiclient.Client
-	token     map[string]string // header with it; nil: the client reads it from a file
+	token     map[string]string // header with the token; nil if the client reads it from a file
 	Proxied   bool
-	namespace string // of the controller
-	Home      string // namespace that the kubeconfig names
+	namespace string // namespace of the controller
+	Home      string // namespace of the kubeconfig
 }
 
-// Connect finds the controller, and a token to show to it. Where it is asked about one namespace, the account in that
-// one will do.
+// Connect returns a client of the controller with a token. If the request is about a single namespace, a service
+// account of that namespace may be used.
 func (f *ControllerFlags) Connect(ctx context.Context, t Terminal, about ...string) (*ControllerClient, error) {
 	if len(about) == 1 {
 		f.Namespace = about[0]
@@ -73,7 +74,7 @@ func (f *ControllerFlags) Connect(ctx context.Context, t Terminal, about ...stri
 		return f.direct(ctx, t)
 	}
 	if f.tokenFile != "" || f.caFile != "" {
-		return nil, NewUsageError(errors.New("--token-file and --ca-file go with --server"))
+		return nil, NewUsageError(errors.New("--token-file and --ca-file require --server"))
 	}
 	config, namespace, err := f.Config(t)
 	if err != nil {
@@ -82,7 +83,7 @@ func (f *ControllerFlags) Connect(ctx context.Context, t Terminal, about ...stri
 	return ThroughProxy(ctx, config, f.Component, namespace, t.Now)
 }
 
-// ThroughProxy connects through the API server.
+// ThroughProxy returns a client that connects through the proxy of the API server.
 func ThroughProxy(ctx context.Context, config *rest.Config, component, home string,
 	now func() time.Time,
 ) (*ControllerClient, error) {
@@ -110,9 +111,10 @@ func ThroughProxy(ctx context.Context, config *rest.Config, component, home stri
 	return c, nil
 }
 
-// tokenFor returns what is shown to the controller: a token that is good for nothing else, of the account that may
-// see everything, or of the one in the caller's own namespace, which sees that. The caller's own token is never shown:
-// with it, a server in the controller's place could do all that the caller may.
+// tokenFor returns a token for the controller. The token is only valid for the audience of the controller and
+// belongs to the viewer account with access to everything, or to the viewer account of the user's namespace with
+// access to that namespace. The user's own token is never sent, because a server that impersonates the controller
+// could use it with all permissions of the user.
 func tokenFor(ctx context.Context, config *rest.Config, component, home string) (string, error) {
 	token, refused := viewerToken(ctx, config, component)
 	if _, none := errors.AsType[*NoTokenError](refused); !none || home == "" || home == component {
@@ -125,15 +127,16 @@ func tokenFor(ctx context.Context, config *rest.Config, component, home string) 
 	return token, err
 }
 
-// direct connects to a URL. The token is in its file, or the one for the way through the API server.
+// direct returns a client that connects to a URL. The token is read from the token file or requested as for the
+// proxy.
 func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerClient, error) {
 	u, err := url.Parse(f.server)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil,
-			NewUsageError(errors.New("--server is no URL: want https:// and a host, without a password or a query"))
+			NewUsageError(errors.New("--server is not a URL: want https:// and a host, without a password or a query"))
 	}
 	if u.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()) {
-		return nil, NewUsageError(fmt.Errorf("--server is %s: a token is only sent over https", u))
+		return nil, NewUsageError(fmt.Errorf("--server is %s: tokens are only sent over https", u))
 	}
 	c := &ControllerClient{namespace: f.Component, Home: f.Namespace}
 	if c.client, err = apiclient.New(apiclient.Options{
@@ -144,27 +147,27 @@ func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerCl
 	}
 	config, namespace, err := f.Config(t)
 	if err != nil {
-		return nil, NewUsageError(fmt.Errorf("--token-file is missing, and there is no kubeconfig with a token: %w",
+		return nil, NewUsageError(fmt.Errorf("--token-file is not set and no token can be requested: %w",
 			err))
 	}
 	token, err := tokenFor(ctx, config, f.Component, namespace)
 	if _, none := errors.AsType[*NoTokenError](err); none {
-		return nil, NewUsageError(errors.New("there is no token for --server: give --token-file with one " +
-			"of an account named " + viewerAccount + " (docs/reference/reports.md)"))
+		return nil, NewUsageError(errors.New("no token for --server is available: set --token-file to a " +
+			"token of a service account " + viewerAccount + " (see docs/reference/reports.md)"))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: or give --token-file", err)
+		return nil, fmt.Errorf("%w: set --token-file to use another token", err)
 	}
 	c.Home, c.token = namespace, map[string]string{"Authorization": "Bearer " + token}
 	return c, nil
 }
 
-// NoTokenError says why no token could be made.
+// NoTokenError is returned if the token cannot be created.
 type NoTokenError struct{ text string }
 
 func (e *NoTokenError) Error() string { return e.text }
 
-// viewerToken asks for a token of an account that may see everything, which the controller alone takes.
+// viewerToken requests a token of the viewer account in a namespace. Only the controller accepts it.
 func viewerToken(ctx context.Context, config *rest.Config, namespace string) (string, error) {
 	client, err := Clients(config)
 	if err != nil {
@@ -183,16 +186,17 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 				"the controller is not installed: there is no service account %s in namespace %s", viewerAccount,
 				namespace)}
 	case apierrors.IsForbidden(err):
-		return "", &NoTokenError{fmt.Sprintf("you may not make a token for the controller: ask for the right to "+
-			"create serviceaccounts/token of %[1]s in namespace %[2]s, make an account %[1]s in your own namespace as "+
-			"docs/reference/reports.md says, or use --server and --token-file", viewerAccount, namespace)}
+		return "", &NoTokenError{fmt.Sprintf("you are not allowed to create a token for the controller: request the "+
+			"permission to create serviceaccounts/token of %[1]s in namespace %[2]s, create an account %[1]s in your "+
+			"own namespace (see docs/reference/reports.md), or use --server and --token-file",
+			viewerAccount, namespace)}
 	case err != nil:
-		return "", fmt.Errorf("asking for a token: %s", OneLine(err))
+		return "", fmt.Errorf("requesting a token: %s", OneLine(err))
 	}
 	return answer.Status.Token, nil
 }
 
-// Get asks for JSON. It returns the time by the server's clock.
+// Get requests JSON from the controller and decodes it. It returns the time of the server's clock.
 func (c *ControllerClient) Get(ctx context.Context, path string, query url.Values,
 	into any,
 ) (now time.Time, err error) {
@@ -214,7 +218,7 @@ func (c *ControllerClient) Get(ctx context.Context, path string, query url.Value
 	case errors.Is(err, apiclient.ErrTrust):
 		return now, NewUsageError(fmt.Errorf("--ca-file: %w", err))
 	case errors.Is(err, apiclient.ErrAnswer):
-		return now, fmt.Errorf("%s: ask for less time or fewer groups", withoutURL(err))
+		return now, fmt.Errorf("%s: select a shorter interval or fewer groups", withoutURL(err))
 	case err != nil:
 		return now, fmt.Errorf("the controller cannot be reached: %s", withoutURL(err))
 	}
@@ -222,12 +226,12 @@ func (c *ControllerClient) Get(ctx context.Context, path string, query url.Value
 		now = answer.At
 	}
 	if err := json.Unmarshal(answer.Body, into); err != nil {
-		return now, fmt.Errorf("the answer of the controller to %s cannot be read: %s", path, OneLine(err))
+		return now, fmt.Errorf("decoding the response of the controller to %s: %s", path, OneLine(err))
 	}
 	return now, nil
 }
 
-// withoutURL leaves out what net/http puts before an error: a query of a hundred names.
+// withoutURL removes the URL that net/http adds to errors, because a query may contain hundreds of names.
 func withoutURL(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -235,7 +239,7 @@ func withoutURL(err error) string {
 	return OneLine(err)
 }
 
-// RefusedError is an answer of the controller, or of the API server in its place, other than 200.
+// RefusedError is a response other than 200 of the controller, or of the API server on its behalf.
 type RefusedError struct {
 	Status int
 	text   string
@@ -243,8 +247,8 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.text }
 
-// Refusal returns the [RefusedError] for an answer to a request for path whose status is not 200. Its text says what
-// the status means for this command, and what the body gives as the reason.
+// Refusal returns the [RefusedError] for a response to a request for path with a status other than 200. Its text
+// explains the status and contains the reason of the body.
 func (c *ControllerClient) Refusal(status int, path string, body []byte) error {
 	var object metav1.Status
 	if c.Proxied && json.Unmarshal(body, &object) == nil && object.Kind == "Status" {
@@ -258,20 +262,20 @@ func (c *ControllerClient) Refusal(status int, path string, body []byte) error {
 	text = Printable(text)
 	switch status {
 	case http.StatusUnauthorized:
-		text = "the controller does not accept the token: " + text
+		text = "the controller rejected the token: " + text
 	case http.StatusForbidden:
-		text = "the controller refuses: " + text
+		text = "the controller denied the request: " + text
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		text = fmt.Sprintf("the controller has no %s: it is too old for this command (%s)", path, text)
+		text = fmt.Sprintf("the controller does not serve %s: it is too old for this command (%s)", path, text)
 	case http.StatusServiceUnavailable:
 		text = "the controller is not ready: " + text
 	default:
-		text = fmt.Sprintf("the controller answered %d: %s", status, text)
+		text = fmt.Sprintf("the controller returned %d: %s", status, text)
 	}
 	return &RefusedError{status, text}
 }
 
-// proxyRefusal says what the API server's own answers mean here.
+// proxyRefusal explains responses of the API server itself.
 func (c *ControllerClient) proxyRefusal(status int, object *metav1.Status) string {
 	text := Printable(object.Message)
 	switch status {
@@ -279,16 +283,16 @@ func (c *ControllerClient) proxyRefusal(status int, object *metav1.Status) strin
 		return fmt.Sprintf(
 			"the controller is not installed: there is no service kubenergy-controller in namespace %s", c.namespace)
 	case http.StatusForbidden:
-		return fmt.Sprintf("you may not ask through the API server: ask for the right to get services/proxy of %s in "+
-			"namespace %s, or use --server (%s)",
+		return fmt.Sprintf("you are not allowed to use the proxy of the API server: request the permission to get "+
+			"services/proxy of %s in namespace %s, or use --server (%s)",
 			controllerService, c.namespace, text)
 	case http.StatusServiceUnavailable:
-		return "the API server's proxy does not reach the controller; name its address with --server: " + text
+		return "the proxy of the API server cannot reach the controller, set --server to its address: " + text
 	}
-	return fmt.Sprintf("the API server answered %d: %s", status, text)
+	return fmt.Sprintf("the API server returned %d: %s", status, text)
 }
 
-// Printable is a text from elsewhere in one line, not too long, and without what a terminal would obey.
+// Printable returns an untrusted text in a single line, truncated and without control characters.
 func Printable(s string) string {
 	const longest = 400
 	s = strings.Map(func(r rune) rune {
@@ -304,10 +308,10 @@ func Printable(s string) string {
 	return s
 }
 
-// SavingsSpan is the time over which savings are shown.
+// SavingsSpan is the interval of displayed savings.
 const SavingsSpan = 7 * 24 * time.Hour
 
-// The names of our components, of their service accounts, and of the Leases that they hold.
+// Names of the components, of their service accounts, and of the Leases that they hold.
 const (
 	SchedulerName  = kube.Scheduler
 	ControllerName = "kubenergy-controller"

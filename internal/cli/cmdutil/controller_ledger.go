@@ -15,7 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// route is a path of the API: that of the namespace, where it is about one. Its users may lack access to all.
+// route returns the API path for a resource. A request about a single namespace uses the path of that namespace,
+// because the user may not have access to all namespaces.
 func route(namespaces []string, what string, query url.Values) string {
 	if len(namespaces) == 1 {
 		return "/api/v1/namespaces/" + url.PathEscape(namespaces[0]) + "/" + what
@@ -28,7 +29,7 @@ func route(namespaces []string, what string, query url.Values) string {
 
 const maxReportRows = 100_000
 
-// Ledger asks for sums.
+// Ledger requests sums of the ledger.
 func (c *ControllerClient) Ledger(ctx context.Context, q *ledger.Query,
 	filters map[string][]string,
 ) (*ledger.Answer, error) {
@@ -57,15 +58,15 @@ func (c *ControllerClient) Ledger(ctx context.Context, q *ledger.Query,
 	return answer, nil
 }
 
-// Evidence collects what turnarounds and savings need, and says whether savings can be told. What cannot be had is
-// said, and the rest goes on without it; nil: there is nothing.
+// Evidence collects the data for turnaround times and savings, and returns whether savings can be computed. Data
+// that is unavailable is reported in missing. e is nil if there are no decisions.
 func (c *ControllerClient) Evidence(ctx context.Context, q *ledger.Query, savings bool,
 	most int,
 ) (e *report.Evidence, saved bool, missing []string, err error) {
 	lack := func(what string, err error) error {
 		refused, ok := errors.AsType[*RefusedError](err)
 		if !ok || refused.Status >= 500 {
-			return err // not a matter of rights, or of what is kept
+			return err // neither missing permissions nor expired data
 		}
 		missing = append(missing, what+": "+refused.text)
 		return nil
@@ -81,15 +82,15 @@ func (c *ControllerClient) Evidence(ctx context.Context, q *ledger.Query, saving
 	e = &report.Evidence{Records: records}
 	if len(e.Records) == 0 {
 		if savings {
-			missing = append(missing, "No decisions are recorded for this time, so nothing is known of savings. "+
-				"If there should be some, the scheduler's log says whether it can tell them to the controller, and "+
-				"its metric kubenergy_records_total how many it told.")
+			missing = append(missing, "No decisions were recorded in this interval, so savings are unknown. "+
+				"If you expect some, check the log of the scheduler for errors, and its metric "+
+				"kubenergy_records_total for the number of records sent to the controller.")
 		}
 		return nil, false, missing, nil
 	}
 	if !since.IsZero() {
-		missing = append(missing, fmt.Sprintf("There are more decisions than the youngest %d: turnaround and savings "+
-			"are of those since %s UTC alone. Ask for less time, or see --max-decisions.",
+		missing = append(missing, fmt.Sprintf("Turnaround and savings only include the newest %d decisions "+
+			"since %s UTC. Select a shorter interval or increase --max-decisions.",
 			len(e.Records), since.UTC().Format("2006-01-02 15:04:05")))
 	}
 	uids, owners, sites := report.Queries(q)
@@ -97,7 +98,7 @@ func (c *ControllerClient) Evidence(ctx context.Context, q *ledger.Query, saving
 		return nil, false, missing, err
 	}
 	if e.UIDs, err = c.Ledger(ctx, &uids, nil); err != nil {
-		if err := lack("Pods are not remembered for that long; jobs are told apart by name", err); err != nil {
+		if err := lack("Data of pods has expired, so jobs are distinguished by name", err); err != nil {
 			return nil, false, missing, err
 		}
 	}
@@ -105,18 +106,19 @@ func (c *ControllerClient) Evidence(ctx context.Context, q *ledger.Query, saving
 		return e, false, missing, nil
 	}
 	if e.Sites, err = c.Ledger(ctx, &sites, nil); err != nil && len(q.Namespaces) > 0 {
-		// A user without access to all namespaces gets the rates of the namespace's own bookings: the same rates, of
-		// fewer hours.
+		// A user without access to all namespaces gets the rates of the namespace's own bookings. The rates are the
+		// same, but cover fewer hours.
 		sites.Namespaces = q.Namespaces
 		e.Sites, err = c.Ledger(ctx, &sites, nil)
 	}
 	if err != nil {
-		err = lack("Intensities that were booked at sites cannot be read; forecasts stand in for them", err)
+		err = lack("Recorded intensities of sites cannot be read, so forecasts are used instead", err)
 	}
 	return e, true, missing, err
 }
 
-// recorded fetches the decisions; without their snapshots, and says so, where those may not be read.
+// recorded fetches decisions. If snapshots are forbidden, it fetches decisions without them and explains that in
+// without.
 func (c *ControllerClient) recorded(ctx context.Context, q *ledger.Query, snapshots bool,
 	most int,
 ) (records []ledger.Record, since time.Time, without string, err error) {
@@ -127,27 +129,28 @@ func (c *ControllerClient) recorded(ctx context.Context, q *ledger.Query, snapsh
 	}
 	bare, from, again := c.Decisions(ctx, RecordsOf(q, false, most), nil)
 	if again != nil {
-		return nil, since, "", err // the first says more
+		return nil, since, "", err // the first error is more specific
 	}
-	return bare, from, "Savings are missing, because what decisions depended on cannot be read: " + refused.text, nil
+	return bare, from, "Savings are missing, because the snapshots of decisions cannot be read: " + refused.text, nil
 }
 
-// What is fetched of decisions.
+// Limits of requests for decisions.
 const (
 	PageOfRecords   = 10_000
 	pageOfSnapshots = 200
 	MaxRecords      = 100_000
 )
 
-// RecordsOf asks for the decisions of a time, and for the holds that led to them.
+// RecordsOf returns a query for the decisions of an interval and the preceding holds.
 func RecordsOf(q *ledger.Query, snapshots bool, most int) *ledger.RecordQuery {
 	return &ledger.RecordQuery{
 		From: q.From.Add(-report.HoldsBefore), To: q.To, Namespaces: q.Namespaces, Snapshots: snapshots, Limit: most,
 	}
 }
 
-// Decisions fetches records, the youngest first, page by page; of these, keep says which are wanted, nil: all. since is
-// the instant of the oldest one if there are more than could be fetched, else zero. A query without To is up to now.
+// Decisions fetches records page by page, newest first. If keep is not nil, it selects the records to include. If
+// there are more records than could be fetched, since is the time of the oldest fetched record, otherwise it is
+// zero. A query without To ends now.
 func (c *ControllerClient) Decisions(ctx context.Context, q *ledger.RecordQuery,
 	keep func(*ledger.Record) bool,
 ) (all []ledger.Record, since time.Time, err error) {
@@ -177,7 +180,7 @@ func (c *ControllerClient) Decisions(ctx context.Context, q *ledger.RecordQuery,
 				all = append(all, r)
 			}
 			since = r.At
-			// Others of the same instant may be on the next page.
+			// Other records with the same time may be on the next page.
 			if after := r.At.Add(time.Millisecond); to.IsZero() || after.Before(to) {
 				to = after
 			}
@@ -185,7 +188,7 @@ func (c *ControllerClient) Decisions(ctx context.Context, q *ledger.RecordQuery,
 		switch {
 		case fresh == 0 && len(page.Decisions) < full:
 			return all, time.Time{}, nil
-		case fresh == 0: // more of one instant than a page holds: what was before cannot be asked for
+		case fresh == 0: // more records with the same time than a page contains, so older ones are unreachable
 			return all, since, nil
 		}
 	}
@@ -193,7 +196,7 @@ func (c *ControllerClient) Decisions(ctx context.Context, q *ledger.RecordQuery,
 	return all, all[q.Limit-1].At, nil
 }
 
-// recordParameters are the parameters of the API for a page of records before an instant.
+// recordParameters returns the API parameters for a page of records before the given time.
 func recordParameters(q *ledger.RecordQuery, to time.Time, most int) url.Values {
 	query := url.Values{"from": {q.From.Format(time.RFC3339Nano)}, "limit": {strconv.Itoa(most)}}
 	if !to.IsZero() {

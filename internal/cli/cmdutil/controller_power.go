@@ -12,15 +12,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// LiveFor is the age beyond which a power is not what is drawn now.
+// LiveFor is the maximum age of a reading that is considered current.
 const LiveFor = 45 * time.Second
 
-// PowerReading is one line: what a node or a pod draws.
+// PowerReading is the power of a node or a pod.
 type PowerReading struct {
 	Namespace   string         `json:"namespace,omitempty"`
 	Name        string         `json:"name"`
 	Node        string         `json:"node,omitempty"`
-	Host        string         `json:"host,omitempty"` // of a node: whose virtual machine it is
+	Host        string         `json:"host,omitempty"` // host of a node that is a virtual machine
 	Owner       string         `json:"owner,omitempty"`
 	Watts       float64        `json:"watts"`
 	IdleWatts   *float64       `json:"idleWatts,omitempty"`
@@ -30,13 +30,13 @@ type PowerReading struct {
 	AgeSeconds  float64        `json:"ageSeconds"`
 	Stale       bool           `json:"stale"`
 	Implausible bool           `json:"implausible,omitempty"`
-	PowerState  string         `json:"powerState,omitempty"` // of a node whose machine is not awake
+	PowerState  string         `json:"powerState,omitempty"` // state of a machine that is not awake
 	Celsius     *float64       `json:"celsius,omitempty"`
 	TooHot      bool           `json:"tooHot,omitempty"`
 }
 
-// Nodes returns what each node draws now, those of other clusters of a federation included. The ages of the readings
-// are by the controller's clock.
+// Nodes returns the current power of each node, including nodes of other clusters of a federation. Ages of readings
+// are relative to the controller's clock.
 func (c *ControllerClient) Nodes(ctx context.Context) ([]PowerReading, error) {
 	var answer api.NodesPower
 	now, err := c.Get(ctx, "/api/v1/nodes/power", nil, &answer)
@@ -58,8 +58,8 @@ func (c *ControllerClient) Nodes(ctx context.Context) ([]PowerReading, error) {
 	return all, nil
 }
 
-// Pods returns what each pod draws now: everywhere, or in the namespace that the kubeconfig names, which is "default"
-// if it names none. The ages of the readings are by the controller's clock.
+// Pods returns the current power of each pod in all namespaces or in the namespace of the kubeconfig, which
+// defaults to "default". Ages of readings are relative to the controller's clock.
 func (c *ControllerClient) Pods(ctx context.Context, everywhere bool) ([]PowerReading, error) {
 	path := "/api/v1/pods"
 	if !everywhere {
@@ -91,8 +91,8 @@ func aged(d PowerReading, now time.Time) PowerReading {
 	return d
 }
 
-// Age returns the age of the reading as text, followed by what else is to be known of it: that it is stale or
-// implausible, whose guest the node is, the state of a machine that is not awake, and that the node is too hot.
+// Age returns the age of the reading as text, followed by marks for stale or implausible readings, the host of a
+// guest, the state of a machine that is not awake, and an overheated node.
 func (d *PowerReading) Age() string {
 	text := (time.Duration(d.AgeSeconds) * time.Second).String()
 	var marks []string

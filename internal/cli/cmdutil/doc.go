@@ -1,2 +1,2 @@
-// Package cmdutil has what commands share: arguments, the terminal, the cluster, the controller, and progress.
+// Package cmdutil provides helpers shared by commands for arguments, terminal, cluster, controller, and progress.
 package cmdutil

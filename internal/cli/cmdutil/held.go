@@ -11,16 +11,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// Lateness is how long after its latest start a Job may still be waiting for its turn.
+// Lateness is the tolerated delay of a Job after its latest start.
 const Lateness = time.Minute
 
-// HeldMarks is what the hold loop wrote on a Job that it holds.
+// HeldMarks contains the annotations that the hold loop sets on a held Job.
 type HeldMarks struct {
 	Until, Latest *time.Time
 	Reason        string
 }
 
-// ReadWritten returns what the annotations of a Job say of its hold. A time that is absent or not in RFC 3339 is nil.
+// ReadWritten parses the annotations of a held Job. A time that is missing or not in RFC 3339 is nil.
 func ReadWritten(annotations map[string]string) (w HeldMarks) {
 	in := func(key string) *time.Time {
 		t, err := time.Parse(time.RFC3339, annotations[key])
@@ -35,8 +35,8 @@ func ReadWritten(annotations map[string]string) (w HeldMarks) {
 	}
 }
 
-// HeldMessage is what the hold loop wrote on a pod that waits for a node; "": nothing. In other modes than enforce it
-// is what is left of a hold.
+// HeldMessage returns the message that the hold loop set on a pending pod, or "" if the pod is not held. In modes
+// other than enforce it may be left over from a previous hold.
 func HeldMessage(pod *v1.Pod) string {
 	c := policy.Scheduled(pod)
 	if pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) > 0 || c.Reason != v1.PodReasonSchedulingGated {

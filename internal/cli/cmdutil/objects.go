@@ -16,28 +16,28 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// GetJSON reads an object of a kind that client-go does not know.
+// GetJSON reads an object of a kind that client-go does not support.
 func GetJSON(ctx context.Context, client kubernetes.Interface, path string, into any) error {
 	data, err := client.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").
-		Do(ctx).Raw() // whose error, unlike that of DoRaw, is what the API server said
+		Do(ctx).Raw() // unlike the error of DoRaw, its error is the message of the API server
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(data, into)
 }
 
-// ResourcePath is the path of KubEnergy's API group and version at the API server, with a slash at its end.
+// ResourcePath is the path of the API group and version of KubEnergy, with a trailing slash.
 var ResourcePath = "/apis/" + v1alpha1.GroupVersion.String() + "/"
 
-// ModeMeans says what a mode does.
+// ModeMeans describes the effect of each mode.
 var ModeMeans = map[v1alpha1.Mode]string{
-	v1alpha1.ModeOff:     "nothing is decided",
-	v1alpha1.ModeShadow:  "decisions are counted, nothing is touched",
-	v1alpha1.ModeAdvise:  "decisions are told as events, nothing is touched",
-	v1alpha1.ModeEnforce: "decisions are carried out",
+	v1alpha1.ModeOff:     "no decisions are made",
+	v1alpha1.ModeShadow:  "decisions are counted but not applied",
+	v1alpha1.ModeAdvise:  "decisions are reported as events but not applied",
+	v1alpha1.ModeEnforce: "decisions are applied",
 }
 
-// ListZones returns the GridZones, none where the cluster has no such kind.
+// ListZones returns the GridZones, or none if the cluster does not have this kind.
 func ListZones(ctx context.Context, client kubernetes.Interface) ([]v1alpha1.GridZone, error) {
 	var list v1alpha1.GridZoneList
 	if err := GetJSON(ctx, client, ResourcePath+"gridzones", &list); err != nil && !apierrors.IsNotFound(err) {
@@ -46,7 +46,7 @@ func ListZones(ctx context.Context, client kubernetes.Interface) ([]v1alpha1.Gri
 	return list.Items, nil
 }
 
-// ValueOf shows a value with its unit.
+// ValueOf formats a value with its unit.
 func ValueOf(v float64, unit string) string {
 	if strings.HasPrefix(unit, "g") {
 		return fmt.Sprintf("%.0f %s", v, unit)
@@ -54,7 +54,7 @@ func ValueOf(v float64, unit string) string {
 	return fmt.Sprintf("%.4g %s", v, unit)
 }
 
-// VariablesOf are the environment variables that a Deployment gives its containers; nil has none.
+// VariablesOf returns the environment variables of a Deployment's containers. dep may be nil.
 func VariablesOf(dep *appsv1.Deployment) map[string]v1.EnvVar {
 	all := map[string]v1.EnvVar{}
 	if dep == nil {
@@ -68,8 +68,8 @@ func VariablesOf(dep *appsv1.Deployment) map[string]v1.EnvVar {
 	return all
 }
 
-// EnvironOf are the same as a program sees them. A value that stands elsewhere, as in a Secret, is not known: only
-// variables of which no more counts than that they are set are there.
+// EnvironOf returns the environment variables of a Deployment as KEY=VALUE. Values from other sources such as
+// Secrets are unknown. These variables are only included, with a placeholder, if only their presence matters.
 func EnvironOf(dep *appsv1.Deployment) (environ []string) {
 	for name, e := range VariablesOf(dep) {
 		switch {
@@ -82,20 +82,21 @@ func EnvironOf(dep *appsv1.Deployment) (environ []string) {
 	return environ
 }
 
-// DefaultsOf are what holds where no policy says anything, as the variables of the scheduler change it.
+// DefaultsOf returns the default settings, as modified by the environment variables of the scheduler.
 func DefaultsOf(scheduler *appsv1.Deployment) policy.Defaults {
 	d, _ := policy.AliasEnvironment(policy.SchedulerProgram, EnvironOf(scheduler), nil, policy.BuiltIn())
 	return d
 }
 
-// ReadDefaults reads the scheduler's Deployment for [DefaultsOf]. Without it, what is built in holds.
+// ReadDefaults returns the default settings from the scheduler's Deployment, or the built-in ones if it does not
+// exist.
 func ReadDefaults(ctx context.Context, client kubernetes.Interface) (policy.Defaults, error) {
 	dep, err := client.AppsV1().Deployments(v1alpha1.SystemNamespace).Get(ctx, SchedulerName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return policy.BuiltIn(), nil
 	case err != nil:
-		return policy.BuiltIn(), fmt.Errorf("the variables of the scheduler: %s", Because(err))
+		return policy.BuiltIn(), fmt.Errorf("environment variables of the scheduler: %s", Because(err))
 	}
 	return DefaultsOf(dep), nil
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Progress tells on standard error what a long command does, once it has taken two seconds: on a terminal by a bar,
-// elsewhere by a line every ten seconds.
+// Progress reports the progress of a long-running command on standard error. It starts after two seconds and prints
+// a progress bar on a terminal, and a line every ten seconds otherwise.
 type Progress struct {
 	out             io.Writer
 	command, things string
@@ -20,14 +20,14 @@ type Progress struct {
 	stop            func()
 
 	mu        sync.Mutex
-	current   []string // what takes long besides things, the oldest first
+	current   []string // additional long-running tasks, oldest first
 	done, all int
-	first     time.Time // when the first thing was done here
-	before    int       // things that were done before
-	last      time.Time // when it was told
+	first     time.Time // time of the first update
+	before    int       // number of things done before the first update
+	last      time.Time // time of the last output
 }
 
-// SilentFor is a variable for tests, whose scripts have no progress in their expected output.
+// SilentFor is the delay of the first output. Tests change it, because their expected output contains no progress.
 var SilentFor = 2 * time.Second
 
 const (
@@ -35,7 +35,7 @@ const (
 	barEvery   = 200 * time.Millisecond
 )
 
-// Progress begins to tell of a command and of how many of some things it has done.
+// Progress starts reporting the progress of a command that processes a number of things.
 func (t Terminal) Progress(command, things string) *Progress {
 	p := &Progress{
 		out: t.Err, command: command, things: things, bar: IsTerminal(t.Err), now: t.Now, begun: t.Now(),
@@ -64,17 +64,17 @@ func (t Terminal) Progress(command, things string) *Progress {
 	return p
 }
 
-// Close ends the telling. It may be called more than once.
+// Close stops the report. It may be called more than once.
 func (p *Progress) Close() { p.stop() }
 
-// Say writes a message beside what Show writes.
+// Say writes a message to the same writer.
 func (p *Progress) Say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.out, format, args...)
 }
 
-// Update is called after each thing.
+// Update sets the number of things that are done and the total.
 func (p *Progress) Update(done, all int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +84,7 @@ func (p *Progress) Update(done, all int) {
 	p.done, p.all = max(p.done, done), all
 }
 
-// Doing says what takes long, until the function that it returns is called.
+// Doing registers a long-running task until the returned function is called.
 func (p *Progress) Doing(what string) (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *Progress) Doing(what string) (end func()) {
 	}
 }
 
-// Show tells how far it is, if it is time to.
+// Show prints the progress if it is due.
 func (p *Progress) Show() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,10 +113,10 @@ func (p *Progress) Show() {
 		full := width * p.done / max(1, p.all)
 		line = "\r[" + strings.Repeat("█", full) + strings.Repeat("·", width-full) + "] " + p.state(now) + "\x1b[K"
 	}
-	_, _ = io.WriteString(p.out, line) // which may be lost
+	_, _ = io.WriteString(p.out, line) // best effort
 }
 
-// state says what is done, what is left and what is being done besides.
+// state returns the progress, the remaining time and the current task as text.
 func (p *Progress) state(now time.Time) string {
 	var parts []string
 	if p.all > 0 {
@@ -124,7 +124,7 @@ func (p *Progress) state(now time.Time) string {
 	}
 	if here := p.done - p.before; here > 0 && p.done < p.all {
 		left := time.Duration(float64(now.Sub(p.first)) / float64(here) * float64(p.all-p.done))
-		parts = append(parts, fmt.Sprintf("%v left", left.Round(time.Second)))
+		parts = append(parts, fmt.Sprintf("%v remaining", left.Round(time.Second)))
 	}
 	if len(p.current) > 0 {
 		parts = append(parts, p.current[0])

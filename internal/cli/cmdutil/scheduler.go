@@ -17,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// EndOf is how a Job ended; "": it did not.
+// EndOf returns the type of the condition with which a Job finished, or "" if it has not finished.
 func EndOf(job *batchv1.Job) batchv1.JobConditionType {
 	for _, c := range job.Status.Conditions {
 		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == v1.ConditionTrue {
@@ -27,17 +27,17 @@ func EndOf(job *batchv1.Job) batchv1.JobConditionType {
 	return ""
 }
 
-// Serving is which names of schedulers are ours, and whether a scheduler serves them.
+// Serving describes the scheduler names of KubEnergy and whether a scheduler serves them.
 type Serving struct {
-	Configured []string // profiles of the scheduler's configuration, but that of the cluster's own scheduler
-	seen       bool     // the configuration
+	Configured []string // profiles of the scheduler's configuration, except the default scheduler
+	seen       bool     // whether the configuration could be read
 	Runs       bool
 }
 
-// usualNames are those that the chart configures.
+// usualNames are the scheduler names configured by the chart.
 var usualNames = []string{policy.SchedulerName, policy.GardenerSchedulerName, policy.HybridSchedulerName}
 
-// ReadServing looks at the Leases and the configuration of the installation in a namespace.
+// ReadServing reads the Leases and the scheduler configuration in a namespace.
 func ReadServing(ctx context.Context, client kubernetes.Interface, namespace string, now time.Time) (Serving, error) {
 	var s Serving
 	s.Configured, s.seen = configuredNames(ctx, client, namespace)
@@ -55,15 +55,15 @@ func WithoutScheduler(ctx context.Context, client kubernetes.Interface, namespac
 	if why == "" || err != nil {
 		return "", true
 	}
-	text = "no scheduler runs (" + why + ")"
+	text = "no scheduler is running (" + why + ")"
 	if why, err = kube.Absent(ctx, client, namespace, ControllerName, now); why != "" && err == nil {
-		return text + ", nor does the controller (" + why + "): kubenergy release lets held Jobs start", false
+		return text + ", and neither is the controller (" + why + "): use kubenergy release to start held Jobs", false
 	}
-	return text + ": the controller " + controllerDoes, true
+	return text + ", so the controller " + controllerDoes, true
 }
 
-// configuredNames are the profiles of the scheduler's configuration, but that of the cluster's own scheduler. seen
-// reports whether the configuration can be read.
+// configuredNames returns the profiles of the scheduler's configuration, except the default scheduler. seen reports
+// whether the configuration could be read.
 func configuredNames(ctx context.Context, client kubernetes.Interface, namespace string) (names []string, seen bool) {
 	config, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, SchedulerName, metav1.GetOptions{})
 	if err != nil {
@@ -78,30 +78,30 @@ func configuredNames(ctx context.Context, client kubernetes.Interface, namespace
 		return nil, false
 	}
 	for _, p := range file.Profiles {
-		if p.SchedulerName != v1.DefaultSchedulerName { // which the cluster's own scheduler serves as well
+		if p.SchedulerName != v1.DefaultSchedulerName { // also served by the default scheduler
 			names = append(names, p.SchedulerName)
 		}
 	}
 	return names, true
 }
 
-// Names are all that pods may give to a scheduler of ours.
+// Names returns all scheduler names of KubEnergy that pods may use.
 func (s *Serving) Names() []string {
 	names := slices.Concat(usualNames, s.Configured)
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// Stranded are those that no scheduler serves.
+// Stranded returns the names that no scheduler serves.
 func (s *Serving) Stranded() []string {
 	return slices.DeleteFunc(s.Names(), func(name string) bool {
 		return s.Runs && (!s.seen || slices.Contains(s.Configured, name))
 	})
 }
 
-// MendScheduler returns the shell command that gives o, an object of the given kind whose pods name the given
+// MendScheduler returns a shell command that moves o, an object of the given kind with pods that use the given
 // scheduler, to the default scheduler. For a pod of a Job, the command replaces the Job. For a pod of any other
-// controller, there is no command: the text says what to write into the template of that controller.
+// controller, it returns an instruction to change the template of that controller.
 func MendScheduler(kind, scheduler string, o metav1.Object) string {
 	const named = `{"spec":{"schedulerName":"` + v1.DefaultSchedulerName + `"}}`
 	of, name := "kubectl -n "+o.GetNamespace(), o.GetName()
@@ -114,12 +114,13 @@ func MendScheduler(kind, scheduler string, o metav1.Object) string {
 	}
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && kind == "pod" {
 		if owner.Kind != "Job" {
-			return fmt.Sprintf("write schedulerName: %s into the template of %s %s", v1.DefaultSchedulerName,
+			return fmt.Sprintf("set schedulerName: %s in the template of %s %s", v1.DefaultSchedulerName,
 				owner.Kind, owner.Name)
 		}
 		kind, name = owner.Kind, owner.Name
 	}
-	// Nothing changes it in a pod, or in the template of a Job: both are made anew, a Job with a selector of its own.
+	// The field is immutable in pods and in the templates of Jobs, so the object is replaced. A Job gets a new
+	// selector.
 	return fmt.Sprintf("%s get %s %s -o yaml | sed '/controller-uid: /d; s/schedulerName: %s$/schedulerName: %s/' | "+
 		"kubectl replace --force -f -", of, strings.ToLower(kind), name, scheduler, v1.DefaultSchedulerName)
 }

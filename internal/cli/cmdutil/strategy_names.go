@@ -9,11 +9,10 @@ import (
 )
 
 // FillUsage is the help text of the flag --fill.
-const FillUsage = "up to how long gaps of the grid file are filled, as 3h; the intensity is then marked as estimated"
+const FillUsage = "maximum length of gaps to fill in the grid file, e.g. 3h; the intensity is then marked as estimated"
 
-// StrategyNames returns what a flag names, nil where it is not given: without the blanks that people put behind
-// commas. A flag that is given and names nothing is an error: as a script's variable that is not set, it would mean
-// something else.
+// StrategyNames returns the values of a flag without surrounding spaces, or nil if the flag is not set. An empty
+// value is an error, because it is likely the result of an unset variable in a script.
 func StrategyNames(cmd *cobra.Command, flag string) ([]string, error) {
 	if !cmd.Flags().Changed(flag) {
 		return nil, nil
@@ -26,8 +25,8 @@ func StrategyNames(cmd *cobra.Command, flag string) ([]string, error) {
 		names[i] = strings.TrimSpace(names[i])
 	}
 	if len(names) == 0 || slices.Contains(names, "") {
-		return nil, fmt.Errorf("--%s names no strategy, or an empty one: want one or more, as energy,carbon+window "+
-			"(see kubenergy strategies)", flag)
+		return nil, fmt.Errorf("--%s contains no strategy or an empty one: want one or more, e.g. "+
+			"energy,carbon+window (see kubenergy strategies)", flag)
 	}
 	return names, nil
 }

@@ -16,22 +16,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
-// UsageError is a mistake of the user: wrong flags, or files that cannot be read as what they are said to be.
+// UsageError is an error caused by the user, such as invalid flags or invalid files.
 type UsageError struct{ error }
 
-// NewUsageError returns err as an error that is the fault of the command line: the exit code is 2.
+// NewUsageError wraps err in a [UsageError], which results in exit code 2.
 func NewUsageError(err error) error { return UsageError{err} }
 
 func (e UsageError) Unwrap() error { return e.error }
 
-// MeantCommand asks for the command that was meant, where one is near.
+// MeantCommand returns a suggestion if there is a subcommand with a similar name.
 func MeantCommand(parent *cobra.Command, typed string) string {
 	return spelling.DidYouMean(typed, sliceutil.Map(parent.Commands(), (*cobra.Command).Name))
 }
 
-// Terminal is what a command knows of where it writes.
+// Terminal contains the environment of a command.
 type Terminal struct {
-	Name     string // of the program, as people type it
+	Name     string // name of the program as typed by the user
 	Args     []string
 	Env      []string
 	Out, Err io.Writer
@@ -42,7 +42,8 @@ type Terminal struct {
 // Print writes a document to standard output.
 func (t Terminal) Print(d report.Document, format string) error { return t.PrintTo("", d, format) }
 
-// PrintTo writes a document into a file; "": to standard output. It writes all of it, or nothing.
+// PrintTo writes a document to a file, or to standard output if file is empty. The document is written completely
+// or not at all.
 func (t Terminal) PrintTo(file string, d report.Document, format string) error {
 	var b bytes.Buffer
 	if err := report.Write(&b, d, format, file == "" && t.colours(t.Out)); err != nil {
@@ -52,14 +53,14 @@ func (t Terminal) PrintTo(file string, d report.Document, format string) error {
 		_, err := t.Out.Write(b.Bytes())
 		return err
 	}
-	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil { //nolint:gosec // for all who may read the folder
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil { //nolint:gosec // readable by all users
 		return err
 	}
 	fmt.Fprintln(t.Err, "wrote", file)
 	return nil
 }
 
-// colours reports whether w is a terminal that shows colours, and NO_COLOR is not set.
+// colours reports whether w is a terminal that supports colours and NO_COLOR is not set.
 func (t Terminal) colours(w io.Writer) bool {
 	return t.Getenv("NO_COLOR") == "" && t.Getenv("TERM") != "dumb" && IsTerminal(w)
 }
@@ -70,10 +71,10 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// usualWidth is that of a terminal whose width is unknown.
+// usualWidth is the default width of a terminal.
 const usualWidth = 80
 
-// Width is how many columns there are to write on.
+// Width returns the number of columns of the terminal.
 func (t Terminal) Width() int {
 	if f, ok := t.Out.(*os.File); ok {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {

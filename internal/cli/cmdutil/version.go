@@ -8,24 +8,24 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// Version is the commit that the program was built from, or else the version of the module.
+// Version returns the commit that the program was built from, or the version of the module.
 func Version() string {
 	b := ReadBuilt()
 	return cmp.Or(b.Commit, b.Version)
 }
 
-// Build is what a program knows of how it was made.
+// Build contains build information of the program.
 type Build struct {
-	Version    string `json:"version"`            // of the module: a tag, or the time and commit
-	Commit     string `json:"commit,omitempty"`   // "": not built from a checkout
-	Time       string `json:"time,omitempty"`     // of the commit
-	Modified   bool   `json:"modified,omitempty"` // files differed from the commit
+	Version    string `json:"version"`            // version of the module, a tag or a pseudo-version
+	Commit     string `json:"commit,omitempty"`   // empty if not built from a checkout
+	Time       string `json:"time,omitempty"`     // time of the commit
+	Modified   bool   `json:"modified,omitempty"` // the checkout had uncommitted changes
 	Go         string `json:"go"`
-	Kubernetes string `json:"kubernetes,omitempty"` // of the client libraries
+	Kubernetes string `json:"kubernetes,omitempty"` // version of the client libraries
 }
 
-// ReadBuilt returns what the Go toolchain wrote into the program about its build. Where it wrote nothing, the version
-// is "unknown" and all else is empty.
+// ReadBuilt returns the build information embedded by the Go toolchain. Without it, the version is "unknown" and
+// all other fields are empty.
 func ReadBuilt() *Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -50,7 +50,7 @@ func ReadBuilt() *Build {
 	return b
 }
 
-// Text shows it as a table without a head.
+// Text returns the information as a table without a header.
 func (b *Build) Text(_, _ bool) string {
 	t := report.Heads(2, "kubenergy", b.Version)
 	commit := b.Commit
@@ -58,7 +58,7 @@ func (b *Build) Text(_, _ bool) string {
 	case commit == "":
 		commit = "unknown: not built from a checkout"
 	case b.Modified:
-		commit += ", with changes"
+		commit += " (modified)"
 	}
 	t.Add("commit", commit)
 	if b.Time != "" {

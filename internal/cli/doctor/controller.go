@@ -11,19 +11,19 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// foldLate is how long bookings may wait for their place in the sums: many times the usual.
+// foldLate is the maximum age of bookings that are not folded. It is many times the usual age.
 const foldLate = 15 * time.Minute
 
-// CheckController asks the controller how its ledger is and how old its knowledge of nodes.
+// CheckController checks the state of the controller's ledger and the age of its power readings.
 func (d *Doctor) CheckController(ctx context.Context) {
 	c, err := cmdutil.ThroughProxy(ctx, d.Config, d.Namespace, "", d.Now)
 	if err != nil {
-		hint := "use a kubeconfig with a token, or ask for the right"
-		// it is not the right that is missing
+		hint := "use a kubeconfig with a token, or request the missing permission"
+		// permissions are not the cause
 		if _, none := errors.AsType[*cmdutil.NoTokenError](err); !none || ctx.Err() != nil {
-			hint = "ask again when the API server answers"
+			hint = "try again when the API server responds"
 		}
-		d.say(StatusWarn, hint, "the controller cannot be asked: %s", cmdutil.OneLine(err))
+		d.say(StatusWarn, hint, "the controller cannot be queried: %s", cmdutil.OneLine(err))
 		return
 	}
 	var holds struct {
@@ -35,38 +35,40 @@ func (d *Doctor) CheckController(ctx context.Context) {
 	refused, _ := errors.AsType[*cmdutil.RefusedError](err)
 	switch {
 	case refused != nil && (refused.Status == http.StatusNotFound || refused.Status == http.StatusMethodNotAllowed):
-		d.say(StatusWarn, "install or upgrade the chart: reports and live watts need it", "%v", err)
+		d.say(StatusWarn, "install or upgrade the chart, which is required for reports and power readings", "%v", err)
 		return
 	case refused != nil && refused.Status < http.StatusInternalServerError:
 		d.say(StatusWarn, adviceRights, "%v", err)
 		return
-	// whether its pod is ready was looked at above
+		// checkComponents has checked the readiness of the pod
 	case refused != nil && refused.Status == http.StatusServiceUnavailable:
 		d.say(StatusWarn,
-			"look at the logs of "+cmdutil.ControllerName+
-				"; where that proxy reaches no pods, use --server of report and top",
+			"check the logs of "+cmdutil.ControllerName+
+				"; if the proxy of the API server cannot reach pods, use --server of report and top",
 			"%v", err)
 		return
 	case err != nil:
-		d.say(StatusFail, "look at the logs of "+cmdutil.ControllerName, "%v", err)
+		d.say(StatusFail, "check the logs of "+cmdutil.ControllerName, "%v", err)
 		return
 	case holds.Oldest != nil && now.Sub(*holds.Oldest) > foldLate:
-		d.say(StatusFail, "look at the logs of "+cmdutil.ControllerName+" and at the room on its volume",
-			"%s are not in the ledger's sums since %s: it cannot be written", humanize.Count(holds.Journal, "booking"),
+		d.say(StatusFail, "check the logs of "+cmdutil.ControllerName+" and the free space on its volume",
+			"%s have not been added to the sums since %s: the ledger is not writable", humanize.Count(holds.Journal,
+				"booking"),
 			holds.Oldest.UTC().Format(time.RFC3339))
 	default:
-		d.ok("the controller answers, and its ledger is up to date")
+		d.ok("the controller is available and its ledger is up to date")
 	}
 	d.checkFederation(ctx, c, now, holds.Unsent)
 	d.checkAges(ctx, c)
 }
 
-// checkFederation tells of bookings that wait to be forwarded, and of clusters that have forwarded what they book and
-// do not any more. unsent is when the first that waits was booked.
+// checkFederation reports bookings that were not forwarded in time, and clusters that stopped forwarding bookings.
+// unsent is the time of the oldest booking that was not forwarded.
 func (d *Doctor) checkFederation(ctx context.Context, c *cmdutil.ControllerClient, now time.Time, unsent *time.Time) {
 	if unsent != nil && now.Sub(*unsent) > foldLate {
-		d.say(StatusWarn, "look at the logs of "+cmdutil.ControllerName+": the federation is away, or refuses bookings",
-			"the federation does not have all that was booked since %s", unsent.UTC().Format(time.RFC3339))
+		d.say(StatusWarn, "check the logs of "+cmdutil.ControllerName+": the federation is unavailable or rejects "+
+			"bookings",
+			"bookings since %s have not been forwarded to the federation", unsent.UTC().Format(time.RFC3339))
 	}
 	answer, err := c.Ledger(ctx, &ledger.Query{
 		From: now.Add(-cmdutil.SavingsSpan), To: now, GroupBy: []ledger.Dimension{ledger.ByCluster},
@@ -77,13 +79,13 @@ func (d *Doctor) checkFederation(ctx context.Context, c *cmdutil.ControllerClien
 	}
 	for i := range answer.Rows {
 		if r := &answer.Rows[i]; len(r.Key) == 1 && r.Key[0] != "" && now.Sub(r.Last) > foldLate {
-			d.say(StatusWarn, "run kubenergy doctor there", "nothing came from cluster %s since %s",
+			d.say(StatusWarn, "run kubenergy doctor in that cluster", "no data received from cluster %s since %s",
 				cmdutil.Printable(r.Key[0]), r.Last.UTC().Format(time.RFC3339))
 		}
 	}
 }
 
-// checkAges says how many nodes tell what they draw.
+// checkAges reports the number of nodes with and without current power readings.
 func (d *Doctor) checkAges(ctx context.Context, c *cmdutil.ControllerClient) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
@@ -99,13 +101,13 @@ func (d *Doctor) checkAges(ctx context.Context, c *cmdutil.ControllerClient) {
 	}
 	switch {
 	case len(nodes) == 0:
-		d.say(StatusWarn, "run agents (agent.enabled), or name meters; until then energy is estimated",
-			"no node tells what it draws")
+		d.say(StatusWarn, "enable agents (agent.enabled) or configure meters; until then energy is estimated",
+			"no node reports its power")
 	case stale > 0:
-		d.say(StatusWarn, "look at the agents of those that kubenergy top nodes --sort age names first",
-			"%d of %s have not told what they draw for more than %v, one of them for %v", stale,
+		d.say(StatusWarn, "check the agents of the first nodes listed by kubenergy top nodes --sort age",
+			"%d of %s have not reported their power for more than %v, the longest for %v", stale,
 			humanize.Count(len(nodes), "node"), cmdutil.LiveFor, oldest)
 	default:
-		d.ok("%s told what they draw within the last %v", humanize.Count(len(nodes), "node"), oldest)
+		d.ok("%s reported power within the last %v", humanize.Count(len(nodes), "node"), oldest)
 	}
 }

@@ -1,2 +1,2 @@
-// Package doctor checks an installation and suggests how to repair it.
+// Package doctor implements the command doctor, which checks an installation and suggests fixes.
 package doctor

@@ -23,39 +23,39 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// Status is how bad a finding is.
+// Status is the severity of a finding.
 type Status = dashboard.Status
 
-// How bad findings are.
+// Severities of findings.
 const (
 	StatusOK   = dashboard.StatusOK
 	StatusWarn = dashboard.StatusWarn
 	StatusFail = dashboard.StatusFail
 )
 
-// Finding is the outcome of one check: what is, and what to do about it.
+// Finding is the result of one check with advice.
 type Finding = dashboard.Finding
 
-// Doctor looks at a cluster. It changes nothing.
+// Doctor checks a cluster. It is read-only.
 type Doctor struct {
 	client    kubernetes.Interface
 	Config    *rest.Config
-	Namespace string // of our components
+	Namespace string // namespace of the components
 	Now       func() time.Time
 
-	check    string // the one that runs
+	check    string // name of the current check
 	Findings []Finding
 
-	// What one check has learned and another needs.
-	fresh       map[string]bool               // Leases, by name
-	deployments map[string]*appsv1.Deployment // of ours, by name
-	scheduler   time.Time                     // creation of its Deployment; zero: none is seen
-	policy      *v1alpha1.EnergyPolicy        // of the cluster; nil: none is seen
-	view        *kube.View                    // nil: not read yet
+	// Results that later checks use.
+	fresh       map[string]bool               // names of Leases that are held
+	deployments map[string]*appsv1.Deployment // Deployments of KubEnergy by name
+	scheduler   time.Time                     // creation time of its Deployment; zero if not found
+	policy      *v1alpha1.EnergyPolicy        // policy of the cluster; nil if not found
+	view        *kube.View                    // nil until it is read
 	crds        bool
 }
 
-// Checks in the order in which they build on each other.
+// Checks are the checks in the order of their dependencies.
 var Checks = []struct {
 	name string
 	look func(*Doctor, context.Context)
@@ -80,22 +80,22 @@ var Checks = []struct {
 	{"metrics", (*Doctor).checkMetrics},
 }
 
-// NewCommand returns the command doctor, which checks an installation and says what to do about what is wrong.
+// NewCommand returns the command doctor, which checks an installation and gives advice.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ClusterFlags
 	var format *cmdutil.Choice
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the cluster, the installation, its rights, its clock and its signals",
-		Long: `Check what an installation depends on, and say what to do about what is wrong. It only reads,
-with your own rights; what you may not see is said and not counted as a failure. The exit code is 1 if something has
-failed. What nodes can measure themselves (RAPL, meters) cannot be seen from here.`,
+		Short: "Check the cluster, the installation, its permissions, its clock and its signals",
+		Long: `Check the prerequisites of an installation and print advice for each problem. The command is read-only
+and uses your own permissions. Resources that you may not read are reported as warnings instead of failures. The exit
+code is 1 if a check failed. The capabilities of nodes to measure power (RAPL, meters) are not checked.`,
 		Example: `  kubenergy doctor
   kubenergy doctor -o json | jq '.checks[] | select(.status != "ok")'`,
 		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.Namespace == "" {
-				return cmdutil.NewUsageError(errors.New("--namespace is empty"))
+				return cmdutil.NewUsageError(errors.New("--namespace must not be empty"))
 			}
 			c, err := f.Open(t)
 			if err != nil {
@@ -111,7 +111,8 @@ failed. What nodes can measure themselves (RAPL, meters) cannot be seen from her
 	return cmd
 }
 
-// Examine runs all checks of an installation in a namespace. If there is no server to ask, one finding says so.
+// Examine runs all checks of an installation in a namespace. If the API server is unreachable, it stops after the
+// first finding.
 func Examine(ctx context.Context, c *cmdutil.Cluster, namespace string, now func() time.Time) *Doctor {
 	d := &Doctor{
 		client: c, Config: c.Config, Namespace: namespace, Now: now, fresh: map[string]bool{},
@@ -135,18 +136,19 @@ func (d *Doctor) say(s Status, advice, format string, args ...any) {
 
 func (d *Doctor) ok(format string, args ...any) { d.say(StatusOK, "", format, args...) }
 
-const adviceRights = "ask a person with that right, or use another --context"
+const adviceRights = "ask a user with this permission, or use another --context"
 
-// unseen says that something could not be read. That is a matter of the user's rights, not of the cluster's health.
+// unseen adds a warning for a resource that could not be read. It is not a failure, because the cause may be
+// missing permissions of the user.
 func (d *Doctor) unseen(what string, err error) {
 	if apierrors.IsForbidden(err) {
-		d.say(StatusWarn, adviceRights, "you may not read %s", what)
+		d.say(StatusWarn, adviceRights, "you are not allowed to read %s", what)
 		return
 	}
-	d.say(StatusWarn, "try again", "%s could not be read: %s", what, cmdutil.OneLine(err))
+	d.say(StatusWarn, "try again", "failed to read %s: %s", what, cmdutil.OneLine(err))
 }
 
-// findings are what doctor prints.
+// findings is the output of the command doctor.
 type findings struct {
 	APIVersion string    `json:"apiVersion"`
 	Checks     []Finding `json:"checks"`
@@ -167,7 +169,7 @@ func (d *Doctor) report(t cmdutil.Terminal, format string) error {
 
 var statusColours = map[Status]string{StatusOK: "\x1b[32m", StatusWarn: "\x1b[33m", StatusFail: "\x1b[31m"}
 
-// Text shows the findings below each other.
+// Text returns the findings, one below the other.
 func (f *findings) Text(_, colours bool) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -183,9 +185,9 @@ func (f *findings) Text(_, colours bool) string {
 			fmt.Fprintf(w, "\t\t→ %s\n", c.Advice)
 		}
 	}
-	_ = w.Flush() // a builder never fails
+	_ = w.Flush() // strings.Builder never returns an error
 	text := b.String()
-	if colours { // after the columns are laid out, which counts what is not seen
+	if colours { // added after the layout, which counts escape sequences
 		for status, colour := range statusColours {
 			line := regexp.MustCompile("(?m)^" + string(status) + " ")
 			text = line.ReplaceAllString(text, colour+string(status)+"\x1b[0m ")

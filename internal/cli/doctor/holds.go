@@ -15,10 +15,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
-// GuardPolicies pin what our accounts may change, on Jobs and on everything else, and what users and kubelets may.
+// GuardPolicies restrict the changes that the accounts of KubEnergy, users and kubelets may make.
 var GuardPolicies = []string{"kubenergy-hold-guard", "kubenergy-guard", "kubenergy-keys", "kubenergy-nodes"}
 
-// checkHoldPolicy wants what suspends Jobs only where something releases them.
+// checkHoldPolicy checks that Jobs are only suspended on creation if a component releases them.
 func (d *Doctor) checkHoldPolicy(ctx context.Context) {
 	policies := d.client.AdmissionregistrationV1()
 	_, errPolicy := policies.MutatingAdmissionPolicies().Get(ctx, release.HoldPolicy, metav1.GetOptions{})
@@ -29,41 +29,42 @@ func (d *Doctor) checkHoldPolicy(ctx context.Context) {
 			return
 		}
 	}
-	const startScheduler = "start the scheduler, or let everything go: kubenergy release --all --remove-policy"
+	const startScheduler = "start the scheduler, or release all Jobs: kubenergy release --all --remove-policy"
 	absence, _ := cmdutil.WithoutScheduler(ctx, d.client, d.Namespace, d.Now(), "releases them at their latest start")
 	switch {
 	case errPolicy != nil && errBinding != nil:
 		d.say(StatusWarn, "set hold.enabled in the chart, or apply deploy/hold",
-			"not installed: Jobs are not held, bare pods are")
+			"not installed: only bare pods are held, Jobs are not")
 		return
 	case errBinding != nil:
 		d.say(StatusWarn, "create the binding, or remove the policy",
-			"MutatingAdmissionPolicy %s has no binding: no Job is held", release.HoldPolicy)
+			"MutatingAdmissionPolicy %s has no binding, so no Job is held", release.HoldPolicy)
 		return
 	case errPolicy != nil:
 		d.say(StatusWarn, "create the policy, or remove the binding",
-			"MutatingAdmissionPolicyBinding %s binds no policy: no Job is held", release.HoldPolicy)
+			"MutatingAdmissionPolicyBinding %s refers to a missing policy, so no Job is held", release.HoldPolicy)
 		return
 	case absence != "":
-		d.say(StatusFail, startScheduler, "Jobs are suspended as they are created, and %s", absence)
+		d.say(StatusFail, startScheduler, "Jobs are suspended on creation, but %s", absence)
 	case !d.fresh[cmdutil.HoldLease]:
-		d.say(StatusFail, startScheduler, "Jobs are suspended as they are created, and no scheduler holds the Lease "+
-			"%s: they start at their latest start", cmdutil.HoldLease)
+		d.say(StatusFail, startScheduler, "Jobs are suspended on creation, but no scheduler holds the Lease "+
+			"%s, so they start at their latest start", cmdutil.HoldLease)
 	case !d.scheduler.IsZero() && binding.CreationTimestamp.Time.Before(d.scheduler):
-		d.say(StatusWarn, "install the binding last and remove it first",
-			"MutatingAdmissionPolicyBinding %s is older than the scheduler: between the two, Jobs were suspended and "+
-				"nothing released them", release.HoldPolicy)
+		d.say(StatusWarn, "create the binding last and delete it first",
+			"MutatingAdmissionPolicyBinding %s is older than the scheduler: Jobs created in between were suspended "+
+				"and not released", release.HoldPolicy)
 	default:
-		d.ok("Jobs that may wait are suspended as they are created, and released by the holder of %s",
+		d.ok("Jobs that may wait are suspended on creation and released by the holder of Lease %s",
 			cmdutil.HoldLease)
 	}
 	for _, name := range GuardPolicies {
 		_, errPolicy = policies.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
 		_, errBinding = policies.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(errPolicy) || apierrors.IsNotFound(errBinding) {
-			d.say(StatusWarn, "apply deploy/hold/guard.yaml: RBAC cannot say which part of an object may be changed",
-				"ValidatingAdmissionPolicy %s or its binding is missing: what our accounts, users and kubelets may "+
-					"change is not pinned", name)
+			d.say(StatusWarn, "apply deploy/hold/guard.yaml, because RBAC cannot restrict changes to parts of an "+
+				"object",
+				"ValidatingAdmissionPolicy %s or its binding is missing: changes by KubEnergy, users and kubelets "+
+					"are not restricted", name)
 		}
 	}
 }
@@ -87,7 +88,7 @@ func (d *Doctor) checkHeldJobs(ctx context.Context) {
 		d.unseen("Jobs", err)
 		return
 	}
-	const advice = "look whether the scheduler runs; to let them go: kubenergy release --all"
+	const advice = "check whether the scheduler is running; to release the Jobs: kubenergy release --all"
 	if n := len(late); n > 0 {
 		d.say(StatusFail, advice, "%s held past the latest start: %s", humanize.Count(n, "Job"), firstOf(late))
 	}

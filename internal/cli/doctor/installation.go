@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// customResource is as much of a CustomResourceDefinition as concerns us.
+// customResource contains the required fields of a CustomResourceDefinition.
 type customResource struct {
 	Status struct {
 		Conditions     []metav1.Condition `json:"conditions"`
@@ -27,7 +27,7 @@ type customResource struct {
 }
 
 func (d *Doctor) checkCRDs(ctx context.Context) {
-	const install = "install the chart, whose folder crds holds them"
+	const install = "install the chart, which contains them in the directory crds"
 	var missing, broken, old []string
 	names := []string{"gridzones", "powerprofiles", "energypolicies"}
 	for _, name := range names {
@@ -39,7 +39,7 @@ func (d *Doctor) checkCRDs(ctx context.Context) {
 			missing = append(missing, name)
 		case err != nil:
 			d.unseen("custom resource definitions", err)
-			// Every user may read discovery, which also tells whether our kinds are there.
+			// Every user may read discovery, which also lists the kinds of KubEnergy.
 			served, err := d.served(v1alpha1.GroupVersion.String(), "gridzones")
 			d.crds = err == nil && served
 			return
@@ -54,14 +54,15 @@ func (d *Doctor) checkCRDs(ctx context.Context) {
 	d.crds = len(missing) < len(names)
 	switch {
 	case !d.crds:
-		d.say(StatusWarn, install, "not installed: signals and profiles come from files, if at all")
+		d.say(StatusWarn, install, "not installed: signals and profiles can only be read from files")
 	case len(missing) > 0:
 		d.say(StatusFail, install, "missing: %s", strings.Join(missing, ", "))
 	case len(broken) > 0:
-		d.say(StatusFail, "look at its conditions: kubectl describe crd", "not established: %s",
+		d.say(StatusFail, "check the conditions: kubectl describe crd", "not established: %s",
 			strings.Join(broken, ", "))
 	case len(old) > 0:
-		d.say(StatusWarn, "rewrite the objects and drop the version from status.storedVersions before the version goes",
+		d.say(StatusWarn, "migrate the objects and remove the version from status.storedVersions before it is no "+
+			"longer served",
 			"stored in versions other than %s: %s", v1alpha1.GroupVersion.Version, strings.Join(old, ", "))
 	default:
 		d.ok("GridZone, PowerProfile and EnergyPolicy are established and stored as %s", v1alpha1.GroupVersion.Version)
@@ -102,15 +103,15 @@ func (d *Doctor) checkComponents(ctx context.Context) {
 	}
 	switch {
 	case len(versions) == 0:
-		d.say(StatusWarn, "install the chart; a scheduler that runs elsewhere shows by its Lease",
-			"not installed: no Deployment of ours in %s", d.Namespace)
+		d.say(StatusWarn, "install the chart; a scheduler outside of the cluster is detected by its Lease",
+			"not installed: there is no Deployment of KubEnergy in %s", d.Namespace)
 	case len(versions) > 1:
-		d.say(StatusWarn, "finish the upgrade: one minor version apart is supported",
-			"components of %d versions run: %s", len(versions), named(versions))
+		d.say(StatusWarn, "finish the upgrade: a skew of one minor version is supported",
+			"components of %d different versions are running: %s", len(versions), named(versions))
 	}
 }
 
-// versionOf is the tag of a Deployment's image, or its digest.
+// versionOf returns the tag or digest of a Deployment's image.
 func versionOf(dep *appsv1.Deployment) string {
 	for _, c := range dep.Spec.Template.Spec.Containers {
 		if _, digest, ok := strings.Cut(c.Image, "@"); ok {
@@ -132,7 +133,7 @@ func named(versions map[string][]string) string {
 	return strings.Join(all, ", ")
 }
 
-// checkLeases tells which components are at work.
+// checkLeases reports which components hold their Leases.
 func (d *Doctor) checkLeases(ctx context.Context) {
 	list, err := d.client.CoordinationV1().Leases(d.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -148,25 +149,27 @@ func (d *Doctor) checkLeases(ctx context.Context) {
 		holder := ptr.Deref(l.Spec.HolderIdentity, "")
 		switch {
 		case kube.LeaseHeld(&l, d.Now()) && d.podIsGone(ctx, holder):
-			d.say(StatusWarn, "look whether its component runs", "Lease %s is held by %s, a pod that is gone", l.Name,
+			d.say(StatusWarn, "check whether its component is running",
+				"Lease %s is held by %s, a pod that no longer exists", l.Name,
 				holder)
 		case kube.LeaseHeld(&l, d.Now()):
 			d.fresh[l.Name] = true
 			d.ok("Lease %s is held by %s", l.Name, holder)
 		case holder == "" || l.Spec.RenewTime == nil:
-			d.say(StatusWarn, "look whether its component runs", "Lease %s has no holder", l.Name)
+			d.say(StatusWarn, "check whether its component is running", "Lease %s has no holder", l.Name)
 		default:
-			d.say(StatusWarn, "look whether its component runs", "Lease %s was last renewed %s ago by %s", l.Name,
-				humanize.Rounded(d.Now().Sub(l.Spec.RenewTime.Time)), holder)
+			d.say(StatusWarn, "check whether its component is running", "Lease %s was last renewed %s ago by %s",
+				l.Name, humanize.Rounded(d.Now().Sub(l.Spec.RenewTime.Time)), holder)
 		}
 	}
 	if !found {
-		d.say(StatusWarn, "install the chart, or look at its pods: kubectl -n "+d.Namespace+" get pods",
-			"no Lease of ours in %s: no component of ours has run there", d.Namespace)
+		d.say(StatusWarn, "install the chart, or check its pods: kubectl -n "+d.Namespace+" get pods",
+			"there is no Lease of KubEnergy in %s: no component has been running there", d.Namespace)
 	}
 }
 
-// podIsGone reports whether the holder of a Lease was a pod of ours, by its name, that does not exist any more.
+// podIsGone reports whether the holder of a Lease is a pod of KubEnergy, judging by its name, that no longer
+// exists.
 func (d *Doctor) podIsGone(ctx context.Context, holder string) bool {
 	name, _, _ := strings.Cut(holder, "_")
 	if !strings.HasPrefix(name, "kubenergy-") {
@@ -176,7 +179,8 @@ func (d *Doctor) podIsGone(ctx context.Context, holder string) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// rights are the ones that installations break on, by account: a verb, and a resource with its part and its group.
+// rights are the required permissions by account that are critical in installations. Each consists of a verb and a
+// resource with its subresource and group.
 var rights = map[string][]string{
 	cmdutil.SchedulerName: {
 		"create pods/binding", "watch nodes", "watch jobs.batch", "patch jobs.batch", "get cronjobs.batch",
@@ -186,19 +190,19 @@ var rights = map[string][]string{
 	cmdutil.ControllerName: {
 		"watch gridzones.kubenergy.io", "patch gridzones/status.kubenergy.io", "watch energypolicies.kubenergy.io",
 		"patch energypolicies/status.kubenergy.io", "watch nodes", "watch jobs.batch",
-		"patch jobs.batch", // overdue ones, where no scheduler runs
+		"patch jobs.batch", // to release overdue Jobs if no scheduler runs
 		"watch cronjobs.batch",
 		"create leases.coordination.k8s.io",
 	},
 }
 
-// neverRights are the ones that none of our accounts may have.
+// neverRights are the permissions that no account of KubEnergy may have.
 var neverRights = []string{
 	"get secrets", "list secrets", "create pods", "create jobs.batch", "delete jobs.batch",
 	"escalate clusterroles.rbac.authorization.k8s.io",
 }
 
-// attributes are what the API server is asked about a right.
+// attributes parses a permission for a SubjectAccessReview.
 func (d *Doctor) attributes(right string) *authorizationv1.ResourceAttributes {
 	verb, what, _ := strings.Cut(right, " ")
 	what, group, _ := strings.Cut(what, ".")
@@ -227,7 +231,8 @@ func (d *Doctor) checkPermissions(ctx context.Context) {
 	}
 }
 
-// checkAccount asks the API server what an account may do. It reports false where we may not ask.
+// checkAccount checks the permissions of an account. It returns false if the user may not create
+// SubjectAccessReviews.
 func (d *Doctor) checkAccount(ctx context.Context, account string) bool {
 	var lacks, exceeds []string
 	user := fmt.Sprintf("system:serviceaccount:%s:%s", d.Namespace, account)
@@ -248,7 +253,7 @@ func (d *Doctor) checkAccount(ctx context.Context, account string) bool {
 			}, metav1.CreateOptions{})
 		switch {
 		case err != nil:
-			d.unseen("the rights of other accounts (create subjectaccessreviews)", err)
+			d.unseen("the permissions of other accounts (create subjectaccessreviews)", err)
 			return false
 		case never && review.Status.Allowed:
 			exceeds = append(exceeds, right)
@@ -257,15 +262,16 @@ func (d *Doctor) checkAccount(ctx context.Context, account string) bool {
 		}
 	}
 	if len(lacks) > 0 {
-		d.say(StatusFail, "apply the rights that the chart, or deploy/kubenergy.yaml, gives", "%s may not %s", account,
-			strings.Join(lacks, ", "))
+		d.say(StatusFail, "apply the roles of the chart or of deploy/kubenergy.yaml", "%s is not allowed to %s",
+			account, strings.Join(lacks, ", "))
 	}
 	if len(exceeds) > 0 {
-		d.say(StatusWarn, "look for a binding that was added", "%s may %s, and needs none of it", account,
+		d.say(StatusWarn, "check for additional role bindings", "%s is allowed to %s, which is not required", account,
 			strings.Join(exceeds, ", "))
 	}
 	if len(lacks)+len(exceeds) == 0 {
-		d.ok("%s may do what it must, and neither read secrets nor create or delete work across namespaces", account)
+		d.ok("%s has the required permissions, and cannot read secrets or create or delete workloads across namespaces",
+			account)
 	}
 	return true
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// What the scheduler is built on. kube-scheduler may be one minor version older than the API server and never newer.
+// Supported minor versions. kube-scheduler may be one minor version older than the API server, but not newer.
 const (
 	oldestMinor = 36
 	newestMinor = 37
@@ -28,34 +28,35 @@ const adviceUnreachable = "check the address and the credentials of the kubeconf
 func (d *Doctor) checkVersion(context.Context) {
 	v, err := d.client.Discovery().ServerVersion()
 	if err != nil {
-		d.say(StatusFail, adviceUnreachable, "the API server did not answer: %s", cmdutil.OneLine(err))
+		d.say(StatusFail, adviceUnreachable, "the API server did not respond: %s", cmdutil.OneLine(err))
 		return
 	}
 	major, errMajor := strconv.Atoi(v.Major)
-	minor, errMinor := strconv.Atoi(strings.TrimRight(v.Minor, "+")) // clouds write 36+
+	minor, errMinor := strconv.Atoi(strings.TrimRight(v.Minor, "+")) // cloud providers report 36+
 	version := fmt.Sprintf("Kubernetes %s", v.GitVersion)
 	switch {
 	case errMajor != nil || errMinor != nil:
-		d.say(StatusWarn, fmt.Sprintf("use a server of version 1.%d or 1.%d", oldestMinor, newestMinor),
-			"%s: its version cannot be told from %q.%q", version, v.Major, v.Minor)
+		d.say(StatusWarn, fmt.Sprintf("use Kubernetes 1.%d or 1.%d", oldestMinor, newestMinor),
+			"%s: invalid version %q.%q", version, v.Major, v.Minor)
 	case major != 1 || minor < oldestMinor:
 		d.say(StatusFail, fmt.Sprintf("upgrade the cluster to 1.%d or 1.%d", oldestMinor, newestMinor),
-			"%s: older than the scheduler, which is kube-scheduler 1.%d, may be served by", version, oldestMinor)
+			"%s is older than the scheduler, which is based on kube-scheduler 1.%d", version, oldestMinor)
 	case minor > newestMinor:
 		d.say(StatusFail, "upgrade KubEnergy first",
-			"%s: the scheduler is kube-scheduler 1.%d, and may be one minor version older at most", version,
+			"%s is too new: the scheduler is based on kube-scheduler 1.%d, which may be at most one minor version "+
+				"older", version,
 			oldestMinor)
 	case minor == oldestMinor:
-		d.ok("%s; the scheduler is built on the same minor version", version)
+		d.ok("%s, the same minor version as the scheduler", version)
 	default:
-		d.ok("%s; the scheduler is built on 1.%d, one minor version older, as it may be", version, oldestMinor)
+		d.ok("%s, the scheduler is based on 1.%d, which is one minor version older and supported", version, oldestMinor)
 	}
 }
 
-// maxSkew is by how much the clocks may be apart. Holds are kept to the second.
+// maxSkew is the maximum clock skew. Holds are accurate to the second.
 const maxSkew = 2 * time.Second
 
-const adviceClock = "synchronise the clocks (NTP): deadlines are instants"
+const adviceClock = "synchronize the clocks (NTP), because deadlines are absolute times"
 
 // checkClock compares this machine's clock with the API server's.
 func (d *Doctor) checkClock(ctx context.Context) {
@@ -63,7 +64,7 @@ func (d *Doctor) checkClock(ctx context.Context) {
 	review, err := d.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
 		metav1.CreateOptions{})
 	if err == nil && review.CreationTimestamp.IsZero() {
-		err = errors.New("its response has no creation timestamp")
+		err = errors.New("the response has no creation timestamp")
 	}
 	if err != nil {
 		d.unseen("the API server's clock", err)
@@ -73,15 +74,15 @@ func (d *Doctor) checkClock(ctx context.Context) {
 	skew := late.Abs().Round(time.Second)
 	switch {
 	case late.Abs() <= maxSkew:
-		d.ok("this machine and the API server agree to %v", maxSkew)
+		d.ok("the clocks of this machine and the API server differ by at most %v", maxSkew)
 	case late > 0:
-		d.say(StatusWarn, adviceClock, "this machine's clock is %v behind the API server's", skew)
+		d.say(StatusWarn, adviceClock, "the clock of this machine is %v behind the API server", skew)
 	default:
-		d.say(StatusWarn, adviceClock, "this machine's clock is %v ahead of the API server's", skew)
+		d.say(StatusWarn, adviceClock, "the clock of this machine is %v ahead of the API server", skew)
 	}
 }
 
-// served reports whether a group and version has a resource.
+// served reports whether the API server serves a resource in a group and version.
 func (d *Doctor) served(groupVersion, resource string) (bool, error) {
 	list, err := d.client.Discovery().ServerResourcesForGroupVersion(groupVersion)
 	switch {
@@ -97,16 +98,16 @@ func (d *Doctor) checkServedPolicies(context.Context) {
 	served, err := d.served("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies")
 	switch {
 	case err != nil:
-		d.unseen("the kinds that the API server has", err)
+		d.unseen("the resources of the API server", err)
 	case !served:
-		d.say(StatusFail, "upgrade to Kubernetes 1.36, or enable the API; bare pods are held without it",
-			"MutatingAdmissionPolicy is not served as v1: Jobs cannot be held")
+		d.say(StatusFail, "upgrade to Kubernetes 1.36 or enable the API; bare pods can be held without it",
+			"MutatingAdmissionPolicy v1 is not served: Jobs cannot be held")
 	default:
-		d.ok("MutatingAdmissionPolicy is served as v1: Jobs can be held without a webhook")
+		d.ok("MutatingAdmissionPolicy v1 is served: Jobs can be held without a webhook")
 	}
 }
 
-// checkPropagation names policies of Karmada by which Jobs go to every cluster that fits.
+// checkPropagation reports policies of Karmada that duplicate Jobs to all matching clusters.
 func (d *Doctor) checkPropagation(ctx context.Context) {
 	const version = "policy.karmada.io/v1alpha1"
 	var all []string
@@ -137,23 +138,23 @@ func (d *Doctor) checkPropagation(ctx context.Context) {
 		}
 	}
 	if len(all) > 0 {
-		d.say(StatusWarn, "set spec.placement.replicaScheduling.replicaSchedulingType to Divided in them",
-			"by these policies Karmada runs Jobs in every cluster that fits, and KubEnergy chooses none: %s",
+		d.say(StatusWarn, "set spec.placement.replicaScheduling.replicaSchedulingType to Divided",
+			"these policies run Jobs in every matching cluster, so KubEnergy cannot select a cluster: %s",
 			firstOf(all))
 	}
 }
 
-// checkMetrics tells of what others may have installed. Nothing of ours needs it.
+// checkMetrics reports optional components of third parties. KubEnergy does not depend on them.
 func (d *Doctor) checkMetrics(context.Context) {
 	for _, m := range []struct{ groupVersion, resource, there, absent string }{
 		{
-			"metrics.k8s.io/v1beta1", "nodes", "metrics-server is there",
-			"there is no metrics-server: kubectl top does not work; nothing of ours needs it",
+			"metrics.k8s.io/v1beta1", "nodes", "metrics-server is installed",
+			"metrics-server is not installed: kubectl top does not work, but KubEnergy does not require it",
 		},
 		{
-			"monitoring.coreos.com/v1", "servicemonitors", "the Prometheus operator's ServiceMonitor is there",
-			"there is no ServiceMonitor kind: leave the chart's serviceMonitor off, and let Prometheus find pods by " +
-				"annotations",
+			"monitoring.coreos.com/v1", "servicemonitors", "ServiceMonitor of the Prometheus operator is installed",
+			"ServiceMonitor is not installed: keep serviceMonitor of the chart disabled, and let Prometheus discover " +
+				"pods by annotations",
 		},
 	} {
 		switch served, err := d.served(m.groupVersion, m.resource); {

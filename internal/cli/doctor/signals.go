@@ -21,7 +21,7 @@ import (
 
 func (d *Doctor) checkMode(ctx context.Context) {
 	if !d.crds {
-		d.ok("no EnergyPolicy can exist here: the scheduler's own settings hold")
+		d.ok("EnergyPolicy is not installed: the settings of the scheduler apply")
 		return
 	}
 	var policies v1alpha1.EnergyPolicyList
@@ -35,11 +35,11 @@ func (d *Doctor) checkMode(ctx context.Context) {
 			d.policy = p
 		}
 		if err := policy.ReadPolicy(p); err != nil {
-			d.say(StatusWarn, "correct it: until then it counts as absent", "EnergyPolicy %s/%s: %s", p.Namespace,
+			d.say(StatusWarn, "correct the policy: it is ignored until then", "EnergyPolicy %s/%s: %s", p.Namespace,
 				p.Name, cmdutil.OneLine(err))
 		} else if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionValid); c != nil &&
 			c.Status == metav1.ConditionFalse {
-			d.say(StatusWarn, "correct it: until then it counts as absent", "EnergyPolicy %s/%s is not valid: %s",
+			d.say(StatusWarn, "correct the policy: it is ignored until then", "EnergyPolicy %s/%s is invalid: %s",
 				p.Namespace, p.Name, c.Message)
 		}
 	}
@@ -50,29 +50,30 @@ func (d *Doctor) checkMode(ctx context.Context) {
 	d.checkDelays(ctx, policies.Items)
 	own := ""
 	if n := d.namespacesOfTheirOwn(ctx, policies.Items); n > 0 {
-		own = fmt.Sprintf("; %s another one", humanize.Plural(n, "namespace has", "namespaces have"))
+		own = fmt.Sprintf("; %s a different mode", humanize.Plural(n, "namespace has", "namespaces have"))
 	}
-	d.ok("the cluster's mode is %s: %s%s", mode, cmdutil.ModeMeans[mode], own)
+	d.ok("the mode of the cluster is %s: %s%s", mode, cmdutil.ModeMeans[mode], own)
 }
 
-// checkDelays tells of policies that allow longer delays than any hold may last.
+// checkDelays reports policies with a delay that exceeds the maximum.
 func (d *Doctor) checkDelays(ctx context.Context, policies []v1alpha1.EnergyPolicy) {
 	view, err := d.knowledge(ctx)
 	if err != nil {
-		return // told with the nodes
+		return // reported by checkNodes
 	}
 	for _, p := range policies {
 		if p.Name != v1alpha1.PolicyName {
 			continue
 		}
 		for _, f := range view.FindPolicy(p.Namespace) {
-			d.say(StatusWarn, cmp.Or(f.Mend, "correct it"), "EnergyPolicy %s/%s: %s", p.Namespace, p.Name, f.Said)
+			d.say(StatusWarn, cmp.Or(f.Mend, "correct the policy"), "EnergyPolicy %s/%s: %s", p.Namespace, p.Name,
+				f.Said)
 		}
 	}
 }
 
-// namespacesOfTheirOwn counts the namespaces that say themselves which mode holds in them, and tells of those that say
-// something in vain.
+// namespacesOfTheirOwn returns the number of namespaces that set their own mode, and reports ineffective settings
+// of namespaces.
 func (d *Doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.EnergyPolicy) int {
 	own := map[string]bool{}
 	for i := range policies {
@@ -85,7 +86,7 @@ func (d *Doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.E
 			own[n.Name] = true
 		}
 		for _, f := range policy.FindNamespace(n) {
-			d.say(StatusWarn, cmp.Or(f.Mend, "correct or remove it"), "namespace %s: %s", n.Name, f.Said)
+			d.say(StatusWarn, cmp.Or(f.Mend, "correct or remove the setting"), "namespace %s: %s", n.Name, f.Said)
 		}
 	})
 	if err != nil {
@@ -96,7 +97,7 @@ func (d *Doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.E
 
 func (d *Doctor) checkZones(ctx context.Context) {
 	if !d.crds {
-		d.ok("no GridZone can exist here: signals come from the scheduler's files, which cannot be seen")
+		d.ok("GridZone is not installed: signals are read from files of the scheduler, which are not checked")
 		return
 	}
 	zones, err := cmdutil.ListZones(ctx, d.client)
@@ -105,8 +106,8 @@ func (d *Doctor) checkZones(ctx context.Context) {
 		return
 	}
 	if len(zones) == 0 {
-		d.say(StatusWarn, "create one for the place where the nodes are: kubectl explain gridzone.spec",
-			"there is no GridZone: no work is held, nodes are told apart by energy alone")
+		d.say(StatusWarn, "create a GridZone for the location of the nodes: kubectl explain gridzone.spec",
+			"there is no GridZone: workloads are not held, and nodes are ranked by energy only")
 	}
 	for i := range zones {
 		d.checkZone(&zones[i])
@@ -117,11 +118,11 @@ func (d *Doctor) checkZone(z *v1alpha1.GridZone) {
 	ready := meta.FindStatusCondition(z.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ready == nil:
-		d.say(StatusFail, "look whether kubenergy-controller runs", "GridZone %s: its status is empty", z.Name)
+		d.say(StatusFail, "check whether kubenergy-controller is running", "GridZone %s: the status is empty", z.Name)
 		return
 	case ready.Status != metav1.ConditionTrue:
-		d.say(StatusFail, "see its sources: kubectl describe gridzone "+z.Name, "GridZone %s is not ready: %s", z.Name,
-			ready.Message)
+		d.say(StatusFail, "check its sources: kubectl describe gridzone "+z.Name, "GridZone %s is not ready: %s",
+			z.Name, ready.Message)
 		return
 	}
 	if s := z.Status.Carbon; s != nil {
@@ -130,9 +131,9 @@ func (d *Doctor) checkZone(z *v1alpha1.GridZone) {
 	if s := z.Status.Price; s != nil {
 		d.checkSignal(z, "price", s, cmp.Or(z.Spec.Price, &v1alpha1.PriceSpec{}).MaxAge)
 	}
-	// After the source that is believed, the condition names what is wrong with the others.
+	// The message of the condition lists problems of other sources after the selected source.
 	if _, trouble, ok := strings.Cut(ready.Message, "; "); ok {
-		d.say(StatusWarn, "see its sources: kubectl describe gridzone "+z.Name, "GridZone %s: %s", z.Name, trouble)
+		d.say(StatusWarn, "check its sources: kubectl describe gridzone "+z.Name, "GridZone %s: %s", z.Name, trouble)
 	}
 }
 
@@ -148,16 +149,16 @@ func (d *Doctor) checkSignal(z *v1alpha1.GridZone, name string, s *v1alpha1.Sign
 	end := s.Start.Add(time.Duration(len(s.Values)) * s.Step.Duration)
 	switch {
 	case maxAge != nil && maxAge.Duration > 0 && age > maxAge.Duration:
-		d.say(StatusFail, "see its sources: kubectl describe gridzone "+z.Name,
-			"%s, which is older than %v: it counts for nothing", what, maxAge.Duration)
+		d.say(StatusFail, "check its sources: kubectl describe gridzone "+z.Name,
+			"%s, which exceeds the maximum age of %v and is ignored", what, maxAge.Duration)
 	case !end.After(now):
-		d.say(StatusFail, "look whether kubenergy-controller runs", "%s, and its last value ended %s ago", what,
+		d.say(StatusFail, "check whether kubenergy-controller is running", "%s, but its last value ended %s ago", what,
 			humanize.Rounded(now.Sub(end)))
 	case end.Sub(now) < 2*time.Hour:
-		d.say(StatusWarn, "name a source that forecasts first in its spec",
-			"%s, and is known for the next %s only: little can wait for more", what, humanize.Rounded(end.Sub(now)))
+		d.say(StatusWarn, "put a source with forecasts first in its spec",
+			"%s, but only known for the next %s, which limits holds", what, humanize.Rounded(end.Sub(now)))
 	case s.Quality == "estimated":
-		d.say(StatusWarn, "name a source of real data first in its spec", "%s", what)
+		d.say(StatusWarn, "put a source with measured data first in its spec", "%s", what)
 	default:
 		d.ok("%s", what)
 	}
@@ -187,17 +188,18 @@ func (d *Doctor) checkNodes(ctx context.Context) {
 	}
 	all := len(list.Items)
 	if n := len(noProfile); n > 0 && d.crds {
-		d.say(StatusWarn, "label them (kubenergy profile --label-nodes), or give a PowerProfile a nodeSelector",
-			"%d of %s without a power profile: %s; where one fits, work is placed without regard to energy", n,
+		d.say(StatusWarn, "label the nodes (kubenergy profile --label-nodes), or set the nodeSelector of a "+
+			"PowerProfile",
+			"%d of %s without a power profile: %s; workloads that fit on them are placed regardless of energy", n,
 			humanize.Count(all, "node"), firstOf(noProfile))
 	}
 	if n := len(noSite); n > 0 && d.crds {
 		d.say(StatusWarn, "create a GridZone with default: true, or label nodes with "+v1alpha1.LabelSite,
-			"%d of %s in no grid zone: %s", n, humanize.Count(all, "node"), firstOf(noSite))
+			"%d of %s without a grid zone: %s", n, humanize.Count(all, "node"), firstOf(noSite))
 	}
 	switch {
 	case !d.crds:
-		d.ok("%s; which profiles they have stands in the scheduler's files, which cannot be seen",
+		d.ok("%s; power profiles are read from files of the scheduler, which are not checked",
 			humanize.Count(all, "node"))
 	case len(noProfile)+len(noSite) == 0:
 		d.ok("%s, each with a power profile and a grid zone", humanize.Count(all, "node"))

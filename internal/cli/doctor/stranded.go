@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// checkStranded finds what waits for a scheduler that does not run.
+// checkStranded reports objects that wait for a scheduler that does not run.
 func (d *Doctor) checkStranded(ctx context.Context) {
 	s, err := cmdutil.ReadServing(ctx, d.client, d.Namespace, d.Now())
 	if err != nil {
@@ -21,7 +21,7 @@ func (d *Doctor) checkStranded(ctx context.Context) {
 	}
 	names := s.Stranded()
 	if len(names) == 0 {
-		d.ok("a scheduler serves pods that name %s", cmdutil.OrOf(s.Names()))
+		d.ok("a scheduler serves pods with schedulerName %s", cmdutil.OrOf(s.Names()))
 		return
 	}
 	all := release.FindDependents(ctx, d.client, v1.NamespaceAll, names, true)
@@ -30,13 +30,13 @@ func (d *Doctor) checkStranded(ctx context.Context) {
 	}
 	for i := range all.Found {
 		f, status, mend := &all.Found[i], StatusFail, all.Found[i].Mend()
-		// Another system may serve a name that ours is not configured for.
+		// Another system may serve a name that KubEnergy is not configured for.
 		if f.Scheduler != policy.SchedulerName && !slices.Contains(s.Configured, f.Scheduler) {
-			status, mend = StatusWarn, "where no other system serves that name: "+mend
+			status, mend = StatusWarn, "if no other system serves this name: "+mend
 		}
 		d.say(status, mend, "%s", f)
 	}
 	if len(all.Found)+len(all.Unseen) == 0 {
-		d.ok("no scheduler serves pods that name %s, and nothing does", cmdutil.OrOf(names))
+		d.ok("no scheduler serves pods with schedulerName %s, but there are none", cmdutil.OrOf(names))
 	}
 }

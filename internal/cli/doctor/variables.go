@@ -17,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// knowledge is what the cluster knows of grids, hardware and policies, read once.
+// knowledge returns the grid zones, profiles and policies of the cluster, which are read once.
 func (d *Doctor) knowledge(ctx context.Context) (*kube.View, error) {
 	if d.view == nil {
 		view, _, err := kube.ListView(ctx, d.Config, "", cmdutil.DefaultsOf(d.deployments[cmdutil.SchedulerName]))
@@ -29,8 +29,8 @@ func (d *Doctor) knowledge(ctx context.Context) (*kube.View, error) {
 	return d.view, nil
 }
 
-// checkVariables tells of variables of Compute Gardener that do nothing where they are set, or that scheduler and
-// controller read differently.
+// checkVariables reports variables of Compute Gardener that have no effect or that scheduler and controller
+// interpret differently.
 func (d *Doctor) checkVariables(ctx context.Context) {
 	scheduler, controller := d.deployments[cmdutil.SchedulerName], d.deployments[cmdutil.ControllerName]
 	if scheduler == nil && controller == nil {
@@ -46,12 +46,12 @@ func (d *Doctor) checkVariables(ctx context.Context) {
 		_, found := policy.AliasEnvironment(program, environ, nil, policy.BuiltIn())
 		d.sayOf(program, append(found, policy.FindDelay(environ, most)...))
 	}
-	if zones, err := cmdutil.ListZones(ctx, d.client); err == nil { // else another check tells
+	if zones, err := cmdutil.ListZones(ctx, d.client); err == nil { // otherwise reported by another check
 		d.sayOf(cmdutil.ControllerName, policy.FindKey(cmdutil.EnvironOf(controller),
 			slices.ContainsFunc(zones, namesGardenerKey)))
 		priced := slices.ContainsFunc(zones, func(z v1alpha1.GridZone) bool { return z.Status.Price != nil })
 		if on, _ := strconv.ParseBool(cmdutil.VariablesOf(scheduler)["PRICING_ENABLED"].Value); on && !priced {
-			d.say(StatusWarn, "give a GridZone prices", "%s: PRICING_ENABLED holds nothing: no GridZone has prices",
+			d.say(StatusWarn, "add prices to a GridZone", "%s: PRICING_ENABLED has no effect: no GridZone has prices",
 				cmdutil.SchedulerName)
 		}
 	}
@@ -59,19 +59,19 @@ func (d *Doctor) checkVariables(ctx context.Context) {
 		d.compareVariables(cmdutil.VariablesOf(scheduler), cmdutil.VariablesOf(controller))
 	}
 	if len(d.Findings) == before {
-		d.ok("no variable of Compute Gardener is set in vain")
+		d.ok("no variable of Compute Gardener is ineffective")
 	}
 }
 
-// sayOf tells what is wrong with the variables of a program.
+// sayOf reports problems with the variables of a program.
 func (d *Doctor) sayOf(program string, found []policy.Finding) {
 	for _, f := range found {
-		d.say(StatusWarn, cmp.Or(f.Mend, "set what it lacks or unset it: see docs/how-to/compute-gardener.md"),
+		d.say(StatusWarn, cmp.Or(f.Mend, "complete or unset the variable: see docs/how-to/compute-gardener.md"),
 			"%s: %s", program, f.Said)
 	}
 }
 
-// namesGardenerKey reports whether a zone takes the key of Electricity Maps from the environment.
+// namesGardenerKey reports whether a zone reads the key of Electricity Maps from the environment.
 func namesGardenerKey(z v1alpha1.GridZone) bool {
 	names := func(s *v1alpha1.ElectricityMapsSource) bool { return s != nil && s.Key == policy.GardenerKey }
 	return z.Spec.Carbon != nil && slices.ContainsFunc(z.Spec.Carbon.Sources, func(s v1alpha1.CarbonSource) bool {
@@ -81,16 +81,16 @@ func namesGardenerKey(z v1alpha1.GridZone) bool {
 	})
 }
 
-// compareVariables wants the scheduler and the controller to read the same.
+// compareVariables reports shared variables that differ between the scheduler and the controller.
 func (d *Doctor) compareVariables(scheduler, controller map[string]v1.EnvVar) {
 	names := slices.Concat(slices.Collect(maps.Keys(scheduler)), slices.Collect(maps.Keys(controller)))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		a, b := valueOfVariable(scheduler, name), valueOfVariable(controller, name)
 		if policy.SharedVariable(name) && a != b {
-			d.say(StatusWarn, "give both the same: scheduler.extraEnv and controller.extraEnv",
-				"%s is %s for the scheduler and %s for the controller: what shadow mode counts and what is estimated "+
-					"is not what the scheduler does", name, a, b)
+			d.say(StatusWarn, "set the same value in scheduler.extraEnv and controller.extraEnv",
+				"%s is %s for the scheduler and %s for the controller: shadow mode and estimates do not match the "+
+					"decisions of the scheduler", name, a, b)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func valueOfVariable(all map[string]v1.EnvVar, name string) string {
 	}
 }
 
-// checkDefaults tells of defaults that are others than in the release before, where they are not set.
+// checkDefaults reports settings without a value that have a different default since the previous release.
 func (d *Doctor) checkDefaults(context.Context) {
 	scheduler := d.deployments[cmdutil.SchedulerName]
 	if scheduler == nil {
@@ -122,12 +122,12 @@ func (d *Doctor) checkDefaults(context.Context) {
 		if d.policy != nil && c.SetBy(d.policy) || slices.ContainsFunc(args, byFlag) {
 			continue
 		}
-		d.say(StatusOK, fmt.Sprintf("to have it as before: %s: %s in the EnergyPolicy %s/%s", c.Setting, c.Was,
-			d.Namespace, v1alpha1.PolicyName), "%s is not set; its default was %s and is %s: "+
+		d.say(StatusOK, fmt.Sprintf("to restore the previous default, set %s: %s in EnergyPolicy %s/%s", c.Setting,
+			c.Was, d.Namespace, v1alpha1.PolicyName), "%s is not set; its default has changed from %s to %s: "+
 			"%s", c.Setting, c.Was, c.Is,
 			c.Effect)
 	}
 	if len(d.Findings) == before {
-		d.ok("no default that changed with this release holds here")
+		d.ok("no setting depends on a default that changed in this release")
 	}
 }

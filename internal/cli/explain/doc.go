@@ -1,2 +1,3 @@
-// Package explain shows why a pod or Job waits or was placed where it is, and lists what is held.
+// Package explain implements the command explain, which shows why a pod or Job waits or where it was placed, and
+// the command held, which lists held Jobs and pods.
 package explain

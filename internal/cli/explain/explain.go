@@ -25,45 +25,45 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Explanation is what is known about one object, as a document. Pages show the same.
+// Explanation is the explanation of one object as a document. The dashboard shows the same content.
 type Explanation struct {
 	dashboard.Explanation
 	now time.Time
 }
 
-// States of a workload, as people ask for them.
+// States of a workload.
 const (
 	StateHeld      = "held"
-	StateSuspended = "suspended" // by its user, or by others
+	StateSuspended = "suspended" // by its user or by another controller
 	StateReleased  = "released"
-	StateWaiting   = "waiting" // for the scheduler
+	StateWaiting   = "waiting" // waiting for the scheduler
 	StateBound     = "bound"
 	StateRunning   = "running"
 	StateFinished  = "finished"
-	StateScheduled = "scheduled" // a CronJob
-	StatePlaced    = "placed"    // the pods of a Deployment: never held
-	StateOptedIn   = "opted in"  // a namespace
+	StateScheduled = "scheduled" // state of a CronJob
+	StatePlaced    = "placed"    // state of a Deployment, because its pods are never held
+	StateOptedIn   = "opted in"  // state of a namespace
 	StateNotIn     = "not opted in"
 )
 
-// explainable are the kinds of objects that can be explained.
+// explainable lists the supported kinds of objects.
 var explainable = []string{
 	cmdutil.KindPod, cmdutil.KindJob, cmdutil.KindCronJob, cmdutil.KindDeployment, cmdutil.KindNamespace,
 }
 
-// NewCommand returns the command explain, which says what KubEnergy does with an object, and why.
+// NewCommand returns the command explain.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ClusterFlags
 	var format *cmdutil.Choice
 	cmd := &cobra.Command{
 		Use:   "explain pod|job|cronjob|deployment|namespace NAME",
-		Short: "Say why work waits and until when, or why it does not, and which nodes suit it how well",
-		Long: `Say what KubEnergy does with a pod or a Job and why: whether it is held and until when, or why it was
-not, which settings hold for it and where each comes from, what a start now compares to, which signals that rests on,
-and which nodes are ranked how. Of a CronJob it says what its next Job will meet, of a Deployment how its pods are
-placed, and of a namespace what its mode, policy and budgets ask. It reads with your own rights; what you may not see
-is named. Where a PowerProfile limits the temperature of nodes, the controller is asked how hot they are. Nodes are
-ruled out by a model of feasibility: the real scheduler checks more.`,
+		Short: "Explain why a workload is held or not, and how nodes are ranked for it",
+		Long: `Explain the decisions of KubEnergy about a pod or a Job. The output shows whether it is held and until
+when, the effective settings and their sources, a comparison with an immediate start, the signals used, and the ranking
+of nodes. For a CronJob it explains the next Job, for a Deployment the placement of its pods, and for a namespace its
+mode, policy and budgets. The command uses your own permissions and lists the resources that you may not read. If a
+PowerProfile limits the temperature of nodes, their temperatures are requested from the controller. Infeasible nodes
+are excluded by a model, and the scheduler itself checks additional conditions.`,
 		Example: `  kubenergy explain job nightly-report -n reports
   kubenergy explain pod/train-7 -o yaml
   kubenergy explain cronjob nightly-report -n reports
@@ -91,60 +91,61 @@ ruled out by a model of feasibility: the real scheduler checks more.`,
 	return cmd
 }
 
-// Explainer collects what one explanation needs.
+// Explainer collects the data of one explanation.
 type Explainer struct {
 	Client kubernetes.Interface
 	Config *rest.Config
 	Now    time.Time
 
 	View *kube.View
-	Job  sched.Job // as it was settled
+	Job  sched.Job // job with settings applied
 	out  *Explanation
 
 	Settled policy.Settings
-	Best    *sched.Node // that the strategy ranks first; nil: it has no opinion
-	pod     sched.Job   // what one pod of the job adds there
+	Best    *sched.Node // highest-ranked node; nil if the strategy cannot rank nodes
+	pod     sched.Job   // a single pod of the job on that node
 
-	// what the user may not read
-	noZones  bool // so what would be decided is not known
-	noPolicy bool // the cluster's: what it sets looks as if it were built in
-	noMode   bool // neither namespaces nor this one
+	// Resources that the user may not read.
+	noZones  bool // grid zones, so the current decision is unknown
+	noPolicy bool // policy of the cluster, so its settings appear as built in
+	noMode   bool // namespaces, including the namespace of the object
 
-	budget bool // a budget suspended the object
+	budget bool // the object was suspended because of a budget
 }
 
-// UnknownMode stands for the mode of a namespace that the user may not read.
+// UnknownMode is the mode of a namespace that the user may not read.
 const UnknownMode = "unknown"
 
-// lacks tells of what the view lacks, and remembers what cannot be said without it.
+// lacks reports resources that could not be read and records which parts of the explanation depend on them.
 func (e *Explainer) lacks(unseen []kube.Unseen) {
 	for _, u := range unseen {
 		if apierrors.IsNotFound(u.Err) {
-			e.unseen("what the scheduler reads from files: this cluster has no GridZones, PowerProfiles and " +
+			e.unseen("settings in files of the scheduler: this cluster has no GridZones, PowerProfiles and " +
 				"EnergyPolicies")
 			return
 		}
 		said := cmdutil.OneLine(u.Err)
 		switch u.Resource {
 		case "gridzones":
-			e.noZones, said = true, said+": what would be decided now cannot be said"
+			e.noZones, said = true, said+": the current decision is unknown"
 		case "energypolicies":
 			e.noPolicy = true
 			if u.Own {
-				said += ": the policy of this namespace is seen, the cluster's is not"
+				said += ": only the policy of this namespace is readable"
 			}
 		case "namespaces":
 			if e.noMode = !u.Own; u.Own {
-				continue // the others say nothing of this one
+				continue // other namespaces are not relevant
 			}
-			said += ": whether this one has opted in, and its mode, cannot be said"
+			said += ": it is unknown whether this namespace has opted in, and in which mode"
 		}
 		e.unseen(said)
 	}
 }
 
-// Explain returns what is known about one object. What the user may not read is named in the explanation; it is an
-// error only if the object itself, or what the cluster knows of grids and hardware, cannot be read.
+// Explain returns the explanation of one object. Resources that the user may not read are listed in the
+// explanation. It only returns an error if the object itself, or the grid zones and profiles of the cluster, cannot
+// be read.
 func (e *Explainer) Explain(ctx context.Context, kind, namespace, name string) (*Explanation, error) {
 	s, err := e.read(ctx, kind, namespace, name)
 	if err != nil {
@@ -157,12 +158,12 @@ func (e *Explainer) Explain(ctx context.Context, kind, namespace, name string) (
 	defaults, errDefaults := cmdutil.ReadDefaults(ctx, e.Client)
 	view, unseen, err := kube.ListView(ctx, e.Config, e.out.Namespace, defaults)
 	if err != nil {
-		return nil, fmt.Errorf("reading what the cluster knows of grids and hardware: %s", cmdutil.Because(err))
+		return nil, fmt.Errorf("reading grid zones, power profiles and policies: %s", cmdutil.Because(err))
 	}
 	e.lacks(unseen)
 	if errDefaults != nil && s.work.OfGardener() {
-		e.unseen(errDefaults.Error() + ": what it sets by default for pods of " + policy.GardenerSchedulerName +
-			" cannot be said")
+		e.unseen(errDefaults.Error() + ": the default settings for pods of " + policy.GardenerSchedulerName +
+			" are unknown")
 	}
 	e.View = view
 	e.warn(ctx, s)
@@ -183,7 +184,7 @@ func (e *Explainer) Explain(ctx context.Context, kind, namespace, name string) (
 	e.signals(ctx)
 	switch e.out.State {
 	case StateBound, StateRunning, StateFinished:
-		return e.out, nil // nothing is left to decide
+		return e.out, nil // there is no decision left to make
 	}
 	e.rank(ctx, s, &job, &settings)
 	if !e.noZones && e.out.State != StatePlaced && !(e.out.State == StateHeld && e.Job.Released) {
@@ -192,20 +193,20 @@ func (e *Explainer) Explain(ctx context.Context, kind, namespace, name string) (
 	return e.out, nil
 }
 
-// settings lists the settings, and which of them cannot be told.
+// settings lists the settings and marks unknown ones.
 func (e *Explainer) settings(s *subject, settings *policy.Settings) {
 	e.out.Settings = settingsOf(e.View.Origins(&s.work), settings)
 	for i := range e.out.Settings {
 		switch set := &e.out.Settings[i]; {
 		case e.noMode && set.Name == "mode":
-			set.Value, set.From = UnknownMode, "namespaces, which you may not read"
+			set.Value, set.From = UnknownMode, "namespaces, which are not readable"
 		case e.noPolicy && set.From == "built in":
-			set.From = "built in, unless the cluster's policy differs"
+			set.From = "built in, unless set by the policy of the cluster"
 		}
 	}
 }
 
-// settingsOf lists the settings that were made, and of the built-in ones those that matter most.
+// settingsOf lists the settings with a source and the most important built-in ones.
 func settingsOf(said []policy.Origin, settings *policy.Settings) []dashboard.Setting {
 	builtIn := map[string]string{
 		"allowedDelay": settings.AllowedDelay.String(), "expectedDuration": settings.Duration().String(),
@@ -229,18 +230,18 @@ func settingsOf(said []policy.Origin, settings *policy.Settings) []dashboard.Set
 
 func (e *Explainer) unseen(what string) { e.out.Unseen = append(e.out.Unseen, what) }
 
-// warn tells of what was written and is not, or not quite, obeyed.
+// warn adds warnings for settings that are ignored or modified.
 func (e *Explainer) warn(ctx context.Context, s *subject) {
 	if s.err != nil {
 		for line := range strings.Lines(s.err.Error()) {
 			e.out.Warnings = append(e.out.Warnings,
-				strings.TrimSpace(line)+": it is treated as unmarked")
+				strings.TrimSpace(line)+": the object is treated as unmarked")
 		}
 	}
 	both := []map[string]string{s.object.GetAnnotations(), s.pod.Annotations}
 	for _, annotations := range both {
 		for _, key := range aliasesIn(annotations) {
-			said := fmt.Sprintf("annotation %s is another system's: it is obeyed as one of ours", key)
+			said := fmt.Sprintf("annotation %s of another system is interpreted like an annotation of KubEnergy", key)
 			if !slices.Contains(e.out.Warnings, said) {
 				e.out.Warnings = append(e.out.Warnings, said)
 			}
@@ -248,7 +249,7 @@ func (e *Explainer) warn(ctx context.Context, s *subject) {
 	}
 	found := slices.Concat(s.above, policy.FindKeys(s.object.GetLabels(), both...),
 		policy.FindOwner(s.object, &s.work), e.View.Find(e.submitted(s), &s.work))
-	// Without the right to read the namespace, lacks has told of that.
+	// If the namespace cannot be read, lacks has reported it.
 	if n, err := e.Client.CoreV1().Namespaces().Get(ctx, s.work.Namespace, metav1.GetOptions{}); err == nil {
 		found = append(found, policy.FindNamespace(n)...)
 	}
@@ -257,7 +258,7 @@ func (e *Explainer) warn(ctx context.Context, s *subject) {
 	}
 }
 
-// aliasesIn returns the keys of other systems that say something to us.
+// aliasesIn returns the annotations of other systems that KubEnergy interprets.
 func aliasesIn(annotations map[string]string) (keys []string) {
 	for key, value := range annotations {
 		if strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") {
@@ -271,7 +272,7 @@ func aliasesIn(annotations map[string]string) (keys []string) {
 	return keys
 }
 
-// submitted is when the object was created; of one that is to come, now.
+// submitted returns the creation time of the object, or the current time if it has not been created yet.
 func (e *Explainer) submitted(s *subject) time.Time {
 	return cmp.Or(s.work.Submitted, e.Now)
 }
@@ -280,12 +281,12 @@ func (e *Explainer) say(state, format string, args ...any) {
 	e.out.State, e.out.Sentence = state, fmt.Sprintf(format, args...)
 }
 
-// clock shows an instant, and how far off it is.
+// clock formats a time with its distance from now.
 func (e *Explainer) clock(t time.Time) string {
 	return humanize.Clock(t, e.Now) + " UTC (" + humanize.Away(t, e.Now) + ")"
 }
 
-// decide asks the core what it would do now.
+// decide adds the decision that would be made now.
 func (e *Explainer) decide(job *sched.Job, settings *policy.Settings) {
 	d := e.View.Decide(e.Now, *job, *settings)
 	held := d.Held(e.Now)
@@ -298,15 +299,15 @@ func (e *Explainer) decide(job *sched.Job, settings *policy.Settings) {
 	}
 	then := d.Window.Start
 	if e.out.HeldUntil != nil && e.out.HeldUntil.After(e.Now) {
-		then = *e.out.HeldUntil // what is promised counts, not what would be promised today
+		then = *e.out.HeldUntil // compare with the current plan of the hold instead of a new one
 	}
 	for _, site := range e.View.Sites() {
 		e.compare(site, job.Duration, then)
 	}
 }
 
-// spare sets what a hold saves in grams and money to what the table of nodes comes to, on the node that is ranked
-// first: the core decides before there is a node, on a nominal power.
+// spare recomputes the savings of a hold in grams and money for the highest-ranked node, so that they match the
+// table of nodes. The decision itself is made before a node is selected and uses a nominal power.
 func (e *Explainer) spare(d *sched.Decision) {
 	then := d.Window.Start
 	if e.Best == nil || e.Best.Profile == nil {
@@ -334,7 +335,7 @@ func (e *Explainer) spare(d *sched.Decision) {
 	}
 }
 
-// compare adds what a site's signals say of a start now and then, as far as they are known.
+// compare adds the signals of a site for a start now and for a start at the given time, if they are known.
 func (e *Explainer) compare(site *sched.Site, duration time.Duration, then time.Time) {
 	c := dashboard.Comparison{Site: site.Name}
 	over := func(s *grid.Series) (now, later *float64) {
@@ -358,18 +359,18 @@ func (e *Explainer) compare(site *sched.Site, duration time.Duration, then time.
 	}
 }
 
-// signals names what every figure rests on.
+// signals lists the sources of all signals.
 func (e *Explainer) signals(ctx context.Context) {
 	zones, err := cmdutil.ListZones(ctx, e.Client)
 	if err != nil {
-		return // named already: the view needed them as well
+		return // already reported, because the view requires zones as well
 	}
 	for _, z := range zones {
 		for quantity, s := range map[string]*v1alpha1.SignalStatus{"carbon": z.Status.Carbon, "price": z.Status.Price} {
 			if s == nil {
 				continue
 			}
-			age := "does not age"
+			age := "constant"
 			if s.AsOf != nil {
 				age = humanize.Rounded(max(0, e.Now.Sub(s.AsOf.Time)))
 			}

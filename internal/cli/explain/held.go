@@ -23,14 +23,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// HeldList is all that is held.
+// HeldList is the output of the command held.
 type HeldList struct {
 	APIVersion string           `json:"apiVersion"`
 	Items      []dashboard.Held `json:"items"`
 	Kind       string           `json:"kind"`
 
 	Now        time.Time
-	namespaces bool // are shown
+	namespaces bool // whether to print the column NAMESPACE
 }
 
 // NewHeldCommand returns the command held, which lists the Jobs and bare pods that are held now.
@@ -40,17 +40,17 @@ func NewHeldCommand(t cmdutil.Terminal) *cobra.Command {
 	var format *cmdutil.Choice
 	cmd := &cobra.Command{
 		Use:   "held",
-		Short: "List what is held now: since when, until when, why, and what that is expected to save",
-		Long: `List the Jobs and bare pods that are held now: since when, when they are planned to start and when they
-start at the latest, what the planned start is expected to save compared with one now, and why. It reads with your own
-rights. Grams are those of the nominal power of what the work requests; kubenergy explain, which says more of one of
-them, counts the node that suits it best. run-now lets one start.`,
+		Short: "List held Jobs and pods with planned start, latest start, expected saving and reason",
+		Long: `List the Jobs and bare pods that are currently held, with creation time, planned start, latest start,
+expected saving relative to an immediate start, and reason. The command uses your own permissions. Grams are based
+on the nominal power of the requested resources, while kubenergy explain uses the highest-ranked node and shows more
+details. Use kubenergy run-now to start a held Job or pod.`,
 		Example: `  kubenergy held -n reports
   kubenergy held -A -o wide`,
 		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if all && f.Namespace != "" {
-				return cmdutil.NewUsageError(fmt.Errorf("-A and -n %s: give one of them", f.Namespace))
+				return cmdutil.NewUsageError(fmt.Errorf("-A and -n %s are mutually exclusive", f.Namespace))
 			}
 			c, err := f.Open(t)
 			if err != nil {
@@ -64,8 +64,8 @@ them, counts the node that suits it best. run-now lets one start.`,
 		},
 	}
 	f.Add(cmd.Flags())
-	f.AddNamespace(cmd.Flags(), "namespace of the work (default: that of the kubeconfig)")
-	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "work of all namespaces")
+	f.AddNamespace(cmd.Flags(), "namespace of the workloads (default: namespace of the kubeconfig)")
+	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list the workloads of all namespaces")
 	format = cmdutil.Output(cmd.Flags(), "table", "wide", "json", "csv", "yaml")
 	return cmd
 }
@@ -76,19 +76,19 @@ func printHeld(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Cluster, name
 		return err
 	}
 	for _, u := range h.Unseen {
-		fmt.Fprintln(t.Err, "not seen:", u)
+		fmt.Fprintln(t.Err, "not readable:", u)
 	}
 	if h.absence != "" && len(h.Items) > 0 {
-		fmt.Fprintln(t.Err, "warning:", h.absence)
+		fmt.Fprintln(t.Err, "Warning:", h.absence)
 	}
 	if len(h.Items) == 0 && (format == "table" || format == "wide") {
 		where := "in namespace " + namespace
 		if namespace == v1.NamespaceAll {
 			where = "in any namespace"
 		}
-		said := "Nothing is held " + where
+		said := "No held Jobs or pods found " + where
 		if h.noPods {
-			said = "No Job is held " + where + "; pods are not seen"
+			said = "No held Jobs found " + where + ", pods are not readable"
 		}
 		_, err := fmt.Fprintln(t.Err, said+".")
 		return err
@@ -98,26 +98,26 @@ func printHeld(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Cluster, name
 	return t.Print(list, format)
 }
 
-// Holdings collects what is held.
+// Holdings collects held Jobs and pods.
 type Holdings struct {
 	Client kubernetes.Interface
 	Now    time.Time
 
 	View     *kube.View
-	noMode   bool // modes of namespaces are not known
-	NoPolicy bool // that of the cluster is not known
-	noPods   bool // pods are not seen
+	noMode   bool // modes of namespaces are unknown
+	NoPolicy bool // the policy of the cluster is unknown
+	noPods   bool // pods could not be listed
 	Items    []dashboard.Job
 	Unseen   []string
-	absence  string // how held Jobs are released if no scheduler runs
+	absence  string // describes how held Jobs are released if no scheduler runs
 }
 
-// Read reads Jobs and pods, and what is needed to say what their starts save.
+// Read reads Jobs and pods, and the data required to estimate savings.
 func (h *Holdings) Read(ctx context.Context, c *cmdutil.Cluster, namespace string) error {
-	defaults, _ := cmdutil.ReadDefaults(ctx, h.Client) // without them, only the expected saving may differ
+	defaults, _ := cmdutil.ReadDefaults(ctx, h.Client) // best effort: they only affect the expected savings
 	view, unseen, err := kube.ListView(ctx, c.Config, namespace, defaults)
 	if err != nil {
-		return fmt.Errorf("reading what the cluster knows of grids and hardware: %s", cmdutil.Because(err))
+		return fmt.Errorf("reading grid zones, power profiles and policies: %s", cmdutil.Because(err))
 	}
 	h.View = view
 	h.absence, _ = cmdutil.WithoutScheduler(ctx, h.Client, v1alpha1.SystemNamespace, h.Now,
@@ -125,7 +125,7 @@ func (h *Holdings) Read(ctx context.Context, c *cmdutil.Cluster, namespace strin
 	for _, u := range unseen {
 		switch u.Resource {
 		case "gridzones":
-			h.Unseen = append(h.Unseen, cmdutil.OneLine(u.Err)+": what is saved cannot be said")
+			h.Unseen = append(h.Unseen, cmdutil.OneLine(u.Err)+": savings are unknown")
 		case "energypolicies":
 			h.NoPolicy = true
 		case "namespaces":
@@ -134,7 +134,7 @@ func (h *Holdings) Read(ctx context.Context, c *cmdutil.Cluster, namespace strin
 	}
 	if err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
 		h.Client.BatchV1().Jobs(namespace).List, h.addJob); err != nil {
-		return fmt.Errorf("reading Jobs: %s", cmdutil.Because(err))
+		return fmt.Errorf("listing Jobs: %s", cmdutil.Because(err))
 	}
 	if err := cmdutil.EachItem(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending,spec.nodeName="},
 		h.Client.CoreV1().Pods(namespace).List, h.addPod); err != nil {
@@ -161,12 +161,13 @@ func (h *Holdings) addJob(job *batchv1.Job) {
 		}
 	}
 	if item.Why == "" && h.absence != "" {
-		item.Why = "no scheduler runs"
+		item.Why = "no scheduler is running"
 	}
 	h.Items = append(h.Items, item)
 }
 
-// addPod adds a pod if it is held. Its condition says why; when it is to start is what would be planned now.
+// addPod adds a pod if it is held. The reason is read from its condition, and the planned start is the current
+// decision.
 func (h *Holdings) addPod(pod *v1.Pod) {
 	message := cmdutil.HeldMessage(pod)
 	work, err := policy.ReadPod(pod)
@@ -190,7 +191,7 @@ func (h *Holdings) addPod(pod *v1.Pod) {
 	h.Items = append(h.Items, item)
 }
 
-// save says what the planned start saves, as far as that is known.
+// save sets the expected saving of the planned start if it is known.
 func (h *Holdings) save(item *dashboard.Job, work *policy.Work) {
 	if item.PlannedStart == nil {
 		return
@@ -202,7 +203,7 @@ func (h *Holdings) save(item *dashboard.Job, work *policy.Work) {
 	}
 }
 
-// Text lists the work as kubectl does: with how far off times are, or, where there is room, with the times themselves.
+// Text lists the items like kubectl. Times are relative unless wide is set.
 func (l *HeldList) Text(wide, _ bool) string {
 	t := report.Heads(6, "NAMESPACE", "KIND", "NAME", "SINCE", "STARTS", "LATEST", "SAVES", "gCO2e", "WHY")
 	if !l.namespaces {
@@ -221,7 +222,7 @@ func (l *HeldList) Text(wide, _ bool) string {
 	return t.Plain()
 }
 
-// Distance says how far off a time is; "–" where there is none.
+// Distance formats the distance of a time from now, or "–" if it is nil.
 func (l *HeldList) Distance(t *time.Time) any {
 	if t == nil {
 		return "–"
@@ -229,7 +230,7 @@ func (l *HeldList) Distance(t *time.Time) any {
 	return humanize.Away(*t, l.Now)
 }
 
-// Sheet has everything.
+// Sheet returns a table with all fields.
 func (l *HeldList) Sheet() *report.Table {
 	t := report.Sheet("namespace", "kind", "name", "since", "planned_start", "latest_start", "saving", "saved_g", "why")
 	for _, h := range l.Items {

@@ -19,21 +19,21 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// subject is a pod or a Job, as far as both are the same. A CronJob stands for the Job that it would make now, a
-// Deployment for a pod of it, and a namespace for a Job in it that says nothing.
+// subject is the common representation of pods and Jobs. A CronJob is represented by the Job that it would create
+// now, a Deployment by one of its pods, and a namespace by a Job without settings.
 type subject struct {
 	kind   string
 	object metav1.Object
-	pod    *v1.Pod          // of a Job: its template
-	job    *batchv1.Job     // nil: it is none
-	cron   *batchv1.CronJob // whose Job it is
-	ready  string           // pods of a Deployment, in words
-	above  []policy.Finding // of what stands on a CronJob or a Deployment, and not on its template
+	pod    *v1.Pod          // for a Job, a pod of its template
+	job    *batchv1.Job     // nil if it is not a Job
+	cron   *batchv1.CronJob // owner of the Job, or nil
+	ready  string           // number of ready pods of a Deployment, as text
+	above  []policy.Finding // problems of keys on a CronJob or Deployment instead of its template
 	work   policy.Work
-	err    error // of annotations that make no sense
+	err    error // error of invalid annotations
 }
 
-// titles are the kinds as errors name them.
+// titles maps kinds to their names in errors.
 var titles = map[string]string{
 	cmdutil.KindJob: "Job", cmdutil.KindPod: "pod", cmdutil.KindCronJob: "CronJob",
 	cmdutil.KindDeployment: "Deployment", cmdutil.KindNamespace: "namespace",
@@ -45,8 +45,8 @@ func (e *Explainer) read(ctx context.Context, kind, namespace, name string) (*su
 	case err != nil && kind == cmdutil.KindNamespace:
 		return nil, fmt.Errorf("reading namespace %s: %s", name, cmdutil.Because(err))
 	case apierrors.IsNotFound(err) && kind == cmdutil.KindJob && strings.HasPrefix(name, "slurm-"):
-		return nil, fmt.Errorf("job %s/%s does not wait: kubenergy decisions -n %s has what was decided, and the log "+
-			"of kubenergy-slurm why a job was not put off", namespace, name, namespace)
+		return nil, fmt.Errorf("job %s/%s is not waiting: see kubenergy decisions -n %s for its decisions, and the "+
+			"log of kubenergy-slurm for the reason why a job was not delayed", namespace, name, namespace)
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s/%s: %s", titles[kind], namespace, name, cmdutil.Because(err))
 	}
@@ -84,7 +84,7 @@ func (e *Explainer) get(ctx context.Context, kind, namespace, name string) (*sub
 	case cmdutil.KindNamespace:
 		_, err := e.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
-			err = nil // lacks tells what may not be read
+			err = nil // lacks reports resources that may not be read
 		}
 		return ofJob(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: name}}), err
 	}
@@ -99,14 +99,14 @@ func ofJob(job *batchv1.Job) *subject {
 	return &subject{object: job, job: job, pod: podOf(job.Namespace, &job.Spec.Template)}
 }
 
-// podOf is the pod that a template makes.
+// podOf returns the pod that a template creates.
 func podOf(namespace string, template *v1.PodTemplateSpec) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: template.Spec}
 	pod.Namespace = namespace
 	return pod
 }
 
-// jobOf is the Job that a CronJob would make now.
+// jobOf returns the Job that a CronJob would create now.
 func jobOf(c *batchv1.CronJob, now time.Time) *batchv1.Job {
 	template := c.Spec.JobTemplate.DeepCopy()
 	job := &batchv1.Job{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
@@ -116,40 +116,40 @@ func jobOf(c *batchv1.CronJob, now time.Time) *batchv1.Job {
 	return job
 }
 
-// cronJobState says when the next Job comes, and what it will meet.
+// cronJobState describes when the next Job is created and whether it may be held.
 func (e *Explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Settings) {
 	tick, err := kube.NextTick(s.cron, e.Now.UTC())
 	switch {
 	case err != nil:
-		e.say(StateSuspended, "Its schedule cannot be read, so its Jobs are not held: %s.", cmdutil.OneLine(err))
+		e.say(StateSuspended, "The schedule is invalid, so its Jobs are not held: %s.", cmdutil.OneLine(err))
 		return
 	case ptr.Deref(s.cron.Spec.Suspend, false):
-		e.say(StateSuspended, "It is suspended: it makes no Jobs until its user resumes it.")
+		e.say(StateSuspended, "It is suspended and creates no Jobs until a user resumes it.")
 		return
 	}
-	e.say(StateScheduled, "Its next Job comes at %s", e.clock(tick))
+	e.say(StateScheduled, "The next Job is created at %s", e.clock(tick))
 	e.out.NextRun = &tick
 	why := e.notHeld(s, job, settings)
 	if latest, err := kube.LatestRun(s.cron, tick, job.Duration); err == nil && !latest.IsZero() && why == "" {
-		// Under Forbid and Replace a run must end before the next tick.
+		// With Forbid and Replace, a run must finish before the next tick.
 		if job.AllowedDelay = min(job.AllowedDelay, max(0, latest.Sub(tick))); job.AllowedDelay == 0 {
-			why = "it is to end before the next one (concurrencyPolicy " + string(s.cron.Spec.ConcurrencyPolicy) + ")"
+			why = "it must finish before the next one (concurrencyPolicy " + string(s.cron.Spec.ConcurrencyPolicy) + ")"
 		}
 	}
 	switch latest := tick.Add(job.AllowedDelay); {
 	case why != "":
-		e.out.Sentence += ", and will not be held: " + why + "."
+		e.out.Sentence += ", but will not be held: " + why + "."
 	case e.noMode:
-		e.out.Sentence += "; whether it may wait cannot be said."
+		e.out.Sentence += ", but it is unknown whether it may be held."
 	default:
 		e.out.LatestStart = &latest
-		e.out.Sentence += fmt.Sprintf(" and may wait until %s. Whether it does is decided then: below is what would "+
-			"be decided of one that came now.", e.clock(latest))
+		e.out.Sentence += fmt.Sprintf(" and may be held until %s. The decision is made at that time. The decision "+
+			"below is for a Job that is created now.", e.clock(latest))
 	}
 }
 
-// deploymentState says that nothing of it is held, and why.
+// deploymentState explains that pods of a Deployment are never held.
 func (e *Explainer) deploymentState(s *subject) {
-	e.say(StatePlaced, "%s. The scheduler %s places them, and they are never held: what a Deployment runs serves "+
-		"users, and a pod that waits serves none.", s.ready, s.pod.Spec.SchedulerName)
+	e.say(StatePlaced, "%s. They are placed by the scheduler %s and never held, because the pods of a "+
+		"Deployment serve requests.", s.ready, s.pod.Spec.SchedulerName)
 }

@@ -14,73 +14,72 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// namespaceState says what holds in a namespace for a Job that says nothing.
+// namespaceState describes the settings of a namespace for a Job without settings of its own.
 func (e *Explainer) namespaceState(ctx context.Context, s *subject, settings *policy.Settings) {
 	name := s.object.GetNamespace()
 	_, optedIn := e.View.Mode(name)
 	why, never := policy.NeverHeld(s.object)
 	switch {
 	case never:
-		e.say(StateNotIn, "Nothing in it is held: %s.", why)
+		e.say(StateNotIn, "No workload is held: %s.", why)
 	case e.noMode:
-		e.say(UnknownMode, "Whether it has opted in cannot be said.")
+		e.say(UnknownMode, "It is unknown whether the namespace has opted in.")
 	case !optedIn:
-		e.say(StateNotIn, "It has not opted in: only work that says something itself is dealt with, in mode %s (%s). "+
-			"To "+
+		e.say(StateNotIn, "The namespace has not opted in. Only annotated workloads are managed, in mode %s (%s). To "+
 			"opt in: kubectl label namespace %s %s=shadow.", settings.Mode, cmdutil.ModeMeans[settings.Mode], name,
 			v1alpha1.LabelMode)
 	case settings.AllowedDelay > 0:
-		e.say(StateOptedIn, "The mode is %s: %s. Jobs that say nothing may wait for %v.", settings.Mode,
+		e.say(StateOptedIn, "The mode is %s: %s. Jobs without annotations may be held for at most %v.", settings.Mode,
 			cmdutil.ModeMeans[settings.Mode], settings.AllowedDelay)
 	default:
-		e.say(StateOptedIn, "The mode is %s: %s. Only work that says so itself may wait (%s): no delay is allowed by "+
-			"default.", settings.Mode, cmdutil.ModeMeans[settings.Mode], v1alpha1.AnnotationAllowedDelay)
+		e.say(StateOptedIn, "The mode is %s: %s. Only workloads with the annotation %s may be held, because no delay "+
+			"is allowed by default.", settings.Mode, cmdutil.ModeMeans[settings.Mode], v1alpha1.AnnotationAllowedDelay)
 	}
 	e.heldIn(ctx, name)
 	e.policyOf(ctx, name)
 	e.budgetsOf(ctx, name)
 }
 
-// heldIn counts the Jobs that are held.
+// heldIn adds the number of held Jobs.
 func (e *Explainer) heldIn(ctx context.Context, namespace string) {
 	held := 0
 	err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
 		e.Client.BatchV1().Jobs(namespace).List, func(*batchv1.Job) { held++ })
 	if err != nil {
-		e.unseen("Jobs that are held: " + cmdutil.Because(err))
+		e.unseen("held Jobs: " + cmdutil.Because(err))
 		return
 	}
 	if held > 0 {
-		e.out.Sentence += fmt.Sprintf(" %s held now: kubenergy held -n %s.",
+		e.out.Sentence += fmt.Sprintf(" %s currently held: see kubenergy held -n %s.",
 			humanize.Plural(held, "Job is", "Jobs are"),
 			namespace)
 	}
 }
 
-// policyOf tells what the namespace's own policy counts, and what is wrong with it.
+// policyOf adds the shadow statistics and the problems of the namespace's own policy.
 func (e *Explainer) policyOf(ctx context.Context, namespace string) {
 	var p v1alpha1.EnergyPolicy
 	path := cmdutil.ResourcePath + "namespaces/" + namespace + "/energypolicies/" + v1alpha1.PolicyName
 	if cmdutil.GetJSON(ctx, e.Client, path, &p) != nil {
-		return // it has none, or the view has told that it cannot be read
+		return // it does not exist, or lacks has reported that it cannot be read
 	}
 	if err := policy.ReadPolicy(&p); err != nil {
-		e.out.Warnings = append(e.out.Warnings, "its EnergyPolicy counts as absent: "+cmdutil.OneLine(err))
+		e.out.Warnings = append(e.out.Warnings, "EnergyPolicy is ignored: "+cmdutil.OneLine(err))
 	}
 	for _, f := range e.View.FindPolicy(namespace) {
-		e.out.Warnings = append(e.out.Warnings, "its EnergyPolicy: "+f.String())
+		e.out.Warnings = append(e.out.Warnings, "EnergyPolicy: "+f.String())
 	}
 	if c := p.Status.Shadow; c != nil && c.Decided > 0 {
-		e.out.Sentence += fmt.Sprintf(" Not carried out so far: %d of %d decisions would have held, and saved an "+
+		e.out.Sentence += fmt.Sprintf(" Decisions that were not applied: %d of %d would have been holds and saved an "+
 			"estimated %.4g gCO2e.", c.Held, c.Decided, c.SavedGrams)
 	}
 }
 
-// budgetsOf lists the budgets.
+// budgetsOf lists the budgets of the namespace.
 func (e *Explainer) budgetsOf(ctx context.Context, namespace string) {
 	var list v1alpha1.EnergyBudgetList
 	if cmdutil.GetJSON(ctx, e.Client, cmdutil.ResourcePath+"namespaces/"+namespace+"/energybudgets", &list) != nil {
-		return // as with the policy
+		return // as in policyOf
 	}
 	for _, b := range list.Items {
 		used := dashboard.UsedBudget{

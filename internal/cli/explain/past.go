@@ -18,7 +18,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// events reads what the scheduler and the controller told about the object. The API server keeps that for an hour.
+// events reads the events of the scheduler and the controller for the object. The API server retains them for an
+// hour.
 func (e *Explainer) events(ctx context.Context, s *subject) {
 	list, err := e.Client.CoreV1().Events(s.object.GetNamespace()).List(ctx, metav1.ListOptions{
 		FieldSelector: "involvedObject.uid=" + string(s.object.GetUID()),
@@ -41,13 +42,13 @@ func timeOf(event *v1.Event) time.Time {
 	return cmp.Or(event.EventTime.Time, event.LastTimestamp.Time, event.CreationTimestamp.Time)
 }
 
-// past says why a Job that runs or has run was held, or why it was not: what was written or told then, else what is
-// set now, else what would be decided of such a Job now.
+// past explains why a running or finished Job was held or not. It uses recorded annotations and events, then the
+// current settings, and finally the decision that would be made for such a Job now.
 func (e *Explainer) past(s *subject, job sched.Job, settings *policy.Settings) string {
 	w := cmdutil.ReadWritten(s.job.Annotations)
 	released := s.job.Annotations[v1alpha1.AnnotationReleasedAt] != ""
 	if released && w.Reason != "" {
-		return " It had been held, and the scheduler said: " + dashboard.WithoutGrams(w.Reason) + "."
+		return " It was held before, with the reason: " + dashboard.WithoutGrams(w.Reason) + "."
 	}
 	if released {
 		return ""
@@ -62,14 +63,14 @@ func (e *Explainer) past(s *subject, job sched.Job, settings *policy.Settings) s
 	}
 	switch {
 	case e.noMode:
-		return " Whether it was to be held cannot be said."
+		return " It is unknown whether it should have been held."
 	case e.noZones:
-		return " It was not held; why cannot be said."
+		return " It was not held, and the reason is unknown."
 	}
-	return " It was not held, and no event is left that says why. " + e.alike(job, settings)
+	return " It was not held, and the event with the reason has expired. " + e.alike(job, settings)
 }
 
-// alike says what would be decided of such a Job if it came now.
+// alike returns the decision for an identical Job that is created now.
 func (e *Explainer) alike(job sched.Job, settings *policy.Settings) string {
 	if !job.FinishBy.IsZero() {
 		job.FinishBy = job.FinishBy.Add(e.Now.Sub(job.Submitted))
@@ -78,12 +79,12 @@ func (e *Explainer) alike(job sched.Job, settings *policy.Settings) string {
 	d := e.View.Decide(e.Now, job, *settings)
 	why := dashboard.WithoutGrams(d.Reason.String())
 	if d.Held(e.Now) {
-		return "One that came now would be: " + why + ". If none ever is, ask kubenergy doctor."
+		return "A Job that is created now would be " + why + ". If no Job is ever held, run kubenergy doctor."
 	}
-	return "One that came now would start at once as well: " + why + "."
+	return "A Job that is created now would also start immediately: " + why + "."
 }
 
-// strands tells of pods that wait for a scheduler of ours that does not run.
+// strands adds a warning if the pods wait for a scheduler of KubEnergy that does not run.
 func (e *Explainer) strands(ctx context.Context, s *subject) {
 	name := s.pod.Spec.SchedulerName
 	placed := slices.Contains([]string{StateFinished, StateRunning, StateBound}, e.out.State)
@@ -94,19 +95,18 @@ func (e *Explainer) strands(ctx context.Context, s *subject) {
 	switch {
 	case !slices.Contains(found.Names(), name):
 	case err != nil:
-		e.unseen("whether the scheduler " + name + " runs: " + cmdutil.Because(err))
+		e.unseen("state of the scheduler " + name + ": " + cmdutil.Because(err))
 	case slices.Contains(found.Stranded(), name):
-		object, what := metav1.Object(s.pod), "its pods stay"
+		object, what := metav1.Object(s.pod), "its pods remain"
 		switch {
 		case s.cron != nil:
 			object = s.cron
 		case s.job != nil:
 			object = s.job
 		case s.kind == cmdutil.KindPod:
-			what = "it stays"
+			what = "it remains"
 		}
-		e.out.Warnings = append(e.out.Warnings, fmt.Sprintf("%s pending, since no scheduler of the name %s runs: "+
-			"start "+
-			"one, or %s", what, name, cmdutil.MendScheduler(titles[s.kind], name, object)))
+		e.out.Warnings = append(e.out.Warnings, fmt.Sprintf("%s pending, because no scheduler with the name %s is "+
+			"running: start one, or %s", what, name, cmdutil.MendScheduler(titles[s.kind], name, object)))
 	}
 }

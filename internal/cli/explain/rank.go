@@ -20,10 +20,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-const modelNote = "a model of feasibility: requests, node selector, affinity, taints and our own limits; the real " +
-	"scheduler checks more"
+const modelNote = "feasibility is based on requests, node selector, affinity, taints and limits of KubEnergy; the " +
+	"scheduler checks additional conditions"
 
-// rank puts the nodes that could take the pod in order.
+// rank ranks the feasible nodes for the pod.
 func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settings *policy.Settings) {
 	nodes, err := e.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -34,10 +34,10 @@ func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 	p := &dashboard.Placement{Strategy: settings.Strategy(), Note: modelNote}
 	e.out.Placement = p
 	if err != nil {
-		e.unseen("pods of all namespaces, so that nodes count as empty: " + cmdutil.Because(err))
+		e.unseen("pods of all namespaces, so nodes are treated as empty: " + cmdutil.Because(err))
 	}
 	one := *job
-	one.Request = policy.PodRequest(s.pod) // a Job's pods are placed one by one
+	one.Request = policy.PodRequest(s.pod) // the pods of a Job are placed separately
 	ask := &kube.Placement{
 		Now: e.Now, View: e.View, Pod: s.pod, Job: &one, Settings: settings, Hot: e.hot(ctx, nodes.Items),
 	}
@@ -57,7 +57,8 @@ func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 		e.Best, e.pod = ranked[0].Node, one
 	}
 	if !opinion && len(ranked) > 0 {
-		p.Note = "the strategy has no opinion, for want of fresh signals or power profiles: stock's scores decide; " +
+		p.Note = "the strategy cannot rank nodes without current signals and power profiles, so the default scores " +
+			"apply; " +
 			p.Note
 	}
 	for i, r := range ranked {
@@ -77,24 +78,25 @@ func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 	}
 }
 
-// hot asks the controller which nodes are too hot, where a PowerProfile limits that.
+// hot returns the overheated nodes as reported by the controller. It only queries the controller if a PowerProfile
+// limits the temperature.
 func (e *Explainer) hot(ctx context.Context, nodes []v1.Node) map[string]sched.Heat {
 	if !slices.ContainsFunc(nodes, func(n v1.Node) bool { return e.View.Hottest(&n) > 0 }) {
 		return nil
 	}
 	var power api.NodesPower
-	now := e.Now // by the controller's clock
+	now := e.Now // time of the controller's clock
 	c, err := cmdutil.ThroughProxy(ctx, e.Config, v1alpha1.SystemNamespace, "", func() time.Time { return e.Now })
 	if err == nil {
 		now, err = c.Get(ctx, "/api/v1/nodes/power", nil, &power)
 	}
 	if err != nil {
-		e.unseen("temperatures of nodes, so that none counts as too hot: " + cmdutil.Because(err))
+		e.unseen("temperatures of nodes, so no node is treated as too hot: " + cmdutil.Because(err))
 	}
 	return power.Hot(e.Now, e.Now.Sub(now))
 }
 
-// requested adds up what is bound to each node.
+// requested returns the total requests of the pods on each node.
 func (e *Explainer) requested(ctx context.Context) (map[string]kube.Load, error) {
 	used := map[string]kube.Load{}
 	err := cmdutil.EachItem(ctx, metav1.ListOptions{
@@ -105,7 +107,7 @@ func (e *Explainer) requested(ctx context.Context) (map[string]kube.Load, error)
 		used[pod.Spec.NodeName] = l
 	})
 	if apierrors.IsResourceExpired(err) {
-		err = fmt.Errorf("the list took too long: %w", err)
+		err = fmt.Errorf("listing pods took too long: %w", err)
 	}
 	return used, err
 }

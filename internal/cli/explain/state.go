@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// state says in which state the object is, in one word and in one sentence.
+// state sets the state of the object and a sentence that describes it.
 func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, settings *policy.Settings) {
 	switch s.kind {
 	case cmdutil.KindCronJob:
@@ -33,7 +33,7 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 	}
 	e.events(ctx, s)
 	latest, run := job.LatestStart(), kube.RunOf(s.object)
-	// A CronJob that cannot be read does not shorten the deadlines of its runs.
+	// An unreadable CronJob does not shorten the deadlines of its runs.
 	if at, err := kube.ReadDeadline(ctx, e.Client, s.work.Namespace, job, run); err == nil {
 		latest = at
 	}
@@ -57,26 +57,26 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 	}
 }
 
-// notHeld is why we keep our hands off, or "".
+// notHeld returns the reason why the object is not held, or "".
 func (e *Explainer) notHeld(s *subject, job *sched.Job, settings *policy.Settings) string {
 	why, never := policy.NeverHeld(s.object)
 	switch {
 	case never:
 		return why
 	case s.err != nil:
-		return "its annotations make no sense"
+		return "its annotations are invalid"
 	case s.work.Marks.Skip:
-		return "it says so itself (" + v1alpha1.AnnotationSkip + ")"
+		return "requested by annotation (" + v1alpha1.AnnotationSkip + ")"
 	case s.work.Marks.RunNow:
-		return "it says so itself (" + v1alpha1.AnnotationRunNow + ")"
+		return "requested by annotation (" + v1alpha1.AnnotationRunNow + ")"
 	case s.work.Marks.ReleasedBefore:
-		return "it was released before, and that is final"
+		return "it was already released"
 	case e.noMode:
 		return ""
 	case !settings.Ours:
 		return "it is not marked, and namespace " + s.work.Namespace + " has not opted in"
 	case settings.Mode != v1alpha1.ModeEnforce:
-		return fmt.Sprintf("the mode here is %s (%s)", settings.Mode, cmdutil.ModeMeans[settings.Mode])
+		return fmt.Sprintf("the effective mode is %s (%s)", settings.Mode, cmdutil.ModeMeans[settings.Mode])
 	case settings.AllowedDelay == 0:
 		return "no delay is allowed"
 	}
@@ -89,18 +89,18 @@ func (e *Explainer) jobState(ctx context.Context, job *batchv1.Job) {
 	released := job.Annotations[v1alpha1.AnnotationReleasedAt]
 	switch end := cmdutil.EndOf(job); {
 	case end != "":
-		e.say(StateFinished, "It is finished (%s).", end)
+		e.say(StateFinished, "It has finished (%s).", end)
 	case suspended && held:
 		e.held(ctx, job.Annotations)
 	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
 		e.budget = true
-		e.say(StateSuspended, "KubEnergy suspended it: the budget %q is used up. It goes on when the budget allows it"+
-			"%s; a user with the role kubenergy-releaser can resume it before.",
+		e.say(StateSuspended, "KubEnergy suspended it because the budget %q is exhausted. It resumes when the budget "+
+			"allows it%s. A user with the role kubenergy-releaser can resume it earlier.",
 			job.Labels[v1alpha1.LabelBudgetSuspended], until(job.Annotations[v1alpha1.AnnotationBudgetSuspendedTill]))
 	case suspended:
-		e.say(StateSuspended, "It is suspended, but not by KubEnergy, which does not resume it.")
+		e.say(StateSuspended, "It is suspended, but not by KubEnergy, which will not resume it.")
 	case job.Status.Active > 0 && job.Status.Ready != nil && *job.Status.Ready > 0:
-		e.say(StateRunning, "It runs: %d of %s ready.", *job.Status.Ready,
+		e.say(StateRunning, "It is running: %d of %s ready.", *job.Status.Ready,
 			humanize.Count(int(job.Status.Active), "pod"))
 		if released != "" {
 			e.out.Sentence = strings.TrimSuffix(e.out.Sentence, ".") + ", released at " + released + "."
@@ -108,31 +108,31 @@ func (e *Explainer) jobState(ctx context.Context, job *batchv1.Job) {
 	case released != "":
 		e.say(StateReleased, "It was released at %s.", released)
 	default:
-		e.say(StateWaiting, "It is not suspended: its pods are the scheduler's business.")
+		e.say(StateWaiting, "It is not suspended, and its pods wait for the scheduler.")
 	}
 }
 
-// startOf adds when a Job that was held should have started, by the last plan, and when it did.
+// startOf sets the planned start of a Job that was held, by its last plan, and its actual start.
 func (x *Explanation) startOf(job *batchv1.Job) {
 	if job == nil || job.Status.StartTime == nil || x.State == StateHeld || x.State == StateSuspended {
 		return
 	}
 	planned, err := time.Parse(time.RFC3339, job.Annotations[v1alpha1.AnnotationHeldUntil])
 	if err != nil {
-		return // it was never held, or not for long enough to be told
+		return // it was not held, or not long enough for an annotation
 	}
 	x.Planned, x.Started = &planned, &job.Status.StartTime.Time
 }
 
-// until names an instant that may not be known.
+// until formats an optional time limit.
 func until(text string) string {
 	if text == "" {
 		return ""
 	}
-	return ", at " + text + " at the latest"
+	return ", at the latest at " + text
 }
 
-// held reports the annotations that the hold loop wrote on the Job, and how the Job will be released.
+// held describes a held Job based on the annotations of the hold loop, and how the Job will be released.
 func (e *Explainer) held(ctx context.Context, annotations map[string]string) {
 	w := cmdutil.ReadWritten(annotations)
 	if computed := e.out.LatestStart; w.Latest != nil &&
@@ -147,22 +147,22 @@ func (e *Explainer) held(ctx context.Context, annotations map[string]string) {
 	absence, _ := cmdutil.WithoutScheduler(ctx, e.Client, v1alpha1.SystemNamespace, e.Now, does)
 	switch {
 	case e.Job.Released:
-		e.say(StateHeld, "It is held, and is to start now.")
+		e.say(StateHeld, "It is held and about to start.")
 	case w.Until == nil && absence == "":
-		e.say(StateHeld, "It is held, and the scheduler has not said yet until when.")
+		e.say(StateHeld, "It is held, but the scheduler has not planned its start yet.")
 	case w.Until == nil:
 		e.say(StateHeld, "It is held.")
 	default:
 		e.say(StateHeld, "It is held until %s.", e.clock(*w.Until))
 		if w.Reason != "" {
-			e.out.Sentence += " The scheduler said: " + dashboard.WithoutGrams(w.Reason) + "."
+			e.out.Sentence += " Reason: " + dashboard.WithoutGrams(w.Reason) + "."
 		}
 		if w.Until.Before(e.Now) {
-			e.out.Sentence += " That time has come: if it stays, ask kubenergy doctor."
+			e.out.Sentence += " This time has passed. If the Job remains held, run kubenergy doctor."
 		}
 	}
 	if absence != "" {
-		e.out.Sentence += " But " + absence + "."
+		e.out.Sentence += " However, " + absence + "."
 	}
 }
 
@@ -170,23 +170,24 @@ func (e *Explainer) podState(pod *v1.Pod, settings *policy.Settings) {
 	e.out.Node = pod.Spec.NodeName
 	switch {
 	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
-		e.say(StateFinished, "It is finished (%s).", pod.Status.Phase)
+		e.say(StateFinished, "It has finished (%s).", pod.Status.Phase)
 	case pod.Status.Phase == v1.PodRunning:
-		e.say(StateRunning, "It runs on %s.", pod.Spec.NodeName)
+		e.say(StateRunning, "It is running on %s.", pod.Spec.NodeName)
 	case pod.Spec.NodeName != "":
 		e.say(StateBound, "It is bound to %s.", pod.Spec.NodeName)
 	case len(pod.Spec.SchedulingGates) > 0:
-		e.say(StateSuspended, "It has scheduling gates, which are not ours.")
+		e.say(StateSuspended, "It has scheduling gates of other controllers.")
 	case cmdutil.HeldMessage(pod) != "" && settings.Enforced():
-		e.say(StateHeld, "It is held. The scheduler said: %s.", cmdutil.HeldMessage(pod))
+		e.say(StateHeld, "It is held. Reason: %s.", cmdutil.HeldMessage(pod))
 	case policy.Scheduled(pod).Reason == v1.PodReasonUnschedulable:
-		e.say(StateWaiting, "It waits for a node. The scheduler %s said: %s.", pod.Spec.SchedulerName,
+		e.say(StateWaiting, "It is waiting for a node. Scheduler %s reported: %s.", pod.Spec.SchedulerName,
 			strings.TrimSuffix(policy.Scheduled(pod).Message, "."))
 	default:
-		e.say(StateWaiting, "It waits for the scheduler %s.", pod.Spec.SchedulerName)
+		e.say(StateWaiting, "It is waiting for the scheduler %s.", pod.Spec.SchedulerName)
 		age := e.Now.Sub(pod.CreationTimestamp.Time)
 		if policy.Scheduled(pod).Type == "" && !pod.CreationTimestamp.IsZero() && age > cmdutil.Lateness {
-			e.out.Sentence = fmt.Sprintf("It waits for the scheduler %s, and no scheduler has looked at it in %s.",
+			e.out.Sentence = fmt.Sprintf("It is waiting for the scheduler %s, but no scheduler has processed it for "+
+				"%s.",
 				pod.Spec.SchedulerName, humanize.Rounded(age))
 		}
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// maxRows are the nodes that a terminal shows; other formats show all.
+// maxRows is the maximum number of nodes in the text output. Other formats contain all nodes.
 const maxRows = 15
 
-// Text is the explanation for people.
+// Text returns the explanation as text.
 func (x *Explanation) Text(_, colours bool) string {
 	var b strings.Builder
 	bold := func(s string) string {
@@ -37,7 +37,7 @@ func (x *Explanation) Text(_, colours bool) string {
 	}
 	if x.Planned != nil {
 		fmt.Fprintf(&b, "Planned start: %s\nActual start: %s (%s)\n", x.Planned.UTC().Format(time.RFC3339),
-			x.Started.UTC().Format(time.RFC3339), offBy(x.Started.Sub(*x.Planned))) // to the second
+			x.Started.UTC().Format(time.RFC3339), offBy(x.Started.Sub(*x.Planned))) // times in seconds
 	}
 	for _, w := range x.Warnings {
 		fmt.Fprintf(&b, "Warning: %s\n", w)
@@ -53,7 +53,7 @@ func (x *Explanation) Text(_, colours bool) string {
 		settings.Add(s.Name, humanize.Plain(s.Value, x.now), s.From)
 	}
 	section("Settings", settings)
-	budgets := report.Heads(2, "budget", "period", "used %", "new work waits until", "suspended")
+	budgets := report.Heads(2, "budget", "period", "used %", "new workloads wait until", "suspended")
 	for _, u := range x.Budgets {
 		budgets.Add(u.Name, u.Period, u.Percent, u.ClosedUntil, int(u.Suspended))
 	}
@@ -66,18 +66,18 @@ func (x *Explanation) Text(_, colours bool) string {
 	if x.Placement != nil {
 		textPlacement(x.Placement, &b, bold)
 	}
-	events := report.Heads(3, "at", "event", "says")
+	events := report.Heads(3, "time", "event", "message")
 	for _, e := range x.Events {
 		events.Add(e.At, e.Reason, humanize.Plain(e.Text, x.now))
 	}
 	section("Events", events)
 	for _, u := range x.Unseen {
-		fmt.Fprintf(&b, "\nNot seen: %s\n", u)
+		fmt.Fprintf(&b, "\nNot readable: %s\n", u)
 	}
 	return b.String()
 }
 
-// offBy says how much later than planned a start was.
+// offBy formats the delay of a start relative to its plan.
 func offBy(late time.Duration) string {
 	switch {
 	case late > 0:
@@ -92,14 +92,14 @@ func (x *Explanation) textNowAndThen(b *strings.Builder, bold func(string) strin
 	if x.Decision == nil {
 		return
 	}
-	fmt.Fprintf(b, "\n%s\n", bold("Decided now"))
+	fmt.Fprintf(b, "\n%s\n", bold("Current decision"))
 	fmt.Fprintf(b, "%s: %s\n", x.Decision.Reason, x.Decision.Text)
 	planned := func(s dashboard.Setting) bool { return s.Name == "hold.rule" && s.Value == "plan" }
 	if slices.ContainsFunc(x.Settings, planned) {
-		fmt.Fprintln(b, "This is what the rule window would decide: a plan heeds what else waits.")
+		fmt.Fprintln(b, "This is the decision of the start rule window. A plan also considers other waiting workloads.")
 	}
-	rows := report.Heads(6, "site", "gCO2e/kWh\nnow", "over its run,\nstarted now", "over its run,\nstarted then",
-		"price,\nstarted now", "price,\nstarted then")
+	rows := report.Heads(6, "site", "gCO2e/kWh\nnow", "mean if\nstarted now", "mean if\nstarted then",
+		"price if\nstarted now", "price if\nstarted then")
 	if !slices.ContainsFunc(x.Compare, func(c dashboard.Comparison) bool { return c.PriceOver != nil }) {
 		rows.Columns = rows.Columns[:4] // no site has a price
 	}
@@ -113,7 +113,7 @@ func (x *Explanation) textNowAndThen(b *strings.Builder, bold func(string) strin
 }
 
 func textPlacement(p *dashboard.Placement, b *strings.Builder, bold func(string) string) {
-	fmt.Fprintf(b, "\n%s\n", bold("Nodes by "+p.Strategy))
+	fmt.Fprintf(b, "\n%s\n", bold("Nodes ranked by "+p.Strategy))
 	rows := report.Heads(7, "rank", "node", "site", "cost", "gCO2e", "Wh", "profile")
 	for _, r := range p.Ranked[:min(len(p.Ranked), maxRows)] {
 		rank := "–"
@@ -130,19 +130,19 @@ func textPlacement(p *dashboard.Placement, b *strings.Builder, bold func(string)
 	if len(rows.Rows) > 0 {
 		fmt.Fprintln(b, rows.Open())
 	} else {
-		fmt.Fprintln(b, "No node could take it.")
+		fmt.Fprintln(b, "No node is feasible.")
 	}
 	if more := len(p.Ranked) - len(rows.Rows); more > 0 {
 		fmt.Fprintf(b, "and %s more (-o json shows all)\n", humanize.Count(more, "node"))
 	}
 	for i, o := range p.Out {
 		if i == maxRows {
-			fmt.Fprintf(b, "out: and %s more\n", humanize.Count(len(p.Out)-i, "node"))
+			fmt.Fprintf(b, "excluded: and %s more\n", humanize.Count(len(p.Out)-i, "node"))
 			break
 		}
-		fmt.Fprintf(b, "out: %s: %s\n", o.Node, o.Why)
+		fmt.Fprintf(b, "excluded: %s: %s\n", o.Node, o.Why)
 	}
-	fmt.Fprintf(b, "Estimated; %s.\n", p.Note)
+	fmt.Fprintf(b, "Note: values are estimates; %s.\n", p.Note)
 }
 
 func figure(v *float64, format string) string {

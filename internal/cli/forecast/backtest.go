@@ -32,14 +32,14 @@ func newForecastBacktest(t cmdutil.Terminal) *cobra.Command {
 	var f backtestFlags
 	cmd := &cobra.Command{
 		Use:   "backtest --grid FILE [--weather FILE]",
-		Short: "Measure on a recorded series how well each model forecasts it",
-		Long: `Forecast a recorded series again and again, each time knowing only what was before, and
-compare with what came: the mean absolute percentage error (MAPE) by day ahead, what is lost by running in the hours
-that are forecast to be the cheapest of the next 24, and how many values fall into the intervals of the models that
-are learnt. These are learnt from what is before the first forecast, and learnt again every --refit.
+		Short: "Evaluate forecast models on a recorded series",
+		Long: `Forecast a recorded series repeatedly, using only the values before each forecast, and compare the
+forecasts with the actual values. The output contains the mean absolute percentage error (MAPE) by day ahead, the regret
+of running in the hours with the lowest forecast of the next 24 hours, and the coverage of the prediction intervals of
+trained models. These models are trained on the values before the first forecast, and retrained after every --refit.
 
-The defaults are the protocol of EnsembleCI: 178 forecasts, one a day, over 96 hours, the last of which ends a day
-before the file does.`,
+The defaults follow the protocol of EnsembleCI, which consists of 178 daily forecasts over 96 hours. The last one ends a
+day before the end of the file.`,
 		Example: `  kubenergy forecast backtest --grid DE_lifecycle_emissions.csv.gz \
       --weather DE_weather_forecast.csv.gz
   kubenergy forecast backtest --grid 'DE_202?.csv.gz' --zone DE --start 2023-01-01 --calibrate -o json`,
@@ -48,24 +48,26 @@ before the file does.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.grids, "grid", nil,
-		"carbon intensity over time, CSV, gzip or not; several, or a pattern in quotes, are joined in time")
+		"CSV file with carbon intensity over time, may be compressed with gzip; several files or a quoted pattern "+
+			"are joined")
 	flags.StringVar(&f.weather, "weather", "",
-		"hourly weather, CSV, gzip or not: time, wind speed, temperature, dew point, radiation, precipitation")
-	flags.StringVar(&f.zone, "zone", "", "grid zone, where the files have several")
+		"CSV file with hourly time, wind speed, temperature, dew point, radiation and precipitation; may be gzip")
+	flags.StringVar(&f.zone, "zone", "", "grid zone, required if the files contain several zones")
 	flags.StringVar(&f.column, "column", "",
-		"column of the files (default "+grid.DefaultColumn+", carbon_intensity, or their only one)")
+		"column of the files (default "+grid.DefaultColumn+", carbon_intensity, or the only column)")
 	flags.DurationVar(&f.fill, "fill", 0, cmdutil.FillUsage)
-	flags.DurationVar(&f.horizon, "horizon", forecast.LearntHorizon, "how far ahead")
-	flags.DurationVar(&f.stride, "stride", 24*time.Hour, "time from one forecast to the next")
-	flags.IntVar(&f.windows, "test-windows", 178, "how many forecasts; with --start, as many as the file has room for")
-	flags.StringVar(&f.start, "start", "", "when the first forecast begins, as 2023-01-01, RFC 3339 or how long "+
-		"ago as -7d (default: so that the last one ends --leave-out before the file)")
-	flags.DurationVar(&f.leaveOut, "leave-out", 24*time.Hour, "of the end of the file")
-	flags.DurationVar(&f.refit, "refit", 0, "learn models again after this time, as 672h; 0: learn them once")
-	flags.BoolVar(&f.calibrate, "calibrate", false, "shift the learnt models' forecasts by what their last errors say")
+	flags.DurationVar(&f.horizon, "horizon", forecast.LearntHorizon, "length of each forecast")
+	flags.DurationVar(&f.stride, "stride", 24*time.Hour, "interval between forecasts")
+	flags.IntVar(&f.windows, "test-windows", 178, "number of forecasts; with --start, defaults to the maximum "+
+		"number for the file")
+	flags.StringVar(&f.start, "start", "", "start of the first forecast, as date (2023-01-01), RFC 3339 or relative "+
+		"time (-7d) (default: the last one ends --leave-out before the end of the file)")
+	flags.DurationVar(&f.leaveOut, "leave-out", 24*time.Hour, "time excluded at the end of the file")
+	flags.DurationVar(&f.refit, "refit", 0, "interval for retraining models, e.g. 672h (0: train once)")
+	flags.BoolVar(&f.calibrate, "calibrate", false, "correct the forecasts of trained models by their recent errors")
 	flags.StringSliceVar(&f.models, "models", nil, "models to compare (default: all): "+strings.Join(forecast.Models(),
 		", "))
-	flags.Uint64Var(&f.seed, "seed", 0, "of the samples that trees are grown on")
+	flags.Uint64Var(&f.seed, "seed", 0, "random seed for the samples of tree models")
 	f.output = cmdutil.Output(flags, "table", "json", "csv")
 	return cmd
 }
@@ -73,7 +75,7 @@ before the file does.`,
 func (f *backtestFlags) check() error {
 	switch {
 	case len(f.grids) == 0:
-		return errors.New("want --grid")
+		return errors.New("missing --grid")
 	case f.windows <= 0:
 		return fmt.Errorf("--test-windows is %d: want at least 1", f.windows)
 	case f.leaveOut < 0:
@@ -85,10 +87,11 @@ func (f *backtestFlags) check() error {
 	}
 	for _, m := range f.models {
 		if !slices.Contains(forecast.Models(), m) {
-			return fmt.Errorf("--models: no model %q: want some of %s", m, strings.Join(forecast.Models(), ", "))
+			return fmt.Errorf("--models: unknown model %q: want one or more of %s", m, strings.Join(forecast.Models(),
+				", "))
 		}
 		if m == forecast.WithWeather && f.weather == "" {
-			return fmt.Errorf("--models: model %q needs --weather", m)
+			return fmt.Errorf("--models: model %q requires --weather", m)
 		}
 	}
 	return nil
@@ -110,12 +113,12 @@ func (f *backtestFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 		if cmd.Context().Err() != nil {
 			return err
 		}
-		return cmdutil.NewUsageError(err) // the input asks for what its own files do not hold
+		return cmdutil.NewUsageError(err) // the request exceeds the data of the files
 	}
 	return t.Print(newBacktest(e, zone, scores), f.output.Value)
 }
 
-// evaluation reads the files.
+// evaluation reads the files and returns the parameters of the evaluation.
 func (f *backtestFlags) evaluation(cmd *cobra.Command, t cmdutil.Terminal) (forecast.Evaluation, grid.Zone, error) {
 	e := forecast.Evaluation{
 		Stride: f.stride, Horizon: f.horizon, Windows: f.windows, Refit: f.refit, Calibrate: f.calibrate, Seed: f.seed,
@@ -141,7 +144,7 @@ func (f *backtestFlags) evaluation(cmd *cobra.Command, t cmdutil.Terminal) (fore
 	return e, zone, f.place(&e, cmd.Flags().Changed("test-windows"))
 }
 
-// place says when the first forecast begins, and how many there are.
+// place sets the start of the first forecast and the number of forecasts.
 func (f *backtestFlags) place(e *forecast.Evaluation, windowsGiven bool) (err error) {
 	begin, end := e.History.Start().Add(forecast.MinBefore), e.History.End()
 	if f.start == "" {
@@ -160,7 +163,8 @@ func (f *backtestFlags) place(e *forecast.Evaluation, windowsGiven bool) (err er
 		return err
 	}
 	if e.First.Before(begin) {
-		return fmt.Errorf("--start is %s: the values begin at %s, and forecasts want a day of them: want %s or later",
+		return fmt.Errorf("--start is %s: the values start at %s and forecasts require one day of values: want %s "+
+			"or later",
 			e.First.Format(time.RFC3339), e.History.Start().Format(time.RFC3339), begin.Format(time.RFC3339))
 	}
 	if room := int(end.Sub(e.First.Add(f.horizon))/f.stride) + 1; !windowsGiven && room > 0 {
@@ -169,19 +173,19 @@ func (f *backtestFlags) place(e *forecast.Evaluation, windowsGiven bool) (err er
 	return nil
 }
 
-// tooShort says how many forecasts the files have room for.
+// tooShort returns an error with the number of forecasts that the files allow.
 func (f *backtestFlags) tooShort(s *grid.Series, most int) error {
-	span := fmt.Sprintf("the values are of %s to %s", s.Start().Format(time.RFC3339), s.End().Format(time.RFC3339))
+	span := fmt.Sprintf("the values cover %s to %s", s.Start().Format(time.RFC3339), s.End().Format(time.RFC3339))
 	if most == 0 {
-		return fmt.Errorf("%s, which is too short for one forecast over %v: want a day more than --horizon and "+
-			"--leave-out together", span, f.horizon)
+		return fmt.Errorf("%s, which is too short for a forecast over %v: want one day more than the sum of --horizon "+
+			"and --leave-out", span, f.horizon)
 	}
-	return fmt.Errorf("%s, which has no room for %d forecasts, one every %v: want --test-windows %d or less", span,
+	return fmt.Errorf("%s, which is too short for %d forecasts, one every %v: want --test-windows %d or less", span,
 		f.windows, f.stride, most)
 }
 
-// readGrid reads files of one zone that follow each other in time; a name may be a pattern. It says what it filled in,
-// and names the flag by which what is wrong can be mended.
+// readGrid reads consecutive files of one zone. A name may be a pattern. It prints the number of filled gaps, and
+// adds the relevant flag to errors.
 func readGrid(t cmdutil.Terminal, o grid.CSVOptions, names ...string) (grid.Signal, grid.Zone, error) {
 	o.Filled = new(int)
 	signal, zone, err := grid.ReadFiles(o, names...)
@@ -189,7 +193,7 @@ func readGrid(t cmdutil.Terminal, o grid.CSVOptions, names ...string) (grid.Sign
 		switch row.Option {
 		case "":
 		case grid.OptionFill:
-			err = fmt.Errorf("%w; --fill 3h fills gaps of up to that", err)
+			err = fmt.Errorf("%w; set --fill 3h to fill gaps of up to 3h", err)
 		default:
 			err = fmt.Errorf("--%s: %w", row.Option, err)
 		}

@@ -11,10 +11,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// shownLevel is the interval that the table tells of, in percent.
+// shownLevel is the prediction interval in the table, in percent.
 const shownLevel = 90
 
-// Text shows a row for each model.
+// Text returns a table with one row per model.
 func (b *backtest) Text(bool, bool) string {
 	name := string(b.Zone)
 	if name != "" {
@@ -24,7 +24,7 @@ func (b *backtest) Text(bool, bool) string {
 	for d := range b.Models[0].ByDay {
 		header = append(header, fmt.Sprintf("day %d", d+1))
 	}
-	header = append(header, "regret %", "saving kept %", fmt.Sprintf("in %d %% interval", shownLevel), "learning")
+	header = append(header, "regret %", "saving kept %", fmt.Sprintf("in %d %% interval", shownLevel), "training")
 	t := report.Heads(len(header), header...)
 	for _, a := range b.Models {
 		row := []any{a.Model, fmt.Sprintf("%.2f", a.MAPE)}
@@ -49,12 +49,13 @@ func (b *backtest) Text(bool, bool) string {
 		}
 		t.Add(append(row, learning)...)
 	}
-	return fmt.Sprintf("%s%s over %v, every %v from %s. Errors in percent (MAPE). Regret and kept: in the cheapest "+
-		"1/4/8 of the next 24 hours.\n\n%s\n", name, humanize.Count(b.Windows, "forecast"), b.Horizon, b.Stride,
+	return fmt.Sprintf("%s%s over %v, every %v from %s. Errors are in percent (MAPE). Regret and saving kept refer to "+
+		"the cheapest 1/4/8 of the next 24 hours.\n\n%s\n",
+		name, humanize.Count(b.Windows, "forecast"), b.Horizon, b.Stride,
 		b.First.Format("2006-01-02 15:04"), t.Open())
 }
 
-// Sheet has a row for each measure of each model.
+// Sheet returns a table with one row per model and measure.
 func (b *backtest) Sheet() *report.Table {
 	t := report.Sheet("zone", "model", "measure", "of", "value")
 	t.Columns[4].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }

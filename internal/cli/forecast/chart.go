@@ -16,12 +16,12 @@ import (
 
 const (
 	maxWidth = 160
-	// Narrow is the width in columns below which a chart with axes has no room.
+	// Narrow is the minimum width in columns of a chart with axes.
 	Narrow      = 50
 	chartHeight = 10
 )
 
-// Text draws the outlook with letters, and says what follows from it.
+// Text draws the outlook as text and adds a verdict.
 func (o *Outlook) Text(_, colours bool) string {
 	width := min(o.Width, maxWidth)
 	var b strings.Builder
@@ -35,10 +35,10 @@ func (o *Outlook) Text(_, colours bool) string {
 	return b.String()
 }
 
-// verdict is what to do with it.
+// verdict returns a sentence with the cheapest window.
 func (o *Outlook) verdict() string {
 	if !o.windowed() {
-		return fmt.Sprintf("Known until %s: less than %s ahead, so there is no window to choose.",
+		return fmt.Sprintf("The forecast ends at %s, less than %s ahead, so there is no window to select.",
 			o.Series.End().Format("Mon 2 Jan 15:04"), humanize.Rounded(o.Duration))
 	}
 	show := func(v float64) string { return cmdutil.ValueOf(v, o.Unit) }
@@ -51,16 +51,16 @@ func (o *Outlook) verdict() string {
 			strings.TrimSuffix(show(high), " "+o.Unit))
 	}
 	if !o.Window.Start.After(o.Now) {
-		return line + ": now."
+		return line + ", starting now."
 	}
-	line += "; started now: " + show(now)
+	line += "; mean if started now: " + show(now)
 	if now > 0 {
-		line += fmt.Sprintf(", that is %.0f %% less", 100*(now-then)/now)
+		line += fmt.Sprintf(", a saving of %.0f %%", 100*(now-then)/now)
 	}
 	return line + "."
 }
 
-// sampled is the series at n instants, the first one off steps after its start, where n steps are all of its time.
+// sampled returns n values of the series at equal distances. The first one is off steps after the start.
 func sampled(s *grid.Series, n int, off float64) []float64 {
 	values := make([]float64, n)
 	span := float64(s.End().Sub(s.Start()))
@@ -70,21 +70,22 @@ func sampled(s *grid.Series, n int, off float64) []float64 {
 	return values
 }
 
-// edges is the series at both ends of n columns: asciigraph draws in a column how one value becomes the next.
+// edges returns the values at the edges of n columns, because asciigraph draws transitions between values in
+// columns.
 func edges(s *grid.Series, n int) []float64 {
 	return append(sampled(s, n, 0), s.Value(s.Len()-1))
 }
 
-// most is the largest value of a series.
+// most returns the maximum value of a series.
 func most(s *grid.Series) float64 { return slices.Max(sampled(s, s.Len(), 0.5)) }
 
-// column returns on which of n columns an instant lies.
+// column returns the column of n that contains the given time.
 func (o *Outlook) column(t time.Time, n int) int {
 	share := float64(t.Sub(o.Series.Start())) / float64(o.Series.End().Sub(o.Series.Start()))
 	return min(n, max(0, int(math.Round(share*float64(n)))))
 }
 
-// blocks is what fits on a narrow terminal: a line of blocks.
+// blocks draws a single line of block characters for narrow terminals.
 func (o *Outlook) blocks(b *strings.Builder, width int) {
 	levels := []rune("▁▂▃▄▅▆▇█")
 	values := sampled(o.Series, max(1, min(width, o.Series.Len())), 0.5)
@@ -101,7 +102,7 @@ func (o *Outlook) blocks(b *strings.Builder, width int) {
 		o.Series.Start().Format("2 Jan 15:04"), o.Series.End().Format("2 Jan 15:04 UTC"))
 }
 
-// marks is a line that marks the cheapest window below n columns, with its line end; "" where there is none.
+// marks returns a line that marks the cheapest window below n columns, or "" if there is none.
 func (o *Outlook) marks(n int) string {
 	if !o.windowed() {
 		return ""
@@ -121,7 +122,7 @@ func (o *Outlook) chart(b *strings.Builder, width int, colours bool) {
 	if o.Quantity == quantityPrice || top < 10 {
 		format = "%.3f"
 	}
-	const axis = 3 // what asciigraph puts between a label and the first column
+	const axis = 3 // characters between a label and the first column in asciigraph
 	label := len(fmt.Sprintf(format, top)) + 1
 	n := width - label - axis - 1
 	options := []asciigraph.Option{
@@ -157,7 +158,7 @@ func (o *Outlook) chart(b *strings.Builder, width int, colours bool) {
 	fmt.Fprintf(b, "%s%s\n", margin, o.hours(n))
 }
 
-// hours is a line of times below n columns; midnights are named by their day.
+// hours returns the time axis below n columns. Midnights are labeled with their date.
 func (o *Outlook) hours(n int) string {
 	line := []rune(strings.Repeat(" ", n+8))
 	span := o.Series.End().Sub(o.Series.Start())

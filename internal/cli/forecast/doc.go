@@ -1,2 +1,3 @@
-// Package forecast shows forecasts of a GridZone or a file, and measures how good they are.
+// Package forecast implements the command forecast, which shows forecasts of a GridZone or a file and evaluates
+// forecast models.
 package forecast

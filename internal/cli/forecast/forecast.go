@@ -35,20 +35,20 @@ type forecastFlags struct {
 }
 
 const (
-	// QuantityCarbon is the value of --quantity, and of [Outlook.Quantity], that stands for carbon intensity.
+	// QuantityCarbon is the value of --quantity and of [Outlook.Quantity] for carbon intensity.
 	QuantityCarbon = "carbon"
 	quantityPrice  = "price"
 	offlineHours   = 48
 )
 
-// NewCommand returns the command forecast, which shows what carbon intensity or price are forecast to be.
+// NewCommand returns the command forecast, which shows the forecast of carbon intensity or price.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f forecastFlags
 	cmd := &cobra.Command{
 		Use:   "forecast --zone NAME",
-		Short: "Show what carbon intensity or price are forecast to be, and the cheapest window",
-		Long: `Show the forecast of a GridZone of the cluster, or make one from a file with the same models:
-of a recorded series everything before --start is looked at, and nothing after it. Times are in UTC.`,
+		Short: "Show the forecast of carbon intensity or price, and the cheapest window",
+		Long: `Show the forecast of a GridZone of the cluster, or compute a forecast from a file with the same models.
+For a recorded series, only the values before --start are used. Times are in UTC.`,
 		Example: `  kubenergy forecast --zone DE --duration 2h
   kubenergy forecast --zone DE --quantity price -o svg --out price.svg
   kubenergy forecast --file DE_2022.csv.gz --zone DE --start 2022-06-01`,
@@ -58,24 +58,25 @@ of a recorded series everything before --start is looked at, and nothing after i
 	flags := cmd.Flags()
 	f.Add(flags)
 	flags.StringVar(&f.zone, "zone", "",
-		"GridZone, by its name or by the zone it stands for; of a file, the zone where it has several")
+		"name or zone of a GridZone; with --file, the zone if the file contains several")
 	f.quantity = cmdutil.Choose(flags, "quantity", "", "quantity", "", QuantityCarbon, quantityPrice)
-	flags.IntVar(&f.hours, "hours", 0, fmt.Sprintf("how far ahead (default: all that is known; from a file %d)",
+	flags.IntVar(&f.hours, "hours", 0, fmt.Sprintf("length of the forecast in hours (default: all known values, or "+
+		"%d with --file)",
 		offlineHours))
-	flags.DurationVar(&f.duration, "duration", time.Hour, "mark the cheapest window of this length")
-	flags.StringVar(&f.file, "file", "", "make a forecast from this file, without a cluster: CSV, gzip or not")
-	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or its only one)")
+	flags.DurationVar(&f.duration, "duration", time.Hour, "length of the cheapest window to mark")
+	flags.StringVar(&f.file, "file", "", "CSV file to forecast without a cluster; may be compressed with gzip")
+	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or the only column)")
 	flags.DurationVar(&f.fill, "fill", 0, cmdutil.FillUsage)
 	flags.StringVar(&f.start, "start", "",
-		"when the forecast of a file begins, as 2022-06-01, RFC 3339 or how long ago as -7d (default: where the "+
-			"file ends)")
+		"start of the forecast with --file, as date (2022-06-01), RFC 3339 or relative time (-7d) (default: end of "+
+			"the file)")
 	f.output = cmdutil.Output(flags, "text", "svg", "csv", "json")
-	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
+	flags.StringVar(&f.out, "out", "", "output file; the extension determines the format unless -o is set")
 	cmd.AddCommand(newForecastBacktest(t))
 	return cmd
 }
 
-// Outlook is a forecast, and what people want to know about it.
+// Outlook is a forecast with its cheapest window.
 type Outlook struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
@@ -85,7 +86,7 @@ type Outlook struct {
 	Quality    string          `json:"quality"`
 	Source     string          `json:"source"`
 	Model      string          `json:"forecastSource,omitempty"`
-	AsOf       time.Time       `json:"asOf,omitzero"` // zero: does not age
+	AsOf       time.Time       `json:"asOf,omitzero"` // zero if it does not age
 	Step       string          `json:"step"`
 	Cheapest   *cheapestWindow `json:"cheapest,omitempty"`
 	Values     []stepValue     `json:"values"`
@@ -94,7 +95,7 @@ type Outlook struct {
 	Series, Low, High *grid.Series
 	Window            sched.Window
 	Duration          time.Duration
-	Width             int // of the terminal
+	Width             int // width of the terminal
 }
 
 type cheapestWindow struct {
@@ -115,9 +116,9 @@ func (f *forecastFlags) check(cmd *cobra.Command) error {
 	f.output.Infer(cmd.Flags(), "output", f.out)
 	switch {
 	case f.zone == "" && f.file == "":
-		return errors.New("want --zone, or --file")
+		return errors.New("want --zone or --file")
 	case f.file == "" && (f.start != "" || f.column != "" || f.fill != 0):
-		return errors.New("--start, --column and --fill go with --file")
+		return errors.New("--start, --column and --fill require --file")
 	case f.fill < 0:
 		return fmt.Errorf("--fill is %v: want 0 or more", f.fill)
 	case f.hours < 0 || f.hours > int(forecast.MaxHorizon.Hours()):
@@ -152,7 +153,7 @@ func (f *forecastFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	return t.PrintTo(f.out, o, f.output.Value)
 }
 
-// fromCluster reads the forecast that the controller keeps.
+// fromCluster reads the forecast from the status of a GridZone.
 func (f *forecastFlags) fromCluster(ctx context.Context, t cmdutil.Terminal) (*Outlook, error) {
 	c, err := f.Open(t)
 	if err != nil {
@@ -160,7 +161,7 @@ func (f *forecastFlags) fromCluster(ctx context.Context, t cmdutil.Terminal) (*O
 	}
 	zones, err := cmdutil.ListZones(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("reading GridZones: %s", cmdutil.Because(err))
+		return nil, fmt.Errorf("listing GridZones: %s", cmdutil.Because(err))
 	}
 	z, err := chooseZone(zones, f.zone)
 	if err != nil {
@@ -171,7 +172,7 @@ func (f *forecastFlags) fromCluster(ctx context.Context, t cmdutil.Terminal) (*O
 		status = z.Status.Price
 	}
 	if status == nil {
-		return nil, fmt.Errorf("GridZone %s knows no %s: see kubectl describe gridzone %s", z.Name, f.quantity, z.Name)
+		return nil, fmt.Errorf("GridZone %s has no %s: see kubectl describe gridzone %s", z.Name, f.quantity, z.Name)
 	}
 	o, err := ReadOutlook(status)
 	if err != nil {
@@ -194,14 +195,14 @@ func chooseZone(zones []v1alpha1.GridZone, name string) (*v1alpha1.GridZone, err
 	case i >= 0:
 		return &zones[i], nil
 	case len(zones) == 0:
-		return nil, errors.New("the cluster has no GridZone: give --file to do without")
+		return nil, errors.New("the cluster has no GridZone: use --file to forecast without a cluster")
 	}
-	return nil, fmt.Errorf("there is no GridZone %q, only %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("GridZone %q not found: want one of %s", name, strings.Join(names, ", "))
 }
 
-// ReadOutlook returns the outlook that is in the status of a GridZone. Low and High are nil unless both have as many
-// values as the forecast. What the status does not say, such as the zone and the present, is left to the caller. It
-// returns an error if the status holds no valid series or quality.
+// ReadOutlook returns the outlook in the status of a GridZone. Low and High are nil unless both have the same
+// number of values as the forecast. The caller must set the fields that the status does not contain, such as the
+// zone and the current time. It returns an error if the status does not contain a valid series or quality.
 func ReadOutlook(s *v1alpha1.SignalStatus) (*Outlook, error) {
 	signal, err := kube.Signal(s, nil)
 	if err != nil {
@@ -212,7 +213,7 @@ func ReadOutlook(s *v1alpha1.SignalStatus) (*Outlook, error) {
 		Series: signal.Series,
 	}
 	if len(s.Low) != len(s.Values) || len(s.High) != len(s.Values) {
-		return o, nil // an interval for a part of it would be none
+		return o, nil // an interval for a part of the forecast is useless
 	}
 	if o.Low, err = grid.NewSeries(s.Start.Time, s.Step.Duration, s.Low); err != nil {
 		return nil, err
@@ -250,10 +251,10 @@ func (f *forecastFlags) fromFile(t cmdutil.Terminal) (*Outlook, error) {
 	return o, nil
 }
 
-// crop leaves what is known from now on, for as many hours as are wanted; 0: all.
+// crop limits the series to the given number of hours from now, or only removes the past if hours is 0.
 func (o *Outlook) crop(hours int) error {
 	if !o.Series.Covers(o.Now, o.Now) {
-		return fmt.Errorf("zone %s: what is known ended at %s: look whether kubenergy-controller runs", o.Zone,
+		return fmt.Errorf("zone %s: the forecast ended at %s: check whether kubenergy-controller is running", o.Zone,
 			o.Series.End().Format(time.RFC3339))
 	}
 	end := o.Series.End()
@@ -268,7 +269,7 @@ func (o *Outlook) crop(hours int) error {
 	return nil
 }
 
-// Cheapest returns the earliest of the windows with the least mean, none where the forecast is shorter.
+// Cheapest returns the earliest window with the minimum mean, or the zero value if the forecast is too short.
 func Cheapest(s *grid.Series, now time.Time, duration time.Duration) sched.Window {
 	now, latest := timeutil.Later(now, s.Start()), s.End().Add(-duration)
 	if latest.Before(now) {
@@ -280,7 +281,7 @@ func Cheapest(s *grid.Series, now time.Time, duration time.Duration) sched.Windo
 
 func (o *Outlook) windowed() bool { return o.Window.End.After(o.Window.Start) }
 
-// SVG draws the outlook.
+// SVG returns the outlook as an SVG image.
 func (o *Outlook) SVG() ([]byte, error) {
 	picture := report.Outlook{
 		Title: o.title(), Label: o.name() + "\n(" + o.Unit + ")", Series: o.Series, Low: o.Low, High: o.High,
@@ -296,7 +297,7 @@ func (o *Outlook) name() string {
 	return "Carbon intensity"
 }
 
-// title says what is shown, where from, how old and how good.
+// title returns a title with the zone, quantity, source, age and quality.
 func (o *Outlook) title() string {
 	title := fmt.Sprintf("%s: %s in %s, %s, from %s", o.Zone, strings.ToLower(o.name()), o.Unit, o.Quality, o.Source)
 	if !o.AsOf.IsZero() {
@@ -308,7 +309,7 @@ func (o *Outlook) title() string {
 	return title
 }
 
-// fillOutput fills in what programs are shown.
+// fillOutput sets the fields of the machine-readable formats.
 func (o *Outlook) fillOutput() {
 	o.Step = o.Series.Step().String()
 	if o.windowed() {
@@ -326,7 +327,7 @@ func (o *Outlook) fillOutput() {
 	}
 }
 
-// Sheet has a row for each step.
+// Sheet returns a table with one row per step.
 func (o *Outlook) Sheet() *report.Table {
 	name := map[string]string{QuantityCarbon: "gco2e_per_kwh", quantityPrice: "price_per_kwh"}[o.Quantity]
 	t := report.Sheet("start", name, "low", "high")

@@ -21,13 +21,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
-// dependents are the objects of one kind whose pods name a scheduler.
+// dependents are the objects of one kind with pods that use a scheduler.
 type dependents struct {
 	kind, Scheduler string
 	objects         []metav1.Object
 }
 
-// Dependencies looks for what names some schedulers.
+// Dependencies collects the objects that use one of the given schedulers.
 type Dependencies struct {
 	client    kubernetes.Interface
 	namespace string
@@ -37,8 +37,8 @@ type Dependencies struct {
 	Unseen map[string]error // kinds that could not be listed
 }
 
-// FindDependents returns what names one of some schedulers: pods that wait for a node, and with templates also Jobs,
-// CronJobs and Deployments; the pods of those that are found are then left out.
+// FindDependents returns the pending pods that use one of the given schedulers. If templates is true, it also
+// returns Jobs, CronJobs and Deployments, and omits their pods.
 func FindDependents(ctx context.Context, client kubernetes.Interface, namespace string, names []string,
 	templates bool,
 ) *Dependencies {
@@ -94,14 +94,14 @@ func (d *Dependencies) take(kind, scheduler string, o metav1.Object) {
 	d.Found = append(d.Found, dependents{kind, scheduler, []metav1.Object{o}})
 }
 
-// hasTemplate reports whether a pod is made from a template that was found.
+// hasTemplate reports whether a pod was created from a template that was found.
 func (d *Dependencies) hasTemplate(pod *v1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
 		return false
 	}
 	kind, name := owner.Kind, owner.Name
-	if kind == "ReplicaSet" { // a Deployment names its ReplicaSets so
+	if kind == "ReplicaSet" { // naming scheme of the Deployment controller
 		kind = "Deployment"
 		name = strings.TrimSuffix(name, "-"+pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey])
 	}
@@ -112,35 +112,35 @@ func (d *Dependencies) hasTemplate(pod *v1.Pod) bool {
 	})
 }
 
-// String says which objects these are, and what happens to them.
+// String describes the objects and the consequences for their pods.
 func (d *dependents) String() string {
 	names := sliceutil.Map(d.objects, func(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() })
 	one := len(names) == 1
-	text := "name the scheduler %s, and their pods stay"
+	text := "use the scheduler %s, and their pods remain"
 	switch {
 	case d.kind == "pod" && one:
-		text = "waits for the scheduler %s, and stays"
+		text = "is waiting for the scheduler %s and remains"
 	case d.kind == "pod":
-		text = "wait for the scheduler %s, and stay"
+		text = "are waiting for the scheduler %s and remain"
 	case one:
-		text = "names the scheduler %s, and its pods stay"
+		text = "uses the scheduler %s, and its pods remain"
 	}
-	return fmt.Sprintf("%s "+text+" pending while no such scheduler runs: %s", humanize.Count(len(names), d.kind),
+	return fmt.Sprintf("%s "+text+" pending while no such scheduler is running: %s", humanize.Count(len(names), d.kind),
 		d.Scheduler,
 		humanize.Few(3, names))
 }
 
-// Mend is a command that gives the first of the objects to the cluster's own scheduler.
+// Mend returns a command that moves the first object to the default scheduler.
 func (d *dependents) Mend() string {
 	command := cmdutil.MendScheduler(d.kind, d.Scheduler, d.objects[0])
 	if len(d.objects) > 1 {
-		command += "   # and likewise for the others"
+		command += "   # repeat for the others"
 	}
 	return command
 }
 
-// NoteDependents tells of what names a scheduler of ours: nothing written on it holds it, but without one of these
-// schedulers its pods stay pending. What the user may not list is named.
+// NoteDependents prints the objects that use a scheduler of KubEnergy. They are not held, but without such a
+// scheduler their pods remain pending. It also prints the kinds that could not be listed.
 func (r *Releaser) NoteDependents(ctx context.Context, w io.Writer, namespace string, uninstalls bool) {
 	s, err := cmdutil.ReadServing(ctx, r.Client, v1alpha1.SystemNamespace, r.Now())
 	all := FindDependents(ctx, r.Client, namespace, s.Names(), uninstalls || err != nil || !s.Runs)
@@ -148,6 +148,6 @@ func (r *Releaser) NoteDependents(ctx context.Context, w io.Writer, namespace st
 		fmt.Fprintf(w, "%s\n  → %s\n", &all.Found[i], all.Found[i].Mend())
 	}
 	for _, what := range slices.Sorted(maps.Keys(all.Unseen)) {
-		fmt.Fprintf(w, "not seen: %s: %s\n", what, cmdutil.Because(all.Unseen[what]))
+		fmt.Fprintf(w, "Failed to list %s: %s\n", what, cmdutil.Because(all.Unseen[what]))
 	}
 }

@@ -1,2 +1,2 @@
-// Package release lets held work start: all of it before an uninstallation, or one Job now.
+// Package release implements the commands release and run-now, which release held Jobs and pods.
 package release

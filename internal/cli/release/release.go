@@ -30,11 +30,11 @@ import (
 const HoldPolicy = "kubenergy-hold"
 
 const (
-	// Workers is how many Jobs are released at the same time at most.
+	// Workers is the maximum number of concurrent releases.
 	Workers = 32
-	// For how long nothing must be held once the policy is gone: API servers look at their policies every second.
+	// Time without held Jobs after the policy was removed. API servers reload their policies every second.
 	releaseSettle = 4 * time.Second
-	// Pause is the time between two looks at what is left to do.
+	// Pause is the interval between two passes.
 	Pause = time.Second
 )
 
@@ -44,46 +44,47 @@ type releaseFlags struct {
 	timeout           time.Duration
 }
 
-// NewCommand returns the command release, which resumes Jobs that are held or suspended for a budget.
+// NewCommand returns the command release, which resumes Jobs that are held or suspended because of a budget.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f releaseFlags
 	cmd := &cobra.Command{
 		Use:   "release job NAME | --all",
-		Short: "Resume Jobs that are held or suspended for a budget, whether or not anything of ours runs",
-		Long: `Resume one Job that is held, or that an energy budget has suspended, or all of them, and take
-off the label kubenergy.io/held or kubenergy.io/budget-suspended. It needs nothing of ours to run, so it is also what
-helps when nothing of ours does. The budget does not suspend the same Job again. With --remove-policy no new Job is
-held, and none suspended, from then on: what an uninstall does first.
+		Short: "Resume Jobs that are held or suspended because of a budget, even if KubEnergy is not running",
+		Long: `Resume one or all Jobs that are held or suspended because of an energy budget, and remove the label
+kubenergy.io/held or kubenergy.io/budget-suspended. The command does not require any running component of KubEnergy.
+The budget does not suspend the same Job again. With --remove-policy, new Jobs are no longer held, which is the first
+step of an uninstallation.
 
-Bare pods are not released by it: nothing but the scheduler that they name keeps them. See run-now. What names a
-scheduler of ours, and so waits for ever once none runs, is named at the end, with a command for each kind that gives
-it to the cluster's own.`,
+Bare pods are not released, because they wait for the scheduler in their spec. Use kubenergy run-now instead. Objects
+that use a scheduler of KubEnergy remain pending once it no longer runs. They are listed at the end, with a command per
+kind that moves them to the default scheduler.`,
 		Example: `  kubenergy release job nightly-report -n reports
   kubenergy release --all
   kubenergy release --all --remove-policy   # before the scheduler is removed`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), t, args) },
 	}
 	f.Add(cmd.Flags())
-	f.AddNamespace(cmd.Flags(), "namespace of the Job; with --all only Jobs of it (default: all)")
-	cmd.Flags().BoolVar(&f.all, "all", false, "all Jobs that are held")
+	f.AddNamespace(cmd.Flags(), "namespace of the Job, or of the Jobs with --all (default: all namespaces)")
+	cmd.Flags().BoolVar(&f.all, "all", false, "release all held Jobs")
 	cmd.Flags().BoolVar(&f.removePolicy, "remove-policy", false,
-		"first remove the admission policy that holds new Jobs")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to try")
+		"remove the admission policy that holds new Jobs first")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "maximum duration of the command")
 	return cmd
 }
 
-// check refuses what contradicts itself, and returns the one Job that is meant, if it is one.
+// check validates the flags and arguments, and returns the name of the Job if a single one is selected.
 func (f *releaseFlags) check(args []string) (name string, err error) {
 	switch {
 	case f.timeout <= 0:
 		return "", cmdutil.NewUsageError(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
 	case f.all && len(args) > 0:
-		return "", cmdutil.NewUsageError(fmt.Errorf("%q and --all: give one of them", strings.Join(args, " ")))
+		return "", cmdutil.NewUsageError(fmt.Errorf("%q and --all are mutually exclusive", strings.Join(args, " ")))
 	case f.removePolicy && !f.all:
 		return "",
-			cmdutil.NewUsageError(errors.New("--remove-policy goes with --all: what is held would wait for ever"))
+			cmdutil.NewUsageError(errors.New("--remove-policy requires --all: Jobs that remain held would never start"))
 	case f.removePolicy && f.Namespace != "":
-		return "", cmdutil.NewUsageError(errors.New("--remove-policy concerns all namespaces: leave out --namespace"))
+		return "", cmdutil.NewUsageError(errors.New("--remove-policy affects all namespaces and cannot be combined " +
+			"with --namespace"))
 	case f.all:
 		return "", nil
 	case len(args) == 0:
@@ -126,9 +127,9 @@ type Releaser struct {
 	Out, Err      io.Writer
 	Now           func() time.Time
 	Settle, Pause time.Duration
-	reported      bool // why it tries again
+	reported      bool // whether notify has printed the reason for retries
 
-	mu sync.Mutex // of the pass that runs
+	mu sync.Mutex // guards the current pass
 }
 
 // one releases a single Job.
@@ -139,7 +140,7 @@ func (r *Releaser) one(ctx context.Context, namespace, name string) error {
 	}
 	what := "released"
 	if waitsBy(job) == "" {
-		what = "not held by us, left as it is"
+		what = "not held by KubEnergy, unchanged"
 	} else if gone, err := r.release(ctx, job); err != nil {
 		return fmt.Errorf("releasing Job %s/%s: %s", namespace, name, cmdutil.Because(err))
 	} else if gone {
@@ -149,21 +150,23 @@ func (r *Releaser) one(ctx context.Context, namespace, name string) error {
 	return err
 }
 
-// RemovePolicy lets new Jobs be. The binding goes first: a policy without one does nothing.
+// RemovePolicy removes the policy that suspends new Jobs. It deletes the binding first, because a policy without a
+// binding has no effect.
 func (r *Releaser) RemovePolicy(ctx context.Context) error {
 	policies := r.Client.AdmissionregistrationV1()
 	if err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, HoldPolicy, metav1.DeleteOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing MutatingAdmissionPolicyBinding %s: %s", HoldPolicy, cmdutil.Because(err))
+		return fmt.Errorf("deleting MutatingAdmissionPolicyBinding %s: %s", HoldPolicy, cmdutil.Because(err))
 	}
 	if err := policies.MutatingAdmissionPolicies().Delete(ctx, HoldPolicy, metav1.DeleteOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing MutatingAdmissionPolicy %s: %s", HoldPolicy, cmdutil.Because(err))
+		return fmt.Errorf("deleting MutatingAdmissionPolicy %s: %s", HoldPolicy, cmdutil.Because(err))
 	}
 	return nil
 }
 
-// All releases Jobs until none is held any more and, if the policy was removed, has not been for a while.
+// All releases Jobs until no Job is held. If the policy was removed, no Job must be held for the duration of
+// Settle.
 func (r *Releaser) All(ctx context.Context, namespace string) error {
 	var total int
 	quietSince := r.Now()
@@ -172,7 +175,7 @@ func (r *Releaser) All(ctx context.Context, namespace string) error {
 		total += p.released
 		if err == nil && p.seen == 0 {
 			if r.Now().Sub(quietSince) >= r.Settle {
-				_, err := fmt.Fprintf(r.Out, "%s released, none is held\n", humanize.Count(total, "Job"))
+				_, err := fmt.Fprintf(r.Out, "%s released, no Job is held\n", humanize.Count(total, "Job"))
 				return err
 			}
 		} else {
@@ -187,7 +190,7 @@ func (r *Releaser) All(ctx context.Context, namespace string) error {
 			}
 		}
 		if p.released > 0 {
-			continue // there may be more
+			continue // there may be more held Jobs
 		}
 		if err == nil && len(p.failed) > 0 {
 			err = p.failed[0].err
@@ -199,17 +202,17 @@ func (r *Releaser) All(ctx context.Context, namespace string) error {
 	}
 }
 
-// notify says once, when an error has kept a pass from releasing anything, until when others will follow.
+// notify prints once that an error prevented all releases of a pass and until when passes are retried.
 func (r *Releaser) notify(ctx context.Context, err error) {
 	until, limited := ctx.Deadline()
 	if err == nil || r.reported || !limited || ctx.Err() != nil {
 		return
 	}
 	r.reported = true
-	fmt.Fprintf(r.Err, "trying again until %s (--timeout): %s\n", until.Format(time.TimeOnly), cmdutil.Because(err))
+	fmt.Fprintf(r.Err, "Retrying until %s (--timeout): %s\n", until.Format(time.TimeOnly), cmdutil.Because(err))
 }
 
-// pass is one walk through what is held.
+// pass is the result of one pass over all held Jobs.
 type pass struct {
 	seen, released int
 	failed         []failure
@@ -220,30 +223,30 @@ type failure struct {
 	err error
 }
 
-// transient reports whether the reason of an error may go by itself. A patch whose test fails is refused as invalid:
-// the Job has changed since it was listed.
+// transient reports whether a retry may resolve the error. A patch with a failed test operation is rejected as
+// invalid, because the Job has changed since it was listed.
 func transient(err error) bool {
 	return slices.Contains([]metav1.StatusReason{
-		metav1.StatusReasonUnknown, // the network
+		metav1.StatusReasonUnknown, // network errors
 		metav1.StatusReasonConflict, metav1.StatusReasonInvalid, metav1.StatusReasonExpired,
 		metav1.StatusReasonTooManyRequests, metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout,
 		metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable,
 	}, apierrors.ReasonForError(err))
 }
 
-// hopeless reports whether another pass would end as this one did.
+// hopeless reports whether another pass would have the same result.
 func (p *pass) hopeless() bool {
 	return p.seen > 0 && len(p.failed) == p.seen && !slices.ContainsFunc(p.failed, func(f failure) bool {
 		return transient(f.err)
 	})
 }
 
-// unfinished is what there is to say when time is up.
+// unfinished returns the error for a pass that was interrupted by the timeout.
 func (p *pass) unfinished(err error, released int) error {
 	if len(p.failed) > 0 {
 		return p.error(released)
 	}
-	return fmt.Errorf("%s released, and whether others are still held is not known: %s",
+	return fmt.Errorf("%s released, but it is unknown whether others are still held: %s",
 		humanize.Count(released, "Job"),
 		cmdutil.OneLine(err))
 }
@@ -259,7 +262,7 @@ func (p *pass) error(released int) error {
 		cmdutil.Because(p.failed[0].err))
 }
 
-// pass releases every held Job, and every one that a budget has suspended, that a list shows.
+// pass releases all Jobs that are held or suspended because of a budget.
 func (r *Releaser) pass(ctx context.Context, namespace string) (pass, error) {
 	var p pass
 	for _, selector := range []string{v1alpha1.LabelHeld + "=true", v1alpha1.LabelBudgetSuspended} {
@@ -273,7 +276,7 @@ func (r *Releaser) pass(ctx context.Context, namespace string) (pass, error) {
 					return nil
 				})
 			})
-		_ = work.Wait() // what failed is in p
+		_ = work.Wait() // errors are recorded in p
 		if err != nil {
 			return p, err
 		}
@@ -282,7 +285,8 @@ func (r *Releaser) pass(ctx context.Context, namespace string) (pass, error) {
 	return p, nil
 }
 
-// waitsBy returns the label by which a Job of ours waits: held, or suspended for a budget; "": it is not ours.
+// waitsBy returns the label of a Job that is held or suspended because of a budget, or "" if KubEnergy did not
+// suspend it.
 func waitsBy(job *batchv1.Job) string {
 	if job.Labels[v1alpha1.LabelHeld] == "true" {
 		return v1alpha1.LabelHeld
@@ -293,7 +297,7 @@ func waitsBy(job *batchv1.Job) string {
 	return ""
 }
 
-// try releases one Job of a pass.
+// try releases one Job of a pass and records the result.
 func (r *Releaser) try(ctx context.Context, job *batchv1.Job, p *pass) {
 	gone, err := r.release(ctx, job)
 	r.mu.Lock()
@@ -307,15 +311,15 @@ func (r *Releaser) try(ctx context.Context, job *batchv1.Job, p *pass) {
 	}
 }
 
-// release resumes this very Job, if it is still held, in one step. gone is true if it was released or deleted
-// meanwhile.
+// release resumes the Job with a single patch if it is still held and has the same UID. gone is true if it was
+// released or deleted meanwhile.
 func (r *Releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, err error) {
 	jobs := r.Client.BatchV1().Jobs(job.Namespace)
 	_, err = jobs.Patch(ctx, job.Name, types.JSONPatchType, Patch(job, r.Now()), metav1.PatchOptions{})
 	if err == nil || apierrors.IsNotFound(err) {
 		return err != nil, nil
 	}
-	if apierrors.IsInvalid(err) { // a test that failed
+	if apierrors.IsInvalid(err) { // a test operation of the patch failed
 		current, errGet := jobs.Get(ctx, job.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(errGet) || errGet == nil &&
 			(current.UID != job.UID || waitsBy(current) != waitsBy(job)) {
@@ -325,7 +329,8 @@ func (r *Releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, er
 	return false, err
 }
 
-// Patch resumes a Job, except one in a queue of Kueue, which resumes it itself, and takes off our label.
+// Patch returns the patch that removes the label and resumes a Job. A Job in a queue of Kueue is not resumed,
+// because Kueue does that.
 func Patch(job *batchv1.Job, now time.Time) []byte {
 	if waitsBy(job) == v1alpha1.LabelBudgetSuspended {
 		return kube.BudgetResumePatch(job, true)

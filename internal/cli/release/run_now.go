@@ -16,15 +16,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// NewRunNowCommand returns the command run-now, which asks for a held Job or pod to start now.
+// NewRunNowCommand returns the command run-now, which requests that a held Job or pod starts now.
 func NewRunNowCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ClusterFlags
 	cmd := &cobra.Command{
 		Use:   "run-now job|pod NAME",
-		Short: "Ask for a held Job or pod to start now",
-		Long: `Write the annotation kubenergy.io/run-now on a Job or a pod: whatever else is said, it is not
-held, or not any longer. The scheduler releases it, or, if none runs, the controller. If neither runs, the exit code is
-1: see release.`,
+		Short: "Request that a held Job or pod starts now",
+		Long: `Set the annotation kubenergy.io/run-now on a Job or a pod, so that it is not held, regardless of other
+settings. It is released by the scheduler, or by the controller if no scheduler is running. If neither is running, the
+exit code is 1. Use kubenergy release in this case.`,
 		Example: `  kubenergy run-now job nightly-report -n reports
   kubenergy run-now pod/train-7`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,9 +49,9 @@ held, or not any longer. The scheduler releases it, or, if none runs, the contro
 	return cmd
 }
 
-const askedNow = "asked to start now"
+const askedNow = "requested to start now"
 
-// RunNow annotates the object, and says what will come of it.
+// RunNow annotates the object and returns a description of the consequence.
 func RunNow(ctx context.Context, client kubernetes.Interface, kind, namespace, name string, now time.Time,
 ) (result string, err error) {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationRunNow)
@@ -61,11 +61,11 @@ func RunNow(ctx context.Context, client kubernetes.Interface, kind, namespace, n
 		case err != nil:
 			return "", fmt.Errorf("annotating pod %s/%s: %s", namespace, name, cmdutil.Because(err))
 		case pod.Spec.NodeName != "":
-			return "has a node already, " + pod.Spec.NodeName, nil
+			return "already scheduled to " + pod.Spec.NodeName, nil
 		case policy.Serves(pod.Spec.SchedulerName):
 			why, err := kube.Absent(ctx, client, v1alpha1.SystemNamespace, cmdutil.SchedulerName, now)
 			if why != "" && err == nil {
-				return "", fmt.Errorf("pod %s/%s is marked, but it waits for the scheduler %s, and none runs (%s)",
+				return "", fmt.Errorf("pod %s/%s is marked, but waits for the scheduler %s, which is not running (%s)",
 					namespace, name, pod.Spec.SchedulerName, why)
 			}
 		}
@@ -76,10 +76,10 @@ func RunNow(ctx context.Context, client kubernetes.Interface, kind, namespace, n
 	case err != nil:
 		return "", fmt.Errorf("annotating Job %s/%s: %s", namespace, name, cmdutil.Because(err))
 	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
-		return "marked, but a budget suspended it (kubenergy.io/budget-suspended): users with the role " +
-			"kubenergy-releaser resume it, or kubenergy release does", nil
+		return "marked, but suspended because of a budget (kubenergy.io/budget-suspended): users with the role " +
+			"kubenergy-releaser can resume it with kubenergy release", nil
 	case suspended && job.Labels[v1alpha1.LabelHeld] != "true":
-		return "marked, but its user suspended it, so it stays suspended", nil
+		return "marked, but suspended by its user, so it remains suspended", nil
 	case !suspended:
 		return "was not held", nil
 	}

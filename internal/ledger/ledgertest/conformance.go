@@ -13,9 +13,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Conformance runs the tests that every store must pass. Each calls place for a new, empty store, and the function
-// that it returns for each time that it opens it; a store that only one process can use refuses the second time with
-// an error.
+// Conformance runs the tests that every store must pass. Each test calls place to get a new, empty location, and
+// calls the returned function each time it opens the store. A store that only supports one process must return an
+// error if it is opened twice.
 func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, error)) {
 	for name, test := range map[string]func(t *testing.T, open func() (ledger.Store, error)){
 		"numbers":            numbers,
@@ -36,12 +36,12 @@ func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, er
 	}
 }
 
-// OfContent marks a test that asks what a store holds, not who does what at once. SQLite is a translation of C, which
-// the race detector slows down thirty-fold: such tests run without it.
+// OfContent skips the test under the race detector. It is used by tests that check the content of a store and not
+// its concurrency, because SQLite is translated from C and runs thirty times slower under the race detector.
 func OfContent(t *testing.T) {
 	t.Helper()
 	if raced {
-		t.Skip("asks about content: runs without the race detector")
+		t.Skip("checks content only: skipped with the race detector")
 	}
 }
 
@@ -57,7 +57,8 @@ func opened(t *testing.T, open func() (ledger.Store, error)) ledger.Store {
 
 var one = World{Nodes: 1, Pods: 3, Epoch: "1"}
 
-// change returns a booking with another number and interval; numbers of intervals are those of a [World].
+// change returns a booking with different sequence numbers and another interval. Intervals are numbered as in
+// [World].
 func change(first, last uint64, from, to int, epoch string) *ledger.Booking {
 	b := one.Booking(0, 1)
 	b.Batch.First, b.Batch.Last, b.Batch.Stream.Epoch = first, last, epoch
@@ -67,7 +68,7 @@ func change(first, last uint64, from, to int, epoch string) *ledger.Booking {
 	return b
 }
 
-// numbers is the table of docs/reference/protocol.md, in its order.
+// numbers tests the cases of the table in docs/reference/protocol.md, in the same order.
 func numbers(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	var truth Truth
@@ -93,7 +94,7 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 		{"over the end of a span", change(6, 6, 6, 9, "c"), ledger.Receipt{}, ledger.ErrOverlap},
 		{"around a span", change(6, 6, 4, 8, "c"), ledger.Receipt{}, ledger.ErrOverlap},
 		{"touching both", change(6, 6, 6, 8, "c"), ledger.Receipt{Acked: 6, Booked: true}, nil},
-		{"what is left", change(7, 7, 3, 5, "c"), ledger.Receipt{Acked: 7, Booked: true}, nil},
+		{"the rest", change(7, 7, 3, 5, "c"), ledger.Receipt{Acked: 7, Booked: true}, nil},
 		{"inside of all", change(8, 8, 4, 5, "c"), ledger.Receipt{}, ledger.ErrOverlap},
 		{
 			"the highest number", change(10, math.MaxUint64-1, 9, 10, "a"),
@@ -111,44 +112,44 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 		if err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
-		receipts[0].New = false // see reportedTime
+		receipts[0].New = false // tested in reportedTime
 		if !errors.Is(errs[0], step.err) || step.err == nil && receipts[0] != step.want {
-			t.Fatalf("%s: have %+v, %v; want %+v, %v", step.what, receipts[0], errs[0], step.want, step.err)
+			t.Fatalf("%s: got %+v, %v; want %+v, %v", step.what, receipts[0], errs[0], step.want, step.err)
 		}
 		if receipts[0].Booked {
 			truth.Book(step.booking)
 		}
 	}
-	none := change(8, 8, 1, 1, "c") // holds nothing, overlaps nothing
+	none := change(8, 8, 1, 1, "c") // empty booking that overlaps no other
 	none.Batch.Measured, none.Batch.Platform, none.Batch.Unknown, none.Batch.Shares, none.Consumers = 0, 0, 0, nil, nil
 	if r := MustBook(t, s, none); !r[0].Booked {
-		t.Error("an interval of no length was not booked")
+		t.Error("a booking with an empty interval was not recorded")
 	}
 	wrong := change(9, 9, 20, 21, "c")
 	wrong.Consumers = nil
 	if _, errs, err := s.Book(t.Context(), []*ledger.Booking{wrong}); err != nil ||
 		!errors.Is(errs[0], ledger.ErrInvalid) {
-		t.Errorf("shares without a consumer: %v, %v", errs, err)
+		t.Errorf("unexpected errors for shares without a consumer: %v, %v", errs, err)
 	}
 	for epoch, want := range map[string]uint64{"a": math.MaxUint64 - 1, "c": 8, "b": 0} {
 		of := none.Batch.Stream
 		of.Epoch = epoch
 		if acked, known, err := s.Acked(t.Context(), of); err != nil || acked != want || known != (want > 0) {
-			t.Errorf("epoch %s: %d is acknowledged, %v, %v; want %d", epoch, acked, known, err, want)
+			t.Errorf("epoch %s: Acked() = %d, %v, %v; want %d", epoch, acked, known, err, want)
 		}
 	}
 	FoldAll(t, s)
 	truth.Check(t, s)
 }
 
-// reportedTime is how much time a node has told of over its boots, and since when it can have.
+// reportedTime tests the total time that a node has reported over its boots, and its creation time.
 func reportedTime(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	reported := func(want ledger.Reported) {
 		t.Helper()
 		got, err := s.Reported(t.Context(), one.Booking(0, 1).Batch.Stream.Node)
 		if err != nil || got.Time != want.Time || !got.Since.Equal(want.Since) || got.Seen != want.Seen {
-			t.Errorf("told %+v, %v; want %+v", got, err, want)
+			t.Errorf("Reported() = %+v, %v; want %+v", got, err, want)
 		}
 	}
 	reported(ledger.Reported{})
@@ -158,16 +159,16 @@ func reportedTime(t *testing.T, open func() (ledger.Store, error)) {
 		b := change(number, number, from, to, boot)
 		b.Batch.Stream.Boot, b.NodeSince = boot, since
 		if r := MustBook(t, s, b); r[0].New != isNew {
-			t.Errorf("%d to %d of the %s boot: new is %v", from, to, boot, r[0].New)
+			t.Errorf("interval %d to %d of the %s boot: New is %v", from, to, boot, r[0].New)
 		}
 	}
 	book(1, "first", 0, 1, made, true)
 	reported(ledger.Reported{Time: Interval, Since: made})
 	book(2, "first", 1, 4, Noon, false)
-	book(3, "first", 9, 10, Noon, true) // a gap is not told of
-	book(1, "second", 0, 2, Noon, true) // another boot is
+	book(3, "first", 9, 10, Noon, true) // a gap does not count
+	book(1, "second", 0, 2, Noon, true) // another boot counts
 	reported(ledger.Reported{Time: 7 * Interval, Since: made})
-	estimate := change(1, 1, 0, 3, "estimate") // the controller's own is not
+	estimate := change(1, 1, 0, 3, "estimate") // estimates of the controller do not count
 	estimate.Agentless = true
 	MustBook(t, s, estimate)
 	reported(ledger.Reported{Time: 7 * Interval, Since: made})
@@ -177,13 +178,13 @@ func reportedTime(t *testing.T, open func() (ledger.Store, error)) {
 	reported(ledger.Reported{Time: 8 * Interval, Since: made, Seen: *more.NodeSeen})
 	more = change(5, 5, 11, 12, "first")
 	more.Batch.Stream.Boot = "first"
-	// Another controller that did not know of that says more: what was said first stays.
+	// Another controller with stale data reports more. The values reported first must be retained.
 	more.NodeSeen = &ledger.Seen{Made: made.Unix(), Cores: 64, GPUs: 16, Bytes: 1 << 40}
 	MustBook(t, s, more)
 	reported(ledger.Reported{Time: 9 * Interval, Since: made, Seen: ledger.Seen{Made: made.Unix(), Cores: 64, GPUs: 8, Bytes: 1 << 40}})
 }
 
-// oneCall books bookings together that contradict each other: only those that do are refused.
+// oneCall records contradicting bookings in one call. Only the contradicting ones are rejected.
 func oneCall(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	all := []*ledger.Booking{
@@ -201,14 +202,14 @@ func oneCall(t *testing.T, open func() (ledger.Store, error)) {
 		err    error
 	}{{true, nil}, {false, nil}, {false, ledger.ErrPartly}, {false, ledger.ErrOverlap}, {true, nil}, {true, nil}} {
 		if receipts[i].Booked != want.booked || !errors.Is(errs[i], want.err) {
-			t.Errorf("%d: have %+v, %v; want %v, %v", i, receipts[i], errs[i], want.booked, want.err)
+			t.Errorf("%d: got %+v, %v; want %v, %v", i, receipts[i], errs[i], want.booked, want.err)
 		}
 		if receipts[i].Booked {
 			truth.Book(all[i])
 		}
 	}
 	if receipts[1].Acked != 1 {
-		t.Errorf("what was booked in the same call is acknowledged to %d", receipts[1].Acked)
+		t.Errorf("unexpected acknowledged number %d for a booking of the same call", receipts[1].Acked)
 	}
 	FoldAll(t, s)
 	truth.Check(t, s)
@@ -234,11 +235,11 @@ func folding(t *testing.T, open func() (ledger.Store, error)) {
 	FoldAll(t, s)
 	truth.Check(t, s)
 	if stats, err := s.Statistics(t.Context()); err != nil || stats.Journal != 0 {
-		t.Errorf("%+v, %v", stats, err)
+		t.Errorf("unexpected statistics %+v or error %v", stats, err)
 	}
 	MustBook(t, s, w.Booking(0, batches+1))
 	if g, err := s.Gauges(t.Context()); err != nil || g.Journal != 1 || g.Bytes == 0 {
-		t.Errorf("%+v, %v", g, err)
+		t.Errorf("unexpected gauges %+v or error %v", g, err)
 	}
 }
 
@@ -254,7 +255,7 @@ func openedAgain(t *testing.T, open func() (ledger.Store, error)) {
 			b := w.Booking(node, number+1)
 			truth.Book(b)
 			if r := MustBook(t, s, b, b); !r[0].Booked || r[0].Gap || r[1].Booked {
-				t.Fatalf("have %+v", r)
+				t.Fatalf("unexpected receipt %+v", r)
 			}
 		}
 		if number%2 == 1 {
@@ -269,7 +270,7 @@ func openedAgain(t *testing.T, open func() (ledger.Store, error)) {
 	truth.Check(t, s)
 }
 
-// names are learned after the energy was booked.
+// names tests names that become known after the energy was recorded.
 func names(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	b := one.Booking(0, 1)
@@ -289,11 +290,11 @@ func names(t *testing.T, open func() (ledger.Store, error)) {
 	}
 	if len(answer.Rows) != 1 || answer.Rows[0].Key[0] != PodUID(0, 1) ||
 		answer.Total.Dynamic != b.Batch.Shares[1].Dynamic+one.Booking(0, 2).Batch.Shares[1].Dynamic {
-		t.Errorf("have %+v", answer.Rows)
+		t.Errorf("unexpected rows %+v", answer.Rows)
 	}
 }
 
-// guests are taken from their host if that tells of the same hour.
+// guests tests that guests are deducted from their host if the host has bookings in the same hour.
 func guests(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	host, guest := one.Booking(0, 1), World{Nodes: 2, Pods: 2}.Booking(1, 1)
@@ -310,15 +311,15 @@ func guests(t *testing.T, open func() (ledger.Store, error)) {
 	}
 	MustBook(t, s, guest)
 	if have := total(); have != guest.Batch.Measured {
-		t.Errorf("a guest alone: %d, want %d", have, guest.Batch.Measured)
+		t.Errorf("guest without bookings of its host: got %d µJ, want %d", have, guest.Batch.Measured)
 	}
 	MustBook(t, s, host)
 	if have := total(); have != host.Batch.Measured {
-		t.Errorf("a guest and its host: %d, want %d", have, host.Batch.Measured)
+		t.Errorf("guest with bookings of its host: got %d µJ, want %d", have, host.Batch.Measured)
 	}
 }
 
-// temperatures are the mean and the most of each hour, of what came with bookings that are new.
+// temperatures tests the hourly mean and maximum of the temperatures of new bookings.
 func temperatures(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	w := World{Nodes: 2, Pods: 1, Epoch: "hot"}
@@ -328,14 +329,14 @@ func temperatures(t *testing.T, open func() (ledger.Store, error)) {
 		b.Received, b.Temperature = Noon.Add(after), &celsius
 		MustBook(t, s, b)
 	}
-	for range 2 { // what is booked again counts once
+	for range 2 { // duplicates count once
 		book(0, 1, 0, 60)
 		book(0, 2, 20*time.Minute, -10.5)
 		book(0, 3, 59*time.Minute, 71.3)
 		book(0, 4, 60*time.Minute, 90)
 		book(1, 1, 10*time.Minute, 40)
 	}
-	MustBook(t, s, w.Booking(1, 2)) // that tells nothing
+	MustBook(t, s, w.Booking(1, 2)) // without a temperature
 	first, second := w.Booking(0, 1).Batch.Stream.Node, w.Booking(1, 1).Batch.Stream.Node
 	hour := Noon.UTC()
 	all := []ledger.Temperature{
@@ -355,7 +356,7 @@ func temperatures(t *testing.T, open func() (ledger.Store, error)) {
 	} {
 		got, err := s.Temperatures(t.Context(), c.from, c.to, c.node)
 		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
-			t.Errorf("from %v to %v, of %v: %v %s", c.from, c.to, c.node, err, diff)
+			t.Errorf("from %v to %v, node %q: error %v, diff %s", c.from, c.to, c.node, err, diff)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// agentless books estimates and what an agent says of some of the same windows, in several orders.
+// agentless records estimates and agent data for some of the same windows in different orders.
 func agentless(t *testing.T, open func() (ledger.Store, error)) {
 	OfContent(t)
 	s := opened(t, open)
@@ -32,13 +32,13 @@ func agentless(t *testing.T, open func() (ledger.Store, error)) {
 			for i := range inWindow {
 				number := window*inWindow + i + 1
 				reported := window != 0 && window != 4 && (node == 0 || window == 3)
-				if window == 5 && reported { // the agent first, and folded
+				if window == 5 && reported { // agent data is folded before the estimate is recorded
 					MustBook(t, s, agents.Booking(node, number))
 					FoldAll(t, s)
 				}
 				MustBook(t, s, estimate(node, number))
 				if window == 2 && i == 7 {
-					FoldAll(t, s) // the estimate first, and folded
+					FoldAll(t, s) // the estimate is folded before agent data is recorded
 				}
 				if reported {
 					if window != 5 {
@@ -51,15 +51,15 @@ func agentless(t *testing.T, open func() (ledger.Store, error)) {
 			}
 		}
 		if window == 1 {
-			FoldAll(t, s) // both at once
+			FoldAll(t, s) // fold both together
 		}
 	}
 	FoldAll(t, s)
 	truth.Check(t, s)
 }
 
-// longAndAgentless books estimates for windows that an agent's booking tells of which is cut by hours, by days or not
-// at all, before it, with it and after it.
+// longAndAgentless records estimates before, together with and after a long booking of an agent that covers their
+// windows. The booking is cut by hours, cut by days, or not cut.
 func longAndAgentless(t *testing.T, open func() (ledger.Store, error)) {
 	OfContent(t)
 	s := opened(t, open)
@@ -75,7 +75,7 @@ func longAndAgentless(t *testing.T, open func() (ledger.Store, error)) {
 		w := World{Nodes: 4, Pods: pods, Epoch: "agent"}
 		agent := w.Booking(i, 1)
 		begin := Noon.Add(200*time.Second).AddDate(0, 0, -1)
-		if i == 2 { //nolint:mnd // the longest ends before the others' questions do
+		if i == 2 { //nolint:mnd // the longest one ends before the queries of the others
 			begin = begin.Add(10*24*time.Hour - long)
 		}
 		agent.Batch.Start, agent.Batch.End, agent.Batch.EndSinceBoot = begin.UTC(), begin.Add(long).UTC(),
@@ -97,7 +97,7 @@ func longAndAgentless(t *testing.T, open func() (ledger.Store, error)) {
 		last := end.Add(-1).Truncate(ledger.WindowLength)
 		all := func(offset time.Duration) {
 			t.Helper()
-			estimate(at.Add(-ledger.WindowLength+offset), i < 2) //nolint:mnd // too early to be asked for
+			estimate(at.Add(-ledger.WindowLength+offset), i < 2) //nolint:mnd // before the queried interval
 			estimate(at.Add(offset), false)
 			estimate(at.Add(25*time.Minute+offset), false)
 			estimate(at.Add(long/2).Truncate(ledger.WindowLength).Add(offset), false)
@@ -133,18 +133,18 @@ func longAndAgentless(t *testing.T, open func() (ledger.Store, error)) {
 			t.Fatal(err)
 		}
 		if len(have.Rows) != len(want.Rows) || have.Total.Amount != want.Total.Amount {
-			t.Errorf("by %v: %d rows, %+v in all; want %d, %+v", q.GroupBy, len(have.Rows), have.Total.Amount,
+			t.Errorf("by %v: got %d rows, total %+v; want %d, %+v", q.GroupBy, len(have.Rows), have.Total.Amount,
 				len(want.Rows), want.Total.Amount)
 		}
 		for i := range min(len(have.Rows), len(want.Rows)) {
 			if !slices.Equal(have.Rows[i].Key, want.Rows[i].Key) || have.Rows[i].Amount != want.Rows[i].Amount {
-				t.Errorf("%v: have %+v, want %+v", want.Rows[i].Key, have.Rows[i].Amount, want.Rows[i].Amount)
+				t.Errorf("%v: got %+v, want %+v", want.Rows[i].Key, have.Rows[i].Amount, want.Rows[i].Amount)
 			}
 		}
 	}
 }
 
-// longBookings are of up to some days, at odd times, with odd rates.
+// longBookings tests bookings of up to several days with unaligned times and unusual rates.
 func longBookings(t *testing.T, open func() (ledger.Store, error)) {
 	OfContent(t)
 	s := opened(t, open)
@@ -164,7 +164,7 @@ func longBookings(t *testing.T, open func() (ledger.Store, error)) {
 	truth.Check(t, s)
 }
 
-// Draw draws a booking that begins near noon.
+// Draw returns a random booking that starts around noon.
 func Draw(t *rapid.T) *ledger.Booking {
 	length := time.Duration(rapid.OneOf(
 		rapid.Just(int64(0)), rapid.Int64Range(1, int64(20*time.Minute)), rapid.Int64Range(1, int64(9*24*time.Hour)),

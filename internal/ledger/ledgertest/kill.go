@@ -19,17 +19,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// What a child is told.
+// Environment variables of child processes.
 const (
 	childVariable = "KUBENERGY_LEDGERTEST_CHILD"
 	killLong      = "KUBENERGY_LONG"
 )
 
 type life struct {
-	Place string   `json:"place"` // what the store is opened with
-	From  []uint64 `json:"from"`  // by node: numbers from this one on are sent
-	Die   string   `json:"die"`   // where the process kills itself: see deaths; "": its parent does
-	After int      `json:"after"` // how often it comes there before
+	Place string   `json:"place"` // location of the store
+	From  []uint64 `json:"from"`  // first sequence number to send, by node
+	Die   string   `json:"die"`   // point at which the process kills itself, see deaths; if empty, the parent kills it
+	After int      `json:"after"` // number of times that point is passed before
 	To    uint64   `json:"to"`
 }
 
@@ -37,8 +37,8 @@ var killWorld = World{Nodes: 3, Pods: 6, Epoch: "kill"}
 
 var deaths = []string{"", "before booking", "after booking", "before ack", "before folding", "after folding"}
 
-// Child is called by TestMain of packages that call [Kill]. In a process that Kill started it books until it is killed,
-// and does not return.
+// Child must be called by TestMain of packages that call [Kill]. In a process started by Kill it records bookings
+// until the process is killed, and does not return.
 func Child(open func(place string) (ledger.Store, error)) {
 	text := os.Getenv(childVariable)
 	if text == "" {
@@ -56,7 +56,7 @@ func Child(open func(place string) (ledger.Store, error)) {
 	os.Exit(0)
 }
 
-// mortal is a store in whose methods the process dies.
+// mortal is a store that kills the process in one of its methods.
 type mortal struct {
 	ledger.Store
 	l  *life
@@ -97,7 +97,7 @@ func (l *life) live(open func(place string) (ledger.Store, error)) error {
 		return err
 	}
 	m := &mortal{Store: s, l: l}
-	book := ledger.New(m, ledger.Options{FoldEvery: 2 * time.Millisecond}) //nolint:mnd // so that it folds when it dies
+	book := ledger.New(m, ledger.Options{FoldEvery: 2 * time.Millisecond}) //nolint:mnd // so that it dies while folding
 	fmt.Println("ready")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -123,8 +123,9 @@ func (l *life) live(open func(place string) (ledger.Store, error)) error {
 	return errors.Join(append(errs, book.Close())...)
 }
 
-// Kill has processes book into a store until each is killed, now and then in the middle of something, and checks that
-// what was acknowledged is booked, and everything once. There are 20 lives, 200 with KUBENERGY_LONG=1.
+// Kill starts processes that record bookings until each is killed, sometimes in the middle of an operation, and
+// checks that acknowledged bookings are recorded and that no booking is recorded twice. It starts 20 processes, or
+// 200 with KUBENERGY_LONG=1.
 func Kill(t *testing.T, place string, open func(place string) (ledger.Store, error)) {
 	lives := 20
 	if os.Getenv(killLong) != "" {
@@ -139,7 +140,7 @@ func Kill(t *testing.T, place string, open func(place string) (ledger.Store, err
 			Place: place, From: make([]uint64, killWorld.Nodes), To: 1 << 40, Die: deaths[r.IntN(len(deaths))],
 			After: r.IntN(12),
 		}
-		for node := range acked { // an agent sends again what it does not know to be acknowledged
+		for node := range acked { // agents resend batches without an acknowledgement
 			l.From[node] = max(acked[node]-min(acked[node], uint64(r.IntN(3))), 0) + 1
 		}
 		runLife(t, &l, acked, r)
@@ -152,7 +153,7 @@ func Kill(t *testing.T, place string, open func(place string) (ledger.Store, err
 	checkKilled(t, s, acked)
 }
 
-// checkKilled books what is missing up to the same number for all nodes, and compares.
+// checkKilled records the missing bookings of all nodes and compares the content of the store.
 func checkKilled(t *testing.T, s ledger.Store, acked []uint64) {
 	t.Helper()
 	var truth Truth
@@ -163,7 +164,7 @@ func checkKilled(t *testing.T, s ledger.Store, acked []uint64) {
 			t.Fatal(err)
 		}
 		if booked < last || booked > last+uint64(1) {
-			t.Fatalf("node %d: %d was acknowledged, %d is booked", node, last, booked)
+			t.Fatalf("node %d: acknowledged number is %d, recorded is %d", node, last, booked)
 		}
 		for number := range booked {
 			truth.Book(killWorld.Booking(node, number+1))
@@ -198,7 +199,7 @@ func runLife(t *testing.T, l *life, acked []uint64, r *rand.Rand) {
 	for lines.Scan() {
 		line := lines.Text()
 		if line == "ready" {
-			limit := 20 * longest // a life that should end by itself
+			limit := 20 * longest // time for the process to kill itself
 			if l.Die == "" {
 				limit = time.Duration(r.Int64N(int64(longest)))
 			}
@@ -208,7 +209,7 @@ func runLife(t *testing.T, l *life, acked []uint64, r *rand.Rand) {
 		}
 		fields := strings.Fields(line)
 		if len(fields) != 3 || fields[0] != "ack" {
-			continue // half a line
+			continue // incomplete line
 		}
 		node, _ := strconv.Atoi(fields[1])
 		number, _ := strconv.ParseUint(fields[2], 10, 64)
@@ -217,6 +218,6 @@ func runLife(t *testing.T, l *life, acked []uint64, r *rand.Rand) {
 	err = cmd.Wait()
 	exit := new(exec.ExitError)
 	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("a process ended by itself: %v\n%s", err, stderr.String())
+		t.Fatalf("a process exited unexpectedly: %v\n%s", err, stderr.String())
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Outbox says what a store's outbox must do: what is booked and to be forwarded is there once, in its order, until it
-// was sent.
+// Outbox tests the outbox of a store. Bookings that are to be forwarded must be returned exactly once and in order
+// until they are marked as sent.
 func Outbox(t *testing.T, s interface {
 	ledger.Store
 	ledger.Outbox
@@ -42,7 +42,7 @@ func Outbox(t *testing.T, s interface {
 		t.Helper()
 		b, err := s.Backlog(t.Context(), most)
 		if err != nil || b.Kept != want || b.Dropped != dropped || (b.Oldest == 0) != (want == 0) {
-			t.Errorf("%+v, %v, want %d", b, err, want)
+			t.Errorf("Backlog() = %+v, %v, want %d entries", b, err, want)
 		}
 	}
 	backlog(10, 0, 0)
@@ -50,14 +50,14 @@ func Outbox(t *testing.T, s interface {
 		book(0, number+1, true)
 		book(1, number+1, number == 2)
 	}
-	book(0, 2, true) // again
+	book(0, 2, true) // duplicate
 	want := []string{"\x00\x01", "\x00\x02", "\x00\x03", "\x01\x03", "\x00\x04"}
 	numbers, packed := kept(0, 100)
 	if !slices.Equal(packed, want) {
-		t.Fatalf("%q are kept, want %q", packed, want)
+		t.Fatalf("got entries %q, want %q", packed, want)
 	}
 	if _, some := kept(numbers[1], 2); !slices.Equal(some, want[2:4]) {
-		t.Errorf("two after the second are %q", some)
+		t.Errorf("unexpected entries after the second one: %q", some)
 	}
 	rests(t, s, &world.Booking(1, 3).Batch.Stream, want)
 	unsent(t, s, true)
@@ -65,35 +65,35 @@ func Outbox(t *testing.T, s interface {
 	sent(numbers[0], numbers[2])
 	backlog(2, 2, 1)
 	if _, left := kept(0, 100); !slices.Equal(left, want[3:]) {
-		t.Errorf("%q are left", left)
+		t.Errorf("unexpected remaining entries %q", left)
 	}
 	sent(numbers...)
 	unsent(t, s, false)
 	book(0, 5, true)
 	if again, _ := kept(0, 100); len(again) != 1 || again[0] <= numbers[4] {
-		t.Errorf("number %d after %d", again, numbers[4])
+		t.Errorf("number %d was reused, last was %d", again, numbers[4])
 	}
 }
 
-// rests wants all rows while a stream rests, that of the stream without what is packed.
+// rests checks that Outgoing returns all rows, but omits Packed of the given stream while the stream rests.
 func rests(t *testing.T, s ledger.Outbox, of *batch.Stream, want []string) {
 	t.Helper()
 	rest := map[string]bool{"another": true, of.Node + " " + of.Boot + " " + of.Epoch: true}
 	all, err := s.Outgoing(t.Context(), 0, 100, rest)
 	if err != nil || len(all) != len(want) {
-		t.Fatalf("%+v, %v", all, err)
+		t.Fatalf("unexpected entries %+v or error %v", all, err)
 	}
 	for i, o := range all {
 		if rest[o.Stream] == (string(o.Packed) == want[i]) {
-			t.Errorf("%q of stream %s: want %q, and nothing of what rests", o.Packed, o.Stream, want[i])
+			t.Errorf("got %q for stream %s, want %q, or no payload if the stream rests", o.Packed, o.Stream, want[i])
 		}
 	}
 }
 
-// unsent wants a store's statistics to say whether something waits.
+// unsent checks whether the statistics of a store report unsent bookings.
 func unsent(t *testing.T, s ledger.Store, want bool) {
 	t.Helper()
 	if st, err := s.Statistics(t.Context()); err != nil || st.Unsent.IsZero() == want {
-		t.Errorf("%+v, %v: want unsent %t", st, err, want)
+		t.Errorf("Statistics() = %+v, %v; want unsent %t", st, err, want)
 	}
 }

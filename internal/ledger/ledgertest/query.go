@@ -12,13 +12,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// A place is a node at some time: a window, an hour or a day.
+// A place is a node in a window, an hour or a day.
 type place struct {
 	node string
 	at   time.Time
 }
 
-// counted returns the pieces that count: estimates do not where an agent's are booked.
+// counted returns the pieces that count. Estimates do not count in windows with agent data.
 func (s *Store) counted() []*piece {
 	agents := map[place]bool{}
 	for i := range s.pieces {
@@ -27,7 +27,7 @@ func (s *Store) counted() []*piece {
 			continue
 		}
 		agents[place{p.node, p.Start}] = true
-		// one of hours or days tells of all of their windows
+		// a piece of an hour or a day covers all of its windows
 		for at := p.First.Truncate(ledger.WindowLength); at.Before(p.Last); at = at.Add(ledger.WindowLength) {
 			agents[place{p.node, at}] = true
 		}
@@ -41,8 +41,8 @@ func (s *Store) counted() []*piece {
 	return out
 }
 
-// hosts returns the hours in which nodes count as hosts: something is booked for them, and they are not their own
-// guests' guests on that day.
+// hosts returns the hours in which nodes count as hosts. They must have bookings in the hour and must not be guests
+// of their own guests on that day.
 func hosts(pieces []*piece) map[place]bool {
 	hours := map[place]bool{}
 	above := map[place][]string{}
@@ -60,7 +60,7 @@ func hosts(pieces []*piece) map[place]bool {
 	return hours
 }
 
-// circles reports whether a way up from a node leads back to a target.
+// circles reports whether target is a direct or indirect host of a node.
 func circles(above map[place][]string, from place, target string, seen map[string]bool) bool {
 	for _, host := range above[from] {
 		if host == target {
@@ -76,7 +76,7 @@ func circles(above map[place][]string, from place, target string, seen map[strin
 	return false
 }
 
-// Query adds up.
+// Query implements [ledger.Store].
 func (s *Store) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,8 @@ func passes(filter []string, value string) bool {
 	return len(filter) == 0 || slices.Contains(filter, value)
 }
 
-// extended returns pieces that begin and end as all of their node's window does: windows know no better.
+// extended returns the pieces with the interval of all pieces of their node's window, because windows do not store
+// intervals of single bookings.
 func extended(pieces []*piece) []*piece {
 	type extent struct{ first, last time.Time }
 	windows := map[place]extent{}
@@ -165,7 +166,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// nodeOf is the node that energy appears at: what is transferred is the host's.
+// nodeOf returns the node that energy is reported for. Transfers are reported for the host.
 func nodeOf(p *piece, v *ledger.Posting) string {
 	if v.Consumer.Account.Kind == ledger.Transfer {
 		return v.Consumer.Account.Host
@@ -173,7 +174,7 @@ func nodeOf(p *piece, v *ledger.Posting) string {
 	return p.node
 }
 
-// consumer is who a posting is of, as it is known now: names may come later than energy.
+// consumer returns the consumer of a posting with its current name, which may have become known after its energy.
 func consumer(p *piece, v *ledger.Posting) *ledger.Consumer {
 	c := v.Consumer
 	c.Pod, c.Account.Namespace = p.names[c.Key].pod, p.names[c.Key].namespace
@@ -207,7 +208,7 @@ func key(q *ledger.Query, p *piece, v *ledger.Posting) []string {
 	return out
 }
 
-// Series returns the mean power of each step that something is booked for.
+// Series returns the mean power of each step with bookings.
 func (s *Store) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error) {
 	step := q.SeriesStep()
 	by := map[time.Duration]ledger.Dimension{
@@ -222,7 +223,7 @@ func (s *Store) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, er
 	return a.Points(step)
 }
 
-// A table adds up in numbers that cannot overflow.
+// A table aggregates rows with arbitrary precision.
 type table struct {
 	sums map[string]*sum
 	all  *sum
@@ -277,10 +278,10 @@ func increase(sums map[string]*big.Int, name string, n int64) {
 	sums[name].Add(sums[name], big.NewInt(n))
 }
 
-// tooMuch reports whether a sum is more than can be told; times may be.
+// tooMuch reports whether a sum other than a duration overflows.
 func (s *sum) tooMuch() bool {
 	for i := range s.amounts {
-		// CPU, carbon and cost of all kinds, and unmeasured
+		// skip CPU, carbon, cost and unmeasured
 		if i != 2 && i != 4 && i != 5 && i != 9 && !s.amounts[i].IsInt64() {
 			return true
 		}
@@ -308,7 +309,7 @@ func (s *sum) row() ledger.Row {
 	r := ledger.Row{Key: s.key, First: s.first, Last: s.last, Amount: ledger.Amount{
 		Dynamic: energy.Microjoules(n(0)), Idle: energy.Microjoules(n(1)), CPU: time.Duration(n(2)),
 		Facility: energy.Microjoules(n(3)),
-		// places
+		// indexes 4 and 5 are carbon and cost
 		Estimated: energy.Microjoules(n(6)), Uncharted: energy.Microjoules(n(7)), Unpriced: energy.Microjoules(n(8)),
 		Unmeasured: time.Duration(n(9)), GPU: energy.Microjoules(n(10)),
 	}}

@@ -13,14 +13,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// A Random makes bookings that hold everything that there can be: several sites, signals and currencies, rates that
-// are not known, virtual machines whose hosts are booked or not, or that name each other, estimates that agents'
-// batches replace, pods whose names come late, batches from seconds to hours long, gaps, and batches that come twice.
+// A Random generates bookings that cover all cases. These include several sites, signals and currencies, unknown
+// rates, virtual machines with and without bookings of their hosts or with cyclic hosts, estimates that are
+// replaced by agent data, pods with late names, batches from seconds to hours, gaps and duplicates.
 type Random struct {
 	Rand  *rand.Rand
-	Start time.Time     // of the first
-	Span  time.Duration // that they are spread over
-	// Estimates leaves out what no agent sends if false.
+	Start time.Time     // of the first booking
+	Span  time.Duration // interval that contains all bookings
+	// Estimates enables bookings without an agent.
 	Estimates bool
 
 	nodes []*machineState
@@ -72,14 +72,14 @@ func (r *Random) Next() *ledger.Booking {
 		r.init()
 	}
 	if len(r.sent) > 0 && r.Rand.IntN(12) == 0 {
-		return r.sent[r.Rand.IntN(len(r.sent))] // again
+		return r.sent[r.Rand.IntN(len(r.sent))] // duplicate
 	}
 	m := r.nodes[r.Rand.IntN(len(r.nodes))]
 	if r.Estimates && r.Rand.IntN(6) == 0 {
 		return r.estimate(m)
 	}
 	if r.Rand.IntN(10) == 0 {
-		m.at += time.Duration(r.Rand.Int64N(int64(r.Span / 20))) // nothing was measured
+		m.at += time.Duration(r.Rand.Int64N(int64(r.Span / 20))) // without measurements
 	}
 	if r.Rand.IntN(20) == 0 {
 		m.next++ // lost
@@ -103,7 +103,7 @@ func (r *Random) Next() *ledger.Booking {
 	return k
 }
 
-// estimate makes a booking of a window or some, without an agent.
+// estimate returns an agentless booking of one or more windows.
 func (r *Random) estimate(m *machineState) *ledger.Booking {
 	m.estimated++
 	long := time.Duration(1+r.Rand.IntN(4)) * ledger.WindowLength
@@ -147,7 +147,7 @@ func (r *Random) fill(b *batch.Batch, long time.Duration) *ledger.Booking {
 		if strings.HasPrefix(share.ID, "pod/") {
 			share.Idle = used()
 		}
-		switch r.Rand.IntN(6) { // most used no GPU
+		switch r.Rand.IntN(6) { // most shares contain no GPU energy
 		case 0:
 			share.GPU = share.Dynamic + share.Idle
 		case 1:
@@ -211,7 +211,7 @@ func (r *Random) share(node string) (energy.Share, ledger.Consumer) {
 	id := energy.ContainerID(uid, []string{"", "c1", "c2"}[r.Rand.IntN(3)])
 	c, known := r.pods[uid]
 	if !known {
-		if r.Rand.IntN(3) == 0 { // not named yet
+		if r.Rand.IntN(3) == 0 { // without a name yet
 			return energy.Share{ID: id}, ledger.Consumer{Key: key, Account: ledger.Account{Kind: ledger.Workload}}
 		}
 		n := r.Rand.IntN(5)
@@ -229,7 +229,7 @@ func (r *Random) share(node string) (energy.Share, ledger.Consumer) {
 	return energy.Share{ID: id}, c
 }
 
-// Query returns a query about some of it.
+// Query returns a random query about the generated bookings.
 func (r *Random) Query() *ledger.Query {
 	q := &ledger.Query{}
 	from := r.Start.Add(-time.Duration(r.Rand.Int64N(int64(6 * time.Hour)))).Add(

@@ -1,6 +1,6 @@
-// Package ledgertest tests stores of the ledger. [Conformance] and [Kill] say what every store must do. [Store] is a
-// ledger in memory that is right because it is simple: it keeps each booking and adds bookings up when it is asked.
-// Other stores are compared with it, and tests of other packages book into it.
+// Package ledgertest provides tests and fakes for stores of the ledger. [Conformance] and [Kill] test the behavior
+// that every store must implement. [Store] is a simple in-memory ledger that stores each booking and sums them up
+// for each query. Other stores are compared with it, and tests of other packages use it as a fake.
 package ledgertest
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// A Store is a ledger in memory. The zero value is empty.
+// A Store is an in-memory ledger. The zero value is an empty ledger.
 type Store struct {
-	// Fail, if set, is asked before anything is written; what it returns is returned.
+	// Fail, if not nil, is called before each write. The write fails with the returned error if it is not nil.
 	Fail func() error
 
 	mu      sync.Mutex
@@ -28,9 +28,9 @@ type Store struct {
 	booked  []*ledger.Booking
 	pieces  []piece
 	records map[string]ledger.Record
-	since   map[string]time.Time // when a node came to be, as its first booking said
+	since   map[string]time.Time // creation time of each node in its first booking
 	seen    map[string]ledger.Seen
-	names   map[string]map[string]name // by node and consumer
+	names   map[string]map[string]name // by node and consumer key
 }
 
 var _ ledger.Store = (*Store)(nil)
@@ -39,14 +39,14 @@ type machine struct{ node, boot string }
 
 type span struct{ first, last time.Duration }
 
-// A piece is what a booking adds to one window of a node.
+// A piece is the part of a booking that belongs to one window of a node.
 type piece struct {
 	Window
 	node, host string
-	own        string // Host of its accounts: of another cluster's node, never empty
+	own        string // Host of its accounts; not empty for nodes of another cluster
 	site       string
 	agentless  bool
-	names      map[string]name // of the node's consumers, which may be learned later
+	names      map[string]name // names of the node's consumers, which may be set later
 }
 
 type name struct{ namespace, pod string }
@@ -62,7 +62,7 @@ func expand(b *ledger.Booking) (all []piece) {
 	return all
 }
 
-// Book writes bookings as docs/reference/protocol.md says under "Numbers".
+// Book records bookings as described in docs/reference/protocol.md under "Numbers".
 func (s *Store) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,8 @@ func (s *Store) book(k *ledger.Booking) (ledger.Receipt, error) {
 	}, nil
 }
 
-// occupy notes the time of a booking, which may be apart from all that is booked of its boot.
+// occupy records the interval of a booking and reports whether it is separate from all recorded intervals of its
+// boot.
 func (s *Store) occupy(k *ledger.Booking) (apart bool, _ error) {
 	b := k.Batch
 	if k.Agentless || b.StartSinceBoot >= b.EndSinceBoot {
@@ -147,7 +148,7 @@ func (s *Store) occupy(k *ledger.Booking) (apart bool, _ error) {
 	return apart, nil
 }
 
-// Reported adds up the time of all boots of a node.
+// Reported returns the total time of all boots of a node.
 func (s *Store) Reported(_ context.Context, node string) (reported ledger.Reported, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +163,7 @@ func (s *Store) Reported(_ context.Context, node string) (reported ledger.Report
 	return reported, nil
 }
 
-// Acked returns what is booked of a stream.
+// Acked implements [ledger.Store].
 func (s *Store) Acked(_ context.Context, of batch.Stream) (acked uint64, known bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,17 +171,17 @@ func (s *Store) Acked(_ context.Context, of batch.Stream) (acked uint64, known b
 	return acked, known, nil
 }
 
-// Booked returns what was booked, in that order.
+// Booked returns the recorded bookings in the order in which they were recorded.
 func (s *Store) Booked() []*ledger.Booking {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.booked)
 }
 
-// Fold has nothing to do.
+// Fold is a no-op.
 func (s *Store) Fold(context.Context) (int, error) { return 0, nil }
 
-// Temperatures adds up anew what was booked.
+// Temperatures computes the statistics from the recorded bookings.
 func (s *Store) Temperatures(_ context.Context, from, to time.Time, node string) ([]ledger.Temperature, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +214,7 @@ func (s *Store) Temperatures(_ context.Context, from, to time.Time, node string)
 	return all, nil
 }
 
-// Record keeps decisions; one that is there stays as it is.
+// Record stores decisions. Existing records are not modified.
 func (s *Store) Record(ctx context.Context, records []ledger.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,7 +244,7 @@ func Selects(q *ledger.RecordQuery, r *ledger.Record) bool {
 		(q.Owner == "" || q.Owner == r.OwnerName()) && (q.UID == "" || q.UID == r.UID)
 }
 
-// Records returns decisions, the youngest first.
+// Records returns the matching decisions, newest first.
 func (s *Store) Records(_ context.Context, q *ledger.RecordQuery) ([]ledger.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +263,7 @@ func (s *Store) Records(_ context.Context, q *ledger.RecordQuery) ([]ledger.Reco
 	return out[:min(len(out), q.Rows())], nil
 }
 
-// Keep drops records and snapshots; energy it keeps.
+// Keep drops records and snapshots, but not energy.
 func (s *Store) Keep(_ context.Context, r ledger.Retention, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,14 +279,14 @@ func (s *Store) Keep(_ context.Context, r ledger.Retention, now time.Time) error
 	return nil
 }
 
-// Audit finds nothing: there is one set of books.
+// Audit never returns problems, because the store has no redundant data.
 func (s *Store) Audit(context.Context, time.Time) (*ledger.Findings, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &ledger.Findings{Checked: len(s.pieces)}, nil
 }
 
-// Statistics counts what there is.
+// Statistics implements [ledger.Store].
 func (s *Store) Statistics(context.Context) (ledger.Statistics, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,8 +305,8 @@ func (s *Store) Statistics(context.Context) (ledger.Statistics, error) {
 	}, nil
 }
 
-// Close does nothing: what is in memory stays.
+// Close is a no-op. The data is retained.
 func (s *Store) Close() error { return nil }
 
-// Gauges is empty: nothing waits, and nothing is on disk.
+// Gauges returns zero values, because the store has no journal and uses no disk.
 func (s *Store) Gauges(context.Context) (ledger.Statistics, error) { return ledger.Statistics{}, nil }

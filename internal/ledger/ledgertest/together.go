@@ -10,12 +10,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// twoAtOnce has two programs book the same batches at the same time.
+// twoAtOnce lets two processes record the same batches concurrently.
 func twoAtOnce(t *testing.T, open func() (ledger.Store, error)) {
 	a := opened(t, open)
 	b, err := open()
 	if err != nil {
-		t.Skip("only one process uses such a store:", err)
+		t.Skip("the store only supports one process:", err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
 	w := World{Nodes: 6, Pods: 5, Epoch: "1"}
@@ -28,7 +28,7 @@ func twoAtOnce(t *testing.T, open func() (ledger.Store, error)) {
 			for number := range uint64(batches) {
 				var bookings []*ledger.Booking
 				for node := range w.Nodes {
-					bookings = append(bookings, w.Booking((node*(1+4*i))%w.Nodes, number+1)) // in another order
+					bookings = append(bookings, w.Booking((node*(1+4*i))%w.Nodes, number+1)) // in a different order
 				}
 				receipts, errs, err := s.Book(context.Background(), bookings)
 				if err := errors.Join(append(errs, err)...); err != nil {

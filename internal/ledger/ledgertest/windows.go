@@ -6,15 +6,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// A Window holds a booking's postings for five minutes of its node.
+// A Window contains the postings of a booking for five minutes of its node.
 type Window struct {
 	ledger.Window
 	Unmeasured time.Duration
 	Postings   []ledger.Posting
 }
 
-// Windows returns the postings of b by window, priced, including the transfer from a host. The sums over all windows
-// equal those of b exactly, and in each window the transfer is the negative sum of the other postings.
+// Windows returns the postings of b by window, including prices and the transfer from a host. The sums over all
+// windows equal those of b exactly. In each window the transfer is the negated sum of the other postings.
 func Windows(b *ledger.Booking) []Window {
 	var all []ledger.Posting
 	for p := range b.Postings() {

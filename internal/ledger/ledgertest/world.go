@@ -14,29 +14,30 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Noon is when the tests' bookings begin.
+// Noon is the start of the first booking of a [World].
 var Noon = time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
 
-// Interval is how long a booking of a [World] is.
+// Interval is the duration of a booking of a [World].
 const Interval = 15 * time.Second
 
-// A World is a number of nodes whose bookings follow from their numbers, so that two processes agree on them.
+// A World is a number of nodes with bookings that are a function of node and sequence number, so that two processes
+// generate the same ones.
 type World struct {
 	Nodes     int
-	Pods      int    // of each node
-	Epoch     string // of the streams
+	Pods      int    // per node
+	Epoch     string // epoch of the streams
 	Agentless bool
 }
 
-// Node returns a node's name.
+// Node returns the name of a node.
 func (w World) Node(node int) string { return fmt.Sprintf("node%04d", node) }
 
-// Stream returns a node's stream.
+// Stream returns the stream of a node.
 func (w World) Stream(node int) batch.Stream {
 	return batch.Stream{Node: w.Node(node), Boot: "boot of " + w.Node(node), Epoch: "epoch " + w.Epoch}
 }
 
-// Booking returns what a node sent under a number.
+// Booking returns the booking of a node with the given sequence number.
 func (w World) Booking(node int, number uint64) *ledger.Booking {
 	r := rand.New(rand.NewPCG(uint64(node), number))
 	start := time.Duration(number-1) * Interval
@@ -87,16 +88,16 @@ func (w World) Booking(node int, number uint64) *ledger.Booking {
 	return of
 }
 
-// PodUID returns the UID of a node's pod.
+// PodUID returns the UID of a pod of a node.
 func PodUID(node, pod int) string {
 	return fmt.Sprintf("%08x-0000-4000-8000-%012x", node, pod)
 }
 
-// A Truth is what a ledger must hold.
+// A Truth contains the expected content of a ledger.
 type Truth struct {
 	Total  ledger.Amount
 	Nodes  map[string]ledger.Amount
-	Pods   map[string]ledger.Amount // by UID; "": what is no pod's
+	Pods   map[string]ledger.Amount // by UID; the key "" contains energy that belongs to no pod
 	Kinds  map[string]ledger.Amount
 	Spaces map[string]ledger.Amount
 }
@@ -128,7 +129,7 @@ func add(to map[string]ledger.Amount, key string, a *ledger.Amount) {
 	to[key] = sum
 }
 
-// Check compares a store with the truth, and has it audited.
+// Check compares a store with the expected content and audits it.
 func (t *Truth) Check(tb testing.TB, s ledger.Store) {
 	tb.Helper()
 	for dimension, want := range map[ledger.Dimension]map[string]ledger.Amount{
@@ -138,7 +139,7 @@ func (t *Truth) Check(tb testing.TB, s ledger.Store) {
 			From: Noon.AddDate(0, 0, -2), To: Noon.AddDate(0, 0, 12), GroupBy: []ledger.Dimension{dimension},
 		})
 		if err != nil {
-			tb.Fatalf("by %s: %v", dimension, err)
+			tb.Fatalf("unexpected error for a query by %s: %v", dimension, err)
 		}
 		have := map[string]ledger.Amount{}
 		for _, r := range answer.Rows {
@@ -150,11 +151,11 @@ func (t *Truth) Check(tb testing.TB, s ledger.Store) {
 				h.Unmeasured, w.Unmeasured = 0, 0
 			}
 			if h != w {
-				tb.Errorf("by %s, %q: have %+v, want %+v", dimension, key, h, w)
+				tb.Errorf("by %s, %q: got %+v, want %+v", dimension, key, h, w)
 			}
 		}
 		if answer.Total.Energy() != t.Total.Energy() || answer.Total.Facility != t.Total.Facility {
-			tb.Errorf("by %s: a total of %v, want %v", dimension, answer.Total.Energy(), t.Total.Energy())
+			tb.Errorf("by %s: got total %v, want %v", dimension, answer.Total.Energy(), t.Total.Energy())
 		}
 	}
 	Audit(tb, s)
@@ -172,7 +173,7 @@ func union(a, b map[string]ledger.Amount) []string {
 	return slices.Compact(keys)
 }
 
-// Audit fails a test if a store's audit finds anything.
+// Audit fails the test if the audit of a store finds problems.
 func Audit(tb testing.TB, s ledger.Store) {
 	tb.Helper()
 	findings, err := s.Audit(tb.Context(), time.Unix(math.MinInt32, 0))
@@ -180,11 +181,11 @@ func Audit(tb testing.TB, s ledger.Store) {
 		tb.Fatal(err)
 	}
 	for _, problem := range findings.Problems {
-		tb.Error("the audit found:", problem)
+		tb.Error("audit found a problem:", problem)
 	}
 }
 
-// FoldAll folds until nothing is left.
+// FoldAll folds until the journal is empty.
 func FoldAll(tb testing.TB, s ledger.Store) {
 	tb.Helper()
 	for {
@@ -198,7 +199,7 @@ func FoldAll(tb testing.TB, s ledger.Store) {
 	}
 }
 
-// MustBook books and fails a test if one of the bookings is not.
+// MustBook records bookings and fails the test if one of them is rejected.
 func MustBook(tb testing.TB, s ledger.Store, all ...*ledger.Booking) []ledger.Receipt {
 	tb.Helper()
 	receipts, errs, err := s.Book(tb.Context(), all)

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 
 var databases atomic.Int64
 
-// database makes a database of its own on a server.
+// database creates a separate database on a server.
 func database(t *testing.T, source string) string {
 	t.Helper()
 	name := fmt.Sprintf("ledger%d", databases.Add(1))
@@ -50,7 +50,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// The process is killed while it books, again and again; the database goes on.
+// TestKill kills the process repeatedly while it records bookings. The database server keeps running.
 func TestKill(t *testing.T) {
 	ledgertest.Kill(t, pgtest.Start(t), func(source string) (ledger.Store, error) {
 		return postgres.Open(context.Background(), source, postgres.Options{})

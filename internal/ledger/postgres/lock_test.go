@@ -28,8 +28,8 @@ func run(t *testing.T, db *sql.DB, statements ...string) {
 	}
 }
 
-// The lock of those who fold is their transaction's: no connection that does nothing holds it, which would outlive
-// its process by hours.
+// The fold lock is scoped to the transaction. A session lock of an idle connection could outlive its process by
+// hours.
 func TestFoldLockEndsWithItsTransaction(t *testing.T) {
 	source := pgtest.Start(t)
 	s, db := open(t, source), other(t, source)
@@ -56,7 +56,7 @@ func TestFoldLockEndsWithItsTransaction(t *testing.T) {
 		err := db.QueryRowContext(t.Context(), holders).Scan(&state)
 		if err == nil {
 			if state == "idle" {
-				t.Error("who holds the lock is in no transaction")
+				t.Error("the holder of the lock is not in a transaction")
 			}
 			break
 		}
@@ -73,23 +73,23 @@ func TestFoldLockEndsWithItsTransaction(t *testing.T) {
 	var held int
 	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").Scan(
 		&held); err != nil || held != 0 {
-		t.Errorf("%d locks are held, %v", held, err)
+		t.Errorf("got %d held locks, error %v", held, err)
 	}
 	foldAll(t, s)
 	audited(t, s)
 }
 
-// The database is another one, as after a failover to a server that was behind: rows have other numbers. What was
-// remembered is not believed, whether the connections were lost or not.
+// The database is replaced by another one in which rows have different IDs, e.g. after a failover to a server that
+// lagged behind. Cached IDs must not be used, regardless of whether the connections were lost.
 func TestRowsOfAnotherServer(t *testing.T) {
-	for name, lost := range map[string]bool{"connections are lost": true, "nobody noticed": false} {
+	for name, lost := range map[string]bool{"connections are lost": true, "connections are kept": false} {
 		t.Run(name, func(t *testing.T) {
 			source := pgtest.Start(t)
 			s, db := open(t, source), other(t, source)
 			w := ledgertest.World{Nodes: 2, Pods: 2, Epoch: "1"}
 			booked := []*ledger.Booking{w.Booking(0, 1), w.Booking(1, 1)}
 			ledgertest.MustBook(t, s, booked...)
-			// An empty database in which rows are made in another order. Its numbers are those that are remembered.
+			// Empty the database and create rows in a different order, so that cached IDs refer to other rows.
 			run(t, db, "TRUNCATE nodes, accounts, consumers, journal, streams, spans, windows RESTART IDENTITY")
 			if lost {
 				run(t, db,
@@ -97,7 +97,7 @@ func TestRowsOfAnotherServer(t *testing.T) {
 			}
 			var truth ledgertest.Truth
 			for _, b := range []*ledger.Booking{w.Booking(1, 2), w.Booking(0, 2), w.Booking(1, 3)} {
-				b.Consumers[0].Account.Namespace = "other" // so that accounts come in another order
+				b.Consumers[0].Account.Namespace = "other" // so that accounts are created in a different order
 				truth.Book(b)
 				for {
 					_, errs, err := s.Book(t.Context(), []*ledger.Booking{b})
@@ -109,7 +109,7 @@ func TestRowsOfAnotherServer(t *testing.T) {
 					}
 				}
 			}
-			for range 10 { // each of several connections finds out by itself
+			for range 10 { // each of several connections detects the change separately
 				if _, err := s.Fold(t.Context()); err == nil {
 					break
 				} else if !lost {
@@ -122,7 +122,7 @@ func TestRowsOfAnotherServer(t *testing.T) {
 	}
 }
 
-// Only the ledger's tables are its size.
+// The reported size only includes the tables of the ledger.
 func TestBytes(t *testing.T) {
 	source := pgtest.Start(t)
 	s, db := open(t, source), other(t, source)
@@ -138,12 +138,12 @@ func TestBytes(t *testing.T) {
 	run(t, db, "CREATE TABLE another (a TEXT)",
 		"INSERT INTO another SELECT repeat('a', 100) FROM generate_series(1, 10000)")
 	if after := size(); after != before || before == 0 {
-		t.Errorf("%d bytes with another's table, %d without", after, before)
+		t.Errorf("got %d bytes with a foreign table, %d without", after, before)
 	}
 	run(t, db, "CREATE TABLE chunk () INHERITS (windows)",
 		"INSERT INTO chunk SELECT n, 1, 0, repeat('a', 100)::BYTEA FROM generate_series(1, 10000) AS n")
 	if after := size(); after < before+1_000_000 {
-		t.Errorf("%d bytes with a chunk of windows, %d without", after, before)
+		t.Errorf("got %d bytes with a partition of windows, %d without", after, before)
 	}
 	run(t, db, "DROP TABLE chunk")
 }

@@ -47,7 +47,7 @@ func same(t testing.TB, s ledger.Store, oracle *ledgertest.Store, q *ledger.Quer
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Row{}, "First", "Last"),
 		cmpopts.IgnoreFields(ledger.Answer{}, "AsOf"),
 		cmpopts.EquateEmpty()); diff != "" {
-		t.Fatalf("%+v: -want +have\n%s", q, diff)
+		t.Fatalf("unexpected answer for %+v (-want +got):\n%s", q, diff)
 	}
 }
 
@@ -68,11 +68,11 @@ func audited(t testing.TB, s ledger.Store) {
 		t.Fatal(err)
 	}
 	if len(found.Problems) > 0 || found.Checked == 0 {
-		t.Fatalf("%d rows checked: %q", found.Checked, found.Problems)
+		t.Fatalf("audit checked %d rows and found %q", found.Checked, found.Problems)
 	}
 }
 
-// The same queries as SQLite answers, and two processes that book the same at once.
+// Two processes record the same bookings concurrently, and the results of queries match the oracle.
 func TestTwoProcesses(t *testing.T) {
 	source := pgtest.Start(t)
 	stores := []*postgres.Store{open(t, source), open(t, source)}
@@ -91,10 +91,10 @@ func TestTwoProcesses(t *testing.T) {
 		for i, s := range stores {
 			booked[i] = make([]bool, len(all))
 			both.Go(func() {
-				for j := range all { // one by one, so that they meet
+				for j := range all { // one at a time, so that the processes conflict
 					receipts, errs, err := s.Book(t.Context(), all[j:j+1])
 					if err != nil || errs[0] != nil && !errors.Is(errs[0], ledger.ErrOverlap) {
-						t.Errorf("process %d, booking %d: %v %v", i, j, err, errs)
+						t.Errorf("process %d, booking %d: unexpected errors %v, %v", i, j, err, errs)
 						return
 					}
 					booked[i][j] = receipts[0].Booked
@@ -109,7 +109,7 @@ func TestTwoProcesses(t *testing.T) {
 		both.Wait()
 		for j := range all {
 			if booked[0][j] && booked[1][j] {
-				t.Fatalf("booking %d was booked twice", j)
+				t.Fatalf("booking %d was recorded twice", j)
 			}
 		}
 		foldAll(t, stores[0])
@@ -122,11 +122,11 @@ func TestTwoProcesses(t *testing.T) {
 	}
 	stats, err := stores[1].Statistics(t.Context())
 	if err != nil || stats.Journal != 0 || stats.Windows == 0 || stats.Bytes == 0 {
-		t.Errorf("%+v %v", stats, err)
+		t.Errorf("unexpected statistics %+v or error %v", stats, err)
 	}
 }
 
-// The server is killed under load. What was acknowledged is there, once; what was not is sent again.
+// The server is killed under load. Acknowledged bookings are recorded exactly once, and others are sent again.
 func TestServerKilled(t *testing.T) {
 	server := pgtest.StartServer(t)
 	s := open(t, server.DSN)
@@ -162,7 +162,7 @@ func TestServerKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%10 == 0 {
-			_, _ = s.Fold(t.Context()) // it may fail as well
+			_, _ = s.Fold(t.Context()) // may fail as well
 		}
 	}
 	close(next)
@@ -172,10 +172,10 @@ func TestServerKilled(t *testing.T) {
 		same(t, s, oracle, r.Query())
 	}
 	audited(t, s)
-	t.Logf("%d bookings failed and were sent again", failed)
+	t.Logf("%d bookings failed and were retried", failed)
 }
 
-// A database that cannot be written can be read.
+// A read-only database can be queried.
 func TestReadOnly(t *testing.T) {
 	source := pgtest.Start(t)
 	s := open(t, source)
@@ -203,7 +203,7 @@ func TestReadOnly(t *testing.T) {
 	b := []*ledger.Booking{r.Next()}
 	for range 3 {
 		if _, _, err := s.Book(t.Context(), b); !errors.Is(err, ledger.ErrReadOnly) {
-			t.Fatalf("have %v", err)
+			t.Fatalf("unexpected error: %v", err)
 		}
 	}
 	if _, err := s.Query(t.Context(), &ledger.Query{From: start, To: start.Add(100 * time.Hour)}); err != nil {
@@ -221,7 +221,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// Where TimescaleDB is installed it is asked for a hypertable. This is no TimescaleDB: it notes what it is told.
+// If TimescaleDB is installed, a hypertable is created. The test replaces its function by one that records the
+// arguments.
 func TestTimescale(t *testing.T) {
 	source := pgtest.Start(t)
 	db, err := sql.Open("pgx", source)
@@ -230,9 +231,9 @@ func TestTimescale(t *testing.T) {
 	}
 	defer db.Close()
 	for _, statement := range []string{
-		`CREATE TABLE told (what TEXT)`,
+		`CREATE TABLE calls (arguments TEXT)`,
 		`CREATE FUNCTION create_hypertable(relation REGCLASS, time_column NAME, chunk_time_interval BIGINT, if_not_exists BOOLEAN, migrate_data BOOLEAN)
-			RETURNS INTEGER LANGUAGE SQL AS $$ INSERT INTO told VALUES (format('%s %s %s %s', relation, time_column, chunk_time_interval, if_not_exists)); SELECT 1 $$`,
+			RETURNS INTEGER LANGUAGE SQL AS $$ INSERT INTO calls VALUES (format('%s %s %s %s', relation, time_column, chunk_time_interval, if_not_exists)); SELECT 1 $$`,
 		`SET allow_system_table_mods = on; INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
 			VALUES (99999, 'timescaledb', 10, 2200, FALSE, '0')`,
 	} {
@@ -242,9 +243,9 @@ func TestTimescale(t *testing.T) {
 	}
 	open(t, source)
 	var reported string
-	if err := db.QueryRowContext(t.Context(), "SELECT what FROM told").Scan(&reported); err != nil ||
+	if err := db.QueryRowContext(t.Context(), "SELECT arguments FROM calls").Scan(&reported); err != nil ||
 		reported != "windows start 86400 t" {
-		t.Errorf("%q, %v", reported, err)
+		t.Errorf("unexpected arguments %q or error %v", reported, err)
 	}
 }
 
@@ -252,15 +253,15 @@ func TestOpen(t *testing.T) {
 	_, err := postgres.Open(t.Context(), "postgres://kubenergy:secret@127.0.0.1:1/nothing?connect_timeout=1",
 		postgres.Options{})
 	if !errors.Is(err, ledger.ErrReadOnly) || strings.Contains(err.Error(), "secret") {
-		t.Errorf("have %v", err)
+		t.Errorf("unexpected error: %v", err)
 	}
 	_, err = postgres.Open(t.Context(), "postgres://kubenergy:secret@[::1/x", postgres.Options{})
 	if err == nil || strings.Contains(err.Error(), "secret") {
-		t.Errorf("have %v", err)
+		t.Errorf("unexpected error: %v", err)
 	}
 	source := pgtest.Start(t)
 	var all sync.WaitGroup
-	for range 4 { // which of them makes the tables?
+	for range 4 { // only one of them creates the tables
 		all.Go(func() {
 			s, err := postgres.Open(t.Context(), source, postgres.Options{})
 			if err != nil {
@@ -273,7 +274,7 @@ func TestOpen(t *testing.T) {
 	all.Wait()
 }
 
-// What bookings reach over stood in meta before it had a table.
+// In version 1, the reach of bookings was stored in meta, because the table reaches did not exist.
 func TestReachesOfVersion1(t *testing.T) {
 	source := pgtest.Start(t)
 	open(t, source)
@@ -289,7 +290,7 @@ func TestReachesOfVersion1(t *testing.T) {
 	err := db.QueryRowContext(t.Context(),
 		"SELECT string_agg(concat_ws(' ', node, start, last), ', ' ORDER BY node) FROM reaches").Scan(&have)
 	if want := "4 -600 -1, 17 1793000000 1793099999"; err != nil || have != want {
-		t.Errorf("have %q, %v, want %q", have, err, want)
+		t.Errorf("got reaches %q, error %v, want %q", have, err, want)
 	}
 }
 

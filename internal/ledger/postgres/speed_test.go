@@ -12,9 +12,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/sqlite"
 )
 
-// How many rows a second are booked and folded, by both stores on this machine: a row is what one container used in
-// 15 s. All rounds of a quarter of an hour are booked, one transaction a second or so, and folded once a minute, as
-// the controller does.
+// TestRowsPerSecond measures the rows per second that both stores record and fold on this machine. A row is the
+// usage of one container in 15 s. Bookings are written in about one transaction per second and folded once a
+// minute, as in the controller.
 func TestRowsPerSecond(t *testing.T) {
 	const perMinute = 4
 	nodes, containers, rounds := 50, 20, 12
@@ -56,7 +56,7 @@ func TestRowsPerSecond(t *testing.T) {
 			t.Fatal(stats, err)
 		}
 		rows := float64(nodes * containers * rounds)
-		t.Logf("%s: %.0f rows/s booked and folded (%.0f booked, %.0f folded), %.1f µs of this process's CPU time a "+
+		t.Logf("%s: %.0f rows/s recorded and folded (%.0f recorded, %.0f folded), %.1f µs of CPU time of this process per "+
 			"row, %d bytes on disk",
 			to.name, rows/(booking+folding).Seconds(), rows/booking.Seconds(), rows/folding.Seconds(),
 			float64((cpu(t)-used).Microseconds())/rows, stats.Bytes)
@@ -64,7 +64,7 @@ func TestRowsPerSecond(t *testing.T) {
 	}
 }
 
-// cpu is the time that this process has computed.
+// cpu returns the CPU time used by the process.
 func cpu(t testing.TB) time.Duration {
 	t.Helper()
 	var used syscall.Rusage

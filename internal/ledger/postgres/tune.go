@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Windows and sums are written again and again while they are young, the journal is emptied every few seconds: they
-// want to be vacuumed more often than most tables. Windows are of a form that cannot be compressed, and stay in their
-// rows.
+// Recent windows and sums are updated frequently, and the journal is emptied every few seconds, so these tables
+// need to be vacuumed more often than by default. Windows are encoded in a format that cannot be compressed, and
+// are stored inline.
 var settings = []string{
 	`ALTER TABLE windows SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01,
 		autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 1, toast_tuple_target = 8160)`,
@@ -24,21 +24,21 @@ var settings = []string{
 	`ALTER TABLE spans SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1)`,
 }
 
-// hypertable divides windows by day. It has not been tried with a real TimescaleDB: a test checks only that this
+// hypertable partitions windows by day. It has not been tested with TimescaleDB. A test only checks that the
 // statement is sent.
 const hypertable = `SELECT create_hypertable('windows', 'start', chunk_time_interval => 86400::BIGINT,
 	if_not_exists => TRUE, migrate_data => TRUE)`
 
-// tuned is the version of the settings, in meta.
+// tuned is the version of the settings, stored in meta.
 const tuned = "1"
 
-// tune sets what only PostgreSQL has, once.
+// tune applies the settings that are specific to PostgreSQL, once per version.
 func (s *Store) tune(ctx context.Context) error {
 	tx, err := s.writes.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to undo
+	defer tx.Rollback() //nolint:errcheck // no-op after a commit
 	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrateLock)); err != nil {
 		return err
 	}

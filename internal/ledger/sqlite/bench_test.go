@@ -16,7 +16,7 @@ import (
 
 var hundred = ledgertest.World{Nodes: 64, Pods: 100, Epoch: "1"}
 
-// cpu returns the CPU time that the process has used: on a busy machine, time says little.
+// cpu returns the CPU time used by the process, which is more reliable than elapsed time on a busy machine.
 func cpu(b *testing.B) time.Duration {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
@@ -25,8 +25,7 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// rounds prepares bookings of all nodes, books the first so that names are known, and measures what is done to the
-// others.
+// rounds prepares bookings of all nodes, records the first ones so that all names exist, and measures the others.
 func rounds(b *testing.B, measure func(s *sqlite.Store, all []*ledger.Booking), after func(s *sqlite.Store)) {
 	s := openBench(b)
 	round(b, s, hundred, 1)
@@ -49,13 +48,13 @@ func rounds(b *testing.B, measure func(s *sqlite.Store, all []*ledger.Booking), 
 	b.ReportMetric(float64(used.Microseconds())/float64(b.N*hundred.Nodes), "cpu-µs/batch")
 }
 
-// A transaction of 64 batches of 100 pods, as come in a fifth of a second from a cluster of 5,000 nodes.
+// BenchmarkBook measures a transaction of 64 batches of 100 pods, which a cluster of 5,000 nodes sends in 0.2 s.
 func BenchmarkBook(b *testing.B) {
 	rounds(b, func(s *sqlite.Store, all []*ledger.Booking) { ledgertest.MustBook(b, s, all...) },
 		func(s *sqlite.Store) { ledgertest.FoldAll(b, s) })
 }
 
-// Batches of 100 pods, four of each node at once, as come in a minute.
+// BenchmarkFold measures folding batches of 100 pods with four batches per node, which is the load of one minute.
 func BenchmarkFold(b *testing.B) {
 	s := openBench(b)
 	used, number := time.Duration(0), uint64(0)
@@ -80,7 +79,7 @@ func round(tb testing.TB, s ledger.Store, w ledgertest.World, number uint64) {
 		var all []*ledger.Booking
 		for ; node < w.Nodes && len(all) < group; node++ {
 			b := w.Booking(node, number)
-			b.Batch.Quality = energy.Measured // a node's does not change all the time
+			b.Batch.Quality = energy.Measured // the quality of a node is constant
 			all = append(all, b)
 		}
 		ledgertest.MustBook(tb, s, all...)
@@ -96,8 +95,8 @@ func openBench(tb testing.TB) *sqlite.Store {
 	return s
 }
 
-// The bound is 6 GB a day of 5,000 nodes of 100 pods: 41 bytes for each pod and window, of which sums and names take
-// some.
+// The limit is 6 GB per day for 5,000 nodes of 100 pods, which is 41 bytes per pod and window including sums and
+// names.
 func TestRowsAreSmall(t *testing.T) {
 	ledgertest.OfContent(t)
 	const (
@@ -123,18 +122,18 @@ func TestRowsAreSmall(t *testing.T) {
 			for range inWindow {
 				number++
 				round(t, s, w, number)
-				if number%4 == 0 { // every minute
+				if number%4 == 0 { // once a minute
 					ledgertest.FoldAll(t, s)
 				}
 			}
 		}
 	}
-	notify(4) // names, the journal's pages and those of the first sums
+	notify(4) // allocates names, journal pages and pages of the first sums
 	before := size()
 	notify(windows)
 	if each := float64(size()-before) / float64(w.Nodes*w.Pods*windows); each > most {
-		t.Errorf("%.1f bytes for a pod's window, at most %d", each, most)
+		t.Errorf("got %.1f bytes per window of a pod, want at most %d", each, most)
 	} else {
-		t.Logf("%.1f bytes for a pod's window", each)
+		t.Logf("%.1f bytes per window of a pod", each)
 	}
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/sqlstore"
 )
 
-// A larger file is not read as a whole before it is used: only Audit does.
+// checkedBytes is the maximum size of a file that is fully checked when it is opened. Larger files are only checked
+// by Audit.
 const checkedBytes = 1 << 30
 
-// maxProblems is how many are told of.
+// maxProblems is the maximum number of reported problems.
 const maxProblems = 20
 
-// isDamage reports if SQLite, or a sum of ours, found bytes that were not written so.
+// isDamage reports whether the error was caused by corrupt data, detected by SQLite or by a checksum of the ledger.
 func isDamage(err error) bool {
 	if errors.Is(err, ledger.ErrDamaged) {
 		return true
@@ -36,15 +37,15 @@ func isDamage(err error) bool {
 	return e.Code()&primary == lib.SQLITE_CORRUPT || e.Code()&primary == lib.SQLITE_NOTADB
 }
 
-// damage marks errors that come from damage.
+// damage wraps errors that were caused by corrupt data in [ledger.ErrDamaged].
 func damage(err error) error {
 	if err == nil || !isDamage(err) || errors.Is(err, ledger.ErrDamaged) {
 		return err
 	}
-	return fmt.Errorf("%w: %w: put back a backup", ledger.ErrDamaged, err)
+	return fmt.Errorf("%w: %w: restore a backup", ledger.ErrDamaged, err)
 }
 
-// check looks for damage before anything is written.
+// check looks for corrupt data before the first write.
 func (s *Store) check(ctx context.Context, writes *sql.DB) error {
 	info, err := os.Stat(s.path)
 	if err != nil {
@@ -58,12 +59,12 @@ func (s *Store) check(ctx context.Context, writes *sql.DB) error {
 		return damage(err)
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("%w: %s: put back a backup", ledger.ErrDamaged, strings.Join(problems, "; "))
+		return fmt.Errorf("%w: %s: restore a backup", ledger.ErrDamaged, strings.Join(problems, "; "))
 	}
 	return nil
 }
 
-// integrity runs one of SQLite's checks.
+// integrity runs one of SQLite's integrity checks and returns the problems that it found.
 func integrity(ctx context.Context, db *sql.DB, pragma string) ([]string, error) {
 	lines, err := texts(ctx, db, fmt.Sprintf("PRAGMA %s(%d)", pragma, maxProblems))
 	problems := slices.DeleteFunc(lines, func(line string) bool { return line == "ok" })
@@ -76,7 +77,7 @@ func integrity(ctx context.Context, db *sql.DB, pragma string) ([]string, error)
 	return problems, nil
 }
 
-// texts returns the only column of a statement; what was read before an error, too.
+// texts returns the only column of a query. If it fails, it also returns the rows read before the error.
 func texts(ctx context.Context, db *sql.DB, query string) (all []string, err error) {
 	rows, err := db.QueryContext(ctx, query)
 	err = sqlstore.ForEach(rows, err, func(rows *sql.Rows) error {
@@ -90,7 +91,7 @@ func texts(ctx context.Context, db *sql.DB, query string) (all []string, err err
 	return all, err
 }
 
-// checkContent looks at what has sums of its own and is relied on at once.
+// checkContent checks the rows that have checksums and are used immediately.
 func (s *Store) checkContent(ctx context.Context) error {
 	if err := s.checkTables(ctx); err != nil {
 		return damage(err)
@@ -98,8 +99,8 @@ func (s *Store) checkContent(ctx context.Context) error {
 	return damage(s.Checked(ctx))
 }
 
-// checkTables compares the definitions of the tables with those of a new ledger: nothing else says if a byte in one has
-// changed. A newer version's are not known.
+// checkTables compares the table definitions with those of a new ledger, because no checksum covers them. Ledgers
+// of a newer schema version are not checked.
 func (s *Store) checkTables(ctx context.Context) error {
 	have, err := definitions(ctx, s.reads)
 	if err != nil {
@@ -128,7 +129,7 @@ func (s *Store) checkTables(ctx context.Context) error {
 		return err
 	}
 	if !slices.Equal(have, want) {
-		return fmt.Errorf("%w: the definitions of its tables are not those of version %s: put back a backup",
+		return fmt.Errorf("%w: the table definitions do not match schema version %s: restore a backup",
 			ledger.ErrDamaged, version)
 	}
 	return nil

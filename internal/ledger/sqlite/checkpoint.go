@@ -14,15 +14,15 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// The log is moved to the file when it is as long as this. If queries that go on for long keep that from being
-// finished, it is tried again when so much more was written, and from some length on the next transactions wait for
-// them.
+// The log is checkpointed when it reaches logBytes. If long queries prevent the checkpoint from completing, it is
+// retried after another logBytes. When the log exceeds longLogBytes, subsequent transactions wait for these
+// queries.
 const (
 	logBytes     = 8 << 20
 	longLogBytes = 128 << 20
 )
 
-// committed moves the log to the file if it is long. No transaction writes meanwhile.
+// committed checkpoints the log if it is long. The caller must ensure that no transaction writes meanwhile.
 func (s *Store) committed(ctx context.Context, conn *sql.Conn) error {
 	info, err := os.Stat(s.path + walSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -33,7 +33,7 @@ func (s *Store) committed(ctx context.Context, conn *sql.Conn) error {
 	}
 	size := info.Size()
 	if size < s.tried {
-		s.tried = 0 // it began anew
+		s.tried = 0 // the log was restarted
 	}
 	if size < s.tried+s.logBytes {
 		return nil
@@ -52,15 +52,15 @@ func (s *Store) checkpoint(ctx context.Context, conn *sql.Conn, mode string) err
 		return err
 	}
 	if l.bad != "" {
-		return fmt.Errorf("the log of writes of the ledger has changed on the disk: %s: nothing is moved to the file",
+		return fmt.Errorf("the write-ahead log of the ledger is corrupt: %s: skipping the checkpoint",
 			l.bad)
 	}
 	if err := s.writeMark(l); err != nil {
-		return fmt.Errorf("writing down how far the ledger's log is moved: %w", err)
+		return fmt.Errorf("writing the checkpoint mark of the ledger: %w", err)
 	}
 	var busy, frames, moved int
 	if err := conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &frames, &moved); err != nil {
-		return fmt.Errorf("moving the ledger's log to the file: %w", err)
+		return fmt.Errorf("running a checkpoint of the ledger: %w", err)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 
 var small = ledgertest.World{Nodes: 2, Pods: 3, Epoch: "1"}
 
-// state is everything that a ledger tells, as text.
+// state returns the complete content of a ledger as text.
 func state(ctx context.Context, s ledger.Store) (string, error) {
 	var b bytes.Buffer
 	for _, by := range []ledger.Dimension{
@@ -46,7 +46,7 @@ func state(ctx context.Context, s ledger.Store) (string, error) {
 	return b.String(), nil
 }
 
-// A history is a ledger's files as they lie on the disk when the process is killed, and every state that it had.
+// A history contains the files of a ledger as of a crash of the process, and all states of the ledger before it.
 type history struct {
 	files  map[string][]byte
 	states []string
@@ -54,7 +54,7 @@ type history struct {
 
 var parts = []string{"", "-wal", "-mark"}
 
-// notify books and folds, with checkpoints in between.
+// notify records and folds bookings with checkpoints in between.
 func notify(t *testing.T, batches uint64) *history {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledger.db")
@@ -92,7 +92,7 @@ func notify(t *testing.T, batches uint64) *history {
 	return h
 }
 
-// outcome opens what is left of a ledger. It is empty if the damage was found, or the state is one that the ledger had.
+// outcome opens a damaged ledger. It returns "" if the damage was detected or the ledger is in a previous state.
 func (h *history) outcome(path string) string {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, path, sqlite.Options{})
@@ -100,7 +100,7 @@ func (h *history) outcome(path string) string {
 		if errors.Is(err, ledger.ErrDamaged) {
 			return ""
 		}
-		return fmt.Sprintf("not called damaged: %v", err)
+		return fmt.Sprintf("expected ErrDamaged, got %v", err)
 	}
 	defer s.Close()
 	if findings, err := s.Audit(ctx, time.Unix(math.MinInt32, 0)); err != nil || len(findings.Problems) > 0 {
@@ -111,7 +111,7 @@ func (h *history) outcome(path string) string {
 		return ""
 	}
 	if !slices.Contains(h.states, have) {
-		return "a state that never was:\n" + have
+		return "not a previous state:\n" + have
 	}
 	return ""
 }
@@ -132,7 +132,7 @@ func (h *history) write(t *testing.T, path, part string, content []byte) {
 	}
 }
 
-// How much is booked, so that the log was moved to the file just before, or some time ago.
+// Batch counts that end shortly after a checkpoint and some time after one.
 const (
 	justMoved = 24
 	moved     = 30
@@ -140,7 +140,7 @@ const (
 
 const lastBytes = 64 << 10
 
-// stride is a prime: over all parts of a page, in time.
+// stride returns a prime, so that the changed bytes cover all parts of a page over time.
 func stride() int {
 	if os.Getenv("KUBENERGY_LONG") != "" {
 		return 1
@@ -179,13 +179,13 @@ func TestTruncated(t *testing.T) {
 		for at := max(0, len(whole)-lastBytes); at < len(whole); at += stride() {
 			h.write(t, path, part, whole[:at])
 			if out := h.outcome(path); out != "" {
-				t.Errorf("cut to %d of %d bytes of %q: %s", at, len(whole), part, out)
+				t.Errorf("truncated to %d of %d bytes of %q: %s", at, len(whole), part, out)
 			}
 		}
 	}
 }
 
-// What SQLite passes over in silence is told of: acknowledged transactions behind a byte that changed.
+// Acknowledged transactions behind a changed byte, which SQLite silently ignores, are reported.
 func TestLostTransactionsAreToldOf(t *testing.T) {
 	ledgertest.OfContent(t)
 	h := notify(t, moved)
@@ -211,8 +211,8 @@ func TestLostTransactionsAreToldOf(t *testing.T) {
 		}
 		_ = s.Close()
 	}
-	if reported < frames-20 { // those of the last transaction may be what a power failure leaves
-		t.Errorf("%d of %d damaged frames were told of", reported, frames)
+	if reported < frames-20 { // the last transaction may look like the result of a power failure
+		t.Errorf("%d of %d damaged frames were reported", reported, frames)
 	}
 	h.write(t, path, "-wal", append(wal[:100:100], make([]byte, 3*frame)...))
 	if out := h.outcome(path); out != "" {
@@ -222,7 +222,7 @@ func TestLostTransactionsAreToldOf(t *testing.T) {
 
 func TestForeignFiles(t *testing.T) {
 	for name, content := range map[string][]byte{
-		"text":  bytes.Repeat([]byte("this is no ledger\n"), 1000),
+		"text":  bytes.Repeat([]byte("this is not a ledger\n"), 1000),
 		"zeros": make([]byte, 20_000),
 		"empty": {},
 	} {
@@ -235,16 +235,15 @@ func TestForeignFiles(t *testing.T) {
 			_ = s.Close()
 		}
 		if name == "empty" != (err == nil) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: expected ErrDamaged, got %v", name, err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+			t.Errorf("%s: unexpected mode %v or error %v", name, info.Mode(), err)
 		}
 	}
 }
 
-// A row whose number changed is found by the audit, whichever column it is in, and stays found when more is added to
-// it.
+// The audit detects a changed column of a row, and still detects it after more was added to the row.
 func TestAuditFindsChangedRows(t *testing.T) {
 	ledgertest.OfContent(t)
 	for _, change := range []string{
@@ -286,10 +285,10 @@ func TestAuditFindsChangedRows(t *testing.T) {
 		for _, when := range []string{"", " after folding again"} {
 			findings, err := s.Audit(t.Context(), time.Unix(0, 0))
 			if err == nil && len(findings.Problems) == 0 {
-				t.Errorf("%s: the audit found nothing%s", change, when)
+				t.Errorf("%s: the audit found no problem%s", change, when)
 			}
 			if _, err := s.Fold(t.Context()); err != nil && !errors.Is(err, ledger.ErrDamaged) {
-				t.Errorf("%s: folding: %v", change, err)
+				t.Errorf("%s: unexpected error of Fold(): %v", change, err)
 			}
 		}
 		_ = s.Close()

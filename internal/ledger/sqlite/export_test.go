@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// OpenSmall opens a file whose log is moved to it often.
+// OpenSmall opens a file that is checkpointed frequently.
 func OpenSmall(ctx context.Context, path string) (*Store, error) {
 	s, err := Open(ctx, path, Options{})
 	if s != nil {
@@ -15,7 +15,7 @@ func OpenSmall(ctx context.Context, path string) (*Store, error) {
 	return s, err
 }
 
-// Exec changes what nobody should.
+// Exec modifies the database behind the back of the store.
 func (s *Store) Exec(ctx context.Context, query string) error {
 	db, err := sql.Open("sqlite", s.source(readerCache))
 	if err != nil {
@@ -27,12 +27,12 @@ func (s *Store) Exec(ctx context.Context, query string) error {
 		return err
 	}
 	if n, err := result.RowsAffected(); n == 0 || err != nil {
-		return fmt.Errorf("%d rows have changed, %w", n, err)
+		return fmt.Errorf("%d rows were modified: %w", n, err)
 	}
 	return nil
 }
 
-// Checkpoint moves the log to the file, and cuts it.
+// Checkpoint moves the log to the file and truncates it.
 func (s *Store) Checkpoint(ctx context.Context) error {
 	var busy, frames, moved int
 	return s.reads.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)

@@ -19,14 +19,14 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// A patient sends what is not acknowledged again, as an agent does.
+// A patient retries batches until they are acknowledged, like an agent.
 type patient struct {
 	l     *ledger.Ledger
 	world ledgertest.World
 	acked []uint64
 }
 
-// send tries to book the next batch of each node, and returns the last error.
+// send records the next batch of each node and returns the last error.
 func (p *patient) send(ctx context.Context) (err error) {
 	for node := range p.acked {
 		r, e := p.l.Book(ctx, p.world.Booking(node, p.acked[node]+1))
@@ -39,7 +39,7 @@ func (p *patient) send(ctx context.Context) (err error) {
 	return err
 }
 
-// faulty has a disk fail while bookings come in, and mends it.
+// faulty lets the disk fail while bookings are recorded, and repairs it.
 func faulty(t *testing.T, dir string, breakIt, mend func()) {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), filepath.Join(dir, "ledger.db"), sqlite.Options{})
@@ -58,28 +58,28 @@ func faulty(t *testing.T, dir string, breakIt, mend func()) {
 			}
 		}
 		breakIt()
-		for deadline := time.Now().Add(20 * time.Second); ; { // what is left of the disk may do for some
+		for deadline := time.Now().Add(20 * time.Second); ; { // the remaining space may suffice for some bookings
 			err := p.send(ctx)
 			if errors.Is(err, ledger.ErrReadOnly) {
 				break
 			}
 			if err != nil || time.Now().After(deadline) {
-				t.Fatalf("round %d: the disk fails, and booking says %v", round, err)
+				t.Fatalf("round %d: expected an unwritable ledger, got error %v", round, err)
 			}
 		}
 		if ok, err := l.Writable(); ok || err == nil {
-			t.Error("a failing disk is writable")
+			t.Error("Writable() = true, want false for a failing disk")
 		}
 		for range 3 {
 			if _, err := l.Query(ctx, &ledger.Query{
 				From: ledgertest.Noon, To: ledgertest.Noon.Add(time.Hour), GroupBy: []ledger.Dimension{ledger.ByUID},
 			}); err != nil {
-				t.Errorf("the disk fails, and a query says %v", err)
+				t.Errorf("unexpected error of a query on a failing disk: %v", err)
 			}
 			_ = p.send(ctx)
 		}
 		mend()
-		kit.Await(t, 20*time.Second, "the mended disk is writable although nobody books",
+		kit.Await(t, 20*time.Second, "the ledger is writable after the disk was repaired",
 			func(context.Context) (bool, error) { return l.Writable() })
 	}
 	for range 5 {
@@ -109,11 +109,11 @@ func faulty(t *testing.T, dir string, breakIt, mend func()) {
 	_ = again.Close()
 }
 
-// The disk is full, and is not any more.
+// The disk becomes full and is freed again.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("kubenergy-test", dir, "tmpfs", 0, "size=32m,mode=0700"); err != nil {
-		t.Skip("mounting a small disk needs root:", err)
+		t.Skip("mounting a small file system requires root:", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	filler := filepath.Join(dir, "filler")
@@ -138,7 +138,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// Files cannot grow: writes fail in the middle.
+// Files cannot grow, so writes fail partially.
 func TestFailingWrites(t *testing.T) {
 	dir := t.TempDir()
 	var previous unix.Rlimit
@@ -157,7 +157,7 @@ func TestFailingWrites(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const some = 3000 // a part of a page
+		const some = 3000 // part of a page
 		if err := unix.Setrlimit(unix.RLIMIT_FSIZE,
 			&unix.Rlimit{Cur: uint64(info.Size()) + some, Max: previous.Max}); err != nil {
 			t.Fatal(err)
@@ -165,7 +165,7 @@ func TestFailingWrites(t *testing.T) {
 	}, restore)
 }
 
-// One process uses a file.
+// Only one process can use a file.
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
@@ -173,7 +173,7 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); err == nil {
-		t.Fatal("opened twice")
+		t.Fatal("expected an error on the second Open")
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

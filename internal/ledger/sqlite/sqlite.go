@@ -1,7 +1,7 @@
-// Package sqlite keeps the ledger in one file: what a cluster needs that has one controller.
+// Package sqlite implements a ledger store in a single file, for clusters with one controller.
 //
-// What is booked is on disk before Book returns. One process uses a file at a time. What is damaged when it is opened
-// is told of, and nothing is made of it: see [Open].
+// Bookings are durable before Book returns. Only one process can use a file at a time. Corrupt data that is
+// detected when the file is opened is reported and excluded from all results. See [Open].
 package sqlite
 
 import (
@@ -23,17 +23,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/sqlstore"
 )
 
-// Options are how a file is opened.
+// Options configure [Open].
 type Options struct {
 	Now func() time.Time
 	Log *slog.Logger
-	// Damaged opens a file that is known to be damaged, to read what is left of it. What is read may be wrong, and
-	// what is booked into it lost.
+	// Damaged opens a file that is known to be damaged in order to read the remaining data. Query results may be
+	// incorrect, and new bookings may be lost.
 	Damaged bool
 }
 
 const (
-	// A window of a hundred consumers takes 2.5 kB: three of them fill a page.
+	// A window of a hundred consumers is 2.5 kB, so three windows fill a page.
 	pageSize = 8192
 	readers  = 4
 
@@ -43,7 +43,7 @@ const (
 	busyTimeout = "5000" // ms
 )
 
-// A Store is a file.
+// A Store is a ledger store in a SQLite file.
 type Store struct {
 	*sqlstore.DB
 
@@ -51,17 +51,18 @@ type Store struct {
 	lock  *os.File
 	reads *sql.DB
 	log   *slog.Logger
-	// lost is what was found wrong with the log of writes when the file was opened; "": nothing.
+	// lost describes the damage of the write-ahead log found when the file was opened, or is empty.
 	lost string
 
-	// Of checkpoints; used by the only transaction that writes.
+	// Checkpoint state, used by the only writing transaction.
 	logBytes int64
-	tried    int64 // how long the log was
+	tried    int64 // length of the log at the last checkpoint
 }
 
-// Open opens a file, or makes one. It fails with an error that wraps [ledger.ErrDamaged] if a file is damaged: put
-// back a backup, or set Options.Damaged to read what is left. If only the last transactions cannot be read any more,
-// it goes on with what was before them, and Audit tells of it: agents then send numbers beyond those that are booked.
+// Open opens a file or creates it. If the file is damaged, it returns an error that wraps [ledger.ErrDamaged]. The
+// user can restore a backup or set Options.Damaged to read the remaining data. If only the last transactions are
+// unreadable, the ledger continues with the state before them and Audit reports the loss. Agents then send sequence
+// numbers beyond the recorded ones.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	path, err := filepath.Abs(path)
@@ -91,7 +92,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		return err
 	}
 	if s.lost != "" {
-		s.log.Error("Bookings that were acknowledged may be lost: the end of the ledger's log of writes cannot be read",
+		s.log.Error("Acknowledged bookings may be lost because the end of the ledger's write-ahead log is not readable",
 			"why", s.lost)
 	}
 	writes, err := sql.Open("sqlite", s.source(writerCache, "wal_autocheckpoint(0)"))
@@ -121,7 +122,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	return nil
 }
 
-// syncDir has a new file's name on disk.
+// syncDir makes the name of a new file durable.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -130,19 +131,19 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// source names the file with what is set on each connection.
+// source returns the data source name of the file, including the pragmas of each connection.
 func (s *Store) source(cache string, more ...string) string {
 	q := url.Values{"_pragma": append([]string{
 		"busy_timeout(" + busyTimeout + ")",
-		fmt.Sprintf("page_size(%d)", pageSize), // of a new file
-		"synchronous(FULL)",                    // what is committed is on disk
-		"journal_size_limit(0)",                // the log is cut to what it holds when it begins anew
+		fmt.Sprintf("page_size(%d)", pageSize), // for new files
+		"synchronous(FULL)",                    // commits are durable
+		"journal_size_limit(0)",                // truncate the log when it is restarted
 		"foreign_keys(0)",
 		"trusted_schema(0)",
 		"cell_size_check(1)",
 		"temp_store(MEMORY)",
 		"cache_size(" + cache + ")",
-	}, more...), "_journal_mode": {"WAL"}, "_dqs": {"0"}} // the driver sets the mode last: it makes the file
+	}, more...), "_journal_mode": {"WAL"}, "_dqs": {"0"}} // sets the mode last, as it creates the file
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: s.path}).EscapedPath(), RawQuery: q.Encode()}).String()
 }
 
@@ -158,7 +159,7 @@ func (s *Store) dialect() sqlstore.Dialect {
 	}
 }
 
-// bytes is how much all files take.
+// bytes returns the total size of all files of the ledger.
 func (s *Store) bytes() (int64, error) {
 	total := int64(0)
 	for _, suffix := range []string{"", walSuffix, "-shm"} {
@@ -179,7 +180,7 @@ func (s *Store) Audit(ctx context.Context, from time.Time) (*ledger.Findings, er
 	findings := &ledger.Findings{}
 	if s.lost != "" {
 		findings.Problems = append(findings.Problems,
-			"when the ledger was opened, the end of its log of writes could not be read: "+s.lost)
+			"the end of the write-ahead log was not readable when the ledger was opened: "+s.lost)
 	}
 	problems, err := integrity(ctx, s.reads, "integrity_check")
 	if err != nil {

@@ -14,12 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// failSyncs makes fsync and fdatasync of descriptors below a number fail with EIO, in all threads and for good.
+// failSyncs makes fsync and fdatasync fail with EIO for file descriptors below the given number. This affects all
+// threads and cannot be undone.
 func failSyncs(below uint32) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	const (
-		number, argument = 0, 16 // of the system call, and where its first argument is
+		number, argument = 0, 16 // offsets of the system call number and of its first argument
 		load             = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		equal            = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 		atLeast          = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
@@ -47,9 +48,8 @@ func failSyncs(below uint32) error {
 
 const syncVariable = "KUBENERGY_FAILING_SYNCS"
 
-// The disk does not confirm what is written. A filter of the kernel answers fsync of all files that are open; it
-// cannot be taken back, so it runs in a process of its own, and the disk is mended by files having to be opened under
-// other numbers.
+// The disk does not confirm writes. A seccomp filter fails fsync for all open files. Because it cannot be removed,
+// the test runs in a separate process. The disk is repaired by opening files with higher descriptor numbers.
 func TestFailingSyncs(t *testing.T) {
 	if os.Getenv(syncVariable) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFailingSyncs$", "-test.v")
@@ -65,7 +65,7 @@ func TestFailingSyncs(t *testing.T) {
 	}
 	const step = 200
 	below := 0
-	var filled atomic.Int64 // numbers below are kept from being used as soon as they are free
+	var filled atomic.Int64 // descriptors below it are occupied as soon as they are free
 	stop := make(chan struct{})
 	var filling sync.WaitGroup
 	defer filling.Wait()
@@ -84,7 +84,7 @@ func TestFailingSyncs(t *testing.T) {
 		below += step
 		if err := failSyncs(uint32(below)); errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) ||
 			errors.Is(err, unix.EPERM) {
-			t.Skip("no filters for system calls:", err)
+			t.Skip("system call filters are not available:", err)
 		} else if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestFailingSyncs(t *testing.T) {
 	})
 }
 
-// fill takes all free numbers of descriptors below one.
+// fill occupies all free file descriptors below the given number.
 func fill(t *testing.T, null *os.File, below int) {
 	for {
 		fd, err := unix.Dup(int(null.Fd()))

@@ -19,25 +19,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/sqlstore"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the store of the current version, which must not be released yet")
+var rewrite = flag.Bool("rewrite", false, "write the store of the current schema version, which must not have been released")
 
 var (
 	released = ledgertest.World{Nodes: 2, Pods: 3, Epoch: "released"}
-	booked   = uint64(7) // of each node of a released store
+	booked   = uint64(7) // bookings per node of a released store
 )
 
-// A store that any released version wrote is brought to the current one, with all that is in it, and goes on.
+// Stores written by any released version are migrated to the current version without data loss and remain usable.
 func TestReleasedVersions(t *testing.T) {
 	current := filepath.Join("testdata", fmt.Sprintf("v%d.sql", sqlstore.Schema()))
 	if *rewrite {
 		writeVersion(t, current)
 	}
 	if _, err := os.Stat(current); err != nil {
-		t.Fatalf("%v: write it with -rewrite", err)
+		t.Fatalf("%v: run the test with -rewrite to create the file", err)
 	}
 	files, err := filepath.Glob("testdata/v*.sql")
 	if err != nil || len(files) != sqlstore.Schema() {
-		t.Fatalf("%d files for %d versions, %v", len(files), sqlstore.Schema(), err)
+		t.Fatalf("got %d files for %d versions, error %v", len(files), sqlstore.Schema(), err)
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestReleasedVersions(t *testing.T) {
 				}
 				r := ledgertest.MustBook(t, s, released.Booking(node, booked), released.Booking(node, booked+1))
 				if r[0].Booked || !r[1].Booked || r[1].Gap {
-					t.Errorf("have %+v", r)
+					t.Errorf("unexpected receipt %+v", r)
 				}
 			}
 			ledgertest.FoldAll(t, s)
@@ -68,7 +68,8 @@ func TestReleasedVersions(t *testing.T) {
 	}
 }
 
-// A store of version 1 says in meta what an agent's booking tells of beyond its window: no estimate stands there.
+// A store of version 1 stores in meta the intervals of agents' bookings that extend beyond their window. Estimates
+// are not recorded for these intervals.
 func TestReachesOfVersion1(t *testing.T) {
 	text, err := os.ReadFile("testdata/v1.sql")
 	if err != nil {
@@ -117,7 +118,7 @@ func raw(t *testing.T, path, text string) {
 	}
 }
 
-// writeVersion writes a store some bookings of which are folded as statements of SQL.
+// writeVersion writes a store with both folded and unfolded bookings as SQL statements.
 func writeVersion(t *testing.T, file string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledger.db")
@@ -220,7 +221,8 @@ func dumpTable(ctx context.Context, db *sql.DB, table string, b *bytes.Buffer) e
 	return rows.Err()
 }
 
-// A program is put back to the version before: it goes on if the newer one only added what it need not know.
+// After a downgrade to the previous version, the store remains usable if the newer version only made compatible
+// additions.
 func TestThereAndBackAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	var truth ledgertest.Truth
@@ -245,14 +247,14 @@ func TestThereAndBackAgain(t *testing.T) {
 	next := sqlstore.Schema() + 1
 	raw(t, path, fmt.Sprintf(`ALTER TABLE streams ADD COLUMN agent TEXT NOT NULL DEFAULT '';
 		CREATE TABLE more (a TEXT); UPDATE meta SET value = '%d' WHERE key = 'schema'`, next))
-	run("a newer version that only added")
+	run("a newer version with compatible additions")
 	raw(t, path, fmt.Sprintf("UPDATE meta SET value = '%d' WHERE key = 'oldest'", next))
 	if _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); err == nil || errors.Is(err, ledger.ErrDamaged) ||
 		!strings.Contains(err.Error(), "newer") {
-		t.Error("a newer version that changed tables:", err)
+		t.Error("unexpected result for a newer version with incompatible tables:", err)
 	}
 	raw(t, path, "UPDATE meta SET value = 'x' WHERE key = 'oldest'")
 	if _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); !errors.Is(err, ledger.ErrDamaged) {
-		t.Error("no version:", err)
+		t.Error("unexpected result for an invalid version:", err)
 	}
 }

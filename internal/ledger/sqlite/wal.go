@@ -12,29 +12,29 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// SQLite writes transactions to a log first (FILE-wal), and pages from there to the file from time to time: a
-// checkpoint. When it opens a file, it reads the log up to the first frame whose sum is wrong and says nothing about
-// what follows, as a crash may leave half a transaction at the end. But a byte that changed on the disk looks the
-// same, and takes everything after it away, though it was acknowledged. So the log is read here before:
-// https://sqlite.org/fileformat.html#walformat.
+// SQLite first writes transactions to a write-ahead log (FILE-wal) and moves pages from there to the file in
+// checkpoints. When SQLite opens a file, it reads the log up to the first frame with an invalid checksum and
+// silently ignores the rest, because a crash may leave an incomplete transaction at the end. A byte that changed on
+// disk looks the same, and would discard all acknowledged transactions after it. Therefore the log is checked here
+// before SQLite opens it. See https://sqlite.org/fileformat.html#walformat.
 const (
 	walSuffix      = "-wal"
 	walHeaderBytes = 32
 	frameHeader    = 24
-	walMagic       = 0x377f0682 // the last bit: words of sums are big-endian
+	walMagic       = 0x377f0682 // the last bit is set if checksums use big-endian words
 	minPage        = 512
 	maxPage        = 65536
 )
 
-// A log is what a log of writes holds.
+// A log is the summary of a write-ahead log.
 type log struct {
-	salts     [8]byte // of this generation: another one begins with each time that all was moved to the file
-	frames    int     // that belong to transactions that are complete and right, from the beginning
-	bad       string  // "": nothing is wrong that a crash does not explain
+	salts     [8]byte // identify the generation, which changes after each complete checkpoint
+	frames    int     // number of frames in the leading valid and complete transactions
+	bad       string  // damage that a crash does not explain, or empty
 	headerBad bool
 }
 
-// readLog reads a log; nil: there is none.
+// readLog reads the log at path. It returns nil if there is no log.
 func readLog(path string) (*log, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,10 +48,10 @@ func readLog(path string) (*log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return scanLog(bufio.NewReaderSize(f, 1<<20), info.Size()) //nolint:mnd // a megabyte at a time
+	return scanLog(bufio.NewReaderSize(f, 1<<20), info.Size()) //nolint:mnd // 1 MiB buffer
 }
 
-// scanLog reads a log of some size.
+// scanLog reads a log of the given size. It returns nil if the log is shorter than its header.
 func scanLog(r io.Reader, size int64) (*log, error) {
 	var header [walHeaderBytes]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -61,7 +61,7 @@ func scanLog(r io.Reader, size int64) (*log, error) {
 		return nil, err
 	}
 	word := func(at int) uint32 { return binary.BigEndian.Uint32(header[at:]) }
-	page := int64(word(8)) //nolint:mnd // as the format says
+	page := int64(word(8)) //nolint:mnd // offset in the file format
 	l := &log{}
 	copy(l.salts[:], header[16:24])
 	sum := walSum{order: binary.LittleEndian}
@@ -69,21 +69,21 @@ func scanLog(r io.Reader, size int64) (*log, error) {
 		sum.order = binary.BigEndian
 	}
 	sum.add(header[:24])
-	whole := sum.a == word(24) && sum.b == word(28) //nolint:mnd // as the format says
+	whole := sum.a == word(24) && sum.b == word(28) //nolint:mnd // offsets in the file format
 	if word(0)&^1 != walMagic || page < minPage || page > maxPage || !whole {
 		l.headerBad = size > walHeaderBytes
 		if l.headerBad {
-			l.bad = "its header has changed"
+			l.bad = "the header is corrupt"
 		}
 		return l, nil
 	}
 	return l, l.scan(r, sum, make([]byte, frameHeader+page))
 }
 
-// scan reads frames. After the first one that is wrong, another complete transaction and more says that it was on disk
-// before: transactions are written one after the other.
+// scan reads frames. Transactions are written sequentially. If the first invalid frame is followed by the end of a
+// transaction and by further frames, the invalid frame must have been on disk before and was changed.
 func (l *log) scan(r io.Reader, sum walSum, frame []byte) error {
-	wrong, ended := -1, false // the first wrong frame; a transaction ended at or after it
+	wrong, ended := -1, false // index of the first invalid frame; whether a transaction ended at or after it
 	for i := 0; ; i++ {
 		if _, err := io.ReadFull(r, frame); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil
@@ -105,7 +105,7 @@ func (l *log) scan(r io.Reader, sum walSum, frame []byte) error {
 		}
 		switch {
 		case ours && ended:
-			l.bad = fmt.Sprintf("frame %d has changed, and complete transactions follow", wrong)
+			l.bad = fmt.Sprintf("frame %d is corrupt and followed by complete transactions", wrong)
 			return nil
 		case ours && commit:
 			ended = true
@@ -113,7 +113,7 @@ func (l *log) scan(r io.Reader, sum walSum, frame []byte) error {
 	}
 }
 
-// walSum is the sum of all frames up to some point.
+// walSum is the cumulative checksum of frames.
 type walSum struct {
 	a, b  uint32
 	order binary.ByteOrder
@@ -127,11 +127,11 @@ func (s *walSum) add(b []byte) {
 	}
 }
 
-// A mark says up to which frame of a generation of the log pages may have been moved to the file. If fewer than these
-// can be read, the file holds pages that are younger than others: that is no state that it ever had.
+// A mark records the frame of a log generation up to which pages may have been moved to the file. If fewer frames
+// are readable, the file contains a mix of newer and older pages, which was never a valid state.
 const (
 	markSuffix = "-mark"
-	markBytes  = 20 // salts, frames, sum
+	markBytes  = 20 // salts, number of frames, checksum
 )
 
 func (s *Store) writeMark(l *log) error {
@@ -145,7 +145,7 @@ func (s *Store) writeMark(l *log) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// marked returns how many frames of this generation must be readable.
+// marked returns the number of frames of this generation that must be readable.
 func (s *Store) marked(l *log) (int, error) {
 	b, err := os.ReadFile(s.path + markSuffix)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(b) == 0 {
@@ -155,28 +155,28 @@ func (s *Store) marked(l *log) (int, error) {
 		return 0, err
 	}
 	if len(b) != markBytes || checksum(b[:16]) != binary.LittleEndian.Uint32(b[16:]) || [8]byte(b[:8]) != l.salts {
-		return 0, nil // half written, so nothing was moved yet; or of another generation
+		return 0, nil // partially written before the checkpoint, or of another generation
 	}
 	return int(binary.LittleEndian.Uint64(b[8:])), nil
 }
 
-// inspect reads the log before SQLite does. It returns what was lost of its end, and an error if what is left is no
-// state that the ledger ever had.
+// inspect checks the log before SQLite opens it. It returns a description of the damage at its end, and an error if
+// the remaining data is not a state that the ledger ever had.
 func (s *Store) inspect() (lost string, err error) {
 	l, err := readLog(s.path + walSuffix)
 	if err != nil || l == nil {
 		return "", err
 	}
 	if l.headerBad {
-		return l.bad, fmt.Errorf("%w: %s: %s: put back a backup", ledger.ErrDamaged, s.path+walSuffix, l.bad)
+		return l.bad, fmt.Errorf("%w: %s: %s: restore a backup", ledger.ErrDamaged, s.path+walSuffix, l.bad)
 	}
 	marked, err := s.marked(l)
 	if err != nil {
 		return l.bad, err
 	}
 	if l.frames < marked {
-		lost = fmt.Sprintf("of %d frames that were written, %d can be read", marked, l.frames)
-		return lost, fmt.Errorf("%w: %s: %s: put back a backup", ledger.ErrDamaged, s.path+walSuffix, lost)
+		lost = fmt.Sprintf("only %[2]d of %[1]d written frames are readable", marked, l.frames)
+		return lost, fmt.Errorf("%w: %s: %s: restore a backup", ledger.ErrDamaged, s.path+walSuffix, lost)
 	}
 	return l.bad, nil
 }

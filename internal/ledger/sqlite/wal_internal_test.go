@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// written returns the log of some transactions.
+// written returns a log with some transactions.
 func written(tb testing.TB) []byte {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "ledger.db")
@@ -35,33 +35,33 @@ func TestScanLog(t *testing.T) {
 	const frame = frameHeader + pageSize
 	l, err := scanLog(bytes.NewReader(whole), int64(len(whole)))
 	if err != nil || l.bad != "" || l.frames != (len(whole)-walHeaderBytes)/frame || l.frames < 5 {
-		t.Fatalf("%+v, %v: %d bytes", l, err, len(whole))
+		t.Fatalf("unexpected log %+v or error %v for %d bytes", l, err, len(whole))
 	}
 	frames := l.frames
 	changed := bytes.Clone(whole)
 	changed[walHeaderBytes+frame/2] ^= 1
 	if l, err := scanLog(bytes.NewReader(changed), int64(len(changed))); err != nil || l.bad == "" || l.frames != 0 {
-		t.Errorf("the first frame has changed: %+v, %v", l, err)
+		t.Errorf("unexpected result for a corrupt first frame: %+v, %v", l, err)
 	}
-	half := whole[:len(whole)-frame/2] // as a process leaves that is killed while it writes
+	half := whole[:len(whole)-frame/2] // as left by a process that was killed during a write
 	if l, err := scanLog(bytes.NewReader(half), int64(len(half))); err != nil || l.bad != "" || l.frames >= frames ||
 		l.frames == 0 {
-		t.Errorf("half a transaction: %+v, %v", l, err)
+		t.Errorf("unexpected result for an incomplete transaction: %+v, %v", l, err)
 	}
-	old := bytes.Clone(whole) // a log that began anew is longer than what is new in it
+	old := bytes.Clone(whole) // a restarted log contains frames of the previous generation at its end
 	copy(old[len(old)-frame+8:], "another generation")
 	if l, err := scanLog(bytes.NewReader(old), int64(len(old))); err != nil || l.bad != "" {
-		t.Errorf("frames of before: %+v, %v", l, err)
+		t.Errorf("unexpected result for frames of the previous generation: %+v, %v", l, err)
 	}
 	for at := range walHeaderBytes {
 		changed := bytes.Clone(whole)
 		changed[at] ^= 64
 		if l, err := scanLog(bytes.NewReader(changed), int64(len(changed))); err != nil || !l.headerBad {
-			t.Errorf("byte %d of the header has changed: %+v, %v", at, l, err)
+			t.Errorf("unexpected result for corrupt header byte %d: %+v, %v", at, l, err)
 		}
 	}
 	if l, err := scanLog(bytes.NewReader(whole[:20]), 20); l != nil || err != nil {
-		t.Errorf("no header: %+v, %v", l, err)
+		t.Errorf("unexpected result without a header: %+v, %v", l, err)
 	}
 }
 
@@ -77,7 +77,7 @@ func FuzzScanLog(f *testing.F) {
 			t.Fatal(err)
 		}
 		if l != nil && l.frames*(frameHeader+minPage) > len(b) {
-			t.Fatalf("%d frames in %d bytes", l.frames, len(b))
+			t.Fatalf("got %d frames in %d bytes", l.frames, len(b))
 		}
 	})
 }

@@ -13,16 +13,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// maxProblems is how many an audit tells; the rest it counts.
+// maxProblems is the maximum number of problems that an audit lists. Additional problems are only counted.
 const maxProblems = 1000
 
-// Audit checks the sums of bytes of all names and of what was booked from an instant on, that accounts and nodes
-// balance in every hour and day, that days are the sum of their hours, and hours that of their windows.
+// Audit verifies the checksums of all names and of all data recorded since from. It also verifies that accounts and
+// nodes balance in every hour and day, that days equal the sum of their hours, and that hours equal the sum of
+// their windows.
 func (d *DB) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error) {
 	a := &auditor{found: &ledger.Findings{}, rows: map[dictionaryRow]bool{}}
 	since := floorTo(from.Unix(), aDay)
 	if from.Year() < 1 || from.IsZero() {
-		since = -1 << 60 // from the beginning
+		since = -1 << 60 // before all data
 	}
 	var days []int64
 	audit := func(what string, do func() error) error {
@@ -42,7 +43,7 @@ func (d *DB) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error
 	if err != nil {
 		return nil, err
 	}
-	for _, day := range days { // each in a transaction of its own: they may take long
+	for _, day := range days { // one transaction per day, because an audit may take long
 		if err := audit(stamp(day), func() error { return a.day(day) }); err != nil {
 			return nil, err
 		}
@@ -58,7 +59,7 @@ type auditor struct {
 
 	found *ledger.Findings
 	more  int
-	rows  map[dictionaryRow]bool // of dictionaries, by table and number; false: looked for and not there
+	rows  map[dictionaryRow]bool // existing (true) and missing (false) rows of dictionaries seen so far
 }
 
 func (a *auditor) problem(format string, args ...any) {
@@ -69,7 +70,7 @@ func (a *auditor) problem(format string, args ...any) {
 	a.found.Problems = append(a.found.Problems, fmt.Sprintf(format, args...))
 }
 
-// checked counts a row. What is damaged is a problem; other errors are returned.
+// checked counts a row. It records damage as a problem and returns other errors.
 func (a *auditor) checked(err error) error {
 	a.found.Checked++
 	if errors.Is(err, ledger.ErrDamaged) {
@@ -79,23 +80,23 @@ func (a *auditor) checked(err error) error {
 	return err
 }
 
-// A dictionaryRow is a row of nodes, accounts or consumers.
+// A dictionaryRow identifies a row of nodes, accounts or consumers.
 type dictionaryRow struct {
 	table string
 	id    int64
 }
 
-// names checks the sums of bytes of dictionaries, streams and times of boots.
+// names verifies the checksums of dictionaries, streams and spans.
 func (a *auditor) names() error {
 	for _, t := range []struct {
 		table, what, columns string
-		own                  int // columns before those that the sum of bytes is of
+		own                  int // number of leading columns that the checksum does not cover
 	}{
 		{"nodes", "node", "id, name", 1},
 		{"accounts", "account", "id, " + accountColumns, 1},
 		{"consumers", "consumer", "id, node, key, pod, namespace", 1},
 		{"streams", "stream of node", "node, boot, epoch, acked, gaps, seen", 0},
-		{"spans", "time of a boot of node", "node, boot, first, last, seen", 0},
+		{"spans", "span of a boot of node", "node, boot, first, last, seen", 0},
 	} {
 		values := make([]any, strings.Count(t.columns, ",")+1)
 		var crc int64
@@ -109,7 +110,7 @@ func (a *auditor) names() error {
 				a.rows[dictionaryRow{t.table, id}] = true
 			}
 			if err == nil && crc != rowCRC(values[t.own:]...) {
-				err = fmt.Errorf("%w: %s %v: its sum of bytes is wrong", ledger.ErrDamaged, t.what, values[0])
+				err = fmt.Errorf("%w: %s %v: checksum mismatch", ledger.ErrDamaged, t.what, values[0])
 			}
 			return a.checked(err)
 		}, "SELECT "+t.columns+", crc FROM "+t.table)
@@ -120,10 +121,10 @@ func (a *auditor) names() error {
 	return nil
 }
 
-// journal checks what is not folded, a part at a time.
+// journal verifies the entries that are not folded yet, in chunks.
 func (a *auditor) journal() error {
 	const atOnce = 1000
-	for after := int64(-1 << 62); ; { // before all
+	for after := int64(-1 << 62); ; { // less than all IDs
 		var entries []*entry
 		n := 0
 		err := a.each(func(rows *sql.Rows) error {
@@ -154,7 +155,7 @@ func (a *auditor) journal() error {
 	}
 }
 
-// there looks for rows that something names. Each one that is missing is told of once.
+// there verifies that referenced rows exist. It reports each missing row once.
 func (a *auditor) there(what string, names ...dictionaryRow) error {
 	for _, name := range names {
 		if _, known := a.rows[name]; known {
@@ -166,7 +167,7 @@ func (a *auditor) there(what string, names ...dictionaryRow) error {
 		}
 		a.rows[name] = len(found) > 0
 		if len(found) == 0 {
-			a.problem("%s names row %d of %s, which is not there", what, name.id, name.table)
+			a.problem("%s references missing row %d of %s", what, name.id, name.table)
 		}
 	}
 	return nil
@@ -183,7 +184,7 @@ func (a *auditor) records(from time.Time) error {
 	}, "SELECT "+strings.Join(recordColumns, ", ")+" FROM records WHERE at >= $1", since)
 }
 
-// days returns the days that have anything.
+// days returns the days that contain data.
 func (a *auditor) days(since int64) ([]int64, error) {
 	const dayOf = "start - ((start % 86400) + 86400) % 86400"
 	var of []string
@@ -219,7 +220,7 @@ func (a *auditor) day(day int64) error {
 	return a.compare(all, days, "the hours of the day", "the day")
 }
 
-// held reads the sums of an hour or a day, and compares the sum of all accounts, but for what is transferred, with that
+// held reads the sums of an hour or a day and compares the total of all accounts, except transfers, with the total
 // of all nodes.
 func (a *auditor) held(what string, days bool, start int64) (sumsByKey, error) {
 	b := newBooks()
@@ -253,20 +254,20 @@ func (a *auditor) held(what string, days bool, start int64) (sumsByKey, error) {
 	a.found.Checked++
 	for i, of := range nodes.figures() {
 		if held := accounts.figures()[i]; held != of {
-			a.problem("%s %s: accounts hold %d %s, nodes %d", what, stamp(start), held, figureNames[i], of)
+			a.problem("%s %s: accounts contain %d %s, nodes contain %d", what, stamp(start), held, figureNames[i], of)
 		}
 	}
 	return b, nil
 }
 
-// figureNames are what audits call the fields of an amount, and what follows them in a sum.
+// figureNames are the names of the fields of an amount and of the additional fields of a sum, as used in problems.
 var figureNames = [...]string{
-	"µJ of energy", "µJ of idle shares", "ns of CPU time", "µJ at the site", "µgCO2e", "thousand-millionths of cost",
-	"µJ estimated", "µJ without carbon intensity", "µJ without price", "ns unmeasured", "µJ of GPUs",
-	"µJ of own idle energy", "µJ of the platform", "µJ unknown",
+	"µJ of energy", "µJ of shared idle energy", "ns of CPU time", "µJ at the site", "µgCO2e",
+	"billionths of a currency unit", "µJ estimated", "µJ without carbon intensity", "µJ without price", "ns unmeasured",
+	"µJ of GPU energy", "µJ of own idle energy", "µJ of the platform", "µJ unknown",
 }
 
-// figures returns the numbers that audits compare.
+// figures returns the values that audits compare, in the order of figureNames.
 func (s *sum) figures() (all [len(figureNames)]int64) {
 	for i, field := range s.Fields() {
 		all[i] = *field
@@ -276,7 +277,7 @@ func (s *sum) figures() (all [len(figureNames)]int64) {
 	return all
 }
 
-// windows adds up the windows that begin in an hour.
+// windows returns the sums of all windows that start in the given hour.
 func (a *auditor) windows(hour int64) (sumsByKey, error) {
 	b := newBooks()
 	for start := hour; start < hour+anHour; start += windowSeconds {
@@ -313,7 +314,7 @@ func (a *auditor) windows(hour int64) (sumsByKey, error) {
 	return b, nil
 }
 
-// compare compares sums, account by account and node by node.
+// compare compares sums by account and by node.
 func (a *auditor) compare(fine, coarse sumsByKey, ofFine, ofCoarse string) error {
 	for _, t := range sumTables[:2] {
 		x, y := fine.of(t), coarse.of(t)
@@ -324,8 +325,8 @@ func (a *auditor) compare(fine, coarse sumsByKey, ofFine, ofCoarse string) error
 			held, of := at(x, k).figures(), at(y, k).figures()
 			for i := range held {
 				if held[i] != of[i] {
-					a.problem("%s at %s: %s hold %d %s, %s %d", a.name(t, k.id), stamp(k.start), ofFine, held[i],
-						figureNames[i], ofCoarse, of[i])
+					a.problem("%s at %s: %s contain %d %s, %s contains %d", a.name(t, k.id), stamp(k.start), ofFine,
+						held[i], figureNames[i], ofCoarse, of[i])
 				}
 			}
 		}
@@ -333,7 +334,7 @@ func (a *auditor) compare(fine, coarse sumsByKey, ofFine, ofCoarse string) error
 	return a.ctx.Err()
 }
 
-// name is what a problem calls an account or a node.
+// name returns the description of an account or a node for problems.
 func (a *auditor) name(t *sumTable, id int64) string {
 	if t.nodes {
 		if name, err := a.node(id); err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/sqlite"
 )
 
-// Whatever is changed in a row, the audit says where; nothing is made of it.
+// The audit detects and locates every modification of a row, and modified data is excluded from results.
 func TestAuditFinds(t *testing.T) {
 	ledgertest.OfContent(t)
 	path := t.TempDir() + "/ledger.db"
@@ -30,7 +30,7 @@ func TestAuditFinds(t *testing.T) {
 	oracle := &ledgertest.Store{}
 	both(t, s, oracle, all)
 	foldAll(t, s)
-	both(t, s, oracle, []*ledger.Booking{r.Next(), r.Next(), r.Next()}) // some in the journal
+	both(t, s, oracle, []*ledger.Booking{r.Next(), r.Next(), r.Next()}) // some remain in the journal
 	if err := s.Record(t.Context(), []ledger.Record{record("a", start)}); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestAuditFinds(t *testing.T) {
 	for name, fault := range map[string]struct{ change, finds string }{
 		"energy of an account": {"UPDATE account_hours SET dynamic = dynamic + 1 WHERE rowid = (SELECT MAX(rowid) " +
 			"FROM account_hours)", "sum of account"},
-		"a day of a node":       {"UPDATE node_days SET measured = measured + 4 WHERE rowid = 1", "µJ were measured"},
+		"a day of a node":       {"UPDATE node_days SET measured = measured + 4 WHERE rowid = 1", "measured energy is"},
 		"an hour is gone":       {"DELETE FROM account_hours WHERE rowid = 5", "the windows of the hour"},
 		"a node's hour is gone": {"DELETE FROM node_hours WHERE rowid = 2", "nodes"},
 		"a window is gone":      {"DELETE FROM windows WHERE rowid = 3", "the windows of the hour"},
@@ -59,9 +59,9 @@ func TestAuditFinds(t *testing.T) {
 		"a number":           {"UPDATE streams SET acked = acked + 1 WHERE rowid = 1", "stream"},
 		"time of a boot":     {"UPDATE spans SET last = last - 1 WHERE rowid = 1", "boot"},
 		"a booking":          {"UPDATE journal SET start = start + 1", "booking"},
-		"a consumer is gone": {"DELETE FROM consumers WHERE key = 'idle'", "of consumers, which is not there"},
-		"a node is gone":     {"DELETE FROM nodes WHERE id = 1", "of nodes, which is not there"},
-		"an account is gone": {"DELETE FROM accounts WHERE kind = 2", "of accounts, which is not there"},
+		"a consumer is gone": {"DELETE FROM consumers WHERE key = 'idle'", "missing row"},
+		"a node is gone":     {"DELETE FROM nodes WHERE id = 1", "missing row"},
+		"an account is gone": {"DELETE FROM accounts WHERE kind = 2", "missing row"},
 		"a record":           {"UPDATE records SET strategy = 'mine'", "record"},
 		"a snapshot":         {"UPDATE records SET snapshot = CAST(x'00' || snapshot AS BLOB)", "snapshot"},
 	} {
@@ -77,7 +77,7 @@ func TestAuditFinds(t *testing.T) {
 			if result, err := wrong.ExecContext(t.Context(), fault.change); err != nil {
 				t.Fatal(err)
 			} else if n, _ := result.RowsAffected(); n == 0 {
-				t.Fatal("nothing was changed")
+				t.Fatal("the statement changed no rows")
 			}
 			wrong.Close()
 			s, err := sqlite.Open(t.Context(), copyPath, sqlite.Options{Now: o.Now, Damaged: true})
@@ -90,14 +90,14 @@ func TestAuditFinds(t *testing.T) {
 				t.Fatal(err)
 			}
 			if all := strings.Join(found.Problems, "\n"); !strings.Contains(all, fault.finds) {
-				t.Errorf("found %q", all)
+				t.Errorf("unexpected problems %q", all)
 			}
 			if name == "an account" {
 				_, err := s.Query(t.Context(), &ledger.Query{
 					From: start, To: start.Add(3 * days), GroupBy: []ledger.Dimension{ledger.ByNamespace},
 				})
 				if !errors.Is(err, ledger.ErrDamaged) {
-					t.Errorf("energy of %v", err)
+					t.Errorf("expected ErrDamaged for the energy of a damaged account, got %v", err)
 				}
 			}
 		})

@@ -26,17 +26,17 @@ func (d *DB) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Receipt,
 		return b.book(ctx, all)
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("booking: %w", err)
+		return nil, nil, fmt.Errorf("recording bookings: %w", err)
 	}
 	return b.receipts, b.errs, nil
 }
 
-// A booker books bookings in one transaction.
+// A booker records bookings in one transaction.
 type booker struct {
 	*interning
 	receipts []ledger.Receipt
 	errs     []error
-	postings []posting // of the last entry: memory for the next
+	postings []posting // postings of the last entry, reused to avoid allocations
 }
 
 func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
@@ -73,9 +73,8 @@ func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
 	return b.s.insert(ctx, "journal", []string{"node", "start", "finish", "payload"}, rows, "")
 }
 
-// lock makes the rows of all nodes and, where several processes book at once, keeps the others from booking for the
-// same nodes: streams and spans are read before they are written. The order is the same in all processes, so none
-// waits for another that waits for it.
+// lock creates the rows of all nodes and locks them if several processes can write concurrently, because streams
+// and spans are read before they are written. All processes lock nodes in the same order to avoid deadlocks.
 func (b *booker) lock(ctx context.Context, all []*ledger.Booking) error {
 	var nodes []string
 	for _, booking := range all {
@@ -88,15 +87,15 @@ func (b *booker) lock(ctx context.Context, all []*ledger.Booking) error {
 		if err != nil || same {
 			return err
 		}
-		b.d.log.WarnContext(ctx, "The ledger's database is not as it was a moment ago, as after a failover: what is "+
-			"known of its rows is read again")
+		b.d.log.WarnContext(ctx, "The database of the ledger has changed unexpectedly, possibly because of a "+
+			"failover, clearing the cache of row IDs")
 		b.d.forgetNames()
 		b.interning = b.d.interning(b.s)
 	}
-	return fmt.Errorf("%w: the rows of nodes change while they are read", ledger.ErrDamaged)
+	return fmt.Errorf("%w: the rows of nodes changed while they were read", ledger.ErrDamaged)
 }
 
-// lockNodes is false if the rows of some nodes are others than is remembered.
+// lockNodes locks the rows of nodes. It returns false if cached row IDs are stale.
 func (b *booker) lockNodes(ctx context.Context, names []string) (same bool, err error) {
 	rows := make(map[int64]string, len(names))
 	for _, name := range names {
@@ -119,21 +118,21 @@ func (b *booker) lockNodes(ctx context.Context, names []string) (same bool, err 
 	return len(rows) == len(names), nil
 }
 
-// admit decides what becomes of a booking, as docs/reference/protocol.md says under Numbers, and writes down its
-// numbers and its time.
+// admit decides whether a booking is recorded, as described in docs/reference/protocol.md under Numbers, and stores
+// its sequence numbers and its interval.
 func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Receipt, error) {
 	bt := booking.Batch
 	var st stream
 	err := b.s.each(ctx, st.scan(&bt.Stream), findStream, bt.Stream.Node, bt.Stream.Boot, bt.Stream.Epoch)
 	if err != nil {
-		return ledger.Receipt{}, fmt.Errorf("reading what is acknowledged of a stream: %w", err)
+		return ledger.Receipt{}, fmt.Errorf("reading the acknowledged sequence number of a stream: %w", err)
 	}
 	switch {
 	case st.known && bt.Last <= st.acked:
 		return ledger.Receipt{Acked: st.acked}, nil
 	case st.known && bt.First <= st.acked:
-		return ledger.Receipt{}, fmt.Errorf("%w: numbers %d to %d of a stream of which %d are", ledger.ErrPartly,
-			bt.First, bt.Last, st.acked)
+		return ledger.Receipt{}, fmt.Errorf("%w: batch with sequence numbers %d to %d, last recorded is %d",
+			ledger.ErrPartly, bt.First, bt.Last, st.acked)
 	}
 	if err := booking.Validate(); err != nil {
 		return ledger.Receipt{}, err
@@ -145,7 +144,7 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 			return ledger.Receipt{}, err
 		}
 	}
-	gap := bt.First != st.acked+1 // an unknown stream has acked 0
+	gap := bt.First != st.acked+1 // acked is 0 for an unknown stream
 	if gap {
 		st.gaps++
 	}
@@ -157,7 +156,7 @@ func (d *DB) Acked(ctx context.Context, of batch.Stream) (uint64, bool, error) {
 	var st stream
 	rows, err := d.reads.QueryContext(ctx, findStream, of.Node, of.Boot, of.Epoch)
 	if err := ForEach(rows, err, st.scan(&of)); err != nil {
-		return 0, false, fmt.Errorf("reading what is acknowledged of a stream: %w", err)
+		return 0, false, fmt.Errorf("reading the acknowledged sequence number of a stream: %w", err)
 	}
 	return st.acked, st.known, nil
 }
@@ -170,14 +169,14 @@ type stream struct {
 	gaps  int64
 }
 
-// scan reads the row of a stream.
+// scan returns a function that reads the row of a stream.
 func (st *stream) scan(of *batch.Stream) func(*sql.Rows) error {
 	return func(rows *sql.Rows) error {
 		var acked, seen, sum int64
 		err := rows.Scan(&acked, &st.gaps, &seen, &sum)
 		st.known, st.acked = true, uint64(acked)
 		if err == nil && sum != rowCRC(of.Node, of.Boot, of.Epoch, acked, st.gaps, seen) {
-			err = fmt.Errorf("%w: what was acknowledged of a stream of node %s", ledger.ErrDamaged, of.Node)
+			err = fmt.Errorf("%w: acknowledged sequence number of a stream of node %s", ledger.ErrDamaged, of.Node)
 		}
 		return err
 	}
@@ -190,8 +189,8 @@ func (b *booker) ack(ctx context.Context, bt *batch.Batch, st *stream) error {
 
 type span struct{ first, last int64 }
 
-// occupy writes down that the time of a batch is booked, or says that some of it was before. The time may be apart
-// from all that is booked of its boot.
+// occupy records the interval of a batch, or returns an error if it overlaps a recorded interval of the same boot.
+// It reports whether the interval is separate from all recorded ones.
 func (b *booker) occupy(ctx context.Context, booking *ledger.Booking) (apart bool, _ error) {
 	bt := booking.Batch
 	of, want := &bt.Stream, span{int64(bt.StartSinceBoot), int64(bt.EndSinceBoot)}
@@ -199,7 +198,7 @@ func (b *booker) occupy(ctx context.Context, booking *ledger.Booking) (apart boo
 	if err != nil {
 		return false, err
 	}
-	if len(beside) == 0 { // a boot that is new, or a gap: all other batches follow one that was heard
+	if len(beside) == 0 { // a new boot or a gap; other batches follow a recorded one
 		if err := b.hears(ctx, booking); err != nil {
 			return false, err
 		}
@@ -229,8 +228,8 @@ func (b *booker) occupy(ctx context.Context, booking *ledger.Booking) (apart boo
 		sealed([]any{of.Node, of.Boot, joined.first, joined.last, b.now}))
 }
 
-// spans returns those that overlap or touch some time. They are apart from each other, so the first one that ends
-// before it, counted from the youngest, is the last to be looked at.
+// spans returns the spans that overlap or touch the given one. Spans are disjoint and read in descending order, so
+// reading stops at the first span that ends before it.
 func (b *booker) spans(ctx context.Context, of *batch.Stream, want span) ([]span, error) {
 	var beside []span
 	err := b.s.each(ctx, func(rows *sql.Rows) error {
@@ -240,7 +239,7 @@ func (b *booker) spans(ctx context.Context, of *batch.Stream, want span) ([]span
 			return err
 		}
 		if sum != rowCRC(of.Node, of.Boot, s.first, s.last, seen) {
-			return fmt.Errorf("%w: what time of node %s is booked", ledger.ErrDamaged, of.Node)
+			return fmt.Errorf("%w: span of node %s", ledger.ErrDamaged, of.Node)
 		}
 		if s.last < want.first {
 			return errEnough
@@ -252,7 +251,7 @@ func (b *booker) spans(ctx context.Context, of *batch.Stream, want span) ([]span
 	return beside, err
 }
 
-// entry returns what is written of a booking. It is valid until the next call.
+// entry returns the journal entry of a booking. It is valid until the next call.
 func (b *booker) entry(ctx context.Context, booking *ledger.Booking) (*entry, error) {
 	bt := booking.Batch
 	node, err := b.node(ctx, bt.Stream.Node)

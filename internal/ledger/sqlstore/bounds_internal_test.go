@@ -27,7 +27,7 @@ func bookGuest(t *testing.T, d *DB, guest int) {
 	}
 }
 
-// A query does not try to fold what the last fold could not move.
+// A query does not retry folding of entries that the last fold had to leave in the journal.
 func TestWhatIsDamagedIsFoldedOnce(t *testing.T) {
 	d := openPlain(t, nil)
 	bookGuest(t, d, 1)
@@ -37,11 +37,11 @@ func TestWhatIsDamagedIsFoldedOnce(t *testing.T) {
 	if left, err := d.Fold(t.Context()); err != nil || d.stuck.Load() == nil {
 		t.Fatal(left, err)
 	}
-	s := <-d.idle // nobody can write
+	s := <-d.idle // blocks all writes
 	began := time.Now()
 	d.foldLittle(t.Context())
 	if took := time.Since(began); took >= foldPatience {
-		t.Errorf("it waited for %v to fold", took)
+		t.Errorf("foldLittle() blocked for %v", took)
 	}
 	d.idle <- s
 	bookGuest(t, d, 2)
@@ -50,11 +50,11 @@ func TestWhatIsDamagedIsFoldedOnce(t *testing.T) {
 	err := d.reads.QueryRowContext(t.Context(),
 		"SELECT (SELECT COUNT(*) FROM journal), (SELECT COUNT(*) FROM windows)").Scan(&entries, &windows)
 	if err != nil || entries != 1 || windows != 1 {
-		t.Errorf("%d entries and %d windows after another booking, %v", entries, windows, err)
+		t.Errorf("got %d entries and %d windows after another booking, error %v", entries, windows, err)
 	}
 }
 
-// What guests take from hosts on a day is no more than a query may read.
+// The number of transfers of a day that a query reads is limited.
 func TestTransfersAreBounded(t *testing.T) {
 	d := openPlain(t, nil)
 	for guest := range 3 {
@@ -70,13 +70,13 @@ func TestTransfersAreBounded(t *testing.T) {
 			return err
 		})
 		if errors.Is(err, ledger.ErrTooLarge) != tooMany || err != nil && !tooMany {
-			t.Errorf("at most %d: %v", most, err)
+			t.Errorf("limit %d: unexpected error %v", most, err)
 		}
 		d.cache = blockCache{}
 	}
 }
 
-// Whether hosts stand in a circle is not known where a node's row is damaged or gone.
+// A query fails if the row of a node is damaged or missing, because cycles of hosts cannot be detected without it.
 func TestHostsOfDamagedNodes(t *testing.T) {
 	for _, damage := range []string{
 		"UPDATE nodes SET name = 'guess1' WHERE name = 'guest1'", "DELETE FROM nodes WHERE name = 'guest1'",
@@ -101,7 +101,7 @@ func TestHostsOfDamagedNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if all, err := above(); !errors.Is(err, ledger.ErrDamaged) {
-			t.Errorf("%s: %v, %v", damage, all, err)
+			t.Errorf("%s: expected ErrDamaged, got %v, %v", damage, all, err)
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Rows carry a sum of what they say, as databases do not notice all bytes that changed on a disk.
+// Rows carry a checksum of their content, because databases do not detect all bytes that change on disk.
 
-// rowCRC returns the sum of a row's columns: texts, bytes and whole numbers.
+// rowCRC returns the checksum of a row's columns, which are strings, bytes or integers.
 func rowCRC(columns ...any) int64 {
 	b := make([]byte, 0, 256) //nolint:mnd // most rows are shorter
 	for _, column := range columns {
@@ -24,31 +24,30 @@ func rowCRC(columns ...any) int64 {
 		case int64:
 			b = binary.LittleEndian.AppendUint64(b, uint64(v))
 		default:
-			b = fmt.Appendf(b, "%T %v", column, column) // no column of ours: damage
+			b = fmt.Appendf(b, "%T %v", column, column) // unexpected type of a damaged column
 		}
 	}
 	return int64(crc32.Checksum(b, castagnoli))
 }
 
-// sealed appends the sum of a row to its columns.
+// sealed appends the checksum of a row to its columns.
 func sealed(row []any) []any { return append(row, rowCRC(row...)) }
 
 const sumBytes = 4
 
-// sealBlob appends the sum of what was written and of the row's key, so that bytes in the wrong row are noticed as
-// well.
+// sealBlob appends a checksum of the blob and of the row's key. Including the key detects blobs in the wrong row.
 func sealBlob(b []byte, key ...int64) []byte {
 	return binary.LittleEndian.AppendUint32(b, blobSum(b, key))
 }
 
-// openBlob returns what was sealed.
+// openBlob verifies and removes the checksum that sealBlob appended.
 func openBlob(b []byte, key ...int64) ([]byte, error) {
 	if len(b) < sumBytes {
-		return nil, fmt.Errorf("%w: %d bytes", ledger.ErrDamaged, len(b))
+		return nil, fmt.Errorf("%w: payload of %d bytes is too short", ledger.ErrDamaged, len(b))
 	}
 	body := b[:len(b)-sumBytes]
 	if blobSum(body, key) != binary.LittleEndian.Uint32(b[len(body):]) {
-		return nil, fmt.Errorf("%w: a sum of bytes is wrong", ledger.ErrDamaged)
+		return nil, fmt.Errorf("%w: checksum mismatch", ledger.ErrDamaged)
 	}
 	return body, nil
 }

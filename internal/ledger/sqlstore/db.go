@@ -19,30 +19,32 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// A Dialect is what differs between databases.
+// A Dialect describes the differences between databases.
 type Dialect struct {
-	Blob, Serial string // types of columns
-	Begin        string // begins a transaction that writes
-	Lock         string // keeps other processes from migrating at the same time; "": Begin does
-	Tables       string // counts the tables named $1
-	// TryFold tells if this transaction may fold, until it ends; "": Begin does.
+	Blob, Serial string // column types
+	Begin        string // starts a write transaction
+	Lock         string // excludes concurrent migrations; empty if Begin does
+	Tables       string // counts the tables with the name $1
+	// TryFold returns whether the transaction acquired the fold lock, which it holds until it ends. Empty if Begin
+	// excludes other writers.
 	TryFold string
-	// LockAccounts keeps other transactions from making accounts, or from writing down that they are used, until this
-	// one ends: each does so in its own order; "": Begin does.
+	// LockAccounts prevents other transactions from creating accounts or updating their last use until the
+	// transaction ends. Otherwise they could deadlock, because each transaction updates accounts in a different
+	// order. Empty if Begin excludes other writers.
 	LockAccounts string
-	ForUpdate    string // at the end of a SELECT whose rows no other transaction shall change; "": Begin does
-	Writers      int    // how many transactions that write may go on at once
-	Prepare      bool   // whether statements are worth preparing
-	// Again reports whether a transaction failed only because of others, and was undone; nil: none does.
+	ForUpdate    string // suffix of a SELECT that locks the rows; empty if Begin excludes other writers
+	Writers      int    // maximum number of concurrent write transactions
+	Prepare      bool   // whether to use prepared statements
+	// Again reports whether a transaction was rolled back because of a conflict. If it is nil, conflicts do not occur.
 	Again func(err error) bool
-	// Bytes returns the size on disk.
+	// Bytes returns the size of the ledger on disk.
 	Bytes func(ctx context.Context, db *sql.DB) (int64, error)
-	// Committed is called after each transaction on its connection; nil: nothing is to be done.
+	// Committed is called after each committed transaction with its connection. Optional.
 	Committed func(ctx context.Context, conn *sql.Conn) error
 }
 
-// A DB is a store of the ledger in a database. It may be used by several goroutines, and by several processes if the
-// database can.
+// A DB is a ledger store in a SQL database. It is safe for concurrent use by multiple goroutines, and by multiple
+// processes if the database supports it.
 type DB struct {
 	dialect Dialect
 	writes  *sql.DB
@@ -50,23 +52,23 @@ type DB struct {
 	now     func() time.Time
 	log     *slog.Logger
 
-	idle    chan *session // not used just now; nil: not connected
+	idle    chan *session // idle sessions; nil entries are not connected
 	booking sync.Mutex    // held by Book
 	names   names
-	cache   blockCache // of queries: see source.go
+	cache   blockCache // query cache, see source.go
 	stuck   atomic.Pointer[size]
 }
 
-// Options are what a DB needs.
+// Options configure [Open].
 type Options struct {
 	Dialect Dialect
 	Writes  *sql.DB
-	Reads   *sql.DB // may be Writes
+	Reads   *sql.DB // may be the same as Writes
 	Now     func() time.Time
 	Log     *slog.Logger
 }
 
-// Checked reads what Book relies on and Audit would take long to come to: the entries of the journal.
+// Checked verifies the entries of the journal, which Audit would reach only after a long time.
 func (d *DB) Checked(ctx context.Context) error {
 	rows, err := d.reads.QueryContext(ctx, selectEntries)
 	return ForEach(rows, err, func(rows *sql.Rows) error {
@@ -75,8 +77,7 @@ func (d *DB) Checked(ctx context.Context) error {
 	})
 }
 
-// Open brings a database to the current version and returns its store. It closes both of its databases when it is
-// closed.
+// Open migrates a database to the current schema and returns its store. Closing the store closes both databases.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{dialect: o.Dialect, writes: o.Writes, reads: o.Reads, now: o.Now, log: o.Log}
 	if d.now == nil {
@@ -93,7 +94,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return d, nil
 }
 
-// Close waits for what is being written.
+// Close waits for transactions in progress and closes the databases.
 func (d *DB) Close() error {
 	var errs []error
 	for range cap(d.idle) {
@@ -104,7 +105,7 @@ func (d *DB) Close() error {
 	return errors.Join(append(errs, d.reads.Close(), d.writes.Close())...)
 }
 
-// A session is a connection that writes, with the statements that were prepared on it.
+// A session is a connection for writes with its prepared statements.
 type session struct {
 	conn    *sql.Conn
 	dialect *Dialect
@@ -118,9 +119,9 @@ func (s *session) close() error {
 	return s.conn.Close()
 }
 
-// drop closes the connection: after an error it may not know what the database holds. Nor do we: the next connection
-// may be to a server that was behind the one before, or to a backup that was put back, and there numbers of rows are
-// other names'.
+// drop closes the connection, because its state is unknown after an error. It also clears the cached row IDs. The
+// next connection may reach a replica that lagged behind or a restored backup in which the same IDs belong to other
+// names.
 func (d *DB) drop(s *session) {
 	d.forgetNames()
 	for _, stmt := range s.stmts {
@@ -130,15 +131,15 @@ func (d *DB) drop(s *session) {
 	_ = s.conn.Close()
 }
 
-// How often a transaction is tried that others were in the way of, and how long it waits.
+// Retries of conflicting transactions and the initial backoff.
 const (
 	tries     = 6
 	firstWait = 5 * time.Millisecond
 )
 
-// update runs a transaction, and retries it after a conflict with another. Its connection is closed after any error
-// but those of do that are marked with [refused], so the next one begins from what is on disk. All other errors say
-// that nothing can be written; what became of the transaction is then not known.
+// update runs do in a transaction and retries it after conflicts with other transactions. The connection is closed
+// after any error except errors of type [refused], so that the next transaction starts from the state on disk. All
+// other errors mean that the database is not writable, and the outcome of the transaction is unknown.
 func (d *DB) update(ctx context.Context, do func(context.Context, *session) error) error {
 	var s *session
 	select {
@@ -151,7 +152,7 @@ func (d *DB) update(ctx context.Context, do func(context.Context, *session) erro
 	for try := 1; ; try++ {
 		var err error
 		used := s
-		s = nil // if do panics, the next transaction connects anew
+		s = nil // if do panics, the next transaction reconnects
 		s, err = d.run(ctx, used, do)
 		if err == nil || try == tries || d.dialect.Again == nil || !d.dialect.Again(err) {
 			return err
@@ -178,21 +179,21 @@ func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *sess
 	}
 	if _, err := s.conn.ExecContext(ctx, d.dialect.Begin); err != nil {
 		d.drop(s)
-		return nil, d.unwritten(ctx, "beginning a transaction", err)
+		return nil, d.unwritten(ctx, "starting a transaction", err)
 	}
-	// What is complete is committed, even if the caller waits no longer.
+	// A completed transaction is committed even if the caller's context is done.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestCommit)
 	defer cancel()
 	panicked := true
 	defer func() {
-		if panicked { // the transaction must not stay open
+		if panicked { // the transaction must be closed
 			d.drop(s)
 		}
 	}()
 	err := do(ctx, s)
 	panicked = false
 	if err != nil {
-		d.forgetNames() // some are of rows that it made
+		d.forgetNames() // some may refer to rows that are rolled back
 		var r refused
 		if _, rollback := s.conn.ExecContext(whole, "ROLLBACK"); rollback != nil || !errors.As(err, &r) {
 			d.drop(s)
@@ -209,7 +210,7 @@ func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *sess
 	}
 	if d.dialect.Committed != nil {
 		if err := d.dialect.Committed(whole, s.conn); err != nil {
-			d.log.Error("Work after a transaction of the ledger could not be done; the transaction was", "err", err)
+			d.log.Error("Failed to run maintenance after a committed transaction of the ledger", "err", err)
 			d.drop(s)
 			return nil, nil
 		}
@@ -217,7 +218,7 @@ func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *sess
 	return s, nil
 }
 
-// refused marks errors that say nothing about the database.
+// refused wraps errors that do not indicate a problem with the database.
 type refused struct{ error }
 
 func (d *DB) unwritten(ctx context.Context, what string, err error) error {
@@ -230,7 +231,7 @@ func (d *DB) unwritten(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ledger.ErrReadOnly, what, err)
 }
 
-// prepared returns a statement; nil: it is not worth preparing.
+// prepared returns the prepared statement of a query, or nil if the dialect does not use prepared statements.
 func (s *session) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
 	if stmt := s.stmts[query]; stmt != nil || !s.dialect.Prepare {
 		return stmt, nil
@@ -244,8 +245,8 @@ func (s *session) prepared(ctx context.Context, query string) (*sql.Stmt, error)
 
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
-// unnumbered writes ? for parameters that come in the order of their numbers, each once: the driver of SQLite takes a
-// numbered one for a name, and looks among all arguments for it.
+// unnumbered replaces numbered parameters by ? if each occurs once and in order. The driver of SQLite treats
+// numbered parameters as names and searches all arguments for them.
 func unnumbered(query string) string {
 	n, inOrder := 0, true
 	text := parameter.ReplaceAllStringFunc(query, func(p string) string {
@@ -259,7 +260,7 @@ func unnumbered(query string) string {
 	return query
 }
 
-// exec runs a statement. Its text should be one of a few: it is kept.
+// exec runs a statement. Statements are cached by their text, so the number of different texts should be small.
 func (s *session) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	stmt, err := s.prepared(ctx, query)
 	switch {
@@ -271,8 +272,8 @@ func (s *session) exec(ctx context.Context, query string, args ...any) (sql.Resu
 	return stmt.ExecContext(ctx, args...)
 }
 
-// each calls do for every row that a statement returns, which is kept like those of exec. do must not run another
-// statement in the session.
+// each calls do for every row of a query. The statement is cached as in exec. do must not run other statements in
+// the session.
 func (s *session) each(ctx context.Context, do func(*sql.Rows) error, query string, args ...any) error {
 	var rows *sql.Rows
 	stmt, err := s.prepared(ctx, query)
@@ -287,10 +288,10 @@ func (s *session) each(ctx context.Context, do func(*sql.Rows) error, query stri
 	return ForEach(rows, err, do)
 }
 
-// errEnough ends a loop over rows.
+// errEnough stops ForEach without an error.
 var errEnough = errors.New("enough rows")
 
-// ForEach calls do for every row that a statement returned, until it fails.
+// ForEach calls do for every row until do returns an error. It returns err if it is not nil.
 func ForEach(rows *sql.Rows, err error, do func(*sql.Rows) error) error {
 	if err != nil {
 		return err
@@ -306,7 +307,7 @@ func ForEach(rows *sql.Rows, err error, do func(*sql.Rows) error) error {
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// one reads a single row; false: there is none.
+// one reads a single row. It returns false if there is no row.
 func (s *session) one(ctx context.Context, query string, args []any, into ...any) (found bool, err error) {
 	err = s.each(ctx, func(rows *sql.Rows) error {
 		if err := rows.Scan(into...); err != nil {
@@ -318,7 +319,7 @@ func (s *session) one(ctx context.Context, query string, args []any, into ...any
 	return found, err
 }
 
-// upsert adds rows, and replaces those that are there: the first columns, so many, are their key.
+// upsert inserts rows or replaces existing ones. The given number of leading columns are the key.
 func (s *session) upsert(ctx context.Context, table string, columns []string, keys int, rows ...[]any) error {
 	set := make([]string, 0, len(columns)-keys)
 	for _, column := range columns[keys:] {
@@ -328,15 +329,15 @@ func (s *session) upsert(ctx context.Context, table string, columns []string, ke
 		strings.Join(set, ", "))
 }
 
-// rowsAtOnce is how many rows a statement inserts: one more would hardly be faster, and the statement is compiled.
+// rowsAtOnce is the number of rows per statement. More rows are hardly faster and increase compilation time.
 const rowsAtOnce = 64
 
-// insert adds rows, with a clause after their values.
+// insert inserts rows. The clause is appended to the statement.
 func (s *session) insert(ctx context.Context, table string, columns []string, rows [][]any, clause string) error {
 	for len(rows) > 0 {
 		n := rowsAtOnce
 		if len(rows) < n {
-			n = 1 // so that there are two texts of the statement, not many
+			n = 1 // limits the number of different statements to two
 		}
 		if _, err := s.exec(ctx, insertText(table, columns, n, clause), slices.Concat(rows[:n]...)...); err != nil {
 			return err
@@ -346,7 +347,7 @@ func (s *session) insert(ctx context.Context, table string, columns []string, ro
 	return nil
 }
 
-// forget deletes rows by their numbers.
+// forget deletes rows by ID.
 func (s *session) forget(ctx context.Context, table string, numbers []int64) error {
 	for some := range slices.Chunk(numbers, listed) {
 		if _, err := s.conn.ExecContext(ctx, "DELETE FROM "+table+" WHERE id IN ("+ids(some)+")"); err != nil {
@@ -360,17 +361,17 @@ func (s *session) setMeta(ctx context.Context, key, value string) error {
 	return s.upsert(ctx, "meta", []string{"key", "value"}, 1, []any{key, value})
 }
 
-// lockSums keeps other processes from changing sums, and from when on they are kept, until the transaction ends.
+// lockSums prevents other processes from modifying sums and retention limits until the transaction ends.
 func (s *session) lockSums(ctx context.Context) error {
 	if s.dialect.ForUpdate == "" {
-		return nil // one transaction writes at a time
+		return nil // there is only one writer
 	}
 	var schema string
 	_, err := s.one(ctx, "SELECT value FROM meta WHERE key = 'schema'"+s.dialect.ForUpdate, nil, &schema)
 	return err
 }
 
-// whereAll is a condition: columns are as the first parameters.
+// whereAll returns a WHERE clause that compares the columns with the first parameters.
 func whereAll(columns []string) string {
 	conditions := make([]string, len(columns))
 	for i, column := range columns {

@@ -1,53 +1,53 @@
-// Package sqlstore is what the stores of the ledger have in common: their tables, and everything they do in SQL that
-// SQLite and PostgreSQL both understand. Packages sqlite and postgres open a database and hand over its [Dialect].
+// Package sqlstore implements the common part of the SQL stores of the ledger. It contains the tables and all SQL
+// that both SQLite and PostgreSQL understand. Packages sqlite and postgres open a database and provide its
+// [Dialect].
 //
-// # What is written
+// # Data model
 //
-// A booking is a row of the journal (entry.go). It is written in one transaction with the number that it brings its
-// stream to and with the time of the boot that it is about (book.go). A fold (fold.go) moves entries, in one
-// transaction that also deletes them, into windows (pack.go: what each consumer of a node used in five minutes, one
-// packed row for a node and window) and into sums (sums.go: by account and by node, for each hour and each day). The
-// same code writes and reads what is packed (codec.go). One word is kept from the journal to the windows: a posting is
-// what a consumer used and the account that it is charged to, its amount is the numbers, a sum adds up amounts, and a
-// row of an answer shows sums.
+// A booking is a row of the journal (entry.go). It is written in one transaction with the sequence number of its
+// stream and with its interval of the boot (book.go). A fold (fold.go) moves entries into windows and sums, and
+// deletes them in the same transaction. Windows (pack.go) contain the usage of each consumer of a node in five
+// minutes, as one packed row per node and window. Sums (sums.go) are stored by account and by node for each hour
+// and day. Packed data is encoded and decoded by the same code (codec.go). The terms are the same from the journal
+// to the windows. A posting is the usage of a consumer with the account that it is charged to, an amount contains
+// its numbers, a sum adds up amounts, and a row of an answer shows sums.
 //
-// What is to be forwarded to a federation is a row of the outbox too, in the same transaction (outbox.go).
+// Bookings to be forwarded to a federation are added to the outbox in the same transaction (outbox.go).
 //
-// Names of nodes, accounts and consumers are rows of dictionaries (intern.go), and numbers everywhere else. A query
-// reads sums, or windows where sums know too little (query.go, scan.go), and adds them up in a table of groups
-// (table.go). Sums of a day stay in memory until the day changes (source.go).
+// Names of nodes, accounts and consumers are stored in dictionaries (intern.go) and referenced by row ID. A query
+// reads sums, or windows if sums lack the required detail (query.go, scan.go), and aggregates them in a table of
+// groups (table.go). The sums of a day are cached in memory until the day changes (source.go).
 //
-// # Invariants, and the tests that hold them
+// # Invariants and their tests
 //
-//   - What Book returned is on disk, once, whatever is killed: ledgertest.Kill in TestKill of sqlite and postgres,
-//     TestServerKilled, TestFailingSyncs.
-//   - A number of a stream, and a moment of a boot, are booked once, also by several processes: Conformance ("numbers",
-//     "two at once"), TestTwoProcesses.
-//   - Answers are those of a store that keeps everything and adds it up when it is asked:
+//   - After Book returned, a booking is durable and recorded exactly once, even after a crash: ledgertest.Kill in
+//     TestKill of sqlite and postgres, TestServerKilled, TestFailingSyncs.
+//   - A sequence number of a stream and an interval of a boot are recorded once, even with several processes:
+//     Conformance ("numbers", "two at once"), TestTwoProcesses.
+//   - Query results equal those of a store that retains all bookings and sums them up for each query:
 //     TestAnswersAreThoseOfTheOracle.
-//   - Sums of hours are those of their windows, sums of days those of their hours, and accounts hold what nodes hold:
-//     Audit, which every test of content runs; TestAuditFinds shows that it finds each kind of damage.
-//   - No estimate stands in a window that an agent told of, in whatever order they come: Conformance ("agentless",
-//     "long and agentless"), TestReachesOfVersion1.
-//   - A transfer takes from a host what its guests tell in more detail, and counts only in hours in which the host is
-//     booked: Conformance ("guests"), TestTransfersAreBounded.
-//   - Each changed byte of a file is found, or changes nothing that is told: TestChangedBytes, TestTruncated. For that,
-//     rows that are not packed carry a sum of their bytes (crc.go), and it stays wrong when more is added to the row:
+//   - Hours equal the sum of their windows, days equal the sum of their hours, and accounts balance with nodes. Audit
+//     verifies this and runs in every test of content. TestAuditFinds shows that it detects each kind of damage.
+//   - Estimates do not count in a window with data of an agent, regardless of the order of arrival: Conformance
+//     ("agentless", "long and agentless"), TestReachesOfVersion1.
+//   - A transfer deducts from a host the energy that its guests report in more detail. It only counts in hours with
+//     bookings of the host: Conformance ("guests"), TestTransfersAreBounded.
+//   - Each changed byte of a file is detected or does not affect any result: TestChangedBytes, TestTruncated. For this
+//     purpose, rows that are not packed carry a checksum (crc.go). It remains invalid when more is added to the row:
 //     TestAuditFindsChangedRows.
-//   - A pod's window takes 28 bytes, 30 with all that is around it, so 5,000 nodes of 100 containers write less than 6
-//     GB a day: TestWindowsAreSmall, TestRowsAreSmall.
-//   - Stores of each released version are read and brought to the current one: TestReleasedVersions, TestMigrations.
-//   - Rows of another server, as after a failover, are not taken for those that are remembered:
-//     TestRowsOfAnotherServer.
+//   - A pod's window requires 28 bytes, 30 including overhead, so that 5,000 nodes of 100 containers write less than
+//     6 GB per day: TestWindowsAreSmall, TestRowsAreSmall.
+//   - Stores of each released version can be opened and are migrated: TestReleasedVersions, TestMigrations.
+//   - Row IDs cached from another server, e.g. before a failover, are not used: TestRowsOfAnotherServer.
 //
-// # What fails how
+// # Failure modes
 //
-//   - The disk is full or the database does not answer: Book fails with [ledger.ErrReadOnly], nothing is acknowledged,
-//     queries go on. The connection is closed after any such error, so that the next transaction begins from what is on
-//     disk: TestFullDisk, TestFailingWrites, TestReadOnly.
-//   - A row is damaged: what depends on it fails with [ledger.ErrDamaged], and the rest goes on. An entry of the
-//     journal stays where it is, and so does what belongs to a damaged window: TestWhatIsDamagedIsFoldedOnce. A damaged
-//     sum is added to and stays damaged.
-//   - A fold fails or takes long: nothing is lost, answers tell by AsOf how far they reach.
-//   - A query is too large: [ledger.ErrTooLarge] says what to narrow: TestTooLarge, TestSumsTooLarge.
+//   - If the disk is full or the database does not respond, Book returns [ledger.ErrReadOnly], no booking is
+//     acknowledged, and queries still work. The connection is closed after any such error, so that the next transaction
+//     starts from the state on disk: TestFullDisk, TestFailingWrites, TestReadOnly.
+//   - If a row is damaged, operations that depend on it return [ledger.ErrDamaged], and others still work. A damaged
+//     entry remains in the journal, and so do entries for a damaged window: TestWhatIsDamagedIsFoldedOnce. A damaged
+//     sum is updated and remains marked as damaged.
+//   - If a fold fails or takes long, no data is lost. AsOf of an answer contains the time up to which data is included.
+//   - If a query is too large, it returns [ledger.ErrTooLarge] with a hint: TestTooLarge, TestSumsTooLarge.
 package sqlstore

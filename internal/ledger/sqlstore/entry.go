@@ -11,24 +11,24 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// An entry is a row of the journal: a booking whose names are numbers of rows.
+// An entry is a row of the journal. It contains a booking with row IDs instead of names.
 type entry struct {
-	ID         int64 // 0 until it is written
+	ID         int64 // 0 until it is inserted
 	Node       int64
 	Start, End time.Time
 	Agentless  bool
 	Estimated  bool
 	Unmeasured time.Duration
-	Measured   energy.Microjoules // sum of the postings
-	Rates      ledger.Rates       // without texts: they are in the accounts
+	Measured   energy.Microjoules // total energy of the postings
+	Rates      ledger.Rates       // only the numbers; the texts are part of the accounts
 	Base       int64              // account of the node's unknown energy
-	Guest      posting            // who takes from the host; its Account is 0 if the node is no guest
-	Postings   []posting          // not priced; their energy, that of GPUs and CPU time alone are written
+	Guest      posting            // transfer from the host; its Account is 0 if the node is not a guest
+	Postings   []posting          // without prices; only energy, GPU energy and CPU time are encoded
 }
 
 const (
 	entryVersion = 1
-	minUnpriced  = 5 // bytes
+	minUnpriced  = 5 // minimum size of an encoded posting in bytes
 )
 
 // encode returns the payload of the entry's row.
@@ -39,7 +39,7 @@ func (e *entry) encode() []byte {
 	return sealBlob(c.Data(), e.key()...)
 }
 
-// code writes or reads the entry.
+// code encodes or decodes the entry.
 func (e *entry) code(c *codec.Codec) {
 	c.Version(entryVersion)
 	guest, gpus := e.Guest.Account != 0, e.gpus()
@@ -70,17 +70,17 @@ func (e *entry) code(c *codec.Codec) {
 	}
 }
 
-// gpus reports whether GPUs used some of the energy.
+// gpus reports whether the entry contains GPU energy.
 func (e *entry) gpus() bool {
 	return slices.ContainsFunc(e.Postings, func(p posting) bool { return p.GPU != 0 })
 }
 
-// key is what the columns of the row say.
+// key returns the values of the key columns.
 func (e *entry) key() []int64 { return []int64{e.Node, e.Start.UnixMilli(), e.End.UnixMilli()} }
 
 const selectEntries = "SELECT id, node, start, finish, payload FROM journal"
 
-// scanEntry reads a row of the journal. Its number is right even where the rest is damaged.
+// scanEntry reads a row of the journal. The returned ID is valid even if the row is damaged.
 func scanEntry(rows *sql.Rows) (id int64, e *entry, err error) {
 	var node, start, finish int64
 	var payload []byte
@@ -91,7 +91,7 @@ func scanEntry(rows *sql.Rows) (id int64, e *entry, err error) {
 	return id, e, err
 }
 
-// decodeEntry reads the payload of a row of the journal. It fails if a bit of it has changed.
+// decodeEntry decodes the payload of a journal row. It returns an error if any bit has changed.
 func decodeEntry(id, node, start, finish int64, payload []byte) (*entry, error) {
 	body, err := openBlob(payload, node, start, finish)
 	if err != nil {
@@ -104,9 +104,9 @@ func decodeEntry(id, node, start, finish int64, payload []byte) (*entry, error) 
 	for i := range e.Postings {
 		sum += e.Postings[i].Energy()
 	}
-	uncharged := e.Guest.Account == 0 && e.Guest.Consumer != 0 // a guest without the account that pays for it
+	uncharged := e.Guest.Account == 0 && e.Guest.Consumer != 0 // a guest without an account for the transfer
 	if !c.Whole() || e.End.Before(e.Start) || sum != e.Measured || uncharged {
-		return nil, fmt.Errorf("booking %d: %w: it cannot be read", id, ledger.ErrDamaged)
+		return nil, fmt.Errorf("booking %d: %w: invalid payload", id, ledger.ErrDamaged)
 	}
 	return e, nil
 }

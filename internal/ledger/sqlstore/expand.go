@@ -9,12 +9,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// windows divides the entry's time into windows.
+// windows splits the entry's interval into windows.
 func (e *entry) windows() iter.Seq[ledger.Window] {
 	return ledger.Window{First: e.Start, Last: e.End}.Cut(len(e.Postings))
 }
 
-// postings is about how many the entry becomes.
+// postings returns the approximate number of postings after expansion.
 func (e *entry) postings() int {
 	n := 0
 	for range e.windows() {
@@ -23,7 +23,7 @@ func (e *entry) postings() int {
 	return n
 }
 
-// touches reports if some of the entry's time is in one of these windows.
+// touches reports whether the entry's interval overlaps one of the given windows.
 func (e *entry) touches(windows map[windowKey]bool) bool {
 	if len(windows) == 0 {
 		return false
@@ -37,7 +37,7 @@ func (e *entry) touches(windows map[windowKey]bool) bool {
 	return false
 }
 
-// expand calls each for what the entry says of each window. It prices the entry's postings.
+// expand sets the prices of the entry's postings and calls each for every window of the entry.
 func (e *entry) expand(each func(*window)) {
 	for i := range e.Postings {
 		e.Rates.Charge(&e.Postings[i].Amount, e.Estimated)
@@ -62,13 +62,14 @@ func (e *entry) expand(each func(*window)) {
 		}
 		if e.Guest.Account != 0 && sum != (ledger.Amount{}) {
 			w.Postings = append(w.Postings, posting{e.Guest.Consumer, e.Guest.Account, sum.Negative()})
-			sortPostings(w.Postings) // it is one at the end
+			sortPostings(w.Postings) // there is one posting at the end
 		}
 		each(w)
 	}
 }
 
-// appendPosting adds to a sorted list what is not less than its last.
+// appendPosting appends p to a sorted list, or adds it to the last element if they have the same key. p must not be
+// less than the last element.
 func appendPosting(all []posting, p posting) []posting {
 	if p.Amount == (ledger.Amount{}) {
 		return all
@@ -90,8 +91,8 @@ func sortPostings(all []posting) {
 	slices.SortStableFunc(all, func(a, b posting) int { return a.compare(&b) })
 }
 
-// plus returns w with o added, which is of the same row; w may be nil. Both can be changed and must not be used any
-// more.
+// plus adds o to w, which belongs to the same row, and returns the result. w may be nil. Both windows may be
+// modified and must not be used afterwards.
 func (w *window) plus(o *window) *window {
 	if w == nil {
 		return o
@@ -111,7 +112,8 @@ func (w *window) plus(o *window) *window {
 	return w
 }
 
-// merge adds b to a, where all of it is mostly there already. Both are sorted.
+// merge adds the sorted postings b to the sorted postings a. It is optimized for the case that a contains most of
+// them.
 func merge(a, b []posting) []posting {
 	i, held := 0, len(a)
 	for _, p := range b {
@@ -130,7 +132,7 @@ func merge(a, b []posting) []posting {
 	return a
 }
 
-// negative returns what takes w back.
+// negative returns w with all amounts negated.
 func (w *window) negative() *window {
 	n := *w
 	n.Bases, n.Postings = slices.Clone(w.Bases), slices.Clone(w.Postings)

@@ -6,18 +6,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// A Sum is a row of sums by account, for tests that need many.
+// A Sum is a row of sums by account, for tests that require many rows.
 type Sum struct {
 	Start   int64
 	Account ledger.Account
 	Amount  ledger.Amount
 }
 
-// PutSums writes sums as if they had been booked.
+// PutSums writes sums directly to a table.
 func (d *DB) PutSums(ctx context.Context, table string, sums []Sum) error {
 	return d.update(ctx, func(ctx context.Context, s *session) error {
 		x := d.interning(s)
-		t := sumsOf(false, false) // days have the same columns
+		t := sumsOf(false, false) // tables of days have the same columns
 		var rows [][]any
 		touched := map[int64]bool{}
 		for i := range sums {
@@ -39,7 +39,7 @@ func (d *DB) PutSums(ctx context.Context, table string, sums []Sum) error {
 	})
 }
 
-// Update runs a transaction of a test's.
+// Update runs a test function in a transaction.
 func (d *DB) Update(ctx context.Context, do func(ctx context.Context) error) error {
 	return d.update(ctx, func(ctx context.Context, s *session) error {
 		if _, err := s.exec(ctx, "INSERT INTO meta (key, value) VALUES ('test', 'x')"); err != nil {

@@ -12,23 +12,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// What one transaction takes from the journal, at most: so much is in memory at once, and so long others wait. Where
-// only one transaction writes at a time, bookings wait for it, so it is short; where not, few long ones write the
-// same sums less often.
+// Limits of one fold transaction, which bound memory usage and the time that other transactions wait. With a single
+// writer, bookings wait for the fold, so transactions are short. With several writers, few long transactions write
+// the same sums less often.
 const (
-	foldAlone    = 1024 // entries, where one transaction writes at a time
+	foldAlone    = 1024 // maximum entries with a single writer
 	foldBeside   = 8192
 	foldPostings = 1_000_000
 
-	foldAtOnce = 1 << 16 // entries that one call of Fold looks at
+	foldAtOnce = 1 << 16 // maximum entries per call of Fold
 )
 
-// Fold implements [ledger.Store]. Its transactions take entries by node: most of what a transaction writes is a node's,
-// and is then written once for each transaction that has entries of the node.
+// Fold implements [ledger.Store]. It processes entries in the order of nodes, because most of the rows that a
+// transaction writes belong to a node and are then written once per transaction.
 func (d *DB) Fold(ctx context.Context) (int, error) {
 	b, err := d.backlog(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("reading what is to be folded: %w", err)
+		return 0, fmt.Errorf("reading the size of the journal: %w", err)
 	}
 	d.stuck.Store(nil)
 	most := foldAlone
@@ -52,12 +52,12 @@ func (d *DB) Fold(ctx context.Context) (int, error) {
 		moved += taken
 	}
 	if moved == 0 && b.entries > 0 {
-		d.stuck.Store(&b.size) // the next query need not try again
+		d.stuck.Store(&b.size) // the next query does not retry
 	}
 	return int(b.entries) - moved, nil
 }
 
-// A backlog is what the journal holds: the numbers of its entries, the oldest if they are too many, by node.
+// A backlog describes the journal. It contains the IDs of the oldest entries, sorted by node.
 type backlog struct {
 	size
 	numbers []int64
@@ -77,16 +77,16 @@ func (d *DB) backlog(ctx context.Context) (b backlog, err error) {
 	return b, err
 }
 
-// sizeOf tells how much the journal holds.
+// sizeOf returns the number of entries in the journal and the highest ID.
 func sizeOf(ctx context.Context, from querier) (s size, err error) {
 	err = from.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(MAX(id), 0) FROM journal").Scan(&s.entries, &s.last)
 	return s, err
 }
 
-// fold folds some entries, if this process is the one that folds, and returns how many it could.
+// fold folds the given entries unless another process is folding, and returns the number of folded entries.
 func (d *DB) fold(ctx context.Context, s *session, numbers []int64) (taken int, mine bool, err error) {
 	mine = true
-	if d.dialect.TryFold != "" { // one folds at a time
+	if d.dialect.TryFold != "" { // only one process folds at a time
 		if _, err := s.one(ctx, d.dialect.TryFold, nil, &mine); err != nil || !mine {
 			return 0, false, err
 		}
@@ -112,7 +112,7 @@ func (d *DB) fold(ctx context.Context, s *session, numbers []int64) (taken int, 
 		}
 		if len(barred) == known {
 			break
-		} // the rows of some windows are damaged: nothing is added to them, so what would be stays in the journal
+		} // some windows are damaged; retry without their entries, which remain in the journal
 	}
 	if err := f.write(ctx); err != nil {
 		return 0, false, err
@@ -120,7 +120,7 @@ func (d *DB) fold(ctx context.Context, s *session, numbers []int64) (taken int, 
 	return len(done), true, s.forget(ctx, "journal", done)
 }
 
-// unfolded reads entries. Those that are damaged stay where they are, and so do some if they are in very many windows.
+// unfolded reads entries. It skips damaged entries, and stops early if the entries expand to too many postings.
 func (d *DB) unfolded(ctx context.Context, s *session, numbers []int64) (entries []*entry, err error) {
 	postings := 0
 	r := &reading{d: d, ctx: ctx, tx: s.conn}
@@ -128,7 +128,7 @@ func (d *DB) unfolded(ctx context.Context, s *session, numbers []int64) (entries
 		err := r.each(func(rows *sql.Rows) error {
 			_, e, err := scanEntry(rows)
 			if errors.Is(err, ledger.ErrDamaged) {
-				d.log.Error("An entry of the ledger's journal is damaged: it is left out", "err", err)
+				d.log.Error("Skipped a damaged entry in the journal of the ledger", "err", err)
 				return nil
 			}
 			if err != nil {
@@ -149,10 +149,9 @@ func (d *DB) unfolded(ctx context.Context, s *session, numbers []int64) (entries
 
 type windowKey struct{ node, start int64 }
 
-// A folding is a window that something is added to: what it held, and what is new, both by agents and by estimates
-// without one.
+// A folding is a window that is updated. Both the stored and the new content are indexed by byAgent and byEstimate.
 type folding struct {
-	held  [2]*window // nil: there is no row
+	held  [2]*window // nil if there is no row
 	fresh [2]*window
 }
 
@@ -162,15 +161,15 @@ const (
 )
 
 type folder struct {
-	*reading // in the transaction that folds
+	*reading // in the fold transaction
 
 	s       *session
 	windows map[windowKey]*folding
-	barred  map[windowKey]bool // of which a row is damaged: nothing is added to them
-	reaches map[int64][]reach  // that the new bookings of agents have, by node: see reaches.go
+	barred  map[windowKey]bool // windows with a damaged row, which are not updated
+	reaches map[int64][]reach  // reaches of new agent bookings by node, see reaches.go
 }
 
-// collect adds entries to windows, and returns the numbers of those that it took.
+// collect adds entries to windows and returns the IDs of the entries that it added.
 func (f *folder) collect(entries []*entry) []int64 {
 	taken := make([]int64, 0, len(entries))
 	for _, e := range entries {
@@ -186,7 +185,7 @@ func (f *folder) collect(entries []*entry) []int64 {
 	return taken
 }
 
-// load reads the rows of the windows. Those that are damaged are barred.
+// load reads the stored rows of the windows. Damaged windows are added to barred.
 func (f *folder) load(ctx context.Context) error {
 	for _, k := range f.keys() {
 		if err := f.loadRows(ctx, "node = $1 AND start = $2", k.node, k.start); err != nil {
@@ -196,13 +195,13 @@ func (f *folder) load(ctx context.Context) error {
 	return f.loadReaches(ctx)
 }
 
-// loadRows reads rows of windows.
+// loadRows reads the rows of windows that match a condition.
 func (f *folder) loadRows(ctx context.Context, where string, args ...any) error {
 	return f.s.each(ctx, func(rows *sql.Rows) error {
 		k, by, w, err := scanWindow(rows)
 		if errors.Is(err, ledger.ErrDamaged) {
 			f.barred[k] = true
-			f.d.log.Error("A window of the ledger is damaged: what belongs to it stays in the journal", "err", err)
+			f.d.log.Error("Skipped a damaged window of the ledger, its bookings remain in the journal", "err", err)
 			return nil
 		}
 		f.folding(k).held[by] = w
@@ -210,7 +209,7 @@ func (f *folder) loadRows(ctx context.Context, where string, args ...any) error 
 	}, selectWindows+" WHERE "+where, args...)
 }
 
-// folding returns a window that something is added to.
+// folding returns the window with key k and creates it if necessary.
 func (f *folder) folding(k windowKey) *folding {
 	w := f.windows[k]
 	if w == nil {
@@ -220,14 +219,15 @@ func (f *folder) folding(k windowKey) *folding {
 	return w
 }
 
-// keys are sorted, so that rows are read and written in the order that they lie in.
+// keys returns the sorted keys of all windows, so that rows are accessed in storage order.
 func (f *folder) keys() []windowKey {
 	return slices.SortedFunc(maps.Keys(f.windows), func(a, b windowKey) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.node, b.node))
 	})
 }
 
-// standing returns whose window stands: an estimate only where no agent's booking tells of the window.
+// standing returns whether the data of the agent or the estimate counts for a window. Estimates only count if no
+// agent's booking covers the window.
 func (f *folder) standing(ctx context.Context, k windowKey, w *folding) (by int64, err error) {
 	if w.fresh[byAgent] != nil || w.held[byAgent] != nil {
 		return byAgent, nil
@@ -239,7 +239,7 @@ func (f *folder) standing(ctx context.Context, k windowKey, w *folding) (by int6
 	return byEstimate, nil
 }
 
-// write decides which of agents' and estimates' windows stands, writes it and changes the sums by the difference.
+// write selects the data that counts for each window, writes it, and updates the sums by the difference.
 func (f *folder) write(ctx context.Context) error {
 	if err := f.writeReaches(ctx); err != nil {
 		return err
@@ -259,7 +259,7 @@ func (f *folder) write(ctx context.Context) error {
 		}
 		fresh := w.fresh[by]
 		if fresh == nil {
-			continue // only an estimate for a window that an agent told of
+			continue // only an estimate for a window that an agent covers
 		}
 		if err := sums.add(fresh, f.account); err != nil {
 			return err
@@ -273,7 +273,7 @@ func (f *folder) write(ctx context.Context) error {
 	return sums.write(ctx)
 }
 
-// takeBack removes an estimate from everywhere.
+// takeBack removes an estimate from windows and sums.
 func (f *folder) takeBack(ctx context.Context, w *window, sums *summing) error {
 	if err := sums.add(w.negative(), f.account); err != nil {
 		return err

@@ -11,10 +11,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// names remembers which rows nodes, accounts and consumers have.
+// names caches the row IDs of nodes, accounts and consumers.
 type names struct {
 	mu        sync.Mutex
-	forgotten int // how often
+	forgotten int // number of times the cache was cleared
 	remembered
 }
 
@@ -26,14 +26,14 @@ type remembered struct {
 	accountOf generations[int64, *ledger.Account]
 }
 
-// How many rows are remembered: of the last 500,000 pods all, about 100 MB.
+// Cache sizes. 500,000 consumers require about 100 MB.
 const (
 	maxNodes     = 20_000
 	maxAccounts  = 100_000
 	maxConsumers = 500_000
 )
 
-// forgetNames forgets which rows have which names.
+// forgetNames clears the cache of row IDs.
 func (d *DB) forgetNames() {
 	d.names.mu.Lock()
 	defer d.names.mu.Unlock()
@@ -52,15 +52,15 @@ type consumerKey struct {
 	key  string
 }
 
-// A mention is the number of a row, and the last time at which its use was written down.
+// A mention is the ID of a row and the recorded time of its last use.
 type mention struct {
 	id    int64
 	seen  int64 // Unix seconds
-	named bool  // of consumers: the name is known
+	named bool  // whether the name of a consumer is stored
 }
 
-// generations is a map that forgets what was not asked for lately: it holds between most and twice as many. A list of
-// what was used last would hold one size only, and take more memory for each of a million consumers.
+// generations is a cache that evicts entries that were not used recently. It contains between most and twice as
+// many entries. An LRU list would have a constant size, but requires more memory for each of a million consumers.
 type generations[K comparable, V any] struct {
 	most       int
 	young, old map[K]V
@@ -84,25 +84,25 @@ func (g *generations[K, V]) put(k K, v V) {
 	g.young[k] = v
 }
 
-// Use is written down once a day, at different times for different rows, so that Keep can drop what was not used for
-// long.
+// The last use of a row is recorded about once a day, at different times for different rows. Keep drops rows that
+// were not used for a long time.
 const (
 	seenAtLeast = int64(12 * time.Hour / time.Second)
 	seenSpread  = int64(12 * time.Hour / time.Second)
 )
 
 func (m mention) fresh(now int64) bool {
-	const odd = 7919 // spreads numbers that follow each other
+	const odd = 7919 // spreads consecutive IDs
 	return now-m.seen < seenAtLeast+m.id*odd%seenSpread
 }
 
-// An interning finds or makes rows within a transaction. What it finds is remembered at once: names are forgotten when
-// a transaction fails.
+// An interning finds or creates rows within a transaction. Rows are cached immediately. If the transaction fails,
+// the cache is cleared.
 type interning struct {
 	d   *DB
 	s   *session
 	now int64
-	of  int // how often names had been forgotten when it began
+	of  int // value of names.forgotten at the start of the transaction
 }
 
 func (d *DB) interning(s *session) *interning {
@@ -111,17 +111,17 @@ func (d *DB) interning(s *session) *interning {
 	return &interning{d: d, s: s, now: d.now().Unix(), of: d.names.forgotten}
 }
 
-// A naming says how the row of a name is found or made.
+// A naming describes how to find or create the row of a name.
 type naming struct {
 	table, what string
-	keys, more  []string // columns: those by which it is found, and what else is said of it when it is made
-	row         []any    // the columns
-	returns     string   // its number, its sum of bytes, when its use was written down, and whether the name is known
+	keys, more  []string // columns that identify the row, and columns that are only set on creation
+	row         []any    // values of keys and more
+	returns     string   // columns to read: ID, checksum, last use, and whether the name is stored
 	sum         int64
-	lock        string // what is run before; "": nothing
+	lock        string // statement to run before, or empty
 }
 
-// use returns the row of a name, which it makes if there is none, and writes down from time to time that it is used.
+// use returns the row of a name, creates it if necessary, and periodically records its use.
 func use[K comparable](
 	ctx context.Context, x *interning, rows *generations[K, mention], k *K, name func() naming,
 ) (mention, error) {
@@ -152,7 +152,7 @@ func use[K comparable](
 	return m, err
 }
 
-// remember keeps what was found, unless names were forgotten meanwhile: it may be of another server.
+// remember caches a row unless the cache was cleared meanwhile, because the row may be of another server then.
 func remember[K comparable](x *interning, rows *generations[K, mention], k *K, m mention) {
 	x.d.names.mu.Lock()
 	defer x.d.names.mu.Unlock()
@@ -161,7 +161,7 @@ func remember[K comparable](x *interning, rows *generations[K, mention], k *K, m
 	}
 }
 
-// row finds or makes the row of a name.
+// row finds or creates the row of a name.
 func (x *interning) row(ctx context.Context, n *naming) (m mention, err error) {
 	var sum int64
 	find := "SELECT " + n.returns + " FROM " + n.table + whereAll(n.keys)
@@ -175,15 +175,15 @@ func (x *interning) row(ctx context.Context, n *naming) (m mention, err error) {
 		case err != nil:
 			return m, err
 		case ok && sum != n.sum:
-			return m, fmt.Errorf("%w: the row of %s", ledger.ErrDamaged, n.what)
+			return m, fmt.Errorf("%w: row of %s", ledger.ErrDamaged, n.what)
 		case ok:
 			return m, nil
-		} // another process made it just now
+		} // another process created it concurrently
 	}
-	return m, fmt.Errorf("the row of %s is neither there nor can be made", n.what)
+	return m, fmt.Errorf("the row of %s neither exists nor can be created", n.what)
 }
 
-// refresh writes down from time to time that a row is used. It is false if the row is gone.
+// refresh periodically records that a row is used. It returns false if the row no longer exists.
 func (x *interning) refresh(ctx context.Context, table string, m *mention) (bool, error) {
 	if m.fresh(x.now) {
 		return true, nil
@@ -202,7 +202,7 @@ const (
 	nameConsumer   = "UPDATE consumers SET pod = $1, namespace = $2, crc = $3 WHERE id = $4"
 )
 
-// node returns the row of a node. Its use is not written down.
+// node returns the row of a node. The use of nodes is not recorded.
 func (x *interning) node(ctx context.Context, name string) (int64, error) {
 	m, err := use(ctx, x, &x.d.names.nodes, &name, func() naming {
 		sum := rowCRC(name)
@@ -236,12 +236,12 @@ func accountRow(a *ledger.Account) []any {
 	}
 }
 
-// consumer returns the row of a consumer of a node. The name of a pod is added when it is known.
+// consumer returns the row of a consumer of a node. It adds the name of a pod once it is known.
 func (x *interning) consumer(ctx context.Context, node int64, c *ledger.Consumer) (int64, error) {
 	key := consumerKey{node, c.Key}
 	m, err := use(ctx, x, &x.d.names.consumers, &key, func() naming {
 		row := []any{node, c.Key, c.Pod, c.Account.Namespace, x.now, rowCRC(node, c.Key, c.Pod, c.Account.Namespace)}
-		// Its name may be another by now, so its sum is not compared.
+		// The stored name may differ, so the checksum is not compared.
 		return naming{
 			table: "consumers", what: "consumer " + c.Key, keys: []string{"node", "key"},
 			more: []string{"pod", "namespace", "seen", "crc"}, row: row, returns: "id, 0, seen, pod <> ''",

@@ -10,22 +10,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Things are dropped a few at a time: others can write in between.
+// Batch sizes of deletions, so that other transactions can write in between.
 const (
 	droppedAtOnce = 5000
 	recordsAtOnce = 500
-	namesAtOnce   = 5000 // numbers, of which some are gone
+	namesAtOnce   = 5000 // range of IDs, some of which may not exist
 )
 
-// What is kept for longer than asked.
+// Minimum and additional retention periods.
 const (
-	estimatesLonger = 60 * aDay // windows without an agent's: they are needed to take an estimate back
-	namesLonger     = 2 * aDay  // use of a name is written down once a day
+	estimatesLonger = 60 * aDay // estimated windows are required to revoke an estimate
+	namesLonger     = 2 * aDay  // the use of a name is recorded once a day
 	minStreams      = 366 * aDay
-	minSpans        = 30 * aDay // docs/reference/protocol.md, Numbers
+	minSpans        = 30 * aDay // see docs/reference/protocol.md, Numbers
 )
 
-// Keep drops what is older than it is kept for: windows before hours, hours before days.
+// Keep implements [ledger.Store]. It drops windows before hours and hours before days.
 func (d *DB) Keep(ctx context.Context, keep ledger.Retention, now time.Time) error {
 	k := keeper{d: d, ctx: ctx, now: now.Unix()}
 	if err := k.believed(); err != nil {
@@ -36,7 +36,7 @@ func (d *DB) Keep(ctx context.Context, keep ledger.Retention, now time.Time) err
 	days = longer(days, hours)
 	for _, step := range []struct {
 		what string
-		long int64 // 0: for good
+		long int64 // 0 means forever
 		do   func(before int64) error
 	}{
 		{"windows", windows, k.windows},
@@ -53,7 +53,7 @@ func (d *DB) Keep(ctx context.Context, keep ledger.Retention, now time.Time) err
 			return k.decisions("DELETE FROM records", "1 = 1", before)
 		}},
 		{"streams", longer(longer(seconds(keep.Streams), days), minStreams), k.streams},
-		{"times of boots", minSpans, k.spans},
+		{"spans of boots", minSpans, k.spans},
 	} {
 		if step.long == 0 {
 			continue
@@ -65,7 +65,8 @@ func (d *DB) Keep(ctx context.Context, keep ledger.Retention, now time.Time) err
 	return nil
 }
 
-// believed moves a clock back that is more than a day ahead of the end of what was booked: it would have all dropped.
+// believed limits the current time to one day after the newest booking. A clock that is far ahead would drop all
+// data.
 func (k *keeper) believed() error {
 	return k.d.read(k.ctx, func(r *reading) error {
 		last, booked, err := r.lastBooked()
@@ -76,12 +77,12 @@ func (k *keeper) believed() error {
 	})
 }
 
-// seconds is how long something is kept; 0: for good.
+// seconds converts a retention period to seconds, rounded up.
 func seconds(long time.Duration) int64 {
 	return int64((long + time.Second - 1) / time.Second)
 }
 
-// longer is the longer of two times for which things are kept.
+// longer returns the longer of two retention periods, where 0 means forever.
 func longer(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return 0
@@ -91,11 +92,11 @@ func longer(a, b int64) int64 {
 
 type keeper struct {
 	d   *DB
-	ctx context.Context // lives as long as one call
+	ctx context.Context // context of the call
 	now int64
 }
 
-// update changes sums and from when on they are kept: not while others fold.
+// update runs do in a transaction that excludes folds, because it modifies sums and retention limits.
 func (k *keeper) update(do func(ctx context.Context, s *session) error) error {
 	return k.d.update(k.ctx, func(ctx context.Context, s *session) error {
 		if err := s.lockSums(ctx); err != nil {
@@ -105,7 +106,7 @@ func (k *keeper) update(do func(ctx context.Context, s *session) error) error {
 	})
 }
 
-// exec runs one statement in a transaction of its own, and returns how many rows it changed.
+// exec runs one statement in its own transaction and returns the number of affected rows.
 func (k *keeper) exec(query string, args ...any) (changed int64, err error) {
 	err = k.update(func(ctx context.Context, s *session) error {
 		result, err := s.exec(ctx, query, args...)
@@ -118,7 +119,8 @@ func (k *keeper) exec(query string, args ...any) (changed int64, err error) {
 	return changed, err
 }
 
-// repeated runs a statement that changes a few rows until it changes none: others can write in between.
+// repeated runs a statement with a row limit until it affects no rows, so that other transactions can write in
+// between.
 func (k *keeper) repeated(query string, args ...any) error {
 	for {
 		if n, err := k.exec(query, args...); err != nil || n == 0 {
@@ -127,7 +129,7 @@ func (k *keeper) repeated(query string, args ...any) error {
 	}
 }
 
-// raise moves forward from when on something is kept.
+// raise moves a retention limit forward.
 func (k *keeper) raise(key string, to int64) error {
 	return k.update(func(ctx context.Context, s *session) error {
 		var have int64
@@ -160,7 +162,7 @@ func (k *keeper) dropWindows(agentless, before int64) error {
 			ORDER BY start LIMIT `+strconv.Itoa(droppedAtOnce)+`) AS oldest)`, agentless, before, agentless, before)
 }
 
-// hours drops hours. What guests transferred from hosts on these days is settled before: it counted by the hour.
+// hours drops hours. Transfers of these days are finalized before, because they count by the hour.
 func (k *keeper) hours(before int64) error {
 	before = floorTo(before, aDay)
 	for {
@@ -183,7 +185,7 @@ func (k *keeper) hours(before int64) error {
 	}
 }
 
-// oldest returns the first beginning in tables that is before an instant.
+// oldest returns the minimum start of rows in the tables that is before the given time.
 func (k *keeper) oldest(before int64, tables ...string) (at int64, found bool, err error) {
 	at = before
 	for _, table := range tables {
@@ -207,8 +209,8 @@ func (k *keeper) dropSums(start int64, tables ...string) error {
 	})
 }
 
-// finishDay takes out of a day's sums what was transferred and does not count, and says that its hours are no longer
-// kept.
+// finishDay removes transfers that do not count from a day's sums and records that its hours are no longer
+// retained.
 func (k *keeper) finishDay(day int64) error {
 	return k.update(func(ctx context.Context, s *session) error {
 		r := &reading{d: k.d, ctx: ctx, tx: s.conn}
@@ -219,7 +221,7 @@ func (k *keeper) finishDay(day int64) error {
 		if err != nil {
 			return err
 		}
-		late := day < r.hoursFrom // booked after the hours were dropped: those of the host are gone
+		late := day < r.hoursFrom // recorded after the hours were dropped, including those of the host
 		surplus := &summing{folder: &folder{reading: r, s: s}, sumsByKey: newBooks(), taken: map[int64]bool{0: true}}
 		for i := range t.all {
 			if row := &t.all[i]; !t.counts(row, late) {
@@ -255,14 +257,14 @@ func (k *keeper) days(before int64) error {
 	}
 }
 
-// names drops accounts or consumers that nothing has used for so long that nothing that is kept can name them. That
-// with the highest number stays: a database might give its number to another.
+// names drops accounts or consumers that were not used for so long that no retained row references them. The row
+// with the highest ID is retained, because a database might reuse its ID.
 func (k *keeper) names(table string, before int64) error {
 	var first, last int64
 	err := k.d.reads.QueryRowContext(k.ctx,
 		"SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), 0) FROM "+table).Scan(&first, &last)
 	for err == nil {
-		var old sql.NullInt64 // numbers of names that went before are skipped
+		var old sql.NullInt64 // IDs that were deleted before are skipped
 		err = k.d.reads.QueryRowContext(k.ctx, "SELECT MIN(id) FROM "+table+
 			" WHERE id >= $1 AND id < $2 AND seen < $3", first, last, before).Scan(&old)
 		if err != nil || !old.Valid {
@@ -275,7 +277,7 @@ func (k *keeper) names(table string, before int64) error {
 	return err
 }
 
-// decisions drops records, or their snapshots.
+// decisions drops records or their snapshots.
 func (k *keeper) decisions(statement, which string, before int64) error {
 	return k.repeated(fmt.Sprintf("%s WHERE id IN (SELECT id FROM records WHERE at < $1 AND %s ORDER BY at LIMIT %d)",
 		statement, which, recordsAtOnce), time.Unix(before, 0).UnixMilli())

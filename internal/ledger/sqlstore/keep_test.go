@@ -19,7 +19,7 @@ import (
 
 const days = 24 * time.Hour
 
-// What is older goes, first windows, then hours, then days; what stays says the same as before.
+// Keep drops old windows, then hours, then days. The results of the remaining data do not change.
 func TestKeep(t *testing.T) {
 	ledgertest.OfContent(t)
 	r := &ledgertest.Random{Rand: rand.New(rand.NewPCG(7, 7)), Start: start, Span: 5 * days}
@@ -78,20 +78,20 @@ func TestKeep(t *testing.T) {
 		}
 	}
 	if hot, err := s.Temperatures(t.Context(), start, now, ""); err != nil || len(hot) != 1 || hot[0].Node != "recent" {
-		t.Errorf("temperatures that are kept: %+v, %v", hot, err)
+		t.Errorf("unexpected temperatures %+v or error %v", hot, err)
 	}
 	pods := &ledger.Query{From: start, To: start.Add(days), GroupBy: []ledger.Dimension{ledger.ByPod}}
 	if _, err := s.Query(t.Context(), pods); !errors.Is(err, ledger.ErrQuery) {
-		t.Errorf("windows that are gone: %v", err)
+		t.Errorf("expected an error for windows that were dropped, got %v", err)
 	}
 	hours := &ledger.Query{From: start, To: start.Add(days), GroupBy: []ledger.Dimension{ledger.ByHour}}
 	if _, err := s.Query(t.Context(), hours); !errors.Is(err, ledger.ErrQuery) {
-		t.Errorf("hours that are gone: %v", err)
+		t.Errorf("expected an error for hours that were dropped, got %v", err)
 	}
-	// An edge within a day whose hours are gone moves to the day's.
+	// A boundary within a day without hours is moved to the boundary of the day.
 	a, err := s.Query(t.Context(), &ledger.Query{From: start.Add(90 * time.Minute), To: start.Add(30 * days)})
 	if err != nil || !a.From.Equal(start) {
-		t.Errorf("from %v, %v", a.From, err)
+		t.Errorf("unexpected start %v or error %v", a.From, err)
 	}
 	kept := &ledger.Query{
 		From: now.Add(-2 * days).Add(12 * time.Hour), To: now, GroupBy: []ledger.Dimension{ledger.ByPod, ledger.ByHour},
@@ -99,20 +99,20 @@ func TestKeep(t *testing.T) {
 	ask(t, s, oracle, kept, false)
 	points, err := s.Series(t.Context(), &ledger.Query{From: start, To: start.Add(days)})
 	if err != nil || len(points) != 1 {
-		t.Errorf("of a day without hours, %d points, %v", len(points), err)
+		t.Errorf("got %d points for a day without hours, error %v", len(points), err)
 	}
 
-	// A second time, with bookings that come late.
+	// Repeat with late bookings.
 	fill()
 	if err := s.Keep(t.Context(), keep, now); err != nil {
 		t.Fatal(err)
 	}
 	audited(t, s)
-	// Whether something was booked for a host in an hour that is gone, nobody knows any more.
+	// It is unknown whether the host had bookings in an hour that was dropped.
 	for _, q := range whole() {
 		q.Kinds = []ledger.Kind{ledger.Workload, ledger.System, ledger.Idle, ledger.Platform, ledger.Unknown}
 		if len(q.GroupBy) == 1 {
-			continue // nodes and kinds take windows
+			continue // queries by node and kind require windows
 		}
 		ask(t, s, oracle, q, false)
 	}
@@ -120,13 +120,13 @@ func TestKeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nothing is booked: a clock that is far ahead has nothing dropped.
+	// Without new bookings, a clock that is far ahead does not drop data.
 	if err := s.Keep(t.Context(), ledger.Retention{Windows: 20 * days, Hours: 20 * days, Days: 20 * days},
 		start.Add(400*days)); err != nil {
 		t.Fatal(err)
 	}
 	if after, err := s.Statistics(t.Context()); err != nil || after != stats {
-		t.Errorf("%+v is left of %+v, %v", after, stats, err)
+		t.Errorf("unexpected statistics %+v, before Keep %+v, error %v", after, stats, err)
 	}
 	clock = start.Add(399 * days)
 	ledgertest.MustBook(t, s, on("late", clock))
@@ -137,17 +137,17 @@ func TestKeep(t *testing.T) {
 	}
 	after, err := s.Statistics(t.Context())
 	if err != nil || after.Windows != 1 || after.Accounts > 12 || after.Consumers > 12 || stats.Windows == 0 {
-		t.Errorf("%+v is left of %+v", after, stats)
+		t.Errorf("unexpected statistics %+v, before Keep %+v", after, stats)
 	}
 	empty, err := s.Query(t.Context(), &ledger.Query{From: start.Add(-days), To: start.Add(30 * days)})
 	if err != nil || len(empty.Rows) != 0 {
-		t.Errorf("%+v, %v", empty, err)
+		t.Errorf("unexpected statistics %+v or error %v", empty, err)
 	}
 	audited(t, s)
-	// Numbers are not forgotten with the energy, not before a year.
+	// Sequence numbers are retained for at least a year.
 	receipts, _, err := s.Book(t.Context(), oracle.Booked()[1:2])
 	if err != nil || receipts[0].Booked {
-		t.Errorf("%+v, %v", receipts, err)
+		t.Errorf("unexpected receipts %+v or error %v", receipts, err)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestRecords(t *testing.T) {
 			}
 			want, _ := oracle.Records(t.Context(), &q)
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%+v: -want +have\n%s", q, diff)
+				t.Errorf("unexpected records for %+v (-want +got):\n%s", q, diff)
 			}
 		}
 	}
@@ -235,12 +235,13 @@ func TestRecords(t *testing.T) {
 		r := record("y", start)
 		bad(&r)
 		if err := s.Record(t.Context(), []ledger.Record{r}); err == nil || errors.Is(err, ledger.ErrReadOnly) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: unexpected error %v", name, err)
 		}
 	}
 }
 
-// What a node has told of is known for as long as it tells, though the times of its boots are dropped.
+// The reported time of a node is retained as long as the node sends data, even though the spans of its boots are
+// dropped.
 func TestKeepTold(t *testing.T) {
 	ledgertest.OfContent(t)
 	file, clock := t.TempDir()+"/ledger.db", start
@@ -274,10 +275,10 @@ func TestKeepTold(t *testing.T) {
 	defer db.Close()
 	var kept int
 	if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM spans").Scan(&kept); err != nil || kept > 2 {
-		t.Errorf("the times of %d boots are kept, %v", kept, err)
+		t.Errorf("got spans of %d boots, error %v", kept, err)
 	}
 	got, err := s.Reported(t.Context(), "n")
 	if want := 6 * ledgertest.Interval; err != nil || got.Time != want || !got.Since.Equal(start) {
-		t.Errorf("told %v since %v, %v; want %v since %v", got.Time, got.Since, err, want, start)
+		t.Errorf("Reported() = %v since %v, %v; want %v since %v", got.Time, got.Since, err, want, start)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// countingTx counts the statements of a transaction.
+// countingTx counts the queries of a transaction.
 type countingTx struct {
 	querier
 
@@ -21,7 +21,8 @@ func (c *countingTx) QueryContext(ctx context.Context, query string, args ...any
 	return c.querier.QueryContext(ctx, query, args...)
 }
 
-// A budget for life asks about all days since 1970. Those before the first booking cost nothing.
+// A budget with an unlimited period queries all days since 1970. Days before the first booking must not cost
+// queries.
 func TestALongPastIsNotReadThrough(t *testing.T) {
 	day := time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC)
 	d := openPlain(t, func() time.Time { return day.Add(48 * time.Hour) })
@@ -51,10 +52,10 @@ func TestALongPastIsNotReadThrough(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.statements > 30 {
-			t.Errorf("booked %v: %d statements for 56 years of which two days can have anything", booked, c.statements)
+			t.Errorf("booked %v: got %d statements for 56 years with two days of data", booked, c.statements)
 		}
 		if !answer.From.Equal(q.From) || booked != (answer.Total.Dynamic == 7) {
-			t.Errorf("booked %v: from %v, total %+v", booked, answer.From, answer.Total)
+			t.Errorf("booked %v: unexpected start %v or total %+v", booked, answer.From, answer.Total)
 		}
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Schema is the version of the tables that this program writes.
+// Schema returns the version of the schema that this program writes.
 func Schema() int { return len(migrations) }
 
-// migrate brings the database to the version of the last of the migrations, all in one transaction. A database of a
-// newer version is used as it is if that says that it can be.
+// migrate applies all missing migrations in one transaction. A database with a newer schema is used as is if it is
+// marked as compatible.
 func (d *DB) migrate(ctx context.Context, migrations []migration) error {
 	return d.update(ctx, func(ctx context.Context, s *session) error {
 		if d.dialect.Lock != "" {
@@ -28,8 +28,8 @@ func (d *DB) migrate(ctx context.Context, migrations []migration) error {
 		}
 		if oldest > len(migrations) {
 			return refused{fmt.Errorf(
-				"the store is of version %d, which programs that know version %d can use; this one knows %d: a newer "+
-					"program is needed",
+				"the store has schema version %d and requires support for version %d, but this program supports %d: "+
+					"a newer program is needed",
 				have, oldest, len(migrations))}
 		}
 		if have >= len(migrations) {
@@ -53,7 +53,8 @@ func (d *DB) migrate(ctx context.Context, migrations []migration) error {
 	})
 }
 
-// versions returns the version of the database, 0 if it is empty, and the oldest that programs must know to use it.
+// versions returns the schema version, or 0 if the database is empty, and the oldest version that a program must
+// support to use it.
 func (d *DB) versions(ctx context.Context, s *session) (schema, oldest int, err error) {
 	var tables int
 	if _, err := s.one(ctx, d.dialect.Tables, []any{"meta"}, &tables); err != nil || tables == 0 {
@@ -68,14 +69,14 @@ func (d *DB) versions(ctx context.Context, s *session) (schema, oldest int, err 
 		*into, err = strconv.Atoi(value)
 		if !found || err != nil || *into < 1 {
 			return 0, 0,
-				refused{fmt.Errorf("%w: it does not say of what version it is, or it is another program's: %s is %q",
+				refused{fmt.Errorf("%w: missing or invalid schema version, or not a ledger: %s is %q",
 					ledger.ErrDamaged, key, value)}
 		}
 	}
 	return schema, oldest, nil
 }
 
-// Statements are those that make an empty store of the current version.
+// Statements returns the statements that create an empty store of the current version.
 func Statements(d Dialect) []string {
 	var all []string
 	for _, m := range migrations {
@@ -86,7 +87,7 @@ func Statements(d Dialect) []string {
 
 var created = regexp.MustCompile(`CREATE TABLE (\w+)`)
 
-// Tables are the names of the tables of the current version, and of those before it.
+// Tables returns the names of all tables of the current and of previous versions.
 func Tables() []string {
 	var all []string
 	for _, m := range migrations {

@@ -52,7 +52,8 @@ func (d *DB) metaNow(t *testing.T, key string) string {
 	return value
 }
 
-// A program N is replaced by N+1, which only adds, put back, and replaced by N+2, which changes what N+1 relies on.
+// A program of version N is upgraded to N+1 with additive changes, downgraded, and upgraded to N+2 with
+// incompatible changes.
 func TestMigrations(t *testing.T) {
 	d := openPlain(t, nil)
 	n := migrations
@@ -62,7 +63,7 @@ func TestMigrations(t *testing.T) {
 	changed := append(slices.Clip(added), migration{text: "CREATE TABLE other (a TEXT);\nDROP TABLE records;\n"})
 	broken := append(slices.Clip(changed), migration{text: "CREATE TABLE third (a TEXT);\nnonsense;\n"})
 	now, next, last := strconv.Itoa(len(n)), strconv.Itoa(len(added)), strconv.Itoa(len(changed))
-	oldest := "" // program that can use what n makes
+	oldest := "" // oldest program that can use a store of version n
 	for i, m := range n {
 		if !m.additive {
 			oldest = strconv.Itoa(i + 1)
@@ -85,26 +86,26 @@ func TestMigrations(t *testing.T) {
 	} {
 		err := d.migrate(t.Context(), step.migrations)
 		if (step.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), step.err) {
-			t.Errorf("step %d: %v, want %q", i, err, step.err)
+			t.Errorf("step %d: got error %v, want %q", i, err, step.err)
 		}
 		if schema, oldest := d.metaNow(t, "schema"), d.metaNow(t, "oldest"); schema != step.schema ||
 			oldest != step.oldest {
-			t.Errorf("step %d: version %s, oldest %s", i, schema, oldest)
+			t.Errorf("step %d: unexpected schema version %s or oldest version %s", i, schema, oldest)
 		}
 		if step.schema == last {
-			continue // there are no records any more that could be counted
+			continue // the table records no longer exists
 		}
 		if reported, err := d.Statistics(t.Context()); err != nil || strconv.Itoa(reported.Schema) != step.schema {
-			t.Errorf("step %d: it says that it is of version %d, %v", i, reported.Schema, err)
+			t.Errorf("step %d: Statistics() reports schema version %d, error %v", i, reported.Schema, err)
 		}
 	}
 	var tables int
 	if err := d.reads.QueryRowContext(t.Context(), plain.Tables, "third").Scan(&tables); err != nil || tables != 0 {
-		t.Error("half a migration stayed:", tables, err)
+		t.Error("a failed migration was not rolled back:", tables, err)
 	}
 }
 
-// What bookings reach over stood in meta before it had a table.
+// In version 1, reaches were stored in meta.
 func TestReachesOfVersion1(t *testing.T) {
 	d := openPlain(t, nil)
 	for _, statement := range []string{
@@ -135,11 +136,11 @@ func TestReachesOfVersion1(t *testing.T) {
 	})
 	want := [][3]int64{{4, -600, -1}, {17, 1793000000, 1793099999}}
 	if err != nil || !slices.Equal(have, want) {
-		t.Errorf("have %v, %v, want %v", have, err, want)
+		t.Errorf("got reaches %v, error %v, want %v", have, err, want)
 	}
 }
 
-// Programs of before GPUs were metered use a store until something was booked for one.
+// Programs without support for GPUs can use a store until a booking contains GPU energy.
 func TestGPUsDemandAVersion(t *testing.T) {
 	d := openPlain(t, nil)
 	for number, c := range []struct {
@@ -157,12 +158,12 @@ func TestGPUsDemandAVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 		if oldest := d.metaNow(t, "oldest"); oldest != c.want {
-			t.Errorf("after %d µJ of GPUs, programs must know version %s, want %s", c.gpu, oldest, c.want)
+			t.Errorf("after %d µJ of GPU energy the oldest version is %s, want %s", c.gpu, oldest, c.want)
 		}
 	}
 }
 
-// What is used is said from time to time; what is gone, as Keep dropped it, is made again.
+// The use of rows is recorded periodically, and rows that Keep dropped are created again.
 func TestInterning(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	d := openPlain(t, func() time.Time { return now })
@@ -193,17 +194,17 @@ func TestInterning(t *testing.T) {
 	c.Pod = "a-0"
 	for range 3 {
 		if again, same := use(); again != consumer || same != account {
-			t.Fatalf("%d and %d became %d and %d", consumer, account, again, same)
+			t.Fatalf("rows %d and %d changed to %d and %d", consumer, account, again, same)
 		}
 	}
 	if n := count("count(*) FROM consumers WHERE pod = 'a-0' AND namespace = 'ns'"); n != 1 {
-		t.Error("the pod's name was not learned")
+		t.Error("the name of the pod was not stored")
 	}
 	now = now.Add(25 * time.Hour)
 	use()
 	for _, table := range []string{"consumers", "accounts"} {
 		if seen := count("seen FROM " + table); seen != now.Unix() {
-			t.Errorf("%s: seen at %d", table, seen)
+			t.Errorf("%s: unexpected last use %d", table, seen)
 		}
 		if _, err := d.reads.ExecContext(t.Context(), "DELETE FROM "+table); err != nil {
 			t.Fatal(err)
@@ -212,9 +213,9 @@ func TestInterning(t *testing.T) {
 	now = now.Add(25 * time.Hour)
 	if again, other := use(); again == consumer || other == account || count("count(*) FROM consumers") != 1 ||
 		count("count(*) FROM accounts") != 1 {
-		t.Errorf("%d and %d, which are gone, became %d and %d", consumer, account, again, other)
+		t.Errorf("deleted rows %d and %d were not created again, got %d and %d", consumer, account, again, other)
 	}
-	// a transaction that is not committed leaves nothing behind
+	// A transaction that is rolled back leaves no rows behind.
 	stop := errors.New("stop")
 	err := d.update(t.Context(), func(ctx context.Context, s *session) error {
 		c := ledger.Consumer{Key: "pod/b"}
@@ -227,11 +228,11 @@ func TestInterning(t *testing.T) {
 		t.Error(err)
 	}
 	if _, ok := d.names.consumers.get(consumerKey{1, "pod/b"}); ok {
-		t.Error("a row is remembered that is not there")
+		t.Error("a row that does not exist is cached")
 	}
 }
 
-// Names are forgotten whenever something could not be written, and somebody may be reading just then.
+// The cache is cleared after each failed write, possibly during a concurrent read.
 func TestForgottenWhileRead(t *testing.T) {
 	d := openPlain(t, time.Now)
 	var id int64
@@ -266,14 +267,14 @@ func TestGenerations(t *testing.T) {
 	for i := range 1000 {
 		g.put(i, i)
 		if v, ok := g.get(0); !ok || v != 0 {
-			t.Fatal("what is used was forgotten")
+			t.Fatal("an entry in use was evicted")
 		}
 		if len(g.young)+len(g.old) > 20 {
-			t.Fatal("too much is kept")
+			t.Fatal("the cache exceeds its maximum size")
 		}
 	}
 	if _, ok := g.get(500); ok {
-		t.Error("what was not used is kept")
+		t.Error("an unused entry was not evicted")
 	}
 }
 
@@ -286,7 +287,7 @@ func TestUnnumbered(t *testing.T) {
 			"ON CONFLICT DO NOTHING"): "INSERT INTO t (a, b) VALUES (?, ?), (?, ?) ON CONFLICT DO NOTHING",
 	} {
 		if have := unnumbered(query); have != want {
-			t.Errorf("%s became %s", query, have)
+			t.Errorf("unnumbered(%s) = %s", query, have)
 		}
 	}
 }

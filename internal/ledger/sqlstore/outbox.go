@@ -15,13 +15,13 @@ var (
 	outboxColumns = []string{"at", "stream", "payload", "crc"}
 )
 
-// outgoing returns the row of a booking that is to be forwarded.
+// outgoing returns the outbox row of a booking.
 func (b *booker) outgoing(k *ledger.Booking) []any {
 	s := &k.Batch.Stream
 	return sealed([]any{b.now, fmt.Sprintf("%s %s %s", s.Node, s.Boot, s.Epoch), k.Forward})
 }
 
-const maxResting = 10_000 // streams in a statement: engines limit that
+const maxResting = 10_000 // maximum number of streams in a statement; databases limit parameters
 
 // Outgoing implements [ledger.Outbox].
 func (d *DB) Outgoing(ctx context.Context, after int64, most int, rest map[string]bool) (
@@ -48,7 +48,7 @@ func (d *DB) Outgoing(ctx context.Context, after int64, most int, rest map[strin
 		all = append(all, o)
 		return err
 	}); err != nil {
-		return nil, fmt.Errorf("reading what is to be forwarded: %w", err)
+		return nil, fmt.Errorf("reading the outbox: %w", err)
 	}
 	return all, nil
 }
@@ -60,7 +60,7 @@ func (d *DB) Sent(ctx context.Context, numbers []int64) error {
 	})
 }
 
-// Backlog implements [ledger.Outbox]. It counts no rows: there may be millions.
+// Backlog implements [ledger.Outbox]. It does not count rows, because there may be millions.
 func (d *DB) Backlog(ctx context.Context, most int64) (b ledger.Backlog, err error) {
 	var first, last, at int64
 	err = d.reads.QueryRowContext(ctx, `SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), -1),
@@ -75,7 +75,7 @@ func (d *DB) Backlog(ctx context.Context, most int64) (b ledger.Backlog, err err
 		})
 	}
 	if err != nil {
-		return ledger.Backlog{}, fmt.Errorf("looking what is to be forwarded: %w", err)
+		return ledger.Backlog{}, fmt.Errorf("reading the size of the outbox: %w", err)
 	}
 	b.Kept, b.Oldest = min(last-first+1, most), at
 	return b, nil

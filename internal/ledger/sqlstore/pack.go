@@ -11,46 +11,48 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// A posting is what a consumer used in a window, by the numbers of the rows that name it and its account.
+// A posting is the usage of a consumer in a window. Consumer and Account are row IDs.
 type posting struct {
 	Consumer, Account int64
 	ledger.Amount     // Unmeasured is not stored
 }
 
-// A base is the account of a node's unknown energy: it tells where the node was. Time without a meter's value is
-// booked there.
+// A base is the account of a node's unknown energy, which identifies the location of the node. Unmeasured time is
+// charged to it.
 type base struct {
 	Account    int64
 	Unmeasured time.Duration
 }
 
-// A window is a row of windows. Postings are sorted by consumer and account, each pair once; bases by account.
+// A window is a row of windows. Postings are sorted by consumer and account and unique, bases are sorted by
+// account.
 type window struct {
-	Start, Node int64 // Unix seconds; row of nodes
+	Start, Node int64 // in Unix seconds; ID of the row of nodes
 	By          int64 // byAgent or byEstimate
-	First, Last int64 // Unix seconds: of the time that is booked in it
+	First, Last int64 // in Unix seconds; interval of the recorded data
 	Bases       []base
 	Postings    []posting
 }
 
-// Most windows hold a hundred postings of some 20 bytes, so almost all that is kept is these. Numbers are written as
-// variable-length integers, and as differences from what can be expected: consumers and accounts from those before,
-// energy at the site from energy times the window's mean PUE, carbon and cost from that energy times the window's
-// mean rates. What is estimated, and what has no rate, is mostly all or nothing.
+// Most windows contain a hundred postings of about 20 bytes, which make up almost all of the stored data. Numbers
+// are encoded as variable-length integers relative to an expected value. Consumers and accounts are relative to the
+// previous ones, energy at the site to the energy multiplied by the window's mean PUE, and carbon and cost to the
+// energy at the site multiplied by the window's mean rates. The estimated part and the parts without rates are
+// usually all or nothing.
 const windowVersion = 1
 
-// What of an amount is estimated, of its energy at the site without carbon intensity, or without price, and a GPU's:
-// nothing in windows of before GPUs were metered.
+// Modes of a part of an amount, which are used for estimated energy, energy without carbon intensity, energy
+// without price, and GPU energy. Windows written before GPUs were metered use nothing for GPU energy.
 const (
 	nothing = iota
 	all
-	some // the number follows
+	some // the number is encoded
 )
 
 const (
 	modeBits   = 2
 	modeMask   = 1<<modeBits - 1
-	minPosting = 8 // bytes of the shortest
+	minPosting = 8 // minimum size in bytes
 	minBase    = 2
 )
 
@@ -69,7 +71,7 @@ func modesOf(a *ledger.Amount) byte {
 		modeOf(a.Unpriced, a.Facility)<<(2*modeBits) | modeOf(a.GPU, a.Energy())<<(3*modeBits)
 }
 
-// rates are a window's means.
+// rates are the mean rates of a window.
 type rates struct{ pue, carbon, cost float64 }
 
 func ratesOf(postings []posting) rates {
@@ -93,8 +95,8 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// expected is the same on all machines: there is nothing to fuse the product with. What is out of range may be any
-// number.
+// expected returns the rounded product, which is the same on all machines because there is no operation to fuse it
+// with. It returns 0 if the product is out of range.
 func expected(of energy.Microjoules, rate float64) int64 {
 	v := math.RoundToEven(float64(of) * rate)
 	if v > -math.MaxInt64/2 && v < math.MaxInt64/2 {
@@ -111,7 +113,7 @@ func (w *window) encode() []byte {
 	return sealBlob(c.Data(), w.key()...)
 }
 
-// decodeWindow reads the payload of a row of windows. It fails if a bit of it has changed.
+// decodeWindow decodes the payload of a row of windows. It returns an error if any bit has changed.
 func decodeWindow(start, node, by int64, payload []byte) (*window, error) {
 	w := &window{Start: start, Node: node, By: by}
 	body, err := openBlob(payload, w.key()...)
@@ -121,12 +123,12 @@ func decodeWindow(start, node, by int64, payload []byte) (*window, error) {
 	c := codec.Reader(body)
 	w.code(&c)
 	if !c.Whole() {
-		return nil, fmt.Errorf("window %d of node %d: %w: it cannot be read", start, node, ledger.ErrDamaged)
+		return nil, fmt.Errorf("window %d of node %d: %w: invalid payload", start, node, ledger.ErrDamaged)
 	}
 	return w, nil
 }
 
-// code writes or reads the window.
+// code encodes or decodes the window.
 func (w *window) code(c *codec.Codec) {
 	c.Version(windowVersion)
 	from, account, consumer := w.Start, int64(0), int64(0)
@@ -150,7 +152,7 @@ func (w *window) code(c *codec.Codec) {
 	postings := codec.Elements(c, &w.Postings, minPosting)
 	c.Byte(&usual)
 	c.Byte(&fine)
-	for i := range postings { // accounts go on from that of the last base
+	for i := range postings { // accounts are relative to the last base
 		p := &postings[i]
 		step(c, &consumer, &p.Consumer)
 		p.code(c, &account, usual, fine, &r)
@@ -159,7 +161,7 @@ func (w *window) code(c *codec.Codec) {
 
 func (w *window) key() []int64 { return []int64{w.Start, w.Node, w.By} }
 
-// fineCPU is 0 if all CPU times are whole microseconds, as kernels count them.
+// fineCPU returns 0 if all CPU times are whole microseconds, the unit of kernels, and 1 otherwise.
 func fineCPU(postings []posting) byte {
 	for i := range postings {
 		if postings[i].CPU%time.Microsecond != 0 {
@@ -169,13 +171,13 @@ func fineCPU(postings []posting) byte {
 	return 0
 }
 
-// code writes or reads the posting but for its consumer.
+// code encodes or decodes the posting without its consumer.
 func (p *posting) code(c *codec.Codec, account *int64, usual, fine byte, r *rates) {
 	m, by := usual, p.Account-*account
 	if !c.Reading() {
 		m = modesOf(&p.Amount)
 	}
-	head := uint64(by<<1^by>>63) << 1 //nolint:mnd // the sign
+	head := uint64(by<<1^by>>63) << 1 //nolint:mnd // zigzag encoding
 	if m != usual {
 		head |= 1
 	}
@@ -183,7 +185,7 @@ func (p *posting) code(c *codec.Codec, account *int64, usual, fine byte, r *rate
 	if head&1 != 0 {
 		c.Byte(&m)
 	}
-	*account += int64(head>>2) ^ -int64(head>>1&1) //nolint:mnd // the sign and the number
+	*account += int64(head>>2) ^ -int64(head>>1&1) //nolint:mnd // zigzag decoding
 	p.Account = *account
 	cpu, unit := int64(p.CPU), int64(1)
 	if fine == 0 {
@@ -211,14 +213,14 @@ func (p *posting) code(c *codec.Codec, account *int64, usual, fine byte, r *rate
 
 const selectWindows = "SELECT start, node, agentless, payload FROM windows"
 
-// scanWindow reads a row of windows. The first two results are right even where the rest is damaged.
+// scanWindow reads a row of windows. The key and by are valid even if the payload is damaged.
 func scanWindow(rows *sql.Rows) (k windowKey, by int64, w *window, err error) {
 	var payload []byte
 	if err := rows.Scan(&k.start, &k.node, &by, &payload); err != nil {
 		return k, by, nil, err
 	}
 	if by != byAgent && by != byEstimate {
-		return k, byAgent, nil, fmt.Errorf("%w: a window of kind %d of node %d", ledger.ErrDamaged, by, k.node)
+		return k, byAgent, nil, fmt.Errorf("%w: window with invalid kind %d of node %d", ledger.ErrDamaged, by, k.node)
 	}
 	w, err = decodeWindow(k.start, k.node, by, payload)
 	return k, by, w, err

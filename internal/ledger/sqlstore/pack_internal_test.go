@@ -66,7 +66,7 @@ func TestWindowsCanBeReadAgain(t *testing.T) {
 		at := rapid.IntRange(0, 8*len(b)-1).Draw(t, "bit")
 		b[at/8] ^= 1 << (at % 8)
 		if _, err := decodeWindow(w.Start, w.Node, w.By, b); !errors.Is(err, ledger.ErrDamaged) {
-			t.Fatalf("bit %d has changed: %v", at, err)
+			t.Fatalf("expected ErrDamaged for changed bit %d, got %v", at, err)
 		}
 	})
 }
@@ -106,18 +106,18 @@ func TestEntriesCanBeReadAgain(t *testing.T) {
 			t.Fatal(diff)
 		}
 		if _, err := decodeEntry(0, k[0], k[1]+1, k[2], b); !errors.Is(err, ledger.ErrDamaged) {
-			t.Fatal("another row's bytes were read:", err)
+			t.Fatal("expected ErrDamaged for the payload of another row, got", err)
 		}
 		at := rapid.IntRange(0, 8*len(b)-1).Draw(t, "bit")
 		b[at/8] ^= 1 << (at % 8)
 		if _, err := decodeEntry(0, k[0], k[1], k[2], b); !errors.Is(err, ledger.ErrDamaged) {
-			t.Fatalf("bit %d has changed: %v", at, err)
+			t.Fatalf("expected ErrDamaged for changed bit %d, got %v", at, err)
 		}
 	})
 }
 
-// Nobody can put foreign bytes into a ledger, but disks do. The sum is made right here, so that what comes after is
-// tried.
+// Only disks, not users, can change bytes of a ledger. The fuzz test fixes the checksum, so that the code behind it
+// is tested as well.
 func FuzzDecodeWindow(f *testing.F) {
 	for seed := range uint64(5) {
 		w := realistic(rand.New(rand.NewPCG(seed, 1)), 5)
@@ -167,7 +167,7 @@ func FuzzDecodeEntry(f *testing.F) {
 	})
 }
 
-// realistic is a window of a node that draws some hundred watts, of 20 batches.
+// realistic returns a window with 20 batches of a node that draws some hundred watts.
 func realistic(r *rand.Rand, pods int) *window {
 	w := &window{Start: 1_800_000_000, Node: 17, First: 1_800_000_000, Last: 1_800_000_300, Bases: []base{{5000, 0}}}
 	rates := ledger.Rates{PUE: 1.37, Carbon: 310 + 20*r.Float64(), Price: 0.27}
@@ -187,15 +187,14 @@ func realistic(r *rand.Rand, pods int) *window {
 	return w
 }
 
-// The bound of 6 GB a day for 5,000 nodes of 100 pods leaves 41 bytes for a pod's window, with everything that is
-// around it.
+// The limit of 6 GB per day for 5,000 nodes of 100 pods allows 41 bytes for a pod's window including overhead.
 func TestWindowsAreSmall(t *testing.T) {
 	const most = 28
 	w := realistic(rand.New(rand.NewPCG(1, 2)), 100)
 	if size := float64(len(w.encode())) / 100; size > most {
-		t.Errorf("%.1f bytes for a pod's window, at most %d", size, most)
+		t.Errorf("got %.1f bytes per window of a pod, want at most %d", size, most)
 	} else {
-		t.Logf("%.1f bytes for a pod's window", size)
+		t.Logf("%.1f bytes per window of a pod", size)
 	}
 }
 

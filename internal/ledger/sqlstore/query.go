@@ -13,20 +13,20 @@ import (
 
 const windowSeconds = int64(ledger.WindowLength / time.Second)
 
-// What one query may cost.
+// Limits of one query.
 const (
-	maxScanned = 3_000_000 // rows of sums
+	maxScanned = 3_000_000 // number of sums
 	maxWindows = 200_000
-	maxRows    = 500_000 // of an answer
-	maxNamed   = 500_000 // consumers
-	// Rows of sums of what is transferred on a day: 30,000 virtual machines'.
+	maxRows    = 500_000 // rows of an answer
+	maxNamed   = 500_000 // number of consumers
+	// Maximum number of transfers of a day, which suffices for 30,000 virtual machines.
 	maxTransferred = 800_000
-	foldedAtOnce   = 500 // bookings of the journal that a query folds first
+	foldedAtOnce   = 500 // maximum journal size that a query folds first
 	foldPatience   = 2 * time.Second
 )
 
-// Query sums what was booked. What the journal holds is folded first if it is little; if not, AsOf says up to when it
-// is told.
+// Query implements [ledger.Store]. It folds the journal first if the journal is small. Otherwise the result is
+// incomplete, and AsOf contains the time up to which data is included.
 func (d *DB) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error) {
 	plan, err := q.Plan()
 	if err != nil {
@@ -44,7 +44,7 @@ func (d *DB) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error)
 	return a, nil
 }
 
-// foldLittle folds the journal if that takes no time worth speaking of. If it fails, the answer is older: AsOf says so.
+// foldLittle folds the journal if it is small. If that fails, the answer is older, as AsOf shows.
 func (d *DB) foldLittle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, foldPatience)
 	defer cancel()
@@ -56,23 +56,23 @@ func (d *DB) foldLittle(ctx context.Context) {
 		_, err = d.Fold(ctx)
 	}
 	if err != nil {
-		d.log.DebugContext(ctx, "cannot fold before a query", "err", err)
+		d.log.DebugContext(ctx, "Failed to fold the journal before a query", "err", err)
 	}
 }
 
-// A reading is one look at the ledger: nothing changes in between.
+// A reading is a consistent view of the ledger in one transaction.
 type reading struct {
 	d   *DB
-	ctx context.Context // lives as long as one call
+	ctx context.Context // context of the call
 	tx  querier
 
-	windowsFrom, hoursFrom int64 // what is older was dropped
+	windowsFrom, hoursFrom int64 // older data was dropped
 	scanned                int
-	versions               map[int64]string // of days, as far as they were asked for
-	maxTransferred         int              // rows of a day; 0: all
+	versions               map[int64]string // cached versions of days
+	maxTransferred         int              // maximum rows per day; 0 means unlimited
 }
 
-// A querier is a transaction, or a connection in one.
+// A querier is a transaction, or a connection with an open transaction.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -81,7 +81,7 @@ type querier interface {
 func (d *DB) read(ctx context.Context, do func(*reading) error) error {
 	tx, err := d.reads.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
-		return fmt.Errorf("beginning to read: %w", err)
+		return fmt.Errorf("starting a read transaction: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // nothing was written
 	r := &reading{d: d, ctx: ctx, tx: tx, versions: map[int64]string{}, maxTransferred: maxTransferred}
@@ -91,32 +91,32 @@ func (d *DB) read(ctx context.Context, do func(*reading) error) error {
 	return do(r)
 }
 
-// Keys of meta: from when on things are kept.
+// Keys of the retention limits in meta.
 const (
 	windowsFrom = "windows_from"
 	hoursFrom   = "hours_from"
 )
 
-// loadKept reads from when on things are kept.
+// loadKept reads the retention limits.
 func (r *reading) loadKept() error {
-	const always = -1 << 62 // before all that can be booked
+	const always = -1 << 62 // before any booking
 	err := r.tx.QueryRowContext(r.ctx, `SELECT
 			COALESCE((SELECT CAST(value AS BIGINT) FROM meta WHERE key = $1), $2),
 			COALESCE((SELECT CAST(value AS BIGINT) FROM meta WHERE key = $3), $4)`,
 		windowsFrom, int64(always), hoursFrom, int64(always)).Scan(&r.windowsFrom, &r.hoursFrom)
 	if err != nil {
-		return fmt.Errorf("reading from when on things are kept: %w", err)
+		return fmt.Errorf("reading the retention limits: %w", err)
 	}
 	return nil
 }
 
-// each calls do for every row that a statement returns.
+// each calls do for every row of a query.
 func (r *reading) each(do func(*sql.Rows) error, query string, args ...any) error {
 	rows, err := r.tx.QueryContext(r.ctx, query, args...)
 	return ForEach(rows, err, do)
 }
 
-// numbers returns the only column of a statement.
+// numbers returns the values of a query with a single column.
 func (r *reading) numbers(query string, args ...any) (all []int64, err error) {
 	err = r.each(func(rows *sql.Rows) error {
 		var n int64
@@ -152,19 +152,19 @@ func (r *reading) answer(q *ledger.Query, plan ledger.Plan) (*ledger.Answer, err
 	return a, a.Trim(q.Limit)
 }
 
-// adjusted moves a query's ends to what is kept.
+// adjusted adjusts the interval of a query to the retained data.
 func (r *reading) adjusted(q *ledger.Query, plan ledger.Plan) (ledger.Plan, error) {
 	if plan.Windows {
 		if plan.From.Unix() < r.windowsFrom {
 			return plan, fmt.Errorf(
-				"%w: pods, windows, and nodes by account are kept only since %s: ask for later, or for fewer "+
+				"%w: pods, windows, and nodes by account are only available since %s: select a later start, or fewer "+
 					"dimensions and filters",
 				ledger.ErrQuery, stamp(r.windowsFrom))
 		}
 		return plan, nil
 	}
 	if byHour(q) && plan.From.Unix() < r.hoursFrom {
-		return plan, fmt.Errorf("%w: hours are kept only since %s: ask for later, or for days", ledger.ErrQuery,
+		return plan, fmt.Errorf("%w: hours are only available since %s: select a later start, or days", ledger.ErrQuery,
 			stamp(r.hoursFrom))
 	}
 	const day = 24 * time.Hour
@@ -186,18 +186,18 @@ func byHour(q *ledger.Query) bool {
 	return slices.Contains(q.GroupBy, ledger.ByHour)
 }
 
-// lastBooked is the end of what is folded, in Unix seconds; false: nothing is.
+// lastBooked returns the end of the folded data in Unix seconds, or false if there is none.
 func (r *reading) lastBooked() (last int64, booked bool, err error) {
 	var of sql.NullInt64
 	err = r.tx.QueryRowContext(r.ctx,
 		"SELECT MAX(last) FROM node_days WHERE start >= (SELECT MAX(start) FROM node_days)").Scan(&of)
 	if err != nil {
-		err = fmt.Errorf("looking for the end of what was booked: %w", err)
+		err = fmt.Errorf("looking up the newest booking: %w", err)
 	}
 	return of.Int64, of.Valid, err
 }
 
-// asOf is the end of what is folded, or the beginning of what is not.
+// asOf returns the end of the folded data, or the start of the unfolded data if that is earlier.
 func (r *reading) asOf() (asOf time.Time, err error) {
 	last, booked, err := r.lastBooked()
 	if err != nil {
@@ -208,7 +208,7 @@ func (r *reading) asOf() (asOf time.Time, err error) {
 	}
 	var oldest sql.NullInt64
 	if err := r.tx.QueryRowContext(r.ctx, "SELECT MIN(start) FROM journal").Scan(&oldest); err != nil {
-		return asOf, fmt.Errorf("looking into the journal: %w", err)
+		return asOf, fmt.Errorf("reading the journal: %w", err)
 	}
 	if at := time.UnixMilli(oldest.Int64).UTC().Truncate(time.Second); oldest.Valid && (!booked || at.Before(asOf)) {
 		return at, nil
@@ -216,8 +216,8 @@ func (r *reading) asOf() (asOf time.Time, err error) {
 	return asOf, nil
 }
 
-// firstSummed is where the first sum begins, or the end of what is asked for. A budget for life asks for all days since
-// 1970.
+// firstSummed returns the start of the first sum, or to if there is none. Budgets with an unlimited period query
+// all days since 1970.
 func (r *reading) firstSummed(to int64) (first int64, err error) {
 	var each []string
 	for _, t := range sumTables {
@@ -226,12 +226,12 @@ func (r *reading) firstSummed(to int64) (first int64, err error) {
 	err = r.tx.QueryRowContext(r.ctx, "SELECT COALESCE(MIN(start), $1) FROM ("+strings.Join(each, " UNION ALL ")+
 		") AS firsts", to).Scan(&first)
 	if err != nil {
-		return 0, fmt.Errorf("looking for the first sum: %w", err)
+		return 0, fmt.Errorf("looking up the first sum: %w", err)
 	}
 	return first, nil
 }
 
-// sumDays adds up days, and hours where only a part of a day is asked for, or they are to be told apart.
+// sumDays adds up days. It uses hours if the query covers a part of a day only or groups by hour.
 func (r *reading) sumDays(t *table) error {
 	from, to := t.plan.From.Unix(), t.plan.To.Unix()
 	first, err := r.firstSummed(to)
@@ -265,7 +265,7 @@ func (r *reading) sumDays(t *table) error {
 	return nil
 }
 
-// whole reports whether the sum of a day will do for [lo, hi) of it.
+// whole reports whether the sum of a day can be used for the interval [lo, hi) of that day.
 func (r *reading) whole(t *table, day, lo, hi int64) (bool, error) {
 	switch {
 	case t.byHour:
@@ -276,7 +276,7 @@ func (r *reading) whole(t *table, day, lo, hi int64) (bool, error) {
 	outside, err := r.numbers("SELECT start FROM node_hours WHERE start >= $1 AND start < $2 "+
 		"UNION ALL SELECT start FROM node_hours WHERE start >= $3 AND start < $4 LIMIT 1", day, lo, hi, day+aDay)
 	if err != nil {
-		return false, fmt.Errorf("looking for hours: %w", err)
+		return false, fmt.Errorf("looking up hours: %w", err)
 	}
 	return len(outside) == 0, nil
 }
@@ -287,8 +287,8 @@ func (r *reading) sumBlock(t *table, from *sumTable, start int64) error {
 		return err
 	}
 	if r.scanned += len(b.rows); r.scanned > maxScanned {
-		return fmt.Errorf("%w: %w: more than %d sums: ask for less time, or for days instead of hours", ledger.ErrQuery,
-			ledger.ErrTooLarge, maxScanned)
+		return fmt.Errorf("%w: %w: more than %d sums: select a shorter interval, or days instead of hours",
+			ledger.ErrQuery, ledger.ErrTooLarge, maxScanned)
 	}
 	t.begin(start)
 	for i := range b.rows {
@@ -302,7 +302,7 @@ func (r *reading) sumBlock(t *table, from *sumTable, start int64) error {
 	return t.err
 }
 
-// sumTransfers takes from hosts what guests tell in more detail.
+// sumTransfers deducts from hosts the energy that guests report in more detail.
 func (r *reading) sumTransfers(t *table, day, lo, hi int64) error {
 	counting, err := r.transfers(day)
 	if err != nil {

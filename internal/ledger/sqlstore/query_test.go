@@ -32,7 +32,7 @@ func open(t testing.TB) *sqlite.Store {
 	return s
 }
 
-// both books the same into a store and into the oracle.
+// both records the same bookings in a store and in the oracle.
 func both(t testing.TB, s ledger.Store, oracle *ledgertest.Store, all []*ledger.Booking) {
 	t.Helper()
 	got, gotErrs, err := s.Book(t.Context(), all)
@@ -42,7 +42,7 @@ func both(t testing.TB, s ledger.Store, oracle *ledgertest.Store, all []*ledger.
 	want, wantErrs, _ := oracle.Book(t.Context(), all)
 	for i := range all {
 		if (gotErrs[i] == nil) != (wantErrs[i] == nil) || gotErrs[i] == nil && got[i] != want[i] {
-			t.Fatalf("booking %d: have %+v, %v; want %+v, %v", i, got[i], gotErrs[i], want[i], wantErrs[i])
+			t.Fatalf("booking %d: got %+v, %v; want %+v, %v", i, got[i], gotErrs[i], want[i], wantErrs[i])
 		}
 	}
 }
@@ -60,7 +60,7 @@ func foldAll(t testing.TB, s ledger.Store) {
 	}
 }
 
-// ask compares answers. Where estimates were taken back, first and last may be wider.
+// ask compares the results of a query. After estimates were revoked, the first and last times may be wider.
 func ask(t testing.TB, s ledger.Store, oracle *ledgertest.Store, q *ledger.Query, wider bool) {
 	t.Helper()
 	want, err := oracle.Query(t.Context(), q)
@@ -69,20 +69,20 @@ func ask(t testing.TB, s ledger.Store, oracle *ledgertest.Store, q *ledger.Query
 	}
 	got, err := s.Query(t.Context(), q)
 	if err != nil {
-		t.Fatalf("%+v: %v", q, err)
+		t.Fatalf("unexpected error for query %+v: %v", q, err)
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Row{}, "First", "Last"),
 		cmpopts.IgnoreFields(ledger.Answer{}, "AsOf"),
 		cmpopts.EquateEmpty()); diff != "" {
-		t.Fatalf("%+v: -want +have\n%s", q, diff)
+		t.Fatalf("unexpected answer for %+v (-want +got):\n%s", q, diff)
 	}
 	if got.AsOf != want.AsOf && (!wider || got.AsOf.Before(want.AsOf)) {
-		t.Fatalf("as of %v, want %v", got.AsOf, want.AsOf)
+		t.Fatalf("AsOf is %v, want %v", got.AsOf, want.AsOf)
 	}
 	for i := range want.Rows {
 		g, w := &got.Rows[i], &want.Rows[i]
 		if g.First.IsZero() != w.First.IsZero() && !wider {
-			t.Fatalf("%+v: row %v from %v, want %v", q, g.Key, g.First, w.First)
+			t.Fatalf("%+v: row %v starts at %v, want %v", q, g.Key, g.First, w.First)
 		}
 		early, late := w.First.Sub(g.First), g.Last.Sub(w.Last)
 		if early < 0 || late < 0 || !wider && (early > ledger.WindowLength || late > ledger.WindowLength) {
@@ -94,7 +94,7 @@ func ask(t testing.TB, s ledger.Store, oracle *ledgertest.Store, q *ledger.Query
 		sum.Include(&got.Rows[i])
 	}
 	if diff := cmp.Diff(got.Total.Amount, sum.Amount); diff != "" {
-		t.Fatalf("the rows are not the total: %s", diff)
+		t.Fatalf("the rows do not add up to the total: %s", diff)
 	}
 }
 
@@ -134,11 +134,11 @@ func audited(t testing.TB, s ledger.Store) {
 		t.Fatal(err)
 	}
 	if len(found.Problems) > 0 || found.Checked == 0 {
-		t.Fatalf("%d rows checked: %q", found.Checked, found.Problems)
+		t.Fatalf("audit checked %d rows and found %q", found.Checked, found.Problems)
 	}
 }
 
-// The series of a query is its answer by time, in watts.
+// The series of a query equals its answer grouped by time, in watts.
 func TestSeries(t *testing.T) {
 	ledgertest.OfContent(t)
 	r := &ledgertest.Random{Rand: rand.New(rand.NewPCG(8, 1)), Start: start, Span: 40 * time.Hour}
@@ -154,7 +154,7 @@ func TestSeries(t *testing.T) {
 	for i := range 20 {
 		q := r.Query()
 		if q.GroupBy, q.Limit = nil, 0; i%3 == 0 {
-			q.To = q.To.Add(10 * days) // in hours
+			q.To = q.To.Add(10 * days) // resolution of hours
 		}
 		want, err := oracle.Series(t.Context(), q)
 		if err != nil {
@@ -165,12 +165,12 @@ func TestSeries(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("%+v: -want +have\n%s", q, diff)
+			t.Fatalf("unexpected answer for %+v (-want +got):\n%s", q, diff)
 		}
 	}
 }
 
-// A sum that is more than can be told is refused, not shown as another number; time stays at the most that can be told.
+// A sum that overflows results in an error, while durations are clamped.
 func TestSumsTooLarge(t *testing.T) {
 	const most = math.MaxInt64
 	for name, c := range map[string]struct {
@@ -208,15 +208,15 @@ func TestSumsTooLarge(t *testing.T) {
 				a, err := s.Query(t.Context(), q)
 				if (err != nil) != c.refused || c.refused && (!errors.Is(err, ledger.ErrTooLarge) ||
 					!errors.Is(err, ledger.ErrQuery)) {
-					t.Fatalf("%+v, %v", a, err)
+					t.Fatalf("unexpected answer %+v or error %v", a, err)
 				}
 				if err == nil && name == "CPU time" && a.Total.CPU != most {
-					t.Errorf("have %v", a.Total.CPU)
+					t.Errorf("unexpected CPU time %v", a.Total.CPU)
 				}
 			}
 			q.Namespaces, q.Limit = []string{"1"}, 0
 			if a, err := s.Query(t.Context(), q); err != nil || a.Total.Amount != c.amount {
-				t.Errorf("of one namespace %+v, %v", a, err)
+				t.Errorf("unexpected answer for one namespace: %+v, %v", a, err)
 			}
 			rest := ledger.Answer{Rows: []ledger.Row{
 				{Key: []string{"a"}, Amount: ledger.Amount{Dynamic: most}}, {Key: []string{"b"}}, {Key: []string{"c"}},
@@ -230,13 +230,13 @@ func TestSumsTooLarge(t *testing.T) {
 			}
 			if err := rest.Trim(1); err != nil && !errors.Is(err, ledger.ErrTooLarge) ||
 				rest.Rows[len(rest.Rows)-1].Dynamic < 0 {
-				t.Errorf("%+v, %v", rest.Rows, err)
+				t.Errorf("unexpected rows %+v or error %v", rest.Rows, err)
 			}
 		})
 	}
 }
 
-// What costs too much is refused, with what to ask for instead.
+// Expensive queries are rejected with a hint.
 func TestTooLarge(t *testing.T) {
 	s := open(t)
 	q := &ledger.Query{From: start, To: start.Add(days), GroupBy: []ledger.Dimension{"colour"}}

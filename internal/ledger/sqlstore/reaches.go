@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// A batch of an agent that is cut by hours or days is written in the windows in which these begin, one that is not
-// cut at all in its last, and tells of all of the windows that these reach over: no estimate stands in any of them.
-// Reaches are few, and have a table of their own.
+// An agent's batch that is split by hours or days is recorded in the windows in which these start, and a batch that
+// is not split in its last window. It nevertheless covers all windows of its interval, and estimates do not count
+// in any of them. These intervals are rare and stored in a separate table.
 
-// A reach is the time that an agent's booking tells of beyond the window that it is written in: from the beginning of a
-// window to some second.
+// A reach is the interval that an agent's booking covers in addition to the window in which it is recorded, from
+// the start of a window to the last second.
 type reach struct{ start, last int64 }
 
-// loadReaches finds which windows the new bookings of agents reach over, and reads the estimates in them.
+// loadReaches determines the reaches of new agent bookings and reads the estimates of the windows they cover.
 func (f *folder) loadReaches(ctx context.Context) error {
 	for _, k := range f.keys() {
 		w := f.windows[k].fresh[byAgent]
@@ -42,7 +42,7 @@ func (f *folder) writeReaches(ctx context.Context) error {
 	return f.s.insert(ctx, "reaches", []string{"node", "start", "last"}, rows, "ON CONFLICT DO NOTHING")
 }
 
-// reached reports whether an agent's booking that is written elsewhere tells of a window.
+// reached reports whether an agent's booking that is recorded elsewhere covers the window.
 func (f *folder) reached(ctx context.Context, k windowKey) (bool, error) {
 	var one int
 	return f.s.one(ctx, "SELECT 1 FROM reaches WHERE node = $1 AND start <= $2 AND last > $3",

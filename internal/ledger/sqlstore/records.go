@@ -15,7 +15,7 @@ var recordColumns = []string{
 	"id", "at", "namespace", "owner_kind", "owner", "uid", "strategy", "record", "snapshot", "crc",
 }
 
-// Record keeps decisions; one that is there stays as it is.
+// Record implements [ledger.Store]. Existing records are not modified.
 func (d *DB) Record(ctx context.Context, records []ledger.Record) error {
 	rows := make([][]any, 0, len(records))
 	for i := range records {
@@ -25,7 +25,7 @@ func (d *DB) Record(ctx context.Context, records []ledger.Record) error {
 		}
 		rows = append(rows, row)
 	}
-	// All processes in the same order: then none waits for another that waits for it.
+	// All processes insert in the same order to avoid deadlocks.
 	slices.SortFunc(rows, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) })
 	rows = slices.CompactFunc(rows, func(a, b []any) bool { return a[0] == b[0] })
 	err := d.update(ctx, func(ctx context.Context, s *session) error {
@@ -57,16 +57,17 @@ func recordRow(r *ledger.Record) ([]any, error) {
 	return append(row, blob, rowCRC(row...)), nil
 }
 
-// maxNames is how many values a filter of records may list.
+// maxNames is the maximum number of values in a filter of records.
 const maxNames = 1000
 
-// Records returns decisions, the youngest first.
+// Records implements [ledger.Store]. It returns the newest decisions first.
 func (d *DB) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Record, error) {
 	if len(q.Namespaces) > maxNames || len(q.Strategies) > maxNames {
-		return nil, fmt.Errorf("%w: %w: more than %d names in a filter", ledger.ErrQuery, ledger.ErrTooLarge, maxNames)
+		return nil, fmt.Errorf("%w: %w: a filter has more than %d values", ledger.ErrQuery, ledger.ErrTooLarge,
+			maxNames)
 	}
 	where, args := []string{"1 = 1"}, []any{}
-	add := func(condition string, values ...any) { // $ stands for each of the values
+	add := func(condition string, values ...any) { // $ is replaced by one parameter per value
 		places := make([]string, len(values))
 		for i, v := range values {
 			args = append(args, v)
@@ -137,7 +138,7 @@ func scanRecord(rows *sql.Rows) (record ledger.Record, err error) {
 	}
 	if snapshot != nil {
 		if record.Snapshot, err = openBlob(snapshot, at); err != nil {
-			return record, fmt.Errorf("the snapshot of record %q: %w", id, err)
+			return record, fmt.Errorf("snapshot of record %q: %w", id, err)
 		}
 	}
 	return record, nil

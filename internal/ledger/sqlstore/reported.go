@@ -10,12 +10,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// reported is what meta and spans hold of the time that a node's agent has told of. In meta, under told/NODE, are since
-// and dropped.
+// reported is the total time that a node's agent has reported. The key told/NODE in meta contains since and
+// dropped.
 type reported struct {
-	since   int64 // when the node came to be, in Unix seconds
-	dropped int64 // nanoseconds of spans that are not kept any more
-	spans   int64 // nanoseconds of those that are
+	since   int64 // creation time of the node in Unix seconds
+	dropped int64 // total length of dropped spans in nanoseconds
+	spans   int64 // total length of stored spans in nanoseconds
 }
 
 const (
@@ -24,19 +24,19 @@ const (
 	reportedKey  = "told/"
 	reportedText = "%d %d"
 	seenKey      = "seen/"
-	seenText     = "%d %d %d %d" // as [ledger.Seen]
+	seenText     = "%d %d %d %d" // fields of [ledger.Seen]
 	seenOf       = "SELECT value FROM meta WHERE key = $1"
 	reportedOf   = "SELECT COALESCE((SELECT value FROM meta WHERE key = $1), ''), " + lengths +
 		" FROM spans WHERE node = $2"
-	lengths = "COALESCE(CAST(SUM(last - first) AS BIGINT), 0)" // of spans
+	lengths = "COALESCE(CAST(SUM(last - first) AS BIGINT), 0)" // total length of spans
 )
 
 func (t *reported) meta(node string) (key, value string) {
 	return reportedKey + node, fmt.Sprintf(reportedText, t.since, t.dropped)
 }
 
-// read takes what [reportedOf] has found. In a store of before, meta says nothing of a node: it came to be when it
-// must have if it has told of all the time since, and some time before, of which it may tell yet.
+// read parses the result of [reportedOf]. Older stores have no entry in meta. In this case, the creation time is
+// estimated from the reported time plus a margin for data that may still be reported.
 func (t *reported) read(node, meta string, now time.Time) error {
 	if meta == "" {
 		t.since = now.Unix()
@@ -46,7 +46,7 @@ func (t *reported) read(node, meta string, now time.Time) error {
 		return nil
 	}
 	if _, err := fmt.Sscanf(meta, reportedText, &t.since, &t.dropped); err != nil {
-		return fmt.Errorf("%w: how much time node %s has told of", ledger.ErrDamaged, node)
+		return fmt.Errorf("%w: reported time of node %s", ledger.ErrDamaged, node)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (d *DB) Reported(ctx context.Context, node string) (ledger.Reported, error)
 	}
 	switch {
 	case err != nil:
-		return ledger.Reported{}, fmt.Errorf("reading how much time a node has told of: %w", err)
+		return ledger.Reported{}, fmt.Errorf("reading the reported time of a node: %w", err)
 	case meta == "" && t.spans == 0:
 		return ledger.Reported{}, nil
 	}
@@ -70,21 +70,21 @@ func (d *DB) Reported(ctx context.Context, node string) (ledger.Reported, error)
 	case errors.Is(err, sql.ErrNoRows):
 		return all, nil
 	case err != nil:
-		return ledger.Reported{}, fmt.Errorf("reading what a node has: %w", err)
+		return ledger.Reported{}, fmt.Errorf("reading the capacity of a node: %w", err)
 	}
 	all.Seen, err = readSeen(node, meta)
 	return all, err
 }
 
-// readSeen reads what stands in meta under seen/NODE.
+// readSeen parses the value of seen/NODE in meta.
 func readSeen(node, meta string) (s ledger.Seen, err error) {
 	if _, err := fmt.Sscanf(meta, seenText, &s.Made, &s.Cores, &s.GPUs, &s.Bytes); err != nil {
-		return s, fmt.Errorf("%w: what node %s has", ledger.ErrDamaged, node)
+		return s, fmt.Errorf("%w: capacity of node %s", ledger.ErrDamaged, node)
 	}
 	return s, nil
 }
 
-// sees adds to what is known of a node. Another controller may have written more of it than this one knew.
+// sees adds to the stored capacity of a node. Another controller may have stored more fields than are known here.
 func (b *booker) sees(ctx context.Context, node string, news *ledger.Seen) error {
 	var meta string
 	found, err := b.s.one(ctx, seenOf, []any{seenKey + node}, &meta)
@@ -109,7 +109,7 @@ func (s *session) reported(ctx context.Context, node string, now time.Time) (t r
 	return t, t.read(node, meta, now)
 }
 
-// hears writes down when a node came to be, before the time of its first booking is.
+// hears records the creation time of a node before the interval of its first booking is recorded.
 func (b *booker) hears(ctx context.Context, booking *ledger.Booking) error {
 	node := booking.Batch.Stream.Node
 	t, err := b.s.reported(ctx, node, booking.Received)
@@ -121,7 +121,7 @@ func (b *booker) hears(ctx context.Context, booking *ledger.Booking) error {
 	return b.s.insert(ctx, "meta", []string{"key", "value"}, [][]any{{key, value}}, "ON CONFLICT (key) DO NOTHING")
 }
 
-// spans drops what is known of the time of boots, when nothing more can come of them; how long it was is kept.
+// spans drops spans of boots that will not receive more batches. Their total length is retained.
 func (k *keeper) spans(before int64) error {
 	const old = ` FROM spans WHERE seen < $1 AND EXISTS (SELECT 1 FROM spans AS other
 		WHERE other.node = spans.node AND other.boot <> spans.boot AND other.seen > spans.seen)`

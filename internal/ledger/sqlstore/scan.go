@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// sumWindows adds up windows.
+// sumWindows adds up the windows of a query.
 func (r *reading) sumWindows(t *table) error {
 	where, err := r.windowsOf(t)
 	if err != nil || where == "" {
@@ -32,10 +32,11 @@ func (r *reading) sumWindows(t *table) error {
 	return nil
 }
 
-// windowsAtOnce is how many windows are in memory, about 20 MB.
+// windowsAtOnce is the maximum number of windows in memory, about 20 MB.
 const windowsAtOnce = 2000
 
-// slices cuts windows by their beginnings into pieces of about as many. It fails if they are too many.
+// slices divides the matching windows by start time into intervals of about windowsAtOnce windows. It returns an
+// error if there are too many windows.
 func (r *reading) slices(where string) (out [][2]int64, err error) {
 	n, all := 0, 0
 	err = r.each(func(rows *sql.Rows) error {
@@ -45,8 +46,8 @@ func (r *reading) slices(where string) (out [][2]int64, err error) {
 			return err
 		}
 		if all += count; all > maxWindows {
-			return fmt.Errorf("%w: %w: more than %d windows of nodes: ask for less time, for some nodes, or without "+
-				"pods and windows", ledger.ErrQuery, ledger.ErrTooLarge, maxWindows)
+			return fmt.Errorf("%w: %w: more than %d windows of nodes: select a shorter interval or fewer nodes, or "+
+				"omit pods and windows", ledger.ErrQuery, ledger.ErrTooLarge, maxWindows)
 		}
 		if n == 0 || n+count > windowsAtOnce {
 			out, n = append(out, [2]int64{start, start}), 0
@@ -57,7 +58,7 @@ func (r *reading) slices(where string) (out [][2]int64, err error) {
 	}, fmt.Sprintf("SELECT start, COUNT(*) FROM (SELECT start FROM windows WHERE %s ORDER BY start LIMIT %d) AS w "+
 		"GROUP BY start ORDER BY start", where, maxWindows+1))
 	if err != nil {
-		return nil, fmt.Errorf("looking for windows: %w", err)
+		return nil, fmt.Errorf("looking up windows: %w", err)
 	}
 	return out, nil
 }
@@ -74,7 +75,7 @@ func (r *reading) windows(where string) (held []*window, err error) {
 	return held, nil
 }
 
-// windowsOf says which windows a query needs; "": none.
+// windowsOf returns the condition for the windows of a query, or "" if no window matches.
 func (r *reading) windowsOf(t *table) (where string, err error) {
 	where = fmt.Sprintf("start >= %d AND start < %d", t.plan.From.Unix(), t.plan.To.Unix())
 	if len(t.q.Nodes) == 0 {
@@ -85,12 +86,12 @@ func (r *reading) windowsOf(t *table) (where string, err error) {
 		return "", err
 	}
 	needed := slices.Collect(maps.Values(nodes))
-	// What is taken from a host stands in the windows of its guests.
+	// Transfers from a host are part of the windows of its guests.
 	for _, host := range t.q.Nodes {
 		guests, err := r.numbers("SELECT DISTINCT node FROM node_days WHERE start >= $1 AND start < $2 AND host = $3",
 			floorTo(t.plan.From.Unix(), aDay), t.plan.To.Unix(), host)
 		if err != nil {
-			return "", fmt.Errorf("looking for the guests of %s: %w", host, err)
+			return "", fmt.Errorf("looking up the guests of %s: %w", host, err)
 		}
 		needed = append(needed, guests...)
 	}
@@ -105,7 +106,7 @@ func (r *reading) windowsOf(t *table) (where string, err error) {
 // A scan adds windows to a table.
 type scan struct {
 	t         *table
-	consumers map[int64]*ledger.Consumer // those seen so far: their keys and names
+	consumers map[int64]*ledger.Consumer // keys and names of consumers read so far
 }
 
 func (s *scan) add(held []*window) error {
@@ -123,7 +124,7 @@ func (s *scan) add(held []*window) error {
 func (s *scan) addWindow(w *window) error {
 	t := s.t
 	t.begin(w.Start)
-	if t.plan.Nodes { // windows of nodes as a whole
+	if t.plan.Nodes { // query about whole nodes
 		for _, b := range w.Bases {
 			s.part(w, 0, b.Account).add(&ledger.Amount{Unmeasured: b.Unmeasured}, w.First, w.Last)
 		}
@@ -150,7 +151,7 @@ func (s *scan) addWindow(w *window) error {
 	return t.err
 }
 
-// part returns where what a consumer used belongs. Consumer 0 is the node as a whole.
+// part returns the part to which the usage of a consumer is added. Consumer 0 is the whole node.
 func (s *scan) part(w *window, consumer, account int64) *part {
 	t := s.t
 	m := memo{account: account}
@@ -168,7 +169,7 @@ func (s *scan) part(w *window, consumer, account int64) *part {
 		v := &groupValues{account: a}
 		if t.pods && consumer != 0 {
 			if s.consumers[consumer] == nil {
-				return nil, false, fmt.Errorf("%w: consumer %d is not there", ledger.ErrDamaged, consumer)
+				return nil, false, fmt.Errorf("%w: consumer %d does not exist", ledger.ErrDamaged, consumer)
 			}
 			v.consumer = *s.consumers[consumer]
 		}
@@ -184,7 +185,7 @@ func (s *scan) part(w *window, consumer, account int64) *part {
 	})
 }
 
-// name reads the names of the consumers of windows, if they are asked for.
+// name reads the names of the consumers of windows if the query requires them.
 func (s *scan) name(held []*window) error {
 	if !s.t.pods {
 		return nil
@@ -198,7 +199,7 @@ func (s *scan) name(held []*window) error {
 		}
 	}
 	if len(s.consumers)+len(missing) > maxNamed {
-		return fmt.Errorf("%w: %w: more than %d consumers: ask for less time, or for some namespaces or nodes",
+		return fmt.Errorf("%w: %w: more than %d consumers: select a shorter interval, or fewer namespaces or nodes",
 			ledger.ErrQuery, ledger.ErrTooLarge, maxNamed)
 	}
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(missing)), listed) {
@@ -209,7 +210,7 @@ func (s *scan) name(held []*window) error {
 				return err
 			}
 			if crc != rowCRC(node, c.Key, c.Pod, c.Account.Namespace) {
-				return fmt.Errorf("%w: the row of consumer %d", ledger.ErrDamaged, id)
+				return fmt.Errorf("%w: row of consumer %d", ledger.ErrDamaged, id)
 			}
 			s.consumers[id] = c
 			return nil

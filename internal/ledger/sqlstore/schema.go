@@ -1,13 +1,14 @@
 package sqlstore
 
-import _ "embed" // the statements of migrations
+import _ "embed" // for the statements of migrations
 
-// A migration brings a store from one version to the next. Both engines understand the text; what differs is put in for
-// {blob} and {serial}; statements end in ; at the end of a line. Migrations that were released never change.
+// A migration migrates a store from one version to the next. The text is valid for both databases after replacing
+// {blob} and {serial}. Statements end with a semicolon at the end of a line. Released migrations must not be
+// modified.
 type migration struct {
 	text string
-	// additive says that programs of the version before can use the tables as they are afterwards: columns with a
-	// default and tables that they need not know were added. They can then be put back after an update.
+	// additive is true if programs of the previous version can use the migrated tables, because only columns with a
+	// default and independent tables were added. Such programs can be restored after an upgrade.
 	additive bool
 }
 
@@ -31,6 +32,6 @@ var (
 	}
 )
 
-// demandGPUs makes a store in which something is booked for GPUs one of version 4: programs before it do not read such
-// windows. Others can be put back.
+// demandGPUs raises the required version to 4 when GPU energy is recorded, because older programs cannot read such
+// windows. Stores without GPU energy can still be used by older programs.
 const demandGPUs = "UPDATE meta SET value = '4' WHERE key = 'oldest' AND value IN ('1', '2', '3')"

@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Series returns mean power, step by step as [ledger.Query.SeriesStep] says. Where windows are no longer kept, or would
-// be too many, it is told by the hour, and where hours are not, by the day.
+// Series implements [ledger.Store]. The step is [ledger.Query.SeriesStep]. If windows are no longer retained or too
+// many, it falls back to hours, and from hours to days.
 func (d *DB) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error) {
 	steps := []struct {
 		long time.Duration

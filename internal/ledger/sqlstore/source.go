@@ -16,36 +16,35 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// A sumRow is what an account or a node used in an hour or a day. A node's lacks what is transferred from it.
+// A sumRow is the usage of an account or a node in an hour or a day. Rows of nodes do not include transfers.
 type sumRow struct {
 	start, id   int64
-	at          unique.Handle[place] // of nodes
+	at          unique.Handle[place] // only for nodes
 	first, last int64
 	ledger.Amount
 }
 
-// A block is all rows of one table and beginning.
+// A block contains all rows of one table with the same start.
 type block struct {
-	version string // of the day; "": there is none
+	version string // version of the day, or empty
 	rows    []sumRow
-	hosts   map[string]hours // of transfers: when the hosts were booked
+	hosts   map[string]hours // for transfers: hours with bookings of the hosts
 }
 
-// hours are those of a day, one bit each, and one for the day as a whole.
+// hours is a bit set of the hours of a day, with an additional bit for the whole day.
 type hours uint32
 
 const dayBit = aDay / anHour
 
 func (h hours) has(at int64) bool { return h>>((at-floorTo(at, aDay))/anHour)&1 != 0 }
 
-// maxCached is how many rows of sums are kept in memory, about 70 MB: a month of 20,000 accounts.
+// maxCached is the maximum number of cached rows, about 70 MB. It suffices for 20,000 accounts for a month.
 const maxCached = 600_000
 
-// blockCost is what a block costs besides its rows, in rows.
+// blockCost is the overhead of a cached block, expressed in rows.
 const blockCost = 4
 
-// A blockCache keeps blocks as long as the days that they are of do not change: each change of a day gives it a new
-// version in meta.
+// A blockCache caches blocks until their day changes. Each change of a day assigns a new version to it in meta.
 type blockCache struct {
 	mu     sync.Mutex
 	blocks map[blockKey]*block
@@ -53,9 +52,9 @@ type blockCache struct {
 }
 
 type blockKey struct {
-	from  *sumTable // nil: of transfers
+	from  *sumTable // nil for transfers
 	start int64
-	late  bool // of transfers: hours are no longer kept
+	late  bool // for transfers: hours are no longer retained
 }
 
 func (c *blockCache) get(key blockKey, version string) *block {
@@ -68,7 +67,7 @@ func (c *blockCache) get(key blockKey, version string) *block {
 	return b
 }
 
-// put keeps a block, and forgets any others until all have room.
+// put caches a block and evicts random blocks until the size limit is met.
 func (c *blockCache) put(key blockKey, b *block) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +75,7 @@ func (c *blockCache) put(key blockKey, b *block) {
 		c.blocks = map[blockKey]*block{}
 	}
 	c.forget(key)
-	for other := range c.blocks { // Go's maps are walked in random order
+	for other := range c.blocks { // the iteration order of maps is random
 		if c.rows+len(b.rows)+blockCost <= maxCached {
 			break
 		}
@@ -93,21 +92,22 @@ func (c *blockCache) forget(key blockKey) {
 	}
 }
 
-// dayKey is the key in meta of the version of a day's sums. A transaction that changes any of them changes the version.
+// dayKey returns the key in meta of the version of a day's sums. Transactions that modify these sums change the
+// version.
 func dayKey(day int64) string { return "day/" + strconv.FormatInt(day, 10) }
 
-// touch gives a day a new version, as its sums are changed.
+// touch assigns a new version to a day.
 func (d *DB) touch(ctx context.Context, s *session, day int64) error {
 	return s.setMeta(ctx, dayKey(day), rand.Text())
 }
 
-// version returns that of a day; "" if it never had sums. A query asks for many days, so it asks for a month at a
-// time and remembers them: its transaction sees one state of the store.
+// version returns the version of a day, or "" if the day has no sums. Because queries usually read many days,
+// versions are read and cached for a month at a time. The transaction provides a consistent view.
 func (r *reading) version(day int64) (string, error) {
 	if v, ok := r.versions[day]; ok {
 		return v, nil
 	}
-	const ahead = 40 // a month takes one statement
+	const ahead = 40 // more than a month
 	keys := make([]string, ahead)
 	versions := make(map[int64]string, ahead)
 	for i := range keys {
@@ -126,13 +126,13 @@ func (r *reading) version(day int64) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the versions of days: %w", err)
 	}
-	if r.versions != nil { // nil: the transaction changes them
+	if r.versions != nil { // nil if the transaction changes versions
 		maps.Copy(r.versions, versions)
 	}
 	return versions[day], nil
 }
 
-// cached returns a block from memory, or loads it. It must not be changed.
+// cached returns a block from the cache or loads it. The block must not be modified.
 func (r *reading) cached(key blockKey, load func(*block) error) (*block, error) {
 	version, err := r.version(floorTo(key.start, aDay))
 	if err != nil {
@@ -151,7 +151,7 @@ func (r *reading) cached(key blockKey, load func(*block) error) (*block, error) 
 	return b, nil
 }
 
-// block returns the rows of a table that begin at an instant.
+// block returns the rows of a table with the given start.
 func (r *reading) block(from *sumTable, start int64) (*block, error) {
 	return r.cached(blockKey{from: from, start: start}, func(b *block) error {
 		where := "start = " + strconv.FormatInt(start, 10)
@@ -164,7 +164,7 @@ func (r *reading) block(from *sumTable, start int64) (*block, error) {
 
 const transferAccounts = "SELECT id FROM accounts WHERE kind = 8" // ledger.Transfer
 
-// load adds rows of sums to a block.
+// load adds the rows of sums that match a condition to a block.
 func (r *reading) load(b *block, from *sumTable, where string) error {
 	err := r.each(func(rows *sql.Rows) error {
 		k, s, err := from.scan(rows)
@@ -172,8 +172,8 @@ func (r *reading) load(b *block, from *sumTable, where string) error {
 			return err
 		}
 		if r.maxTransferred > 0 && !from.nodes && len(b.rows) >= maxScanned {
-			return fmt.Errorf("%w: %w: more than %d sums of one time: ask for less time", ledger.ErrQuery,
-				ledger.ErrTooLarge, maxScanned)
+			return fmt.Errorf("%w: %w: more than %d sums with the same start: select a shorter interval",
+				ledger.ErrQuery, ledger.ErrTooLarge, maxScanned)
 		}
 		row := sumRow{start: k.start, id: k.id, first: s.first, last: s.last, Amount: s.Amount}
 		if from.nodes {
@@ -190,7 +190,7 @@ func (r *reading) load(b *block, from *sumTable, where string) error {
 
 func stamp(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }
 
-// ids writes numbers as a list.
+// ids returns a comma-separated list of IDs.
 func ids(all []int64) string {
 	texts := make([]string, len(all))
 	for i, id := range all {
@@ -199,23 +199,23 @@ func ids(all []int64) string {
 	return strings.Join(texts, ",")
 }
 
-// listed is how many numbers a statement lists.
+// listed is the maximum number of IDs in a statement.
 const listed = 500
 
-// beside is how many rows are read at once: who asks for one asks for those beside it.
+// beside is the number of rows to read at once, because adjacent rows are likely to be used as well.
 const beside = 256
 
-// account returns the account of a row.
+// account returns the account with the given row ID.
 func (r *reading) account(id int64) (*ledger.Account, error) {
 	return rowOf(r, &r.d.names.accountOf, id, "accounts", accountColumns, scanAccount)
 }
 
-// node returns the name of a node.
+// node returns the name of the node with the given row ID.
 func (r *reading) node(id int64) (string, error) {
 	return rowOf(r, &r.d.names.nodeOf, id, "nodes", "name", scanNode)
 }
 
-// rowOf returns what a row of a table says, and remembers it and the rows beside it.
+// rowOf returns the value of a row and caches it together with the adjacent rows.
 func rowOf[V any](r *reading, known *generations[int64, V], id int64, table, columns string,
 	scan func(*sql.Rows) (int64, V, error),
 ) (V, error) {
@@ -229,11 +229,11 @@ func rowOf[V any](r *reading, known *generations[int64, V], id int64, table, col
 		of, one, err := scan(rows)
 		if err != nil {
 			if of != id && errors.Is(err, ledger.ErrDamaged) {
-				return nil // nothing depends on it here
+				return nil // another row is damaged, which is irrelevant here
 			}
 			return err
 		}
-		if of == id { // what is remembered may be forgotten at any time
+		if of == id { // the cache may be cleared at any time
 			v, ok = one, true
 		}
 		r.d.names.mu.Lock()
@@ -245,7 +245,7 @@ func rowOf[V any](r *reading, known *generations[int64, V], id int64, table, col
 		return v, fmt.Errorf("reading %s: %w", table, err)
 	}
 	if !ok {
-		return v, fmt.Errorf("%w: row %d of %s is not there", ledger.ErrDamaged, id, table)
+		return v, fmt.Errorf("%w: row %d of %s does not exist", ledger.ErrDamaged, id, table)
 	}
 	return v, nil
 }
@@ -254,7 +254,7 @@ func scanNode(rows *sql.Rows) (id int64, name string, err error) {
 	var crc int64
 	err = rows.Scan(&id, &name, &crc)
 	if err == nil && crc != rowCRC(name) {
-		err = fmt.Errorf("%w: the row of node %d", ledger.ErrDamaged, id)
+		err = fmt.Errorf("%w: row of node %d", ledger.ErrDamaged, id)
 	}
 	return id, name, err
 }
@@ -265,18 +265,18 @@ func scanAccount(rows *sql.Rows) (id int64, a *ledger.Account, err error) {
 	err = rows.Scan(&id, &a.Kind, &a.Namespace, &a.OwnerKind, &a.Owner, &a.Parent, &a.Team, &a.Strategy, &a.Host,
 		&a.Site, &a.Signal, &a.Currency, &crc)
 	if err == nil && crc != rowCRC(accountRow(a)...) {
-		err = fmt.Errorf("%w: the row of account %d", ledger.ErrDamaged, id)
+		err = fmt.Errorf("%w: row of account %d", ledger.ErrDamaged, id)
 	}
 	return id, a, err
 }
 
-// nodeIDs returns the rows of nodes, by name; of those that are there.
+// nodeIDs returns the row IDs of the nodes that exist, by name.
 func (r *reading) nodeIDs(names []string) (map[string]int64, error) {
 	out := map[string]int64{}
 	for _, name := range names {
 		found, err := r.numbers("SELECT id FROM nodes WHERE name = $1", name)
 		if err != nil {
-			return nil, fmt.Errorf("looking for node %s: %w", name, err)
+			return nil, fmt.Errorf("looking up node %s: %w", name, err)
 		}
 		for _, id := range found {
 			out[name] = id

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/sqlstore"
 )
 
-// manyNamespaces books a month of 1,000 namespaces with 5 accounts each.
+// manyNamespaces writes a month of sums for 1,000 namespaces with 5 accounts each.
 func manyNamespaces(t testing.TB, put func(table string, sums []sqlstore.Sum)) {
 	t.Helper()
 	fn := func(at int64) (sums []sqlstore.Sum) {
@@ -34,7 +34,7 @@ func manyNamespaces(t testing.TB, put func(table string, sums []sqlstore.Sum)) {
 	for day := range int64(31) {
 		at := start.Unix() + day*86400
 		put("account_days", fn(at))
-		if day == 0 || day == 30 { // the others' are not asked for
+		if day == 0 || day == 30 { // hours of other days are not queried
 			for hour := range int64(24) {
 				put("account_hours", fn(at+hour*3600))
 			}
@@ -42,10 +42,11 @@ func manyNamespaces(t testing.TB, put func(table string, sums []sqlstore.Sum)) {
 	}
 }
 
-// The 99th of 100 queries over 30 days by 1,000 namespaces; the first of them finds nothing in memory.
+// TestMonthOfNamespaces measures the 99th percentile of 100 queries over 30 days by 1,000 namespaces. The cache is
+// empty for the first query.
 func TestMonthOfNamespaces(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
-		t.Skip("takes a minute; KUBENERGY_LONG=1 runs it")
+		t.Skip("takes a minute: set KUBENERGY_LONG=1 to run it")
 	}
 	s, filling := open(t), time.Now()
 	manyNamespaces(t, func(table string, sums []sqlstore.Sum) {
@@ -53,13 +54,13 @@ func TestMonthOfNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Logf("filled after %v", time.Since(filling))
+	t.Logf("wrote the test data in %v", time.Since(filling))
 	const queries = 100
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, kind := range []struct {
 		name    string
 		changed bool
-	}{{"nothing is booked meanwhile", false}, {"today's sums change before each query", true}} {
+	}{{"no concurrent bookings", false}, {"the sums of today change before each query", true}} {
 		var took, busy []time.Duration
 		for i := range queries {
 			if kind.changed {
@@ -77,7 +78,7 @@ func TestMonthOfNamespaces(t *testing.T) {
 			a, err := s.Query(t.Context(), q)
 			took, busy = append(took, time.Since(began)), append(busy, cpu(t)-used)
 			if err != nil || len(a.Rows) < 1000 {
-				t.Fatalf("%d rows, %v", len(a.Rows), err)
+				t.Fatalf("unexpected number of rows %d or error %v", len(a.Rows), err)
 			}
 		}
 		first, firstBusy := took[0], busy[0]
@@ -85,14 +86,14 @@ func TestMonthOfNamespaces(t *testing.T) {
 		slices.Sort(busy)
 		t.Logf("%s: p50 %v, p99 %v, first %v; CPU time p50 %v, p99 %v, first %v", kind.name,
 			took[queries/2], took[queries*98/100], first, busy[queries/2], busy[queries*98/100], firstBusy)
-		// Other tests may run at the same time: what the query itself takes is CPU time.
+		// Other tests may run concurrently, so the CPU time is checked instead of the elapsed time.
 		if p99 := busy[queries*98/100]; p99 > 300*time.Millisecond {
-			t.Errorf("p99 is %v", p99)
+			t.Errorf("p99 is %v, want at most 300 ms", p99)
 		}
 	}
 }
 
-// cpu is the time that this process has computed.
+// cpu returns the CPU time used by the process.
 func cpu(t testing.TB) time.Duration {
 	t.Helper()
 	var used syscall.Rusage

@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Statistics counts what is in the store.
+// Statistics implements [ledger.Store].
 func (d *DB) Statistics(ctx context.Context) (ledger.Statistics, error) {
 	s, err := d.Gauges(ctx)
 	if err != nil {
@@ -17,7 +17,7 @@ func (d *DB) Statistics(ctx context.Context) (ledger.Statistics, error) {
 	}
 	err = d.read(ctx, func(r *reading) error {
 		var oldest, unsent sql.NullInt64
-		// A newer program may have been here: the version is the store's, not ours.
+		// The schema version is read from the store, because a newer program may have migrated it.
 		err := r.tx.QueryRowContext(ctx, `SELECT (SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'schema'),
 			(SELECT MIN(start) FROM journal), (SELECT COUNT(*) FROM windows), (SELECT COUNT(*) FROM accounts),
 			(SELECT COUNT(*) FROM consumers), (SELECT COUNT(*) FROM records),
@@ -32,7 +32,7 @@ func (d *DB) Statistics(ctx context.Context) (ledger.Statistics, error) {
 		return err
 	})
 	if err != nil {
-		return ledger.Statistics{}, fmt.Errorf("counting what is in the ledger: %w", err)
+		return ledger.Statistics{}, fmt.Errorf("reading the statistics of the ledger: %w", err)
 	}
 	return s, nil
 }
@@ -44,7 +44,7 @@ func (d *DB) Gauges(ctx context.Context) (g ledger.Statistics, err error) {
 		g.Bytes, err = d.dialect.Bytes(ctx, d.reads)
 	}
 	if err != nil {
-		return ledger.Statistics{}, fmt.Errorf("looking how full the ledger is: %w", err)
+		return ledger.Statistics{}, fmt.Errorf("reading the size of the ledger: %w", err)
 	}
 	return g, nil
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Seconds.
+// Durations in seconds.
 const (
 	anHour = int64(3600)
 	aDay   = 24 * anHour
 )
 
-// The fields of an amount, in the order of [ledger.Amount.Fields].
+// Indexes of the fields of an amount, in the order of [ledger.Amount.Fields].
 const (
 	dynamic = iota
 	idle
@@ -40,10 +40,10 @@ const (
 // A sumTable is one of the four tables of sums.
 type sumTable struct {
 	name    string
-	step    int64    // seconds that a row is about
-	nodes   bool     // by node; false: by account
-	keys    []string // columns that say what a row is about
-	columns []string // all
+	step    int64    // duration covered by a row, in seconds
+	nodes   bool     // whether rows are by node instead of by account
+	keys    []string // key columns
+	columns []string // all columns
 }
 
 var (
@@ -58,7 +58,7 @@ var (
 		"estimated", "uncharted", "unpriced", "unmeasured", "first", "last", "gpu", "crc",
 	}
 
-	// sumTables stand in the order in which they are written.
+	// sumTables contains the tables in the order in which they are written.
 	sumTables = [...]*sumTable{
 		{"account_hours", anHour, false, accountKeys, slices.Concat(accountKeys, accountValues)},
 		{"node_hours", anHour, true, nodeKeys, slices.Concat(nodeKeys, nodeValues)},
@@ -72,13 +72,13 @@ func sumsOf(nodes, days bool) *sumTable {
 	return sumTables[i]
 }
 
-// A sumKey is what a row of sums is about: an account, or a node in a place.
+// A sumKey is the key of a row of sums, which is an account, or a node in a place.
 type sumKey struct {
 	start, id int64
-	place     // of nodes
+	place     // only for nodes
 }
 
-// A place is where a node was.
+// A place is the location of a node.
 type place struct{ host, site, signal, currency string }
 
 func (k sumKey) compare(o sumKey) int {
@@ -86,14 +86,14 @@ func (k sumKey) compare(o sumKey) int {
 		cmp.Compare(k.site, o.site), cmp.Compare(k.signal, o.signal), cmp.Compare(k.currency, o.currency))
 }
 
-// A sum is the rest of a row.
+// A sum contains the values of a row.
 type sum struct {
-	ledger.Amount                                 // of nodes: all but transfers; Idle is what consumers share
-	ownIdle, platform, unknown energy.Microjoules // of nodes: of Dynamic, what stands in the node's own accounts
-	first, last                int64              // Unix seconds
+	ledger.Amount                                 // for nodes: without transfers, and Idle is shared by consumers
+	ownIdle, platform, unknown energy.Microjoules // for nodes: parts of Dynamic in the node's own accounts
+	first, last                int64              // in Unix seconds
 }
 
-// empty reports whether all of it was taken back.
+// empty reports whether all amounts are 0, because everything was revoked.
 func (s *sum) empty() bool { return *s == sum{first: s.first, last: s.last} }
 
 func (s *sum) extend(first, last int64) { s.first, s.last = min(s.first, first), max(s.last, last) }
@@ -106,10 +106,10 @@ func (s *sum) merge(o *sum) {
 	s.extend(o.first, o.last)
 }
 
-// post adds to a node's sum what is booked for an account of a kind.
+// post adds the amount of an account of the given kind to the sum of a node.
 func (s *sum) post(kind ledger.Kind, a *ledger.Amount) {
 	if kind == ledger.Transfer {
-		return // it is the host's
+		return // transfers belong to the host
 	}
 	s.Add(a)
 	switch kind {
@@ -125,7 +125,7 @@ func (s *sum) post(kind ledger.Kind, a *ledger.Amount) {
 	s.Dynamic, s.Idle = s.Dynamic+a.Idle, s.Idle-a.Idle
 }
 
-// row returns the columns of a row but its sum of bytes.
+// row returns the columns of a row except its checksum.
 func (t *sumTable) row(k *sumKey, s *sum) []any {
 	if !t.nodes {
 		return []any{
@@ -141,12 +141,12 @@ func (t *sumTable) row(k *sumKey, s *sum) []any {
 	}
 }
 
-// selected is the beginning of a statement that reads rows.
+// selected returns a SELECT statement without a condition.
 func (t *sumTable) selected() string {
 	return "SELECT " + strings.Join(t.columns, ", ") + " FROM " + t.name
 }
 
-// scan reads a row. If the row is damaged, what it holds is returned all the same, with [ledger.ErrDamaged].
+// scan reads a row. If the row is damaged, it returns both its content and [ledger.ErrDamaged].
 func (t *sumTable) scan(rows *sql.Rows) (k sumKey, s sum, err error) {
 	var measured, crc int64
 	f := s.Fields()
@@ -163,16 +163,16 @@ func (t *sumTable) scan(rows *sql.Rows) (k sumKey, s sum, err error) {
 	switch {
 	case err != nil:
 	case t.nodes && measured != int64(s.Energy()):
-		err = fmt.Errorf("%w: node %d at %s in %s: %d µJ were measured, and %d µJ are booked", ledger.ErrDamaged, k.id,
-			stamp(k.start), t.name, measured, int64(s.Energy()))
+		err = fmt.Errorf("%w: node %d at %s in %s: measured energy is %d µJ, recorded energy is %d µJ",
+			ledger.ErrDamaged, k.id, stamp(k.start), t.name, measured, int64(s.Energy()))
 	case crc != sumCRC(t.row(&k, &s)):
-		err = fmt.Errorf("%w: the sum of %s %d at %s in %s", ledger.ErrDamaged, t.keys[1], k.id, stamp(k.start), t.name)
+		err = fmt.Errorf("%w: sum of %s %d at %s in %s", ledger.ErrDamaged, t.keys[1], k.id, stamp(k.start), t.name)
 	}
 	return k, s, err
 }
 
-// sumCRC is the sum of a row whose last column is what GPUs used: where that is nothing, as it was before GPUs were
-// metered.
+// sumCRC returns the checksum of a row. The last column, GPU energy, is omitted if it is 0, because rows written
+// before GPUs were metered do not have it.
 func sumCRC(row []any) int64 {
 	if last := len(row) - 1; row[last] == int64(0) {
 		row = row[:last]
@@ -180,7 +180,7 @@ func sumCRC(row []any) int64 {
 	return rowCRC(row...)
 }
 
-// sumsByKey holds sums by account and by node.
+// sumsByKey contains sums by account and by node.
 type sumsByKey struct{ accounts, nodes map[sumKey]*sum }
 
 func newBooks() sumsByKey { return sumsByKey{map[sumKey]*sum{}, map[sumKey]*sum{}} }
@@ -192,7 +192,7 @@ func (b sumsByKey) of(t *sumTable) map[sumKey]*sum {
 	return b.accounts
 }
 
-// at returns the sum of a key, which it makes if there is none.
+// at returns the sum of a key and creates it if necessary.
 func at(sums map[sumKey]*sum, k sumKey) *sum {
 	s := sums[k]
 	if s == nil {
@@ -202,12 +202,12 @@ func at(sums map[sumKey]*sum, k sumKey) *sum {
 	return s
 }
 
-// add books a window, by the hour.
+// add adds a window to the sums of its hour.
 func (b sumsByKey) add(w *window, account func(id int64) (*ledger.Account, error)) error {
 	start := floorTo(w.Start, anHour)
 	var n *sum
 	var where place
-	node := func(a *ledger.Account) *sum { // mostly the one before
+	node := func(a *ledger.Account) *sum { // usually the same as before
 		if p := (place{a.Host, a.Site, a.Signal, a.Currency}); n == nil || p != where {
 			n, where = at(b.nodes, sumKey{start, w.Node, p}), p
 			n.extend(w.First, w.Last)
@@ -235,7 +235,7 @@ func (b sumsByKey) add(w *window, account func(id int64) (*ledger.Account, error
 	return nil
 }
 
-// include adds sums to others, over longer steps.
+// include adds sums to sums of longer steps.
 func include(to, from map[sumKey]*sum, step int64) {
 	for k, s := range from {
 		k.start = floorTo(k.start, step)
@@ -243,14 +243,14 @@ func include(to, from map[sumKey]*sum, step int64) {
 	}
 }
 
-// A summing adds to the tables of sums what a fold books.
+// A summing collects the changes of a fold to the tables of sums.
 type summing struct {
 	*folder
 	sumsByKey
-	taken map[int64]bool // nodes of which something was taken back: their sums may have become empty
+	taken map[int64]bool // nodes with revoked estimates, whose sums may have become empty
 }
 
-// write adds what was collected to hours and days, and gives the days another version.
+// write adds the collected sums to hours and days and assigns new versions to the days.
 func (s *summing) write(ctx context.Context) error {
 	for _, t := range sumTables {
 		if err := s.writeTo(ctx, t); err != nil {
@@ -258,7 +258,7 @@ func (s *summing) write(ctx context.Context) error {
 		}
 	}
 	days := map[int64]bool{}
-	for k := range s.nodes { // each window changes a sum by node
+	for k := range s.nodes { // each window changes a sum of a node
 		days[floorTo(k.start, aDay)] = true
 	}
 	for _, start := range slices.Sorted(maps.Keys(days)) {
@@ -281,7 +281,7 @@ func (s *summing) writeTo(ctx context.Context, t *sumTable) error {
 		return fmt.Errorf("reading %s: %w", t.name, err)
 	}
 	if len(wrong) > 0 {
-		s.d.log.Error("Sums of the ledger are damaged; an audit says which", "table", t.name, "rows", len(wrong))
+		s.d.log.Error("Found damaged sums in the ledger, run an audit for details", "table", t.name, "rows", len(wrong))
 	}
 	rows := make([][]any, 0, len(keys))
 	for _, k := range keys {
@@ -307,7 +307,7 @@ func (t *sumTable) drop(ctx context.Context, s *session, row []any) error {
 	return err
 }
 
-// addHeld adds to sums what rows hold, and returns which of them are damaged. Keys are sorted.
+// addHeld adds the stored rows to sums and returns the keys of damaged rows. Keys must be sorted.
 func (s *summing) addHeld(t *sumTable, keys []sumKey, sums map[sumKey]*sum) (map[sumKey]bool, error) {
 	wrong := map[sumKey]bool{}
 	for len(keys) > 0 {
@@ -316,7 +316,7 @@ func (s *summing) addHeld(t *sumTable, keys []sumKey, sums map[sumKey]*sum) (map
 		for len(keys) > 0 && keys[0].start == start {
 			of, keys = append(of, keys[0].id), keys[1:]
 		}
-		for some := range slices.Chunk(slices.Compact(of), listed) { // a node's rows are read together
+		for some := range slices.Chunk(slices.Compact(of), listed) { // the rows of a node are read together
 			err := s.each(func(rows *sql.Rows) error {
 				k, held, err := t.scan(rows)
 				if err != nil && !errors.Is(err, ledger.ErrDamaged) {

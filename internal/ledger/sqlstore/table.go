@@ -11,29 +11,29 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// A table adds up rows of an answer.
+// A table aggregates the rows of an answer.
 type table struct {
 	r      *reading
 	q      *ledger.Query
 	plan   ledger.Plan
 	byHour bool
 	byTime bool
-	nodes  bool // nodes are asked for
-	pods   bool // pods are
+	nodes  bool // whether the query requires nodes
+	pods   bool // whether the query requires pods
 
-	now    int64 // beginning of what is added
+	now    int64 // start of the data being added
 	groups map[string]*group
-	known  map[memo]*part // nil: it is not asked for
+	known  map[memo]*part // nil if the query does not select it
 	err    error
 }
 
-// A group is a row that is being added up.
+// A group is a row of the answer.
 type group struct {
 	key   []string
 	parts []*part
 }
 
-// A part is what a group holds by one signal and in one currency.
+// A part contains the amounts of a group for one signal and one currency.
 type part struct {
 	signal, currency string
 	sum              ledger.Amount
@@ -41,7 +41,7 @@ type part struct {
 	first, last      int64
 }
 
-// A memo is what decides on the group.
+// A memo is the key that determines the group.
 type memo struct {
 	account, consumer, node int64
 	at                      unique.Handle[place]
@@ -56,7 +56,7 @@ func newTable(r *reading, q *ledger.Query, plan ledger.Plan) *table {
 	return t
 }
 
-// begin says when what is added next was used.
+// begin sets the start of the data that is added next.
 func (t *table) begin(at int64) {
 	if t.byTime && at != t.now {
 		clear(t.known)
@@ -64,11 +64,11 @@ func (t *table) begin(at int64) {
 	t.now = at
 }
 
-// groupValues are all that a key may tell.
+// groupValues are the values that can be part of a key.
 type groupValues struct {
 	account  *ledger.Account
 	node     string
-	consumer ledger.Consumer // its key, and its name, which may have come later than its energy
+	consumer ledger.Consumer // the name may have been stored after the energy
 }
 
 func (t *table) key(v *groupValues) []string {
@@ -94,7 +94,7 @@ func (t *table) key(v *groupValues) []string {
 	return out
 }
 
-// part returns the part that something is added to; nil: it is not asked for.
+// part returns the part that an amount is added to, or nil if the query does not select it.
 func (t *table) part(m memo, find func() (*groupValues, bool, error)) *part {
 	if found, ok := t.known[m]; ok {
 		return found
@@ -110,8 +110,8 @@ func (t *table) part(m memo, find func() (*groupValues, bool, error)) *part {
 	g := t.groups[id]
 	if g == nil {
 		if len(t.groups) >= maxRows {
-			t.fail(fmt.Errorf("%w: %w: more than %d rows: group by less, or ask for less", ledger.ErrQuery,
-				ledger.ErrTooLarge, maxRows))
+			t.fail(fmt.Errorf("%w: %w: more than %d rows: group by fewer dimensions, or select less data",
+				ledger.ErrQuery, ledger.ErrTooLarge, maxRows))
 			return nil
 		}
 		g = &group{key: key}
@@ -136,7 +136,7 @@ func (t *table) fail(err error) {
 	}
 }
 
-// ofAccount returns where the sums of an account belong. What is transferred belongs to the host.
+// ofAccount returns the part for the sums of an account. Transfers are added to the host.
 func (t *table) ofAccount(row *sumRow, transfer bool) *part {
 	return t.part(memo{account: row.id, transfer: transfer}, func() (*groupValues, bool, error) {
 		a, err := t.r.account(row.id)
@@ -151,7 +151,7 @@ func (t *table) ofAccount(row *sumRow, transfer bool) *part {
 	})
 }
 
-// ofNode returns where the sums of a node belong.
+// ofNode returns the part for the sums of a node.
 func (t *table) ofNode(row *sumRow) *part {
 	m := memo{at: row.at}
 	if t.nodes {
@@ -173,7 +173,7 @@ func (t *table) selectsNode(name string) bool {
 	return len(t.q.Nodes) == 0 || slices.Contains(t.q.Nodes, name)
 }
 
-// add adds an amount. What is transferred has no first and last.
+// add adds an amount. Transfers do not extend the interval.
 func (p *part) add(a *ledger.Amount, first, last int64) {
 	if p == nil {
 		return
@@ -186,8 +186,8 @@ func (p *part) add(a *ledger.Amount, first, last int64) {
 	}
 }
 
-// row returns the group's sums. Those of energy, emissions and money that are more than can be told are an error;
-// times stay at what can be.
+// row returns the sums of the group. It returns [ledger.ErrSum] if energy, emissions or costs overflow. Durations
+// are clamped.
 func (g *group) row() (ledger.Row, error) {
 	rows := make([]ledger.Row, len(g.parts))
 	for i, p := range g.parts {

@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// warms adds to the hour of a booking how hot its node was.
+// warms adds the temperature of a booking to the statistics of its hour.
 func (b *booker) warms(ctx context.Context, node int64, booking *ledger.Booking) error {
 	t := float64(*booking.Temperature)
 	_, err := b.s.exec(ctx, `INSERT INTO temperatures (start, node, total, samples, most) VALUES ($1, $2, $3, 1, $4)
@@ -20,7 +20,7 @@ func (b *booker) warms(ctx context.Context, node int64, booking *ledger.Booking)
 	return err
 }
 
-const maxTemperatures = 100_000 // of an answer
+const maxTemperatures = 100_000 // maximum number of rows in an answer
 
 // Temperatures implements [ledger.Store].
 func (d *DB) Temperatures(ctx context.Context, from, to time.Time, node string) (all []ledger.Temperature, err error) {
@@ -37,7 +37,7 @@ func (d *DB) Temperatures(ctx context.Context, from, to time.Time, node string) 
 		return err
 	})
 	if err == nil && len(all) > maxTemperatures {
-		err = fmt.Errorf("%w: %w: more than %d hours of nodes: ask for less time, or for one node", ledger.ErrQuery,
+		err = fmt.Errorf("%w: %w: more than %d hours of nodes: select a shorter interval or one node", ledger.ErrQuery,
 			ledger.ErrTooLarge, maxTemperatures)
 	}
 	if err != nil {

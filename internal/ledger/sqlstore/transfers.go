@@ -9,8 +9,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// transfers returns what is taken from hosts on a day, by hour and account, as far as it counts: as something was
-// booked for the host in that hour. Where hours are no longer kept, sums of the day hold only what counts: see Keep.
+// transfers returns the transfers of a day, by hour and account, that count because the host has bookings in the
+// same hour. If hours are no longer retained, it uses the sums of the day, which only contain transfers that count.
+// See Keep.
 func (r *reading) transfers(day int64) (*block, error) {
 	late := day < r.hoursFrom
 	b, err := r.cached(blockKey{start: day, late: late}, func(b *block) error {
@@ -30,19 +31,20 @@ func (r *reading) transfers(day int64) (*block, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading what was transferred on %s: %w", stamp(day), err)
+		return nil, fmt.Errorf("reading the transfers of %s: %w", stamp(day), err)
 	}
 	return b, nil
 }
 
-// A transferred is all that guests told of a day, by hour, whether it counts or not.
+// A transferred contains all transfers of a day by hour, including transfers that do not count.
 type transferred struct {
 	all   []sumRow
-	host  map[int64]string // of accounts
-	hosts map[string]hours // that are booked
+	host  map[int64]string // host of each account
+	hosts map[string]hours // hours with bookings of the hosts
 }
 
-// counts reports whether a row counts; late: where hosts' hours are no longer known.
+// counts reports whether a transfer counts. If late is true, the hours of hosts have been dropped and the day is
+// used.
 func (t *transferred) counts(row *sumRow, late bool) bool {
 	host := t.host[row.id]
 	return t.hosts[host].has(row.start) || late && t.hosts[host]>>dayBit&1 != 0
@@ -59,8 +61,8 @@ func (r *reading) transferred(day int64) (*transferred, error) {
 		return nil, err
 	}
 	if r.maxTransferred > 0 && len(all.rows) > r.maxTransferred {
-		return nil, fmt.Errorf("%w: %w: virtual machines took more than %d sums from their hosts on %s: ask for "+
-			"times without that day", ledger.ErrQuery, ledger.ErrTooLarge, r.maxTransferred, stamp(day))
+		return nil, fmt.Errorf("%w: %w: virtual machines have more than %d transfers from their hosts on %s: select "+
+			"an interval without that day", ledger.ErrQuery, ledger.ErrTooLarge, r.maxTransferred, stamp(day))
 	}
 	t := &transferred{all: all.rows, host: map[int64]string{}}
 	names := map[string]bool{}
@@ -84,8 +86,9 @@ func hoursOf(day int64) (all []int64) {
 	return all
 }
 
-// hosts returns when something is booked for hosts on a day. Machines that name each other as their hosts are none on
-// that day: too much energy is seen and looked into, energy that is nowhere is not.
+// hosts returns the hours of a day with bookings of the given hosts. Nodes that are their own hosts, directly or
+// indirectly, are excluded on that day. Counting energy twice is noticed and investigated, but missing energy is
+// not.
 func (r *reading) hosts(day int64, names []string) (map[string]hours, error) {
 	booked := map[string]hours{}
 	byName, err := r.nodeIDs(names)
@@ -118,7 +121,7 @@ func (r *reading) hosts(day int64, names []string) (map[string]hours, error) {
 	return booked, nil
 }
 
-// above returns the hosts that nodes named on a day.
+// above returns the hosts of each node on a day.
 func (r *reading) above(day int64) (map[string][]string, error) {
 	above := map[string][]string{}
 	err := r.each(func(rows *sql.Rows) error {
@@ -126,7 +129,7 @@ func (r *reading) above(day int64) (map[string][]string, error) {
 		var node, host string
 		err := rows.Scan(&id, &host, &node, &crc)
 		if err == nil && crc != rowCRC(node) {
-			err = fmt.Errorf("%w: the row of node %d", ledger.ErrDamaged, id)
+			err = fmt.Errorf("%w: row of node %d", ledger.ErrDamaged, id)
 		}
 		above[node] = append(above[node], host)
 		return err
@@ -136,7 +139,7 @@ func (r *reading) above(day int64) (map[string][]string, error) {
 	return above, err
 }
 
-// circles reports whether a way up from a node leads to a target.
+// circles reports whether target is a direct or indirect host of a node.
 func circles(above map[string][]string, from, target string, seen map[string]bool) bool {
 	return slices.ContainsFunc(above[from], func(host string) bool {
 		before := seen[host]
@@ -145,7 +148,7 @@ func circles(above map[string][]string, from, target string, seen map[string]boo
 	})
 }
 
-// counts reports whether what an account transfers in a window counts.
+// counts reports whether the transfers of an account in a window count.
 func (r *reading) counts(a *ledger.Account, at int64) (bool, error) {
 	b, err := r.transfers(floorTo(at, aDay))
 	if err != nil {

@@ -184,7 +184,7 @@ func TestWithoutKubernetes(t *testing.T) {
 		})
 	}
 	description("slurm-7", "held", "-A")
-	if text, _ := said("held", "-A"); strings.Contains(text, "no scheduler runs") {
+	if text, _ := said("held", "-A"); strings.Contains(text, "no scheduler is running") {
 		t.Error(text)
 	}
 	description("CheaperLater", "explain", "job", "slurm-7", "-n", "physics")

@@ -1,5 +1,5 @@
-// Package pgtest starts a private PostgreSQL for a test: it listens on a socket of its own only, writes to disk as a
-// real one does, and ends with the test.
+// Package pgtest starts a private PostgreSQL server for a test. The server listens on a private socket only, writes
+// to disk like a production server, and is stopped when the test finishes.
 package pgtest
 
 import (
@@ -22,21 +22,21 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 )
 
-// A Server is a PostgreSQL of a test's own.
+// A Server is a PostgreSQL server of a test.
 type Server struct {
 	DSN string
 
 	dir      string
-	programs string // the folder of initdb and postgres
+	programs string // directory that contains initdb and postgres
 	cred     *syscall.SysProcAttr
 	log      *os.File
 
 	mu  sync.Mutex
 	cmd *exec.Cmd
-	end chan struct{} // closed when cmd has ended
+	end chan struct{} // closed when cmd has exited
 }
 
-// Start starts a server and returns what to connect to. The test is skipped where there is no PostgreSQL.
+// Start starts a server and returns its connection string. The test is skipped if PostgreSQL is not installed.
 func Start(t testing.TB) string {
 	t.Helper()
 	return StartServer(t).DSN
@@ -49,12 +49,12 @@ func StartServer(t testing.TB) *Server {
 	if err != nil {
 		t.Skipf("PostgreSQL is not installed: %v", err)
 	}
-	// Paths of sockets may be 107 bytes long, those of tests' folders are longer.
+	// The path of a socket is limited to 107 bytes, and temporary directories of tests have longer paths.
 	dir, err := os.MkdirTemp("", "pg")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil { // as the kernel names the folder
+	if dir, err = filepath.EvalSymlinks(dir); err != nil { // path as reported by the kernel
 		t.Fatal(err)
 	}
 	s := &Server{dir: dir, programs: programs}
@@ -63,7 +63,7 @@ func StartServer(t testing.TB) *Server {
 		_ = os.RemoveAll(dir)
 	})
 	if s.cred, err = unprivileged(dir); err != nil {
-		t.Skipf("PostgreSQL does not run as root, and no other user is there: %v", err)
+		t.Skipf("PostgreSQL cannot run as root and there is no other user: %v", err)
 	}
 	s.DSN = fmt.Sprintf("host=%s port=5432 user=kubenergy dbname=postgres sslmode=disable", dir)
 	init := exec.Command(filepath.Join(s.programs, "initdb"), "-D", s.data(), "-U", "kubenergy", "-A", "trust", "-E",
@@ -80,10 +80,11 @@ func StartServer(t testing.TB) *Server {
 	return s
 }
 
-// debian is where Debian and Ubuntu install the servers of PostgreSQL: outside of PATH, by their versions.
+// debian is the installation directory of PostgreSQL on Debian and Ubuntu, which is versioned and not in PATH.
 const debian = "/usr/lib/postgresql/*/bin"
 
-// programs returns the folder of initdb and postgres: the first one in PATH, else Debian's of the highest version.
+// programs returns the directory of initdb and postgres. It prefers PATH over the highest version installed by
+// Debian.
 func programs() (string, error) {
 	folders, err := filepath.Glob(debian)
 	if err != nil {
@@ -101,12 +102,12 @@ func programs() (string, error) {
 			return folder, nil
 		}
 	}
-	return "", fmt.Errorf("no folder of PATH, and none of %s, holds initdb and postgres", debian)
+	return "", fmt.Errorf("neither a directory in PATH nor %s contains initdb and postgres", debian)
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// unprivileged says as which user a server runs, and gives a folder to them.
+// unprivileged returns the credentials of the user that runs the server, and makes the user the owner of dir.
 func unprivileged(dir string) (*syscall.SysProcAttr, error) {
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() != 0 {
@@ -128,10 +129,10 @@ func unprivileged(dir string) (*syscall.SysProcAttr, error) {
 		attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 		return attr, os.Chown(dir, int(uid), int(gid))
 	}
-	return nil, errors.New("no user postgres or nobody")
+	return nil, errors.New("there is no user postgres or nobody")
 }
 
-// Run starts the server, again if it was killed, and returns when it answers.
+// Run starts the server, also after it was killed, and returns when it accepts connections.
 func (s *Server) Run(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
@@ -139,7 +140,7 @@ func (s *Server) Run(t testing.TB) {
 	if s.cmd != nil {
 		return
 	}
-	// What a killed server leaves would keep another from starting.
+	// The PID file of a killed server prevents another one from starting.
 	_ = os.Remove(filepath.Join(s.data(), "postmaster.pid"))
 	cmd := exec.Command(filepath.Join(s.programs, "postgres"), "-D", s.data(), "-k", s.dir, "-h", "", "-p", "5432",
 		"-c", "fsync=on", "-c",
@@ -150,7 +151,7 @@ func (s *Server) Run(t testing.TB) {
 	s.cmd, s.end = cmd, make(chan struct{})
 	started := make(chan error)
 	go func(end chan struct{}) {
-		runtime.LockOSThread() // the server dies with the thread that started it
+		runtime.LockOSThread() // Pdeathsig kills the server when this thread exits
 		defer runtime.UnlockOSThread()
 		defer close(end)
 		err := cmd.Start()
@@ -165,7 +166,7 @@ func (s *Server) Run(t testing.TB) {
 	}
 	if err := s.answers(); err != nil {
 		log, _ := os.ReadFile(s.log.Name())
-		t.Fatalf("PostgreSQL does not answer: %v\n%s", err, log)
+		t.Fatalf("PostgreSQL does not respond: %v\n%s", err, log)
 	}
 }
 
@@ -183,7 +184,7 @@ func (s *Server) answers() error {
 		}
 		select {
 		case <-s.end:
-			return fmt.Errorf("it ended: %w", err)
+			return fmt.Errorf("server exited: %w", err)
 		case <-ctx.Done():
 			return err
 		case <-time.After(pause):
@@ -191,22 +192,22 @@ func (s *Server) answers() error {
 	}
 }
 
-// Kill ends the server as a power failure does: what is not on disk is gone.
+// Kill kills the server like a crash would. Data that is not on disk is lost.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	s.stop(t, syscall.SIGKILL)
 }
 
-// Stop ends it in good order: open connections are closed.
+// Stop shuts the server down and closes open connections.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
 	s.stop(t, syscall.SIGINT)
 }
 
-const pause = 50 * time.Millisecond // between two looks at a server
+const pause = 50 * time.Millisecond // interval between polls of a server
 
-// timeout is how long a server may take to start or to end. It is generous: on a busy machine either takes many times
-// as long as usual, and no test is about it.
+// timeout is the maximum duration of starting or stopping a server. It is generous, because both take many times
+// longer on a busy machine and no test depends on their duration.
 const timeout = 2 * time.Minute
 
 func (s *Server) stop(t testing.TB, how syscall.Signal) {
@@ -224,15 +225,15 @@ func (s *Server) stop(t testing.TB, how syscall.Signal) {
 		<-s.end
 	}
 	s.cmd = nil
-	// The server's processes notice that it was killed, but not at once. As long as one lives it holds the shared
-	// memory of the data folder, and no other server starts there.
+	// The child processes of a killed server exit with a delay. Until then they hold the shared memory of the data
+	// directory, and no other server can start there.
 	for deadline := time.Now().Add(timeout); ; time.Sleep(pause) {
 		left := s.processes()
 		if len(left) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("%v after the server was stopped, its processes %v still live", timeout, left)
+			t.Errorf("%v after stopping the server, its processes %v are still running", timeout, left)
 			return
 		}
 		for _, pid := range left {
@@ -241,8 +242,9 @@ func (s *Server) stop(t testing.TB, how syscall.Signal) {
 	}
 }
 
-// processes are all that work in the server's data folder: the server's own, as the folder is this test's. Of a process
-// that has ended and waits for its parent, the kernel tells no folder.
+// processes returns the processes with the data directory as their working directory. These are the processes of
+// the server, because the directory belongs to this test. Zombies are not included, because the kernel reports no
+// directory for them.
 func (s *Server) processes() (pids []int) {
 	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
 	for _, link := range links {
@@ -255,7 +257,7 @@ func (s *Server) processes() (pids []int) {
 	return pids
 }
 
-// Bytes is how much the database takes on disk.
+// Bytes returns the size of the database on disk.
 func Bytes(t testing.TB, dsn string) int64 {
 	t.Helper()
 	db, err := sql.Open("pgx", dsn)

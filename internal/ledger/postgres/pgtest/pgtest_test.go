@@ -7,7 +7,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger/postgres/pgtest"
 )
 
-// What is committed is there after a crash.
+// Committed data survives a crash.
 func TestKill(t *testing.T) {
 	s := pgtest.StartServer(t)
 	db, err := sql.Open("pgx", s.DSN)
@@ -20,7 +20,7 @@ func TestKill(t *testing.T) {
 	}
 	s.Kill(t)
 	if err := db.PingContext(t.Context()); err == nil {
-		t.Fatal("it lives")
+		t.Fatal("expected the server to be down")
 	}
 	s.Run(t)
 	var n int
@@ -28,6 +28,6 @@ func TestKill(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	if pgtest.Bytes(t, s.DSN) < 1<<20 {
-		t.Error("a database of nothing")
+		t.Error("expected a size greater than 0")
 	}
 }
