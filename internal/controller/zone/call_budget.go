@@ -1,13 +1,12 @@
 package zone
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -151,7 +150,7 @@ func (k *Calls) attempt(ctx context.Context, batch []*reservation) error {
 	now := batch[0].now
 	maps.DeleteFunc(m.Data, func(_, text string) bool {
 		b := readCallLog(text, now)
-		return b.until == 0 && len(b.calls) == 0
+		return b.Until == 0 && len(b.Calls) == 0
 	})
 	if m.ResourceVersion == "" {
 		err = k.client.Create(ctx, m)
@@ -195,16 +194,10 @@ func callsKey(name string) string {
 	return fmt.Sprintf("%.*s.%x", longest, key, h.Sum64())
 }
 
-// callLog contains the calls of the last hour, oldest first. It is stored as "minute:count/60 minute:count/60",
-// preceded by "until=second" during a pause. Both times are in Unix seconds.
+// callLog contains the calls of the last hour. It is stored as JSON. All times are in Unix seconds.
 type callLog struct {
-	until int64 // in Unix seconds; 0 if there is no pause
-	calls []callCount
-}
-
-type callCount struct {
-	from  int64 // in Unix seconds; the calls were made within one minute from this time
-	calls int
+	Until int64         `json:"until,omitempty"` // end of a pause; 0 if there is none
+	Calls map[int64]int `json:"calls,omitempty"` // number of calls within one minute from each key
 }
 
 const (
@@ -223,86 +216,61 @@ const (
 	longestPause = int64(24 * time.Hour / time.Second)
 )
 
-const untilPrefix = "until="
-
 // readCallLog parses a log and omits expired and invalid entries. The time of a call more than farAhead in the
 // future is replaced by now, because it was recorded with a wrong clock.
 func readCallLog(text string, now time.Time) callLog {
-	var b callLog
-	for entry := range strings.FieldsSeq(text) {
-		if until, pause := strings.CutPrefix(entry, untilPrefix); pause {
-			if t, err := strconv.ParseInt(until, 10, 64); err == nil {
-				b.block(time.Unix(t, 0), now)
-			}
-			continue
+	var stored callLog
+	if json.Unmarshal([]byte(text), &stored) != nil {
+		stored = callLog{}
+	}
+	b := callLog{Calls: map[int64]int{}}
+	b.block(time.Unix(stored.Until, 0), now)
+	for from, calls := range stored.Calls {
+		if from > now.Unix()+farAhead {
+			from = now.Unix()
 		}
-		if c, ok := readCallCount(entry); ok {
-			if c.from > now.Unix()+farAhead {
-				c.from = now.Unix()
-			}
-			if c.expires() > now.Unix() {
-				b.calls = append(b.calls, c)
-			}
+		if expires(from) > now.Unix() && calls > 0 {
+			b.Calls[from] += calls
 		}
 	}
-	slices.SortFunc(b.calls, func(x, y callCount) int { return cmp.Compare(x.from, y.from) })
 	return b
 }
 
-func readCallCount(entry string) (c callCount, ok bool) {
-	second, rest, _ := strings.Cut(entry, ":")
-	count, _, _ := strings.Cut(rest, "/")
-	from, err1 := strconv.ParseInt(second, 10, 64)
-	calls, err2 := strconv.Atoi(count)
-	return callCount{from, calls}, err1 == nil && err2 == nil && calls > 0
-}
-
-// expires returns the Unix second from which the calls no longer count.
-func (c callCount) expires() int64 { return c.from + minute + window }
+// expires returns the Unix second from which calls within one minute from the given second no longer count.
+func expires(from int64) int64 { return from + minute + window }
 
 // block replaces the pause. A time that is not after now ends it.
 func (b *callLog) block(until, now time.Time) {
-	b.until = 0
+	b.Until = 0
 	if until.After(now) {
-		b.until = min(until.Add(time.Second-1).Unix(), now.Unix()+longestPause)
+		b.Until = min(until.Add(time.Second-1).Unix(), now.Unix()+longestPause)
 	}
 }
 
 // grant adds a call if the limit permits it and there is no pause. Otherwise it returns the time of the next
 // attempt.
 func (b *callLog) grant(now time.Time, perHour int) (ok bool, next time.Time) {
-	if until := time.Unix(b.until, 0); until.After(now) {
+	if until := time.Unix(b.Until, 0); until.After(now) {
 		return false, until
 	}
 	made := 0
-	for _, c := range b.calls {
-		made += c.calls
+	for _, calls := range b.Calls {
+		made += calls
 	}
-	for _, c := range b.calls {
+	for _, from := range slices.Sorted(maps.Keys(b.Calls)) {
 		if made < perHour {
 			break
 		}
-		if made -= c.calls; made < perHour {
-			return false, time.Unix(c.expires(), 0)
+		if made -= b.Calls[from]; made < perHour {
+			return false, time.Unix(expires(from), 0)
 		}
 	}
-	from := now.Unix() - now.Unix()%minute
-	if i := slices.IndexFunc(b.calls, func(c callCount) bool { return c.from == from }); i >= 0 {
-		b.calls[i].calls++
-	} else {
-		b.calls = append(b.calls, callCount{from, 1})
-	}
+	b.Calls[now.Unix()-now.Unix()%minute]++
 	return true, time.Time{}
 }
 
 // String returns the stored form of the log.
 func (b callLog) String() string {
-	var words []string
-	if b.until > 0 {
-		words = append(words, fmt.Sprintf(untilPrefix+"%d", b.until))
-	}
-	for _, c := range b.calls {
-		words = append(words, fmt.Sprintf("%d:%d/%d", c.from, c.calls, minute))
-	}
-	return strings.Join(words, " ")
+	text, _ := json.Marshal(b) // integers can always be encoded
+	return string(text)
 }
