@@ -71,8 +71,8 @@ func scheduleRows(records []ledger.Record) [][]string {
 			score = number(r.Intensity)
 		}
 		all = append(all, []string{
-			humanize.CSVCell(r.Namespace + "/" + r.Owner), humanize.CSVCell(r.Node), humanize.CSVCell(r.Strategy), score,
-			r.At.UTC().Format(time.RFC3339Nano),
+			humanize.CSVCell(r.Namespace + "/" + r.Owner), humanize.CSVCell(r.Node), humanize.CSVCell(r.Strategy),
+			score, r.At.UTC().Format(time.RFC3339Nano),
 		})
 	}
 	return all
