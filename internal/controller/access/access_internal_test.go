@@ -102,14 +102,14 @@ func FuzzHosts(f *testing.F) {
 	f.Add([]byte("hosts: &a [*a]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		defer memtest.Limit(t, 100*len(data))()
-		hosts, tokens, err := parseHosts(data)
+		all, err := parseHosts(data)
 		if err != nil {
 			return
 		}
-		if len(hosts) != len(tokens) {
-			t.Errorf("got %d hosts with %d tokens", len(hosts), len(tokens))
+		if len(all.byNode) > len(all.byToken) {
+			t.Errorf("got %d hosts with %d tokens", len(all.byNode), len(all.byToken))
 		}
-		for name, h := range hosts {
+		for name, h := range all.byNode {
 			if name != h.Node || !plausibleName(name, maxNodeName) || !(h.MaxPower >= 0) {
 				t.Errorf("%+v", h)
 			}
