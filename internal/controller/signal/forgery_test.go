@@ -167,7 +167,7 @@ func TestPlainHTTPStaysInside(t *testing.T) {
 		defer cancel()
 		f.pause = func(context.Context, time.Duration) bool { return false }
 		_, _, err := f.get(ctx, request{url: "http://" + host + ":9/"})
-		if (dial.ReasonOf(err) == dial.ReasonAddress && strings.Contains(err.Error(), "want https")) != refused {
+		if (dial.ReasonOf(err) == dial.ReasonAddress && strings.Contains(err.Error(), "use https")) != refused {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
