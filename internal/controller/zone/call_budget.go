@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/kubenergy/kubenergy/internal/controller/signal"
 	"github.com/kubenergy/kubenergy/internal/kube"
@@ -34,7 +35,6 @@ type Calls struct {
 
 	pending chan []*reservation // reservations that no goroutine writes yet; also serves as the lock on them
 	writing chan struct{}       // held by the goroutine that writes
-	last    *v1.ConfigMap       // the last version written; guarded by writing
 }
 
 // reservation is a request of a keeper for one call or for a pause.
@@ -108,13 +108,7 @@ func (k *Calls) write(ctx context.Context, batch []*reservation) {
 	behind := func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 	}
-	err := kube.Retry(wait.Backoff{Steps: 5}, behind, func() error {
-		err := k.attempt(ctx, batch)
-		if err != nil {
-			k.last = nil // another replica wrote it, or the result is unknown
-		}
-		return err
-	})
+	err := kube.Retry(wait.Backoff{Steps: 5}, behind, func() error { return k.attempt(ctx, batch) })
 	for _, r := range batch {
 		r.done, r.err = true, err
 		r.granted = r.granted && err == nil
@@ -122,58 +116,29 @@ func (k *Calls) write(ctx context.Context, batch []*reservation) {
 }
 
 func (k *Calls) attempt(ctx context.Context, batch []*reservation) error {
-	m, err := k.read(ctx)
-	if err != nil {
-		return err
-	}
-	if m.Data == nil {
-		m.Data = map[string]string{}
-	}
-	changed := false
-	for _, r := range batch {
-		b := readCallLog(m.Data[r.key], r.now)
-		if r.perHour == 0 {
-			b.block(r.until, r.now)
-		} else {
-			r.granted, r.next = b.grant(r.now, r.perHour)
+	m := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: callsName}}
+	_, err := controllerutil.CreateOrUpdate(ctx, k.client, m, func() error {
+		if m.Data == nil {
+			m.Data = map[string]string{}
 		}
-		// Write the log even if no call is granted. This corrects entries of a clock that ran ahead, which would
-		// otherwise block the source forever.
-		if text := b.String(); text != m.Data[r.key] {
-			m.Data[r.key], changed = text, true
+		for _, r := range batch {
+			b := readCallLog(m.Data[r.key], r.now)
+			if r.perHour == 0 {
+				b.block(r.until, r.now)
+			} else {
+				r.granted, r.next = b.grant(r.now, r.perHour)
+			}
+			// Write the log even if no call is granted. This corrects entries of a clock that ran ahead, which would
+			// otherwise block the source forever.
+			m.Data[r.key] = b.String()
 		}
-	}
-	if !changed {
-		k.last = m
+		maps.DeleteFunc(m.Data, func(_, text string) bool {
+			b := readCallLog(text, batch[0].now)
+			return b.Until == 0 && len(b.Calls) == 0
+		})
 		return nil
-	}
-	now := batch[0].now
-	maps.DeleteFunc(m.Data, func(_, text string) bool {
-		b := readCallLog(text, now)
-		return b.Until == 0 && len(b.Calls) == 0
 	})
-	if m.ResourceVersion == "" {
-		err = k.client.Create(ctx, m)
-	} else {
-		err = k.client.Update(ctx, m)
-	}
-	if err == nil {
-		k.last = m
-	}
 	return err
-}
-
-// read returns a copy of the ConfigMap that the caller may modify.
-func (k *Calls) read(ctx context.Context) (*v1.ConfigMap, error) {
-	if k.last != nil {
-		return k.last.DeepCopy(), nil
-	}
-	m := &v1.ConfigMap{}
-	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: callsName}, m)
-	if apierrors.IsNotFound(err) {
-		return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: callsName}}, nil
-	}
-	return m, err
 }
 
 // callsKey converts the name of a source to a valid key of a ConfigMap.
