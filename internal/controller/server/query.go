@@ -87,6 +87,9 @@ func (q *query) check(rt *route, name string) {
 			q.refuse("%s has %d bytes or invalid characters, want at most %d", name, len(value), maxValueSize)
 			return
 		}
+		if p.kind == kindFlag && value != "true" && value != "false" {
+			q.refuse("%s is %.40q: want true or false", name, value)
+		}
 		if p.among != nil && !p.many && !slices.Contains(p.among, value) {
 			q.refuse("%s is %.40q: want %s", name, value, strings.Join(p.among, ", "))
 		}
@@ -120,18 +123,6 @@ func (q *query) namespaces() []string {
 		return []string{q.namespace}
 	}
 	return q.list("namespace")
-}
-
-func (q *query) flag(name string) bool {
-	switch v := q.text(name); v {
-	case "", "false":
-		return false
-	case "true":
-		return true
-	default:
-		q.refuse("%s is %.40q: want true or false", name, v)
-		return false
-	}
 }
 
 func (q *query) whole(name string, otherwise, least, most int) int {

@@ -66,22 +66,17 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	seen := &seen{ResponseWriter: w}
 	defer s.recover(seen, r)
 	// The mux would redirect to the clean path, which would reveal existing routes to unauthenticated clients.
-	if clean(r.URL.Path) != r.URL.Path || r.Method == http.MethodConnect {
+	if !isClean(r.URL.Path) || r.Method == http.MethodConnect {
 		s.absent.ServeHTTP(seen, r)
 		return
 	}
 	s.mux.ServeHTTP(seen, r)
 }
 
-func clean(p string) string {
-	if p == "" {
-		return "/"
-	}
+// isClean reports whether a path is in the form to which http.ServeMux would redirect other forms.
+func isClean(p string) bool {
 	c := path.Clean(p)
-	if strings.HasSuffix(p, "/") && c != "/" {
-		c += "/"
-	}
-	return c
+	return p == c || p == c+"/" && c != "/"
 }
 
 // recover limits the effect of a panic to a single response and hides its details from the client.
@@ -158,7 +153,7 @@ func (s *server) handler(rt *route) http.Handler {
 // otherwise 404.
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	var allow []string
-	if clean(r.URL.Path) == r.URL.Path {
+	if isClean(r.URL.Path) {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			if method == r.Method || r.Method == http.MethodHead && method == http.MethodGet {
 				continue
