@@ -34,12 +34,18 @@ type Live interface {
 	Pods(namespace string) api.PodsPower // of all namespaces if namespace is empty
 }
 
+// Gate authenticates and authorizes callers. It is implemented by [access.Gate].
+type Gate interface {
+	Require(next http.Handler, what func(*http.Request) []access.Attributes) http.Handler
+	Allowed(ctx context.Context, u *access.User, a access.Attributes) (bool, error)
+}
+
 // Config contains the dependencies and settings of the server.
 type Config struct {
 	Cluster string // cluster name in ledger rows of this cluster
 	Ledger  Ledger
 	Live    Live
-	Gate    *access.Gate
+	Gate    Gate
 	Batches http.Handler // handles POST /api/v1/batches, including authentication
 	// Bookings handles bookings that other clusters of the federation forward.
 	Bookings http.Handler
