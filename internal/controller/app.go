@@ -91,7 +91,6 @@ func (p *app) addParts(ctx context.Context, api *rest.Config) (err error) {
 	}
 	p.rates = &zone.Rates{
 		View: p.objects.View, History: p.history, Node: p.nodes.Node, Hosts: p.hosts, Members: p.members,
-		Now: time.Now,
 	}
 	p.shadow = status.NewShadow(status.ShadowOptions{
 		View: p.objects.View, Leads: p.leads, Events: p.manager.GetEventRecorder(reporter),

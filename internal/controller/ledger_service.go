@@ -282,11 +282,9 @@ func (u *ledgerService) addAPI(p *app) (err error) {
 			return err
 		}
 	}
-	config, look, err := server.Certificates(cert, key, p.log)
-	if err := errors.Join(err, p.manager.Add(p.kept("certificate", look))); err != nil {
+	if u.tls, err = server.Certificates(cert, key, p.log); err != nil {
 		return err
 	}
-	u.tls = config
 	// An SQLite file has a single writer, which leads independently of Leases. With a database there may be several
 	// replicas, and the leader accepts batches.
 	if o.LedgerDSN != "" && o.LeaderElect {

@@ -31,8 +31,8 @@ type Files struct {
 	Log          *slog.Logger // must not be nil
 
 	mu       sync.Mutex // held while refreshing; View does not need it
-	signals  readFile[[]*sched.Site]
-	profiles readFile[profilesFile]
+	signals  File[[]*sched.Site]
+	profiles File[profilesFile]
 	view     atomic.Pointer[View]
 }
 
@@ -87,16 +87,16 @@ func (f *Files) Run(ctx context.Context) error {
 func (f *Files) Refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	newSignals := f.signals.poll(f.SignalsFile, readSignals, f.Log)
-	newProfiles := f.profiles.poll(f.ProfilesFile, readProfiles, f.Log)
+	newSignals := f.signals.Poll(f.SignalsFile, readSignals, f.Log)
+	newProfiles := f.profiles.Poll(f.ProfilesFile, readProfiles, f.Log)
 	if !newSignals && !newProfiles && f.view.Load() != nil {
 		return
 	}
-	sites, profiles := f.signals.content, f.profiles.content
-	if f.signals.err != nil {
+	sites, profiles := f.signals.Content, f.profiles.Content
+	if f.signals.Err != nil {
 		sites = withoutSignals(sites)
 	}
-	if f.profiles.err != nil {
+	if f.profiles.Err != nil {
 		profiles = profilesFile{}
 	}
 	c := contentsOf(sites, profiles.Profiles, profiles.Default)
@@ -144,11 +144,12 @@ func readProfiles(data []byte) (file profilesFile, err error) {
 	return file, err
 }
 
-// readFile is the cached state of a file.
-type readFile[T any] struct {
-	info    os.FileInfo // nil if the file has not been read, does not exist or is not readable
-	err     error       // reason why the file cannot be used
-	content T           // content of the last valid version
+// File is the cached state of a file. The zero value has not been read.
+type File[T any] struct {
+	Err     error // reason why the current version cannot be used
+	Content T     // content of the last valid version
+
+	info os.FileInfo // nil if the file has not been read, does not exist or is not readable
 }
 
 var errPanicked = errors.New("reading the file panicked")
@@ -161,9 +162,9 @@ func parsed[T any](path string, data []byte, read func([]byte) (T, error), log *
 	return content, err
 }
 
-// poll reads the file if it has changed and reports whether the result has changed. Each error is logged once
-// rather than every second. If path is empty, poll does nothing.
-func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.Logger) (changed bool) {
+// Poll reads the file if it has changed and reports whether the result has changed. Each error is logged once
+// rather than every second. If path is empty, Poll does nothing.
+func (r *File[T]) Poll(path string, read func([]byte) (T, error), log *slog.Logger) (changed bool) {
 	if path == "" {
 		return false
 	}
@@ -183,12 +184,12 @@ func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.
 		if data, err = os.ReadFile(path); err != nil {
 			info = nil // the file may become readable without a change
 		} else if content, err = parsed(path, data, read, log); err == nil {
-			r.content = content
+			r.Content = content
 			log.Info("Loaded file", "file", path)
 		}
 	}
-	before := r.err
-	r.info, r.err = info, err
+	before := r.Err
+	r.info, r.Err = info, err
 	if err != nil && (before == nil || before.Error() != err.Error()) {
 		log.Warn("File cannot be used and is ignored", "file", path, "error", err)
 	}

@@ -60,18 +60,18 @@ func TestAFileThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	path := filepath.Join(t.TempDir(), "file")
 	write(t, path, "good")
-	f, log := readFile[string]{}, slog.New(slog.DiscardHandler)
+	f, log := File[string]{}, slog.New(slog.DiscardHandler)
 	read := func(data []byte) (string, error) {
 		if string(data) != "good" {
 			panic("planted")
 		}
 		return string(data), nil
 	}
-	f.poll(path, read, log)
+	f.Poll(path, read, log)
 	write(t, path, "bad")
 	for range 2 {
-		if f.poll(path, read, log); f.err == nil || f.content != "good" {
-			t.Errorf("content %q, error %v", f.content, f.err)
+		if f.Poll(path, read, log); f.Err == nil || f.Content != "good" {
+			t.Errorf("content %q, error %v", f.Content, f.Err)
 		}
 	}
 	if again := panics.Note("files"); again != 2 {

@@ -332,7 +332,7 @@ func (g *Gate) away(kind string, err error) bool {
 // audiences returns the audiences to request for a token: the controller's audience if the token is of an agent or
 // claims it, otherwise nil for the audience of the API server.
 func (g *Gate) audiences(c class, claims *claims) []string {
-	if c == agent || slices.Contains(claims.audiences, Audience) {
+	if c == agent || slices.Contains(claims.Audience, Audience) {
 		return []string{Audience}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
 // A Host is a machine outside the cluster with an agent that has its own token.
@@ -39,10 +39,13 @@ type HostTokens struct {
 	now  func() time.Time
 	log  *slog.Logger
 
-	mu      sync.Mutex
-	looked  time.Time
-	read    fs.FileInfo // nil if the file does not exist
-	failed  string      // last logged error
+	mu     sync.Mutex
+	looked time.Time
+	file   kube.File[hosts]
+}
+
+// hosts is the content of the file.
+type hosts struct {
 	byNode  map[string]Host
 	byToken map[digest]Host // keyed by digest, so the lookup time does not reveal the token
 }
@@ -52,7 +55,6 @@ type digest = [sha256.Size]byte
 
 // Limits of the file.
 const (
-	maxHostBytes = 8 << 20
 	maxHosts     = 20_000
 	maxNodeName  = 253
 	maxSiteName  = 253
@@ -68,110 +70,72 @@ func NewHostTokens(path string, now func() time.Time, log *slog.Logger) (*HostTo
 		return nil, nil
 	}
 	h := &HostTokens{path: path, now: now, log: log, looked: now()}
-	return h, h.reload()
+	h.file.Poll(path, parseHosts, log)
+	if h.file.Err != nil {
+		return nil, fmt.Errorf("reading host tokens: %w", h.file.Err)
+	}
+	return h, nil
 }
 
 // Find returns the host with the given token.
 func (h *HostTokens) Find(token string) (Host, bool) {
-	_, byToken := h.known()
-	host, found := byToken[sha256.Sum256([]byte(token))]
+	host, found := h.known().byToken[sha256.Sum256([]byte(token))]
 	return host, found
 }
 
 // Host returns the entry of a node.
 func (h *HostTokens) Host(node string) (Host, bool) {
-	byNode, _ := h.known()
-	host, found := byNode[node]
+	host, found := h.known().byNode[node]
 	return host, found
 }
 
 // known returns the current contents of the file. The maps must not be modified.
-func (h *HostTokens) known() (map[string]Host, map[digest]Host) {
+func (h *HostTokens) known() hosts {
 	if h == nil {
-		return nil, nil
+		return hosts{}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.now().Sub(h.looked).Abs() >= lookEvery {
 		h.looked = h.now()
-		h.look()
+		h.file.Poll(h.path, parseHosts, h.log)
 	}
-	return h.byNode, h.byToken
-}
-
-// look reloads the file if it has changed. The caller must hold mu.
-func (h *HostTokens) look() {
-	err := h.reload()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if h.read != nil {
-			h.log.Warn("Host token file was removed, rejecting all hosts")
-		}
-		h.byToken, h.byNode, h.read = nil, nil, nil
-	case err == nil:
-		h.failed = ""
-	case err.Error() != h.failed:
-		h.failed = err.Error()
-		h.log.Error("Failed to reload host tokens, using the previous ones", "error", err)
+	if errors.Is(h.file.Err, fs.ErrNotExist) {
+		h.file.Content = hosts{}
 	}
-}
-
-// reload reads the file unless it is unchanged.
-func (h *HostTokens) reload() error {
-	info, err := os.Stat(h.path)
-	if err == nil && h.read != nil && os.SameFile(info, h.read) && info.ModTime().Equal(h.read.ModTime()) &&
-		info.Size() == h.read.Size() {
-		return nil
-	}
-	var data []byte
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxHostBytes) {
-		err = fmt.Errorf("not a regular file, or larger than %d bytes", maxHostBytes)
-	}
-	if err == nil {
-		data, err = os.ReadFile(h.path)
-	}
-	if err == nil {
-		var byNode map[string]Host
-		var byToken map[digest]Host
-		if byNode, byToken, err = parseHosts(data); err == nil {
-			h.byNode, h.byToken, h.read = byNode, byToken, info
-			return nil
-		}
-	}
-	return fmt.Errorf("reading host tokens: %w", err)
+	return h.file.Content
 }
 
 // parseHosts parses the file. Errors contain node names and entry numbers only, because a user may have entered a
 // token instead of its digest.
-func parseHosts(data []byte) (byNode map[string]Host, byToken map[digest]Host, err error) {
+func parseHosts(data []byte) (hosts, error) {
 	var file struct {
 		Hosts []hostEntry `json:"hosts"`
 	}
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
-		return nil, nil, errors.New("want a list hosts with the fields node, tokenSHA256, maxPowerWatts and site")
+		return hosts{}, errors.New("want a list hosts with the fields node, tokenSHA256, maxPowerWatts and site")
 	}
 	if len(file.Hosts) > maxHosts {
-		return nil, nil, fmt.Errorf("%d hosts, want at most %d", len(file.Hosts), maxHosts)
+		return hosts{}, fmt.Errorf("%d hosts, want at most %d", len(file.Hosts), maxHosts)
 	}
-	byNode, byToken = map[string]Host{}, map[digest]Host{}
+	all := hosts{map[string]Host{}, map[digest]Host{}}
 	for i := range file.Hosts {
 		host, tokens, err := file.Hosts[i].read()
 		if err != nil {
-			return nil, nil, fmt.Errorf("host %d: %w", i+1, err)
+			return hosts{}, fmt.Errorf("host %d: %w", i+1, err)
 		}
-		if _, twice := byNode[host.Node]; twice {
-			return nil, nil, fmt.Errorf("host %d: duplicate node %q", i+1, host.Node)
+		if _, twice := all.byNode[host.Node]; twice {
+			return hosts{}, fmt.Errorf("host %d: duplicate node %q", i+1, host.Node)
 		}
-		byNode[host.Node] = host
+		all.byNode[host.Node] = host
 		for _, token := range tokens {
-			if _, twice := byToken[token]; twice {
-				return nil, nil, fmt.Errorf("host %d, node %q: duplicate token", i+1,
-					host.Node)
+			if _, twice := all.byToken[token]; twice {
+				return hosts{}, fmt.Errorf("host %d, node %q: duplicate token", i+1, host.Node)
 			}
-			byToken[token] = host
+			all.byToken[token] = host
 		}
 	}
-	return byNode, byToken, nil
+	return all, nil
 }
 
 // hostEntry is an entry of the file.

@@ -87,6 +87,11 @@ func TestHostTokens(t *testing.T) {
 	if node("uno") != "" {
 		t.Error("a token was accepted after the file had been removed")
 	}
+	write(t, file, "hosts: [")
+	c.add(6 * time.Second)
+	if node("uno") != "" {
+		t.Error("a token of the removed file was accepted after an invalid file had been written")
+	}
 	write(t, file, `{"hosts":[{"node":"rack1","tokenSHA256":"`+sum("uno")+`"}]}`)
 	c.add(6 * time.Second)
 	if node("uno") != "rack1" {

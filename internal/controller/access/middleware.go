@@ -75,7 +75,7 @@ func (g *Gate) AdmitAgent(node string) (wait time.Duration, ok bool) {
 // ChargeAgent charges the agent of a node for additional requests, because an expensive request counts as several.
 func (g *Gate) ChargeAgent(node string, more int) {
 	now := g.o.Now()
-	g.agents.of(node, now).ReserveN(now, min(more, g.agents.allowance.AtOnce))
+	g.agents.of(node).ReserveN(now, min(more, g.agents.allowance.AtOnce))
 }
 
 // Busy writes an error response with a Retry-After header.

@@ -1,15 +1,13 @@
 package access
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -35,46 +33,18 @@ func plausibleToken(token string) bool {
 
 // claims contains the unverified claims of a token. They are used only to select the requested audience and to
 // shorten the lifetime of cached results.
-type claims struct {
-	audiences []string
-	expiry    time.Time // zero if unknown
-}
+type claims struct{ jwt.RegisteredClaims }
 
+// readClaims returns the claims that can be read. They are empty if the token is not a JWT.
 func readClaims(token string) (c claims) {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 { // header, claims, signature
-		return c
-	}
-	text, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return c
-	}
-	var said struct {
-		Audience json.RawMessage `json:"aud"`
-		Expiry   float64         `json:"exp"`
-	}
-	if json.Unmarshal(text, &said) != nil {
-		return c
-	}
-	if said.Expiry > 0 && said.Expiry < 1<<40 {
-		c.expiry = time.Unix(int64(said.Expiry), 0)
-	}
-	var one string
-	switch {
-	case bytes.HasPrefix(said.Audience, []byte("[")):
-		if json.Unmarshal(said.Audience, &c.audiences) != nil {
-			c.audiences = nil
-		}
-	case json.Unmarshal(said.Audience, &one) == nil:
-		c.audiences = []string{one}
-	}
+	_, _, _ = jwt.NewParser().ParseUnverified(token, &c.RegisteredClaims)
 	return c
 }
 
 // before returns the earlier of t and the expiry of the token.
 func (c *claims) before(t time.Time) time.Time {
-	if !c.expiry.IsZero() && c.expiry.Before(t) {
-		return c.expiry
+	if c.ExpiresAt != nil && c.ExpiresAt.Before(t) {
+		return c.ExpiresAt.Time
 	}
 	return t
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"unique"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/resource"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,17 +23,17 @@ import (
 // Options returns cache options that trim objects to the fields that some component reads. saw is called with each
 // pod before it is trimmed.
 func Options(saw func(*v1.Pod), log *slog.Logger) cache.Options {
-	pods := newPodTrimmer(saw)
+	t := newTrimmer(saw)
 	return cache.Options{
 		DefaultTransform: transform(log, func(metav1.Object) {}),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}:          {Transform: transform(log, pods.trim)},
+			&v1.Pod{}:          {Transform: transform(log, t.trimPod)},
 			&v1.Node{}:         {Transform: transform(log, trimNode)},
 			&batchv1.CronJob{}: {Transform: transform(log, trimCronJob)},
 			&v1.Namespace{}: {Transform: transform(log, func(n *v1.Namespace) {
 				n.Spec, n.Status.Conditions = v1.NamespaceSpec{}, nil
 			})},
-			&batchv1.Job{}: {Transform: transform(log, trimJob)},
+			&batchv1.Job{}: {Transform: transform(log, t.trimJob)},
 		},
 	}
 }
@@ -67,23 +67,23 @@ func shorten(annotations map[string]string) {
 	}
 }
 
-// podTrimmer trims pods. Values that many pods have in common are shared, because a cluster may have 150,000 pods.
-// Callers must not modify objects in the cache.
-type podTrimmer struct {
-	saw    func(*v1.Pod)
-	sizes  pool[[]v1.Container]
-	labels pool[map[string]string]
-	owners pool[[]metav1.OwnerReference]
+// trimmer trims pods and Jobs. Values that many pods have in common are shared, because a cluster may have 150,000
+// pods. Callers must not modify objects in the cache.
+type trimmer struct {
+	saw                   func(*v1.Pod)
+	sizes, labels, owners *lru.Cache // pools of shared values
 }
 
-func newPodTrimmer(saw func(*v1.Pod)) *podTrimmer { return &podTrimmer{saw: saw} }
+func newTrimmer(saw func(*v1.Pod)) *trimmer {
+	return &trimmer{saw, lru.New(maxPooled), lru.New(maxPooled), lru.New(maxPooled)}
+}
 
-func (t *podTrimmer) trim(p *v1.Pod) {
+func (t *trimmer) trimPod(p *v1.Pod) {
 	t.saw(p)
 	p.Finalizers, p.GenerateName = nil, ""
 	p.Namespace = unique.Make(p.Namespace).Value()
-	p.Labels = t.labels.share(labels.Set(p.Labels).String(), p.Labels)
-	p.OwnerReferences = t.owners.share(writtenOwners(p.OwnerReferences), p.OwnerReferences)
+	p.Labels = share(t.labels, labels.Set(p.Labels).String(), p.Labels)
+	p.OwnerReferences = share(t.owners, writtenOwners(p.OwnerReferences), p.OwnerReferences)
 	p.Spec = v1.PodSpec{
 		NodeName: unique.Make(p.Spec.NodeName).Value(), SchedulerName: unique.Make(p.Spec.SchedulerName).Value(),
 		PriorityClassName: p.Spec.PriorityClassName, NodeSelector: p.Spec.NodeSelector, Containers: t.size(p),
@@ -114,14 +114,14 @@ func (t *podTrimmer) trim(p *v1.Pod) {
 
 // size returns a single container that replaces all containers of a pod. Its requests are those of the whole pod,
 // including init containers, sidecars and overhead.
-func (t *podTrimmer) size(p *v1.Pod) []v1.Container {
+func (t *trimmer) size(p *v1.Pod) []v1.Container {
 	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
 	var key strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		amount := requests[name]
 		key.WriteString(string(name) + "=" + amount.String() + ",")
 	}
-	return t.sizes.share(key.String(), []v1.Container{{Resources: v1.ResourceRequirements{Requests: requests}}})
+	return share(t.sizes, key.String(), []v1.Container{{Resources: v1.ResourceRequirements{Requests: requests}}})
 }
 
 func writtenOwners(owners []metav1.OwnerReference) string {
@@ -132,55 +132,30 @@ func writtenOwners(owners []metav1.OwnerReference) string {
 	return b.String()
 }
 
-// A pool deduplicates values by key. It is safe for concurrent use.
-type pool[V any] struct {
-	mu    sync.Mutex
-	known map[string]V
-}
-
-// maxPooled is the maximum size of a pool. A full pool is cleared. Values that were returned before remain valid.
+// maxPooled is the maximum size of a pool. Values that have been removed from a pool remain valid.
 const maxPooled = 50_000
 
-func (p *pool[V]) share(key string, v V) V {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if known, ok := p.known[key]; ok {
-		return known
+// share returns the value in a pool with the given key, or adds v to the pool.
+func share[V any](pool *lru.Cache, key string, v V) V {
+	if known, ok := pool.Get(key); ok {
+		return known.(V)
 	}
-	if p.known == nil || len(p.known) >= maxPooled {
-		p.known = map[string]V{}
-	}
-	p.known[key] = v
+	pool.Add(key, v)
 	return v
 }
 
-// trimTemplate keeps the fields that requests, annotations and the rules for never held workloads depend on.
-func trimTemplate(s *v1.PodSpec) v1.PodSpec {
-	return v1.PodSpec{
-		SchedulerName: s.SchedulerName, PriorityClassName: s.PriorityClassName, NodeSelector: s.NodeSelector,
-		Containers: trimContainers(s.Containers), InitContainers: trimContainers(s.InitContainers),
-		Overhead: s.Overhead, Resources: s.Resources,
-	}
-}
-
-func trimContainers(all []v1.Container) []v1.Container {
-	trimmed := make([]v1.Container, len(all))
-	for i := range all {
-		c := &all[i]
-		trimmed[i] = v1.Container{
-			RestartPolicy: c.RestartPolicy, Resources: v1.ResourceRequirements{Requests: c.Resources.Requests},
-		}
-	}
-	return trimmed
-}
-
-func trimJob(j *batchv1.Job) {
+// trimJob keeps the fields that requests, annotations and the rules for never held workloads depend on.
+func (t *trimmer) trimJob(j *batchv1.Job) {
 	j.Finalizers = nil
 	template := v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
 		Labels: j.Spec.Template.Labels, Annotations: j.Spec.Template.Annotations,
 	}}
 	shorten(template.Annotations)
-	template.Spec = trimTemplate(&j.Spec.Template.Spec)
+	s := &j.Spec.Template.Spec
+	template.Spec = v1.PodSpec{
+		SchedulerName: s.SchedulerName, PriorityClassName: s.PriorityClassName, NodeSelector: s.NodeSelector,
+		Containers: t.size(&v1.Pod{Spec: *s}),
+	}
 	j.Spec = batchv1.JobSpec{
 		Suspend: j.Spec.Suspend, Parallelism: j.Spec.Parallelism, Completions: j.Spec.Completions, Template: template,
 	}

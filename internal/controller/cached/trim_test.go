@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/kube"
@@ -42,7 +43,7 @@ func TestTrim(t *testing.T) {
 	j.Spec.Parallelism, j.Spec.Completions = new(int32(4)), new(int32(3))
 	j.Spec.Template = podTemplate()
 	before, errBefore := policy.ReadJob(j)
-	if _, err := transform(silent, trimJob)(j); err != nil {
+	if _, err := transform(silent, newTrimmer(nil).trimJob)(j); err != nil {
 		t.Fatal(err)
 	}
 	after, errAfter := policy.ReadJob(j)
@@ -65,9 +66,9 @@ func TestTrim(t *testing.T) {
 	podBefore, errBefore := policy.ReadPod(p)
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://1"}}
 	seen := 0
-	pods := newPodTrimmer(func(p *v1.Pod) { seen += len(p.Status.ContainerStatuses) })
+	pods := newTrimmer(func(p *v1.Pod) { seen += len(p.Status.ContainerStatuses) })
 	for range 2 { // trimming is idempotent
-		if _, err := transform(silent, pods.trim)(p); err != nil {
+		if _, err := transform(silent, pods.trimPod)(p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,14 +87,14 @@ func TestTrim(t *testing.T) {
 
 // The memory for 100,000 pods of 1,000 owners is limited, because equal values are stored once.
 func TestTrimmedPodsShare(t *testing.T) {
-	pods := newPodTrimmer(func(*v1.Pod) {})
+	pods := newTrimmer(func(*v1.Pod) {})
 	trimmed := func(name, app, cpu string) *v1.Pod {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
 		p.Spec = podTemplate().Spec
 		p.Spec.Containers[0].Resources.Requests = quantities(cpu)
 		p.Labels = map[string]string{"app": app}
 		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: app, UID: types.UID("uid of " + app)}}
-		pods.trim(p)
+		pods.trimPod(p)
 		return p
 	}
 	a, b, other := trimmed("a", "web", "500m"), trimmed("b", "web", "500m"), trimmed("c", "db", "250m")
@@ -107,10 +108,10 @@ func TestTrimmedPodsShare(t *testing.T) {
 		t.Errorf("the third pod requests %d, want %d, with labels %v, owners %v", have, want, other.Labels,
 			other.OwnerReferences)
 	}
-	var few pool[int]
+	few := lru.New(maxPooled)
 	for i := range 2*maxPooled + 1 {
-		if have := few.share(strconv.Itoa(i), i); have != i || len(few.known) > maxPooled {
-			t.Fatalf("share(%d) = %d with %d pooled values", i, have, len(few.known))
+		if have := share(few, strconv.Itoa(i), i); have != i || few.Len() > maxPooled {
+			t.Fatalf("share(%d) = %d with %d pooled values", i, have, few.Len())
 		}
 	}
 }
@@ -155,14 +156,14 @@ func TestPodsOfJobsAreNotInTheIndexOfAllowances(t *testing.T) {
 // An object that causes a panic remains untrimmed, and the following objects are trimmed.
 func TestAnObjectThatPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
-	pods := newPodTrimmer(func(p *v1.Pod) {
+	pods := newTrimmer(func(p *v1.Pod) {
 		if p.Name == "bad" {
 			panic("planted")
 		}
 	})
 	for _, name := range []string{"bad", "good"} {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: podTemplate().Spec}
-		obj, err := transform(silent, pods.trim)(p)
+		obj, err := transform(silent, pods.trimPod)(p)
 		if err != nil || obj != p || (p.Spec.Volumes == nil) != (name == "good") {
 			t.Errorf("unexpected result for %s: %+v, %v", name, obj, err)
 		}

@@ -1,8 +1,9 @@
 package intake
 
 import (
+	"bytes"
 	"encoding/json"
-	"strconv"
+	"fmt"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -10,86 +11,54 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// named contains the names of a pod and of some of its containers.
-type named struct {
-	uid, namespace, pod string
-	containers          []namedContainer
+// maxNames is the maximum size of all names in bytes, with a margin for the other fields of an acknowledgement.
+const maxNames = batch.MaxAckBytes - 4096
+
+// encodeAck encodes a [batch.Ack].
+func encodeAck(epoch string, acked uint64, names []byte) []byte {
+	return fmt.Appendf(nil, `{"epoch":%s,"acked":%d,"names":{%s}}`+"\n", appendText(nil, epoch), acked, names)
 }
 
-type namedContainer struct{ id, name string }
-
-// namesOf returns the names of the node's own pods and their containers, in the order of the shares.
-func namesOf(b *ledger.Booking, owners []*owner) (names []named) {
+// encodeNames encodes the names of the node's own pods and their containers as members of a JSON object, in the order
+// of the shares. The pods that exceed maxNames are omitted. It avoids the maps of [batch.Ack], because encoding them
+// was a third of the cost of a batch.
+func encodeNames(b *ledger.Booking, owners []*owner) (names []byte) {
+	last, fits := "", 0
 	for i, c := range b.Consumers {
 		e := owners[i].pod
 		if e == nil || c.Pod == "" {
 			continue
 		}
 		uid, containerID, _ := energy.PodOf(b.Batch.Shares[i].ID)
-		last := len(names) - 1
-		if last < 0 || names[last].uid != uid {
-			names = append(names, named{uid: uid, namespace: c.Account.Namespace, pod: c.Pod})
-			last++
+		if uid != last {
+			if last != "" {
+				names = append(names, "}},"...)
+			}
+			if len(names) > maxNames {
+				break
+			}
+			last, fits = uid, len(names)
+			names = append(appendText(names, uid), `:{"namespace":`...)
+			names = append(appendText(names, c.Account.Namespace), `,"pod":`...)
+			names = append(appendText(names, c.Pod), `,"containers":{`...)
 		}
 		if name := e.container(containerID); name != "" {
-			names[last].containers = append(names[last].containers, namedContainer{containerID, name})
+			if names[len(names)-1] != '{' {
+				names = append(names, ',')
+			}
+			names = append(appendText(names, containerID), ':')
+			names = appendText(names, name)
 		}
 	}
-	return names
+	if len(names) > maxNames {
+		names = names[:fits]
+	} else if last != "" {
+		names = append(names, "}}"...)
+	}
+	return bytes.TrimSuffix(names, []byte(","))
 }
 
-// appendAck appends an acknowledgement with as many names as fit into [batch.MaxAckBytes]. The output equals that
-// of encoding/json for a [batch.Ack] except for the order of keys. It avoids the maps of that type, because
-// encoding them was a third of the cost of a batch.
-func appendAck(b []byte, epoch string, acked uint64, names []named) []byte {
-	b = append(b, `{"epoch":`...)
-	b = appendText(b, epoch)
-	b = append(b, `,"acked":`...)
-	b = strconv.AppendUint(b, acked, 10)
-	const end = len("}}\n")
-	open := false
-	for i := range names {
-		before := len(b)
-		if !open {
-			b = append(b, `,"names":{`...)
-		} else {
-			b = append(b, ',')
-		}
-		b = appendNamed(b, &names[i])
-		if len(b)+end > batch.MaxAckBytes {
-			b = b[:before]
-			break
-		}
-		open = true
-	}
-	if open {
-		b = append(b, '}')
-	}
-	return append(b, "}\n"...)
-}
-
-func appendNamed(b []byte, n *named) []byte {
-	b = appendText(b, n.uid)
-	b = append(b, `:{"namespace":`...)
-	b = appendText(b, n.namespace)
-	b = append(b, `,"pod":`...)
-	b = appendText(b, n.pod)
-	for i := range n.containers {
-		if i == 0 {
-			b = append(b, `,"containers":{`...)
-		} else {
-			b = append(b, ',')
-		}
-		b = appendText(b, n.containers[i].id)
-		b = append(b, ':')
-		b = appendText(b, n.containers[i].name)
-	}
-	if len(n.containers) > 0 {
-		b = append(b, '}')
-	}
-	return append(b, '}')
-}
-
+// appendText appends a JSON string. Plain text is the common case.
 func appendText(b []byte, s string) []byte {
 	if strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c >= 0x7f || c == '"' || c == '\\' }) {
 		text, _ := json.Marshal(s) // strings can always be encoded

@@ -1,59 +1,83 @@
 package intake
 
 import (
-	"encoding/json"
+	"fmt"
 	"math"
-	"strings"
 	"testing"
+	"unique"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubenergy/kubenergy/internal/agent/delivery/sinktest"
+	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
 func TestAck(t *testing.T) {
-	for _, names := range [][]named{
-		nil,
-		{{uid: "u", namespace: "shop", pod: "web"}},
-		{
-			{uid: "u", namespace: "shop", pod: "web", containers: []namedContainer{{"c", "main"}, {"d", "sidecar"}}},
-			{uid: `v"\é<&>`, namespace: "shop", pod: "x", containers: []namedContainer{{"c", "ü"}}},
+	known := &entry{containers: []container{containerOf("c", "main"), containerOf("d", "ü")}}
+	for i := range known.containers {
+		known.containers[i].name = unique.Make(known.containers[i].name.Value())
+	}
+	web := ledger.Consumer{Pod: "web", Account: ledger.Account{Namespace: "shop"}}
+	for name, tc := range map[string]struct {
+		shares []string
+		want   map[string]batch.Names
+	}{
+		"no names": {shares: []string{"cgroup/x"}},
+		"a pod":    {[]string{"pod/u"}, map[string]batch.Names{"u": {Namespace: "shop", Pod: "web"}}},
+		"containers": {
+			[]string{"cgroup/x", "pod/u/c", "pod/u/d", "pod/u/other", `pod/v"\é<&>`, `pod/v"\é<&>/d`},
+			map[string]batch.Names{
+				"u":       {Namespace: "shop", Pod: "web", Containers: map[string]string{"c": "main", "d": "ü"}},
+				`v"\é<&>`: {Namespace: "shop", Pod: "web", Containers: map[string]string{"d": "ü"}},
+			},
 		},
 	} {
-		want := &batch.Ack{Epoch: "E", Acked: math.MaxUint64}
-		for _, n := range names {
-			if want.Names == nil {
-				want.Names = map[string]batch.Names{}
+		b := &ledger.Booking{Batch: &batch.Batch{}}
+		var owners []*owner
+		for _, id := range tc.shares {
+			o := &owner{}
+			if _, _, isPod := energy.PodOf(id); isPod {
+				o = &owner{Consumer: web, pod: known}
 			}
-			all := batch.Names{Namespace: n.namespace, Pod: n.pod}
-			for _, c := range n.containers {
-				if all.Containers == nil {
-					all.Containers = map[string]string{}
-				}
-				all.Containers[c.id] = c.name
-			}
-			want.Names[n.uid] = all
+			b.Batch.Shares = append(b.Batch.Shares, energy.Share{ID: id})
+			b.Consumers, owners = append(b.Consumers, &o.Consumer), append(owners, o)
 		}
-		body := appendAck(nil, want.Epoch, want.Acked, names)
+		body := encodeAck("E", math.MaxUint64, encodeNames(b, owners))
 		got, err := batch.DecodeAck(body)
 		if err != nil {
-			t.Fatalf("%s: %v", body, err)
+			t.Fatalf("%s: %.200s: %v", name, body, err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
+		for uid, n := range got.Names { // an empty map is as good as none
+			if len(n.Containers) == 0 {
+				n.Containers = nil
+				got.Names[uid] = n
+			}
 		}
-		plain, _ := sinktest.EncodeAck(want)
-		if len(names) < 2 && string(plain) != string(body) {
-			t.Errorf("appendAck() = %s, want %s", body, plain)
+		if len(got.Names) == 0 {
+			got.Names = nil
+		}
+		if diff := cmp.Diff(&batch.Ack{Epoch: "E", Acked: math.MaxUint64, Names: tc.want}, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	var many []named
-	for range 30_000 {
-		many = append(many, named{uid: strings.Repeat("u", 36), namespace: strings.Repeat("\x7f", 10), pod: "p"})
-	}
-	if body := appendAck(nil, "E", 1, many); len(body) > batch.MaxAckBytes || len(body) < batch.MaxAckBytes-200 ||
-		!json.Valid(body) {
-		t.Errorf("appendAck() returned %d bytes, want at most %d of valid JSON", len(body), batch.MaxAckBytes)
+
+	// All names of a pod are omitted if some of them do not fit.
+	for _, pods := range []int{1, 2, 30_000} {
+		b := &ledger.Booking{Batch: &batch.Batch{}}
+		var owners []*owner
+		for i := range 30_000 {
+			o := &owner{Consumer: web, pod: known}
+			b.Batch.Shares = append(b.Batch.Shares, energy.Share{ID: fmt.Sprintf("pod/%036d/d", i*pods/30_000)})
+			b.Consumers, owners = append(b.Consumers, &o.Consumer), append(owners, o)
+		}
+		body := encodeAck("E", 1, encodeNames(b, owners))
+		got, err := batch.DecodeAck(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pods == 30_000 && len(body) < batch.MaxAckBytes-5000 {
+			t.Errorf("%d pods: %d bytes with %d names", pods, len(body), len(got.Names))
+		}
 	}
 }

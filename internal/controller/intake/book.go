@@ -11,12 +11,12 @@ import (
 // book records a batch in the ledger and returns the names of the node's pods for the acknowledgement. Each step takes
 // the value of the step before and returns a new one; none changes its input.
 func (h *Handler) book(ctx context.Context, n *node, sent *batch.Batch, heat *energy.Celsius, agentless bool,
-) (ledger.Receipt, []named, error) {
+) (receipt ledger.Receipt, names []byte, err error) {
 	now := h.c.Now()
 	identified := h.identify(n, *sent, now)
 	claim, err := h.check(ctx, n, &identified, h.c.Envelope, agentless, now)
 	if err != nil {
-		return ledger.Receipt{}, nil, err
+		return receipt, nil, err
 	}
 	owners := h.c.PodIndex.resolve(&identified, &h.news, now)
 	capped := capShares(identified, owners, &claim.limits)
@@ -27,17 +27,17 @@ func (h *Handler) book(ctx context.Context, n *node, sent *batch.Batch, heat *en
 	if h.c.Forward {
 		if booking.Forward, err = booking.Pack(); err != nil {
 			claim.done(false, true)
-			return ledger.Receipt{}, nil, err
+			return receipt, nil, err
 		}
 	}
-	receipt, err := h.commit(ctx, n, &booking, claim.done)
+	receipt, err = h.commit(ctx, n, &booking, claim.done)
 	if err != nil {
 		return receipt, nil, err
 	}
 	if receipt.Booked {
 		h.metrics.count(&booking, &receipt)
 	}
-	return receipt, namesOf(&booking, owners), nil
+	return receipt, encodeNames(&booking, owners), nil
 }
 
 // acked returns the highest number of a batch's stream that is booked, or 0.

@@ -248,10 +248,8 @@ func (h *Handler) bookBatch(ctx context.Context, from *sender, n *node, b *batch
 	return acknowledge(b, receipt.Acked, names, result)
 }
 
-func acknowledge(b *batch.Batch, acked uint64, names []named, result string) *reply {
-	const each = 256 // estimated size of the names of a pod, in bytes
-	body := appendAck(make([]byte, 0, each*(len(names)+1)), b.Stream.Epoch, acked, names)
-	return answered(result, body)
+func acknowledge(b *batch.Batch, acked uint64, names []byte, result string) *reply {
+	return answered(result, encodeAck(b.Stream.Epoch, acked, names))
 }
 
 // answered returns a response with a JSON body.

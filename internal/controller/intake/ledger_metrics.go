@@ -14,13 +14,9 @@ import (
 
 // LedgerMetrics collects metrics of the ledger and of metered nodes at each scrape.
 type LedgerMetrics struct {
-	Ledger interface {
-		Writable() (bool, error)
-		Activity() ledger.Activity
-		Gauges(ctx context.Context) (ledger.Statistics, error)
-	}
-	Nodes func() api.NodesPower
-	Now   func() time.Time
+	Ledger *ledger.Ledger
+	Nodes  func() api.NodesPower
+	Now    func() time.Time
 
 	mu     sync.Mutex
 	looked time.Time

@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
-// Nodes returns the current power of all nodes, sorted by name. The result is recomputed at most once per second
-// and only after a change. Callers share the slices and must not modify them.
+// Nodes returns the current power of all nodes, sorted by name. The result is recomputed at most once per
+// second. Callers share the slices and must not modify them.
 func (s *State) Nodes() api.NodesPower { return answer(s, &s.nodeList, nodesEvery, s.listNodes) }
 
 // Workloads returns the expected power of the pods of each owner, sorted by namespace, kind and name. The result is
@@ -31,10 +31,8 @@ func answer[T any](s *State, kept *atomic.Pointer[listed[T]], every time.Duratio
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if last == nil || last.changes != s.changes {
-		last = &listed[T]{answer: list(now), at: now, changes: s.changes}
-		kept.Store(last)
-	}
+	last = &listed[T]{list(now), now}
+	kept.Store(last)
 	return last.answer
 }
 

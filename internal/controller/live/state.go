@@ -49,21 +49,19 @@ type State struct {
 	o         Options
 	maxOwners int
 
-	mu      sync.RWMutex
-	nodes   map[string]*node
-	owners  map[ownerKey]*owner
-	swept   time.Time
-	changes uint64
+	mu     sync.RWMutex
+	nodes  map[string]*node
+	owners map[ownerKey]*owner
+	swept  time.Time
 
 	nodeList     atomic.Pointer[listed[api.NodesPower]]
 	workloadList atomic.Pointer[listed[api.WorkloadsPower]]
 }
 
-// listed is a cached list with the time and the change counter of its creation.
+// listed is a cached list with the time of its creation.
 type listed[T any] struct {
-	answer  T
-	at      time.Time
-	changes uint64
+	answer T
+	at     time.Time
 }
 
 // New returns an empty State.
@@ -120,7 +118,6 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	n := s.node(b.Batch.Stream.Node)
 	if b.Temperature != nil {
 		n.heat = n.heat.Next(*b.Temperature, s.o.Hottest(b.Batch.Stream.Node), b.Received.UTC())
-		s.changes++
 	}
 	measured := b.Batch.End.Sub(b.Batch.Start) - b.Batch.Unmeasured
 	if measured <= 0 {
@@ -131,7 +128,6 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 		return // a better or more recent value exists
 	}
 	n.heard = now
-	s.changes++
 	if ledger.ClusterOf(b.Batch.Stream.Node) == "" { // pods of other clusters are not tracked
 		s.attribute(n, b, measured, asOf)
 	}
@@ -164,7 +160,6 @@ func (s *State) Wall(name string, power energy.Watts, asOf time.Time, quality en
 	}
 	n.wall = value{power: power, asOf: asOf, quality: quality, source: source, implausible: s.contradicts(name, power)}
 	n.heard = now
-	s.changes++
 }
 
 func (s *State) contradicts(node string, power energy.Watts) bool {
@@ -185,7 +180,6 @@ func (s *State) Forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.nodes, name)
-	s.changes++
 }
 
 // AgentWatts returns the power reported by the node's agent, ignoring network meters. It returns false if the agent
@@ -210,7 +204,6 @@ func (s *State) sweep(now time.Time) {
 	for name, n := range s.nodes {
 		if now.Sub(n.heard) > forgetAfter {
 			delete(s.nodes, name)
-			s.changes++
 		}
 	}
 	if len(s.owners) <= s.maxOwners {

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,7 +57,7 @@ type Certificate struct {
 }
 
 func (s *Certificate) sign(now time.Time) error {
-	certificate, key, err := sign(s.names, now, certificateLife)
+	certificate, key, err := sign(s.names, now)
 	if err != nil {
 		return fmt.Errorf("signing a certificate for the HTTP API: %w", err)
 	}
@@ -110,9 +109,7 @@ func (s *Certificate) next() *Certificate {
 }
 
 // Renew signs a successor when the certificate expires soon, and replaces the certificate with it after clients had
-// time to read it. A certificate with a longer lifetime than the current default, as issued by earlier versions,
-// gets a successor immediately. An expired or damaged certificate is replaced immediately because clients reject it
-// anyway.
+// time to read it. An expired or damaged certificate is replaced immediately because clients reject it anyway.
 func (s *Certificate) Renew(now time.Time) error {
 	leaf, _, err := s.read()
 	if err != nil {
@@ -129,7 +126,7 @@ func (s *Certificate) Renew(now time.Time) error {
 		left = leaf.NotAfter.Sub(now)
 	}
 	switch good := holds(successor, now); {
-	case left > certificateRenew && left <= certificateLife:
+	case left > certificateRenew:
 		return nil
 	case left == 0 && !good:
 		return s.sign(now)
@@ -182,11 +179,10 @@ func (s *Certificate) reported(now time.Time) bool {
 // SignOnce returns the certificate in a directory. It signs a new one if there is no valid certificate for the
 // given names.
 func SignOnce(folder string, names []string, now time.Time) (*Certificate, error) {
-	for _, pattern := range []string{".api.*", "api.*.new"} { // temporary files of killed processes, possibly with keys
-		drafts, _ := filepath.Glob(filepath.Join(folder, pattern))
-		for _, draft := range drafts {
-			_ = os.Remove(draft) // best effort
-		}
+	// Temporary files of killed processes may contain keys.
+	drafts, _ := filepath.Glob(filepath.Join(folder, ".api.*"))
+	for _, draft := range drafts {
+		_ = os.Remove(draft) // best effort
 	}
 	s := &Certificate{
 		CertFile: filepath.Join(folder, "api.crt"), KeyFile: filepath.Join(folder, "api.key"), names: names,
@@ -218,29 +214,21 @@ func syncFolder(folder string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-func sign(names []string, now time.Time, life time.Duration) (certificate, key []byte, err error) {
+func sign(names []string, now time.Time) (certificate, key []byte, err error) {
 	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
-	const serialBits = 127
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
-	if err != nil {
-		return nil, nil, err
-	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
-		NotBefore: now.Add(-clockSlack), NotAfter: now.Add(life),
+		Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
+		NotBefore: now.Add(-clockSlack), NotAfter: now.Add(certificateLife),
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IsCA:        true, BasicConstraintsValid: true, MaxPathLenZero: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, pair.Public(), pair)
-	if err != nil {
-		return nil, nil, err
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(pair)
-	if err != nil {
+	private, errKey := x509.MarshalPKCS8PrivateKey(pair)
+	if err = errors.Join(err, errKey); err != nil {
 		return nil, nil, err
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),

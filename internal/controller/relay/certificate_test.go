@@ -26,7 +26,7 @@ var apiNames = []string{"kubenergy-controller.kubenergy-system.svc", "localhost"
 
 func TestCertificateIsKept(t *testing.T) {
 	folder, now := t.TempDir(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	drafts := []string{filepath.Join(folder, ".api.key123"), filepath.Join(folder, "api.key.new")}
+	drafts := []string{filepath.Join(folder, ".api.crt5"), filepath.Join(folder, ".api.key123")}
 	for _, draft := range drafts {
 		if err := os.WriteFile(draft, []byte("a key"), 0o600); err != nil {
 			t.Fatal(err)
@@ -149,37 +149,6 @@ func TestCertificateRotates(t *testing.T) {
 	}
 }
 
-// TestCertificateOfTenYears verifies that a certificate with a lifetime of ten years, as issued by earlier
-// versions, gets a successor immediately.
-func TestCertificateOfTenYears(t *testing.T) {
-	made := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
-	s, err := SignOnce(t.TempDir(), apiNames, made)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, key, err := sign(apiNames, made, 10*365*24*time.Hour)
-	if err == nil {
-		err = s.keep(certificate, key)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, now := s.pem, made
-	changed := time.Duration(-1)
-	for range 31 * 24 {
-		if err := errors.Join(s.Renew(now), s.Published(now)); err != nil {
-			t.Fatal(err)
-		}
-		if changed < 0 && !bytes.Equal(s.pem, first) {
-			changed = now.Sub(made)
-		}
-		now = now.Add(time.Hour)
-	}
-	if changed < certificateTold-time.Hour || changed > certificateTold+2*time.Hour {
-		t.Errorf("the successor was served after %v", changed)
-	}
-}
-
 // TestCertificateHeals verifies that the published successor is served after an interrupted promotion, the loss of
 // files or a long downtime.
 func TestCertificateHeals(t *testing.T) {
@@ -244,7 +213,7 @@ func TestAuthorityIsPublished(t *testing.T) {
 	}
 	newOne := func(at time.Time) []byte {
 		t.Helper()
-		certificate, _, err := sign(apiNames, at, certificateLife)
+		certificate, _, err := sign(apiNames, at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -336,7 +305,7 @@ func TestAuthorityIsToldToAgents(t *testing.T) {
 // failure. A controller that fails to start would be worse than a new certificate.
 func TestTornCertificate(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	_, stranger, err := sign(apiNames, now, certificateLife)
+	_, stranger, err := sign(apiNames, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,6 +19,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/internal/controller/access"
@@ -209,23 +209,17 @@ func (r *Relay) forget(identity string) {
 // authorities returns the CA certificates of the replicas, from the file if configured, otherwise the published
 // ones.
 func (r *Relay) authorities(ctx context.Context) (*x509.CertPool, error) {
-	text, from := []byte(nil), r.o.Trust
 	if r.o.Trust != "" {
-		var err error
-		if text, err = os.ReadFile(r.o.Trust); err != nil {
-			return nil, fmt.Errorf("reading the CA certificates of the replicas: %w", err)
-		}
-	} else {
-		var m v1.ConfigMap
-		key := types.NamespacedName{Namespace: r.o.Namespace, Name: AuthorityName}
-		if err := r.o.Client.Get(ctx, key, &m); err != nil {
-			return nil, fmt.Errorf("reading the CA certificates of the replicas: %w", err)
-		}
-		text, from = []byte(m.Data[authorityKey]), "the ConfigMap "+AuthorityName
+		return certutil.NewPool(r.o.Trust)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("no certificate in %s", from)
+	var m v1.ConfigMap
+	key := types.NamespacedName{Namespace: r.o.Namespace, Name: AuthorityName}
+	if err := r.o.Client.Get(ctx, key, &m); err != nil {
+		return nil, fmt.Errorf("reading the CA certificates of the replicas: %w", err)
+	}
+	roots, err := certutil.NewPoolFromBytes([]byte(m.Data[authorityKey]))
+	if err != nil {
+		return nil, fmt.Errorf("reading the ConfigMap %s: %w", AuthorityName, err)
 	}
 	return roots, nil
 }

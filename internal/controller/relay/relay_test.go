@@ -28,7 +28,7 @@ import (
 // replica starts a server with its own certificate.
 func replica(t *testing.T, h http.HandlerFunc) (server *httptest.Server, authority string) {
 	t.Helper()
-	certificate, key, err := sign(apiNames, time.Now(), certificateLife)
+	certificate, key, err := sign(apiNames, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

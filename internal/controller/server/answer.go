@@ -1,13 +1,14 @@
 package server
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
+	"time"
 )
 
 const contentJSON = "application/json"
@@ -38,29 +39,11 @@ func writeTagged(w http.ResponseWriter, r *http.Request, v any) error {
 	}
 	sum := sha256.Sum256(body)
 	const length = 16 // in bytes; truncation is safe because a collision is of no use to an attacker
-	tag := `"` + hex.EncodeToString(sum[:length]) + `"`
-	w.Header().Set("ETag", tag)
+	w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:length])+`"`)
 	w.Header().Set("Cache-Control", "private, no-cache")
-	if matches(r.Header.Values("If-None-Match"), tag) {
-		w.WriteHeader(http.StatusNotModified)
-		return nil
-	}
-	write(w, http.StatusOK, contentJSON, append(body, '\n'))
+	w.Header().Set("Content-Type", contentJSON)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(append(body, '\n')))
 	return nil
-}
-
-// matches reports whether a value of If-None-Match headers matches the tag. As specified for this header, the
-// comparison is weak.
-func matches(headers []string, tag string) bool {
-	for _, header := range headers {
-		for candidate := range strings.SplitSeq(header, ",") {
-			candidate = strings.TrimSpace(candidate)
-			if candidate == "*" || strings.TrimPrefix(candidate, "W/") == tag {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // some returns list, or an empty slice if list is nil, so that it is encoded as [] instead of null in JSON.

@@ -29,16 +29,16 @@ func newCounted(registry prometheus.Registerer) *counted {
 	}
 }
 
+// of returns a handler that counts the requests of a route. Its response writer must be a *seen.
 func (c *counted) of(rt *route, next http.Handler) http.Handler {
 	seconds := c.seconds.WithLabelValues(rt.method, rt.path)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		answer := &seen{ResponseWriter: w}
 		defer func() {
-			status := cmp.Or(answer.status, http.StatusInternalServerError) // panic, or client disconnected
+			status := cmp.Or(w.(*seen).status, http.StatusInternalServerError) // panic, or client disconnected
 			c.requests.WithLabelValues(rt.method, rt.path, strconv.Itoa(status)).Inc()
 			seconds.Observe(time.Since(began).Seconds())
 		}()
-		next.ServeHTTP(answer, r)
+		next.ServeHTTP(w, r)
 	})
 }

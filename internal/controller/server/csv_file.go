@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -27,7 +26,7 @@ type table struct {
 // open ensures that the table has an open file of the current day that has not reached its maximum size.
 func (f *Folder) open(t *table, now time.Time) error {
 	day := now.Format(time.DateOnly)
-	if t.file != nil && t.day == day && t.size < f.o.MaxBytes {
+	if t.file != nil && t.day == day && t.size < f.maxBytes {
 		return nil
 	}
 	t.close()
@@ -67,7 +66,7 @@ func (f *Folder) next(t *table, now time.Time) (string, error) {
 		return t.current, nil
 	case err != nil:
 		return "", err
-	case info.Mode().IsRegular() && info.Size() < f.o.MaxBytes &&
+	case info.Mode().IsRegular() && info.Size() < f.maxBytes &&
 		info.ModTime().UTC().Format(time.DateOnly) == now.Format(time.DateOnly):
 		return t.current, nil
 	}
@@ -90,7 +89,7 @@ func (f *Folder) free(prefix string, at time.Time) (string, error) {
 	}
 }
 
-// prune deletes the oldest files of the table, so that at most MaxFiles exist after the next one has been created.
+// prune deletes the oldest files of the table, so that at most maxFiles exist after the next one has been created.
 func (f *Folder) prune(t *table) {
 	entries, err := os.ReadDir(f.o.Dir)
 	if err != nil {
@@ -102,7 +101,7 @@ func (f *Folder) prune(t *table) {
 			names = append(names, e.Name())
 		}
 	}
-	for len(names) >= f.o.MaxFiles {
+	for len(names) >= f.maxFiles {
 		if err := os.Remove(filepath.Join(f.o.Dir, names[0])); err != nil {
 			f.o.Log.Warn("Failed to delete an old file of the data folder", "file", names[0], "error", err)
 		}
@@ -110,14 +109,11 @@ func (f *Folder) prune(t *table) {
 	}
 }
 
-// numbered matches the suffix that earlier versions appended to the names of files with the same timestamp.
-var numbered = regexp.MustCompile(`-\d{3,9}\.csv$`)
-
 // isStamped reports whether name is the name of a rotated file with this prefix. Other files in the folder are
 // ignored.
 func isStamped(name, prefix string) bool {
 	rest, ok := strings.CutPrefix(name, prefix)
-	_, err := time.Parse(stampLayout, numbered.ReplaceAllString(rest, ".csv"))
+	_, err := time.Parse(stampLayout, rest)
 	return ok && err == nil
 }
 

@@ -22,7 +22,7 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 	const usual, most, maxSnapshots = 1000, 10_000, 200
 	asked := &ledger.RecordQuery{
 		Namespaces: q.namespaces(), Owner: q.text("owner"), UID: q.text("uid"), Strategies: q.list("strategy"),
-		Snapshots: q.flag("snapshots"),
+		Snapshots: q.text("snapshots") == "true",
 	}
 	asked.From, asked.To = q.span()
 	asked.Limit = q.whole("limit", usual, 1, most)

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -18,9 +17,6 @@ import (
 // FolderOptions are the options of a [Folder].
 type FolderOptions struct {
 	Dir        string
-	MaxBytes   int64 // maximum size of a file; 0 means 64 MiB
-	MaxFiles   int   // maximum number of files per table; 0 means 30
-	Queue      int   // maximum number of queued calls of Booked and Recorded; 0 means 4096
 	Now        func() time.Time
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
@@ -33,6 +29,8 @@ type FolderOptions struct {
 //   - schedule_log.csv: a row for each placed pod; older files are renamed to schedule_log_<time>.csv
 type Folder struct {
 	o           FolderOptions
+	maxBytes    int64 // maximum size of a file
+	maxFiles    int   // maximum number of files per table
 	queue       chan rows
 	lost        *prometheus.CounterVec
 	written     prometheus.Counter
@@ -50,24 +48,22 @@ type rows struct {
 }
 
 const (
-	defaultFileBytes = 64 << 20
-	defaultFiles     = 30
-	defaultQueue     = 4096
-	stampLayout      = "20060102T150405Z.csv"
-	retryFolder      = 10 * time.Second
-	notifyFolder     = time.Minute
+	maxFileBytes = 64 << 20
+	maxFiles     = 30
+	maxQueued    = 4096 // calls of Booked and Recorded
+	stampLayout  = "20060102T150405Z.csv"
+	retryFolder  = 10 * time.Second
+	notifyFolder = time.Minute
 )
 
 // NewFolder returns a Folder. It creates the directory if it does not exist.
 func NewFolder(o FolderOptions) (*Folder, error) {
-	o.MaxBytes, o.MaxFiles, o.Queue = cmp.Or(o.MaxBytes, defaultFileBytes), cmp.Or(o.MaxFiles, defaultFiles),
-		cmp.Or(o.Queue, defaultQueue)
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("creating the data folder: %w", err)
 	}
 	with := instrument.With(o.Registerer)
 	f := &Folder{
-		o: o, queue: make(chan rows, o.Queue),
+		o: o, maxBytes: maxFileBytes, maxFiles: maxFiles, queue: make(chan rows, maxQueued),
 		lost: with.Counters("kubenergy_data_folder_lost_total",
 			"Number of bookings and decisions missing in the data folder, by reason: queue or write.", "reason"),
 		written: with.Counter("kubenergy_data_folder_rows_total", "Number of rows written to the data folder."),

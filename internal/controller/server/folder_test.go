@@ -178,15 +178,15 @@ func TestFolderIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A file of an earlier version is deleted like current files.
-	old := filepath.Join(dir, "metrics_20200101T000000Z-001.csv")
+	old := filepath.Join(dir, "metrics_20200101T000000Z.csv")
 	if err := os.WriteFile(old, []byte("a\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFolder(FolderOptions{Dir: dir, MaxBytes: 2000, MaxFiles: 5, Now: func() time.Time { return now }})
+	f, err := newFolder(FolderOptions{Dir: dir, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.maxBytes, f.maxFiles = 2000, 5
 	for i := range 300 {
 		f.write(rows{&f.metrics, func() [][]string { return metricsRows(aBooking(now)) }, 1})
 		f.write(rows{&f.log, func() [][]string { return scheduleRows([]ledger.Record{aRecord(now)}) }, 1})
@@ -237,11 +237,12 @@ func TestFolderNeverBlocks(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	var log strings.Builder
 	f, err := newFolder(FolderOptions{
-		Dir: t.TempDir(), Queue: 10, Registerer: registry, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Dir: t.TempDir(), Registerer: registry, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.queue = make(chan rows, 10)
 	for range 1000 {
 		f.Booked(aBooking(noon), ledger.Receipt{})
 	}

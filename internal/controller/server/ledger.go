@@ -7,11 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/munnerz/goautoneg"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/ledger"
@@ -163,17 +164,10 @@ func encode(out *bytes.Buffer, answer *ledger.Answer, format string) (err error)
 	return nil
 }
 
-// accepted returns the first supported format in Accept headers. Quality values are ignored.
+// accepted returns the preferred supported format in Accept headers.
 func accepted(headers []string) string {
-	for _, header := range headers {
-		for part := range strings.SplitSeq(header, ",") {
-			switch kind, _, _ := mime.ParseMediaType(part); kind {
-			case contentJSON, "*/*", "application/*":
-				return "json"
-			case "text/csv":
-				return "csv"
-			}
-		}
+	if goautoneg.Negotiate(strings.Join(headers, ","), []string{contentJSON, "text/csv"}) == "text/csv" {
+		return "csv"
 	}
 	return "json"
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"golang.org/x/time/rate"
 
 	"github.com/kubenergy/kubenergy/internal/daemon"
 )
@@ -63,36 +63,27 @@ func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, c
 	return nil
 }
 
-// certificateLook is the interval between two reads of the certificate files. They are polled because a watch needs
-// an inotify instance, and a node may have none available.
-const certificateLook = 10 * time.Second
-
-// Certificates returns a TLS configuration with the certificate from two files, and a function that reloads the
-// files periodically until its context is done. If the files cannot be loaded, for example while they are being
-// replaced, the previous certificate remains in use. The error reports that the initial load failed.
-func Certificates(certFile, keyFile string, log *slog.Logger) (*tls.Config, func(context.Context) error, error) {
-	var current atomic.Pointer[tls.Certificate]
-	read := func() error {
+// Certificates returns a TLS configuration that loads the certificate from two files for each handshake. If the files
+// cannot be loaded, for example while they are being replaced, the previous certificate remains in use. The error
+// reports that the initial load failed.
+func Certificates(certFile, keyFile string, log *slog.Logger) (*tls.Config, error) {
+	var last atomic.Pointer[tls.Certificate]
+	failing := rate.Sometimes{Interval: time.Minute}
+	get := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
-			return fmt.Errorf("reading the certificate of the HTTP interface: %w", err)
+		previous := last.Load()
+		switch {
+		case err == nil:
+			last.Store(&pair)
+			return &pair, nil
+		case previous == nil:
+			return nil, fmt.Errorf("reading the certificate of the HTTP interface: %w", err)
 		}
-		current.Store(&pair)
-		return nil
+		failing.Do(func() {
+			log.Warn("Failed to reload the certificate, continuing with the previous one", "error", err)
+		})
+		return previous, nil
 	}
-	look := func(ctx context.Context) error {
-		reported := "" // last logged error
-		wait.UntilWithContext(ctx, func(context.Context) {
-			switch err := read(); {
-			case err == nil:
-				reported = ""
-			case err.Error() != reported:
-				reported = err.Error()
-				log.Warn("Failed to reload the certificate, continuing with the previous one", "error", err)
-			}
-		}, certificateLook)
-		return nil
-	}
-	get := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return current.Load(), nil }
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: get}, look, read()
+	_, err := get(nil)
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: get}, err
 }

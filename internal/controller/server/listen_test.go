@@ -45,7 +45,7 @@ func listening(t *testing.T, handler http.Handler, config *tls.Config) (address 
 func TestServe(t *testing.T) {
 	dir, pool := t.TempDir(), x509.NewCertPool()
 	issue(t, dir, "one", pool)
-	config, _, err := Certificates(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), discard)
+	config, err := Certificates(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestIdleHTTP2(t *testing.T) {
 	t.Parallel()
 	dir, pool := t.TempDir(), x509.NewCertPool()
 	issue(t, dir, "one", pool)
-	config, _, err := Certificates(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), discard)
+	config, err := Certificates(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,25 +195,24 @@ func TestServeFinishes(t *testing.T) {
 func TestCertificateFiles(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	if _, _, err := Certificates(cert, key, discard); err == nil {
+	if _, err := Certificates(cert, key, discard); err == nil {
 		t.Error("Certificates() without files succeeded, want an error")
 	}
 	for _, pair := range [][2]string{{cert, ""}, {"", key}} {
-		if _, _, err := Certificates(pair[0], pair[1], discard); err == nil {
+		if _, err := Certificates(pair[0], pair[1], discard); err == nil {
 			t.Error("Certificates() with one file succeeded, want an error")
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		issue(t, dir, "one", nil)
 		var log strings.Builder
-		config, look, err := Certificates(cert, key, slog.New(slog.NewTextHandler(&log, nil)))
+		config, err := Certificates(cert, key, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		go look(t.Context())
 		want := func(want string) {
 			t.Helper()
-			bubble.Advance(2 * certificateLook)
+			bubble.Advance(time.Second)
 			pair, err := config.GetCertificate(nil)
 			if err != nil {
 				t.Fatal(err)

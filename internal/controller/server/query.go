@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
 // parameter describes a query parameter of a route.
@@ -86,6 +87,9 @@ func (q *query) check(rt *route, name string) {
 			q.refuse("%s has %d bytes or invalid characters, want at most %d", name, len(value), maxValueSize)
 			return
 		}
+		if p.kind == kindFlag && value != "true" && value != "false" {
+			q.refuse("%s is %.40q: want true or false", name, value)
+		}
 		if p.among != nil && !p.many && !slices.Contains(p.among, value) {
 			q.refuse("%s is %.40q: want %s", name, value, strings.Join(p.among, ", "))
 		}
@@ -119,18 +123,6 @@ func (q *query) namespaces() []string {
 		return []string{q.namespace}
 	}
 	return q.list("namespace")
-}
-
-func (q *query) flag(name string) bool {
-	switch v := q.text(name); v {
-	case "", "false":
-		return false
-	case "true":
-		return true
-	default:
-		q.refuse("%s is %.40q: want true or false", name, v)
-		return false
-	}
 }
 
 func (q *query) whole(name string, otherwise, least, most int) int {
@@ -172,54 +164,13 @@ func (q *query) instant(name string, otherwise time.Time) time.Time {
 	if text == "" {
 		return otherwise.UTC()
 	}
-	t, err := readInstant(text, q.now)
-	if err != nil {
+	text = strings.Replace(text, " ", "+", 1) // an unescaped + is decoded as a space
+	t, err := humanize.ParseTime(name, text, q.now)
+	if err != nil || t.Before(earliest) || t.After(latest) {
 		q.refuse(
 			"%s is %.40q: want a time (2026-11-03T10:15:00Z), a date (2026-11-03) or an offset (-24h or -7d)",
 			name, text)
 		return otherwise.UTC()
 	}
 	return t
-}
-
-func readInstant(text string, now time.Time) (t time.Time, err error) {
-	ago, isAgo := strings.CutPrefix(text, "-")
-	switch {
-	case text == "now":
-		t = now
-	case isAgo:
-		var d time.Duration
-		d, err = readAgo(ago)
-		t = now.Add(-d)
-	default:
-		text = strings.Replace(text, " ", "+", 1) // an unescaped + is decoded as a space
-		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			t, err = time.Parse(time.DateOnly, text)
-		}
-	}
-	if err == nil && (t.Before(earliest) || t.After(latest)) {
-		err = fmt.Errorf("%s is out of range", t.Format(time.RFC3339))
-	}
-	return t.UTC(), err
-}
-
-// readAgo parses a Go duration, or an integer number of days or weeks such as 7d or 2w.
-func readAgo(text string) (time.Duration, error) {
-	const day = 24 * time.Hour
-	for unit, length := range map[string]time.Duration{"d": day, "w": 7 * day} {
-		digits, ok := strings.CutSuffix(text, unit)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseUint(digits, 10, 16)
-		if err != nil {
-			return 0, fmt.Errorf("%q is not a valid number for the unit %s", digits, unit)
-		}
-		return time.Duration(n) * length, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err == nil && d < 0 {
-		return 0, fmt.Errorf("%q has more than one sign", text)
-	}
-	return d, err
 }

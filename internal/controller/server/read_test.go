@@ -394,15 +394,17 @@ func TestInstants(t *testing.T) {
 		"2026-11-03": noon.Add(-12 * time.Hour), "2026-11-03T13:00:00+01:00": noon, "2026-11-03T13:00:00 01:00": noon,
 		"2026-11-03T12:00:00.5Z": noon.Add(time.Second / 2),
 	} {
-		if got, err := readInstant(text, noon); err != nil || !got.Equal(want) {
-			t.Errorf("%s is %v, %v; want %v", text, got, err, want)
+		q := &query{values: url.Values{"from": {text}}, now: noon}
+		if got := q.instant("from", noon); q.err() != nil || !got.Equal(want) {
+			t.Errorf("%s is %v, %v; want %v", text, got, q.err(), want)
 		}
 	}
 	for _, text := range []string{
-		"", "-", "--1h", "-1", "1h", "-1x", "-1e9d", "-99999w", "1999-01-01", "2300-01-01", "12:00", "yesterday",
+		"-", "--1h", "-1", "1h", "-1x", "-1e9d", "-99999w", "1999-01-01", "2300-01-01", "12:00", "yesterday",
 		"-1000000h", "２026-11-03",
 	} {
-		if got, err := readInstant(text, noon); err == nil {
+		q := &query{values: url.Values{"from": {text}}, now: noon}
+		if got := q.instant("from", noon); q.err() == nil {
 			t.Errorf("%s is %v", text, got)
 		}
 	}

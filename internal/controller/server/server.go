@@ -10,7 +10,10 @@ import (
 	"path"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
+
+	"k8s.io/utils/lru"
 
 	"github.com/kubenergy/kubenergy/internal/controller/access"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
@@ -21,7 +24,8 @@ type server struct {
 	mux     *http.ServeMux
 	absent  http.Handler  // handles requests without a matching route
 	queries chan struct{} // semaphore of concurrent ledger queries
-	callers fairness      // limits each caller to half of the ledger queries
+	mu      sync.Mutex    // guards updates of callers
+	callers *lru.Cache    // semaphores of concurrent ledger queries, by caller
 	large   chan struct{} // semaphore of responses that may need 100 MB of memory, one at a time
 	audits  chan struct{}
 	cluster clusterCache
@@ -36,8 +40,9 @@ func New(c Config) http.Handler {
 		Config: c, mux: http.NewServeMux(), sidecar: &sidecar{
 			began: c.Now(), boot: "sidecar-" + rand.Text(), nodes: map[string]*sidecarNode{},
 		},
-		queries: make(chan struct{}, maxQueries), large: make(chan struct{}, 1), audits: make(chan struct{}, 1),
-		cluster: clusterCache{turn: make(chan struct{}, 1)}, counted: newCounted(c.Registerer), openapi: document(),
+		callers: lru.New(maxCallers), queries: make(chan struct{}, maxQueries), large: make(chan struct{}, 1),
+		audits: make(chan struct{}, 1), cluster: clusterCache{turn: make(chan struct{}, 1)},
+		counted: newCounted(c.Registerer), openapi: document(),
 	}
 	all := routes()
 	for i := range all {
@@ -61,22 +66,17 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	seen := &seen{ResponseWriter: w}
 	defer s.recover(seen, r)
 	// The mux would redirect to the clean path, which would reveal existing routes to unauthenticated clients.
-	if clean(r.URL.Path) != r.URL.Path || r.Method == http.MethodConnect {
+	if !isClean(r.URL.Path) || r.Method == http.MethodConnect {
 		s.absent.ServeHTTP(seen, r)
 		return
 	}
 	s.mux.ServeHTTP(seen, r)
 }
 
-func clean(p string) string {
-	if p == "" {
-		return "/"
-	}
+// isClean reports whether a path is in the form to which http.ServeMux would redirect other forms.
+func isClean(p string) bool {
 	c := path.Clean(p)
-	if strings.HasSuffix(p, "/") && c != "/" {
-		c += "/"
-	}
-	return c
+	return p == c || p == c+"/" && c != "/"
 }
 
 // recover limits the effect of a panic to a single response and hides its details from the client.
@@ -153,7 +153,7 @@ func (s *server) handler(rt *route) http.Handler {
 // otherwise 404.
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	var allow []string
-	if clean(r.URL.Path) == r.URL.Path {
+	if isClean(r.URL.Path) {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			if method == r.Method || r.Method == http.MethodHead && method == http.MethodGet {
 				continue
@@ -173,40 +173,50 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 }
 
 // acquire waits for permission to query the ledger, because each query may occupy a CPU and a lot of memory. The
-// number of concurrent queries is limited in total and per caller. If large is set, acquire also waits until no
-// other large response is in progress. The caller must call done afterwards.
+// number of concurrent queries is limited in total and per caller, so that the queries of a busy caller wait for each
+// other and do not delay other callers. If large is set, acquire also waits until no other large response is in
+// progress. The caller must call done afterwards.
 func (s *server) acquire(ctx context.Context, large bool) (done func(), err error) {
 	caller := "" // the controller itself
 	if u := access.UserOf(ctx); u != nil {
 		caller = u.Username
 	}
-	gone, err := s.callers.enter(ctx, caller, maxQueries/2)
-	if err != nil {
-		return nil, err
-	}
-	leave := func() {}
 	if large {
-		if leave, err = enter(ctx, s.large); err != nil {
-			gone()
-			return nil, err
-		}
+		return enter(ctx, s.queriesOf(caller), s.large, s.queries)
 	}
-	after, err := enter(ctx, s.queries)
-	if err != nil {
-		leave()
-		gone()
-		return nil, err
-	}
-	return func() { after(); leave(); gone() }, nil
+	return enter(ctx, s.queriesOf(caller), s.queries)
 }
 
-func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
-	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
-	case <-ctx.Done():
-		return nil, &failure{status: http.StatusServiceUnavailable, text: "too many concurrent queries", retry: busyFor}
+// queriesOf returns the semaphore of the concurrent queries of a caller, who may use half of all queries.
+func (s *server) queriesOf(caller string) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.callers.Get(caller); ok {
+		return known.(chan struct{})
 	}
+	queries := make(chan struct{}, maxQueries/2)
+	s.callers.Add(caller, queries)
+	return queries
+}
+
+// enter acquires semaphores in the given order. The caller must call leave afterwards.
+func enter(ctx context.Context, all ...chan struct{}) (leave func(), err error) {
+	entered := 0
+	leave = func() {
+		for _, places := range all[:entered] {
+			<-places
+		}
+	}
+	for _, places := range all {
+		select {
+		case places <- struct{}{}:
+			entered++
+		case <-ctx.Done():
+			leave()
+			return nil, &failure{http.StatusServiceUnavailable, "too many concurrent queries", busyFor}
+		}
+	}
+	return leave, nil
 }
 
 const busyFor = 5 * time.Second

@@ -70,17 +70,8 @@ func NewCarbonKeeper(zone grid.Zone, of *v1alpha1.CarbonSpec, d Deps) (*Keeper, 
 	for _, s := range of.Sources {
 		sources = append(sources, spec{CarbonSource: s})
 	}
-	k, err := newKeeper(terms{
-		zone: zone, quantity: carbon, marginal: of.Signal == signalMarginal, maxAge: defaultCarbonAge,
-	}, of.MaxAge, d, sources)
-	if err != nil {
-		return nil, fmt.Errorf("carbon intensity of zone %s: %w", zone, err)
-	}
-	if !k.terms.marginal {
-		curve, _ := forecast.TypicalDay(zone)
-		k.typical = &curve
-	}
-	return k, nil
+	w := terms{zone: zone, quantity: carbon, marginal: of.Signal == signalMarginal, maxAge: defaultCarbonAge}
+	return newKeeper(w, of.MaxAge, d, sources)
 }
 
 // NewPriceKeeper returns a keeper for the electricity price of a zone.
@@ -89,17 +80,13 @@ func NewPriceKeeper(zone grid.Zone, of *v1alpha1.PriceSpec, d Deps) (*Keeper, er
 	for _, s := range of.Sources {
 		sources = append(sources, specOf(s))
 	}
-	k, err := newKeeper(terms{zone: zone, quantity: price, currency: of.Currency, maxAge: defaultPriceAge}, of.MaxAge,
-		d, sources)
-	if err != nil {
-		return nil, fmt.Errorf("price of zone %s: %w", zone, err)
-	}
-	return k, nil
+	w := terms{zone: zone, quantity: price, currency: of.Currency, maxAge: defaultPriceAge}
+	return newKeeper(w, of.MaxAge, d, sources)
 }
 
 func newKeeper(w terms, maxAge *metav1.Duration, d Deps, sources []spec) (*Keeper, error) {
 	if len(sources) == 0 {
-		return nil, errors.New("want at least one source")
+		return nil, fmt.Errorf("signal %s of zone %s: want at least one source", w.quantity, w.zone)
 	}
 	if maxAge != nil && maxAge.Duration > 0 {
 		w.maxAge = maxAge.Duration
@@ -107,10 +94,15 @@ func newKeeper(w terms, maxAge *metav1.Duration, d Deps, sources []spec) (*Keepe
 	b := builder{terms: w, deps: d.withDefaults(), names: make(map[string]int)}
 	for _, s := range sources {
 		if err := b.add(s); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("signal %s of zone %s: %w", w.quantity, w.zone, err)
 		}
 	}
-	return &Keeper{terms: w, deps: b.deps, links: b.links, history: Track{Span: historySpan}}, nil
+	k := &Keeper{terms: w, deps: b.deps, links: b.links, history: Track{Span: historySpan}}
+	if w.quantity == carbon && !w.marginal {
+		curve, _ := forecast.TypicalDay(w.zone)
+		k.typical = &curve
+	}
+	return k, nil
 }
 
 // Run polls the sources until ctx is done. It calls changed when the result of Look may have changed.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	prom "github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubenergy/kubenergy/internal/controller/instrument"
 )
 
 // Metrics collects the metrics of all keepers. It must be registered once. The series of a zone are removed with
@@ -31,15 +33,14 @@ var (
 
 // NewMetrics returns metrics that use the given clock to compute ages.
 func NewMetrics(clock func() time.Time) *Metrics {
+	with := instrument.With(nil) // Collect includes the counters
 	return &Metrics{
 		clock: clock,
-		requests: prom.NewCounterVec(prom.CounterOpts{
-			Name: "kubenergy_signal_requests_total",
-			Help: "Number of requests to signal sources, including retries, by outcome: ok or a reason.",
-		}, []string{"source", "outcome"}),
-		rejected: prom.NewCounterVec(prom.CounterOpts{
-			Name: "kubenergy_signal_rejected_total", Help: "Number of rejected polls of signal sources, by reason.",
-		}, []string{"zone", "quantity", "source", "reason"}),
+		requests: with.Counters("kubenergy_signal_requests_total",
+			"Number of requests to signal sources, including retries, by outcome: ok or a reason.",
+			"source", "outcome"),
+		rejected: with.Counters("kubenergy_signal_rejected_total",
+			"Number of rejected polls of signal sources, by reason.", "zone", "quantity", "source", "reason"),
 	}
 }
 

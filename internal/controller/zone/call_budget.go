@@ -1,13 +1,12 @@
 package zone
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/kubenergy/kubenergy/internal/controller/signal"
 	"github.com/kubenergy/kubenergy/internal/kube"
@@ -35,7 +35,6 @@ type Calls struct {
 
 	pending chan []*reservation // reservations that no goroutine writes yet; also serves as the lock on them
 	writing chan struct{}       // held by the goroutine that writes
-	last    *v1.ConfigMap       // the last version written; guarded by writing
 }
 
 // reservation is a request of a keeper for one call or for a pause.
@@ -109,13 +108,7 @@ func (k *Calls) write(ctx context.Context, batch []*reservation) {
 	behind := func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 	}
-	err := kube.Retry(wait.Backoff{Steps: 5}, behind, func() error {
-		err := k.attempt(ctx, batch)
-		if err != nil {
-			k.last = nil // another replica wrote it, or the result is unknown
-		}
-		return err
-	})
+	err := kube.Retry(wait.Backoff{Steps: 5}, behind, func() error { return k.attempt(ctx, batch) })
 	for _, r := range batch {
 		r.done, r.err = true, err
 		r.granted = r.granted && err == nil
@@ -123,58 +116,29 @@ func (k *Calls) write(ctx context.Context, batch []*reservation) {
 }
 
 func (k *Calls) attempt(ctx context.Context, batch []*reservation) error {
-	m, err := k.read(ctx)
-	if err != nil {
-		return err
-	}
-	if m.Data == nil {
-		m.Data = map[string]string{}
-	}
-	changed := false
-	for _, r := range batch {
-		b := readCallLog(m.Data[r.key], r.now)
-		if r.perHour == 0 {
-			b.block(r.until, r.now)
-		} else {
-			r.granted, r.next = b.grant(r.now, r.perHour)
+	m := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: callsName}}
+	_, err := controllerutil.CreateOrUpdate(ctx, k.client, m, func() error {
+		if m.Data == nil {
+			m.Data = map[string]string{}
 		}
-		// Write the log even if no call is granted. This corrects entries of a clock that ran ahead, which would
-		// otherwise block the source forever.
-		if text := b.String(); text != m.Data[r.key] {
-			m.Data[r.key], changed = text, true
+		for _, r := range batch {
+			b := readCallLog(m.Data[r.key], r.now)
+			if r.perHour == 0 {
+				b.block(r.until, r.now)
+			} else {
+				r.granted, r.next = b.grant(r.now, r.perHour)
+			}
+			// Write the log even if no call is granted. This corrects entries of a clock that ran ahead, which would
+			// otherwise block the source forever.
+			m.Data[r.key] = b.String()
 		}
-	}
-	if !changed {
-		k.last = m
+		maps.DeleteFunc(m.Data, func(_, text string) bool {
+			b := readCallLog(text, batch[0].now)
+			return b.Until == 0 && len(b.Calls) == 0
+		})
 		return nil
-	}
-	now := batch[0].now
-	maps.DeleteFunc(m.Data, func(_, text string) bool {
-		b := readCallLog(text, now)
-		return b.until == 0 && len(b.calls) == 0
 	})
-	if m.ResourceVersion == "" {
-		err = k.client.Create(ctx, m)
-	} else {
-		err = k.client.Update(ctx, m)
-	}
-	if err == nil {
-		k.last = m
-	}
 	return err
-}
-
-// read returns a copy of the ConfigMap that the caller may modify.
-func (k *Calls) read(ctx context.Context) (*v1.ConfigMap, error) {
-	if k.last != nil {
-		return k.last.DeepCopy(), nil
-	}
-	m := &v1.ConfigMap{}
-	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: callsName}, m)
-	if apierrors.IsNotFound(err) {
-		return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: callsName}}, nil
-	}
-	return m, err
 }
 
 // callsKey converts the name of a source to a valid key of a ConfigMap.
@@ -195,16 +159,10 @@ func callsKey(name string) string {
 	return fmt.Sprintf("%.*s.%x", longest, key, h.Sum64())
 }
 
-// callLog contains the calls of the last hour, oldest first. It is stored as "minute:count/60 minute:count/60",
-// preceded by "until=second" during a pause. Both times are in Unix seconds.
+// callLog contains the calls of the last hour. It is stored as JSON. All times are in Unix seconds.
 type callLog struct {
-	until int64 // in Unix seconds; 0 if there is no pause
-	calls []callCount
-}
-
-type callCount struct {
-	from  int64 // in Unix seconds; the calls were made within one minute from this time
-	calls int
+	Until int64         `json:"until,omitempty"` // end of a pause; 0 if there is none
+	Calls map[int64]int `json:"calls,omitempty"` // number of calls within one minute from each key
 }
 
 const (
@@ -223,86 +181,61 @@ const (
 	longestPause = int64(24 * time.Hour / time.Second)
 )
 
-const untilPrefix = "until="
-
 // readCallLog parses a log and omits expired and invalid entries. The time of a call more than farAhead in the
 // future is replaced by now, because it was recorded with a wrong clock.
 func readCallLog(text string, now time.Time) callLog {
-	var b callLog
-	for entry := range strings.FieldsSeq(text) {
-		if until, pause := strings.CutPrefix(entry, untilPrefix); pause {
-			if t, err := strconv.ParseInt(until, 10, 64); err == nil {
-				b.block(time.Unix(t, 0), now)
-			}
-			continue
+	var stored callLog
+	if json.Unmarshal([]byte(text), &stored) != nil {
+		stored = callLog{}
+	}
+	b := callLog{Calls: map[int64]int{}}
+	b.block(time.Unix(stored.Until, 0), now)
+	for from, calls := range stored.Calls {
+		if from > now.Unix()+farAhead {
+			from = now.Unix()
 		}
-		if c, ok := readCallCount(entry); ok {
-			if c.from > now.Unix()+farAhead {
-				c.from = now.Unix()
-			}
-			if c.expires() > now.Unix() {
-				b.calls = append(b.calls, c)
-			}
+		if expires(from) > now.Unix() && calls > 0 {
+			b.Calls[from] += calls
 		}
 	}
-	slices.SortFunc(b.calls, func(x, y callCount) int { return cmp.Compare(x.from, y.from) })
 	return b
 }
 
-func readCallCount(entry string) (c callCount, ok bool) {
-	second, rest, _ := strings.Cut(entry, ":")
-	count, _, _ := strings.Cut(rest, "/")
-	from, err1 := strconv.ParseInt(second, 10, 64)
-	calls, err2 := strconv.Atoi(count)
-	return callCount{from, calls}, err1 == nil && err2 == nil && calls > 0
-}
-
-// expires returns the Unix second from which the calls no longer count.
-func (c callCount) expires() int64 { return c.from + minute + window }
+// expires returns the Unix second from which calls within one minute from the given second no longer count.
+func expires(from int64) int64 { return from + minute + window }
 
 // block replaces the pause. A time that is not after now ends it.
 func (b *callLog) block(until, now time.Time) {
-	b.until = 0
+	b.Until = 0
 	if until.After(now) {
-		b.until = min(until.Add(time.Second-1).Unix(), now.Unix()+longestPause)
+		b.Until = min(until.Add(time.Second-1).Unix(), now.Unix()+longestPause)
 	}
 }
 
 // grant adds a call if the limit permits it and there is no pause. Otherwise it returns the time of the next
 // attempt.
 func (b *callLog) grant(now time.Time, perHour int) (ok bool, next time.Time) {
-	if until := time.Unix(b.until, 0); until.After(now) {
+	if until := time.Unix(b.Until, 0); until.After(now) {
 		return false, until
 	}
 	made := 0
-	for _, c := range b.calls {
-		made += c.calls
+	for _, calls := range b.Calls {
+		made += calls
 	}
-	for _, c := range b.calls {
+	for _, from := range slices.Sorted(maps.Keys(b.Calls)) {
 		if made < perHour {
 			break
 		}
-		if made -= c.calls; made < perHour {
-			return false, time.Unix(c.expires(), 0)
+		if made -= b.Calls[from]; made < perHour {
+			return false, time.Unix(expires(from), 0)
 		}
 	}
-	from := now.Unix() - now.Unix()%minute
-	if i := slices.IndexFunc(b.calls, func(c callCount) bool { return c.from == from }); i >= 0 {
-		b.calls[i].calls++
-	} else {
-		b.calls = append(b.calls, callCount{from, 1})
-	}
+	b.Calls[now.Unix()-now.Unix()%minute]++
 	return true, time.Time{}
 }
 
 // String returns the stored form of the log.
 func (b callLog) String() string {
-	var words []string
-	if b.until > 0 {
-		words = append(words, fmt.Sprintf(untilPrefix+"%d", b.until))
-	}
-	for _, c := range b.calls {
-		words = append(words, fmt.Sprintf("%d:%d/%d", c.from, c.calls, minute))
-	}
-	return strings.Join(words, " ")
+	text, _ := json.Marshal(b) // integers can always be encoded
+	return string(text)
 }

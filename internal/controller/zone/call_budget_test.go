@@ -213,7 +213,7 @@ func TestCallsOfAClockThatIsBehind(t *testing.T) {
 	if ok, _, err := behind.Reserve(t.Context(), "s", 2, kit.Noon.Add(-4*time.Minute)); !ok || err != nil {
 		t.Fatalf("granted %v, error %v", ok, err)
 	}
-	if text := api.stored.Data["s"]; !strings.Contains(text, fmt.Sprintf("%d:1", kit.Noon.Unix())) {
+	if text := api.stored.Data["s"]; !strings.Contains(text, fmt.Sprintf(`"%d":1`, kit.Noon.Unix())) {
 		t.Errorf("the entry of the call was changed to %q", text)
 	}
 }
@@ -276,11 +276,12 @@ func TestCallsKey(t *testing.T) {
 
 func TestCallLogOfStrangers(t *testing.T) {
 	for _, text := range []string{
-		"", "x", "until=", "until=x", "until=5", "1:1", ":", "9999999999999999999:1",
-		fmt.Sprintf("%d:-5", kit.Noon.Unix()),
-		fmt.Sprintf("%d:0", kit.Noon.Unix()),
+		"", "x", "{", `{"until":"x"}`, `{"until":5}`, `{"calls":{"1":1}}`, `{"calls":{"x":1}}`,
+		`{"calls":{"9999999999999999999":1}}`, "null", "[]",
+		fmt.Sprintf(`{"calls":{"%d":-5}}`, kit.Noon.Unix()),
+		fmt.Sprintf(`{"calls":{"%d":0}}`, kit.Noon.Unix()),
 	} {
-		if b := readCallLog(text, kit.Noon); b.until != 0 || len(b.calls) != 0 {
+		if b := readCallLog(text, kit.Noon); b.Until != 0 || len(b.Calls) != 0 {
 			t.Errorf("readCallLog(%q) = %v", text, b)
 		}
 	}

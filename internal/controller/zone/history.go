@@ -60,9 +60,9 @@ func NewHistory(registry prometheus.Registerer) *History {
 	return &History{sites: map[string]*siteHistory{}, misses: misses}
 }
 
-// Run takes a sample every minute until ctx is done.
+// Run takes a sample every second until ctx is done.
 func (h *History) Run(ctx context.Context, view func() *kube.View) error {
-	for again := true; again; again = kube.Pause(ctx, time.Minute) {
+	for again := true; again; again = kube.Pause(ctx, time.Second) {
 		daemon.Round(ctx, func() { h.Sample(view(), time.Now()) })
 	}
 	return nil

@@ -3,7 +3,6 @@ package zone
 import (
 	"cmp"
 	"math"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,16 +23,11 @@ type Rates struct {
 	Node    func(name string) *v1.Node // returns nil if the cluster has no node of that name
 	Hosts   *access.HostTokens         // machines outside the cluster; nil if there are none
 	Members access.Members             // clusters that forward their bookings
-	Now     func() time.Time
-
-	mu      sync.Mutex
-	sampled time.Time // the time of the last sample
 }
 
 // Of returns the mean rates of a node over [from, to). Unknown rates are NaN.
 func (r *Rates) Of(node string, from, to time.Time) ledger.Rates {
 	v := r.View()
-	r.sample(v)
 	site, pue := r.site(v, node)
 	if site == nil {
 		return ledger.Rates{PUE: max(1, pue), Carbon: math.NaN(), Price: math.NaN()}
@@ -50,16 +44,6 @@ func (r *Rates) Of(node string, from, to time.Time) ledger.Rates {
 		Site: site.Name, PUE: max(1, pue), Carbon: mean(carbon, from, to),
 		Signal: signal.Kind(current.Marginal), Price: mean(price, from, to), Currency: cmp.Or(current.Currency,
 			"unknown"),
-	}
-}
-
-// sample updates the history, at most once per second.
-func (r *Rates) sample(v *kube.View) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now := r.Now(); now.Sub(r.sampled).Abs() >= time.Second {
-		r.History.Sample(v, now)
-		r.sampled = now
 	}
 }
 

@@ -41,11 +41,7 @@ func TestRates(t *testing.T) {
 		}
 		return south1
 	}
-	r := &Rates{
-		View: func() *kube.View { return view }, History: NewHistory(nil), Node: node, Now: func() time.Time {
-			return start.Add(90 * time.Minute)
-		},
-	}
+	r := &Rates{View: func() *kube.View { return view }, History: NewHistory(nil), Node: node}
 
 	half := start.Add(30 * time.Minute)
 	got := r.Of("a host", half, half.Add(time.Hour))
@@ -76,7 +72,7 @@ func TestRates(t *testing.T) {
 		t.Errorf("unexpected intensity of an empty interval: %v", got.Carbon)
 	}
 	north.Carbon.AsOf, north.Carbon.MaxAge = start.Add(-3*time.Hour), time.Hour
-	if got = (&Rates{View: r.View, History: NewHistory(nil), Node: node, Now: r.Now}).Of("a host", half,
+	if got = (&Rates{View: r.View, History: NewHistory(nil), Node: node}).Of("a host", half,
 		half.Add(time.Minute)); !math.IsNaN(got.Carbon) {
 		t.Errorf("an expired forecast returned %v", got.Carbon)
 	}
