@@ -349,7 +349,7 @@ func TestExplainStates(t *testing.T) {
 		"running for another": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Flow", Name: "f"}}
-		}), "ns", explain.StateRunning, "It was not held: it belongs to Flow f."},
+		}), "ns", explain.StateRunning, "It was not held: owned by Flow f."},
 		"running, due before its creation": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-2 * time.Hour).Format(time.RFC3339)
@@ -357,7 +357,7 @@ func TestExplainStates(t *testing.T) {
 		"running, due later": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-time.Minute).Format(time.RFC3339)
-		}), "ns", explain.StateRunning, "leaves no time to wait: started at once, since it runs for 2 h."},
+		}), "ns", explain.StateRunning, "leaves no time to wait, because the job runs for 2 h."},
 		"running, reason unknown": {job(unheld), "ns", explain.StateRunning, "It was not held, and the event with the reason has " +
 			"expired. A Job that is created now would be held until 12:00 UTC: saves an estimated 67%;"},
 		"running job": {job(func(j *batchv1.Job) {
@@ -443,7 +443,7 @@ func TestExplainInANamespaceOfNonsense(t *testing.T) {
 	})
 	a.add(t, "/api/v1/namespaces/team/pods", markedPod("train"))
 	x := explained(t, a, "pod", "train", "-n", "team")
-	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], `kubenergy.io/mode is "enforcing", which is no mode`) {
+	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], `kubenergy.io/mode is "enforcing", which is not a mode`) {
 		t.Errorf("unexpected warnings %q", x.Warnings)
 	}
 }

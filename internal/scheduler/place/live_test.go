@@ -405,7 +405,7 @@ func TestHotNodesAreRefused(t *testing.T) {
 			}
 			if status.IsSuccess() || status.IsSkip() {
 				pass = append(pass, n.Node().Name)
-			} else if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "is too hot, 91") {
+			} else if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "overheated: 91") {
 				t.Errorf("refused: %v", status)
 			}
 		}
