@@ -148,7 +148,7 @@ func Scale(c *grid.Series, e *Elastic) (plan []Stretch, cost float64, err error)
 			e.From.Format(time.RFC3339), e.Until.Format(time.RFC3339),
 			c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339))
 	}
-	pieces := piecesOf(nil, c, e.From, e.Until)
+	pieces := PiecesOf(nil, c, e.From, e.Until)
 	a := Allotment{Scaling: &e.Scaling, Pieces: pieces}
 	if left := a.Fill(func(int) float64 { return 0 }, e.Work.Seconds()); left > 1e-9*e.Work.Seconds() {
 		return nil, 0, fmt.Errorf("elastic job: %v of %v of work remain at %s",
