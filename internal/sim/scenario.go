@@ -40,23 +40,16 @@ func (s *Scenario) Validate() error {
 }
 
 func (q *QueueRules) check() (errs []error) {
-	if q.Window < 0 {
-		errs = append(errs, fmt.Errorf("queue.window is %d: want a number of jobs, or 0 for all", q.Window))
+	errs = []error{
+		want(q.Window >= 0, "queue.window is %d: want a number of jobs, or 0 for all", q.Window),
+		want(q.PerStep >= 0, "queue.perStep is %d: want a number of placements, or 0 for all", q.PerStep),
+		want(q.Epilog == 0 || q.Epilog > 0 && q.Backfill != 0, "queue.epilog is %v: want 0s or more, and queue.backfill",
+			q.Epilog),
+		want(q.Backfill == 0 || q.Backfill > 0 && *q == (QueueRules{Backfill: q.Backfill, Epilog: q.Epilog}),
+			"queue.backfill is %v: want 0s or more, and none of window, perStep and step", q.Backfill),
+		want(q.Step >= 0, "queue.step is %v: want 0s or more", q.Step),
 	}
-	if q.PerStep < 0 {
-		errs = append(errs, fmt.Errorf("queue.perStep is %d: want a number of placements, or 0 for all", q.PerStep))
-	}
-	if q.Epilog < 0 || q.Epilog > 0 && q.Backfill == 0 {
-		errs = append(errs, fmt.Errorf("queue.epilog is %v: want 0s or more, and queue.backfill", q.Epilog))
-	}
-	if q.Backfill < 0 || q.Backfill > 0 && *q != (QueueRules{Backfill: q.Backfill, Epilog: q.Epilog}) {
-		errs = append(errs, fmt.Errorf("queue.backfill is %v: want 0s or more, and none of window, perStep and step",
-			q.Backfill))
-	}
-	if q.Step < 0 {
-		errs = append(errs, fmt.Errorf("queue.step is %v: want 0s or more", q.Step))
-	}
-	return errs
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 func (s *Scenario) checkNodes() (errs []error) {
