@@ -85,13 +85,9 @@ func (j *Job) workLeft() time.Duration {
 // promise returns the remaining work of an elastic job, its deadline, and how long it may pause if it then runs on
 // its minimum number of replicas. The cost of a restart after a pause is reserved.
 func (s *Snapshot) promise(j *Job, left time.Duration) (work time.Duration, until time.Time, slack time.Duration) {
-	allowed := j.AllowedDelay
-	if s.Policy.MaxDelay > 0 {
-		allowed = min(allowed, s.Policy.MaxDelay)
-	}
-	until = j.Submitted.Add(allowed + j.Done + left)
-	if !j.FinishBy.IsZero() && j.FinishBy.Before(until) {
-		until = j.FinishBy
+	until = j.Submitted.Add(s.Policy.AllowedDelay(j) + j.Done + left)
+	if !j.FinishBy.IsZero() {
+		until = timeutil.Earlier(until, j.FinishBy)
 	}
 	work = left
 	switch {
