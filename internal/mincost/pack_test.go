@@ -183,15 +183,9 @@ func TestPackRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(p *mincost.Packing){
-		"costs of different size":    func(p *mincost.Packing) { p.Cost = mincost.NewMatrix(2, 1) },
-		"excessive cost":             func(p *mincost.Packing) { p.Cost.Set(0, 0, mincost.MaxCost+1) },
-		"missing resources":          func(p *mincost.Packing) { p.Items[0].Demand = nil },
 		"negative demand":            func(p *mincost.Packing) { p.Items[0].Demand[0] = -1 },
-		"negative count":             func(p *mincost.Packing) { p.Items[0].Count = -1 },
 		"excessive total":            func(p *mincost.Packing) { p.Items[0].Count, p.Items[0].LeftOut = 1<<30, 1<<40 },
 		"excessive cost of omission": func(p *mincost.Packing) { p.Items[0].LeftOut = math.MaxInt64 },
-		"negative opening cost":      func(p *mincost.Packing) { p.Bins[0].Opening = -1 },
-		"too many bins":              func(p *mincost.Packing) { p.Bins[0].Count = 1 << 40 },
 		"excessive capacity":         func(p *mincost.Packing) { p.Bins[0].Capacity[0] = 1 << 60 },
 	} {
 		if one(change) == nil {
