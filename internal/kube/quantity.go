@@ -46,7 +46,8 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 // a pod or a binding that takes long to parse. It must be called before data is decoded, because decoding parses
 // quantities.
 func CheckQuantities(data []byte) error {
-	tokens := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	tokens := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true),
+		jsontext.AllowInvalidUTF8(true))
 	inside := []bool{false} // for each open bracket, whether it is the value of such a field
 	own := false            // whether the next value is the value of such a field
 	for {

@@ -19,9 +19,11 @@ func (s *Scenario) Validate() error {
 		"live.period is %v and live.maxAge is %v: want 0 or more", s.Live.Period, s.Live.MaxAge))
 	errs = append(errs, s.Queue.check()...)
 	cpus, known := len(s.Use), len(s.Foresight)
-	errs = append(errs, want(cpus == 0 || cpus == len(s.Jobs), "got the CPU use of %d jobs, want %d", cpus, len(s.Jobs)))
+	errs = append(errs, want(cpus == 0 || cpus == len(s.Jobs), "got the CPU use of %d jobs, want %d", cpus,
+		len(s.Jobs)))
 	for i, share := range s.Use {
-		errs = append(errs, want(share >= 0 && share <= 1, "CPU use of job %d is %v: want a fraction, 0 to 1", i, share))
+		errs = append(errs, want(share >= 0 && share <= 1, "CPU use of job %d is %v: want a fraction, 0 to 1", i,
+			share))
 	}
 	errs = append(errs, want(known == 0 || known == len(s.Sites), "got the foresight of %d sites, want %d", known,
 		len(s.Sites)))
@@ -37,8 +39,8 @@ func (q *QueueRules) check() []error {
 	return []error{
 		want(q.Window >= 0, "queue.window is %d: want a number of jobs, or 0 for all", q.Window),
 		want(q.PerStep >= 0, "queue.perStep is %d: want a number of placements, or 0 for all", q.PerStep),
-		want(q.Epilog == 0 || q.Epilog > 0 && q.Backfill != 0, "queue.epilog is %v: want 0s or more, and queue.backfill",
-			q.Epilog),
+		want(q.Epilog == 0 || q.Epilog > 0 && q.Backfill != 0,
+			"queue.epilog is %v: want 0s or more, and queue.backfill", q.Epilog),
 		want(q.Backfill == 0 || q.Backfill > 0 && *q == (QueueRules{Backfill: q.Backfill, Epilog: q.Epilog}),
 			"queue.backfill is %v: want 0s or more, and none of window, perStep and step", q.Backfill),
 		want(q.Step >= 0, "queue.step is %v: want 0s or more", q.Step),
