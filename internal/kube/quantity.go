@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubenergy/kubenergy/internal/energy/jsonscan"
 )
 
 const maxQuantity = 64 // bytes
@@ -46,39 +46,13 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 // a pod or a binding that takes long to parse. It must be called before data is decoded, because decoding parses
 // quantities.
 func CheckQuantities(data []byte) error {
-	tokens := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true),
-		jsontext.AllowInvalidUTF8(true))
-	inside := []bool{false} // for each open bracket, whether it is the value of such a field
-	own := false            // whether the next value is the value of such a field
-	for {
-		kind := tokens.PeekKind()
-		within, index := tokens.StackIndex(tokens.StackDepth())
-		value, err := jsontext.Value(nil), error(nil)
-		if strings.ContainsRune("{}[]", rune(kind)) {
-			_, err = tokens.ReadToken()
-		} else {
-			value, err = tokens.ReadValue()
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		case kind == '{', kind == '[':
-			inside, own = append(inside, own), false
-		case kind == '}', kind == ']':
-			inside, own = inside[:len(inside)-1], false
-		case within == '{' && index%2 == 0: // the key of a field
-			key, _ := jsontext.AppendUnquote(nil, value)
-			own = quantityField[string(key)]
-		case !own && !inside[len(inside)-1]:
+	return jsonscan.Scalars(data, func(key []byte) bool { return quantityField[string(key)] }, func(q []byte) error {
 		// escapes can hide exponents
-		case len(value) > maxQuantity || hugeExponent.Match(value) || bytes.IndexByte(value, '\\') >= 0:
+		if len(q) > maxQuantity || hugeExponent.Match(q) || bytes.IndexByte(q, '\\') >= 0 {
 			return errQuantity
-		default:
-			own = false
 		}
-	}
+		return nil
+	})
 }
 
 // CheckedJSON only decodes JSON, and validates it with [CheckQuantities] first. It is meant for untrusted API

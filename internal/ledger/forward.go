@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -72,14 +73,14 @@ type (
 )
 
 var (
-	batchField = field{Key: "batch", Read: func(s *scanner, f *forwarded) { f.Batch = bytes.Clone(s.Skip()) }}
+	batchField = field{Key: "batch", Read: func(s *scanner, f *forwarded) { f.Batch = s.Skip() }}
 	ignored    = field{Read: func(s *scanner, _ *forwarded) { s.Skip() }} // a member may be newer than its federation
 )
 
 var forwardedFields = []field{
-	{Key: "version", Read: func(s *scanner, f *forwarded) { f.Version = int(s.Integer()) }},
+	{Key: "version", Read: func(s *scanner, f *forwarded) { f.Version = int(s.Integer(math.MaxInt)) }},
 	{Key: "agentless", Read: func(s *scanner, f *forwarded) { f.Agentless = s.Bool() }},
-	{Key: "power", Read: func(s *scanner, f *forwarded) { s.Check(f.Power.UnmarshalText([]byte(s.Text()))) }},
+	{Key: "power", Read: func(s *scanner, f *forwarded) { s.Check(f.Power.UnmarshalText(s.Bytes())) }},
 	{Key: "consumers", Read: func(s *scanner, f *forwarded) {
 		f.Consumers = jsonscan.List(s, batch.MaxShares, func(s *scanner, to **Consumer) {
 			*to = new(Consumer)

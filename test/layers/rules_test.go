@@ -283,9 +283,6 @@ var guards = []guard{
 }
 
 func checkOutside(from, to string, reach outside) string {
-	if from == "energy/jsonscan" && to == "github.com/go-json-experiment/json/jsontext" {
-		return "" // the parser of encoding/json/jsontext, which the standard library has as an experiment
-	}
 	const framework = "k8s.io/kube-scheduler/framework"
 	if within(to, framework) && reach == clients && !within(from, "scheduler/place") && !within(from, "cmd") {
 		return fmt.Sprintf("%s imports %s: only scheduler/place speaks the scheduler's framework", from, to)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -33,10 +34,10 @@ var streamOnly = []jsonscan.Field[Stream]{
 }
 
 var ofBatch = []jsonscan.Field[Batch]{
-	{Key: "version", Read: func(s *scanner, b *Batch) { b.Version = int(s.Integer()) }},
+	{Key: "version", Read: func(s *scanner, b *Batch) { b.Version = int(s.Integer(math.MaxInt)) }},
 	{Key: "stream", Read: func(s *scanner, b *Batch) { jsonscan.Object(s, &b.Stream, ofStream) }},
-	{Key: "first", Read: func(s *scanner, b *Batch) { b.First = s.Integer() }},
-	{Key: "last", Read: func(s *scanner, b *Batch) { b.Last = s.Integer() }},
+	{Key: "first", Read: func(s *scanner, b *Batch) { b.First = s.Integer(math.MaxUint64) }},
+	{Key: "last", Read: func(s *scanner, b *Batch) { b.Last = s.Integer(math.MaxUint64) }},
 	{Key: "parent", Read: func(s *scanner, b *Batch) { b.Parent = jsonscan.Object(s, new(Parent), ofParent) }},
 	{Key: "start", Read: func(s *scanner, b *Batch) { b.Start = s.Time() }},
 	{Key: "end", Read: func(s *scanner, b *Batch) { b.End = s.Time() }},
@@ -44,7 +45,7 @@ var ofBatch = []jsonscan.Field[Batch]{
 	{Key: "endSinceBoot", Read: func(s *scanner, b *Batch) { b.EndSinceBoot = time.Duration(s.Signed()) }},
 	{Key: "unmeasured", Read: func(s *scanner, b *Batch) { b.Unmeasured = time.Duration(s.Signed()) }},
 	{Key: "source", Read: func(s *scanner, b *Batch) { b.Source = s.Text() }},
-	{Key: "quality", Read: func(s *scanner, b *Batch) { s.Check(b.Quality.UnmarshalText([]byte(s.Text()))) }},
+	{Key: "quality", Read: func(s *scanner, b *Batch) { s.Check(b.Quality.UnmarshalText(s.Bytes())) }},
 	{Key: "idlePolicy", Read: func(s *scanner, b *Batch) { b.IdlePolicy = s.Text() }},
 	{Key: "measured", Read: func(s *scanner, b *Batch) { b.Measured = microjoules(s) }},
 	{Key: "idle", Read: func(s *scanner, b *Batch) { b.Idle = microjoules(s) }},
