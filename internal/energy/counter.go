@@ -35,12 +35,40 @@ type CounterOptions struct {
 //
 // If the value has not changed for at most one and a half times Period, the previous reading is returned again.
 type Counter struct {
+	run
 	o     CounterOptions
 	scale Scale
 	whole Microjoules // Range, scaled
-	last  Reading
+}
+
+// run is the state that all converters to readings have: the last reading and what the next one has to start.
+type run struct {
+	domain  Domain
+	quality Quality
+	last    Reading
 
 	known, resumed, broken bool
+}
+
+// resume continues from the first valid reading of the domain.
+func (r *run) resume(last []Reading, valid func(*Reading) bool) {
+	for _, l := range last {
+		if !r.known && l.Domain == r.domain && l.Total >= 0 && valid(&l) {
+			r.last, r.known, r.resumed = l, true, true
+			r.last.Quality = r.quality
+		}
+	}
+}
+
+// begin starts a run with the given number.
+func (r *run) begin(raw uint64, at time.Duration, number uint32) Reading {
+	total := r.last.Total
+	if total > math.MaxInt64/2 {
+		total = 0 // prevents an overflow
+	}
+	r.known, r.broken = true, false
+	r.last = Reading{Domain: r.domain, At: at, Total: total, Run: number, Raw: raw, Quality: r.quality}
+	return r.last
 }
 
 const (
@@ -51,7 +79,10 @@ const (
 
 // NewCounter returns a counter without readings.
 func NewCounter(o CounterOptions) *Counter {
-	c := &Counter{o: o, scale: NewScale(o.MicrojoulesPerUnit, o.Scale), whole: math.MaxInt64}
+	c := &Counter{
+		run: run{domain: o.Domain, quality: o.Quality}, o: o, scale: NewScale(o.MicrojoulesPerUnit, o.Scale),
+		whole: math.MaxInt64,
+	}
 	if whole, _, ok := c.scale.Take(o.Range); ok {
 		c.whole = whole
 	}
@@ -61,13 +92,8 @@ func NewCounter(o CounterOptions) *Counter {
 // Resume continues from the last reading of the same counter by a previous process on the same boot, if last
 // contains it. Readings of other domains are ignored. It must be called before the first Next.
 func (c *Counter) Resume(last ...Reading) {
-	for _, r := range last {
-		if !c.known && r.Domain == c.o.Domain && r.Total >= 0 {
-			c.last, c.known, c.resumed = r, true, true
-			c.last.Quality = c.o.Quality
-			c.scale.rest = min(r.Rest, million-1)
-		}
-	}
+	c.resume(last, func(*Reading) bool { return true })
+	c.scale.rest = min(c.last.Rest, million-1)
 }
 
 // Break makes the next reading start a new run.
@@ -98,14 +124,9 @@ func (c *Counter) Next(raw uint64, at time.Duration) Reading {
 	return c.last
 }
 
-func (c *Counter) begin(raw uint64, at time.Duration, run uint32) Reading {
-	total := c.last.Total
-	if total > math.MaxInt64/2 {
-		total = 0 // prevents an overflow
-	}
-	c.known, c.broken, c.scale.rest = true, false, 0
-	c.last = Reading{Domain: c.o.Domain, At: at, Total: total, Run: run, Raw: raw, Quality: c.o.Quality}
-	return c.last
+func (c *Counter) begin(raw uint64, at time.Duration, number uint32) Reading {
+	c.scale.rest = 0
+	return c.run.begin(raw, at, number)
 }
 
 // firstRun returns the number of the first run of a process. It is derived from the time so that it differs from

@@ -10,12 +10,8 @@ import (
 // two samples. It calculates in integer microwatts and nanoseconds and carries remainders of less than a
 // microjoule.
 type Integrator struct {
-	domain  Domain
-	quality Quality
-	maxGap  time.Duration
-	last    Reading // Raw is the power of the last sample in microwatts, Rest is in half femtojoules
-
-	known, resumed, broken bool
+	run    // Raw is the power of the last sample in microwatts, Rest is in half femtojoules
+	maxGap time.Duration
 }
 
 // halfFemto is the number of half femtojoules in a microjoule. A half femtojoule is a microwatt times a nanosecond,
@@ -25,18 +21,13 @@ const halfFemto = 2_000_000_000
 // NewIntegrator returns an empty integrator. If two samples are more than maxGap apart, the energy between them is
 // unknown and the later one starts a new run.
 func NewIntegrator(domain Domain, quality Quality, maxGap time.Duration) *Integrator {
-	return &Integrator{domain: domain, quality: quality, maxGap: maxGap}
+	return &Integrator{run: run{domain: domain, quality: quality}, maxGap: maxGap}
 }
 
 // Resume continues from the last reading of the same meter by a previous process on the same boot, if last contains
 // it. Readings of other domains are ignored. It must be called before the first Next.
 func (g *Integrator) Resume(last ...Reading) {
-	for _, r := range last {
-		if !g.known && r.Domain == g.domain && r.Total >= 0 && r.Raw <= megawatt*million && r.Rest < halfFemto {
-			g.last, g.known, g.resumed = r, true, true
-			g.last.Quality = g.quality
-		}
-	}
+	g.resume(last, func(r *Reading) bool { return r.Raw <= megawatt*million && r.Rest < halfFemto })
 }
 
 // Next returns the reading for a sample of power w at the given time. A sample that is not later than the previous
@@ -74,15 +65,5 @@ func (g *Integrator) Next(w Watts, at time.Duration) Reading {
 	}
 	g.last.Total += Microjoules(used)
 	g.last.At, g.last.Raw, g.last.Rest = at, power, rest
-	return g.last
-}
-
-func (g *Integrator) begin(power uint64, at time.Duration, run uint32) Reading {
-	total := g.last.Total
-	if total > math.MaxInt64/2 {
-		total = 0
-	}
-	g.known, g.broken = true, false
-	g.last = Reading{Domain: g.domain, At: at, Total: total, Run: run, Raw: power, Quality: g.quality}
 	return g.last
 }

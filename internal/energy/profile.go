@@ -3,7 +3,6 @@ package energy
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -153,12 +152,8 @@ const (
 
 // Validate returns an error that lists every problem of p.
 func (p *Profile) Validate() error {
-	var errs []error
-	wrong := func(ok bool, format string, args ...any) {
-		if ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
+	var all faults
+	wrong := all.add
 	bad := func(field string, v float64) {
 		wrong(!(v >= 0) || math.IsInf(v, 0), "%s is %v: want a finite number that is not negative", field, v)
 	}
@@ -187,10 +182,7 @@ func (p *Profile) Validate() error {
 		wrong(!(share >= 0 && share <= maxGPUShare), "gpuClasses[%q] is %v: want 0 to %v", class, share, maxGPUShare)
 	}
 	p.checkCurve(wrong)
-	if len(errs) > 0 {
-		return fmt.Errorf("power profile %q: %w", p.Name, errors.Join(errs...))
-	}
-	return nil
+	return all.of("power profile %q", p.Name)
 }
 
 func (p *Profile) checkCurve(wrong func(ok bool, format string, args ...any)) {

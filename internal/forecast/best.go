@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -88,18 +89,14 @@ func (p *past) forecast(m model, spreads []spread, from time.Time, first, leads 
 	}
 	f := grid.Forecast{IssuedAt: from, Model: names[m]}
 	start := p.start.Add(time.Duration(first) * p.step)
-	var err error
-	if f.Series, err = grid.NewSeries(start, p.step, mid); err != nil {
+	var err, errLow, errHigh error
+	f.Series, err = grid.NewSeries(start, p.step, mid)
+	if spreads != nil {
+		f.Low, errLow = grid.NewSeries(start, p.step, low)
+		f.High, errHigh = grid.NewSeries(start, p.step, high)
+	}
+	if err = cmp.Or(err, errLow, errHigh); err != nil {
 		return grid.Forecast{}, fmt.Errorf("forecasting with %s: %w", names[m], err)
-	}
-	if spreads == nil {
-		return f, nil
-	}
-	if f.Low, err = grid.NewSeries(start, p.step, low); err != nil {
-		return grid.Forecast{}, fmt.Errorf("low percentile of %s: %w", names[m], err)
-	}
-	if f.High, err = grid.NewSeries(start, p.step, high); err != nil {
-		return grid.Forecast{}, fmt.Errorf("high percentile of %s: %w", names[m], err)
 	}
 	return f, nil
 }

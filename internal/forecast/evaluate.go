@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Evaluation is a backtest: models repeatedly forecast a recorded history, using only the values before each
@@ -195,11 +196,7 @@ func (iss *issuing) choice(k int, origins []int, values []float32) Choice {
 
 // cheapest returns the actual cost of the k hours of a day with the lowest estimated cost.
 func cheapest(k int, truth []float64, cost func(h int) float64) (sum float64) {
-	order := make([]int, len(truth))
-	for h := range order {
-		order[h] = h
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(cost(a), cost(b)) })
+	order := sliceutil.Order(len(truth), func(a, b int) int { return cmp.Compare(cost(a), cost(b)) })
 	for _, h := range order[:k] {
 		sum += truth[h]
 	}

@@ -212,20 +212,6 @@ func (o *Issuance) key() (key [sha256.Size]byte) {
 	return key
 }
 
-// Model returns the name of the model.
-func (f *Issued) Model() string { return f.Name }
-
-// hourAsked returns the first time at which the forecast from the given origin is current.
-func (f *Issued) hourAsked(origin int64) time.Time {
-	return time.Unix((origin-1+int64(f.Lag))*3600, 0).UTC()
-}
-
-// Start returns the first hour of the period.
-func (f *Issued) Start() time.Time { return f.hourAsked(f.Hours[0]) }
-
-// End returns the first hour after the period.
-func (f *Issued) End() time.Time { return f.hourAsked(f.Hours[len(f.Hours)-1] + 1) }
-
 // At returns the signal known at now: the value of the current hour, unless it is delayed by the lag, followed by
 // the forecast. It returns an empty signal before the period. After a part of Only, it returns the last forecast of
 // that part.

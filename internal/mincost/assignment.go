@@ -1,7 +1,6 @@
 package mincost
 
 import (
-	"fmt"
 	"math"
 	"slices"
 )
@@ -36,18 +35,13 @@ type Assignment struct {
 	row, col []int64 // dual values; those of columns are never positive
 }
 
-// maxSide ensures that sums of costs fit into an int64.
-const maxSide = 1 << 16
-
 // Assign solves the assignment problem with shortest augmenting paths. Rows are added one by one, each on the
 // cheapest path of exchanges to a free column, or to a row that remains without a column. It takes at most
 // O(rows²·cols) steps. The result is deterministic. If several assignments are optimal, the paths prefer rows and
-// columns with lower numbers.
-func Assign(m Matrix) (*Assignment, error) {
-	alone, err := m.check()
-	if err != nil {
-		return nil, err
-	}
+// columns with lower numbers. Costs must be at most [MaxCost] in magnitude, and the matrix must have at most 65,536
+// rows and columns, so that sums of costs fit into an int64.
+func Assign(m Matrix) *Assignment {
+	alone := m.alone()
 	s := newSolver(m, alone)
 	for row := range m.Rows {
 		s.enter(row)
@@ -59,34 +53,23 @@ func Assign(m Matrix) (*Assignment, error) {
 			a.Total += m.Cost[row*m.Cols+col]
 		}
 	}
-	return a, nil
+	return a
 }
 
-// check validates the matrix and returns the cost of a row without a column.
-func (m *Matrix) check() (alone int64, err error) {
-	if m.Rows < 0 || m.Cols < 0 || m.Rows > maxSide || m.Cols > maxSide || len(m.Cost) != m.Rows*m.Cols {
-		return 0,
-			fmt.Errorf(
-				"assigning %d rows to %d columns with %d costs: want at most %d of each, with a cost for every pair",
-				m.Rows, m.Cols, len(m.Cost), maxSide)
-	}
+// alone returns the cost of a row without a column.
+func (m *Matrix) alone() int64 {
 	least, most := int64(math.MaxInt64), int64(math.MinInt64)
-	for i, c := range m.Cost {
-		if c == Missing {
-			continue
+	for _, c := range m.Cost {
+		if c != Missing {
+			least, most = min(least, c), max(most, c)
 		}
-		if c < -MaxCost || c > MaxCost {
-			return 0, fmt.Errorf("assigning: cost of row %d and column %d is %d: want at most %d in magnitude",
-				i/m.Cols, i%m.Cols, c, int64(MaxCost))
-		}
-		least, most = min(least, c), max(most, c)
 	}
 	if least > most {
-		return 1, nil // no edges
+		return 1 // no edges
 	}
 	// Adding an edge to a matching increases its cost by at most this amount, including all exchanges.
 	size := int64(min(m.Rows, m.Cols))
-	return (max(most, 0)-min(least, 0))*size + most - least + 1, nil
+	return (max(most, 0)-min(least, 0))*size + most - least + 1
 }
 
 // solver contains a partial assignment of the rows added so far. Its dual values u and v satisfy cost − u − v ≥ 0

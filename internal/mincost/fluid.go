@@ -5,6 +5,8 @@ import (
 	"iter"
 	"math"
 	"slices"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Fluid distributes the capacity of time steps to jobs with divisible work. In every step a job uses any amount up
@@ -50,14 +52,13 @@ type hop struct{ takes, previous, frees int }
 // It retains both slices.
 func NewFluid(values, rooms []float64) *Fluid {
 	f := &Fluid{
-		Load: make([]float64, len(values)), values: values, rooms: rooms, byValue: make([]int, len(values)),
-		users: make([][]user, len(values)), reached: make([]int, len(values)),
+		Load: make([]float64, len(values)), values: values, rooms: rooms,
+		byValue: sliceutil.Order(len(values), func(a, b int) int { return cmp.Compare(values[a], values[b]) }),
+		users:   make([][]user, len(values)), reached: make([]int, len(values)),
 	}
 	for k := range values {
-		f.byValue[k] = k
 		f.Least = max(f.Least, 1e-12*rooms[k])
 	}
-	slices.SortStableFunc(f.byValue, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
 	return f
 }
 

@@ -11,11 +11,6 @@ type Packing struct {
 	Items []Items
 	Bins  []Bins
 	Cost  Matrix // per item of a class (row) in a bin of a group (column); Missing if not permitted
-
-	// Room reports whether a bin of a group can hold the given items, if this does not only depend on capacities.
-	// For example, a part of a device must not be split over two devices. Removing items must not make a feasible
-	// bin infeasible. If nil, only the capacities are checked.
-	Room func(group int, held []Held) bool
 }
 
 // Items is a class of identical items.
@@ -62,72 +57,31 @@ func (a *Packed) Gap() float64 {
 const (
 	maxAmount = 1 << 52
 	maxTotal  = 1 << 62
-	maxPairs  = 1 << 26
-	maxBins   = 1 << 22
 )
 
+// check returns an error if amounts or the total cost are too large. Costs and opening costs must be at most [MaxCost]
+// in magnitude, and all items and bins must have the same resources.
 func (p *Packing) check() error {
-	if p.Cost.Rows != len(p.Items) || p.Cost.Cols != len(p.Bins) || len(p.Cost.Cost) != len(p.Items)*len(p.Bins) ||
-		len(p.Cost.Cost) > maxPairs {
-		return fmt.Errorf("packing %d classes in %d groups: want a cost for each of at most %d pairs",
-			len(p.Items), len(p.Bins), maxPairs)
-	}
-	for _, c := range p.Cost.Cost {
-		if c != Missing && (c < -MaxCost || c > MaxCost) {
-			return fmt.Errorf("packing: cost is %d: want at most %d in magnitude", c, int64(MaxCost))
-		}
-	}
-	dims := -1
-	items, err := p.checkItems(&dims)
-	if err != nil {
-		return err
-	}
-	bins, err := p.checkBins(&dims)
-	if err == nil && items+bins >= maxTotal {
-		err = fmt.Errorf("packing: total cost may be %.4g: want less than %.4g", items+bins, float64(maxTotal))
-	}
-	return err
-}
-
-// checkItems returns the maximum total cost of all items. checkBins does the same for the bins.
-func (p *Packing) checkItems(dims *int) (most float64, err error) {
+	most := 0.0
 	for i, class := range p.Items {
-		if err := checkAmounts(dims, class.Demand, class.Count); err != nil {
-			return 0, fmt.Errorf("packing class %d: %w", i, err)
+		if err := checkAmounts(class.Demand, class.Count); err != nil {
+			return fmt.Errorf("packing class %d: %w", i, err)
 		}
 		most += float64(class.Count) * max(MaxCost, math.Abs(float64(class.LeftOut)))
 	}
-	return most, nil
-}
-
-func (p *Packing) checkBins(dims *int) (most float64, err error) {
-	count := 0.0
 	for j, group := range p.Bins {
-		if err := checkAmounts(dims, group.Capacity, group.Count); err != nil {
-			return 0, fmt.Errorf("packing in group %d: %w", j, err)
-		}
-		if group.Opening < 0 || group.Opening > MaxCost {
-			return 0, fmt.Errorf("packing in group %d: opening cost is %d: want 0 to %d", j, group.Opening,
-				int64(MaxCost))
+		if err := checkAmounts(group.Capacity, group.Count); err != nil {
+			return fmt.Errorf("packing in group %d: %w", j, err)
 		}
 		most += float64(group.Count) * float64(group.Opening)
-		if count += float64(group.Count); count > maxBins {
-			return 0, fmt.Errorf("packing in %.0f bins: want at most %d", count, maxBins)
-		}
 	}
-	return most, nil
+	if most >= maxTotal {
+		return fmt.Errorf("packing: total cost may be %.4g: want less than %.4g", most, float64(maxTotal))
+	}
+	return nil
 }
 
-func checkAmounts(dims *int, amounts []int64, count int64) error {
-	if *dims < 0 {
-		*dims = len(amounts)
-	}
-	if len(amounts) != *dims {
-		return fmt.Errorf("%d resources: want %d like the others", len(amounts), *dims)
-	}
-	if count < 0 || count > maxAmount {
-		return fmt.Errorf("invalid count of %d", count)
-	}
+func checkAmounts(amounts []int64, count int64) error {
 	for _, a := range amounts {
 		if a < 0 || a > maxAmount || float64(a)*float64(count) >= maxTotal {
 			return fmt.Errorf("amount is %d with a count of %d: want 0 to %d, and a total of less than %.4g", a, count,

@@ -3,7 +3,8 @@ package mincost
 import (
 	"cmp"
 	"math"
-	"slices"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Pack places items in bins at a low cost and computes a lower bound on the cost. Prices of the resources result in
@@ -63,7 +64,7 @@ func (d *dual) sizes() []float64 {
 // first bin of the group with sufficient capacity.
 func (b *bins) fill(d *dual, stop func() bool) (whole bool) {
 	sizes := d.sizes()
-	classes := ordered(len(sizes), func(x, y int) int { return cmp.Compare(sizes[y], sizes[x]) })
+	classes := sliceutil.Order(len(sizes), func(x, y int) int { return cmp.Compare(sizes[y], sizes[x]) })
 	reduced := make([]float64, d.groups)
 	for _, i := range classes {
 		if b.left[i] == 0 {
@@ -78,7 +79,7 @@ func (b *bins) fill(d *dual, stop func() bool) (whole bool) {
 				reduced[j] += d.price[j*d.dims+k] * d.demand[i*d.dims+k]
 			}
 		}
-		for _, j := range ordered(d.groups, func(x, y int) int { return cmp.Compare(reduced[x], reduced[y]) }) {
+		for _, j := range sliceutil.Order(d.groups, func(x, y int) int { return cmp.Compare(reduced[x], reduced[y]) }) {
 			b.fillGroup(i, j)
 		}
 	}
@@ -96,16 +97,6 @@ func (b *bins) fillGroup(class, group int) {
 			b.put(bin, class)
 		}
 	}
-}
-
-// ordered returns 0 to n − 1 in stable order.
-func ordered(n int, compare func(x, y int) int) []int {
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, compare)
-	return order
 }
 
 // round converts the fractional placement to a placement. The bins of a group are filled one after another with the

@@ -74,7 +74,7 @@ func (m *Mean) Expect(j *sched.Job) {
 	if e, ok := m.shapes[j.Request]; ok {
 		seconds = e.mean(m.k, seconds)
 	}
-	j.Duration = time.Duration(seconds * float64(time.Second))
+	j.Duration = fromSeconds(seconds)
 }
 
 // mean returns the mean run time, with a prior that has the weight of n jobs.

@@ -190,11 +190,7 @@ func (o *Outlook) prices(dst []float64, next time.Time, length time.Duration, n 
 // slack returns how much longer j may be delayed, according to its allowed delay, its completion deadline and the
 // policy.
 func (s *Snapshot) slack(j *Job) time.Duration {
-	allowed := j.AllowedDelay
-	if s.Policy.MaxDelay > 0 {
-		allowed = min(allowed, s.Policy.MaxDelay)
-	}
-	slack := allowed - j.idle(s.Now)
+	slack := s.Policy.AllowedDelay(j) - j.idle(s.Now)
 	if !j.FinishBy.IsZero() {
 		slack = min(slack, j.FinishBy.Sub(s.Now)-j.left())
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // QueueOrder returns the sort key of the jobs of a queue. Jobs with smaller keys are served first.
@@ -50,21 +52,16 @@ func sizeOf(s *Snapshot) func(j *Job) float64 {
 // order, then by submission and ID. The order of the queue does not matter. Shorter IDs sort first, so that 9 comes
 // before 10.
 func (s *Snapshot) InOrder(by QueueOrder) []int {
-	positions := make([]int, len(s.Queue))
 	keys := make([]float64, len(s.Queue))
-	for i := range positions {
-		positions[i] = i
-	}
 	if by != nil {
 		key := by(s)
 		for i := range s.Queue {
 			keys[i] = key(&s.Queue[i])
 		}
 	}
-	slices.SortFunc(positions, func(a, b int) int {
+	return sliceutil.Order(len(s.Queue), func(a, b int) int {
 		x, y := &s.Queue[a], &s.Queue[b]
 		return cmp.Or(cmp.Compare(keys[a], keys[b]), x.Submitted.Compare(y.Submitted),
 			cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID))
 	})
-	return positions
 }

@@ -2,8 +2,8 @@ package sched
 
 import (
 	"cmp"
-	"container/heap"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -14,9 +14,9 @@ type Allotment struct {
 	Pieces  []Piece
 	Room    []int // maximum replicas per piece; later pieces are only limited by Scaling
 
-	got  []given // per piece
-	cost float64 // in value·seconds per replica
-	open increments
+	got  []given      // per piece
+	cost float64      // in value·seconds per replica
+	open []*increment // not yet used up, the best one last
 }
 
 // given is the assignment of one piece: replicas for the whole piece, and more replicas for a fraction of it, from
@@ -54,7 +54,7 @@ func (a *Allotment) Fill(due func(i int) float64, work float64) (left float64) {
 	return max(0, work-done)
 }
 
-// offer adds the increments of a piece to the heap. Increments of a piece are used one after the other, because
+// offer adds the increments of a piece. Increments of a piece are used one after the other, because
 // gains do not increase.
 func (a *Allotment) offer(i int) {
 	value, most := a.Pieces[i].Rate, a.Scaling.Most()
@@ -79,14 +79,15 @@ func (a *Allotment) offer(i int) {
 		if o.merit = value / gain; value < 0 {
 			o.merit = value * gain
 		}
-		heap.Push(&a.open, o)
+		at, _ := slices.BinarySearchFunc(a.open, o, (*increment).compare)
+		a.open = slices.Insert(a.open, at, o)
 	}
 }
 
 // takeUnits uses the best increments until the needed work is done.
 func (a *Allotment) takeUnits(done, need float64) float64 {
 	for done < need*(1-1e-12) && len(a.open) > 0 {
-		o := a.open[0]
+		o := a.open[len(a.open)-1]
 		p := &a.Pieces[o.piece]
 		length := p.End.Sub(p.Start).Seconds()
 		share := min(o.rest, (need-done)/(o.gain*length))
@@ -99,7 +100,7 @@ func (a *Allotment) takeUnits(done, need float64) float64 {
 			continue
 		}
 		got.replicas, got.more, got.share = got.replicas+o.replicas, 0, 0
-		heap.Pop(&a.open)
+		a.open = a.open[:len(a.open)-1]
 	}
 	return done
 }
@@ -123,23 +124,7 @@ func (a *Allotment) Stretches(spare time.Duration) (plan []Stretch) {
 	return plan
 }
 
-// increments is a heap with the best increment first. Equally good increments are ordered by time.
-type increments []*increment
-
-func (h increments) Len() int { return len(h) }
-
-func (h increments) Less(i, j int) bool {
-	a, b := h[i], h[j]
-	return cmp.Or(cmp.Compare(a.merit, b.merit), cmp.Compare(a.piece, b.piece), cmp.Compare(a.number, b.number)) < 0
-}
-
-func (h increments) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-func (h *increments) Push(v any) { *h = append(*h, v.(*increment)) }
-
-func (h *increments) Pop() any {
-	last := len(*h) - 1
-	v := (*h)[last]
-	*h = (*h)[:last]
-	return v
+// compare sorts the best increment last. Of equally good increments, the earliest one comes last.
+func (o *increment) compare(p *increment) int {
+	return cmp.Or(cmp.Compare(p.merit, o.merit), cmp.Compare(p.piece, o.piece), cmp.Compare(p.number, o.number))
 }

@@ -9,11 +9,11 @@ import (
 // Closed holds a job that may wait while its budget is exhausted. The job is held until new work may start again,
 // but at most until its latest start, which takes precedence over every budget. No signal is required.
 func (s *Snapshot) Closed(j *Job) (w Window, r Reason, held bool) {
-	until, latest := s.Policy.Closed, s.latest(j)
-	if !until.After(s.Now) || j.Released || j.AllowedDelay <= 0 || !latest.After(s.Now) {
+	if !s.Policy.Closed.After(s.Now) || !s.Throttles(j) {
 		return Window{}, Reason{}, false
 	}
-	until = timeutil.Earlier(until, latest)
+	latest := s.latest(j)
+	until := timeutil.Earlier(s.Policy.Closed, latest)
 	return j.Window(until), Reason{Kind: BudgetUsedUp, Until: until, Latest: latest, Budget: s.Policy.Budget}, true
 }
 

@@ -85,13 +85,9 @@ func (j *Job) workLeft() time.Duration {
 // promise returns the remaining work of an elastic job, its deadline, and how long it may pause if it then runs on
 // its minimum number of replicas. The cost of a restart after a pause is reserved.
 func (s *Snapshot) promise(j *Job, left time.Duration) (work time.Duration, until time.Time, slack time.Duration) {
-	allowed := j.AllowedDelay
-	if s.Policy.MaxDelay > 0 {
-		allowed = min(allowed, s.Policy.MaxDelay)
-	}
-	until = j.Submitted.Add(allowed + j.Done + left)
-	if !j.FinishBy.IsZero() && j.FinishBy.Before(until) {
-		until = j.FinishBy
+	until = j.Submitted.Add(s.Policy.AllowedDelay(j) + j.Done + left)
+	if !j.FinishBy.IsZero() {
+		until = timeutil.Earlier(until, j.FinishBy)
 	}
 	work = left
 	switch {
@@ -148,7 +144,7 @@ func Scale(c *grid.Series, e *Elastic) (plan []Stretch, cost float64, err error)
 			e.From.Format(time.RFC3339), e.Until.Format(time.RFC3339),
 			c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339))
 	}
-	pieces := piecesOf(nil, c, e.From, e.Until)
+	pieces := PiecesOf(nil, c, e.From, e.Until)
 	a := Allotment{Scaling: &e.Scaling, Pieces: pieces}
 	if left := a.Fill(func(int) float64 { return 0 }, e.Work.Seconds()); left > 1e-9*e.Work.Seconds() {
 		return nil, 0, fmt.Errorf("elastic job: %v of %v of work remain at %s",

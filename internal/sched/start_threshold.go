@@ -181,7 +181,7 @@ func carbonLimit(l *Limits, series *grid.Series, now time.Time, buffer []Piece) 
 // between now and until, or the end of the series. The series must cover now. The buffer is reused.
 func quantile(series *grid.Series, now, until time.Time, p float64, buffer []Piece) (float64, []Piece) {
 	until = timeutil.Earlier(until, series.End())
-	buffer = piecesOf(buffer[:0], series, now, until)
+	buffer = PiecesOf(buffer[:0], series, now, until)
 	slices.SortFunc(buffer, func(a, b Piece) int { return cmp.Compare(a.Rate, b.Rate) })
 	want, held := p*float64(until.Sub(now)), time.Duration(0)
 	for _, part := range buffer {

@@ -53,8 +53,8 @@ type Piece struct {
 	Rate       float64
 }
 
-// piecesOf appends the pieces of a series between two times.
-func piecesOf(dst []Piece, series *grid.Series, from, until time.Time) []Piece {
+// PiecesOf appends the pieces of a series between two times.
+func PiecesOf(dst []Piece, series *grid.Series, from, until time.Time) []Piece {
 	for t := range series.Steps(from, until) {
 		dst = append(dst, Piece{from, t, series.At(from)})
 		from = t

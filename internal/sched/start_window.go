@@ -72,6 +72,14 @@ func BestStart(signal *grid.Series, from, latest time.Time, length time.Duration
 	return window.Start
 }
 
+// AllowedDelay returns the allowed delay of the job, limited by the policy.
+func (p *Policy) AllowedDelay(j *Job) time.Duration {
+	if p.MaxDelay > 0 {
+		return min(j.AllowedDelay, p.MaxDelay)
+	}
+	return j.AllowedDelay
+}
+
 // LatestStart returns the latest start of the job, limited by the policy.
 func (p *Policy) LatestStart(j *Job) time.Time {
 	latest := j.LatestStart()

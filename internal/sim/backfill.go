@@ -52,9 +52,7 @@ func (e *engine) openings(job int, j *sched.Job, now time.Time) []sched.Window {
 		return nil
 	}
 	within := *j
-	if most := e.scenario.Policy.MaxDelay; most > 0 {
-		within.AllowedDelay = min(within.AllowedDelay, most)
-	}
+	within.AllowedDelay = e.scenario.Policy.AllowedDelay(j)
 	return e.backfill.room.Openings(int64(job), &within, now)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // candidates determines the nodes to offer to a strategy. Among nodes that the strategy cannot distinguish, only
@@ -52,11 +53,8 @@ func newCandidates(nodes []sched.Node, s strategy.Strategy, policy *sched.Policy
 	if c.symmetry == strategy.Asymmetric {
 		return c
 	}
-	c.byRank, c.rank = make([]int32, len(nodes)), make([]int32, len(nodes))
-	for i := range c.byRank {
-		c.byRank[i] = int32(i)
-	}
-	slices.SortFunc(c.byRank, func(a, b int32) int { return cmp.Compare(nodes[a].Name, nodes[b].Name) })
+	c.rank = make([]int32, len(nodes))
+	c.byRank = sliceutil.Order(len(nodes), func(a, b int32) int { return cmp.Compare(nodes[a].Name, nodes[b].Name) })
 	for rank, i := range c.byRank {
 		c.rank[i] = int32(rank)
 	}

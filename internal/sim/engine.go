@@ -3,11 +3,11 @@ package sim
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
@@ -83,7 +83,9 @@ func newEngine(s *Scenario, strategy strategy.Strategy) *engine {
 		meters:   newMeters(s, strategy, u),
 		pods:     newPods(s, strategy, u),
 		result:   &Result{Scenario: s, Outcomes: make([]Outcome, len(s.Jobs))},
-		arrivals: bySubmission(s.Jobs),
+		arrivals: sliceutil.Order(len(s.Jobs), func(a, b int32) int {
+			return s.Jobs[a].Submitted.Compare(s.Jobs[b].Submitted)
+		}),
 		nodes:    append([]sched.Node(nil), s.Nodes...),
 		byName:   make(map[string]int, len(s.Nodes)),
 		on:       make([]int32, len(s.Jobs)),
@@ -109,15 +111,6 @@ func newEngine(s *Scenario, strategy strategy.Strategy) *engine {
 		e.result.Outcomes[i].Job = i
 	}
 	return e
-}
-
-func bySubmission(jobs []sched.Job) []int32 {
-	order := make([]int32, len(jobs))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	slices.SortStableFunc(order, func(a, b int32) int { return jobs[a].Submitted.Compare(jobs[b].Submitted) })
-	return order
 }
 
 func (e *engine) run(ctx context.Context) error {

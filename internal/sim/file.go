@@ -101,7 +101,7 @@ func (f *File) read(g *GridFile, o grid.CSVOptions) (s grid.Signal, zone grid.Zo
 			return s, "", "", f.fault("every: %q is not a step: want 30m or 1h", g.Every)
 		}
 	}
-	if o.Fill, err = duration(f.Called("fill"), g.Fill, 0); err != nil {
+	if err = duration(&o.Fill, f.Called("fill"), g.Fill); err != nil {
 		return s, "", "", err
 	}
 	path, err := FindFile(f.name, g.File)
@@ -149,17 +149,26 @@ func (l *LimitsFile) limits() sched.Limits {
 }
 
 func (l *LimitsFile) check() error {
-	if !(l.Carbon >= 0) || math.IsInf(l.Carbon, 0) {
-		return fmt.Errorf("limits.carbon is %v: want gCO2e/kWh, 0 or more", l.Carbon)
-	}
-	if !(l.Percentile >= 0 && l.Percentile < 1) {
-		return fmt.Errorf("limits.percentile is %v: want more than 0 and less than 1", l.Percentile)
-	}
-	if l.Price != nil && !(math.Abs(*l.Price) <= grid.MaxPrice) {
-		return fmt.Errorf("limits.price is %v: want the price of a kWh, at most %d", *l.Price, grid.MaxPrice)
-	}
-	return nil
+	price := *cmp.Or(l.Price, new(float64))
+	return cmp.Or(
+		want(amount(l.Carbon), "limits.carbon is %v: want gCO2e/kWh, 0 or more", l.Carbon),
+		want(l.Percentile >= 0 && l.Percentile < 1, "limits.percentile is %v: want more than 0 and less than 1",
+			l.Percentile),
+		want(math.Abs(price) <= grid.MaxPrice, "limits.price is %v: want the price of a kWh, at most %d", price,
+			grid.MaxPrice),
+	)
 }
+
+// want returns an error unless ok.
+func want(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// amount reports whether v is finite and not negative.
+func amount(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
 
 // Possible values of File.EmptyNodes: the behavior of nodes without jobs.
 const (
@@ -245,13 +254,7 @@ func (f *File) check() error {
 			priced++
 		}
 	}
-	if err := f.checkPrices(priced); err != nil {
-		return err
-	}
-	if err := f.checkStrategies(); err != nil {
-		return err
-	}
-	return f.checkPolicy()
+	return cmp.Or(f.checkPrices(priced), f.checkStrategies(), f.checkPolicy())
 }
 
 // checkPrices validates the prices; priced is the number of sites with a price.
@@ -294,28 +297,19 @@ func (f *File) checkStrategies() error {
 }
 
 func (f *File) checkPolicy() error {
-	if !(f.CarbonPrice >= 0) || math.IsInf(f.CarbonPrice, 0) {
-		return fmt.Errorf("%s is %v: want the price of a tonne, 0 or more", f.Called("carbonPrice"), f.CarbonPrice)
-	}
-	if !(f.MinSaving >= 0 && f.MinSaving < 1) {
-		return f.fault("minSaving is %v: want 0 or more and less than 1", f.MinSaving)
-	}
-	if !(f.MinSavingPerHour >= 0 && f.MinSavingPerHour < 1) {
-		return f.fault("minSavingPerHour is %v: want 0 or more and less than 1", f.MinSavingPerHour)
-	}
-	if g := float64(f.MinSavingGrams); !(g >= 0) || math.IsInf(g, 1) {
-		return f.fault("minSavingGrams is %v: want a finite number, 0 or more", g)
-	}
-	w := f.Weights
-	for _, v := range [...]float64{w.Carbon, w.Wait, w.Price} {
-		if !(v >= 0) || math.IsInf(v, 0) {
-			return f.fault("weights are %+v: want finite numbers, and only utilisation may be negative", w)
-		}
-	}
-	if err := f.Limits.check(); err != nil {
-		return f.fault("%w", err)
-	}
-	return nil
+	w, err := f.Weights, f.Limits.check()
+	return cmp.Or(
+		want(amount(f.CarbonPrice), "%s is %v: want the price of a tonne, 0 or more", f.Called("carbonPrice"),
+			f.CarbonPrice),
+		f.want(f.MinSaving >= 0 && f.MinSaving < 1, "minSaving is %v: want 0 or more and less than 1", f.MinSaving),
+		f.want(f.MinSavingPerHour >= 0 && f.MinSavingPerHour < 1,
+			"minSavingPerHour is %v: want 0 or more and less than 1", f.MinSavingPerHour),
+		f.want(amount(float64(f.MinSavingGrams)), "minSavingGrams is %v: want a finite number, 0 or more",
+			float64(f.MinSavingGrams)),
+		f.want(amount(w.Carbon) && amount(w.Wait) && amount(w.Price),
+			"weights are %+v: want finite numbers, and only utilisation may be negative", w),
+		f.want(err == nil, "%w", err),
+	)
 }
 
 // label returns a prefix with the name of a site for errors, if it has one.
@@ -332,13 +326,10 @@ func (s *SiteFile) check() error {
 			return fmt.Errorf("name or zone of a site is %s: quote it, because YAML parses an unquoted NO as false", text)
 		}
 	}
-	if s.PUE != 0 && !(s.PUE >= 1 && s.PUE <= 10) {
-		return fmt.Errorf("%spue is %v: want 1 to 10", s.label(), s.PUE)
-	}
-	if s.Weight < 0 {
-		return fmt.Errorf("%sweight is %d: want 1 or more", s.label(), s.Weight)
-	}
-	return nil
+	return cmp.Or(
+		want(s.PUE == 0 || s.PUE >= 1 && s.PUE <= 10, "%spue is %v: want 1 to 10", s.label(), s.PUE),
+		want(s.Weight >= 0, "%sweight is %d: want 1 or more", s.label(), s.Weight),
+	)
 }
 
 // Called returns the prefix of errors about a field: the flag that overrides it, or the file and the field.
@@ -355,6 +346,14 @@ func (f *File) fault(format string, args ...any) error {
 		return fmt.Errorf(format, args...)
 	}
 	return fmt.Errorf("%s: %w", f.name, fmt.Errorf(format, args...))
+}
+
+// want returns an error about the file unless ok.
+func (f *File) want(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return f.fault(format, args...)
 }
 
 // ofFlag adds the flag that overrides a file to an error about that file.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -52,8 +53,8 @@ var learners = map[string]func() predict.Learner{
 
 // loadKnowledge configures the estimates given to strategies, and the queue.
 func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
-	restart, err := duration(f.Called("restartCost"), f.RestartCost, 0)
-	if err != nil {
+	restart := time.Duration(0)
+	if err := duration(&restart, f.Called("restartCost"), f.RestartCost); err != nil {
 		return err
 	}
 	if restart > 0 && !f.Interruptible && !slices.ContainsFunc(s.Jobs,
@@ -83,33 +84,28 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	return f.loadForecasts(ctx, s)
 }
 
-func (f *File) loadQueue(s *Scenario) (err error) {
+func (f *File) loadQueue(s *Scenario) error {
 	s.Queue = QueueRules{Window: f.Queue.Window, PerStep: f.Queue.PerStep}
-	if s.Queue.Step, err = duration(f.Called("queue.step"), f.Queue.Step, 0); err != nil {
+	if err := cmp.Or(
+		duration(&s.Queue.Step, f.Called("queue.step"), f.Queue.Step),
+		duration(&s.Queue.Backfill, f.Called("queue.backfill"), f.Queue.Backfill),
+		duration(&s.Queue.Epilog, f.Called("queue.epilog"), f.Queue.Epilog),
+	); err != nil {
 		return err
 	}
-	if s.Queue.Backfill, err = duration(f.Called("queue.backfill"), f.Queue.Backfill, 0); err != nil {
-		return err
-	}
-	if s.Queue.Epilog, err = duration(f.Called("queue.epilog"), f.Queue.Epilog, 0); err != nil {
-		return err
-	}
-	if s.Queue.PerStep > 0 && s.Queue.Step == 0 {
-		return f.fault("queue.perStep is %d, but there is no queue.step", s.Queue.PerStep)
-	}
-	return nil
+	return f.want(s.Queue.PerStep <= 0 || s.Queue.Step != 0, "queue.perStep is %d, but there is no queue.step",
+		s.Queue.PerStep)
 }
 
-// duration parses a duration, or returns otherwise if the text is empty.
-func duration(name, text string, otherwise time.Duration) (time.Duration, error) {
+// duration parses a duration, unless the text is empty.
+func duration(to *time.Duration, name, text string) (err error) {
 	if text == "" {
-		return otherwise, nil
+		return nil
 	}
-	d, err := workload.ParseDuration(text, "5m, 1s or 0s")
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", name, err)
+	if *to, err = workload.ParseDuration(text, "5m, 1s or 0s"); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return d, nil
+	return nil
 }
 
 func (f *File) loadForecasts(ctx context.Context, s *Scenario) error {
@@ -152,11 +148,8 @@ func (in *ForecastFile) check(f *File) error {
 // issue returns the forecasts of a site for the time in which jobs can run, doubled to allow for queueing.
 func (f *File) issue(ctx context.Context, in *ForecastFile, s *Scenario, site int) (Foresight, error) {
 	o := forecast.Issuance{History: s.Sites[site].Carbon.Series, Model: in.Model, From: s.Start, Seed: f.Seed}
-	var err error
-	if o.Refit, err = duration("refit", in.Refit, 0); err != nil {
-		return nil, err
-	}
-	if o.Lag, err = duration("lag", in.Lag, 0); err != nil {
+	err := cmp.Or(duration(&o.Refit, "refit", in.Refit), duration(&o.Lag, "lag", in.Lag))
+	if err != nil {
 		return nil, err
 	}
 	if in.Weather != "" {

@@ -26,12 +26,9 @@ const jobClass = "scenario"
 
 // loadLive configures meters and benchmarks. They only affect strategies that use them.
 func (f *File) loadLive(s *Scenario) error {
-	s.Live.Off = f.Live.Disabled
-	var err error
-	if s.Live.Period, err = duration(f.Called("live.period"), f.Live.Period, livePeriod); err != nil {
-		return err
-	}
-	if s.Live.MaxAge, err = duration(f.Called("live.maxAge"), f.Live.MaxAge, liveMaxAge); err != nil {
+	s.Live = Live{Off: f.Live.Disabled, Period: livePeriod, MaxAge: liveMaxAge}
+	if err := cmp.Or(duration(&s.Live.Period, f.Called("live.period"), f.Live.Period),
+		duration(&s.Live.MaxAge, f.Called("live.maxAge"), f.Live.MaxAge)); err != nil {
 		return err
 	}
 	named := map[string]bool{}

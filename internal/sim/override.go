@@ -42,6 +42,7 @@ func (f *File) Override(o Overrides) error {
 		field, flag string
 	}{
 		{o.Price != nil, "price", "--price"},
+		{o.CarbonPrice != nil, "carbonPrice", "--carbon-price"},
 		{o.Workload != "", "workload", "--workload"},
 		{o.Nodes != "", "nodes", "--nodes"},
 		{o.Grid != "", "grid", "--grid"},
@@ -76,15 +77,9 @@ func (f *File) Override(o Overrides) error {
 	if len(o.Strategies) > 0 {
 		f.Strategies = o.Strategies
 	}
-	if o.CarbonPrice != nil {
-		f.CarbonPrice, f.flags["carbonPrice"] = *o.CarbonPrice, "--carbon-price"
-	}
-	if o.Seed != nil {
-		f.Seed = *o.Seed
-	}
-	if o.Interruptible != nil {
-		f.Interruptible = *o.Interruptible
-	}
+	f.CarbonPrice = *cmp.Or(o.CarbonPrice, &f.CarbonPrice)
+	f.Seed = *cmp.Or(o.Seed, &f.Seed)
+	f.Interruptible = *cmp.Or(o.Interruptible, &f.Interruptible)
 	return nil
 }
 

@@ -14,24 +14,20 @@ import (
 
 // Validate returns an error that lists the problems of a scenario.
 func (s *Scenario) Validate() error {
-	errs := append(s.checkNodes(), s.checkSites()...)
-	errs = append(errs, s.checkJobs()...)
-	if s.Live.Period < 0 || s.Live.MaxAge < 0 {
-		errs = append(errs, fmt.Errorf("live.period is %v and live.maxAge is %v: want 0 or more", s.Live.Period,
-			s.Live.MaxAge))
-	}
+	errs := slices.Concat(s.checkNodes(), s.checkSites(), s.checkJobs())
+	errs = append(errs, want(min(s.Live.Period, s.Live.MaxAge) >= 0,
+		"live.period is %v and live.maxAge is %v: want 0 or more", s.Live.Period, s.Live.MaxAge))
 	errs = append(errs, s.Queue.check()...)
-	if n := len(s.Use); n != 0 && n != len(s.Jobs) {
-		errs = append(errs, fmt.Errorf("got the CPU use of %d jobs, want %d", n, len(s.Jobs)))
-	}
+	cpus, known := len(s.Use), len(s.Foresight)
+	errs = append(errs, want(cpus == 0 || cpus == len(s.Jobs), "got the CPU use of %d jobs, want %d", cpus,
+		len(s.Jobs)))
 	for i, share := range s.Use {
-		if !(share >= 0 && share <= 1) {
-			errs = append(errs, fmt.Errorf("CPU use of job %d is %v: want a fraction, 0 to 1", i, share))
-		}
+		errs = append(errs, want(share >= 0 && share <= 1, "CPU use of job %d is %v: want a fraction, 0 to 1", i,
+			share))
 	}
-	if n := len(s.Foresight); n != 0 && n != len(s.Sites) {
-		errs = append(errs, fmt.Errorf("got the foresight of %d sites, want %d", n, len(s.Sites)))
-	}
+	errs = append(errs, want(known == 0 || known == len(s.Sites), "got the foresight of %d sites, want %d", known,
+		len(s.Sites)))
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	const most = 10 // the same problem often occurs in all rows
 	if len(errs) > most {
 		errs = append(errs[:most], fmt.Errorf("and %d more", len(errs)-most))
@@ -39,24 +35,16 @@ func (s *Scenario) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (q *QueueRules) check() (errs []error) {
-	if q.Window < 0 {
-		errs = append(errs, fmt.Errorf("queue.window is %d: want a number of jobs, or 0 for all", q.Window))
+func (q *QueueRules) check() []error {
+	return []error{
+		want(q.Window >= 0, "queue.window is %d: want a number of jobs, or 0 for all", q.Window),
+		want(q.PerStep >= 0, "queue.perStep is %d: want a number of placements, or 0 for all", q.PerStep),
+		want(q.Epilog == 0 || q.Epilog > 0 && q.Backfill != 0,
+			"queue.epilog is %v: want 0s or more, and queue.backfill", q.Epilog),
+		want(q.Backfill == 0 || q.Backfill > 0 && *q == (QueueRules{Backfill: q.Backfill, Epilog: q.Epilog}),
+			"queue.backfill is %v: want 0s or more, and none of window, perStep and step", q.Backfill),
+		want(q.Step >= 0, "queue.step is %v: want 0s or more", q.Step),
 	}
-	if q.PerStep < 0 {
-		errs = append(errs, fmt.Errorf("queue.perStep is %d: want a number of placements, or 0 for all", q.PerStep))
-	}
-	if q.Epilog < 0 || q.Epilog > 0 && q.Backfill == 0 {
-		errs = append(errs, fmt.Errorf("queue.epilog is %v: want 0s or more, and queue.backfill", q.Epilog))
-	}
-	if q.Backfill < 0 || q.Backfill > 0 && *q != (QueueRules{Backfill: q.Backfill, Epilog: q.Epilog}) {
-		errs = append(errs, fmt.Errorf("queue.backfill is %v: want 0s or more, and none of window, perStep and step",
-			q.Backfill))
-	}
-	if q.Step < 0 {
-		errs = append(errs, fmt.Errorf("queue.step is %v: want 0s or more", q.Step))
-	}
-	return errs
 }
 
 func (s *Scenario) checkNodes() (errs []error) {

@@ -30,21 +30,14 @@ func (f *File) loadSleep(s *Scenario) error {
 	s.Sleep.MaxCycles = *cmp.Or(f.Sleep.MaxCycles, &p.MaxCycles)
 	s.Sleep.WakesPerMinute = *cmp.Or(f.Sleep.WakesPerMinute, &p.WakesPerMinute)
 	s.Sleep.MinAwake = f.Sleep.MinAwake
-	var errAfter, errLead error
-	s.Sleep.After, errAfter = duration(f.Called("sleep.after"), f.Sleep.After, p.After)
-	s.Sleep.Lead, errLead = duration(f.Called("sleep.lead"), f.Sleep.Lead, p.Lead)
-	if err := cmp.Or(errAfter, errLead); err != nil {
-		return err
-	}
-	if h := s.Sleep.Headroom; !(h >= 0 && h <= 10) {
-		return f.fault("sleep.headroom is %v: want 0 to 10", h)
-	}
-	if b := s.Sleep.BootFailures; !(b >= 0 && b <= 0.9) {
-		return f.fault("sleep.bootFailures is %v: want 0 to 0.9", b)
-	}
-	if s.Sleep.MinAwake < 0 || s.Sleep.MaxCycles < 0 || s.Sleep.WakesPerMinute < 0 {
-		return f.fault("sleep.minAwake, sleep.maxCycles and sleep.wakesPerMinute are %d, %d and %d: want 0 or more",
-			s.Sleep.MinAwake, s.Sleep.MaxCycles, s.Sleep.WakesPerMinute)
-	}
-	return nil
+	r := &s.Sleep
+	return cmp.Or(
+		duration(&r.After, f.Called("sleep.after"), f.Sleep.After),
+		duration(&r.Lead, f.Called("sleep.lead"), f.Sleep.Lead),
+		f.want(r.Headroom >= 0 && r.Headroom <= 10, "sleep.headroom is %v: want 0 to 10", r.Headroom),
+		f.want(r.BootFailures >= 0 && r.BootFailures <= 0.9, "sleep.bootFailures is %v: want 0 to 0.9", r.BootFailures),
+		f.want(min(r.MinAwake, r.MaxCycles, r.WakesPerMinute) >= 0,
+			"sleep.minAwake, sleep.maxCycles and sleep.wakesPerMinute are %d, %d and %d: want 0 or more",
+			r.MinAwake, r.MaxCycles, r.WakesPerMinute),
+	)
 }

@@ -21,3 +21,13 @@ func Distinct[T comparable](all []T) (distinct []T) {
 	}
 	return distinct
 }
+
+// Order returns the indices 0 to n − 1, sorted by compare. Equal indices keep their order.
+func Order[I ~int | ~int32](n int, compare func(a, b I) int) []I {
+	order := make([]I, n)
+	for i := range order {
+		order[i] = I(i)
+	}
+	slices.SortStableFunc(order, compare)
+	return order
+}

@@ -277,31 +277,25 @@ const (
 // Validate returns an error that lists every problem of m.
 func (m *Model) Validate() error {
 	var errs []error
-	bad := func(format string, values ...any) { errs = append(errs, fmt.Errorf(format, values...)) }
+	bad := func(wrong bool, format string, values ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, values...))
+		}
+	}
 	sum := 0.0
 	for h, rate := range m.Rate {
-		if !(rate >= 0 && rate <= maxRate) {
-			bad("batchesPerHour[%d] is %v: want 0 to %v", h, rate, maxRate)
-		}
+		bad(!(rate >= 0 && rate <= maxRate), "batchesPerHour[%d] is %v: want 0 to %v", h, rate, maxRate)
 		sum += rate
 	}
-	if !(sum > 1e-6) {
-		bad("batchesPerHour: want at least one rate above 0")
-	}
+	bad(!(sum > 1e-6), "batchesPerHour: want at least one rate above 0")
 	wrong := func(b ModelBatch) bool { return b.Size < 1 || b.Count < 1 }
-	if len(m.Batches) == 0 || slices.ContainsFunc(m.Batches, wrong) {
-		bad("batches: want sizes and counts from 1")
-	}
-	if m.Owners < 0 || m.Owners > maxOwners || !(math.Abs(m.Zipf) <= maxZipf) {
-		bad("owners are %d with exponent %v: want 0 to %d", m.Owners, m.Zipf, maxOwners)
-	}
-	if len(m.Classes) == 0 {
-		bad("classes: want at least one")
-	}
+	bad(len(m.Batches) == 0 || slices.ContainsFunc(m.Batches, wrong), "batches: want sizes and counts from 1")
+	bad(m.Owners < 0 || m.Owners > maxOwners || !(math.Abs(m.Zipf) <= maxZipf),
+		"owners are %d with exponent %v: want 0 to %d", m.Owners, m.Zipf, maxOwners)
+	bad(len(m.Classes) == 0, "classes: want at least one")
 	for i := range m.Classes {
-		if err := m.Classes[i].validate(); err != nil {
-			bad("classes[%d]: %w", i, err)
-		}
+		err := m.Classes[i].validate()
+		bad(err != nil, "classes[%d]: %w", i, err)
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("workload model: %w", errors.Join(errs...))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // NoDelayGiven is the allowed delay of a job if its trace contains none. It distinguishes a missing value from an
@@ -187,18 +188,13 @@ func inLine(wrong error) string {
 // bySubmission returns jobs sorted by submission time, preserving the order of jobs submitted at the same time.
 // Jobs are large, so each is moved only once.
 func bySubmission(jobs []sched.Job) []sched.Job {
-	earlier := func(a, b *sched.Job) int { return a.Submitted.Compare(b.Submitted) }
-	order := make([]*sched.Job, len(jobs))
-	for i := range jobs {
-		order[i] = &jobs[i]
-	}
-	if slices.IsSortedFunc(order, earlier) {
+	order := sliceutil.Order(len(jobs), func(a, b int) int { return jobs[a].Submitted.Compare(jobs[b].Submitted) })
+	if slices.IsSorted(order) {
 		return jobs
 	}
-	slices.SortStableFunc(order, earlier)
 	sorted := make([]sched.Job, len(jobs))
-	for i, j := range order {
-		sorted[i] = *j
+	for i, k := range order {
+		sorted[i] = jobs[k]
 	}
 	return sorted
 }

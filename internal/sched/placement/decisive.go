@@ -7,21 +7,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// Decisive returns the position of the node that the placement selects, or of a node with an unknown cost, or -1 if
-// there is no node.
-func Decisive(s *sched.Snapshot, j *sched.Job, cost NodeCost) int {
+// Cheapest returns the position of the node that the placement selects, the first one by name of equal ones, or -1
+// if no node can be selected. ok is false if a cost is unknown; best is then the position of that node, and why is
+// the reason.
+func Cheapest(s *sched.Snapshot, j *sched.Job, cost NodeCost) (best int, why sched.ReasonKind, ok bool) {
 	best, least := -1, math.Inf(1)
-	c := NewCosting(s, j)
+	costing := NewCosting(s, j)
 	for i, n := range s.Nodes {
-		here, known := cost(&c, n)
+		c, known := cost(&costing, n)
 		if !known {
-			return i
+			return i, costing.Why, false
 		}
-		if best < 0 || here < least {
-			best, least = i, here
+		if math.IsInf(c, 1) {
+			continue
+		}
+		if best < 0 || c < least || c == least && n.Name < s.Nodes[best].Name {
+			best, least = i, c
 		}
 	}
-	return best
+	return best, sched.NoOpinion, true
 }
 
 // Benchmarks returns the positions of the nodes that the costs of other nodes are relative to: the fastest, the

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Decide returns the plan for putting machines to sleep and waking them.
@@ -42,11 +43,10 @@ func newDecision(s *Snapshot) *decision {
 	n := len(s.Machines)
 	d := &decision{
 		Snapshot: s, plan: Plan{Verdicts: make([]Verdict, n)}, nodes: make([]sched.Node, n), up: make([]bool, n),
-		taken: make([]bool, n), awake: map[string]int{}, best: make([]int, n),
+		taken: make([]bool, n), awake: map[string]int{},
 	}
 	for i := range s.Machines {
 		m := &s.Machines[i]
-		d.best[i] = i
 		d.up[i] = m.State == Awake || m.State == Booting && m.Failed == 0
 		d.nodes[i] = sched.Node{
 			Name: m.Name, Labels: m.Labels, Capacity: m.Capacity, Free: m.Capacity, Profile: m.Profile, Speed: m.Speed,
@@ -63,7 +63,7 @@ func newDecision(s *Snapshot) *decision {
 		}
 		d.plan.Verdicts[i].Reason = first(m)
 	}
-	slices.SortStableFunc(d.best, func(a, b int) int {
+	d.best = sliceutil.Order(n, func(a, b int) int {
 		return cmp.Compare(s.Machines[a].perCore(), s.Machines[b].perCore())
 	})
 	return d

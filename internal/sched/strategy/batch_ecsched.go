@@ -32,10 +32,7 @@ func matchInRounds(b *batch) {
 			b.placeInOrder()
 			return
 		}
-		round, err := mincost.Assign(b.flow(jobs))
-		if err != nil {
-			panic(err) // costs are clamped, and the number of nodes is limited
-		}
+		round := mincost.Assign(b.flow(jobs)) // costs are clamped, and the number of nodes is limited
 		for row, col := range round.Cols {
 			if col >= 0 {
 				b.place(jobs[row], col)

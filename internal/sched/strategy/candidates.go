@@ -23,7 +23,7 @@ func Candidates(s *sched.Snapshot, keep string, strategy *Greedy, most int) []*s
 		kept[i] = n.Name == keep
 	}
 	for _, placing := range placements {
-		if i := placement.Decisive(&sorted, job, placing.cost); i >= 0 {
+		if i, _, _ := placement.Cheapest(&sorted, job, placing.cost); i >= 0 {
 			kept[i] = true
 		}
 	}

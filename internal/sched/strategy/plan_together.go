@@ -9,6 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/mincost"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
@@ -175,11 +176,7 @@ func (b *batch) timetable(bookings []booking, slots int, longest time.Duration) 
 // insertAll inserts all bookings that have no place yet: first the jobs that cannot wait in order of time, then the
 // largest jobs. When the time is up, the remaining bookings are not inserted.
 func (t *timetable) insertAll(bookings []booking, stopped func() bool) {
-	order := make([]int, len(bookings))
-	for k := range order {
-		order[k] = k
-	}
-	slices.SortStableFunc(order, func(x, y int) int { return urgent(&bookings[x], &bookings[y]) })
+	order := sliceutil.Order(len(bookings), func(x, y int) int { return urgent(&bookings[x], &bookings[y]) })
 	for _, k := range order {
 		if bookings[k].row < 0 && !stopped() {
 			t.insert(&bookings[k], nil)

@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -230,36 +229,17 @@ func (g *Greedy) decide(s *sched.Snapshot, j *sched.Job) (sched.Decision, *sched
 // place completes d, a decision to start j now, with the cheapest node. best is nil if j fits on no node. ok is
 // false if the strategy has no opinion; d.Reason then contains the reason.
 func (g *Greedy) place(s *sched.Snapshot, j *sched.Job, d *sched.Decision) (best *sched.Node, ok bool) {
-	best, why, ok := g.cheapest(s, j)
+	at, why, ok := placement.Cheapest(s, j, g.cost)
 	switch {
 	case !ok:
 		d.Reason = sched.Reason{Kind: why}
-	case best != nil:
+	case at >= 0:
+		best = s.Nodes[at]
 		d.Node = best.Name
 		d.Window.End = s.Now.Add(best.Runtime(j))
 		d.Cost = s.Estimate(j, best, d.Window)
 	}
 	return best, ok
-}
-
-// cheapest returns the cheapest node, or nil if no node can be selected. ok is false if there is no opinion; why is
-// then the reason.
-func (g *Greedy) cheapest(s *sched.Snapshot, j *sched.Job) (best *sched.Node, why sched.ReasonKind, ok bool) {
-	least := math.Inf(1)
-	costing := placement.NewCosting(s, j)
-	for _, n := range s.Nodes {
-		c, known := g.cost(&costing, n)
-		if !known {
-			return nil, costing.Why, false
-		}
-		if math.IsInf(c, 1) {
-			continue
-		}
-		if best == nil || c < least || c == least && n.Name < best.Name {
-			best, least = n, c
-		}
-	}
-	return best, sched.NoOpinion, true
 }
 
 // Costs returns the cost of the job on each of s.Nodes, for scoring and explanations. dst is reused if it is large

@@ -205,8 +205,7 @@ func withinPolicy(s *sim.Scenario) *sim.Scenario {
 	within := *s
 	within.Jobs = slices.Clone(s.Jobs)
 	for i := range within.Jobs {
-		j := &within.Jobs[i]
-		j.AllowedDelay = min(j.AllowedDelay, s.Policy.MaxDelay)
+		within.Jobs[i].AllowedDelay = s.Policy.AllowedDelay(&within.Jobs[i])
 	}
 	return &within
 }

@@ -38,18 +38,12 @@ func NonPreemptive(c *grid.Series, j *sched.Job) (start time.Time, cost float64)
 // and is called WaitAwhile by Let's Wait Awhile and GAIA.
 func Interruptible(c *grid.Series, j *sched.Job) (cost float64) {
 	end := j.LatestStart().Add(j.Duration)
-	var segments []segment
-	from := j.Submitted
-	for t := range c.Steps(from, end) {
-		segments = append(segments, segment{c.At(from), t.Sub(from)})
-		from = t
-	}
-	segments = append(segments, segment{c.At(from), end.Sub(from)})
-	slices.SortFunc(segments, func(a, b segment) int { return cmp.Compare(a.value, b.value) })
+	pieces := sched.PiecesOf(nil, c, j.Submitted, end)
+	slices.SortFunc(pieces, func(a, b sched.Piece) int { return cmp.Compare(a.Rate, b.Rate) })
 	left := j.Duration
-	for _, s := range segments {
-		run := min(left, s.length)
-		cost += s.value * run.Seconds()
+	for _, p := range pieces {
+		run := min(left, p.End.Sub(p.Start))
+		cost += p.Rate * run.Seconds()
 		if left -= run; left == 0 {
 			break
 		}
@@ -65,10 +59,4 @@ func Elastic(c *grid.Series, j *sched.Job) (cost float64, err error) {
 		From: j.Submitted, Until: j.LatestStart().Add(j.Duration), Work: j.Duration, Scaling: *j.Scaling,
 	})
 	return cost / float64(j.Scaling.Least), err
-}
-
-// segment is a period of constant intensity.
-type segment struct {
-	value  float64
-	length time.Duration
 }
