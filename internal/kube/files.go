@@ -151,16 +151,6 @@ type readFile[T any] struct {
 	content T           // content of the last valid version
 }
 
-var errPanicked = errors.New("reading the file panicked")
-
-// parsed calls read and converts panics to errors.
-func parsed[T any](path string, data []byte, read func([]byte) (T, error), log *slog.Logger) (content T, err error) {
-	if !panics.Survive(log, "files", path, func() { content, err = read(data) }) {
-		err = errPanicked
-	}
-	return content, err
-}
-
 // poll reads the file if it has changed and reports whether the result has changed. Each error is logged once
 // rather than every second. If path is empty, poll does nothing.
 func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.Logger) (changed bool) {
@@ -182,7 +172,10 @@ func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.
 	default:
 		if data, err = os.ReadFile(path); err != nil {
 			info = nil // the file may become readable without a change
-		} else if content, err = parsed(path, data, read, log); err == nil {
+		} else if err = panics.Try(log, "files", path, func() (err error) {
+			content, err = read(data)
+			return err
+		}); err == nil {
 			r.content = content
 			log.Info("Loaded file", "file", path)
 		}
