@@ -176,7 +176,7 @@ func (c *Client) connect() error {
 	var ca []byte
 	if c.o.CAFile != "" {
 		var err error
-		if ca, err = readFile(c.o.CAFile, maxCA); err != nil {
+		if ca, err = ReadFile(c.o.CAFile, maxCA); err != nil {
 			return fmt.Errorf("%w: %w", ErrTrust, err)
 		}
 	}
@@ -228,7 +228,7 @@ func (c *Client) Close() {
 }
 
 func readToken(file string) (string, error) {
-	data, err := readFile(file, maxToken)
+	data, err := ReadFile(file, maxToken)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrToken, err)
 	}
@@ -239,15 +239,14 @@ func readToken(file string) (string, error) {
 	return token, nil
 }
 
-func readFile(name string, most int64) ([]byte, error) {
-	f, err := os.Open(name)
+// ReadFile reads a regular file of at most the given size in bytes. Pipes could block, and devices could be infinite.
+func ReadFile(name string, most int64) ([]byte, error) {
+	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s is too large", name)
+	if !info.Mode().IsRegular() || info.Size() > most {
+		return nil, fmt.Errorf("%s is not a regular file or larger than %d bytes", name, most)
 	}
-	return data, err
+	return os.ReadFile(name)
 }

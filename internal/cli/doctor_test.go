@@ -469,20 +469,6 @@ func TestDoctorFinds(t *testing.T) {
 				p.Spec.AllowedDelay = &metav1.Duration{Duration: 100 * time.Hour}
 			})
 		}, "mode", doctor.StatusWarn, "EnergyPolicy kubenergy-system/default: allowedDelay is 100h0m0s, which is reduced to 24h0m0s"},
-		"changed default": {
-			func(*testing.T, *apiServer) {}, "defaults", doctor.StatusOK,
-			"hold.minSavingPerHour is not set; its default has changed from 0 to 0.005",
-		},
-		"changed default with a variable": {func(t *testing.T, a *apiServer) {
-			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) {
-				p.Spec.Hold = &v1alpha1.HoldSettings{MinSavingPerHour: new(0.0)}
-			})
-		}, "defaults", doctor.StatusOK, "no setting depends on a default that changed"},
-		"changed default with a flag": {func(t *testing.T, a *apiServer) {
-			edit(t, a, deploymentPath+"/"+cmdutil.SchedulerName, func(d *appsv1.Deployment) {
-				d.Spec.Template.Spec.Containers[0].Args = []string{"--kubenergy-min-saving-per-hour=0"}
-			})
-		}, "defaults", doctor.StatusOK, "no setting depends on a default that changed"},
 		"nodes not readable": {
 			func(_ *testing.T, a *apiServer) { a.refused["list nodes"] = true }, "nodes",
 			doctor.StatusWarn, "you are not allowed to read nodes",

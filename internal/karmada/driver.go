@@ -139,8 +139,6 @@ func (d *Driver) watchMembers(ctx context.Context) {
 	}
 }
 
-var errPanic = errors.New("recovered from a panic")
-
 // bindingTimeout limits the processing of a binding. The queue retries it later.
 const bindingTimeout = 30 * time.Second
 
@@ -154,13 +152,12 @@ func (d *Driver) work(ctx context.Context, q queue, do func(context.Context, *bi
 			return
 		}
 		if b := d.binding(key); b != nil {
-			err := errPanic
-			panics.Survive(d.Log, "karmada", "reconciling a binding", func() {
+			if err := panics.Try(d.Log, "karmada", "reconciling a binding", func() (err error) {
 				ctx, cancel := context.WithTimeout(ctx, bindingTimeout)
 				defer cancel()
 				daemon.Round(ctx, func() { err = do(ctx, b) })
-			})
-			if err != nil {
+				return err
+			}); err != nil {
 				d.Log.Warn("Failed to reconcile binding, retrying", "binding", key, "error", err)
 				q.AddRateLimited(key)
 			} else {

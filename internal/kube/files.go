@@ -152,16 +152,6 @@ type File[T any] struct {
 	info os.FileInfo // nil if the file has not been read, does not exist or is not readable
 }
 
-var errPanicked = errors.New("reading the file panicked")
-
-// parsed calls read and converts panics to errors.
-func parsed[T any](path string, data []byte, read func([]byte) (T, error), log *slog.Logger) (content T, err error) {
-	if !panics.Survive(log, "files", path, func() { content, err = read(data) }) {
-		err = errPanicked
-	}
-	return content, err
-}
-
 // Poll reads the file if it has changed and reports whether the result has changed. Each error is logged once
 // rather than every second. If path is empty, Poll does nothing.
 func (r *File[T]) Poll(path string, read func([]byte) (T, error), log *slog.Logger) (changed bool) {
@@ -183,7 +173,10 @@ func (r *File[T]) Poll(path string, read func([]byte) (T, error), log *slog.Logg
 	default:
 		if data, err = os.ReadFile(path); err != nil {
 			info = nil // the file may become readable without a change
-		} else if content, err = parsed(path, data, read, log); err == nil {
+		} else if err = panics.Try(log, "files", path, func() (err error) {
+			content, err = read(data)
+			return err
+		}); err == nil {
 			r.Content = content
 			log.Info("Loaded file", "file", path)
 		}

@@ -34,9 +34,6 @@ func ListView(ctx context.Context, config *rest.Config, namespace string, defaul
 	for i := range kinds {
 		k := &kinds[i]
 		objects, err := list(ctx, client.Resource(k.resource).Namespace(k.in), k.name)
-		if k.optional && apierrors.IsNotFound(err) {
-			continue
-		}
 		if err != nil && k.name == "" { // named objects exist in few clusters
 			u := Unseen{Resource: k.resource.Resource, Err: fmt.Errorf("reading %s: %w", k.resource.Resource, err)}
 			if apierrors.IsForbidden(err) && namespace != "" && k.perNamespace {

@@ -60,7 +60,6 @@ type kind struct {
 	resource     schema.GroupVersionResource
 	in, name     string // empty means any
 	policies     bool   // a view is unsettled until the objects have been loaded
-	optional     bool   // not present in clusters that were set up by an older version
 	read         func(*unstructured.Unstructured) *item
 	perNamespace bool // the objects of a single namespace, or that namespace, can be read separately
 }
@@ -82,8 +81,8 @@ var kinds = []kind{
 		read: reading("Namespace", readNamespace), perNamespace: true,
 	},
 	{
-		resource: v1alpha1.GroupVersion.WithResource("energybudgets"), optional: true,
-		read: reading(kindBudget, readBudget), perNamespace: true,
+		resource: v1alpha1.GroupVersion.WithResource("energybudgets"),
+		read:     reading(kindBudget, readBudget), perNamespace: true,
 	},
 	{
 		resource: v1.SchemeGroupVersion.WithResource("configmaps"), in: metav1.NamespaceSystem, name: knowledgeBaseName,

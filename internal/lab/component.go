@@ -3,8 +3,10 @@ package lab
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // component manages the goroutine of one part of the cluster.
@@ -41,25 +43,21 @@ func (c *component) stop() error {
 
 // wait polls ready until it returns true, the component ends, or ctx is cancelled.
 func (c *component) wait(ctx context.Context, ready func(context.Context) bool) error {
-	outer := ctx
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for !ready(ctx) {
-		select {
-		case <-c.done:
-			return cmp.Or(c.err, errEnded)
-		case <-ctx.Done():
-			if outer.Err() == nil {
-				return fmt.Errorf("waiting for %s: not ready after %v, try again when the machine is less busy: %w",
-					c.name, readyTimeout, context.Cause(ctx))
-			}
-			return fmt.Errorf("waiting for %s: %w", c.name, context.Cause(ctx))
-		case <-tick.C:
+	poll := func(ctx context.Context) (bool, error) {
+		if closed(c.done)(ctx) {
+			return false, cmp.Or(c.err, errEnded)
 		}
+		return ready(ctx), nil
 	}
-	return nil
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, poll)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return fmt.Errorf("waiting for %s: not ready after %v, try again when the machine is less busy: %w", c.name,
+			readyTimeout, err)
+	}
+	return fmt.Errorf("waiting for %s: %w", c.name, cmp.Or(context.Cause(ctx), err))
 }
 
 // closed returns a function that reports whether the channel is closed.

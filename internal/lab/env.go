@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/kubenergy/kubenergy/internal/kube"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // The cluster of kubenergy-lab up is in clusterName below the given directory, which defaults to defaultDir.
@@ -61,15 +60,10 @@ required, because the controller is reachable through the proxy of the API serve
 
 // waitReady reports whether the cluster in home is ready, or becomes ready before the timeout.
 func waitReady(ctx context.Context, home string, timeout time.Duration) bool {
-	until := time.Now().Add(timeout)
-	for {
-		if _, err := os.Stat(filepath.Join(home, readyName)); err == nil && IsRunning(home) {
-			return true
-		}
-		if !time.Now().Before(until) || !kube.Pause(ctx, 10*pollInterval) {
-			return false
-		}
-	}
+	return wait.PollUntilContextTimeout(ctx, 10*pollInterval, timeout, true, func(context.Context) (bool, error) {
+		_, err := os.Stat(filepath.Join(home, readyName))
+		return err == nil && IsRunning(home), nil
+	}) == nil
 }
 
 // quote quotes text as a single word for a shell.

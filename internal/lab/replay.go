@@ -49,7 +49,7 @@ const annotationJob = "kubenergy.io/lab-job"
 // Replay replays a scenario as Kubernetes Jobs with the real scheduler of a cluster.
 type Replay struct {
 	Cluster  *Cluster
-	Scenario *sim.Scenario
+	Scenario *sim.Scenario // with jobs sorted by submit time
 	Factor   float64
 	Trials   []Trial
 	Progress func(Progress) // called about once a second; may be nil
@@ -63,6 +63,7 @@ type Replay struct {
 type Progress struct {
 	Trace  time.Time // current time of the trace
 	Trials []TrialProgress
+	Done   bool // whether all jobs have finished
 }
 
 // TrialProgress counts the jobs of a trial.
@@ -195,16 +196,9 @@ func (r *Replay) Run(ctx context.Context, clock Clock) ([]*sim.Result, error) {
 
 // submit creates the Jobs of all trials when they are due.
 func (r *Replay) submit(ctx context.Context) error {
-	order := make([]int, len(r.Scenario.Jobs))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return r.Scenario.Jobs[a].Submitted.Compare(r.Scenario.Jobs[b].Submitted)
-	})
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
-	for _, i := range order {
+	for i := range r.Scenario.Jobs {
 		select {
 		case <-groupCtx.Done():
 			return group.Wait()
@@ -270,11 +264,11 @@ func (r *Replay) wait(ctx context.Context, w *watch) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
-		progress, finished := w.progress()
+		progress := w.progress()
 		if r.Progress != nil {
 			r.Progress(progress)
 		}
-		if finished {
+		if progress.Done {
 			return nil
 		}
 		select {

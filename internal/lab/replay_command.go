@@ -147,7 +147,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	err = withCluster(cmd, o.dir, kubelet.Programs{}, func(ctx context.Context, c *Cluster) error {
 		r := &Replay{
 			Cluster: c, Scenario: scenario, Factor: factor, Trials: trials,
-			Progress: progressTo(stderr, len(scenario.Jobs)),
+			Progress: progressTo(stderr),
 		}
 		results, err = r.play(ctx, o.dir, stderr)
 		return err
@@ -276,21 +276,17 @@ func isTerminal(at any) bool {
 }
 
 // progressTo returns a function that updates a single line on a terminal, or prints a line occasionally otherwise.
-func progressTo(w io.Writer, jobs int) func(Progress) {
+func progressTo(w io.Writer) func(Progress) {
 	terminal := isTerminal(w)
 	var last time.Time
 	return func(p Progress) {
-		done := true
-		for _, t := range p.Trials {
-			done = done && t.Finished == jobs
-		}
 		switch {
 		case terminal:
 			fmt.Fprintf(w, "\r\033[K%s", p)
-			if done {
+			if p.Done {
 				fmt.Fprintln(w)
 			}
-		case done || time.Since(last) >= silence:
+		case p.Done || time.Since(last) >= silence:
 			last = time.Now()
 			fmt.Fprintln(w, p)
 		}

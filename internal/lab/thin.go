@@ -8,11 +8,11 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sim"
-	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // thin reduces a scenario to jobs that can be replayed in real time: jobs of the first hours that fit on some empty
-// node, evenly sampled. It reports the omitted jobs on w.
+// node, evenly sampled and sorted by
+// submit time. It reports the omitted jobs on w.
 func thin(s *sim.Scenario, jobs int, span time.Duration, w io.Writer) {
 	before := len(s.Jobs)
 	s.Jobs = slices.Clone(s.Jobs)
@@ -27,8 +27,8 @@ func thin(s *sim.Scenario, jobs int, span time.Duration, w io.Writer) {
 	if large := before - len(s.Jobs); large > 0 {
 		fmt.Fprintf(w, "skipped %d jobs that do not fit on any node\n", large)
 	}
+	slices.SortStableFunc(s.Jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
 	if n := len(s.Jobs); n > jobs {
-		slices.SortStableFunc(s.Jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
 		kept := make([]sched.Job, jobs)
 		for i := range kept {
 			kept[i] = s.Jobs[i*n/jobs]
@@ -39,11 +39,4 @@ func thin(s *sim.Scenario, jobs int, span time.Duration, w io.Writer) {
 }
 
 // span returns the time from the start of the trace until the latest completion of any job with unlimited capacity.
-func span(s *sim.Scenario) time.Duration {
-	var end time.Time
-	for i := range s.Jobs {
-		j := &s.Jobs[i]
-		end = timeutil.Later(end, j.LatestStart().Add(j.Duration))
-	}
-	return end.Sub(s.Start)
-}
+func span(s *sim.Scenario) time.Duration { return s.LastEnd().Sub(s.Start) }

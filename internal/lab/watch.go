@@ -124,11 +124,10 @@ func (w *watch) entry(namespace string, annotations map[string]string) *observed
 	return jobs[i]
 }
 
-func (w *watch) progress() (p Progress, finished bool) {
+func (w *watch) progress() Progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.Trace = w.replay.clock.ToTrace(time.Now())
-	finished = true
+	p := Progress{Trace: w.replay.clock.ToTrace(time.Now()), Done: true}
 	for _, t := range w.replay.Trials {
 		tp := TrialProgress{Strategy: t.String()}
 		for _, seen := range w.trials[t.namespace] {
@@ -143,8 +142,8 @@ func (w *watch) progress() (p Progress, finished bool) {
 				tp.Pending++
 			}
 		}
-		finished = finished && tp.Finished == len(w.replay.Scenario.Jobs)
+		p.Done = p.Done && tp.Finished == len(w.replay.Scenario.Jobs)
 		p.Trials = append(p.Trials, tp)
 	}
-	return p, finished
+	return p
 }

@@ -215,13 +215,7 @@ func closings(budgets []*v1alpha1.EnergyBudget) map[string][]closing {
 
 // GivesAllowance reports whether annotations of Compute Gardener on a namespace define a budget for each workload.
 func (n *NamespaceMarks) GivesAllowance() bool {
-	if !gardenerNamespace(n.Labels) {
-		return false
-	}
-	for key := range n.Annotations {
-		if strings.HasPrefix(key, gardener) && strings.HasSuffix(key, "policy-energy-budget-kwh") {
-			return true
-		}
-	}
-	return false
+	return gardenerNamespace(n.Labels) && slices.ContainsFunc(ours(n.Annotations), func(key string) bool {
+		return strings.HasPrefix(key, gardener) && strings.HasSuffix(key, "policy-energy-budget-kwh")
+	})
 }

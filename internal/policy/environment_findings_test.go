@@ -88,19 +88,3 @@ func TestFindDelay(t *testing.T) {
 		t.Errorf("found %q", all)
 	}
 }
-
-func TestChangedDefaultsAreBuiltIn(t *testing.T) {
-	d := BuiltIn()
-	base := d.settings()
-	for _, c := range ChangedDefaults {
-		found := false
-		for _, e := range entries {
-			if e.name == c.Setting {
-				found = fmt.Sprint(e.value(&base.Terms)) == c.Is && e.term == c.term
-			}
-		}
-		if !found || c.Was == c.Is {
-			t.Errorf("%+v differs from the built-in default", c)
-		}
-	}
-}

@@ -81,28 +81,6 @@ func BuiltIn() Defaults {
 
 const defaultWhen = "window"
 
-// A ChangedDefault is a built-in default that differs from that of the previous release. kubenergy doctor reports
-// it if it is not overridden.
-type ChangedDefault struct {
-	Setting string // field of an EnergyPolicy
-	Flag    string // flag of the scheduler
-	Was, Is string
-	Effect  string
-	term    term
-}
-
-// ChangedDefaults contains the changed defaults of this release. Each of them has an entry with [CHANGE] in
-// CHANGELOG.md.
-var ChangedDefaults = []ChangedDefault{{
-	Setting: "hold.minSavingPerHour", Flag: "--kubenergy-min-saving-per-hour", Was: "0", Is: "0.005",
-	Effect: "work waits for a shorter time, because each hour of waiting must save 0.5 %", term: termMinSavingPerHour,
-}}
-
-// SetBy reports whether a policy overrides the default for all workload types.
-func (c *ChangedDefault) SetBy(p *v1alpha1.EnergyPolicy) bool {
-	return termsOf(&p.Spec.WorkloadSettings).said&c.term != 0
-}
-
 func (d *Defaults) settings() Settings {
 	s := Settings{Terms: d.Terms, MaxDelay: d.MaxDelay, MaxSignalAge: d.MaxSignalAge}
 	s.When = cmp.Or(s.When, defaultWhen)

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/kubenergy/kubenergy/internal/energy/jsonscan"
 )
 
 // Limits of a response. 100,000 jobs use about 65 MiB of memory, and a response at the limits about 350 MiB.
@@ -16,13 +18,13 @@ const (
 )
 
 // list decodes the next value, which is a list with many entries, entry by entry.
-type list func(*bounded) error
+type list func(*jsonscan.Stream) error
 
 // listOf returns a list that appends its entries to all. size returns the size in bytes of the strings of an entry.
 func listOf[T any](key string, all *[]T, size func(*T) int) list {
 	text := 0
-	return func(b *bounded) error {
-		return b.each('[', func() error {
+	return func(b *jsonscan.Stream) error {
+		return b.Each('[', func() error {
 			var entry T
 			if err := b.Decode(&entry); err != nil {
 				return err
@@ -37,26 +39,6 @@ func listOf[T any](key string, all *[]T, size func(*T) int) list {
 	}
 }
 
-// bounded is a JSON decoder that limits the size of values.
-type bounded struct {
-	*json.Decoder
-	from io.Reader
-	read int64
-}
-
-var errLarge = fmt.Errorf("a value is larger than %d KiB", maxValue>>10)
-
-// Read implements [io.Reader]. The decoder does not read beyond the end of the current value.
-func (b *bounded) Read(p []byte) (n int, err error) {
-	left := b.InputOffset() + maxValue - b.read
-	if left <= 0 {
-		return 0, errLarge
-	}
-	n, err = b.from.Read(p[:min(int64(len(p)), left)])
-	b.read += int64(n)
-	return n, err
-}
-
 // readAnswer decodes the fields of a response by key into pointers and [list]s, and skips all other fields. It also
 // returns the start of the response for error messages.
 func readAnswer(body io.Reader, fields map[string]any) (start []byte, err error) {
@@ -64,9 +46,8 @@ func readAnswer(body io.Reader, fields map[string]any) (start []byte, err error)
 	buffered := bufio.NewReader(body)
 	start, _ = buffered.Peek(shown)
 	start = bytes.Clone(start) // the buffer is reused
-	b := &bounded{from: buffered}
-	b.Decoder = json.NewDecoder(b)
-	return start, b.each('{', func() error {
+	b := jsonscan.NewStream(buffered, maxValue)
+	return start, b.Each('{', func() error {
 		key, err := b.Token()
 		if err != nil {
 			return err
@@ -80,24 +61,6 @@ func readAnswer(body io.Reader, fields map[string]any) (start []byte, err error)
 			return b.Decode(into)
 		}
 	})
-}
-
-// each calls next for each key of an object or for each entry of a list. It treats null as empty.
-func (b *bounded) each(open json.Delim, next func() error) error {
-	first, err := b.Token()
-	switch {
-	case err != nil || first == nil:
-		return err
-	case first != open:
-		return fmt.Errorf("want %v, have %v", open, first)
-	}
-	for b.More() {
-		if err := next(); err != nil {
-			return err
-		}
-	}
-	_, err = b.Token() // the decoder verifies the closing delimiter
-	return err
 }
 
 func sizeOf(texts ...string) (n int) {

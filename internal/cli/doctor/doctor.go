@@ -69,7 +69,6 @@ var Checks = []struct {
 	{"permissions", (*Doctor).checkPermissions},
 	{"hold policy", (*Doctor).checkHoldPolicy},
 	{"mode", (*Doctor).checkMode},
-	{"defaults", (*Doctor).checkDefaults},
 	{"grid zones", (*Doctor).checkZones},
 	{"nodes", (*Doctor).checkNodes},
 	{"held jobs", (*Doctor).checkHeldJobs},

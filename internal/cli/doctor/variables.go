@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -103,31 +102,5 @@ func valueOfVariable(all map[string]v1.EnvVar, name string) string {
 		return "from " + strings.TrimPrefix(e.ValueFrom.String(), "&")
 	default:
 		return strconv.Quote(e.Value)
-	}
-}
-
-// checkDefaults reports settings without a value that have a different default since the previous release.
-func (d *Doctor) checkDefaults(context.Context) {
-	scheduler := d.deployments[cmdutil.SchedulerName]
-	if scheduler == nil {
-		return
-	}
-	var args []string
-	for i := range scheduler.Spec.Template.Spec.Containers {
-		args = append(args, scheduler.Spec.Template.Spec.Containers[i].Args...)
-	}
-	before := len(d.Findings)
-	for _, c := range policy.ChangedDefaults {
-		byFlag := func(arg string) bool { return arg == c.Flag || strings.HasPrefix(arg, c.Flag+"=") }
-		if d.policy != nil && c.SetBy(d.policy) || slices.ContainsFunc(args, byFlag) {
-			continue
-		}
-		d.say(StatusOK, fmt.Sprintf("to restore the previous default, set %s: %s in EnergyPolicy %s/%s", c.Setting,
-			c.Was, d.Namespace, v1alpha1.PolicyName), "%s is not set; its default has changed from %s to %s: "+
-			"%s", c.Setting, c.Was, c.Is,
-			c.Effect)
-	}
-	if len(d.Findings) == before {
-		d.ok("no setting depends on a default that changed in this release")
 	}
 }

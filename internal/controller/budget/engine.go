@@ -223,8 +223,6 @@ func (e *Engine) suspendAndClaim(ctx context.Context, s *scene) {
 	})
 }
 
-var errPanicked = errors.New("recovered from a panic")
-
 // inParallel calls do for each element with limited concurrency. It returns the elements that succeeded and the
 // errors of the others. It makes no calls after actTime, so that an API server that hangs does not block the
 // sweeps.
@@ -238,8 +236,7 @@ func inParallel[T any](log *slog.Logger, limit int, all []T, do func(T) error) (
 			if errs[i] = context.DeadlineExceeded; time.Since(began) > actTime {
 				return nil
 			}
-			errs[i] = errPanicked
-			panics.Survive(log, "budget", "object of a batch", func() { errs[i] = do(one) })
+			errs[i] = panics.Try(log, "budget", "object of a batch", func() error { return do(one) })
 			return nil
 		})
 	}

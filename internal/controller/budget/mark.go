@@ -52,7 +52,7 @@ func (e *Engine) mark(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActi
 func goesOn(o client.Object) bool {
 	switch o := o.(type) {
 	case *batchv1.Job:
-		return policy.NotSuspended(o) != "it has ended"
+		return !policy.Ended(o)
 	case *v1.Pod:
 		return o.Status.Phase != v1.PodSucceeded && o.Status.Phase != v1.PodFailed && !runByJob(o)
 	}

@@ -123,9 +123,6 @@ func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by stri
 	for i := range spec.Actions {
 		a := &spec.Actions[i]
 		at := slices.IndexFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool { return is(a, &t) })
-		if at >= 0 {
-			s.Actions[at].Webhook = webhookID(a.Webhook) // replaces the URL stored by earlier versions
-		}
 		switch {
 		case at >= 0 && s.Actions[at].Done == nil:
 			t := &s.Actions[at]
@@ -170,8 +167,7 @@ func threshold(a *v1alpha1.BudgetAction) int32 {
 }
 
 func is(a *v1alpha1.BudgetAction, t *v1alpha1.BudgetActionTaken) bool {
-	return threshold(a) == t.At && a.Do == t.Do &&
-		(t.Webhook == webhookID(a.Webhook) || t.Webhook == a.Webhook) // format of earlier versions
+	return threshold(a) == t.At && a.Do == t.Do && t.Webhook == webhookID(a.Webhook)
 }
 
 // webhookID returns an identifier of a webhook without its URL, because a status may be readable by more users than

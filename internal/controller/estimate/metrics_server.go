@@ -1,10 +1,8 @@
 package estimate
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/internal/controller/meter"
+	"github.com/kubenergy/kubenergy/internal/energy/jsonscan"
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
@@ -169,7 +168,7 @@ func (m *MetricsServer) list(ctx context.Context, what string, each func(*metric
 	}
 	defer body.Close()
 	items := 0
-	if err := readList(body, func(i *metricsItem) error {
+	if err := readList(http.MaxBytesReader(nil, body, maxList), func(i *metricsItem) error {
 		if items++; items > maxItems {
 			return fmt.Errorf("more than %d items", maxItems)
 		}
@@ -181,70 +180,22 @@ func (m *MetricsServer) list(ctx context.Context, what string, each func(*metric
 	return nil
 }
 
-var errItemTooLong = errors.New("item or list is too large")
-
-// itemReader limits the size of a list and of each item.
-type itemReader struct {
-	from       io.Reader
-	left, item int64
-}
-
-func (r *itemReader) Read(p []byte) (int, error) {
-	if r.left <= 0 || r.item <= 0 {
-		return 0, errItemTooLong
-	}
-	n, err := r.from.Read(p[:min(int64(len(p)), r.left, r.item)])
-	r.left -= int64(n)
-	r.item -= int64(n)
-	return n, err
-}
-
 // readList decodes a list item by item and calls each for every item.
 func readList(from io.Reader, each func(*metricsItem) error) error {
-	r := &itemReader{from: from, left: maxList, item: maxItem}
-	dec := json.NewDecoder(r)
-	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
-		return cmp.Or(err, errors.New("the response is not an object"))
-	}
-	for dec.More() {
-		key, err := dec.Token()
-		switch {
+	s := jsonscan.NewStream(from, maxItem)
+	return s.Each('{', func() error {
+		switch key, err := s.Token(); {
 		case err != nil:
-		case key == "items":
-			err = readItems(dec, r, each)
-		default:
-			err = dec.Decode(new(json.RawMessage))
-		}
-		if err != nil {
 			return err
+		case key != "items":
+			return s.Decode(new(json.RawMessage))
 		}
-		r.item = maxItem
-	}
-	_, err := dec.Token()
-	return err
-}
-
-func readItems(dec *json.Decoder, r *itemReader, each func(*metricsItem) error) error {
-	start, err := dec.Token()
-	if err != nil {
-		return err
-	}
-	if start == nil {
-		return nil // null is an empty list
-	}
-	if start != json.Delim('[') {
-		return errors.New("the items are not a list")
-	}
-	for dec.More() {
-		var i metricsItem
-		if err := dec.Decode(&i); err != nil {
-			return err
-		}
-		if err := each(&i); err != nil {
-			return err
-		}
-		r.item = maxItem
-	}
-	_, err = dec.Token()
-	return err
+		return s.Each('[', func() error {
+			var i metricsItem
+			if err := s.Decode(&i); err != nil {
+				return err
+			}
+			return each(&i)
+		})
+	})
 }

@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"sync/atomic"
@@ -75,14 +74,11 @@ func (q *queue) drain(ctx context.Context) {
 	}
 }
 
-var errPanicked = errors.New("recovered from a panic")
-
 // bookAll records the queued batches of a stream in order. It stops at the first temporary error.
 func (q *queue) bookAll(ctx context.Context, l *backlog) {
 	for l.first != nil && ctx.Err() == nil {
 		l.tried = true
-		err := errPanicked
-		panics.Survive(q.log, "estimate", "recording an estimate", func() { err = q.book(ctx, l.first) })
+		err := panics.Try(q.log, "estimate", "recording an estimate", func() error { return q.book(ctx, l.first) })
 		switch {
 		case err == nil:
 			q.metrics.add(booked, l.first)

@@ -96,16 +96,13 @@ func New(o Options) (*Forwarder, error) {
 func (f *Forwarder) Run(ctx context.Context) error {
 	apiclient.Keep(ctx, func(ctx context.Context) bool {
 		f.wait = 0
-		err := f.Step(ctx)
+		err := panics.Try(f.o.Log, "forward", "forwarding records", func() error { return f.Step(ctx) })
 		if err != nil && ctx.Err() == nil {
 			f.o.Log.Warn("Failed to forward records", "url", f.o.URL, "error", err)
 		}
 		return err == nil
 	}, func(ctx context.Context, pause time.Duration) {
 		kube.Pause(ctx, max(pause, f.wait))
-	}, func(what any) {
-		panics.Note("forward")
-		f.o.Log.Error("Recovered from a panic while forwarding records", "panic", what)
 	})
 	f.client.Close()
 	return nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
@@ -74,7 +74,7 @@ type Entry struct {
 
 // Load reads a configuration file. The error lists all invalid entries.
 func Load(path string) (Config, error) {
-	text, err := readRegular(path)
+	text, err := apiclient.ReadFile(path, maxFile)
 	if err != nil {
 		return Config{}, fmt.Errorf("reading the meter configuration: %w", err)
 	}
@@ -83,18 +83,6 @@ func Load(path string) (Config, error) {
 		err = fmt.Errorf("reading the meter configuration %s: %w", path, err)
 	}
 	return c, err
-}
-
-// readRegular reads a regular file of at most maxFile bytes. Pipes could block, and devices could be infinite.
-func readRegular(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("%s is not a regular file or larger than %d bytes", path, maxFile)
-	}
-	return os.ReadFile(path)
 }
 
 // Parse parses and validates a YAML configuration and sets the defaults. Each entry is parsed separately, so that

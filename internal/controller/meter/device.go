@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
 )
 
@@ -76,7 +77,7 @@ func Roots(caFile string) (*x509.CertPool, error) {
 	if caFile == "" {
 		return nil, nil
 	}
-	text, err := readRegular(caFile)
+	text, err := apiclient.ReadFile(caFile, maxFile)
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(text) {
 		return nil, cmp.Or(err, fmt.Errorf("no PEM certificate in caFile %s", caFile))

@@ -3,7 +3,6 @@ package meter
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -235,8 +234,6 @@ func (m *meter) wait(err error, took time.Duration) time.Duration {
 	return full/2 + rand.N(full/2+1)
 }
 
-var errPanicked = errors.New("recovered from a panic while reading the meter")
-
 // poll polls a meter once, after waiting for the concurrency limit.
 func (p *Poller) poll(ctx context.Context, m *meter) error {
 	lane := p.healthy
@@ -252,8 +249,11 @@ func (p *Poller) poll(ctx context.Context, m *meter) error {
 	asking, cancel := context.WithTimeout(ctx, 2*m.device.Timeout)
 	defer cancel()
 	before := p.deps.Uptime()
-	samples, err := []sample(nil), errPanicked
-	panics.Survive(m.log, "meter", "reading a meter", func() { samples, err = m.source.read(asking) })
+	var samples []sample
+	err := panics.Try(m.log, "meter", "reading a meter", func() (err error) {
+		samples, err = m.source.read(asking)
+		return err
+	})
 	if ctx.Err() != nil {
 		return ctx.Err() // stopped, not a failure
 	}

@@ -5,6 +5,7 @@ package panics
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -59,6 +60,16 @@ func Survive(log *slog.Logger, part, about string, f func()) (ok bool) {
 	}()
 	f()
 	return true
+}
+
+// ErrPanicked is the error of a function that panicked.
+var ErrPanicked = errors.New("recovered from a panic")
+
+// Try calls f and returns its error. It recovers from a panic like Survive, and returns ErrPanicked.
+func Try(log *slog.Logger, part, about string, f func() error) error {
+	err := ErrPanicked
+	Survive(log, part, about, func() { err = f() })
+	return err
 }
 
 // Caught calls f, recovers from a panic and records it with Count. It returns the value of the panic, or nil if f

@@ -30,21 +30,21 @@ const (
 type container struct {
 	pod  *pod
 	spec *corev1.Container
-	init bool
 }
 
-// supervise runs the container according to its restart policy. It returns whether it completed successfully.
-func (c *container) supervise(ctx context.Context) bool {
+// supervise runs the container according to its restart policy.
+func (c *container) supervise(ctx context.Context) {
 	pause := firstPause
 	for {
 		cmd, ok := c.command(ctx)
 		if !ok {
-			return false
+			return
 		}
 		began := time.Now()
 		code := c.runOnce(cmd)
-		if c.pod.term.Err() != nil || !c.again(code) {
-			return code == 0
+		if c.pod.term.Err() != nil ||
+			!podutil.ContainerShouldRestart(*c.spec, c.pod.object().Spec, int32(code)) {
+			return
 		}
 		if time.Since(began) > steady {
 			pause = firstPause
@@ -55,10 +55,6 @@ func (c *container) supervise(ctx context.Context) bool {
 		kube.Pause(c.pod.term, pause)
 		pause = min(2*pause, lastPause)
 	}
-}
-
-func (c *container) again(code int) bool {
-	return (!c.init || code != 0) && podutil.ContainerShouldRestart(*c.spec, c.pod.object().Spec, int32(code))
 }
 
 // command waits until all requirements of the process are met. It returns false if the pod must end.

@@ -83,15 +83,6 @@ func (p *pod) withServing(args []string, account bool) []string {
 func (p *pod) environment(ctx context.Context, c *corev1.Container) (map[string]string, error) {
 	object := p.object()
 	env := map[string]string{}
-	for _, from := range c.EnvFrom {
-		values, err := p.envFrom(ctx, object.Namespace, from)
-		if err != nil {
-			return nil, err
-		}
-		for key, value := range values {
-			env[from.Prefix+key] = string(value.Data)
-		}
-	}
 	for i := range c.Env {
 		e := &c.Env[i]
 		if e.ValueFrom == nil {
@@ -107,16 +98,6 @@ func (p *pod) environment(ctx context.Context, c *corev1.Container) (map[string]
 		}
 	}
 	return env, nil
-}
-
-func (p *pod) envFrom(ctx context.Context, namespace string, from corev1.EnvFromSource) (content, error) {
-	if r := from.ConfigMapRef; r != nil {
-		return p.configMap(ctx, namespace, r.Name, nil, r.Optional)
-	}
-	if r := from.SecretRef; r != nil {
-		return p.secret(ctx, namespace, r.Name, nil, r.Optional)
-	}
-	return nil, nil
 }
 
 func (p *pod) valueFrom(ctx context.Context, object *corev1.Pod, c *corev1.Container,

@@ -62,7 +62,7 @@ func TestPorts(t *testing.T) {
 	spec := podOf("x").Spec
 	c := &spec.Containers[0]
 	c.Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: 8443}}
-	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8081)}}}
+	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(8081)}}}
 	c.Args = []string{"--secure-port=10259", "--metrics-bind-address=0", "--size=77"}
 	p, err := newPorts(&spec)
 	if err != nil {

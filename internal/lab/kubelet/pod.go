@@ -112,7 +112,7 @@ func (p *pod) live(ctx context.Context) {
 	p.remove(ctx)
 }
 
-// carryOut prepares the pod, and runs the init containers in order and then the other containers.
+// carryOut prepares the pod and runs its containers.
 func (p *pod) carryOut(ctx context.Context) {
 	if phase := p.object().Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
 		return // it completed earlier
@@ -133,13 +133,6 @@ func (p *pod) carryOut(ctx context.Context) {
 // runContainers returns when all containers have completed.
 func (p *pod) runContainers(ctx context.Context) {
 	spec := p.object().Spec
-	for i := range spec.InitContainers {
-		c := &container{pod: p, spec: &spec.InitContainers[i], init: true}
-		if !c.supervise(ctx) {
-			return
-		}
-	}
-	p.set(func(s *state) { s.initDone = true })
 	var containers sync.WaitGroup
 	for i := range spec.Containers {
 		c := &container{pod: p, spec: &spec.Containers[i]}

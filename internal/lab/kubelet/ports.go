@@ -27,13 +27,13 @@ var (
 // arguments.
 func newPorts(spec *corev1.PodSpec) (ports, error) {
 	wanted := ports{}
-	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+	for _, c := range spec.Containers {
 		for _, p := range c.Ports {
 			wanted[int(p.ContainerPort)] = 0
 		}
 		for _, probe := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
-			if p := probePort(probe); p != nil && p.Type == intstr.Int {
-				wanted[p.IntValue()] = 0
+			if probe != nil && probe.HTTPGet.Port.Type == intstr.Int { // other probes are refused
+				wanted[probe.HTTPGet.Port.IntValue()] = 0
 			}
 		}
 		for _, arg := range slices.Concat(c.Command, c.Args) {
@@ -94,19 +94,6 @@ func (p ports) String() string {
 		pairs = append(pairs, fmt.Sprintf("%d=%d", port, p[port]))
 	}
 	return strings.Join(pairs, ",")
-}
-
-// probePort returns the port of a probe, or nil if it has none.
-func probePort(p *corev1.Probe) *intstr.IntOrString {
-	switch {
-	case p == nil:
-		return nil
-	case p.HTTPGet != nil:
-		return &p.HTTPGet.Port
-	case p.TCPSocket != nil:
-		return &p.TCPSocket.Port
-	}
-	return nil
 }
 
 // probed returns the port of this machine for the port of a probe.

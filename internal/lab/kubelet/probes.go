@@ -3,7 +3,6 @@ package kubelet
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"sync"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/kubernetes/pkg/probe"
 	httpprobe "k8s.io/kubernetes/pkg/probe/http"
-	tcpprobe "k8s.io/kubernetes/pkg/probe/tcp"
 )
 
 // probe runs the probes of a container until ctx is cancelled. It closes unhealthy if the container must be
@@ -100,21 +98,16 @@ func seconds(s, fallback int32) time.Duration {
 
 // ask runs the probe once and reports whether it succeeded.
 func (c *container) ask(p *corev1.Probe) bool {
-	port, err := c.pod.ports.probed(c.spec, *probePort(p))
+	port, err := c.pod.ports.probed(c.spec, p.HTTPGet.Port)
 	if err != nil {
 		return false
 	}
-	timeout := seconds(p.TimeoutSeconds, 1)
-	var result probe.Result
-	if p.TCPSocket != nil {
-		result, _, err = tcpprobe.New().Probe(address, port, timeout)
-	} else {
-		get := p.HTTPGet.DeepCopy()
-		get.Host, get.Port = address, intstr.FromInt32(int32(port))
-		var request *http.Request
-		if request, err = httpprobe.NewRequestForHTTPGetAction(get, c.spec, address, "probe"); err == nil {
-			result, _, err = httpprobe.New(false).Probe(request, timeout)
-		}
+	get := p.HTTPGet.DeepCopy()
+	get.Host, get.Port = address, intstr.FromInt32(int32(port))
+	request, err := httpprobe.NewRequestForHTTPGetAction(get, c.spec, address, "probe")
+	if err != nil {
+		return false
 	}
+	result, _, err := httpprobe.New(false).Probe(request, seconds(p.TimeoutSeconds, 1))
 	return err == nil && (result == probe.Success || result == probe.Warning)
 }

@@ -3,7 +3,6 @@ package kubelet
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -14,22 +13,19 @@ func refuse(spec *corev1.PodSpec) error {
 	for i := range spec.Volumes {
 		errs = append(errs, refuseVolume(&spec.Volumes[i]))
 	}
-	for i := range spec.InitContainers {
-		if c := &spec.InitContainers[i]; c.RestartPolicy != nil {
-			errs = append(errs, fmt.Errorf("init container %s: restartPolicy is not supported", c.Name))
-		}
+	if len(spec.InitContainers) > 0 {
+		errs = append(errs, errors.New("init containers are not supported"))
 	}
-	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+	for _, c := range spec.Containers {
 		for name, probe := range map[string]*corev1.Probe{
 			"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe,
 		} {
-			if probe != nil && probe.HTTPGet == nil && probe.TCPSocket == nil {
-				errs = append(errs, fmt.Errorf("container %s: %s probe: only httpGet and tcpSocket are supported",
-					c.Name, name))
+			if probe != nil && probe.HTTPGet == nil {
+				errs = append(errs, fmt.Errorf("container %s: %s probe: only httpGet is supported", c.Name, name))
 			}
 		}
-		if c.Lifecycle != nil {
-			errs = append(errs, fmt.Errorf("container %s: lifecycle is not supported", c.Name))
+		if c.Lifecycle != nil || len(c.EnvFrom) > 0 {
+			errs = append(errs, fmt.Errorf("container %s: lifecycle and envFrom are not supported", c.Name))
 		}
 	}
 	return errors.Join(errs...)

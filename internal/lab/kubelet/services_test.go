@@ -55,7 +55,6 @@ func (k *kubelet) add(t *testing.T, namespace, name, app string, here int) *pod 
 	p := k.newPod(t.Context(), object)
 	t.Cleanup(p.gone)
 	p.ports = ports{8443: here}
-	p.state.initDone = true
 	p.state.containers["a"].run(1, true, true)
 	k.pods[object.UID] = p
 	return p

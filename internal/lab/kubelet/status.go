@@ -22,9 +22,8 @@ const address = "127.0.0.1"
 type state struct {
 	started    time.Time
 	address    string // in the Network; empty until the pod is prepared
-	initDone   bool
-	final      bool                       // no container will run again
-	containers map[string]*containerState // including init containers
+	final      bool   // no container will run again
+	containers map[string]*containerState
 }
 
 type containerState struct {
@@ -37,8 +36,8 @@ type containerState struct {
 }
 
 func newState(p *corev1.Pod) state {
-	s := state{started: time.Now(), initDone: len(p.Spec.InitContainers) == 0, containers: map[string]*containerState{}}
-	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+	s := state{started: time.Now(), containers: map[string]*containerState{}}
+	for _, c := range p.Spec.Containers {
 		s.containers[c.Name] = &containerState{}
 	}
 	s.allWait("PodInitializing", "")
@@ -154,8 +153,7 @@ func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
 		Conditions: slices.Clone(p.Status.Conditions), // retain the transition times
 		Phase:      s.phase(p), StartTime: &metav1.Time{Time: s.started},
 		HostIP: address, HostIPs: []corev1.HostIP{{IP: address}}, PodIP: s.address,
-		InitContainerStatuses: s.statuses(p.Spec.InitContainers, true),
-		ContainerStatuses:     s.statuses(p.Spec.Containers, false),
+		ContainerStatuses: s.statuses(p.Spec.Containers),
 	}
 	if s.address != "" {
 		status.PodIPs = []corev1.PodIP{{IP: s.address}}
@@ -167,7 +165,7 @@ func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
 		holds bool
 	}{
 		{corev1.PodReadyToStartContainers, !s.final},
-		{corev1.PodInitialized, s.initDone},
+		{corev1.PodInitialized, true},
 		{corev1.ContainersReady, ready},
 		{corev1.PodReady, ready},
 	} {
@@ -181,7 +179,7 @@ func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
 
 // ready reports whether all containers are running and ready.
 func (s *state) ready(p *corev1.Pod) bool {
-	ready := s.initDone && !s.final
+	ready := !s.final
 	for i := range p.Spec.Containers {
 		ready = ready && s.containers[p.Spec.Containers[i].Name].ready
 	}
@@ -203,7 +201,7 @@ func condition(kind corev1.PodConditionType, value bool, phase corev1.PodPhase) 
 	return c
 }
 
-func (s *state) statuses(containers []corev1.Container, init bool) []corev1.ContainerStatus {
+func (s *state) statuses(containers []corev1.Container) []corev1.ContainerStatus {
 	statuses := make([]corev1.ContainerStatus, 0, len(containers))
 	for i := range containers {
 		c := s.containers[containers[i].Name]
@@ -213,9 +211,6 @@ func (s *state) statuses(containers []corev1.Container, init bool) []corev1.Cont
 		}
 		if c.runs > 0 {
 			status.ImageID = "process://" + imageName(containers[i].Image)
-		}
-		if init {
-			status.Ready = c.now.Terminated != nil && c.now.Terminated.ExitCode == 0
 		}
 		statuses = append(statuses, status)
 	}

@@ -92,10 +92,7 @@ func (p *pod) configMap(ctx context.Context, namespace, name string, items []cor
 	optional *bool,
 ) (content, error) {
 	found, err := p.kubelet.Client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && optional != nil && *optional {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !(apierrors.IsNotFound(err) && ptr.Deref(optional, false)) {
 		return nil, err
 	}
 	for key, text := range found.Data {
@@ -108,10 +105,7 @@ func (p *pod) secret(ctx context.Context, namespace, name string, items []corev1
 	optional *bool,
 ) (content, error) {
 	found, err := p.kubelet.Client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && optional != nil && *optional {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !(apierrors.IsNotFound(err) && ptr.Deref(optional, false)) {
 		return nil, err
 	}
 	return secret.MakePayload(items, found, ptr.To[int32](fileMode), ptr.Deref(optional, false))

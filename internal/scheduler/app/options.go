@@ -64,35 +64,25 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 func (o *options) validate() error {
 	var errs []error
-	_, whens := strategy.Names()
-	d := &o.defaults
-	for _, flag := range []struct {
-		ok    bool
-		name  string
-		value any
-		want  string
-	}{
-		{slices.Contains(whens, d.When), "hold-rule", strconv.Quote(d.When), "one of " + strings.Join(whens, ", ")},
-		{d.AllowedDelay >= 0, "default-delay", d.AllowedDelay, "0 or more"},
-		{d.MaxDelay >= 0, "max-delay", d.MaxDelay, "0 or more"},
-		{d.ExpectedDuration >= 0, "expected-duration", d.ExpectedDuration, "0 or more"},
-		{d.MaxSignalAge >= 0, "max-signal-age", d.MaxSignalAge, "0 or more"},
-		{d.MinSaving >= 0 && d.MinSaving < 1, "min-saving", d.MinSaving, "0 or more and less than 1"},
-		{
-			d.MinSavingPerHour >= 0 && d.MinSavingPerHour < 1, "min-saving-per-hour", d.MinSavingPerHour,
-			"0 or more and less than 1",
-		},
-		{
-			d.MinSavingGrams >= 0 && !math.IsInf(float64(d.MinSavingGrams), 1), "min-saving-grams", d.MinSavingGrams,
-			"0 or more",
-		},
-		{o.maxPods > 0, "max-held-pods", o.maxPods, "more than 0"},
-		{o.releaseRate >= 0 && !math.IsInf(o.releaseRate, 1), "release-rate", o.releaseRate, "0 or more"},
-		{o.maxRamp >= 0 && !math.IsInf(o.maxRamp, 1), "max-ramp", o.maxRamp, "0 or more"},
-	} {
-		if !flag.ok {
-			errs = append(errs, fmt.Errorf("--kubenergy-%s is %v: want %s", flag.name, flag.value, flag.want))
+	check := func(ok bool, flag string, value any, want string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("--kubenergy-%s is %v: want %s", flag, value, want))
 		}
 	}
+	_, whens := strategy.Names()
+	d := &o.defaults
+	check(slices.Contains(whens, d.When), "hold-rule", strconv.Quote(d.When), "one of "+strings.Join(whens, ", "))
+	check(d.AllowedDelay >= 0, "default-delay", d.AllowedDelay, "0 or more")
+	check(d.MaxDelay >= 0, "max-delay", d.MaxDelay, "0 or more")
+	check(d.ExpectedDuration >= 0, "expected-duration", d.ExpectedDuration, "0 or more")
+	check(d.MaxSignalAge >= 0, "max-signal-age", d.MaxSignalAge, "0 or more")
+	check(d.MinSaving >= 0 && d.MinSaving < 1, "min-saving", d.MinSaving, "0 or more and less than 1")
+	check(d.MinSavingPerHour >= 0 && d.MinSavingPerHour < 1, "min-saving-per-hour", d.MinSavingPerHour,
+		"0 or more and less than 1")
+	check(d.MinSavingGrams >= 0 && !math.IsInf(float64(d.MinSavingGrams), 1), "min-saving-grams", d.MinSavingGrams,
+		"0 or more")
+	check(o.maxPods > 0, "max-held-pods", o.maxPods, "more than 0")
+	check(o.releaseRate >= 0 && !math.IsInf(o.releaseRate, 1), "release-rate", o.releaseRate, "0 or more")
+	check(o.maxRamp >= 0 && !math.IsInf(o.maxRamp, 1), "max-ramp", o.maxRamp, "0 or more")
 	return errors.Join(errs...)
 }

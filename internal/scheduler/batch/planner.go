@@ -145,8 +145,7 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 		outcome = late
 		return
 	}
-	outcome = whole
-	if !solution.whole {
+	if outcome = whole; !solution.whole {
 		outcome = cut
 	}
 	p.adopt(q, intake, solution)

@@ -2,7 +2,7 @@ package hold
 
 import (
 	"context"
-	"errors"
+	"log/slog"
 	"time"
 	"unique"
 
@@ -62,15 +62,12 @@ func readHeld(obj any) *hold {
 
 // readSafely calls read and recovers from its panics. A Job that cannot be read is released.
 func readSafely(j *batchv1.Job, read func(*batchv1.Job) *hold) (h *hold) {
-	defer func() {
-		if r := recover(); r != nil {
-			panics.Note("objects")
-			klog.Background().Error(nil, "Reading a Job panicked, so it is released", "job", klog.KObj(j), "panic", r)
-			h = &hold{HeldJob: kube.SeenJob(j), state: freed, reason: unique.Make(unreadable)}
-			h.remember(policy.Work{Namespace: j.Namespace, Name: j.Name, Submitted: j.CreationTimestamp.Time})
-		}
-	}()
-	return read(j)
+	log := slog.New(logr.ToSlogHandler(klog.Background()))
+	if !panics.Survive(log, "objects", "reading Job "+j.Namespace+"/"+j.Name, func() { h = read(j) }) {
+		h = &hold{HeldJob: kube.SeenJob(j), state: freed, reason: unique.Make(unreadable)}
+		h.remember(policy.Work{Namespace: j.Namespace, Name: j.Name, Submitted: j.CreationTimestamp.Time})
+	}
+	return h
 }
 
 // unreadable is the reason for releasing an object after its processing panicked.
@@ -242,12 +239,10 @@ func (l *Loop) releaseDueJobs(logger klog.Logger, now time.Time) {
 	for _, h := range l.jobs.due(now, l.leads) {
 		// otherwise the Job would remain in the state releasing forever
 		if !safely(logger, func() { l.releaseJob(h, now) }) {
-			safely(logger, func() { l.jobReleased(h, now, false, errPanicked) })
+			safely(logger, func() { l.jobReleased(h, now, false, panics.ErrPanicked) })
 		}
 	}
 }
-
-var errPanicked = errors.New("recovered from a panic")
 
 // releaseJob sends a request that clears spec.suspend, or that hands the Job over to Kueue, which clears it itself.
 // The request requires the held label, so that it has no effect if the Job has already been released, or if its
@@ -261,7 +256,7 @@ func (l *Loop) releaseJob(h *hold, now time.Time) {
 	l.calls.add(func(ctx context.Context) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		ours, err := false, errPanicked
+		ours, err := false, panics.ErrPanicked
 		safely(klog.FromContext(ctx), func() { ours, err = job.Release(call, l.c.Client, namespace, name, now) })
 		if err != nil && first && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to release Job, retrying")

@@ -267,7 +267,8 @@ func (l *Loop) serve(ctx context.Context, logger klog.Logger) {
 		}
 		began := time.Now()
 		l.beat.Store(int64(began.Sub(l.born)))
-		pause := l.iterate(logger)
+		pause := maxPause
+		safely(logger, func() { pause = l.iterate(logger) })
 		least := min(max(minPause, 9*time.Since(began)), maxPause)
 		rested = time.Now().Add(least)
 		wake.Reset(max(pause, least))
@@ -288,13 +289,6 @@ const (
 // aborts that step until the next iteration, so objects that cannot be planned are still released at their
 // deadlines.
 func (l *Loop) iterate(logger klog.Logger) (pause time.Duration) {
-	defer func() {
-		if r := recover(); r != nil {
-			panics.Count("hold")
-			logger.Error(nil, "Iteration of the hold loop panicked", "panic", r)
-			pause = maxPause
-		}
-	}()
 	for _, read := range l.mail.drain() {
 		safely(logger, read)
 	}

@@ -73,7 +73,7 @@ func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name s
 	defer func() { <-l.lookups }()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	latest, err := time.Time{}, errPanicked // the parser may panic on a schedule
+	latest, err := time.Time{}, panics.ErrPanicked // the parser may panic on a schedule
 	safely(klog.FromContext(ctx), func() { latest, err = kube.ReadDeadline(ctx, l.c.Client, namespace, &job, run) })
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to read CronJob, Job is not held", "job", klog.KRef(namespace, name))
@@ -117,7 +117,8 @@ func (l *Loop) choose(logger klog.Logger, h *hold, view *kube.View, now time.Tim
 	settings policy.Settings,
 ) {
 	q := h.queue
-	d, ok := l.decide(logger, h, view, now, job, settings)
+	var d sched.Decision
+	ok := !panics.Open() && safely(logger.WithValues("job", job.ID), func() { d = l.decide(h, view, now, job, settings) })
 	if ok && !l.jointly(h, now, &settings, &d) {
 		return // wait for the joint plan
 	}
@@ -217,21 +218,8 @@ func idle(s *policy.Settings) string {
 	return ""
 }
 
-// decide calls the opinion of the configuration, with a cache. ok is false if it panics, or if it is disabled
-// because of too many panics.
-func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Time, job sched.Job,
-	settings policy.Settings,
-) (d sched.Decision, ok bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			panics.Count("hold")
-			logger.Error(nil, "Planning panicked, so the job is not held", "job", job.ID, "panic", r)
-			d, ok = sched.Decision{}, false
-		}
-	}()
-	if panics.Open() {
-		return sched.Decision{}, false
-	}
+// decide calls the opinion of the configuration, with a cache.
+func (l *Loop) decide(h *hold, view *kube.View, now time.Time, job sched.Job, settings policy.Settings) sched.Decision {
 	work := h.work()
 	until, _, closed := view.BudgetClosed(now, work.Namespace, work.Owners) // a budget may apply to a single object
 	key := asking{
@@ -241,12 +229,12 @@ func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Tim
 	if l.opinions.view != view || !l.opinions.now.Equal(now) {
 		l.opinions = opinions{view: view, now: now, of: map[asking]sched.Decision{}}
 	}
-	d, ok = l.opinions.of[key]
+	d, ok := l.opinions.of[key]
 	if !ok {
 		d = l.c.opinion(view, now, job, settings)
 		l.opinions.of[key] = d
 	}
-	return d, true
+	return d
 }
 
 // opinions caches the decisions of one iteration. Many Jobs differ only in their names and are planned one after

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -66,11 +65,12 @@ func (f *Feed) Run(ctx context.Context) error {
 	rest := func(ctx context.Context, pause time.Duration) {
 		kube.Pause(ctx, cmp.Or(pause, time.Duration(float64(period)*(1+jitter*(2*rand.Float64()-1)))))
 	}
-	apiclient.Keep(ctx, f.Ask, rest, func(what any) {
-		panicked.WithLabelValues().Inc()
-		panics.Note("live")
-		f.log.Error("Requesting live power panicked, retrying", "panic", what, "stack", string(debug.Stack()))
-	})
+	apiclient.Keep(ctx, func(ctx context.Context) (ok bool) {
+		if !panics.Survive(f.log, "live", "requesting live power", func() { ok = f.Ask(ctx) }) {
+			panicked.WithLabelValues().Inc()
+		}
+		return ok
+	}, rest)
 	return nil
 }
 

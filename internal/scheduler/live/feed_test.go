@@ -513,7 +513,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 			t.Errorf("the power of the nodes is %s; %d panics did not happen", got, left)
 		}
 		cancel()
-		if err := <-done; err != nil || strings.Count(log.String(), "panic=") != 3 {
+		if err := <-done; err != nil || strings.Count(log.String(), "panic=") != 2 {
 			t.Errorf("%v\n%s", err, &log)
 		}
 		if again := panics.Note("live"); again != 4 || panics.Open() {

@@ -79,27 +79,21 @@ func (a *EnergyArgs) Validate() error {
 	if a.APIVersion != ArgsAPIVersion || a.Kind != ArgsKind {
 		errs = append(errs, fmt.Errorf("args are %q %q: want %q %q", a.APIVersion, a.Kind, ArgsAPIVersion, ArgsKind))
 	}
-	b := &a.Batch
-	for _, option := range []struct {
-		ok    bool
-		name  string
-		value any
-		want  string
-	}{
-		{a.Scope == Marked || a.Scope == All, "scope", strconv.Quote(string(a.Scope)), "Marked or All"},
-		{a.MaxSignalAge.Duration >= 0, "maxSignalAge", a.MaxSignalAge.Duration, "0 (any age) or more"},
-		{a.ExpectedDuration.Duration > 0, "expectedDuration", a.ExpectedDuration.Duration, "more than 0"},
-		{a.Shortlist >= 0 && a.Shortlist <= fewNodes, "shortlist", a.Shortlist, fmt.Sprint("0 (none) to ", fewNodes)},
-		{b.TimeLimit.Duration > 0, "batch.timeLimit", b.TimeLimit.Duration, "more than 0"},
-		{b.Believed.Duration > 0, "batch.believed", b.Believed.Duration, "more than 0"},
-		{b.MinPods >= 1, "batch.leastPods", b.MinPods, "1 or more"},
-		{b.MaxPods >= 0, "batch.mostPods", b.MaxPods, "0 (no plans) or more"},
-		{b.Options >= 0 && b.Options <= maxOptions, "batch.options", b.Options, fmt.Sprint("0 to ", maxOptions)},
-	} {
-		if !option.ok {
-			errs = append(errs, fmt.Errorf("%s is %v: want %s", option.name, option.value, option.want))
+	check := func(ok bool, name string, value any, want string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s is %v: want %s", name, value, want))
 		}
 	}
+	b := &a.Batch
+	check(a.Scope == Marked || a.Scope == All, "scope", strconv.Quote(string(a.Scope)), "Marked or All")
+	check(a.MaxSignalAge.Duration >= 0, "maxSignalAge", a.MaxSignalAge.Duration, "0 (any age) or more")
+	check(a.ExpectedDuration.Duration > 0, "expectedDuration", a.ExpectedDuration.Duration, "more than 0")
+	check(a.Shortlist >= 0 && a.Shortlist <= fewNodes, "shortlist", a.Shortlist, fmt.Sprint("0 (none) to ", fewNodes))
+	check(b.TimeLimit.Duration > 0, "batch.timeLimit", b.TimeLimit.Duration, "more than 0")
+	check(b.Believed.Duration > 0, "batch.believed", b.Believed.Duration, "more than 0")
+	check(b.MinPods >= 1, "batch.leastPods", b.MinPods, "1 or more")
+	check(b.MaxPods >= 0, "batch.mostPods", b.MaxPods, "0 (no plans) or more")
+	check(b.Options >= 0 && b.Options <= maxOptions, "batch.options", b.Options, fmt.Sprint("0 to ", maxOptions))
 	return errors.Join(errs...)
 }
 

@@ -96,16 +96,11 @@ func (r *Recorder) awaitDrafts(ctx context.Context) {
 func (r *Recorder) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownWithin)
 	defer cancel()
-	func() {
-		defer func() {
-			if panicked := recover(); panicked != nil {
-				r.logPanic(panicked)
-			}
-		}()
+	r.safely(func() {
 		r.awaitDrafts(ctx)
 		r.writeAll()
 		r.deliver(ctx)
-	}()
+	})
 	r.logLosses = rate.Sometimes{Every: 1}
 	r.lost(len(r.queue), tooLate)
 	r.lost(0, tooFast) // log losses that have not been logged yet

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -39,9 +38,8 @@ type Recorder struct {
 	failing  bool            // the last request failed, which has been logged
 	losses   map[string]int  // number of unlogged lost records by reason
 	refusals int             // number of unlogged rejected records
-	panics   int             // number of unlogged panics
 
-	logLosses, logRefusals, logPanics rate.Sometimes
+	logLosses, logRefusals rate.Sometimes
 }
 
 // Draft is a decision with a copy of all data that its maker may modify. It must be either sent or discarded.
@@ -80,7 +78,7 @@ func New(o apiclient.Options, log *slog.Logger) (*Recorder, error) {
 	return &Recorder{
 		log: log, client: client, free: sync.Pool{New: func() any { return &Draft{} }},
 		ready: make(chan struct{}, 1), losses: map[string]int{}, logLosses: rate.Sometimes{Interval: logEvery},
-		logRefusals: rate.Sometimes{Interval: logEvery}, logPanics: rate.Sometimes{Interval: logEvery},
+		logRefusals: rate.Sometimes{Interval: logEvery},
 	}, nil
 }
 
@@ -190,12 +188,15 @@ func (r *Recorder) Run(ctx context.Context) error {
 		return nil
 	}
 	defer r.client.Close()
-	apiclient.Keep(ctx, func(ctx context.Context) bool {
-		r.wait(ctx, gatherFor)
-		r.writeAll()
-		r.lost(0, tooLong)
-		return ctx.Err() != nil || r.deliver(ctx)
-	}, r.wait, r.logPanic)
+	apiclient.Keep(ctx, func(ctx context.Context) (ok bool) {
+		r.safely(func() {
+			r.wait(ctx, gatherFor)
+			r.writeAll()
+			r.lost(0, tooLong)
+			ok = ctx.Err() != nil || r.deliver(ctx)
+		})
+		return ok
+	}, func(ctx context.Context, pause time.Duration) { r.safely(func() { r.wait(ctx, pause) }) })
 	r.finish(context.WithoutCancel(ctx))
 	return nil
 }
@@ -243,15 +244,12 @@ func (r *Recorder) writeAll() {
 
 // write creates the record of a decision. If that panics, the record has no snapshot.
 func (r *Recorder) write(e *Entry) (record ledger.Record) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			r.logPanic(panicked)
-			r.scribe = scribe{} // discard its state, which may be inconsistent
-			record = bare(e)
-			record.Message = join(record.Message, "the snapshot is missing: writing it panicked")
-		}
-	}()
-	return r.scribe.write(e)
+	if !r.safely(func() { record = r.scribe.write(e) }) {
+		r.scribe = scribe{} // discard its state, which may be inconsistent
+		record = bare(e)
+		record.Message = join(record.Message, "the snapshot is missing: writing it panicked")
+	}
+	return record
 }
 
 // keep adds a record to the queue, and drops the oldest ones if the queue exceeds its limits.
@@ -292,12 +290,10 @@ func (r *Recorder) lost(n int, why string) {
 	}
 }
 
-func (r *Recorder) logPanic(what any) {
-	panicked.WithLabelValues().Inc()
-	panics.Note("record")
-	r.panics++
-	r.logPanics.Do(func() {
-		r.log.Error("Recording decisions panicked", "times", r.panics, "panic", what, "stack", string(debug.Stack()))
-		r.panics = 0
-	})
+// safely calls f, recovers from a panic and reports whether there was none.
+func (r *Recorder) safely(f func()) (ok bool) {
+	if ok = panics.Survive(r.log, "record", "recording decisions", f); !ok {
+		panicked.WithLabelValues().Inc()
+	}
+	return ok
 }
