@@ -227,10 +227,7 @@ func (s *Sweep) nodesFigure() figure {
 func (s *Sweep) dayFigure() figure {
 	days := slices.Clone(s.days)
 	rank := func(t Trial) int {
-		return slices.IndexFunc(s.Strategies, func(r SweepRow) bool {
-			return r.Strategy == t.Strategy && r.Forecast == t.Forecast && r.RestartCost == t.RestartCost &&
-				r.StayOn == t.StayOn
-		})
+		return slices.IndexFunc(s.Strategies, func(r SweepRow) bool { return r.Variant == t.Variant })
 	}
 	slices.SortStableFunc(days, func(a, b Trial) int { return cmp.Compare(rank(a), rank(b)) })
 	zone, first := days[0].Zone, days[0].Day
