@@ -16,7 +16,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"path"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -161,18 +160,8 @@ func refuse(w http.ResponseWriter, status int, text string) {
 }
 
 func serveAsset(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	kind := map[string]string{
-		".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
-	}[path.Ext(name)]
-	data, err := assets.ReadFile("assets/" + name)
-	if err != nil || kind == "" {
-		http.NotFound(w, r)
-		return
-	}
-	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "max-age=300")
-	_, _ = w.Write(data)
+	http.ServeFileFS(w, r, assets, "assets/"+r.PathValue("name"))
 }
 
 // query parses the requested time range and run.

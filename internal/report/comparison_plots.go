@@ -87,18 +87,7 @@ func (s *Sweep) barsFigure() figure {
 	return barCharts(charts, sliceutil.Map(s.Strategies, s.label), s.colours())
 }
 
-var shapes = [...]draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, diamond{}}
-
-// diamond draws a square that stands on a corner.
-type diamond struct{}
-
-// DrawGlyph implements [draw.GlyphDrawer].
-func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
-	r := 1.25 * style.Radius
-	c.FillPolygon(style.Color, []vg.Point{
-		{X: at.X, Y: at.Y + r}, {X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y - r}, {X: at.X + r, Y: at.Y},
-	})
-}
+var shapes = [...]draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}}
 
 // colours returns the color of each row. A strategy has the same color in all figures. Further forecasts and
 // restart costs of a strategy have paler colors. If there are more strategies than colors in the Palette, the

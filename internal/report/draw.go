@@ -53,11 +53,10 @@ type namedFigure struct {
 func drawAll(figures []namedFigure) (files map[string][]byte, err error) {
 	files = map[string][]byte{}
 	for _, f := range figures {
-		if files[f.name+".svg"], err = f.svg(); err != nil {
-			return nil, fmt.Errorf("drawing %s.svg: %w", f.name, err)
-		}
-		if files[f.name+".png"], err = f.png(); err != nil {
-			return nil, fmt.Errorf("drawing %s.png: %w", f.name, err)
+		for ending, draw := range map[string]func() ([]byte, error){".svg": f.svg, ".png": f.png} {
+			if files[f.name+ending], err = draw(); err != nil {
+				return nil, fmt.Errorf("drawing %s%s: %w", f.name, ending, err)
+			}
 		}
 	}
 	return files, nil

@@ -295,7 +295,8 @@ func (c *Study) list() error {
 			for _, seed := range c.file.Seeds {
 				first := !drawn && options.Quotes(index)
 				drawn = drawn || first
-				if err := c.listCell(&trialCell{zone: z, index: index, seed: seed, order: cells}, *shared, first); err != nil {
+				cell := &trialCell{zone: z, index: index, seed: seed, order: cells}
+				if err := c.listCell(cell, *shared, first); err != nil {
 					return err
 				}
 				cells++
