@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"image/color"
 	"maps"
@@ -19,17 +18,7 @@ import (
 )
 
 // figures returns all figures of the comparison.
-func (s *Sweep) figures() ([]namedFigure, error) {
-	if len(s.Strategies) == 0 {
-		return nil, errors.New("no strategies to draw")
-	}
-	for _, r := range s.Strategies {
-		for _, v := range []float64{r.Grams, r.Cost, r.EnergyKWh, r.Saving.Value, r.MeanWaitHours} {
-			if !finite(v) {
-				return nil, fmt.Errorf("%s: unexpected value %v", s.label(r), v)
-			}
-		}
-	}
+func (s *Sweep) figures() []namedFigure {
 	bars := "Emissions and turnaround"
 	if s.CarbonPrice > 0 {
 		bars = "Emissions, turnaround and cost with carbon"
@@ -51,7 +40,7 @@ func (s *Sweep) figures() ([]namedFigure, error) {
 			"Carbon intensity of a day in %s, and the number of cores that the jobs of each strategy use.", t.Zone)
 		all = append(all, namedFigure{"day", caption, s.dayFigure()})
 	}
-	return all, nil
+	return all
 }
 
 // label returns the shortest unambiguous name of a row.

@@ -50,16 +50,15 @@ type namedFigure struct {
 }
 
 // drawAll returns the SVG and PNG files of figures.
-func drawAll(figures []namedFigure) (files map[string][]byte, err error) {
-	files = map[string][]byte{}
+func drawAll(figures []namedFigure, files map[string][]byte) (err error) {
 	for _, f := range figures {
 		for ending, draw := range map[string]func() ([]byte, error){".svg": f.svg, ".png": f.png} {
 			if files[f.name+ending], err = draw(); err != nil {
-				return nil, fmt.Errorf("drawing %s%s: %w", f.name, ending, err)
+				return fmt.Errorf("drawing %s%s: %w", f.name, ending, err)
 			}
 		}
 	}
-	return files, nil
+	return nil
 }
 
 // key is an entry of a legend. If sample is nil, the key is a title of the figure.
