@@ -36,12 +36,10 @@ func inPage(svg []byte) template.HTML {
 func (p *page) write(dir string, figures []namedFigure, tables []*Table, more map[string]func(io.Writer) error,
 ) (paths []string, err error) {
 	files, err := rendered(more)
-	if err == nil {
-		err = drawAll(figures, files)
-	}
 	if err != nil {
 		return nil, err
 	}
+	drawAll(figures, files)
 	p.Figures = sliceutil.Map(figures, func(f namedFigure) pageFigure {
 		return pageFigure{f.caption, inPage(files[f.name+".svg"])}
 	})

@@ -28,12 +28,10 @@ func WriteDir(dir string, r *Report, results []*sim.Result) (paths []string, err
 		"nodes.csv":     cellTable(results).CSV,
 		"holds.csv":     holdTable(results).CSV,
 	})
-	if err == nil {
-		err = drawAll(plots(results), files)
-	}
 	if err != nil {
 		return nil, err
 	}
+	drawAll(plots(results), files)
 	return replaceAll(dir, files)
 }
 

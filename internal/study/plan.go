@@ -146,13 +146,9 @@ func (c *Study) digestAll() error {
 	names := make([]report.Trial, len(c.trials))
 	for i, t := range c.trials {
 		names[i] = t.Trial
-		if err := enc.Encode(t); err != nil {
-			return fmt.Errorf("hashing a trial: %w", err)
-		}
+		_ = enc.Encode(t) // a hash never fails, and names and options were read from a document
 	}
-	if err := enc.Encode(&options); err != nil {
-		return fmt.Errorf("hashing the comparison: %w", err)
-	}
+	_ = enc.Encode(&options)
 	c.digest = hex.EncodeToString(all.Sum(nil))
 	return report.CheckSweep(names, options)
 }
