@@ -192,8 +192,8 @@ func newSweeper(trials []Trial, o *SweepOptions) (*sweeper, error) {
 			return nil, err
 		}
 	}
-	if err := c.checkQuoted(); err != nil {
-		return nil, err
+	if len(c.quoted) == 0 { // all rows have the same starts in all zones
+		return nil, fmt.Errorf("no trial has a quoted start: figures only include %s starts", cmp.Or(o.Quote, QuoteAll))
 	}
 	c.sampleSeeds(trials)
 	return c, nil
@@ -350,21 +350,6 @@ func (c *sweeper) baseline(t *Trial) (*Trial, error) {
 		"of %s: choose a baseline "+
 		"that neither holds nor suspends, or use only one forecast and one restart cost", c.options.Baseline,
 		t.ID())
-}
-
-// checkQuoted returns an error if a row has no trial with a quoted start in some zone.
-func (c *sweeper) checkQuoted() error {
-	for _, key := range c.order() {
-		for _, zone := range c.zones {
-			if !slices.ContainsFunc(c.rows[key], func(t *Trial) bool {
-				return t.Zone == zone && c.options.Quotes(t.StartIndex)
-			}) {
-				return fmt.Errorf("no trial of %s in %s has a quoted start: figures only include %s starts",
-					key.Strategy, zone, cmp.Or(c.options.Quote, QuoteAll))
-			}
-		}
-	}
-	return nil
 }
 
 // resample draws starts with replacement. All rows and zones use the same resamples.
