@@ -160,7 +160,7 @@ func (f *experimentFlags) read() (*experiment.File, error) {
 // announce prints the duration and the required disk space. It returns the reasons why differences are not judged.
 func (f *experimentFlags) announce(t cmdutil.Terminal, file *experiment.File) (notJudged []string, err error) {
 	fmt.Fprintf(t.Err, "%s: %s of %s, %s each, for about %s, using up to 0.5 GB in %s meanwhile\n", file.Name,
-		humanize.Plural(file.Rounds, "round", "rounds"), strings.Join(file.Names(), ", "),
+		humanize.Count(file.Rounds, "round"), strings.Join(file.Names(), ", "),
 		humanize.Span(file.Duration.Seconds()), humanize.Rounded(file.Takes()), f.out)
 	before := benchmark.ReadUsage()
 	time.Sleep(2 * time.Second)

@@ -520,10 +520,13 @@ func TestModelIsOneSchema(t *testing.T) {
 
 func TestComparison(t *testing.T) {
 	dir := t.TempDir()
+	row := func(strategy string, grams, hours float64) report.SweepRow {
+		r := report.SweepRow{Variant: report.Variant{Strategy: strategy}, Trials: 4, MeanWaitHours: hours}
+		r.Grams = grams
+		return r
+	}
 	sweep := &report.Sweep{Name: "year", Baseline: "stock", Trials: 12, Strategies: []report.SweepRow{
-		{Strategy: "stock", Trials: 4, Grams: 12000},
-		{Strategy: "carbon+window", Trials: 4, Grams: 8000, MeanWaitHours: 2},
-		{Strategy: "worse", Trials: 4, Grams: 10000, MeanWaitHours: 3},
+		row("stock", 12000, 0), row("carbon+window", 8000, 2), row("worse", 10000, 3),
 	}}
 	data, err := json.Marshal(sweep)
 	if err != nil {

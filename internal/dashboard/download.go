@@ -95,10 +95,7 @@ func (s *Server) svg(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	style, err := assets.ReadFile("assets/style.css")
-	if err != nil {
-		return err
-	}
+	style, _ := assets.ReadFile("assets/style.css") // it is embedded
 	if b.Plot == "" {
 		return absent("such figure")
 	}

@@ -120,15 +120,11 @@ func (p *Power) Under(s *Saved) {
 	}
 	first := p.Points[0].At
 	moved := s.comparison.Moved(first, int(p.Points[len(p.Points)-1].At.Sub(first)/time.Hour)+1)
-	p.Instead, p.Baseline = s.Against, &Line{Until: p.Until}
-	for i := range p.Points {
-		w, end := &p.Points[i], p.end(i)
-		p.Baseline.Points = append(p.Baseline.Points, Point{
-			At: w.At, Value: math.Max(0, w.Total()+moved[int(w.At.Sub(first)/time.Hour)]),
-			Unknown: !end.After(s.comparison.Since()), // decisions before this time are not compared
-		})
-		if i+1 < len(p.Points) && end.Before(p.Points[i+1].At) {
-			p.Baseline.Points = append(p.Baseline.Points, Point{At: end, Unknown: true})
+	p.Instead, p.Baseline = s.Against, p.lines()[allParts]
+	for i := range p.Baseline.Points {
+		if at := &p.Baseline.Points[i]; !at.Unknown {
+			at.Value = math.Max(0, at.Value+moved[int(at.At.Sub(first)/time.Hour)])
+			at.Unknown = !p.Baseline.end(i).After(s.comparison.Since()) // earlier decisions are not compared
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (p *page) origin(o *Origin, namespace, owner string) {
 	t := &o.Total
 	kWh, site := t.Energy().Joules().KWh(), t.Facility.Joules().KWh()
 	text := fmt.Sprintf("%s kWh were booked on %s, from %s to %s; %s of it is estimated.", humanize.Significant(kWh),
-		count(len(o.Nodes), "node"), stamp(t.First), stamp(t.Last), percent(t.EstimatedShare()))
+		humanize.Count(len(o.Nodes), "node"), stamp(t.First), stamp(t.Last), percent(t.EstimatedShare()))
 	if kWh > 0 {
 		text += fmt.Sprintf(" Multiplied by a PUE of %.3g, this is %s kWh at the sites' meters.", site/kWh,
 			humanize.Significant(site))

@@ -325,7 +325,8 @@ func (p *page) waitedTile() tile {
 		return t
 	}
 	if t.Value, t.Unit = humanize.Span(*s.MeanWait), "on average"; p.Past && s.Late != nil {
-		t.Text = humanize.Plural(s.Held, "Job was", "Jobs were") + " held; " + count(*s.Late, "start") + " too late"
+		t.Text = humanize.Plural(s.Held, "Job was", "Jobs were") + " held; " + humanize.Count(*s.Late, "start") +
+			" too late"
 	}
 	return t
 }
@@ -435,7 +436,7 @@ func (m *Model) budgetSentence(b *Budget) string {
 		if b.Closed != nil {
 			text += "; new work waits until " + m.clock(*b.Closed)
 		}
-		return text + given(b.Suspended > 0, "; "+count(int(b.Suspended), "Job")+" suspended")
+		return text + given(b.Suspended > 0, "; "+humanize.Count(int(b.Suspended), "Job")+" suspended")
 	case b.UsedUp != nil:
 		return "exhausted " + m.clock(*b.UsedUp) + " at the current rate"
 	case b.Ends != nil:

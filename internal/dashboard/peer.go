@@ -1,11 +1,10 @@
 package dashboard
 
 import (
-	"fmt"
-	"net"
+	"net/netip"
 	"os"
-	"strconv"
-	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
 // foreign reports whether another account of this machine opened a connection. The first URL is an argument of the
@@ -13,40 +12,25 @@ import (
 // other than Linux, and for root, who opens pages for other accounts.
 func foreign(client, server string) bool {
 	own := os.Getuid()
-	if own <= 0 {
+	kernel, err := procfs.NewDefaultFS()
+	if own <= 0 || err != nil {
 		return false
 	}
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		data, err := os.ReadFile(table)
-		if err != nil {
-			continue
-		}
-		if uid, ok := ownerOf(string(data), client, server); ok {
-			return uid != own
-		}
-	}
-	return false
+	uid, ok := ownerOf(kernel, client, server)
+	return ok && uid != uint64(own)
 }
 
-// ownerOf returns the UID of the owner of a connection's client end, according to a table of the kernel.
-func ownerOf(table, client, server string) (uid int, ok bool) {
-	from, to := portOf(client), portOf(server)
-	for line := range strings.Lines(table) {
-		const local, remote, owner = 1, 2, 7
-		fields := strings.Fields(line)
-		if len(fields) <= owner || !strings.HasSuffix(fields[local], from) || !strings.HasSuffix(fields[remote], to) {
-			continue
-		}
-		if uid, err := strconv.Atoi(fields[owner]); err == nil {
-			return uid, true
+// ownerOf returns the UID of the owner of a connection's client end, according to the tables of the kernel.
+func ownerOf(kernel procfs.FS, client, server string) (uid uint64, ok bool) {
+	from, _ := netip.ParseAddrPort(client)
+	to, _ := netip.ParseAddrPort(server)
+	for _, read := range []func() (procfs.NetTCP, error){kernel.NetTCP, kernel.NetTCP6} {
+		ends, _ := read() // without this table, the owner is unknown
+		for _, end := range ends {
+			if end.LocalPort == uint64(from.Port()) && end.RemPort == uint64(to.Port()) {
+				return end.UID, true
+			}
 		}
 	}
 	return 0, false
-}
-
-// portOf returns the port of an address in the format of the kernel.
-func portOf(address string) string {
-	_, port, _ := net.SplitHostPort(address)
-	n, _ := strconv.ParseUint(port, 10, 16)
-	return fmt.Sprintf(":%04X", n)
 }

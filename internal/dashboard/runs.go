@@ -245,7 +245,7 @@ func ofSweep(s *report.Sweep) *Model {
 	for i := range s.Strategies {
 		row := &s.Strategies[i]
 		trials := float64(max(1, row.Trials)) // energy and emissions are sums over the trials
-		m.Note = fmt.Sprintf("Means over %s of each strategy, with 95 %% intervals.", count(row.Trials, "trial"))
+		m.Note = "Means over " + humanize.Count(row.Trials, "trial") + " of each strategy, with 95 % intervals."
 		name := said(row.Strategy, given(row.Forecast != "perfect", row.Forecast),
 			given(row.StayOn, "machines stay on"),
 			given(row.RestartCost > 0, "restart costs "+humanize.Rounded(row.RestartCost)))
@@ -315,7 +315,7 @@ func (f *Folder) Model(_ context.Context, q Query) (*Model, error) {
 	found := f.run(q)
 	if found == nil {
 		return nil, absent(fmt.Sprintf("run %d: the directory contains %s, and the last one is %d", q.Run,
-			count(len(f.models), "run"), f.models[len(f.models)-1].Run))
+			humanize.Count(len(f.models), "run"), f.models[len(f.models)-1].Run))
 	}
 	m := *found
 	m.From, m.To = timeutil.Later(m.From, q.From), timeutil.Earlier(m.To, cmp.Or(q.To, m.To))

@@ -30,8 +30,6 @@ var nominal = regexp.MustCompile(` \([^()]* (k?gCO2e|in money)\)`)
 // node, so it estimates them from the nominal power of the request.
 func WithoutGrams(text string) string { return nominal.ReplaceAllString(text, "") }
 
-func count(n int, thing string) string { return humanize.Plural(n, thing, thing+"s") }
-
 func percent(share float64) string {
 	const unit = "\u00a0%" // prevents a line break before the unit
 	if share > 0 && share < 0.001 {
@@ -116,9 +114,10 @@ func (m *Model) powerSentence() string {
 	}
 	var now, over string
 	if p.Now != nil {
-		now = fmt.Sprintf("%s now, reported by %d of %s", watts(*p.Now), p.Nodes-p.Late, count(p.Nodes, "node")) +
+		nodes := humanize.Count(p.Nodes, "node")
+		now = fmt.Sprintf("%s now, reported by %d of %s", watts(*p.Now), p.Nodes-p.Late, nodes) +
 			given(p.Asleep > 0, fmt.Sprintf(", %d asleep", p.Asleep)) +
-			given(p.Guests > 0, "; the power of hosts includes "+count(p.Guests, "virtual machine"))
+			given(p.Guests > 0, "; the power of hosts includes "+humanize.Count(p.Guests, "virtual machine"))
 	}
 	if used, _ := p.lines()[allParts].kWh(m.From, m.To); len(p.Points) > 0 {
 		instead, known := p.Baseline.kWh(m.From, m.To)
@@ -276,7 +275,7 @@ func (m *Model) savedSentence() string {
 		}
 	}
 	text := fmt.Sprintf("%s %s relative to %s, over %s", verb, strings.Join(said, " and "), s.Against,
-		count(s.Jobs, "job"))
+		humanize.Count(s.Jobs, "job"))
 	return text + given(s.Few > 0, fmt.Sprintf("; an interval requires %d Jobs, not %d", report.MinJobs, s.Few)) + "."
 }
 
@@ -306,10 +305,10 @@ func (m *Model) stale() (names []string) {
 	}
 	slices.Sort(names)
 	if m.Power != nil && m.Power.Late > 0 {
-		names = append(names, "power of "+count(m.Power.Late, "node"))
+		names = append(names, "power of "+humanize.Count(m.Power.Late, "node"))
 	}
 	if m.Power != nil && m.Power.Odd > 0 {
-		names = append(names, "implausible power of "+count(m.Power.Odd, "node"))
+		names = append(names, "implausible power of "+humanize.Count(m.Power.Odd, "node"))
 	}
 	return names
 }

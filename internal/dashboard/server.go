@@ -16,7 +16,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"path"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -149,6 +148,14 @@ func wrong(format string, args ...any) error {
 
 func absent(what string) error { return fault{http.StatusNotFound, errors.New("there is no " + what)} }
 
+// present returns the error of a source, which returns neither an error nor a value of what it does not know.
+func present[T any](found *T, err error, what string) error {
+	if err == nil && found == nil {
+		return absent(what)
+	}
+	return err
+}
+
 var errNoActs = fault{http.StatusForbidden, errors.New("this page does not allow changes")}
 
 // refuse writes an error page.
@@ -161,18 +168,8 @@ func refuse(w http.ResponseWriter, status int, text string) {
 }
 
 func serveAsset(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	kind := map[string]string{
-		".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
-	}[path.Ext(name)]
-	data, err := assets.ReadFile("assets/" + name)
-	if err != nil || kind == "" {
-		http.NotFound(w, r)
-		return
-	}
-	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "max-age=300")
-	_, _ = w.Write(data)
+	http.ServeFileFS(w, r, assets, "assets/"+r.PathValue("name"))
 }
 
 // query parses the requested time range and run.
@@ -291,11 +288,8 @@ func (s *Server) job(p *page, r *http.Request) error {
 		return wrong("kind is %.40q: want job or pod", kind)
 	}
 	v, err := s.source.Job(r.Context(), p.asked, kind, namespace, name)
-	if err != nil {
+	if err = present(v, err, kind+" with this name"); err != nil {
 		return err
-	}
-	if v == nil {
-		return absent(kind + " with this name")
 	}
 	p.View = "job"
 	p.job(v)
@@ -312,11 +306,8 @@ func (s *Server) decision(p *page, r *http.Request) (err error) {
 		return wrong("at is %.40q: want RFC 3339", p.query.Get("at"))
 	}
 	d, err := s.source.Decision(r.Context(), p.asked, asked)
-	if err != nil {
+	if err = present(d, err, "such decision, or it is no longer stored"); err != nil {
 		return err
-	}
-	if d == nil {
-		return absent("such decision, or it is no longer stored")
 	}
 	p.decision(d)
 	return nil
@@ -327,11 +318,8 @@ func (s *Server) origin(p *page, r *http.Request) error {
 	namespace, owner := p.query.Get("namespace"), p.query.Get("owner")
 	p.asked.Cluster = p.query.Get("cluster")
 	o, err := s.source.Origin(r.Context(), p.asked, namespace, owner)
-	if err != nil {
+	if err = present(o, err, "booked energy of this owner"); err != nil {
 		return err
-	}
-	if o == nil {
-		return absent("booked energy of this owner")
 	}
 	p.origin(o, namespace, owner)
 	return nil

@@ -30,7 +30,7 @@ func (p *page) decisions() {
 	p.Filter = &filter{p.query.Get("q"), p.query.Get("action")}
 	p.Actions = sliceutil.Map(actions, func(a string) option { return option{Name: a} })
 	found := m.filtered(p.Filter)
-	p.Said = []string{fmt.Sprintf("%s out of %d, the most recent first.", count(len(found), "decision"),
+	p.Said = []string{fmt.Sprintf("%s out of %d, the most recent first.", humanize.Count(len(found), "decision"),
 		len(m.Decisions))}
 	t := &table{Caption: "Decisions", Limit: maxDecisions, Header: columns(7, "time (UTC)", "what", "work", "strategy",
 		"node", "start", "why", "kWh", "gCO2e")}
@@ -320,7 +320,7 @@ func Verdict(all []Finding) string {
 	for i := range all {
 		of[all[i].Status]++
 	}
-	text, warnings := "Works.", count(of[StatusWarn], "warning")
+	text, warnings := "Works.", humanize.Count(of[StatusWarn], "warning")
 	switch {
 	case len(all) == 0:
 		return "No checks were run."
@@ -329,7 +329,7 @@ func Verdict(all []Finding) string {
 	case of[StatusWarn] > 0:
 		text = "Works, with " + warnings + "."
 	}
-	return fmt.Sprintf("%s Out of %s, %d found no problem.", text, count(len(all), "check"), of[StatusOK])
+	return fmt.Sprintf("%s Out of %s, %d found no problem.", text, humanize.Count(len(all), "check"), of[StatusOK])
 }
 
 func badness(s Status) int { return slices.Index([]Status{StatusOK, StatusWarn, StatusFail}, s) }
@@ -398,7 +398,7 @@ func (m *Model) meterSentence() string {
 	text := percent(p.Estimated) + " of the energy is estimated, and the rest is measured."
 	if !m.Past {
 		text += fmt.Sprintf(" Of %s, the power of %d is too old for decisions, and that of %d is more or less "+
-			"than their hardware can draw.", count(p.Nodes, "node"), p.Late, p.Odd)
+			"than their hardware can draw.", humanize.Count(p.Nodes, "node"), p.Late, p.Odd)
 	}
 	return text
 }

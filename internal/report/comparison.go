@@ -49,13 +49,11 @@ type Published struct {
 // SweepRow contains the figures of a strategy with a forecast and a restart cost, over all zones and the quoted
 // starts.
 type SweepRow struct {
-	Strategy    string        `json:"strategy"`
-	Forecast    string        `json:"forecast,omitempty"`
-	RestartCost time.Duration `json:"restartCost,omitempty"`
-	Family      string        `json:"family"`
-	Trials      int           `json:"trials"`
+	Variant
+	Counts // sums over the trials
 
-	Grams         float64 `json:"gramsCO2e"`
+	Family        string  `json:"family"`
+	Trials        int     `json:"trials"`
 	BaselineGrams float64 `json:"baselineGramsCO2e"`
 	// mean over the trials of the saved fraction of the baseline's emissions
 	Saving Interval `json:"saving"`
@@ -72,12 +70,6 @@ type SweepRow struct {
 	WorstZone string   `json:"worstZone,omitempty"` // the zone with the lowest η
 	WorstEta  *float64 `json:"worstEta,omitempty"`
 
-	StayOn          bool     `json:"stayOn,omitempty"` // machines that can sleep stayed on
-	Boots           int      `json:"boots,omitempty"`
-	FailedBoots     int      `json:"failedBoots,omitempty"`
-	BootEnergyKWh   float64  `json:"bootEnergyKWh,omitempty"`
-	EnergyKWh       float64  `json:"energyKWh"`
-	Cost            float64  `json:"cost"`
 	Priced          bool     `json:"priced"`
 	AdjustedCost    *float64 `json:"adjustedCost,omitempty"` // CI-adjusted cost; nil without a carbon price
 	MeanWaitHours   float64  `json:"meanWaitHours"`
@@ -85,12 +77,8 @@ type SweepRow struct {
 	TurnaroundHours float64  `json:"meanTurnaroundHours"`
 	Suspensions     float64  `json:"suspensionsPerJob"`
 	LostHours       float64  `json:"lostHours"`
-	Violations      int      `json:"delayViolations"`
-	Tolerated       int      `json:"tolerated"` // jobs that were late by at most one restart
-	Unplaced        int      `json:"unplacedJobs"`
 
-	ByZone     []ZoneRow          `json:"byZone"`
-	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
+	ByZone []ZoneRow `json:"byZone"`
 }
 
 // ZoneRow contains the figures of a row in one zone.
@@ -148,13 +136,6 @@ type trialKey struct {
 
 func (t *Trial) key() trialKey { return trialKey{t.Zone, t.StartIndex, t.Seed, t.StayOn} }
 
-// rowKey identifies a row of the comparison.
-type rowKey struct {
-	strategy, forecast string
-	restart            time.Duration
-	stayOn             bool
-}
-
 // minStarts is the minimum number of starts needed to compute an interval.
 const minStarts = 3
 
@@ -182,7 +163,7 @@ func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 	if c.seeds != nil {
 		s.Varied = "seeds"
 	}
-	s.Strategies = sliceutil.Map(c.order(), func(key rowKey) SweepRow { return *c.row(key) })
+	s.Strategies = sliceutil.Map(c.order(), func(key Variant) SweepRow { return *c.row(key) })
 	s.days = slices.DeleteFunc(slices.Clone(trials), func(t Trial) bool { return t.Day == nil })
 	s.Notes = append(s.notes(), o.Notes...)
 	s.answer(o.Published)
@@ -202,7 +183,7 @@ func newSweeper(trials []Trial, o *SweepOptions) (*sweeper, error) {
 			return nil, err
 		}
 	}
-	c := &sweeper{options: o, baselines: map[trialKey][]*Trial{}, rows: map[rowKey][]*Trial{}}
+	c := &sweeper{options: o, baselines: map[trialKey][]*Trial{}, rows: map[Variant][]*Trial{}}
 	for i := range trials {
 		c.add(&trials[i])
 	}
@@ -211,8 +192,8 @@ func newSweeper(trials []Trial, o *SweepOptions) (*sweeper, error) {
 			return nil, err
 		}
 	}
-	if err := c.checkQuoted(); err != nil {
-		return nil, err
+	if len(c.quoted) == 0 { // all rows have the same starts in all zones
+		return nil, fmt.Errorf("no trial has a quoted start: figures only include %s starts", cmp.Or(o.Quote, QuoteAll))
 	}
 	c.sampleSeeds(trials)
 	return c, nil
@@ -327,7 +308,7 @@ func (p *Published) check() (restart time.Duration, err error) {
 type sweeper struct {
 	options   *SweepOptions
 	baselines map[trialKey][]*Trial // for all forecasts and restart costs
-	rows      map[rowKey][]*Trial
+	rows      map[Variant][]*Trial
 	zones     []string
 	starts    int
 	seeds     []uint64 // seeds to resample in a comparison with one start; nil to resample starts
@@ -336,8 +317,7 @@ type sweeper struct {
 }
 
 func (c *sweeper) add(t *Trial) {
-	key := rowKey{t.Strategy, t.Forecast, t.RestartCost, t.StayOn}
-	c.rows[key] = append(c.rows[key], t)
+	c.rows[t.Variant] = append(c.rows[t.Variant], t)
 	if t.Strategy == c.options.Baseline {
 		c.baselines[t.key()] = append(c.baselines[t.key()], t)
 	}
@@ -372,21 +352,6 @@ func (c *sweeper) baseline(t *Trial) (*Trial, error) {
 		t.ID())
 }
 
-// checkQuoted returns an error if a row has no trial with a quoted start in some zone.
-func (c *sweeper) checkQuoted() error {
-	for _, key := range c.order() {
-		for _, zone := range c.zones {
-			if !slices.ContainsFunc(c.rows[key], func(t *Trial) bool {
-				return t.Zone == zone && c.options.Quotes(t.StartIndex)
-			}) {
-				return fmt.Errorf("no trial of %s in %s has a quoted start: figures only include %s starts",
-					key.strategy, zone, cmp.Or(c.options.Quote, QuoteAll))
-			}
-		}
-	}
-	return nil
-}
-
 // resample draws starts with replacement. All rows and zones use the same resamples.
 func (c *sweeper) resample() {
 	if len(c.quoted) < minStarts {
@@ -404,19 +369,19 @@ func (c *sweeper) resample() {
 
 // order returns the keys of the rows in display order, which is the given order of strategies, then forecast and
 // restart cost.
-func (c *sweeper) order() []rowKey {
+func (c *sweeper) order() []Variant {
 	at := func(name string) int {
 		if i := slices.Index(c.options.Strategies, name); i >= 0 {
 			return i
 		}
 		return len(c.options.Strategies)
 	}
-	return slices.SortedFunc(maps.Keys(c.rows), func(a, b rowKey) int {
-		if a.stayOn != b.stayOn {
-			return map[bool]int{true: -1, false: 1}[a.stayOn]
+	return slices.SortedFunc(maps.Keys(c.rows), func(a, b Variant) int {
+		if a.StayOn != b.StayOn {
+			return map[bool]int{true: -1, false: 1}[a.StayOn]
 		}
-		return cmp.Or(cmp.Compare(at(a.strategy), at(b.strategy)), cmp.Compare(a.strategy, b.strategy),
-			cmp.Compare(a.forecast, b.forecast), cmp.Compare(a.restart, b.restart))
+		return cmp.Or(cmp.Compare(at(a.Strategy), at(b.Strategy)), cmp.Compare(a.Strategy, b.Strategy),
+			cmp.Compare(a.Forecast, b.Forecast), cmp.Compare(a.RestartCost, b.RestartCost))
 	})
 }
 

@@ -80,8 +80,10 @@ func TestBaselineThatHolds(t *testing.T) {
 	begin := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	trial := func(strategy, forecast string, grams float64) Trial {
 		return Trial{
-			TrialName: TrialName{Zone: "A", Start: begin, Strategy: strategy, Forecast: forecast, Family: NonPreemptive},
-			Jobs:      1, Grams: grams,
+			TrialName: TrialName{
+				Variant: Variant{Strategy: strategy, Forecast: forecast}, Zone: "A", Start: begin, Family: NonPreemptive,
+			},
+			Counts: grammes(grams), Jobs: 1,
 		}
 	}
 	trials := []Trial{
@@ -133,10 +135,9 @@ func TestCheckSweep(t *testing.T) {
 
 // Figures of a run are copied to a trial with another name.
 func TestTakeFigures(t *testing.T) {
-	name := Trial{TrialName: TrialName{Zone: "A", StartIndex: 3, Strategy: "rolling", Family: NonPreemptive}}
+	name := Trial{TrialName: TrialName{Variant: Variant{Strategy: "rolling"}, Zone: "A", StartIndex: 3}}
 	name.TakeFigures(&Trial{
-		TrialName: TrialName{Zone: "A", StartIndex: 0, Strategy: "carbon+rolling", Family: NonPreemptive},
-		Grams:     7, Jobs: 2,
+		TrialName: TrialName{Variant: Variant{Strategy: "carbon+rolling"}, Zone: "A"}, Counts: grammes(7), Jobs: 2,
 	})
 	if name.StartIndex != 3 || name.Strategy != "rolling" || name.Grams != 7 || name.Jobs != 2 {
 		t.Errorf("%+v", name)
@@ -170,10 +171,7 @@ func TestColoursOfStrategies(t *testing.T) {
 		"zones":      {s.zonesFigure(), []string{naive, perfect, late}},
 		"day":        {s.dayFigure(), []string{now, perfect, late}},
 	} {
-		svg, err := want.svg()
-		if err != nil {
-			t.Fatal(err)
-		}
+		svg := want.svg()
 		for _, colour := range []string{now, naive, perfect, late} {
 			if drawn := strings.Contains(string(svg), colour); drawn != slices.Contains(want.colours, colour) {
 				t.Errorf("%s.svg contains color %s: %v", name, colour, drawn)
@@ -182,7 +180,7 @@ func TestColoursOfStrategies(t *testing.T) {
 	}
 	s.Strategies = nil
 	for i := range 3 * len(Palette) {
-		s.Strategies = append(s.Strategies, SweepRow{Strategy: strings.Repeat("x", 1+i)})
+		s.Strategies = append(s.Strategies, SweepRow{Variant: Variant{Strategy: strings.Repeat("x", 1+i)}})
 	}
 	if c := s.colours(); c[0] == c[len(Palette)] || c[len(Palette)] == c[2*len(Palette)] {
 		t.Errorf("colors repeat if there are more strategies than colors: %v", c)
@@ -227,10 +225,7 @@ func TestDayFigureIsOfOneDay(t *testing.T) {
 	}
 	s := sweep(t, trials, SweepOptions{Baseline: "now", Strategies: []string{"now", "wait"}})
 	f := s.dayFigure()
-	svg, err := f.svg()
-	if err != nil {
-		t.Fatal(err)
-	}
+	svg := f.svg()
 	if text := string(svg); !strings.Contains(text, "wait perfect") || strings.Contains(text, "wait naive") {
 		t.Error("the figure contains trials of another day")
 	}

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"io"
 	"strings"
 )
@@ -33,14 +32,10 @@ type Split struct {
 // WriteSweepDir writes the comparison, its manifest, an HTML page, and every figure as SVG and PNG into dir. It
 // returns the paths of the files.
 func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error) {
-	figures, err := s.figures()
-	if err != nil {
-		return nil, fmt.Errorf("drawing the comparison: %w", err)
-	}
 	p := &page{
 		Title: s.headline(), Notes: s.allNotes(), Command: strings.Join(m.CommandLine, " "), Program: m.Program,
 	}
-	return p.write(dir, figures, s.tables(), map[string]func(io.Writer) error{
+	return p.write(dir, s.figures(), s.tables(), map[string]func(io.Writer) error{
 		"comparison.json": func(w io.Writer) error { return WriteJSON(w, s) },
 		"comparison.csv":  s.Sheet().CSV,
 		"manifest.json":   func(w io.Writer) error { return WriteJSON(w, m) },

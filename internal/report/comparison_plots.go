@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"image/color"
 	"maps"
@@ -19,17 +18,7 @@ import (
 )
 
 // figures returns all figures of the comparison.
-func (s *Sweep) figures() ([]namedFigure, error) {
-	if len(s.Strategies) == 0 {
-		return nil, errors.New("no strategies to draw")
-	}
-	for _, r := range s.Strategies {
-		for _, v := range []float64{r.Grams, r.Cost, r.EnergyKWh, r.Saving.Value, r.MeanWaitHours} {
-			if !finite(v) {
-				return nil, fmt.Errorf("%s: unexpected value %v", s.label(r), v)
-			}
-		}
-	}
+func (s *Sweep) figures() []namedFigure {
 	bars := "Emissions and turnaround"
 	if s.CarbonPrice > 0 {
 		bars = "Emissions, turnaround and cost with carbon"
@@ -51,7 +40,7 @@ func (s *Sweep) figures() ([]namedFigure, error) {
 			"Carbon intensity of a day in %s, and the number of cores that the jobs of each strategy use.", t.Zone)
 		all = append(all, namedFigure{"day", caption, s.dayFigure()})
 	}
-	return all, nil
+	return all
 }
 
 // label returns the shortest unambiguous name of a row.
@@ -87,18 +76,7 @@ func (s *Sweep) barsFigure() figure {
 	return barCharts(charts, sliceutil.Map(s.Strategies, s.label), s.colours())
 }
 
-var shapes = [...]draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, diamond{}}
-
-// diamond draws a square that stands on a corner.
-type diamond struct{}
-
-// DrawGlyph implements [draw.GlyphDrawer].
-func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
-	r := 1.25 * style.Radius
-	c.FillPolygon(style.Color, []vg.Point{
-		{X: at.X, Y: at.Y + r}, {X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y - r}, {X: at.X + r, Y: at.Y},
-	})
-}
+var shapes = [...]draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}}
 
 // colours returns the color of each row. A strategy has the same color in all figures. Further forecasts and
 // restart costs of a strategy have paler colors. If there are more strategies than colors in the Palette, the
@@ -227,10 +205,7 @@ func (s *Sweep) nodesFigure() figure {
 func (s *Sweep) dayFigure() figure {
 	days := slices.Clone(s.days)
 	rank := func(t Trial) int {
-		return slices.IndexFunc(s.Strategies, func(r SweepRow) bool {
-			return r.Strategy == t.Strategy && r.Forecast == t.Forecast && r.RestartCost == t.RestartCost &&
-				r.StayOn == t.StayOn
-		})
+		return slices.IndexFunc(s.Strategies, func(r SweepRow) bool { return r.Variant == t.Variant })
 	}
 	slices.SortStableFunc(days, func(a, b Trial) int { return cmp.Compare(rank(a), rank(b)) })
 	zone, first := days[0].Zone, days[0].Day

@@ -102,11 +102,9 @@ func (c *sweeper) interval(fn func(starts []int) float64) Interval {
 }
 
 // row aggregates the trials of one strategy with one forecast and one restart cost.
-func (c *sweeper) row(key rowKey) *SweepRow {
-	row := &SweepRow{
-		Strategy: key.strategy, Forecast: key.forecast, RestartCost: key.restart, StayOn: key.stayOn,
-		NodeEnergy: map[string]float64{},
-	}
+func (c *sweeper) row(key Variant) *SweepRow {
+	row := &SweepRow{Variant: key}
+	row.NodeEnergy = map[string]float64{}
 	cells := make(sumGrid, len(c.zones))
 	for z := range cells {
 		cells[z] = make([]sums, max(c.starts, len(c.seeds)))
@@ -144,24 +142,13 @@ func (c *sweeper) row(key rowKey) *SweepRow {
 func (r *SweepRow) include(t, base *Trial) {
 	r.Trials++
 	r.Family, r.Priced = t.Family, t.Priced
-	r.Grams += t.Grams
+	r.Counts.add(&t.Counts)
 	r.BaselineGrams += base.Grams
-	r.EnergyKWh += t.EnergyKWh
-	r.Cost += t.Cost
 	r.MeanWaitHours += t.MeanWait / 3600
 	r.P95WaitHours += t.P95Wait / 3600
 	r.TurnaroundHours += t.Turnaround / 3600
 	r.Suspensions += over(float64(t.Suspensions), float64(t.Jobs))
 	r.LostHours += t.Lost.Hours()
-	r.Violations += t.Violations
-	r.Tolerated += t.Tolerated
-	r.Unplaced += t.Unplaced
-	r.Boots += t.Boots
-	r.FailedBoots += t.FailedBoots
-	r.BootEnergyKWh += t.BootEnergyKWh
-	for name, kWh := range t.NodeEnergy {
-		r.NodeEnergy[name] += kWh
-	}
 }
 
 // finish converts sums over the trials into means.

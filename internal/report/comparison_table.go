@@ -162,12 +162,12 @@ func worst(r SweepRow) string {
 
 // headline summarizes the comparison in one line.
 func (s *Sweep) headline() string {
-	starts := humanize.Plural(s.Starts, "start", "starts")
+	starts := humanize.Count(s.Starts, "start")
 	if s.Quoted != QuoteAll {
 		starts += fmt.Sprintf(", quoting those with %s index", s.Quoted)
 	}
-	return fmt.Sprintf("%s: %s in %s, %s", cmp.Or(s.Name, "comparison"), humanize.Plural(s.Trials, "trial", "trials"),
-		humanize.Plural(len(s.Zones), "zone", "zones"), starts)
+	return fmt.Sprintf("%s: %s in %s, %s", cmp.Or(s.Name, "comparison"), humanize.Count(s.Trials, "trial"),
+		humanize.Count(len(s.Zones), "zone"), starts)
 }
 
 // Text returns all tables.

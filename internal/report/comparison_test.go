@@ -28,13 +28,16 @@ func someTrials() []Trial {
 			name := func(strategy, forecast string, saved float64) Trial {
 				return Trial{
 					TrialName: TrialName{
-						Zone: zone, Start: begin.AddDate(0, 0, i), StartIndex: i, Strategy: strategy, Forecast: forecast,
-						Family: NonPreemptive,
+						Variant: Variant{Strategy: strategy, Forecast: forecast}, Zone: zone,
+						Start: begin.AddDate(0, 0, i), StartIndex: i, Family: NonPreemptive,
 					},
-					Jobs: 10, Grams: base * (1 - saved), Optima: map[string]float64{
+					Jobs: 10, Optima: map[string]float64{
 						NonPreemptive: base * (1 - most), Interruptible: base * (1 - 2*most),
 					},
-					EnergyKWh: 2, MeanWait: 3600 * saved, NodeEnergy: map[string]float64{"old": 1, "new": 1},
+					Counts: Counts{Consumption: Consumption{
+						Sums: Sums{EnergyKWh: 2, Grams: base * (1 - saved)}, NodeEnergy: map[string]float64{"old": 1, "new": 1},
+					}},
+					MeanWait: 3600 * saved,
 				}
 			}
 			all = append(all, name("now", "", 0), name("wait", "perfect", most/math.Pow(2, float64(1+z))),
@@ -43,6 +46,8 @@ func someTrials() []Trial {
 	}
 	return all
 }
+
+func grammes(grams float64) Counts { return Counts{Consumption: Consumption{Sums: Sums{Grams: grams}}} }
 
 func sweep(t testing.TB, trials []Trial, o SweepOptions) *Sweep {
 	t.Helper()
@@ -244,8 +249,10 @@ func TestSweepOfMachinesThatSleep(t *testing.T) {
 					grams /= 2
 				}
 				trial := Trial{
-					TrialName: TrialName{Zone: "A", Seed: seed, Strategy: strategy, Family: NonPreemptive, StayOn: stayOn},
-					Jobs:      1, Grams: grams,
+					TrialName: TrialName{
+						Variant: Variant{Strategy: strategy, StayOn: stayOn}, Zone: "A", Seed: seed, Family: NonPreemptive,
+					},
+					Counts: grammes(grams), Jobs: 1,
 				}
 				if !stayOn {
 					trial.Boots, trial.FailedBoots = 3, 1

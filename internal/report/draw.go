@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"fmt"
 	"image/color"
 	"math"
 	"slices"
@@ -49,18 +48,11 @@ type namedFigure struct {
 	figure
 }
 
-// drawAll returns the SVG and PNG files of figures.
-func drawAll(figures []namedFigure) (files map[string][]byte, err error) {
-	files = map[string][]byte{}
+// drawAll adds the SVG and PNG files of figures to files.
+func drawAll(figures []namedFigure, files map[string][]byte) {
 	for _, f := range figures {
-		if files[f.name+".svg"], err = f.svg(); err != nil {
-			return nil, fmt.Errorf("drawing %s.svg: %w", f.name, err)
-		}
-		if files[f.name+".png"], err = f.png(); err != nil {
-			return nil, fmt.Errorf("drawing %s.png: %w", f.name, err)
-		}
+		files[f.name+".svg"], files[f.name+".png"] = f.svg(), f.png()
 	}
-	return files, nil
 }
 
 // key is an entry of a legend. If sample is nil, the key is a title of the figure.
@@ -69,13 +61,11 @@ type key struct {
 	sample plot.Thumbnailer
 }
 
-func (f *figure) svg() ([]byte, error) {
+func (f *figure) svg() []byte {
 	canvas := &titledCanvas{Canvas: vgsvg.New(f.width, f.height)}
 	f.draw(canvas)
 	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
-		return nil, err
-	}
+	_, _ = canvas.WriteTo(&b) // a bytes.Buffer never fails
 	drawn := b.Bytes()
 	if end := []byte("</g>\n</svg>\n"); canvas.titles.Len() > 0 && bytes.HasSuffix(drawn, end) {
 		drawn = slices.Concat(bytes.TrimSuffix(drawn, end), []byte(`<g fill="none" pointer-events="all">`),
@@ -84,7 +74,7 @@ func (f *figure) svg() ([]byte, error) {
 	// Texts are measured in Liberation Sans, which few systems except Linux have. Arial has exactly the same
 	// widths. Without a fallback, viewers would use a serif font.
 	return bytes.ReplaceAll(drawn, []byte("font-family:Liberation Sans;"),
-		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
+		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;"))
 }
 
 // titledCanvas is an SVG canvas with invisible areas on top that show titles under the pointer.
@@ -94,15 +84,13 @@ type titledCanvas struct {
 }
 
 // png draws the figure for print, with three pixels per point.
-func (f *figure) png() ([]byte, error) {
+func (f *figure) png() []byte {
 	const dotsPerInch = 216
 	canvas := vgimg.NewWith(vgimg.UseWH(f.width, f.height), vgimg.UseDPI(dotsPerInch))
 	f.draw(canvas)
 	var b bytes.Buffer
-	if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(&b); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	_, _ = vgimg.PngCanvas{Canvas: canvas}.WriteTo(&b) // a bytes.Buffer never fails
+	return b.Bytes()
 }
 
 func (f *figure) draw(on vg.CanvasSizer) {

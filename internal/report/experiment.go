@@ -88,7 +88,7 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 	}
 	if e.Rounds < MinRounds {
 		e.NotJudged = append(e.NotJudged, fmt.Sprintf("the experiment has %s, and judging differences requires %d",
-			humanize.Plural(e.Rounds, "round", "rounds"), MinRounds))
+			humanize.Count(e.Rounds, "round"), MinRounds))
 	}
 	compared := 0.0
 	for _, c := range contestants {
@@ -173,7 +173,7 @@ func (e *Experiment) title() string {
 		judged = " (not judged)"
 	}
 	return fmt.Sprintf("%s: %s in %s, against %s%s", e.Name, strings.Join(e.contestants, ", "),
-		humanize.Plural(e.Rounds, "round", "rounds"), e.Baseline, judged)
+		humanize.Count(e.Rounds, "round"), e.Baseline, judged)
 }
 
 func (e *Experiment) table() *Table {

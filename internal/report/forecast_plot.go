@@ -56,7 +56,7 @@ func (o *Outlook) SVG() ([]byte, error) {
 	}
 	p.Add(line)
 	f := figure{figureWidth, 4 * vg.Inch, [][]key{keys}, overTime(start, span, p)}
-	return f.svg()
+	return f.svg(), nil
 }
 
 // stripe fills a plot from bottom to top between two values of the horizontal axis.

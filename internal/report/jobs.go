@@ -71,12 +71,8 @@ func group(records []ledger.Record) []*job {
 	slices.SortFunc(sorted, func(a, b *ledger.Record) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
 	})
-	seen := map[string]bool{}
-	for _, r := range sorted {
-		if seen[r.ID] {
-			continue
-		}
-		seen[r.ID] = true
+	same := func(a, b *ledger.Record) bool { return a.ID == b.ID && a.At.Equal(b.At) }
+	for _, r := range slices.CompactFunc(sorted, same) {
 		key := ownerKey{r.Namespace, r.OwnerName()}
 		j := byKey[key]
 		if j == nil {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"html/template"
 	"io"
 	"strings"
@@ -34,16 +35,21 @@ func inPage(svg []byte) template.HTML {
 // write writes the page as report.html into dir. It also writes the figures and the given additional files.
 func (p *page) write(dir string, figures []namedFigure, tables []*Table, more map[string]func(io.Writer) error,
 ) (paths []string, err error) {
-	files, err := drawAll(figures)
+	files, err := rendered(more)
 	if err != nil {
 		return nil, err
 	}
+	drawAll(figures, files)
 	p.Figures = sliceutil.Map(figures, func(f namedFigure) pageFigure {
 		return pageFigure{f.caption, inPage(files[f.name+".svg"])}
 	})
 	p.Tables = sliceutil.Map(tables, func(t *Table) *shown { return t.shown(true) })
-	more["report.html"] = func(w io.Writer) error { return pageTemplate.Execute(w, p) }
-	return writeAll(dir, files, more)
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, p); err != nil {
+		return nil, err
+	}
+	files["report.html"] = b.Bytes()
+	return replaceAll(dir, files)
 }
 
 // pageTemplate renders a page that loads no resources and runs no scripts.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/kubenergy/kubenergy/internal/document"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/humanize"
@@ -293,7 +295,8 @@ func summarise(r *sim.Result) Run {
 	for i := range s.Nodes {
 		capacity += s.Nodes[i].Capacity.MilliCPU
 	}
-	run.MeanWaitSeconds, run.P95WaitSeconds = mean(waits), Quantile(waits, 0.95)
+	run.MeanWaitSeconds = over(floats.Sum(waits), float64(len(waits)))
+	run.P95WaitSeconds = Quantile(waits, 0.95)
 	run.MeanCompletionSeconds = over(completion, float64(len(waits)))
 	run.MeanBoundedSlowdown = over(slowdown, float64(len(waits)))
 	run.MeanHoldSeconds = over(held, float64(run.HeldJobs))
@@ -308,14 +311,6 @@ func over(a, b float64) float64 {
 		return 0
 	}
 	return a / b
-}
-
-func mean(values []float64) float64 {
-	var sum float64
-	for _, v := range values {
-		sum += v
-	}
-	return over(sum, float64(len(values)))
 }
 
 // Quantile returns the smallest of the values that is not exceeded by at least the fraction q of all values.

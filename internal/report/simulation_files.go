@@ -20,15 +20,7 @@ import (
 // renders everything before it writes the first file, and replaces each file atomically, so that an error does not
 // leave incomplete files.
 func WriteDir(dir string, r *Report, results []*sim.Result) (paths []string, err error) {
-	figures, err := plots(results)
-	if err != nil {
-		return nil, fmt.Errorf("drawing plots: %w", err)
-	}
-	files, err := drawAll(figures)
-	if err != nil {
-		return nil, err
-	}
-	return writeAll(dir, files, map[string]func(io.Writer) error{
+	files, err := rendered(map[string]func(io.Writer) error{
 		"summary.json":  func(w io.Writer) error { return WriteJSON(w, r) },
 		"summary.csv":   r.Sheet().CSV,
 		"decisions.csv": decisions(results).CSV,
@@ -36,18 +28,25 @@ func WriteDir(dir string, r *Report, results []*sim.Result) (paths []string, err
 		"nodes.csv":     cellTable(results).CSV,
 		"holds.csv":     holdTable(results).CSV,
 	})
+	if err != nil {
+		return nil, err
+	}
+	drawAll(plots(results), files)
+	return replaceAll(dir, files)
 }
 
-// writeAll writes files, and further files that it renders first.
-func writeAll(dir string, files map[string][]byte, more map[string]func(io.Writer) error) (paths []string, err error) {
-	for name, write := range more {
+// rendered returns the contents of files without figures. JSON refuses numbers that cannot be drawn, so figures are
+// drawn afterwards.
+func rendered(all map[string]func(io.Writer) error) (files map[string][]byte, err error) {
+	files = map[string][]byte{}
+	for name, write := range all {
 		var b bytes.Buffer
 		if err := write(&b); err != nil {
 			return nil, fmt.Errorf("writing %s: %w", name, err)
 		}
 		files[name] = b.Bytes()
 	}
-	return replaceAll(dir, files)
+	return files, nil
 }
 
 // replaceAll writes all files under temporary names before it renames them, so that a full disk does not leave a

@@ -91,7 +91,7 @@ func holdsPlot(r *sim.Result, jobs []int, title string, columns int, start time.
 }
 
 // holdsFigure draws when jobs were held and when they ran, in a panel for each run that held jobs.
-func holdsFigure(results []*sim.Result) (figure, error) {
+func holdsFigure(results []*sim.Result) figure {
 	start, end := period(results)
 	span := end.Sub(start).Seconds()
 	names := runNames(results)
@@ -126,5 +126,5 @@ func holdsFigure(results []*sim.Result) (figure, error) {
 		{"runs", &plotter.Polygon{Color: blend(black, 0xFF, paler/3)}},
 		{"latest start", upright(latestStyle)},
 	}
-	return panelFigure(title, keys, most, panels(start, span, columns, plots)), nil
+	return panelFigure(title, keys, most, panels(start, span, columns, plots))
 }

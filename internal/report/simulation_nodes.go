@@ -74,7 +74,7 @@ func (row *nodeRow) asleep(s int, seconds float64) float64 {
 }
 
 // nodesFigure draws the power of every node over time, in a panel for each run.
-func nodesFigure(results []*sim.Result) (figure, error) {
+func nodesFigure(results []*sim.Result) figure {
 	start, end := period(results)
 	names := runNames(results)
 	title, what := "Mean power of each node including PUE, estimated (W)", "Node"
@@ -90,17 +90,13 @@ func nodesFigure(results []*sim.Result) (figure, error) {
 			drawn := heatRow{name: row.name}
 			for s := range row.cells {
 				length := seconds(r, slot, s)
-				h := heat{row.watts(s, length), row.asleep(s, length) >= 0.5}
-				if !finite(h.value) {
-					return figure{}, fmt.Errorf("strategy %s: the power of %s is %v", r.Strategy, row.name, h.value)
-				}
-				drawn.cells = append(drawn.cells, h)
+				drawn.cells = append(drawn.cells, heat{row.watts(s, length), row.asleep(s, length) >= 0.5})
 			}
 			maps[i].rows = append(maps[i].rows, drawn)
 		}
 	}
 	return heatFigure(title, "asleep at least half of the time", start, end.Sub(start).Seconds(),
-		runColumns(results), maps), nil
+		runColumns(results), maps)
 }
 
 // runColumns returns the number of columns of panels. Runs with sleeping machines are next to those with machines

@@ -156,10 +156,7 @@ func TestHoldsByHand(t *testing.T) {
 	for strategy, want := range map[string]string{
 		"energy": "no job was held", "energy+window": "holds.csv has 21 more",
 	} {
-		files, err := svgs(plotRuns(t, s, strategy))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := svgs(plotRuns(t, s, strategy))
 		if !strings.Contains(string(files["holds.svg"]), want) {
 			t.Errorf("%s: holds.svg does not contain %q", strategy, want)
 		}

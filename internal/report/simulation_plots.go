@@ -1,7 +1,6 @@
 package report
 
 import (
-	"errors"
 	"fmt"
 	"image/color"
 	"math"
@@ -22,32 +21,19 @@ import (
 )
 
 // plots returns the figures that compare runs. The same results give the same bytes.
-func plots(results []*sim.Result) (all []namedFigure, err error) {
-	if len(results) == 0 {
-		return nil, errors.New("no results to draw")
+func plots(results []*sim.Result) []namedFigure {
+	return []namedFigure{
+		{name: "timeline", figure: timelineFigure(results)},
+		{name: "bars", figure: barsFigure(results)},
+		{name: "waits", figure: waitsFigure(results)},
+		{name: "nodes", figure: nodesFigure(results)},
+		{name: "holds", figure: holdsFigure(results)},
 	}
-	for _, file := range []struct {
-		name    string
-		prepare func([]*sim.Result) (figure, error)
-	}{
-		{"timeline", timelineFigure},
-		{"bars", barsFigure},
-		{"waits", waitsFigure},
-		{"nodes", nodesFigure},
-		{"holds", holdsFigure},
-	} {
-		f, err := file.prepare(results)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file.name, err)
-		}
-		all = append(all, namedFigure{name: file.name, figure: f})
-	}
-	return all, nil
 }
 
 // timelineFigure stacks power, the carbon intensity of the grids, and the number of running jobs over one time
 // axis.
-func timelineFigure(results []*sim.Result) (figure, error) {
+func timelineFigure(results []*sim.Result) figure {
 	start, end := period(results)
 	span := end.Sub(start).Seconds()
 	sites := results[0].Scenario.Sites
@@ -59,10 +45,6 @@ func timelineFigure(results []*sim.Result) (figure, error) {
 	for i, r := range results {
 		watts, jobs := make([]level, len(r.Timeline)), make([]level, len(r.Timeline))
 		for k, s := range r.Timeline {
-			if !finite(float64(s.Power)) {
-				return figure{}, fmt.Errorf("strategy %s: the power at %s is %v", r.Strategy,
-					s.Time.Format(time.RFC3339), float64(s.Power))
-			}
 			at := s.Time.Sub(start).Seconds()
 			watts[k], jobs[k] = level{at, float64(s.Power) / 1000}, level{at, float64(s.Running)}
 		}
@@ -85,12 +67,12 @@ func timelineFigure(results []*sim.Result) (figure, error) {
 	}
 	return figure{
 		figureWidth, 6.5 * vg.Inch, [][]key{strategyKeys(results), siteKeys}, overTime(start, span, plots...),
-	}, nil
+	}
 }
 
 // waitsFigure draws the fraction of jobs that started within a given wait after submission. Jobs that never start
 // count, so that their curve ends below 100 %.
-func waitsFigure(results []*sim.Result) (figure, error) {
+func waitsFigure(results []*sim.Result) figure {
 	var longest, shortest float64
 	all := make([][]float64, len(results))
 	for i, r := range results {
@@ -124,7 +106,7 @@ func waitsFigure(results []*sim.Result) (figure, error) {
 		})
 		p.X.Max = longest
 	}
-	return figure{figureWidth, 5 * vg.Inch, [][]key{strategyKeys(results)}, [][]*plot.Plot{{p}}}, nil
+	return figure{figureWidth, 5 * vg.Inch, [][]key{strategyKeys(results)}, [][]*plot.Plot{{p}}}
 }
 
 // adjustedLabel is the label of the CI-adjusted cost at a carbon price.
@@ -132,7 +114,7 @@ const adjustedLabel = "Cost with carbon, estimated\n(CO2e at %g a tonne)"
 
 // barsFigure draws the totals of every run next to each other. It omits quantities if no site has their signal,
 // because their total of 0 has no meaning.
-func barsFigure(results []*sim.Result) (figure, error) {
+func barsFigure(results []*sim.Result) figure {
 	sites, price := results[0].Scenario.Sites, results[0].Scenario.CarbonPrice
 	var charts []chart
 	add := func(known bool, label string, of func(*sim.Result) float64) {
@@ -147,18 +129,11 @@ func barsFigure(results []*sim.Result) (figure, error) {
 		"Cost, estimated (in the prices' currency)", func(r *sim.Result) float64 { return float64(r.Cost) })
 	add(price > 0, fmt.Sprintf(adjustedLabel, price),
 		func(r *sim.Result) float64 { return *adjustedCost(float64(r.Cost), float64(r.Carbon), price) })
-	for _, c := range charts {
-		for i, v := range c.values {
-			if !finite(v) {
-				return figure{}, fmt.Errorf("strategy %s: %s is %v", results[i].Strategy, c.label, v)
-			}
-		}
-	}
 	colours := make([]color.Color, len(results))
 	for i := range colours {
 		colours[i] = runStyle(results, i).Color
 	}
-	return barCharts(charts, runNames(results), colours), nil
+	return barCharts(charts, runNames(results), colours)
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

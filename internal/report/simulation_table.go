@@ -84,8 +84,8 @@ func title(r *Report) string {
 		}
 		sites = append(sites, fmt.Sprintf("%s, PUE %.3g", label, s.PUE))
 	}
-	return fmt.Sprintf("%s on %s from %s; grid %s", humanize.Plural(r.Scenario.Jobs, "job", "jobs"),
-		humanize.Plural(r.Scenario.Nodes, "node", "nodes"),
+	return fmt.Sprintf("%s on %s from %s; grid %s", humanize.Count(r.Scenario.Jobs, "job"),
+		humanize.Count(r.Scenario.Nodes, "node"),
 		r.Scenario.Start.Format("2006-01-02 15:04 MST"), strings.Join(sites, "; "))
 }
 
@@ -156,8 +156,7 @@ func (r *Report) emptyNote() string {
 	}
 	return fmt.Sprintf("Sleeping machines draw the power in their power profile. Those that take time to boot slept "+
 		"for %s of machine time in all runs. The %s took %s kWh and %s, which the figures include.",
-		humanize.Span(3600*sum.AsleepHours), humanize.Plural(sum.Boots, "boot",
-			"boots"), humanize.Significant(sum.BootEnergyKWh),
+		humanize.Span(3600*sum.AsleepHours), humanize.Count(sum.Boots, "boot"), humanize.Significant(sum.BootEnergyKWh),
 		humanize.Span(3600*sum.BootHours))
 }
 

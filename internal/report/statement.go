@@ -206,12 +206,12 @@ func (c *Comparison) notes() []string {
 		notes = append(notes, humanize.Plural(c.Left[why], "job is", "jobs are")+" not compared: "+why+".")
 	}
 	if c.Forecast > 0 {
-		notes = append(notes, "For "+humanize.Plural(c.Forecast, "job",
-			"jobs")+" the baseline is rated with forecasts, because no energy was booked at that site and time.")
+		notes = append(notes, "For "+humanize.Count(c.Forecast, "job")+" the baseline is rated with forecasts, "+
+			"because no energy was booked at that site and time.")
 	}
 	if c.NoCarbon > 0 {
-		notes = append(notes, "For "+humanize.Plural(c.NoCarbon, "job",
-			"jobs")+" emissions are not compared, because some intensity is unknown.")
+		notes = append(notes, "For "+humanize.Count(c.NoCarbon, "job")+" emissions are not compared, because some "+
+			"intensity is unknown.")
 	}
 	if c.Jobs > 0 && c.Jobs < MinJobs {
 		notes = append(notes, "An interval requires at least 10 jobs.")

@@ -38,11 +38,7 @@ func (s *Statement) HTML(w io.Writer) error {
 		caption, drawn = m.title+".", true
 	}
 	if drawn {
-		svg, err := f.svg()
-		if err != nil {
-			return err
-		}
-		p.Figures = []pageFigure{{caption, inPage(svg)}}
+		p.Figures = []pageFigure{{caption, inPage(f.svg())}}
 	}
 	if c := s.Savings; c != nil {
 		t.Title += "; savings relative to " + c.Baseline + ", estimated"

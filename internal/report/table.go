@@ -30,38 +30,31 @@ type Document interface {
 // Write writes a document in one of the formats table, wide, text, json, yaml, csv, svg and html. It writes no
 // output if the conversion fails.
 func Write(w io.Writer, d Document, format string, colours bool) error {
+	data, err := []byte(nil), fmt.Errorf("unknown output format %q", format)
 	switch format {
 	case "table", "text", "wide":
-		_, err := io.WriteString(w, d.Text(format == "wide", colours))
-		return err
+		data, err = []byte(d.Text(format == "wide", colours)), nil
 	case "json":
 		return WriteJSON(w, d)
 	case "yaml":
-		data, err := yaml.Marshal(d)
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(data)
-		return err
+		data, err = yaml.Marshal(d)
 	case "csv":
 		if d, ok := d.(interface{ Sheet() *Table }); ok {
 			return d.Sheet().CSV(w)
 		}
 	case "svg":
 		if picture, ok := d.(interface{ SVG() ([]byte, error) }); ok {
-			data, err := picture.SVG()
-			if err != nil {
-				return err
-			}
-			_, err = w.Write(data)
-			return err
+			data, err = picture.SVG()
 		}
 	case "html":
 		if page, ok := d.(interface{ HTML(w io.Writer) error }); ok {
 			return page.HTML(w)
 		}
 	}
-	return fmt.Errorf("unknown output format %q", format)
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	return err
 }
 
 // WriteJSON writes a value as indented JSON.

@@ -23,12 +23,10 @@ const (
 // one per line, and a report is computed only from its trials.
 type Trial struct {
 	TrialName
+	Counts
 
 	Accounted  time.Time `json:"accounted"` // end of the accounted period; see [Trial.Extend]
 	Jobs       int       `json:"jobs"`
-	EnergyKWh  float64   `json:"energyKWh"`
-	Grams      float64   `json:"gramsCO2e"`
-	Cost       float64   `json:"cost"`
 	Priced     bool      `json:"priced"`
 	MeanWait   float64   `json:"meanWaitSeconds"` // time between submission and finish without running
 	P95Wait    float64   `json:"p95WaitSeconds"`
@@ -37,7 +35,14 @@ type Trial struct {
 	Optima map[string]float64 `json:"optimumGramsCO2e,omitempty"`
 
 	Suspensions int           `json:"suspensions"`
-	Lost        time.Duration `json:"lost"` // nanoseconds of repeated work
+	Lost        time.Duration `json:"lost"`          // nanoseconds of repeated work
+	Day         *Day          `json:"day,omitempty"` // of trials that are drawn
+}
+
+// Counts contains the figures of a trial that are added up over trials.
+type Counts struct {
+	Consumption
+
 	// jobs that were delayed longer than allowed by holds, suspensions and repeated work
 	Violations int `json:"delayViolations"`
 	// jobs that were delayed longer than allowed only by the work repeated after their last suspension; not
@@ -48,23 +53,50 @@ type Trial struct {
 	Boots         int     `json:"boots,omitempty"`
 	FailedBoots   int     `json:"failedBoots,omitempty"`
 	BootEnergyKWh float64 `json:"bootEnergyKWh,omitempty"`
+}
 
+func (c *Counts) add(of *Counts) {
+	c.Consumption.add(&of.Consumption)
+	c.Violations += of.Violations
+	c.Tolerated += of.Tolerated
+	c.Unplaced += of.Unplaced
+	c.Boots += of.Boots
+	c.FailedBoots += of.FailedBoots
+	c.BootEnergyKWh += of.BootEnergyKWh
+}
+
+// Consumption is the consumption of all nodes over a time.
+type Consumption struct {
+	Sums
 	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
-	Day        *Day               `json:"day,omitempty"` // of trials that are drawn
+}
+
+func (c *Consumption) add(of *Consumption) {
+	c.EnergyKWh += of.EnergyKWh
+	c.Grams += of.Grams
+	c.Cost += of.Cost
+	for name, kWh := range of.NodeEnergy {
+		c.NodeEnergy[name] += kWh
+	}
+}
+
+// Variant is a strategy with what it runs with. It identifies a row of the comparison.
+type Variant struct {
+	Strategy string `json:"strategy"`
+	Forecast string `json:"forecast,omitempty"` // empty if the strategy uses no forecast
+	// nanoseconds of work that are repeated at each resume
+	RestartCost time.Duration `json:"restartCost,omitempty"`
+	StayOn      bool          `json:"stayOn,omitempty"` // machines that can sleep stayed on
 }
 
 // TrialName identifies a trial. It contains no results.
 type TrialName struct {
+	Variant
 	Zone       string    `json:"zone"`
 	Start      time.Time `json:"start"`
 	StartIndex int       `json:"startIndex"`
 	Seed       uint64    `json:"seed"`
-	Strategy   string    `json:"strategy"`
-	Forecast   string    `json:"forecast,omitempty"` // empty if the strategy uses no forecast
-	// nanoseconds of work that are repeated at each resume
-	RestartCost time.Duration `json:"restartCost,omitempty"`
-	Family      string        `json:"family"`
-	StayOn      bool          `json:"stayOn,omitempty"` // machines that can sleep stayed on
+	Family     string    `json:"family"`
 }
 
 // Day contains the data of one day of a trial, in equal steps.
@@ -86,18 +118,10 @@ func (t *Trial) TakeFigures(of *Trial) {
 	t.TrialName = name
 }
 
-// Tail is the consumption of empty nodes between the end of a trial and the end of the longest trial with the same
-// zone, start and seed.
-type Tail struct {
-	EnergyKWh  float64            `json:"energyKWh"`
-	Grams      float64            `json:"gramsCO2e"`
-	Cost       float64            `json:"cost"`
-	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
-}
-
-// NewTail returns the consumption of nodes without jobs between two times.
-func NewTail(nodes []sched.Node, from, until time.Time) (*Tail, error) {
-	t := &Tail{NodeEnergy: map[string]float64{}}
+// NewTail returns the consumption of nodes without jobs between two times: the end of a trial, and the end of the
+// longest trial with the same zone, start and seed.
+func NewTail(nodes []sched.Node, from, until time.Time) (*Consumption, error) {
+	t := &Consumption{NodeEnergy: map[string]float64{}}
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Profile.Sleep == 0 {
@@ -110,9 +134,7 @@ func NewTail(nodes []sched.Node, from, until time.Time) (*Tail, error) {
 			}
 		}
 		e := n.Site.Account(n.Profile.Sleep, 0, sched.Window{Start: from, End: until})
-		t.EnergyKWh += e.Energy.KWh()
-		t.Grams += float64(e.Carbon)
-		t.Cost += float64(e.Cost)
+		t.Sums.add(&e)
 		t.NodeEnergy[profileName(n)] += e.Energy.KWh()
 	}
 	return t, nil
@@ -120,14 +142,9 @@ func NewTail(nodes []sched.Node, from, until time.Time) (*Tail, error) {
 
 // Extend adds the consumption of empty nodes after the trial, so that all trials of a cell are charged for the same
 // period.
-func (t *Trial) Extend(tail *Tail) {
-	t.EnergyKWh += tail.EnergyKWh
-	t.Grams += tail.Grams
-	t.Cost += tail.Cost
+func (t *Trial) Extend(tail *Consumption) {
 	t.NodeEnergy = maps.Clone(t.NodeEnergy) // it may be shared with the stored trial
-	for name, kWh := range tail.NodeEnergy {
-		t.NodeEnergy[name] += kWh
-	}
+	t.Consumption.add(tail)
 }
 
 func profileName(n *sched.Node) string { return cmp.Or(n.Profile.Name, n.Name) }

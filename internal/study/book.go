@@ -76,7 +76,7 @@ func (b *Book) Sum(planned []*Planned) (*report.Sweep, error) {
 // ReadParts reads the trials of one study from several directories.
 func ReadParts(dirs []string) (*Book, []*Planned, error) {
 	var book *Book
-	done, tails := map[string]report.Trial{}, map[string]*report.Tail{}
+	done, tails := map[string]report.Trial{}, map[string]*report.Consumption{}
 	damaged := 0
 	for _, dir := range dirs {
 		text, err := os.ReadFile(filepath.Join(dir, bookName))

@@ -38,8 +38,7 @@ type Study struct {
 	zones      []*zone
 	strategies map[string]strategy.Strategy
 	fullNames  map[string]string // full names of strategies, including the placement
-	cells      []*trialCell
-	trials     []*Planned // in the order of zones, starts, seeds and strategies
+	trials     []*Planned        // in the order of zones, starts, seeds and strategies
 	inputs     map[string]string
 	notes      []string // on the inputs
 	digest     string   // hash of all names and keys, and of the aggregation options
@@ -63,7 +62,7 @@ type Planned struct {
 	Key   string       `json:"key"`   // hash of everything that it depends on
 	Trial report.Trial `json:"trial"` // name of the trial
 	// Tail is the consumption until the end of the longest trial of its cell, which depends on the selected trials.
-	Tail *report.Tail `json:"tail,omitempty"`
+	Tail *report.Consumption `json:"tail,omitempty"`
 	cell *trialCell
 	day  bool // the trial is drawn
 }
@@ -147,13 +146,9 @@ func (c *Study) digestAll() error {
 	names := make([]report.Trial, len(c.trials))
 	for i, t := range c.trials {
 		names[i] = t.Trial
-		if err := enc.Encode(t); err != nil {
-			return fmt.Errorf("hashing a trial: %w", err)
-		}
+		_ = enc.Encode(t) // a hash never fails, and names and options were read from a document
 	}
-	if err := enc.Encode(&options); err != nil {
-		return fmt.Errorf("hashing the comparison: %w", err)
-	}
+	_ = enc.Encode(&options)
 	c.digest = hex.EncodeToString(all.Sum(nil))
 	return report.CheckSweep(names, options)
 }
@@ -246,23 +241,20 @@ func calledIn(name, path, file string) string {
 
 // dependence contains everything that a trial depends on.
 type dependence struct {
-	Format        int
-	Program       string
-	Scenario      sim.File // without file names
-	Workload      string
-	Nodes         string
-	Files         []string
-	Start         time.Time
-	Seed          uint64
-	Strategy      string // with its placement
-	Forecast      string
-	Since         time.Time // start of the training times of forecast models
-	Lag           time.Duration
-	RestartCost   time.Duration
-	Lengths       string
-	Interruptible bool
-	Day           bool
-	StayOn        bool
+	report.Variant // the strategy with its placement
+	Format         int
+	Program        string
+	Scenario       sim.File // without file names
+	Workload       string
+	Nodes          string
+	Files          []string
+	Start          time.Time
+	Seed           uint64
+	Since          time.Time // start of the training times of forecast models
+	Lag            time.Duration
+	Lengths        string
+	Interruptible  bool
+	Day            bool
 }
 
 // shared returns the dependencies that all trials of a zone share.
@@ -287,8 +279,9 @@ func (c *Study) shared(z *zone) (*dependence, error) {
 	return d, nil
 }
 
-// list creates the trials.
+// list creates the trials. The first cell with a quoted start is drawn.
 func (c *Study) list() error {
+	options, drawn, cells := c.options(), false, 0
 	for _, z := range c.zones {
 		shared, err := c.shared(z)
 		if err != nil {
@@ -296,30 +289,30 @@ func (c *Study) list() error {
 		}
 		for _, index := range c.file.indices {
 			for _, seed := range c.file.Seeds {
-				cell := &trialCell{zone: z, index: index, seed: seed, order: len(c.cells)}
-				c.cells = append(c.cells, cell)
-				if err := c.listCell(cell, *shared); err != nil {
+				first := !drawn && options.Quotes(index)
+				drawn = drawn || first
+				cell := &trialCell{zone: z, index: index, seed: seed, order: cells}
+				if err := c.listCell(cell, *shared, first); err != nil {
 					return err
 				}
+				cells++
 			}
 		}
 	}
 	return nil
 }
 
-// variants returns the family of a strategy, and its forecasts and restart costs. Strategies that do not use
-// forecasts run only once for all forecasts, and strategies that do not suspend jobs run only once for all restart
-// costs.
-func (c *Study) variants(cell *trialCell, s strategy.Strategy) (
-	family string, forecasts []string, costs []time.Duration,
-) {
+// variants returns the family of a strategy, and what it runs with. Strategies that do not use forecasts run only
+// once for all forecasts, and strategies that do not suspend jobs run only once for all restart costs. If machines
+// sleep, each trial also runs with machines that stay on.
+func (c *Study) variants(z *zone, name string) (family string, all []report.Variant) {
 	// Strategies that do not implement Holds may hold jobs.
-	scaler, scales := s.(interface{ Scales() bool })
-	interrupter, interrupts := s.(interface{ Interrupts() bool })
-	holder, tells := s.(interface{ Holds() bool })
-	family, forecasts, costs = report.NonPreemptive, c.file.Forecasts, c.file.restartCosts
+	scaler, scales := c.strategies[name].(interface{ Scales() bool })
+	interrupter, interrupts := c.strategies[name].(interface{ Interrupts() bool })
+	holder, tells := c.strategies[name].(interface{ Holds() bool })
+	family, forecasts, costs := report.NonPreemptive, c.file.Forecasts, c.file.restartCosts
 	switch {
-	case cell.zone.elastic && scales && scaler.Scales():
+	case z.elastic && scales && scaler.Scales():
 		family = report.Elastic
 	case interrupts && interrupter.Interrupts():
 		family = report.Interruptible
@@ -329,64 +322,46 @@ func (c *Study) variants(cell *trialCell, s strategy.Strategy) (
 	if tells && !holder.Holds() {
 		forecasts = []string{""}
 	}
-	return family, forecasts, costs
+	for _, model := range forecasts {
+		for _, cost := range costs {
+			all = append(all, report.Variant{Strategy: name, Forecast: model, RestartCost: cost})
+		}
+	}
+	if z.scenario.Sleeps() {
+		for _, v := range all {
+			v.StayOn = true
+			all = append(all, v)
+		}
+	}
+	return family, all
 }
 
 // listCell creates the trials of a cell.
-func (c *Study) listCell(cell *trialCell, d dependence) error {
+func (c *Study) listCell(cell *trialCell, d dependence, drawn bool) error {
 	d.Start, d.Seed = cell.zone.starts[cell.index], cell.seed
-	first := c.firstQuoted()
-	drawn := first >= 0 && cell == c.cells[first]
-	for _, stayOn := range cell.zone.machines() {
-		d.StayOn = stayOn
-		if err := c.listStrategies(cell, d, drawn && !stayOn); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// machines returns the values of StayOn. If machines sleep, each trial also runs with machines that stay on.
-func (z *zone) machines() []bool {
-	if z.scenario.Sleeps() {
-		return []bool{true, false}
-	}
-	return []bool{false}
-}
-
-func (c *Study) listStrategies(cell *trialCell, d dependence, drawn bool) error {
 	for _, name := range c.file.Strategies {
-		s := c.strategies[name]
-		family, forecasts, costs := c.variants(cell, s)
-		for i, model := range forecasts {
-			for k, cost := range costs {
-				t := &Planned{cell: cell, day: drawn && i == 0 && k == 0}
-				t.Trial.TrialName = report.TrialName{
-					Zone: cell.zone.Name, Start: d.Start.UTC(), StartIndex: cell.index, Seed: cell.seed, Strategy: name,
-					Forecast: model, RestartCost: cost, Family: family, StayOn: d.StayOn,
-				}
-				d.Strategy, d.Forecast, d.RestartCost, d.Day, d.Since, d.Lag = c.fullNames[name], model, cost, t.day,
-					time.Time{}, 0
-				if _, made := cell.zone.forecasts[model]; made {
-					d.Since, d.Lag = cell.zone.first.UTC(), c.file.lag
-				}
-				text, err := json.Marshal(&d)
-				if err != nil {
-					return fmt.Errorf("hashing a trial: %w", err)
-				}
-				sum := sha256.Sum256(text)
-				t.Key = hex.EncodeToString(sum[:16])
-				c.trials = append(c.trials, t)
+		family, variants := c.variants(cell.zone, name)
+		for i, v := range variants {
+			t := &Planned{cell: cell, day: drawn && i == 0}
+			t.Trial.TrialName = report.TrialName{
+				Variant: v, Zone: cell.zone.Name, Start: d.Start.UTC(), StartIndex: cell.index, Seed: cell.seed,
+				Family: family,
 			}
+			d.Variant, d.Day, d.Since, d.Lag = v, t.day, time.Time{}, 0
+			d.Strategy = c.fullNames[name]
+			if _, made := cell.zone.forecasts[v.Forecast]; made {
+				d.Since, d.Lag = cell.zone.first.UTC(), c.file.lag
+			}
+			text, err := json.Marshal(&d)
+			if err != nil {
+				return fmt.Errorf("hashing a trial: %w", err)
+			}
+			sum := sha256.Sum256(text)
+			t.Key = hex.EncodeToString(sum[:16])
+			c.trials = append(c.trials, t)
 		}
 	}
 	return nil
-}
-
-// firstQuoted returns the index of the first cell with a quoted start, or -1. This cell is drawn.
-func (c *Study) firstQuoted() int {
-	options := c.options()
-	return slices.IndexFunc(c.cells, func(cell *trialCell) bool { return options.Quotes(cell.index) })
 }
 
 // programHash returns a hash that identifies the build of this program.

@@ -66,12 +66,13 @@ func OpenStore(dir string, part Shard) (*Store, error) {
 		return nil, err
 	}
 	// An incomplete last line is damaged, and the next line must not be appended to it.
-	const flags = os.O_APPEND | os.O_CREATE | os.O_RDWR
+	const flags = os.O_APPEND | os.O_CREATE | os.O_WRONLY
 	//nolint:gosec // results are for all who may read the folder
 	if s.file, err = os.OpenFile(s.own, flags, 0o644); err != nil {
 		return nil, fmt.Errorf("opening the results directory: %w", err)
 	}
-	return s, s.endLine()
+	_, err = s.file.WriteString("\n") // ends a line that was interrupted; empty lines are ignored
+	return s, err
 }
 
 // Keep writes all trials of a study into a directory.
@@ -81,19 +82,6 @@ func Keep(dir string, planned []*Planned) error {
 		return err
 	}
 	return s.close(planned, true)
-}
-
-func (s *Store) endLine() error {
-	size, err := s.file.Seek(0, io.SeekEnd)
-	if err != nil || size == 0 {
-		return err
-	}
-	last := make([]byte, 1)
-	if _, err := s.file.ReadAt(last, size-1); err != nil || last[0] == '\n' {
-		return err
-	}
-	_, err = s.file.WriteString("\n")
-	return err
 }
 
 // ReadTrials returns the trials in a results directory by key, and the number of damaged lines.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -46,10 +47,10 @@ type LiveSource struct {
 	unitErr error
 	asked   time.Time // time of the last token request
 
-	saved     *dashboard.Saved
-	savedErr  error
-	savedAt   time.Time
-	savedDone chan struct{} // closed when the running computation finishes; nil if none is running
+	saving   singleflight.Group
+	saved    *dashboard.Saved
+	savedErr error
+	savedAt  time.Time
 }
 
 // OpenLive returns the source of a page about the cluster selected by f, restricted to the namespace of f if it has

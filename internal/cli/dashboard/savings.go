@@ -22,25 +22,15 @@ func (r *liveReader) savings(ctx context.Context, timeout time.Duration) {
 		r.shadowed(ctx)
 		return
 	}
-	s := r.LiveSource
-	s.mu.Lock()
-	if s.savedDone == nil && (s.savedAt.IsZero() || r.m.Now.Sub(s.savedAt) > savingsAge) {
-		s.savedDone = make(chan struct{})
-		go s.computeSavings(context.WithoutCancel(ctx), r.m.Now, s.savedDone)
+	select {
+	case <-r.saving.DoChan("", func() (any, error) { return nil, r.renewSavings(context.WithoutCancel(ctx), r.m.Now) }):
+	case <-ctx.Done():
+	case <-time.After(timeout):
+		r.m.Unseen = append(r.m.Unseen, "savings are still being computed: reload the page in a minute")
 	}
-	done := s.savedDone
-	s.mu.Unlock()
-	if done != nil {
-		select {
-		case <-done:
-		case <-ctx.Done():
-		case <-time.After(timeout):
-			r.m.Unseen = append(r.m.Unseen, "savings are still being computed: reload the page in a minute")
-		}
-	}
-	s.mu.Lock()
-	saved, err := s.saved, s.savedErr
-	s.mu.Unlock()
+	r.mu.Lock()
+	saved, err := r.saved, r.savedErr
+	r.mu.Unlock()
 	r.m.Saved = saved
 	r.m.Power.Under(saved)
 	if err != nil {
@@ -48,14 +38,21 @@ func (r *liveReader) savings(ctx context.Context, timeout time.Duration) {
 	}
 }
 
-func (s *LiveSource) computeSavings(ctx context.Context, now time.Time, done chan struct{}) {
+// renewSavings computes the savings again if they are too old.
+func (s *LiveSource) renewSavings(ctx context.Context, now time.Time) error {
+	s.mu.Lock()
+	age := now.Sub(s.savedAt)
+	s.mu.Unlock()
+	if age <= savingsAge {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, savingsTake)
 	defer cancel()
 	saved, err := s.compare(ctx, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.saved, s.savedErr, s.savedAt, s.savedDone = saved, err, now, nil
-	close(done)
+	s.saved, s.savedErr, s.savedAt = saved, err, now
+	return err
 }
 
 // compare computes the savings like kubenergy report --savings.
