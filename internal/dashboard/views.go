@@ -380,7 +380,8 @@ func (p *page) how() {
 	if m.Mode != "" {
 		p.Sources = append(p.Sources, source{ID: "mode", Name: "Mode", Lines: []string{
 			"The mode of the cluster's policy is " + m.Mode + ". In shadow mode, decisions are only " +
-				"counted. In advise mode, they are annotated. In enforce mode, work is held. Namespaces may have their " +
+				"counted. In advise mode, they are annotated. In enforce mode, work is held. " +
+				"Namespaces may have their " +
 				"own mode: " + strconv.Itoa(m.Enforcing) + " namespaces enforce although the cluster does not.",
 		}})
 	}

@@ -61,7 +61,8 @@ func join(o CSVOptions, parts []part) (Signal, error) {
 		before := parts[i]
 		gap := p.Series.Start().Sub(before.Series.End())
 		if p.Series.Step() != step || gap != 0 && !o.fills(gap, step) {
-			err := &RowError{File: p.path, Err: fmt.Errorf("starting at %s with step %v, it does not follow %s, ending at %s with step %v",
+			err := &RowError{File: p.path, Err: fmt.Errorf("starting at %s with step %v, it does not follow %s, "+
+				"ending at %s with step %v",
 				p.Series.Start().Format(time.RFC3339), p.Series.Step(), before.path,
 				before.Series.End().Format(time.RFC3339), step)}
 			if p.Series.Step() == step && gap > 0 {

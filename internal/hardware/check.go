@@ -49,7 +49,8 @@ func checkPower(idle, full energy.Watts) error {
 	case !(idle >= 0 && idle <= maxWatts):
 		return fmt.Errorf("idle power is %v W: want 0 to %d", float64(idle), maxWatts)
 	case !(full >= idle && full <= maxWatts):
-		return fmt.Errorf("max power is %v W: want at least the idle power of %v W and at most %d", float64(full), float64(idle),
+		return fmt.Errorf("max power is %v W: want at least the idle power of %v W and at most %d", float64(full),
+			float64(idle),
 			maxWatts)
 	}
 	return nil

@@ -32,8 +32,9 @@ func (e usageError) Unwrap() error { return e.error }
 // of the process.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer, more ...*cobra.Command) int {
 	root := &cobra.Command{
-		Use:           "kubenergy-lab",
-		Short:         "Run a real Kubernetes control plane with simulated nodes and KubEnergy's scheduler in one process",
+		Use: "kubenergy-lab",
+		Short: "Run a real Kubernetes control plane with simulated nodes and KubEnergy's " +
+			"scheduler in one process",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -88,7 +88,8 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, "etcd")); err == nil {
-		return nil, fmt.Errorf("starting the lab: %s contains a previous cluster; remove it or choose another directory", dir)
+		return nil, fmt.Errorf("starting the lab: %s contains a previous cluster; remove it or choose "+
+			"another directory", dir)
 	}
 	if err = os.MkdirAll(dir, 0o700); err == nil {
 		err = os.Chmod(dir, 0o700) // it may have existed with other permissions

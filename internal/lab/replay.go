@@ -88,7 +88,8 @@ func Trials(names []string, sleep bool) ([]Trial, error) {
 			}
 			t.holds = greedy.Holds()
 			if when := strategy.When(name); t.holds && when != HoldRule && when != planRule {
-				return nil, fmt.Errorf("strategy %q: the lab's hold loop only supports the rules %q and %q", name, HoldRule,
+				return nil, fmt.Errorf("strategy %q: the lab's hold loop only supports the rules %q and %q", name,
+					HoldRule,
 					planRule)
 			}
 		}

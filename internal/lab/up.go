@@ -110,7 +110,8 @@ func (o *commandFlags) upStock(cmd *cobra.Command, bare bool) error {
 	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains([]string{"stock", "bare", "dir"}, f.Name) {
-			err = usageError{fmt.Errorf("--%s cannot be combined with --stock and --bare, which have no scenario", f.Name)}
+			err = usageError{fmt.Errorf("--%s cannot be combined with --stock and --bare, which have no scenario",
+				f.Name)}
 		}
 	})
 	if err != nil {

@@ -299,7 +299,8 @@ func (p *Published) check() (restart time.Duration, err error) {
 		return 0, nil
 	}
 	if restart, err = time.ParseDuration(p.Restart); err != nil || restart < 0 {
-		return 0, fmt.Errorf("published figure of %s: restartCost is %q: want a duration such as 5m", p.Strategy, p.Restart)
+		return 0, fmt.Errorf("published figure of %s: restartCost is %q: want a duration such as 5m", p.Strategy,
+			p.Restart)
 	}
 	return restart, nil
 }

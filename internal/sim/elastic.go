@@ -113,7 +113,8 @@ func (e *engine) setReplicas(job, replicas int) error {
 	switch {
 	case replicas == 0:
 	case e.tasks == nil || s == nil || replicas < s.Least || replicas > s.Most():
-		return fmt.Errorf("strategy runs job %s on an invalid number of replicas: %d", e.scenario.Jobs[job].ID, replicas)
+		return fmt.Errorf("strategy runs job %s on an invalid number of replicas: %d", e.scenario.Jobs[job].ID,
+			replicas)
 	}
 	if e.tasks != nil {
 		e.tasks.of[job].replicas = replicas

@@ -192,7 +192,8 @@ func (f *File) site() (*SiteFile, error) {
 		f.Sites = []SiteFile{{}}
 	case 1:
 	default:
-		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --price, --forecast and --weather apply to one site, "+
+		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --price, --forecast and --weather "+
+			"apply to one site, "+
 			"but "+
 			"%s has %d: change the file instead", f.name, len(f.Sites))
 	}
@@ -289,7 +290,8 @@ func (f *File) checkStrategies() error {
 			return fmt.Errorf("%s: duplicate strategy %q", f.Called("strategies"), name)
 		}
 		if strategy.When(name) == "threshold" && f.Limits == (LimitsFile{}) {
-			return fmt.Errorf("%s: strategy %q requires limits, but the scenario has none: add limits to its file, e.g. "+
+			return fmt.Errorf("%s: strategy %q requires limits, but the scenario has none: add limits "+
+				"to its file, e.g. "+
 				"{carbon: 200}", f.Called("strategies"), name)
 		}
 	}
@@ -323,7 +325,8 @@ func (s *SiteFile) label() string {
 func (s *SiteFile) check() error {
 	for _, text := range [...]string{s.Name, s.Zone} {
 		if text == "false" || text == "true" {
-			return fmt.Errorf("name or zone of a site is %s: quote it, because YAML parses an unquoted NO as false", text)
+			return fmt.Errorf("name or zone of a site is %s: quote it, because YAML parses an unquoted NO as false",
+				text)
 		}
 	}
 	return cmp.Or(

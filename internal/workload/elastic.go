@@ -62,7 +62,8 @@ func throughput(text string, least, most int) (*sched.Scaling, error) {
 		s.Throughput = append(s.Throughput, v)
 	}
 	if s.Most() != most {
-		return nil, fmt.Errorf("%q has %d throughputs, but there are %d to %d replicas", text, len(s.Throughput), least, most)
+		return nil, fmt.Errorf("%q has %d throughputs, but there are %d to %d replicas", text, len(s.Throughput),
+			least, most)
 	}
 	return s, s.Validate()
 }

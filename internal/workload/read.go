@@ -129,7 +129,8 @@ func LoadWith(path string, o Options) (*Trace, error) {
 	case err != nil:
 		return nil, err
 	case len(t.Jobs) == 0 && len(t.Skipped) > 0:
-		return nil, &grid.RowError{File: path, Err: fmt.Errorf("the file has no jobs to run: all rows were skipped: %s", t.Skipped[0].Why)}
+		return nil, &grid.RowError{File: path, Err: fmt.Errorf("the file has no jobs to run: all "+
+			"rows were skipped: %s", t.Skipped[0].Why)}
 	case len(t.Jobs) == 0:
 		return nil, &grid.RowError{File: path, Err: errors.New("the file has no jobs")}
 	}

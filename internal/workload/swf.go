@@ -80,7 +80,8 @@ func (t *Trace) swfJob(row *rows, start time.Time) {
 		job.TimeLimit = parsed(row, swfColumns[swfTimeLimit], seconds)
 	}
 	if processors > maxCores {
-		row.refuse(swfColumns[swfRequested], fmt.Errorf("%v exceeds the maximum of %.0f processors", processors, maxCores))
+		row.refuse(swfColumns[swfRequested], fmt.Errorf("%v exceeds the maximum of %.0f processors", processors,
+			maxCores))
 	}
 	job.Request.MilliCPU = int64(math.Ceil(processors)) * 1000
 	memory, column := v[swfWantedMemory], swfWantedMemory

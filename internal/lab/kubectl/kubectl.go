@@ -67,7 +67,8 @@ func chooseCluster(args []string, linked bool, isRunning func(home string) bool)
 		return nil
 	case linked:
 		return fmt.Errorf("no lab is running in this directory (%s), KUBECONFIG is not set, and %s is missing: "+
-			"start a lab with kubenergy-lab up, or specify a file with --kubeconfig", Home, clientcmd.RecommendedHomeFile)
+			"start a lab with kubenergy-lab up, or specify a file with --kubeconfig", Home,
+			clientcmd.RecommendedHomeFile)
 	}
 	return fmt.Errorf("no lab is running in this directory (%s), and KUBECONFIG is not set: start a lab with "+
 		"kubenergy-lab up, or specify a file with --kubeconfig", Home)

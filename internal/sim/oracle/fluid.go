@@ -36,7 +36,8 @@ func Fluid(c *grid.Series, cores float64, jobs []sched.Job) (cost float64, err e
 		last = timeutil.Later(last, deadline(j))
 	}
 	if first.Before(c.Start()) {
-		return 0, fmt.Errorf("the first job is submitted at %s, before the start of the intensity", first.Format(time.RFC3339))
+		return 0, fmt.Errorf("the first job is submitted at %s, before the start of the intensity",
+			first.Format(time.RFC3339))
 	}
 	step := c.Step()
 	start := c.Start().Add(first.Sub(c.Start()) / step * step)
