@@ -14,8 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// TestStuckLoop checks that a loop is reported while its round lasts too long, not while it waits between two rounds
-// and not after a panic, and that a process that nothing probes exits.
+// TestStuckLoop verifies that a loop is reported while its round exceeds the limit, but not while it waits between
+// rounds or after a panic, and that a process without a liveness probe exits.
 func TestStuckLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var beats Heartbeats
@@ -23,7 +23,7 @@ func TestStuckLoop(t *testing.T) {
 		var exits atomic.Int32
 		go beats.Watch(ctx, slog.New(slog.DiscardHandler), func() { exits.Add(1) })
 		loop := beats.Loop(ctx, "releases")
-		Round(ctx, func() {}) // of no loop
+		Round(ctx, func() {}) // without a loop
 		Round(loop, func() {})
 		func() {
 			defer func() { _ = recover() }()

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestTooManyConnections checks that connections beyond the limit are closed, and that closed ones make room.
+// TestTooManyConnections verifies that connections beyond the limits are closed, and that closing a connection
+// frees its slot.
 func TestTooManyConnections(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,7 +50,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	c := <-accepted
 	c.Close()
-	c.Close() // gives its place back once
+	c.Close() // must free the slot only once
 	if !greeted() {
 		t.Error("none is let in after one has gone")
 	}

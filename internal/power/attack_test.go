@@ -33,13 +33,14 @@ func annotated(text string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationPower: text}}}
 }
 
-// An annotation that we cannot have written is ignored, and what we write is read again.
+// TestImplausibleMemoryIsIgnored verifies that annotations that we cannot have written are ignored, and that our
+// own can be read.
 func TestImplausibleMemoryIsIgnored(t *testing.T) {
 	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 	times := strings.Repeat(`"2026-06-01T05:00:00Z",`, maxSleeps)
 	for text, plausible := range map[string]bool{
 		`{"failed":1,"since":"2026-06-01T05:00:00Z"}`:                 true,
-		`{"failed":1,"since":"2026-06-01T06:59:00Z"}`:                 true, // another replica's clock
+		`{"failed":1,"since":"2026-06-01T06:59:00Z"}`:                 true, // from another replica's clock
 		`{"failed":1000,"sleeps":[` + times[:23*10-1] + `]}`:          true,
 		`{"failed":1,"sleeps":[` + times + `"2026-06-01T05:00:00Z"]}`: false,
 		`{"failed":-1}`: false,
@@ -78,7 +79,8 @@ func TestImplausibleMemoryIsIgnored(t *testing.T) {
 	}
 }
 
-// What a kubelet writes on its Node does not keep machines from being woken, neither others nor its own.
+// TestAForgedAnnotationCostsNothing verifies that an annotation written by a kubelet prevents no machine from being
+// woken.
 func TestAForgedAnnotationCostsNothing(t *testing.T) {
 	for _, text := range []string{
 		`{"failed":-1}`, `{"failed":9223372036854775807}`, `{"since":"9999-12-31T23:59:59Z"}`,
@@ -94,7 +96,8 @@ func TestAForgedAnnotationCostsNothing(t *testing.T) {
 	}
 }
 
-// A machine or a need with which deciding panics costs itself. If it could be either, the machine is woken.
+// TestAPanicCostsWhatCausesIt verifies that a machine or need that causes a panic affects no others. If it could be
+// either, the machine is woken.
 func TestAPanicCostsWhatCausesIt(t *testing.T) {
 	has := func(s *sleep.Snapshot, machine string) bool {
 		return slices.ContainsFunc(s.Machines, func(m sleep.Machine) bool { return m.Name == machine })
@@ -104,7 +107,7 @@ func TestAPanicCostsWhatCausesIt(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		panics func(*sleep.Snapshot) bool
-		woken  []string // beside the one machine for the pod that waits
+		woken  []string // in addition to the machine for the pending pod
 	}{
 		"a machine":    {func(s *sleep.Snapshot) bool { return has(s, "m3") }, []string{"m3"}},
 		"two machines": {func(s *sleep.Snapshot) bool { return has(s, "m3") || has(s, "m4") }, []string{"m3", "m4"}},
@@ -141,7 +144,7 @@ func TestAPanicCostsWhatCausesIt(t *testing.T) {
 	}
 }
 
-// park is a cluster of sleeping machines, with the loop that decides on them.
+// park returns a cluster of sleeping machines and its loop.
 func park(t *testing.T, machines int, change func(*v1.Node)) (*loop, *cluster) {
 	t.Helper()
 	view, err := kube.NewView(nil, []*energy.Profile{server}, server.Name)
@@ -172,7 +175,7 @@ func park(t *testing.T, machines int, change func(*v1.Node)) (*loop, *cluster) {
 	return l, c
 }
 
-// pod adds a pod of one core.
+// pod adds a pod that requests one core.
 func (c *cluster) pod(namespace, name string, change func(*v1.Pod)) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}}
 	p.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{
@@ -197,20 +200,21 @@ func terms(n int, value string) func(*v1.Pod) {
 	}
 }
 
-// However many pods wait, a round does a limited amount of work, a pod of another namespace is looked for in the first
-// one, and every pod is looked for in one of the next.
+// TestManyPodsCostALimitedAmountOfWork verifies that the work per round is limited regardless of the number of
+// pending pods, that a pod of another namespace is handled in the first round, and that every pod is handled
+// eventually.
 func TestManyPodsCostALimitedAmountOfWork(t *testing.T) {
 	const machines, pods, work = 20, 200, 20_000
 	for name, c := range map[string]struct {
 		change func(i int) func(*v1.Pod)
-		spent  int // in the first round, at most
-		rounds int // until all pods have been looked for
+		spent  int // maximum in the first round
+		rounds int // rounds until all pods have been handled
 	}{
 		"no node has the label": {func(int) func(*v1.Pod) {
 			return func(p *v1.Pod) { unschedulable(p); p.Spec.NodeSelector = map[string]string{"none": "such"} }
 		}, 2*machines*perFit + (pods+1)*perPod + machines, 1},
 		"the same affinity of 10 terms": {func(int) func(*v1.Pod) { return terms(10, "c") }, 5000, 1},
-		// The specs have 480 bytes, so that each costs 16 + 3 + 20*(8+3) units.
+		// The specs have 480 bytes, so each costs 16 + 3 + 20*(8+3) units.
 		"an affinity of 10 terms each": {func(i int) func(*v1.Pod) { return terms(10, fmt.Sprint("c", 100+i)) }, work + 300, 3},
 		"larger than is looked at":     {func(i int) func(*v1.Pod) { return terms(2000, "c") }, work + 1000, 7},
 	} {
@@ -237,7 +241,8 @@ func TestManyPodsCostALimitedAmountOfWork(t *testing.T) {
 	}
 }
 
-// Held Jobs cost no more: they share the limits, each namespace has its turn, and the pods of one Job come last.
+// TestManyHeldJobsCostALimitedAmountOfWork verifies that held Jobs share the limits with pods, that namespaces take
+// turns, and that further pods of a Job come last.
 func TestManyHeldJobsCostALimitedAmountOfWork(t *testing.T) {
 	l, all := park(t, 100, nil)
 	l.limits.work = 50_000
@@ -263,8 +268,8 @@ func TestManyHeldJobsCostALimitedAmountOfWork(t *testing.T) {
 	}
 }
 
-// However many Jobs are held, a round computes the horizon of each machine once. A start before the longest horizon is
-// near.
+// TestHeldJobsShareTheHorizon verifies that a round computes the horizon of each machine only once, regardless of
+// the number of held Jobs, and that Jobs that start before the longest horizon are included.
 func TestHeldJobsShareTheHorizon(t *testing.T) {
 	l, all := park(t, 100, nil)
 	start := l.Clock().Add(l.horizon(&sleep.Machine{Profile: server}, &l.Policy))
@@ -292,9 +297,9 @@ func TestHeldJobsShareTheHorizon(t *testing.T) {
 	}
 }
 
-// The memory of pods that cannot be scheduled is bounded.
+// TestVainPodsTakeLimitedMemory verifies that the memory for unschedulable pods is bounded.
 func TestVainPodsTakeLimitedMemory(t *testing.T) {
-	l, all := park(t, 200, func(n *v1.Node) { // awake, woken just now, with room
+	l, all := park(t, 200, func(n *v1.Node) { // awake, just woken, with free capacity
 		delete(n.Labels, v1alpha1.LabelPowerState)
 		n.Spec.Taints = nil
 		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
@@ -320,8 +325,8 @@ func waking(transitions []*transition) (all []string) {
 	return all
 }
 
-// A tenant that binds a pod to each machine wakes no more of them than the limit permits, and those after the machine
-// for another one's pod.
+// TestATenantDoesNotWakeAllMachinesAtOnce verifies that a tenant that binds a pod to each machine cannot wake more
+// of them than permitted, nor before the machine for another tenant's pod.
 func TestATenantDoesNotWakeAllMachinesAtOnce(t *testing.T) {
 	l, all := park(t, 1000, nil)
 	for _, n := range all.nodes[:999] {
@@ -344,7 +349,8 @@ func TestATenantDoesNotWakeAllMachinesAtOnce(t *testing.T) {
 	}
 }
 
-// Pods that were created with spec.nodeName and that no kubelet would run neither wake a machine nor take its room.
+// TestPodsThatCannotRunWakeNothing verifies that pods created with spec.nodeName that the kubelet would reject
+// neither wake a machine nor use its capacity.
 func TestPodsThatCannotRunWakeNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*v1.Pod)
@@ -370,7 +376,8 @@ func TestPodsThatCannotRunWakeNothing(t *testing.T) {
 	}
 }
 
-// Machines that may sleep no longer, and those that cannot be decided on, are woken at the same rate, also by hand.
+// TestEveryWakeUpIsLimited verifies that the wake rate also applies to machines that may no longer sleep, to
+// machines without a verdict, and to manual wakeups.
 func TestEveryWakeUpIsLimited(t *testing.T) {
 	for name, change := range map[string]func(*loop){
 		"in shadow mode":  func(l *loop) { l.Mode = ModeShadow },
@@ -407,7 +414,7 @@ func TestEveryWakeUpIsLimited(t *testing.T) {
 	})
 }
 
-// counter is a switch of machines that are off and stay so.
+// counter is a switch that counts wake orders. Its machine is always off.
 type counter struct {
 	Switch
 
@@ -421,7 +428,7 @@ func (c counter) On(context.Context) error {
 	return nil
 }
 
-// stuck is a switch whose order to start returns when it is released, not when its context ends.
+// stuck is a switch with an On method that blocks until it is released, regardless of its context.
 type stuck struct {
 	Switch
 
@@ -433,7 +440,8 @@ func (s stuck) On(context.Context) error {
 	return nil
 }
 
-// A step that does not end fails the liveness probe after a while, until it ends. A pause between two rounds does not.
+// TestAStuckStepFailsTheProbe verifies that a blocked step fails the liveness probe until it returns, unlike a
+// pause between rounds.
 func TestAStuckStepFailsTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, all := park(t, 1, nil)

@@ -20,42 +20,42 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// The kinds of switches.
+// Kinds of switches.
 const (
 	KindRedfish = "redfish"
 	KindWebhook = "webhook"
 )
 
-// Machine binds a node to what switches its machine. Only those who configure the cluster write it.
+// Machine assigns a machine and its power switch to a node. It is configured by cluster administrators only.
 type Machine struct {
 	Node        string `json:"node"`
-	UUID        string `json:"uuid"`             // of the system, as its firmware and the node's status say it
+	UUID        string `json:"uuid"`             // system UUID, as reported by the firmware and in the node's status
 	Kind        string `json:"kind"`             // redfish or webhook
-	URL         string `json:"url"`              // redfish: scheme and host; webhook: all of it
-	System      string `json:"system,omitempty"` // path of the system, of redfish; "": the only one
+	URL         string `json:"url"`              // redfish: scheme and host; webhook: full URL
+	System      string `json:"system,omitempty"` // redfish: path of the system; may be omitted if there is only one
 	Username    string `json:"username,omitempty"`
-	PasswordKey string `json:"passwordKey,omitempty"` // key in the Secret: the password, or what signs for a webhook
-	Auth        string `json:"auth,omitempty"`        // of redfish: basic, by default, or session
-	CAFile      string `json:"caFile,omitempty"`      // certificates that verify the server, in PEM
+	PasswordKey string `json:"passwordKey,omitempty"` // key of the password or signing key in the Secret
+	Auth        string `json:"auth,omitempty"`        // redfish: basic (default) or session
+	CAFile      string `json:"caFile,omitempty"`      // CA certificates of the server, in PEM format
 }
 
-// Config is the file of machines.
+// Config is the configuration file.
 type Config struct {
-	Mode     string    `json:"mode,omitempty"` // shadow, by default, or enforce
+	Mode     string    `json:"mode,omitempty"` // shadow (default) or enforce
 	Policy   Policy    `json:"policy,omitzero"`
 	Machines []Machine `json:"machines"`
-	// KeysSecret is the Secret with the keys, for those who read them from the API server.
+	// KeysSecret is the name of the Secret with the keys, used by clients that read it from the API server.
 	KeysSecret string `json:"keysSecret,omitempty"`
 }
 
-// Policy is a [sleep.Policy] with durations as people write them.
+// Policy is a [sleep.Policy] with durations in their text format.
 type Policy struct {
 	sleep.Policy
 	After metav1.Duration `json:"after,omitzero"`
 	Lead  metav1.Duration `json:"lead,omitzero"`
 }
 
-// ParseConfig reads a file of machines, strictly. The error names everything that is wrong.
+// ParseConfig parses a configuration file strictly. The error lists all invalid fields.
 func ParseConfig(text []byte) (Config, error) {
 	p := sleep.DefaultPolicy()
 	p.MinAwake = 1
@@ -76,18 +76,18 @@ func ParseConfig(text []byte) (Config, error) {
 	return c, errors.Join(append(errs, checkMachines(c.Machines))...)
 }
 
-// maxProbes is the limit of connections to the address of probes.
+// maxProbes is the maximum number of connections to the probe address.
 const maxProbes = 32
 
-// Configured returns the options that a file of machines gives, and has decisions appended to another file, if one is
-// named; - is standard output. It listens for probes on an address; 0: nowhere.
+// Configured returns the options in a configuration file. Decisions are appended to the file record, unless it is
+// empty; "-" is standard output. It listens on the address probes for liveness probes, unless it is "0".
 func Configured(file, record, probes string, log *slog.Logger) (o Options, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return o, fmt.Errorf("reading machines: %w", err)
 	}
 	c, err := ParseConfig(text)
-	host, _ := os.Hostname() // what follows tells replicas apart, too
+	host, _ := os.Hostname() // optional, because the suffix is unique
 	o = Options{
 		Machines: c.Machines, Policy: c.Policy.core(), Mode: c.Mode, Identity: host + "_" + string(uuid.NewUUID()),
 		Beats: &daemon.Heartbeats{}, Log: log,
@@ -103,7 +103,7 @@ func Configured(file, record, probes string, log *slog.Logger) (o Options, err e
 	return o, err
 }
 
-// core returns the policy that is decided by.
+// core returns the policy for package sleep.
 func (p *Policy) core() sleep.Policy {
 	c := p.Policy
 	c.After, c.Lead = p.After.Duration, p.Lead.Duration

@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// marks are the labels and annotations of nodes that must not sleep. A key that ends in a slash stands for all of that
-// domain.
+// marks are labels and annotations of nodes that must not sleep. A key that ends with a slash matches all keys of
+// that domain.
 var marks = []struct{ key, why string }{
 	{"node-role.kubernetes.io/control-plane", "it is of the control plane"},
 	{"node-role.kubernetes.io/master", "it is of the control plane"},
@@ -31,8 +31,7 @@ var marks = []struct{ key, why string }{
 	{"linbit.com/", "it holds replicated storage: LINSTOR"},
 }
 
-// stores are pods, by a label, that hold replicas of data on their node. Most come with the node, as those of
-// DaemonSets.
+// stores are labels of pods that store replicated data on their node. Most of these pods belong to DaemonSets.
 var stores = []struct{ key, value, why string }{
 	{"app", "rook-ceph-osd", "it holds replicated storage: Ceph"},
 	{"app", "rook-ceph-mon", "it holds replicated storage: Ceph"},
@@ -43,7 +42,7 @@ var stores = []struct{ key, value, why string }{
 	{"app.kubernetes.io/component", "linstor-satellite", "it holds replicated storage: LINSTOR"},
 }
 
-// keeps returns why a node must not sleep by what it is marked with, or "".
+// keeps returns the reason why a node must not sleep according to its labels and annotations, or "".
 func keeps(n *v1.Node) string {
 	if n.Labels[v1alpha1.LabelMaySleep] != "true" {
 		return "it has no label " + v1alpha1.LabelMaySleep
@@ -60,7 +59,7 @@ func keeps(n *v1.Node) string {
 	return ""
 }
 
-// keepsFor returns why a node must not sleep because of a pod that comes with it, or "".
+// keepsFor returns the reason why a node must not sleep because of a pod that runs on every node, or "".
 func keepsFor(p *v1.Pod) string {
 	for _, s := range stores {
 		if p.Labels[s.key] == s.value {
@@ -73,13 +72,13 @@ func keepsFor(p *v1.Pod) string {
 	return ""
 }
 
-// isProxy reports whether a static pod is kube-proxy, which is of no use to others while its node sleeps.
+// isProxy reports whether a static pod is kube-proxy, which is not needed while its node sleeps.
 func isProxy(p *v1.Pod) bool {
 	return p.Namespace == "kube-system" &&
 		(p.Labels["k8s-app"] == "kube-proxy" || p.Labels["component"] == "kube-proxy")
 }
 
-// works reports whether a machine must not go off while the pod is on it.
+// works reports whether the pod prevents its machine from being shut down.
 func works(p *v1.Pod) bool {
 	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
 		return false
@@ -87,8 +86,8 @@ func works(p *v1.Pod) bool {
 	return policy.KeepsAwake(p) || keepsFor(p) != ""
 }
 
-// holders returns why nodes that alone reach a volume must not sleep: those with a label that a volume asks for and no
-// other node has.
+// holders returns the nodes that must not sleep because they are the only node with access to a volume, with the
+// reason. These are nodes with a label that a volume requires and that no other node has.
 func holders(nodes []*v1.Node, volumes []*v1.PersistentVolume) map[string]string {
 	wanted := map[string]string{} // key=value → reason
 	for _, v := range volumes {
@@ -116,7 +115,7 @@ func holders(nodes []*v1.Node, volumes []*v1.PersistentVolume) map[string]string
 	held := map[string]string{}
 	for one, names := range with {
 		if len(names) == 1 {
-			held[names[0]] = max(held[names[0]], wanted[one]) // any one, but always the same
+			held[names[0]] = max(held[names[0]], wanted[one]) // any one, but deterministic
 		}
 	}
 	return held

@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// one returns a world of so many machines and the replica that leads.
+// one returns a world with the given number of machines, and the leading replica.
 func one(t *testing.T, machines int) (*world, *replica) {
 	t.Helper()
 	w := newWorld(1, machines)
@@ -29,7 +29,7 @@ func one(t *testing.T, machines int) (*world, *replica) {
 	return w, r
 }
 
-// live has the replica look every 5 s.
+// live runs a round of the replica every 5 s.
 func (w *world) live(t *testing.T, r *replica, d time.Duration) {
 	t.Helper()
 	for end := w.now.Add(d); w.now.Before(end); w.pass(5 * time.Second) {
@@ -43,8 +43,9 @@ func (w *world) live(t *testing.T, r *replica, d time.Duration) {
 
 func (w *world) state(node string) sleep.State { return kube.PowerState(w.nodes[node]) }
 
-// A machine goes the whole way: it is left alone until a boot is won back, takes no more pods, goes off, and comes back
-// for a pod that fits nowhere. Nothing of ours stays on its node but what we remember.
+// TestSleepAndWake covers the whole cycle of a machine: it stays awake until the break-even time of a boot, is
+// tainted, shut down, and woken for a pod that fits nowhere else. Afterwards, only the annotation remains on its
+// node.
 func TestSleepAndWake(t *testing.T) {
 	w, r := one(t, 1)
 	w.live(t, r, 20*time.Second)
@@ -70,7 +71,7 @@ func TestSleepAndWake(t *testing.T) {
 	}
 }
 
-// A label that was there before stays.
+// TestForeignLabelStays verifies that an existing label is not changed.
 func TestForeignLabelStays(t *testing.T) {
 	w, r := one(t, 1)
 	w.nodes["m0"].Labels[excludeDisruption] = "yes"
@@ -83,7 +84,7 @@ func TestForeignLabelStays(t *testing.T) {
 	}
 }
 
-// Before the order is given, a need or a pod takes it back.
+// TestTakenBack verifies that a need or a pod cancels the shutdown before the order is sent.
 func TestTakenBack(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"a pod was bound":        func(w *world) { w.addPod("p", "m0", 1, nil) },
@@ -111,7 +112,7 @@ func TestTakenBack(t *testing.T) {
 	}
 }
 
-// TestKeep goes through all that keeps a machine awake.
+// TestKeep covers all reasons that keep a machine awake.
 func TestKeep(t *testing.T) {
 	label := func(key, value string) func(*world) {
 		return func(w *world) { w.nodes["m0"].Labels[key] = value }
@@ -165,7 +166,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// A volume keeps the one node awake that reaches it, and none where several do.
+// TestVolumes verifies that a volume keeps a node awake only if no other node can access the volume.
 func TestVolumes(t *testing.T) {
 	w, r := one(t, 2)
 	volume := func(key, value string) *v1.PersistentVolume {
@@ -189,7 +190,8 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
-// In shadow mode nothing is touched and no management controller is asked; what slept before is woken.
+// TestShadow verifies that in shadow mode no machine is put to sleep, no management controller is queried, and
+// sleeping machines are woken.
 func TestShadow(t *testing.T) {
 	w, r := one(t, 2)
 	r.Mode = ModeShadow
@@ -210,7 +212,7 @@ func TestShadow(t *testing.T) {
 	}
 }
 
-// Where deciding panics, none goes to sleep and all that sleep are woken.
+// TestPanicWakes verifies that a panic while deciding puts no machine to sleep and wakes all sleeping machines.
 func TestPanicWakes(t *testing.T) {
 	w, r := one(t, 1)
 	w.live(t, r, 4*time.Minute)
@@ -221,7 +223,7 @@ func TestPanicWakes(t *testing.T) {
 	}
 }
 
-// A held Job has a machine when it is released.
+// TestPlanned verifies that a machine is awake when a held Job is released.
 func TestPlanned(t *testing.T) {
 	w, r := one(t, 1)
 	w.live(t, r, 4*time.Minute)
@@ -247,7 +249,7 @@ func TestPlanned(t *testing.T) {
 	}
 }
 
-// What needs nothing of ours wakes all, and takes off what is ours.
+// TestWaker verifies that the Waker wakes all machines without other components, and removes our labels and taints.
 func TestWaker(t *testing.T) {
 	w, r := one(t, 2)
 	w.live(t, r, 4*time.Minute)

@@ -27,8 +27,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// TestRun: the process takes the Lease, sends a machine off through its switch, tells it in an event, and ends when it
-// is told to. Its clock is fast.
+// TestRun verifies that the process acquires the Lease, shuts a machine down through its switch, records an event,
+// and stops when its context is done. Its clock is fast.
 func TestRun(t *testing.T) {
 	off, reported := make(chan struct{}, 1), make(chan struct{}, 1)
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

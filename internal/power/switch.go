@@ -17,17 +17,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/meter"
 )
 
-// Switch turns one machine on and off.
+// Switch powers one machine on and off.
 type Switch interface {
 	State(ctx context.Context) (on bool, uuid string, err error)
-	Off(ctx context.Context) error // asks the operating system to shut down in order; never forces
+	Off(ctx context.Context) error // requests a graceful shutdown; never powers off by force
 	On(ctx context.Context) error
 }
 
-// KeysDir is where the Secret of keys is mounted for kubenergy-power.
+// KeysDir is the mount path of the Secret with the keys in kubenergy-power.
 const KeysDir = "/etc/kubenergy/power-keys"
 
-// NewSwitches returns what switches the machines, by node. The error names all machines that are not among them.
+// NewSwitches returns the switches of the machines by node. The error lists all invalid machines, which are
+// omitted.
 func NewSwitches(all []Machine, keys dial.KeyReader, loopback bool) (map[string]Switch, error) {
 	if err := checkMachines(all); err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func NewSwitches(all []Machine, keys dial.KeyReader, loopback bool) (map[string]
 	return switches, errors.Join(errs...)
 }
 
-// closeAll ends sessions: management controllers have few.
+// closeAll ends all sessions, because management controllers support only a few.
 func closeAll(switches map[string]Switch) {
 	ctx, cancel := context.WithTimeout(context.Background(), usual.call)
 	defer cancel()
@@ -65,13 +66,13 @@ func closeAll(switches map[string]Switch) {
 			work.Go(func() error { system.Close(ctx); return nil })
 		}
 	}
-	_ = work.Wait() // none has an error
+	_ = work.Wait() // Close returns no error
 }
 
-// errUnsure is the answer of what cannot know whether a machine is on.
+// errUnsure is returned if the power state cannot be determined.
 var errUnsure = errors.New("the webhook cannot know whether it is on")
 
-// webhook leaves the switching to a server of the owner's.
+// webhook delegates power control to an HTTP server.
 type webhook struct {
 	dial.Client
 

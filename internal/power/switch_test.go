@@ -33,7 +33,7 @@ func (k testKeys) Key(name string) (string, error) {
 
 const someUUID = "4c4c4544-0042-3510-8054-b4c04f564433"
 
-// bmc is a Redfish service of one system.
+// bmc is a Redfish service with one system.
 type bmc struct {
 	state, types string
 	session      bool
