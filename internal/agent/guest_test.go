@@ -17,8 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// A host with a virtual machine in a control group of libvirt's, and an agent in each of the two: the guest's joules
-// are those that the host attributed to it, and are counted once.
+// TestHostAndGuest runs an agent on a host and one in a virtual machine of libvirt, and verifies that the guest's
+// energy equals the energy that the host attributed to it, and is counted only once.
 func TestHostAndGuest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs agents for a while")

@@ -14,7 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// loop ticks until ctx ends, and once more then: a container that ends with the node has used something until now.
+// loop runs ticks until ctx is done, and then one final tick to account for containers that stop when the node
+// shuts down.
 func (a *agent) loop(ctx context.Context) {
 	interval := a.options.Interval
 	a.heartbeat.interval.Store(int64(interval))
@@ -31,7 +32,7 @@ func (a *agent) loop(ctx context.Context) {
 		}
 		a.tick()
 		a.heartbeat.beat()
-		// Ticks that did not happen are not made up for: counters add up by themselves.
+		// Lost ticks are not repeated, because counters are cumulative.
 		next = next.Add(interval)
 		if late := time.Since(next); late > 0 {
 			lost := late/interval + 1
@@ -42,8 +43,9 @@ func (a *agent) loop(ctx context.Context) {
 	}
 }
 
-// tick reads everything once: first what computed, then what was used (docs/decisions/0012). A panic outside of meters
-// ends the process: half of the interval may be attributed, and the next process goes on from what was saved.
+// tick reads CPU times, then energy counters, and attributes the energy (docs/decisions/0012). A panic outside of
+// meters terminates the process, because the interval may be partially attributed; the next process continues from
+// the saved state.
 func (a *agent) tick() {
 	began := time.Now()
 	err := a.host.Sweep(&a.sweep)
@@ -66,9 +68,10 @@ func (a *agent) tick() {
 		a.bookGPUs()
 		a.book()
 	}
-	// What virtual machines are told must never be more than what a later process knows of: it would be told again.
+	// Counters published to virtual machines must never exceed the saved state; otherwise, the next process would
+	// publish the same energy again.
 	a.save()
-	if a.publisher != nil { // it logs what fails for one machine; an error is about all
+	if a.publisher != nil { // errors of single machines are logged by Publish
 		err := a.publisher.Publish(host.Now(), a.host.VMs())
 		a.publishTrouble.note(a.log, "writing the counters of virtual machines", "they may begin anew after a restart",
 			err)
@@ -86,7 +89,7 @@ func (a *agent) readMeters() {
 		status := &a.status.Meters[i]
 		status.Readable = err == nil
 		if scraped, ok := m.(*meter.Scraped); ok {
-			status.Errors = uint64(max(0, scraped.Failures())) // its errors are those of answers, not of ticks
+			status.Errors = uint64(max(0, scraped.Failures())) // counts failed scrapes rather than failed ticks
 		} else if err != nil {
 			status.Errors++
 		}
@@ -95,15 +98,15 @@ func (a *agent) readMeters() {
 	}
 }
 
-// logThrottle keeps something that fails again and again from filling the log.
+// logThrottle limits how often a recurring failure is logged.
 type logThrottle struct {
 	failing  bool
-	loggedAt time.Duration // when, since boot; 0: never
+	loggedAt time.Duration // time since boot of the last log entry; 0 if none
 }
 
 const logPause = time.Minute
 
-// note logs a failure and its end, each once, and neither more than once a minute.
+// note logs the start and the end of a failure, at most one entry per minute.
 func (t *logThrottle) note(log *slog.Logger, what, consequence string, err error) {
 	now := host.Now()
 	if (err != nil) == t.failing || t.loggedAt != 0 && now-t.loggedAt < logPause {
@@ -117,8 +120,8 @@ func (t *logThrottle) note(log *slog.Logger, what, consequence string, err error
 	}
 }
 
-// book hands an attribution to the queue, the page and the virtual machines. The queue comes first: a client that
-// scrapes and then asks for a delivery gets both alike.
+// book adds the attribution to the queue, the metrics and the counters of virtual machines. The queue is updated
+// first so that a client that scrapes metrics and then requests a delivery gets the same data from both.
 func (a *agent) book() {
 	if a.publisher != nil {
 		a.bookVMs()
@@ -135,7 +138,7 @@ func (a *agent) book() {
 	a.page.Add(&a.attribution, a.status.Source)
 }
 
-// bookVMs counts to the virtual machines what they used.
+// bookVMs adds the energy of virtual machines to their published counters.
 func (a *agent) bookVMs() {
 	for i := range a.attribution.Shares {
 		s := &a.attribution.Shares[i]
@@ -145,7 +148,7 @@ func (a *agent) bookVMs() {
 	}
 }
 
-// save keeps what a process after this one goes on from. The queue logs what fails.
+// save persists the state for the next process. Errors are logged by the queue.
 func (a *agent) save() {
 	if a.queue == nil {
 		return
@@ -172,18 +175,18 @@ func (a *agent) report() {
 	a.page.SetStatus(s)
 }
 
-// heartbeat remembers the last tick, to find out whether the agent hangs.
+// heartbeat records the time of the last tick for liveness checks.
 type heartbeat struct {
 	interval atomic.Int64
-	last     atomic.Int64 // since boot
+	last     atomic.Int64 // time since boot, in nanoseconds
 }
 
-// missed is how many ticks may be missing before the agent should be restarted.
+// missed is the number of missed ticks after which the agent is considered unhealthy.
 const missed = 10
 
 func (p *heartbeat) beat() { p.last.Store(int64(host.Now())) }
 
-// check returns why the agent is not well.
+// check returns an error if no tick has completed recently.
 func (p *heartbeat) check() error {
 	silent, most := host.Now()-time.Duration(p.last.Load()), missed*time.Duration(p.interval.Load())
 	if silent > max(most, missed*time.Second) {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// A meter that fails every other tick says so, but does not fill the log.
+// TestTroubleIsSaidOnce verifies that a meter that fails every other tick is logged only once.
 func TestTroubleIsSaidOnce(t *testing.T) {
 	var log bytes.Buffer
 	var tr logThrottle

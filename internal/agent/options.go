@@ -18,31 +18,31 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Options are what the command line says.
+// Options are the options of the agent's command line.
 type Options struct {
 	Node     string
-	Interval time.Duration     // of a tick; 0: a second, or half of one where virtual machines read what is published
-	StateDir string            // "": nothing survives the process
-	Idle     energy.IdlePolicy // how idle energy is shared
+	Interval time.Duration     // of ticks; 0 defaults to 1 s, or 500 ms if VMs are enabled
+	StateDir string            // if empty, no state is persisted
+	Idle     energy.IdlePolicy // distribution of idle energy
 
 	Host   host.Options
 	Meters meter.Config
 
-	Listen    string // HTTP: /metrics, /healthz, /forward-metrics; "0": nowhere
-	WebConfig string // TLS and authentication of Listen
-	// MetricsTokenFile holds the bearer token that scrapers bring; "": none is asked for.
+	Listen    string // address of /metrics, /healthz and /forward-metrics; "0" disables the server
+	WebConfig string // TLS and authentication settings of Listen
+	// MetricsTokenFile contains the bearer token required of scrapers. If empty, no token is required.
 	MetricsTokenFile string
-	MaxConsumers     int // in /metrics
+	MaxConsumers     int // maximum number of consumers in /metrics
 	BatchInterval    time.Duration
-	Push             delivery.PushOptions // no URL: nothing is pushed
+	Push             delivery.PushOptions // if the URL is empty, batches are not pushed
 
-	GuestsDir string // where the counters of virtual machines are published
+	GuestsDir string // directory for the counters of virtual machines
 
 	LogFormat string // json or text
 	LogLevel  slog.Level
 }
 
-// DefaultOptions returns what holds where the command line says nothing.
+// DefaultOptions returns the default options.
 func DefaultOptions() Options {
 	name := os.Getenv("NODE_NAME")
 	if name == "" {
@@ -57,7 +57,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// AddFlags adds a flag for each option.
+// AddFlags adds a flag for each option to fs.
 func (o *Options) AddFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.Node, "node-name", o.Node,
 		"`name` of this node in all that is reported (default: $NODE_NAME, else the host's name)")
@@ -96,13 +96,14 @@ func (o *Options) AddFlags(fs *flag.FlagSet) {
 	fs.TextVar(&o.LogLevel, "log-level", o.LogLevel, "DEBUG, INFO, WARN or ERROR")
 }
 
-// Ticks faster than the fastest meter see nothing but noise; slower ones miss containers and, some day, a wrap.
+// Intervals below the update interval of the fastest meter yield only noise; long intervals miss short-lived
+// containers and counter wraparounds.
 const (
 	minInterval = 100 * time.Millisecond
 	maxInterval = time.Minute
 )
 
-// Validate reports everything that is wrong.
+// Validate returns an error that lists all invalid options.
 func (o Options) Validate() error {
 	o = o.complete()
 	var errs []error
@@ -135,10 +136,10 @@ func (o Options) Validate() error {
 	return errors.Join(errors.Join(errs...), o.Meters.Validate())
 }
 
-// nodeName are names without blanks and slashes.
+// nodeName matches names without spaces and slashes.
 var nodeName = regexp.MustCompile(`^[!-.0-~]{1,253}$`)
 
-// complete fills in what follows from other options.
+// complete sets options that are derived from other options.
 func (o Options) complete() Options {
 	if o.Interval == 0 {
 		o.Interval = time.Second
@@ -150,7 +151,7 @@ func (o Options) complete() Options {
 	return o
 }
 
-// Logger returns a logger that writes to w as the options say.
+// Logger returns a logger that writes to w with the configured format and level.
 func (o *Options) Logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: o.LogLevel}
 	if o.LogFormat == "text" {

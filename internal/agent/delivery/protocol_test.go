@@ -15,7 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// docs/reference/protocol.md shows what really travels, and names every field and every reason.
+// TestProtocolIsDocumented verifies that docs/reference/protocol.md contains the actual messages, and mentions
+// every field and failure reason.
 func TestProtocolIsDocumented(t *testing.T) {
 	data, err := os.ReadFile("../../../docs/reference/protocol.md")
 	if err != nil {
@@ -73,7 +74,7 @@ func TestProtocolIsDocumented(t *testing.T) {
 	}
 }
 
-// Intervals that touch do not overlap, and those of no length overlap nothing.
+// TestIntervals verifies that adjacent intervals do not overlap, and that empty intervals never overlap.
 func TestIntervals(t *testing.T) {
 	var sink sinktest.Sink
 	number := uint64(0)

@@ -77,7 +77,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// The fuzzer cannot guess checksums, so they are made right for it.
+// withChecksum adds a valid header to a payload, because a fuzzer cannot guess checksums.
 func withChecksum(payload []byte) []byte {
 	data := append([]byte(slotMagic), make([]byte, headerSize-len(slotMagic))...)
 	data = append(data, payload...)
@@ -113,7 +113,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzStateDir hands a queue a directory that somebody else wrote.
+// FuzzStateDir opens a queue on a directory with arbitrary contents.
 func FuzzStateDir(f *testing.F) {
 	f.Add(someRecord().append(nil, slotMagic), someRecord().append(nil, batchMagic), "batch-2-7-9")
 	f.Add([]byte("x"), []byte{}, "batch-1-1-18446744073709551615")
@@ -156,7 +156,8 @@ func FuzzStateDir(f *testing.F) {
 	})
 }
 
-// testdata/state is what an agent of the first release left behind: two sealed batches and an open one, with its state.
+// TestStateOfFormerAgents verifies that the state of the first release can be read. testdata/state contains two
+// sealed batches and an open batch with the agent's state.
 func TestStateOfFormerAgents(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("testdata/state")); err != nil {
@@ -203,7 +204,7 @@ func TestOnlyOneAgent(t *testing.T) {
 	q.Close()
 }
 
-// Damaged files cost what they held; the rest goes on.
+// TestDamage verifies that a damaged file only loses its own energy.
 func TestDamage(t *testing.T) {
 	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
 	n.start(t.Fatal, false)
@@ -249,7 +250,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// When the power fails, the latest changes of a directory may be undone: batches come back that were acknowledged.
+// TestPowerFailure verifies that batches that were already acknowledged and reappear after a power failure are not
+// recorded twice.
 func TestPowerFailure(t *testing.T) {
 	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
 	n.opts.MaxBatches = 4
@@ -278,7 +280,7 @@ func TestPowerFailure(t *testing.T) {
 	n.dir, n.boot, n.now = filepath.Join(old, "state"), 1, time.Second
 	n.open(t.Fatal)
 	defer func() { n.abandon() }()
-	n.lost = amounts{} // the state directory knew everything
+	n.lost = amounts{} // the state directory was complete
 	for range 8 {
 		tick()
 		n.queue.Seal()
@@ -333,7 +335,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the wall clock shows and the machine says of itself, energy is taken.
+// TestWrongMeta verifies that energy is accepted regardless of the wall clock and of invalid metadata.
 func TestWrongMeta(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	year := func(y int) time.Time { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC) }
@@ -389,7 +391,7 @@ func TestWrongMeta(t *testing.T) {
 	}
 }
 
-// Batches of former boots are bounded too, where they are too large as well as where they are too many.
+// TestFormerBatchesAreBounded verifies that the size and the number of batches of previous boots are bounded.
 func TestFormerBatchesAreBounded(t *testing.T) {
 	for name, limit := range map[string]QueueOptions{"bytes": {MaxBytes: 2000}, "number": {MaxBatches: 3}} {
 		n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
@@ -417,7 +419,8 @@ func TestFormerBatchesAreBounded(t *testing.T) {
 	}
 }
 
-// A file that cannot be removed brings a batch back that was booked; more of the stream is by then.
+// TestAcknowledgedFileStays verifies that a recorded batch is not recorded twice if its file could not be removed,
+// even if later batches of its stream have been recorded since.
 func TestAcknowledgedFileStays(t *testing.T) {
 	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
 	n.opts.MaxBatches = 2
@@ -442,11 +445,11 @@ func TestAcknowledgedFileStays(t *testing.T) {
 	seal()
 	n.send(t.Fatal, false, false)
 	seal()
-	n.send(t.Fatal, false, true) // booked, and the answer is lost
+	n.send(t.Fatal, false, true) // recorded, but the response is lost
 	n.abandon()
 	n.open(t.Fatal)
 	for range 3 {
-		seal() // which must not make one batch of what is booked and what is not
+		seal() // must not fold recorded and unrecorded batches
 	}
 	for n.send(t.Fatal, false, false) {
 	}
@@ -458,7 +461,8 @@ func TestAcknowledgedFileStays(t *testing.T) {
 	}
 }
 
-// Time in which no agent ran is in the next batch, also where the newest batch file is newer than the slots.
+// TestHoleAfterRestart verifies that the next batch covers the time in which no agent was running, even if the
+// newest batch file is newer than the slots.
 func TestHoleAfterRestart(t *testing.T) {
 	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
 	n.start(t.Fatal, false)
@@ -484,11 +488,11 @@ func TestHoleAfterRestart(t *testing.T) {
 	}
 }
 
-// Both slots damaged are not passed over in silence.
-// The other slot may be older, and its number acknowledged by now.
+// TestSlotThatCannotBeOpened verifies that a slot that cannot be opened is an error, because the other slot may be
+// older and its number may already be acknowledged.
 func TestSlotThatCannotBeOpened(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Symlink("slot-1", filepath.Join(dir, "slot-1")); err != nil { // a loop
+	if err := os.Symlink("slot-1", filepath.Join(dir, "slot-1")); err != nil { // symlink loop
 		t.Fatal(err)
 	}
 	if _, err := OpenQueue(QueueOptions{Dir: dir, Node: "node1", Boot: "boot-0"},
@@ -550,7 +554,8 @@ func TestStateDirNotWritable(t *testing.T) {
 	}
 }
 
-// What cannot be named is counted to the others, and what is too much is counted less precisely.
+// TestNames verifies that consumers with invalid names are merged into the others, and that consumers beyond the
+// limit are condensed.
 func TestNames(t *testing.T) {
 	q, err := OpenQueue(QueueOptions{Node: "node1", Boot: "boot", MaxConsumers: 4}, quiet)
 	if err != nil {

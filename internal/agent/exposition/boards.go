@@ -8,13 +8,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A Board is what a GPU of the node does now.
+// Board is the state of a GPU.
 type Board struct {
 	gpu.Board
-	Memory map[string]uint64 // bytes, by consumer; "": of processes whose consumer is not known
+	Memory map[string]uint64 // in bytes, by consumer; "" for processes of unknown consumers
 }
 
-// appendBoards appends what GPUs do, and what of the energy on the page they used.
+// appendBoards appends the metrics of GPUs, including their part of the energy of consumers.
 func (e *Exporter) appendBoards(t *text) {
 	if e.status.Boards == nil {
 		return

@@ -19,15 +19,16 @@ import (
 )
 
 const (
-	// maxScrapes is how many pages may be on their way at once. Each may be of another tick, and is kept as long.
+	// maxScrapes is the maximum number of concurrent scrapes. Each may hold a different page in memory until it
+	// completes.
 	maxScrapes = 8
-	// scrapeTimeout is how long a client may take to read a page: as Prometheus' default.
+	// scrapeTimeout is the timeout for reading a page, which equals Prometheus' default.
 	scrapeTimeout = 10 * time.Second
-	// forwardTimeout is how long a delivery may take for which a client waits.
+	// forwardTimeout is the timeout for a delivery requested by a client.
 	forwardTimeout = 30 * time.Second
 )
 
-// ServeHTTP answers with the page. A slow client makes no other wait: it reads a page of its own.
+// ServeHTTP responds with the current metrics. Clients do not block each other, because each gets its own page.
 func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
 	case e.scrapes <- struct{}{}:
@@ -46,34 +47,34 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", string(format))
 	h.Set("Content-Length", strconv.Itoa(len(page)))
 	setWriteDeadline(w, scrapeTimeout)
-	_, _ = w.Write(page) // an error says that the client has gone
+	_, _ = w.Write(page) // an error means that the client disconnected
 }
 
-// setWriteDeadline does nothing where there is no connection, as in tests.
+// setWriteDeadline sets the write deadline. It is a no-op without a connection, as in tests.
 func setWriteDeadline(w http.ResponseWriter, d time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// Routes are what the agent answers. The zero value answers nothing.
+// Routes are the HTTP routes of the agent. A nil handler disables its route.
 type Routes struct {
 	Metrics http.Handler // GET /metrics
-	// Healthy returns why the agent is not well, nil while ticks happen: GET /healthz.
+	// Healthy returns an error if the agent is unhealthy: GET /healthz.
 	Healthy func() error
-	// Forward delivers everything metered so far and returns once that is acknowledged: POST /forward-metrics. nil:
-	// nothing is pushed.
+	// Forward delivers all energy metered so far, and returns once it is acknowledged: POST /forward-metrics. It is
+	// nil if batches are not pushed.
 	Forward func(context.Context) error
-	// TokenFile holds the bearer token that all but /healthz asks for, and is read anew for each request. "": none is
-	// asked for.
+	// TokenFile contains the bearer token required by all routes except /healthz. It is read for each request. If
+	// empty, no token is required.
 	TokenFile string
-	Log       *slog.Logger // nil: none
+	Log       *slog.Logger // optional
 }
 
-// Handler returns what serves the routes.
+// Handler returns a handler for the routes.
 func (r Routes) Handler() http.Handler {
 	forwarding := make(chan struct{}, 1)
 	g := &guard{file: r.TokenFile, log: r.Log}
 	if g.file != "" {
-		g.token() // the log is to name a file that locks everyone out now, not at the first scrape
+		g.token() // log a missing token at startup rather than at the first scrape
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch {
@@ -99,7 +100,8 @@ func (r Routes) Handler() http.Handler {
 	})
 }
 
-// forward lets one delivery happen after another: what the second client waits for may not be in the first one's.
+// forward runs one delivery at a time. A second request needs its own delivery, because the first one may have
+// started before the data of the second was metered.
 func (r *Routes) forward(w http.ResponseWriter, req *http.Request, forwarding chan struct{}) {
 	setWriteDeadline(w, forwardTimeout+scrapeTimeout)
 	ctx, cancel := context.WithTimeout(req.Context(), forwardTimeout)
@@ -114,7 +116,7 @@ func (r *Routes) forward(w http.ResponseWriter, req *http.Request, forwarding ch
 	answer(w, r.Forward(ctx), "delivered")
 }
 
-// answer says that all is well, or why not, in one line.
+// answer responds with the text well, or with the error on one line.
 func answer(w http.ResponseWriter, err error, well string) {
 	if err == nil {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -134,16 +136,16 @@ func isMethod(w http.ResponseWriter, req *http.Request, methods ...string) bool 
 	return false
 }
 
-// A guard asks for a bearer token. A file that cannot be read, or is empty, locks everyone out.
+// guard requires a bearer token. It denies all requests if the file cannot be read or is empty.
 type guard struct {
 	file     string
 	log      *slog.Logger
-	warnedAt atomic.Int64 // when it last logged that the file is of no use, in nanoseconds of Unix; 0: never
+	warnedAt atomic.Int64 // time of the last log entry about an unusable file, in Unix nanoseconds; 0 if none
 }
 
 const complaintPause = time.Minute
 
-// token returns what the file holds now.
+// token returns the current content of the file.
 func (g *guard) token() []byte {
 	text, err := os.ReadFile(g.file)
 	text = bytes.TrimSpace(text)
@@ -167,7 +169,7 @@ func (g *guard) allows(w http.ResponseWriter, req *http.Request) bool {
 	want := g.token()
 	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
 	if len(want) > 0 && strings.EqualFold(scheme, "Bearer") {
-		// Digests are of one length, so that comparing them tells nothing of the token's.
+		// Compare digests of equal length, so that the duration does not reveal the length of the token.
 		a, b := sha256.Sum256(want), sha256.Sum256([]byte(strings.TrimSpace(token)))
 		if subtle.ConstantTimeCompare(a[:], b[:]) == 1 {
 			return true

@@ -74,7 +74,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestToken checks who is let in: nobody without the token, nobody at all while the file is empty or away.
+// TestToken verifies that a valid token is required, and that all requests are denied if the file is empty or
+// missing.
 func TestToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	h := Routes{
@@ -129,8 +130,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTokenFileIsComplainedOf checks that who runs the agent hears of a file that lets nobody in: at once, and not
-// for every request.
+// TestTokenFileIsComplainedOf verifies that an unusable token file is logged at startup, and not for each request.
 func TestTokenFileIsComplainedOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "token")
@@ -165,7 +165,7 @@ func TestTokenFileIsComplainedOf(t *testing.T) {
 	})
 }
 
-// TestNothingIsPushed checks that who asks for a delivery is told why there is none, if he may know.
+// TestNothingIsPushed verifies the response to a delivery request if batches are not pushed.
 func TestNothingIsPushed(t *testing.T) {
 	w := httptest.NewRecorder()
 	Routes{}.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/forward-metrics", nil))
@@ -179,13 +179,13 @@ func TestNothingIsPushed(t *testing.T) {
 	}
 }
 
-// TestForwardsFollow checks that two deliveries do not run at once, and that who waits for a turn may leave.
+// TestForwardsFollow verifies that deliveries do not run concurrently, and that a waiting client may disconnect.
 func TestForwardsFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running, most := 0, 0
 		end := make(chan struct{})
 		h := Routes{Forward: func(context.Context) error {
-			running++ // the race detector sees two at once
+			running++ // the race detector reports concurrent deliveries
 			most = max(most, running)
 			<-end
 			running--
@@ -213,7 +213,7 @@ func TestForwardsFollow(t *testing.T) {
 		if running != 0 || most != 1 {
 			t.Errorf("%d are running, %d were at once", running, most)
 		}
-		// Who waits in vain for one that hangs is told so.
+		// A client that waits for a delivery that hangs gets an error.
 		go post(t.Context(), 200)
 		synctest.Wait()
 		post(t.Context(), 503)
@@ -246,7 +246,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// stuck is a client that reads nothing until it is told to.
+// stuck is a client that blocks until it is released.
 type stuck struct {
 	http.ResponseWriter
 	writing chan<- struct{}
@@ -259,7 +259,7 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return s.ResponseWriter.Write(b)
 }
 
-// TestSlowClients checks that slow clients keep nobody waiting, until there are too many of them.
+// TestSlowClients verifies that slow clients do not block others, up to the maximum number of scrapes.
 func TestSlowClients(t *testing.T) {
 	e := fixture()
 	scrape := func() int {
@@ -281,7 +281,7 @@ func TestSlowClients(t *testing.T) {
 			}
 		})
 		<-writing
-		e.SetStatus(&Status{}) // each of them holds another page
+		e.SetStatus(&Status{}) // each client gets a different page
 	}
 	if code := scrape(); code != 503 {
 		t.Errorf("one too many: %d", code)

@@ -11,8 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// appendLabels appends what tells a consumer from others to the label of the node. Names that are not known are empty,
-// which to Prometheus is as if the label were not there.
+// appendLabels appends the labels that identify a consumer. Labels with unknown names are empty, which is
+// equivalent to an absent label in Prometheus.
 func (c *consumer) appendLabels(b []byte, names map[string]batch.Names) []byte {
 	label := func(name, value string) { b = appendLabel(append(b, ','), name, value) }
 	switch c.kind {
@@ -34,12 +34,12 @@ func (c *consumer) appendLabels(b []byte, names map[string]batch.Names) []byte {
 	return b
 }
 
-// maxLabel is how many bytes of a foreign string a label shows.
+// maxLabel is the maximum length of a label value, in bytes.
 const maxLabel = 256
 
-// appendLabel appends name="value". Values are foreign: what is too long, not UTF-8 or a control character is
-// replaced, and then the value ends with a digest of what it was, so that two of them stay two. A value that already
-// ends like that gets another digest, lest it be taken for the one that it is shown as.
+// appendLabel appends name="value". Values may contain arbitrary bytes. If a value is too long, not valid UTF-8 or
+// contains control characters, it is sanitized and followed by a digest, so that different values remain different.
+// The same applies to values that already end with such a digest.
 func appendLabel(b []byte, name, value string) []byte {
 	b = append(append(b, name...), '=', '"')
 	if len(value) > maxLabel || !utf8.ValidString(value) || strings.ContainsFunc(value, isControl) ||
@@ -56,18 +56,18 @@ func appendLabel(b []byte, name, value string) []byte {
 	return append(b, '"')
 }
 
-// digested is how a value ends that could not be shown as it is.
+// digested matches values that end with a digest.
 var digested = regexp.MustCompile(`~[0-9a-f]{16}$`)
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// shorten returns the beginning of value, with a mark in place of what cannot be shown.
+// shorten truncates a value and replaces characters that cannot be exported.
 func shorten(value string) string {
 	value = value[:min(len(value), maxLabel/2)]
 	return strings.Map(func(r rune) rune {
 		if isControl(r) {
 			return utf8.RuneError
 		}
-		return r // of bytes that are no UTF-8, Map is given the mark itself
+		return r // Map replaces invalid UTF-8 itself
 	}, value)
 }

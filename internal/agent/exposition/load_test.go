@@ -20,7 +20,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// busy is a node with so many containers, two in each pod besides the pod itself, all named.
+// busy returns an exporter of a node with the given number of consumers, two containers in each pod plus the pod
+// itself, all with names.
 func busy(consumers int) (*Exporter, *energy.Attribution) {
 	e := New(Options{Node: "worker-12.example.internal", MaxConsumers: consumers + 1})
 	a := &energy.Attribution{End: time.Second, Quality: energy.Measured, Idle: 1_000_003}
@@ -50,7 +51,7 @@ func busy(consumers int) (*Exporter, *energy.Attribution) {
 	return e, a
 }
 
-// TestTicksAllocateNothing: what a tick leaves behind, somebody has to clean up.
+// TestTicksAllocateNothing verifies that a tick allocates no memory.
 func TestTicksAllocateNothing(t *testing.T) {
 	e, a := busy(300)
 	status := Status{
@@ -67,8 +68,8 @@ func TestTicksAllocateNothing(t *testing.T) {
 	}
 }
 
-// TestScrapeIsQuick is the goal of 2 ms for 1,000 consumers, in CPU time of the quickest of many: others use this
-// machine too. What slows the CPU itself down is allowed for unless KUBENERGY_LONG is set.
+// TestScrapeIsQuick verifies the goal of 2 ms of CPU time for 1,000 consumers. It uses the fastest of many scrapes,
+// because the machine may be shared, and a higher limit for slow machines unless KUBENERGY_LONG is set.
 func TestScrapeIsQuick(t *testing.T) {
 	if testing.Short() || raceDetector {
 		t.Skip("measures time")
@@ -103,8 +104,8 @@ func threadTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestConcurrentScrapes meters and scrapes at once: every page adds up, and no page is older than what had been added
-// when it was asked for.
+// TestConcurrentScrapes meters and scrapes concurrently, and verifies that each page adds up and includes
+// everything that was added before the scrape.
 func TestConcurrentScrapes(t *testing.T) {
 	e, a := busy(60)
 	each := int64(a.Measured)
@@ -133,7 +134,7 @@ func TestConcurrentScrapes(t *testing.T) {
 			last := int64(0)
 			for range scrapes {
 				page := parse(t, strings.TrimSuffix(body(e, s%2 == 1), "# EOF\n"))
-				if s%2 == 1 { // announced without _total, OpenMetrics' counters are untyped to this parser
+				if s%2 == 1 { // this parser treats OpenMetrics counters as untyped
 					continue
 				}
 				wantConserved(t, page)

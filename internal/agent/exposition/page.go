@@ -12,7 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// page returns the page as it is now. Add waits for it: about a millisecond for 1,000 consumers.
+// page returns the current metrics. It blocks Add for about a millisecond with 1,000 consumers.
 func (e *Exporter) page(openMetrics bool) []byte {
 	t := text{openMetrics: openMetrics, node: e.node}
 	e.append(&t)
@@ -36,7 +36,7 @@ func (e *Exporter) append(t *text) {
 	e.size = len(t.b)
 }
 
-// suffixes are the labels of an amount that its consumer does not say.
+// suffixes are the labels of an account's amounts in addition to those of the consumer.
 var suffixes = func() (s [modes][qualities]string) {
 	for mode, name := range [modes]string{dynamic: "dynamic", shared: "idle"} {
 		for q := range qualities {
@@ -71,7 +71,7 @@ func (e *Exporter) appendNode(t *text) {
 		"consumers that ended and whose series are gone", &e.ended)
 }
 
-// appendQualities appends amounts by quality: at least that of the last interval.
+// appendQualities appends amounts by quality, omitting zero amounts except for the quality of the last interval.
 func (e *Exporter) appendQualities(t *text, name, help string, amounts *[qualities]energy.Microjoules,
 	current energy.Quality,
 ) {
@@ -90,7 +90,8 @@ func (e *Exporter) appendAccount(t *text, joules, seconds, whose string, a *acco
 	t.sample(seconds, e.node, "").seconds(a.cpu)
 }
 
-// appendEnergy appends the amounts of an account: at least its dynamic energy of the last interval's quality.
+// appendEnergy appends the amounts of an account, omitting zero amounts except for the dynamic energy of the last
+// interval's quality.
 func (t *text) appendEnergy(name string, labels []byte, a *account, current energy.Quality) {
 	for mode := range a.energy {
 		for q, v := range a.energy[mode] {
@@ -101,7 +102,7 @@ func (t *text) appendEnergy(name string, labels []byte, a *account, current ener
 	}
 }
 
-// families are the metrics of consumers, by kind.
+// families are the metrics of consumers by kind.
 var families = [kindUnknown]struct{ joules, seconds, whose string }{
 	kindContainer: {
 		"kubenergy_container_energy_joules_total", "kubenergy_container_cpu_seconds_total",
@@ -137,7 +138,7 @@ func (e *Exporter) appendConsumers(t *text, k kind) {
 	}
 }
 
-// appendStatus appends how the agent fares.
+// appendStatus appends the metrics of the agent's status.
 func (e *Exporter) appendStatus(t *text) {
 	s := &e.status
 	t.head("kubenergy_node_info",
@@ -193,7 +194,7 @@ func (e *Exporter) appendGuests(t *text, g *guests.Stats) {
 		"Folders that virtual machines left behind and that cannot be removed.").count(g.Stuck)
 }
 
-// labels returns the label of the node and others, given as names and values in turn.
+// labels returns the label of the node and additional labels, given as alternating names and values.
 func (e *Exporter) labels(pairs ...string) []byte {
 	b := slices.Clone(e.node)
 	for i := 0; i < len(pairs); i += 2 {

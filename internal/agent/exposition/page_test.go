@@ -36,17 +36,17 @@ const (
 	cidA = "5d9c0f1c5f0f6a8e7f3bb6a6f0f3a9a4c2f1b7e8d9a0b1c2d3e4f5061728394a"
 )
 
-// body is the page as it is now.
+// body returns the current page.
 func body(e *Exporter, openMetrics bool) string { return string(e.page(openMetrics)) }
 
-// tester is what helpers need of a test, or of a check of rapid.
+// tester is the part of testing.TB that rapid.T also implements.
 type tester interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// scraped is a page as Prometheus reads it.
+// scraped is a parsed page.
 type scraped map[string]*dto.MetricFamily
 
 func parse(t tester, page string) scraped {
@@ -59,7 +59,7 @@ func parse(t tester, page string) scraped {
 	return families
 }
 
-// each calls f with the labels of every series of a metric.
+// each calls f for every series of a metric.
 func (s scraped) each(name string, f func(labels map[string]string, value float64)) {
 	for _, m := range s[name].GetMetric() {
 		labels := map[string]string{}
@@ -70,7 +70,7 @@ func (s scraped) each(name string, f func(labels map[string]string, value float6
 	}
 }
 
-// sum adds up a metric in microjoules (or microseconds), exactly.
+// sum returns the exact sum of metrics in microjoules or microseconds.
 func (s scraped) sum(names ...string) int64 {
 	total := int64(0)
 	for _, name := range names {
@@ -87,8 +87,8 @@ var parts = []string{
 	"kubenergy_node_idle_joules_total", "kubenergy_node_platform_joules_total", "kubenergy_node_unknown_joules_total",
 }
 
-// wantConserved checks that all parts of a page add up to what the node's meter counted, to the microjoule, and that no
-// series is there twice.
+// wantConserved verifies that the parts add up to the node's energy, to the microjoule, and that all series are
+// unique.
 func wantConserved(t tester, s scraped) {
 	t.Helper()
 	if node, sum := s.sum("kubenergy_node_energy_joules_total"), s.sum(parts...); node != sum {
@@ -108,7 +108,7 @@ func wantConserved(t tester, s scraped) {
 
 const meterName = "psys (rapl)"
 
-// fixture is an exporter that has seen a little of everything.
+// fixture returns an exporter with all kinds of metrics.
 func fixture() *Exporter {
 	e := New(Options{Node: "worker-1", Version: "v0.2.0", MaxConsumers: 5})
 	status := Status{
@@ -166,7 +166,7 @@ func fixture() *Exporter {
 	return e
 }
 
-// variable are the lines that differ from run to run.
+// variable matches lines that differ between runs.
 var variable = regexp.MustCompile(`(?m)^(process_\w+|go_goroutines)( |\{.*\} ).*$|goversion="[^"]*"`)
 
 func TestPage(t *testing.T) {
@@ -196,15 +196,15 @@ func TestPageIsWellFormed(t *testing.T) {
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
-	// An exporter that has seen nothing is read without error too.
+	// An empty exporter is valid too.
 	if problems, err = promlint.New(strings.NewReader(body(New(Options{Node: "n"}), false))).Lint(); err != nil ||
 		len(problems) > 0 {
 		t.Errorf("empty: %v, %v", problems, err)
 	}
 }
 
-// TestOpenMetrics checks what that format asks beyond the other: counters are announced without _total, bounds are
-// floats, the end is marked. The samples are the same.
+// TestOpenMetrics verifies the differences of OpenMetrics: counters are declared without _total, bounds are floats,
+// and the end is marked. The samples are the same.
 func TestOpenMetrics(t *testing.T) {
 	e := fixture()
 	plain, open := strings.Split(body(e, false), "\n"), strings.Split(body(e, true), "\n")
@@ -241,7 +241,7 @@ func TestOpenMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsAreDocumented holds docs/reference/metrics.md to the page.
+// TestMetricsAreDocumented verifies that docs/reference/metrics.md lists all metrics.
 func TestMetricsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/reference/metrics.md")
 	if err != nil {
@@ -264,7 +264,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestProfileInDocuments checks that the power profile that docs/reference/agent.md shows is one that is accepted.
+// TestProfileInDocuments verifies that the power profile in docs/reference/agent.md is valid.
 func TestProfileInDocuments(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/reference/agent.md")
 	if err != nil {
@@ -281,7 +281,7 @@ func TestProfileInDocuments(t *testing.T) {
 	}
 }
 
-// TestDecimals checks that amounts lose nothing on their way into the page.
+// TestDecimals verifies that amounts are exported exactly.
 func TestDecimals(t *testing.T) {
 	for v, want := range map[int64]string{
 		0: "0", 1: "0.000001", 10: "0.00001", 1_000_000: "1", 1_500_000: "1.5", 123_456_789: "123.456789",
@@ -297,7 +297,7 @@ func TestDecimals(t *testing.T) {
 	}
 }
 
-// TestPagesStay checks that what a slow client still reads is left alone.
+// TestPagesStay verifies that the page of a slow client is not modified.
 func TestPagesStay(t *testing.T) {
 	e := fixture()
 	slow := e.page(false)

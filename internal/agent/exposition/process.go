@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// newProcess returns the metrics of the agent's own process, as every Prometheus client shows them.
+// newProcess returns a gatherer of the standard process metrics.
 func newProcess() prometheus.Gatherer {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
@@ -18,7 +18,8 @@ func newProcess() prometheus.Gatherer {
 	return r
 }
 
-// process appends them to a page. What cannot be read is left out, and nothing else can fail: the page is in memory.
+// process appends the process metrics. Metrics that cannot be read are omitted. There are no other errors, because
+// the page is in memory.
 func (t *text) process(from prometheus.Gatherer) {
 	families, _ := from.Gather()
 	page := bytes.NewBuffer(t.b)

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// start serves on a port of its own until the test ends, and returns the address.
+// start serves on a free port until the end of the test, and returns the address.
 func start(t *testing.T, config string, h http.Handler) (address string, stop func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,7 +91,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestServeFinishes checks that who is being answered when the agent ends gets the rest.
+// TestServeFinishes verifies that pending responses are completed when the agent stops.
 func TestServeFinishes(t *testing.T) {
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	address, stop := start(t, "", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -118,7 +118,7 @@ func TestServeFinishes(t *testing.T) {
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	for { // until nobody is let in any more: it is stopping, and the first is still being answered
+	for { // until the listener is closed while the first request is pending
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			break
@@ -168,7 +168,7 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// authority signs certificates for tests.
+// authority is a certificate authority for tests.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -188,7 +188,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue returns a certificate and its key, as PEM.
+// issue returns a certificate and its key in PEM format.
 func (a *authority) issue(t *testing.T, name string) (certificate, key string) {
 	t.Helper()
 	_, private, certificate := sign(t, &x509.Certificate{
@@ -224,8 +224,8 @@ func sign(t *testing.T, template *x509.Certificate, by *authority) (*x509.Certif
 	return cert, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// TestAuthentication goes through what a web configuration can ask: a password, then, the file having been changed,
-// a client certificate as well.
+// TestAuthentication verifies authentication by password and, after the file has changed, also by client
+// certificate.
 func TestAuthentication(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	dir := t.TempDir()
@@ -233,7 +233,7 @@ func TestAuthentication(t *testing.T) {
 	write(t, dir, "tls.crt", cert)
 	write(t, dir, "tls.key", key)
 	write(t, dir, "ca.crt", ours.pem)
-	const hash = "$2a$04$2ubv29t45liYOYEMrwmq2.X1hVNp1PipxOKAaR9cVsIr/6YButztW" // of fakepassword, at the least cost
+	const hash = "$2a$04$2ubv29t45liYOYEMrwmq2.X1hVNp1PipxOKAaR9cVsIr/6YButztW" // of fakepassword, with minimal cost
 	config := write(t, dir, "web.yml", "tls_server_config: {cert_file: tls.crt, key_file: tls.key, min_version: "+
 		"TLS13}\nbasic_auth_users: {prometheus: "+hash+"}\n")
 	address, _ := start(t, config, routes())
@@ -301,7 +301,7 @@ func TestAuthentication(t *testing.T) {
 	write(t, dir, "tls.crt", cert)
 	write(t, dir, "tls.key", key)
 	want(ask(theirs, pair(ours, "prometheus"), "GET", "/metrics", ""), "200", "with a new certificate of the agent")
-	// And while it is broken, nobody is let in.
+	// While the configuration is invalid, all clients are rejected.
 	write(t, dir, "web.yml", "basic_auth_users: [\n")
 	want(ask(theirs, pair(ours, "prometheus"), "GET", "/metrics", ""), "no answer", "with a broken configuration")
 }

@@ -8,15 +8,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// text is a page of metrics that is being written, in Prometheus' text format or in OpenMetrics, which differ in
-// little.
+// text is a page of metrics in the Prometheus text format or in OpenMetrics, which are very similar.
 type text struct {
 	b           []byte
 	openMetrics bool
-	node        []byte // the node's label
+	node        []byte // label of the node
 }
 
-// head begins a metric: a counter if it is called a total, a gauge otherwise.
+// head starts a metric family: a counter if the name ends with _total, otherwise a gauge.
 func (t *text) head(name, help string) {
 	kind := "gauge"
 	if strings.HasSuffix(name, "_total") {
@@ -33,7 +32,7 @@ func (t *text) announce(name, kind, help string) {
 	t.b = append(append(append(append(append(t.b, "# TYPE "...), name...), ' '), kind...), '\n')
 }
 
-// sample begins a series: its labels, and what comes after them. A value follows.
+// sample starts a series with the given labels. It must be followed by a value.
 func (t *text) sample(name string, labels []byte, more string) *text {
 	t.b = append(t.b, name...)
 	if len(labels)+len(more) > 0 {
@@ -43,7 +42,7 @@ func (t *text) sample(name string, labels []byte, more string) *text {
 	return t
 }
 
-// one begins a metric whose only series is the node's.
+// one starts a metric family with the node's label only.
 func (t *text) one(name, help string) *text {
 	t.head(name, help)
 	return t.sample(name, t.node, "")
@@ -65,8 +64,8 @@ func (t *text) float(v float64) {
 	t.b = append(strconv.AppendFloat(t.b, v, 'g', -1, 64), '\n')
 }
 
-// joules, seconds: decimal fractions, written exactly. Prometheus keeps 53 bits of them, which is every microjoule
-// below 9 GJ.
+// joules and seconds append exact decimal fractions. Prometheus stores 53 bits, which is sufficient for every
+// microjoule below 9 GJ.
 func (t *text) joules(v energy.Microjoules) { t.decimal(int64(v), 6) }
 func (t *text) seconds(v time.Duration)     { t.decimal(int64(v), 9) }
 

@@ -34,14 +34,14 @@ func open(t testing.TB, o Options) *Publisher {
 	return p
 }
 
-// A VMTotal is what a virtual machine used in all.
+// VMTotal is the total energy of a virtual machine.
 type VMTotal struct {
 	Name    string
 	Total   energy.Microjoules
 	Quality energy.Quality
 }
 
-// publish counts to each machine what its total is above its counter, and publishes the machines.
+// publish raises the counters of the machines to their totals, and publishes them.
 func publish(t testing.TB, p *Publisher, now time.Duration, vms ...VMTotal) {
 	t.Helper()
 	names := make([]string, 0, len(vms))
@@ -69,7 +69,7 @@ func counter(t testing.TB, dir, folder string) energy.Microjoules {
 	return energy.Microjoules(v)
 }
 
-// tree lists what is below a folder: path, mode and content.
+// list returns the mode and content of all files below a directory, by path.
 func list(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -144,7 +144,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// Readers of other projects find the counter, by their own rules.
+// TestReadersOfPowercap verifies that readers of other projects find the counter by their own rules.
 func TestReadersOfPowercap(t *testing.T) {
 	dir := t.TempDir()
 	p := open(t, Options{Dir: dir, Host: "h"})
@@ -154,8 +154,8 @@ func TestReadersOfPowercap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Scaphandre: a folder with two numbers; the counter of the one with the first; a domain only where that has a
-	// name.
+	// Scaphandre searches for a directory with two numbers, and reads the counter of the directory with the first
+	// number. It reads a domain only if it has a name.
 	domain, found := regexp.MustCompile(`^intel-rapl:(\d+):\d+$`), 0
 	for _, e := range entries {
 		m := domain.FindStringSubmatch(e.Name())
@@ -174,7 +174,7 @@ func TestReadersOfPowercap(t *testing.T) {
 	if found != 1 {
 		t.Errorf("Scaphandre finds %d sockets", found)
 	}
-	// Prometheus' and Kepler's: folders without a name are skipped, with a name everything must be there.
+	// Prometheus and Kepler skip directories without a name. If there is a name, all files must exist.
 	found = 0
 	for _, e := range entries {
 		read := func(file string) (string, error) {
@@ -199,7 +199,8 @@ func TestReadersOfPowercap(t *testing.T) {
 	}
 }
 
-// However often the process is replaced, a counter never falls and counts what its machine used.
+// TestCountersNeverFall verifies that a counter never decreases and counts all energy of its machine, regardless of
+// restarts.
 func TestCountersNeverFall(t *testing.T) {
 	parent, runs := memory(t), 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -210,7 +211,7 @@ func TestCountersNeverFall(t *testing.T) {
 		var now time.Duration
 		restart := func() {
 			if p != nil {
-				_ = p.Close() // which saves nothing: a process that is killed leaves the same
+				_ = p.Close() // does not save, like a killed process
 			}
 			if p, err = Open(Options{Dir: dir, Host: "h"}, slog.New(slog.DiscardHandler)); err != nil {
 				t.Fatal(err)
@@ -223,7 +224,7 @@ func TestCountersNeverFall(t *testing.T) {
 			var vms []string
 			for _, name := range []string{"a", "b c", "d"} {
 				if rapid.IntRange(0, 9).Draw(r, "fate of "+name) == 0 {
-					continue // not seen
+					continue // not running
 				}
 				used := energy.Microjoules(rapid.Int64Range(0, 1e9).Draw(r, "joules"))
 				counters[name] += used
@@ -246,8 +247,8 @@ func TestCountersNeverFall(t *testing.T) {
 	})
 }
 
-// A page of the ledger that was being written when the process died does not matter: the other one is at most one
-// publication behind, and was written ahead of it.
+// TestLedgerSurvivesTornPages verifies that a partially written page is harmless, because the other one is at most
+// one publication old, and was written before it.
 func TestLedgerSurvivesTornPages(t *testing.T) {
 	dir := t.TempDir()
 	p := open(t, Options{Dir: dir, Host: "h"})
@@ -358,7 +359,8 @@ func FuzzFolder(f *testing.F) {
 	})
 }
 
-// The ledger of the first release is read: a counter was the sum of two numbers there. It is written in the same form.
+// TestLedgerOfFormerAgents verifies that the format of the first release, in which a counter is the sum of two
+// numbers, can be read and is still written.
 func TestLedgerOfFormerAgents(t *testing.T) {
 	const former = "kubenergy guests 1 00000000000000000001 0000000018 e72059e9\n" +
 		"100 23 \"web \\\"é\"\n"
@@ -385,7 +387,8 @@ func TestLedgerOfFormerAgents(t *testing.T) {
 	}
 }
 
-// A save that fails may tear its slot, and leaves the other one alone until that slot has been written.
+// TestLedgerKeepsItsWholeSlot verifies that a failed save retries the same slot, so that the other one remains
+// intact.
 func TestLedgerKeepsItsWholeSlot(t *testing.T) {
 	folder := t.TempDir()
 	dir, err := unix.Open(folder, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -502,7 +505,7 @@ func TestGrace(t *testing.T) {
 			t.Fatalf("after %d s: %d", n, int64(got))
 		}
 	}
-	// Seen again, the time begins anew.
+	// If the machine is running again, the grace period starts again.
 	publish(t, p, second(11), VMTotal{Name: "a", Total: 5}, VMTotal{Name: "b", Total: 7})
 	publish(t, p, second(12), VMTotal{Name: "b", Total: 7})
 	publish(t, p, second(21), VMTotal{Name: "b", Total: 7})
@@ -519,12 +522,12 @@ func TestGrace(t *testing.T) {
 	if left := leftovers(t, dir); len(left) > 0 {
 		t.Errorf("the staging folder still has %v", left)
 	}
-	// A machine of that name begins anew.
+	// A new machine with the same name starts with a new counter.
 	publish(t, p, second(24), VMTotal{Name: "a", Total: 2}, VMTotal{Name: "b", Total: 7})
 	if got := counter(t, dir, "a"); got != 2 {
 		t.Errorf("%d", int64(got))
 	}
-	// A process that never saw b removes its tree, because the ledger knows it.
+	// A process that has never seen b removes its directory, because the ledger contains it.
 	_ = p.Close()
 	p = open(t, Options{Dir: dir, Host: "h", Grace: 10 * time.Second})
 	publish(t, p, second(30), VMTotal{Name: "a", Total: 2})
@@ -532,7 +535,7 @@ func TestGrace(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(dir, "b")); err == nil {
 		t.Error("the tree of a machine that went while no agent ran stays for ever")
 	}
-	// What an administrator made for a machine that never ran is not ours to remove.
+	// A directory that an administrator created for a machine that never ran is not removed.
 	if err := os.Mkdir(filepath.Join(dir, "prepared"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -542,7 +545,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// leftovers are what should not stay in the staging folder.
+// leftovers returns unexpected entries in the staging directory.
 func leftovers(t testing.TB, dir string) (left []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(dir, stagingName))
@@ -557,7 +560,7 @@ func leftovers(t testing.TB, dir string) (left []string) {
 	return left
 }
 
-// What holds after openat2 is missing.
+// TestEnterWithoutOpenat2 verifies the properties of enter without openat2.
 func TestEnterWithoutOpenat2(t *testing.T) {
 	noOpenat2.Store(true)
 	defer noOpenat2.Store(false)
@@ -574,7 +577,7 @@ func TestEnterWithoutOpenat2(t *testing.T) {
 	}
 }
 
-// Virtual machines come and go for years: none leaves a descriptor behind.
+// TestDescriptors verifies that no descriptors leak while virtual machines start and stop.
 func TestDescriptors(t *testing.T) {
 	count := func() int {
 		entries, err := os.ReadDir("/proc/self/fd")

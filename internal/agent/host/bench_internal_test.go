@@ -11,8 +11,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/agent/host/hosttest"
 )
 
-// BenchmarkSweep sweeps over real control groups, once a second: with a process in each that wakes 20 times per second,
-// and without. cpu-µs/sweep is the CPU time of the thread that sweeps; %core is the same of a second.
+// BenchmarkSweep measures sweeps over real control groups once a second, with and without a process in each group
+// that wakes up 20 times per second. cpu-µs/sweep is the CPU time of the sweeping thread; %core is the same as a
+// percentage of one core.
 //
 //	go test -run '^$' -bench Sweep -benchtime 20x ./internal/agent/host
 func BenchmarkSweep(b *testing.B) {

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is the node's clock since boot. It goes on while the node is suspended, and it cannot be set.
+// Now returns the time since boot, including time in suspend. It is not affected by changes of the wall clock.
 func Now() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		return 0 // every kernel since 2.6.39 has it
+		return 0 // supported since Linux 2.6.39
 	}
 	return time.Duration(t.Nano())
 }
 
-// BootID is the kernel's random name for the time since it started: what tells one boot from another.
+// BootID returns the kernel's random ID of the current boot.
 func BootID() (string, error) { return bootID("/proc") }
 
 func bootID(proc string) (string, error) {

@@ -10,7 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A process belongs to the innermost consumer that its control group is in, also where the agent sees groups from its own.
+// TestConsumerOf verifies that a process belongs to the innermost consumer of its control group, also if the agent
+// runs in its own cgroup namespace.
 func TestConsumerOf(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		k := newKernel(t, version)

@@ -17,7 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestProcesses finds machines by their processes: in a group of their own, in a shared one, in a pod, known already.
+// TestProcesses finds machines by their processes: in their own group, in a shared one, in a pod, and already
+// known.
 func TestProcesses(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		k := newKernel(t, version)
@@ -53,8 +54,7 @@ func TestProcesses(t *testing.T) {
 			t.Errorf("machines are\n%s, want\n%s", got, want)
 		}
 
-		// A machine is found when it has run for a while, and counts from then on; another ends; a number is used
-		// again.
+		// A machine that is found late counts from then on, another machine ends, and a PID is reused.
 		k.process(110, "kvm -name late", "/", 5*s)
 		if err := os.RemoveAll(filepath.Join(k.proc, "102")); err != nil {
 			t.Fatal(err)
@@ -82,7 +82,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// A process whose command line makes its reader panic is no machine, and the others are found.
+// TestAProcessThatPanics verifies that a process is ignored if its command line causes a panic, and that other
+// machines are found.
 func TestAProcessThatPanics(t *testing.T) {
 	k := newKernel(t, 2)
 	k.process(101, "kvm -name a", "/", s)
@@ -100,7 +101,8 @@ func TestAProcessThatPanics(t *testing.T) {
 	}
 }
 
-// TestHeldUp has a process hold up the reading of its command line: sweeps go on, and later the others are found.
+// TestHeldUp verifies that sweeps continue while a process blocks reading its command line, and that the other
+// machines are found later.
 func TestHeldUp(t *testing.T) {
 	k := newKernel(t, 2)
 	k.process(101, "kvm -name a", "/", s)
@@ -130,7 +132,7 @@ func TestHeldUp(t *testing.T) {
 	if n := strings.Count(out.String(), "holds up"); n != 1 || !strings.Contains(out.String(), "pid=101") {
 		t.Errorf("it was said %d times: %s", n, &out)
 	}
-	if err := r.vms.close(); !errors.Is(err, errHeldUp) { // it does not wait for ever
+	if err := r.vms.close(); !errors.Is(err, errHeldUp) { // must not block
 		t.Errorf("closing meanwhile: %v", err)
 	}
 	close(held)
@@ -141,7 +143,7 @@ func TestHeldUp(t *testing.T) {
 	r.want(map[string]time.Duration{"vm/a": 0, "vm/b": 0, "system": 0})
 }
 
-// TestProcessesTakeHalfTheRoom has users start what calls itself a machine.
+// TestProcessesTakeHalfTheRoom verifies the limit for processes that look like virtual machines.
 func TestProcessesTakeHalfTheRoom(t *testing.T) {
 	k := newKernel(t, 2)
 	for pid := 101; pid < 120; pid++ {
@@ -167,7 +169,7 @@ func TestProcessesTakeHalfTheRoom(t *testing.T) {
 	}
 }
 
-// TestNumbersAreUsedAgain finds a machine whose process has the number of one that was none.
+// TestNumbersAreUsedAgain verifies that a machine is found if its process reuses the PID of another process.
 func TestNumbersAreUsedAgain(t *testing.T) {
 	k := newKernel(t, 2)
 	k.process(101, "bash", "/", s)
@@ -203,7 +205,7 @@ func TestOpenSaysWhichFolder(t *testing.T) {
 	}
 }
 
-// TestWeights follows requested CPU from control groups to consumers.
+// TestWeights verifies that requested CPU is read from control groups and assigned to consumers.
 func TestWeights(t *testing.T) {
 	weights := func(r *rig) map[string]uint64 {
 		r.sweep()
@@ -228,7 +230,8 @@ func TestWeights(t *testing.T) {
 		got["system"] != 0 {
 		t.Errorf("version 1: %v", got)
 	}
-	// What a runtime writes just after it made a group is read in the next tick; a later change within a minute.
+	// Weights that a runtime sets shortly after creating a group are read in the next tick, later changes within a
+	// minute.
 	k.make(podB + "/" + idB)
 	weights(r)
 	k.shares(podB+"/"+idB, 1024)
@@ -249,10 +252,10 @@ func TestWeights(t *testing.T) {
 		t.Errorf("after a container ended: %v", got)
 	}
 
-	// Version 2, with the weights that both conversions give for 2 CPUs, of which 100m + 250m are requested.
+	// Version 2, with the weights of both conversions for 2 CPUs and requests of 100m + 250m.
 	for rule, w := range map[conversion][5]int{
 		linear:    {79, 14, 14, 4, 10},   // of 2048, 358, 358, 102 and 256 shares
-		quadratic: {174, 45, 45, 17, 35}, // the same
+		quadratic: {174, 45, 45, 17, 35}, // of the same shares
 	} {
 		k := newKernel(t, 2)
 		k.make(podA+"/"+idA, podA+"/"+idB)

@@ -71,7 +71,7 @@ func TestNames(t *testing.T) {
 		`machine-qemu\x2d3\x2d.scope`:                    "qemu-3-",
 		`machine-qemu\x2d3.scope`:                        "qemu-3",
 		`machine-qemu\x2d3\x2d\xc3\xa9t\xc3\xa9.scope`:   "été",
-		`machine-qemu\x2d3\x2d..scope`:                   "", // sanitised, below
+		`machine-qemu\x2d3\x2d..scope`:                   "", // sanitised, see below
 		`machine-qemu\x2d3\x2da\x2fb.scope`:              "a_b",
 		`machine-lxc\x2d3\x2dweb.scope`:                  "-",
 		`machine-web.scope`:                              "-",
@@ -149,7 +149,7 @@ func TestCommandLines(t *testing.T) {
 	}
 }
 
-// TestConversions compares the inverse of both conversions with the conversions, as runc has them.
+// TestConversions verifies that milli inverts both of runc's conversions.
 func TestConversions(t *testing.T) {
 	forward := map[conversion]func(shares float64) uint64{
 		linear: func(s float64) uint64 { return 1 + uint64((s-2)*9999/262142) },
@@ -162,7 +162,7 @@ func TestConversions(t *testing.T) {
 		for _, milli := range []float64{10, 26, 50, 100, 250, 500, 1000, 2500, 64000, 128000} {
 			shares := math.Floor(milli * 1024 / 1000)
 			got := rule.milli(convert(shares))
-			allowed := 13.6 // half a step of the linear one
+			allowed := 13.6 // half a step of the linear conversion
 			if rule == quadratic {
 				allowed = max(0.05*milli, 1.7)
 			} else if milli < 27 {
@@ -239,7 +239,7 @@ func FuzzPaths(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path string) {
 		defer memtest.Limit(t, 100*len(path))()
 		if len(path) > 4*maxPath {
-			return // nothing of that length gets so far
+			return // such paths are rejected earlier
 		}
 		role, key := placeOf(path)
 		if (role == pod || role == vm) != (key != "") {

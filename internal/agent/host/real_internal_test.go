@@ -39,9 +39,9 @@ func cpuOf(sweep *Sweep) map[string]time.Duration {
 	return got
 }
 
-// TestRealShare burns CPU time in real control groups, and compares it with what the kernel tells the processes
-// themselves; then what energy they get of a machine that draws 100 W for each CPU that is busy. One that draws the
-// same at all loads would be found to use nothing for work as soon as two loads were seen.
+// TestRealShare uses CPU time in real control groups and compares it with the getrusage values of the processes. It
+// then compares their energy on a machine that draws 100 W per busy CPU. A machine with constant power would not be
+// suitable, because its dynamic energy would be found to be zero once two loads had been observed.
 func TestRealShare(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestRealShare(t *testing.T) {
 				}, &shares)
 			}
 			observe()
-			// The groups appear while the host runs.
+			// The groups are created while the host is running.
 			ids := make([]string, 2)
 			processes := make([]*hosttest.Process, 2)
 			used := make([]time.Duration, 2)
@@ -111,7 +111,7 @@ func TestRealShare(t *testing.T) {
 	}
 }
 
-// TestRealBoth has one pod in the hierarchies of both versions, as systemd makes them where both are mounted.
+// TestRealBoth covers one pod in the hierarchies of both versions, which systemd creates if both are mounted.
 func TestRealBoth(t *testing.T) {
 	var dirs []string
 	for version := 1; version <= 2; version++ {
@@ -152,7 +152,7 @@ func TestRealBoth(t *testing.T) {
 	}
 }
 
-// TestRealNotices shows that the kernel tells of groups that come and go, in both versions.
+// TestRealNotices verifies that inotify reports created and removed groups in both versions.
 func TestRealNotices(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
@@ -193,8 +193,8 @@ func TestRealNotices(t *testing.T) {
 	}
 }
 
-// TestRealChurn makes and removes very many groups. No descriptor and no memory is kept, and no CPU time is credited
-// twice.
+// TestRealChurn creates and removes very many groups, and verifies that descriptors and memory do not leak, and
+// that no CPU time is credited twice.
 func TestRealChurn(t *testing.T) {
 	many := 5000
 	if os.Getenv(long) != "" {

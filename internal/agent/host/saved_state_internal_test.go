@@ -11,7 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// TestStateGoesOn kills a host and has another one go on: what began, ended and computed meanwhile is told once.
+// TestStateGoesOn restores the state of a killed host in another one, and verifies that groups that started, ended
+// and computed in the meantime are reported once.
 func TestStateGoesOn(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		k := newKernel(t, version)
@@ -70,7 +71,8 @@ func TestStateGoesOn(t *testing.T) {
 	}
 }
 
-// testdata/state-1 is what version 1 of the state looks like; agents that are replaced leave it to their successors.
+// TestStateOfFormerAgents verifies that a state of version 1, in testdata/state-1, can be restored after an update
+// of the agent.
 func TestStateOfFormerAgents(t *testing.T) {
 	state, err := os.ReadFile("testdata/state-1")
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// helper builds kubenergy-gpu once, where the agent looks for it, unless it is there.
+// helper builds kubenergy-gpu once in the directory of the test binary, unless it exists.
 var helper = sync.OnceValue(func() error {
 	own, err := os.Executable()
 	if err != nil || exists(filepath.Join(filepath.Dir(own), "kubenergy-gpu")) {
@@ -34,7 +34,7 @@ var helper = sync.OnceValue(func() error {
 	return nvmltest.Build(filepath.Dir(own))
 })
 
-// driver is the configuration of a driver whose library is made of a source.
+// driver returns a configuration with a driver library compiled from source.
 func driver(t *testing.T, source string) Config {
 	t.Helper()
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
@@ -58,7 +58,7 @@ func nvmlOf(t *testing.T, o Config) *Boards {
 	return m
 }
 
-// soon returns what is read once something is.
+// soon reads a meter until done returns true.
 func soon(t *testing.T, m Meter, done func([]energy.Reading, error) bool) []energy.Reading {
 	t.Helper()
 	var readings []energy.Reading
@@ -72,7 +72,7 @@ func soon(t *testing.T, m Meter, done func([]energy.Reading, error) bool) []ener
 	return readings
 }
 
-// A library with the functions and structures of NVML is loaded by the system's loader, in the other process.
+// TestNVML verifies that the child process loads a library with NVML's functions through the dynamic loader.
 func TestNVML(t *testing.T) {
 	m := nvmlOf(t, driver(t, nvmltest.Library))
 	both := func(r []energy.Reading, err error) bool { return err == nil && len(r) == 2 }
@@ -122,7 +122,8 @@ func TestNVML(t *testing.T) {
 	}
 }
 
-// A driver that fails, crashes or lacks functions costs what it would have told, and the agent says why.
+// TestNVMLThatFails verifies that a driver that fails, crashes or lacks functions only loses its own readings, and
+// that the reason is logged.
 func TestNVMLThatFails(t *testing.T) {
 	for name, c := range map[string]struct{ source, want string }{
 		"no driver": {"int nvmlInit_v2(void) { return 9; }", "exit status 1"},
@@ -145,7 +146,7 @@ func TestNVMLThatFails(t *testing.T) {
 	}
 }
 
-// A library that hangs keeps nothing from ending.
+// TestNVMLThatHangs verifies that a hanging library does not block Close.
 func TestNVMLThatHangs(t *testing.T) {
 	o := driver(t, "#include <unistd.h>\nint nvmlInit_v2(void) { for (;;) pause(); }")
 	m, err := NewNVML(o, quiet())
@@ -158,7 +159,8 @@ func TestNVMLThatHangs(t *testing.T) {
 	closes(t, m)
 }
 
-// So does a process that cannot be ended, as one whose call into a driver hangs: what holds its pipe stands for it.
+// TestNVMLThatCannotBeEnded verifies that a child process that cannot be killed does not block Close. It is
+// simulated by a process that keeps the pipe open.
 func TestNVMLThatCannotBeEnded(t *testing.T) {
 	o := DefaultConfig()
 	m := newNVML(&o, []string{"sh", "-c", "sleep 90 2>/dev/null & echo '[]'; wait"}, quiet())
@@ -186,7 +188,8 @@ func boardsOf(c *Config, latest func() ([]gpu.Board, error)) *Boards {
 	}
 }
 
-// A board of which nothing is read any more is not what is known, and it is said; so it is of one that is gone.
+// TestBoardsThatAreOld verifies that outdated readings are not returned, and that an error is returned for GPUs
+// that are outdated or gone.
 func TestBoardsThatAreOld(t *testing.T) {
 	o := DefaultConfig()
 	board := gpu.Board{ID: "GPU-1", At: time.Second, Milliwatts: new(uint32(50_000))}
@@ -248,7 +251,7 @@ func TestDCGMPages(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	// Each pod of a board that is shared in turn shows all of it: it is one board.
+	// If several pods share a GPU by time slicing, each has samples with the totals of the same GPU.
 	two := `DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-1",pod="a",namespace="n"} 7000
 DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-1",pod="b",namespace="n",pod_uid="u"} 7000
 `
@@ -283,12 +286,13 @@ DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="b"} 2
 	}
 }
 
-// The exporter collects every thirty seconds. After an hour what is booked is within 1 % of the board's counter; where
-// pages have only power, if that changes more slowly than they do.
+// TestDCGMAgreesWithTheCounter verifies that the recorded energy of an hour differs from the GPU's counter by at
+// most 1 %, although the exporter updates its metrics only every 30 seconds. With power values only, this requires
+// that the power changes more slowly.
 func TestDCGMAgreesWithTheCounter(t *testing.T) {
 	for _, c := range []struct {
 		field   string
-		changes int // seconds
+		changes int // interval of power changes, in seconds
 	}{{dcgmEnergy, 7}, {dcgmPower, 300}} {
 		field := c.field
 		t.Run(field, func(t *testing.T) {
@@ -333,7 +337,7 @@ func TestDCGMAgreesWithTheCounter(t *testing.T) {
 	}
 }
 
-// The page is asked for as other agents' are.
+// TestDCGM verifies that DCGM exporter is scraped like other agents.
 func TestDCGM(t *testing.T) {
 	e := serve(t, fixture(t, "dcgm/pods.prom"))
 	o := DefaultConfig()
@@ -350,8 +354,9 @@ func TestDCGM(t *testing.T) {
 	nothingLeft(t)
 }
 
-// A real board's counter agrees with the power that it shows, what it used is attributed exactly, and a process that
-// computes is named. KUBENERGY_GPU_LOAD is a command that computes on it, for 30 seconds at least.
+// TestRealGPU verifies that the counter of a real GPU agrees with its power, that its energy is attributed exactly,
+// and that the process that uses it is found. KUBENERGY_GPU_LOAD is a command that uses the GPU for at least 30
+// seconds.
 func TestRealGPU(t *testing.T) {
 	if os.Getenv("KUBENERGY_REAL") == "" {
 		t.Skip("needs a GPU: make gpu-real")
@@ -370,7 +375,7 @@ func TestRealGPU(t *testing.T) {
 		t.Log("KUBENERGY_GPU_LOAD names no command: that a process is named is not shown")
 	} else {
 		cmd := exec.Command("bash", "-c", load)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // all that it starts ends with it
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // kill all of its processes together
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -382,7 +387,7 @@ func TestRealGPU(t *testing.T) {
 	books := gpu.NewAttribution(energy.AttributorOptions{Idle: energy.IdleByRequests})
 	var node energy.Attribution
 	first, last := map[string]energy.Reading{}, map[string]energy.Reading{}
-	shown := map[string]energy.Joules{} // by the power that boards show
+	shown := map[string]energy.Joules{} // integrated power of the GPUs
 	reported := true
 	for range 30 {
 		readings, err := m.Read(realTick(), nil)
@@ -422,7 +427,8 @@ func TestRealGPU(t *testing.T) {
 	}
 }
 
-// What no GPU survives is no temperature: it would be told of the whole node.
+// TestTemperaturesOfBoardsAreBounded verifies that implausible temperatures are ignored, because the highest one is
+// reported for the whole node.
 func TestTemperaturesOfBoardsAreBounded(t *testing.T) {
 	absurd := gpu.Board{ID: "GPU-a", Celsius: new(uint32(math.MaxUint32))}
 	hot := gpu.Board{ID: "GPU-b", Celsius: new(uint32(90))}

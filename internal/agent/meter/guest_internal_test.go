@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// A guestTree is what a host shares with the machine under test.
+// guestTree is the directory that a host shares with the machine.
 type guestTree struct {
 	t    *testing.T
 	c    *clock
@@ -29,7 +29,7 @@ func shareTree(t *testing.T, tree string) *guestTree {
 	return &guestTree{t: t, c: newClock(), dir: dir, file: filepath.Join(dir, guestEnergy)}
 }
 
-// open opens a meter whose wall clock goes with the node's.
+// open opens a meter with a wall clock that is derived from the fake clock.
 func (g *guestTree) open(change func(*Config)) *Guest {
 	g.t.Helper()
 	o := g.c.config()
@@ -47,7 +47,7 @@ func (g *guestTree) open(change func(*Config)) *Guest {
 
 func (g *guestTree) wall() time.Time { return time.Unix(1_700_000_000, 0).Add(g.c.now) }
 
-// write writes as Scaphandre does, in place, age before now.
+// write overwrites the file in place, as Scaphandre does, with a modification time of age ago.
 func (g *guestTree) write(content string, age time.Duration) {
 	g.t.Helper()
 	put(g.t, g.file, content)
@@ -61,7 +61,7 @@ func (g *guestTree) stamp(age time.Duration) {
 	}
 }
 
-// publish writes as we do: a new file takes the old one's place.
+// publish replaces the file by a rename, as the KubEnergy agent does.
 func (g *guestTree) publish(content string, age time.Duration) {
 	g.t.Helper()
 	put(g.t, g.file+".new", content)
@@ -71,7 +71,8 @@ func (g *guestTree) publish(content string, age time.Duration) {
 	g.stamp(age)
 }
 
-// A kept descriptor would read the file that was there at the start for ever.
+// TestGuestReadsTheFileThatIsThere verifies that a replaced file is read, which would fail with a descriptor that
+// is kept open.
 func TestGuestReadsTheFileThatIsThere(t *testing.T) {
 	g := shareTree(t, "kubenergy")
 	g.stamp(0)
@@ -100,8 +101,8 @@ func TestGuestReadsTheFileThatIsThere(t *testing.T) {
 	}
 }
 
-// TestGuestOfScaphandre replays its qemu exporter: once per loop of 5 s it adds the power in microwatts as if that were
-// the energy in microjoules. 50 W arrive as 10 W, and only a declared factor makes it right.
+// TestGuestOfScaphandre simulates its qemu exporter, which adds the power in microwatts to the energy in
+// microjoules once per iteration of 5 s. 50 W appear as 10 W, unless a factor is configured.
 func TestGuestOfScaphandre(t *testing.T) {
 	for factor, want := range map[float64]float64{0: 10, 5: 50, 7: 70} {
 		g := shareTree(t, "scaphandre")
@@ -116,7 +117,7 @@ func TestGuestOfScaphandre(t *testing.T) {
 			g.c.after(time.Second)
 			if i%5 == 0 {
 				raw += 50_000_000
-				g.write("", 0) // it truncates first
+				g.write("", 0) // Scaphandre first truncates the file
 				if got := read(t, m, g.c.tick())[NameGuest]; got != last {
 					t.Fatalf("while it is empty it is %v, want %v", got, last)
 				}
@@ -134,7 +135,8 @@ func TestGuestOfScaphandre(t *testing.T) {
 	}
 }
 
-// A factor is for Scaphandre's counters, also if ours come only later.
+// TestGuestFactorIsNotForOurs verifies that the factor is applied only to Scaphandre's counters, even if the
+// KubEnergy agent starts later.
 func TestGuestFactorIsNotForOurs(t *testing.T) {
 	g := shareTree(t, "kubenergy")
 	info := filepath.Join(g.dir, guestInfo)
@@ -185,7 +187,7 @@ func TestGuestStaleIsUnknownAndNotZero(t *testing.T) {
 	if got := used(t, first, read(t, m, g.c.tick())[NameGuest]); got != 600_000_000 {
 		t.Errorf("when the host is back %d µJ were used, want 600 J: its counter went on", got)
 	}
-	// A host that writes the same again and again says that nothing was used.
+	// A host that repeatedly writes the same value reports that no energy was used.
 	last := read(t, m, g.c.tick())[NameGuest]
 	for range 20 {
 		g.c.after(time.Second)
@@ -195,7 +197,7 @@ func TestGuestStaleIsUnknownAndNotZero(t *testing.T) {
 	if last.At < g.c.now-5*time.Second || last.Total != 600_000_000+first.Total {
 		t.Errorf("after 20 s without use it is %v", last)
 	}
-	// Without the file it is unknown at last, and says why.
+	// Without the file, the energy eventually becomes unknown, and the error contains the reason.
 	if err := os.Remove(g.file); err != nil {
 		t.Fatal(err)
 	}
@@ -237,9 +239,9 @@ func TestGuestTimes(t *testing.T) {
 	m := g.open(nil)
 	_ = read(t, m, g.c.tick())
 	for i, test := range []struct{ age, want time.Duration }{
-		{300 * time.Millisecond, 300 * time.Millisecond}, // before now
-		{-time.Hour, 0},          // the host's clock is fast
-		{time.Hour, time.Second}, // or slow: not before it was last looked at
+		{300 * time.Millisecond, 300 * time.Millisecond}, // in the past
+		{-time.Hour, 0},          // the host's clock is ahead
+		{time.Hour, time.Second}, // behind, but not before the last reading
 	} {
 		g.c.after(time.Second)
 		g.publish(strconv.Itoa(200_000_000+i*1_000_000), test.age)
@@ -253,7 +255,7 @@ func TestGuestReset(t *testing.T) {
 	g := shareTree(t, "scaphandre")
 	m := g.open(nil)
 	first := read(t, m, g.c.tick())[NameGuest]
-	// Half a number is not a counter that began again.
+	// A partially written number is not a reset.
 	g.c.after(time.Second)
 	g.write("1234", 0)
 	if now := read(t, m, g.c.tick())[NameGuest]; now != first {
@@ -264,7 +266,7 @@ func TestGuestReset(t *testing.T) {
 	if got := used(t, first, now); got != 1_000_000 {
 		t.Errorf("it used %d µJ, want 1 J", got)
 	}
-	// But three of them are, if each was written.
+	// Three of them are a reset, if each was written.
 	g.write("1000", 0)
 	for range 5 {
 		_ = read(t, m, g.c.after(time.Second))
@@ -280,7 +282,7 @@ func TestGuestReset(t *testing.T) {
 	if got := used(t, again, read(t, m, g.c.after(time.Second))[NameGuest]); got != 1_000_000 {
 		t.Errorf("afterwards it used %d µJ, want 1 J", got)
 	}
-	g.write("125000000", 0) // beyond what it had reached: were those halves?
+	g.write("125000000", 0) // exceeds the previous maximum, so the three values may have been partially written
 	if now := read(t, m, g.c.after(time.Second))[NameGuest]; now.Run == again.Run {
 		t.Errorf("the jump to where it had been was counted: %v", now)
 	}
@@ -288,7 +290,7 @@ func TestGuestReset(t *testing.T) {
 		g.write(content, 0)
 		readings, err := m.Read(g.c.after(time.Second), nil)
 		mustFail(t, err, g.file)
-		if len(readings) != 1 { // what was known is still known
+		if len(readings) != 1 { // the last reading remains valid
 			t.Errorf("%.20q: have %v", content, readings)
 		}
 	}
@@ -305,7 +307,7 @@ func TestGuestResume(t *testing.T) {
 	if got := used(t, first[NameGuest], read(t, again, g.c.tick())[NameGuest]); got != 100_000_000 {
 		t.Errorf("over the restart %d µJ, want 100 J", got)
 	}
-	// A host that restarted meanwhile, too.
+	// The host may have restarted in the meantime as well.
 	g.c.after(time.Second)
 	g.publish("5", 0)
 	late := g.open(nil)
@@ -321,8 +323,7 @@ func TestGuestResume(t *testing.T) {
 	}
 }
 
-// TestGuestMoves has a machine go to another host, whose counter is higher by what this one's might have used, or
-// lower.
+// TestGuestMoves migrates a machine to another host with a counter that is lower, or higher by a plausible amount.
 func TestGuestMoves(t *testing.T) {
 	for i, far := range []int64{100_000_000_000, -100_000_000, 5_000_000} {
 		g := shareTree(t, "kubenergy")
@@ -356,7 +357,7 @@ func TestGuestMoves(t *testing.T) {
 	}
 }
 
-// TestGuestMovesWhileItIsRead has the machine move between the read of the counter and that of the host's name.
+// TestGuestMovesWhileItIsRead migrates the machine between reading the counter and the name of the host.
 func TestGuestMovesWhileItIsRead(t *testing.T) {
 	g := shareTree(t, "kubenergy")
 	m := g.open(nil)
@@ -429,8 +430,8 @@ func TestGuestTricks(t *testing.T) {
 	}
 }
 
-// TestGuestNeverCountsWhatWasNotUsed tears, empties and removes the file at random. What is counted is never more than
-// what was used.
+// TestGuestNeverCountsWhatWasNotUsed randomly truncates, empties and removes the file, and verifies that the
+// counted energy never exceeds the used energy.
 func TestGuestNeverCountsWhatWasNotUsed(t *testing.T) {
 	g := shareTree(t, "kubenergy")
 	random := rand.New(rand.NewPCG(3, 4))

@@ -35,7 +35,7 @@ func TestHwmonTakesOnlyWhatIsTheWholeMachine(t *testing.T) {
 		{"energy", "", "", ""},
 		{"jetson", "ina3221/VDD_IN", "wall", "ina3221/power1"},
 		{"jetson", "ina3221/power1", "wall", "ina3221/power1"},
-		{"energy", "aem0", "wall", "aem0/energy1"}, // the counter, not the power beside it
+		{"energy", "aem0", "wall", "aem0/energy1"}, // the counter rather than the power of the same device
 		{"energy", "aem0/power1", "wall", "aem0/power1"},
 	} {
 		var walls []string
@@ -66,7 +66,8 @@ func TestHwmonWallSensorMustMeanOne(t *testing.T) {
 	}
 }
 
-// A device has another number after each boot, and two of a kind have one name: the device's own tells them apart.
+// TestHwmonDeviceNames verifies that sensors can be selected by device name, because the hwmon number may change at
+// each boot, and two chips of a kind have the same name.
 func TestHwmonDeviceNames(t *testing.T) {
 	c := newClock()
 	root := plant(t, "hwmon/server.tree")
@@ -160,13 +161,14 @@ func TestHwmonCounter(t *testing.T) {
 	mustFail(t, err, "does not count")
 }
 
-// A device that went and came back between two ticks may be another one under the same number.
+// TestHwmonDeviceIsReplaced covers a device that is removed and reappears between two ticks. It may be a different
+// device with the same number.
 func TestHwmonDeviceIsReplaced(t *testing.T) {
 	sys := realCalls
 	sys.pread = func(fd int, p []byte) (int, error) {
 		var stat syscall.Stat_t
 		if err := syscall.Fstat(fd, &stat); err != nil || stat.Nlink == 0 {
-			return 0, syscall.ENODEV // what sysfs says of a file whose device is gone
+			return 0, syscall.ENODEV // returned by sysfs for files of removed devices
 		}
 		return realCalls.pread(fd, p)
 	}
@@ -197,7 +199,7 @@ func TestHwmonDeviceIsReplaced(t *testing.T) {
 func TestHwmonTemperatures(t *testing.T) {
 	h, root := openHwmon(t, newClock(), "hwmon/server.tree")
 	want := []Temperature{{"coretemp", "Package id 0", 55}, {"coretemp", "Core 0", 54}, {"nct6779", "temp1", 36.5}}
-	if got := h.Temperatures(nil); !slices.Equal(got, want) { // not the one of -128 °C, which has no probe
+	if got := h.Temperatures(nil); !slices.Equal(got, want) { // without the sensor at -128 °C, which has no probe
 		t.Errorf("have %v, want %v", got, want)
 	}
 	if most := Hottest(h.Temperatures(nil)); most == nil || *most != 55 {

@@ -31,7 +31,7 @@ func openModel(t testing.TB, c *clock, change func(*Config)) *Model {
 	return m
 }
 
-// busy is a tick of a node with 4 CPUs.
+// busy returns a tick of a node with 4 CPUs.
 func (c *clock) busy(cpu time.Duration) Tick { return Tick{Now: c.Now, Busy: cpu, CPUs: 4} }
 
 func TestModelFollowsTheProfile(t *testing.T) {
@@ -55,7 +55,7 @@ func TestModelFollowsTheProfile(t *testing.T) {
 		}
 		last = now
 	}
-	// In small steps nothing is lost: what is less than a microjoule is carried.
+	// In small steps, no energy is lost, because fractions of a microjoule are carried over.
 	for range 20_000 {
 		cpu += 4 * 259_259
 		c.after(777_777)
@@ -112,14 +112,15 @@ func TestModelGoesOnAfterARestart(t *testing.T) {
 	again := openModel(t, c, nil)
 	again.Resume([]energy.Reading{first})
 	c.after(20 * time.Second)
-	now := read(t, again, c.busy(time.Hour+40*time.Second))[NameModel] // half of 4 CPUs
+	now := read(t, again, c.busy(time.Hour+40*time.Second))[NameModel] // 50 % of 4 CPUs
 	want := 4 * (typicalIdle + typicalFull) / 2
 	if got := used(t, first, now).Joules(); math.Abs(float64(got-want.For(20*time.Second))) > 1e-5 {
 		t.Errorf("over the restart %v, want %v", got, want.For(20*time.Second))
 	}
 }
 
-// The typical profile is the median of the published coefficients; the first cloud that has an architecture counts.
+// TestTypicalProfileIsThatOfTheCoefficients verifies that the typical profile is the median of the published
+// coefficients. For each architecture, the first cloud is used.
 func TestTypicalProfileIsThatOfTheCoefficients(t *testing.T) {
 	seen, columns := map[string]bool{}, [2][]float64{}
 	for _, cloud := range []string{"aws", "gcp", "azure"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// all plants a machine with everything.
+// all creates a machine with all kinds of meters.
 func all(t testing.TB, c *clock) Config {
 	o := c.config()
 	o.PowercapRoot, o.HwmonRoot, o.GuestDir = plant(t, "rapl/laptop.tree"), plant(t, "hwmon/server.tree"),
@@ -55,7 +55,7 @@ func TestOpenTakesWhatIsThere(t *testing.T) {
 		t.Errorf("of those asked for: %s", got)
 	}
 	o.Meters = []string{"guest"}
-	o.GuestDir = "/nowhere" // it is waited for
+	o.GuestDir = "/nowhere" // does not need to exist yet
 	if got := kindsOf(openAll(t, o)); got != "guest" {
 		t.Errorf("of those asked for: %s", got)
 	}
@@ -77,7 +77,7 @@ func TestOpenTakesWhatIsThere(t *testing.T) {
 }
 
 func TestAutoWithoutTheRight(t *testing.T) {
-	c := newClock() // root may read all files: links, which are not followed, stand for those it may not
+	c := newClock() // root may read all files, so unreadable files are simulated by links, which are not followed
 	o := all(t, c)
 	o.GuestDir = "/nowhere"
 	for _, path := range []string{
@@ -145,7 +145,7 @@ func TestRootIsChosenWithoutOverlap(t *testing.T) {
 	}
 }
 
-// fixed is a meter whose domains the test says.
+// fixed is a meter with fixed domains.
 type fixed struct {
 	name    string
 	domains []energy.Domain
@@ -178,7 +178,7 @@ func TestRootWaitsForAnAnswer(t *testing.T) {
 	if len(root) != 1 || root[0].At != 2 || len(parts) != 1 || r.Source() != "psys (kepler)" {
 		t.Errorf("%s: %v, %v", r.Source(), root, parts)
 	}
-	// An agent that has nothing of use makes room.
+	// An agent without usable domains is skipped.
 	kepler.domains = []energy.Domain{domain(energy.DRAM, "kepler-dram-0")}
 	if r := NewRoot([]Meter{kepler, model}); r.Source() != "model (model)" {
 		t.Errorf("with memory alone: %s", r.Source())
@@ -195,7 +195,8 @@ func TestRootOfTwoPsysIsNotAdded(t *testing.T) {
 	}
 }
 
-// A root that fails is unmeasured: nothing takes its place, and half of it is not it.
+// TestRootStays verifies that the node is unmeasured if one of the root's domains cannot be read, and that no other
+// root is selected.
 func TestRootStays(t *testing.T) {
 	c := newClock()
 	o := all(t, c)
@@ -275,7 +276,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// What is likely not meant is said once, and only then.
+// TestOpenWarns verifies that probable configuration errors are logged once.
 func TestOpenWarns(t *testing.T) {
 	const estimated, calibration = "energy is estimated", "no meter or domain"
 	for _, test := range []struct {
@@ -318,7 +319,7 @@ func TestOpenWarns(t *testing.T) {
 	}
 }
 
-// A lockedText is a log that goroutines write to.
+// lockedText is a log that is safe for concurrent use.
 type lockedText struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -43,7 +43,8 @@ func TestRAPLNamesEachDomainOnce(t *testing.T) {
 	}
 }
 
-// The class of real machines is links into the tree of devices.
+// TestRAPLReadsAClassOfLinks verifies that the class directory, which consists of links on real machines, is
+// supported.
 func TestRAPLReadsAClassOfLinks(t *testing.T) {
 	tree := plant(t, "rapl/laptop.tree")
 	class := t.TempDir()
@@ -68,7 +69,8 @@ func TestRAPLReadsAClassOfLinks(t *testing.T) {
 	}
 }
 
-// Scaphandre loses what was used in an interval with a wrap.
+// TestRAPLKeepsTheEnergyOfAWrap verifies that the energy of an interval with a wraparound is counted, unlike in
+// Scaphandre.
 func TestRAPLKeepsTheEnergyOfAWrap(t *testing.T) {
 	c := newClock()
 	r, root := openTree(t, c, "rapl/laptop.tree", &realCalls)
@@ -77,7 +79,7 @@ func TestRAPLKeepsTheEnergyOfAWrap(t *testing.T) {
 	raw := uint64(261000000000)
 	first := read(t, r, c.tick())["package-0"]
 	last := first
-	for i := range 5000 { // more than ten wraps
+	for i := range 5000 { // more than ten wraparounds
 		step := uint64(700_000_000 + i)
 		raw = (raw + step) % (limit + 1)
 		put(t, file, strconv.FormatUint(raw, 10)+"\n")
@@ -125,7 +127,7 @@ func TestRAPLSaysHowToGetTheRight(t *testing.T) {
 		t.Errorf("the advice is given %d times: %v", n, err)
 	}
 
-	// Without its memory the packages are still known; without one of the packages, their sum is not.
+	// Without the DRAM counter the packages are still known, but without one of the packages their sum is not.
 	for lost, want := range map[string]string{
 		"intel-rapl:1:0/energy_uj": "package-0 package-1",
 		"intel-rapl:1/energy_uj":   "dram-0 dram-1",
@@ -141,7 +143,7 @@ func TestRAPLSaysHowToGetTheRight(t *testing.T) {
 	}
 }
 
-// What shows nothing but 0 is no meter: others are to be chosen.
+// TestRAPLZeroIsNoMeter verifies that a counter that is always 0 is not used, so that another meter is selected.
 func TestRAPLZeroIsNoMeter(t *testing.T) {
 	c := newClock()
 	o := c.config()
@@ -178,7 +180,8 @@ func TestRAPLWithoutZones(t *testing.T) {
 	}
 }
 
-// What is unreadable is unknown, not zero, and the rest goes on.
+// TestRAPLFaultsOfOneZone verifies that an unreadable zone is unknown rather than zero, and that other zones are
+// not affected.
 func TestRAPLFaultsOfOneZone(t *testing.T) {
 	c := newClock()
 	r, root := openTree(t, c, "rapl/two-sockets.tree", &realCalls)
@@ -208,8 +211,8 @@ func TestRAPLFaultsOfOneZone(t *testing.T) {
 	}
 }
 
-// A counter that stands still is a counter of nothing: a processor without RAPL behind a hypervisor's tree shows a
-// constant.
+// TestRAPLDoesNotBelieveAStoppedCounter verifies that a constant counter is not used, which occurs if a hypervisor
+// emulates RAPL without a counter.
 func TestRAPLDoesNotBelieveAStoppedCounter(t *testing.T) {
 	c := newClock()
 	r, root := openTree(t, c, "rapl/laptop.tree", &realCalls)
@@ -229,7 +232,8 @@ func TestRAPLDoesNotBelieveAStoppedCounter(t *testing.T) {
 	}
 }
 
-// What a device that was away counts is not what it counted before.
+// TestRAPLUnpluggedZoneBeginsAnew verifies that the counter of a device that was removed and reappears starts a new
+// run.
 func TestRAPLUnpluggedZoneBeginsAnew(t *testing.T) {
 	c := newClock()
 	away := false
@@ -279,7 +283,7 @@ func TestRAPLGoesOnAfterARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, filepath.Join(root, "intel-rapl/intel-rapl:0/energy_uj"), "467389012\n") // 1 kJ on, over a wrap
+	put(t, filepath.Join(root, "intel-rapl/intel-rapl:0/energy_uj"), "467389012\n") // 1 kJ with a wraparound
 	o := c.config()
 	o.PowercapRoot = root
 	c.after(5 * time.Second)
@@ -294,7 +298,7 @@ func TestRAPLGoesOnAfterARestart(t *testing.T) {
 		energy.Microjoules(1_000_000_000); (got-want).Joules() > 0.001 || got < want {
 		t.Errorf("over the restart %d µJ were used, want %d", got, want)
 	}
-	// But not after a gap that a wrap may hide in: AMD's counters hold 65 kJ.
+	// A gap that may contain an undetected wraparound starts a new run. AMD's counters wrap at 65 kJ.
 	c.after(10 * time.Minute)
 	late, err := NewRAPL(o, quiet())
 	if err != nil {
@@ -332,7 +336,7 @@ func TestRAPLCalibration(t *testing.T) {
 	}
 }
 
-// A foreign tree must cost little, whatever is in it.
+// TestRAPLBombs verifies that the cost of reading an arbitrary directory tree is bounded.
 func TestRAPLBombs(t *testing.T) {
 	c := newClock()
 	o := c.config()
@@ -354,7 +358,8 @@ func TestRAPLBombs(t *testing.T) {
 	_, err = NewRAPL(o, quiet())
 	mustFail(t, err, "zones")
 
-	// Names of 10 kB, links that go round, pipes and folders in the place of files: only the good zone counts.
+	// Only the valid zone is used in a tree with names of 10 kB, link loops, and pipes and directories in place of
+	// files.
 	root = plant(t, "rapl/epyc.tree")
 	o.PowercapRoot = root
 	put(t, filepath.Join(root, "intel-rapl:5/name"), strings.Repeat("package-", 1250))
@@ -388,13 +393,13 @@ func TestRAPLBombs(t *testing.T) {
 	}
 }
 
-// TestRAPLInjectedFaults gives one of four zones 10,000 faults of all kinds: it is unknown then, what it counts
-// otherwise is true, and the others never notice.
+// TestRAPLInjectedFaults injects 10,000 faults of all kinds into one of four zones. The zone is unknown during a
+// fault and correct otherwise, and other zones are not affected.
 func TestRAPLInjectedFaults(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	c := newClock()
 	const limit = 262143328850
-	truth, raw := energy.Microjoules(0), uint64(3000000) // of package-1
+	truth, raw := energy.Microjoules(0), uint64(3000000) // energy and counter of package-1
 	others := uint64(0)
 	victims := map[int]bool{}
 	open := map[int]bool{}
@@ -425,7 +430,7 @@ func TestRAPLInjectedFaults(t *testing.T) {
 		n, err := realCalls.pread(fd, p)
 		text := string(p[:max(n, 0)])
 		if err != nil || !strings.Contains("1000000 200000 3000000 400000", strings.TrimSpace(text)) {
-			return n, err // a name or a range
+			return n, err // a name or range file
 		}
 		if !victims[fd] {
 			v, _ := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
@@ -457,7 +462,7 @@ func TestRAPLInjectedFaults(t *testing.T) {
 		fault = []string{"", "", "", "error", "empty", "garbage", "huge", "open"}[random.IntN(8)]
 		for _, victim := range victims {
 			if victim && fault == "open" {
-				fault = "error" // it is open
+				fault = "error" // the file is already open
 			}
 		}
 		if fault != "" {

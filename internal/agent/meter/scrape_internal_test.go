@@ -27,7 +27,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// An exporter is another agent, whose page the test writes.
+// exporter is another agent that exports metrics set by the test.
 type exporter struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -55,7 +55,7 @@ func (e *exporter) say(status int, page string) {
 	e.status, e.page = status, page
 }
 
-// asked twice from now on: the page as it is now has been read.
+// wait waits for two more scrapes, so that the current page has been read.
 func (e *exporter) wait(t testing.TB) {
 	t.Helper()
 	e.mu.Lock()
@@ -68,7 +68,7 @@ func (e *exporter) wait(t testing.TB) {
 	})
 }
 
-// scraped opens a meter that asks often; its clock is real.
+// scraped opens a meter with a short scrape interval and a real clock.
 func scraped(t testing.TB, name, url string, change func(*Config)) *Scraped {
 	t.Helper()
 	o := DefaultConfig()
@@ -125,7 +125,7 @@ func TestScrapedReadsWithoutWaiting(t *testing.T) {
 	nothingLeft(t)
 }
 
-// Close ends the goroutine also while an answer is on its way.
+// TestScrapedCloseDoesNotWait verifies that Close does not wait for a pending response.
 func TestScrapedCloseDoesNotWait(t *testing.T) {
 	asked, never := make(chan struct{}), make(chan struct{})
 	notify := sync.OnceFunc(func() { close(asked) })
@@ -164,7 +164,7 @@ func TestScrapedCounts(t *testing.T) {
 		t.Errorf("%v after %v", again, second)
 	}
 
-	// After its start Kepler's counter is what the hardware's is, which may be more than its own was.
+	// After a restart, Kepler's counter is that of the hardware, which may exceed its previous value.
 	e.say(200, keplerPage("120", "2"))
 	e.wait(t)
 	third := read(t, m, realTick())["kepler-package-0"]
@@ -177,7 +177,7 @@ func TestScrapedCounts(t *testing.T) {
 	if fourth.Run == third.Run || fourth.Total < third.Total {
 		t.Errorf("a counter that began again: %v after %v", fourth, third)
 	}
-	// A jump that no machine makes is not energy.
+	// An implausible increase is not counted as energy.
 	e.say(200, keplerPage("1007", "2"))
 	e.wait(t)
 	e.say(200, keplerPage("2001007", "2"))
@@ -223,7 +223,7 @@ func TestScrapedFaults(t *testing.T) {
 		} else {
 			failures = failed
 		}
-		// What is unknown for long is unknown.
+		// After a long time, the energy becomes unknown.
 		late := Tick{Now: func() time.Duration { return sinceBoot() + time.Minute }}
 		readings, err := m.Read(late, nil)
 		mustFail(t, err, answer.want, e.URL, "old")
@@ -293,7 +293,7 @@ func TestScrapedDoesNotBelieveAStoppedCounter(t *testing.T) {
 	}
 }
 
-// nothingLeft fails if goroutines of a closed meter live, its own or those of its connections.
+// nothingLeft verifies that no goroutine of a closed meter or of its connections is running.
 func nothingLeft(t testing.TB) {
 	t.Helper()
 	kit.Await(t, 10*time.Second, "nothing is left after Close", func(context.Context) (bool, error) {
@@ -304,7 +304,7 @@ func nothingLeft(t testing.TB) {
 	})
 }
 
-// shared opens real, recorded pages.
+// shared returns a recorded page.
 func shared(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(filepath.FromSlash("../../../../shared/data/api"), name))
@@ -374,7 +374,8 @@ K{path="",zone="nonsense"} 5
 	}
 }
 
-// The page of Kepler 0.6 on a machine with ACPI, two packages and no core counters, from a recorded range of it.
+// TestKeplerPageOfBefore parses a page of Kepler 0.6 on a machine with ACPI, two packages and no core counters,
+// created from recorded samples.
 func TestKeplerPageOfBefore(t *testing.T) {
 	r, err := gzip.NewReader(strings.NewReader(string(shared(t, "kepler_prometheus_range_responses_idle.json.gz"))))
 	if err != nil {
@@ -441,7 +442,7 @@ func TestScaphandrePage(t *testing.T) {
 	}
 	want(t, pageOf(t, readScaphandre, "scaph_host_energy_microjoules_total "+
 		"7\nscaph_domain_energy_microjoules{domain_name=\"dram\",socket_id=\"0\"} 1\n"),
-		map[string]uint64{"scaphandre-host": 7}) // which covers the memory
+		map[string]uint64{"scaphandre-host": 7}) // includes the DRAM
 	want(t, pageOf(t, readScaphandre, string(shared(t, "scaphandre_metrics_constructed.prom"))),
 		map[string]uint64{"scaphandre-host": 240422366267})
 }
@@ -469,7 +470,7 @@ func TestEachSample(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s %q %q %s", s.name, s.labels["x"], s.labels["y"], s.value))
 			return nil
 		})
-	want := []string{`a "" "" 1`, `a "1" "q\"\\\n}" 2`, `a "" "" 3`, `a "" "" +Inf`} // the last line may have been cut
+	want := []string{`a "" "" 1`, `a "1" "q\"\\\n}" 2`, `a "" "" 3`, `a "" "" +Inf`} // the last line may be truncated
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("have %q, %v, want %q", got, err, want)
 	}
@@ -491,7 +492,7 @@ func TestMicrojoules(t *testing.T) {
 			t.Errorf("%s J are %d µJ, want an error", text, v)
 		}
 	}
-	s := sample{value: "9007199254740993"} // more than a float64 holds
+	s := sample{value: "9007199254740993"} // exceeds the precision of float64
 	if v, err := s.microjoules(1); err != nil || v != 9007199254740993 {
 		t.Errorf("%d, %v", v, err)
 	}
@@ -539,7 +540,8 @@ func BenchmarkKeplerPage(b *testing.B) {
 	}
 }
 
-// A page that makes its reader panic is one that could not be read; so is a meter that panics.
+// TestAPageThatPanics verifies that a panic while parsing a page counts as a failure, and that a meter may panic
+// too.
 func TestAPageThatPanics(t *testing.T) {
 	planted := newScraped(Config{Now: func() time.Duration { return time.Minute }, ScrapeInterval: time.Millisecond}, "planted",
 		serve(t, "").URL, func(io.Reader) (page, error) { panic("planted") }, nil, slog.New(slog.DiscardHandler))
