@@ -117,7 +117,7 @@ func open(o Options, log *slog.Logger) (_ *agent, err error) {
 		}
 	}()
 	if a.host, err = host.Open(o.Host, log); err != nil {
-		return nil, fmt.Errorf("finding what runs here: %w", err)
+		return nil, fmt.Errorf("opening the host: %w", err)
 	}
 	if a.meters, err = meter.Open(o.Meters, log); err != nil {
 		return nil, fmt.Errorf("opening meters: %w", err)
@@ -175,15 +175,15 @@ func (a *agent) openDelivery() error {
 	}
 	boot, err := host.BootID()
 	if err != nil {
-		return fmt.Errorf("naming this boot: %w", err)
+		return fmt.Errorf("identifying this boot: %w", err)
 	}
 	if a.queue, err = delivery.OpenQueue(delivery.QueueOptions{Dir: o.StateDir, Node: o.Node, Boot: boot},
 		a.log); err != nil {
-		return fmt.Errorf("opening the state folder: %w", err)
+		return fmt.Errorf("opening the state directory: %w", err)
 	}
 	if state := a.queue.State(); state != nil {
 		if err := a.restore(state); err != nil {
-			a.log.Warn("beginning anew: the state of the former process is of no use", "err", err)
+			a.log.Warn("Ignored the invalid state of the previous process", "err", err)
 			a.attributor = energy.NewAttributor(a.attributing) // discard partially restored state
 		}
 	}
@@ -210,11 +210,11 @@ func (a *agent) prepare() {
 	}
 	a.status.Idle = a.options.Idle.String()
 	domains, parts := a.root.Domains()
-	a.log.Info("metering", "node", a.options.Node, "source", a.root.Source(), "root", domains, "parts", parts,
+	a.log.Info("Started metering", "node", a.options.Node, "source", a.root.Source(), "root", domains, "parts", parts,
 		"interval", a.options.Interval.String(),
 		"idle", a.options.Idle, "push", a.options.Push.URL, "version", Version())
 	if a.options.StateDir == "" && a.pusher != nil {
-		a.log.Warn("without --state-dir, what is not acknowledged is lost with the process")
+		a.log.Warn("Unacknowledged batches will be lost on exit, because --state-dir is not set")
 	}
 }
 
@@ -231,7 +231,7 @@ func (a *agent) close() {
 		errs = append(errs, a.host.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
-		a.log.Warn("closing", "err", err)
+		a.log.Warn("Failed to close", "err", err)
 	}
 }
 

@@ -30,7 +30,7 @@ import (
 // time as the naive program, which is 0.5 % of a core on the machine of docs/measurements.
 func TestCost(t *testing.T) {
 	if testing.Short() {
-		t.Skip("runs agents for a while")
+		t.Skip("runs agents for several seconds")
 	}
 	warm, windows, seconds, sizes, limit := 2*time.Second, 4, 2, []int{100}, 4. // fixed costs dominate
 	if os.Getenv("KUBENERGY_BENCH") != "" {
@@ -67,7 +67,7 @@ func TestCost(t *testing.T) {
 				took
 			rss := after["process_resident_memory_bytes"] / (1 << 20)
 			ratio := paired.MedianOf(ratios, 1)
-			t.Logf("%d busy containers, 1 s: %.3f %% of a core in all, of which the sweep %.3f %% (wall time); %.1f "+
+			t.Logf("%d busy containers, 1 s: %.3f %% of a core, including %.3f %% for the sweep (wall time); %.1f "+
 				"MiB resident, %.0f descriptors; a naive reader takes %.3f %%: ratio %v",
 				containers, 100*cpu, 100*sweep, rss, after["process_open_fds"], 100*reading.Seconds()/took, ratio)
 			if got := after[`kubenergy_agent_consumers{state="living"}`]; got < float64(containers) {
@@ -83,7 +83,7 @@ func TestCost(t *testing.T) {
 				t.Errorf("%.1f MiB resident, want at most 25 MiB", rss)
 			}
 			if totals := sink.Totals(); totals.Batches == 0 || totals.Measured == 0 {
-				t.Errorf("pushed %d batches with %v", totals.Batches, totals.Measured)
+				t.Errorf("recorded %d batches with %v", totals.Batches, totals.Measured)
 			}
 		})
 	}

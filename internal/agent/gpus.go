@@ -24,7 +24,7 @@ func (a *agent) openGPUs() {
 	a.gpus.attribution = gpu.NewAttribution(a.attributing)
 	boards, found := meter.Of[*meter.Boards](a.meters) // the first one, NVML, if there are two
 	if _, guest := meter.Of[*meter.Guest](a.meters); guest && found {
-		a.log.Warn("GPUs are not metered: the host of this virtual machine tells what it uses, and does not see them")
+		a.log.Warn("Disabled GPU metering, because the host reports the energy of this virtual machine without GPUs")
 		return
 	}
 	a.gpus.meter = boards
@@ -42,8 +42,8 @@ func (a *agent) bookGPUs() {
 // withoutGPUs subtracts the energy of GPUs, which is recorded separately, from readings of the whole machine.
 func (a *agent) withoutGPUs(root []energy.Reading) {
 	if a.gpus.attribution.TakeOut(root) {
-		a.log.Warn("GPUs use more than the meter of the whole machine counts: it does not feed them, and their energy "+
-			"is added", "root", a.root.Source())
+		a.log.Warn("Adding the energy of GPUs to that of the machine, because it exceeds the machine's "+
+			"readings", "root", a.root.Source())
 	}
 }
 

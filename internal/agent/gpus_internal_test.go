@@ -27,7 +27,7 @@ func TestPodNames(t *testing.T) {
 		{gpu.Use{Namespace: "ml", Pod: "other"}, ""},
 	} {
 		if have := p.of(&c.use); have != c.want {
-			t.Errorf("%+v is %q, want %q", c.use, have, c.want)
+			t.Errorf("of(%+v) = %q, want %q", c.use, have, c.want)
 		}
 	}
 }

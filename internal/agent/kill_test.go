@@ -24,7 +24,7 @@ import (
 // the microjoule.
 func TestKill(t *testing.T) {
 	if testing.Short() {
-		t.Skip("runs agents for a while")
+		t.Skip("runs agents for several seconds")
 	}
 	kills := 20
 	if os.Getenv("KUBENERGY_LONG") != "" {
@@ -87,7 +87,7 @@ func TestKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			used := energy.Microjoules(counter.Used())
-			kit.Eventually(t, 30*time.Second, "all energy is booked", func() bool {
+			kit.Eventually(t, 30*time.Second, "all energy is recorded", func() bool {
 				return sink.Totals().Measured >= used
 			})
 			if output, err := killer.End(); err != nil {
@@ -95,11 +95,11 @@ func TestKill(t *testing.T) {
 			}
 
 			total := sink.Totals()
-			t.Logf("%d kills: used %d µJ, booked %d, of them unknown %d; %v unmeasured, %d batches came again", kills,
+			t.Logf("%d kills: used %d µJ, recorded %d, unknown %d; %v unmeasured, %d duplicate batches", kills,
 				used, total.Measured, total.Unknown,
 				total.Unmeasured, total.Duplicates)
 			if total.Measured != used {
-				t.Errorf("booked %d µJ, used %d", total.Measured, used)
+				t.Errorf("recorded %d µJ, want %d", total.Measured, used)
 			}
 			if breaches := sink.Breaches(); breaches != nil || total.Gaps != 0 {
 				t.Errorf("%d gaps, breaches: %v", total.Gaps, breaches)

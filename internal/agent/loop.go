@@ -49,7 +49,7 @@ func (a *agent) loop(ctx context.Context) {
 func (a *agent) tick() {
 	began := time.Now()
 	err := a.host.Sweep(&a.sweep)
-	a.sweepTrouble.note(a.log, "reading CPU times", "what is used meanwhile is unknown", err)
+	a.sweepTrouble.note(a.log, "reading CPU times", "the energy is unknown until it succeeds", err)
 	a.status.Sweep = time.Since(began)
 	a.readMeters()
 	o := &a.observation
@@ -73,7 +73,7 @@ func (a *agent) tick() {
 	a.save()
 	if a.publisher != nil { // errors of single machines are logged by Publish
 		err := a.publisher.Publish(host.Now(), a.host.VMs())
-		a.publishTrouble.note(a.log, "writing the counters of virtual machines", "they may begin anew after a restart",
+		a.publishTrouble.note(a.log, "writing the counters of virtual machines", "they may be lost after a restart",
 			err)
 	}
 	a.status.Tick = time.Since(began)
@@ -94,7 +94,7 @@ func (a *agent) readMeters() {
 			status.Errors++
 		}
 		a.meterLogs[i].note(a.log, "reading the meter "+status.Name,
-			"what it covers is booked when it can be read again", err)
+			"its energy is recorded when it can be read again", err)
 	}
 }
 
@@ -114,9 +114,9 @@ func (t *logThrottle) note(log *slog.Logger, what, consequence string, err error
 	}
 	t.failing, t.loggedAt = err != nil, now
 	if err != nil {
-		log.Error("a part of the agent fails", "part", what, "consequence", consequence, "err", err)
+		log.Error("Agent component failing", "part", what, "consequence", consequence, "err", err)
 	} else {
-		log.Info("it works again", "part", what)
+		log.Info("Agent component recovered", "part", what)
 	}
 }
 
@@ -132,7 +132,7 @@ func (a *agent) book() {
 			Parent: a.status.Parent,
 		}
 		if err := a.queue.Add(&a.attribution, meta); err != nil {
-			a.log.Error("an interval cannot be pushed", "err", err)
+			a.log.Error("Failed to queue an interval", "err", err)
 		}
 	}
 	a.page.Add(&a.attribution, a.status.Source)

@@ -26,7 +26,7 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 		tr.note(slog.New(slog.NewTextHandler(&log, nil)), "it", "nothing happens", err)
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 {
-		t.Errorf("%d lines, want one:\n%s", n, log.String())
+		t.Errorf("got %d log lines, want 1:\n%s", n, log.String())
 	}
 }
 
@@ -55,6 +55,6 @@ func TestPulse(t *testing.T) {
 	}
 	p.last.Store(int64(host.Now() - time.Minute))
 	if err := p.check(); err == nil {
-		t.Error("a minute without a tick is well")
+		t.Error("check() = nil after a minute without a tick, want an error")
 	}
 }

@@ -60,35 +60,35 @@ func DefaultOptions() Options {
 // AddFlags adds a flag for each option to fs.
 func (o *Options) AddFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.Node, "node-name", o.Node,
-		"`name` of this node in all that is reported (default: $NODE_NAME, else the host's name)")
+		"`name` of this node in all reports (default: $NODE_NAME, or the host name)")
 	fs.DurationVar(&o.Interval, "interval", o.Interval,
-		"how often meters and control groups are read (default 1s, 500ms with --vms)")
+		"interval at which meters and control groups are read (default 1s, or 500ms with --vms)")
 	fs.StringVar(&o.StateDir, "state-dir", o.StateDir,
-		"`folder` for what must survive the process: the open batch, those not acknowledged, the counters' last values")
+		"`directory` for persistent state: the open batch, unacknowledged batches and the last values of counters")
 	fs.TextVar(&o.Idle, "idle", o.Idle,
-		"who carries idle energy: apart (no consumer), requests (pods by requested CPU) or equal (all pods alike)")
+		"distribution of idle energy: apart (no consumer), requests (pods by requested CPU) or equal (all pods)")
 
-	fs.StringVar(&o.Host.Root, "cgroup-root", o.Host.Root, "`folder` where control groups are mounted, version 1 or 2")
-	fs.StringVar(&o.Host.Proc, "proc-root", o.Host.Proc, "`folder` of procfs")
-	fs.Func("cgroup", "`glob` of further control groups to attribute to, below the root; may be repeated",
+	fs.StringVar(&o.Host.Root, "cgroup-root", o.Host.Root, "`directory` where control groups (v1 or v2) are mounted")
+	fs.StringVar(&o.Host.Proc, "proc-root", o.Host.Proc, "`directory` where procfs is mounted")
+	fs.Func("cgroup", "`glob` of additional control groups to meter, relative to the cgroup root; may be repeated",
 		meter.AppendTo(&o.Host.Groups))
 	fs.BoolVar(&o.Host.VMs, "vms", o.Host.VMs, "find QEMU virtual machines and publish their counters")
-	fs.StringVar(&o.GuestsDir, "guests-dir", o.GuestsDir, "`folder` to publish the counters of virtual machines in")
+	fs.StringVar(&o.GuestsDir, "guests-dir", o.GuestsDir, "`directory` for the published counters of virtual machines")
 
 	o.Meters.AddFlags(fs)
 
-	fs.StringVar(&o.Listen, "listen", o.Listen, "`address` of /metrics, /healthz and /forward-metrics (0: none)")
+	fs.StringVar(&o.Listen, "listen", o.Listen, "`address` of /metrics, /healthz and /forward-metrics (0 to disable)")
 	fs.StringVar(&o.WebConfig, "web-config", o.WebConfig,
-		"`file` that configures TLS and authentication of --listen, in the format of Prometheus' exporters")
+		"`file` with TLS and authentication settings of --listen, in the format of the Prometheus exporter toolkit")
 	fs.StringVar(&o.MetricsTokenFile, "metrics-token-file", o.MetricsTokenFile,
-		"`file` with the bearer token that --listen asks for (default: none)")
+		"`file` with the bearer token required by --listen (default: none)")
 	fs.IntVar(&o.MaxConsumers, "max-consumers", o.MaxConsumers,
-		"how many consumers have series of their own in /metrics")
-	fs.DurationVar(&o.BatchInterval, "batch-interval", o.BatchInterval, "how much time a pushed batch covers")
-	fs.StringVar(&o.Push.URL, "push-url", o.Push.URL, "`URL` that batches are pushed to (default: nothing is pushed)")
+		"maximum number of consumers with their own series in /metrics")
+	fs.DurationVar(&o.BatchInterval, "batch-interval", o.BatchInterval, "period covered by a pushed batch")
+	fs.StringVar(&o.Push.URL, "push-url", o.Push.URL, "`URL` to push batches to (default: batches are not pushed)")
 	fs.StringVar(&o.Push.TokenFile, "push-token-file", o.Push.TokenFile,
-		"`file` with the bearer token for --push-url; read anew for every batch")
-	fs.StringVar(&o.Push.CAFile, "push-ca-file", o.Push.CAFile, "`file` with the certificate authorities of --push-url")
+		"`file` with the bearer token for --push-url; read for every batch")
+	fs.StringVar(&o.Push.CAFile, "push-ca-file", o.Push.CAFile, "`file` with the CA certificates for --push-url")
 	fs.StringVar(&o.Push.CertFile, "push-cert-file", o.Push.CertFile, "`file` with a client certificate for --push-url")
 	fs.StringVar(&o.Push.KeyFile, "push-key-file", o.Push.KeyFile, "`file` with the key of --push-cert-file")
 
@@ -112,11 +112,11 @@ func (o Options) Validate() error {
 		bad("--interval is %v: want %v to %v", o.Interval, minInterval, maxInterval)
 	}
 	if o.BatchInterval < o.Interval || o.BatchInterval > time.Hour {
-		bad("--batch-interval is %v: want the interval of %v to an hour", o.BatchInterval, o.Interval)
+		bad("--batch-interval is %v: want the interval (%v) to 1h", o.BatchInterval, o.Interval)
 	}
 	if !nodeName.MatchString(o.Node) {
-		bad("--node-name is %q: want a name of letters, digits and signs, without blanks and slashes, of at most 253 "+
-			"bytes", o.Node)
+		bad("--node-name is %q: want at most 253 printable ASCII characters without spaces and "+
+			"slashes", o.Node)
 	}
 	if o.MaxConsumers < 1 {
 		bad("--max-consumers is %d: want at least 1", o.MaxConsumers)
@@ -131,7 +131,7 @@ func (o Options) Validate() error {
 		bad("--push-url is %q: want http://… or https://…", o.Push.URL)
 	}
 	if (o.Push.CertFile == "") != (o.Push.KeyFile == "") {
-		bad("--push-cert-file and --push-key-file go together")
+		bad("--push-cert-file and --push-key-file must be set together")
 	}
 	return errors.Join(errors.Join(errs...), o.Meters.Validate())
 }

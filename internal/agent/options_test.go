@@ -21,7 +21,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 	options.AddFlags(flags)
 	flags.VisitAll(func(f *flag.Flag) {
 		if !strings.Contains(string(doc), "`--"+f.Name) {
-			t.Errorf("docs/reference/agent.md says nothing of --%s", f.Name)
+			t.Errorf("docs/reference/agent.md does not mention --%s", f.Name)
 		}
 	})
 }

@@ -61,10 +61,10 @@ func start(t *testing.T, args ...string) *process {
 	t.Cleanup(func() {
 		a.stop(syscall.SIGTERM)
 		if t.Failed() {
-			t.Logf("the agent said:\n%s", a.log.String())
+			t.Logf("agent log:\n%s", a.log.String())
 		}
 	})
-	kit.Await(t, time.Minute, "the agent answers", func(context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "the agent responds", func(context.Context) (bool, error) {
 		conn, err := net.Dial("tcp", a.address)
 		if err != nil {
 			return false, err

@@ -29,7 +29,7 @@ func (a *agent) appendState(into []byte) []byte {
 	return into
 }
 
-var errState = errors.New("the state is cut off, or of another version")
+var errState = errors.New("the state is truncated or has an unknown version")
 
 // restore restores the state written by appendState and resumes the meters from its readings. It ignores trailing
 // data that older agents wrote, which is also in the saved counters of package guests.

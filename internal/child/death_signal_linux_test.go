@@ -34,11 +34,11 @@ func TestNothingOutlivesKill(t *testing.T) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	var child int
 	if _, scan := fmt.Sscan(line, &child); scan != nil {
-		t.Fatalf("the parent says %q: %v", line, errors.Join(err, scan))
+		t.Fatalf("parent printed %q: %v", line, errors.Join(err, scan))
 	}
 	time.Sleep(100 * time.Millisecond) // verify that no signal follows
 	if err := syscall.Kill(child, 0); err != nil {
-		t.Fatalf("the child ended before its parent: %v", err)
+		t.Fatalf("child exited before its parent: %v", err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestNothingOutlivesKill(t *testing.T) {
 			_ = syscall.Kill(child, syscall.SIGKILL)
 		}
 	}()
-	kit.Eventually(t, 10*time.Second, "the child ends with its parent", func() bool { return ended(child) })
+	kit.Eventually(t, 10*time.Second, "the child exits with its parent", func() bool { return ended(child) })
 }
 
 // ended reports whether a process has exited. A zombie counts as exited, because a container may lack an init

@@ -45,7 +45,7 @@ func Round(ctx context.Context, f func()) {
 func (h *Heartbeats) Check() error {
 	for began, name := range h.rounds.Range {
 		if age := time.Since(*began.(*time.Time)); age > MaxRound {
-			return fmt.Errorf("loop %q is stuck: its round began %v ago", name, age.Round(time.Second))
+			return fmt.Errorf("loop %q is stuck: its round started %v ago", name, age.Round(time.Second))
 		}
 	}
 	return nil
@@ -71,7 +71,7 @@ func (h *Heartbeats) Watch(ctx context.Context, log *slog.Logger, exit func()) {
 		case <-tick.C:
 		}
 		if err := h.Check(); err != nil {
-			log.Error("Exiting so that the process is started again", "err", err)
+			log.Error("Exiting because a loop is stuck", "err", err)
 			exit()
 			return
 		}

@@ -57,7 +57,7 @@ func TestServerTimeouts(t *testing.T) {
 				}
 			}
 			if open := time.Since(began); open < c.want || open > c.want+time.Second {
-				t.Errorf("%s: the connection is open for %v, want %v", name, open, c.want)
+				t.Errorf("%s: connection was open for %v, want %v", name, open, c.want)
 			}
 			cancel()
 			close(l)
@@ -98,7 +98,7 @@ func TestPanicsAreLogged(t *testing.T) {
 				t.Error(err)
 			}
 			if len(response) > 0 || (text.Len() > 0) != (c.wants != "") || !strings.Contains(text.String(), c.wants) {
-				t.Errorf("%s: the client reads %q, and the log has %q", name, response, text.String())
+				t.Errorf("%s: client read %q, log is %q", name, response, text.String())
 			}
 		})
 	}

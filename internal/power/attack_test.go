@@ -57,7 +57,7 @@ func TestImplausibleMemoryIsIgnored(t *testing.T) {
 		`[]`:          false,
 	} {
 		if got := remembered(annotated(text), now).Failed > 0; got != plausible {
-			t.Errorf("%.80s: used: %v, want %v", text, got, plausible)
+			t.Errorf("%.80s: plausible = %v, want %v", text, got, plausible)
 		}
 	}
 	s := step{state: sleep.Asleep, memory: memory{
@@ -71,11 +71,11 @@ func TestImplausibleMemoryIsIgnored(t *testing.T) {
 	}
 	text := written.Metadata.Annotations[v1alpha1.AnnotationPower]
 	if m := remembered(annotated(text), now); m.Failed != maxFailed || len(m.Sleeps) != maxSleeps || m.For != "team" {
-		t.Errorf("%d bytes of our own are ignored: %.200s", len(text), text)
+		t.Errorf("ignored our own annotation of %d bytes: %.200s", len(text), text)
 	}
 	f := facts{limits: &usual, now: now, state: sleep.Booting, memory: memory{Failed: maxFailed}}
 	if s := f.failed(sleep.Asleep, "", ""); s.Failed != maxFailed {
-		t.Errorf("after %d failed boots one more counts as %d", maxFailed, s.Failed)
+		t.Errorf("Failed after %d failed boots and another one = %d", maxFailed, s.Failed)
 	}
 }
 
@@ -134,11 +134,11 @@ func TestAPanicCostsWhatCausesIt(t *testing.T) {
 				if wakes := w.state(box) == sleep.Booting; wakes && !slices.Contains(c.woken, box) {
 					woken++
 				} else if !wakes && slices.Contains(c.woken, box) {
-					t.Errorf("%s is %s: what cannot be decided on is woken", box, w.state(box))
+					t.Errorf("%s is %s, want machines without a verdict to be woken", box, w.state(box))
 				}
 			}
 			if woken == 0 || woken > 2 {
-				t.Errorf("%d other machines were woken, want those for the pods that wait", woken)
+				t.Errorf("%d other machines were woken, want those for the pending pods", woken)
 			}
 		})
 	}
@@ -229,14 +229,14 @@ func TestManyPodsCostALimitedAmountOfWork(t *testing.T) {
 			rounds++
 			s := l.snapshot(all, l.Clock())
 			if first && (len(s.Needs) != 1 || s.Needs[0].Job != "other/p" || len(s.Needs[0].Machines) != machines) {
-				t.Errorf("%s: %d needs, want that of the other namespace", name, len(s.Needs))
+				t.Errorf("%s: got %d needs, want that of the other namespace", name, len(s.Needs))
 			}
 			if spent := work - l.left; spent > c.spent {
 				t.Errorf("%s: %d units of work in round %d, want at most %d", name, spent, rounds, c.spent)
 			}
 		}
 		if rounds != c.rounds {
-			t.Errorf("%s: after %d rounds machines had been looked for for all pods, want %d", name, rounds, c.rounds)
+			t.Errorf("%s: all pods were handled after %d rounds, want %d", name, rounds, c.rounds)
 		}
 	}
 }
@@ -261,10 +261,10 @@ func TestManyHeldJobsCostALimitedAmountOfWork(t *testing.T) {
 	}
 	s := l.snapshot(all, l.Clock())
 	if len(s.Needs) != maxNeeds || l.left < -200 {
-		t.Fatalf("%d needs, %d units of work left", len(s.Needs), l.left)
+		t.Fatalf("got %d needs, %d units of work remaining", len(s.Needs), l.left)
 	}
 	if i := slices.IndexFunc(s.Needs, func(n sleep.Need) bool { return n.Owner == "other" }); i < 0 || i > 1 {
-		t.Errorf("the Job of another namespace has place %d", i)
+		t.Errorf("the Job of another namespace is at index %d", i)
 	}
 }
 
@@ -290,10 +290,10 @@ func TestHeldJobsShareTheHorizon(t *testing.T) {
 	}
 	s := l.snapshot(all, l.Clock())
 	if computed != len(all.nodes) {
-		t.Errorf("%d horizons are computed, want %d", computed, len(all.nodes))
+		t.Errorf("computed %d horizons, want %d", computed, len(all.nodes))
 	}
 	if len(s.Needs) != 1 || s.Needs[0].Job != "tenant/999" {
-		t.Errorf("needs %+v, want that of the Job whose start is near", s.Needs)
+		t.Errorf("needs %+v, want that of the Job that starts soon", s.Needs)
 	}
 }
 
@@ -312,7 +312,7 @@ func TestVainPodsTakeLimitedMemory(t *testing.T) {
 		l.snapshot(all, l.Clock())
 	}
 	if len(l.vain) > maxVain {
-		t.Errorf("%d entries, want at most %d", len(l.vain), maxVain)
+		t.Errorf("got %d entries, want at most %d", len(l.vain), maxVain)
 	}
 }
 
@@ -338,14 +338,14 @@ func TestATenantDoesNotWakeAllMachinesAtOnce(t *testing.T) {
 	})
 	woken := waking(l.decide(all, l.Clock()))
 	if limit := l.Policy.WakesPerMinute; len(woken) != limit {
-		t.Errorf("%d machines are woken at once, want %d", len(woken), limit)
+		t.Errorf("%d machines are woken in one round, want %d", len(woken), limit)
 	}
 	s := l.snapshot(all, l.Clock())
 	plan := sleep.Decide(&s)
 	if !slices.ContainsFunc(plan.Verdicts, func(v sleep.Verdict) bool {
 		return v.Do == sleep.Wake && v.For == "other/waits"
 	}) {
-		t.Error("no machine is woken for the pod that waits")
+		t.Error("no machine is woken for the pending pod")
 	}
 }
 
@@ -371,7 +371,7 @@ func TestPodsThatCannotRunWakeNothing(t *testing.T) {
 			t.Errorf("%s: %d machines are woken, want %d", name, len(woken), c.wakes)
 		}
 		if s := l.snapshot(all, l.Clock()); s.Machines[0].Capacity.MilliCPU != 64000 {
-			t.Errorf("%s: the machine has %d mCPU", name, s.Machines[0].Capacity.MilliCPU)
+			t.Errorf("%s: capacity of the machine = %d mCPU", name, s.Machines[0].Capacity.MilliCPU)
 		}
 	}
 }
@@ -388,7 +388,7 @@ func TestEveryWakeUpIsLimited(t *testing.T) {
 		all.nodes[99].Annotations = map[string]string{v1alpha1.AnnotationPower: `{"wake":"2026-06-01T05:59:30Z"}`}
 		change(l)
 		if woken := waking(l.decide(all, l.Clock())); len(woken) != 6 {
-			t.Errorf("%s: %d machines are woken, want 7 within a minute with the one before", name, len(woken))
+			t.Errorf("%s: %d machines are woken, want 7 within a minute, including the previous one", name, len(woken))
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -66,12 +66,12 @@ func ParseConfig(text []byte) (Config, error) {
 	c.Mode = cmp.Or(c.Mode, ModeShadow)
 	var errs []error
 	if c.Mode != ModeShadow && c.Mode != ModeEnforce {
-		errs = append(errs, fmt.Errorf("mode is %.40q: have %s, %s", c.Mode, ModeShadow, ModeEnforce))
+		errs = append(errs, fmt.Errorf("mode is %.40q: want %s or %s", c.Mode, ModeShadow, ModeEnforce))
 	}
 	p = c.Policy.core()
 	if !(p.Headroom >= 0 && p.Headroom <= 10) || p.MinAwake < 0 || p.MaxCycles < 0 || p.After < 0 || p.Lead < 0 ||
 		p.WakesPerMinute < 0 {
-		errs = append(errs, errors.New("policy: want headroom 0 to 10, and no negative number"))
+		errs = append(errs, errors.New("policy: headroom must be between 0 and 10, and no number may be negative"))
 	}
 	return c, errors.Join(append(errs, checkMachines(c.Machines))...)
 }
@@ -125,14 +125,14 @@ func checkMachines(all []Machine) error {
 		why := validation.IsDNS1123Subdomain(m.Node)
 		bad(len(why) > 0, "node: %s", strings.Join(why, "; "))
 		bad(!uuidForm.MatchString(m.UUID), "uuid is %.40q: want 8-4-4-4-12 hexadecimal digits", m.UUID)
-		bad(m.Kind != KindRedfish && m.Kind != KindWebhook, "kind is %.40q: have %s, %s", m.Kind, KindRedfish,
+		bad(m.Kind != KindRedfish && m.Kind != KindWebhook, "kind is %.40q: want %s or %s", m.Kind, KindRedfish,
 			KindWebhook)
 		for _, one := range []string{"node " + m.Node, "uuid " + strings.ToLower(m.UUID)} {
 			bad(taken[one], "%s appears twice: each machine has one entry", one)
 			taken[one] = true
 		}
 		if place := "url " + m.URL + m.System; m.Kind == KindRedfish {
-			bad(taken[place], "url and system appear twice: name the system of each machine")
+			bad(taken[place], "url and system appear twice: set the system of each machine")
 			taken[place] = true
 		}
 	}

@@ -45,7 +45,7 @@ func (w *world) wantPlaced(t *testing.T, r *replica, within time.Duration) {
 	t.Helper()
 	w.live(t, r, within)
 	if w.pods["needs"].Spec.NodeName == "" {
-		t.Errorf("after %v the pod waits; machines were woken %v times", within, w.wakes)
+		t.Errorf("the pod is still pending after %v; machines were woken %v times", within, w.wakes)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestWhatTheSchedulerRefusesIsNotTriedAgain(t *testing.T) {
 	}
 	w.live(t, r, 40*time.Minute)
 	if w.wakes != 5 {
-		t.Errorf("%d boots within 40 minutes, want one of each of 5 machines", w.wakes)
+		t.Errorf("%d boots within 40 minutes, want one for each of 5 machines", w.wakes)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestHeadroomIsWhereWorkMayGo(t *testing.T) {
 		}
 	}
 	if awake != 1 {
-		t.Errorf("%d machines stay awake beside the control plane, want 1", awake)
+		t.Errorf("%d machines are awake in addition to the control plane, want 1", awake)
 	}
 
 	w, r = allAsleep(t, 3)

@@ -139,7 +139,7 @@ func (l *loop) decide(c *cluster, now time.Time) (transitions []*transition) {
 		}
 		l.notify(t)
 		if !t.would && (l.Mode != ModeEnforce || n.Labels[v1alpha1.LabelMaySleep] != "true") {
-			t.want, t.why = sleep.Wake, "it may sleep no longer"
+			t.want, t.why = sleep.Wake, "it may no longer sleep"
 		}
 		if t.want == sleep.Wake && t.state == sleep.Asleep && !planned {
 			if free--; free < 0 {
@@ -252,7 +252,7 @@ func (l *loop) notify(t *transition) {
 	switch reported := l.reported[t.node.Name]; {
 	case !t.leads || t.node.Labels[v1alpha1.LabelMaySleep] != "true":
 	case t.state != sleep.Awake && l.switches[t.node.Name] == nil:
-		l.say(t.node, reasonFailed, "the cluster's configuration binds no machine to it: start it by hand")
+		l.say(t.node, reasonFailed, "no machine is configured for it: start it manually")
 	case t.keep != "" && t.keep != keptForPlanned:
 		l.say(t.node, reasonStays, t.keep)
 	case t.want == sleep.Sleep && l.Mode != ModeEnforce:
@@ -326,12 +326,12 @@ func (t *transition) ask(ctx context.Context, power Switch, uuid string) {
 	case err != nil:
 		t.doubt = err.Error()
 	case !same || !strings.EqualFold(t.node.Status.NodeInfo.SystemUUID, uuid):
-		t.doubt = fmt.Sprintf("its address leads to the system %.40q, and the node's is %.40q: want %s", got,
+		t.doubt = fmt.Sprintf("its address belongs to system %.40q and its node has system UUID %.40q: want %s", got,
 			t.node.Status.NodeInfo.SystemUUID, uuid)
 	case on:
 		t.answer = isOn
 	default:
-		t.answer, t.doubt = isOff, "its management controller says that it is off"
+		t.answer, t.doubt = isOff, "its management controller reports that it is off"
 	}
 }
 
@@ -363,7 +363,7 @@ func (l *loop) busy(ctx context.Context, node string) (string, error) {
 // conclude logs and reports the result of a transition.
 func (l *loop) conclude(t *transition, now time.Time) {
 	if t.err != nil {
-		l.Log.Warn("taking a step", "node", t.node.Name, "state", t.state, "order", t.step.order, "error", t.err)
+		l.Log.Warn("Step failed", "node", t.node.Name, "state", t.state, "order", t.step.order, "error", t.err)
 	}
 	if t.step.doubts {
 		l.doubts[t.node.Name] = doubt{now.Add(l.limits.doubt), t.doubt}
@@ -380,5 +380,5 @@ func (l *loop) conclude(t *transition, now time.Time) {
 		kind = v1.EventTypeWarning
 	}
 	l.event(t.node, kind, t.step.reason, t.step.Why)
-	l.Log.Info("took a step", "node", t.node.Name, "to", t.step.state, "why", t.step.Why)
+	l.Log.Info("Took a step", "node", t.node.Name, "to", t.step.state, "why", t.step.Why)
 }

@@ -50,7 +50,7 @@ func TestSleepAndWake(t *testing.T) {
 	w, r := one(t, 1)
 	w.live(t, r, 20*time.Second)
 	if w.state("m0") != sleep.Awake {
-		t.Fatal("it goes to sleep before the boot is won back")
+		t.Fatal("the machine was put to sleep before the break-even time")
 	}
 	w.live(t, r, 20*time.Second)
 	n := w.nodes["m0"]
@@ -141,9 +141,9 @@ func TestKeep(t *testing.T) {
 	rows := map[string]row{
 		"nothing":        {func(*world) {}, ""},
 		"a daemon":       {come("app", "logs"), ""},
-		"no label":       {label(v1alpha1.LabelMaySleep, "false"), "it has no label kubenergy.io/may-sleep"},
-		"no machine":     {func(w *world) { w.boxes = map[string]*box{} }, "the cluster's configuration binds no machine to it"},
-		"another system": {func(w *world) { w.nodes["m0"].Status.NodeInfo.SystemUUID = "x" }, "its system UUID is not the one that the cluster's configuration has"},
+		"no label":       {label(v1alpha1.LabelMaySleep, "false"), "it does not have the label kubenergy.io/may-sleep"},
+		"no machine":     {func(w *world) { w.boxes = map[string]*box{} }, "no machine is configured for it"},
+		"another system": {func(w *world) { w.nodes["m0"].Status.NodeInfo.SystemUUID = "x" }, "its system UUID is not the configured one"},
 		"kube-proxy": {static(func(p *v1.Pod) {
 			p.Namespace, p.Labels = "kube-system", map[string]string{"k8s-app": "kube-proxy"}
 		}), ""},
@@ -185,7 +185,7 @@ func TestVolumes(t *testing.T) {
 	c := *w.seen(0)
 	c.volumes = []*v1.PersistentVolume{{}, volume("zone", "z"), volume(v1.LabelHostname, "m1")}
 	s := r.snapshot(&c, w.now)
-	if s.Machines[1].Keep != "" || s.Machines[2].Keep != "it alone reaches the volume v" {
+	if s.Machines[1].Keep != "" || s.Machines[2].Keep != "it is the only node that can access volume v" {
 		t.Errorf("%q, %q", s.Machines[1].Keep, s.Machines[2].Keep)
 	}
 }
@@ -198,7 +198,7 @@ func TestShadow(t *testing.T) {
 	version := w.version
 	w.live(t, r, 5*time.Minute)
 	if w.version != version || w.sleep != 0 || len(w.log) != 2 || !strings.Contains(w.log[0], "m0 WouldSleep: not-needed") {
-		t.Errorf("%d writes, %d orders, says\n%s", w.version-version, w.sleep, strings.Join(w.log, "\n"))
+		t.Errorf("%d writes, %d orders, events\n%s", w.version-version, w.sleep, strings.Join(w.log, "\n"))
 	}
 	r.Mode = ModeEnforce
 	w.live(t, r, 5*time.Minute)
@@ -241,7 +241,7 @@ func TestPlanned(t *testing.T) {
 	}
 	w.live(t, r, 60*time.Second)
 	if w.state("m0") != sleep.Asleep {
-		t.Error("it wakes long before")
+		t.Error("the machine was woken too early")
 	}
 	w.live(t, r, time.Minute)
 	if w.state("m0") != sleep.Awake || !w.boxes["m0"].ready.Before(at) {
@@ -271,14 +271,14 @@ func TestWaker(t *testing.T) {
 		return left, err
 	}
 	if left, err := by.pass(t.Context(), "m1"); left == nil || err != nil || len(woken) > 0 {
-		t.Fatal("a machine counts as woken that is not on", left, err)
+		t.Fatal("a machine that is not on is considered awake", left, err)
 	}
 	if left, err := wake("m1"); left != nil || err != nil {
 		t.Fatal(left, err)
 	}
 	w.boxes["m0"].mood = refuses
 	if left, err := wake(""); left == nil || err != nil || w.state("m0") != sleep.Asleep {
-		t.Error("an order that was refused counts", left, err)
+		t.Error("a rejected order is considered successful", left, err)
 	}
 	w.boxes["m0"].mood = good
 	if left, err := wake(""); left != nil || err != nil {

@@ -181,7 +181,7 @@ func (f *facts) awake() step {
 	case f.goes():
 		return step{doubts: true}
 	case f.tainted: // the label was removed
-		return f.to(sleep.Awake, reasonAwake, "it has no label "+v1alpha1.LabelPowerState)
+		return f.to(sleep.Awake, reasonAwake, "it does not have the label "+v1alpha1.LabelPowerState)
 	}
 	return step{}
 }
@@ -195,7 +195,7 @@ func (f *facts) leaving() step {
 	case !f.ready:
 		back = "its node is not Ready"
 	case !f.tainted:
-		back = "its taint was taken off"
+		back = "its taint was removed"
 	case f.busy != "":
 		back = f.busy
 	case f.answer != isOn:
@@ -223,9 +223,9 @@ func (f *facts) stopping() step {
 	case f.answer == isOff && !f.ready:
 		return f.to(sleep.Asleep, reasonAsleep, f.Why)
 	case over && f.ready:
-		return f.to(sleep.Awake, reasonRefused, "it was asked to shut down and is still there")
+		return f.to(sleep.Awake, reasonRefused, "it was ordered to shut down but is still running")
 	case over: // it may hang, so it may be woken but is not considered reliable
-		return f.failed(sleep.Asleep, reasonRefused, "its node is gone, and it does not say that it is off")
+		return f.failed(sleep.Asleep, reasonRefused, "its node is not Ready, but it is not reported as off")
 	}
 	return step{}
 }
@@ -236,7 +236,7 @@ func (f *facts) booting() step {
 	case f.ready:
 		return f.to(sleep.Awake, reasonAwake, f.Why)
 	case since >= f.limits.obeys && (f.answer == isOff || f.answer == silent && since < 3*f.limits.obeys):
-		return f.failed(sleep.Asleep, reasonFailed, strings.TrimSpace("it was ordered to start and is not on "+f.doubt))
+		return f.failed(sleep.Asleep, reasonFailed, strings.TrimSpace("it was ordered to start but is not on "+f.doubt))
 	case since >= 2*f.boot+f.limits.late:
 		return f.failed(sleep.Asleep, reasonFailed, "its node is not Ready after twice its boot time")
 	case f.answer != isOn:
@@ -282,7 +282,7 @@ func (s *step) write(ctx context.Context, client kubernetes.Interface, n *v1.Nod
 	}
 	written, err := client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return n, fmt.Errorf("writing the node: %w", err)
+		return n, fmt.Errorf("patching the node: %w", err)
 	}
 	return written, nil
 }

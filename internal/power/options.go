@@ -63,7 +63,7 @@ func RecordTo(w io.Writer, log *slog.Logger) func(*sleep.Snapshot, *sleep.Plan) 
 		}
 		last = slices.Clone(p.Verdicts)
 		if err := json.NewEncoder(w).Encode(Recorded{s, p}); err != nil {
-			log.Warn("recording a decision", "error", err)
+			log.Warn("Failed to record a decision", "error", err)
 		}
 	}
 }

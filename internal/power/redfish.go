@@ -33,7 +33,7 @@ func NewSystem(e meter.Entry, path string, d *meter.Deps) (*System, error) {
 	e.Fill()
 	errs := e.Check()
 	if path != "" && !meter.SameServer(path) {
-		errs = append(errs, errors.New("system: want a path, as /redfish/v1/Systems/1"))
+		errs = append(errs, errors.New("system: want a path, e.g. /redfish/v1/Systems/1"))
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -62,7 +62,7 @@ func (s *System) read(ctx context.Context) error {
 			return err
 		}
 		if len(all.Members) != 1 || !meter.SameServer(all.Members[0].ID) {
-			return dial.Refuse(dial.ReasonMissing, "it has %d systems: name one by its path in system",
+			return dial.Refuse(dial.ReasonMissing, "it has %d systems: set system to the path of one",
 				len(all.Members))
 		}
 		s.at = all.Members[0].ID

@@ -43,7 +43,7 @@ func Run(ctx context.Context, o Options) error {
 		o.Clock = time.Now
 	}
 	if o.Mode != ModeShadow && o.Mode != ModeEnforce {
-		return fmt.Errorf("the mode is %q: have %s, %s", o.Mode, ModeShadow, ModeEnforce)
+		return fmt.Errorf("mode is %q: want %s or %s", o.Mode, ModeShadow, ModeEnforce)
 	}
 	switches, err := NewSwitches(o.Machines, o.Keys, o.Loopback)
 	if err != nil {
@@ -60,7 +60,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: o.Client.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		return fmt.Errorf("telling events: %w", err)
+		return fmt.Errorf("recording events: %w", err)
 	}
 	defer broadcaster.Shutdown()
 	recorder := broadcaster.NewRecorder(scheme.Scheme, Name)

@@ -20,8 +20,8 @@ import (
 )
 
 var (
-	schedules = flag.Int("schedules", 1000, "schedules of faults")
-	oneSeed   = flag.Uint64("seed", 0, "the only schedule")
+	schedules = flag.Int("schedules", 1000, "number of schedules of faults")
+	oneSeed   = flag.Uint64("seed", 0, "seed of a single schedule to run")
 )
 
 // TestFaults verifies promise P9 with random schedules of faults, each determined by its seed. A failing schedule
@@ -48,9 +48,9 @@ func TestFaults(t *testing.T) {
 			t.Fatalf("go test ./internal/power -run TestFaults -seed %d\n%s", seed, strings.Join(w.wrong, "\n"))
 		}
 	}
-	t.Logf("%d schedules: %d orders to sleep, %d boots, of which %d failed", last-first+1, slept, woke, failed)
+	t.Logf("%d schedules: %d orders to sleep, %d boots, %d failed", last-first+1, slept, woke, failed)
 	if *oneSeed == 0 && (slept < int(last) || woke < int(last) || failed == 0) {
-		t.Error("hardly any machine slept: nothing was tested")
+		t.Error("too few machines were put to sleep")
 	}
 }
 
@@ -105,7 +105,7 @@ func (f *faults) replay(t *testing.T, r *replica) {
 			err = json.Unmarshal(text, &again)
 		}
 		if diff := cmp.Diff(*plan, sleep.Decide(&again)); err != nil || diff != "" {
-			t.Errorf("a recorded snapshot gives another decision: %v\n%s", err, diff)
+			t.Errorf("a recorded snapshot yields a different decision: %v\n%s", err, diff)
 		}
 	}
 }
@@ -254,7 +254,7 @@ func (f *faults) judge() {
 				continue
 			}
 			if since = later(since, f.waits[name]); f.now.Sub(since) > f.bound(since) {
-				f.fail("%s has waited for %v, and %s would have obeyed", name, f.now.Sub(since), machine)
+				f.fail("%s has been pending for %v, although %s would have obeyed", name, f.now.Sub(since), machine)
 			}
 		}
 	}

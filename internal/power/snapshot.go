@@ -76,7 +76,7 @@ func (l *loop) snapshot(c *cluster, now time.Time) sleep.Snapshot {
 	var work []asker
 	for _, p := range c.pods {
 		if !panics.Survive(l.Log, "power", p.Name, func() { s.Largest = l.count(p, on, s.Largest, now) }) {
-			on[p.Spec.NodeName] = &onNode{keep: "it runs " + p.Namespace + "/" + p.Name + ", which cannot be read"}
+			on[p.Spec.NodeName] = &onNode{keep: "it runs " + p.Namespace + "/" + p.Name + ", which is invalid"}
 			continue
 		}
 		if p.Spec.NodeName == "" && p.DeletionTimestamp == nil &&
@@ -182,7 +182,7 @@ func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memo
 	return m
 }
 
-const keptForPlanned = "work that it was kept for may come any moment"
+const keptForPlanned = "planned work is about to start on it"
 
 // refuses returns the reason why a machine must not sleep according to its node and configuration, or "".
 func (l *loop) refuses(n *v1.Node, boots bool, now time.Time) string {
@@ -191,9 +191,9 @@ func (l *loop) refuses(n *v1.Node, boots bool, now time.Time) string {
 	case why != "":
 		return why
 	case l.switches[n.Name] == nil:
-		return "the cluster's configuration binds no machine to it"
+		return "no machine is configured for it"
 	case !strings.EqualFold(n.Status.NodeInfo.SystemUUID, l.uuids[n.Name]):
-		return "its system UUID is not the one that the cluster's configuration has"
+		return "its system UUID is not the configured one"
 	case !boots:
 		return "its power profile has no bootSeconds"
 	case now.Before(doubt.until):

@@ -70,7 +70,7 @@ func closeAll(switches map[string]Switch) {
 }
 
 // errUnsure is returned if the power state cannot be determined.
-var errUnsure = errors.New("the webhook cannot know whether it is on")
+var errUnsure = errors.New("the webhook cannot determine whether it is on")
 
 // webhook delegates power control to an HTTP server.
 type webhook struct {
@@ -86,7 +86,7 @@ const webhookTimeout = 20 * time.Second
 func newWebhook(m *Machine, keys dial.KeyReader, loopback bool) (*webhook, error) {
 	u, err := url.Parse(m.URL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil {
-		return nil, errors.New("url cannot be read: want http://host/path or https://host/path, without a user")
+		return nil, errors.New("invalid url: want http://host/path or https://host/path, without a user")
 	}
 	roots, err := meter.Roots(m.CAFile)
 	if err != nil {
@@ -109,7 +109,7 @@ func (w *webhook) post(ctx context.Context, action string) ([]byte, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, dial.Refuse(dial.ReasonAddress, "the webhook's url cannot be read")
+		return nil, dial.Refuse(dial.ReasonAddress, "the webhook has an invalid url")
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if w.machine.PasswordKey != "" {
@@ -142,7 +142,7 @@ func (w *webhook) State(ctx context.Context) (on bool, uuid string, err error) {
 	case "null":
 		return false, "", errUnsure
 	}
-	return false, "", dial.Refuse(dial.ReasonShape, `the webhook answered %.80q: want {"on": true, "uuid": "…"}`,
+	return false, "", dial.Refuse(dial.ReasonShape, `the webhook returned %.80q: want {"on": true, "uuid": "…"}`,
 		cmp.Or(w.Secrets.Conceal(string(body)), "nothing"))
 }
 

@@ -43,7 +43,7 @@ func (w *Waker) Wake(ctx context.Context, name string) error {
 	}
 }
 
-var errNoNode = errors.New("there is no node")
+var errNoNode = errors.New("no such node")
 
 // pass advances each node by one step. It returns the remaining work as left.
 func (w *Waker) pass(ctx context.Context, name string) (left, err error) {
@@ -87,7 +87,7 @@ func (w *Waker) wake(ctx context.Context, n *v1.Node) error {
 	if err := w.start(ctx, n, kube.PowerState(n) == sleep.Stopping && w.Clock().Sub(s.Off) < usual.stops); err != nil {
 		return err
 	}
-	s.Since, s.Off, s.Why = w.Clock(), time.Time{}, "woken by hand"
+	s.Since, s.Off, s.Why = w.Clock(), time.Time{}, "woken manually"
 	_, err := s.write(ctx, w.Client, n)
 	return err
 }
@@ -98,22 +98,22 @@ func (w *Waker) start(ctx context.Context, n *v1.Node, goesDown bool) error {
 		return nil
 	}
 	if power == nil {
-		return errors.New("no machine is configured for it: start it by hand")
+		return errors.New("no machine is configured for it: start it manually")
 	}
 	on, _, err := power.State(ctx)
 	switch {
 	case goesDown && (on || err != nil):
-		return errors.New("its machine is still going down") // a wake order would be ignored
+		return errors.New("its machine is still shutting down") // a wake order would be ignored
 	case on && err == nil:
 		return nil
 	}
 	if err := w.Limit.Wait(ctx); err != nil {
-		return fmt.Errorf("waiting for its turn to start: %w", err)
+		return fmt.Errorf("waiting for the limit of wake orders: %w", err)
 	}
 	if ordered := power.On(ctx); ordered != nil || err != nil { // an order suffices if the state is unknown
 		return ordered
 	}
-	return errors.New("its machine was ordered to start and is not on")
+	return errors.New("its machine was ordered to start but is not on yet")
 }
 
 // WakeLimit returns the rate limiter of wake orders for a policy, evenly distributed.

@@ -235,7 +235,7 @@ func (w *world) pass(d time.Duration) {
 func (w *world) run(b *box) {
 	if !b.stops.IsZero() && !w.now.Before(b.stops) {
 		if on := w.workOn(b.name); on != "" {
-			w.fail("%s goes off with %s on it", b.name, on)
+			w.fail("%s was shut down while running %s", b.name, on)
 		}
 		if b.kubelet {
 			b.quiet = w.now
@@ -443,7 +443,7 @@ func (w *world) answer(a clienttesting.Action) (runtime.Object, error) {
 		}
 		return all, nil
 	}
-	return nil, fmt.Errorf("not expected: %v", a)
+	return nil, fmt.Errorf("unexpected action: %v", a)
 }
 
 // patch applies a merge patch with known fields.
@@ -487,7 +487,7 @@ func (w *world) boots() {
 		return w.now.Sub(at) >= time.Minute-usual.call
 	})
 	if limit := w.policy.WakesPerMinute; limit > 0 && len(w.booting) > 2*limit {
-		w.fail("%d machines are ordered to start within a minute, want at most %d by each replica", len(w.booting), limit)
+		w.fail("%d machines were ordered to start within a minute, want at most %d per replica", len(w.booting), limit)
 	}
 }
 
@@ -537,17 +537,17 @@ func (c *control) Off(ctx context.Context) error {
 	w := c.r.world
 	w.sleep++
 	if b.name != c.node {
-		w.fail("%s is sent off in place of %s", b.name, c.node)
+		w.fail("%s was shut down instead of %s", b.name, c.node)
 	}
 	if on := w.workOn(b.name); on != "" {
-		w.fail("%s is sent off with %s on it", b.name, on)
+		w.fail("%s was ordered to shut down while running %s", b.name, on)
 	}
 	if w.now.Sub(b.ready) < breakEven && !b.ready.IsZero() {
-		w.fail("%s is sent off %v after its boot", b.name, w.now.Sub(b.ready))
+		w.fail("%s was ordered to shut down %v after its boot", b.name, w.now.Sub(b.ready))
 	}
 	b.offs = append(b.offs, w.now)
 	if len(b.offs) > w.policy.MaxCycles {
-		w.fail("%s is sent off %d times", b.name, len(b.offs))
+		w.fail("%s was ordered to shut down %d times", b.name, len(b.offs))
 	}
 	if b.on && b.stops.IsZero() {
 		b.stops = w.now.Add(w.within(2*time.Second, 90*time.Second))

@@ -26,7 +26,7 @@ type disk struct {
 }
 
 // errLocked is returned if another process uses the state directory.
-var errLocked = errors.New("another agent uses it")
+var errLocked = errors.New("in use by another agent")
 
 func openDisk(dir string) (*disk, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -48,7 +48,7 @@ func openDisk(dir string) (*disk, error) {
 }
 
 func unwritable(dir string, err error) error {
-	return fmt.Errorf("the state directory %s (--state-dir) has to be writable: %w", dir, err)
+	return fmt.Errorf("state directory %s (--state-dir) must be writable: %w", dir, err)
 }
 
 // close releases the lock.
@@ -144,13 +144,13 @@ func (d *disk) slotRecord(log *slog.Logger) (*record, error) {
 		case failed != nil && failed.Op == "open":
 			return nil, unwritable(d.dir, err)
 		default:
-			log.Error("reading state: the slot is skipped", "file", name, "err", err)
+			log.Error("Skipped an unreadable slot", "file", name, "err", err)
 			continue
 		}
 		r, err := decodeRecord(data, slotMagic, false)
 		if err != nil {
 			// The process was probably killed while writing this slot. The other slot is intact in that case.
-			log.Info("skipping a slot", "file", name, "err", err)
+			log.Info("Skipped a damaged slot", "file", name, "err", err)
 			damaged++
 			continue
 		}
@@ -159,7 +159,7 @@ func (d *disk) slotRecord(log *slog.Logger) (*record, error) {
 		}
 	}
 	if damaged == len(slotNames) {
-		log.Warn("both slots are damaged: the agent's state and the open batch are lost, and a new epoch begins", "dir",
+		log.Warn("Both slots are damaged, starting a new epoch without the agent's state and the open batch", "dir",
 			d.dir)
 		for _, name := range slotNames {
 			d.setAside(name, log)
@@ -171,7 +171,7 @@ func (d *disk) slotRecord(log *slog.Logger) (*record, error) {
 // setAside renames a damaged file, so that it is logged only once and an administrator can inspect it.
 func (d *disk) setAside(name string, log *slog.Logger) {
 	if err := d.rename(filepath.Join(d.dir, name), filepath.Join(d.dir, damagedPrefix+name)); err != nil {
-		log.Error("setting a damaged file aside", "file", name, "err", err)
+		log.Error("Failed to rename a damaged file", "file", name, "err", err)
 	}
 }
 
@@ -191,10 +191,10 @@ func (d *disk) batchRecords(log *slog.Logger) (map[string]*record, error) {
 		}
 		r, err := d.batchRecord(name)
 		if err == nil && (r.generation != generation || r.batch.First != first || r.batch.Last != last) {
-			err = errors.New("the file holds another batch than its name says")
+			err = errors.New("the file contains a different batch than its name indicates")
 		}
 		if err != nil {
-			log.Error("a sealed batch cannot be read; its energy is lost", "file", name, "err", err)
+			log.Error("Failed to read a sealed batch, its energy is lost", "file", name, "err", err)
 			d.setAside(name, log)
 			continue
 		}

@@ -103,7 +103,7 @@ func (n *node) start(fatal func(...any), reboot bool) {
 		n.base = n.used
 		n.open(fatal)
 		if n.queue.State() != nil {
-			fatal("state of another boot")
+			fatal("got the state of another boot")
 		}
 		return
 	}
@@ -175,7 +175,7 @@ func (n *node) send(fatal func(...any), requestLost, answerLost bool) bool {
 	ack, err := n.sink.Book(b)
 	if err != nil {
 		if !n.dead {
-			fatal("the sink refuses: ", err)
+			fatal("sink rejected the batch: ", err)
 		}
 		return false
 	}
@@ -292,13 +292,13 @@ func (n *node) settle(t *rapid.T) {
 	if n.lossy {
 		for i, e := range booked {
 			if e > n.used[i] {
-				t.Fatalf("booked of consumer %d are %d µJ, used were %d", i, e, n.used[i])
+				t.Fatalf("recorded energy of consumer %d = %d µJ, want %d", i, e, n.used[i])
 			}
 		}
 		return
 	}
 	if want := n.used.minus(n.lost); booked != want {
-		t.Fatalf("booked are %v µJ, used were %v, of which %v unseen", booked, n.used, n.lost)
+		t.Fatalf("recorded %v µJ, used %v, unobserved %v", booked, n.used, n.lost)
 	}
 	if totals.Gaps != 0 {
 		t.Fatalf("%d gaps", totals.Gaps)
@@ -314,7 +314,7 @@ func (n *node) settle(t *rapid.T) {
 	if names := slices.DeleteFunc(fileNames(entries), func(name string) bool {
 		return slices.Contains([]string{"lock", "slot-0", "slot-1", temporaryName}, name)
 	}); len(names) > 0 {
-		t.Fatalf("left in the state directory: %v", names)
+		t.Fatalf("files left in the state directory: %v", names)
 	}
 }
 
@@ -366,11 +366,11 @@ func TestExactnessInMemory(t *testing.T) {
 		for n.send(t.Fatal, false, false) {
 		}
 		if booked := n.booked(); alive && booked != n.used {
-			t.Fatalf("booked are %v, used were %v", booked, n.used)
+			t.Fatalf("recorded %v, want %v", booked, n.used)
 		}
 		for i, e := range n.booked() {
 			if e > n.used[i] {
-				t.Fatalf("booked of consumer %d are %d µJ, used were %d", i, e, n.used[i])
+				t.Fatalf("recorded energy of consumer %d = %d µJ, want %d", i, e, n.used[i])
 			}
 		}
 		if breaches := n.sink.Breaches(); breaches != nil {
@@ -408,7 +408,7 @@ func TestSinkDownAnHour(t *testing.T) {
 	}
 	totals := n.sink.Totals()
 	if n.booked() != n.used || n.sink.Breaches() != nil || totals.Duplicates != 1 {
-		t.Errorf("booked are %v, used were %v, breaches %v", n.booked(), n.used, n.sink.Breaches())
+		t.Errorf("recorded %v, want %v, breaches %v", n.booked(), n.used, n.sink.Breaches())
 	}
 	t.Logf("3,600 s in %d batches, %v", totals.Batches, slices.Collect(maps.Values(totals.Consumers)))
 }

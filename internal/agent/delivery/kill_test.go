@@ -144,7 +144,7 @@ func (k *killed) run(t *testing.T, kills int) {
 	if err := k.power.Close(); err != nil {
 		t.Fatal(err)
 	}
-	k.await(t, "all energy is booked", func() bool {
+	k.await(t, "all energy is recorded", func() bool {
 		return k.dir == "" || uint64(k.sink.Totals().Measured) >= k.power.Used()
 	})
 	if output, err := killer.End(); err != nil {
@@ -165,15 +165,15 @@ func (k *killed) saved() bool {
 func (k *killed) await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	kit.Await(t, time.Minute, what, func(context.Context) (bool, error) {
-		return done(), fmt.Errorf("used were %d µJ, booked are %+v, breaches %v", k.power.Used(), k.sink.Totals(),
+		return done(), fmt.Errorf("used %d µJ, recorded %+v, breaches %v", k.power.Used(), k.sink.Totals(),
 			k.sink.Breaches())
 	})
 }
 
 func (k *killed) compare(t *testing.T, kills int, memory bool) {
 	used, total := k.power.Used(), k.sink.Totals()
-	t.Logf("%d kills: used %d µJ, booked %d in %d batches, %d of them unknown; %v unmeasured; %d requests, %d "+
-		"batches came again",
+	t.Logf("%d kills: used %d µJ, recorded %d in %d batches, %d unknown; %v unmeasured; %d requests, %d "+
+		"duplicate batches",
 		kills, used, total.Measured, total.Batches, total.Unknown, total.Unmeasured, k.sink.Requests(),
 		total.Duplicates)
 	if breaches := k.sink.Breaches(); breaches != nil {
@@ -194,7 +194,7 @@ func (k *killed) compare(t *testing.T, kills int, memory bool) {
 	for i, want := range bands(0, used) {
 		got := uint64(total.Consumers[band(i)])
 		if got > want || !memory && got != want {
-			t.Errorf("%s: booked %d µJ, used %d", band(i), got, want)
+			t.Errorf("%s: recorded %d µJ, want %d", band(i), got, want)
 		}
 	}
 }

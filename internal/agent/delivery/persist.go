@@ -37,7 +37,7 @@ func (q *Queue) persist() error {
 	}
 	if q.stats.DiskFailing {
 		q.stats.DiskFailing = false
-		q.log.Info("the state directory can be written again", "dir", q.opts.Dir)
+		q.log.Info("State directory is writable again", "dir", q.opts.Dir)
 	}
 	q.slotNumber, q.brokenSeq, q.savedSeq = q.open.First, 0, q.seq
 	for _, s := range q.pending {
@@ -113,7 +113,7 @@ func (q *Queue) report(err error) error {
 	}
 	q.stats.DiskErrors++
 	if !q.stats.DiskFailing {
-		q.log.Error("the state directory cannot be written; going on in memory", "dir", q.opts.Dir, "err", err)
+		q.log.Error("Failed to write the state directory, continuing in memory", "dir", q.opts.Dir, "err", err)
 	}
 	q.stats.DiskFailing = true
 	return err

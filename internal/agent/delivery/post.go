@@ -39,7 +39,7 @@ func (p *poster) send(ctx context.Context, b *batch.Batch, reported map[string]s
 	defer func() {
 		if what := recover(); what != nil {
 			p.zip = nil // its state is undefined
-			ack, err = nil, &failure{reason: reasonAnswer, err: fmt.Errorf("that panicked: %v", what)}
+			ack, err = nil, &failure{reason: reasonAnswer, err: fmt.Errorf("panic: %v", what)}
 		}
 	}()
 	body, err := p.body(b)
@@ -108,7 +108,7 @@ func (p *poster) refusal(refused *apiclient.Refused) error {
 		f.reason, f.lasting = reasonRefused, true
 	case code >= 300 && code < 400:
 		f.lasting = true
-		f.err = fmt.Errorf("%w: redirects are not followed; the URL should be the right one", refused)
+		f.err = fmt.Errorf("%w: redirects are not followed, use the final URL", refused)
 	}
 	return f
 }
@@ -133,7 +133,7 @@ func (p *poster) paused() error {
 	if left := time.Until(*until); left > 0 {
 		return &failure{
 			reason: reasonBusy, after: left,
-			err: fmt.Errorf("the controller wants to be asked again in %v", left.Round(time.Second)),
+			err: fmt.Errorf("the controller requested to retry in %v", left.Round(time.Second)),
 		}
 	}
 	return nil

@@ -141,7 +141,7 @@ func (p *Pusher) deliver(ctx context.Context) {
 		}
 	}
 	for _, call := range p.calls() {
-		call <- errors.New("the agent is being stopped")
+		call <- errors.New("the agent is shutting down")
 	}
 }
 
@@ -228,7 +228,7 @@ func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
 		p.reported = time.Now()
 	}
 	if ack.Epoch != b.Stream.Epoch {
-		return &failure{reason: reasonAnswer, err: fmt.Errorf("an acknowledgement of epoch %.40q for one of epoch %q",
+		return &failure{reason: reasonAnswer, err: fmt.Errorf("acknowledgement of epoch %.40q, want epoch %q",
 			ack.Epoch, b.Stream.Epoch)}
 	}
 	if err := p.queue.acked(b, ack.Acked); err != nil {
@@ -252,7 +252,7 @@ func (p *Pusher) note(err error) {
 	if err == nil {
 		p.stats.Failing = ""
 		if before != "" {
-			p.log.Info("batches are delivered again", "url", p.opts.URL)
+			p.log.Info("Resumed delivery of batches", "url", p.opts.URL)
 		}
 		return
 	}
@@ -260,7 +260,7 @@ func (p *Pusher) note(err error) {
 	p.stats.Failures[reason]++
 	p.stats.Failing = reason
 	if reason != before {
-		p.log.Warn("delivering batches", "url", p.opts.URL, "reason", reason, "err", err)
+		p.log.Warn("Failed to deliver batches", "url", p.opts.URL, "reason", reason, "err", err)
 	}
 }
 
@@ -301,7 +301,7 @@ func (p *Pusher) finish(ctx context.Context) {
 			p.wait(ctx, nil, retry.next(err))
 		}
 		if failureOf(err).lasting || ctx.Err() != nil {
-			p.log.Warn("stopping before everything was delivered",
+			p.log.Warn("Stopped before all batches were delivered",
 				"batches", p.queue.Stats().Pending, "inStateDir", p.queue.onDisk(), "err", err)
 			return
 		}

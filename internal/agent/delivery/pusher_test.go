@@ -125,7 +125,7 @@ func (m *metered) exact() {
 	total := m.sink.Totals()
 	if total.Measured != m.used || total.Consumers["pod/a/1"] != m.used/10*9 || m.sink.Breaches() != nil ||
 		total.Gaps != 0 {
-		m.t.Errorf("used were %d µJ, booked %+v, breaches %v", m.used, total, m.sink.Breaches())
+		m.t.Errorf("used %d µJ, recorded %+v, breaches %v", m.used, total, m.sink.Breaches())
 	}
 }
 
@@ -167,7 +167,7 @@ func TestPushAfterAnHour(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			if n := m.sink.Requests(); n > 140 {
-				t.Errorf("%d requests in an hour without an answer", n)
+				t.Errorf("%d requests in an hour without a response", n)
 			}
 			m.seconds(120)
 		})
@@ -243,7 +243,7 @@ func TestFailures(t *testing.T) {
 				})
 				m.exact()
 				if waited := again.Sub(failed); waited < c.after || waited > c.within {
-					t.Errorf("tried again after %v", waited)
+					t.Errorf("retried after %v", waited)
 				}
 				if s := m.pusher.Stats(); s.Failures[c.reason] != 1 || len(s.Failures) != 1 || s.Failing != "" {
 					t.Errorf("%+v", s)
@@ -294,12 +294,12 @@ func TestRefusedStreamRests(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			if total := m.sink.Totals(); total.Measured != m.used || m.pusher.Stats().Failures[reasonRefused] > 8 {
-				t.Errorf("booked %d of %d; %v", total.Measured, m.used, m.pusher.Stats().Failures)
+				t.Errorf("recorded %d of %d µJ; %v", total.Measured, m.used, m.pusher.Stats().Failures)
 			}
 			taken.Store(true)
 			bubble.Advance(6 * time.Minute)
 			if total := m.sink.Totals(); total.Measured != m.used+7 {
-				t.Errorf("booked %d of %d", total.Measured, m.used+7)
+				t.Errorf("recorded %d of %d µJ", total.Measured, m.used+7)
 			}
 		})
 	})
@@ -328,7 +328,7 @@ func TestPushNow(t *testing.T) {
 			calls.Wait()
 			m.exact()
 			if n := m.sink.Requests(); n != 1 {
-				t.Errorf("50 calls made %d requests", n)
+				t.Errorf("50 calls sent %d requests", n)
 			}
 
 			// A batch that is not covered by the saved state is not sent yet.
@@ -343,7 +343,7 @@ func TestPushNow(t *testing.T) {
 			})
 			synctest.Wait()
 			if n := m.sink.Requests(); n != 1 {
-				t.Error("something was sent that a restart would count again")
+				t.Error("sent a batch that is not covered by the saved state")
 			}
 			m.queue.Save(nil)
 			calls.Wait()
@@ -356,7 +356,7 @@ func TestPushNow(t *testing.T) {
 			}
 			before := m.sink.Requests()
 			if err := m.pusher.Push(ctx); failureOf(err).reason != reasonBusy || m.sink.Requests() != before {
-				t.Errorf("asked to wait, it asked again: %v", err)
+				t.Errorf("sent a request during the pause: %v", err)
 			}
 			down.Store(false)
 			bubble.Advance(time.Minute)
@@ -385,7 +385,7 @@ func TestShutdown(t *testing.T) {
 		began := time.Now()
 		m.run(func(context.Context) { m.seconds(10) })
 		if m.queue.Stats().Pending != 1 {
-			t.Error("the batch is gone")
+			t.Error("the batch was dropped")
 		}
 		t.Logf("stopped after %v", time.Since(began)-10*time.Second)
 	})
@@ -423,14 +423,14 @@ func TestPauseHolds(t *testing.T) {
 			t.Fatalf("%d requests", len(requests))
 		}
 		if waited := requests[1].Sub(requests[0]); waited < 105*time.Second {
-			t.Errorf("asked to wait for 100 s, it came after %v", waited)
+			t.Errorf("retried after %v, want at least 100 s", waited)
 		}
 		different := map[time.Duration]bool{}
 		for range 20 {
 			different[new(backoff).next(&failure{reason: reasonBusy, after: time.Minute, err: io.EOF})] = true
 		}
 		if len(different) < 2 {
-			t.Error("all nodes come back at the same moment")
+			t.Error("all nodes retry at the same time")
 		}
 	})
 }
@@ -464,7 +464,7 @@ func TestOnDisk(t *testing.T) {
 			n.queue.Seal()
 		}
 		if got := n.queue.onDisk(); got != c.want {
-			t.Errorf("%s: on disk: %v", name, got)
+			t.Errorf("%s: onDisk() = %v", name, got)
 		}
 		n.abandon()
 	}
@@ -538,7 +538,7 @@ func TestCredentials(t *testing.T) {
 		q.Seal()
 		err := p.drain(t.Context(), true)
 		if got := failureOf(err).reason; err != nil && got != want || err == nil && want != "" {
-			t.Fatalf("have %v, want %q", err, want)
+			t.Fatalf("got %v, want %q", err, want)
 		}
 	}
 	put("ca", []byte("no certificate"))
@@ -558,7 +558,7 @@ func TestCredentials(t *testing.T) {
 	put("token", []byte("second"))
 	try("")
 	if got := sink.Totals().Measured; got != 7 {
-		t.Errorf("booked are %d µJ", got)
+		t.Errorf("recorded %d µJ", got)
 	}
 }
 
@@ -608,7 +608,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 	q.Seal()
 	if err := p.drain(t.Context(), true); err == nil || followed.Load() {
-		t.Errorf("%v, followed: %v", err, followed.Load())
+		t.Errorf("error %v, followed redirect: %v", err, followed.Load())
 	}
 }
 
@@ -631,7 +631,7 @@ func TestAnAnswerThatPanics(t *testing.T) {
 		m.run(func(context.Context) { m.seconds(60) })
 		m.exact()
 		if n := m.pusher.Stats().Failures[reasonAnswer]; n != 2 {
-			t.Errorf("%d failures are counted", n)
+			t.Errorf("counted %d failures", n)
 		}
 	})
 }
@@ -695,7 +695,7 @@ func TestTemperatureIsTold(t *testing.T) {
 			m.seconds(170)
 		})
 		if len(reported) != 3 || reported["70.0"] < 3 || reported[""] < 3 || reported["72.0"] < 3 {
-			t.Errorf("told: %v", reported)
+			t.Errorf("reported: %v", reported)
 		}
 		m.exact()
 	})

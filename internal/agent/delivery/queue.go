@@ -107,7 +107,7 @@ func OpenQueue(opts QueueOptions, log *slog.Logger) (*Queue, error) {
 	q.stream = batch.Stream{Node: opts.Node, Boot: opts.Boot, Epoch: rand.Text()}
 	q.reset(1)
 	if err := q.checkMeta(Meta{Wall: time.Unix(0, 0), Source: "none", IdlePolicy: batch.Mixed}); err != nil {
-		return nil, fmt.Errorf("naming a stream: %w", err)
+		return nil, fmt.Errorf("validating the stream: %w", err)
 	}
 	if opts.Dir == "" {
 		return q, nil
@@ -167,10 +167,10 @@ func (q *Queue) enqueue(a *energy.Attribution, m Meta) error {
 		}
 	}
 	if a.Start < q.end {
-		return fmt.Errorf("it begins at %v, what was added before ended at %v", a.Start, q.end)
+		return fmt.Errorf("it starts at %v, before the end of the previous one at %v", a.Start, q.end)
 	}
 	if !q.empty && a.Measured > math.MaxInt64-q.open.Measured {
-		return errors.New("more energy than can be counted")
+		return errors.New("energy overflows")
 	}
 	if !q.empty && q.differs(m) {
 		q.sealSoon()
@@ -183,11 +183,11 @@ func (q *Queue) enqueue(a *energy.Attribution, m Meta) error {
 // checkAttribution returns an error if a batch cannot contain the attribution.
 func checkAttribution(a *energy.Attribution) error {
 	if a.Start < 0 || a.End == a.Start && a.Measured != 0 {
-		return fmt.Errorf("interval of %v to %v", a.Start, a.End)
+		return fmt.Errorf("invalid interval from %v to %v", a.Start, a.End)
 	}
 	for i := range a.Shares {
 		if s := &a.Shares[i]; s.CPU < 0 {
-			return fmt.Errorf("CPU time of %s is %v", s.ID, s.CPU)
+			return fmt.Errorf("CPU time of %s is negative: %v", s.ID, s.CPU)
 		}
 	}
 	return a.Check()
@@ -206,13 +206,13 @@ func (q *Queue) usable(m Meta) Meta {
 		if err := q.checkMeta(Meta{Source: m.Source, IdlePolicy: batch.Mixed}); err != nil {
 			q.sentMeta.Source = "unknown"
 			if m.Source != "" {
-				q.log.Warn("the source of the energy cannot be sent", "source", m.Source, "err", err)
+				q.log.Warn("Replaced an invalid source", "source", m.Source, "err", err)
 			}
 		}
 		err := q.checkMeta(Meta{Source: "none", IdlePolicy: batch.Mixed, Parent: m.Parent})
 		if err != nil && m.Parent != nil {
 			q.sentMeta.Parent = nil
-			q.log.Warn("the host of this machine cannot be named: sums over nodes count this one beside it",
+			q.log.Warn("Omitted an invalid host name, so totals over nodes count this machine in addition to its host",
 				"host", m.Parent.Host, "vm", m.Parent.VM, "err", err)
 		}
 	}
@@ -397,8 +397,8 @@ func (q *Queue) next(passOver map[batch.Stream]bool) *batch.Batch {
 }
 
 var (
-	errNotBooked = errors.New("the acknowledgement is of an earlier batch")
-	errNotSent   = errors.New("more was acknowledged than this agent has sent: its state is older than its stream")
+	errNotBooked = errors.New("acknowledgement of an earlier batch")
+	errNotSent   = errors.New("acknowledgement of an unsent batch: the agent's state is older than its stream")
 )
 
 // acked removes all batches of b's stream up to the given number, which the controller returned in response to b.

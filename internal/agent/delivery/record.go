@@ -125,7 +125,7 @@ func codeShare(c *codec.Codec, s *energy.Share) {
 	}
 }
 
-var errTorn = errors.New("the file is torn or damaged")
+var errTorn = errors.New("the file is truncated or damaged")
 
 // decodeRecord decodes a record written by append. If exact is false, trailing bytes are ignored, because a slot
 // may have contained a longer record before.

@@ -59,20 +59,20 @@ func TestRecord(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 		if _, err := decodeRecord(append(slices.Clone(data), "left from before"...), slotMagic, false); err != nil {
-			t.Errorf("%s: a slot that was longer before: %v", name, err)
+			t.Errorf("%s: slot with trailing data: %v", name, err)
 		}
 		for i := range data {
 			damaged := slices.Clone(data)
 			damaged[i] ^= 0x10
 			if _, err := decodeRecord(damaged, slotMagic, false); err == nil {
-				t.Errorf("%s: a changed bit in byte %d was not seen", name, i)
+				t.Errorf("%s: flipped bit in byte %d was not detected", name, i)
 			}
 			if _, err := decodeRecord(data[:i], slotMagic, false); err == nil {
-				t.Errorf("%s: %d bytes of %d were enough", name, i, len(data))
+				t.Errorf("%s: decoded a record truncated to %d of %d bytes", name, i, len(data))
 			}
 		}
 		if _, err := decodeRecord(data, batchMagic, true); err == nil {
-			t.Errorf("%s: a slot was taken for a batch", name)
+			t.Errorf("%s: decoded a slot as a batch", name)
 		}
 	}
 }
@@ -169,13 +169,13 @@ func TestStateOfFormerAgents(t *testing.T) {
 	}
 	defer q.Close()
 	if string(q.State()) != "what the agent knows" {
-		t.Errorf("its state is %q", q.State())
+		t.Errorf("State() = %q", q.State())
 	}
 	q.Seal()
 	for number, end := range map[uint64]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second} {
 		i := slices.IndexFunc(q.pending, func(s *sealed) bool { return s.batch.First == number })
 		if i < 0 {
-			t.Fatalf("batch %d is not there", number)
+			t.Fatalf("batch %d is missing", number)
 		}
 		b := q.pending[i].batch
 		used := energy.Microjoules((b.EndSinceBoot - b.StartSinceBoot) / time.Millisecond)
@@ -194,7 +194,7 @@ func TestOnlyOneAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := OpenQueue(opts, quiet); !errors.Is(err, errLocked) || !strings.Contains(err.Error(), dir) {
-		t.Errorf("a second agent was told %v", err)
+		t.Errorf("opening by a second agent: %v", err)
 	}
 	q.Close()
 	q, err = OpenQueue(opts, quiet)
@@ -273,7 +273,7 @@ func TestPowerFailure(t *testing.T) {
 	}
 	for range 2 {
 		if !n.send(t.Fatal, false, false) {
-			t.Fatal("not sent")
+			t.Fatal("batch was not sent")
 		}
 	}
 	n.abandon()
@@ -288,7 +288,7 @@ func TestPowerFailure(t *testing.T) {
 	for n.send(t.Fatal, false, false) {
 	}
 	if n.booked() != n.used || n.sink.Breaches() != nil {
-		t.Errorf("booked are %v, used were %v: %v", n.booked(), n.used, n.sink.Breaches())
+		t.Errorf("recorded %v, want %v: %v", n.booked(), n.used, n.sink.Breaches())
 	}
 }
 
@@ -317,21 +317,21 @@ func TestAddRefuses(t *testing.T) {
 		a, m := good()
 		change(a, m)
 		if err := q.Add(a, *m); err == nil {
-			t.Errorf("%s: added", name)
+			t.Errorf("%s: Add() succeeded, want an error", name)
 		}
 	}
 	if got := q.Stats().Refused; got != 7*5+1 {
-		t.Errorf("%d µJ were refused", got)
+		t.Errorf("Refused = %d µJ", got)
 	}
 	a, m := good()
 	if err := q.Add(a, *m); err != nil {
 		t.Error(err)
 	}
 	if err := q.Add(a, *m); err == nil {
-		t.Error("the same time was added twice")
+		t.Error("added the same interval twice")
 	}
 	if _, err := OpenQueue(QueueOptions{Node: "", Boot: "boot"}, quiet); err == nil {
-		t.Error("a node without a name")
+		t.Error("opened a queue without a node name")
 	}
 }
 
@@ -386,7 +386,7 @@ func TestWrongMeta(t *testing.T) {
 			}
 		}
 		if sum != 2 || strings.Count(log.String(), "WARN") != c.warns {
-			t.Errorf("%s: %d µJ were queued, said was %q", name, sum, log.String())
+			t.Errorf("%s: queued %d µJ, log is %q", name, sum, log.String())
 		}
 	}
 }
@@ -413,7 +413,7 @@ func TestFormerBatchesAreBounded(t *testing.T) {
 		for n.send(t.Fatal, false, false) {
 		}
 		if n.booked() != n.used {
-			t.Errorf("%s: booked %v of %v", name, n.booked(), n.used)
+			t.Errorf("%s: recorded %v of %v", name, n.booked(), n.used)
 		}
 		n.abandon()
 	}
@@ -457,7 +457,7 @@ func TestAcknowledgedFileStays(t *testing.T) {
 	n.queue.Seal()
 	n.send(t.Fatal, false, false)
 	if n.booked() != n.used || n.sink.Breaches() != nil {
-		t.Errorf("booked are %v, used were %v: %v", n.booked(), n.used, n.sink.Breaches())
+		t.Errorf("recorded %v, want %v: %v", n.booked(), n.used, n.sink.Breaches())
 	}
 }
 
@@ -497,7 +497,7 @@ func TestSlotThatCannotBeOpened(t *testing.T) {
 	}
 	if _, err := OpenQueue(QueueOptions{Dir: dir, Node: "node1", Boot: "boot-0"},
 		slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("it is skipped")
+		t.Error("OpenQueue() succeeded, want an error")
 	}
 }
 
@@ -525,14 +525,14 @@ func TestSlotsDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Count(log.String(), "level=WARN") != warnings || q.stream.Epoch == epoch {
-			t.Errorf("life %d: %s", life, log.String())
+			t.Errorf("process %d: %s", life, log.String())
 		}
 		if err := q.Save([]byte("state")); err != nil {
 			t.Fatal(err)
 		}
 		epoch = ""
 		if life == 1 && string(q.State()) != "state" {
-			t.Error("what was saved after the damage is lost")
+			t.Error("the state saved after the damage is lost")
 		}
 		q.Close()
 	}

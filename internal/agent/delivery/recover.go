@@ -46,7 +46,7 @@ func (q *Queue) takeUp() error {
 		q.closeFormer(last)
 	}
 	if len(q.pending) > 0 {
-		q.log.Info("batches of a former run are to be delivered", "batches", len(q.pending), "sameStream", resumed)
+		q.log.Info("Recovered batches of a previous process", "batches", len(q.pending), "sameStream", resumed)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (q *Queue) countUp(last *record, pending []*sealed) {
 // full, the controller may receive the batch again.
 func (q *Queue) closeFormer(last *record) {
 	if last != nil && !last.broken && !last.empty {
-		q.log.Info("the open batch of a former boot is sealed", "stream", last.batch.Stream.Epoch, "number",
+		q.log.Info("Sealed the open batch of a previous stream", "stream", last.batch.Stream.Epoch, "number",
 			last.batch.Last)
 		old := &sealed{record: *last, frozen: true}
 		old.state = nil
@@ -100,7 +100,7 @@ func (q *Queue) sortSealed(files map[string]*record) []*sealed {
 		if len(kept) > 0 {
 			if before := kept[len(kept)-1]; before.generation == s.generation && s.batch.First <= before.batch.Last {
 				if s.batch.Last > before.batch.Last {
-					q.log.Error("two sealed batches overlap; the later one is left out", "file", s.files[0], "other",
+					q.log.Error("Sealed batches overlap, discarding the later one", "file", s.files[0], "other",
 						before.files[0])
 				}
 				q.discard(s.files, 0)
@@ -147,5 +147,5 @@ func (q *Queue) resume(r *record) {
 	if !r.empty {
 		q.open, q.empty = *r.batch, false
 	}
-	q.log.Info("going on with a stream", "epoch", q.stream.Epoch, "number", q.open.First)
+	q.log.Info("Resumed a stream", "epoch", q.stream.Epoch, "number", q.open.First)
 }

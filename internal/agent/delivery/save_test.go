@@ -91,6 +91,6 @@ func TestSaveAllocatesLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n > 6 {
-		t.Errorf("%v allocations in a tick", n)
+		t.Errorf("%v allocations per tick", n)
 	}
 }

@@ -20,17 +20,17 @@ func (e *Exporter) appendBoards(t *text) {
 		return
 	}
 	const power, busy, memory = "kubenergy_gpu_power_watts", "kubenergy_gpu_busy_ratio", "kubenergy_gpu_memory_bytes"
-	t.head(power, "Power that a GPU draws.")
+	t.head(power, "Power of a GPU.")
 	for _, b := range e.status.Boards {
 		if b.Milliwatts != nil {
 			t.sample(power, e.labels("gpu", b.ID), "").float(float64(*b.Milliwatts) / 1000)
 		}
 	}
-	t.head(busy, "Share of a GPU's multiprocessor time in which something ran.")
+	t.head(busy, "Busy fraction of a GPU's multiprocessor time.")
 	for _, b := range e.status.Boards {
 		t.sample(busy, e.labels("gpu", b.ID), "").float(b.Busy())
 	}
-	t.head(memory, "Memory of a GPU that processes hold, by who they belong to.")
+	t.head(memory, "Memory of a GPU used by processes, by consumer.")
 	for _, b := range e.status.Boards {
 		for _, id := range slices.Sorted(maps.Keys(b.Memory)) {
 			c := consumer{id: id, kind: kindOf(id)}
@@ -39,7 +39,7 @@ func (e *Exporter) appendBoards(t *text) {
 		}
 	}
 	const used = "kubenergy_gpu_energy_joules_total"
-	t.head(used, "Energy that GPUs used, by who it is attributed to: part of the energy of containers, idle and so on.")
+	t.head(used, "Energy of GPUs by kind of consumer. It is included in the energy of containers, idle energy etc.")
 	for _, c := range e.consumers {
 		if c.account.gpu > 0 {
 			t.sample(used, c.labels, `,of="`+c.kind.String()+`"`).joules(c.account.gpu)

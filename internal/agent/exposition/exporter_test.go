@@ -88,7 +88,7 @@ func TestSumsAreExact(t *testing.T) {
 			s := parse(t, body(e, false))
 			wantConserved(t, s)
 			if got := s.sum("kubenergy_node_energy_joules_total"); got != measured {
-				t.Fatalf("the node has %d µJ, measured were %d", got, measured)
+				t.Fatalf("energy of the node = %d µJ, want %d", got, measured)
 			}
 			seconds := []string{
 				"kubenergy_container_cpu_seconds_total", "kubenergy_vm_cpu_seconds_total",
@@ -104,13 +104,13 @@ func TestSumsAreExact(t *testing.T) {
 				consumers += len(s[name].GetMetric())
 			}
 			if consumers > most+1 || len(s["kubenergy_node_energy_joules_total"].GetMetric()) > 2*qualities {
-				t.Fatalf("%d consumers have series, %d may", consumers, most)
+				t.Fatalf("%d consumers have series, want at most %d", consumers, most)
 			}
 			for _, name := range append(slices.Clone(parts[4:]), "kubenergy_node_energy_joules_total") {
 				s.each(name, func(labels map[string]string, v float64) {
 					id := name + fmt.Sprint(labels)
 					if v < last[id] {
-						t.Fatalf("%s has fallen from %v to %v", id, last[id], v)
+						t.Fatalf("%s decreased from %v to %v", id, last[id], v)
 					}
 					last[id] = v
 				})
@@ -137,7 +137,7 @@ func TestEndedStay(t *testing.T) {
 	tick(11*time.Second+2*time.Minute-1, energy.Share{ID: energy.System, Dynamic: 1})
 	s := parse(t, body(e, false))
 	if got := s.sum("kubenergy_container_energy_joules_total"); got != 7 {
-		t.Errorf("just before two minutes have passed it has %d µJ", got)
+		t.Errorf("energy before two minutes = %d µJ", got)
 	}
 	tick(11*time.Second + 2*time.Minute)
 	s = parse(t, body(e, false))
@@ -153,11 +153,11 @@ func TestEndedStay(t *testing.T) {
 	tick(300*time.Second, energy.Share{ID: id, Ended: true})
 	tick(330*time.Second, energy.Share{ID: energy.System})
 	if s = parse(t, body(e, false)); s["kubenergy_cgroup_energy_joules_total"] == nil {
-		t.Error("the group that came back and ended again went at the time of its first end")
+		t.Error("the recreated group was removed relative to its first end")
 	}
 	tick(400*time.Second, energy.Share{ID: id, Dynamic: 1})
 	if got := parse(t, body(e, false)).sum("kubenergy_cgroup_energy_joules_total"); got != 12 {
-		t.Errorf("the group that came back has %d µJ", got)
+		t.Errorf("energy of the recreated group = %d µJ", got)
 	}
 	// A consumer without updates is considered ended.
 	for i := range 1280 {
@@ -165,7 +165,7 @@ func TestEndedStay(t *testing.T) {
 	}
 	if s = parse(t, body(e, false)); s["kubenergy_cgroup_energy_joules_total"] != nil ||
 		s.sum("kubenergy_ended_energy_joules_total") != 19 {
-		t.Errorf("a lost group still has series, or ended has %d µJ", s.sum("kubenergy_ended_energy_joules_total"))
+		t.Errorf("lost group: energy of ended consumers = %d µJ", s.sum("kubenergy_ended_energy_joules_total"))
 	}
 }
 
@@ -256,7 +256,7 @@ func TestNames(t *testing.T) {
 	}
 	e.SetNames(names)
 	if len(e.names) != 1 {
-		t.Errorf("names of %d pods are kept", len(e.names))
+		t.Errorf("got names of %d pods", len(e.names))
 	}
 	e.SetNames(map[string]batch.Names{uidA: {Namespace: "ns", Pod: "p", Containers: map[string]string{cidA: "main"}}})
 	if got := series(); got[cidA] != "ns/p/main 0.000002" || got[""] != "ns/p/ 0.000002" {
@@ -265,7 +265,7 @@ func TestNames(t *testing.T) {
 	add(3, true)
 	e.Add(&energy.Attribution{End: 500 * time.Second}, meterName) // removes the series and their names
 	if len(e.names) != 0 {
-		t.Errorf("names of %d pods are kept", len(e.names))
+		t.Errorf("got names of %d pods", len(e.names))
 	}
 }
 

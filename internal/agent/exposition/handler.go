@@ -34,7 +34,7 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case e.scrapes <- struct{}{}:
 		defer func() { <-e.scrapes }()
 	default:
-		http.Error(w, "too many scrapes at once", http.StatusServiceUnavailable)
+		http.Error(w, "too many concurrent scrapes", http.StatusServiceUnavailable)
 		return
 	}
 	format, openMetrics := expfmt.NewFormat(expfmt.TypeTextPlain), expfmt.NewFormat(expfmt.TypeOpenMetrics)
@@ -90,7 +90,7 @@ func (r Routes) Handler() http.Handler {
 			switch {
 			case !g.allows(w, req):
 			case r.Forward == nil:
-				http.Error(w, "nothing is pushed: no --push-url", http.StatusNotFound)
+				http.Error(w, "batches are not pushed: --push-url is not set", http.StatusNotFound)
 			case isMethod(w, req, http.MethodPost):
 				r.forward(w, req, forwarding)
 			}
@@ -150,14 +150,14 @@ func (g *guard) token() []byte {
 	text, err := os.ReadFile(g.file)
 	text = bytes.TrimSpace(text)
 	if err == nil && len(text) == 0 {
-		err = errors.New("it is empty")
+		err = errors.New("the file is empty")
 	}
 	if err == nil {
 		return text
 	}
 	now, last := time.Now().UnixNano(), g.warnedAt.Load()
 	if g.log != nil && (last == 0 || now-last >= int64(complaintPause)) && g.warnedAt.CompareAndSwap(last, now) {
-		g.log.Warn("no client may read metrics: there is no token to ask for", "file", g.file, "err", err)
+		g.log.Warn("Denying all requests because the token file is unusable", "file", g.file, "err", err)
 	}
 	return nil
 }
@@ -176,6 +176,6 @@ func (g *guard) allows(w http.ResponseWriter, req *http.Request) bool {
 		}
 	}
 	w.Header().Set("WWW-Authenticate", "Bearer")
-	http.Error(w, "no token, or a wrong one", http.StatusUnauthorized)
+	http.Error(w, "missing or invalid token", http.StatusUnauthorized)
 	return false
 }

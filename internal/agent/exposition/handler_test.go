@@ -59,7 +59,7 @@ func TestRoutes(t *testing.T) {
 	unwell, undelivered = errors.New("no tick for 12 s"),
 		errors.New("the controller\r\nsays: "+strings.Repeat("no ", 500))
 	if code, body, _ := ask(routes.Handler(), "GET", "/healthz"); code != 503 || body != "no tick for 12 s\n" {
-		t.Errorf("not well: %d %q", code, body)
+		t.Errorf("unhealthy: %d %q", code, body)
 	}
 	if code, body, _ := ask(routes.Handler(), "POST", "/forward-metrics"); code != 503 ||
 		!strings.HasPrefix(body, "the controller says: no no") || len(body) > 501 {
@@ -67,7 +67,7 @@ func TestRoutes(t *testing.T) {
 	}
 	routes.Forward = nil
 	if code, _, _ := ask(routes.Handler(), "POST", "/forward-metrics"); code != 404 {
-		t.Errorf("where nothing is pushed: %d", code)
+		t.Errorf("without a push URL: %d", code)
 	}
 	if code, _, _ := ask(Routes{}.Handler(), "GET", "/metrics"); code != 404 {
 		t.Errorf("without routes: %d", code)
@@ -90,7 +90,7 @@ func TestToken(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if (w.Code == 401) != (w.Header().Get("WWW-Authenticate") == "Bearer") {
-			t.Errorf("%d asks for %q", w.Code, w.Header().Get("WWW-Authenticate"))
+			t.Errorf("status %d with WWW-Authenticate %q", w.Code, w.Header().Get("WWW-Authenticate"))
 		}
 		return w.Code
 	}
@@ -104,7 +104,7 @@ func TestToken(t *testing.T) {
 		for _, a := range authorizations {
 			if scrape, forward := ask("GET", "/metrics", a), ask("POST", "/forward-metrics", a); scrape != 401 ||
 				forward != 401 {
-				t.Errorf("%s, %q gets %d and %d", when, a, scrape, forward)
+				t.Errorf("%s, %q: got %d and %d, want 401", when, a, scrape, forward)
 			}
 		}
 	}
@@ -117,11 +117,11 @@ func TestToken(t *testing.T) {
 	for _, a := range []string{"Bearer secret", "bearer secret", "Bearer  secret "} {
 		if scrape, forward := ask("GET", "/metrics", a), ask("POST", "/forward-metrics", a); scrape != 200 ||
 			forward != 200 {
-			t.Errorf("%q gets %d and %d", a, scrape, forward)
+			t.Errorf("%q: got %d and %d, want 200", a, scrape, forward)
 		}
 	}
 	if code := ask("GET", "/healthz", ""); code != 200 {
-		t.Errorf("the kubelet gets %d", code)
+		t.Errorf("/healthz returned %d", code)
 	}
 	write("another")
 	refused("with another token", "Bearer secret")
@@ -139,7 +139,7 @@ func TestTokenFileIsComplainedOf(t *testing.T) {
 		complaints := func(when string, want int) {
 			t.Helper()
 			if got := strings.Count(log.String(), "level=WARN"); got != want {
-				t.Errorf("%s: %d complaints, want %d:\n%s", when, got, want, &log)
+				t.Errorf("%s: got %d warnings, want %d:\n%s", when, got, want, &log)
 			}
 		}
 		ask := func() {
@@ -169,7 +169,7 @@ func TestTokenFileIsComplainedOf(t *testing.T) {
 func TestNothingIsPushed(t *testing.T) {
 	w := httptest.NewRecorder()
 	Routes{}.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/forward-metrics", nil))
-	if w.Code != 404 || w.Body.String() != "nothing is pushed: no --push-url\n" {
+	if w.Code != 404 || w.Body.String() != "batches are not pushed: --push-url is not set\n" {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
 	w = httptest.NewRecorder()
@@ -211,7 +211,7 @@ func TestForwardsFollow(t *testing.T) {
 		end <- struct{}{}
 		synctest.Wait()
 		if running != 0 || most != 1 {
-			t.Errorf("%d are running, %d were at once", running, most)
+			t.Errorf("%d running, at most %d concurrent", running, most)
 		}
 		// A client that waits for a delivery that hangs gets an error.
 		go post(t.Context(), 200)
@@ -241,7 +241,7 @@ func TestFormat(t *testing.T) {
 		if got := strings.HasPrefix(w.Header().Get("Content-Type"),
 			"application/openmetrics-text; version=1.0.0"); got != open ||
 			strings.HasSuffix(w.Body.String(), "# EOF\n") != open {
-			t.Errorf("%q gets %q", accept, w.Header().Get("Content-Type"))
+			t.Errorf("Content-Type for %q = %q", accept, w.Header().Get("Content-Type"))
 		}
 	}
 }
@@ -271,7 +271,7 @@ func TestSlowClients(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range maxScrapes {
 		if code := scrape(); code != 200 {
-			t.Fatalf("beside %d slow clients: %d", i, code)
+			t.Fatalf("with %d slow clients: %d", i, code)
 		}
 		group.Go(func() {
 			w := httptest.NewRecorder()

@@ -64,7 +64,7 @@ func TestTicksAllocateNothing(t *testing.T) {
 		e.Add(a, meterName)
 		e.SetStatus(&status)
 	}); n > 0 {
-		t.Errorf("%v allocations a tick", n)
+		t.Errorf("%v allocations per tick", n)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestScrapeIsQuick(t *testing.T) {
 	}
 	t.Logf("a scrape of 1,000 consumers: %v, %d bytes", quickest, len(body(e, false)))
 	if quickest > most {
-		t.Errorf("it takes %v", quickest)
+		t.Errorf("a scrape takes %v", quickest)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestConcurrentScrapes(t *testing.T) {
 				wantConserved(t, page)
 				now := page.sum("kubenergy_node_energy_joules_total")
 				if now < last || now%each != 0 {
-					t.Errorf("%d µJ after %d µJ, %d an interval", now, last, each)
+					t.Errorf("got %d µJ after %d µJ, with %d per interval", now, last, each)
 				}
 				last = now
 			}
@@ -148,7 +148,7 @@ func TestConcurrentScrapes(t *testing.T) {
 	}
 	group.Wait()
 	if got := parse(t, body(e, false)).sum("kubenergy_node_energy_joules_total"); got != each*(ticks+1) {
-		t.Errorf("%d µJ in the end, want %d", got, each*(ticks+1))
+		t.Errorf("final energy = %d µJ, want %d", got, each*(ticks+1))
 	}
 }
 

@@ -49,7 +49,7 @@ var suffixes = func() (s [modes][qualities]string) {
 func ofQuality(q int) string { return `,quality="` + energy.Quality(q).String() + `"` }
 
 func (e *Exporter) appendNode(t *text) {
-	t.head("kubenergy_node_energy_joules_total", "Energy that the node's root meter counted.")
+	t.head("kubenergy_node_energy_joules_total", "Energy counted by the node's root meter.")
 	for i := range e.sources {
 		for q, v := range e.sources[i].energy {
 			if v > 0 || q == int(e.quality) && e.sources[i].name == e.current {
@@ -59,16 +59,16 @@ func (e *Exporter) appendNode(t *text) {
 	}
 	derived := min(e.quality, energy.Derived)
 	e.appendQualities(t, "kubenergy_node_idle_joules_total",
-		"Energy that the node draws anyway and that no consumer carries.", &e.idle, derived)
+		"Idle energy of the node that is not attributed to consumers.", &e.idle, derived)
 	e.appendQualities(t, "kubenergy_node_platform_joules_total",
-		"Energy of the root domain outside of the domains that consumers are attributed to.", &e.platform, e.quality)
-	e.appendQualities(t, "kubenergy_node_unknown_joules_total", "Energy that was measured and could not be attributed.",
+		"Energy of the root domain outside of the domains attributed to consumers.", &e.platform, e.quality)
+	e.appendQualities(t, "kubenergy_node_unknown_joules_total", "Measured energy that could not be attributed.",
 		&e.unknown, e.quality)
-	t.one("kubenergy_node_unmeasured_seconds_total", "Time for which no meter gave a value.").seconds(e.unmeasured)
+	t.one("kubenergy_node_unmeasured_seconds_total", "Time without a reading of a meter.").seconds(e.unmeasured)
 	e.appendAccount(t, "kubenergy_other_energy_joules_total", "kubenergy_other_cpu_seconds_total",
-		"consumers beyond the limit of those with series of their own", &e.other)
+		"consumers beyond the maximum number with their own series", &e.other)
 	e.appendAccount(t, "kubenergy_ended_energy_joules_total", "kubenergy_ended_cpu_seconds_total",
-		"consumers that ended and whose series are gone", &e.ended)
+		"ended consumers that no longer have their own series", &e.ended)
 }
 
 // appendQualities appends amounts by quality, omitting zero amounts except for the quality of the last interval.
@@ -106,16 +106,16 @@ func (t *text) appendEnergy(name string, labels []byte, a *account, current ener
 var families = [kindUnknown]struct{ joules, seconds, whose string }{
 	kindContainer: {
 		"kubenergy_container_energy_joules_total", "kubenergy_container_cpu_seconds_total",
-		"containers; with an empty container_id, of a pod beyond its living containers",
+		"containers; with an empty container_id, of a pod in addition to its running containers",
 	},
 	kindVM: {"kubenergy_vm_energy_joules_total", "kubenergy_vm_cpu_seconds_total", "virtual machines"},
 	kindCgroup: {
 		"kubenergy_cgroup_energy_joules_total", "kubenergy_cgroup_cpu_seconds_total",
-		"other control groups that were asked for",
+		"other configured control groups",
 	},
 	kindSystem: {
 		"kubenergy_system_energy_joules_total", "kubenergy_system_cpu_seconds_total",
-		"everything that runs on the node outside of those: kernel, daemons, the kubelet",
+		"everything else on the node, such as the kernel, daemons and the kubelet",
 	},
 }
 
@@ -142,7 +142,7 @@ func (e *Exporter) appendConsumers(t *text, k kind) {
 func (e *Exporter) appendStatus(t *text) {
 	s := &e.status
 	t.head("kubenergy_node_info",
-		"What the node's numbers are made of, and the machine that it runs on if it is a virtual one.")
+		"Source of the node's energy, and the host of the node if it is a virtual machine.")
 	var parent batch.Parent
 	if s.Parent != nil {
 		parent = *s.Parent
@@ -150,12 +150,12 @@ func (e *Exporter) appendStatus(t *text) {
 	t.sample("kubenergy_node_info", e.labels("source", cmp.Or(s.Source, noSource), "idle_policy", s.Idle, "host",
 		parent.Host,
 		"vm", parent.VM), "").count(1)
-	t.one("kubenergy_node_idle_power_watts", "What the node draws without load, as fitted.").float(float64(s.IdlePower))
-	t.one("kubenergy_node_idle_power_settled", "Whether that fit has seen enough of the node (1) or not yet (0).").flag(
+	t.one("kubenergy_node_idle_power_watts", "Fitted power of the node without load.").float(float64(s.IdlePower))
+	t.one("kubenergy_node_idle_power_settled", "Whether the fit has sufficient data (1) or not (0).").flag(
 		s.IdleSettled)
 
 	if len(e.temperatures) > 0 {
-		t.head("kubenergy_node_temperature_celsius", "What a temperature sensor of the node shows.")
+		t.head("kubenergy_node_temperature_celsius", "Temperature reported by a sensor of the node.")
 	}
 	for _, s := range e.temperatures {
 		t.sample("kubenergy_node_temperature_celsius", e.labels("chip", s.Chip, "sensor", s.Sensor),
@@ -186,12 +186,12 @@ func (e *Exporter) appendStatus(t *text) {
 }
 
 func (e *Exporter) appendGuests(t *text, g *guests.Stats) {
-	t.one("kubenergy_guests_published", "Virtual machines that a counter is published for.").count(uint64(g.Trees))
-	t.one("kubenergy_guests_failing", "Of these, whose last publication failed.").count(uint64(g.Failing))
+	t.one("kubenergy_guests_published", "Virtual machines with a published counter.").count(uint64(g.Trees))
+	t.one("kubenergy_guests_failing", "Virtual machines with a failed last publication.").count(uint64(g.Failing))
 	t.one("kubenergy_guests_refused_total",
-		"Counters that were not published because of the name of the virtual machine.").count(g.Refused)
+		"Publications skipped because of an invalid name of the virtual machine.").count(g.Refused)
 	t.one("kubenergy_guests_stuck_total",
-		"Folders that virtual machines left behind and that cannot be removed.").count(g.Stuck)
+		"Directories of stopped virtual machines that cannot be removed.").count(g.Stuck)
 }
 
 // labels returns the label of the node and additional labels, given as alternating names and values.
@@ -205,7 +205,7 @@ func (e *Exporter) labels(pairs ...string) []byte {
 
 func (e *Exporter) appendTicks(t *text) {
 	const name = "kubenergy_agent_tick_duration_seconds"
-	t.announce(name, "histogram", "How long ticks took: reading, attributing, writing down.")
+	t.announce(name, "histogram", "Duration of ticks, which read, attribute and save energy.")
 	below := uint64(0)
 	for i, n := range e.health.buckets {
 		below += n
@@ -221,7 +221,7 @@ func (e *Exporter) appendTicks(t *text) {
 	t.sample(name+"_sum", e.node, "").seconds(e.health.tick)
 	t.sample(name+"_count", e.node, "").count(below)
 	t.one("kubenergy_agent_sweep_seconds_total", "Time spent on reading CPU times.").seconds(e.health.sweep)
-	t.one("kubenergy_agent_lost_ticks_total", "Ticks that did not happen because one before took too long.").count(
+	t.one("kubenergy_agent_lost_ticks_total", "Ticks skipped because an earlier one took too long.").count(
 		e.status.Lost)
 }
 
@@ -232,35 +232,35 @@ func (e *Exporter) appendHeld(t *text) {
 			ended++
 		}
 	}
-	t.head("kubenergy_agent_consumers", "Consumers with series of their own.")
+	t.head("kubenergy_agent_consumers", "Consumers with their own series.")
 	t.sample("kubenergy_agent_consumers", e.node, `,state="ended"`).count(uint64(ended))
 	t.sample("kubenergy_agent_consumers", e.node, `,state="living"`).count(uint64(len(e.consumers) - ended))
 	t.one("kubenergy_agent_folded_consumers",
-		"Consumers without series of their own in the last interval, for want of room.").count(uint64(e.folded))
+		"Consumers without their own series in the last interval because of the limit.").count(uint64(e.folded))
 	h := &e.status.Host
 	t.one("kubenergy_agent_groups_unwatched",
-		"Whether changes of control groups are found by walking only (1), as not all can be watched, or not (0).").flag(
+		"Whether changes of control groups are detected by walks only (1), or also by watches (0).").flag(
 		h.Blind)
 	t.one("kubenergy_agent_groups_folded",
-		"Control groups that are not told from their pod or the system, because there are too many.").count(
+		"Control groups accounted to their pod or the system because of the limit.").count(
 		uint64(h.Folded))
 	t.one("kubenergy_agent_truncated_walks_total",
-		"Walks through control groups that ended early because there were too many.").count(uint64(h.Truncated))
+		"Walks through control groups that were truncated because of a limit.").count(uint64(h.Truncated))
 }
 
 func (e *Exporter) appendDelivery(t *text, d *DeliveryStatus) {
 	t.one("kubenergy_agent_delivery_pending_batches",
-		"Batches that are not acknowledged.").count(uint64(d.Pending))
+		"Unacknowledged batches.").count(uint64(d.Pending))
 	t.one("kubenergy_agent_delivery_oldest_age_seconds",
-		"Age of the oldest batch that is not acknowledged; 0 if there is none.").seconds(d.Age)
-	t.one("kubenergy_agent_delivery_acked_batches_total", "Batches that were acknowledged.").count(d.Acked)
+		"Age of the oldest unacknowledged batch; 0 if there is none.").seconds(d.Age)
+	t.one("kubenergy_agent_delivery_acked_batches_total", "Acknowledged batches.").count(d.Acked)
 	t.one("kubenergy_agent_delivery_folds_total",
-		"Batches folded into others for want of room; no energy is lost by it.").count(d.Folded)
-	t.one("kubenergy_agent_state_failing", "Whether the state folder cannot be written (1) or not (0).").flag(
+		"Batches folded into others because of a limit, without loss of energy.").count(d.Folded)
+	t.one("kubenergy_agent_state_failing", "Whether writing the state directory fails (1) or not (0).").flag(
 		d.DiskFailing)
 	t.one("kubenergy_agent_refused_joules_total",
-		"Energy that is on this page and could not be queued for delivery.").joules(d.Refused)
-	t.head("kubenergy_agent_delivery_failures_total", "Attempts to deliver that failed.")
+		"Energy in these metrics that could not be queued for delivery.").joules(d.Refused)
+	t.head("kubenergy_agent_delivery_failures_total", "Failed attempts to deliver batches.")
 	for _, reason := range delivery.Reasons {
 		t.sample("kubenergy_agent_delivery_failures_total", e.labels("reason", reason), "").count(d.Failures[reason])
 	}

@@ -28,7 +28,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the page that is rendered as the one that is expected")
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected page")
 
 const (
 	uidA = "0e0a6a2e-5c7c-4a53-9d5a-27cf1f3d6a11"
@@ -54,7 +54,7 @@ func parse(t tester, page string) scraped {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
 	if err != nil {
-		t.Fatalf("reading the page: %v\n%s", err, page)
+		t.Fatalf("parsing the page: %v\n%s", err, page)
 	}
 	return families
 }
@@ -92,14 +92,14 @@ var parts = []string{
 func wantConserved(t tester, s scraped) {
 	t.Helper()
 	if node, sum := s.sum("kubenergy_node_energy_joules_total"), s.sum(parts...); node != sum {
-		t.Errorf("the parts are %d µJ, the node %d µJ", sum, node)
+		t.Errorf("sum of the parts = %d µJ, want the node's %d", sum, node)
 	}
 	for name, family := range s {
 		seen := map[string]bool{}
 		for _, m := range family.Metric {
 			id := fmt.Sprint(m.Label)
 			if seen[id] {
-				t.Errorf("%s is there twice: %s", name, id)
+				t.Errorf("duplicate series of %s: %s", name, id)
 			}
 			seen[id] = true
 		}
@@ -209,17 +209,17 @@ func TestOpenMetrics(t *testing.T) {
 	e := fixture()
 	plain, open := strings.Split(body(e, false), "\n"), strings.Split(body(e, true), "\n")
 	if open[len(open)-1] != "" || open[len(open)-2] != "# EOF" {
-		t.Errorf("it ends with %q", open[len(open)-2:])
+		t.Errorf("the page ends with %q", open[len(open)-2:])
 	}
 	open = slices.Delete(open, len(open)-2, len(open)-1)
 	if len(plain) != len(open) {
-		t.Fatalf("%d lines, the other format has %d", len(open), len(plain))
+		t.Fatalf("%d lines, want %d", len(open), len(plain))
 	}
 	counters := map[string]bool{}
 	for i, line := range open {
 		if fields := strings.Fields(line); len(fields) == 4 && fields[1] == "TYPE" {
 			if strings.HasSuffix(fields[2], "_total") {
-				t.Errorf("announced with its suffix: %s", line)
+				t.Errorf("declared with its suffix: %s", line)
 			}
 			counters[fields[2]] = fields[3] == "counter"
 		}
@@ -237,7 +237,7 @@ func TestOpenMetrics(t *testing.T) {
 		}
 	}
 	if !counters["kubenergy_node_energy_joules"] || len(counters) < 20 {
-		t.Errorf("counters are %v", counters)
+		t.Errorf("counters = %v", counters)
 	}
 }
 
@@ -259,7 +259,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	agents, _, _ = bytes.Cut(agents, []byte("\n## "))
 	for _, name := range regexp.MustCompile("(?m)^\\| `(kubenergy_[a-z_]+)`").FindAllSubmatch(agents, -1) {
 		if families[string(name[1])] == nil {
-			t.Errorf("docs/reference/metrics.md mentions %s, which is not on the page", name[1])
+			t.Errorf("docs/reference/metrics.md mentions %s, which is not exported", name[1])
 		}
 	}
 }
@@ -277,7 +277,7 @@ func TestProfileInDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(p.Curve) < 3 || p.Power(0) != p.Curve[0].Power || p.Power(1) != p.Curve[len(p.Curve)-1].Power {
-		t.Errorf("it reads as %+v", p)
+		t.Errorf("profile = %+v", p)
 	}
 }
 
@@ -289,7 +289,7 @@ func TestDecimals(t *testing.T) {
 		math.MaxInt64:         "9223372036854.775807", -1: "-0.000001", math.MinInt64: "-9223372036854.775808",
 	} {
 		if got := string(energy.AppendDecimal(nil, v, 6)); got != want {
-			t.Errorf("%d is %s, want %s", v, got, want)
+			t.Errorf("%d was formatted as %s, want %s", v, got, want)
 		}
 	}
 	if got := string(energy.AppendDecimal(nil, 1_000_000_001, 9)); got != "1.000000001" {
@@ -305,10 +305,10 @@ func TestPagesStay(t *testing.T) {
 	for i := range 5 {
 		e.Add(&energy.Attribution{End: time.Duration(200+i) * time.Second, Measured: 1, Unknown: 1}, meterName)
 		if bytes.Equal(e.page(false), slow) {
-			t.Error("the page is not new")
+			t.Error("the page was not updated")
 		}
 	}
 	if string(slow) != previous {
-		t.Error("the page of a slow client has changed")
+		t.Error("the page of a slow client was modified")
 	}
 }

@@ -87,7 +87,7 @@ func TestServe(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := net.Dial("tcp", address); err == nil {
-		t.Error("it still listens")
+		t.Error("the server is still listening")
 	}
 }
 
@@ -114,7 +114,7 @@ func TestServeFinishes(t *testing.T) {
 	select {
 	case <-begun:
 	case body := <-got:
-		t.Fatalf("it got %q before it was answered", body)
+		t.Fatalf("got %q before the response", body)
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
@@ -127,7 +127,7 @@ func TestServeFinishes(t *testing.T) {
 	}
 	close(proceed)
 	if body := <-got; body != "all of it" {
-		t.Errorf("it got %q", body)
+		t.Errorf("got %q", body)
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
@@ -257,7 +257,7 @@ func TestAuthentication(t *testing.T) {
 		}
 		answer, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(r)
 		if err != nil {
-			return "no answer"
+			return "no response"
 		}
 		defer answer.Body.Close()
 		return strconv.Itoa(answer.StatusCode)
@@ -273,7 +273,7 @@ func TestAuthentication(t *testing.T) {
 	want(ask(nil, nil, "GET", "/metrics", "wrong"), "401", "with a wrong password")
 	want(ask(nil, nil, "GET", "/metrics", ""), "401", "without a password")
 	want(ask(nil, nil, "POST", "/forward-metrics", ""), "401", "delivery without a password")
-	want(ask(theirs, nil, "GET", "/metrics", "fakepassword"), "no answer", "by who trusts another authority")
+	want(ask(theirs, nil, "GET", "/metrics", "fakepassword"), "no response", "with another trusted authority")
 	if answer, err := http.Get("http://" + address + "/metrics"); err == nil {
 		answer.Body.Close()
 		want(strconv.Itoa(answer.StatusCode), "400", "without TLS")
@@ -291,10 +291,10 @@ func TestAuthentication(t *testing.T) {
 		"tls_server_config: {cert_file: tls.crt, key_file: tls.key, client_auth_type: RequireAndVerifyClientCert, "+
 			"client_ca_file: ca.crt, client_allowed_sans: [prometheus]}\n")
 	want(ask(nil, pair(ours, "prometheus"), "GET", "/metrics", ""), "200", "with a certificate")
-	want(ask(nil, pair(ours, "somebody"), "GET", "/metrics", ""), "no answer", "with a certificate for somebody else")
-	want(ask(nil, pair(theirs, "prometheus"), "GET", "/metrics", ""), "no answer",
+	want(ask(nil, pair(ours, "somebody"), "GET", "/metrics", ""), "no response", "with a certificate of another client")
+	want(ask(nil, pair(theirs, "prometheus"), "GET", "/metrics", ""), "no response",
 		"with a certificate of another authority")
-	want(ask(nil, nil, "GET", "/healthz", "fakepassword"), "no answer", "without a certificate")
+	want(ask(nil, nil, "GET", "/healthz", "fakepassword"), "no response", "without a certificate")
 
 	// A certificate is renewed by replacing the files.
 	cert, key = theirs.issue(t, "worker-1")
@@ -303,5 +303,5 @@ func TestAuthentication(t *testing.T) {
 	want(ask(theirs, pair(ours, "prometheus"), "GET", "/metrics", ""), "200", "with a new certificate of the agent")
 	// While the configuration is invalid, all clients are rejected.
 	write(t, dir, "web.yml", "basic_auth_users: [\n")
-	want(ask(theirs, pair(ours, "prometheus"), "GET", "/metrics", ""), "no answer", "with a broken configuration")
+	want(ask(theirs, pair(ours, "prometheus"), "GET", "/metrics", ""), "no response", "with a broken configuration")
 }

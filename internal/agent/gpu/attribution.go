@@ -131,15 +131,15 @@ func (b *Attribution) AppendState(to []byte) []byte {
 func (b *Attribution) RestoreState(state []byte) error {
 	var kept Attribution
 	if err := json.Unmarshal(state, &kept); err != nil {
-		return fmt.Errorf("restoring what GPUs used: %w", err)
+		return fmt.Errorf("restoring GPU state: %w", err)
 	}
 	for name, k := range kept.Boards {
 		if k == nil || k.Used == nil {
-			return fmt.Errorf("restoring what the GPU %q used: it is damaged", name)
+			return fmt.Errorf("restoring state of GPU %q: invalid data", name)
 		}
 		k.attributor = energy.NewAttributor(b.options)
 		if err := k.attributor.RestoreState(k.State); err != nil {
-			return fmt.Errorf("restoring what the GPU %q used: %w", name, err)
+			return fmt.Errorf("restoring state of GPU %q: %w", name, err)
 		}
 	}
 	b.Boards, b.Due = kept.Boards, max(kept.Due, 0)

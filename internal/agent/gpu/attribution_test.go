@@ -149,7 +149,7 @@ func conserve(seed uint64) error {
 		gpus += node.Shares[i].GPU
 	}
 	if err := node.Check(); err != nil || node.Measured != want || gpus != want {
-		return fmt.Errorf("counters rose by %d µJ, %d were booked, %d as a GPU's: %w", want, node.Measured, gpus, err)
+		return fmt.Errorf("counters advanced by %d µJ, recorded %d, %d for GPUs: %w", want, node.Measured, gpus, err)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func TestHistoriesConserve(t *testing.T) {
 					t.Errorf("history %d: %v", seed, err)
 				}
 				if n := played.Add(1); n%100_000 == 0 { // report progress in case the run is interrupted
-					fmt.Println(n, "histories of", histories, "were conserved")
+					fmt.Println(n, "histories of", histories, "passed")
 				}
 			}
 		})
@@ -208,7 +208,7 @@ func TestH100(t *testing.T) {
 		books.Observe(boards, func(u *gpu.Use) string { return fmt.Sprint("pod/", u.PID) }, &node)
 	}
 	if want := energy.Microjoules(last-first) * 1000; node.Measured != want || node.Check() != nil {
-		t.Errorf("%v were counted, %v booked, %v", want, node.Measured, node.Check())
+		t.Errorf("counted %v, recorded %v, %v", want, node.Measured, node.Check())
 	}
 	of := map[string]float64{"idle": float64(node.Idle.Joules()), "unknown": float64(node.Unknown.Joules())}
 	for _, s := range node.Shares {
@@ -225,7 +225,7 @@ func TestH100(t *testing.T) {
 		}
 	}
 	if of["unknown"] > 0.05*float64(node.Measured.Joules()) {
-		t.Errorf("%.0f J are unknown of %v", of["unknown"], node.Measured)
+		t.Errorf("unknown energy = %.0f J of %v", of["unknown"], node.Measured)
 	}
 }
 
@@ -280,12 +280,12 @@ func TestStatesThatAreDamaged(t *testing.T) {
 	state := books.AppendState(nil)
 	for end := range state {
 		if gpu.NewAttribution(energy.AttributorOptions{}).RestoreState(state[:end]) == nil {
-			t.Fatalf("%d of %d bytes were taken for a state", end, len(state))
+			t.Fatalf("restored a state truncated to %d of %d bytes", end, len(state))
 		}
 	}
 	for _, state := range []string{`{"Boards":{"gpu-1":null}}`, `{"Boards":{"gpu-1":{}}}`} {
 		if gpu.NewAttribution(energy.AttributorOptions{}).RestoreState([]byte(state)) == nil {
-			t.Errorf("%s was taken for a state", state)
+			t.Errorf("restored invalid state %s", state)
 		}
 	}
 }

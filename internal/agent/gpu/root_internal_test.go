@@ -27,7 +27,7 @@ func TestBoardsInsideARootAreCountedOnce(t *testing.T) {
 			if step == 0 {
 				first = root[0].Total
 			} else if root[0].Total < shown {
-				t.Fatalf("seed %d: what is left of the root fell from %d to %d", seed, shown, root[0].Total)
+				t.Fatalf("seed %d: root decreased from %d to %d", seed, shown, root[0].Total)
 			}
 			shown = root[0].Total
 			if r.IntN(5) > 0 { // GPUs may report late
@@ -37,7 +37,7 @@ func TestBoardsInsideARootAreCountedOnce(t *testing.T) {
 		}
 		begun := booked - n.Due // subtracted so far
 		if have, want := shown-first+begun, counted-first; have != want || n.Due < 0 {
-			t.Fatalf("seed %d: %d µJ are booked of %d, %d due", seed, have, want, n.Due)
+			t.Fatalf("seed %d: recorded %d µJ, want %d, %d due", seed, have, want, n.Due)
 		}
 	}
 	// A root that does not include the GPUs is left unchanged once this is certain: 12 s of 700 W exceed two
@@ -56,11 +56,11 @@ func TestBoardsInsideARootAreCountedOnce(t *testing.T) {
 			n.Due += 700e6
 		}
 		if n.outside && root[0].Total != energy.Microjoules(second-plain)*50e6 {
-			t.Fatalf("after %d s, %d µJ are left of the root", second, root[0].Total)
+			t.Fatalf("root after %d s = %d µJ", second, root[0].Total)
 		}
 	}
 	if plain == 0 || plain > 15 {
-		t.Errorf("that was plain after %d s", plain)
+		t.Errorf("detected after %d s", plain)
 	}
 }
 
@@ -81,10 +81,10 @@ func TestARootThatWasAway(t *testing.T) {
 			root[0].Run = 1
 		}
 		if n.TakeOut(root) {
-			t.Fatalf("after %d s the root was said not to feed the boards", second)
+			t.Fatalf("after %d s: root reported as not including the GPUs", second)
 		}
 	}
 	if n.Due > 300e6 {
-		t.Errorf("%v are still to be taken out", n.Due)
+		t.Errorf("Due = %v, want 0", n.Due)
 	}
 }

@@ -93,7 +93,7 @@ func TestAge(t *testing.T) {
 				}
 			}
 			if p99 > time.Second {
-				t.Errorf("a hundredth of the readings is older than a second: p99 %v", p99)
+				t.Errorf("p99 of the age = %v, want at most a second", p99)
 			}
 		})
 	}
@@ -152,7 +152,7 @@ func TestReadsBesideWrites(t *testing.T) {
 	}
 	done := min(count.Swap(reads), reads)
 	readers.Wait()
-	t.Logf("%d reads beside %d publications of 2 counters in %v", done, rounds,
+	t.Logf("%d reads during %d publications of 2 counters in %v", done, rounds,
 		time.Since(begin).Round(time.Millisecond))
 	if long() && done < reads {
 		t.Errorf("only %d reads", done)

@@ -101,17 +101,17 @@ func (p *Publisher) open(dir string) (err error) {
 		return err
 	}
 	if err := unix.Mkdirat(p.dir, stagingName, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("making the staging folder: %w", err)
+		return fmt.Errorf("creating the staging directory: %w", err)
 	}
 	p.staging, err = unix.Openat(p.dir, stagingName, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("opening the staging folder: %w", err)
+		return fmt.Errorf("opening the staging directory: %w", err)
 	}
 	if err := unix.Fchmod(p.staging, 0o700); err != nil {
-		return fmt.Errorf("closing the staging folder to others: %w", err)
+		return fmt.Errorf("restricting access to the staging directory: %w", err)
 	}
 	if err := checkOwned(p.staging); err != nil {
-		return fmt.Errorf("staging folder: %w", err)
+		return fmt.Errorf("staging directory: %w", err)
 	}
 	if err := unix.Flock(p.staging, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("another process publishes here: %w", err)
@@ -133,7 +133,7 @@ func checkOwned(fd int) error {
 		return fmt.Errorf("it belongs to user %d, not to %d", st.Uid, os.Geteuid())
 	}
 	if st.Mode&0o022 != 0 {
-		return fmt.Errorf("others may write in it (mode %#o)", st.Mode&0o7777)
+		return fmt.Errorf("others may write to it (mode %#o)", st.Mode&0o7777)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (p *Publisher) refuse(name string, err error) {
 		return
 	}
 	p.refused[name] = time.Now()
-	p.log.Warn("a virtual machine gets no counter", "vm", name, "err", err)
+	p.log.Warn("Skipped a virtual machine with an invalid name", "vm", name, "err", err)
 }
 
 // publish writes the counter of a machine, and its constant files if they are due.
@@ -229,9 +229,9 @@ func (p *Publisher) publish(t *tree, now time.Duration) {
 	if failing := err != nil; failing != t.failing && (t.logged == 0 || now-t.logged >= renewal) {
 		t.logged = max(now, 1)
 		if failing {
-			p.log.Warn("publishing the counter of a virtual machine fails", "vm", t.name, "err", err)
+			p.log.Warn("Failed to publish the counter of a virtual machine", "vm", t.name, "err", err)
 		} else {
-			p.log.Info("publishing the counter of a virtual machine works", "vm", t.name)
+			p.log.Info("Resumed publishing the counter of a virtual machine", "vm", t.name)
 		}
 	}
 	t.failing = err != nil

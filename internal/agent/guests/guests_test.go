@@ -124,12 +124,12 @@ func TestTree(t *testing.T) {
 	}
 	for _, closed := range []string{dir, filepath.Join(dir, stagingName)} {
 		if info, err := os.Stat(closed); err != nil || info.Mode().Perm() != 0o700 {
-			t.Errorf("%s has mode %v, error %v: others may look", closed, info.Mode(), err)
+			t.Errorf("%s has mode %v, error %v: want no access for others", closed, info.Mode(), err)
 		}
 	}
 	publish(t, p, 2*time.Second, VMTotal{Name: "web", Total: 1234568, Quality: energy.Estimated})
 	if got := counter(t, dir, "web"); got != 1234568 {
-		t.Errorf("the counter is %d", int64(got))
+		t.Errorf("counter = %d", int64(got))
 	}
 	var id identity
 	text, err := os.ReadFile(filepath.Join(dir, "web", identityName))
@@ -167,7 +167,7 @@ func TestReadersOfPowercap(t *testing.T) {
 			t.Errorf("Scaphandre reads %q, error %v", text, err)
 		}
 		if _, err := os.Stat(filepath.Join(base, e.Name(), "name")); err == nil {
-			t.Error("Scaphandre would look for the energy of a domain")
+			t.Error("Scaphandre would read the energy of a domain")
 		}
 		found++
 	}
@@ -237,7 +237,7 @@ func TestCountersNeverFall(t *testing.T) {
 			for _, name := range vms {
 				folder, _ := Folder(name)
 				if got := counter(t, dir, folder); got != counters[name] {
-					r.Fatalf("the counter of %q is %d, it used %d", name, got, counters[name])
+					r.Fatalf("counter of %q = %d, want %d", name, got, counters[name])
 				}
 			}
 			if rapid.IntRange(0, 4).Draw(r, "kill") == 0 {
@@ -270,7 +270,7 @@ func TestLedgerSurvivesTornPages(t *testing.T) {
 			torn := append([]byte(nil), whole...)
 			copy(torn[cut:ledgerHeader+20], strings.Repeat("x", ledgerHeader+20))
 			if got, entries, err := parseLedger(torn); err == nil && (got != sequence || len(entries) != 1) {
-				t.Fatalf("torn at %d: %d %v", cut, got, entries)
+				t.Fatalf("truncated at %d: %d %v", cut, got, entries)
 			}
 		}
 		if err := os.WriteFile(path, whole[:len(whole)/64], 0o600); err != nil {
@@ -279,7 +279,7 @@ func TestLedgerSurvivesTornPages(t *testing.T) {
 		p := open(t, Options{Dir: dir, Host: "h"})
 		publish(t, p, time.Minute, VMTotal{Name: "a", Total: 950})
 		if got := counter(t, dir, "a"); got < 900 {
-			t.Errorf("with %s torn, the counter fell to %d", name, int64(got))
+			t.Errorf("with %s truncated, the counter decreased to %d", name, int64(got))
 		}
 		_ = p.Close()
 		if err := os.WriteFile(path, whole, 0o600); err != nil {
@@ -297,7 +297,7 @@ func TestCounterEndsAtItsRange(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := counter(t, dir, "a"); got != math.MaxInt64 {
-		t.Errorf("the counter is %d", int64(got))
+		t.Errorf("counter = %d", int64(got))
 	}
 }
 
@@ -328,13 +328,13 @@ func TestFolder(t *testing.T) {
 		strings.Repeat("x", 254),
 	} {
 		if got, err := Folder(name); err == nil {
-			t.Errorf("%q became %q", name, got)
+			t.Errorf("Folder(%q) = %q", name, got)
 		}
 	}
 	a, _ := Folder("my vm")
 	for _, other := range []string{"my\u00a0vm", "my:vm", "my_vm", a} {
 		if b, _ := Folder(other); a == b {
-			t.Errorf("%q and %q share the folder %q", "my vm", other, b)
+			t.Errorf("%q and %q share the directory %q", "my vm", other, b)
 		}
 	}
 }
@@ -351,10 +351,10 @@ func FuzzFolder(f *testing.F) {
 		}
 		if folder == "" || len(folder) > maxFolder || folder[0] == '.' || folder[0] == '-' ||
 			strings.ContainsAny(folder, "/\x00") || filepath.Base(folder) != folder {
-			t.Errorf("%q became %q", name, folder)
+			t.Errorf("Folder(%q) = %q", name, folder)
 		}
 		if strings.Contains(folder, "~") == (folder == name) {
-			t.Errorf("%q became %q: plain names and others may meet", name, folder)
+			t.Errorf("Folder(%q) = %q, which may collide with other names", name, folder)
 		}
 	})
 }
@@ -412,7 +412,7 @@ func TestLedgerKeepsItsWholeSlot(t *testing.T) {
 	l.slots[torn].fd = dir // not writable
 	for range 3 {
 		if err := l.save(map[string]*tree{"": {name: "web", total: 2}}); err == nil {
-			t.Error("the whole slot is written while the other one may be torn")
+			t.Error("wrote the intact slot while the other one may be truncated")
 		}
 	}
 	l.slots[torn].fd = fd
@@ -475,7 +475,7 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := Open(Options{Dir: dir}, slog.New(slog.DiscardHandler)); err == nil ||
 		!strings.Contains(err.Error(), "another process") {
-		t.Errorf("two processes may publish in one folder: error %v", err)
+		t.Errorf("opened a directory in use: error %v", err)
 	}
 	open777 := t.TempDir()
 	if err := os.Chmod(open777, 0o777); err != nil {
@@ -483,14 +483,14 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := Open(Options{Dir: open777}, slog.New(slog.DiscardHandler)); err == nil ||
 		!strings.Contains(err.Error(), "others may write") {
-		t.Errorf("a folder that anybody may write in: error %v", err)
+		t.Errorf("opened a directory that others may write to: error %v", err)
 	}
 	linked := t.TempDir()
 	if err := os.Symlink(t.TempDir(), filepath.Join(linked, stagingName)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(Options{Dir: linked}, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("the staging folder may be a link")
+		t.Error("accepted a link as the staging directory")
 	}
 }
 
@@ -514,13 +514,13 @@ func TestGrace(t *testing.T) {
 	}
 	publish(t, p, second(22), VMTotal{Name: "b", Total: 7})
 	if _, err := os.Lstat(filepath.Join(dir, "a")); err == nil {
-		t.Error("the tree stays after the grace time")
+		t.Error("the directory exists after the grace period")
 	}
 	for range 20 {
 		publish(t, p, second(23), VMTotal{Name: "b", Total: 7})
 	}
 	if left := leftovers(t, dir); len(left) > 0 {
-		t.Errorf("the staging folder still has %v", left)
+		t.Errorf("the staging directory contains %v", left)
 	}
 	// A new machine with the same name starts with a new counter.
 	publish(t, p, second(24), VMTotal{Name: "a", Total: 2}, VMTotal{Name: "b", Total: 7})
@@ -533,7 +533,7 @@ func TestGrace(t *testing.T) {
 	publish(t, p, second(30), VMTotal{Name: "a", Total: 2})
 	publish(t, p, second(41), VMTotal{Name: "a", Total: 2})
 	if _, err := os.Lstat(filepath.Join(dir, "b")); err == nil {
-		t.Error("the tree of a machine that went while no agent ran stays for ever")
+		t.Error("the directory of a machine that stopped without an agent was not removed")
 	}
 	// A directory that an administrator created for a machine that never ran is not removed.
 	if err := os.Mkdir(filepath.Join(dir, "prepared"), 0o755); err != nil {

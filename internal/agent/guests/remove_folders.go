@@ -33,7 +33,7 @@ func (p *Publisher) retire(t *tree, now time.Duration) {
 		return
 	}
 	p.stats.Stuck++
-	p.log.Warn("removing the tree of a virtual machine that is gone fails", "vm", t.name, "err", err)
+	p.log.Warn("Failed to remove the directory of a stopped virtual machine", "vm", t.name, "err", err)
 	t.gone = max(now-p.grace+renewal, 1) // retry in a minute
 }
 
@@ -79,7 +79,7 @@ func (p *Publisher) sweep() {
 			if err != nil {
 				// Keep it for the administrator.
 				p.stats.Stuck++
-				p.log.Warn("what a virtual machine left behind cannot be removed", "folder", stagingName+"/"+name,
+				p.log.Warn("Failed to remove files of a stopped virtual machine", "folder", stagingName+"/"+name,
 					"err", err)
 				_ = p.move(p.staging, name, stuckPrefix)
 				err = nil

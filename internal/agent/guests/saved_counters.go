@@ -71,7 +71,7 @@ func readAll(fd int) ([]byte, error) {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > maxLedger {
-		return nil, errors.New("not a file of ours")
+		return nil, errors.New("not a ledger file")
 	}
 	text := make([]byte, st.Size)
 	n, err := unix.Pread(fd, text, 0)
@@ -133,18 +133,18 @@ const (
 // parseLedger parses a slot. It ignores trailing bytes, which are the rest of an older page.
 func parseLedger(text []byte) (sequence uint64, entries []entry, err error) {
 	if len(text) < ledgerHeader {
-		return 0, nil, errors.New("too short for a ledger")
+		return 0, nil, errors.New("the ledger is too short")
 	}
 	var length, sum uint32
 	if _, err := fmt.Sscanf(string(text[:ledgerHeader]), header, &sequence, &length, &sum); err != nil {
-		return 0, nil, fmt.Errorf("reading the header: %w", err)
+		return 0, nil, fmt.Errorf("parsing the header: %w", err)
 	}
 	text = text[ledgerHeader:]
 	if uint64(length) > uint64(len(text)) {
-		return 0, nil, errors.New("the ledger is cut off")
+		return 0, nil, errors.New("the ledger is truncated")
 	}
 	if crc32.ChecksumIEEE(text[:length]) != sum {
-		return 0, nil, errors.New("the ledger's checksum is wrong")
+		return 0, nil, errors.New("checksum mismatch")
 	}
 	for line := range bytes.Lines(text[:length]) {
 		e, err := parseEntry(string(line))
@@ -160,10 +160,10 @@ func parseEntry(line string) (e entry, err error) {
 	var base energy.Microjoules
 	_, err = fmt.Sscanf(line, entryLine, &base, &e.total, &e.name)
 	if err == nil && (base < 0 || e.total < 0) {
-		err = errors.New("it is negative")
+		err = errors.New("negative counter")
 	}
 	if err != nil {
-		return entry{}, fmt.Errorf("reading the entry %q: %w", line, err)
+		return entry{}, fmt.Errorf("parsing the entry %q: %w", line, err)
 	}
 	e.total += min(base, math.MaxInt64-e.total)
 	return e, nil

@@ -53,7 +53,7 @@ func (p *Publisher) putOpen(dir int, name string, content []byte) (fd int, err e
 	}
 	if err := unix.Renameat(p.staging, stagedName, dir, name); err != nil {
 		closeFD(&fd)
-		return -1, fmt.Errorf("renaming %s into place: %w", name, err)
+		return -1, fmt.Errorf("renaming %s: %w", name, err)
 	}
 	return fd, nil
 }
@@ -62,17 +62,17 @@ func (p *Publisher) putOpen(dir int, name string, content []byte) (fd int, err e
 // renamed, because the guest could replace it afterwards.
 func (p *Publisher) makeFolder(dir int, name string) error {
 	if err := unix.Mkdirat(p.staging, stagedFolder, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("creating a directory: %w", err)
 	}
 	if err := unix.Fchmodat(p.staging, stagedFolder, 0o755, 0); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("creating a directory: %w", err)
 	}
 	err := unix.Renameat2(p.staging, stagedFolder, dir, name, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("renaming the folder %s into place: %w", name, err)
+		return fmt.Errorf("renaming directory %s: %w", name, err)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func must(t *testing.T, err error) {
 func try(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
-		t.Skipf("cannot be tried here: %v", err)
+		t.Skipf("cannot be tested here: %v", err)
 	}
 }
 
@@ -283,11 +283,11 @@ func unmount(t *testing.T, dir string) {
 func attribute(t *testing.T, g *stage, flag string, name ...string) {
 	t.Helper()
 	if os.Getenv(unprivileged) != "" {
-		t.Skip("needs a capability")
+		t.Skip("requires a capability")
 	}
 	out, err := exec.CommandContext(t.Context(), "chattr", "+"+flag, g.path(name...)).CombinedOutput()
 	if err != nil {
-		t.Skipf("cannot be tried here: %s", out)
+		t.Skipf("cannot be tested here: %s", out)
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("chattr", "-R", "-f", "-i", "-a", g.dir).CombinedOutput(); err != nil {
@@ -321,7 +321,7 @@ func (k *trick) run(t *testing.T) {
 	}
 	k.check(t, g, failed)
 	if diff := cmp.Diff(others, rest(t, g)); diff != "" {
-		t.Errorf("beside the counters, other guests' trees changed:\n%s", diff)
+		t.Errorf("files of other guests changed:\n%s", diff)
 	}
 	// When the machine stops, its files must be removed or set aside, and no other files may change.
 	g.names = []string{"good", "other good"}
@@ -333,11 +333,11 @@ func (k *trick) run(t *testing.T) {
 		g.tick(t)
 	}
 	if _, err := os.Lstat(g.bad); k.heals && (err == nil || len(leftovers(t, g.dir)) > 0) {
-		t.Errorf("it is gone and its tree is not: %v", leftovers(t, g.dir))
+		t.Errorf("files of the stopped guest were not removed: %v", leftovers(t, g.dir))
 	}
 	k.checkGood(t, g)
 	if diff := cmp.Diff(before, list(t, g.outside)); diff != "" {
-		t.Errorf("the outside changed:\n%s", diff)
+		t.Errorf("the outside directory changed:\n%s", diff)
 	}
 }
 
@@ -350,12 +350,12 @@ func (k *trick) check(t *testing.T, g *stage, failedBefore uint64) {
 	switch {
 	case k.either:
 		if !right && failed == 0 {
-			t.Errorf("its counter is %q (%v), and no failure was counted", text, err)
+			t.Errorf("counter = %q (%v), want a failure", text, err)
 		}
 	case k.heals && (!right || failed > 0):
-		t.Errorf("its counter is %q (%v) instead of %d, %d failures", text, err, g.total, failed)
+		t.Errorf("counter = %q (%v), want %d, %d failures", text, err, g.total, failed)
 	case !k.heals && failed == 0:
-		t.Errorf("no failure was counted; its counter is %q (%v)", text, err)
+		t.Errorf("no failure was counted, counter = %q (%v)", text, err)
 	}
 }
 
@@ -364,7 +364,7 @@ func (k *trick) checkGood(t *testing.T, g *stage) {
 	for _, name := range []string{"good", "other good"} {
 		folder, _ := Folder(name)
 		if got := counter(t, g.dir, folder); got != microjoules(g.total) {
-			t.Errorf("the counter of %s is %d instead of %d", name, int64(got), g.total)
+			t.Errorf("counter of %s = %d, want %d", name, int64(got), g.total)
 		}
 	}
 }
@@ -398,11 +398,11 @@ const unprivileged = "KUBENERGY_TEST_UNPRIVILEGED"
 // TestTricksWithoutCapabilities runs TestTricks like the agent, as root without capabilities.
 func TestTricksWithoutCapabilities(t *testing.T) {
 	if os.Geteuid() != 0 || os.Getenv(unprivileged) != "" {
-		t.Skip("needs root, to give its rights away")
+		t.Skip("requires root to drop capabilities")
 	}
 	setpriv, err := exec.LookPath("setpriv")
 	if err != nil {
-		t.Skip("needs setpriv of util-linux")
+		t.Skip("requires setpriv of util-linux")
 	}
 	cmd := exec.CommandContext(t.Context(), setpriv, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs",
 		os.Args[0], "-test.run=^(TestTricks|TestTree|TestGrace|TestReadersOfPowercap)$", "-test.v")
@@ -437,7 +437,7 @@ func TestFullFileSystem(t *testing.T) {
 			g.names = append(g.names, "late")
 			g.tick(t)
 			if g.p.Stats().Failed == 0 {
-				t.Error("a machine that came late was published on a full file system")
+				t.Error("published a new machine on a full file system")
 			}
 			entries, err := os.ReadDir(g.bad)
 			must(t, err)

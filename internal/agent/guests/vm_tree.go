@@ -57,7 +57,7 @@ func (p *Publisher) putCounter(t *tree, now time.Duration) error {
 		home, err = p.enterPackage(t)
 	}
 	if err != nil {
-		return fmt.Errorf("entering its folder: %w", err)
+		return fmt.Errorf("opening its directory: %w", err)
 	}
 	defer func() { _ = unix.Close(home) }()
 	p.digits = strconv.AppendInt(p.digits[:0], int64(t.total), 10)
@@ -105,7 +105,7 @@ func (p *Publisher) enterOrMake(dir int, name string) (int, error) {
 func (p *Publisher) putRest(t *tree) error {
 	home, err := enter(t.dir, packageFolder)
 	if err != nil {
-		return fmt.Errorf("entering its folder: %w", err)
+		return fmt.Errorf("opening its directory: %w", err)
 	}
 	defer func() { _ = unix.Close(home) }()
 	identity, err := json.Marshal(identity{Version: 1, Host: p.host, VM: t.name, Quality: t.quality})

@@ -64,7 +64,7 @@ func benchmarkSweep(b *testing.B, l hosttest.Load) {
 	b.ReportMetric(each.Seconds()*100, "%core")
 	b.ReportMetric(float64(h.stats.Reads-reads)/float64(b.N), "reads/sweep")
 	if got := h.counts(container); got < l.Containers {
-		b.Fatalf("%d containers were found, of %d", got, l.Containers)
+		b.Fatalf("found %d of %d containers", got, l.Containers)
 	}
 }
 

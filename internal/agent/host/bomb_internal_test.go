@@ -42,10 +42,10 @@ func TestBombs(t *testing.T) {
 	k.burn(podA+"/"+idA, s)
 	tick("many")
 	if _, ok := r.known["pod/"+uidA+"/"+idA]; !ok {
-		t.Error("groups of a pattern took the room of a pod")
+		t.Error("groups that match a pattern displaced a pod")
 	}
 	if r.Stats().Overflows == 0 {
-		t.Error("no notice was lost: the test is too small")
+		t.Error("no event was lost: the test creates too few groups")
 	}
 	// Deeply nested groups with the longest possible names, exceeding the maximum path length.
 	dir := filepath.Join(k.dir, "deep")
@@ -60,12 +60,12 @@ func TestBombs(t *testing.T) {
 	watches := r.watch.count()
 	tick("inside")
 	if got := r.watch.count(); got != watches {
-		t.Errorf("%d watches, then %d", watches, got)
+		t.Errorf("watches changed from %d to %d", watches, got)
 	}
 	k.burn(podB+"/"+idB, s)
 	tick("after")
 	if r.known["pod/"+uidB+"/"+idB] != s || r.credited() != k.busy {
-		t.Errorf("credited %v of %v, the container %v", r.credited(), k.busy, r.known["pod/"+uidB+"/"+idB])
+		t.Errorf("credited %v of %v, container %v", r.credited(), k.busy, r.known["pod/"+uidB+"/"+idB])
 	}
 }
 
@@ -135,6 +135,6 @@ func TestNothingIsAllocated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); got > 0 {
-		t.Errorf("%v allocations in a sweep", got)
+		t.Errorf("%v allocations per sweep", got)
 	}
 }

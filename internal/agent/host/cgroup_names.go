@@ -125,7 +125,7 @@ func parseGlobs(patterns []string) ([]glob, error) {
 		elements := strings.Split(strings.Trim(p, "/"), "/")
 		for _, e := range elements {
 			if _, err := path.Match(e, ""); err != nil || e == "" || e == "." || e == ".." {
-				return nil, fmt.Errorf("pattern of control groups %q: %q is no pattern of a name", p, e)
+				return nil, fmt.Errorf("invalid cgroup pattern %q: invalid element %q", p, e)
 			}
 		}
 		globs = append(globs, elements)

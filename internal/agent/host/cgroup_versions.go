@@ -30,7 +30,7 @@ func hierarchies(root string) ([]*hierarchy, error) {
 		}
 		target, err := filepath.EvalSymlinks(dir)
 		if err != nil {
-			return nil, fmt.Errorf("looking for control groups: %w", err)
+			return nil, fmt.Errorf("finding control groups: %w", err)
 		}
 		found = append(found, &hierarchy{
 			version: 2, dir: target, counter: statFile, whole: !exists(target, "cgroup.type"),
@@ -39,14 +39,14 @@ func hierarchies(root string) ([]*hierarchy, error) {
 	}
 	if len(found) == 0 {
 		if _, err := os.Stat(root); err != nil {
-			return nil, fmt.Errorf("looking for control groups: --cgroup-root: %w", err)
+			return nil, fmt.Errorf("finding control groups: --cgroup-root: %w", err)
 		}
-		return nil, fmt.Errorf("looking for control groups: --cgroup-root %s: %w", root, errNoGroups)
+		return nil, fmt.Errorf("finding control groups: --cgroup-root %s: %w", root, errNoGroups)
 	}
 	return found, nil
 }
 
-var errNoGroups = errors.New("there is neither cgroup.controllers nor cpuacct")
+var errNoGroups = errors.New("neither cgroup.controllers nor cpuacct exists")
 
 // versionOne returns the tree of the cpuacct controller, which many systems mount together with cpu. It returns nil
 // if there is none.

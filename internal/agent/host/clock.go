@@ -26,11 +26,11 @@ func bootID(proc string) (string, error) {
 	name := filepath.Join(proc, "sys/kernel/random/boot_id")
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return "", fmt.Errorf("reading the boot's ID: %w", err)
+		return "", fmt.Errorf("reading the boot ID: %w", err)
 	}
 	id := strings.TrimSpace(string(text))
 	if id == "" || len(id) > 64 {
-		return "", fmt.Errorf("reading the boot's ID: %s holds %d characters", name, len(id))
+		return "", fmt.Errorf("reading the boot ID: %s contains %d characters", name, len(id))
 	}
 	return id, nil
 }

@@ -231,24 +231,24 @@ func (r *rig) book() {
 	next := make(map[string]time.Duration, len(r.last.Usage))
 	for _, u := range r.last.Usage {
 		if u.CPU < r.known[u.ID] {
-			r.t.Fatalf("%s fell from %v to %v", u.ID, r.known[u.ID], u.CPU)
+			r.t.Fatalf("%s decreased from %v to %v", u.ID, r.known[u.ID], u.CPU)
 		}
 		r.credit[u.ID] += u.CPU - r.known[u.ID]
 		next[u.ID] = u.CPU
 	}
 	for _, u := range r.last.Ended {
 		if _, ok := next[u.ID]; ok {
-			r.t.Fatalf("%s ended and lives", u.ID)
+			r.t.Fatalf("%s ended and is still running", u.ID)
 		}
 		if u.CPU < r.known[u.ID] {
-			r.t.Fatalf("%s fell from %v to %v at its end", u.ID, r.known[u.ID], u.CPU)
+			r.t.Fatalf("%s decreased from %v to %v at its end", u.ID, r.known[u.ID], u.CPU)
 		}
 		r.credit[u.ID] += u.CPU - r.known[u.ID]
 	}
 	for id := range r.known {
 		_, lives := next[id]
 		if !lives && !slices.ContainsFunc(r.last.Ended, func(u energy.Usage) bool { return u.ID == id }) {
-			r.t.Fatalf("%s is gone without an end", id)
+			r.t.Fatalf("%s disappeared without ending", id)
 		}
 	}
 	r.known = next

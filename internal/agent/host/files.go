@@ -28,7 +28,7 @@ func newFiles() files {
 	}
 }
 
-var errGarbage = errors.New("no complete number")
+var errGarbage = errors.New("incomplete number")
 
 // open opens dir+name for reading. It does not use unix.Open, which allocates a copy of the path.
 func (f *files) open(dir, name string) (int, error) {

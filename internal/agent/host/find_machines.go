@@ -90,7 +90,7 @@ func (h *Host) search(now time.Duration) {
 	default:
 		if now >= s.next && !s.warned {
 			s.warned = true
-			h.log.Warn("a process holds up the search for virtual machines: no others are found meanwhile", "pid",
+			h.log.Warn("Search for virtual machines is blocked by a process", "pid",
 				s.at.Load())
 		}
 	}
@@ -122,7 +122,7 @@ func (s *search) close() error {
 	return nil
 }
 
-var errHeldUp = errors.New("searching for virtual machines: a process holds up the reading of its command line")
+var errHeldUp = errors.New("searching for virtual machines: reading the command line of a process is blocked")
 
 // scanProcesses scans all processes except for known ones.
 func scanProcesses(proc string, last scan, pread func(int, []byte) (int, error), at *atomic.Int64, out chan<- scan) {

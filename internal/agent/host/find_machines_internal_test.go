@@ -51,7 +51,7 @@ func TestProcesses(t *testing.T) {
 			"pod/" + uidA:       0, "pod/" + uidA + "/" + idA: 7 * s, "system": 6 * s,
 		})
 		if got, want := strings.Join(r.VMs(), "; "), "1234; own; pid-107; shared; shared#pid-108; web"; got != want {
-			t.Errorf("machines are\n%s, want\n%s", got, want)
+			t.Errorf("VMs() =\n%s, want\n%s", got, want)
 		}
 
 		// A machine that is found late counts from then on, another machine ends, and a PID is reused.
@@ -71,13 +71,13 @@ func TestProcesses(t *testing.T) {
 		r.sweep()
 		r.wantEnded(map[string]time.Duration{"vm/shared": s, "vm/1234": 2 * s})
 		if got, ok := r.known["vm/late"]; !ok || got != 0 {
-			t.Errorf("a machine that was found late has %v, %v", got, ok)
+			t.Errorf("the machine found late has %v, %v", got, ok)
 		}
 		k.stat(110, 7*s)
 		k.burn("", 2*s)
 		r.sweep()
 		if got := r.known["vm/late"]; got != 2*s {
-			t.Errorf("a machine that was found late has %v, want %v", got, 2*s)
+			t.Errorf("the machine found late has %v, want %v", got, 2*s)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestAProcessThatPanics(t *testing.T) {
 	}
 	r.sweep()
 	if got := r.VMs(); len(got) != 1 || r.vms.running != nil {
-		t.Errorf("machines %v", got)
+		t.Errorf("VMs() = %v", got)
 	}
 }
 
@@ -127,13 +127,13 @@ func TestHeldUp(t *testing.T) {
 		r.sweep()
 	}
 	if took := time.Since(began); took > time.Minute || len(r.VMs()) != 0 {
-		t.Errorf("60 sweeps took %v; machines %v", took, r.VMs())
+		t.Errorf("60 sweeps took %v; VMs() = %v", took, r.VMs())
 	}
-	if n := strings.Count(out.String(), "holds up"); n != 1 || !strings.Contains(out.String(), "pid=101") {
-		t.Errorf("it was said %d times: %s", n, &out)
+	if n := strings.Count(out.String(), "is blocked"); n != 1 || !strings.Contains(out.String(), "pid=101") {
+		t.Errorf("logged %d times: %s", n, &out)
 	}
 	if err := r.vms.close(); !errors.Is(err, errHeldUp) { // must not block
-		t.Errorf("closing meanwhile: %v", err)
+		t.Errorf("close() while blocked: %v", err)
 	}
 	close(held)
 	kit.Eventually(t, 10*time.Second, "both machines are found", func() bool {
@@ -153,7 +153,7 @@ func TestProcessesTakeHalfTheRoom(t *testing.T) {
 	r := k.open(Options{VMs: true, Max: 10})
 	r.sweep()
 	if len(r.VMs()) != 5 || r.Stats().Folded < 14 {
-		t.Errorf("%d machines, %d are not told apart", len(r.VMs()), r.Stats().Folded)
+		t.Errorf("%d machines, %d folded", len(r.VMs()), r.Stats().Folded)
 	}
 	for pid := 101; pid < 103; pid++ {
 		if err := os.RemoveAll(filepath.Join(k.proc, strconv.Itoa(pid))); err != nil {
@@ -188,7 +188,7 @@ func TestNumbersAreUsedAgain(t *testing.T) {
 		look()
 	}
 	if len(r.VMs()) != 1 {
-		t.Error("it is not found")
+		t.Error("the machine was not found")
 	}
 }
 
@@ -200,7 +200,7 @@ func TestOpenSaysWhichFolder(t *testing.T) {
 		"--proc-root: stat /nowhere":   {Root: k.dir, Proc: "/nowhere"},
 	} {
 		if _, err := Open(o, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v does not say %q", err, want)
+			t.Errorf("error %v does not contain %q", err, want)
 		}
 	}
 }
@@ -271,7 +271,7 @@ func TestWeights(t *testing.T) {
 			}
 		}
 		if r.weigh.rule != rule {
-			t.Errorf("rule %d was taken for %d", rule, r.weigh.rule)
+			t.Errorf("rule %d was detected as %d", rule, r.weigh.rule)
 		}
 	}
 }

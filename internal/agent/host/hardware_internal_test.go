@@ -124,7 +124,7 @@ func TestHardware(t *testing.T) {
 			t.Errorf("%s: %s", what, diff)
 		}
 		if sent := batch.EncodeHardware(got); sent == "" {
-			t.Errorf("%s: it cannot be sent", what)
+			t.Errorf("%s: it cannot be encoded", what)
 		}
 	}
 	here := Hardware("/proc", "/sys")

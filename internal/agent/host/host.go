@@ -118,7 +118,7 @@ func Open(opts Options, log *slog.Logger) (*Host, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(opts.Proc); err != nil {
-		return nil, fmt.Errorf("looking for processes: --proc-root: %w", err)
+		return nil, fmt.Errorf("finding processes: --proc-root: %w", err)
 	}
 	h := &Host{
 		log: log, opts: opts, hierarchies: found, globs: globs, now: Now,
@@ -131,10 +131,10 @@ func Open(opts Options, log *slog.Logger) (*Host, error) {
 	h.busy = openBusy(found, opts.Proc)
 	h.cpus = h.countCPUs()
 	if h.watch, err = newWatcher(); err != nil {
-		log.Info("changes of control groups are found by walking", "reason", err)
+		log.Info("Detecting changes of control groups by walks only", "reason", err)
 	}
 	for _, one := range found {
-		log.Info("reading control groups", "folder", one.dir, "version", one.version)
+		log.Info("Reading control groups", "folder", one.dir, "version", one.version)
 	}
 	return h, nil
 }

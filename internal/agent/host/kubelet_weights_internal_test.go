@@ -46,7 +46,7 @@ func TestKubeletsRule(t *testing.T) {
 					switch got := r.kubeletsRule(); {
 					case got == rule:
 					case limits || rule == quadratic || cpus < 64:
-						t.Errorf("%v CPUs, %v %% reserved, limits %v: rule %d was taken for %d", cpus, reserved, limits,
+						t.Errorf("%v CPUs, %v %% reserved, limits %v: rule %d detected as %d", cpus, reserved, limits,
 							rule, got)
 					default:
 						open++
@@ -55,7 +55,7 @@ func TestKubeletsRule(t *testing.T) {
 			}
 		}
 		if !limits {
-			t.Logf("%d nodes of 64 CPUs and more have an old kubelet and are taken for new ones", open)
+			t.Logf("%d nodes with at least 64 CPUs and an old kubelet were detected as new ones", open)
 		}
 	}
 }
@@ -76,10 +76,10 @@ func TestPodsFillTheNode(t *testing.T) {
 	r.weigh.next = math.MaxInt64
 	r.sweep()
 	if err := linear.allocatableError(r.byDir[filepath.Join(k.dir, "kubepods")], 192_000); err < impossible {
-		t.Errorf("more than all is inside, by the old conversion: %v", err)
+		t.Errorf("the old conversion is not impossible for overcommitted pods: %v", err)
 	}
 	if r.kubeletsRule() != quadratic {
-		t.Error("a new kubelet was taken for an old one")
+		t.Error("a new kubelet was detected as an old one")
 	}
 }
 
@@ -96,7 +96,7 @@ func TestNoMoreThanTheNodeHas(t *testing.T) {
 		r.weigh.next = math.MaxInt64
 		r.sweep()
 		if r.kubeletsRule() != quadratic {
-			t.Errorf("%v CPUs: a new kubelet was taken for an old one", cpus)
+			t.Errorf("%v CPUs: a new kubelet was detected as an old one", cpus)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestVCPUs(t *testing.T) {
 			t.Helper()
 			for _, u := range r.sweep().Usage {
 				if want[u.ID] != u.Weight {
-					t.Errorf("version %d: %s weighs %d, want %d", version, u.ID, u.Weight, want[u.ID])
+					t.Errorf("version %d: weight of %s = %d, want %d", version, u.ID, u.Weight, want[u.ID])
 				}
 			}
 		}

@@ -177,7 +177,7 @@ func TestLayouts(t *testing.T) {
 				r2.sweep()
 				r2.want(tt.want)
 				if got := r2.last.Busy; got != k2.busy {
-					t.Errorf("busy is %v, want %v", got, k2.busy)
+					t.Errorf("Busy = %v, want %v", got, k2.busy)
 				}
 			})
 		}
@@ -246,10 +246,10 @@ func TestHierarchies(t *testing.T) {
 		})
 	}
 	if _, err := Open(Options{Root: t.TempDir(), Proc: t.TempDir()}, nil); err == nil {
-		t.Error("a folder without control groups was opened")
+		t.Error("opened a directory without control groups")
 	}
 	if _, err := Open(Options{Root: t.TempDir(), Groups: []string{"a/[/b"}}, nil); err == nil {
-		t.Error("a bad pattern was taken")
+		t.Error("accepted an invalid pattern")
 	}
 }
 
@@ -285,7 +285,7 @@ func TestBothVersions(t *testing.T) {
 		"system": 10 * s,
 	})
 	if got := r.Stats().Duplicates; got != 1 {
-		t.Errorf("%d duplicates, want the pod that is in both", got)
+		t.Errorf("%d duplicates, want those of the pod in both hierarchies", got)
 	}
 }
 
@@ -296,7 +296,7 @@ func TestBusyOfProc(t *testing.T) {
 	r := k.open(Options{})
 	r.sweep()
 	if want := (1 + 2 + 3 + 6 + 7) * 10 * time.Millisecond; r.last.Busy != want || r.last.CPUs != 2 {
-		t.Errorf("busy is %v with %v CPUs, want %v and 2", r.last.Busy, r.last.CPUs, want)
+		t.Errorf("Busy = %v with %v CPUs, want %v and 2", r.last.Busy, r.last.CPUs, want)
 	}
 	if err := os.Remove(filepath.Join(k.proc, "stat")); err != nil {
 		t.Fatal(err)
@@ -305,6 +305,6 @@ func TestBusyOfProc(t *testing.T) {
 	r.sweep()
 	r.want(map[string]time.Duration{})
 	if r.last.Busy != 0 || r.last.Usage == nil {
-		t.Errorf("busy is %v, usage %v: want an empty sweep of unknown", r.last.Busy, r.last.Usage)
+		t.Errorf("Busy = %v, usage %v: want an empty sweep", r.last.Busy, r.last.Usage)
 	}
 }

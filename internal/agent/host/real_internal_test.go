@@ -82,7 +82,7 @@ func TestRealShare(t *testing.T) {
 				used[i] = p.Burn(time.Duration(i+1)*300*time.Millisecond) - used[i]
 			}
 			if !observe() {
-				t.Fatal("nothing was attributed")
+				t.Fatal("no energy was attributed")
 			}
 			after := cpuOf(&sweep)
 
@@ -93,7 +93,7 @@ func TestRealShare(t *testing.T) {
 			for i, id := range ids {
 				got := after[id] - before[id]
 				if off := math.Abs(got.Seconds()/used[i].Seconds() - 1); off > 0.02 {
-					t.Errorf("%s got %v, it says it used %v: %.1f %% off", id, got, used[i], off*100)
+					t.Errorf("CPU time of %s = %v, want %v: %.1f %% off", id, got, used[i], off*100)
 				} else {
 					t.Logf("%v of %v: %.3f %% off", got, used[i], off*100)
 				}
@@ -105,7 +105,7 @@ func TestRealShare(t *testing.T) {
 				t.Logf("%v and %v of %v: %.3f %% off", dynamic[ids[0]], dynamic[ids[1]], shares.Measured, off*100)
 			}
 			if got := h.Stats(); got.Blind || got.Missed > 0 {
-				t.Errorf("groups were found by walking: %+v", got)
+				t.Errorf("groups were found by walks: %+v", got)
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func TestRealBoth(t *testing.T) {
 	}
 	root := "/sys/fs/cgroup"
 	if hosttest.Mount(t, 2) == root {
-		t.Skip("version 2 is mounted where version 1 would be")
+		t.Skip("version 2 is mounted at the location of version 1")
 	}
 	h := openReal(t, root, Options{})
 	p := hosttest.Start(t, dirs...)
@@ -170,20 +170,20 @@ func TestRealNotices(t *testing.T) {
 				return ok
 			}
 			if has() {
-				t.Fatal("a container is there before it is made")
+				t.Fatal("a container exists before it is created")
 			}
 			pods := hosttest.Make(t, folder, "kubepods", "burstable")
 			walks := h.stats.Walks
 			for range 3 {
 				hosttest.Make(t, pods, "pod"+hosttest.UID(0), hosttest.ContainerID(0))
 				if !has() {
-					t.Fatal("a container was made, and nobody noticed")
+					t.Fatal("a created container was not detected")
 				}
 				if err := hosttest.Remove(filepath.Join(pods, "pod"+hosttest.UID(0))); err != nil {
 					t.Fatal(err)
 				}
 				if has() || len(sweep.Ended) != 2 {
-					t.Fatalf("a pod of one container was removed, %d ended", len(sweep.Ended))
+					t.Fatalf("removed a pod with one container, %d consumers ended", len(sweep.Ended))
 				}
 			}
 			if h.stats.Walks != walks {
@@ -223,7 +223,7 @@ func churn(t *testing.T, version, many int) {
 		for _, u := range slices.Concat(sweep.Usage, sweep.Ended) {
 			delta := u.CPU - known[u.ID]
 			if delta < 0 {
-				t.Fatalf("%s fell by %v", u.ID, -delta)
+				t.Fatalf("%s decreased by %v", u.ID, -delta)
 			}
 			if first >= 0 {
 				all += delta
@@ -293,7 +293,7 @@ func churn(t *testing.T, version, many int) {
 		t.Errorf("pods were credited %v only, of %v", credit, used)
 	}
 	if h.lift == 0 && all > sweep.Busy-first+100*time.Millisecond*time.Duration(runtime.NumCPU()) {
-		t.Errorf("all were credited %v, the node used %v", all, sweep.Busy-first)
+		t.Errorf("all consumers were credited %v, the node used %v", all, sweep.Busy-first)
 	}
 	if h.counts(pod, container) > 10 || h.watch.count() > 50 {
 		t.Errorf("left behind: %+v", stats)

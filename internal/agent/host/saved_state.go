@@ -21,7 +21,7 @@ const stateVersion = 1
 var (
 	// ErrOtherBoot is returned if the state is from another boot of the node, because its counters have been reset
 	// since.
-	ErrOtherBoot = errors.New("the state is of another boot")
+	ErrOtherBoot = errors.New("the state is from another boot")
 
 	errState = errors.New("damaged state")
 )

@@ -33,7 +33,7 @@ func TestStateGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again := r.AppendState(nil); string(again) != string(state) {
-			t.Fatalf("a state came back as another:\n%q\n%q", state, again)
+			t.Fatalf("the restored state differs:\n%q\n%q", state, again)
 		}
 
 		k.burn(podA+"/"+idB, s)
@@ -65,7 +65,7 @@ func TestStateGoesOn(t *testing.T) {
 		}
 		for i := range state {
 			if err := again.RestoreState(state[:i]); err == nil {
-				t.Fatalf("a state of %d bytes was restored from %d", len(state), i)
+				t.Fatalf("restored a state of %d bytes from its first %d bytes", len(state), i)
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func TestStateOfFormerAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := r.AppendState(nil); string(again) != string(state) {
-		t.Errorf("it came back as another:\n%q\n%q", state, again)
+		t.Errorf("the restored state differs:\n%q\n%q", state, again)
 	}
 	var ids []string
 	for id := range r.byID {
@@ -119,14 +119,14 @@ func FuzzRestoreState(f *testing.F) {
 		r := k.open(Options{Max: 100})
 		if err := r.RestoreState(state); err != nil {
 			if len(r.byDir) > 0 || len(r.root.children) > 0 {
-				t.Fatal("a damaged state left something behind")
+				t.Fatal("a damaged state changed the host")
 			}
 			return
 		}
 		again := r.AppendState(nil)
 		other := k.open(Options{Max: 100})
 		if err := other.RestoreState(again); err != nil {
-			t.Fatalf("a state that was restored and saved cannot be restored: %v\n%q\n%q", err, state, again)
+			t.Fatalf("the saved state cannot be restored: %v\n%q\n%q", err, state, again)
 		}
 		r.sweep()
 		r.sweep()

@@ -90,7 +90,7 @@ func TestTailsAreDivided(t *testing.T) {
 	k.remove(podB)
 	r.sweep()
 	if got := r.credit["pod/"+uidA]; got >= 13*s/2 {
-		t.Errorf("a pod got %v, with another's tail", got)
+		t.Errorf("a pod was credited %v, including the time of another pod", got)
 	}
 	r.sweep()
 	if r.credited() != k.busy {
@@ -121,7 +121,7 @@ func TestNamesComeBack(t *testing.T) {
 	k.burn(machine(3), s)
 	r.sweep()
 	if got := r.known["vm/web"]; got != s {
-		t.Errorf("a machine that came back later has %v, want %v", got, s)
+		t.Errorf("the recreated machine has %v, want %v", got, s)
 	}
 	if r.credited() != k.busy {
 		t.Errorf("credited %v, used %v", r.credited(), k.busy)
@@ -145,15 +145,15 @@ func TestIdleIsNotRead(t *testing.T) {
 	}
 	r.sweep()
 	if got := reads(); got != 1 {
-		t.Errorf("%d reads where nothing moves, want 1", got)
+		t.Errorf("%d reads of idle groups, want 1", got)
 	}
 	k.burn(podA+"/"+idA, s)
 	if got, want := reads(), int64(2+2+4+1); got > want {
-		t.Errorf("%d reads where a pod of two begins to move, want at most %d", got, want)
+		t.Errorf("%d reads when a pod with two containers becomes active, want at most %d", got, want)
 	}
 	k.burn(podA+"/"+idA, s)
 	if got, want := reads(), int64(2+1+1+1+1+1); got != want {
-		t.Errorf("%d reads where a pod of two moves, want %d: itself, what is in it, two classes, all twice", got, want)
+		t.Errorf("%d reads of an active pod, want %d: pod, containers and two classes, twice each", got, want)
 	}
 	k.remove(podA + "/" + idB)
 	r.sweep()
@@ -200,7 +200,7 @@ func TestFaults(t *testing.T) {
 			r.sweep()
 			a := r.known["pod/"+uidA+"/"+idA]
 			if a != s || r.known["pod/"+uidA] != 0 || r.known["system"] != 0 || r.known["pod/"+uidB+"/"+idB] != 2*s {
-				t.Errorf("while it cannot be read:\n%s", lines(r.known))
+				t.Errorf("during the fault:\n%s", lines(r.known))
 			}
 			k.burn(podA+"/"+idA, s)
 			k.burn(podA, s)
@@ -240,7 +240,7 @@ func TestBrokenForLong(t *testing.T) {
 	k.burn(podA+"/"+idA, s)
 	r.sweep()
 	if got := r.known["pod/"+uidA+"/"+idA]; got != 2*s {
-		t.Errorf("a container that can be read again has %v, want %v", got, 2*s)
+		t.Errorf("the recovered container has %v, want %v", got, 2*s)
 	}
 	r.sweep()
 	if r.credited() > k.busy {
@@ -267,7 +267,7 @@ func TestNodeCannotBeRead(t *testing.T) {
 	k.remove(podB)
 	var sweep Sweep
 	if err := r.Sweep(&sweep); err == nil || sweep.Usage != nil || sweep.Ended != nil {
-		t.Fatalf("a sweep without the node: %v, %+v", err, sweep)
+		t.Fatalf("sweep without the node counter: %v, %+v", err, sweep)
 	}
 	r.io.pread = good
 	k.remove(podA)
@@ -288,7 +288,7 @@ func TestNodeFallsBehind(t *testing.T) {
 		k.count("")
 		r.sweep()
 		if behind := r.known["pod/"+uidA] - r.last.Busy; behind > 2*s {
-			t.Fatalf("the node is %v behind what is in it", behind)
+			t.Fatalf("the node counter is %v behind its groups", behind)
 		}
 	}
 	// Then daemons start to compute. They are credited after at most two seconds of two CPUs.
@@ -297,10 +297,10 @@ func TestNodeFallsBehind(t *testing.T) {
 		r.sweep()
 	}
 	if got := r.known["system"]; got < 8*s {
-		t.Errorf("the system has %v of 10 s", got)
+		t.Errorf("the system was credited %v of 10 s", got)
 	}
 	if r.lift == 0 {
-		t.Error("nothing says that the counter was lifted")
+		t.Error("the counter was not corrected")
 	}
 }
 
@@ -327,7 +327,7 @@ func TestMax(t *testing.T) {
 	k.remove(fmt.Sprintf("kubepods/pod%032d", 0))
 	r.sweep()
 	if got := r.credit["pod/"+strings.Repeat("0", 32)]; got != 0 {
-		t.Errorf("a pod that ended got %v of others", got)
+		t.Errorf("an ended pod was credited %v of other pods", got)
 	}
 	r.clock += walkInterval
 	r.sweep()
@@ -410,7 +410,7 @@ func anyHistory(t *testing.T, seed uint64, version int) {
 		t.Fatalf("credited %v, used %v:\n%s", r.credited(), k.busy, lines(r.known))
 	}
 	if r.lift != 0 {
-		t.Fatalf("lifted: %+v", r.Stats())
+		t.Fatalf("corrected: %+v", r.Stats())
 	}
 }
 

@@ -76,8 +76,8 @@ func (b *Boards) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 	}
 	all := max(len(latest), len(b.domains))
 	if len(b.known) < all {
-		err = errors.Join(err, fmt.Errorf("%d of %d GPUs are read: others are gone, tell neither energy nor power, or "+
-			"did so more than %v ago", len(b.known), all, b.stale))
+		err = errors.Join(err, fmt.Errorf("read %d of %d GPUs: others are missing, report no energy or power, or "+
+			"have not been updated for %v", len(b.known), all, b.stale))
 	} else if all > 0 {
 		err = nil // all readings are recent
 	}

@@ -86,33 +86,33 @@ func DefaultConfig() Config {
 
 // AddFlags adds a flag for each option to fs.
 func (c *Config) AddFlags(fs *flag.FlagSet) {
-	fs.Func("meters", "comma-separated `kinds` of meters: auto, or of "+strings.Join(kinds, ", ")+" (default auto)",
+	fs.Func("meters", "comma-separated `kinds` of meters: auto, or any of "+strings.Join(kinds, ", ")+" (default auto)",
 		func(s string) error {
 			c.Meters = strings.Split(s, ",")
 			return nil
 		})
 	fs.StringVar(&c.PowercapRoot, "powercap-root", c.PowercapRoot,
-		"`folder` of RAPL's zones; instead of the default also "+classPowercap)
-	fs.StringVar(&c.HwmonRoot, "hwmon-root", c.HwmonRoot, "`folder` of hwmon's devices")
+		"`directory` of RAPL zones; the default falls back to "+classPowercap)
+	fs.StringVar(&c.HwmonRoot, "hwmon-root", c.HwmonRoot, "`directory` of hwmon devices")
 	fs.Func("wall-sensor",
-		"`device/sensor` of hwmon that covers the whole machine, as ina3221/VDD_IN; may be repeated, and is then added",
+		"`device/sensor` of hwmon that covers the whole machine, e.g. ina3221/VDD_IN; may be repeated to add several",
 		AppendTo(&c.WallSensors))
-	fs.StringVar(&c.GuestDir, "guest-dir", c.GuestDir, "`folder` that the host of this virtual machine shares")
+	fs.StringVar(&c.GuestDir, "guest-dir", c.GuestDir, "`directory` shared by the host of this virtual machine")
 	fs.StringVar(&c.ScaphandreURL, "scaphandre-url", c.ScaphandreURL, "`URL` of Scaphandre's /metrics (default: none)")
 	fs.Float64Var(&c.ScaphandreFactor, "scaphandre-factor", c.ScaphandreFactor,
-		"`factor` that corrects Scaphandre's counters, also in a virtual machine: 5 to 7 for its qemu exporter (0: "+
+		"`factor` that corrects Scaphandre's counters, also in a virtual machine; 5 to 7 for its qemu exporter (0: "+
 			"none)")
 	fs.StringVar(&c.KeplerURL, "kepler-url", c.KeplerURL, "`URL` of Kepler's /metrics (default: none)")
 	fs.DurationVar(&c.ScrapeInterval, "scrape-interval", c.ScrapeInterval,
-		"how often Scaphandre, Kepler or the DCGM exporter are asked")
+		"scrape interval of Scaphandre, Kepler and DCGM exporter")
 	fs.StringVar(&c.GPURoot, "gpu-root", c.GPURoot,
-		"`folder` below which NVIDIA's driver has its libraries, as / or /run/nvidia/driver")
+		"root `directory` of the libraries of NVIDIA's driver, e.g. / or /run/nvidia/driver")
 	fs.StringVar(&c.DCGMURL, "dcgm-url", c.DCGMURL,
 		"`URL` of the /metrics of NVIDIA's DCGM exporter, for GPUs that nvml cannot read (default: none)")
 	fs.StringVar(&c.Profile, "profile", c.Profile,
-		"`file` with this node's power profile in JSON (default: typical of servers)")
+		"`file` with this node's power profile in JSON (default: a typical server)")
 	fs.Func("calibrate",
-		"`name=factor` for a kind of meter or a domain, as rapl=1.05 or package-0=0.98; may be repeated",
+		"`name=factor` to calibrate a kind of meter or a domain, e.g. rapl=1.05 or package-0=0.98; may be repeated",
 		c.addCalibration)
 }
 
@@ -131,7 +131,7 @@ func (c *Config) addCalibration(s string) error {
 	}
 	factor, err := strconv.ParseFloat(value, 64)
 	if err != nil {
-		return fmt.Errorf("%q: the factor %q is no number", s, value)
+		return fmt.Errorf("%q: factor %q is not a number", s, value)
 	}
 	if c.Calibrate == nil {
 		c.Calibrate = map[string]float64{}
@@ -157,18 +157,18 @@ func (c *Config) Validate() error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, name := range c.Meters {
 		if !slices.Contains(kinds, name) && name != auto {
-			bad("--meters: there is no %q: have %s, %s", name, auto, strings.Join(kinds, ", "))
+			bad("--meters: unknown meter %q: want %s, %s", name, auto, strings.Join(kinds, ", "))
 		}
 	}
 	if slices.Contains(c.Meters, auto) && len(c.Meters) > 1 || len(c.Meters) == 0 {
-		bad("--meters is %q: want %s alone, or a list", strings.Join(c.Meters, ","), auto)
+		bad("--meters is %q: want only %s, or a list", strings.Join(c.Meters, ","), auto)
 	}
 	for _, source := range []struct{ name, url string }{
 		{NameScaphandre, c.ScaphandreURL}, {NameKepler, c.KeplerURL}, {NameDCGM, c.DCGMURL},
 	} {
 		switch {
 		case source.url == "" && c.asked(source.name):
-			bad("--meters names %s: want its --%s-url", source.name, source.name)
+			bad("--meters contains %s: --%s-url is required", source.name, source.name)
 		case source.url != "" && !IsURL(source.url):
 			bad("--%s-url is %q: want http://… or https://…", source.name, source.url)
 		}

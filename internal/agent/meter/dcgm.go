@@ -81,7 +81,7 @@ func useDCGM(boards *[]gpu.Board, s *sample, v float64) error {
 	if read.Instance != "" {
 		profile := migProfile.FindStringSubmatch(s.labels["GPU_I_PROFILE"])
 		if profile == nil {
-			return fmt.Errorf("its MIG profile %q cannot be read", s.labels["GPU_I_PROFILE"])
+			return fmt.Errorf("invalid MIG profile %q", s.labels["GPU_I_PROFILE"])
 		}
 		read.SMs = float64(profile[1][0]-'0') / migSlices
 	}
@@ -89,11 +89,11 @@ func useDCGM(boards *[]gpu.Board, s *sample, v float64) error {
 		return b.ID == s.labels["UUID"]
 	})
 	if b == nil {
-		return fmt.Errorf("more than %d boards", maxBoards)
+		return fmt.Errorf("more than %d GPUs", maxBoards)
 	}
 	part := entry(&b.Parts, read, migSlices+1, func(p *gpu.Part) bool { return p.Instance == read.Instance })
 	if part == nil {
-		return fmt.Errorf("more than %d instances of a board", migSlices)
+		return fmt.Errorf("more than %d instances of a GPU", migSlices)
 	}
 	use := useOf(part, s)
 	switch {

@@ -62,12 +62,12 @@ func nvmlOf(t *testing.T, o Config) *Boards {
 func soon(t *testing.T, m Meter, done func([]energy.Reading, error) bool) []energy.Reading {
 	t.Helper()
 	var readings []energy.Reading
-	kit.Await(t, 10*time.Second, m.Name()+" reads what is wanted", func(context.Context) (bool, error) {
+	kit.Await(t, 10*time.Second, m.Name()+" returns the expected readings", func(context.Context) (bool, error) {
 		var err error
 		if readings, err = m.Read(realTick(), nil); done(readings, err) {
 			return true, nil
 		}
-		return false, fmt.Errorf("it reads %v, %w", readings, err)
+		return false, fmt.Errorf("readings are %v, %w", readings, err)
 	})
 	return readings
 }
@@ -177,7 +177,7 @@ func closes(t *testing.T, m *Boards) {
 		stop()
 	}()
 	if <-ended.Done(); errors.Is(ended.Err(), context.DeadlineExceeded) {
-		t.Error("closing waits for a library")
+		t.Error("Close() is blocked by the library")
 	}
 }
 
@@ -207,7 +207,7 @@ func TestBoardsThatAreOld(t *testing.T) {
 	}
 	m.latest = func() ([]gpu.Board, error) { return nil, nil }
 	if readings, err := m.Read(realTick(), nil); len(readings) > 0 || err == nil {
-		t.Errorf("nothing is said of a board that is gone: %v", readings)
+		t.Errorf("no error for a missing GPU: %v", readings)
 	}
 }
 
@@ -257,13 +257,13 @@ DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-1",pod="b",namespace="n",
 `
 	if b := dcgmPage(t, two); len(b) != 1 || *b[0].Millijoules != 7000 || len(b[0].Parts) != 1 ||
 		len(b[0].Parts[0].Uses) != 2 || b[0].Parts[0].Reported {
-		t.Errorf("two pods in turn: %+v", b)
+		t.Errorf("two pods with time slicing: %+v", b)
 	}
 	if b := dcgmPage(t, `DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1"} 9e18`+"\n"); *b[0].Milliwatts != math.MaxUint32 {
-		t.Errorf("more power than there is: %d mW", *b[0].Milliwatts)
+		t.Errorf("implausible power = %d mW", *b[0].Milliwatts)
 	}
 	if b := dcgmPage(t, `DCGM_FI_DEV_GPU_TEMP{UUID="GPU-1"} 63`+"\n"); b[0].Celsius == nil || *b[0].Celsius != 63 {
-		t.Errorf("its temperature: %+v", b[0])
+		t.Errorf("temperature: %+v", b[0])
 	}
 	uids := `DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="a"} 1
 DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="b"} 2
@@ -277,7 +277,7 @@ DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="b"} 2
 		`DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1",GPU_I_ID="1",GPU_I_PROFILE="9g.1gb"} 3`,
 	} {
 		if _, err := readDCGM(strings.NewReader(bad + "\n")); err == nil {
-			t.Errorf("read %s", bad)
+			t.Errorf("parsed invalid sample %s", bad)
 		}
 	}
 	shared := string(shared(t, "dcgm_exporter_constructed.prom"))
@@ -331,7 +331,7 @@ func TestDCGMAgreesWithTheCounter(t *testing.T) {
 			counted := (counter - began) / 1000
 			have := float64(node.Measured.Joules())
 			if diff := have/counted - 1; diff < -0.01 || diff > 0.01 || node.Check() != nil {
-				t.Errorf("the counter rose by %.0f J, %.0f J are booked: %.2f %%, %v", counted, have, 100*diff, node.Check())
+				t.Errorf("counted %.0f J, recorded %.0f J: %.2f %%, %v", counted, have, 100*diff, node.Check())
 			}
 		})
 	}
@@ -367,12 +367,12 @@ func TestRealGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !o.hasDriver() {
-		t.Skipf("there is no %s in %v: NVIDIA's driver is missing", libraryNVML, libraryFolders)
+		t.Skipf("%s not found in %v: NVIDIA's driver is missing", libraryNVML, libraryFolders)
 	}
 	m := nvmlOf(t, o)
 	load := os.Getenv("KUBENERGY_GPU_LOAD")
 	if load == "" {
-		t.Log("KUBENERGY_GPU_LOAD names no command: that a process is named is not shown")
+		t.Log("KUBENERGY_GPU_LOAD is not set: attribution to processes is not verified")
 	} else {
 		cmd := exec.Command("bash", "-c", load)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // kill all of its processes together
@@ -411,19 +411,19 @@ func TestRealGPU(t *testing.T) {
 		name := b.Domain().Name
 		used := last[name].Total - first[name].Total
 		counted += used
-		t.Logf("%s: %v by its counter, %v by its power; %d parts, told %v", name, used, shown[name], len(b.Parts),
+		t.Logf("%s: %v by its counter, %v by its power; %d parts, reported %v", name, used, shown[name], len(b.Parts),
 			b.Parts[0].Reported)
 		reported = reported && b.Parts[0].Reported
 		if ratio := float64(used.Joules() / shown[name]); ratio < 0.9 || ratio > 1.1 {
-			t.Errorf("%s: its counter rose by %.2f of what its power says", name, ratio)
+			t.Errorf("%s: ratio of counter to integrated power = %.2f", name, ratio)
 		}
 	}
 	if counted == 0 || node.Measured != counted || node.Check() != nil {
-		t.Errorf("%v were counted, %v are attributed, %v", counted, node.Measured, node.Check())
+		t.Errorf("counted %v, attributed %v, %v", counted, node.Measured, node.Check())
 	}
 	t.Logf("idle %v, unknown %v, processes %+v", node.Idle, node.Unknown, node.Shares)
 	if load != "" && reported && len(node.Shares) == 0 {
-		t.Error("no process that computes is named")
+		t.Error("no process was found")
 	}
 }
 
@@ -436,6 +436,6 @@ func TestTemperaturesOfBoardsAreBounded(t *testing.T) {
 		return []gpu.Board{absurd, hot}, nil
 	}}
 	if got := b.Temperatures(time.Second, nil); len(got) != 1 || got[0].Celsius != 90 {
-		t.Errorf("have %v", got)
+		t.Errorf("got %v", got)
 	}
 }

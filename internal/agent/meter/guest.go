@@ -136,11 +136,11 @@ func parseGuestInfo(text []byte) (batch.Parent, energy.Quality, error) {
 	for _, name := range []string{h.Host, h.VM} {
 		if name == "" || len(name) > maxNameInInfo ||
 			strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return batch.Parent{}, 0, fmt.Errorf("%.64q is no name", name)
+			return batch.Parent{}, 0, fmt.Errorf("invalid name %.64q", name)
 		}
 	}
 	if h.Version < 1 {
-		return batch.Parent{}, 0, fmt.Errorf("version %d: want 1 or more", h.Version)
+		return batch.Parent{}, 0, fmt.Errorf("version %d: want at least 1", h.Version)
 	}
 	quality := energy.Estimated // default if the host does not report a quality
 	if err := quality.UnmarshalText([]byte(h.Quality)); err != nil && h.Quality != "" {
@@ -159,7 +159,7 @@ func (g *Guest) readInfo(now time.Duration) {
 	g.infoText = string(text)
 	parent, quality, err := parseGuestInfo(text)
 	if err != nil {
-		g.log.Warn("what the host says of itself cannot be read", "file", g.info, "err", err)
+		g.log.Warn("Failed to read the names of the host and this machine", "file", g.info, "err", err)
 		return
 	}
 	if g.parent == nil && g.theirs != g.ours {
@@ -170,7 +170,7 @@ func (g *Guest) readInfo(now time.Duration) {
 		}
 	}
 	if g.parent == nil || *g.parent != parent {
-		g.log.Info("this is a virtual machine", "host", parent.Host, "vm", parent.VM)
+		g.log.Info("Detected a virtual machine", "host", parent.Host, "vm", parent.VM)
 		g.moved = g.known && (g.parent != nil || g.seen) // the counter is that of another host
 	}
 	g.parent, g.quality = &parent, quality
@@ -210,7 +210,7 @@ func (g *Guest) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 		return into, err
 	}
 	if age := now - g.fresh; age > g.stale {
-		return into, errors.Join(err, fmt.Errorf("reading %s: the host has not written it for %v", g.path,
+		return into, errors.Join(err, fmt.Errorf("reading %s: not written by the host for %v", g.path,
 			age.Round(time.Second)))
 	}
 	return append(into, g.last), err
@@ -262,9 +262,9 @@ func (g *Guest) record(raw uint64, written time.Time, now time.Duration) {
 	if g.seen {
 		at = min(max(now-g.wall().Sub(written), g.looked, g.last.At), now)
 	} else if g.parent == nil && !g.factor {
-		g.log.Warn("the counter that this virtual machine is given seems to be Scaphandre's, which counts too slowly "+
-			"by its loop's period: "+
-			"declare --scaphandre-factor", "file", g.path)
+		g.log.Warn("Counter appears to be written by Scaphandre, which counts too slowly by the period of "+
+			"its loop: "+
+			"set --scaphandre-factor", "file", g.path)
 	}
 	g.low = low{}
 	g.last = g.counter.Next(raw, at)

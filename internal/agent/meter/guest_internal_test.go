@@ -87,11 +87,11 @@ func TestGuestReadsTheFileThatIsThere(t *testing.T) {
 			t.Fatalf("after %d s it used %d µJ", i, got)
 		}
 		if last.At != g.c.now {
-			t.Fatalf("it is of %v, want %v", last.At, g.c.now)
+			t.Fatalf("At = %v, want %v", last.At, g.c.now)
 		}
 	}
 	if last.Quality != energy.Derived {
-		t.Errorf("quality %v: what a host attributes is derived at best", last.Quality)
+		t.Errorf("quality = %v, want derived", last.Quality)
 	}
 	if got, want := m.parent, (batch.Parent{Host: "hv-7", VM: "web-1"}); got == nil || *got != want {
 		t.Errorf("parent %v, want %v", got, want)
@@ -109,7 +109,7 @@ func TestGuestOfScaphandre(t *testing.T) {
 		g.stamp(0)
 		m := g.open(func(c *Config) { c.ScaphandreFactor = factor })
 		if m.parent != nil {
-			t.Errorf("parent %v of a tree that names none", m.parent)
+			t.Errorf("parent = %v, want none", m.parent)
 		}
 		first := read(t, m, g.c.tick())[NameGuest]
 		raw, last := int64(123456789), first
@@ -119,7 +119,7 @@ func TestGuestOfScaphandre(t *testing.T) {
 				raw += 50_000_000
 				g.write("", 0) // Scaphandre first truncates the file
 				if got := read(t, m, g.c.tick())[NameGuest]; got != last {
-					t.Fatalf("while it is empty it is %v, want %v", got, last)
+					t.Fatalf("reading of an empty file = %v, want %v", got, last)
 				}
 				g.write(strconv.FormatInt(raw, 10), 0)
 			}
@@ -174,18 +174,18 @@ func TestGuestStaleIsUnknownAndNotZero(t *testing.T) {
 	first := read(t, m, g.c.tick())[NameGuest]
 	for range 15 {
 		if now := read(t, m, g.c.after(time.Second))[NameGuest]; now != first {
-			t.Fatalf("it is %v, want what was known: %v", now, first)
+			t.Fatalf("reading = %v, want the last one: %v", now, first)
 		}
 	}
 	readings, err := m.Read(g.c.after(time.Second), nil)
-	mustFail(t, err, "not written it for 16s")
+	mustFail(t, err, "not written by the host for 16s")
 	if len(readings) != 0 {
-		t.Errorf("have %v, want nothing", readings)
+		t.Errorf("got %v, want no readings", readings)
 	}
 	g.c.after(44 * time.Second)
 	g.publish("723456789", 0)
 	if got := used(t, first, read(t, m, g.c.tick())[NameGuest]); got != 600_000_000 {
-		t.Errorf("when the host is back %d µJ were used, want 600 J: its counter went on", got)
+		t.Errorf("used %d µJ while the host was away, want 600 J", got)
 	}
 	// A host that repeatedly writes the same value reports that no energy was used.
 	last := read(t, m, g.c.tick())[NameGuest]
@@ -195,7 +195,7 @@ func TestGuestStaleIsUnknownAndNotZero(t *testing.T) {
 		last = read(t, m, g.c.tick())[NameGuest]
 	}
 	if last.At < g.c.now-5*time.Second || last.Total != 600_000_000+first.Total {
-		t.Errorf("after 20 s without use it is %v", last)
+		t.Errorf("reading after 20 s without energy = %v", last)
 	}
 	// Without the file, the energy eventually becomes unknown, and the error contains the reason.
 	if err := os.Remove(g.file); err != nil {
@@ -205,7 +205,7 @@ func TestGuestStaleIsUnknownAndNotZero(t *testing.T) {
 	readings, err = m.Read(g.c.tick(), nil)
 	mustFail(t, err, "no such file")
 	if len(readings) != 0 {
-		t.Errorf("have %v, want nothing", readings)
+		t.Errorf("got %v, want no readings", readings)
 	}
 }
 
@@ -221,15 +221,15 @@ func TestGuestBeforeTheHost(t *testing.T) {
 	readings, err := m.Read(g.c.tick(), nil)
 	mustFail(t, err, "waiting for the host")
 	if len(readings) != 0 || m.parent != nil || GuestTree(g.dir) {
-		t.Errorf("have %v, parent %v", readings, m.parent)
+		t.Errorf("got %v, parent %v", readings, m.parent)
 	}
 	put(t, filepath.Join(g.dir, guestInfo), string(text))
 	g.write("5", 0)
 	if !GuestTree(g.dir) {
-		t.Error("the tree is not found")
+		t.Error("GuestTree() = false, want true")
 	}
 	if got := read(t, m, g.c.after(20*time.Second))[NameGuest]; got.Raw != 5 || m.parent == nil {
-		t.Errorf("have %v, parent %v", got, m.parent)
+		t.Errorf("got %v, parent %v", got, m.parent)
 	}
 }
 
@@ -246,7 +246,7 @@ func TestGuestTimes(t *testing.T) {
 		g.c.after(time.Second)
 		g.publish(strconv.Itoa(200_000_000+i*1_000_000), test.age)
 		if got := g.c.now - read(t, m, g.c.tick())[NameGuest].At; got != test.want {
-			t.Errorf("written %v ago: it is %v old, want %v", test.age, got, test.want)
+			t.Errorf("written %v ago: age = %v, want %v", test.age, got, test.want)
 		}
 	}
 }
@@ -259,7 +259,7 @@ func TestGuestReset(t *testing.T) {
 	g.c.after(time.Second)
 	g.write("1234", 0)
 	if now := read(t, m, g.c.tick())[NameGuest]; now != first {
-		t.Errorf("half a number made %v of %v", now, first)
+		t.Errorf("reading after a partial write = %v, want %v", now, first)
 	}
 	g.write("124456789", 0)
 	now := read(t, m, g.c.after(time.Second))[NameGuest]
@@ -276,7 +276,7 @@ func TestGuestReset(t *testing.T) {
 	g.write("2000000", 0)
 	again := read(t, m, g.c.after(time.Second))[NameGuest]
 	if again.Run == now.Run || again.Total < now.Total {
-		t.Errorf("a counter that began again: %v after %v", again, now)
+		t.Errorf("reset counter: %v after %v", again, now)
 	}
 	g.write("3000000", 0)
 	if got := used(t, again, read(t, m, g.c.after(time.Second))[NameGuest]); got != 1_000_000 {
@@ -284,14 +284,14 @@ func TestGuestReset(t *testing.T) {
 	}
 	g.write("125000000", 0) // exceeds the previous maximum, so the three values may have been partially written
 	if now := read(t, m, g.c.after(time.Second))[NameGuest]; now.Run == again.Run {
-		t.Errorf("the jump to where it had been was counted: %v", now)
+		t.Errorf("counted the jump to the previous maximum: %v", now)
 	}
 	for _, content := range []string{"x", "-1", "1.5", "12 ", strings.Repeat("7", 100), "99999999999999999999"} {
 		g.write(content, 0)
 		readings, err := m.Read(g.c.after(time.Second), nil)
 		mustFail(t, err, g.file)
 		if len(readings) != 1 { // the last reading remains valid
-			t.Errorf("%.20q: have %v", content, readings)
+			t.Errorf("%.20q: got %v", content, readings)
 		}
 	}
 }
@@ -305,7 +305,7 @@ func TestGuestResume(t *testing.T) {
 	again := g.open(nil)
 	again.Resume([]energy.Reading{{Domain: energy.Domain{Kind: energy.Psys, Name: "psys"}}, first[NameGuest]})
 	if got := used(t, first[NameGuest], read(t, again, g.c.tick())[NameGuest]); got != 100_000_000 {
-		t.Errorf("over the restart %d µJ, want 100 J", got)
+		t.Errorf("used %d µJ across the restart, want 100 J", got)
 	}
 	// The host may have restarted in the meantime as well.
 	g.c.after(time.Second)
@@ -319,7 +319,7 @@ func TestGuestResume(t *testing.T) {
 	_ = read(t, late, g.c.after(time.Second))
 	g.publish("7", 0)
 	if got := read(t, late, g.c.after(time.Second))[NameGuest]; got.Run == first[NameGuest].Run {
-		t.Errorf("it goes on in the old run: %v", got)
+		t.Errorf("same run after a reset: %v", got)
 	}
 }
 
@@ -394,8 +394,8 @@ func TestGuestWarnsOnce(t *testing.T) {
 		for range 50 {
 			_, _ = m.Read(g.c.after(time.Second), nil)
 		}
-		if n := strings.Count(out.String(), "cannot be read"); n != i+1 {
-			t.Errorf("it warned %d times of %d mistakes: %s", n, i+1, out.String())
+		if n := strings.Count(out.String(), "Failed to read"); n != i+1 {
+			t.Errorf("got %d warnings for %d mistakes: %s", n, i+1, out.String())
 		}
 	}
 }
@@ -421,7 +421,7 @@ func TestGuestTricks(t *testing.T) {
 		for range 10 {
 			readings, err := m.Read(g.c.after(time.Second), nil)
 			if err == nil || len(readings) != 0 {
-				t.Fatalf("%s: have %v, error %v", name, readings, err)
+				t.Fatalf("%s: got %v, error %v", name, readings, err)
 			}
 		}
 	}
@@ -454,9 +454,9 @@ func TestGuestNeverCountsWhatWasNotUsed(t *testing.T) {
 		for _, now := range readings {
 			switch {
 			case now.At < last.At || now.At > g.c.now:
-				t.Fatalf("it is of %v after %v, at %v", now.At, last.At, g.c.now)
+				t.Fatalf("At = %v after %v, at %v", now.At, last.At, g.c.now)
 			case now.Raw > raw:
-				t.Fatalf("it is %d, and never was more than %d", now.Raw, raw)
+				t.Fatalf("Raw = %d, want at most %d", now.Raw, raw)
 			case now.Run != last.Run:
 				runs++
 			case now.Total-last.Total != energy.Microjoules(now.Raw-last.Raw):
@@ -468,9 +468,9 @@ func TestGuestNeverCountsWhatWasNotUsed(t *testing.T) {
 		}
 	}
 	if all := energy.Microjoules(raw - begin); counted > all || counted < all/2 {
-		t.Errorf("%v were counted, %v were used", counted, all)
+		t.Errorf("counted %v, used %v", counted, all)
 	}
-	t.Logf("%d runs in 5000 reads, of which a third are torn or empty; %.3f is known", runs,
+	t.Logf("%d runs in 5000 reads, a third of them truncated or empty; known fraction %.3f", runs,
 		counted.Joules()/energy.Microjoules(raw-begin).Joules())
 }
 

@@ -112,7 +112,7 @@ func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
 	}
 	for i, chip := range chips {
 		if i == maxChips {
-			log.Warn("more hardware monitors than are looked at", "root", c.HwmonRoot, "limit", maxChips)
+			log.Warn("Ignored hardware monitors beyond the limit", "root", c.HwmonRoot, "limit", maxChips)
 			break
 		}
 		if strings.HasPrefix(chip, "hwmon") {
@@ -124,7 +124,7 @@ func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
 		return nil, fmt.Errorf("opening hwmon: %w", err)
 	}
 	if len(walls) > 1 && len(c.WallSensors) == 0 {
-		log.Warn("several sensors may cover the whole machine: name those to be added with --wall-sensor", "sensors",
+		log.Warn("Ignored several sensors that may cover the whole machine: select some with --wall-sensor", "sensors",
 			len(walls))
 		walls = nil
 	}
@@ -132,7 +132,7 @@ func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
 		h.sensors[i].Wall = true
 		h.open(c, h.sensors[i], n)
 	}
-	log.Debug("hardware monitors", "power", h.sensors, "temperatures", len(h.temps))
+	log.Debug("Found hardware monitors", "power", h.sensors, "temperatures", len(h.temps))
 	return h, nil
 }
 
@@ -193,9 +193,9 @@ func (h *Hwmon) choose(specs []string) ([]int, error) {
 		matching := h.indices(func(s Sensor) bool { return s.matches(spec) }, !strings.Contains(spec, "/"))
 		switch {
 		case len(matching) == 0:
-			return nil, fmt.Errorf("no sensor of energy or power is --wall-sensor %s: have %s", spec, h.choice())
+			return nil, fmt.Errorf("no sensor of energy or power matches --wall-sensor %s: have %s", spec, h.choice())
 		case len(matching) > 1:
-			return nil, fmt.Errorf("%d sensors are --wall-sensor %s: have %s", len(matching), spec, h.choice())
+			return nil, fmt.Errorf("%d sensors match --wall-sensor %s: have %s", len(matching), spec, h.choice())
 		case !slices.Contains(chosen, matching[0]):
 			chosen = append(chosen, matching[0])
 		}
@@ -303,16 +303,16 @@ func (w *wallSensor) next(text []byte, at, stale time.Duration) (energy.Reading,
 	if w.counter == nil {
 		power := energy.Watts(float64(v) / 1e6)
 		if power <= 0 || power > envelope[energy.Wall] {
-			return energy.Reading{}, fmt.Errorf("reading %s: %v W: no running machine draws that", w.file.path,
+			return energy.Reading{}, fmt.Errorf("reading %s: %v W is out of range", w.file.path,
 				float64(power))
 		}
 		return w.integrator.Next(power*energy.Watts(w.scale), at), nil
 	}
 	if v < 0 {
-		return energy.Reading{}, fmt.Errorf("reading %s: %d: a machine does not feed its plug", w.file.path, v)
+		return energy.Reading{}, fmt.Errorf("reading %s: negative energy %d", w.file.path, v)
 	}
 	if age := w.changes.beat(uint64(v), at); age > stale {
-		return energy.Reading{}, fmt.Errorf("reading %s: it does not count: %d for %v", w.file.path, v,
+		return energy.Reading{}, fmt.Errorf("reading %s: counter does not advance: %d for %v", w.file.path, v,
 			age.Round(time.Second))
 	}
 	if w.gone { // the counter of a reconnected device may have been reset

@@ -96,7 +96,7 @@ func TestHwmonDeviceNames(t *testing.T) {
 	put(t, filepath.Join(root, "hwmon9/power1_average"), "5000000")
 	o.WallSensors = nil
 	if h, err = NewHwmon(o, quiet()); err != nil || len(h.Domains()) != 0 {
-		t.Errorf("of two that may be the machine %v was taken, error %v", h.Domains(), err)
+		t.Errorf("selected %v of two ambiguous sensors, error %v", h.Domains(), err)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestHwmonIntegratesPower(t *testing.T) {
 		readings, err := h.Read(c.after(time.Second), nil)
 		mustFail(t, err, file)
 		if len(readings) != 0 {
-			t.Errorf("%q: have %v, want nothing", content, readings)
+			t.Errorf("%q: got %v, want nothing", content, readings)
 		}
 	}
 	put(t, file, "225000000\n")
@@ -127,7 +127,7 @@ func TestHwmonIntegratesPower(t *testing.T) {
 		t.Errorf("over a gap of 7 s %d µJ", got)
 	}
 	if late := read(t, h, c.after(time.Minute))["wall"]; late.Run == third.Run {
-		t.Error("after a minute without a sample the run goes on")
+		t.Error("same run after a minute without a sample")
 	}
 }
 
@@ -149,16 +149,16 @@ func TestHwmonCounter(t *testing.T) {
 	h.Resume([]energy.Reading{last})
 	now := read(t, h, c.tick())["wall"]
 	if got := used(t, last, now); got != 1_100_000_000 || now.Quality != energy.Measured {
-		t.Errorf("since the former process %d µJ, want 1.1 kJ; quality %v", got, now.Quality)
+		t.Errorf("since the previous process %d µJ, want 1.1 kJ; quality %v", got, now.Quality)
 	}
 	put(t, file, "100\n")
 	if again := read(t, h, c.after(time.Second))["wall"]; again.Run == now.Run {
-		t.Error("a counter that began again goes on in the old run")
+		t.Error("same run after a reset of the counter")
 	}
 	for range 20 {
 		_, err = h.Read(c.after(time.Second), nil)
 	}
-	mustFail(t, err, "does not count")
+	mustFail(t, err, "does not advance")
 }
 
 // TestHwmonDeviceIsReplaced covers a device that is removed and reappears between two ticks. It may be a different
@@ -192,7 +192,7 @@ func TestHwmonDeviceIsReplaced(t *testing.T) {
 		after = byName(t, readings)["wall"]
 	}
 	if after.At == 0 || after.Run == before.Run {
-		t.Errorf("what another device counts goes on where the one before stood: %+v after %+v", after, before)
+		t.Errorf("counter of a replaced device continued: %+v after %+v", after, before)
 	}
 }
 
@@ -200,22 +200,22 @@ func TestHwmonTemperatures(t *testing.T) {
 	h, root := openHwmon(t, newClock(), "hwmon/server.tree")
 	want := []Temperature{{"coretemp", "Package id 0", 55}, {"coretemp", "Core 0", 54}, {"nct6779", "temp1", 36.5}}
 	if got := h.Temperatures(nil); !slices.Equal(got, want) { // without the sensor at -128 °C, which has no probe
-		t.Errorf("have %v, want %v", got, want)
+		t.Errorf("got %v, want %v", got, want)
 	}
 	if most := Hottest(h.Temperatures(nil)); most == nil || *most != 55 {
-		t.Errorf("the hottest is at %v", most)
+		t.Errorf("Hottest() = %v", most)
 	}
 	if most := Hottest([]Temperature{{"nvme", "Composite", 70}, {"acpitz", "temp1", 90}}); most != nil {
-		t.Errorf("a disk or the air makes the node %v hot", *most)
+		t.Errorf("Hottest() = %v, want none for disks and air", *most)
 	}
 	for _, chip := range []string{"k10temp", "cpu_thermal", "cpu0_thermal", "amdgpu", "nvml"} {
 		if most := Hottest([]Temperature{{"coretemp", "Core 0", -4}, {chip, "a", -3}, {chip, "b", -5}}); *most != -3 {
-			t.Errorf("with %s the hottest is at %v", chip, *most)
+			t.Errorf("with %s Hottest() = %v", chip, *most)
 		}
 	}
 	put(t, filepath.Join(root, "hwmon1/temp1_input"), "hot")
 	if got := h.Temperatures(nil); !slices.Equal(got, want[1:]) {
-		t.Errorf("have %v, want %v", got, want[1:])
+		t.Errorf("got %v, want %v", got, want[1:])
 	}
 }
 

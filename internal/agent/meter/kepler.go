@@ -46,7 +46,7 @@ type keplerZone struct {
 	raw  uint64
 }
 
-var errTwoNodes = errors.New("the metrics are of more than one node")
+var errTwoNodes = errors.New("metrics of more than one node")
 
 func readKepler(body io.Reader) (page, error) {
 	var p page
@@ -130,7 +130,7 @@ func oldKeplerSeries(zones []keplerZone) ([]series, error) {
 	for _, z := range zones {
 		k := key{z.kind, z.num}
 		if slices.Contains(modes[k], z.mode) {
-			return nil, fmt.Errorf("%s of package %.16q is there twice", z.kind, z.num)
+			return nil, fmt.Errorf("%s of package %.16q occurs twice", z.kind, z.num)
 		}
 		sums[k] += z.raw
 		modes[k] = append(modes[k], z.mode)
@@ -139,12 +139,12 @@ func oldKeplerSeries(zones []keplerZone) ([]series, error) {
 	for k, raw := range sums {
 		if slices.Sort(modes[k]); !slices.Equal(modes[k], []string{"dynamic", "idle"}) &&
 			!slices.Equal(modes[k], []string{""}) {
-			return nil, fmt.Errorf("%s of package %.16q: want the modes dynamic and idle, have %.32q", k.kind, k.num,
+			return nil, fmt.Errorf("%s of package %.16q: want the modes dynamic and idle, got %.32q", k.kind, k.num,
 				modes[k])
 		}
 		number, ok := smallNumber(cmp.Or(k.num, "0"))
 		if !ok {
-			return nil, fmt.Errorf("%s of package %.16q: want its number", k.kind, k.num)
+			return nil, fmt.Errorf("%s of package %.16q: want a number", k.kind, k.num)
 		}
 		if raw > 0 { // Kepler exports all domains, including those without a meter
 			out = append(out, series{numbered(k.kind, keplerPrefix, number), raw})
@@ -170,7 +170,7 @@ func distinct(p page, err error) (page, error) {
 	})
 	for i := 1; i < len(p.series) && err == nil; i++ {
 		if p.series[i].domain == p.series[i-1].domain {
-			err = fmt.Errorf("%s is there twice", p.series[i].domain.Name)
+			err = fmt.Errorf("%s occurs twice", p.series[i].domain.Name)
 		}
 	}
 	if err != nil {

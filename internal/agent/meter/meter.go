@@ -51,7 +51,7 @@ func ReadSafely(m Meter, t Tick, into []energy.Reading) (all []energy.Reading, e
 // rescue converts a panic to an error. It must be called by defer.
 func rescue(err *error) {
 	if what := recover(); what != nil {
-		*err = fmt.Errorf("that panicked: %v", what)
+		*err = fmt.Errorf("panic: %v", what)
 	}
 }
 

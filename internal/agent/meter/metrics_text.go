@@ -26,7 +26,7 @@ const (
 	maxLine    = 32 << 10
 )
 
-var errMetricsTooLong = fmt.Errorf("the answer is longer than %d bytes", maxMetrics)
+var errMetricsTooLong = fmt.Errorf("response exceeds %d bytes", maxMetrics)
 
 // eachSample calls f for each sample with a name accepted by wanted. It skips other lines, which may contain
 // arbitrary bytes of any length, and a last line without a newline, which may be truncated. Invalid lines with
@@ -39,7 +39,7 @@ func eachSample(r io.Reader, wanted func(name string) bool, f func(*sample) erro
 		line, err := lines.ReadSlice('\n')
 		if name := nameOf(line); err == nil && !within && wanted(string(name)) {
 			if err := useSample(string(line), f); err != nil {
-				bad = fmt.Errorf("reading %.64q: %w", name, err)
+				bad = fmt.Errorf("parsing %.64q: %w", name, err)
 			}
 		}
 		within = errors.Is(err, bufio.ErrBufferFull)
@@ -64,8 +64,8 @@ func nameOf(line []byte) []byte {
 }
 
 var (
-	errLabels = errors.New("its labels cannot be read")
-	errValue  = errors.New("its value cannot be read")
+	errLabels = errors.New("invalid labels")
+	errValue  = errors.New("invalid value")
 
 	// name, labels, value and optional timestamp
 	sampleLine = regexp.MustCompile(`^([^{\s]+)[ \t]*(?:\{(.*)\})?[ \t]*(\S*)(?:[ \t]+\S+)?\s*$`)

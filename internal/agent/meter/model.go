@@ -80,7 +80,7 @@ func ReadProfile(path string) (*energy.Profile, error) {
 		err = json.Unmarshal(text, p)
 	}
 	if err == nil && p.Power(1) <= 0 {
-		err = errors.New("a machine that never draws power")
+		err = errors.New("power must be positive")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the power profile %s: %w", path, err)
@@ -99,7 +99,7 @@ func NewModel(c Config, log *slog.Logger) (*Model, error) {
 	if m.profile, err = ReadProfile(c.Profile); err != nil {
 		return nil, err
 	}
-	log.Info("power profile", "name", m.profile.Name, "idleWatts", float64(m.profile.Power(0)), "fullWatts",
+	log.Info("Loaded power profile", "name", m.profile.Name, "idleWatts", float64(m.profile.Power(0)), "fullWatts",
 		float64(m.profile.Power(1)))
 	return m, nil
 }
@@ -128,7 +128,7 @@ func (m *Model) Resume(last []energy.Reading) {
 	}
 }
 
-var errNoCPUTime = errors.New("the node's CPU time is not known, without which no model works")
+var errNoCPUTime = errors.New("the CPU time of the node is unknown")
 
 // Read implements Meter.
 func (m *Model) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {

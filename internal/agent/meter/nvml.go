@@ -63,13 +63,13 @@ func (c *Config) hasDriver() bool {
 func NewNVML(c Config, log *slog.Logger) (*Boards, error) {
 	folders, library, loader := c.driver()
 	if library == "" {
-		return nil, fmt.Errorf("opening nvml: there is no %s below %s: name the driver's folder with --gpu-root",
+		return nil, fmt.Errorf("opening nvml: %s not found below %s: set --gpu-root to the driver's root directory",
 			libraryNVML, c.GPURoot)
 	}
 	own, err := os.Executable()
 	program := filepath.Join(filepath.Dir(own), "kubenergy-gpu")
 	if err != nil || !exists(program) {
-		return nil, fmt.Errorf("opening nvml: there is no %s, which reads GPUs for the agent: put it there", program)
+		return nil, fmt.Errorf("opening nvml: %s not found, which is required to read GPUs", program)
 	}
 	command := []string{program, library, c.Interval.String()}
 	if loader != "" {
@@ -118,7 +118,7 @@ func keepGPU(ctx context.Context, command []string, answer *atomic.Pointer[gpuAn
 		if ctx.Err() != nil {
 			return
 		}
-		log.Warn("reading GPUs ended, and begins again", "after", restartGPU.String(), "err", err)
+		log.Warn("Failed to read GPUs, retrying", "after", restartGPU.String(), "err", err)
 		answer.Store(&gpuAnswer{err: err})
 		select {
 		case <-ctx.Done():

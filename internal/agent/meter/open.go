@@ -28,7 +28,7 @@ func Open(c Config, log *slog.Logger) ([]Meter, error) {
 		return nil, err
 	}
 	if c.Now == nil {
-		return nil, errors.New("meters need a clock")
+		return nil, errors.New("meters require a clock")
 	}
 	var meters []Meter
 	var errs []error
@@ -45,7 +45,7 @@ func Open(c Config, log *slog.Logger) ([]Meter, error) {
 		case c.asked(name), name == NameModel, name == NameHwmon && len(c.WallSensors) > 0:
 			errs = append(errs, err)
 		default:
-			log.Warn("this meter is not used", "meter", name, "err", err)
+			log.Warn("Skipped an unavailable meter", "meter", name, "err", err)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -59,13 +59,13 @@ func Open(c Config, log *slog.Logger) ([]Meter, error) {
 // warn logs warnings about probable configuration errors.
 func (c *Config) warn(meters []Meter, log *slog.Logger) {
 	if r := NewRoot(meters); c.asked(auto) && r.meter != nil && r.meter.Name() == NameModel {
-		log.Warn("no meter of this node's energy can be read: energy is estimated by a model", "hwmon", c.HwmonRoot,
+		log.Warn("No meter of this node can be read, so its energy is estimated by a model", "hwmon", c.HwmonRoot,
 			"rapl", c.PowercapRoot,
 			"guest", c.GuestDir)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Calibrate)) {
 		if !slices.ContainsFunc(meters, func(m Meter) bool { return calibrates(name, m) }) {
-			log.Warn("a calibration is of no meter or domain that is in use", "calibrate", name)
+			log.Warn("Calibration applies to no meter or domain in use", "calibrate", name)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func exists(path string) bool {
 func openSensors(c Config, log *slog.Logger) (Meter, error) {
 	h, err := NewHwmon(c, log)
 	if err == nil && c.asked(NameHwmon) && len(h.Domains()) == 0 {
-		err = fmt.Errorf("opening hwmon: no sensor is known to cover the whole machine: name one with --wall-sensor; "+
+		err = fmt.Errorf("opening hwmon: no sensor is known to cover the whole machine: set --wall-sensor; "+
 			"have %s", h.choice())
 	}
 	return h, err

@@ -72,7 +72,7 @@ func newRAPL(c Config, log *slog.Logger, sys *calls) (*RAPL, error) {
 	}
 	if len(zones) == 0 {
 		return nil,
-			fmt.Errorf("opening RAPL: no zones in %s: this machine has none, or its kernel module is not loaded",
+			fmt.Errorf("opening RAPL: no zones in %s: RAPL is not supported, or its kernel module is not loaded",
 				c.PowercapRoot)
 	}
 	r := &RAPL{stale: c.stale()}
@@ -82,11 +82,11 @@ func newRAPL(c Config, log *slog.Logger, sys *calls) (*RAPL, error) {
 	}
 	switch {
 	case len(r.zones) == 0 && err == nil:
-		return nil, fmt.Errorf("opening RAPL: no zone in %s counts", c.PowercapRoot)
+		return nil, fmt.Errorf("opening RAPL: no zone in %s has a counter", c.PowercapRoot)
 	case len(r.zones) == 0:
 		return nil, fmt.Errorf("opening RAPL: %w", err)
 	case err != nil:
-		log.Warn("some RAPL zones cannot be read; domains of their kinds are unknown", "err", err)
+		log.Warn("Failed to read some RAPL zones, ignoring all zones of the same kinds", "err", err)
 	}
 	return r, nil
 }
@@ -114,9 +114,9 @@ func (r *RAPL) open(c Config, sys *calls, zones []zoneDir) error {
 	})
 	err := errors.Join(errs...)
 	if errors.Is(err, fs.ErrPermission) {
-		err = fmt.Errorf("%w\nthe kernel lets only their owner read these files: run the agent as root, without any "+
+		err = fmt.Errorf("%w\nonly the owner may read these files: run the agent as root, without any "+
 			"capability and not in a "+
-			"user namespace, or give the files to a group of the agent's with a udev or tmpfiles rule (mode 0440)", err)
+			"user namespace, or assign the files to a group of the agent with a udev or tmpfiles rule (mode 0440)", err)
 	}
 	return err
 }
@@ -134,7 +134,7 @@ func openZone(c Config, sys *calls, same []zoneDir) (*raplZone, error) {
 				z.file.close()
 				return nil, nil
 			}
-			err = fmt.Errorf("reading %s: 0: it does not count", z.file.path)
+			err = fmt.Errorf("reading %s: the counter is 0", z.file.path)
 		}
 		if err != nil {
 			z.file.close()
@@ -215,10 +215,10 @@ func (r *RAPL) sweep(t Tick) (at time.Duration, stalled bool) {
 // check returns an error if a value is invalid or has not changed for too long.
 func (z *raplZone) check(at, stale time.Duration) error {
 	if z.limit > 0 && z.raw > z.limit {
-		return fmt.Errorf("reading %s: %d is beyond the counter's range of %d", z.file.path, z.raw, z.limit)
+		return fmt.Errorf("reading %s: %d exceeds the counter's range of %d", z.file.path, z.raw, z.limit)
 	}
 	if age := z.changes.beat(z.raw, at); mustMove(z.domain.Kind) && age > stale {
-		return fmt.Errorf("reading %s: it does not count: %d for %v", z.file.path, z.raw, age.Round(time.Second))
+		return fmt.Errorf("reading %s: counter does not advance: %d for %v", z.file.path, z.raw, age.Round(time.Second))
 	}
 	return nil
 }

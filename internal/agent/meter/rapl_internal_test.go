@@ -102,7 +102,7 @@ func TestRAPLTakesMMIOOnlyWithoutMSR(t *testing.T) {
 	c := newClock()
 	r, _ := openTree(t, c, "rapl/laptop.tree", &realCalls)
 	if got := read(t, r, c.tick())["package-0"].Raw; got != 261000000000 {
-		t.Errorf("package-0 is %d, want what the MSR says", got)
+		t.Errorf("package-0 is %d, want the MSR value", got)
 	}
 	c = newClock()
 	r,
@@ -110,7 +110,7 @@ func TestRAPLTakesMMIOOnlyWithoutMSR(t *testing.T) {
 		failing(map[string]error{"intel-rapl/intel-rapl:0/energy_uj": syscall.EACCES}))
 	readings := read(t, r, c.tick())
 	if got := readings["package-0"].Raw; got != 99000000000 {
-		t.Errorf("package-0 is %d, want what MMIO says", got)
+		t.Errorf("package-0 is %d, want the MMIO value", got)
 	}
 	if got, want := names(r.Domains()), "package-0 core-0 uncore-0 psys"; got != want {
 		t.Errorf("domains %s, want %s", got, want)
@@ -167,7 +167,7 @@ func TestRAPLZeroIsNoMeter(t *testing.T) {
 	}
 	defer again.Close()
 	if r := NewRoot([]Meter{again, openModel(t, c, nil)}); r.Source() != "model (model)" {
-		t.Errorf("the root is %s", r.Source())
+		t.Errorf("Source() = %s", r.Source())
 	}
 }
 
@@ -195,19 +195,19 @@ func TestRAPLFaultsOfOneZone(t *testing.T) {
 		readings, err := r.Read(c.after(time.Second), nil)
 		mustFail(t, err, file)
 		if got := byName(t, readings); len(got) != 3 || got["package-0"].Domain.Name != "" {
-			t.Errorf("%.20q: have %v, want all but package-0", content, got)
+			t.Errorf("%.20q: got %v, want all but package-0", content, got)
 		}
 	}
 	put(t, file, "101000000\n")
 	after := read(t, r, c.after(time.Second))
 	if got := used(t, before["package-0"], after["package-0"]); got != 100_000_000 {
-		t.Errorf("over the fault %d µJ were used, want 100 J: the counter went on", got)
+		t.Errorf("used %d µJ across the fault, want 100 J", got)
 	}
 	if err := os.Truncate(file, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Read(c.after(time.Second), nil); !errors.Is(err, errEmpty) {
-		t.Errorf("error %v of an empty file", err)
+		t.Errorf("error for an empty file = %v", err)
 	}
 }
 
@@ -221,9 +221,9 @@ func TestRAPLDoesNotBelieveAStoppedCounter(t *testing.T) {
 		_, _ = r.Read(c.after(time.Second), nil)
 	}
 	readings, err := r.Read(c.after(time.Second), nil)
-	mustFail(t, err, "does not count")
+	mustFail(t, err, "does not advance")
 	if got := byName(t, readings); len(got) != 2 || got["core-0"].At == 0 || got["uncore-0"].At == 0 {
-		t.Errorf("have %v, want core and uncore, which may rest", got)
+		t.Errorf("got %v, want core and uncore", got)
 	}
 	put(t, filepath.Join(root, "intel-rapl/intel-rapl:1/energy_uj"), "100100000000\n")
 	readings, _ = r.Read(c.after(time.Second), nil)
@@ -259,20 +259,20 @@ func TestRAPLUnpluggedZoneBeginsAnew(t *testing.T) {
 	readings, err := r.Read(c.after(time.Second), nil)
 	mustFail(t, err, "no such device")
 	if got := byName(t, readings); len(got) != 3 || got["package-1"].At != 0 {
-		t.Errorf("have %v, want all but package-1", got)
+		t.Errorf("got %v, want all but package-1", got)
 	}
 	away = false
 	put(t, path, "5000000")
 	after := read(t, r, c.after(2*time.Second))
 	if after["package-1"].Run == before["package-1"].Run {
-		t.Error("a zone that came back goes on in the old run")
+		t.Error("same run after a zone reappeared")
 	}
 	if after["package-0"].Run != before["package-0"].Run {
-		t.Error("another zone broke off")
+		t.Error("run of another zone changed")
 	}
 	put(t, path, "6000000")
 	if again := read(t, r, c.after(time.Second)); used(t, after["package-1"], again["package-1"]) != 1_000_000 {
-		t.Error("a zone that came back does not count on")
+		t.Error("reappeared zone does not advance")
 	}
 }
 
@@ -296,7 +296,7 @@ func TestRAPLGoesOnAfterARestart(t *testing.T) {
 	after := read(t, again, c.tick())
 	if got, want := used(t, byName(t, before)["package-0"], after["package-0"]),
 		energy.Microjoules(1_000_000_000); (got-want).Joules() > 0.001 || got < want {
-		t.Errorf("over the restart %d µJ were used, want %d", got, want)
+		t.Errorf("used %d µJ across the restart, want %d", got, want)
 	}
 	// A gap that may contain an undetected wraparound starts a new run. AMD's counters wrap at 65 kJ.
 	c.after(10 * time.Minute)
@@ -307,7 +307,7 @@ func TestRAPLGoesOnAfterARestart(t *testing.T) {
 	defer late.Close()
 	late.Resume([]energy.Reading{after["package-0"]})
 	if read(t, late, c.tick())["package-0"].Run == after["package-0"].Run {
-		t.Error("after 10 minutes nothing is known, and yet the run goes on")
+		t.Error("same run after a gap of 10 minutes")
 	}
 }
 
@@ -476,7 +476,7 @@ func TestRAPLInjectedFaults(t *testing.T) {
 		into, err = r.Read(c.after(time.Second), into[:0])
 		got := byName(t, into)
 		if len(got) < 3 || got["package-0"].At != c.now || got["dram-0"].At != c.now || got["dram-1"].At != c.now {
-			t.Fatalf("%q: have %v, want all others", fault, got)
+			t.Fatalf("%q: got %v, want all others", fault, got)
 		}
 		if first.At == 0 {
 			first = got["package-0"]
@@ -486,14 +486,14 @@ func TestRAPLInjectedFaults(t *testing.T) {
 		}
 		victim, ok := got["package-1"]
 		if ok == (err != nil) {
-			t.Fatalf("%q: it is there: %v, and the error is %v", fault, ok, err)
+			t.Fatalf("%q: reading present: %v, error %v", fault, ok, err)
 		}
 		if fault != "" && ok {
-			t.Fatalf("%q: it is there: %v", fault, victim)
+			t.Fatalf("%q: reading present: %v", fault, victim)
 		}
 		if ok && last.At != 0 && victim.Run == last.Run {
 			if got, want := victim.Total-last.Total, truth-lastTruth; got != want {
-				t.Fatalf("within a run it used %d µJ, the truth is %d", got, want)
+				t.Fatalf("used %d µJ within a run, want %d", got, want)
 			}
 			counted += victim.Total - last.Total
 		}
@@ -502,7 +502,7 @@ func TestRAPLInjectedFaults(t *testing.T) {
 		}
 	}
 	if share := counted.Joules() / truth.Joules(); share < 0.02 {
-		t.Errorf("of the truth %.3f was counted: the test shows little", share)
+		t.Errorf("only a fraction of %.3f was counted", share)
 	}
 	t.Logf("%d faults; %.3f of the victim's energy is known, the rest is unknown", faults,
 		counted.Joules()/truth.Joules())
@@ -595,7 +595,7 @@ func BenchmarkRAPLRead(b *testing.B) {
 	}
 	defer r.Close()
 	if len(r.Domains()) != 6 {
-		b.Fatalf("have %v, want 6 zones", r.Domains())
+		b.Fatalf("got %v, want 6 zones", r.Domains())
 	}
 	r.stale = math.MaxInt64
 	into := make([]energy.Reading, 0, 8)

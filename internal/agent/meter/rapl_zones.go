@@ -68,7 +68,7 @@ func findZones(sys *calls, root string) ([]zoneDir, error) {
 			}
 			if ok {
 				if len(found) == maxZones {
-					return fmt.Errorf("%s has more than %d zones: no machine does", root, maxZones)
+					return fmt.Errorf("%s has more than %d zones", root, maxZones)
 				}
 				z.path = filepath.Join(dir, name)
 				found[name] = z

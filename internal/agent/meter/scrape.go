@@ -74,7 +74,7 @@ const (
 	scrapedMax = energy.Watts(10_000) // maximum power of one counter, which may be the sum of all sockets
 )
 
-var errNoAnswer = errors.New("no answer yet")
+var errNoAnswer = errors.New("no response yet")
 
 // newScraped starts scraping a URL. The function read parses a response.
 func newScraped(c Config, name, url string, read func(io.Reader) (page, error), scale func(energy.Domain) int64,
@@ -121,10 +121,10 @@ func (s *Scraped) poll(ctx context.Context, log *slog.Logger) {
 		s.mu.Unlock()
 		switch {
 		case err == nil && before != nil:
-			log.Info("another agent's metrics are read", "meter", s.name, "url", s.page,
+			log.Info("Started reading metrics of another agent", "meter", s.name, "url", s.page,
 				"counters", len(answer.series)+len(answer.boards))
 		case err != nil && (before == nil || errors.Is(before, errNoAnswer)):
-			log.Warn("another agent's metrics cannot be read", "meter", s.name, "err", err)
+			log.Warn("Failed to read metrics of another agent", "meter", s.name, "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -160,9 +160,9 @@ func (s *Scraped) ask(ctx context.Context) (answer page, err error) {
 	case err != nil:
 		return page{}, fmt.Errorf("GET %s: %w", s.page, err)
 	case len(answer.series)+len(answer.boards) == 0:
-		return page{}, fmt.Errorf("GET %s: there is no counter of energy in the answer", s.page)
+		return page{}, fmt.Errorf("GET %s: no counter of energy in the response", s.page)
 	case len(answer.series) > maxSeries:
-		return page{}, fmt.Errorf("GET %s: %d counters: no node has that many", s.page, len(answer.series))
+		return page{}, fmt.Errorf("GET %s: too many counters: %d", s.page, len(answer.series))
 	}
 	answer.at = max(at, 1)
 	for i := range answer.boards {
@@ -228,13 +228,13 @@ func (s *Scraped) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) 
 		return into, err
 	}
 	if len(s.Domains()) == 0 {
-		return into, errors.Join(err, fmt.Errorf("no counter of %s counts", s.page))
+		return into, errors.Join(err, fmt.Errorf("no counter of %s is in use", s.page))
 	}
 	if answer.at != s.taken {
 		s.record(answer)
 	}
 	if age := t.Now() - answer.at; age > s.stale {
-		return into, errors.Join(err, fmt.Errorf("the last answer of %s is %v old", s.page, age.Round(time.Second)))
+		return into, errors.Join(err, fmt.Errorf("the last response of %s is %v old", s.page, age.Round(time.Second)))
 	}
 	err = nil // the last response is recent enough
 	for i := range s.counters {
@@ -258,12 +258,12 @@ func (s *Scraped) record(answer page) {
 		}
 		at := slices.IndexFunc(answer.series, func(x series) bool { return x.domain == d })
 		if at < 0 {
-			c.err = fmt.Errorf("there is no %s in the answer of %s any more", d.Name, s.page)
+			c.err = fmt.Errorf("%s is missing in the response of %s", d.Name, s.page)
 			continue
 		}
 		raw := answer.series[at].raw
 		if age := c.changes.beat(raw, answer.at); mustMove(d.Kind) && age > s.stale {
-			c.err = fmt.Errorf("%s of %s does not count: %d for %v", d.Name, s.page, raw, age.Round(time.Second))
+			c.err = fmt.Errorf("%s of %s does not advance: %d for %v", d.Name, s.page, raw, age.Round(time.Second))
 			continue
 		}
 		c.last, c.err = c.counter.Next(raw, answer.at), nil

@@ -61,7 +61,7 @@ func (e *exporter) wait(t testing.TB) {
 	e.mu.Lock()
 	want := e.asked + 2
 	e.mu.Unlock()
-	kit.Eventually(t, 20*time.Second, "the page is asked for twice", func() bool {
+	kit.Eventually(t, 20*time.Second, "the page is scraped twice", func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		return e.asked >= want
@@ -108,10 +108,10 @@ func TestScrapedReadsWithoutWaiting(t *testing.T) {
 	begin := time.Now()
 	readings, err := m.Read(realTick(), nil)
 	if took := time.Since(begin); took > 500*time.Millisecond {
-		machine.TooSlow("it took %v", took)
+		machine.TooSlow("Read() took %v", took)
 	}
 	if !errors.Is(err, errNoAnswer) || len(readings) != 0 || m.Domains() != nil {
-		t.Errorf("before an answer: %v, %v, %v", readings, m.Domains(), err)
+		t.Errorf("before a response: %v, %v, %v", readings, m.Domains(), err)
 	}
 	close(release)
 	kit.Eventually(t, 10*time.Second, "there are readings", func() bool {
@@ -169,13 +169,13 @@ func TestScrapedCounts(t *testing.T) {
 	e.wait(t)
 	third := read(t, m, realTick())["kepler-package-0"]
 	if third.Run == second.Run {
-		t.Error("another process goes on in the old run")
+		t.Error("same run after a restart of the other process")
 	}
 	e.say(200, keplerPage("7", "2"))
 	e.wait(t)
 	fourth := read(t, m, realTick())["kepler-package-0"]
 	if fourth.Run == third.Run || fourth.Total < third.Total {
-		t.Errorf("a counter that began again: %v after %v", fourth, third)
+		t.Errorf("reset counter: %v after %v", fourth, third)
 	}
 	// An implausible increase is not counted as energy.
 	e.say(200, keplerPage("1007", "2"))
@@ -183,7 +183,7 @@ func TestScrapedCounts(t *testing.T) {
 	e.say(200, keplerPage("2001007", "2"))
 	e.wait(t)
 	if fifth := read(t, m, realTick())["kepler-package-0"]; fifth.Total-fourth.Total > 2_000_000_000 {
-		t.Errorf("2 MJ in a moment: %v after %v", fifth, fourth)
+		t.Errorf("implausible increase: %v after %v", fifth, fourth)
 	}
 }
 
@@ -211,12 +211,12 @@ func TestScrapedFaults(t *testing.T) {
 		"labels":    {200, strings.Replace(good, `zone="package"`, `zone="package`, 1), "labels"},
 		"two nodes": {200, good + strings.ReplaceAll(good, `"n"`, `"m"`), "more than one node"},
 		"twice":     {200, good + good, "twice"},
-		"long":      {200, good + strings.Repeat("x", maxMetrics), "longer"},
+		"long":      {200, good + strings.Repeat("x", maxMetrics), "exceeds"},
 	} {
 		e.say(answer.status, answer.page)
 		e.wait(t)
 		if readings, err := m.Read(realTick(), nil); err != nil || len(readings) != 1 || readings[0] != first {
-			t.Errorf("%s: have %v, %v, want what was known", what, readings, err)
+			t.Errorf("%s: got %v, %v, want the last readings", what, readings, err)
 		}
 		if failed := m.Failures(); failed <= failures {
 			t.Errorf("%s: %d failures, before %d", what, failed, failures)
@@ -236,7 +236,7 @@ func TestScrapedFaults(t *testing.T) {
 	readings, err := m.Read(realTick(), nil)
 	mustFail(t, err, "kepler-package-0")
 	if len(readings) != 0 || names(m.Domains()) != "kepler-package-0" {
-		t.Errorf("a domain that is gone: %v, %v", readings, m.Domains())
+		t.Errorf("missing domain: %v, %v", readings, m.Domains())
 	}
 }
 
@@ -254,7 +254,7 @@ func TestScrapedLeavesOutUncountedZones(t *testing.T) {
 	readings, err := m.Read(realTick(), nil)
 	mustFail(t, err, "no counter")
 	if len(readings)+len(m.Domains()) != 0 {
-		t.Errorf("have %v of %v", readings, m.Domains())
+		t.Errorf("got %v of %v", readings, m.Domains())
 	}
 }
 
@@ -264,7 +264,7 @@ func TestScrapedDoesNotFollow(t *testing.T) {
 	defer here.Close()
 	m := scraped(t, NameKepler, here.URL, nil)
 	var err error
-	kit.Eventually(t, 10*time.Second, "there is an answer", func() bool {
+	kit.Eventually(t, 10*time.Second, "there is a response", func() bool {
 		_, err = m.Read(realTick(), nil)
 		return !errors.Is(err, errNoAnswer)
 	})
@@ -272,7 +272,7 @@ func TestScrapedDoesNotFollow(t *testing.T) {
 	other.mu.Lock()
 	defer other.mu.Unlock()
 	if other.asked > 0 {
-		t.Errorf("another host was asked %d times", other.asked)
+		t.Errorf("another host got %d requests", other.asked)
 	}
 }
 
@@ -288,7 +288,7 @@ func TestScrapedDoesNotBelieveAStoppedCounter(t *testing.T) {
 			t.Fatalf("second %d: %v, %v", i, readings, err)
 		}
 		if readings[0].Domain == packages && readings[0].At != 1001*time.Second {
-			t.Fatalf("second %d: what nobody refreshed is of %v", i, readings[0].At)
+			t.Fatalf("second %d: reading has time %v", i, readings[0].At)
 		}
 	}
 }
@@ -296,7 +296,7 @@ func TestScrapedDoesNotBelieveAStoppedCounter(t *testing.T) {
 // nothingLeft verifies that no goroutine of a closed meter or of its connections is running.
 func nothingLeft(t testing.TB) {
 	t.Helper()
-	kit.Await(t, 10*time.Second, "nothing is left after Close", func(context.Context) (bool, error) {
+	kit.Await(t, 10*time.Second, "no goroutines are left after Close", func(context.Context) (bool, error) {
 		buf := make([]byte, 1<<20)
 		stacks := string(buf[:runtime.Stack(buf, true)])
 		left := strings.Contains(stacks, "(*Scraped).poll") || strings.Contains(stacks, "(*persistConn)")
@@ -309,7 +309,7 @@ func shared(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(filepath.FromSlash("../../../../shared/data/api"), name))
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("the shared data are not here: %v", err)
+		t.Skipf("shared data not found: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func pageOf(t testing.TB, read func(io.Reader) (page, error), text string) map[s
 func want(t testing.TB, got, want map[string]uint64) {
 	t.Helper()
 	if !maps.Equal(got, want) {
-		t.Errorf("have %v, want %v", got, want)
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -417,7 +417,7 @@ func TestKeplerPageOfBefore(t *testing.T) {
 	}
 	for name := range first {
 		if second[name] < first[name] {
-			t.Errorf("%s fell", name)
+			t.Errorf("%s decreased", name)
 		}
 	}
 }
@@ -434,7 +434,7 @@ func TestScaphandrePage(t *testing.T) {
 		sum += v
 	}
 	if host := uint64(346724036257); math.Abs(float64(sum)-float64(host)) > 1e6 {
-		t.Errorf("sockets and memory are %d, the host's sum is %d", sum, host)
+		t.Errorf("sum of sockets and DRAM = %d, want the host's %d", sum, host)
 	}
 	got = pageOf(t, readScaphandre, text+"scaph_host_rapl_psys_microjoules 5\n")
 	if got["scaphandre-psys"] != 5 || len(got) != 5 {
@@ -546,7 +546,7 @@ func TestAPageThatPanics(t *testing.T) {
 	planted := newScraped(Config{Now: func() time.Duration { return time.Minute }, ScrapeInterval: time.Millisecond}, "planted",
 		serve(t, "").URL, func(io.Reader) (page, error) { panic("planted") }, nil, slog.New(slog.DiscardHandler))
 	kit.Eventually(t, 20*time.Second, "reading has failed twice", func() bool { return planted.Failures() >= 2 })
-	if _, err := planted.Read(realTick(), nil); err == nil || !strings.Contains(err.Error(), "panicked") {
+	if _, err := planted.Read(realTick(), nil); err == nil || !strings.Contains(err.Error(), "panic: ") {
 		t.Errorf("%d failures, error %v", planted.Failures(), err)
 	}
 	planted.Close()

@@ -170,7 +170,7 @@ func readText(sys *calls, path string) (string, error) {
 	case line == "":
 		return "", fmt.Errorf("reading %s: %w", path, errEmpty)
 	case strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }):
-		return "", fmt.Errorf("reading %s: it holds bytes that no name has", path)
+		return "", fmt.Errorf("reading %s: invalid characters", path)
 	}
 	return line, nil
 }

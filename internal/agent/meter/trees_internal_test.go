@@ -112,7 +112,7 @@ func byName(t testing.TB, readings []energy.Reading) map[string]energy.Reading {
 	found := map[string]energy.Reading{}
 	for _, r := range readings {
 		if _, twice := found[r.Domain.Name]; twice {
-			t.Fatalf("%s is there twice", r.Domain.Name)
+			t.Fatalf("duplicate reading of %s", r.Domain.Name)
 		}
 		found[r.Domain.Name] = r
 	}
@@ -123,7 +123,7 @@ func byName(t testing.TB, readings []energy.Reading) map[string]energy.Reading {
 func used(t testing.TB, a, b energy.Reading) energy.Microjoules {
 	t.Helper()
 	if a.Run != b.Run {
-		t.Fatalf("%s broke off: run %d, then %d", a.Domain.Name, a.Run, b.Run)
+		t.Fatalf("run of %s changed from %d to %d", a.Domain.Name, a.Run, b.Run)
 	}
 	return b.Total - a.Total
 }
@@ -139,11 +139,11 @@ func names(domains []energy.Domain) string {
 func mustFail(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
-		t.Fatalf("no error, want one with %q", parts)
+		t.Fatalf("no error, want one that contains %q", parts)
 	}
 	for _, part := range parts {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q does not say %q", err, part)
+			t.Errorf("error %q does not contain %q", err, part)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func descriptors(t testing.TB) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("there is no /proc")
+		t.Skip("requires /proc")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func Serve(out io.Writer, path string, interval time.Duration) error {
 	}
 	l := &library{handle: handle, seen: map[string]uint64{}}
 	if c := l.call("nvmlInit_v2"); c != success {
-		return fmt.Errorf("nvmlInit_v2 fails with NVML's error %d", c)
+		return fmt.Errorf("nvmlInit_v2: NVML error %d", c)
 	}
 	lines := json.NewEncoder(out)
 	for tick := time.NewTicker(interval); ; <-tick.C {
@@ -74,7 +74,7 @@ func Serve(out io.Writer, path string, interval time.Duration) error {
 			return err
 		}
 		if err := lines.Encode(boards); err != nil {
-			return fmt.Errorf("telling the agent: %w", err)
+			return fmt.Errorf("writing to the agent: %w", err)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func read[T any](l *library, name string, device uintptr) *T {
 func (l *library) boards() ([]gpu.Board, error) {
 	count := new(uint32)
 	if c := l.call("nvmlDeviceGetCount_v2", count); c != success {
-		return nil, fmt.Errorf("nvmlDeviceGetCount_v2 fails with NVML's error %d", c)
+		return nil, fmt.Errorf("nvmlDeviceGetCount_v2: NVML error %d", c)
 	}
 	boards := []gpu.Board{}
 	for i := range *count {

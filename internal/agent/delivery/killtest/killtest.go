@@ -84,7 +84,7 @@ func (p *Powercap) Add(microjoules uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.value+microjoules >= first+most && !p.Roomy {
-		panic("killtest: the counter has no more room for energy that is written in one piece")
+		panic("killtest: the counter exceeds the range that can be written atomically")
 	}
 	p.value += microjoules
 	if _, err := p.file.WriteAt([]byte(p.text()), 0); err != nil {
@@ -138,7 +138,7 @@ func (k *Killer) Kill() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the program ended by itself: %w\n%s", err, k.output.String())
+	return fmt.Errorf("program exited unexpectedly: %w\n%s", err, k.output.String())
 }
 
 // Close kills the program if it is still running.

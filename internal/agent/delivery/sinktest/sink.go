@@ -72,8 +72,8 @@ type Totals struct {
 }
 
 var (
-	errOverlap = errors.New("energy of that time is booked")
-	errPartly  = errors.New("some of its numbers are booked, others are not")
+	errOverlap = errors.New("energy of that interval is already recorded")
+	errPartly  = errors.New("some batch numbers are already recorded, others are not")
 )
 
 // Book records a batch unless it is already recorded, and returns the acknowledgement. A controller must perform
@@ -125,7 +125,7 @@ func (s *Sink) compare(before, now *batch.Batch) {
 		slices.Equal(before.Shares, now.Shares) {
 		return
 	}
-	s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s was booked with other contents", now.First,
+	s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s was recorded with different contents", now.First,
 		now.Last, now.Stream.Epoch))
 }
 
@@ -143,7 +143,7 @@ func (s *Sink) occupy(b *batch.Batch) error {
 		return 1
 	})
 	if i > 0 && times[i-1].end > b.StartSinceBoot {
-		s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s overlaps what is booked", b.First, b.Last,
+		s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s overlaps a recorded batch", b.First, b.Last,
 			b.Stream.Epoch))
 		return errOverlap
 	}
@@ -226,7 +226,7 @@ func (s *Sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests++
 	s.mu.Unlock()
 	if s.Token != "" && r.Header.Get("Authorization") != "Bearer "+s.Token {
-		http.Error(w, "who are you?", http.StatusUnauthorized)
+		http.Error(w, "invalid token", http.StatusUnauthorized)
 		return
 	}
 	time.Sleep(fault.Delay)
@@ -302,7 +302,7 @@ func fail(w http.ResponseWriter, fault Fault, ack *batch.Ack) {
 		if fault.RetryAfter > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(fault.RetryAfter))
 		}
-		http.Error(w, "told to fail", fault.Status)
+		http.Error(w, "injected failure", fault.Status)
 	case fault.Body != "":
 		_, _ = io.WriteString(w, fault.Body)
 	default:

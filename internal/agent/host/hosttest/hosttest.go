@@ -181,11 +181,11 @@ func Mount(tb testing.TB, version int) string {
 			continue
 		}
 		if unix.Access(dir, unix.W_OK) != nil || os.Geteuid() != 0 {
-			tb.Skipf("control groups of version %d cannot be made in %s: not root, or read-only", version, dir)
+			tb.Skipf("cannot create control groups of version %d in %s: not root, or read-only", version, dir)
 		}
 		return dir
 	}
-	tb.Skipf("there are no control groups of version %d", version)
+	tb.Skipf("no control groups of version %d", version)
 	return ""
 }
 
@@ -207,7 +207,7 @@ func Folder(tb testing.TB, mount string) string {
 	}
 	dir := filepath.Join(mount, fmt.Sprintf("kubenergy-test-%d-%d", os.Getpid(), counter.Add(1)))
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		tb.Skipf("control groups cannot be made: %v", err)
+		tb.Skipf("cannot create control groups: %v", err)
 	}
 	tb.Cleanup(func() {
 		if err := Remove(dir); err != nil {

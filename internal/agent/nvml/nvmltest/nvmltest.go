@@ -24,7 +24,7 @@ func Driver(t *testing.T, source string) (root string) {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		t.Skip("there is no C compiler, which makes a library with NVML's functions")
+		t.Skip("requires a C compiler")
 	}
 	root = t.TempDir()
 	folder, file := filepath.Join(root, "usr/lib64"), filepath.Join(root, "nvml.c")
@@ -36,7 +36,7 @@ func Driver(t *testing.T, source string) (root string) {
 	}
 	library := filepath.Join(folder, "libnvidia-ml.so.1")
 	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", library, file).CombinedOutput(); err != nil {
-		t.Fatalf("compiling a library: %v: %s", err, out)
+		t.Fatalf("compiling the library: %v: %s", err, out)
 	}
 	return root
 }
