@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/kubenergy/kubenergy/internal/agent/delivery"
 	"github.com/kubenergy/kubenergy/internal/agent/exposition"
 	"github.com/kubenergy/kubenergy/internal/agent/host"
@@ -100,24 +102,23 @@ func (a *agent) readMeters() {
 
 // logThrottle limits how often a recurring failure is logged.
 type logThrottle struct {
-	failing  bool
-	loggedAt time.Duration // time since boot of the last log entry; 0 if none
+	failing bool
+	limit   rate.Sometimes
 }
-
-const logPause = time.Minute
 
 // note logs the start and the end of a failure, at most one entry per minute.
 func (t *logThrottle) note(log *slog.Logger, what, consequence string, err error) {
-	now := host.Now()
-	if (err != nil) == t.failing || t.loggedAt != 0 && now-t.loggedAt < logPause {
+	if (err != nil) == t.failing {
 		return
 	}
-	t.failing, t.loggedAt = err != nil, now
-	if err != nil {
-		log.Error("Agent component failing", "part", what, "consequence", consequence, "err", err)
-	} else {
-		log.Info("Agent component recovered", "part", what)
-	}
+	t.limit.Interval = time.Minute
+	t.limit.Do(func() {
+		if t.failing = err != nil; t.failing {
+			log.Error("Agent component failing", "part", what, "consequence", consequence, "err", err)
+		} else {
+			log.Info("Agent component recovered", "part", what)
+		}
+	})
 }
 
 // book adds the attribution to the queue, the metrics and the counters of virtual machines. The queue is updated

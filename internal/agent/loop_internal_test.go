@@ -17,7 +17,6 @@ import (
 func TestTroubleIsSaidOnce(t *testing.T) {
 	var log bytes.Buffer
 	var tr logThrottle
-	tr.loggedAt = host.Now() - 2*logPause
 	for i := range 1000 {
 		err := errors.New("no")
 		if i%2 == 1 {

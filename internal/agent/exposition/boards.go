@@ -14,38 +14,42 @@ type Board struct {
 	Memory map[string]uint64 // in bytes, by consumer; "" for processes of unknown consumers
 }
 
-// appendBoards appends the metrics of GPUs, including their part of the energy of consumers.
-func (e *Exporter) appendBoards(t *text) {
+// collectBoards sends the metrics of GPUs, including their part of the energy of consumers.
+func (e *Exporter) collectBoards(f *families) {
 	if e.status.Boards == nil {
 		return
 	}
-	const power, busy, memory = "kubenergy_gpu_power_watts", "kubenergy_gpu_busy_ratio", "kubenergy_gpu_memory_bytes"
-	t.head(power, "Power of a GPU.")
+	f.head("kubenergy_gpu_power_watts", "Power of a GPU.", "gpu")
 	for _, b := range e.status.Boards {
 		if b.Milliwatts != nil {
-			t.sample(power, e.labels("gpu", b.ID), "").float(float64(*b.Milliwatts) / 1000)
+			f.sample(float64(*b.Milliwatts)/1000, label(b.ID))
 		}
 	}
-	t.head(busy, "Busy fraction of a GPU's multiprocessor time.")
+	f.head("kubenergy_gpu_busy_ratio", "Busy fraction of a GPU's multiprocessor time.", "gpu")
 	for _, b := range e.status.Boards {
-		t.sample(busy, e.labels("gpu", b.ID), "").float(b.Busy())
+		f.sample(b.Busy(), label(b.ID))
 	}
-	t.head(memory, "Memory of a GPU used by processes, by consumer.")
 	for _, b := range e.status.Boards {
 		for _, id := range slices.Sorted(maps.Keys(b.Memory)) {
-			c := consumer{id: id, kind: kindOf(id)}
-			labels := c.appendLabels(e.labels("gpu", b.ID, "of", c.kind.String()), e.names)
-			t.sample(memory, labels, "").count(b.Memory[id])
+			k := kindOf(id)
+			f.head("kubenergy_gpu_memory_bytes", "Memory of a GPU used by processes, by consumer.",
+				append([]string{"gpu", "of"}, kinds[k].labels...)...)
+			f.sample(float64(b.Memory[id]), append([]string{label(b.ID), k.String()}, labelsOf(id, k, e.names)...)...)
 		}
 	}
-	const used = "kubenergy_gpu_energy_joules_total"
-	t.head(used, "Energy of GPUs by kind of consumer. It is included in the energy of containers, idle energy etc.")
+	total := func(v energy.Microjoules, of string, names, values []string) {
+		f.head("kubenergy_gpu_energy_joules_total",
+			"Energy of GPUs by kind of consumer. It is included in the energy of containers, idle energy etc.",
+			append([]string{"of"}, names...)...)
+		f.sample(joules(v), append([]string{of}, values...)...)
+	}
 	for _, c := range e.consumers {
 		if c.account.gpu > 0 {
-			t.sample(used, c.labels, `,of="`+c.kind.String()+`"`).joules(c.account.gpu)
+			total(c.account.gpu, c.kind.String(), kinds[c.kind].labels, c.labels)
 		}
 	}
-	for i, v := range []energy.Microjoules{e.gpuIdle, e.gpuUnknown, e.other.gpu, e.ended.gpu} {
-		t.sample(used, e.labels("of", []string{"idle", "unknown", "other", "ended"}[i]), "").joules(v)
-	}
+	total(e.gpuIdle, "idle", nil, nil)
+	total(e.gpuUnknown, "unknown", nil, nil)
+	total(e.other.gpu, "other", nil, nil)
+	total(e.ended.gpu, "ended", nil, nil)
 }

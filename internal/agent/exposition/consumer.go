@@ -68,7 +68,7 @@ func kindOf(id string) kind {
 type consumer struct {
 	id      string
 	kind    kind
-	labels  []byte
+	labels  []string
 	account account
 	quality energy.Quality // quality of the last interval
 	seen    time.Duration

@@ -8,6 +8,7 @@ package exposition
 import (
 	"cmp"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -45,7 +46,6 @@ const (
 // use. Add and SetStatus are called once per tick.
 type Exporter struct {
 	options Options
-	node    []byte // label of the node
 
 	mu         sync.Mutex // guards all mutable fields
 	now        time.Duration
@@ -68,16 +68,14 @@ type Exporter struct {
 	health     health
 
 	temperatures []meter.Temperature // replaced as a whole, never modified
-	size         int                 // size of the last page, in bytes
 
-	scrapes chan struct{}
-	process prometheus.Gatherer
+	scrapes  chan struct{}
+	registry *prometheus.Registry
 }
 
 // source contains the totals of one meter.
 type source struct {
 	name   string
-	labels []byte
 	energy [qualities]energy.Microjoules
 }
 
@@ -85,10 +83,15 @@ type source struct {
 func New(o Options) *Exporter {
 	o.MaxConsumers = cmp.Or(o.MaxConsumers, defaultMaxConsumers)
 	o.Retain = cmp.Or(o.Retain, defaultRetain)
-	return &Exporter{
-		options: o, node: appendLabel(nil, "node", o.Node), names: map[string]batch.Names{},
-		scrapes: make(chan struct{}, maxScrapes), process: newProcess(),
+	e := &Exporter{
+		options: o, names: map[string]batch.Names{}, scrapes: make(chan struct{}, maxScrapes),
 	}
+	e.registry = prometheus.NewRegistry()
+	e.registry.MustRegister(e,
+		prometheus.NewProcessCollector(prometheus.ProcessCollectorOpts{}), //nolint:staticcheck // collectors links SQL
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "go_goroutines", Help: "Number of goroutines."},
+			func() float64 { return float64(runtime.NumGoroutine()) }))
+	return e
 }
 
 // Add adds the attribution of an interval. The source is the root domain and its meter, e.g. "psys (rapl)", or ""
@@ -148,7 +151,7 @@ func (e *Exporter) source(name string) *source {
 			return &e.sources[i]
 		}
 	}
-	e.sources = append(e.sources, source{name: name, labels: e.labels("source", name)})
+	e.sources = append(e.sources, source{name: name})
 	return &e.sources[len(e.sources)-1]
 }
 
@@ -196,7 +199,7 @@ func (e *Exporter) admit(s *energy.Share) *consumer {
 		}
 	}
 	c := &consumer{id: strings.Clone(s.ID), kind: kind}
-	c.labels = c.appendLabels(slices.Clone(e.node), e.names)
+	c.labels = labelsOf(c.id, c.kind, e.names)
 	return c
 }
 
@@ -265,7 +268,7 @@ func (e *Exporter) SetNames(names map[string]batch.Names) {
 		e.names[uid] = n
 		for _, c := range e.ofPod(uid) {
 			if c.isOf(uid) {
-				c.labels = c.appendLabels(slices.Clone(e.node), e.names)
+				c.labels = labelsOf(c.id, c.kind, e.names)
 			}
 		}
 	}

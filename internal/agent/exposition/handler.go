@@ -2,6 +2,7 @@ package exposition
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -12,10 +13,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -27,6 +28,23 @@ const (
 	// forwardTimeout is the timeout for a delivery requested by a client.
 	forwardTimeout = 30 * time.Second
 )
+
+// page returns the current metrics. Metrics that cannot be collected are omitted.
+func (e *Exporter) page(openMetrics bool) []byte {
+	families, _ := e.registry.Gather()
+	var page bytes.Buffer
+	for _, family := range families {
+		if openMetrics {
+			_, _ = expfmt.MetricFamilyToOpenMetrics(&page, family)
+		} else {
+			_, _ = expfmt.MetricFamilyToText(&page, family)
+		}
+	}
+	if openMetrics {
+		_, _ = expfmt.FinalizeOpenMetrics(&page)
+	}
+	return page.Bytes()
+}
 
 // ServeHTTP responds with the current metrics. Clients do not block each other, because each gets its own page.
 func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +90,10 @@ type Routes struct {
 // Handler returns a handler for the routes.
 func (r Routes) Handler() http.Handler {
 	forwarding := make(chan struct{}, 1)
-	g := &guard{file: r.TokenFile, log: r.Log}
+	g := &guard{
+		file: r.TokenFile, log: cmp.Or(r.Log, slog.New(slog.DiscardHandler)),
+		warn: rate.Sometimes{Interval: time.Minute},
+	}
 	if g.file != "" {
 		g.token() // log a missing token at startup rather than at the first scrape
 	}
@@ -138,12 +159,10 @@ func isMethod(w http.ResponseWriter, req *http.Request, methods ...string) bool 
 
 // guard requires a bearer token. It denies all requests if the file cannot be read or is empty.
 type guard struct {
-	file     string
-	log      *slog.Logger
-	warnedAt atomic.Int64 // time of the last log entry about an unusable file, in Unix nanoseconds; 0 if none
+	file string
+	log  *slog.Logger
+	warn rate.Sometimes // limits warnings about an unusable file
 }
-
-const complaintPause = time.Minute
 
 // token returns the current content of the file.
 func (g *guard) token() []byte {
@@ -155,10 +174,9 @@ func (g *guard) token() []byte {
 	if err == nil {
 		return text
 	}
-	now, last := time.Now().UnixNano(), g.warnedAt.Load()
-	if g.log != nil && (last == 0 || now-last >= int64(complaintPause)) && g.warnedAt.CompareAndSwap(last, now) {
+	g.warn.Do(func() {
 		g.log.Warn("Denying all requests because the token file is unusable", "file", g.file, "err", err)
-	}
+	})
 	return nil
 }
 

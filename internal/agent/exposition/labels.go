@@ -11,49 +11,39 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// appendLabels appends the labels that identify a consumer. Labels with unknown names are empty, which is
-// equivalent to an absent label in Prometheus.
-func (c *consumer) appendLabels(b []byte, names map[string]batch.Names) []byte {
-	label := func(name, value string) { b = appendLabel(append(b, ','), name, value) }
-	switch c.kind {
+// labelsOf returns the values of the labels that identify a consumer. Unknown names are empty, which is equivalent to
+// an absent label in Prometheus.
+func labelsOf(id string, k kind, names map[string]batch.Names) []string {
+	switch k {
 	case kindContainer:
-		uid, container, _ := energy.PodOf(c.id)
+		uid, container, _ := energy.PodOf(id)
 		n := names[uid]
-		label("pod_uid", uid)
-		label("container_id", container)
-		label("namespace", n.Namespace)
-		label("pod", n.Pod)
-		label("container", n.Containers[container])
+		return []string{
+			label(uid), label(container), label(n.Namespace), label(n.Pod), label(n.Containers[container]),
+		}
 	case kindVM:
-		name, _ := energy.VMOf(c.id)
-		label("vm", name)
+		name, _ := energy.VMOf(id)
+		return []string{label(name)}
 	case kindCgroup:
-		path, _ := energy.CgroupOf(c.id)
-		label("cgroup", path)
+		path, _ := energy.CgroupOf(id)
+		return []string{label(path)}
 	}
-	return b
+	return nil
 }
 
 // maxLabel is the maximum length of a label value, in bytes.
 const maxLabel = 256
 
-// appendLabel appends name="value". Values may contain arbitrary bytes. If a value is too long, not valid UTF-8 or
-// contains control characters, it is sanitized and followed by a digest, so that different values remain different.
-// The same applies to values that already end with such a digest.
-func appendLabel(b []byte, name, value string) []byte {
-	b = append(append(b, name...), '=', '"')
+// label returns a valid label value. If a value is too long, not valid UTF-8 or contains control characters, it is
+// sanitized and followed by a digest, so that different values remain different. The same applies to values that
+// already end with such a digest.
+func label(value string) string {
 	if len(value) > maxLabel || !utf8.ValidString(value) || strings.ContainsFunc(value, isControl) ||
 		digested.MatchString(value) {
 		digest := sha256.Sum256([]byte(value))
-		value = shorten(value) + "~" + hex.EncodeToString(digest[:8])
+		return shorten(value) + "~" + hex.EncodeToString(digest[:8])
 	}
-	for i := range len(value) {
-		if c := value[i]; c == '"' || c == '\\' {
-			b = append(b, '\\')
-		}
-		b = append(b, value[i])
-	}
-	return append(b, '"')
+	return value
 }
 
 // digested matches values that end with a digest.

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,11 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/kubenergy/kubenergy/internal/agent/guests"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // busy returns an exporter of a node with the given number of consumers, two containers in each pod plus the pod
@@ -68,40 +66,29 @@ func TestTicksAllocateNothing(t *testing.T) {
 	}
 }
 
-// TestScrapeIsQuick verifies the goal of 2 ms of CPU time for 1,000 consumers. It uses the fastest of many scrapes,
-// because the machine may be shared, and a higher limit for slow machines unless KUBENERGY_LONG is set.
+// TestScrapeIsQuick verifies the goal of 15 ms of CPU time for 1,000 consumers, which is 0.1 % of a core at a scrape
+// interval of 15 s. It uses the fastest of many scrapes, because the machine may be shared, and a higher limit for
+// slow machines unless KUBENERGY_LONG is set.
 func TestScrapeIsQuick(t *testing.T) {
 	if testing.Short() || raceDetector {
 		t.Skip("measures time")
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	e, a := busy(1000)
-	quickest, most := time.Hour, 10*time.Millisecond
+	quickest, most := time.Hour, 60*time.Millisecond
 	if os.Getenv("KUBENERGY_LONG") != "" {
-		most = 2 * time.Millisecond
+		most = 15 * time.Millisecond
 	}
 	for range 40 {
 		a.End += time.Second
 		e.Add(a, meterName)
-		from := threadTime(t)
-		w := httptest.NewRecorder()
-		e.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		quickest = min(quickest, threadTime(t)-from)
+		from := kit.CPUTimeOf(os.Getpid())
+		e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		quickest = min(quickest, kit.CPUTimeOf(os.Getpid())-from)
 	}
 	t.Logf("a scrape of 1,000 consumers: %v, %d bytes", quickest, len(body(e, false)))
 	if quickest > most {
 		t.Errorf("a scrape takes %v", quickest)
 	}
-}
-
-func threadTime(t *testing.T) time.Duration {
-	t.Helper()
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // TestConcurrentScrapes meters and scrapes concurrently, and verifies that each page adds up and includes
