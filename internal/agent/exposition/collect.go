@@ -142,9 +142,6 @@ var kinds = [kindUnknown + 1]struct {
 }
 
 func (e *Exporter) collectConsumers(f *families, k kind) {
-	if !slices.ContainsFunc(e.consumers, func(c *consumer) bool { return c.kind == k }) {
-		return
-	}
 	m := &kinds[k]
 	f.head(m.joules, "Energy of "+m.whose+".", slices.Concat(m.labels, amounts)...)
 	for _, c := range e.consumers {

@@ -66,7 +66,6 @@ func kindOf(id string) kind {
 
 // consumer is a consumer with its own series.
 type consumer struct {
-	id      string
 	kind    kind
 	labels  []string
 	account account
@@ -74,9 +73,4 @@ type consumer struct {
 	seen    time.Duration
 	ended   bool
 	endedAt time.Duration
-}
-
-func (c *consumer) isOf(podUID string) bool {
-	uid, _, ok := energy.PodOf(c.id)
-	return ok && uid == podUID
 }

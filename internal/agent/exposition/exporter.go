@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"maps"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -49,9 +48,9 @@ type Exporter struct {
 
 	mu         sync.Mutex // guards all mutable fields
 	now        time.Duration
-	quality    energy.Quality // quality of the last interval
-	current    string         // source of the last interval
-	consumers  []*consumer    // sorted by ID
+	quality    energy.Quality       // quality of the last interval
+	current    string               // source of the last interval
+	consumers  map[string]*consumer // by ID
 	names      map[string]batch.Names
 	stale      bool // names may contain pods without consumers
 	sources    []source
@@ -84,9 +83,9 @@ func New(o Options) *Exporter {
 	o.MaxConsumers = cmp.Or(o.MaxConsumers, defaultMaxConsumers)
 	o.Retain = cmp.Or(o.Retain, defaultRetain)
 	e := &Exporter{
-		options: o, names: map[string]batch.Names{}, scrapes: make(chan struct{}, maxScrapes),
+		options: o, consumers: map[string]*consumer{}, names: map[string]batch.Names{},
+		scrapes: make(chan struct{}, maxScrapes), registry: prometheus.NewRegistry(),
 	}
-	e.registry = prometheus.NewRegistry()
 	e.registry.MustRegister(e,
 		prometheus.NewProcessCollector(prometheus.ProcessCollectorOpts{}), //nolint:staticcheck // collectors links SQL
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "go_goroutines", Help: "Number of goroutines."},
@@ -103,16 +102,13 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 	e.bookNode(a, source)
 	e.folded = 0
 	quality := min(a.Quality, energy.Derived)
-	at := 0
 	for i := range a.Shares {
 		s := &a.Shares[i]
 		account := &e.other
-		c, position := e.consumer(s, at)
-		if at = position; c != nil {
+		if c := e.consumer(s); c != nil {
 			account = &c.account
 			c.quality, c.seen = quality, e.now
 			e.setEnded(c, s.Ended)
-			at++
 		} else {
 			e.folded++
 		}
@@ -128,7 +124,12 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 		return c.ended && c.endedAt <= e.now-e.options.Retain
 	})
 	if e.stale {
-		maps.DeleteFunc(e.names, func(uid string, _ batch.Names) bool { return !e.has(uid) })
+		named := map[string]bool{}
+		for id := range e.consumers {
+			uid, _, _ := energy.PodOf(id)
+			named[uid] = true
+		}
+		maps.DeleteFunc(e.names, func(uid string, _ batch.Names) bool { return !named[uid] })
 		e.stale = false
 	}
 }
@@ -155,40 +156,13 @@ func (e *Exporter) source(name string) *source {
 	return &e.sources[len(e.sources)-1]
 }
 
-// consumer returns the consumer of a share and its index. It returns nil and the insertion index if the consumer
-// does not get its own series. Shares and consumers are sorted in the same order, so the index is usually the
-// expected one.
-func (e *Exporter) consumer(s *energy.Share, expected int) (*consumer, int) {
-	at, found := e.position(s.ID, expected)
-	if found {
-		return e.consumers[at], at
+// consumer returns the consumer of a share, and adds it if necessary. If the limit is reached, a new consumer replaces
+// the one that ended first. It returns nil if there is none, or if the kind of the consumer is unknown. The limit does
+// not apply to the system.
+func (e *Exporter) consumer(s *energy.Share) *consumer {
+	if c := e.consumers[s.ID]; c != nil {
+		return c
 	}
-	c := e.admit(s)
-	if c == nil {
-		return nil, at
-	}
-	at, _ = e.position(s.ID, at) // other consumers may have been removed
-	e.consumers = slices.Insert(e.consumers, at, c)
-	return c, at
-}
-
-func (e *Exporter) position(id string, expected int) (at int, found bool) {
-	n := len(e.consumers)
-	if expected < n && e.consumers[expected].id == id {
-		return expected, true
-	}
-	if expected <= n && (expected == 0 || e.consumers[expected-1].id < id) &&
-		(expected == n || id < e.consumers[expected].id) {
-		return expected, false
-	}
-	return slices.BinarySearchFunc(e.consumers, id, func(c *consumer, id string) int {
-		return strings.Compare(c.id, id)
-	})
-}
-
-// admit returns a new consumer. If the limit is reached, it replaces the consumer that ended first, or returns nil
-// if there is none. The limit does not apply to the system.
-func (e *Exporter) admit(s *energy.Share) *consumer {
 	kind := kindOf(s.ID)
 	if kind == kindUnknown {
 		return nil
@@ -198,8 +172,9 @@ func (e *Exporter) admit(s *energy.Share) *consumer {
 			return nil
 		}
 	}
-	c := &consumer{id: strings.Clone(s.ID), kind: kind}
-	c.labels = labelsOf(c.id, c.kind, e.names)
+	id := strings.Clone(s.ID)
+	c := &consumer{kind: kind, labels: labelsOf(id, kind, e.names)}
+	e.consumers[id] = c
 	return c
 }
 
@@ -227,7 +202,7 @@ func (e *Exporter) retireOldest() bool {
 // retire removes the series of consumers, and adds their totals to those of ended consumers.
 func (e *Exporter) retire(gone func(*consumer) bool) {
 	before := len(e.consumers)
-	e.consumers = slices.DeleteFunc(e.consumers, func(c *consumer) bool {
+	maps.DeleteFunc(e.consumers, func(_ string, c *consumer) bool {
 		if !gone(c) {
 			return false
 		}
@@ -237,39 +212,21 @@ func (e *Exporter) retire(gone func(*consumer) bool) {
 	e.stale = e.stale || len(e.consumers) < before
 }
 
-// ofPod returns the range of consumers that contains those of a pod. It may contain others that sort between them.
-func (e *Exporter) ofPod(uid string) []*consumer {
-	prefix := energy.ContainerID(uid, "")
-	from, _ := e.position(prefix, len(e.consumers))
-	to := from
-	for to < len(e.consumers) && strings.HasPrefix(e.consumers[to].id, prefix) {
-		to++
-	}
-	return e.consumers[from:to]
-}
-
-func (e *Exporter) has(uid string) bool {
-	return slices.ContainsFunc(e.ofPod(uid), func(c *consumer) bool { return c.isOf(uid) })
-}
-
 // SetNames sets the names of pods by UID. It ignores pods without series, because the next acknowledgement contains
 // them again. The maps must not be modified afterwards.
 func (e *Exporter) SetNames(names map[string]batch.Names) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	changed := map[string]bool{}
 	for uid, n := range names {
-		if previous, known := e.names[uid]; known && previous.Namespace == n.Namespace && previous.Pod == n.Pod &&
-			maps.Equal(previous.Containers, n.Containers) {
-			continue
-		}
-		if !e.has(uid) {
-			continue
-		}
-		e.names[uid] = n
-		for _, c := range e.ofPod(uid) {
-			if c.isOf(uid) {
-				c.labels = labelsOf(c.id, c.kind, e.names)
-			}
+		previous, known := e.names[uid]
+		changed[uid] = !known || previous.Namespace != n.Namespace || previous.Pod != n.Pod ||
+			!maps.Equal(previous.Containers, n.Containers)
+	}
+	for id, c := range e.consumers {
+		if uid, _, ok := energy.PodOf(id); ok && changed[uid] {
+			e.names[uid] = names[uid]
+			c.labels = labelsOf(id, c.kind, e.names)
 		}
 	}
 }

@@ -304,7 +304,7 @@ func TestLabelsStayApart(t *testing.T) {
 		"a\x00b", "a\x01b", "a\xffb", "a\xfeb", "a\ufffdb", long + "1", long + "2", "line\nbreak", "\u2028", `"`, `\`,
 		`\"`, "é" + long, "{}", "a=b,c",
 	}
-	// A name that equals the sanitized form of another one.
+	// A name that equals the exported form of another one.
 	digest := sha256.Sum256([]byte(ids[0]))
 	ids = append(ids, "a\ufffdb~"+hex.EncodeToString(digest[:8]))
 	e := New(Options{Node: "n"})

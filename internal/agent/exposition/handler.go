@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,31 +93,21 @@ func (r Routes) Handler() http.Handler {
 		file: r.TokenFile, log: cmp.Or(r.Log, slog.New(slog.DiscardHandler)),
 		warn: rate.Sometimes{Interval: time.Minute},
 	}
-	if g.file != "" {
-		g.token() // log a missing token at startup rather than at the first scrape
+	mux := http.NewServeMux()
+	if r.Metrics != nil {
+		mux.Handle("GET /metrics", g.protect(r.Metrics))
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		switch {
-		case req.URL.Path == "/metrics" && r.Metrics != nil:
-			if g.allows(w, req) && isMethod(w, req, http.MethodGet, http.MethodHead) {
-				r.Metrics.ServeHTTP(w, req)
-			}
-		case req.URL.Path == "/healthz" && r.Healthy != nil:
-			if isMethod(w, req, http.MethodGet, http.MethodHead) {
-				answer(w, r.Healthy(), "ok")
-			}
-		case req.URL.Path == "/forward-metrics":
-			switch {
-			case !g.allows(w, req):
-			case r.Forward == nil:
-				http.Error(w, "batches are not pushed: --push-url is not set", http.StatusNotFound)
-			case isMethod(w, req, http.MethodPost):
-				r.forward(w, req, forwarding)
-			}
-		default:
-			http.NotFound(w, req)
+	if r.Healthy != nil {
+		mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, r.Healthy(), "ok") })
+	}
+	mux.Handle("POST /forward-metrics", g.protect(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if r.Forward == nil {
+			http.Error(w, "batches are not pushed: --push-url is not set", http.StatusNotFound)
+			return
 		}
-	})
+		r.forward(w, req, forwarding)
+	})))
+	return mux
 }
 
 // forward runs one delivery at a time. A second request needs its own delivery, because the first one may have
@@ -148,15 +137,6 @@ func answer(w http.ResponseWriter, err error, well string) {
 	http.Error(w, reason[:min(len(reason), 500)], http.StatusServiceUnavailable)
 }
 
-func isMethod(w http.ResponseWriter, req *http.Request, methods ...string) bool {
-	if slices.Contains(methods, req.Method) {
-		return true
-	}
-	w.Header().Set("Allow", strings.Join(methods, ", "))
-	http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
-	return false
-}
-
 // guard requires a bearer token. It denies all requests if the file cannot be read or is empty.
 type guard struct {
 	file string
@@ -180,20 +160,22 @@ func (g *guard) token() []byte {
 	return nil
 }
 
-func (g *guard) allows(w http.ResponseWriter, req *http.Request) bool {
+// protect returns a handler that requires the token, unless no file is configured.
+func (g *guard) protect(h http.Handler) http.Handler {
 	if g.file == "" {
-		return true
+		return h
 	}
-	want := g.token()
-	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
-	if len(want) > 0 && strings.EqualFold(scheme, "Bearer") {
+	g.token() // log a missing token at startup rather than at the first scrape
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		want := g.token()
+		scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
 		// Compare digests of equal length, so that the duration does not reveal the length of the token.
 		a, b := sha256.Sum256(want), sha256.Sum256([]byte(strings.TrimSpace(token)))
-		if subtle.ConstantTimeCompare(a[:], b[:]) == 1 {
-			return true
+		if len(want) > 0 && strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(a[:], b[:]) == 1 {
+			h.ServeHTTP(w, req)
+			return
 		}
-	}
-	w.Header().Set("WWW-Authenticate", "Bearer")
-	http.Error(w, "missing or invalid token", http.StatusUnauthorized)
-	return false
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(w, "missing or invalid token", http.StatusUnauthorized)
+	})
 }

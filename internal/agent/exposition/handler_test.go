@@ -42,7 +42,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/forward-metrics", 200, "delivered\n"},
 		{"GET", "/forward-metrics", 405, ""},
 		{"GET", "/", 404, ""},
-		{"GET", "//metrics", 404, ""},
+		{"GET", "//metrics", 307, "/metrics"},
 		{"GET", "/metrics/", 404, ""},
 		{"GET", "/debug/pprof/", 404, ""},
 		{"GET", "/debug/requests", 404, ""},

@@ -35,7 +35,7 @@ func labelsOf(id string, k kind, names map[string]batch.Names) []string {
 const maxLabel = 256
 
 // label returns a valid label value. If a value is too long, not valid UTF-8 or contains control characters, it is
-// sanitized and followed by a digest, so that different values remain different. The same applies to values that
+// cleaned and followed by a digest, so that different values remain different. The same applies to values that
 // already end with such a digest.
 func label(value string) string {
 	if len(value) > maxLabel || !utf8.ValidString(value) || strings.ContainsFunc(value, isControl) ||

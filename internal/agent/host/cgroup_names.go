@@ -33,12 +33,12 @@ const (
 // below returns the role of the group name inside the group base with role in, and the key of its consumer: the UID
 // of a pod, the ID of a container, or the name and number of a virtual machine.
 //
-// It recognizes the layouts of both cgroup drivers of the kubelet, below any parent groups:
+// It supports the layouts of both cgroup drivers of the kubelet, below any parent groups:
 //
 //	kubepods/burstable/pod<uid>/<container>
 //	kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice/cri-containerd-<container>.scope
 //
-// It also recognizes the layouts of libvirt:
+// It also supports the layouts of libvirt:
 //
 //	machine/qemu-3-name.libvirt-qemu
 //	machine.slice/machine-qemu\x2d3\x2dname.scope
