@@ -18,7 +18,7 @@ const (
 
 // Folder returns the name of a virtual machine's directory. It is the name of the machine if that consists of at
 // most 128 ASCII letters, digits and characters of "._+@=-", and does not start with "." or "-". Other names are
-// truncated and sanitized, followed by "~" and a part of their hash, so that they differ from each other and from
+// truncated and cleaned, followed by "~" and a part of their hash, so that they differ from each other and from
 // plain names. Folder returns an error for invalid names.
 func Folder(name string) (string, error) {
 	switch {
