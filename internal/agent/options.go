@@ -62,18 +62,18 @@ func (o *Options) AddFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.Node, "node-name", o.Node,
 		"`name` of this node in all reports (default: $NODE_NAME, or the host name)")
 	fs.DurationVar(&o.Interval, "interval", o.Interval,
-		"interval at which meters and control groups are read (default 1s, or 500ms with --vms)")
+		"interval at which meters and control groups are read (default 1s, 500ms with --vms)")
 	fs.StringVar(&o.StateDir, "state-dir", o.StateDir,
-		"`directory` for persistent state: the open batch, unacknowledged batches and the last values of counters")
+		"`folder` for persistent state: the open batch, unacknowledged batches and the last values of counters")
 	fs.TextVar(&o.Idle, "idle", o.Idle,
 		"distribution of idle energy: apart (no consumer), requests (pods by requested CPU) or equal (all pods)")
 
-	fs.StringVar(&o.Host.Root, "cgroup-root", o.Host.Root, "`directory` where control groups (v1 or v2) are mounted")
-	fs.StringVar(&o.Host.Proc, "proc-root", o.Host.Proc, "`directory` where procfs is mounted")
+	fs.StringVar(&o.Host.Root, "cgroup-root", o.Host.Root, "`folder` where control groups (v1 or v2) are mounted")
+	fs.StringVar(&o.Host.Proc, "proc-root", o.Host.Proc, "`folder` where procfs is mounted")
 	fs.Func("cgroup", "`glob` of additional control groups to meter, relative to the cgroup root; may be repeated",
 		meter.AppendTo(&o.Host.Groups))
 	fs.BoolVar(&o.Host.VMs, "vms", o.Host.VMs, "find QEMU virtual machines and publish their counters")
-	fs.StringVar(&o.GuestsDir, "guests-dir", o.GuestsDir, "`directory` for the published counters of virtual machines")
+	fs.StringVar(&o.GuestsDir, "guests-dir", o.GuestsDir, "`folder` for the published counters of virtual machines")
 
 	o.Meters.AddFlags(fs)
 

@@ -92,12 +92,12 @@ func (c *Config) AddFlags(fs *flag.FlagSet) {
 			return nil
 		})
 	fs.StringVar(&c.PowercapRoot, "powercap-root", c.PowercapRoot,
-		"`directory` of RAPL zones; the default falls back to "+classPowercap)
-	fs.StringVar(&c.HwmonRoot, "hwmon-root", c.HwmonRoot, "`directory` of hwmon devices")
+		"`folder` of RAPL zones; the default falls back to "+classPowercap)
+	fs.StringVar(&c.HwmonRoot, "hwmon-root", c.HwmonRoot, "`folder` of hwmon devices")
 	fs.Func("wall-sensor",
 		"`device/sensor` of hwmon that covers the whole machine, e.g. ina3221/VDD_IN; may be repeated to add several",
 		AppendTo(&c.WallSensors))
-	fs.StringVar(&c.GuestDir, "guest-dir", c.GuestDir, "`directory` shared by the host of this virtual machine")
+	fs.StringVar(&c.GuestDir, "guest-dir", c.GuestDir, "`folder` shared by the host of this virtual machine")
 	fs.StringVar(&c.ScaphandreURL, "scaphandre-url", c.ScaphandreURL, "`URL` of Scaphandre's /metrics (default: none)")
 	fs.Float64Var(&c.ScaphandreFactor, "scaphandre-factor", c.ScaphandreFactor,
 		"`factor` that corrects Scaphandre's counters, also in a virtual machine; 5 to 7 for its qemu exporter (0: "+
@@ -106,7 +106,7 @@ func (c *Config) AddFlags(fs *flag.FlagSet) {
 	fs.DurationVar(&c.ScrapeInterval, "scrape-interval", c.ScrapeInterval,
 		"scrape interval of Scaphandre, Kepler and DCGM exporter")
 	fs.StringVar(&c.GPURoot, "gpu-root", c.GPURoot,
-		"root `directory` of the libraries of NVIDIA's driver, e.g. / or /run/nvidia/driver")
+		"root `folder` of the libraries of NVIDIA's driver, e.g. / or /run/nvidia/driver")
 	fs.StringVar(&c.DCGMURL, "dcgm-url", c.DCGMURL,
 		"`URL` of the /metrics of NVIDIA's DCGM exporter, for GPUs that nvml cannot read (default: none)")
 	fs.StringVar(&c.Profile, "profile", c.Profile,
