@@ -139,7 +139,7 @@ func (a *process) metrics(t *testing.T) map[string]float64 {
 		} else {
 			series += "}"
 		}
-		series = strings.NewReplacer(`{node="`+node+`"}`, "", `node="`+node+`",`, "", `,node="`+node+`"`, "").Replace(series)
+		series = strings.Replace(strings.Replace(series, `{node="`+node+`"}`, "", 1), `{node="`+node+`",`, "{", 1)
 		if v, err := strconv.ParseFloat(value, 64); err == nil {
 			found[series] = v
 		}

@@ -3,6 +3,8 @@ package exposition
 import (
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
@@ -66,8 +68,9 @@ func kindOf(id string) kind {
 
 // consumer is a consumer with its own series.
 type consumer struct {
+	id      string
 	kind    kind
-	labels  []string
+	labels  []*dto.LabelPair
 	account account
 	quality energy.Quality // quality of the last interval
 	seen    time.Duration

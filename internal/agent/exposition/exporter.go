@@ -8,12 +8,13 @@ package exposition
 import (
 	"cmp"
 	"maps"
-	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/kubenergy/kubenergy/internal/agent/meter"
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -48,9 +49,9 @@ type Exporter struct {
 
 	mu         sync.Mutex // guards all mutable fields
 	now        time.Duration
-	quality    energy.Quality       // quality of the last interval
-	current    string               // source of the last interval
-	consumers  map[string]*consumer // by ID
+	quality    energy.Quality // quality of the last interval
+	current    string         // source of the last interval
+	consumers  []*consumer    // sorted by ID
 	names      map[string]batch.Names
 	stale      bool // names may contain pods without consumers
 	sources    []source
@@ -64,17 +65,21 @@ type Exporter struct {
 	ended      account // consumers whose series were removed
 	folded     int     // number of consumers without their own series in the last tick
 	status     Status
-	health     health
+	sweep      time.Duration // total duration of reading CPU times
 
 	temperatures []meter.Temperature // replaced as a whole, never modified
 
+	encoder pageEncoder
+
 	scrapes  chan struct{}
+	ticks    prometheus.Histogram
 	registry *prometheus.Registry
 }
 
 // source contains the totals of one meter.
 type source struct {
 	name   string
+	labels []*dto.LabelPair
 	energy [qualities]energy.Microjoules
 }
 
@@ -83,13 +88,17 @@ func New(o Options) *Exporter {
 	o.MaxConsumers = cmp.Or(o.MaxConsumers, defaultMaxConsumers)
 	o.Retain = cmp.Or(o.Retain, defaultRetain)
 	e := &Exporter{
-		options: o, consumers: map[string]*consumer{}, names: map[string]batch.Names{},
-		scrapes: make(chan struct{}, maxScrapes), registry: prometheus.NewRegistry(),
+		options: o, names: map[string]batch.Names{}, scrapes: make(chan struct{}, maxScrapes),
+		encoder: pageEncoder{node: pairs("node", o.Node)}, registry: newRegistry(),
+		ticks: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kubenergy_agent_tick_duration_seconds",
+			Help: "Duration of ticks, which read, attribute and save energy.",
+			// The agent cannot keep up if ticks take a second.
+			Buckets:     []float64{.00025, .0005, .001, .0025, .005, .01, .025, .1, .25, 1},
+			ConstLabels: prometheus.Labels{"node": label(o.Node)},
+		}),
 	}
-	e.registry.MustRegister(e,
-		prometheus.NewProcessCollector(prometheus.ProcessCollectorOpts{}), //nolint:staticcheck // collectors links SQL
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "go_goroutines", Help: "Number of goroutines."},
-			func() float64 { return float64(runtime.NumGoroutine()) }))
+	e.registry.MustRegister(e.ticks)
 	return e
 }
 
@@ -102,13 +111,16 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 	e.bookNode(a, source)
 	e.folded = 0
 	quality := min(a.Quality, energy.Derived)
+	at := 0
 	for i := range a.Shares {
 		s := &a.Shares[i]
 		account := &e.other
-		if c := e.consumer(s); c != nil {
+		c, position := e.consumer(s, at)
+		if at = position; c != nil {
 			account = &c.account
 			c.quality, c.seen = quality, e.now
 			e.setEnded(c, s.Ended)
+			at++
 		} else {
 			e.folded++
 		}
@@ -125,8 +137,8 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 	})
 	if e.stale {
 		named := map[string]bool{}
-		for id := range e.consumers {
-			uid, _, _ := energy.PodOf(id)
+		for _, c := range e.consumers {
+			uid, _, _ := energy.PodOf(c.id)
 			named[uid] = true
 		}
 		maps.DeleteFunc(e.names, func(uid string, _ batch.Names) bool { return !named[uid] })
@@ -152,30 +164,40 @@ func (e *Exporter) source(name string) *source {
 			return &e.sources[i]
 		}
 	}
-	e.sources = append(e.sources, source{name: name})
+	e.sources = append(e.sources, source{name: name, labels: pairs("source", name)})
 	return &e.sources[len(e.sources)-1]
 }
 
-// consumer returns the consumer of a share, and adds it if necessary. If the limit is reached, a new consumer replaces
-// the one that ended first. It returns nil if there is none, or if the kind of the consumer is unknown. The limit does
-// not apply to the system.
-func (e *Exporter) consumer(s *energy.Share) *consumer {
-	if c := e.consumers[s.ID]; c != nil {
-		return c
+// consumer returns the consumer of a share and its index, and adds it if necessary. If the limit is reached, a new
+// consumer replaces the one that ended first. The consumer is nil if there is none, or if its kind is unknown. The
+// limit does not apply to the system. Shares are usually sorted by ID, so that a consumer is usually found at the
+// expected index.
+func (e *Exporter) consumer(s *energy.Share, expected int) (*consumer, int) {
+	if expected < len(e.consumers) && e.consumers[expected].id == s.ID {
+		return e.consumers[expected], expected
+	}
+	at, found := e.position(s.ID)
+	if found {
+		return e.consumers[at], at
 	}
 	kind := kindOf(s.ID)
 	if kind == kindUnknown {
-		return nil
+		return nil, at
 	}
 	if len(e.consumers) >= e.options.MaxConsumers && kind != kindSystem {
 		if s.Ended || !e.retireOldest() {
-			return nil
+			return nil, at
 		}
+		at, _ = e.position(s.ID)
 	}
 	id := strings.Clone(s.ID)
-	c := &consumer{kind: kind, labels: labelsOf(id, kind, e.names)}
-	e.consumers[id] = c
-	return c
+	c := &consumer{id: id, kind: kind, labels: labelsOf(id, kind, e.names)}
+	e.consumers = slices.Insert(e.consumers, at, c)
+	return c, at
+}
+
+func (e *Exporter) position(id string) (int, bool) {
+	return slices.BinarySearchFunc(e.consumers, id, func(c *consumer, id string) int { return cmp.Compare(c.id, id) })
 }
 
 func (e *Exporter) setEnded(c *consumer, ended bool) {
@@ -202,7 +224,7 @@ func (e *Exporter) retireOldest() bool {
 // retire removes the series of consumers, and adds their totals to those of ended consumers.
 func (e *Exporter) retire(gone func(*consumer) bool) {
 	before := len(e.consumers)
-	maps.DeleteFunc(e.consumers, func(_ string, c *consumer) bool {
+	e.consumers = slices.DeleteFunc(e.consumers, func(c *consumer) bool {
 		if !gone(c) {
 			return false
 		}
@@ -219,14 +241,18 @@ func (e *Exporter) SetNames(names map[string]batch.Names) {
 	defer e.mu.Unlock()
 	changed := map[string]bool{}
 	for uid, n := range names {
-		previous, known := e.names[uid]
-		changed[uid] = !known || previous.Namespace != n.Namespace || previous.Pod != n.Pod ||
-			!maps.Equal(previous.Containers, n.Containers)
+		if previous, known := e.names[uid]; !known || previous.Namespace != n.Namespace || previous.Pod != n.Pod ||
+			!maps.Equal(previous.Containers, n.Containers) {
+			changed[uid] = true
+		}
 	}
-	for id, c := range e.consumers {
-		if uid, _, ok := energy.PodOf(id); ok && changed[uid] {
+	if len(changed) == 0 {
+		return
+	}
+	for _, c := range e.consumers {
+		if uid, _, ok := energy.PodOf(c.id); ok && changed[uid] {
 			e.names[uid] = names[uid]
-			c.labels = labelsOf(id, c.kind, e.names)
+			c.labels = labelsOf(c.id, c.kind, e.names)
 		}
 	}
 }

@@ -28,23 +28,6 @@ const (
 	forwardTimeout = 30 * time.Second
 )
 
-// page returns the current metrics. Metrics that cannot be collected are omitted.
-func (e *Exporter) page(openMetrics bool) []byte {
-	families, _ := e.registry.Gather()
-	var page bytes.Buffer
-	for _, family := range families {
-		if openMetrics {
-			_, _ = expfmt.MetricFamilyToOpenMetrics(&page, family)
-		} else {
-			_, _ = expfmt.MetricFamilyToText(&page, family)
-		}
-	}
-	if openMetrics {
-		_, _ = expfmt.FinalizeOpenMetrics(&page)
-	}
-	return page.Bytes()
-}
-
 // ServeHTTP responds with the current metrics. Clients do not block each other, because each gets its own page.
 func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {

@@ -7,26 +7,39 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// labelsOf returns the values of the labels that identify a consumer. Unknown names are empty, which is equivalent to
-// an absent label in Prometheus.
-func labelsOf(id string, k kind, names map[string]batch.Names) []string {
+// pairs returns labels, given alternating names and values. It makes the values valid, and retains the slice.
+func pairs(namesAndValues ...string) []*dto.LabelPair {
+	all := make([]dto.LabelPair, len(namesAndValues)/2)
+	labels := make([]*dto.LabelPair, len(all))
+	for i := range all {
+		name, value := &namesAndValues[2*i], &namesAndValues[2*i+1]
+		*value = label(*value)
+		all[i].Name, all[i].Value, labels[i] = name, value, &all[i]
+	}
+	return labels
+}
+
+// labelsOf returns the labels that identify a consumer. Unknown names are empty, which is equivalent to an absent label
+// in Prometheus.
+func labelsOf(id string, k kind, names map[string]batch.Names) []*dto.LabelPair {
 	switch k {
 	case kindContainer:
 		uid, container, _ := energy.PodOf(id)
 		n := names[uid]
-		return []string{
-			label(uid), label(container), label(n.Namespace), label(n.Pod), label(n.Containers[container]),
-		}
+		return pairs("pod_uid", uid, "container_id", container, "namespace", n.Namespace, "pod", n.Pod,
+			"container", n.Containers[container])
 	case kindVM:
 		name, _ := energy.VMOf(id)
-		return []string{label(name)}
+		return pairs("vm", name)
 	case kindCgroup:
 		path, _ := energy.CgroupOf(id)
-		return []string{label(path)}
+		return pairs("cgroup", path)
 	}
 	return nil
 }

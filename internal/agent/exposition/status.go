@@ -1,7 +1,6 @@
 package exposition
 
 import (
-	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/agent/delivery"
@@ -55,21 +54,6 @@ type DeliveryStatus struct {
 	Age time.Duration // age of the oldest unacknowledged batch; 0 if there is none
 }
 
-// health contains totals over all ticks.
-type health struct {
-	buckets [len(tickBounds) + 1]uint64
-	tick    time.Duration
-	sweep   time.Duration
-}
-
-// tickBounds are the upper bounds of the histogram of tick durations. The agent cannot keep up if ticks take a
-// second.
-var tickBounds = [...]time.Duration{
-	250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
-	10 * time.Millisecond,
-	25 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second,
-}
-
 // SetStatus sets the status after a tick. It copies s, but retains Delivery, Guests and Boards.
 func (e *Exporter) SetStatus(s *Status) {
 	e.mu.Lock()
@@ -78,8 +62,6 @@ func (e *Exporter) SetStatus(s *Status) {
 	e.status = *s
 	e.status.Meters = meters
 
-	e.health.tick += s.Tick
-	e.health.sweep += s.Sweep
-	i, _ := slices.BinarySearch(tickBounds[:], s.Tick)
-	e.health.buckets[i]++
+	e.sweep += s.Sweep
+	e.ticks.Observe(s.Tick.Seconds())
 }
