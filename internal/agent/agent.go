@@ -1,9 +1,9 @@
-// Package agent meters one node. Once a second it sweeps over the CPU times of all that runs, reads the energy
-// counters, and attributes what was used; the sums are served as metrics, pushed in batches, and published to virtual
-// machines.
+// Package agent implements the agent that meters one node. Once per interval (1 s by default), it reads the CPU
+// time of all control groups and the energy counters, and attributes the energy to consumers. The totals are served
+// as metrics, pushed to the controller in batches, and published to virtual machines.
 //
-// The loop is one goroutine. What is slow or foreign, a client, the network, a meter behind HTTP, stands beside it and
-// never makes it wait.
+// The loop runs in one goroutine. Slow or external operations, such as HTTP clients, deliveries and meters read
+// over HTTP, run in other goroutines and never block it.
 package agent
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// Version is that of the module, or of the commit it was built from.
+// Version returns the version of the main module, or the commit that it was built from.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -42,20 +42,21 @@ func Version() string {
 	return info.Main.Version
 }
 
-// Run meters until ctx ends. What is not delivered by then is tried once more, and stays in the state folder.
+// Run meters until ctx is done. It then tries once more to deliver pending batches; batches that are still
+// unacknowledged remain in the state directory.
 func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	a, err := open(o, log)
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	// One thread meters and one serves; more of them would make collecting garbage on large machines cost more than
-	// metering.
+	// One thread meters and one serves. On machines with many CPUs, more threads would make garbage collection more
+	// expensive than metering.
 	if os.Getenv("GOMAXPROCS") == "" {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(min(2, runtime.NumCPU())))
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	// The pusher outlives the loop: what the last tick books is to be delivered as well.
+	// The pusher outlives the loop so that it also delivers the last tick.
 	pushing, stopPushing := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
 		defer stopPushing()
@@ -78,7 +79,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	return group.Wait()
 }
 
-// An agent belongs to its loop; the parts that others ask guard themselves.
+// agent is used by the goroutine of its loop only. Parts that other goroutines use have their own locks.
 type agent struct {
 	options Options
 	log     *slog.Logger
@@ -88,12 +89,12 @@ type agent struct {
 	root        *meter.Root
 	attributing energy.AttributorOptions
 	attributor  *energy.Attributor
-	queue       *delivery.Queue  // nil: nothing is pushed, and nothing survives the process
-	pusher      *delivery.Pusher // nil: nothing is pushed
+	queue       *delivery.Queue  // nil if batches are neither pushed nor persisted
+	pusher      *delivery.Pusher // nil if batches are not pushed
 	page        *exposition.Exporter
-	publisher   *guests.Publisher // nil: not a hypervisor
+	publisher   *guests.Publisher // nil if the node is not a hypervisor
 	gpus        gpus
-	hottest     atomic.Pointer[energy.Celsius] // of CPUs and GPUs; nil: not known, or told already
+	hottest     atomic.Pointer[energy.Celsius] // of CPUs and GPUs; nil if unknown or already sent
 
 	sweep       host.Sweep
 	readings    []energy.Reading
@@ -116,7 +117,7 @@ func open(o Options, log *slog.Logger) (_ *agent, err error) {
 		}
 	}()
 	if a.host, err = host.Open(o.Host, log); err != nil {
-		return nil, fmt.Errorf("finding what runs here: %w", err)
+		return nil, fmt.Errorf("opening the host: %w", err)
 	}
 	if a.meters, err = meter.Open(o.Meters, log); err != nil {
 		return nil, fmt.Errorf("opening meters: %w", err)
@@ -126,7 +127,7 @@ func open(o Options, log *slog.Logger) (_ *agent, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// A root that does not move is waited for. A meter that is asked seldom moves as seldom.
+	// Wait for a root meter that does not advance. A meter that is scraped rarely advances only as often.
 	a.attributing = energy.AttributorOptions{
 		Idle: o.Idle, Prior: prior, Patience: max(time.Minute, 3*o.Interval, 3*o.Meters.ScrapeInterval),
 	}
@@ -145,11 +146,11 @@ func open(o Options, log *slog.Logger) (_ *agent, err error) {
 	return a, nil
 }
 
-// prior is what is known of the node's idle power before it was observed: what its profile says, if the root domain
-// is the machine that the profile describes.
+// prior returns the idle power from the node's power profile, used until it has been observed. It returns nil if
+// the profile does not describe the root domain.
 func (a *agent) prior() (*energy.Profile, error) {
 	domains, parts := a.root.Domains()
-	if len(domains) == 0 || len(parts) > 0 { // a profile is of a whole machine, without its platform taken off
+	if len(domains) == 0 || len(parts) > 0 { // a profile describes the whole machine including its platform
 		return nil, nil
 	}
 	switch domains[0].Kind {
@@ -165,7 +166,8 @@ func (a *agent) prior() (*energy.Profile, error) {
 	return nil, nil
 }
 
-// openDelivery takes up what a former process of this boot left behind, if there is a folder for that.
+// openDelivery opens the queue, restores the state of the previous process of this boot, if any, and creates the
+// pusher.
 func (a *agent) openDelivery() error {
 	o := &a.options
 	if o.StateDir == "" && o.Push.URL == "" {
@@ -173,16 +175,16 @@ func (a *agent) openDelivery() error {
 	}
 	boot, err := host.BootID()
 	if err != nil {
-		return fmt.Errorf("naming this boot: %w", err)
+		return fmt.Errorf("identifying this boot: %w", err)
 	}
 	if a.queue, err = delivery.OpenQueue(delivery.QueueOptions{Dir: o.StateDir, Node: o.Node, Boot: boot},
 		a.log); err != nil {
-		return fmt.Errorf("opening the state folder: %w", err)
+		return fmt.Errorf("opening the state directory: %w", err)
 	}
 	if state := a.queue.State(); state != nil {
 		if err := a.restore(state); err != nil {
-			a.log.Warn("beginning anew: the state of the former process is of no use", "err", err)
-			a.attributor = energy.NewAttributor(a.attributing) // half a state is none
+			a.log.Warn("Ignored the invalid state of the previous process", "err", err)
+			a.attributor = energy.NewAttributor(a.attributing) // discard partially restored state
 		}
 	}
 	if o.Push.URL == "" {
@@ -200,7 +202,7 @@ func (a *agent) openDelivery() error {
 	return err
 }
 
-// prepare is what follows from the parts, once all are there.
+// prepare initializes the status and logs the configuration. It must be called after all parts have been opened.
 func (a *agent) prepare() {
 	a.meterLogs = make([]logThrottle, len(a.meters))
 	for _, m := range a.meters {
@@ -208,11 +210,11 @@ func (a *agent) prepare() {
 	}
 	a.status.Idle = a.options.Idle.String()
 	domains, parts := a.root.Domains()
-	a.log.Info("metering", "node", a.options.Node, "source", a.root.Source(), "root", domains, "parts", parts,
+	a.log.Info("Started metering", "node", a.options.Node, "source", a.root.Source(), "root", domains, "parts", parts,
 		"interval", a.options.Interval.String(),
 		"idle", a.options.Idle, "push", a.options.Push.URL, "version", Version())
 	if a.options.StateDir == "" && a.pusher != nil {
-		a.log.Warn("without --state-dir, what is not acknowledged is lost with the process")
+		a.log.Warn("Unacknowledged batches will be lost on exit, because --state-dir is not set")
 	}
 }
 
@@ -229,12 +231,12 @@ func (a *agent) close() {
 		errs = append(errs, a.host.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
-		a.log.Warn("closing", "err", err)
+		a.log.Warn("Failed to close", "err", err)
 	}
 }
 
-// watchTemperatures asks the sensors until ctx ends. Some, as those of disks, take their time: the loop does not wait
-// for them.
+// watchTemperatures reads the temperature sensors until ctx is done. It runs outside of the loop because some
+// sensors, such as those of disks, respond slowly.
 func (a *agent) watchTemperatures(ctx context.Context) {
 	sensors, ok := meter.Of[*meter.Hwmon](a.meters)
 	for tick := time.NewTicker(temperaturePeriod); ; {
@@ -257,7 +259,7 @@ func (a *agent) watchTemperatures(ctx context.Context) {
 
 const temperaturePeriod = 15 * time.Second
 
-// serve answers scrapes until ctx ends.
+// serve serves metrics and health checks until ctx is done.
 func (a *agent) serve(ctx context.Context) error {
 	routes := exposition.Routes{
 		Metrics: a.page, Healthy: a.heartbeat.check, TokenFile: a.options.MetricsTokenFile, Log: a.log,

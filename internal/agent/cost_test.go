@@ -20,19 +20,19 @@ import (
 	"github.com/kubenergy/kubenergy/test/paired"
 )
 
-// What the agent costs on a node with so many busy containers, each of them a process that wakes 20 times a second: all
-// of it, RAPL read at each tick, batches pushed, state saved, metrics scraped. Its CPU time is what the kernel
-// accounts to its process.
+// TestCost measures the agent's cost on a node with many busy containers, each with one process that wakes up 20
+// times a second. RAPL is read at each tick, batches are pushed, the state is saved and metrics are scraped. CPU
+// time is measured as accounted by the kernel for the process.
 //
-// The limit is a multiple of the CPU time of a naive program in the same seconds, which opens, reads and closes the
-// cpu.stat of each control group once a second, so the limit holds on slow and on busy machines. `make bench-agent`
-// measures for longer, with 1,000 containers as well: for 250, the agent may take as much as the naive program, which is
-// 0.5 % of a core on the machine of docs/measurements.
+// The limit is a multiple of the CPU time of a naive program that opens, reads and closes the cpu.stat file of each
+// control group once a second during the same period, so the limit also holds on slow and busy machines. `make
+// bench-agent` measures for longer, also with 1,000 containers. With 250 containers, the agent may use as much CPU
+// time as the naive program, which is 0.5 % of a core on the machine of docs/measurements.
 func TestCost(t *testing.T) {
 	if testing.Short() {
-		t.Skip("runs agents for a while")
+		t.Skip("runs agents for several seconds")
 	}
-	warm, windows, seconds, sizes, limit := 2*time.Second, 4, 2, []int{100}, 4. // fixed costs weigh more than at 250
+	warm, windows, seconds, sizes, limit := 2*time.Second, 4, 2, []int{100}, 4. // fixed costs dominate
 	if os.Getenv("KUBENERGY_BENCH") != "" {
 		warm, windows, seconds, sizes, limit = 20*time.Second, 12, 5, []int{250, 1000}, 1
 	}
@@ -55,7 +55,7 @@ func TestCost(t *testing.T) {
 				from, read := kit.CPUTimeOf(a.cmd.Process.Pid), time.Duration(0)
 				for range seconds {
 					read += kit.CPUTime(naive.read)
-					time.Sleep(time.Second) // the agent ticks once
+					time.Sleep(time.Second) // the agent ticks once per second
 				}
 				a.metrics(t)
 				ratios = append(ratios, float64(kit.CPUTimeOf(a.cmd.Process.Pid)-from)/float64(read))
@@ -67,7 +67,7 @@ func TestCost(t *testing.T) {
 				took
 			rss := after["process_resident_memory_bytes"] / (1 << 20)
 			ratio := paired.MedianOf(ratios, 1)
-			t.Logf("%d busy containers, 1 s: %.3f %% of a core in all, of which the sweep %.3f %% (wall time); %.1f "+
+			t.Logf("%d busy containers, 1 s: %.3f %% of a core, including %.3f %% for the sweep (wall time); %.1f "+
 				"MiB resident, %.0f descriptors; a naive reader takes %.3f %%: ratio %v",
 				containers, 100*cpu, 100*sweep, rss, after["process_open_fds"], 100*reading.Seconds()/took, ratio)
 			if got := after[`kubenergy_agent_consumers{state="living"}`]; got < float64(containers) {
@@ -83,13 +83,13 @@ func TestCost(t *testing.T) {
 				t.Errorf("%.1f MiB resident, want at most 25 MiB", rss)
 			}
 			if totals := sink.Totals(); totals.Batches == 0 || totals.Measured == 0 {
-				t.Errorf("pushed %d batches with %v", totals.Batches, totals.Measured)
+				t.Errorf("recorded %d batches with %v", totals.Batches, totals.Measured)
 			}
 		})
 	}
 }
 
-// naiveReader opens, reads and closes the CPU time of each control group.
+// naiveReader opens, reads and closes the CPU time file of each control group.
 type naiveReader struct {
 	t     *testing.T
 	files []string
@@ -123,7 +123,7 @@ func (r *naiveReader) read() {
 	}
 }
 
-// metrics scrapes; labels that say where and what of a node are left out of the keys.
+// metrics scrapes the agent. It removes the node label from the keys.
 func (a *process) metrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	resp, err := http.Get("http://" + a.address + "/metrics")

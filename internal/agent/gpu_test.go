@@ -18,11 +18,12 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// The released agent on a node with two boards: 300 W of one are a container's for 60 % of the time, as a library with
-// NVML's functions says, whose other processes are on no such node.
+// TestGPUs runs the released agent on a node with two fake GPUs. A library with NVML's functions reports that a
+// container uses 60 % of the first GPU, which draws 300 W. All other processes that it reports do not exist on the
+// node.
 func TestGPUs(t *testing.T) {
 	if testing.Short() {
-		t.Skip("runs agents for a while")
+		t.Skip("runs agents for several seconds")
 	}
 	root := nvmltest.Driver(t, nvmltest.Library)
 	path, err := build()
@@ -59,8 +60,8 @@ func TestGPUs(t *testing.T) {
 		}
 		return used
 	}
-	// What came in the first second is not to count for much.
-	kit.Eventually(t, time.Minute, "seven seconds of the container's GPU and a temperature are booked", func() bool {
+	// Wait long enough that the first second has little weight.
+	kit.Eventually(t, time.Minute, "seven seconds of the container's GPU and a temperature are recorded", func() bool {
 		var passed time.Duration
 		for _, b := range sink.Batches() {
 			if gpuOf(b) > 0 {
@@ -70,7 +71,7 @@ func TestGPUs(t *testing.T) {
 		return passed >= 7*time.Second && hot.Load() != nil
 	})
 	if got := *hot.Load(); got != "78.0" {
-		t.Errorf("the agent tells %s °C, want those of the hotter board", got)
+		t.Errorf("reported temperature = %s °C, want that of the hotter GPU", got)
 	}
 	a.stop(syscall.SIGTERM)
 	if breaches := sink.Breaches(); breaches != nil {
@@ -82,15 +83,16 @@ func TestGPUs(t *testing.T) {
 		if gpus := b.GPUIdle + b.GPUUnknown + gpuOf(b); gpus > 0 {
 			used, all, passed = used+gpuOf(b), all+gpus, passed+b.EndSinceBoot-b.StartSinceBoot
 			if want := "package (rapl) + gpu (nvml)"; b.Source != want || b.Quality != energy.Measured {
-				t.Errorf("a batch is %v, from %q, want %q", b.Quality, b.Source, want)
+				t.Errorf("batch has quality %v and source %q, want source %q", b.Quality, b.Source, want)
 			}
 		}
 	}
 	if watts := float64(all.Joules()) / passed.Seconds(); watts < 400 || watts > 700 {
-		t.Errorf("%.0f W of GPUs, want 500 and what came in the first second", watts)
+		t.Errorf("GPU power = %.0f W, want 500 W plus the energy of the first second", watts)
 	}
-	// Of the first board's time it used 60 % and a process that cannot be found 30 %. Idle energy is shared by who holds it.
+	// The container used 60 % of the first GPU's time, and an unknown process 30 %. Idle energy is shared by the
+	// known consumers.
 	if share := float64(used) / float64(all); share < 0.35 || share > 0.65 {
-		t.Errorf("%.2f of the GPUs' energy is the container's, want two thirds of three fifths, or a little more", share)
+		t.Errorf("container's fraction of the GPU energy = %.2f, want 0.4 or slightly more", share)
 	}
 }

@@ -10,26 +10,27 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// gpus are the boards of the node, where it has some that a meter reads.
+// gpus holds the state of GPU metering.
 type gpus struct {
-	meter       *meter.Boards // nil: none
+	meter       *meter.Boards // nil if no GPUs are metered
 	attribution *gpu.Attribution
 	names       podNames
 }
 
-// openGPUs chooses the meter of boards. In a virtual machine whose host tells what it uses, boards are not metered: the
-// host takes all that the machine tells from what it saw of it, and it saw no boards.
+// openGPUs selects the GPU meter. GPUs are not metered in a virtual machine if its energy is reported by the host,
+// because the host subtracts the reported energy from the energy that it attributed to the machine, and the latter
+// does not include GPUs.
 func (a *agent) openGPUs() {
 	a.gpus.attribution = gpu.NewAttribution(a.attributing)
-	boards, found := meter.Of[*meter.Boards](a.meters) // NVML's, if there are two
+	boards, found := meter.Of[*meter.Boards](a.meters) // the first one, NVML, if there are two
 	if _, guest := meter.Of[*meter.Guest](a.meters); guest && found {
-		a.log.Warn("GPUs are not metered: the host of this virtual machine tells what it uses, and does not see them")
+		a.log.Warn("Disabled GPU metering, because the host reports the energy of this virtual machine without GPUs")
 		return
 	}
 	a.gpus.meter = boards
 }
 
-// bookGPUs adds to the node's attribution what its boards used meanwhile.
+// bookGPUs adds the energy of GPUs to the node's attribution.
 func (a *agent) bookGPUs() {
 	if a.gpus.meter == nil {
 		return
@@ -38,15 +39,15 @@ func (a *agent) bookGPUs() {
 	a.status.Source = a.root.Source() + " + gpu (" + a.gpus.meter.Name() + ")"
 }
 
-// withoutGPUs takes out of readings of the whole machine what its boards used, which is booked apart.
+// withoutGPUs subtracts the energy of GPUs, which is recorded separately, from readings of the whole machine.
 func (a *agent) withoutGPUs(root []energy.Reading) {
 	if a.gpus.attribution.TakeOut(root) {
-		a.log.Warn("GPUs use more than the meter of the whole machine counts: it does not feed them, and their energy "+
-			"is added", "root", a.root.Source())
+		a.log.Warn("Adding the energy of GPUs to that of the machine, because it exceeds the machine's "+
+			"readings", "root", a.root.Source())
 	}
 }
 
-// showGPUs puts boards on the page.
+// showGPUs updates the GPUs in the status.
 func (a *agent) showGPUs() {
 	if a.gpus.meter == nil {
 		return
@@ -71,7 +72,8 @@ func (a *agent) consumerOf(u *gpu.Use) string {
 	return a.gpus.names.of(u)
 }
 
-// podNames find the consumers that a page of metrics names as people do: by what acknowledgements told last.
+// podNames resolves pod and container names, as used by DCGM exporter, to consumer IDs. It stores the names of the
+// last acknowledgement.
 type podNames struct {
 	atomic.Pointer[map[string]batch.Names]
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// A page of metrics names pods as people do.
+// TestPodNames verifies that pod and container names are resolved to consumer IDs.
 func TestPodNames(t *testing.T) {
 	var p podNames
 	p.Store(&map[string]batch.Names{
@@ -22,12 +22,12 @@ func TestPodNames(t *testing.T) {
 		{gpu.Use{Namespace: "ml", Pod: "job", Container: "train"}, "pod/u1/c1"},
 		{gpu.Use{Namespace: "ml", Pod: "job", Container: "new"}, "pod/u1"},
 		{gpu.Use{Namespace: "ml", Pod: "other", PodUID: "u2"}, "pod/u2"},
-		{gpu.Use{Namespace: "ml", Pod: "set-0", PodUID: "u4", Container: "train"}, "pod/u4/c4"}, // made anew
+		{gpu.Use{Namespace: "ml", Pod: "set-0", PodUID: "u4", Container: "train"}, "pod/u4/c4"}, // recreated pod
 		{gpu.Use{Namespace: "ml", Pod: "other", PodUID: "u/2/3"}, ""},
 		{gpu.Use{Namespace: "ml", Pod: "other"}, ""},
 	} {
 		if have := p.of(&c.use); have != c.want {
-			t.Errorf("%+v is %q, want %q", c.use, have, c.want)
+			t.Errorf("of(%+v) = %q, want %q", c.use, have, c.want)
 		}
 	}
 }

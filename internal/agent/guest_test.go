@@ -17,11 +17,11 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// A host with a virtual machine in a control group of libvirt's, and an agent in each of the two: the guest's joules
-// are those that the host attributed to it, and are counted once.
+// TestHostAndGuest runs an agent on a host and one in a virtual machine of libvirt, and verifies that the guest's
+// energy equals the energy that the host attributed to it, and is counted only once.
 func TestHostAndGuest(t *testing.T) {
 	if testing.Short() {
-		t.Skip("runs agents for a while")
+		t.Skip("runs agents for several seconds")
 	}
 	mount := hosttest.Mount(t, 2)
 	folder := hosttest.Folder(t, mount)
@@ -42,13 +42,13 @@ func TestHostAndGuest(t *testing.T) {
 	host := start(t, append(push, "--cgroup-root", mount, "--powercap-root", powercap(t), "--meters", "rapl", "--vms",
 		"--guests-dir", guests,
 		"--idle", "equal")...)
-	kit.Eventually(t, 30*time.Second, "the guest's folder exists", func() bool {
+	kit.Eventually(t, 30*time.Second, "the guest's directory exists", func() bool {
 		_, err := os.Stat(filepath.Join(guests, "vm-a", "kubenergy.json"))
 		return err == nil
 	})
 	guest := start(t, append(push, "--node-name", "vm-a", "--cgroup-root", mount, "--meters", "guest", "--guest-dir",
 		filepath.Join(guests, "vm-a"))...)
-	kit.Eventually(t, 30*time.Second, "several batches of the guest's energy are booked", func() bool {
+	kit.Eventually(t, 30*time.Second, "several batches of the guest are recorded", func() bool {
 		booked := 0
 		for _, b := range sink.Batches() {
 			if b.Stream.Node == "vm-a" && b.Measured > 0 {
@@ -61,9 +61,9 @@ func TestHostAndGuest(t *testing.T) {
 	host.stop(syscall.SIGTERM)
 
 	if value := reported.Load(); value == nil {
-		t.Error("no hardware is told")
+		t.Error("no hardware reported")
 	} else if h, err := batch.DecodeHardware(*value); err != nil || h.Threads < 1 || h.Memory < 1<<20 {
-		t.Errorf("told is %s, %v", *value, err)
+		t.Errorf("reported hardware = %s, %v", *value, err)
 	}
 	batches := sink.Batches()
 	var ofVM, inVM energy.Microjoules
@@ -78,14 +78,14 @@ func TestHostAndGuest(t *testing.T) {
 		case "vm-a":
 			inVM += b.Measured
 			if b.Parent == nil || *b.Parent != (batch.Parent{Host: node, VM: "vm-a"}) {
-				t.Errorf("the guest's parent is %+v", b.Parent)
+				t.Errorf("parent of the guest = %+v", b.Parent)
 			}
 			if b.Quality != energy.Derived {
-				t.Errorf("the guest's energy is %v, want derived", b.Quality)
+				t.Errorf("quality of the guest's energy = %v, want derived", b.Quality)
 			}
 		}
 	}
 	if inVM == 0 || inVM > ofVM {
-		t.Errorf("the guest counted %v, of which its host gave it %v", inVM, ofVM)
+		t.Errorf("guest recorded %v, want the %v attributed by its host", inVM, ofVM)
 	}
 }

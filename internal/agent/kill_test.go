@@ -19,12 +19,12 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// The released agent, as a node's and as a hypervisor's, killed at random moments while its counter goes on and the
-// controller fails every other time: what was booked in the end is what was used, to the microjoule, and none of it
-// twice.
+// TestKill kills the released agent at random times, on a node and on a hypervisor, while the energy counter
+// advances and the controller fails every other request. It verifies that all energy is recorded exactly once, to
+// the microjoule.
 func TestKill(t *testing.T) {
 	if testing.Short() {
-		t.Skip("runs agents for a while")
+		t.Skip("runs agents for several seconds")
 	}
 	kills := 20
 	if os.Getenv("KUBENERGY_LONG") != "" {
@@ -62,8 +62,8 @@ func TestKill(t *testing.T) {
 			}}
 			defer killer.Close()
 
-			// The counter stands still until the agent has read it for the first time, and again in the end until all
-			// is booked.
+			// Stop the counter until the agent has read it for the first time, and again at the end until all
+			// energy is recorded.
 			if err := killer.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +87,7 @@ func TestKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			used := energy.Microjoules(counter.Used())
-			kit.Eventually(t, 30*time.Second, "all energy is booked", func() bool {
+			kit.Eventually(t, 30*time.Second, "all energy is recorded", func() bool {
 				return sink.Totals().Measured >= used
 			})
 			if output, err := killer.End(); err != nil {
@@ -95,11 +95,11 @@ func TestKill(t *testing.T) {
 			}
 
 			total := sink.Totals()
-			t.Logf("%d kills: used %d µJ, booked %d, of them unknown %d; %v unmeasured, %d batches came again", kills,
+			t.Logf("%d kills: used %d µJ, recorded %d, unknown %d; %v unmeasured, %d duplicate batches", kills,
 				used, total.Measured, total.Unknown,
 				total.Unmeasured, total.Duplicates)
 			if total.Measured != used {
-				t.Errorf("booked %d µJ, used %d", total.Measured, used)
+				t.Errorf("recorded %d µJ, want %d", total.Measured, used)
 			}
 			if breaches := sink.Breaches(); breaches != nil || total.Gaps != 0 {
 				t.Errorf("%d gaps, breaches: %v", total.Gaps, breaches)
@@ -110,7 +110,7 @@ func TestKill(t *testing.T) {
 
 var tickCount = regexp.MustCompile(`(?m)^kubenergy_agent_tick_duration_seconds_count\{[^}]*\} (\d+)$`)
 
-// ticks is how often an agent has ticked; 0 while it does not answer.
+// ticks returns the agent's number of ticks, or 0 if the agent does not respond.
 func ticks(address string) int {
 	resp, err := http.Get("http://" + address + "/metrics")
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/kubenergy/kubenergy/internal/agent/delivery"
 	"github.com/kubenergy/kubenergy/internal/agent/exposition"
 	"github.com/kubenergy/kubenergy/internal/agent/host"
@@ -14,7 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// loop ticks until ctx ends, and once more then: a container that ends with the node has used something until now.
+// loop runs ticks until ctx is done, and then one final tick to account for containers that stop when the node
+// shuts down.
 func (a *agent) loop(ctx context.Context) {
 	interval := a.options.Interval
 	a.heartbeat.interval.Store(int64(interval))
@@ -31,7 +34,7 @@ func (a *agent) loop(ctx context.Context) {
 		}
 		a.tick()
 		a.heartbeat.beat()
-		// Ticks that did not happen are not made up for: counters add up by themselves.
+		// Lost ticks are not repeated, because counters are cumulative.
 		next = next.Add(interval)
 		if late := time.Since(next); late > 0 {
 			lost := late/interval + 1
@@ -42,12 +45,13 @@ func (a *agent) loop(ctx context.Context) {
 	}
 }
 
-// tick reads everything once: first what computed, then what was used (docs/decisions/0012). A panic outside of meters
-// ends the process: half of the interval may be attributed, and the next process goes on from what was saved.
+// tick reads CPU times, then energy counters, and attributes the energy (docs/decisions/0012). A panic outside of
+// meters terminates the process, because the interval may be partially attributed; the next process continues from
+// the saved state.
 func (a *agent) tick() {
 	began := time.Now()
 	err := a.host.Sweep(&a.sweep)
-	a.sweepTrouble.note(a.log, "reading CPU times", "what is used meanwhile is unknown", err)
+	a.sweepTrouble.note(a.log, "reading CPU times", "the energy is unknown until it succeeds", err)
 	a.status.Sweep = time.Since(began)
 	a.readMeters()
 	o := &a.observation
@@ -66,11 +70,12 @@ func (a *agent) tick() {
 		a.bookGPUs()
 		a.book()
 	}
-	// What virtual machines are told must never be more than what a later process knows of: it would be told again.
+	// Counters published to virtual machines must never exceed the saved state; otherwise, the next process would
+	// publish the same energy again.
 	a.save()
-	if a.publisher != nil { // it logs what fails for one machine; an error is about all
+	if a.publisher != nil { // errors of single machines are logged by Publish
 		err := a.publisher.Publish(host.Now(), a.host.VMs())
-		a.publishTrouble.note(a.log, "writing the counters of virtual machines", "they may begin anew after a restart",
+		a.publishTrouble.note(a.log, "writing the counters of virtual machines", "they may be lost after a restart",
 			err)
 	}
 	a.status.Tick = time.Since(began)
@@ -86,39 +91,38 @@ func (a *agent) readMeters() {
 		status := &a.status.Meters[i]
 		status.Readable = err == nil
 		if scraped, ok := m.(*meter.Scraped); ok {
-			status.Errors = uint64(max(0, scraped.Failures())) // its errors are those of answers, not of ticks
+			status.Errors = uint64(max(0, scraped.Failures())) // counts failed scrapes rather than failed ticks
 		} else if err != nil {
 			status.Errors++
 		}
 		a.meterLogs[i].note(a.log, "reading the meter "+status.Name,
-			"what it covers is booked when it can be read again", err)
+			"its energy is recorded when it can be read again", err)
 	}
 }
 
-// logThrottle keeps something that fails again and again from filling the log.
+// logThrottle limits how often a recurring failure is logged.
 type logThrottle struct {
-	failing  bool
-	loggedAt time.Duration // when, since boot; 0: never
+	failing bool
+	limit   rate.Sometimes
 }
 
-const logPause = time.Minute
-
-// note logs a failure and its end, each once, and neither more than once a minute.
+// note logs the start and the end of a failure, at most one entry per minute.
 func (t *logThrottle) note(log *slog.Logger, what, consequence string, err error) {
-	now := host.Now()
-	if (err != nil) == t.failing || t.loggedAt != 0 && now-t.loggedAt < logPause {
+	if (err != nil) == t.failing {
 		return
 	}
-	t.failing, t.loggedAt = err != nil, now
-	if err != nil {
-		log.Error("a part of the agent fails", "part", what, "consequence", consequence, "err", err)
-	} else {
-		log.Info("it works again", "part", what)
-	}
+	t.limit.Interval = time.Minute
+	t.limit.Do(func() {
+		if t.failing = err != nil; t.failing {
+			log.Error("Agent component failing", "part", what, "consequence", consequence, "err", err)
+		} else {
+			log.Info("Agent component recovered", "part", what)
+		}
+	})
 }
 
-// book hands an attribution to the queue, the page and the virtual machines. The queue comes first: a client that
-// scrapes and then asks for a delivery gets both alike.
+// book adds the attribution to the queue, the metrics and the counters of virtual machines. The queue is updated
+// first so that a client that scrapes metrics and then requests a delivery gets the same data from both.
 func (a *agent) book() {
 	if a.publisher != nil {
 		a.bookVMs()
@@ -129,13 +133,13 @@ func (a *agent) book() {
 			Parent: a.status.Parent,
 		}
 		if err := a.queue.Add(&a.attribution, meta); err != nil {
-			a.log.Error("an interval cannot be pushed", "err", err)
+			a.log.Error("Failed to queue an interval", "err", err)
 		}
 	}
 	a.page.Add(&a.attribution, a.status.Source)
 }
 
-// bookVMs counts to the virtual machines what they used.
+// bookVMs adds the energy of virtual machines to their published counters.
 func (a *agent) bookVMs() {
 	for i := range a.attribution.Shares {
 		s := &a.attribution.Shares[i]
@@ -145,7 +149,7 @@ func (a *agent) bookVMs() {
 	}
 }
 
-// save keeps what a process after this one goes on from. The queue logs what fails.
+// save persists the state for the next process. Errors are logged by the queue.
 func (a *agent) save() {
 	if a.queue == nil {
 		return
@@ -172,18 +176,18 @@ func (a *agent) report() {
 	a.page.SetStatus(s)
 }
 
-// heartbeat remembers the last tick, to find out whether the agent hangs.
+// heartbeat records the time of the last tick for liveness checks.
 type heartbeat struct {
 	interval atomic.Int64
-	last     atomic.Int64 // since boot
+	last     atomic.Int64 // time since boot, in nanoseconds
 }
 
-// missed is how many ticks may be missing before the agent should be restarted.
+// missed is the number of missed ticks after which the agent is considered unhealthy.
 const missed = 10
 
 func (p *heartbeat) beat() { p.last.Store(int64(host.Now())) }
 
-// check returns why the agent is not well.
+// check returns an error if no tick has completed recently.
 func (p *heartbeat) check() error {
 	silent, most := host.Now()-time.Duration(p.last.Load()), missed*time.Duration(p.interval.Load())
 	if silent > max(most, missed*time.Second) {

@@ -18,31 +18,31 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Options are what the command line says.
+// Options are the options of the agent's command line.
 type Options struct {
 	Node     string
-	Interval time.Duration     // of a tick; 0: a second, or half of one where virtual machines read what is published
-	StateDir string            // "": nothing survives the process
-	Idle     energy.IdlePolicy // how idle energy is shared
+	Interval time.Duration     // of ticks; 0 defaults to 1 s, or 500 ms if VMs are enabled
+	StateDir string            // if empty, no state is persisted
+	Idle     energy.IdlePolicy // distribution of idle energy
 
 	Host   host.Options
 	Meters meter.Config
 
-	Listen    string // HTTP: /metrics, /healthz, /forward-metrics; "0": nowhere
-	WebConfig string // TLS and authentication of Listen
-	// MetricsTokenFile holds the bearer token that scrapers bring; "": none is asked for.
+	Listen    string // address of /metrics, /healthz and /forward-metrics; "0" disables the server
+	WebConfig string // TLS and authentication settings of Listen
+	// MetricsTokenFile contains the bearer token required of scrapers. If empty, no token is required.
 	MetricsTokenFile string
-	MaxConsumers     int // in /metrics
+	MaxConsumers     int // maximum number of consumers in /metrics
 	BatchInterval    time.Duration
-	Push             delivery.PushOptions // no URL: nothing is pushed
+	Push             delivery.PushOptions // if the URL is empty, batches are not pushed
 
-	GuestsDir string // where the counters of virtual machines are published
+	GuestsDir string // directory for the counters of virtual machines
 
 	LogFormat string // json or text
 	LogLevel  slog.Level
 }
 
-// DefaultOptions returns what holds where the command line says nothing.
+// DefaultOptions returns the default options.
 func DefaultOptions() Options {
 	name := os.Getenv("NODE_NAME")
 	if name == "" {
@@ -57,38 +57,38 @@ func DefaultOptions() Options {
 	}
 }
 
-// AddFlags adds a flag for each option.
+// AddFlags adds a flag for each option to fs.
 func (o *Options) AddFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.Node, "node-name", o.Node,
-		"`name` of this node in all that is reported (default: $NODE_NAME, else the host's name)")
+		"`name` of this node in all reports (default: $NODE_NAME, or the host name)")
 	fs.DurationVar(&o.Interval, "interval", o.Interval,
-		"how often meters and control groups are read (default 1s, 500ms with --vms)")
+		"interval at which meters and control groups are read (default 1s, 500ms with --vms)")
 	fs.StringVar(&o.StateDir, "state-dir", o.StateDir,
-		"`folder` for what must survive the process: the open batch, those not acknowledged, the counters' last values")
+		"`folder` for persistent state: the open batch, unacknowledged batches and the last values of counters")
 	fs.TextVar(&o.Idle, "idle", o.Idle,
-		"who carries idle energy: apart (no consumer), requests (pods by requested CPU) or equal (all pods alike)")
+		"distribution of idle energy: apart (no consumer), requests (pods by requested CPU) or equal (all pods)")
 
-	fs.StringVar(&o.Host.Root, "cgroup-root", o.Host.Root, "`folder` where control groups are mounted, version 1 or 2")
-	fs.StringVar(&o.Host.Proc, "proc-root", o.Host.Proc, "`folder` of procfs")
-	fs.Func("cgroup", "`glob` of further control groups to attribute to, below the root; may be repeated",
+	fs.StringVar(&o.Host.Root, "cgroup-root", o.Host.Root, "`folder` where control groups (v1 or v2) are mounted")
+	fs.StringVar(&o.Host.Proc, "proc-root", o.Host.Proc, "`folder` where procfs is mounted")
+	fs.Func("cgroup", "`glob` of additional control groups to meter, relative to the cgroup root; may be repeated",
 		meter.AppendTo(&o.Host.Groups))
 	fs.BoolVar(&o.Host.VMs, "vms", o.Host.VMs, "find QEMU virtual machines and publish their counters")
-	fs.StringVar(&o.GuestsDir, "guests-dir", o.GuestsDir, "`folder` to publish the counters of virtual machines in")
+	fs.StringVar(&o.GuestsDir, "guests-dir", o.GuestsDir, "`folder` for the published counters of virtual machines")
 
 	o.Meters.AddFlags(fs)
 
-	fs.StringVar(&o.Listen, "listen", o.Listen, "`address` of /metrics, /healthz and /forward-metrics (0: none)")
+	fs.StringVar(&o.Listen, "listen", o.Listen, "`address` of /metrics, /healthz and /forward-metrics (0 to disable)")
 	fs.StringVar(&o.WebConfig, "web-config", o.WebConfig,
-		"`file` that configures TLS and authentication of --listen, in the format of Prometheus' exporters")
+		"`file` with TLS and authentication settings of --listen, in the format of the Prometheus exporter toolkit")
 	fs.StringVar(&o.MetricsTokenFile, "metrics-token-file", o.MetricsTokenFile,
-		"`file` with the bearer token that --listen asks for (default: none)")
+		"`file` with the bearer token required by --listen (default: none)")
 	fs.IntVar(&o.MaxConsumers, "max-consumers", o.MaxConsumers,
-		"how many consumers have series of their own in /metrics")
-	fs.DurationVar(&o.BatchInterval, "batch-interval", o.BatchInterval, "how much time a pushed batch covers")
-	fs.StringVar(&o.Push.URL, "push-url", o.Push.URL, "`URL` that batches are pushed to (default: nothing is pushed)")
+		"maximum number of consumers with their own series in /metrics")
+	fs.DurationVar(&o.BatchInterval, "batch-interval", o.BatchInterval, "period covered by a pushed batch")
+	fs.StringVar(&o.Push.URL, "push-url", o.Push.URL, "`URL` to push batches to (default: batches are not pushed)")
 	fs.StringVar(&o.Push.TokenFile, "push-token-file", o.Push.TokenFile,
-		"`file` with the bearer token for --push-url; read anew for every batch")
-	fs.StringVar(&o.Push.CAFile, "push-ca-file", o.Push.CAFile, "`file` with the certificate authorities of --push-url")
+		"`file` with the bearer token for --push-url; read for every batch")
+	fs.StringVar(&o.Push.CAFile, "push-ca-file", o.Push.CAFile, "`file` with the CA certificates for --push-url")
 	fs.StringVar(&o.Push.CertFile, "push-cert-file", o.Push.CertFile, "`file` with a client certificate for --push-url")
 	fs.StringVar(&o.Push.KeyFile, "push-key-file", o.Push.KeyFile, "`file` with the key of --push-cert-file")
 
@@ -96,13 +96,14 @@ func (o *Options) AddFlags(fs *flag.FlagSet) {
 	fs.TextVar(&o.LogLevel, "log-level", o.LogLevel, "DEBUG, INFO, WARN or ERROR")
 }
 
-// Ticks faster than the fastest meter see nothing but noise; slower ones miss containers and, some day, a wrap.
+// Intervals below the update interval of the fastest meter yield only noise; long intervals miss short-lived
+// containers and counter wraparounds.
 const (
 	minInterval = 100 * time.Millisecond
 	maxInterval = time.Minute
 )
 
-// Validate reports everything that is wrong.
+// Validate returns an error that lists all invalid options.
 func (o Options) Validate() error {
 	o = o.complete()
 	var errs []error
@@ -111,11 +112,11 @@ func (o Options) Validate() error {
 		bad("--interval is %v: want %v to %v", o.Interval, minInterval, maxInterval)
 	}
 	if o.BatchInterval < o.Interval || o.BatchInterval > time.Hour {
-		bad("--batch-interval is %v: want the interval of %v to an hour", o.BatchInterval, o.Interval)
+		bad("--batch-interval is %v: want the interval (%v) to 1h", o.BatchInterval, o.Interval)
 	}
 	if !nodeName.MatchString(o.Node) {
-		bad("--node-name is %q: want a name of letters, digits and signs, without blanks and slashes, of at most 253 "+
-			"bytes", o.Node)
+		bad("--node-name is %q: want at most 253 printable ASCII characters without spaces and "+
+			"slashes", o.Node)
 	}
 	if o.MaxConsumers < 1 {
 		bad("--max-consumers is %d: want at least 1", o.MaxConsumers)
@@ -130,15 +131,15 @@ func (o Options) Validate() error {
 		bad("--push-url is %q: want http://… or https://…", o.Push.URL)
 	}
 	if (o.Push.CertFile == "") != (o.Push.KeyFile == "") {
-		bad("--push-cert-file and --push-key-file go together")
+		bad("--push-cert-file and --push-key-file must be set together")
 	}
 	return errors.Join(errors.Join(errs...), o.Meters.Validate())
 }
 
-// nodeName are names without blanks and slashes.
+// nodeName matches names without spaces and slashes.
 var nodeName = regexp.MustCompile(`^[!-.0-~]{1,253}$`)
 
-// complete fills in what follows from other options.
+// complete sets options that are derived from other options.
 func (o Options) complete() Options {
 	if o.Interval == 0 {
 		o.Interval = time.Second
@@ -150,7 +151,7 @@ func (o Options) complete() Options {
 	return o
 }
 
-// Logger returns a logger that writes to w as the options say.
+// Logger returns a logger that writes to w with the configured format and level.
 func (o *Options) Logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: o.LogLevel}
 	if o.LogFormat == "text" {

@@ -21,7 +21,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 	options.AddFlags(flags)
 	flags.VisitAll(func(f *flag.Flag) {
 		if !strings.Contains(string(doc), "`--"+f.Name) {
-			t.Errorf("docs/reference/agent.md says nothing of --%s", f.Name)
+			t.Errorf("docs/reference/agent.md does not mention --%s", f.Name)
 		}
 	})
 }
@@ -37,7 +37,8 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-// Whoever mistypes an option gets one line that names it, and the exit code that a supervisor does not restart for.
+// TestWrongOptions verifies that an invalid option causes a one-line error that contains its name, and an exit code
+// that prevents supervisors from restarting the agent.
 func TestWrongOptions(t *testing.T) {
 	path, err := build()
 	if err != nil {

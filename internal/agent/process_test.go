@@ -22,8 +22,7 @@ const node = "node-1"
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 
-// The agent that these tests run is the one that is released, without the race detector, whose cost and size are not
-// its own.
+// build builds the released agent without the race detector, which would distort cost and size.
 var build = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "kubenergy-agent")
 	if err != nil {
@@ -38,14 +37,14 @@ var build = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// A process is an agent that runs.
+// process is a running agent.
 type process struct {
 	address string
 	cmd     *exec.Cmd
 	log     bytes.Buffer
 }
 
-// start runs the agent until the test ends.
+// start starts the agent and stops it at the end of the test.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	path, err := build()
@@ -62,10 +61,10 @@ func start(t *testing.T, args ...string) *process {
 	t.Cleanup(func() {
 		a.stop(syscall.SIGTERM)
 		if t.Failed() {
-			t.Logf("the agent said:\n%s", a.log.String())
+			t.Logf("agent log:\n%s", a.log.String())
 		}
 	})
-	kit.Await(t, time.Minute, "the agent answers", func(context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "the agent responds", func(context.Context) (bool, error) {
 		conn, err := net.Dial("tcp", a.address)
 		if err != nil {
 			return false, err
@@ -82,8 +81,8 @@ func (a *process) stop(signal syscall.Signal) {
 	}
 }
 
-// powercap makes the tree of a machine with one package, whose counter runs until the test ends. Half a watt is
-// little, so that the longest test stays within what the counter has room for.
+// powercap creates the powercap tree of a machine with one package, and advances its counter until the end of the
+// test. The power of 0.5 W is low enough that the counter does not wrap around in the longest test.
 func powercap(t *testing.T) (root string) {
 	t.Helper()
 	p, err := killtest.NewPowercap(t.TempDir())

@@ -5,14 +5,14 @@ import (
 	"errors"
 )
 
-// Versions of the state: without a section of GPUs, as former agents read it, and with one.
+// Versions of the state: without a GPU section, which older agents can read, and with one.
 const (
 	stateVersion    = 1
 	stateVersionGPU = 2
 )
 
-// appendState adds what a later process of this boot needs so that its counters go on where these stop: a section
-// each, after its length, of the attributor, the host and the GPUs, if they are metered.
+// appendState appends the state that the next process of this boot needs to continue the counters. It consists of a
+// length-prefixed section each for the attributor, the host and, if metered, the GPUs.
 func (a *agent) appendState(into []byte) []byte {
 	sections := []func([]byte) []byte{a.attributor.AppendState, a.host.AppendState}
 	version := byte(stateVersion)
@@ -21,7 +21,7 @@ func (a *agent) appendState(into []byte) []byte {
 	}
 	into = append(into, version)
 	for _, section := range sections {
-		// The length goes before what is not known yet; four bytes are kept free for it.
+		// The length is not known yet. Reserve four bytes for it.
 		at := len(into)
 		into = section(append(into, 0, 0, 0, 0))
 		binary.LittleEndian.PutUint32(into[at:], uint32(len(into)-at-4))
@@ -29,10 +29,10 @@ func (a *agent) appendState(into []byte) []byte {
 	return into
 }
 
-var errState = errors.New("the state is cut off, or of another version")
+var errState = errors.New("the state is truncated or has an unknown version")
 
-// restore takes over what appendState wrote; the meters go on from the readings in it. What former agents wrote behind
-// it stands in the ledger of package guests too.
+// restore restores the state written by appendState and resumes the meters from its readings. It ignores trailing
+// data that older agents wrote, which is also in the saved counters of package guests.
 func (a *agent) restore(state []byte) error {
 	if len(state) == 0 || state[0] != stateVersion && state[0] != stateVersionGPU {
 		return errState

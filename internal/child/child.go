@@ -1,4 +1,5 @@
-// Package child starts programs that end with this one, however it ends, where the system can see to it.
+// Package child starts child processes that exit when this process exits, even if it is killed, on systems that
+// support it.
 package child
 
 import (
@@ -9,21 +10,22 @@ import (
 	"syscall"
 )
 
-// Process is a running program in a process group of its own.
+// Process is a running program in its own process group.
 type Process struct {
 	Cmd  *exec.Cmd
-	Done chan struct{} // closed when it has ended
-	Code int           // valid after Done
+	Done chan struct{} // closed when the process has exited
+	Code int           // exit code, valid after Done is closed
 }
 
-// Start runs a command with its output appended to a file. One thread of the operating system starts it and waits for
-// it: Linux kills a child with a death signal when the thread that started it ends, not when the program does.
+// Start starts cmd and appends its output to the file log. A dedicated OS thread starts the process and waits for
+// it, because Linux sends the parent-death signal when the thread that started the child exits, not when the
+// process exits.
 func Start(cmd *exec.Cmd, log string) (*Process, error) {
 	output, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	defer output.Close() // the child has its own
+	defer output.Close() // the child has its own descriptor
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
@@ -42,17 +44,18 @@ func Start(cmd *exec.Cmd, log string) (*Process, error) {
 	return p, <-started
 }
 
-// Signal reaches the process and those that it has started. An ended one is left alone: its number may be that
-// of another process.
+// Signal sends s to the process group. It is a no-op after the process has exited, because its PID may have been
+// reused.
 func (p *Process) Signal(s syscall.Signal) {
 	select {
 	case <-p.Done:
 	default:
-		_ = syscall.Kill(-p.Cmd.Process.Pid, s) // it may just have ended
+		_ = syscall.Kill(-p.Cmd.Process.Pid, s) // the process may have just exited
 	}
 }
 
-// exitCode is that of a shell: 128 and the signal for a process that a signal has ended.
+// exitCode returns the exit code as a shell reports it: 128 plus the signal number for a process killed by a
+// signal.
 func exitCode(err error) int {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	switch {

@@ -2,5 +2,5 @@ package child
 
 import "syscall"
 
-// dieWithParent lets a process end with this one, however that ends.
+// dieWithParent makes the kernel kill the child when the parent exits for any reason.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

@@ -16,8 +16,8 @@ import (
 
 const parentEnv = "CHILD_TEST_PARENT"
 
-// TestNothingOutlivesKill kills a program that has started another as kill -9 does: the other ends too,
-// and does not when merely the goroutine that asked for it ends.
+// TestNothingOutlivesKill verifies that a child exits when its parent is killed with SIGKILL, and that it keeps
+// running when only the goroutine that started it returns.
 func TestNothingOutlivesKill(t *testing.T) {
 	if dir := os.Getenv(parentEnv); dir != "" {
 		parent(dir)
@@ -34,25 +34,26 @@ func TestNothingOutlivesKill(t *testing.T) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	var child int
 	if _, scan := fmt.Sscan(line, &child); scan != nil {
-		t.Fatalf("the parent says %q: %v", line, errors.Join(err, scan))
+		t.Fatalf("parent printed %q: %v", line, errors.Join(err, scan))
 	}
-	time.Sleep(100 * time.Millisecond) // no signal may follow
+	time.Sleep(100 * time.Millisecond) // verify that no signal follows
 	if err := syscall.Kill(child, 0); err != nil {
-		t.Fatalf("the child ended before its parent: %v", err)
+		t.Fatalf("child exited before its parent: %v", err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // it was killed
+	_ = cmd.Wait() // the process was killed
 	defer func() {
 		if t.Failed() {
 			_ = syscall.Kill(child, syscall.SIGKILL)
 		}
 	}()
-	kit.Eventually(t, 10*time.Second, "the child ends with its parent", func() bool { return ended(child) })
+	kit.Eventually(t, 10*time.Second, "the child exits with its parent", func() bool { return ended(child) })
 }
 
-// ended counts a process that nobody has waited for yet as ended: in a container, nobody may.
+// ended reports whether a process has exited. A zombie counts as exited, because a container may lack an init
+// process that reaps it.
 func ended(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -64,7 +65,7 @@ func ended(pid int) bool {
 	return err == nil && state == "Z"
 }
 
-// parent starts a child from a goroutine that ends, and waits to be killed.
+// parent starts a child from a goroutine that returns, and then blocks until the process is killed.
 func parent(dir string) {
 	started := make(chan *Process)
 	go func() {

@@ -4,6 +4,6 @@ package child
 
 import "syscall"
 
-// dieWithParent does nothing where there is no such thing: after a kill -9 of this process, its children must be
-// ended by hand.
+// dieWithParent is a no-op on systems without a parent-death signal. If this process is killed, its children must
+// be stopped manually.
 func dieWithParent(*syscall.SysProcAttr) {}

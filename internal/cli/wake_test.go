@@ -113,7 +113,7 @@ func TestWake(t *testing.T) {
 
 	stuck, broken = "n2", ""
 	if code, _, stderr := a.run(t, "wake", "--all", "--timeout=3s"); code != 1 ||
-		!strings.Contains(stderr, "node n2: its machine was ordered to start and is not on") {
+		!strings.Contains(stderr, "node n2: its machine was ordered to start but is not on") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	stuck = ""
@@ -125,7 +125,7 @@ func TestWake(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code, _, stderr := a.run(t, "wake", "n7"); code != 1 || !strings.Contains(stderr, "there is no node n7") {
+	if code, _, stderr := a.run(t, "wake", "n7"); code != 1 || !strings.Contains(stderr, "no such node n7") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	a.refused["get configmaps"], a.refused["get secrets"] = true, true

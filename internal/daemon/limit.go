@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Limit returns a listener that accepts at most connections at a time in total and at most perPeer from one address.
-// Further connections are closed at once: they cost no memory, and their callers do not wait for a response, as with
-// golang.org/x/net/netutil.
+// Limit returns a listener that accepts at most the given number of concurrent connections in total and at most
+// perPeer from one address. It closes excess connections immediately, so that they use no memory and their clients
+// do not wait for a response, unlike golang.org/x/net/netutil.
 func Limit(l net.Listener, connections, perPeer int) net.Listener {
 	return &limitedListener{Listener: l, max: connections, perPeer: perPeer, peers: map[string]int{}}
 }

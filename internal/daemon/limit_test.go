@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestTooManyConnections checks that connections beyond the limit are closed, and that closed ones make room.
+// TestTooManyConnections verifies that connections beyond the limits are closed, and that closing a connection
+// frees its slot.
 func TestTooManyConnections(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,25 +42,25 @@ func TestTooManyConnections(t *testing.T) {
 	greeted := func() bool { return from("127.0.0.1") }
 	for range 2 {
 		if !greeted() {
-			t.Error("two are not let in")
+			t.Error("the first two connections were rejected")
 		}
 	}
 	if greeted() {
-		t.Error("a third is let in")
+		t.Error("a third connection was accepted")
 	}
 	c := <-accepted
 	c.Close()
-	c.Close() // gives its place back once
+	c.Close() // must free the slot only once
 	if !greeted() {
-		t.Error("none is let in after one has gone")
+		t.Error("a connection was rejected after another one had been closed")
 	}
 	if greeted() {
-		t.Error("two are let in after one has gone")
+		t.Error("two connections were accepted after one had been closed")
 	}
 	if !from("127.0.0.2") {
-		t.Error("one peer keeps another out")
+		t.Error("connections of one peer block another peer")
 	}
 	if from("127.0.0.3") {
-		t.Error("a fourth is let in")
+		t.Error("a fourth connection was accepted")
 	}
 }

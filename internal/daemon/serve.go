@@ -1,5 +1,6 @@
-// Package daemon holds what every long-running process of the project needs: listeners with a limit, HTTP servers with
-// timeouts, and heartbeats for liveness checks. Nothing else opens a listener or makes a server: test/layers checks it.
+// Package daemon provides the common parts of all long-running processes: listeners with connection limits, HTTP
+// servers with timeouts, and heartbeats for liveness probes. All listeners and servers must be created by this
+// package, which test/layers verifies.
 package daemon
 
 import (
@@ -12,18 +13,18 @@ import (
 	"time"
 )
 
-// Limits of a server. Callers that need another value set the field of the server before they serve.
+// Limits of a server. Callers that need a different value set the field of the server before serving.
 const (
-	HandshakeTimeout = 5 * time.Second  // also for the header of a request
-	requestTimeout   = time.Minute      // to read a request with its body
-	responseTimeout  = time.Minute      // to write a response, from the end of the request's header
-	ShutdownTimeout  = 10 * time.Second // for the responses in progress
+	HandshakeTimeout = 5 * time.Second  // also the timeout for reading request headers
+	requestTimeout   = time.Minute      // timeout for reading a request including its body
+	responseTimeout  = time.Minute      // timeout for writing a response, from the end of the request header
+	ShutdownTimeout  = 10 * time.Second // timeout for responses in progress
 
-	// idleTimeout is for a connection between two requests. It exceeds the 90 s for which clients in Go keep an idle
-	// connection, so that no request meets a connection that the server is closing.
+	// idleTimeout is the timeout of idle connections. It exceeds the 90 s after which Go clients close idle
+	// connections, so that no request is sent on a connection that the server is closing.
 	idleTimeout = 2 * time.Minute
 
-	MaxStreams     = 100 // concurrent HTTP/2 or gRPC calls of one connection
+	MaxStreams     = 100 // concurrent HTTP/2 or gRPC streams per connection
 	maxHeaderBytes = 64 << 10
 )
 
@@ -36,15 +37,15 @@ func Listen(address string, connections, perPeer int) (net.Listener, error) {
 	return Limit(l, connections, perPeer), nil
 }
 
-// Loopback reports whether address, host:port, is the machine's own. Of names, only localhost is.
+// Loopback reports whether address (host:port) is a loopback address. The only host name it accepts is localhost.
 func Loopback(address string) bool {
 	host, _, _ := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// NewServer returns a server that bounds how long a client can take for each step. Errors of clients are logged at
-// debug level, because strangers could fill the log otherwise; panics of h are logged as errors.
+// NewServer returns a server with timeouts for each step of a request. It logs client errors at debug level so that
+// clients cannot fill the log, and logs panics of h as errors.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: logPanics(h, log), ReadHeaderTimeout: HandshakeTimeout, ReadTimeout: requestTimeout,
@@ -54,7 +55,7 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// logPanics logs a panic of h and has the server close the connection.
+// logPanics logs a panic of h and makes the server close the connection.
 func logPanics(h http.Handler, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -69,12 +70,12 @@ func logPanics(h http.Handler, log *slog.Logger) http.Handler {
 	})
 }
 
-// Serve serves on l, which it closes, until ctx ends. It then waits up to 10 s for the responses in progress.
+// Serve serves on l until ctx is done, and then waits up to 10 s for the responses in progress. It closes l.
 func Serve(ctx context.Context, l net.Listener, s *http.Server) error {
 	return Run(ctx, s, func() error { return s.Serve(l) })
 }
 
-// Run is Serve with a function that serves with s.
+// Run is like Serve, but calls the given function to serve with s.
 func Run(ctx context.Context, s *http.Server, serve func() error) error {
 	served := make(chan error, 1)
 	go func() { served <- serve() }()

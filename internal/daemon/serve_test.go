@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// pipes is a listener whose connections are in memory, so that their timeouts need no real time.
+// pipes is a listener of in-memory connections, which allows tests to use fake time for timeouts.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -27,7 +27,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestServerTimeouts checks that a connection is closed at the timeout of each step, and not before: before the request,
+// TestServerTimeouts verifies that a connection is closed exactly at the timeout of each step: before a request,
 // within its header, within its body, and after the response.
 func TestServerTimeouts(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -57,7 +57,7 @@ func TestServerTimeouts(t *testing.T) {
 				}
 			}
 			if open := time.Since(began); open < c.want || open > c.want+time.Second {
-				t.Errorf("%s: the connection is open for %v, want %v", name, open, c.want)
+				t.Errorf("%s: connection was open for %v, want %v", name, open, c.want)
 			}
 			cancel()
 			close(l)
@@ -68,8 +68,8 @@ func TestServerTimeouts(t *testing.T) {
 	}
 }
 
-// TestPanicsAreLogged checks that a panic of a handler is logged as an error, though errors of clients are not, and that
-// its client sees a connection that ends instead of a truncated response that looks complete.
+// TestPanicsAreLogged verifies that a panic of a handler is logged as an error, that client errors are not, and
+// that the client detects a truncated response because the connection is closed.
 func TestPanicsAreLogged(t *testing.T) {
 	for name, c := range map[string]struct {
 		with  any
@@ -98,7 +98,7 @@ func TestPanicsAreLogged(t *testing.T) {
 				t.Error(err)
 			}
 			if len(response) > 0 || (text.Len() > 0) != (c.wants != "") || !strings.Contains(text.String(), c.wants) {
-				t.Errorf("%s: the client reads %q, and the log has %q", name, response, text.String())
+				t.Errorf("%s: client read %q, log is %q", name, response, text.String())
 			}
 		})
 	}

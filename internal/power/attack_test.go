@@ -33,13 +33,14 @@ func annotated(text string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationPower: text}}}
 }
 
-// An annotation that we cannot have written is ignored, and what we write is read again.
+// TestImplausibleMemoryIsIgnored verifies that annotations that we cannot have written are ignored, and that our
+// own can be read.
 func TestImplausibleMemoryIsIgnored(t *testing.T) {
 	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 	times := strings.Repeat(`"2026-06-01T05:00:00Z",`, maxSleeps)
 	for text, plausible := range map[string]bool{
 		`{"failed":1,"since":"2026-06-01T05:00:00Z"}`:                 true,
-		`{"failed":1,"since":"2026-06-01T06:59:00Z"}`:                 true, // another replica's clock
+		`{"failed":1,"since":"2026-06-01T06:59:00Z"}`:                 true, // from another replica's clock
 		`{"failed":1000,"sleeps":[` + times[:23*10-1] + `]}`:          true,
 		`{"failed":1,"sleeps":[` + times + `"2026-06-01T05:00:00Z"]}`: false,
 		`{"failed":-1}`: false,
@@ -56,7 +57,7 @@ func TestImplausibleMemoryIsIgnored(t *testing.T) {
 		`[]`:          false,
 	} {
 		if got := remembered(annotated(text), now).Failed > 0; got != plausible {
-			t.Errorf("%.80s: used: %v, want %v", text, got, plausible)
+			t.Errorf("%.80s: plausible = %v, want %v", text, got, plausible)
 		}
 	}
 	s := step{state: sleep.Asleep, memory: memory{
@@ -70,15 +71,16 @@ func TestImplausibleMemoryIsIgnored(t *testing.T) {
 	}
 	text := written.Metadata.Annotations[v1alpha1.AnnotationPower]
 	if m := remembered(annotated(text), now); m.Failed != maxFailed || len(m.Sleeps) != maxSleeps || m.For != "team" {
-		t.Errorf("%d bytes of our own are ignored: %.200s", len(text), text)
+		t.Errorf("ignored our own annotation of %d bytes: %.200s", len(text), text)
 	}
 	f := facts{limits: &usual, now: now, state: sleep.Booting, memory: memory{Failed: maxFailed}}
 	if s := f.failed(sleep.Asleep, "", ""); s.Failed != maxFailed {
-		t.Errorf("after %d failed boots one more counts as %d", maxFailed, s.Failed)
+		t.Errorf("Failed after %d failed boots and another one = %d", maxFailed, s.Failed)
 	}
 }
 
-// What a kubelet writes on its Node does not keep machines from being woken, neither others nor its own.
+// TestAForgedAnnotationCostsNothing verifies that an annotation written by a kubelet prevents no machine from being
+// woken.
 func TestAForgedAnnotationCostsNothing(t *testing.T) {
 	for _, text := range []string{
 		`{"failed":-1}`, `{"failed":9223372036854775807}`, `{"since":"9999-12-31T23:59:59Z"}`,
@@ -94,7 +96,8 @@ func TestAForgedAnnotationCostsNothing(t *testing.T) {
 	}
 }
 
-// A machine or a need with which deciding panics costs itself. If it could be either, the machine is woken.
+// TestAPanicCostsWhatCausesIt verifies that a machine or need that causes a panic affects no others. If it could be
+// either, the machine is woken.
 func TestAPanicCostsWhatCausesIt(t *testing.T) {
 	has := func(s *sleep.Snapshot, machine string) bool {
 		return slices.ContainsFunc(s.Machines, func(m sleep.Machine) bool { return m.Name == machine })
@@ -104,7 +107,7 @@ func TestAPanicCostsWhatCausesIt(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		panics func(*sleep.Snapshot) bool
-		woken  []string // beside the one machine for the pod that waits
+		woken  []string // in addition to the machine for the pending pod
 	}{
 		"a machine":    {func(s *sleep.Snapshot) bool { return has(s, "m3") }, []string{"m3"}},
 		"two machines": {func(s *sleep.Snapshot) bool { return has(s, "m3") || has(s, "m4") }, []string{"m3", "m4"}},
@@ -131,17 +134,17 @@ func TestAPanicCostsWhatCausesIt(t *testing.T) {
 				if wakes := w.state(box) == sleep.Booting; wakes && !slices.Contains(c.woken, box) {
 					woken++
 				} else if !wakes && slices.Contains(c.woken, box) {
-					t.Errorf("%s is %s: what cannot be decided on is woken", box, w.state(box))
+					t.Errorf("%s is %s, want machines without a verdict to be woken", box, w.state(box))
 				}
 			}
 			if woken == 0 || woken > 2 {
-				t.Errorf("%d other machines were woken, want those for the pods that wait", woken)
+				t.Errorf("%d other machines were woken, want those for the pending pods", woken)
 			}
 		})
 	}
 }
 
-// park is a cluster of sleeping machines, with the loop that decides on them.
+// park returns a cluster of sleeping machines and its loop.
 func park(t *testing.T, machines int, change func(*v1.Node)) (*loop, *cluster) {
 	t.Helper()
 	view, err := kube.NewView(nil, []*energy.Profile{server}, server.Name)
@@ -172,7 +175,7 @@ func park(t *testing.T, machines int, change func(*v1.Node)) (*loop, *cluster) {
 	return l, c
 }
 
-// pod adds a pod of one core.
+// pod adds a pod that requests one core.
 func (c *cluster) pod(namespace, name string, change func(*v1.Pod)) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}}
 	p.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{
@@ -197,20 +200,21 @@ func terms(n int, value string) func(*v1.Pod) {
 	}
 }
 
-// However many pods wait, a round does a limited amount of work, a pod of another namespace is looked for in the first
-// one, and every pod is looked for in one of the next.
+// TestManyPodsCostALimitedAmountOfWork verifies that the work per round is limited regardless of the number of
+// pending pods, that a pod of another namespace is handled in the first round, and that every pod is handled
+// eventually.
 func TestManyPodsCostALimitedAmountOfWork(t *testing.T) {
 	const machines, pods, work = 20, 200, 20_000
 	for name, c := range map[string]struct {
 		change func(i int) func(*v1.Pod)
-		spent  int // in the first round, at most
-		rounds int // until all pods have been looked for
+		spent  int // maximum in the first round
+		rounds int // rounds until all pods have been handled
 	}{
 		"no node has the label": {func(int) func(*v1.Pod) {
 			return func(p *v1.Pod) { unschedulable(p); p.Spec.NodeSelector = map[string]string{"none": "such"} }
 		}, 2*machines*perFit + (pods+1)*perPod + machines, 1},
 		"the same affinity of 10 terms": {func(int) func(*v1.Pod) { return terms(10, "c") }, 5000, 1},
-		// The specs have 480 bytes, so that each costs 16 + 3 + 20*(8+3) units.
+		// The specs have 480 bytes, so each costs 16 + 3 + 20*(8+3) units.
 		"an affinity of 10 terms each": {func(i int) func(*v1.Pod) { return terms(10, fmt.Sprint("c", 100+i)) }, work + 300, 3},
 		"larger than is looked at":     {func(i int) func(*v1.Pod) { return terms(2000, "c") }, work + 1000, 7},
 	} {
@@ -225,19 +229,20 @@ func TestManyPodsCostALimitedAmountOfWork(t *testing.T) {
 			rounds++
 			s := l.snapshot(all, l.Clock())
 			if first && (len(s.Needs) != 1 || s.Needs[0].Job != "other/p" || len(s.Needs[0].Machines) != machines) {
-				t.Errorf("%s: %d needs, want that of the other namespace", name, len(s.Needs))
+				t.Errorf("%s: got %d needs, want that of the other namespace", name, len(s.Needs))
 			}
 			if spent := work - l.left; spent > c.spent {
 				t.Errorf("%s: %d units of work in round %d, want at most %d", name, spent, rounds, c.spent)
 			}
 		}
 		if rounds != c.rounds {
-			t.Errorf("%s: after %d rounds machines had been looked for for all pods, want %d", name, rounds, c.rounds)
+			t.Errorf("%s: all pods were handled after %d rounds, want %d", name, rounds, c.rounds)
 		}
 	}
 }
 
-// Held Jobs cost no more: they share the limits, each namespace has its turn, and the pods of one Job come last.
+// TestManyHeldJobsCostALimitedAmountOfWork verifies that held Jobs share the limits with pods, that namespaces take
+// turns, and that further pods of a Job come last.
 func TestManyHeldJobsCostALimitedAmountOfWork(t *testing.T) {
 	l, all := park(t, 100, nil)
 	l.limits.work = 50_000
@@ -256,15 +261,15 @@ func TestManyHeldJobsCostALimitedAmountOfWork(t *testing.T) {
 	}
 	s := l.snapshot(all, l.Clock())
 	if len(s.Needs) != maxNeeds || l.left < -200 {
-		t.Fatalf("%d needs, %d units of work left", len(s.Needs), l.left)
+		t.Fatalf("got %d needs, %d units of work remaining", len(s.Needs), l.left)
 	}
 	if i := slices.IndexFunc(s.Needs, func(n sleep.Need) bool { return n.Owner == "other" }); i < 0 || i > 1 {
-		t.Errorf("the Job of another namespace has place %d", i)
+		t.Errorf("the Job of another namespace is at index %d", i)
 	}
 }
 
-// However many Jobs are held, a round computes the horizon of each machine once. A start before the longest horizon is
-// near.
+// TestHeldJobsShareTheHorizon verifies that a round computes the horizon of each machine only once, regardless of
+// the number of held Jobs, and that Jobs that start before the longest horizon are included.
 func TestHeldJobsShareTheHorizon(t *testing.T) {
 	l, all := park(t, 100, nil)
 	start := l.Clock().Add(l.horizon(&sleep.Machine{Profile: server}, &l.Policy))
@@ -285,16 +290,16 @@ func TestHeldJobsShareTheHorizon(t *testing.T) {
 	}
 	s := l.snapshot(all, l.Clock())
 	if computed != len(all.nodes) {
-		t.Errorf("%d horizons are computed, want %d", computed, len(all.nodes))
+		t.Errorf("computed %d horizons, want %d", computed, len(all.nodes))
 	}
 	if len(s.Needs) != 1 || s.Needs[0].Job != "tenant/999" {
-		t.Errorf("needs %+v, want that of the Job whose start is near", s.Needs)
+		t.Errorf("needs %+v, want that of the Job that starts soon", s.Needs)
 	}
 }
 
-// The memory of pods that cannot be scheduled is bounded.
+// TestVainPodsTakeLimitedMemory verifies that the memory for unschedulable pods is bounded.
 func TestVainPodsTakeLimitedMemory(t *testing.T) {
-	l, all := park(t, 200, func(n *v1.Node) { // awake, woken just now, with room
+	l, all := park(t, 200, func(n *v1.Node) { // awake, just woken, with free capacity
 		delete(n.Labels, v1alpha1.LabelPowerState)
 		n.Spec.Taints = nil
 		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
@@ -307,7 +312,7 @@ func TestVainPodsTakeLimitedMemory(t *testing.T) {
 		l.snapshot(all, l.Clock())
 	}
 	if len(l.vain) > maxVain {
-		t.Errorf("%d entries, want at most %d", len(l.vain), maxVain)
+		t.Errorf("got %d entries, want at most %d", len(l.vain), maxVain)
 	}
 }
 
@@ -320,8 +325,8 @@ func waking(transitions []*transition) (all []string) {
 	return all
 }
 
-// A tenant that binds a pod to each machine wakes no more of them than the limit permits, and those after the machine
-// for another one's pod.
+// TestATenantDoesNotWakeAllMachinesAtOnce verifies that a tenant that binds a pod to each machine cannot wake more
+// of them than permitted, nor before the machine for another tenant's pod.
 func TestATenantDoesNotWakeAllMachinesAtOnce(t *testing.T) {
 	l, all := park(t, 1000, nil)
 	for _, n := range all.nodes[:999] {
@@ -333,18 +338,19 @@ func TestATenantDoesNotWakeAllMachinesAtOnce(t *testing.T) {
 	})
 	woken := waking(l.decide(all, l.Clock()))
 	if limit := l.Policy.WakesPerMinute; len(woken) != limit {
-		t.Errorf("%d machines are woken at once, want %d", len(woken), limit)
+		t.Errorf("%d machines are woken in one round, want %d", len(woken), limit)
 	}
 	s := l.snapshot(all, l.Clock())
 	plan := sleep.Decide(&s)
 	if !slices.ContainsFunc(plan.Verdicts, func(v sleep.Verdict) bool {
 		return v.Do == sleep.Wake && v.For == "other/waits"
 	}) {
-		t.Error("no machine is woken for the pod that waits")
+		t.Error("no machine is woken for the pending pod")
 	}
 }
 
-// Pods that were created with spec.nodeName and that no kubelet would run neither wake a machine nor take its room.
+// TestPodsThatCannotRunWakeNothing verifies that pods created with spec.nodeName that the kubelet would reject
+// neither wake a machine nor use its capacity.
 func TestPodsThatCannotRunWakeNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*v1.Pod)
@@ -365,12 +371,13 @@ func TestPodsThatCannotRunWakeNothing(t *testing.T) {
 			t.Errorf("%s: %d machines are woken, want %d", name, len(woken), c.wakes)
 		}
 		if s := l.snapshot(all, l.Clock()); s.Machines[0].Capacity.MilliCPU != 64000 {
-			t.Errorf("%s: the machine has %d mCPU", name, s.Machines[0].Capacity.MilliCPU)
+			t.Errorf("%s: capacity of the machine = %d mCPU", name, s.Machines[0].Capacity.MilliCPU)
 		}
 	}
 }
 
-// Machines that may sleep no longer, and those that cannot be decided on, are woken at the same rate, also by hand.
+// TestEveryWakeUpIsLimited verifies that the wake rate also applies to machines that may no longer sleep, to
+// machines without a verdict, and to manual wakeups.
 func TestEveryWakeUpIsLimited(t *testing.T) {
 	for name, change := range map[string]func(*loop){
 		"in shadow mode":  func(l *loop) { l.Mode = ModeShadow },
@@ -381,7 +388,7 @@ func TestEveryWakeUpIsLimited(t *testing.T) {
 		all.nodes[99].Annotations = map[string]string{v1alpha1.AnnotationPower: `{"wake":"2026-06-01T05:59:30Z"}`}
 		change(l)
 		if woken := waking(l.decide(all, l.Clock())); len(woken) != 6 {
-			t.Errorf("%s: %d machines are woken, want 7 within a minute with the one before", name, len(woken))
+			t.Errorf("%s: %d machines are woken, want 7 within a minute, including the previous one", name, len(woken))
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -407,7 +414,7 @@ func TestEveryWakeUpIsLimited(t *testing.T) {
 	})
 }
 
-// counter is a switch of machines that are off and stay so.
+// counter is a switch that counts wake orders. Its machine is always off.
 type counter struct {
 	Switch
 
@@ -421,7 +428,7 @@ func (c counter) On(context.Context) error {
 	return nil
 }
 
-// stuck is a switch whose order to start returns when it is released, not when its context ends.
+// stuck is a switch with an On method that blocks until it is released, regardless of its context.
 type stuck struct {
 	Switch
 
@@ -433,7 +440,8 @@ func (s stuck) On(context.Context) error {
 	return nil
 }
 
-// A step that does not end fails the liveness probe after a while, until it ends. A pause between two rounds does not.
+// TestAStuckStepFailsTheProbe verifies that a blocked step fails the liveness probe until it returns, unlike a
+// pause between rounds.
 func TestAStuckStepFailsTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, all := park(t, 1, nil)

@@ -20,42 +20,42 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// The kinds of switches.
+// Kinds of switches.
 const (
 	KindRedfish = "redfish"
 	KindWebhook = "webhook"
 )
 
-// Machine binds a node to what switches its machine. Only those who configure the cluster write it.
+// Machine assigns a machine and its power switch to a node. It is configured by cluster administrators only.
 type Machine struct {
 	Node        string `json:"node"`
-	UUID        string `json:"uuid"`             // of the system, as its firmware and the node's status say it
+	UUID        string `json:"uuid"`             // system UUID, as reported by the firmware and in the node's status
 	Kind        string `json:"kind"`             // redfish or webhook
-	URL         string `json:"url"`              // redfish: scheme and host; webhook: all of it
-	System      string `json:"system,omitempty"` // path of the system, of redfish; "": the only one
+	URL         string `json:"url"`              // redfish: scheme and host; webhook: full URL
+	System      string `json:"system,omitempty"` // redfish: path of the system; may be omitted if there is only one
 	Username    string `json:"username,omitempty"`
-	PasswordKey string `json:"passwordKey,omitempty"` // key in the Secret: the password, or what signs for a webhook
-	Auth        string `json:"auth,omitempty"`        // of redfish: basic, by default, or session
-	CAFile      string `json:"caFile,omitempty"`      // certificates that verify the server, in PEM
+	PasswordKey string `json:"passwordKey,omitempty"` // key of the password or signing key in the Secret
+	Auth        string `json:"auth,omitempty"`        // redfish: basic (default) or session
+	CAFile      string `json:"caFile,omitempty"`      // CA certificates of the server, in PEM format
 }
 
-// Config is the file of machines.
+// Config is the configuration file.
 type Config struct {
-	Mode     string    `json:"mode,omitempty"` // shadow, by default, or enforce
+	Mode     string    `json:"mode,omitempty"` // shadow (default) or enforce
 	Policy   Policy    `json:"policy,omitzero"`
 	Machines []Machine `json:"machines"`
-	// KeysSecret is the Secret with the keys, for those who read them from the API server.
+	// KeysSecret is the name of the Secret with the keys, used by clients that read it from the API server.
 	KeysSecret string `json:"keysSecret,omitempty"`
 }
 
-// Policy is a [sleep.Policy] with durations as people write them.
+// Policy is a [sleep.Policy] with durations in their text format.
 type Policy struct {
 	sleep.Policy
 	After metav1.Duration `json:"after,omitzero"`
 	Lead  metav1.Duration `json:"lead,omitzero"`
 }
 
-// ParseConfig reads a file of machines, strictly. The error names everything that is wrong.
+// ParseConfig parses a configuration file strictly. The error lists all invalid fields.
 func ParseConfig(text []byte) (Config, error) {
 	p := sleep.DefaultPolicy()
 	p.MinAwake = 1
@@ -66,28 +66,28 @@ func ParseConfig(text []byte) (Config, error) {
 	c.Mode = cmp.Or(c.Mode, ModeShadow)
 	var errs []error
 	if c.Mode != ModeShadow && c.Mode != ModeEnforce {
-		errs = append(errs, fmt.Errorf("mode is %.40q: have %s, %s", c.Mode, ModeShadow, ModeEnforce))
+		errs = append(errs, fmt.Errorf("mode is %.40q: want %s or %s", c.Mode, ModeShadow, ModeEnforce))
 	}
 	p = c.Policy.core()
 	if !(p.Headroom >= 0 && p.Headroom <= 10) || p.MinAwake < 0 || p.MaxCycles < 0 || p.After < 0 || p.Lead < 0 ||
 		p.WakesPerMinute < 0 {
-		errs = append(errs, errors.New("policy: want headroom 0 to 10, and no negative number"))
+		errs = append(errs, errors.New("policy: headroom must be between 0 and 10, and no number may be negative"))
 	}
 	return c, errors.Join(append(errs, checkMachines(c.Machines))...)
 }
 
-// maxProbes is the limit of connections to the address of probes.
+// maxProbes is the maximum number of connections to the probe address.
 const maxProbes = 32
 
-// Configured returns the options that a file of machines gives, and has decisions appended to another file, if one is
-// named; - is standard output. It listens for probes on an address; 0: nowhere.
+// Configured returns the options in a configuration file. Decisions are appended to the file record, unless it is
+// empty; "-" is standard output. It listens on the address probes for liveness probes, unless it is "0".
 func Configured(file, record, probes string, log *slog.Logger) (o Options, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return o, fmt.Errorf("reading machines: %w", err)
 	}
 	c, err := ParseConfig(text)
-	host, _ := os.Hostname() // what follows tells replicas apart, too
+	host, _ := os.Hostname() // optional, because the suffix is unique
 	o = Options{
 		Machines: c.Machines, Policy: c.Policy.core(), Mode: c.Mode, Identity: host + "_" + string(uuid.NewUUID()),
 		Beats: &daemon.Heartbeats{}, Log: log,
@@ -103,7 +103,7 @@ func Configured(file, record, probes string, log *slog.Logger) (o Options, err e
 	return o, err
 }
 
-// core returns the policy that is decided by.
+// core returns the policy for package sleep.
 func (p *Policy) core() sleep.Policy {
 	c := p.Policy
 	c.After, c.Lead = p.After.Duration, p.Lead.Duration
@@ -125,14 +125,14 @@ func checkMachines(all []Machine) error {
 		why := validation.IsDNS1123Subdomain(m.Node)
 		bad(len(why) > 0, "node: %s", strings.Join(why, "; "))
 		bad(!uuidForm.MatchString(m.UUID), "uuid is %.40q: want 8-4-4-4-12 hexadecimal digits", m.UUID)
-		bad(m.Kind != KindRedfish && m.Kind != KindWebhook, "kind is %.40q: have %s, %s", m.Kind, KindRedfish,
+		bad(m.Kind != KindRedfish && m.Kind != KindWebhook, "kind is %.40q: want %s or %s", m.Kind, KindRedfish,
 			KindWebhook)
 		for _, one := range []string{"node " + m.Node, "uuid " + strings.ToLower(m.UUID)} {
 			bad(taken[one], "%s appears twice: each machine has one entry", one)
 			taken[one] = true
 		}
 		if place := "url " + m.URL + m.System; m.Kind == KindRedfish {
-			bad(taken[place], "url and system appear twice: name the system of each machine")
+			bad(taken[place], "url and system appear twice: set the system of each machine")
 			taken[place] = true
 		}
 	}

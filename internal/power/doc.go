@@ -1,3 +1,3 @@
-// Package power sends machines to sleep that nothing needs, and wakes them: it carries out what sched/sleep decides. It
-// never forces a machine off, and where it is in doubt it does nothing but wake.
+// Package power puts unused machines to sleep and wakes them up, according to the decisions of package sched/sleep.
+// It never powers off a machine by force. In case of doubt, it only wakes machines.
 package power

@@ -21,7 +21,7 @@ func unschedulable(p *v1.Pod) {
 	}
 }
 
-// allAsleep returns a world in which all machines but the fixed one sleep.
+// allAsleep returns a world in which all machines except the fixed one are asleep.
 func allAsleep(t *testing.T, machines int) (*world, *replica) {
 	t.Helper()
 	w, r := one(t, machines)
@@ -34,22 +34,22 @@ func allAsleep(t *testing.T, machines int) (*world, *replica) {
 	return w, r
 }
 
-// full has the fixed node take no more, and lets a pod wait for a machine.
+// full fills the fixed node and adds a pending pod.
 func full(w *world) {
 	w.addPod("works", "fixed", 8, nil)
 	w.addPod("needs", "", 8, nil)
 }
 
-// wantPlaced wants the pod that waits to have a node by then.
+// wantPlaced verifies that the pending pod is bound within the given time.
 func (w *world) wantPlaced(t *testing.T, r *replica, within time.Duration) {
 	t.Helper()
 	w.live(t, r, within)
 	if w.pods["needs"].Spec.NodeName == "" {
-		t.Errorf("after %v the pod waits; machines were woken %v times", within, w.wakes)
+		t.Errorf("the pod is still pending after %v; machines were woken %v times", within, w.wakes)
 	}
 }
 
-const soon = 90 * time.Second // a boot, 30 s, and what the clocks of a test add
+const soon = 90 * time.Second // a boot, 30 s, and delays of the test
 
 func TestAPodThatFitsOnNoMachineWakesNone(t *testing.T) {
 	w, r := allAsleep(t, 5)
@@ -123,7 +123,8 @@ func TestANominatedNodeDoesNotSleep(t *testing.T) {
 	}
 }
 
-// A scheduler that does not take a machine for a pod has its reasons. Each machine is tried once.
+// TestWhatTheSchedulerRefusesIsNotTriedAgain verifies that each machine is woken only once for a pod that the
+// scheduler does not bind.
 func TestWhatTheSchedulerRefusesIsNotTriedAgain(t *testing.T) {
 	w, r := allAsleep(t, 5)
 	r.Policy.MaxCycles, w.policy.MaxCycles = 0, 1000
@@ -138,7 +139,7 @@ func TestWhatTheSchedulerRefusesIsNotTriedAgain(t *testing.T) {
 	}
 	w.live(t, r, 40*time.Minute)
 	if w.wakes != 5 {
-		t.Errorf("%d boots within 40 minutes, want one of each of 5 machines", w.wakes)
+		t.Errorf("%d boots within 40 minutes, want one for each of 5 machines", w.wakes)
 	}
 }
 
@@ -157,7 +158,7 @@ func TestHeadroomIsWhereWorkMayGo(t *testing.T) {
 		}
 	}
 	if awake != 1 {
-		t.Errorf("%d machines stay awake beside the control plane, want 1", awake)
+		t.Errorf("%d machines are awake in addition to the control plane, want 1", awake)
 	}
 
 	w, r = allAsleep(t, 3)
@@ -170,7 +171,7 @@ func TestHeadroomIsWhereWorkMayGo(t *testing.T) {
 	}
 }
 
-// unsureBox is a switch that cannot say whether its machine is on before that has come up, as Wake-on-LAN cannot.
+// unsureBox is a switch that cannot determine the power state before the machine has booted, as with Wake-on-LAN.
 type unsureBox struct {
 	Switch
 
@@ -197,7 +198,8 @@ func TestWhatCannotKnowIsNotAFailedBoot(t *testing.T) {
 	}
 }
 
-// The clock of one replica is a minute ahead, and more than a shutdown may take.
+// TestClocksThatDiffer covers clocks of replicas that differ by a minute, and by more than the timeout of a
+// shutdown.
 func TestClocksThatDiffer(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Minute, 4 * time.Minute} {
 		w, r := one(t, 5)
@@ -228,7 +230,8 @@ func TestClocksThatDiffer(t *testing.T) {
 	}
 }
 
-// A machine that was kept for a held Job stays for its pod.
+// TestAReleasedJobFindsItsMachine verifies that a machine that was kept awake for a held Job stays awake for its
+// pod.
 func TestAReleasedJobFindsItsMachine(t *testing.T) {
 	w, r := one(t, 1)
 	w.addPod("works", "fixed", 8, nil)

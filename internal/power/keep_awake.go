@@ -10,43 +10,42 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// marks are the labels and annotations of nodes that must not sleep. A key that ends in a slash stands for all of that
-// domain.
+// marks are labels and annotations of nodes that must not sleep. A key that ends with a slash matches all keys of
+// that domain.
 var marks = []struct{ key, why string }{
-	{"node-role.kubernetes.io/control-plane", "it is of the control plane"},
-	{"node-role.kubernetes.io/master", "it is of the control plane"},
-	{"node-role.kubernetes.io/etcd", "it holds etcd"},
+	{"node-role.kubernetes.io/control-plane", "it belongs to the control plane"},
+	{"node-role.kubernetes.io/master", "it belongs to the control plane"},
+	{"node-role.kubernetes.io/etcd", "it runs etcd"},
 
-	{"cluster-autoscaler.kubernetes.io/", "an autoscaler has it: cluster-autoscaler"},
-	{"karpenter.sh/", "an autoscaler has it: Karpenter"},
-	{"eks.amazonaws.com/nodegroup", "a node group of EKS has it"},
-	{"cloud.google.com/gke-nodepool", "a node pool of GKE has it"},
-	{"kubernetes.azure.com/agentpool", "a node pool of AKS has it"},
-	{"cluster.x-k8s.io/machine", "Cluster API has it"},
+	{"cluster-autoscaler.kubernetes.io/", "it is managed by cluster-autoscaler"},
+	{"karpenter.sh/", "it is managed by Karpenter"},
+	{"eks.amazonaws.com/nodegroup", "it belongs to a node group of EKS"},
+	{"cloud.google.com/gke-nodepool", "it belongs to a node pool of GKE"},
+	{"kubernetes.azure.com/agentpool", "it belongs to a node pool of AKS"},
+	{"cluster.x-k8s.io/machine", "it is managed by Cluster API"},
 
-	{"node.longhorn.io/", "it holds replicated storage: Longhorn"},
-	{"cstor.openebs.io/", "it holds replicated storage: OpenEBS"},
-	{"openebs.io/engine", "it holds replicated storage: OpenEBS"},
-	{"px/enabled", "it holds replicated storage: Portworx"},
-	{"linbit.com/", "it holds replicated storage: LINSTOR"},
+	{"node.longhorn.io/", "it stores replicated data: Longhorn"},
+	{"cstor.openebs.io/", "it stores replicated data: OpenEBS"},
+	{"openebs.io/engine", "it stores replicated data: OpenEBS"},
+	{"px/enabled", "it stores replicated data: Portworx"},
+	{"linbit.com/", "it stores replicated data: LINSTOR"},
 }
 
-// stores are pods, by a label, that hold replicas of data on their node. Most come with the node, as those of
-// DaemonSets.
+// stores are labels of pods that store replicated data on their node. Most of these pods belong to DaemonSets.
 var stores = []struct{ key, value, why string }{
-	{"app", "rook-ceph-osd", "it holds replicated storage: Ceph"},
-	{"app", "rook-ceph-mon", "it holds replicated storage: Ceph"},
-	{"longhorn.io/component", "instance-manager", "it holds replicated storage: Longhorn"},
-	{"app", "cstor-pool", "it holds replicated storage: OpenEBS"},
-	{"app", "io-engine", "it holds replicated storage: OpenEBS"},
-	{"name", "portworx", "it holds replicated storage: Portworx"},
-	{"app.kubernetes.io/component", "linstor-satellite", "it holds replicated storage: LINSTOR"},
+	{"app", "rook-ceph-osd", "it stores replicated data: Ceph"},
+	{"app", "rook-ceph-mon", "it stores replicated data: Ceph"},
+	{"longhorn.io/component", "instance-manager", "it stores replicated data: Longhorn"},
+	{"app", "cstor-pool", "it stores replicated data: OpenEBS"},
+	{"app", "io-engine", "it stores replicated data: OpenEBS"},
+	{"name", "portworx", "it stores replicated data: Portworx"},
+	{"app.kubernetes.io/component", "linstor-satellite", "it stores replicated data: LINSTOR"},
 }
 
-// keeps returns why a node must not sleep by what it is marked with, or "".
+// keeps returns the reason why a node must not sleep according to its labels and annotations, or "".
 func keeps(n *v1.Node) string {
 	if n.Labels[v1alpha1.LabelMaySleep] != "true" {
-		return "it has no label " + v1alpha1.LabelMaySleep
+		return "it does not have the label " + v1alpha1.LabelMaySleep
 	}
 	for _, m := range marks {
 		for _, marked := range []map[string]string{n.Labels, n.Annotations} {
@@ -60,7 +59,7 @@ func keeps(n *v1.Node) string {
 	return ""
 }
 
-// keepsFor returns why a node must not sleep because of a pod that comes with it, or "".
+// keepsFor returns the reason why a node must not sleep because of a pod that runs on every node, or "".
 func keepsFor(p *v1.Pod) string {
 	for _, s := range stores {
 		if p.Labels[s.key] == s.value {
@@ -73,13 +72,13 @@ func keepsFor(p *v1.Pod) string {
 	return ""
 }
 
-// isProxy reports whether a static pod is kube-proxy, which is of no use to others while its node sleeps.
+// isProxy reports whether a static pod is kube-proxy, which is not needed while its node sleeps.
 func isProxy(p *v1.Pod) bool {
 	return p.Namespace == "kube-system" &&
 		(p.Labels["k8s-app"] == "kube-proxy" || p.Labels["component"] == "kube-proxy")
 }
 
-// works reports whether a machine must not go off while the pod is on it.
+// works reports whether the pod prevents its machine from being shut down.
 func works(p *v1.Pod) bool {
 	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
 		return false
@@ -87,8 +86,8 @@ func works(p *v1.Pod) bool {
 	return policy.KeepsAwake(p) || keepsFor(p) != ""
 }
 
-// holders returns why nodes that alone reach a volume must not sleep: those with a label that a volume asks for and no
-// other node has.
+// holders returns the nodes that must not sleep because they are the only node with access to a volume, with the
+// reason. These are nodes with a label that a volume requires and that no other node has.
 func holders(nodes []*v1.Node, volumes []*v1.PersistentVolume) map[string]string {
 	wanted := map[string]string{} // key=value → reason
 	for _, v := range volumes {
@@ -98,7 +97,7 @@ func holders(nodes []*v1.Node, volumes []*v1.PersistentVolume) map[string]string
 		for _, term := range v.Spec.NodeAffinity.Required.NodeSelectorTerms {
 			for _, e := range term.MatchExpressions {
 				for _, value := range e.Values {
-					wanted[labels.Set{e.Key: value}.String()] = "it alone reaches the volume " + v.Name
+					wanted[labels.Set{e.Key: value}.String()] = "it is the only node that can access volume " + v.Name
 				}
 			}
 		}
@@ -116,7 +115,7 @@ func holders(nodes []*v1.Node, volumes []*v1.PersistentVolume) map[string]string
 	held := map[string]string{}
 	for one, names := range with {
 		if len(names) == 1 {
-			held[names[0]] = max(held[names[0]], wanted[one]) // any one, but always the same
+			held[names[0]] = max(held[names[0]], wanted[one]) // any one, but deterministic
 		}
 	}
 	return held

@@ -25,31 +25,32 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// loop decides, and takes each machine one step further. All that must survive it stands on the nodes.
+// loop decides on the machines and advances the state of each. All state that must survive a restart is stored on
+// the nodes.
 type loop struct {
 	Options
 
 	limits   limits
-	abreast  int // machines that are dealt with at a time
+	abreast  int // number of machines handled concurrently
 	switches map[string]Switch
 	uuids    map[string]string
 	leads    func() bool
 	list     func() *cluster
 	event    func(n *v1.Node, kind, reason, note string)
 
-	empty    map[string]time.Time   // since when nothing is seen to run on a node
-	seen     map[string]observation // when the state of a node was seen first, by its Since
-	doubts   map[string]doubt       // machines that are left alone
-	reported map[string]string      // what was said last of a machine
+	empty    map[string]time.Time   // time since which a node is empty
+	seen     map[string]observation // time when the state of a node, identified by Since, was first seen
+	doubts   map[string]doubt       // machines that are not put to sleep for a while
+	reported map[string]string      // last reported event by machine
 	vain     map[vain]sighted
 
-	kept map[string]time.Time // when a machine was last kept or woken for planned work
+	kept map[string]time.Time // time when a machine was last kept awake or woken for planned work
 
 	decider func(*sleep.Snapshot) sleep.Plan                  // sleep.Decide, except in tests
 	horizon func(*sleep.Machine, *sleep.Policy) time.Duration // sleep.Machine.Horizon, except in tests
 	rounds  int
-	looked  map[types.UID]int // in which round machines were last looked for, while one round does not suffice for all
-	left    int               // units of work that are left of limits.work in this round
+	looked  map[types.UID]int // last round in which machines were searched for, if one round is not sufficient for all
+	left    int               // remaining units of limits.work in this round
 }
 
 type doubt struct {
@@ -73,22 +74,22 @@ func newLoop(o Options, switches map[string]Switch) *loop {
 }
 
 const (
-	abreast       = 16 // machines that are dealt with at a time
-	maxCandidates = 8  // machines checked in a round for whether they can go to sleep; the others do not wait for them
+	abreast       = 16 // number of machines handled concurrently
+	maxCandidates = 8  // maximum number of machines per round that are checked before going to sleep
 )
 
-// transition is what is done about one machine in a round.
+// transition is the work on one machine in a round.
 type transition struct {
 	facts
 
 	node     *v1.Node
 	step     step
-	reported bool // what the step writes is written
-	would    bool // it would be sent to sleep, if the mode were enforce
+	reported bool // the step has been written to the node
+	would    bool // the machine would be put to sleep in enforce mode
 	err      error
 }
 
-// round looks at everything once.
+// round runs one round on all machines.
 func (l *loop) round(ctx context.Context) {
 	now := l.Clock()
 	var transitions []*transition
@@ -107,21 +108,20 @@ func (l *loop) round(ctx context.Context) {
 			return nil
 		})
 	}
-	_ = work.Wait() // each transition has its own error
+	_ = work.Wait() // errors are stored in the transitions
 	for _, t := range transitions {
 		l.conclude(t, now)
 	}
 }
 
-// decide returns what may have to be done, machine by machine. It wakes machines that have no verdict because of a
-// panic.
+// decide returns the transitions of all machines. Machines without a verdict because of a panic are woken.
 func (l *loop) decide(c *cluster, now time.Time) (transitions []*transition) {
 	var s sleep.Snapshot
 	var plan sleep.Plan
 	if panics.Survive(l.Log, "power", "taking a snapshot", func() { s = l.snapshot(c, now) }) {
 		plan = l.plan(&s)
 	}
-	verdicts := map[string]int{} // index by node
+	verdicts := map[string]int{} // index by node name
 	for i := range plan.Verdicts {
 		verdicts[s.Machines[i].Name] = i
 	}
@@ -139,7 +139,7 @@ func (l *loop) decide(c *cluster, now time.Time) (transitions []*transition) {
 		}
 		l.notify(t)
 		if !t.would && (l.Mode != ModeEnforce || n.Labels[v1alpha1.LabelMaySleep] != "true") {
-			t.want, t.why = sleep.Wake, "it may sleep no longer"
+			t.want, t.why = sleep.Wake, "it may no longer sleep"
 		}
 		if t.want == sleep.Wake && t.state == sleep.Asleep && !planned {
 			if free--; free < 0 {
@@ -156,7 +156,7 @@ func (l *loop) decide(c *cluster, now time.Time) (transitions []*transition) {
 	return transitions
 }
 
-// free returns how many machines may be woken in this round beyond those that a plan wakes.
+// free returns the number of machines that may be woken in this round in addition to those in the plan.
 func (l *loop) free(nodes []*v1.Node, plan *sleep.Plan, now time.Time) int {
 	var woken []time.Time
 	for _, n := range nodes {
@@ -171,11 +171,11 @@ func (l *loop) free(nodes []*v1.Node, plan *sleep.Plan, now time.Time) int {
 	return free
 }
 
-// maxAttempts is how often a round tries to decide.
+// maxAttempts is the maximum number of attempts to decide per round.
 const maxAttempts = 5
 
-// plan decides on a snapshot. If that panics, plan removes the machine or the need without which it does not: a broken
-// object costs itself and no other. The plan is empty if that does not help.
+// plan decides on a snapshot. If this panics, plan removes the machine or need that causes the panic, so that a
+// broken object affects no other objects. If the panic persists, it returns an empty plan.
 func (l *loop) plan(s *sleep.Snapshot) (plan sleep.Plan) {
 	try := func(machines []sleep.Machine, needs []sleep.Need) bool {
 		part := *s
@@ -191,7 +191,7 @@ func (l *loop) plan(s *sleep.Snapshot) (plan sleep.Plan) {
 		}
 		k := sort.Search(len(s.Machines), func(k int) bool { return !try(s.Machines[:k], s.Needs) })
 		j := sort.Search(len(s.Needs), func(j int) bool { return !try(s.Machines, s.Needs[:j]) })
-		// Nothing is removed from a list if deciding panics without its elements, too.
+		// If deciding panics even without any machines or needs, the respective list is unchanged.
 		machines := slices.Concat(s.Machines[:max(k-1, 0)], s.Machines[k:])
 		needs := slices.Concat(s.Needs[:max(j-1, 0)], s.Needs[j:])
 		onlyNeed, onlyMachine := try(s.Machines, needs), try(machines, s.Needs)
@@ -205,12 +205,12 @@ func (l *loop) plan(s *sleep.Snapshot) (plan sleep.Plan) {
 	return sleep.Plan{}
 }
 
-// concerns reports whether there may be anything to do about a machine.
+// concerns reports whether the machine may need a step.
 func (l *loop) concerns(t *transition) bool {
 	return l.switches[t.node.Name] != nil || t.state != sleep.Awake || t.tainted
 }
 
-// judge makes a transition do what was decided.
+// judge sets the verdict of a transition.
 func (l *loop) judge(t *transition, m *sleep.Machine, v *sleep.Verdict) {
 	t.boot, t.want, t.why, t.owner, t.keep = m.BootTime(), v.Do, because(v), v.Owner, m.Keep
 	if v.Reason == sleep.ForPlanned {
@@ -218,7 +218,7 @@ func (l *loop) judge(t *transition, m *sleep.Machine, v *sleep.Verdict) {
 	}
 }
 
-// facts returns what a node says of its machine.
+// facts returns the facts about a machine that follow from its node.
 func (l *loop) facts(n *v1.Node, now time.Time) facts {
 	f := facts{
 		limits: &l.limits, now: now, ready: isReady(n), leads: l.leads(), state: kube.PowerState(n),
@@ -228,8 +228,8 @@ func (l *loop) facts(n *v1.Node, now time.Time) facts {
 	return f
 }
 
-// firstSeen returns when the state of a node was seen first. What stood there when this replica began is as old as it
-// says.
+// firstSeen returns the time when the state of a node was first seen. For a state that is older than this replica,
+// it returns the time stored with the state.
 func (l *loop) firstSeen(node string, of, now time.Time) time.Time {
 	saw, ok := l.seen[node]
 	switch {
@@ -241,27 +241,28 @@ func (l *loop) firstSeen(node string, of, now time.Time) time.Time {
 	return l.seen[node].since
 }
 
-// because is a verdict's reason, in words.
+// because returns the reason of a verdict as text.
 func because(v *sleep.Verdict) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s", v.Reason, v.For))
 }
 
-// notify tells why a machine never sleeps, and finds out whether one is to be told of that would sleep.
+// notify records events for machines that never sleep, and determines whether a machine that would sleep must be
+// reported.
 func (l *loop) notify(t *transition) {
 	switch reported := l.reported[t.node.Name]; {
 	case !t.leads || t.node.Labels[v1alpha1.LabelMaySleep] != "true":
 	case t.state != sleep.Awake && l.switches[t.node.Name] == nil:
-		l.say(t.node, reasonFailed, "the cluster's configuration binds no machine to it: start it by hand")
+		l.say(t.node, reasonFailed, "no machine is configured for it: start it manually")
 	case t.keep != "" && t.keep != keptForPlanned:
 		l.say(t.node, reasonStays, t.keep)
 	case t.want == sleep.Sleep && l.Mode != ModeEnforce:
 		t.would = !strings.HasPrefix(reported, reasonWould)
 	case strings.HasPrefix(reported, reasonWould):
-		delete(l.reported, t.node.Name) // it works, or wakes
+		delete(l.reported, t.node.Name) // it runs work or is waking up
 	}
 }
 
-// say tells an event of a machine that changes nothing, once.
+// say records an event that does not change a machine, unless it equals the previous one.
 func (l *loop) say(n *v1.Node, reason, note string) {
 	if text := reason + ": " + note; l.reported[n.Name] != text {
 		l.reported[n.Name] = text
@@ -269,10 +270,10 @@ func (l *loop) say(n *v1.Node, reason, note string) {
 	}
 }
 
-// step takes one step of a machine.
+// step performs one step of a machine.
 func (l *loop) step(ctx context.Context, t *transition) (err error) {
 	power := l.switches[t.node.Name]
-	if power == nil { // its machine was taken out of the configuration
+	if power == nil { // the machine was removed from the configuration
 		if t.want == sleep.Wake {
 			t.want = sleep.Stay
 		}
@@ -303,7 +304,7 @@ func (l *loop) step(ctx context.Context, t *transition) (err error) {
 	case sleep.Wake:
 		return power.On(ctx)
 	case sleep.Sleep:
-		if err = power.Off(ctx); refused(err) { // so nothing will come of it
+		if err = power.Off(ctx); refused(err) { // the order was certainly not executed
 			t.memory, t.state = t.step.memory, sleep.Stopping
 			t.Sleeps = t.Sleeps[:len(t.Sleeps)-1]
 			t.step = t.to(sleep.Awake, reasonAbandoned, err.Error())
@@ -315,7 +316,8 @@ func (l *loop) step(ctx context.Context, t *transition) (err error) {
 	return nil
 }
 
-// ask asks the management controller whether the machine is on. It is not believed where it is another machine's.
+// ask queries the power state from the management controller. The response is ignored if it is from another
+// machine.
 func (t *transition) ask(ctx context.Context, power Switch, uuid string) {
 	on, got, err := power.State(ctx)
 	switch same := strings.EqualFold(got, uuid); {
@@ -324,16 +326,16 @@ func (t *transition) ask(ctx context.Context, power Switch, uuid string) {
 	case err != nil:
 		t.doubt = err.Error()
 	case !same || !strings.EqualFold(t.node.Status.NodeInfo.SystemUUID, uuid):
-		t.doubt = fmt.Sprintf("its address leads to the system %.40q, and the node's is %.40q: want %s", got,
+		t.doubt = fmt.Sprintf("its address belongs to system %.40q and its node has system UUID %.40q: want %s", got,
 			t.node.Status.NodeInfo.SystemUUID, uuid)
 	case on:
 		t.answer = isOn
 	default:
-		t.answer, t.doubt = isOff, "its management controller says that it is off"
+		t.answer, t.doubt = isOff, "its management controller reports that it is off"
 	}
 }
 
-// refused reports whether an order was certainly not carried out.
+// refused reports whether an order was certainly not executed.
 func refused(err error) bool {
 	return slices.ContainsFunc([]int{
 		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
@@ -342,7 +344,7 @@ func refused(err error) bool {
 		err != nil && dial.ReasonOf(err) == dial.ReasonMissing
 }
 
-// busy asks the API server itself what is on a node that must not go off with it.
+// busy queries the API server, bypassing the cache, for a pod that prevents a node from being shut down.
 func (l *loop) busy(ctx context.Context, node string) (string, error) {
 	pods, err := l.Client.CoreV1().Pods(v1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
@@ -358,10 +360,10 @@ func (l *loop) busy(ctx context.Context, node string) (string, error) {
 	return "", nil
 }
 
-// conclude tells of what was done about a machine.
+// conclude logs and reports the result of a transition.
 func (l *loop) conclude(t *transition, now time.Time) {
 	if t.err != nil {
-		l.Log.Warn("taking a step", "node", t.node.Name, "state", t.state, "order", t.step.order, "error", t.err)
+		l.Log.Warn("Step failed", "node", t.node.Name, "state", t.state, "order", t.step.order, "error", t.err)
 	}
 	if t.step.doubts {
 		l.doubts[t.node.Name] = doubt{now.Add(l.limits.doubt), t.doubt}
@@ -378,5 +380,5 @@ func (l *loop) conclude(t *transition, now time.Time) {
 		kind = v1.EventTypeWarning
 	}
 	l.event(t.node, kind, t.step.reason, t.step.Why)
-	l.Log.Info("took a step", "node", t.node.Name, "to", t.step.state, "why", t.step.Why)
+	l.Log.Info("Took a step", "node", t.node.Name, "to", t.step.state, "why", t.step.Why)
 }

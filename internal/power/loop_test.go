@@ -15,7 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// one returns a world of so many machines and the replica that leads.
+// one returns a world with the given number of machines, and the leading replica.
 func one(t *testing.T, machines int) (*world, *replica) {
 	t.Helper()
 	w := newWorld(1, machines)
@@ -29,7 +29,7 @@ func one(t *testing.T, machines int) (*world, *replica) {
 	return w, r
 }
 
-// live has the replica look every 5 s.
+// live runs a round of the replica every 5 s.
 func (w *world) live(t *testing.T, r *replica, d time.Duration) {
 	t.Helper()
 	for end := w.now.Add(d); w.now.Before(end); w.pass(5 * time.Second) {
@@ -43,13 +43,14 @@ func (w *world) live(t *testing.T, r *replica, d time.Duration) {
 
 func (w *world) state(node string) sleep.State { return kube.PowerState(w.nodes[node]) }
 
-// A machine goes the whole way: it is left alone until a boot is won back, takes no more pods, goes off, and comes back
-// for a pod that fits nowhere. Nothing of ours stays on its node but what we remember.
+// TestSleepAndWake covers the whole cycle of a machine: it stays awake until the break-even time of a boot, is
+// tainted, shut down, and woken for a pod that fits nowhere else. Afterwards, only the annotation remains on its
+// node.
 func TestSleepAndWake(t *testing.T) {
 	w, r := one(t, 1)
 	w.live(t, r, 20*time.Second)
 	if w.state("m0") != sleep.Awake {
-		t.Fatal("it goes to sleep before the boot is won back")
+		t.Fatal("the machine was put to sleep before the break-even time")
 	}
 	w.live(t, r, 20*time.Second)
 	n := w.nodes["m0"]
@@ -70,7 +71,7 @@ func TestSleepAndWake(t *testing.T) {
 	}
 }
 
-// A label that was there before stays.
+// TestForeignLabelStays verifies that an existing label is not changed.
 func TestForeignLabelStays(t *testing.T) {
 	w, r := one(t, 1)
 	w.nodes["m0"].Labels[excludeDisruption] = "yes"
@@ -83,7 +84,7 @@ func TestForeignLabelStays(t *testing.T) {
 	}
 }
 
-// Before the order is given, a need or a pod takes it back.
+// TestTakenBack verifies that a need or a pod cancels the shutdown before the order is sent.
 func TestTakenBack(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"a pod was bound":        func(w *world) { w.addPod("p", "m0", 1, nil) },
@@ -111,7 +112,7 @@ func TestTakenBack(t *testing.T) {
 	}
 }
 
-// TestKeep goes through all that keeps a machine awake.
+// TestKeep covers all reasons that keep a machine awake.
 func TestKeep(t *testing.T) {
 	label := func(key, value string) func(*world) {
 		return func(w *world) { w.nodes["m0"].Labels[key] = value }
@@ -140,9 +141,9 @@ func TestKeep(t *testing.T) {
 	rows := map[string]row{
 		"nothing":        {func(*world) {}, ""},
 		"a daemon":       {come("app", "logs"), ""},
-		"no label":       {label(v1alpha1.LabelMaySleep, "false"), "it has no label kubenergy.io/may-sleep"},
-		"no machine":     {func(w *world) { w.boxes = map[string]*box{} }, "the cluster's configuration binds no machine to it"},
-		"another system": {func(w *world) { w.nodes["m0"].Status.NodeInfo.SystemUUID = "x" }, "its system UUID is not the one that the cluster's configuration has"},
+		"no label":       {label(v1alpha1.LabelMaySleep, "false"), "it does not have the label kubenergy.io/may-sleep"},
+		"no machine":     {func(w *world) { w.boxes = map[string]*box{} }, "no machine is configured for it"},
+		"another system": {func(w *world) { w.nodes["m0"].Status.NodeInfo.SystemUUID = "x" }, "its system UUID is not the configured one"},
 		"kube-proxy": {static(func(p *v1.Pod) {
 			p.Namespace, p.Labels = "kube-system", map[string]string{"k8s-app": "kube-proxy"}
 		}), ""},
@@ -165,7 +166,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// A volume keeps the one node awake that reaches it, and none where several do.
+// TestVolumes verifies that a volume keeps a node awake only if no other node can access the volume.
 func TestVolumes(t *testing.T) {
 	w, r := one(t, 2)
 	volume := func(key, value string) *v1.PersistentVolume {
@@ -184,19 +185,20 @@ func TestVolumes(t *testing.T) {
 	c := *w.seen(0)
 	c.volumes = []*v1.PersistentVolume{{}, volume("zone", "z"), volume(v1.LabelHostname, "m1")}
 	s := r.snapshot(&c, w.now)
-	if s.Machines[1].Keep != "" || s.Machines[2].Keep != "it alone reaches the volume v" {
+	if s.Machines[1].Keep != "" || s.Machines[2].Keep != "it is the only node that can access volume v" {
 		t.Errorf("%q, %q", s.Machines[1].Keep, s.Machines[2].Keep)
 	}
 }
 
-// In shadow mode nothing is touched and no management controller is asked; what slept before is woken.
+// TestShadow verifies that in shadow mode no machine is put to sleep, no management controller is queried, and
+// sleeping machines are woken.
 func TestShadow(t *testing.T) {
 	w, r := one(t, 2)
 	r.Mode = ModeShadow
 	version := w.version
 	w.live(t, r, 5*time.Minute)
 	if w.version != version || w.sleep != 0 || len(w.log) != 2 || !strings.Contains(w.log[0], "m0 WouldSleep: not-needed") {
-		t.Errorf("%d writes, %d orders, says\n%s", w.version-version, w.sleep, strings.Join(w.log, "\n"))
+		t.Errorf("%d writes, %d orders, events\n%s", w.version-version, w.sleep, strings.Join(w.log, "\n"))
 	}
 	r.Mode = ModeEnforce
 	w.live(t, r, 5*time.Minute)
@@ -210,7 +212,7 @@ func TestShadow(t *testing.T) {
 	}
 }
 
-// Where deciding panics, none goes to sleep and all that sleep are woken.
+// TestPanicWakes verifies that a panic while deciding puts no machine to sleep and wakes all sleeping machines.
 func TestPanicWakes(t *testing.T) {
 	w, r := one(t, 1)
 	w.live(t, r, 4*time.Minute)
@@ -221,7 +223,7 @@ func TestPanicWakes(t *testing.T) {
 	}
 }
 
-// A held Job has a machine when it is released.
+// TestPlanned verifies that a machine is awake when a held Job is released.
 func TestPlanned(t *testing.T) {
 	w, r := one(t, 1)
 	w.live(t, r, 4*time.Minute)
@@ -239,7 +241,7 @@ func TestPlanned(t *testing.T) {
 	}
 	w.live(t, r, 60*time.Second)
 	if w.state("m0") != sleep.Asleep {
-		t.Error("it wakes long before")
+		t.Error("the machine was woken too early")
 	}
 	w.live(t, r, time.Minute)
 	if w.state("m0") != sleep.Awake || !w.boxes["m0"].ready.Before(at) {
@@ -247,7 +249,7 @@ func TestPlanned(t *testing.T) {
 	}
 }
 
-// What needs nothing of ours wakes all, and takes off what is ours.
+// TestWaker verifies that the Waker wakes all machines without other components, and removes our labels and taints.
 func TestWaker(t *testing.T) {
 	w, r := one(t, 2)
 	w.live(t, r, 4*time.Minute)
@@ -269,14 +271,14 @@ func TestWaker(t *testing.T) {
 		return left, err
 	}
 	if left, err := by.pass(t.Context(), "m1"); left == nil || err != nil || len(woken) > 0 {
-		t.Fatal("a machine counts as woken that is not on", left, err)
+		t.Fatal("a machine that is not on is considered awake", left, err)
 	}
 	if left, err := wake("m1"); left != nil || err != nil {
 		t.Fatal(left, err)
 	}
 	w.boxes["m0"].mood = refuses
 	if left, err := wake(""); left == nil || err != nil || w.state("m0") != sleep.Asleep {
-		t.Error("an order that was refused counts", left, err)
+		t.Error("a rejected order is considered successful", left, err)
 	}
 	w.boxes["m0"].mood = good
 	if left, err := wake(""); left != nil || err != nil {

@@ -17,20 +17,20 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// limits are how long things may take.
+// limits contains timeouts and other limits.
 type limits struct {
-	settle   time.Duration // from the taint to the order: bindings that are under way arrive
-	obeys    time.Duration // from the order to wake until the machine has to be on
-	stops    time.Duration // from the order to shut down until it has to be off
-	late     time.Duration // beyond the boot time
-	day      time.Duration // in which cycles are counted
-	doubt    time.Duration // for which a machine that did not answer well is left alone
-	call     time.Duration // for one machine in one round
-	schedule time.Duration // within which kube-scheduler has looked at a machine that is awake and empty
-	work     int           // units of work to find machines for pods in one round
+	settle   time.Duration // from the taint to the shutdown order, so that bindings in progress become visible
+	obeys    time.Duration // from the wake order until the machine must be on
+	stops    time.Duration // from the shutdown order until the machine must be off
+	late     time.Duration // tolerance added to the boot time
+	day      time.Duration // period in which cycles are counted
+	doubt    time.Duration // time for which a machine with an unexpected response is left alone
+	call     time.Duration // timeout for one machine per round
+	schedule time.Duration // time after which kube-scheduler has considered an awake, empty machine
+	work     int           // units of work per round to find machines for pods
 }
 
-// faster returns limits for a cluster whose clock is so much faster.
+// faster returns limits for a cluster with a clock that is faster by the given factor.
 func (l limits) faster(factor float64) limits {
 	for _, d := range []*time.Duration{&l.settle, &l.obeys, &l.stops, &l.late, &l.day, &l.doubt, &l.schedule} {
 		*d = time.Duration(float64(*d) / factor)
@@ -44,29 +44,29 @@ var usual = limits{
 	work: 4 << 20,
 }
 
-// memory is what a node's annotation keeps: any replica goes on from it.
+// memory is the content of a node's annotation, from which any replica can continue.
 type memory struct {
-	Since    time.Time   `json:"since,omitzero"` // of the state; if awake, when it came up or was left
+	Since    time.Time   `json:"since,omitzero"` // start of the state; if awake, of the boot or of a canceled shutdown
 	Sleeps   []time.Time `json:"sleeps,omitempty"`
-	Failed   int         `json:"failed,omitempty"` // boots in a row
+	Failed   int         `json:"failed,omitempty"` // consecutive failed boots
 	Why      string      `json:"why,omitempty"`
-	Excluded bool        `json:"excluded,omitempty"` // the label exclude-disruption is ours
-	Off      time.Time   `json:"off,omitzero"`       // the order to shut down, if it may have been given
-	Wake     time.Time   `json:"wake,omitzero"`      // the last order to wake
-	For      string      `json:"for,omitempty"`      // namespace of the work that order was given for
+	Excluded bool        `json:"excluded,omitempty"` // the label exclude-disruption was set by us
+	Off      time.Time   `json:"off,omitzero"`       // time of the shutdown order, if it may have been sent
+	Wake     time.Time   `json:"wake,omitzero"`      // time of the last wake order
+	For      string      `json:"for,omitempty"`      // namespace of the work that caused the wake order
 }
 
-// Limits of the annotation. It is at most 8 KiB of sleeps and 6 KiB of reason, escaped, and the rest.
+// Limits of the annotation. It contains at most 8 KiB of sleep times and 6 KiB of escaped reason.
 const (
 	maxMemory = 16 << 10 // bytes
-	maxWhy    = 1000     // bytes of a reason
-	maxFailed = 1000     // further failed boots change nothing
-	maxSleeps = 200      // where a policy allows any number of cycles
+	maxWhy    = 1000     // maximum length of a reason, in bytes
+	maxFailed = 1000     // more failed boots have no further effect
+	maxSleeps = 200      // limit if the policy allows more cycles
 	maxAhead  = time.Hour
 )
 
-// remembered returns the content of a node's annotation. It ignores an annotation that we cannot have written: one with
-// a number out of range, or with a time that is later than any replica's clock can be.
+// remembered returns the content of a node's annotation. It ignores annotations that were certainly not written by
+// a replica: those with a number out of range, or with a time too far in the future.
 func remembered(n *v1.Node, now time.Time) (m memory) {
 	text := n.Annotations[v1alpha1.AnnotationPower]
 	if text == "" || len(text) > maxMemory || json.Unmarshal([]byte(text), &m) != nil ||
@@ -77,67 +77,67 @@ func remembered(n *v1.Node, now time.Time) (m memory) {
 	return m
 }
 
-// recent returns when the machine was sent to sleep within a period that ends now.
+// recent returns the times within the last period at which the machine was put to sleep.
 func (m *memory) recent(now time.Time, period time.Duration) []time.Time {
 	return slices.DeleteFunc(slices.Clone(m.Sleeps), func(at time.Time) bool { return now.Sub(at) >= period })
 }
 
-// answer is what a management controller said.
+// answer is the power state reported by a management controller.
 type answer uint8
 
 const (
-	silent answer = iota // nothing that can be believed
+	silent answer = iota // no trustworthy response
 	isOn
 	isOff
-	unsure // it cannot know
+	unsure // the controller cannot determine the state
 )
 
-// facts are all that the next step of a machine depends on.
+// facts are the inputs that determine the next step of a machine.
 type facts struct {
 	memory
 
 	limits  *limits
 	now     time.Time
-	seen    time.Time // when this replica saw Since first: clocks differ
+	seen    time.Time // time when this replica first saw Since, because clocks differ
 	state   sleep.State
 	ready   bool
 	tainted bool
 	boot    time.Duration
-	want    sleep.Verb // what is decided
-	why     string     // and its reason
-	owner   string     // namespace of the work that it is to wake for
-	keep    string     // why it must not sleep; "": it may
-	leads   bool       // only the replica that leads sends to sleep
+	want    sleep.Verb // the verdict
+	why     string     // reason of the verdict
+	owner   string     // namespace of the work to wake up for
+	keep    string     // reason why it must not sleep, or ""
+	leads   bool       // only the leader puts machines to sleep
 
-	answer answer // what the management controller said; its UUID is right
-	doubt  string // why it is not believed
-	busy   string // what is on the node by the API server itself; asked when due
+	answer answer // response of the management controller with the correct UUID
+	doubt  string // reason why the response is not trusted
+	busy   string // pod on the node according to the API server; queried if due
 }
 
-// asks reports whether the management controller has to be asked.
+// asks reports whether the management controller must be queried.
 func (f *facts) asks() bool {
 	return f.state == sleep.Stopping || f.state == sleep.Booting || f.goes()
 }
 
 func (f *facts) goes() bool { return f.state == sleep.Awake && f.want == sleep.Sleep && f.leads }
 
-// due reports whether the machine goes off with this step unless something is on it.
+// due reports whether this step shuts the machine down, unless a pod is running on it.
 func (f *facts) due() bool {
 	return f.state == sleep.Stopping && f.Off.IsZero() && f.leads && f.want == sleep.Sleep && f.ready && f.tainted &&
 		f.answer == isOn && !f.now.Before(f.seen.Add(f.limits.settle))
 }
 
-// step is what to do: first the node is written, if anything is to change, then the order is given.
+// step is the next step of a machine: first the node is updated, if necessary, and then the order is sent.
 type step struct {
 	memory
 
 	state  sleep.State
 	order  sleep.Verb
-	reason string // of an event; "": nothing changes
-	doubts bool   // the machine is left alone for a while
+	reason string // reason of the event; "" if the node does not change
+	doubts bool   // leave the machine alone for a while
 }
 
-// The reasons of events.
+// Reasons of events.
 const (
 	reasonTainted   = "SleepPlanned"
 	reasonStopping  = "ShuttingDown"
@@ -180,13 +180,13 @@ func (f *facts) awake() step {
 		return f.to(sleep.Stopping, reasonTainted, f.why)
 	case f.goes():
 		return step{doubts: true}
-	case f.tainted: // its label was taken off
-		return f.to(sleep.Awake, reasonAwake, "it has no label "+v1alpha1.LabelPowerState)
+	case f.tainted: // the label was removed
+		return f.to(sleep.Awake, reasonAwake, "it does not have the label "+v1alpha1.LabelPowerState)
 	}
 	return step{}
 }
 
-// leaving is the step of a machine that takes no more pods, and was not asked to shut down yet.
+// leaving returns the step of a tainted machine that has not been ordered to shut down yet.
 func (f *facts) leaving() step {
 	back := ""
 	switch {
@@ -195,7 +195,7 @@ func (f *facts) leaving() step {
 	case !f.ready:
 		back = "its node is not Ready"
 	case !f.tainted:
-		back = "its taint was taken off"
+		back = "its taint was removed"
 	case f.busy != "":
 		back = f.busy
 	case f.answer != isOn:
@@ -215,17 +215,17 @@ func (f *facts) leaving() step {
 	return s
 }
 
-// stopping is the step of a machine that may have been asked to shut down: until that is over it can only be waited
-// for. It is off once its management controller says so and its node has gone quiet.
+// stopping returns the step of a machine that may have been ordered to shut down. A shutdown cannot be canceled.
+// The machine is off once its management controller reports this and its node is not Ready.
 func (f *facts) stopping() step {
 	over := f.elapsed(f.Off) >= f.limits.stops
 	switch {
 	case f.answer == isOff && !f.ready:
 		return f.to(sleep.Asleep, reasonAsleep, f.Why)
 	case over && f.ready:
-		return f.to(sleep.Awake, reasonRefused, "it was asked to shut down and is still there")
-	case over: // perhaps it hangs: it may be woken, but not believed
-		return f.failed(sleep.Asleep, reasonRefused, "its node is gone, and it does not say that it is off")
+		return f.to(sleep.Awake, reasonRefused, "it was ordered to shut down but is still running")
+	case over: // it may hang, so it may be woken but is not considered reliable
+		return f.failed(sleep.Asleep, reasonRefused, "its node is not Ready, but it is not reported as off")
 	}
 	return step{}
 }
@@ -236,22 +236,22 @@ func (f *facts) booting() step {
 	case f.ready:
 		return f.to(sleep.Awake, reasonAwake, f.Why)
 	case since >= f.limits.obeys && (f.answer == isOff || f.answer == silent && since < 3*f.limits.obeys):
-		return f.failed(sleep.Asleep, reasonFailed, strings.TrimSpace("it was ordered to start and is not on "+f.doubt))
+		return f.failed(sleep.Asleep, reasonFailed, strings.TrimSpace("it was ordered to start but is not on "+f.doubt))
 	case since >= 2*f.boot+f.limits.late:
 		return f.failed(sleep.Asleep, reasonFailed, "its node is not Ready after twice its boot time")
 	case f.answer != isOn:
-		return step{order: sleep.Wake} // again: the replica that was to give the order may be dead
+		return step{order: sleep.Wake} // repeat the order, because the other replica may have died before sending it
 	}
 	return step{}
 }
 
-// elapsed returns how long ago something was written with the state. Another replica may have written it, whose clock
-// is ahead.
+// elapsed returns the time since an event of the current state. It is limited by the time since this replica first
+// saw the state, because another replica's clock may be ahead.
 func (f *facts) elapsed(since time.Time) time.Duration {
 	return min(f.now.Sub(since), f.now.Sub(f.seen))
 }
 
-// to returns the step into a state.
+// to returns the step to a state.
 func (f *facts) to(state sleep.State, reason, why string) step {
 	s := step{memory: f.memory, state: state, reason: reason}
 	s.Since, s.Why, s.Off = f.now, why, time.Time{}
@@ -271,10 +271,10 @@ func (f *facts) failed(state sleep.State, reason, why string) step {
 	return s
 }
 
-// excludeDisruption keeps a node out of what cluster components count as an outage of its zone.
+// excludeDisruption excludes a node when cluster components detect zone outages.
 const excludeDisruption = "node.kubernetes.io/exclude-disruption"
 
-// write writes a step on a node as it was seen.
+// write applies a step to a node, provided that the node has not changed.
 func (s *step) write(ctx context.Context, client kubernetes.Interface, n *v1.Node) (*v1.Node, error) {
 	patch, err := s.patch(n)
 	if err != nil {
@@ -282,12 +282,12 @@ func (s *step) write(ctx context.Context, client kubernetes.Interface, n *v1.Nod
 	}
 	written, err := client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return n, fmt.Errorf("writing the node: %w", err)
+		return n, fmt.Errorf("patching the node: %w", err)
 	}
 	return written, nil
 }
 
-// patch returns the merge patch that writes a step on a node as it was seen, and on no other.
+// patch returns the merge patch for a step, which applies only to the given resource version of the node.
 func (s *step) patch(n *v1.Node) ([]byte, error) {
 	labels := map[string]any{v1alpha1.LabelPowerState: nil}
 	taints := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t v1.Taint) bool {

@@ -23,7 +23,7 @@ func TestMetrics(t *testing.T) {
 		return all, nil
 	}}
 	if n := testutil.CollectAndCount(m); n != 0 {
-		t.Errorf("%d series of a replica that does not lead", n)
+		t.Errorf("%d series of a replica that is not the leader", n)
 	}
 	leads = true
 	if err := testutil.CollectAndCompare(m, strings.NewReader(`

@@ -18,26 +18,27 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// Anyone may create pods, and their specs are compared with every node that sleeps. The work of a round is therefore
-// limited (limits.work), in units of about 0.1 µs: what a round leaves is first in the next one.
+// Any user may create pods, and their specs are compared with every sleeping node. Therefore, the work per round is
+// limited (limits.work), in units of about 0.1 µs. Remaining work comes first in the next round.
 const (
-	perPod    = 16       // units to read a pod's spec
-	perFit    = 8        // units to compare the smallest spec with a node
-	perUnit   = 128      // bytes of a spec that cost one more unit
-	maxSelect = 64 << 10 // bytes of the node-related part of a spec; if it is larger, no machine is searched for
+	perPod    = 16       // units for reading a pod's spec
+	perFit    = 8        // units for comparing the smallest spec with a node
+	perUnit   = 128      // bytes of a spec that cost an additional unit
+	maxSelect = 64 << 10 // maximum size of the node-related part of a spec; larger specs are ignored
 )
 
-// asker is a pod that waits, or a held Job whose start is near.
+// asker is a pending pod, or a held Job that starts soon.
 type asker struct {
 	of     metav1.Object
 	spec   *v1.PodSpec
-	at     time.Time // planned start of a Job; zero: a pod waits
-	pods   int       // of a Job that run at once
-	looked int       // round in which machines were last looked for
-	rank   int       // in its namespace
+	at     time.Time // planned start of a Job; zero for a pending pod
+	pods   int       // number of pods of a Job that run in parallel
+	looked int       // last round in which machines were searched for
+	rank   int       // position in its namespace
 }
 
-// appendPlanned appends a held Job if its planned start is so near that a machine must be kept or woken: before until.
+// appendPlanned appends a held Job if its planned start is before until, so that a machine must be kept awake or
+// woken.
 func appendPlanned(work []asker, j *batchv1.Job, now, until time.Time) []asker {
 	at, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationHeldUntil])
 	if err != nil || j.Labels[v1alpha1.LabelHeld] != "true" || !at.After(now) || !at.Before(until) {
@@ -48,17 +49,17 @@ func appendPlanned(work []asker, j *batchv1.Job, now, until time.Time) []asker {
 	})
 }
 
-// finder looks for the machines that work may have. Specs that say the same of nodes are compared with them once.
+// finder finds machines for pods. Specs with the same node-related part are compared with the nodes only once.
 type finder struct {
 	*loop
 
-	nodes    []*v1.Node // by index of machines: as if awake
+	nodes    []*v1.Node // nodes as if awake, with the same indices as machines
 	machines []sleep.Machine
-	fits     map[string][]int // by spec: machines that admit it
+	fits     map[string][]int // machines that admit a spec, by its encoding
 	now      time.Time
 }
 
-// needs returns the needs of work, at most maxNeeds: the first pod of each asker before the others of any.
+// needs returns at most maxNeeds needs. The first pod of each asker comes before the other pods of any asker.
 func (l *loop) needs(work []asker, nodes []*v1.Node, machines []sleep.Machine, now time.Time) (needs []sleep.Need) {
 	maps.DeleteFunc(l.vain, func(_ vain, saw sighted) bool { return now.Sub(saw.last) >= usualTime })
 	f := &finder{loop: l, machines: machines, fits: map[string][]int{}, now: now}
@@ -87,8 +88,8 @@ func (l *loop) needs(work []asker, nodes []*v1.Node, machines []sleep.Machine, n
 	return append(needs, others[:min(len(others), maxNeeds-len(needs))]...)
 }
 
-// inTurn sorts work: what the last rounds left comes first, then each namespace has its turn, in which pods come before
-// planned Jobs and older ones before younger ones.
+// inTurn sorts the askers. Those not handled in the last rounds come first. Otherwise, the namespaces take turns;
+// within a namespace, pods come before planned Jobs, and older ones before newer ones.
 func (l *loop) inTurn(work []asker) []asker {
 	for i := range work {
 		work[i].looked = l.looked[work[i].of.GetUID()]
@@ -108,7 +109,7 @@ func (l *loop) inTurn(work []asker) []asker {
 	return work
 }
 
-// need returns the need of one pod of an asker: one of the machines that admit it and that it may have.
+// need returns the need of one pod of an asker, with the machines that admit it and are suitable.
 func (f *finder) need(a *asker) sleep.Need {
 	pod := &v1.Pod{Spec: *a.spec}
 	n := sleep.Need{
@@ -125,13 +126,13 @@ func (f *finder) need(a *asker) sleep.Need {
 	return n
 }
 
-// admitting returns the machines that admit a pod.
+// admitting returns the indices of the machines that admit a pod.
 func (f *finder) admitting(pod *v1.Pod) []int {
 	part := v1.PodSpec{NodeSelector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
 	if a := pod.Spec.Affinity; a != nil {
 		part.Affinity = &v1.Affinity{NodeAffinity: a.NodeAffinity}
 	}
-	text, err := part.Marshal() // the same bytes for the same spec
+	text, err := part.Marshal() // deterministic for equal specs
 	if f.left -= len(text) / perUnit; err != nil || len(text) > maxSelect {
 		return nil
 	}
@@ -149,9 +150,9 @@ func (f *finder) admitting(pod *v1.Pod) []int {
 	return fits
 }
 
-// isVain reports whether kube-scheduler let a pod wait beside a machine that had been woken and had room: it knows why,
-// as of a volume or of pods that must be apart. That has to be seen for a while: another pod may be on its way there.
-// The machine is tried again after an hour.
+// isVain reports whether kube-scheduler has left a pod pending although the machine was woken and has sufficient
+// capacity, for example because of a volume or pod anti-affinity. This must be observed for a while, because
+// another pod may be about to be bound to the machine. The machine is tried again after an hour.
 func (f *finder) isVain(a *asker, n *sleep.Need, i int) bool {
 	m := &f.machines[i]
 	key := vain{a.of.GetUID(), m.Name}
@@ -167,14 +168,14 @@ func (f *finder) isVain(a *asker, n *sleep.Need, i int) bool {
 	return saw.last.Sub(saw.first) >= f.limits.schedule*2/3
 }
 
-// mayHave reports whether a pod that waits may fit on a machine: kube-scheduler has looked at those that are awake, and
-// not found it.
+// mayHave reports whether a pending pod may fit on a machine. It returns false for awake machines that
+// kube-scheduler has already considered.
 func (f *finder) mayHave(i int) bool {
 	m := &f.machines[i]
 	return kube.PowerState(f.nodes[i]) != sleep.Awake || m.Jobs == 0 && f.now.Sub(m.Since) < f.limits.schedule
 }
 
-// bare returns a node without the marks of a sleeping machine.
+// bare returns a node without the taint of a sleeping machine.
 func bare(n *v1.Node) *v1.Node {
 	b := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
 	b.Spec.Unschedulable = n.Spec.Unschedulable

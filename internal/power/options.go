@@ -16,44 +16,44 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// The modes.
+// Modes.
 const (
-	ModeShadow  = "shadow"  // says what it would do, and touches nothing
-	ModeEnforce = "enforce" // sends machines to sleep
+	ModeShadow  = "shadow"  // reports decisions without executing them
+	ModeEnforce = "enforce" // puts machines to sleep
 )
 
-// Options are what Run needs of the world.
+// Options configures Run.
 type Options struct {
 	Client   kubernetes.Interface
 	View     func() *kube.View // power profiles and sites
 	Machines []Machine
 	Policy   sleep.Policy
 	Mode     string // shadow or enforce
-	Identity string // of this replica, in the Lease
-	// Namespace of the Lease; "": that of KubEnergy. In the lab each fleet has one of its own.
+	Identity string // identity of this replica in the Lease
+	// Namespace is the namespace of the Lease; defaults to that of KubEnergy. In the lab, each fleet has its own.
 	Namespace string
-	Clock     func() time.Time // nil: time.Now
-	Every     time.Duration    // between two looks where nothing changes, by time.Now; 0: 5 s
-	Faster    float64          // than life the cluster's clock is, in the lab; 0: as fast
-	Keys      dial.KeyReader   // passwords of machines, and keys that sign webhooks; nil: there are none
-	Loopback  bool             // this machine may be asked too; for tests and the lab
-	// Probes is where Beats are served as /healthz; nil: nowhere.
+	Clock     func() time.Time // defaults to time.Now
+	Every     time.Duration    // maximum interval between rounds in real time; defaults to 5 s
+	Faster    float64          // speed of the cluster's clock in the lab; defaults to 1
+	Keys      dial.KeyReader   // passwords of machines and signing keys of webhooks; nil if there are none
+	Loopback  bool             // allow loopback addresses, for tests and the lab
+	// Probes is the listener that serves Beats as /healthz; nil to disable it.
 	Probes net.Listener
-	Beats  *daemon.Heartbeats // nil: of Run alone
+	Beats  *daemon.Heartbeats // optional, to share heartbeats with other loops
 
-	Log *slog.Logger // nil: silence
-	// Record is told each decision and what it depended on; it must not keep them. nil: nothing is told.
+	Log *slog.Logger // optional
+	// Record, if set, is called with each decision and its inputs, which it must not retain.
 	Record func(*sleep.Snapshot, *sleep.Plan)
 }
 
-// Recorded is a line of what [RecordTo] writes. [sleep.Decide] makes the plan of the snapshot again.
+// Recorded is a line written by [RecordTo]. Calling [sleep.Decide] with the snapshot yields the plan.
 type Recorded struct {
 	Snapshot *sleep.Snapshot `json:"snapshot"`
 	Plan     *sleep.Plan     `json:"plan"`
 }
 
-// RecordTo returns an [Options].Record that writes to w, as a line of JSON, each decision that sends to sleep or wakes
-// other machines than the one before it.
+// RecordTo returns a function for [Options].Record that writes decisions to w, one line of JSON each. Decisions
+// with the same verdicts as the previous one are skipped.
 func RecordTo(w io.Writer, log *slog.Logger) func(*sleep.Snapshot, *sleep.Plan) {
 	var last []sleep.Verdict
 	return func(s *sleep.Snapshot, p *sleep.Plan) {
@@ -63,7 +63,7 @@ func RecordTo(w io.Writer, log *slog.Logger) func(*sleep.Snapshot, *sleep.Plan) 
 		}
 		last = slices.Clone(p.Verdicts)
 		if err := json.NewEncoder(w).Encode(Recorded{s, p}); err != nil {
-			log.Warn("recording a decision", "error", err)
+			log.Warn("Failed to record a decision", "error", err)
 		}
 	}
 }

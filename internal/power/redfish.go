@@ -18,22 +18,22 @@ const (
 	resetGraceful = "GracefulShutdown"
 )
 
-// System is a computer system whose power its management controller switches. It is for one goroutine.
+// System is a computer system that is powered on and off by Redfish. It is not safe for concurrent use.
 type System struct {
 	meter.Redfish
 
 	path string
 
-	at    string        // where it was when it was asked last
-	state redfishSystem // and what it said
+	at    string        // path of the system in the last request
+	state redfishSystem // response to the last request
 }
 
-// NewSystem returns a system at a path; "": the only one of the server.
+// NewSystem returns the system at the given path, or the only system of the server if path is empty.
 func NewSystem(e meter.Entry, path string, d *meter.Deps) (*System, error) {
 	e.Fill()
 	errs := e.Check()
 	if path != "" && !meter.SameServer(path) {
-		errs = append(errs, errors.New("system: want a path, as /redfish/v1/Systems/1"))
+		errs = append(errs, errors.New("system: want a path, e.g. /redfish/v1/Systems/1"))
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -42,7 +42,7 @@ func NewSystem(e meter.Entry, path string, d *meter.Deps) (*System, error) {
 	return &System{Redfish: meter.Redfish{Device: v}, path: path}, err
 }
 
-// redfishSystem is what is read of a system.
+// redfishSystem contains the used fields of a ComputerSystem resource.
 type redfishSystem struct {
 	PowerState string `json:"PowerState"`
 	UUID       string `json:"UUID"`
@@ -54,7 +54,7 @@ type redfishSystem struct {
 	} `json:"Actions"`
 }
 
-// read asks for the system. Where its path is not configured it is looked for once.
+// read reads the system. If no path is configured, it finds the system first.
 func (s *System) read(ctx context.Context) error {
 	if s.at = cmp.Or(s.path, s.at); s.at == "" {
 		var all meter.RedfishCollection
@@ -62,7 +62,7 @@ func (s *System) read(ctx context.Context) error {
 			return err
 		}
 		if len(all.Members) != 1 || !meter.SameServer(all.Members[0].ID) {
-			return dial.Refuse(dial.ReasonMissing, "it has %d systems: name one by its path in system",
+			return dial.Refuse(dial.ReasonMissing, "it has %d systems: set system to the path of one",
 				len(all.Members))
 		}
 		s.at = all.Members[0].ID
@@ -75,7 +75,7 @@ func (s *System) read(ctx context.Context) error {
 	return err
 }
 
-// State says whether the system is on, and which one it is.
+// State returns the power state and the UUID of the system.
 func (s *System) State(ctx context.Context) (on bool, uuid string, err error) {
 	if err := s.read(ctx); err != nil {
 		return false, "", err
@@ -89,14 +89,14 @@ func (s *System) State(ctx context.Context) (on bool, uuid string, err error) {
 	return false, "", dial.Refuse(dial.ReasonShape, "%s: PowerState is %.40q: want On or Off", s.at, s.state.PowerState)
 }
 
-// On starts the system.
+// On powers the system on.
 func (s *System) On(ctx context.Context) error { return s.reset(ctx, resetOn) }
 
-// Off asks its operating system to shut down in order.
+// Off requests a graceful shutdown of the operating system.
 func (s *System) Off(ctx context.Context) error { return s.reset(ctx, resetGraceful) }
 
 func (s *System) reset(ctx context.Context, kind string) error {
-	if s.state.Actions.Reset.Target == "" { // it was not asked just before
+	if s.state.Actions.Reset.Target == "" { // not read immediately before
 		if err := s.read(ctx); err != nil {
 			return err
 		}
@@ -114,5 +114,5 @@ func (s *System) reset(ctx context.Context, kind string) error {
 	return err
 }
 
-// Close ends its session.
+// Close ends the session.
 func (s *System) Close(ctx context.Context) { s.Device.Logout(ctx) }

@@ -21,10 +21,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// Replicas is how many the chart has: both wake machines.
+// Replicas is the number of replicas in the Helm chart. Both wake machines.
 const Replicas = 2
 
-// Name is that of the process, its Lease and its account.
+// Name is the name of the process, its Lease and its ServiceAccount.
 const Name = "kubenergy-power"
 
 const (
@@ -32,18 +32,18 @@ const (
 	minPause   = time.Second
 )
 
-// Run sends machines to sleep and wakes them until ctx ends. Any number of replicas may run: each wakes, and the one
-// that holds the Lease kubenergy-power also sends to sleep.
+// Run puts machines to sleep and wakes them until ctx is done. There may be any number of replicas: each wakes
+// machines, and the holder of the Lease kubenergy-power also puts them to sleep.
 //
-// A machine counts as asleep once its management controller says that it is off and its node is not Ready; it counts as
-// awake once its node is Ready again.
+// A machine is asleep once its management controller reports that it is off and its node is not Ready. It is awake
+// once its node is Ready again.
 func Run(ctx context.Context, o Options) error {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
 	if o.Mode != ModeShadow && o.Mode != ModeEnforce {
-		return fmt.Errorf("the mode is %q: have %s, %s", o.Mode, ModeShadow, ModeEnforce)
+		return fmt.Errorf("mode is %q: want %s or %s", o.Mode, ModeShadow, ModeEnforce)
 	}
 	switches, err := NewSwitches(o.Machines, o.Keys, o.Loopback)
 	if err != nil {
@@ -60,7 +60,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: o.Client.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		return fmt.Errorf("telling events: %w", err)
+		return fmt.Errorf("recording events: %w", err)
 	}
 	defer broadcaster.Shutdown()
 	recorder := broadcaster.NewRecorder(scheme.Scheme, Name)
@@ -81,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 	return l.run(l.Beats.Loop(ctx, Name), changed)
 }
 
-// run looks again whenever something has changed, at least every so often.
+// run executes a round after each change, and at least once per interval.
 func (l *loop) run(ctx context.Context, changed <-chan struct{}) error {
 	ticker := time.NewTicker(cmp.Or(l.Every, usualPause))
 	defer ticker.Stop()
@@ -99,7 +99,7 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}) error {
 	}
 }
 
-// follow keeps what a decision depends on in caches.
+// follow starts the informers of all objects that decisions depend on.
 func (l *loop) follow(ctx context.Context, changed chan<- struct{}) (synced []cache.InformerSynced) {
 	factory := informers.NewSharedInformerFactoryWithOptions(l.Client, 0, informers.WithTransform(kube.Trim))
 	nodes, pods := factory.Core().V1().Nodes(), factory.Core().V1().Pods()
@@ -111,11 +111,11 @@ func (l *loop) follow(ctx context.Context, changed chan<- struct{}) (synced []ca
 	for _, i := range []cache.SharedIndexInformer{
 		nodes.Informer(), pods.Informer(), jobs.Informer(), volumes.Informer(),
 	} {
-		_, _ = i.AddEventHandler(handler) // it fails only after the informer has ended
+		_, _ = i.AddEventHandler(handler) // returns an error only if the informer has stopped
 		synced = append(synced, i.HasSynced)
 	}
 	l.list = func() *cluster {
-		c := &cluster{} // listers of caches never fail
+		c := &cluster{} // listers of caches never return errors
 		c.nodes, _ = nodes.Lister().List(labels.Everything())
 		c.pods, _ = pods.Lister().List(labels.Everything())
 		c.jobs, _ = jobs.Lister().List(labels.Everything())

@@ -27,8 +27,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// TestRun: the process takes the Lease, sends a machine off through its switch, tells it in an event, and ends when it
-// is told to. Its clock is fast.
+// TestRun verifies that the process acquires the Lease, shuts a machine down through its switch, records an event,
+// and stops when its context is done. Its clock is fast.
 func TestRun(t *testing.T) {
 	off, reported := make(chan struct{}, 1), make(chan struct{}, 1)
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +73,7 @@ func TestRun(t *testing.T) {
 		select {
 		case <-happens:
 		case <-timeout:
-			t.Fatal("no machine was sent off, or no event tells")
+			t.Fatal("no machine was shut down, or no event was recorded")
 		}
 	}
 	n, err := client.CoreV1().Nodes().Get(t.Context(), "m0", metav1.GetOptions{})
@@ -95,7 +95,7 @@ func TestRun(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("it does not end")
+		t.Error("Run() does not return")
 	}
 	decisions := 0
 	for lines := json.NewDecoder(&record); lines.More(); decisions++ {
@@ -104,13 +104,13 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(*recorded.Plan, sleep.Decide(recorded.Snapshot)); diff != "" {
-			t.Errorf("a recorded snapshot gives another decision:\n%s", diff)
+			t.Errorf("a recorded snapshot yields a different decision:\n%s", diff)
 		}
 	}
 	if decisions < 2 || decisions > 10 {
-		t.Errorf("%d decisions are recorded, want those alone that differ from the one before", decisions)
+		t.Errorf("%d decisions are recorded, want only those that differ from the previous one", decisions)
 	}
 	if err := Run(t.Context(), Options{Mode: "on"}); err == nil {
-		t.Error("a mode that there is not is taken")
+		t.Error("accepted an unknown mode")
 	}
 }

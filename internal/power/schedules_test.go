@@ -20,11 +20,12 @@ import (
 )
 
 var (
-	schedules = flag.Int("schedules", 1000, "schedules of faults")
-	oneSeed   = flag.Uint64("seed", 0, "the only schedule")
+	schedules = flag.Int("schedules", 1000, "number of schedules of faults")
+	oneSeed   = flag.Uint64("seed", 0, "seed of a single schedule to run")
 )
 
-// TestFaults is promise P9: schedules of faults, each made of its seed alone. A failing one is replayed by -seed.
+// TestFaults verifies promise P9 with random schedules of faults, each determined by its seed. A failing schedule
+// can be repeated with -seed.
 func TestFaults(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	if testing.Short() {
@@ -47,21 +48,21 @@ func TestFaults(t *testing.T) {
 			t.Fatalf("go test ./internal/power -run TestFaults -seed %d\n%s", seed, strings.Join(w.wrong, "\n"))
 		}
 	}
-	t.Logf("%d schedules: %d orders to sleep, %d boots, of which %d failed", last-first+1, slept, woke, failed)
+	t.Logf("%d schedules: %d orders to sleep, %d boots, %d failed", last-first+1, slept, woke, failed)
 	if *oneSeed == 0 && (slept < int(last) || woke < int(last) || failed == 0) {
-		t.Error("hardly any machine slept: nothing was tested")
+		t.Error("too few machines were put to sleep")
 	}
 }
 
-// faults plays what goes wrong in a world with two replicas.
+// faults injects failures into a world with two replicas.
 type faults struct {
 	*world
 
 	replicas []*replica
-	starts   []time.Time          // when a dead replica is replaced
-	back     time.Time            // when the API server is
-	waits    map[string]time.Time // pods that have no machine, since when
-	obeys    map[string]time.Time // machines that would come up if ordered to, since when
+	starts   []time.Time          // times when dead replicas are replaced
+	back     time.Time            // time when the API server is available again
+	waits    map[string]time.Time // time since which pods have no machine
+	obeys    map[string]time.Time // time since which machines would boot if ordered to
 	pods     int
 	decided  int
 }
@@ -80,7 +81,7 @@ func (f *faults) play(t *testing.T, long time.Duration) {
 	}
 }
 
-// live lets time go by, in which the replicas do what they do.
+// live advances the clock while the replicas are running.
 func (f *faults) live(t *testing.T, d time.Duration) {
 	for end := f.now.Add(d); f.now.Before(end); {
 		f.pass(min(time.Second, end.Sub(f.now)))
@@ -92,7 +93,7 @@ func (f *faults) live(t *testing.T, d time.Duration) {
 	}
 }
 
-// replay wants each decision that is recorded to be made again, now and then.
+// replay occasionally verifies that a recorded snapshot yields the recorded decision.
 func (f *faults) replay(t *testing.T, r *replica) {
 	r.Record = func(s *sleep.Snapshot, plan *sleep.Plan) {
 		if f.decided++; f.decided%97 != 0 {
@@ -104,12 +105,12 @@ func (f *faults) replay(t *testing.T, r *replica) {
 			err = json.Unmarshal(text, &again)
 		}
 		if diff := cmp.Diff(*plan, sleep.Decide(&again)); err != nil || diff != "" {
-			t.Errorf("a recorded snapshot gives another decision: %v\n%s", err, diff)
+			t.Errorf("a recorded snapshot yields a different decision: %v\n%s", err, diff)
 		}
 	}
 }
 
-// keep has a replica look when it is time, and replaces it when it is dead.
+// keep runs a round of a replica if it is due, and replaces a dead replica.
 func (f *faults) keep(t *testing.T, i int, r *replica) {
 	if r.dead {
 		if f.starts[i].IsZero() {
@@ -128,7 +129,7 @@ func (f *faults) keep(t *testing.T, i int, r *replica) {
 	r.round(t.Context())
 	r.busy = false
 	r.fake.ClearActions()
-	r.next = f.now.Add(f.within(time.Second, 5*time.Second)) // something changes, or nothing
+	r.next = f.now.Add(f.within(time.Second, 5*time.Second)) // random, as if triggered by changes
 }
 
 // elect moves the Lease.
@@ -147,7 +148,7 @@ func (f *faults) elect() {
 	}
 }
 
-// disturb breaks and mends things.
+// disturb breaks and repairs components.
 func (f *faults) disturb() {
 	switch {
 	case f.away && f.now.After(f.back):
@@ -197,7 +198,7 @@ func (f *faults) any(m mood) bool {
 	return false
 }
 
-// work brings pods, in waves.
+// work creates pods in waves.
 func (f *faults) work() {
 	often := 60
 	if f.now.Sub(f.begin)%(6*time.Minute) < 90*time.Second {
@@ -214,14 +215,14 @@ func (f *faults) work() {
 	})
 	for name, p := range f.world.pods {
 		if p.Status.Phase == v1.PodSucceeded {
-			delete(f.world.pods, name) // a cleaner does
+			delete(f.world.pods, name) // as by a cleanup controller
 		}
 	}
 }
 
-// judge wants what is needed to be awake in time: for each pod that waits a machine that is up and has room, within
-// the boot time and 30 s, as long as one that sleeps suits it and obeys. Where a boot has failed that looked well until
-// its time was over, within one boot time and 10 s more.
+// judge verifies that needed machines are awake in time: for each pending pod, a machine with sufficient capacity
+// must be up within the boot time plus 30 s, if there is a suitable sleeping machine that obeys orders. If a boot
+// failed only at its timeout, one more boot time plus 10 s is allowed.
 func (f *faults) judge() {
 	helped := !f.away && slices.ContainsFunc(f.replicas, func(r *replica) bool { return !r.dead && r.stale == nil })
 	for _, name := range f.names {
@@ -253,7 +254,7 @@ func (f *faults) judge() {
 				continue
 			}
 			if since = later(since, f.waits[name]); f.now.Sub(since) > f.bound(since) {
-				f.fail("%s has waited for %v, and %s would have obeyed", name, f.now.Sub(since), machine)
+				f.fail("%s has been pending for %v, although %s would have obeyed", name, f.now.Sub(since), machine)
 			}
 		}
 	}
@@ -261,7 +262,7 @@ func (f *faults) judge() {
 
 func (f *faults) bound(since time.Time) time.Duration {
 	bound := bootTime + 30*time.Second
-	if f.policy.WakesPerMinute > 0 { // 5 machines and those that are tried again have two turns at most
+	if f.policy.WakesPerMinute > 0 { // at most two turns for 5 machines and their retries
 		bound += 2 * time.Minute
 	}
 	for _, at := range f.failures {
@@ -272,7 +273,7 @@ func (f *faults) bound(since time.Time) time.Duration {
 	return bound
 }
 
-// served reports whether a machine is up that has room for a pod.
+// served reports whether a running machine has sufficient capacity for a pod.
 func (f *faults) served(p *v1.Pod) bool {
 	for name, n := range f.nodes {
 		if takes(n, p) && f.room(name) >= policy.PodRequest(p).MilliCPU {

@@ -19,7 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// cluster is what is known of the API server's objects.
+// cluster contains the objects of the API server.
 type cluster struct {
 	nodes   []*v1.Node
 	pods    []*v1.Pod
@@ -28,25 +28,26 @@ type cluster struct {
 }
 
 const (
-	maxNeeds  = 256 // pods that machines are looked for at once
+	maxNeeds  = 256 // maximum number of needs per round
 	usualTime = time.Hour
-	maxVain   = 1 << 16 // entries of loop.vain
+	maxVain   = 1 << 16 // maximum number of entries in loop.vain
 )
 
-// unknown is the profile of a machine of which none is known: it boots in five minutes, and what it draws says nothing.
+// unknown is the profile of a machine without a profile. It assumes a boot time of five minutes; its power values
+// have no meaning.
 var unknown = energy.Profile{Name: "unknown", Idle: 1, Max: 1, BootSeconds: 300}
 
-// onNode is what is on a node.
+// onNode summarizes the pods on a node.
 type onNode struct {
-	come  sched.Resources // of pods that come with the node
-	used  sched.Resources // of the others
+	come  sched.Resources // requests of pods that run on every node
+	used  sched.Resources // requests of all other pods
 	jobs  int
 	keep  string
-	owner string    // the first namespace, by name, of those others
-	hand  []*v1.Pod // pods that were created with spec.nodeName: no scheduler has seen them
+	owner string    // alphabetically first namespace of the other pods
+	hand  []*v1.Pod // pods created with spec.nodeName, bypassing the scheduler
 }
 
-// add counts a pod on its node.
+// add adds a pod to the summary.
 func (has *onNode) add(p *v1.Pod) {
 	if asks := policy.PodRequest(p); !policy.KeepsAwake(p) {
 		has.come = has.come.Add(asks)
@@ -55,27 +56,27 @@ func (has *onNode) add(p *v1.Pod) {
 	}
 }
 
-// observation is since when a replica sees something.
+// observation is a state, identified by its start time, and the time when this replica first saw it.
 type observation struct{ of, since time.Time }
 
-// vain is a pod that goes on waiting although a machine is awake and has room.
+// vain identifies a pod that remains pending although an awake machine has sufficient capacity.
 type vain struct {
 	pod  types.UID
 	node string
 }
 
-// sighted is from when until when that was seen.
+// sighted is the period in which this was observed.
 type sighted struct{ first, last time.Time }
 
-// snapshot collects all that a decision depends on. A machine that causes a panic is missing.
+// snapshot collects all inputs of a decision. Machines that cause a panic are omitted.
 func (l *loop) snapshot(c *cluster, now time.Time) sleep.Snapshot {
 	s := sleep.Snapshot{Now: now, Policy: l.Policy}
-	var nodes []*v1.Node // of the machines
+	var nodes []*v1.Node // nodes of the machines
 	view, held, on := l.View(), holders(c.nodes, c.volumes), map[string]*onNode{}
 	var work []asker
 	for _, p := range c.pods {
 		if !panics.Survive(l.Log, "power", p.Name, func() { s.Largest = l.count(p, on, s.Largest, now) }) {
-			on[p.Spec.NodeName] = &onNode{keep: "it runs " + p.Namespace + "/" + p.Name + ", which cannot be read"}
+			on[p.Spec.NodeName] = &onNode{keep: "it runs " + p.Namespace + "/" + p.Name + ", which is invalid"}
 			continue
 		}
 		if p.Spec.NodeName == "" && p.DeletionTimestamp == nil &&
@@ -97,7 +98,7 @@ func (l *loop) snapshot(c *cluster, now time.Time) sleep.Snapshot {
 			nodes = append(nodes, n)
 		})
 	}
-	horizon := time.Duration(0) // the longest of any machine
+	horizon := time.Duration(0) // maximum of all machines
 	for i := range s.Machines {
 		horizon = max(horizon, l.horizon(&s.Machines[i], &l.Policy))
 	}
@@ -108,11 +109,11 @@ func (l *loop) snapshot(c *cluster, now time.Time) sleep.Snapshot {
 	return s
 }
 
-// count counts a pod where it is, and returns the most that pods of the last hour ask for.
+// count adds a pod to its node, and returns the maximum requests of pods of the last hour.
 func (l *loop) count(p *v1.Pod, on map[string]*onNode, largest sched.Resources, now time.Time) sched.Resources {
 	ended := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 	recent := now.Sub(p.CreationTimestamp.Time) < l.limits.day/24
-	// kube-scheduler nominates a node before it makes volumes for a pod there, which may take minutes.
+	// kube-scheduler nominates a node before it provisions volumes for a pod, which may take minutes.
 	node := cmp.Or(p.Spec.NodeName, p.Status.NominatedNodeName)
 	if node == "" || ended && !recent {
 		return largest
@@ -129,7 +130,7 @@ func (l *loop) count(p *v1.Pod, on map[string]*onNode, largest sched.Resources, 
 		on[node] = has
 	}
 	has.keep = cmp.Or(has.keep, keepsFor(p))
-	// The API server sets the condition when a scheduler binds a pod, and a kubelet when it starts one.
+	// The condition is set by the API server when a scheduler binds a pod, and by the kubelet when it starts one.
 	if p.Spec.NodeName != "" && policy.Scheduled(p).Status != v1.ConditionTrue {
 		has.hand = append(has.hand, p)
 	} else {
@@ -138,12 +139,12 @@ func (l *loop) count(p *v1.Pod, on map[string]*onNode, largest sched.Resources, 
 	return largest
 }
 
-// machine returns a node as the policy sees it.
+// machine converts a node to a machine of package sleep.
 func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memory, has *onNode, now time.Time,
 ) sleep.Machine {
 	off := state == sleep.Asleep || state == sleep.Booting || state == sleep.Stopping && !mem.Off.IsZero()
 	byHand := off && has.jobs == 0
-	for _, p := range has.hand { // a kubelet rejects what does not fit
+	for _, p := range has.hand { // a kubelet rejects pods that do not fit
 		if !off || policy.KeepsAwake(p) && policy.PodRequest(p).Within(kube.Allocatable(n)) {
 			has.add(p)
 		}
@@ -156,15 +157,15 @@ func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memo
 		State: state, Since: mem.Since, Sleeps: len(mem.recent(now, l.limits.day)), Failed: mem.Failed,
 		Closed: closed(n), Woken: mem.Wake, WokenFor: mem.For, Owner: has.owner, ByHand: byHand && has.jobs > 0,
 	}
-	if state != sleep.Awake && l.switches[n.Name] == nil { // nothing of ours can wake it
+	if state != sleep.Awake && l.switches[n.Name] == nil { // we cannot wake it
 		m.Capacity, m.Free = sched.Resources{}, sched.Resources{}
 	}
 	switch {
 	case state == sleep.Stopping && mem.Off.IsZero():
-		// It is decided again whether it is to sleep, as if it were still awake and had been empty for long.
+		// Whether it should sleep is decided again, as if it were awake and had been empty for a long time.
 		m.State, m.Since = sleep.Awake, time.Time{}
 	case state == sleep.Booting:
-		// Another replica may have written it, whose clock is ahead.
+		// The annotation may have been written by another replica with a clock that is ahead.
 		elapsed := min(now.Sub(mem.Wake), now.Sub(l.firstSeen(n.Name, mem.Since, now)))
 		if m.Since, m.Woken = now.Add(-elapsed), now.Add(-elapsed); elapsed > m.BootTime()+l.limits.late {
 			m.Failed++
@@ -181,18 +182,18 @@ func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memo
 	return m
 }
 
-const keptForPlanned = "work that it was kept for may come any moment"
+const keptForPlanned = "planned work is about to start on it"
 
-// refuses returns why a machine must not sleep, by its node and what is known of it.
+// refuses returns the reason why a machine must not sleep according to its node and configuration, or "".
 func (l *loop) refuses(n *v1.Node, boots bool, now time.Time) string {
 	doubt := l.doubts[n.Name]
 	switch why := keeps(n); {
 	case why != "":
 		return why
 	case l.switches[n.Name] == nil:
-		return "the cluster's configuration binds no machine to it"
+		return "no machine is configured for it"
 	case !strings.EqualFold(n.Status.NodeInfo.SystemUUID, l.uuids[n.Name]):
-		return "its system UUID is not the one that the cluster's configuration has"
+		return "its system UUID is not the configured one"
 	case !boots:
 		return "its power profile has no bootSeconds"
 	case now.Before(doubt.until):
@@ -203,7 +204,7 @@ func (l *loop) refuses(n *v1.Node, boots bool, now time.Time) string {
 	return ""
 }
 
-// closed reports whether work of all kinds cannot go to a node.
+// closed reports whether a node does not accept arbitrary pods.
 func closed(n *v1.Node) bool {
 	return n.Spec.Unschedulable || n.Labels[v1alpha1.LabelMaySleep] != "true" &&
 		slices.ContainsFunc(v1alpha1.WithoutSleep(n.Spec.Taints), func(t v1.Taint) bool {

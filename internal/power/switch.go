@@ -17,17 +17,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/meter"
 )
 
-// Switch turns one machine on and off.
+// Switch powers one machine on and off.
 type Switch interface {
 	State(ctx context.Context) (on bool, uuid string, err error)
-	Off(ctx context.Context) error // asks the operating system to shut down in order; never forces
+	Off(ctx context.Context) error // requests a graceful shutdown; never powers off by force
 	On(ctx context.Context) error
 }
 
-// KeysDir is where the Secret of keys is mounted for kubenergy-power.
+// KeysDir is the mount path of the Secret with the keys in kubenergy-power.
 const KeysDir = "/etc/kubenergy/power-keys"
 
-// NewSwitches returns what switches the machines, by node. The error names all machines that are not among them.
+// NewSwitches returns the switches of the machines by node. The error lists all invalid machines, which are
+// omitted.
 func NewSwitches(all []Machine, keys dial.KeyReader, loopback bool) (map[string]Switch, error) {
 	if err := checkMachines(all); err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func NewSwitches(all []Machine, keys dial.KeyReader, loopback bool) (map[string]
 	return switches, errors.Join(errs...)
 }
 
-// closeAll ends sessions: management controllers have few.
+// closeAll ends all sessions, because management controllers support only a few.
 func closeAll(switches map[string]Switch) {
 	ctx, cancel := context.WithTimeout(context.Background(), usual.call)
 	defer cancel()
@@ -65,13 +66,13 @@ func closeAll(switches map[string]Switch) {
 			work.Go(func() error { system.Close(ctx); return nil })
 		}
 	}
-	_ = work.Wait() // none has an error
+	_ = work.Wait() // Close returns no error
 }
 
-// errUnsure is the answer of what cannot know whether a machine is on.
-var errUnsure = errors.New("the webhook cannot know whether it is on")
+// errUnsure is returned if the power state cannot be determined.
+var errUnsure = errors.New("the webhook cannot determine whether it is on")
 
-// webhook leaves the switching to a server of the owner's.
+// webhook delegates power control to an HTTP server.
 type webhook struct {
 	dial.Client
 
@@ -85,7 +86,7 @@ const webhookTimeout = 20 * time.Second
 func newWebhook(m *Machine, keys dial.KeyReader, loopback bool) (*webhook, error) {
 	u, err := url.Parse(m.URL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil {
-		return nil, errors.New("url cannot be read: want http://host/path or https://host/path, without a user")
+		return nil, errors.New("invalid url: want http://host/path or https://host/path, without a user")
 	}
 	roots, err := meter.Roots(m.CAFile)
 	if err != nil {
@@ -108,7 +109,7 @@ func (w *webhook) post(ctx context.Context, action string) ([]byte, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, dial.Refuse(dial.ReasonAddress, "the webhook's url cannot be read")
+		return nil, dial.Refuse(dial.ReasonAddress, "the webhook has an invalid url")
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if w.machine.PasswordKey != "" {
@@ -141,7 +142,7 @@ func (w *webhook) State(ctx context.Context) (on bool, uuid string, err error) {
 	case "null":
 		return false, "", errUnsure
 	}
-	return false, "", dial.Refuse(dial.ReasonShape, `the webhook answered %.80q: want {"on": true, "uuid": "…"}`,
+	return false, "", dial.Refuse(dial.ReasonShape, `the webhook returned %.80q: want {"on": true, "uuid": "…"}`,
 		cmp.Or(w.Secrets.Conceal(string(body)), "nothing"))
 }
 

@@ -33,7 +33,7 @@ func (k testKeys) Key(name string) (string, error) {
 
 const someUUID = "4c4c4544-0042-3510-8054-b4c04f564433"
 
-// bmc is a Redfish service of one system.
+// bmc is a Redfish service with one system.
 type bmc struct {
 	state, types string
 	session      bool
@@ -108,7 +108,7 @@ func TestRedfish(t *testing.T) {
 		}
 		b.state = "Unknown"
 		if _, _, err := s.State(t.Context()); err == nil {
-			t.Error("a state that is not known is believed")
+			t.Error("accepted an unknown power state")
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestWebhook(t *testing.T) {
 	}
 	for _, answer = range []string{"", "{}", `{"on": "yes"}`, "on"} {
 		if _, _, err := s.State(t.Context()); err == nil {
-			t.Errorf("%q is believed", answer)
+			t.Errorf("accepted response %q", answer)
 		}
 	}
 }
@@ -181,21 +181,21 @@ machines:
 		t.Errorf("%+v", p)
 	}
 	if c, err := ParseConfig([]byte("machines: []")); err != nil || c.Mode != ModeShadow {
-		t.Error("shadow is not what holds by default", c, err)
+		t.Error("shadow is not the default mode", c, err)
 	}
 	for from, to := range map[string]string{
 		"mode: enforce": "mode: on", "headroom: 0.2": "headroom: -1", "node: n2": "node: n1", "564434": "564433",
 		"kind: redfish": "kind: ipmi", "b4c04f564434": "x", "n2, uuid": "n_2, uuid", "after": "afterwards",
 	} {
 		if _, err := ParseConfig([]byte(strings.Replace(good, from, to, 1))); err == nil {
-			t.Errorf("%s is taken", to)
+			t.Errorf("accepted %s", to)
 		}
 	}
 	for _, url := range []string{"https://bmc1/redfish", "http://bmc1", "bmc1"} {
 		machines := slices.Clone(c.Machines)
 		machines[0].URL = url
 		if _, err := NewSwitches(machines, nil, false); err == nil {
-			t.Errorf("%s is taken", url)
+			t.Errorf("accepted %s", url)
 		}
 	}
 }

@@ -18,18 +18,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// Waker wakes machines without anything else of ours. Where kubenergy-power runs it may send them to sleep again.
+// Waker wakes machines without the other components. A running kubenergy-power may put them to sleep again.
 type Waker struct {
 	Client   kubernetes.Interface
 	Switches map[string]Switch
 	Clock    func() time.Time
 	Say      func(node, what string)
-	Pause    time.Duration // between two looks
-	Limit    *rate.Limiter // of orders to start
+	Pause    time.Duration // between two passes
+	Limit    *rate.Limiter // rate of wake orders
 }
 
-// Wake wakes the machine of one node, or where none is named all that sleep, until ctx ends, and takes our taint and
-// labels off their nodes.
+// Wake wakes the machine of one node, or all sleeping machines if name is empty, and removes our taint and labels
+// from their nodes. It returns when all of them are awake or ctx is done.
 func (w *Waker) Wake(ctx context.Context, name string) error {
 	var last error
 	for {
@@ -43,9 +43,9 @@ func (w *Waker) Wake(ctx context.Context, name string) error {
 	}
 }
 
-var errNoNode = errors.New("there is no node")
+var errNoNode = errors.New("no such node")
 
-// pass takes each node one step further. It returns what is left to do.
+// pass advances each node by one step. It returns the remaining work as left.
 func (w *Waker) pass(ctx context.Context, name string) (left, err error) {
 	all, err := w.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -54,7 +54,7 @@ func (w *Waker) pass(ctx context.Context, name string) (left, err error) {
 	found := name == ""
 	var mu sync.Mutex
 	var work errgroup.Group
-	work.SetLimit(abreast) // some controllers are silent for long
+	work.SetLimit(abreast) // some management controllers respond slowly
 	for i := range all.Items {
 		n := &all.Items[i]
 		found = found || n.Name == name
@@ -74,20 +74,20 @@ func (w *Waker) pass(ctx context.Context, name string) (left, err error) {
 			return nil
 		})
 	}
-	_ = work.Wait() // left has the errors
+	_ = work.Wait() // errors are in left
 	if !found {
 		return nil, fmt.Errorf("%w %s", errNoNode, name)
 	}
 	return left, nil
 }
 
-// wake orders a machine to start and, once that is done, takes off what is ours.
+// wake powers a machine on, and removes our labels and taint from its node once it is on.
 func (w *Waker) wake(ctx context.Context, n *v1.Node) error {
 	s := step{memory: remembered(n, w.Clock()), state: sleep.Awake}
 	if err := w.start(ctx, n, kube.PowerState(n) == sleep.Stopping && w.Clock().Sub(s.Off) < usual.stops); err != nil {
 		return err
 	}
-	s.Since, s.Off, s.Why = w.Clock(), time.Time{}, "woken by hand"
+	s.Since, s.Off, s.Why = w.Clock(), time.Time{}, "woken manually"
 	_, err := s.write(ctx, w.Client, n)
 	return err
 }
@@ -98,25 +98,25 @@ func (w *Waker) start(ctx context.Context, n *v1.Node, goesDown bool) error {
 		return nil
 	}
 	if power == nil {
-		return errors.New("no machine is configured for it: start it by hand")
+		return errors.New("no machine is configured for it: start it manually")
 	}
 	on, _, err := power.State(ctx)
 	switch {
 	case goesDown && (on || err != nil):
-		return errors.New("its machine is still going down") // an order to start would be lost
+		return errors.New("its machine is still shutting down") // a wake order would be ignored
 	case on && err == nil:
 		return nil
 	}
 	if err := w.Limit.Wait(ctx); err != nil {
-		return fmt.Errorf("waiting for its turn to start: %w", err)
+		return fmt.Errorf("waiting for the limit of wake orders: %w", err)
 	}
-	if ordered := power.On(ctx); ordered != nil || err != nil { // where it cannot be asked, the order has to do
+	if ordered := power.On(ctx); ordered != nil || err != nil { // an order suffices if the state is unknown
 		return ordered
 	}
-	return errors.New("its machine was ordered to start and is not on")
+	return errors.New("its machine was ordered to start but is not on yet")
 }
 
-// WakeLimit returns the limit of orders to start that a policy sets, evenly spread.
+// WakeLimit returns the rate limiter of wake orders for a policy, evenly distributed.
 func WakeLimit(p *sleep.Policy) *rate.Limiter {
-	return rate.NewLimiter(rate.Every(time.Minute/time.Duration(p.MaxWakes())), 1) // Every(0) is unlimited
+	return rate.NewLimiter(rate.Every(time.Minute/time.Duration(p.MaxWakes())), 1) // Every(0) means no limit
 }

@@ -32,7 +32,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
-// server boots in 40 s, and sleep wins that back in 30 s.
+// server boots in 40 s, and breaks even after 30 s of sleep.
 var server = &energy.Profile{Name: "server", Idle: 50, Max: 200, Sleep: 10, WakeUp: 1200, BootSeconds: 40}
 
 const (
@@ -40,59 +40,59 @@ const (
 	breakEven = 30 * time.Second
 )
 
-// mood is how a management controller behaves.
+// mood is the behavior of a management controller.
 type mood int
 
 const (
 	good    mood = iota
-	refuses      // every request
-	liesOff      // says that the machine is off, whatever it is
-	deaf         // takes each order and does nothing
-	slow         // answers after the timeout of who asks; orders are carried out
+	refuses      // rejects every request
+	liesOff      // always reports that the machine is off
+	deaf         // accepts orders without executing them
+	slow         // responds after the client's timeout, but executes orders
 )
 
 // box is a machine and its management controller.
 type box struct {
 	name, uuid string
 	mood       mood
-	graceful   bool // its kubelet says that it shuts down
+	graceful   bool // its kubelet reports the shutdown
 	on         bool
 	kubelet    bool
-	quiet      time.Time // since when its kubelet says nothing
-	ready      time.Time // when it last came up
-	booted     time.Time // when the boot that goes on will end; zero: none does
-	fails      bool      // that boot, and it halts then
-	stops      time.Time // when the shutdown that goes on will end; zero: none does
+	quiet      time.Time // time since which its kubelet is silent
+	ready      time.Time // time of the last successful boot
+	booted     time.Time // end of the current boot; zero if none
+	fails      bool      // the current boot fails and the machine halts
+	stops      time.Time // end of the current shutdown; zero if none
 	offs       []time.Time
-	sinned     time.Time // when it last did not obey
+	sinned     time.Time // time when it last ignored an order
 }
 
-// world is a cluster and its machines in virtual time.
+// world simulates a cluster and its machines.
 type world struct {
-	sound    bool // no boot fails by chance
+	sound    bool // boots never fail randomly
 	seed     uint64
 	rng      *rand.Rand
 	begin    time.Time
 	now      time.Time
 	version  int
-	away     bool // the API server
+	away     bool // the API server is unavailable
 	nodes    map[string]*v1.Node
 	pods     map[string]*v1.Pod
-	ends     map[string]time.Time // of pods that run
+	ends     map[string]time.Time // of running pods
 	boxes    map[string]*box
-	names    []string          // of the boxes, in order
-	leads    map[string]string // node → box that its address leads to
-	history  []*cluster        // of the last seconds, the newest last
-	bindings []binding         // that the scheduler has decided on
+	names    []string          // sorted names of the boxes
+	leads    map[string]string // box behind the management address of each node
+	history  []*cluster        // last seconds, newest last
+	bindings []binding         // decided by the scheduler but not yet visible
 	machines []Machine
 	policy   sleep.Policy
-	lease    string // who has it
+	lease    string // holder of the Lease
 	renewed  time.Time
 
-	meanwhile func(time.Duration) // what others do while one waits
+	meanwhile func(time.Duration) // runs other replicas while one replica waits
 
-	failures     []time.Time // when boots began that failed
-	booting      []time.Time // when nodes were written that are to boot
+	failures     []time.Time // start times of failed boots
+	booting      []time.Time // times when nodes were marked as booting
 	wakes, sleep int
 	wrong        []string
 	log          []string
@@ -175,7 +175,7 @@ func (w *world) addPod(name, node string, cores int64, change func(*v1.Pod)) *v1
 	return p
 }
 
-// written replaces a node by a changed copy, as the API server does.
+// written replaces a node with a modified copy, as the API server does.
 func (w *world) written(name string, change func(*v1.Node)) *v1.Node {
 	n := w.nodes[name].DeepCopy()
 	change(n)
@@ -191,7 +191,7 @@ func (w *world) changePod(name string, change func(*v1.Pod)) {
 	w.pods[name] = p
 }
 
-// remember keeps what watchers may still see.
+// remember records the current objects for delayed watches.
 func (w *world) remember() {
 	c := &cluster{}
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
@@ -206,10 +206,10 @@ func (w *world) remember() {
 	}
 }
 
-// seen returns the cluster as it was some seconds ago.
+// seen returns the cluster as of some seconds ago.
 func (w *world) seen(ago int) *cluster { return w.history[max(0, len(w.history)-1-ago)] }
 
-// pass lets time go by, second by second.
+// pass advances the clock second by second.
 func (w *world) pass(d time.Duration) {
 	for until := w.now.Add(d); w.now.Before(until); {
 		before := w.now
@@ -231,11 +231,11 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// run is what a machine does by itself.
+// run updates the state of a machine.
 func (w *world) run(b *box) {
 	if !b.stops.IsZero() && !w.now.Before(b.stops) {
 		if on := w.workOn(b.name); on != "" {
-			w.fail("%s goes off with %s on it", b.name, on)
+			w.fail("%s was shut down while running %s", b.name, on)
 		}
 		if b.kubelet {
 			b.quiet = w.now
@@ -254,7 +254,7 @@ func (w *world) run(b *box) {
 	}
 }
 
-// report updates the Ready condition of a machine's node, as its kubelet and the node controller do.
+// report updates the Ready condition of a node, as its kubelet and the node controller do.
 func (w *world) report(b *box) {
 	now, current := v1.ConditionTrue, w.nodes[b.name].Status.Conditions[0].Status
 	switch {
@@ -279,7 +279,7 @@ func (w *world) workOn(node string) string {
 	return ""
 }
 
-// room returns how many cores are free on a node for pods of whom the scheduler knows.
+// room returns the number of free cores on a node according to the scheduler.
 func (w *world) room(node string) int64 {
 	free := int64(8000)
 	for _, p := range w.pods {
@@ -295,13 +295,13 @@ func (w *world) room(node string) int64 {
 	return free
 }
 
-// takes reports whether pods go to a node.
+// takes reports whether a node admits a pod.
 func takes(n *v1.Node, p *v1.Pod) bool {
 	admission := kube.AdmissionOf(p)
 	return isReady(n) && admission.Admits(n)
 }
 
-// schedule ends pods, binds some, and looks for nodes for others in a cache that lags.
+// schedule ends pods, binds pods, and selects nodes for pending pods from a delayed cache.
 func (w *world) schedule() {
 	for _, name := range slices.Sorted(maps.Keys(w.ends)) {
 		if !w.now.Before(w.ends[name]) {
@@ -341,26 +341,26 @@ func (w *world) schedule() {
 	}
 }
 
-// replica is one process.
+// replica is one process of kubenergy-power.
 type replica struct {
 	*loop
 
 	world *world
 	name  string
-	next  time.Time // when it looks again
-	dies  int       // before it makes so many more calls; 0: it does not
-	after bool      // the last of them is carried out
+	next  time.Time // time of the next round
+	dies  int       // number of calls until it dies; 0 for never
+	after bool      // the last call is executed
 	dead  bool
-	busy  bool      // it looks
-	stale *cluster  // its watches stall: what they showed last
-	all   bool      // that of nodes too
-	until time.Time // they do
+	busy  bool      // a round is running
+	stale *cluster  // last state received while its watches are stalled
+	all   bool      // watches of nodes are stalled too
+	until time.Time // end of the stall
 	fake  *fake.Clientset
 }
 
 var errAway = errors.New("connection refused")
 
-// call is made by a replica to anything: it takes time, and may be its last one.
+// call simulates any remote call of a replica, which takes time and may be its last one.
 func (r *replica) call() (do, notify bool) {
 	if r.dead {
 		return false, false
@@ -419,7 +419,7 @@ func (w *world) start(name string) *replica {
 	return r
 }
 
-// answer is the API server's.
+// answer is the response of the API server.
 func (w *world) answer(a clienttesting.Action) (runtime.Object, error) {
 	switch a := a.(type) {
 	case clienttesting.PatchAction:
@@ -443,10 +443,10 @@ func (w *world) answer(a clienttesting.Action) (runtime.Object, error) {
 		}
 		return all, nil
 	}
-	return nil, fmt.Errorf("not expected: %v", a)
+	return nil, fmt.Errorf("unexpected action: %v", a)
 }
 
-// patch applies a merge patch, of which the parts are known.
+// patch applies a merge patch with known fields.
 func (w *world) patch(name string, text []byte) (runtime.Object, error) {
 	var patch struct {
 		Metadata struct {
@@ -481,24 +481,24 @@ func (w *world) patch(name string, text []byte) (runtime.Object, error) {
 	}), nil
 }
 
-// boots checks the limit of wake-ups. Two replicas may exceed it together while what they see lags.
+// boots verifies the limit of wake orders. Two replicas together may exceed it because of delayed watches.
 func (w *world) boots() {
 	w.booting = slices.DeleteFunc(append(w.booting, w.now), func(at time.Time) bool {
 		return w.now.Sub(at) >= time.Minute-usual.call
 	})
 	if limit := w.policy.WakesPerMinute; limit > 0 && len(w.booting) > 2*limit {
-		w.fail("%d machines are ordered to start within a minute, want at most %d by each replica", len(w.booting), limit)
+		w.fail("%d machines were ordered to start within a minute, want at most %d per replica", len(w.booting), limit)
 	}
 }
 
-// control is the switch of a node, as a replica has it.
+// control is the switch of a node from the perspective of a replica.
 type control struct {
 	r     *replica
 	node  string
-	spent context.Context // of a step whose time a slow answer has used up
+	spent context.Context // context of a step that a slow response has exhausted
 }
 
-// reach returns the machine that answers, whether it is one's own or not.
+// reach returns the machine behind the address, which may be the wrong one.
 func (c *control) reach(ctx context.Context) (b *box, notify error) {
 	if c.spent == ctx {
 		return nil, context.DeadlineExceeded
@@ -537,17 +537,17 @@ func (c *control) Off(ctx context.Context) error {
 	w := c.r.world
 	w.sleep++
 	if b.name != c.node {
-		w.fail("%s is sent off in place of %s", b.name, c.node)
+		w.fail("%s was shut down instead of %s", b.name, c.node)
 	}
 	if on := w.workOn(b.name); on != "" {
-		w.fail("%s is sent off with %s on it", b.name, on)
+		w.fail("%s was ordered to shut down while running %s", b.name, on)
 	}
 	if w.now.Sub(b.ready) < breakEven && !b.ready.IsZero() {
-		w.fail("%s is sent off %v after its boot", b.name, w.now.Sub(b.ready))
+		w.fail("%s was ordered to shut down %v after its boot", b.name, w.now.Sub(b.ready))
 	}
 	b.offs = append(b.offs, w.now)
 	if len(b.offs) > w.policy.MaxCycles {
-		w.fail("%s is sent off %d times", b.name, len(b.offs))
+		w.fail("%s was ordered to shut down %d times", b.name, len(b.offs))
 	}
 	if b.on && b.stops.IsZero() {
 		b.stops = w.now.Add(w.within(2*time.Second, 90*time.Second))

@@ -11,22 +11,22 @@ import (
 	"syscall"
 )
 
-// A disk is the state directory: two slots that are written in turn, so that the one before is whole while one is
-// being written, and a file for each sealed batch, put in place by rename. Nothing has to reach the medium for what
-// is written to survive the process.
+// disk is the state directory. It contains two slots, which are written alternately so that one of them is always
+// intact, and a file for each sealed batch, which is created atomically by a rename. Writes are not synced, because
+// the state only has to survive the process.
 type disk struct {
 	dir  string
 	lock *os.File
-	good int // index of the slot that was written last without an error
+	good int // index of the slot that was last written successfully
 	buf  []byte
 
-	// fault is asked before each change: how many of n bytes to write, and what error to return then. It fails in tests
-	// only.
+	// fault is called before each change. It returns how many of n bytes to write and the error to return. It
+	// returns errors only in tests.
 	fault func(op string, n int) (int, error)
 }
 
-// errLocked is another process' claim on a state directory.
-var errLocked = errors.New("another agent uses it")
+// errLocked is returned if another process uses the state directory.
+var errLocked = errors.New("in use by another agent")
 
 func openDisk(dir string) (*disk, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -48,13 +48,13 @@ func openDisk(dir string) (*disk, error) {
 }
 
 func unwritable(dir string, err error) error {
-	return fmt.Errorf("the state directory %s (--state-dir) has to be writable: %w", dir, err)
+	return fmt.Errorf("state directory %s (--state-dir) must be writable: %w", dir, err)
 }
 
-// close gives up the lock.
+// close releases the lock.
 func (d *disk) close() { d.lock.Close() }
 
-// writeSlot replaces the older slot.
+// writeSlot overwrites the older slot.
 func (d *disk) writeSlot(r *record) error {
 	op := "slot"
 	if r.broken {
@@ -79,7 +79,7 @@ func (d *disk) write(name string, flags int, op string, r *record, magic string)
 	return errors.Join(err, fault, f.Close())
 }
 
-// writeBatch puts a file of a sealed batch in place, whole or not at all.
+// writeBatch creates the file of a sealed batch atomically.
 func (d *disk) writeBatch(name string, r *record) error {
 	err := d.write(temporaryName, os.O_TRUNC, "batch", r, batchMagic)
 	if err == nil {
@@ -98,7 +98,7 @@ func (d *disk) rename(from, to string) error {
 	return os.Rename(from, to)
 }
 
-// remove deletes a file; one that is gone already is no error.
+// remove deletes a file. It returns nil if the file does not exist.
 func (d *disk) remove(name string) error {
 	if _, err := d.fault("remove", 0); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (d *disk) remove(name string) error {
 	return nil
 }
 
-// read returns a file's bytes, as far as a record may be long.
+// read returns the content of a file, up to the maximum size of a record.
 func (d *disk) read(name string) ([]byte, error) {
 	f, err := os.Open(filepath.Join(d.dir, name))
 	if err != nil {
@@ -130,8 +130,8 @@ func batchName(generation, first, last uint64) string {
 	return fmt.Sprintf("batch-%d-%d-%d", generation, first, last)
 }
 
-// slotRecord returns the newest whole slot, or nil. A slot that is there and cannot be opened is an error: the other
-// one may be older, and begin with a number that was acknowledged.
+// slotRecord returns the newest intact slot, or nil. It returns an error if a slot exists but cannot be opened,
+// because the other slot may be older and start with a batch number that was already acknowledged.
 func (d *disk) slotRecord(log *slog.Logger) (*record, error) {
 	var newest *record
 	damaged := 0
@@ -144,13 +144,13 @@ func (d *disk) slotRecord(log *slog.Logger) (*record, error) {
 		case failed != nil && failed.Op == "open":
 			return nil, unwritable(d.dir, err)
 		default:
-			log.Error("reading state: the slot is skipped", "file", name, "err", err)
+			log.Error("Skipped an unreadable slot", "file", name, "err", err)
 			continue
 		}
 		r, err := decodeRecord(data, slotMagic, false)
 		if err != nil {
-			// What being killed while writing leaves behind; the other slot is whole then.
-			log.Info("skipping a slot", "file", name, "err", err)
+			// The process was probably killed while writing this slot. The other slot is intact in that case.
+			log.Info("Skipped a damaged slot", "file", name, "err", err)
 			damaged++
 			continue
 		}
@@ -159,7 +159,7 @@ func (d *disk) slotRecord(log *slog.Logger) (*record, error) {
 		}
 	}
 	if damaged == len(slotNames) {
-		log.Warn("both slots are damaged: the agent's state and the open batch are lost, and a new epoch begins", "dir",
+		log.Warn("Both slots are damaged, starting a new epoch without the agent's state and the open batch", "dir",
 			d.dir)
 		for _, name := range slotNames {
 			d.setAside(name, log)
@@ -168,15 +168,14 @@ func (d *disk) slotRecord(log *slog.Logger) (*record, error) {
 	return newest, nil
 }
 
-// setAside renames a damaged file: the log names it once, and the administrator can look at it.
+// setAside renames a damaged file, so that it is logged only once and an administrator can inspect it.
 func (d *disk) setAside(name string, log *slog.Logger) {
 	if err := d.rename(filepath.Join(d.dir, name), filepath.Join(d.dir, damagedPrefix+name)); err != nil {
-		log.Error("setting a damaged file aside", "file", name, "err", err)
+		log.Error("Failed to rename a damaged file", "file", name, "err", err)
 	}
 }
 
-// batchRecords returns the sealed batches with their files' names, in no order. Files that cannot be read are set
-// aside.
+// batchRecords returns the sealed batches by file name. It renames files that cannot be read.
 func (d *disk) batchRecords(log *slog.Logger) (map[string]*record, error) {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -192,10 +191,10 @@ func (d *disk) batchRecords(log *slog.Logger) (map[string]*record, error) {
 		}
 		r, err := d.batchRecord(name)
 		if err == nil && (r.generation != generation || r.batch.First != first || r.batch.Last != last) {
-			err = errors.New("the file holds another batch than its name says")
+			err = errors.New("the file contains a different batch than its name indicates")
 		}
 		if err != nil {
-			log.Error("a sealed batch cannot be read; its energy is lost", "file", name, "err", err)
+			log.Error("Failed to read a sealed batch, its energy is lost", "file", name, "err", err)
 			d.setAside(name, log)
 			continue
 		}

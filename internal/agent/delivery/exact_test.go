@@ -23,7 +23,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 const consumers = 5
 
-// amounts are energies of the consumers; what is last is nobody's.
+// amounts contains the energy of each consumer, followed by unattributed energy.
 type amounts [consumers + 1]energy.Microjoules
 
 func (a amounts) minus(b amounts) amounts {
@@ -41,31 +41,31 @@ func (a *amounts) add(b amounts) {
 
 func consumer(i int) string { return fmt.Sprintf("pod/uid-%d/%d", i/2, i) }
 
-// A node is a machine whose consumers use energy, and an agent on it that is killed again and again.
+// node simulates a machine with energy consumers and an agent that is killed repeatedly.
 type node struct {
 	dir     string
 	boot    int
 	now     time.Duration
-	used    amounts // since the beginning, on all boots
+	used    amounts // total over all boots
 	opts    QueueOptions
 	sink    sinktest.Sink
 	queue   *Queue
-	base    amounts       // when the stream began
-	seen    amounts       // what the agent has read
-	seenAt  time.Duration // and when
-	lost    amounts       // what no agent can know of: used while none ran with a memory of before
-	lossy   bool          // the disk failed: what is lost cannot be predicted
-	dead    bool          // the disk did not even take a mark: the sink has to refuse what was booked in part
+	base    amounts       // used energy when the stream started
+	seen    amounts       // energy read by the agent
+	seenAt  time.Duration // time of the last reading
+	lost    amounts       // energy that cannot be attributed, because no agent with the previous state was running
+	lossy   bool          // the disk failed, so the lost energy is unpredictable
+	dead    bool          // not even the mark could be written, so the sink must reject partially recorded batches
 	trouble disktrouble
 }
 
-// disktrouble is the state of a disk: killed after so many more changes, full, or dead.
+// disktrouble injects disk failures.
 type disktrouble struct {
-	kill  int // -1: never
-	torn  int // bytes of the last change that are written
+	kill  int // number of changes until the agent is killed; -1 for never
+	torn  int // number of bytes of the last change that are written
 	dead  bool
 	full  bool
-	ended bool // the kill has happened
+	ended bool // the agent was killed
 }
 
 var errKilled = errors.New("killed")
@@ -90,7 +90,7 @@ func (t *disktrouble) fault(op string, n int) (int, error) {
 	return n, nil
 }
 
-// start begins a life of the agent. On a new boot, it looks first at what the last life knew.
+// start starts an agent. If reboot is true, it runs on a new boot.
 func (n *node) start(fatal func(...any), reboot bool) {
 	n.trouble.kill, n.trouble.ended = -1, false
 	if reboot {
@@ -103,7 +103,7 @@ func (n *node) start(fatal func(...any), reboot bool) {
 		n.base = n.used
 		n.open(fatal)
 		if n.queue.State() != nil {
-			fatal("state of another boot")
+			fatal("got the state of another boot")
 		}
 		return
 	}
@@ -121,7 +121,7 @@ func (n *node) open(fatal func(...any)) {
 	}
 	state := n.queue.State()
 	if state == nil {
-		// Nothing of the stream before was ever saved.
+		// The previous stream was never saved.
 		n.lost.add(n.used.minus(n.base))
 		n.base, n.seen, n.seenAt = n.used, n.used, n.now
 		return
@@ -142,7 +142,7 @@ func (n *node) state() []byte {
 	return binary.LittleEndian.AppendUint64(state, uint64(n.seenAt))
 }
 
-// add is a tick without its Save.
+// add runs a tick without calling Save.
 func (n *node) add(fatal func(...any), parent *batch.Parent) {
 	a := energy.Attribution{Start: n.seenAt, End: n.now, Quality: energy.Measured}
 	for i, e := range n.used.minus(n.seen) {
@@ -166,7 +166,7 @@ func (n *node) add(fatal func(...any), parent *batch.Parent) {
 	n.seen, n.seenAt = n.used, n.now
 }
 
-// send delivers one batch: the request may be lost, or the answer.
+// send delivers one batch. The request or the response may be lost.
 func (n *node) send(fatal func(...any), requestLost, answerLost bool) bool {
 	b := n.queue.next(nil)
 	if b == nil || n.trouble.ended || requestLost {
@@ -175,7 +175,7 @@ func (n *node) send(fatal func(...any), requestLost, answerLost bool) bool {
 	ack, err := n.sink.Book(b)
 	if err != nil {
 		if !n.dead {
-			fatal("the sink refuses: ", err)
+			fatal("sink rejected the batch: ", err)
 		}
 		return false
 	}
@@ -199,8 +199,8 @@ func (n *node) booked() amounts {
 	return booked
 }
 
-// TestExactness is promise P4: whatever happens when, no energy is booked twice, and while the disk can be written none
-// is lost but what was used while no agent could see it.
+// TestExactness verifies promise P4: energy is never recorded twice, and while the disk is writable, no energy is
+// lost except for energy used while no agent could observe it.
 func TestExactness(t *testing.T) {
 	t.Run("disk", func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { exactness(t, false, false) }) })
 	t.Run("full", func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { exactness(t, true, false) }) })
@@ -274,7 +274,7 @@ func exactness(t *rapid.T, full, dead bool) {
 	n.settle(t)
 }
 
-// settle delivers everything and compares.
+// settle delivers all batches and compares the totals.
 func (n *node) settle(t *rapid.T) {
 	n.trouble.full, n.trouble.dead, n.trouble.kill = false, false, -1
 	n.now += time.Second
@@ -292,13 +292,13 @@ func (n *node) settle(t *rapid.T) {
 	if n.lossy {
 		for i, e := range booked {
 			if e > n.used[i] {
-				t.Fatalf("booked of consumer %d are %d µJ, used were %d", i, e, n.used[i])
+				t.Fatalf("recorded energy of consumer %d = %d µJ, want %d", i, e, n.used[i])
 			}
 		}
 		return
 	}
 	if want := n.used.minus(n.lost); booked != want {
-		t.Fatalf("booked are %v µJ, used were %v, of which %v unseen", booked, n.used, n.lost)
+		t.Fatalf("recorded %v µJ, used %v, unobserved %v", booked, n.used, n.lost)
 	}
 	if totals.Gaps != 0 {
 		t.Fatalf("%d gaps", totals.Gaps)
@@ -314,7 +314,7 @@ func (n *node) settle(t *rapid.T) {
 	if names := slices.DeleteFunc(fileNames(entries), func(name string) bool {
 		return slices.Contains([]string{"lock", "slot-0", "slot-1", temporaryName}, name)
 	}); len(names) > 0 {
-		t.Fatalf("left in the state directory: %v", names)
+		t.Fatalf("files left in the state directory: %v", names)
 	}
 }
 
@@ -326,7 +326,7 @@ func fileNames(entries []os.DirEntry) []string {
 	return names
 }
 
-// memory is a directory that is quick to write, where there is one.
+// memory is a directory on a fast in-memory file system, if available.
 var memory = func() string {
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		return "/dev/shm"
@@ -334,7 +334,8 @@ var memory = func() string {
 	return os.TempDir()
 }()
 
-// Without a state directory the death of the agent loses what was not acknowledged, but nothing is booked twice.
+// TestExactnessInMemory verifies that without a state directory, only unacknowledged energy is lost when the agent
+// dies, and no energy is recorded twice.
 func TestExactnessInMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := &node{now: time.Second, trouble: disktrouble{kill: -1}, lossy: true}
@@ -365,11 +366,11 @@ func TestExactnessInMemory(t *testing.T) {
 		for n.send(t.Fatal, false, false) {
 		}
 		if booked := n.booked(); alive && booked != n.used {
-			t.Fatalf("booked are %v, used were %v", booked, n.used)
+			t.Fatalf("recorded %v, want %v", booked, n.used)
 		}
 		for i, e := range n.booked() {
 			if e > n.used[i] {
-				t.Fatalf("booked of consumer %d are %d µJ, used were %d", i, e, n.used[i])
+				t.Fatalf("recorded energy of consumer %d = %d µJ, want %d", i, e, n.used[i])
 			}
 		}
 		if breaches := n.sink.Breaches(); breaches != nil {
@@ -378,7 +379,8 @@ func TestExactnessInMemory(t *testing.T) {
 	})
 }
 
-// An hour without the controller: 240 batches, room for 32.
+// TestSinkDownAnHour verifies that no energy is lost during an hour without a controller, with 240 batches and a
+// limit of 32.
 func TestSinkDownAnHour(t *testing.T) {
 	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
 	n.opts.MaxBatches = 32
@@ -396,7 +398,7 @@ func TestSinkDownAnHour(t *testing.T) {
 			}
 		}
 		n.queue.Seal()
-		n.send(t.Fatal, batchNumber > 0, true) // the first is booked, and its answer is lost
+		n.send(t.Fatal, batchNumber > 0, true) // the first batch is recorded, but its response is lost
 	}
 	s := n.queue.Stats()
 	if s.Pending > 32 || s.Folded < 200 {
@@ -406,7 +408,7 @@ func TestSinkDownAnHour(t *testing.T) {
 	}
 	totals := n.sink.Totals()
 	if n.booked() != n.used || n.sink.Breaches() != nil || totals.Duplicates != 1 {
-		t.Errorf("booked are %v, used were %v, breaches %v", n.booked(), n.used, n.sink.Breaches())
+		t.Errorf("recorded %v, want %v, breaches %v", n.booked(), n.used, n.sink.Breaches())
 	}
 	t.Logf("3,600 s in %d batches, %v", totals.Batches, slices.Collect(maps.Values(totals.Consumers)))
 }

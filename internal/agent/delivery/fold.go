@@ -6,7 +6,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// bound folds batches until they are few enough. Nothing is dropped: where nothing can be folded, more are kept.
+// bound folds adjacent batches until the limits are met. It never drops a batch: if no pair can be folded, the
+// limits are exceeded.
 func (q *Queue) bound() {
 	for {
 		over, all := q.over()
@@ -20,12 +21,12 @@ func (q *Queue) bound() {
 	}
 }
 
-// manyTimes the limits is where even batches of former processes are folded, which may have been booked in part:
-// by then the agent was started anew many times without reaching the controller. In the worst case the controller
-// refuses a batch that was booked in part.
+// manyTimes is the factor by which the limits must be exceeded before batches of previous processes are folded too.
+// Such a batch may have been partially recorded, in which case the controller rejects the folded batch. The factor
+// is exceeded only after many restarts without a connection to the controller.
 const manyTimes = 4
 
-// over reports whether batches have to be folded, and whether all may be.
+// over reports whether batches must be folded, and whether batches of previous processes may be folded too.
 func (q *Queue) over() (over, all bool) {
 	count, size := 0, 0
 	for _, s := range q.pending {
@@ -34,13 +35,13 @@ func (q *Queue) over() (over, all bool) {
 			size += s.size
 		}
 	}
-	// Divided, as the limits multiplied may be more than an int holds.
+	// Divide instead of multiplying the limits, which could overflow.
 	all = (len(q.pending)-1)/manyTimes >= q.opts.MaxBatches || (q.size-1)/manyTimes >= q.opts.MaxBytes
 	return all || count > q.opts.MaxBatches || size > q.opts.MaxBytes, all
 }
 
-// pair returns the index of the first of the two neighbours that are to become one: those that cover the fewest
-// numbers, of these the oldest. It is -1 if there is no pair.
+// pair returns the index of the first batch of the adjacent pair to fold: the pair that covers the fewest batch
+// numbers, and the oldest one of these. It returns -1 if there is no pair.
 func (q *Queue) pair(all bool) int {
 	best, span := -1, uint64(0)
 	for i := range len(q.pending) - 1 {
@@ -55,7 +56,7 @@ func (q *Queue) pair(all bool) int {
 	return best
 }
 
-// fold makes one batch of two neighbours.
+// fold merges two adjacent batches into one.
 func (q *Queue) fold(i int) bool {
 	a, b := q.pending[i], q.pending[i+1]
 	folded, err := batch.Fold(a.batch, b.batch)
@@ -74,7 +75,7 @@ func (q *Queue) fold(i int) bool {
 	q.size += s.size - a.size - b.size
 	q.stats.Folded++
 	if q.disk != nil && s.safe {
-		_ = q.write(s) // a failure leaves the parts, which hold the same
+		_ = q.write(s) // on failure, the files of both parts are kept
 	}
 	return true
 }

@@ -28,8 +28,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestKill kills an agent of which all but the meters and the host is real, at random moments, and compares what was
-// booked with what the counter counted.
+// TestKill kills an agent, in which only the meters and the host are simulated, at random times, and compares the
+// recorded energy with the counter.
 func TestKill(t *testing.T) {
 	kills := 40
 	if os.Getenv("KUBENERGY_LONG") != "" {
@@ -64,7 +64,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// randomFault fails half of the requests, each at another point.
+// randomFault fails half of the requests, each at a random step.
 func randomFault(int) sinktest.Fault {
 	return []sinktest.Fault{
 		7: {},
@@ -86,7 +86,7 @@ func mostlyDown(n int) sinktest.Fault {
 	return sinktest.Fault{}
 }
 
-// killed is an agent that is killed, and what surrounds it.
+// killed is an agent that is killed repeatedly, and its environment.
 type killed struct {
 	dir     string
 	batches int
@@ -119,13 +119,13 @@ func (k *killed) run(t *testing.T, kills int) {
 		return cmd
 	}}
 	defer killer.Close()
-	// The counter stands still until the agent has read it for the first time.
+	// The counter does not advance until the agent has read it for the first time.
 	if err := killer.Start(); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
 	k.await(t, "the agent has saved its state", func() bool { return k.dir == "" || k.saved() })
-	// On a slow machine lives are longer, so that they do not all end before the agent has begun.
+	// Run the agent longer on a slow machine, so that it is not always killed before it has started.
 	killer.Longest = min(max(killer.Longest, 3*time.Since(began)), 400*time.Millisecond)
 	k.power.Start(0.5)
 	if err := killer.Kill(); err != nil {
@@ -139,12 +139,12 @@ func (k *killed) run(t *testing.T, kills int) {
 	if err := killer.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// One batch may be the last of the agent before, whose request was on its way.
+	// One batch may be from a pending request of the previous agent.
 	k.await(t, "the last agent has delivered a batch", func() bool { return k.sink.Totals().Batches > before+1 })
 	if err := k.power.Close(); err != nil {
 		t.Fatal(err)
 	}
-	k.await(t, "all energy is booked", func() bool {
+	k.await(t, "all energy is recorded", func() bool {
 		return k.dir == "" || uint64(k.sink.Totals().Measured) >= k.power.Used()
 	})
 	if output, err := killer.End(); err != nil {
@@ -152,7 +152,7 @@ func (k *killed) run(t *testing.T, kills int) {
 	}
 }
 
-// saved reports whether the agent has saved its state twice: then the first reading is in it.
+// saved reports whether the agent has saved its state twice, so that the state contains the first reading.
 func (k *killed) saved() bool {
 	for _, slot := range []string{"slot-0", "slot-1"} {
 		if info, err := os.Stat(filepath.Join(k.dir, slot)); err != nil || info.Size() < 60 {
@@ -165,15 +165,15 @@ func (k *killed) saved() bool {
 func (k *killed) await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	kit.Await(t, time.Minute, what, func(context.Context) (bool, error) {
-		return done(), fmt.Errorf("used were %d µJ, booked are %+v, breaches %v", k.power.Used(), k.sink.Totals(),
+		return done(), fmt.Errorf("used %d µJ, recorded %+v, breaches %v", k.power.Used(), k.sink.Totals(),
 			k.sink.Breaches())
 	})
 }
 
 func (k *killed) compare(t *testing.T, kills int, memory bool) {
 	used, total := k.power.Used(), k.sink.Totals()
-	t.Logf("%d kills: used %d µJ, booked %d in %d batches, %d of them unknown; %v unmeasured; %d requests, %d "+
-		"batches came again",
+	t.Logf("%d kills: used %d µJ, recorded %d in %d batches, %d unknown; %v unmeasured; %d requests, %d "+
+		"duplicate batches",
 		kills, used, total.Measured, total.Batches, total.Unknown, total.Unmeasured, k.sink.Requests(),
 		total.Duplicates)
 	if breaches := k.sink.Breaches(); breaches != nil {
@@ -194,13 +194,13 @@ func (k *killed) compare(t *testing.T, kills int, memory bool) {
 	for i, want := range bands(0, used) {
 		got := uint64(total.Consumers[band(i)])
 		if got > want || !memory && got != want {
-			t.Errorf("%s: booked %d µJ, used %d", band(i), got, want)
+			t.Errorf("%s: recorded %d µJ, want %d", band(i), got, want)
 		}
 	}
 }
 
-// In these tests a microjoule knows whose it is: the counter's values are dealt to consumers in bands, so what each has
-// used follows from the counter alone.
+// The counter's range is divided into bands that belong to one consumer each. The energy of each consumer therefore
+// follows from the counter.
 const (
 	bandWidth = 997
 	bandCount = 17
@@ -208,7 +208,7 @@ const (
 
 func band(i int) string { return fmt.Sprintf("pod/%08d-uid/%02d", i/3, i) }
 
-// bands returns what each consumer used between two values of the counter.
+// bands returns the energy of each consumer between two counter values.
 func bands(from, to uint64) [bandCount]uint64 {
 	below := func(value uint64, i int) uint64 {
 		const round = bandWidth * bandCount
@@ -233,7 +233,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// live is the agent that gets killed.
+// live runs the agent that is killed.
 func live(args []string) error {
 	dir, file, url, method := args[0], args[1], args[2], args[4]
 	batches, err := strconv.Atoi(args[3])
@@ -287,7 +287,7 @@ func live(args []string) error {
 	return nil
 }
 
-// impatient asks for everything at once, as those do who do not want to wait for the pusher's retries.
+// impatient repeatedly requests deliveries, like a client that does not wait for the pusher's retries.
 func impatient(ctx context.Context, pusher *delivery.Pusher) {
 	for ctx.Err() == nil {
 		pusher.Push(ctx)
@@ -311,7 +311,7 @@ func sinceBoot() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// A simulated agent makes attributions of readings.
+// simulated computes attributions from readings.
 type simulated interface {
 	tick(counter uint64, now time.Duration) *energy.Attribution
 	state() []byte
@@ -328,7 +328,7 @@ var agents = map[string]func(state []byte) simulated{
 	"attributor": newAttributing,
 }
 
-// bandAgent knows whose each microjoule is.
+// bandAgent attributes energy by the bands of the counter.
 type bandAgent struct {
 	counter uint64
 	at      time.Duration
@@ -355,8 +355,8 @@ func (b *bandAgent) state() []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, b.counter), uint64(b.at))
 }
 
-// attributing uses the real attribution. After a restart it does not know what ran meanwhile, as an agent whose
-// consumers have all changed: that interval is unknown.
+// attributing uses the real attributor. It does not know the consumers before a restart, as if all of them had
+// changed, so the energy of that interval is unknown.
 type attributing struct {
 	attributor *energy.Attributor
 	meter      *energy.Counter

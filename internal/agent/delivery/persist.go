@@ -6,17 +6,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// What is on disk must at any moment describe a past from which the agent can go on without counting anything twice:
+// At any time, the files on disk must describe a state from which the agent can continue without counting energy
+// twice:
 //
-//   - A slot says how far the open batch and the agent's state were. It is written only while all sealed batches are on
-//     disk; it must not claim that their energy was dealt with before.
-//   - A batch file written after a slot holds the slot's open batch; then it counts, and its state.
-//   - The newest of them stays until a newer one is there, even if its batch was acknowledged.
-//   - A batch that could not be written is sent from memory, but a mark is left in the slot before that: what is on
-//     disk is then older than what was delivered, and the stream ends with the process. The mark is short and
-//     overwrites what is there, so it also succeeds where the disk is full.
+//   - A slot contains the open batch and the agent's state. It is written only while all sealed batches are on disk,
+//     because a slot implies that the energy of earlier batches has been handled.
+//   - A batch file written after a slot contains the slot's open batch. It supersedes the slot, including its state.
+//   - The newest of these files is kept until a newer one exists, even if its batch was acknowledged.
+//   - If a batch cannot be written, a slot is overwritten with a mark before the batch is sent from memory. The files
+//     are then older than the delivered batches, and the stream ends with the process. The mark is short and overwrites
+//     existing data, so that it can also be written to a full disk.
 
-// persist writes the sealed batches that are not on disk yet, then a slot.
+// persist writes all sealed batches that are not on disk yet, and then a slot.
 func (q *Queue) persist() error {
 	if q.disk == nil {
 		return nil
@@ -36,11 +37,11 @@ func (q *Queue) persist() error {
 	}
 	if q.stats.DiskFailing {
 		q.stats.DiskFailing = false
-		q.log.Info("the state directory can be written again", "dir", q.opts.Dir)
+		q.log.Info("State directory is writable again", "dir", q.opts.Dir)
 	}
 	q.slotNumber, q.brokenSeq, q.savedSeq = q.open.First, 0, q.seq
 	for _, s := range q.pending {
-		s.state = nil // the slot has a newer one
+		s.state = nil // superseded by the state in the slot
 	}
 	q.cleanUp()
 	return nil
@@ -50,7 +51,7 @@ func (q *Queue) allSafe() bool {
 	return !slices.ContainsFunc(q.pending, func(s *sealed) bool { return !s.safe })
 }
 
-// write puts a sealed batch on disk. Its error has been reported.
+// write writes a sealed batch to disk. It reports errors before it returns them.
 func (q *Queue) write(s *sealed) error {
 	name := batchName(s.generation, s.batch.First, s.batch.Last)
 	if err := q.report(q.disk.writeBatch(name, &s.record)); err != nil {
@@ -68,7 +69,7 @@ func (q *Queue) write(s *sealed) error {
 	return nil
 }
 
-// breakOff marks the stream on disk as one that cannot go on.
+// breakOff marks the stream on disk as broken, so that the next process does not continue it.
 func (q *Queue) breakOff() {
 	if q.brokenSeq != 0 {
 		return
@@ -83,14 +84,15 @@ func (q *Queue) breakOff() {
 	}
 }
 
-// discard removes files, now or later. A file that the stream may have to go on from has a number.
+// discard schedules files for removal. If a file may be needed to resume the stream, last is the number of its
+// batch; otherwise it is 0.
 func (q *Queue) discard(files []string, last uint64) {
 	for _, file := range files {
 		q.trash = append(q.trash, leftover{file, last})
 	}
 }
 
-// cleanUp removes what is no longer needed.
+// cleanUp removes discarded files that are no longer needed to resume the stream.
 func (q *Queue) cleanUp() {
 	if q.disk == nil {
 		return
@@ -103,14 +105,15 @@ func (q *Queue) cleanUp() {
 	})
 }
 
-// report counts err and returns it. It logs the first error since the last successful Save; nil is ignored.
+// report counts err and returns it. It logs only the first error since the last successful Save. It is a no-op if
+// err is nil.
 func (q *Queue) report(err error) error {
 	if err == nil {
 		return nil
 	}
 	q.stats.DiskErrors++
 	if !q.stats.DiskFailing {
-		q.log.Error("the state directory cannot be written; going on in memory", "dir", q.opts.Dir, "err", err)
+		q.log.Error("Failed to write the state directory, continuing in memory", "dir", q.opts.Dir, "err", err)
 	}
 	q.stats.DiskFailing = true
 	return err

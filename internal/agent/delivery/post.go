@@ -15,15 +15,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// A poster makes the requests.
+// poster sends requests to the controller.
 type poster struct {
 	client *apiclient.Client
 	zip    *gzip.Writer
-	// when the controller wants to be asked again; a clock that is set does not move it
+	// end of the pause requested by the controller; monotonic, so changes of the wall clock have no effect
 	until atomic.Pointer[time.Time]
 }
 
-const longestPause = 15 * time.Minute // that a controller can ask for
+const longestPause = 15 * time.Minute // maximum pause that a controller can request
 
 func newClient(o *PushOptions) (*apiclient.Client, error) {
 	return apiclient.New(apiclient.Options{
@@ -32,14 +32,14 @@ func newClient(o *PushOptions) (*apiclient.Client, error) {
 	})
 }
 
-// send makes one request and returns the acknowledgement, which is yet to be compared with the batch. What is told of
-// the node are headers, where it is not empty. A panic is a failure: what the controller answers does not end
-// metering.
+// send sends one batch and returns the acknowledgement, which the caller must compare with the batch. The non-empty
+// entries of reported are sent as headers. A panic is returned as a failure, so that an invalid response cannot
+// stop metering.
 func (p *poster) send(ctx context.Context, b *batch.Batch, reported map[string]string) (ack *batch.Ack, err error) {
 	defer func() {
 		if what := recover(); what != nil {
-			p.zip = nil // whatever state it is in
-			ack, err = nil, &failure{reason: reasonAnswer, err: fmt.Errorf("that panicked: %v", what)}
+			p.zip = nil // its state is undefined
+			ack, err = nil, &failure{reason: reasonAnswer, err: fmt.Errorf("panic: %v", what)}
 		}
 	}()
 	body, err := p.body(b)
@@ -75,8 +75,8 @@ func (p *poster) send(ctx context.Context, b *batch.Batch, reported map[string]s
 	return ack, nil
 }
 
-// body returns a batch as it is sent. It is a new one each time: the connection may still read from that of a request
-// that failed.
+// body returns the encoded batch. It allocates a new buffer for each request, because the connection may still read
+// from the buffer of a failed request.
 func (p *poster) body(b *batch.Batch) ([]byte, error) {
 	data, err := batch.Encode(b)
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *poster) body(b *batch.Batch) ([]byte, error) {
 	}
 	var body bytes.Buffer
 	if p.zip == nil {
-		p.zip, _ = gzip.NewWriterLevel(&body, gzip.BestSpeed) // the level is a valid one
+		p.zip, _ = gzip.NewWriterLevel(&body, gzip.BestSpeed) // the level is valid
 	}
 	p.zip.Reset(&body)
 	_, err = p.zip.Write(data)
@@ -92,7 +92,7 @@ func (p *poster) body(b *batch.Batch) ([]byte, error) {
 	return body.Bytes(), err
 }
 
-// refusal tells what an answer without an acknowledgement means. It never means that the batch may be dropped.
+// refusal classifies a response without an acknowledgement. The batch is never dropped because of a response.
 func (p *poster) refusal(refused *apiclient.Refused) error {
 	f := &failure{reason: reasonServer, err: refused}
 	switch code := refused.Status; {
@@ -108,12 +108,12 @@ func (p *poster) refusal(refused *apiclient.Refused) error {
 		f.reason, f.lasting = reasonRefused, true
 	case code >= 300 && code < 400:
 		f.lasting = true
-		f.err = fmt.Errorf("%w: redirects are not followed; the URL should be the right one", refused)
+		f.err = fmt.Errorf("%w: redirects are not followed, use the final URL", refused)
 	}
 	return f
 }
 
-// retryAfter reads the header, which holds seconds or a date.
+// retryAfter parses a Retry-After header, which contains seconds or a date.
 func retryAfter(value string) time.Duration {
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
 		return min(time.Duration(seconds)*time.Second, longestPause)
@@ -124,7 +124,7 @@ func retryAfter(value string) time.Duration {
 	return 0
 }
 
-// paused returns an error while the controller has asked to be left alone.
+// paused returns an error during a pause that the controller requested.
 func (p *poster) paused() error {
 	until := p.until.Load()
 	if until == nil {
@@ -133,7 +133,7 @@ func (p *poster) paused() error {
 	if left := time.Until(*until); left > 0 {
 		return &failure{
 			reason: reasonBusy, after: left,
-			err: fmt.Errorf("the controller wants to be asked again in %v", left.Round(time.Second)),
+			err: fmt.Errorf("the controller requested to retry in %v", left.Round(time.Second)),
 		}
 	}
 	return nil

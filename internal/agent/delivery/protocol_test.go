@@ -15,7 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// docs/reference/protocol.md shows what really travels, and names every field and every reason.
+// TestProtocolIsDocumented verifies that docs/reference/protocol.md contains the actual messages, and mentions
+// every field and failure reason.
 func TestProtocolIsDocumented(t *testing.T) {
 	data, err := os.ReadFile("../../../docs/reference/protocol.md")
 	if err != nil {
@@ -25,7 +26,7 @@ func TestProtocolIsDocumented(t *testing.T) {
 	ofAgents, _, _ := strings.Cut(page, "## From cluster to federation")
 	examples := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(ofAgents, -1)
 	if len(examples) != 2 {
-		t.Fatalf("%d examples", len(examples))
+		t.Fatalf("got %d examples", len(examples))
 	}
 	b, err := batch.Decode([]byte(examples[0][1]))
 	if err != nil {
@@ -36,7 +37,7 @@ func TestProtocolIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := indent(t, sent); got != examples[0][1] {
-		t.Errorf("a batch is sent as\n%s", got)
+		t.Errorf("batch is encoded as\n%s", got)
 	}
 
 	want, err := batch.DecodeAck([]byte(examples[1][1]))
@@ -53,7 +54,7 @@ func TestProtocolIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := indent(t, answered); got != examples[1][1] {
-		t.Errorf("it is answered with\n%s", got)
+		t.Errorf("acknowledgement is encoded as\n%s", got)
 	}
 
 	for _, v := range []any{
@@ -62,18 +63,18 @@ func TestProtocolIsDocumented(t *testing.T) {
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(v)) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if !strings.Contains(page, "`"+name+"`") {
-				t.Errorf("%T: nothing is said of %q", v, name)
+				t.Errorf("%T: field %q is not documented", v, name)
 			}
 		}
 	}
 	for _, reason := range Reasons {
 		if !strings.Contains(page, "`"+reason+"`") {
-			t.Errorf("nothing is said of failures counted as %q", reason)
+			t.Errorf("failure reason %q is not documented", reason)
 		}
 	}
 }
 
-// Intervals that touch do not overlap, and those of no length overlap nothing.
+// TestIntervals verifies that adjacent intervals do not overlap, and that empty intervals never overlap.
 func TestIntervals(t *testing.T) {
 	var sink sinktest.Sink
 	number := uint64(0)

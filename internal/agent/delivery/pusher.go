@@ -16,74 +16,75 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// PushOptions say where batches go. Zero durations stand for the defaults.
+// PushOptions configures a Pusher. Zero durations select the defaults.
 type PushOptions struct {
 	URL       string
-	TokenFile string // of a bearer token; read before each request, because tokens are rotated
-	CAFile    string // of certificates to trust instead of the system's; read anew when it changes
-	CertFile  string // of a client certificate and its key; read at each handshake
+	TokenFile string // file with a bearer token; read before each request because tokens are rotated
+	CAFile    string // file with trusted CA certificates that replace the system's; reloaded when it changes
+	CertFile  string // client certificate; read at each handshake, as is its key
 	KeyFile   string
 
-	Interval time.Duration // between batches; 15 s
-	Timeout  time.Duration // of a request; 0: that of package apiclient
+	Interval time.Duration // between batches; defaults to 15 s
+	Timeout  time.Duration // of a request; 0 selects the default of package apiclient
 
-	// OnNames, if set, is told the names of pods that an acknowledgement brought, by pod UID. It is called by the
+	// OnNames, if set, is called with the pod names of each acknowledgement, by pod UID. It is called from the
 	// goroutine that runs the pusher.
 	OnNames func(map[string]batch.Names)
 
-	// Hardware, if set, returns what the node is made of. It is told with the first batch, and each hour again.
+	// Hardware, if set, returns the node's hardware. It is sent with the first batch and then once per hour.
 	Hardware func() *batch.Hardware
-	// Temperature, if set, returns how hot the node is, once for each time that it was read; nil: there is no news.
+	// Temperature, if set, returns the node's temperature, or nil if there is no new reading.
 	Temperature func() *energy.Celsius
 
-	transport http.RoundTripper // of tests
+	transport http.RoundTripper // for testing only
 }
 
-// A Pusher sends the batches of a queue, one at a time and the oldest first, until each is acknowledged.
+// Pusher sends the batches of a queue, oldest first and one at a time, until each is acknowledged.
 type Pusher struct {
 	opts  PushOptions
 	queue *Queue
 	log   *slog.Logger
 	post  poster
 
-	reported time.Time // when the controller was told of the hardware
+	reported time.Time // time when the hardware was last sent
 	wake     chan struct{}
 	resting  map[batch.Stream]rest
 
 	mu      sync.Mutex
-	waiting []chan error // calls of Push
+	waiting []chan error // pending calls of Push
 	stats   PushStats
 }
 
-// PushStats say how delivery goes.
+// PushStats contains statistics of a Pusher.
 type PushStats struct {
-	Failures map[string]uint64 // by reason, each of Reasons
-	Failing  string            // the reason why the last request failed; "" if it did not
+	Failures map[string]uint64 // number of failures by reason, see Reasons
+	Failing  string            // reason of the failure of the last request; empty if it succeeded
 }
 
-// A rest keeps a stream apart whose oldest batch is refused for good, so that others go on.
+// rest suspends a stream while its oldest batch is permanently rejected, so that other streams can continue.
 type rest struct {
 	retry backoff
 	until time.Time
 }
 
-// Reasons of failures, as in metrics.
+// Reasons of failures, used as metric labels.
 const (
-	reasonConnection  = "connection"  // no answer
-	reasonCredentials = "credentials" // 401, 403, or no token to send
-	reasonRefused     = "refused"     // 4xx: this batch will never be taken as it is
-	reasonConflict    = "conflict"    // 409, or more was acknowledged than was sent
+	reasonConnection  = "connection"  // no response
+	reasonCredentials = "credentials" // 401, 403, or the token cannot be read
+	reasonRefused     = "refused"     // other 4xx: the batch is rejected permanently
+	reasonConflict    = "conflict"    // 409, or acknowledgement of batches that were not sent
 	reasonBusy        = "busy"        // 429, 503
-	reasonServer      = "server"      // other answers
-	reasonAnswer      = "answer"      // no acknowledgement, or one of something else
+	reasonServer      = "server"      // other status codes
+	reasonAnswer      = "answer"      // invalid or unexpected acknowledgement
 )
 
-// Reasons lists what deliveries fail for.
+// Reasons lists all reasons of delivery failures.
 var Reasons = []string{
 	reasonConnection, reasonCredentials, reasonRefused, reasonConflict, reasonBusy, reasonServer, reasonAnswer,
 }
 
-// NewPusher checks the options. Files are read when they are needed: a token may come later.
+// NewPusher validates the options and returns a Pusher. It does not require the credential files to exist yet,
+// because they are read for each request.
 func NewPusher(opts PushOptions, queue *Queue, log *slog.Logger) (*Pusher, error) {
 	opts.Interval = cmp.Or(opts.Interval, 15*time.Second)
 	client, err := newClient(&opts)
@@ -99,8 +100,8 @@ func NewPusher(opts PushOptions, queue *Queue, log *slog.Logger) (*Pusher, error
 	}, nil
 }
 
-// Run seals a batch each interval and delivers what is sealed, until the context is done; then it seals what is there
-// and tries for a limited time to deliver it. What is not delivered stays in the state directory.
+// Run seals a batch per interval and delivers sealed batches until ctx is done. It then seals the open batch and
+// tries for a limited time to deliver all batches. Undelivered batches remain in the state directory.
 func (p *Pusher) Run(ctx context.Context) {
 	var sealing sync.WaitGroup
 	sealing.Go(func() { p.sealEachInterval(ctx) })
@@ -123,7 +124,7 @@ func (p *Pusher) sealEachInterval(ctx context.Context) {
 	}
 }
 
-// deliver sends what is sealed; after a failure it waits, longer each time.
+// deliver sends sealed batches until ctx is done. It retries failures with exponential backoff.
 func (p *Pusher) deliver(ctx context.Context) {
 	var retry backoff
 	for ctx.Err() == nil {
@@ -140,11 +141,11 @@ func (p *Pusher) deliver(ctx context.Context) {
 		}
 	}
 	for _, call := range p.calls() {
-		call <- errors.New("the agent is being stopped")
+		call <- errors.New("the agent is shutting down")
 	}
 }
 
-// wait returns when there is something to do, at the latest after d.
+// wait returns when a batch is ready, Push is called, d has elapsed, or ctx is done.
 func (p *Pusher) wait(ctx context.Context, ready <-chan struct{}, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -156,7 +157,7 @@ func (p *Pusher) wait(ctx context.Context, ready <-chan struct{}, d time.Duratio
 	}
 }
 
-// nextRest returns the time until a stream's rest is over.
+// nextRest returns the time until the next suspended stream is retried.
 func (p *Pusher) nextRest() time.Duration {
 	d := slowWait
 	for _, r := range p.resting {
@@ -173,9 +174,10 @@ func (p *Pusher) calls() []chan error {
 	return calls
 }
 
-// drain delivers all that is sealed. A stream whose batch is refused for good rests and the others go on; all tries the
-// resting ones too. It returns the first failure, and stops at one that concerns all streams. While the controller
-// wants to be left alone, nothing is sent, not even for a Push.
+// drain delivers all sealed batches. A stream with a permanently rejected batch is suspended, and the other streams
+// continue. If all is true, suspended streams are retried too. drain returns the first failure, and stops at a
+// failure that affects all streams. During a pause that the controller requested, it sends no batches, even if Push
+// was called.
 func (p *Pusher) drain(ctx context.Context, all bool) error {
 	if err := p.post.paused(); err != nil {
 		return err
@@ -226,7 +228,7 @@ func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
 		p.reported = time.Now()
 	}
 	if ack.Epoch != b.Stream.Epoch {
-		return &failure{reason: reasonAnswer, err: fmt.Errorf("an acknowledgement of epoch %.40q for one of epoch %q",
+		return &failure{reason: reasonAnswer, err: fmt.Errorf("acknowledgement of epoch %.40q, want epoch %q",
 			ack.Epoch, b.Stream.Epoch)}
 	}
 	if err := p.queue.acked(b, ack.Acked); err != nil {
@@ -242,7 +244,7 @@ func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
 	return nil
 }
 
-// note keeps the numbers, and logs when things change.
+// note updates the statistics, and logs changes of the failure reason.
 func (p *Pusher) note(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -250,7 +252,7 @@ func (p *Pusher) note(err error) {
 	if err == nil {
 		p.stats.Failing = ""
 		if before != "" {
-			p.log.Info("batches are delivered again", "url", p.opts.URL)
+			p.log.Info("Resumed delivery of batches", "url", p.opts.URL)
 		}
 		return
 	}
@@ -258,12 +260,12 @@ func (p *Pusher) note(err error) {
 	p.stats.Failures[reason]++
 	p.stats.Failing = reason
 	if reason != before {
-		p.log.Warn("delivering batches", "url", p.opts.URL, "reason", reason, "err", err)
+		p.log.Warn("Failed to deliver batches", "url", p.opts.URL, "reason", reason, "err", err)
 	}
 }
 
-// Push seals the open batch and returns when everything is delivered, or with the first failure. Calls at the same time
-// share the work. The pusher must be running.
+// Push seals the open batch and waits until all batches are delivered. It returns the first failure. Concurrent
+// calls share requests. The pusher must be running.
 func (p *Pusher) Push(ctx context.Context) error {
 	if err := p.queue.sealNow(ctx); err != nil {
 		return err
@@ -284,7 +286,7 @@ func (p *Pusher) Push(ctx context.Context) error {
 	}
 }
 
-// finish is what is done when the agent stops.
+// finish seals the open batch and tries to deliver all batches before the agent stops.
 func (p *Pusher) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastBatches)
 	defer cancel()
@@ -299,14 +301,14 @@ func (p *Pusher) finish(ctx context.Context) {
 			p.wait(ctx, nil, retry.next(err))
 		}
 		if failureOf(err).lasting || ctx.Err() != nil {
-			p.log.Warn("stopping before everything was delivered",
+			p.log.Warn("Stopped before all batches were delivered",
 				"batches", p.queue.Stats().Pending, "inStateDir", p.queue.onDisk(), "err", err)
 			return
 		}
 	}
 }
 
-// Stats returns the present numbers.
+// Stats returns the current statistics.
 func (p *Pusher) Stats() PushStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -315,18 +317,18 @@ func (p *Pusher) Stats() PushStats {
 	return s
 }
 
-// A failure is why a batch was not delivered.
+// failure is the error of a failed delivery.
 type failure struct {
 	reason  string
-	lasting bool          // trying again soon is of no use
-	after   time.Duration // when the controller wants to hear of it again; 0 if it did not say
+	lasting bool          // an early retry cannot succeed
+	after   time.Duration // pause requested by the controller; 0 if none
 	err     error
 }
 
 func (f *failure) Error() string { return f.reason + ": " + f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// failureOf returns the failure that an error is.
+// failureOf returns the failure in the chain of err. Other errors are treated as connection failures.
 func failureOf(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
@@ -334,22 +336,23 @@ func failureOf(err error) *failure {
 	return &failure{reason: reasonConnection, err: err}
 }
 
-// A backoff counts failures in a row and says how long to wait: longer each time, and not all nodes equally long, or a
-// controller that comes back would be met by all of them at once.
+// backoff computes exponential backoff with jitter for consecutive failures. The jitter prevents all nodes from
+// sending requests at the same time when the controller becomes available again.
 type backoff struct{ failures int }
 
 const (
 	firstWait   = time.Second
 	longestWait = time.Minute
 
-	// Between tries of what does not get better by itself.
+	// Limits of the backoff of lasting failures.
 	firstSlowWait = 30 * time.Second
 	slowWait      = 5 * time.Minute
 
-	// Between two times that hardware is told: some is changed while it runs, and a Node may be made anew.
+	// Interval at which the hardware is sent again, because it may be changed at runtime and the Node object may be
+	// recreated.
 	notifyAgain = time.Hour
 
-	lastBatches = 5 * time.Second // how long these may take after the context is done
+	lastBatches = 5 * time.Second // timeout for the final deliveries after ctx is done
 )
 
 func (b *backoff) next(err error) time.Duration {

@@ -32,7 +32,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
-// wire calls a handler without a network, so that virtual time can pass.
+// wire calls a handler without a network, which allows tests to use fake time.
 type wire struct{ handler http.Handler }
 
 func (w wire) RoundTrip(r *http.Request) (response *http.Response, err error) {
@@ -59,7 +59,7 @@ func (w wire) RoundTrip(r *http.Request) (response *http.Response, err error) {
 	}
 }
 
-// A metered node ticks in virtual time and delivers to a sink.
+// metered is a node that runs ticks in fake time and delivers to a sink.
 type metered struct {
 	t      *testing.T
 	sink   sinktest.Sink
@@ -86,7 +86,7 @@ func meter(t *testing.T, q QueueOptions, p PushOptions) *metered {
 	return m
 }
 
-// run lets the pusher run during a test.
+// run runs the pusher while during is executed.
 func (m *metered) run(during func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	var wait sync.WaitGroup
@@ -119,13 +119,13 @@ func (m *metered) seconds(n int) {
 	}
 }
 
-// exact reports whether everything was booked, and nothing twice.
+// exact reports an error unless all energy was recorded exactly once.
 func (m *metered) exact() {
 	m.t.Helper()
 	total := m.sink.Totals()
 	if total.Measured != m.used || total.Consumers["pod/a/1"] != m.used/10*9 || m.sink.Breaches() != nil ||
 		total.Gaps != 0 {
-		m.t.Errorf("used were %d µJ, booked %+v, breaches %v", m.used, total, m.sink.Breaches())
+		m.t.Errorf("used %d µJ, recorded %+v, breaches %v", m.used, total, m.sink.Breaches())
 	}
 }
 
@@ -138,7 +138,7 @@ func TestPushEachInterval(t *testing.T) {
 		}}
 		m.run(func(context.Context) { m.seconds(100) })
 		m.exact()
-		if n := m.sink.Requests(); n != 7 { // six intervals, and what was left at the end
+		if n := m.sink.Requests(); n != 7 { // six intervals and the final batch
 			t.Errorf("%d requests", n)
 		}
 		if names := m.names.Load(); names == nil || !cmp.Equal(*names, m.sink.Names) {
@@ -150,7 +150,7 @@ func TestPushEachInterval(t *testing.T) {
 	})
 }
 
-// An hour without the controller, of which the first batch got its answer lost.
+// TestPushAfterAnHour covers an hour without a controller in which the response to the first batch is lost.
 func TestPushAfterAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := meter(t, QueueOptions{Dir: t.TempDir(), MaxBatches: 32}, PushOptions{})
@@ -167,7 +167,7 @@ func TestPushAfterAnHour(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			if n := m.sink.Requests(); n > 140 {
-				t.Errorf("%d requests in an hour without an answer", n)
+				t.Errorf("%d requests in an hour without a response", n)
 			}
 			m.seconds(120)
 		})
@@ -178,12 +178,12 @@ func TestPushAfterAnHour(t *testing.T) {
 	})
 }
 
-// Whatever the sink answers, the batch stays until it is acknowledged.
+// TestFailures verifies that a batch is kept until it is acknowledged, regardless of the sink's response.
 func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  sinktest.Fault
 		reason string
-		within time.Duration // of the next try
+		within time.Duration // maximum time until the next attempt
 		after  time.Duration
 	}{
 		"no connection":     {sinktest.Fault{Cut: true}, reasonConnection, 2 * time.Second, 0},
@@ -243,7 +243,7 @@ func TestFailures(t *testing.T) {
 				})
 				m.exact()
 				if waited := again.Sub(failed); waited < c.after || waited > c.within {
-					t.Errorf("tried again after %v", waited)
+					t.Errorf("retried after %v", waited)
 				}
 				if s := m.pusher.Stats(); s.Failures[c.reason] != 1 || len(s.Failures) != 1 || s.Failing != "" {
 					t.Errorf("%+v", s)
@@ -253,7 +253,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A batch of a former boot that nobody takes does not keep the others back.
+// TestRefusedStreamRests verifies that a permanently rejected batch of a previous boot does not block other
+// streams.
 func TestRefusedStreamRests(t *testing.T) {
 	dir := t.TempDir()
 	n := &node{dir: dir, now: time.Second, trouble: disktrouble{kill: -1}}
@@ -293,12 +294,12 @@ func TestRefusedStreamRests(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			if total := m.sink.Totals(); total.Measured != m.used || m.pusher.Stats().Failures[reasonRefused] > 8 {
-				t.Errorf("booked %d of %d; %v", total.Measured, m.used, m.pusher.Stats().Failures)
+				t.Errorf("recorded %d of %d µJ; %v", total.Measured, m.used, m.pusher.Stats().Failures)
 			}
 			taken.Store(true)
 			bubble.Advance(6 * time.Minute)
 			if total := m.sink.Totals(); total.Measured != m.used+7 {
-				t.Errorf("booked %d of %d", total.Measured, m.used+7)
+				t.Errorf("recorded %d of %d µJ", total.Measured, m.used+7)
 			}
 		})
 	})
@@ -327,10 +328,10 @@ func TestPushNow(t *testing.T) {
 			calls.Wait()
 			m.exact()
 			if n := m.sink.Requests(); n != 1 {
-				t.Errorf("50 calls made %d requests", n)
+				t.Errorf("50 calls sent %d requests", n)
 			}
 
-			// What the saved state does not cover yet waits for it.
+			// A batch that is not covered by the saved state is not sent yet.
 			m.seconds(1)
 			m.queue.mu.Lock()
 			m.queue.dirty = true
@@ -342,7 +343,7 @@ func TestPushNow(t *testing.T) {
 			})
 			synctest.Wait()
 			if n := m.sink.Requests(); n != 1 {
-				t.Error("something was sent that a restart would count again")
+				t.Error("sent a batch that is not covered by the saved state")
 			}
 			m.queue.Save(nil)
 			calls.Wait()
@@ -355,7 +356,7 @@ func TestPushNow(t *testing.T) {
 			}
 			before := m.sink.Requests()
 			if err := m.pusher.Push(ctx); failureOf(err).reason != reasonBusy || m.sink.Requests() != before {
-				t.Errorf("asked to wait, it asked again: %v", err)
+				t.Errorf("sent a request during the pause: %v", err)
 			}
 			down.Store(false)
 			bubble.Advance(time.Minute)
@@ -384,14 +385,14 @@ func TestShutdown(t *testing.T) {
 		began := time.Now()
 		m.run(func(context.Context) { m.seconds(10) })
 		if m.queue.Stats().Pending != 1 {
-			t.Error("the batch is gone")
+			t.Error("the batch was dropped")
 		}
 		t.Logf("stopped after %v", time.Since(began)-10*time.Second)
 	})
 }
 
-// A Push that arrives while a request is answered with a pause does not lead to one within it. Nor do all nodes come
-// back at the end of it at once.
+// TestPauseHolds verifies that a Push during a request that is answered with a pause does not cause another request
+// within the pause, and that the nodes do not all retry at the same time when the pause ends.
 func TestPauseHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := meter(t, QueueOptions{}, PushOptions{Interval: time.Hour})
@@ -422,19 +423,19 @@ func TestPauseHolds(t *testing.T) {
 			t.Fatalf("%d requests", len(requests))
 		}
 		if waited := requests[1].Sub(requests[0]); waited < 105*time.Second {
-			t.Errorf("asked to wait for 100 s, it came after %v", waited)
+			t.Errorf("retried after %v, want at least 100 s", waited)
 		}
 		different := map[time.Duration]bool{}
 		for range 20 {
 			different[new(backoff).next(&failure{reason: reasonBusy, after: time.Minute, err: io.EOF})] = true
 		}
 		if len(different) < 2 {
-			t.Error("all nodes come back at the same moment")
+			t.Error("all nodes retry at the same time")
 		}
 	})
 }
 
-// What is said at the end of what was not delivered is true.
+// TestOnDisk verifies the log entry about undelivered batches at shutdown.
 func TestOnDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		disk, broken bool
@@ -463,7 +464,7 @@ func TestOnDisk(t *testing.T) {
 			n.queue.Seal()
 		}
 		if got := n.queue.onDisk(); got != c.want {
-			t.Errorf("%s: on disk: %v", name, got)
+			t.Errorf("%s: onDisk() = %v", name, got)
 		}
 		n.abandon()
 	}
@@ -494,7 +495,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Certificates and tokens are rotated while the agent runs.
+// TestCredentials verifies that certificates and tokens can be rotated at runtime.
 func TestCredentials(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
@@ -537,7 +538,7 @@ func TestCredentials(t *testing.T) {
 		q.Seal()
 		err := p.drain(t.Context(), true)
 		if got := failureOf(err).reason; err != nil && got != want || err == nil && want != "" {
-			t.Fatalf("have %v, want %q", err, want)
+			t.Fatalf("got %v, want %q", err, want)
 		}
 	}
 	put("ca", []byte("no certificate"))
@@ -546,9 +547,9 @@ func TestCredentials(t *testing.T) {
 	put("token", []byte("first\n"))
 	try(reasonConnection)
 	put("ca", certificate)
-	try(reasonConnection) // a certificate, but another one
+	try(reasonConnection) // a valid certificate of another server
 	put("ca", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	try(reasonConnection) // no client certificate yet
+	try(reasonConnection) // the client certificate is still missing
 	put("cert", certificate)
 	put("key", key)
 	try("")
@@ -557,7 +558,7 @@ func TestCredentials(t *testing.T) {
 	put("token", []byte("second"))
 	try("")
 	if got := sink.Totals().Measured; got != 7 {
-		t.Errorf("booked are %d µJ", got)
+		t.Errorf("recorded %d µJ", got)
 	}
 }
 
@@ -584,7 +585,8 @@ func selfSigned(t *testing.T) (certificate, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
-// A redirect would show the token to whoever it leads to.
+// TestRedirectsAreNotFollowed verifies that redirects are not followed, because that would expose the token to the
+// target.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	var followed atomic.Bool
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Store(true) }))
@@ -606,11 +608,12 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 	q.Seal()
 	if err := p.drain(t.Context(), true); err == nil || followed.Load() {
-		t.Errorf("%v, followed: %v", err, followed.Load())
+		t.Errorf("error %v, followed redirect: %v", err, followed.Load())
 	}
 }
 
-// An answer that makes its reader panic is a failure, and the batch is sent again.
+// TestAnAnswerThatPanics verifies that a response that causes a panic counts as a failure, and that the batch is
+// sent again.
 func TestAnAnswerThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := meter(t, QueueOptions{Dir: t.TempDir()}, PushOptions{})
@@ -628,7 +631,7 @@ func TestAnAnswerThatPanics(t *testing.T) {
 		m.run(func(context.Context) { m.seconds(60) })
 		m.exact()
 		if n := m.pusher.Stats().Failures[reasonAnswer]; n != 2 {
-			t.Errorf("%d failures are counted", n)
+			t.Errorf("counted %d failures", n)
 		}
 	})
 }
@@ -637,7 +640,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Hardware is told with the first batch that is acknowledged, and an hour later again.
+// TestHardwareIsTold verifies that the hardware is sent until the first acknowledgement, and again after an hour.
 func TestHardwareIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -668,7 +671,7 @@ func TestHardwareIsTold(t *testing.T) {
 	})
 }
 
-// How hot the node is is told with a batch wherever there is news of it.
+// TestTemperatureIsTold verifies that each new temperature reading is sent with a batch.
 func TestTemperatureIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -692,7 +695,7 @@ func TestTemperatureIsTold(t *testing.T) {
 			m.seconds(170)
 		})
 		if len(reported) != 3 || reported["70.0"] < 3 || reported[""] < 3 || reported["72.0"] < 3 {
-			t.Errorf("told: %v", reported)
+			t.Errorf("reported: %v", reported)
 		}
 		m.exact()
 	})

@@ -16,17 +16,17 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// QueueOptions say whose energy is queued, and how much may wait. Zero limits stand for the defaults.
+// QueueOptions configures a Queue. Zero limits select the defaults.
 type QueueOptions struct {
-	// the state directory; "" keeps everything in memory, and the death of the process loses what was not
-	// acknowledged
+	// state directory; if empty, batches are kept in memory only and unacknowledged batches are lost when the
+	// process ends
 	Dir  string
 	Node string
-	Boot string // the kernel's boot ID
+	Boot string // boot ID of the kernel
 
-	MaxBatches   int // waiting batches, before neighbours are folded into one; 256, an hour of batches of 15 s
-	MaxBytes     int // about what they would take in JSON; 8 MiB
-	MaxConsumers int // in one batch, before it is condensed; 5,000, which is the most there may be
+	MaxBatches   int // maximum number of pending batches before folding; defaults to 256, about one hour at 15 s
+	MaxBytes     int // approximate maximum JSON size of pending batches before folding; defaults to 8 MiB
+	MaxConsumers int // maximum number of consumers per batch before condensing; at most 5,000, the default
 }
 
 const (
@@ -35,69 +35,70 @@ const (
 	defaultConsumers = 5000
 )
 
-// Meta describes an attribution besides its numbers.
+// Meta contains metadata of an attribution.
 type Meta struct {
-	Wall       time.Time // when the attribution ended, by the wall clock; one that cannot be written down is set right
-	Source     string    // the root domain and its meter, as "psys (rapl)"
+	Wall       time.Time // wall clock time at the end of the attribution; clamped to the valid range
+	Source     string    // root domain and its meter, e.g. "psys (rapl)"
 	IdlePolicy string
-	Parent     *batch.Parent // what machine this one runs on, if it is virtual and that is known
+	Parent     *batch.Parent // host of this virtual machine; nil if unknown or not virtual
 }
 
-// A Queue holds what was attributed and not yet acknowledged. Its methods may be called from any goroutine.
+// Queue stores attributed energy until it is acknowledged. It is safe for concurrent use.
 type Queue struct {
 	opts QueueOptions
 	log  *slog.Logger
 
 	mu         sync.Mutex
-	disk       *disk // nil in memory only
+	disk       *disk // nil if batches are kept in memory only
 	stream     batch.Stream
 	generation uint64
 	seq        uint64
-	savedSeq   uint64 // of the newest slot
+	savedSeq   uint64 // sequence number of the newest slot
 
-	open     batch.Batch   // what is being added to; First is its number
-	empty    bool          // nothing was
-	end      time.Duration // of what was added last
-	dirty    bool          // something was added that the agent's saved state does not cover
-	sealNext bool          // seal at the next Save
-	lastMeta Meta          // source and parent as Add got them last,
-	sentMeta Meta          // and as they are sent
-	sent     uint64        // the highest number of the stream that may have been sent
+	open     batch.Batch   // the batch that Add extends; First is its number
+	empty    bool          // the open batch is empty
+	end      time.Duration // end of the last attribution, since boot
+	dirty    bool          // attributions were added after the last Save
+	sealNext bool          // seal the open batch at the next Save
+	lastMeta Meta          // last source and parent as passed to Add
+	sentMeta Meta          // last source and parent as sent
+	sent     uint64        // highest batch number of the stream that may have been sent
 
-	state     []byte // the agent's, as of the last Save
+	state     []byte // state of the agent, as of the last Save
 	recovered []byte
 
-	pending []*sealed // oldest first; neighbours of a stream have neighbouring numbers
-	size    int       // Σ size of pending
+	pending []*sealed // oldest first; batches of a stream have consecutive numbers
+	size    int       // total size of pending batches
 	trash   []leftover
 
-	slotNumber uint64 // the open batch's number in the newest slot
-	fileNumber uint64 // the Last of the newest batch file that carries a state, in this stream
-	brokenSeq  uint64 // of the mark that says that the stream cannot go on; 0 if there is none
+	slotNumber uint64 // number of the open batch in the newest slot
+	fileNumber uint64 // Last of the newest batch file of this stream that contains a state
+	brokenSeq  uint64 // sequence number of the mark of a broken stream; 0 if there is none
 
 	saved chan struct{} // closed at the next Save
-	ready chan struct{} // holds a value when there may be something to send
+	ready chan struct{} // receives a value when a batch may be ready to send
 	stats QueueStats
 }
 
-// A sealed batch does not change any more, except by being folded with a neighbour.
+// sealed is a batch that no longer changes, except for being folded with an adjacent batch.
 type sealed struct {
 	record
 	size   int
-	sent   bool // it may have been delivered: it must be sent as it is until it is acknowledged
-	frozen bool // of a former process; what that had sent is unknown until its stream's first acknowledgement
+	sent   bool // may have been delivered, so it must not change until it is acknowledged
+	frozen bool // batch of a previous process, until the first acknowledgement of its stream
 	files  []string
-	whole  bool // one file holds it; else the files are of batches that it was folded from
-	safe   bool // the files hold all of it
+	whole  bool // a single file contains the batch; otherwise, the files contain its folded parts
+	safe   bool // the batch is completely on disk
 }
 
-// A leftover is a file whose batch was acknowledged or folded, and that is not removed yet.
+// leftover is a file to remove, because its batch was acknowledged or folded.
 type leftover struct {
 	file string
-	last uint64 // while it may be what the stream goes on from, the number of its batch; else 0
+	last uint64 // batch number if the file may be needed to resume the stream, otherwise 0
 }
 
-// OpenQueue takes up what a former process left in the state directory. It fails if another one uses it.
+// OpenQueue opens a queue and recovers the state of the previous process from the state directory. It returns an
+// error if another process uses the directory.
 func OpenQueue(opts QueueOptions, log *slog.Logger) (*Queue, error) {
 	opts.MaxBatches = cmp.Or(opts.MaxBatches, defaultBatches)
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, defaultBytes)
@@ -106,7 +107,7 @@ func OpenQueue(opts QueueOptions, log *slog.Logger) (*Queue, error) {
 	q.stream = batch.Stream{Node: opts.Node, Boot: opts.Boot, Epoch: rand.Text()}
 	q.reset(1)
 	if err := q.checkMeta(Meta{Wall: time.Unix(0, 0), Source: "none", IdlePolicy: batch.Mixed}); err != nil {
-		return nil, fmt.Errorf("naming a stream: %w", err)
+		return nil, fmt.Errorf("validating the stream: %w", err)
 	}
 	if opts.Dir == "" {
 		return q, nil
@@ -123,7 +124,7 @@ func OpenQueue(opts QueueOptions, log *slog.Logger) (*Queue, error) {
 	return q, nil
 }
 
-// Close lets another process use the state directory. What is in it stays.
+// Close releases the state directory. Its files are kept.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -134,18 +135,18 @@ func (q *Queue) Close() error {
 	return nil
 }
 
-// State returns what the agent had handed to Save last, on this boot, before the process began; nil if nothing is
-// known.
+// State returns the state that a previous process of this boot passed to its last call of Save, or nil if there is
+// none.
 func (q *Queue) State() []byte { return q.recovered }
 
-// reset makes room for the batch of a number.
+// reset starts a new open batch with the given number.
 func (q *Queue) reset(number uint64) {
 	q.open = batch.Batch{Version: batch.Version, Stream: q.stream, First: number, Last: number}
 	q.empty = true
 }
 
-// Add counts an attribution to the open batch. It refuses what would make the batch invalid, and time that was added
-// before; such energy does not reach the controller.
+// Add adds an attribution to the open batch. It rejects attributions that would make the batch invalid or that
+// overlap with earlier ones. The energy of rejected attributions does not reach the controller.
 func (q *Queue) Add(a *energy.Attribution, m Meta) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -166,10 +167,10 @@ func (q *Queue) enqueue(a *energy.Attribution, m Meta) error {
 		}
 	}
 	if a.Start < q.end {
-		return fmt.Errorf("it begins at %v, what was added before ended at %v", a.Start, q.end)
+		return fmt.Errorf("it starts at %v, before the end of the previous one at %v", a.Start, q.end)
 	}
 	if !q.empty && a.Measured > math.MaxInt64-q.open.Measured {
-		return errors.New("more energy than can be counted")
+		return errors.New("energy overflows")
 	}
 	if !q.empty && q.differs(m) {
 		q.sealSoon()
@@ -179,39 +180,39 @@ func (q *Queue) enqueue(a *energy.Attribution, m Meta) error {
 	return nil
 }
 
-// checkAttribution refuses what a batch may not hold.
+// checkAttribution returns an error if a batch cannot contain the attribution.
 func checkAttribution(a *energy.Attribution) error {
 	if a.Start < 0 || a.End == a.Start && a.Measured != 0 {
-		return fmt.Errorf("interval of %v to %v", a.Start, a.End)
+		return fmt.Errorf("invalid interval from %v to %v", a.Start, a.End)
 	}
 	for i := range a.Shares {
 		if s := &a.Shares[i]; s.CPU < 0 {
-			return fmt.Errorf("CPU time of %s is %v", s.ID, s.CPU)
+			return fmt.Errorf("CPU time of %s is negative: %v", s.ID, s.CPU)
 		}
 	}
 	return a.Check()
 }
 
-// differs reports whether an attribution should not share a batch with what was added before.
+// differs reports whether the metadata differs from that of the open batch, so that a new batch must be started.
 func (q *Queue) differs(m Meta) bool {
 	return m.Source != q.open.Source || m.IdlePolicy != q.open.IdlePolicy || !sameParent(m.Parent, q.open.Parent)
 }
 
-// usable leaves out what a node says of itself where no controller would take it, as a host of the node's own name:
-// the energy counts without it.
+// usable returns m without a source or parent that the controller would reject, such as a host with the node's own
+// name, so that the energy is recorded nevertheless.
 func (q *Queue) usable(m Meta) Meta {
 	if m.Source != q.lastMeta.Source || q.sentMeta.Source == "" || !sameParent(m.Parent, q.lastMeta.Parent) {
 		q.lastMeta, q.sentMeta = m, m
 		if err := q.checkMeta(Meta{Source: m.Source, IdlePolicy: batch.Mixed}); err != nil {
 			q.sentMeta.Source = "unknown"
 			if m.Source != "" {
-				q.log.Warn("the source of the energy cannot be sent", "source", m.Source, "err", err)
+				q.log.Warn("Replaced an invalid source", "source", m.Source, "err", err)
 			}
 		}
 		err := q.checkMeta(Meta{Source: "none", IdlePolicy: batch.Mixed, Parent: m.Parent})
 		if err != nil && m.Parent != nil {
 			q.sentMeta.Parent = nil
-			q.log.Warn("the host of this machine cannot be named: sums over nodes count this one beside it",
+			q.log.Warn("Omitted an invalid host name, so totals over nodes count this machine in addition to its host",
 				"host", m.Parent.Host, "vm", m.Parent.VM, "err", err)
 		}
 	}
@@ -219,7 +220,8 @@ func (q *Queue) usable(m Meta) Meta {
 	return m
 }
 
-// checkMeta reports what would make every batch invalid, and keep it from being taken for ever.
+// checkMeta returns an error if the metadata would make every batch invalid, so that no batch would ever be
+// accepted.
 func (q *Queue) checkMeta(m Meta) error {
 	b := batch.Batch{
 		Version: batch.Version, Stream: q.stream, First: 1, Last: 1,
@@ -239,7 +241,7 @@ func (q *Queue) add(a *energy.Attribution, m Meta) {
 		b.Parent, b.Source, b.IdlePolicy, b.Quality = m.Parent, m.Source, m.IdlePolicy, a.Quality
 		b.StartSinceBoot = a.Start
 		if q.end > 0 {
-			b.StartSinceBoot = q.end // the batches of a stream leave no time out
+			b.StartSinceBoot = q.end // consecutive batches of a stream leave no gap in time
 		}
 		b.EndSinceBoot = b.StartSinceBoot
 	}
@@ -259,8 +261,8 @@ func (q *Queue) add(a *energy.Attribution, m Meta) {
 	}
 }
 
-// named counts consumers whose names cannot be sent, as those of control groups with control characters in them, to the
-// others: one of them would make the controller refuse the batch.
+// named renames consumers with invalid names, such as control groups with control characters in their names, to
+// batch.Others. Otherwise, the controller would reject the batch.
 func named(shares []energy.Share) []energy.Share {
 	bad := func(s *energy.Share) bool { return batch.CheckConsumer(s.ID) != nil }
 	if !slices.ContainsFunc(shares, func(s energy.Share) bool { return bad(&s) }) {
@@ -274,8 +276,8 @@ func named(shares []energy.Share) []energy.Share {
 	})
 }
 
-// Save keeps the open batch and the agent's state, of the same moment. An error says that both are in memory only for
-// now; it has been logged.
+// Save persists the open batch and the agent's state as of the same time. If it returns an error, which has already
+// been logged, both exist only in memory.
 func (q *Queue) Save(state []byte) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -291,15 +293,16 @@ func (q *Queue) Save(state []byte) error {
 	return err
 }
 
-// Seal ends the open batch, so that it can be sent, at once or at the next Save: it may hold only what the agent's
-// saved state covers, or a restart would count the rest twice. An empty batch stays open.
+// Seal seals the open batch so that it can be sent. If the agent's saved state does not cover the batch yet, it is
+// sealed at the next Save; otherwise, a restart would count the difference twice. Seal is a no-op if the batch is
+// empty.
 func (q *Queue) Seal() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.sealSoon()
 }
 
-// sealNow is Seal that waits for its end.
+// sealNow is like Seal, but waits until the batch is sealed.
 func (q *Queue) sealNow(ctx context.Context) error {
 	q.mu.Lock()
 	q.sealSoon()
@@ -354,7 +357,7 @@ func (q *Queue) push(s *sealed) {
 	q.pending = append(q.pending, s)
 }
 
-// sizeOf is about what a batch takes in JSON.
+// sizeOf estimates the size of a batch in JSON, in bytes.
 func sizeOf(b *batch.Batch) int {
 	size := 600
 	for i := range b.Shares {
@@ -363,7 +366,7 @@ func sizeOf(b *batch.Batch) int {
 	return size
 }
 
-// poke tells the reader of a channel with room for one that there is something, unless it is to be told already.
+// poke notifies the reader of a channel with a buffer of one, unless a notification is already pending.
 func poke(reader chan<- struct{}) {
 	select {
 	case reader <- struct{}{}:
@@ -371,7 +374,8 @@ func poke(reader chan<- struct{}) {
 	}
 }
 
-// next returns the oldest batch, to be sent, of a stream that is not to be passed over; nil if there is none.
+// next returns the oldest batch, skipping the streams in passOver, and marks it as sent. It returns nil if there is
+// none.
 func (q *Queue) next(passOver map[batch.Stream]bool) *batch.Batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -393,20 +397,20 @@ func (q *Queue) next(passOver map[batch.Stream]bool) *batch.Batch {
 }
 
 var (
-	errNotBooked = errors.New("the acknowledgement is of an earlier batch")
-	errNotSent   = errors.New("more was acknowledged than this agent has sent: its state is older than its stream")
+	errNotBooked = errors.New("acknowledgement of an earlier batch")
+	errNotSent   = errors.New("acknowledgement of an unsent batch: the agent's state is older than its stream")
 )
 
-// acked drops what was booked of a stream, up to a number, in answer to b.
+// acked removes all batches of b's stream up to the given number, which the controller returned in response to b.
 func (q *Queue) acked(b *batch.Batch, number uint64) error {
 	if number < b.Last {
 		return errNotBooked
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// More than this batch may have been booked, if its file could not be removed when it was acknowledged first. Of
-	// a former stream it may even be more than is known here, if the disk failed or lost its latest changes: it does
-	// not go on, so that does no harm.
+	// The acknowledged number may exceed b.Last if the file of an acknowledged batch could not be removed. For a
+	// stream of a previous process, it may even exceed all known batches if the disk failed or lost recent changes.
+	// This is harmless because that stream is not continued.
 	if b.Stream == q.stream && number > q.sent {
 		return errNotSent
 	}
@@ -435,25 +439,25 @@ func (q *Queue) drop(stream batch.Stream, number uint64) {
 	q.cleanUp()
 }
 
-// onDisk reports whether the next process finds everything that was not acknowledged.
+// onDisk reports whether all unacknowledged energy is on disk, so that the next process can deliver it.
 func (q *Queue) onDisk() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.disk != nil && q.allSafe() && (q.empty || !q.dirty && q.savedSeq == q.seq)
 }
 
-// QueueStats say what is waiting.
+// QueueStats contains statistics of a Queue.
 type QueueStats struct {
-	Pending     int                // sealed batches that are not acknowledged
-	Oldest      time.Time          // when the oldest of them began, by the wall clock; zero if there is none
-	Acked       uint64             // batches that were acknowledged
-	Folded      uint64             // times that two batches became one
-	Refused     energy.Microjoules // that Add did not take
+	Pending     int                // sealed batches that are not yet acknowledged
+	Oldest      time.Time          // start of the oldest pending batch by the wall clock; zero if there is none
+	Acked       uint64             // number of acknowledged batches
+	Folded      uint64             // number of fold operations
+	Refused     energy.Microjoules // energy rejected by Add
 	DiskErrors  uint64
-	DiskFailing bool // what happens is kept in memory only
+	DiskFailing bool // the state is kept in memory only
 }
 
-// Stats returns the present numbers.
+// Stats returns the current statistics.
 func (q *Queue) Stats() QueueStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,22 +13,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/codec"
 )
 
-// A record is what a file of the state directory holds: a batch, and what the agent has to know to go on after it.
+// record is the content of a file in the state directory: a batch and the state needed to resume after it. It is
+// encoded as
 //
-//	magic    8 bytes, one for slots and one for batch files
-//	checksum 4 bytes, CRC-32C of the rest, little-endian as all numbers of fixed length
-//	length   4 bytes, of the payload
+//	magic    8 bytes, different for slots and batch files
+//	checksum 4 bytes, CRC-32C of the following bytes, little-endian like all fixed-size integers
+//	length   4 bytes, length of the payload
 //	payload
 //
-// Numbers in the payload are varints; texts carry their length.
+// Integers in the payload are varints, and strings are prefixed with their length.
 type record struct {
-	seq        uint64        // of the Save that the state is of; the highest one on disk is what counts
-	generation uint64        // of the stream: orders the streams of a directory
-	broken     bool          // batches were sent that are not on disk: the stream cannot go on from here
-	empty      bool          // nothing was added to the batch yet: only its number and stream count
-	end        time.Duration // of what was added last to the stream
+	seq        uint64        // sequence number of the Save that wrote the state; the highest one on disk is current
+	generation uint64        // generation of the stream; orders the streams in a directory
+	broken     bool          // batches that are not on disk were sent, so the stream cannot be resumed
+	empty      bool          // the batch is empty; only its number and stream are valid
+	end        time.Duration // end of the last attribution of the stream, since boot
 	batch      *batch.Batch
-	state      []byte // the agent's; nil where a later record has it
+	state      []byte // state of the agent; nil if a later record contains it
 }
 
 const (
@@ -41,7 +42,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// append adds r as it stands in a file.
+// append appends the encoded record.
 func (r *record) append(to []byte, magic string) []byte {
 	start := len(to)
 	to = append(to, magic...)
@@ -53,7 +54,7 @@ func (r *record) append(to []byte, magic string) []byte {
 	return to
 }
 
-// code writes the payload of r, or reads it.
+// code encodes or decodes the payload.
 func (r *record) code(c *codec.Codec) {
 	parent, state, gpus := r.batch.Parent != nil, r.state != nil, r.batch.GPUs()
 	c.Flags(&r.broken, &r.empty, &parent, &state, &gpus)
@@ -71,7 +72,7 @@ func (r *record) code(c *codec.Codec) {
 	}
 }
 
-// codeBatch codes a batch. Writing changes nothing in it: others may be reading it.
+// codeBatch encodes or decodes a batch. Encoding does not modify the batch, because other goroutines may read it.
 func codeBatch(c *codec.Codec, b *batch.Batch) {
 	version, seconds, nanoseconds := uint64(b.Version), b.End.Unix(), uint64(b.End.Nanosecond())
 	codec.Uint(c, &version)
@@ -95,13 +96,14 @@ func codeBatch(c *codec.Codec, b *batch.Batch) {
 		b.End = time.Unix(seconds, int64(min(nanoseconds, 999_999_999))).UTC()
 		b.Start = b.End.Add(b.StartSinceBoot - b.EndSinceBoot)
 	}
-	const least = 4 // bytes of a share
+	const least = 4 // minimum size of a share, in bytes
 	for i := range codec.Elements(c, &b.Shares, least) {
 		codeShare(c, &b.Shares[i])
 	}
 }
 
-// codeGPU codes what GPUs used of a batch, after the rest of it. Files of nodes without GPUs are as they were before.
+// codeGPU encodes or decodes the GPU energy of a batch after all other fields. Records of nodes without GPUs keep
+// the format of earlier releases.
 func codeGPU(c *codec.Codec, b *batch.Batch) {
 	codec.Int(c, &b.GPUIdle, &b.GPUUnknown)
 	for i := range b.Shares {
@@ -110,7 +112,7 @@ func codeGPU(c *codec.Codec, b *batch.Batch) {
 }
 
 func codeShare(c *codec.Codec, s *energy.Share) {
-	// One bit of the CPU time's varint tells whether the consumer has ended.
+	// The lowest bit of the CPU time's varint indicates that the consumer has ended.
 	cpu := uint64(s.CPU) << 1
 	if s.Ended {
 		cpu |= 1
@@ -123,10 +125,10 @@ func codeShare(c *codec.Codec, s *energy.Share) {
 	}
 }
 
-var errTorn = errors.New("the file is torn or damaged")
+var errTorn = errors.New("the file is truncated or damaged")
 
-// decodeRecord reads what append wrote. Bytes after it are left alone, if exact is false: a slot may have been longer
-// before.
+// decodeRecord decodes a record written by append. If exact is false, trailing bytes are ignored, because a slot
+// may have contained a longer record before.
 func decodeRecord(data []byte, magic string, exact bool) (*record, error) {
 	if len(data) < headerSize || string(data[:8]) != magic {
 		return nil, errTorn

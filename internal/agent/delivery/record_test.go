@@ -59,25 +59,25 @@ func TestRecord(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 		if _, err := decodeRecord(append(slices.Clone(data), "left from before"...), slotMagic, false); err != nil {
-			t.Errorf("%s: a slot that was longer before: %v", name, err)
+			t.Errorf("%s: slot with trailing data: %v", name, err)
 		}
 		for i := range data {
 			damaged := slices.Clone(data)
 			damaged[i] ^= 0x10
 			if _, err := decodeRecord(damaged, slotMagic, false); err == nil {
-				t.Errorf("%s: a changed bit in byte %d was not seen", name, i)
+				t.Errorf("%s: flipped bit in byte %d was not detected", name, i)
 			}
 			if _, err := decodeRecord(data[:i], slotMagic, false); err == nil {
-				t.Errorf("%s: %d bytes of %d were enough", name, i, len(data))
+				t.Errorf("%s: decoded a record truncated to %d of %d bytes", name, i, len(data))
 			}
 		}
 		if _, err := decodeRecord(data, batchMagic, true); err == nil {
-			t.Errorf("%s: a slot was taken for a batch", name)
+			t.Errorf("%s: decoded a slot as a batch", name)
 		}
 	}
 }
 
-// The fuzzer cannot guess checksums, so they are made right for it.
+// withChecksum adds a valid header to a payload, because a fuzzer cannot guess checksums.
 func withChecksum(payload []byte) []byte {
 	data := append([]byte(slotMagic), make([]byte, headerSize-len(slotMagic))...)
 	data = append(data, payload...)
@@ -113,7 +113,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzStateDir hands a queue a directory that somebody else wrote.
+// FuzzStateDir opens a queue on a directory with arbitrary contents.
 func FuzzStateDir(f *testing.F) {
 	f.Add(someRecord().append(nil, slotMagic), someRecord().append(nil, batchMagic), "batch-2-7-9")
 	f.Add([]byte("x"), []byte{}, "batch-1-1-18446744073709551615")
@@ -156,7 +156,8 @@ func FuzzStateDir(f *testing.F) {
 	})
 }
 
-// testdata/state is what an agent of the first release left behind: two sealed batches and an open one, with its state.
+// TestStateOfFormerAgents verifies that the state of the first release can be read. testdata/state contains two
+// sealed batches and an open batch with the agent's state.
 func TestStateOfFormerAgents(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("testdata/state")); err != nil {
@@ -168,13 +169,13 @@ func TestStateOfFormerAgents(t *testing.T) {
 	}
 	defer q.Close()
 	if string(q.State()) != "what the agent knows" {
-		t.Errorf("its state is %q", q.State())
+		t.Errorf("State() = %q", q.State())
 	}
 	q.Seal()
 	for number, end := range map[uint64]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second} {
 		i := slices.IndexFunc(q.pending, func(s *sealed) bool { return s.batch.First == number })
 		if i < 0 {
-			t.Fatalf("batch %d is not there", number)
+			t.Fatalf("batch %d is missing", number)
 		}
 		b := q.pending[i].batch
 		used := energy.Microjoules((b.EndSinceBoot - b.StartSinceBoot) / time.Millisecond)
@@ -193,7 +194,7 @@ func TestOnlyOneAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := OpenQueue(opts, quiet); !errors.Is(err, errLocked) || !strings.Contains(err.Error(), dir) {
-		t.Errorf("a second agent was told %v", err)
+		t.Errorf("opening by a second agent: %v", err)
 	}
 	q.Close()
 	q, err = OpenQueue(opts, quiet)
@@ -203,7 +204,7 @@ func TestOnlyOneAgent(t *testing.T) {
 	q.Close()
 }
 
-// Damaged files cost what they held; the rest goes on.
+// TestDamage verifies that a damaged file only loses its own energy.
 func TestDamage(t *testing.T) {
 	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
 	n.start(t.Fatal, false)
@@ -249,7 +250,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// When the power fails, the latest changes of a directory may be undone: batches come back that were acknowledged.
+// TestPowerFailure verifies that batches that were already acknowledged and reappear after a power failure are not
+// recorded twice.
 func TestPowerFailure(t *testing.T) {
 	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
 	n.opts.MaxBatches = 4
@@ -271,14 +273,14 @@ func TestPowerFailure(t *testing.T) {
 	}
 	for range 2 {
 		if !n.send(t.Fatal, false, false) {
-			t.Fatal("not sent")
+			t.Fatal("batch was not sent")
 		}
 	}
 	n.abandon()
 	n.dir, n.boot, n.now = filepath.Join(old, "state"), 1, time.Second
 	n.open(t.Fatal)
 	defer func() { n.abandon() }()
-	n.lost = amounts{} // the state directory knew everything
+	n.lost = amounts{} // the state directory was complete
 	for range 8 {
 		tick()
 		n.queue.Seal()
@@ -286,7 +288,7 @@ func TestPowerFailure(t *testing.T) {
 	for n.send(t.Fatal, false, false) {
 	}
 	if n.booked() != n.used || n.sink.Breaches() != nil {
-		t.Errorf("booked are %v, used were %v: %v", n.booked(), n.used, n.sink.Breaches())
+		t.Errorf("recorded %v, want %v: %v", n.booked(), n.used, n.sink.Breaches())
 	}
 }
 
@@ -315,25 +317,25 @@ func TestAddRefuses(t *testing.T) {
 		a, m := good()
 		change(a, m)
 		if err := q.Add(a, *m); err == nil {
-			t.Errorf("%s: added", name)
+			t.Errorf("%s: Add() succeeded, want an error", name)
 		}
 	}
 	if got := q.Stats().Refused; got != 7*5+1 {
-		t.Errorf("%d µJ were refused", got)
+		t.Errorf("Refused = %d µJ", got)
 	}
 	a, m := good()
 	if err := q.Add(a, *m); err != nil {
 		t.Error(err)
 	}
 	if err := q.Add(a, *m); err == nil {
-		t.Error("the same time was added twice")
+		t.Error("added the same interval twice")
 	}
 	if _, err := OpenQueue(QueueOptions{Node: "", Boot: "boot"}, quiet); err == nil {
-		t.Error("a node without a name")
+		t.Error("opened a queue without a node name")
 	}
 }
 
-// Whatever the wall clock shows and the machine says of itself, energy is taken.
+// TestWrongMeta verifies that energy is accepted regardless of the wall clock and of invalid metadata.
 func TestWrongMeta(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	year := func(y int) time.Time { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC) }
@@ -384,12 +386,12 @@ func TestWrongMeta(t *testing.T) {
 			}
 		}
 		if sum != 2 || strings.Count(log.String(), "WARN") != c.warns {
-			t.Errorf("%s: %d µJ were queued, said was %q", name, sum, log.String())
+			t.Errorf("%s: queued %d µJ, log is %q", name, sum, log.String())
 		}
 	}
 }
 
-// Batches of former boots are bounded too, where they are too large as well as where they are too many.
+// TestFormerBatchesAreBounded verifies that the size and the number of batches of previous boots are bounded.
 func TestFormerBatchesAreBounded(t *testing.T) {
 	for name, limit := range map[string]QueueOptions{"bytes": {MaxBytes: 2000}, "number": {MaxBatches: 3}} {
 		n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
@@ -411,13 +413,14 @@ func TestFormerBatchesAreBounded(t *testing.T) {
 		for n.send(t.Fatal, false, false) {
 		}
 		if n.booked() != n.used {
-			t.Errorf("%s: booked %v of %v", name, n.booked(), n.used)
+			t.Errorf("%s: recorded %v of %v", name, n.booked(), n.used)
 		}
 		n.abandon()
 	}
 }
 
-// A file that cannot be removed brings a batch back that was booked; more of the stream is by then.
+// TestAcknowledgedFileStays verifies that a recorded batch is not recorded twice if its file could not be removed,
+// even if later batches of its stream have been recorded since.
 func TestAcknowledgedFileStays(t *testing.T) {
 	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
 	n.opts.MaxBatches = 2
@@ -442,11 +445,11 @@ func TestAcknowledgedFileStays(t *testing.T) {
 	seal()
 	n.send(t.Fatal, false, false)
 	seal()
-	n.send(t.Fatal, false, true) // booked, and the answer is lost
+	n.send(t.Fatal, false, true) // recorded, but the response is lost
 	n.abandon()
 	n.open(t.Fatal)
 	for range 3 {
-		seal() // which must not make one batch of what is booked and what is not
+		seal() // must not fold recorded and unrecorded batches
 	}
 	for n.send(t.Fatal, false, false) {
 	}
@@ -454,11 +457,12 @@ func TestAcknowledgedFileStays(t *testing.T) {
 	n.queue.Seal()
 	n.send(t.Fatal, false, false)
 	if n.booked() != n.used || n.sink.Breaches() != nil {
-		t.Errorf("booked are %v, used were %v: %v", n.booked(), n.used, n.sink.Breaches())
+		t.Errorf("recorded %v, want %v: %v", n.booked(), n.used, n.sink.Breaches())
 	}
 }
 
-// Time in which no agent ran is in the next batch, also where the newest batch file is newer than the slots.
+// TestHoleAfterRestart verifies that the next batch covers the time in which no agent was running, even if the
+// newest batch file is newer than the slots.
 func TestHoleAfterRestart(t *testing.T) {
 	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
 	n.start(t.Fatal, false)
@@ -484,16 +488,16 @@ func TestHoleAfterRestart(t *testing.T) {
 	}
 }
 
-// Both slots damaged are not passed over in silence.
-// The other slot may be older, and its number acknowledged by now.
+// TestSlotThatCannotBeOpened verifies that a slot that cannot be opened is an error, because the other slot may be
+// older and its number may already be acknowledged.
 func TestSlotThatCannotBeOpened(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Symlink("slot-1", filepath.Join(dir, "slot-1")); err != nil { // a loop
+	if err := os.Symlink("slot-1", filepath.Join(dir, "slot-1")); err != nil { // symlink loop
 		t.Fatal(err)
 	}
 	if _, err := OpenQueue(QueueOptions{Dir: dir, Node: "node1", Boot: "boot-0"},
 		slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("it is skipped")
+		t.Error("OpenQueue() succeeded, want an error")
 	}
 }
 
@@ -521,14 +525,14 @@ func TestSlotsDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Count(log.String(), "level=WARN") != warnings || q.stream.Epoch == epoch {
-			t.Errorf("life %d: %s", life, log.String())
+			t.Errorf("process %d: %s", life, log.String())
 		}
 		if err := q.Save([]byte("state")); err != nil {
 			t.Fatal(err)
 		}
 		epoch = ""
 		if life == 1 && string(q.State()) != "state" {
-			t.Error("what was saved after the damage is lost")
+			t.Error("the state saved after the damage is lost")
 		}
 		q.Close()
 	}
@@ -550,7 +554,8 @@ func TestStateDirNotWritable(t *testing.T) {
 	}
 }
 
-// What cannot be named is counted to the others, and what is too much is counted less precisely.
+// TestNames verifies that consumers with invalid names are merged into the others, and that consumers beyond the
+// limit are condensed.
 func TestNames(t *testing.T) {
 	q, err := OpenQueue(QueueOptions{Node: "node1", Boot: "boot", MaxConsumers: 4}, quiet)
 	if err != nil {

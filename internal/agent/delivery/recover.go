@@ -6,9 +6,9 @@ import (
 	"unique"
 )
 
-// takeUp goes on from what a former process left in the state directory: the sealed batches that were not acknowledged,
-// and, on the same boot, the open batch, its number and the agent's state. The batches of former boots are delivered
-// first, under their own streams.
+// takeUp recovers the files that a previous process left in the state directory: the unacknowledged sealed batches
+// and, if it ran on the same boot, the open batch with its number and the agent's state. Batches of previous boots
+// are delivered first, as part of their own streams.
 func (q *Queue) takeUp() error {
 	files, err := q.disk.batchRecords(q.log)
 	if err != nil {
@@ -32,9 +32,9 @@ func (q *Queue) takeUp() error {
 		q.slotNumber = slotNumber
 	}
 	for i, s := range pending {
-		// A stream's oldest may have been sent, and any other too: files whose batches were booked may be back,
-		// because the kernel had not yet written that they are removed when the power failed, or because they could
-		// not be removed.
+		// The oldest batch of a stream may have been sent, and so may all others. Files of acknowledged batches may
+		// still exist, because they could not be removed or because their removal was not yet on disk when the
+		// power failed.
 		s.frozen = true
 		s.sent = i == 0 || s.batch.Stream != pending[i-1].batch.Stream
 		if s.state != nil && s.batch.Stream == q.stream {
@@ -46,12 +46,12 @@ func (q *Queue) takeUp() error {
 		q.closeFormer(last)
 	}
 	if len(q.pending) > 0 {
-		q.log.Info("batches of a former run are to be delivered", "batches", len(q.pending), "sameStream", resumed)
+		q.log.Info("Recovered batches of a previous process", "batches", len(q.pending), "sameStream", resumed)
 	}
 	return nil
 }
 
-// countUp makes what is written from now on newer than all that was found.
+// countUp sets the generation and sequence number so that new records are newer than all existing ones.
 func (q *Queue) countUp(last *record, pending []*sealed) {
 	q.generation = 1
 	for _, s := range pending {
@@ -64,12 +64,12 @@ func (q *Queue) countUp(last *record, pending []*sealed) {
 	}
 }
 
-// closeFormer seals what the former stream's slot holds, and begins the new stream on disk, so that the slot is not
-// found again when its batch has been delivered. Where that fails, as on a full disk, the controller is sent
-// something again that it has.
+// closeFormer seals the open batch of the previous stream and writes the new stream to disk, so that the old slot
+// is not recovered again after its batch has been delivered. If writing fails, for example because the disk is
+// full, the controller may receive the batch again.
 func (q *Queue) closeFormer(last *record) {
 	if last != nil && !last.broken && !last.empty {
-		q.log.Info("the open batch of a former boot is sealed", "stream", last.batch.Stream.Epoch, "number",
+		q.log.Info("Sealed the open batch of a previous stream", "stream", last.batch.Stream.Epoch, "number",
 			last.batch.Last)
 		old := &sealed{record: *last, frozen: true}
 		old.state = nil
@@ -77,17 +77,17 @@ func (q *Queue) closeFormer(last *record) {
 		_ = q.write(old)
 	}
 	q.seq++
-	_ = q.persist() // reported; the next Save tries again
+	_ = q.persist() // the error is reported, and the next Save tries again
 }
 
-// sortSealed orders what was found on disk, and removes what a fold had no time to remove: a file whose numbers another
-// file covers.
+// sortSealed sorts the recovered batches. It discards files with batch numbers that another file covers, which may
+// exist after an interrupted fold.
 func (q *Queue) sortSealed(files map[string]*record) []*sealed {
 	var all []*sealed
 	for name, r := range files {
 		for i := range r.batch.Shares {
 			s := &r.batch.Shares[i]
-			s.ID = unique.Make(s.ID).Value() // in memory once, however many batches name it
+			s.ID = unique.Make(s.ID).Value() // share the memory of names among batches
 		}
 		all = append(all, &sealed{record: *r, files: []string{name}, whole: true, safe: true})
 	}
@@ -100,7 +100,7 @@ func (q *Queue) sortSealed(files map[string]*record) []*sealed {
 		if len(kept) > 0 {
 			if before := kept[len(kept)-1]; before.generation == s.generation && s.batch.First <= before.batch.Last {
 				if s.batch.Last > before.batch.Last {
-					q.log.Error("two sealed batches overlap; the later one is left out", "file", s.files[0], "other",
+					q.log.Error("Sealed batches overlap, discarding the later one", "file", s.files[0], "other",
 						before.files[0])
 				}
 				q.discard(s.files, 0)
@@ -112,8 +112,8 @@ func (q *Queue) sortSealed(files map[string]*record) []*sealed {
 	return kept
 }
 
-// supersede returns what the stream goes on from, given its newest slot: the sealed batch that the slot's open batch
-// has become since, if it has.
+// supersede returns the record from which the stream is resumed: the newest slot, or a record derived from the
+// sealed batch that contains the slot's open batch, if there is one.
 func supersede(slot *record, pending []*sealed) *record {
 	for _, s := range pending {
 		if s.generation != slot.generation || s.batch.Last < slot.batch.First ||
@@ -135,7 +135,7 @@ func supersede(slot *record, pending []*sealed) *record {
 	return slot
 }
 
-// resume goes on with a stream.
+// resume continues the stream of r.
 func (q *Queue) resume(r *record) {
 	q.generation = r.generation
 	q.stream = r.batch.Stream
@@ -147,5 +147,5 @@ func (q *Queue) resume(r *record) {
 	if !r.empty {
 		q.open, q.empty = *r.batch, false
 	}
-	q.log.Info("going on with a stream", "epoch", q.stream.Epoch, "number", q.open.First)
+	q.log.Info("Resumed a stream", "epoch", q.stream.Epoch, "number", q.open.First)
 }

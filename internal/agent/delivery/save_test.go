@@ -10,7 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A tick of delivery: an attribution of all consumers, and their state of 60 bytes each, saved.
+// BenchmarkSave measures one tick: adding an attribution of all consumers, and saving 60 bytes of state per
+// consumer.
 func BenchmarkSave(b *testing.B) {
 	for _, n := range []int{250, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -42,7 +43,7 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-// processorTime is what counts on a machine that does other things as well.
+// processorTime returns the CPU time of the process, which is more reliable than wall time on a shared machine.
 func processorTime(tb testing.TB) time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -80,7 +81,8 @@ func next(tb testing.TB, q *Queue, a *energy.Attribution) {
 	}
 }
 
-// A tick costs hardly any garbage, that of opening a slot: the agent would spend more time collecting than working.
+// TestSaveAllocatesLittle verifies that a tick allocates only the memory needed to open a slot, because garbage
+// collection would otherwise cost more than metering.
 func TestSaveAllocatesLittle(t *testing.T) {
 	q, a, state := benchmarked(t, 250)
 	if n := testing.AllocsPerRun(20, func() {
@@ -89,6 +91,6 @@ func TestSaveAllocatesLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n > 6 {
-		t.Errorf("%v allocations in a tick", n)
+		t.Errorf("%v allocations per tick", n)
 	}
 }

@@ -5,47 +5,45 @@ import (
 	"slices"
 
 	"github.com/kubenergy/kubenergy/internal/agent/gpu"
-	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A Board is what a GPU of the node does now.
+// Board is the state of a GPU.
 type Board struct {
 	gpu.Board
-	Memory map[string]uint64 // bytes, by consumer; "": of processes whose consumer is not known
+	Memory map[string]uint64 // in bytes, by consumer; "" for processes of unknown consumers
 }
 
-// appendBoards appends what GPUs do, and what of the energy on the page they used.
-func (e *Exporter) appendBoards(t *text) {
+// collectBoards encodes the metrics of GPUs, including their part of the energy of consumers.
+func (e *Exporter) collectBoards(p *pageEncoder) {
 	if e.status.Boards == nil {
 		return
 	}
-	const power, busy, memory = "kubenergy_gpu_power_watts", "kubenergy_gpu_busy_ratio", "kubenergy_gpu_memory_bytes"
-	t.head(power, "Power that a GPU draws.")
+	p.head("kubenergy_gpu_power_watts", "Power of a GPU.")
 	for _, b := range e.status.Boards {
 		if b.Milliwatts != nil {
-			t.sample(power, e.labels("gpu", b.ID), "").float(float64(*b.Milliwatts) / 1000)
+			p.sample(float64(*b.Milliwatts)/1000, pairs("gpu", b.ID))
 		}
 	}
-	t.head(busy, "Share of a GPU's multiprocessor time in which something ran.")
+	p.head("kubenergy_gpu_busy_ratio", "Busy fraction of a GPU's multiprocessor time.")
 	for _, b := range e.status.Boards {
-		t.sample(busy, e.labels("gpu", b.ID), "").float(b.Busy())
+		p.sample(b.Busy(), pairs("gpu", b.ID))
 	}
-	t.head(memory, "Memory of a GPU that processes hold, by who they belong to.")
+	p.head("kubenergy_gpu_memory_bytes", "Memory of a GPU used by processes, by consumer.")
 	for _, b := range e.status.Boards {
 		for _, id := range slices.Sorted(maps.Keys(b.Memory)) {
-			c := consumer{id: id, kind: kindOf(id)}
-			labels := c.appendLabels(e.labels("gpu", b.ID, "of", c.kind.String()), e.names)
-			t.sample(memory, labels, "").count(b.Memory[id])
+			k := kindOf(id)
+			p.sample(float64(b.Memory[id]), pairs("gpu", b.ID, "of", k.String()), labelsOf(id, k, e.names))
 		}
 	}
-	const used = "kubenergy_gpu_energy_joules_total"
-	t.head(used, "Energy that GPUs used, by who it is attributed to: part of the energy of containers, idle and so on.")
+	p.head("kubenergy_gpu_energy_joules_total",
+		"Energy of GPUs by kind of consumer. It is included in the energy of containers, idle energy etc.")
 	for _, c := range e.consumers {
 		if c.account.gpu > 0 {
-			t.sample(used, c.labels, `,of="`+c.kind.String()+`"`).joules(c.account.gpu)
+			p.sample(joules(c.account.gpu), pairs("of", c.kind.String()), c.labels)
 		}
 	}
-	for i, v := range []energy.Microjoules{e.gpuIdle, e.gpuUnknown, e.other.gpu, e.ended.gpu} {
-		t.sample(used, e.labels("of", []string{"idle", "unknown", "other", "ended"}[i]), "").joules(v)
-	}
+	p.sample(joules(e.gpuIdle), pairs("of", "idle"))
+	p.sample(joules(e.gpuUnknown), pairs("of", "unknown"))
+	p.sample(joules(e.other.gpu), pairs("of", "other"))
+	p.sample(joules(e.ended.gpu), pairs("of", "ended"))
 }

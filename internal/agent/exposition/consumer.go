@@ -3,22 +3,24 @@ package exposition
 import (
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
 const qualities = int(energy.Measured) + 1
 
-// Modes: why energy is a consumer's.
+// Modes of energy.
 const (
-	dynamic = iota // because it computed
-	shared         // its part of what the node draws anyway
+	dynamic = iota // caused by the consumer's activity
+	shared         // the consumer's part of idle energy
 	modes
 )
 
-// An account is what one consumer, or several, used since the agent began.
+// account contains the totals of one or several consumers since the agent started.
 type account struct {
 	energy [modes][qualities]energy.Microjoules
-	gpu    energy.Microjoules // of it, what GPUs used
+	gpu    energy.Microjoules // part of energy that GPUs used
 	cpu    time.Duration
 }
 
@@ -32,18 +34,18 @@ func (a *account) add(b *account) {
 	a.cpu += b.cpu
 }
 
-// kind is a kind of consumers: each has metrics of its own.
+// kind is a kind of consumers. Each kind has its own metrics.
 type kind uint8
 
 const (
-	kindContainer kind = iota // also what a pod used beyond its living containers, with an empty container_id
+	kindContainer kind = iota // also a pod in addition to its running containers, with an empty container_id
 	kindVM
 	kindCgroup
 	kindSystem
 	kindUnknown
 )
 
-// String returns what labels call a kind.
+// String returns the name of the kind in labels.
 func (k kind) String() string {
 	return [...]string{"container", "vm", "cgroup", "system", "unknown"}[k]
 }
@@ -64,19 +66,14 @@ func kindOf(id string) kind {
 	return kindUnknown
 }
 
-// A consumer has series of its own.
+// consumer is a consumer with its own series.
 type consumer struct {
 	id      string
 	kind    kind
-	labels  []byte
+	labels  []*dto.LabelPair
 	account account
-	quality energy.Quality // of its last share
+	quality energy.Quality // quality of the last interval
 	seen    time.Duration
 	ended   bool
 	endedAt time.Duration
-}
-
-func (c *consumer) isOf(podUID string) bool {
-	uid, _, ok := energy.PodOf(c.id)
-	return ok && uid == podUID
 }

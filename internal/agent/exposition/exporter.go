@@ -1,8 +1,8 @@
-// Package exposition shows what the agent has metered as a page of Prometheus metrics, and serves it over HTTP.
+// Package exposition exports the metered energy as Prometheus metrics and serves them over HTTP.
 //
-// What is on the page adds up: containers, virtual machines, groups, the system, consumers without series of their
-// own or without any left, idle, platform and unknown are together what the node's meter counted, to the microjoule,
-// at every scrape. docs/reference/metrics.md names the series.
+// At every scrape, the metrics of containers, virtual machines, control groups, the system, other and ended
+// consumers, idle, platform and unknown energy add up exactly to the node's metered energy, to the microjoule. The
+// metrics are documented in docs/reference/metrics.md.
 package exposition
 
 import (
@@ -14,84 +14,96 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/kubenergy/kubenergy/internal/agent/meter"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// Options are what a page depends on besides what was metered.
+// Options configures an Exporter.
 type Options struct {
 	Node    string
 	Version string
-	// MaxConsumers is how many consumers have series of their own; the rest share one. 0: 2,000.
+	// MaxConsumers is the maximum number of consumers with their own series. All other consumers share one.
+	// Defaults to 2,000.
 	MaxConsumers int
-	// Retain is how long a consumer that ended keeps its series, so that scrapers see its last joules. 0: two minutes.
+	// Retain is the time for which the series of an ended consumer are exported, so that its final values are
+	// scraped. Defaults to two minutes.
 	Retain time.Duration
 }
 
 const (
 	defaultMaxConsumers = 2000
 	defaultRetain       = 2 * time.Minute
-	// A consumer of which nothing is heard for so long, and no end either, has ended.
+	// A consumer without any update for this time has ended.
 	lostAfter = 10 * time.Minute
-	// What the source is called where no meter was read.
+	// Name of the source if no meter could be read.
 	noSource = "none"
 )
 
-// An Exporter adds up attributions and shows the sums. The zero value is not ready: see New.
-//
-// Add and SetStatus are the metering loop's, once a tick. Everything is safe for use by several goroutines.
+// Exporter adds up attributions and exports the totals. It must be created with New, and is safe for concurrent
+// use. Add and SetStatus are called once per tick.
 type Exporter struct {
 	options Options
-	node    []byte // the label
 
-	mu         sync.Mutex // guards all but what does not change
+	mu         sync.Mutex // guards all mutable fields
 	now        time.Duration
-	quality    energy.Quality // of the last interval
+	quality    energy.Quality // quality of the last interval
 	current    string         // source of the last interval
 	consumers  []*consumer    // sorted by ID
 	names      map[string]batch.Names
-	stale      bool // some names may be of pods without consumers
+	stale      bool // names may contain pods without consumers
 	sources    []source
 	idle       [qualities]energy.Microjoules
 	platform   [qualities]energy.Microjoules
 	unknown    [qualities]energy.Microjoules
 	unmeasured time.Duration
-	gpuIdle    energy.Microjoules // of idle, what GPUs used
+	gpuIdle    energy.Microjoules // part of idle that GPUs used
 	gpuUnknown energy.Microjoules
-	other      account // of those beyond MaxConsumers
-	ended      account // of those whose series are gone
-	folded     int     // how many had no series of their own in the last tick
+	other      account // consumers beyond MaxConsumers
+	ended      account // consumers whose series were removed
+	folded     int     // number of consumers without their own series in the last tick
 	status     Status
-	health     health
+	sweep      time.Duration // total duration of reading CPU times
 
-	temperatures []meter.Temperature // replaced, never changed
-	size         int                 // of the last page
+	temperatures []meter.Temperature // replaced as a whole, never modified
 
-	scrapes chan struct{}
-	process prometheus.Gatherer
+	encoder pageEncoder
+
+	scrapes  chan struct{}
+	ticks    prometheus.Histogram
+	registry *prometheus.Registry
 }
 
-// source is what one meter counted.
+// source contains the totals of one meter.
 type source struct {
 	name   string
-	labels []byte
+	labels []*dto.LabelPair
 	energy [qualities]energy.Microjoules
 }
 
-// New returns an Exporter that has added nothing yet.
+// New returns an empty Exporter.
 func New(o Options) *Exporter {
 	o.MaxConsumers = cmp.Or(o.MaxConsumers, defaultMaxConsumers)
 	o.Retain = cmp.Or(o.Retain, defaultRetain)
-	return &Exporter{
-		options: o, node: appendLabel(nil, "node", o.Node), names: map[string]batch.Names{},
-		scrapes: make(chan struct{}, maxScrapes), process: newProcess(),
+	e := &Exporter{
+		options: o, names: map[string]batch.Names{}, scrapes: make(chan struct{}, maxScrapes),
+		encoder: pageEncoder{node: pairs("node", o.Node)}, registry: newRegistry(),
+		ticks: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kubenergy_agent_tick_duration_seconds",
+			Help: "Duration of ticks, which read, attribute and save energy.",
+			// The agent cannot keep up if ticks take a second.
+			Buckets:     []float64{.00025, .0005, .001, .0025, .005, .01, .025, .1, .25, 1},
+			ConstLabels: prometheus.Labels{"node": label(o.Node)},
+		}),
 	}
+	e.registry.MustRegister(e.ticks)
+	return e
 }
 
-// Add books an interval. Source is the root domain that its energy was counted by, and its meter, as "psys (rapl)";
-// "" where none was read.
+// Add adds the attribution of an interval. The source is the root domain and its meter, e.g. "psys (rapl)", or ""
+// if no meter was read.
 func (e *Exporter) Add(a *energy.Attribution, source string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -124,7 +136,12 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 		return c.ended && c.endedAt <= e.now-e.options.Retain
 	})
 	if e.stale {
-		maps.DeleteFunc(e.names, func(uid string, _ batch.Names) bool { return !e.has(uid) })
+		named := map[string]bool{}
+		for _, c := range e.consumers {
+			uid, _, _ := energy.PodOf(c.id)
+			named[uid] = true
+		}
+		maps.DeleteFunc(e.names, func(uid string, _ batch.Names) bool { return !named[uid] })
 		e.stale = false
 	}
 }
@@ -133,7 +150,7 @@ func (e *Exporter) bookNode(a *energy.Attribution, source string) {
 	q := min(a.Quality, energy.Measured)
 	e.quality, e.current = q, cmp.Or(source, noSource)
 	e.source(e.current).energy[q] += a.Measured
-	e.idle[min(q, energy.Derived)] += a.Idle // the fit says what is idle
+	e.idle[min(q, energy.Derived)] += a.Idle // the idle power is fitted
 	e.platform[q] += a.Platform
 	e.unknown[q] += a.Unknown
 	e.unmeasured += a.Unmeasured
@@ -147,66 +164,50 @@ func (e *Exporter) source(name string) *source {
 			return &e.sources[i]
 		}
 	}
-	e.sources = append(e.sources, source{name: name, labels: e.labels("source", name)})
+	e.sources = append(e.sources, source{name: name, labels: pairs("source", name)})
 	return &e.sources[len(e.sources)-1]
 }
 
-// consumer returns the consumer of a share, and where it stands, or where it would stand; nil where it has to go
-// without series of its own. Shares and consumers are sorted alike, so that it nearly always stands where it is
-// expected.
+// consumer returns the consumer of a share and its index, and adds it if necessary. If the limit is reached, a new
+// consumer replaces the one that ended first. The consumer is nil if there is none, or if its kind is unknown. The
+// limit does not apply to the system. Shares are usually sorted by ID, so that a consumer is usually found at the
+// expected index.
 func (e *Exporter) consumer(s *energy.Share, expected int) (*consumer, int) {
-	at, found := e.position(s.ID, expected)
+	if expected < len(e.consumers) && e.consumers[expected].id == s.ID {
+		return e.consumers[expected], expected
+	}
+	at, found := e.position(s.ID)
 	if found {
 		return e.consumers[at], at
 	}
-	c := e.admit(s)
-	if c == nil {
+	kind := kindOf(s.ID)
+	if kind == kindUnknown {
 		return nil, at
 	}
-	at, _ = e.position(s.ID, at) // others may have gone to make room
+	if len(e.consumers) >= e.options.MaxConsumers && kind != kindSystem {
+		if s.Ended || !e.retireOldest() {
+			return nil, at
+		}
+		at, _ = e.position(s.ID)
+	}
+	id := strings.Clone(s.ID)
+	c := &consumer{id: id, kind: kind, labels: labelsOf(id, kind, e.names)}
 	e.consumers = slices.Insert(e.consumers, at, c)
 	return c, at
 }
 
-func (e *Exporter) position(id string, expected int) (at int, found bool) {
-	n := len(e.consumers)
-	if expected < n && e.consumers[expected].id == id {
-		return expected, true
-	}
-	if expected <= n && (expected == 0 || e.consumers[expected-1].id < id) &&
-		(expected == n || id < e.consumers[expected].id) {
-		return expected, false
-	}
-	return slices.BinarySearchFunc(e.consumers, id, func(c *consumer, id string) int {
-		return strings.Compare(c.id, id)
-	})
-}
-
-// admit returns a new consumer, nil if there is no room: then living ones take the place of those that ended longest
-// ago. The system always has room.
-func (e *Exporter) admit(s *energy.Share) *consumer {
-	kind := kindOf(s.ID)
-	if kind == kindUnknown {
-		return nil
-	}
-	if len(e.consumers) >= e.options.MaxConsumers && kind != kindSystem {
-		if s.Ended || !e.retireOldest() {
-			return nil
-		}
-	}
-	c := &consumer{id: strings.Clone(s.ID), kind: kind}
-	c.labels = c.appendLabels(slices.Clone(e.node), e.names)
-	return c
+func (e *Exporter) position(id string) (int, bool) {
+	return slices.BinarySearchFunc(e.consumers, id, func(c *consumer, id string) int { return cmp.Compare(c.id, id) })
 }
 
 func (e *Exporter) setEnded(c *consumer, ended bool) {
 	if ended && !c.ended {
 		c.endedAt = e.now
 	}
-	c.ended = ended // one that is back, a group of the same name, goes on where it was
+	c.ended = ended // a recreated group with the same name continues its series
 }
 
-// retireOldest makes room for one consumer, if one has ended.
+// retireOldest removes the consumer that ended first, and reports whether there was one.
 func (e *Exporter) retireOldest() bool {
 	var oldest *consumer
 	for _, c := range e.consumers {
@@ -220,7 +221,7 @@ func (e *Exporter) retireOldest() bool {
 	return oldest != nil
 }
 
-// retire takes the series of consumers, and moves their joules to those of all that ended.
+// retire removes the series of consumers, and adds their totals to those of ended consumers.
 func (e *Exporter) retire(gone func(*consumer) bool) {
 	before := len(e.consumers)
 	e.consumers = slices.DeleteFunc(e.consumers, func(c *consumer) bool {
@@ -233,39 +234,25 @@ func (e *Exporter) retire(gone func(*consumer) bool) {
 	e.stale = e.stale || len(e.consumers) < before
 }
 
-// ofPod returns the consumers of a pod, among which there may be others that sort between them.
-func (e *Exporter) ofPod(uid string) []*consumer {
-	prefix := energy.ContainerID(uid, "")
-	from, _ := e.position(prefix, len(e.consumers))
-	to := from
-	for to < len(e.consumers) && strings.HasPrefix(e.consumers[to].id, prefix) {
-		to++
-	}
-	return e.consumers[from:to]
-}
-
-func (e *Exporter) has(uid string) bool {
-	return slices.ContainsFunc(e.ofPod(uid), func(c *consumer) bool { return c.isOf(uid) })
-}
-
-// SetNames tells what pods are called, by their UIDs. Those without series are left out: the next acknowledgement
-// brings them again. It keeps the maps.
+// SetNames sets the names of pods by UID. It ignores pods without series, because the next acknowledgement contains
+// them again. The maps must not be modified afterwards.
 func (e *Exporter) SetNames(names map[string]batch.Names) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	changed := map[string]bool{}
 	for uid, n := range names {
-		if previous, known := e.names[uid]; known && previous.Namespace == n.Namespace && previous.Pod == n.Pod &&
-			maps.Equal(previous.Containers, n.Containers) {
-			continue
+		if previous, known := e.names[uid]; !known || previous.Namespace != n.Namespace || previous.Pod != n.Pod ||
+			!maps.Equal(previous.Containers, n.Containers) {
+			changed[uid] = true
 		}
-		if !e.has(uid) {
-			continue
-		}
-		e.names[uid] = n
-		for _, c := range e.ofPod(uid) {
-			if c.isOf(uid) {
-				c.labels = c.appendLabels(slices.Clone(e.node), e.names)
-			}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	for _, c := range e.consumers {
+		if uid, _, ok := energy.PodOf(c.id); ok && changed[uid] {
+			e.names[uid] = names[uid]
+			c.labels = labelsOf(c.id, c.kind, e.names)
 		}
 	}
 }

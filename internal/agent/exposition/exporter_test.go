@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// drawShares draws what an interval consists of: consumers of all kinds, come and gone, sorted.
+// drawShares draws the shares of an interval, sorted by ID, with consumers of all kinds that start and end.
 func drawShares(t *rapid.T) []energy.Share {
 	ids := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) string {
 		n := rapid.IntRange(0, 12).Draw(t, "n")
@@ -32,7 +32,7 @@ func drawShares(t *rapid.T) []energy.Share {
 		case 3:
 			return energy.ContainerID(fmt.Sprint("uid", n), "")
 		case 4:
-			return fmt.Sprint("riddle", n) // of no kind
+			return fmt.Sprint("riddle", n) // of unknown kind
 		}
 		return energy.ContainerID(fmt.Sprint("uid", n/3), fmt.Sprint("c", n))
 	}), 0, 12, rapid.ID).Draw(t, "ids")
@@ -50,9 +50,8 @@ func drawShares(t *rapid.T) []energy.Share {
 	return shares
 }
 
-// TestSumsAreExact is promise P3 as a scraper sees it: whatever comes and goes, at every scrape the parts add up to the
-// node's energy, which is all that was measured; the number of series is bounded; and what falls is only a consumer's
-// own series, when it goes.
+// TestSumsAreExact verifies promise P3 for scrapes: at any time, the parts add up to the node's energy, which is
+// the measured energy; the number of series is bounded; and only the series of ended consumers may disappear.
 func TestSumsAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 10).Draw(t, "most")
@@ -89,7 +88,7 @@ func TestSumsAreExact(t *testing.T) {
 			s := parse(t, body(e, false))
 			wantConserved(t, s)
 			if got := s.sum("kubenergy_node_energy_joules_total"); got != measured {
-				t.Fatalf("the node has %d µJ, measured were %d", got, measured)
+				t.Fatalf("energy of the node = %d µJ, want %d", got, measured)
 			}
 			seconds := []string{
 				"kubenergy_container_cpu_seconds_total", "kubenergy_vm_cpu_seconds_total",
@@ -105,13 +104,13 @@ func TestSumsAreExact(t *testing.T) {
 				consumers += len(s[name].GetMetric())
 			}
 			if consumers > most+1 || len(s["kubenergy_node_energy_joules_total"].GetMetric()) > 2*qualities {
-				t.Fatalf("%d consumers have series, %d may", consumers, most)
+				t.Fatalf("%d consumers have series, want at most %d", consumers, most)
 			}
 			for _, name := range append(slices.Clone(parts[4:]), "kubenergy_node_energy_joules_total") {
 				s.each(name, func(labels map[string]string, v float64) {
 					id := name + fmt.Sprint(labels)
 					if v < last[id] {
-						t.Fatalf("%s has fallen from %v to %v", id, last[id], v)
+						t.Fatalf("%s decreased from %v to %v", id, last[id], v)
 					}
 					last[id] = v
 				})
@@ -120,8 +119,8 @@ func TestSumsAreExact(t *testing.T) {
 	})
 }
 
-// TestEndedStay checks that the last joules of a consumer stay where a scraper finds them, for as long as is said, and
-// are then among those of all that ended.
+// TestEndedStay verifies that the final values of a consumer are exported for the retention time, and are then
+// added to those of ended consumers.
 func TestEndedStay(t *testing.T) {
 	e := New(Options{Node: "n"})
 	id := energy.ContainerID(uidA, cidA)
@@ -138,7 +137,7 @@ func TestEndedStay(t *testing.T) {
 	tick(11*time.Second+2*time.Minute-1, energy.Share{ID: energy.System, Dynamic: 1})
 	s := parse(t, body(e, false))
 	if got := s.sum("kubenergy_container_energy_joules_total"); got != 7 {
-		t.Errorf("just before two minutes have passed it has %d µJ", got)
+		t.Errorf("energy before two minutes = %d µJ", got)
 	}
 	tick(11*time.Second + 2*time.Minute)
 	s = parse(t, body(e, false))
@@ -146,30 +145,32 @@ func TestEndedStay(t *testing.T) {
 		t.Errorf("after two minutes: %v, ended %d µJ", s["kubenergy_container_energy_joules_total"],
 			s.sum("kubenergy_ended_energy_joules_total"))
 	}
-	// A group that comes back under its name in time keeps its series, and is not taken away for its first end.
+	// A group that is recreated with the same name in time continues its series, which are retained from its second
+	// end.
 	id = energy.CgroupID("step")
 	tick(200*time.Second, energy.Share{ID: id, Dynamic: 5, Ended: true})
 	tick(210*time.Second, energy.Share{ID: id, Dynamic: 6})
 	tick(300*time.Second, energy.Share{ID: id, Ended: true})
 	tick(330*time.Second, energy.Share{ID: energy.System})
 	if s = parse(t, body(e, false)); s["kubenergy_cgroup_energy_joules_total"] == nil {
-		t.Error("the group that came back and ended again went at the time of its first end")
+		t.Error("the recreated group was removed relative to its first end")
 	}
 	tick(400*time.Second, energy.Share{ID: id, Dynamic: 1})
 	if got := parse(t, body(e, false)).sum("kubenergy_cgroup_energy_joules_total"); got != 12 {
-		t.Errorf("the group that came back has %d µJ", got)
+		t.Errorf("energy of the recreated group = %d µJ", got)
 	}
-	// One of which nothing is heard any more is taken for ended.
+	// A consumer without updates is considered ended.
 	for i := range 1280 {
 		e.Add(&energy.Attribution{End: time.Duration(400+i) * time.Second}, meterName)
 	}
 	if s = parse(t, body(e, false)); s["kubenergy_cgroup_energy_joules_total"] != nil ||
 		s.sum("kubenergy_ended_energy_joules_total") != 19 {
-		t.Errorf("a lost group still has series, or ended has %d µJ", s.sum("kubenergy_ended_energy_joules_total"))
+		t.Errorf("lost group: energy of ended consumers = %d µJ", s.sum("kubenergy_ended_energy_joules_total"))
 	}
 }
 
-// TestRoom checks who gets series where not all can: the system always, the living before those that ended.
+// TestRoom verifies which consumers get series if the limit is reached: always the system, and running consumers
+// before ended ones.
 func TestRoom(t *testing.T) {
 	e := New(Options{Node: "n", MaxConsumers: 2})
 	share := func(name string, ended bool) energy.Share {
@@ -187,14 +188,14 @@ func TestRoom(t *testing.T) {
 	}
 	for i, step := range []struct {
 		shares []energy.Share
-		want   string // names, folded, energy of others
+		want   string // names, number of folded consumers, energy of others
 	}{
 		{[]energy.Share{share("a", false), share("b", true), share("c", false)}, "a c 0 0"},
 		{
 			[]energy.Share{{ID: energy.System, Dynamic: 1}, share("a", false), share("b", false), share("c", false)},
 			"a c 1 1",
 		},
-		{[]energy.Share{share("a", true), share("d", true)}, "a c 1 2"}, // who has ended displaces nobody
+		{[]energy.Share{share("a", true), share("d", true)}, "a c 1 2"}, // ended consumers replace no others
 		{[]energy.Share{share("b", false), share("c", false)}, "b c 0 2"},
 	} {
 		a := energy.Attribution{
@@ -213,7 +214,7 @@ func TestRoom(t *testing.T) {
 	})
 }
 
-// TestUnsorted checks that shares in a wrong order cost time and nothing else.
+// TestUnsorted verifies that unsorted shares are handled correctly.
 func TestUnsorted(t *testing.T) {
 	e := New(Options{Node: "n"})
 	for i := range 4 {
@@ -255,20 +256,20 @@ func TestNames(t *testing.T) {
 	}
 	e.SetNames(names)
 	if len(e.names) != 1 {
-		t.Errorf("names of %d pods are kept", len(e.names))
+		t.Errorf("got names of %d pods", len(e.names))
 	}
 	e.SetNames(map[string]batch.Names{uidA: {Namespace: "ns", Pod: "p", Containers: map[string]string{cidA: "main"}}})
 	if got := series(); got[cidA] != "ns/p/main 0.000002" || got[""] != "ns/p/ 0.000002" {
 		t.Errorf("with the container's name: %q", got)
 	}
 	add(3, true)
-	e.Add(&energy.Attribution{End: 500 * time.Second}, meterName) // the series go, and names with them
+	e.Add(&energy.Attribution{End: 500 * time.Second}, meterName) // removes the series and their names
 	if len(e.names) != 0 {
-		t.Errorf("names of %d pods are kept", len(e.names))
+		t.Errorf("got names of %d pods", len(e.names))
 	}
 }
 
-// TestNodeNamesAreLabels checks that the node's own name is escaped as others are.
+// TestNodeNamesAreLabels verifies that the node name is escaped like other labels.
 func TestNodeNamesAreLabels(t *testing.T) {
 	e := New(Options{Node: `a"b\c`})
 	e.Add(&energy.Attribution{End: 1, Measured: 1, Unknown: 1}, meterName)
@@ -279,11 +280,11 @@ func TestNodeNamesAreLabels(t *testing.T) {
 	})
 }
 
-// TestSourceIsTheIntervals checks that energy is booked under what counted it, whatever the status says, and has said
-// so far.
+// TestSourceIsTheIntervals verifies that energy is recorded with the source passed to Add, regardless of the
+// status.
 func TestSourceIsTheIntervals(t *testing.T) {
 	e := New(Options{Node: "n"})
-	e.Add(&energy.Attribution{End: 1, Measured: 1, Unknown: 1}, "psys (rapl)") // from before the first status
+	e.Add(&energy.Attribution{End: 1, Measured: 1, Unknown: 1}, "psys (rapl)") // before the first status
 	e.SetStatus(&Status{Source: "wall (hwmon)"})
 	e.Add(&energy.Attribution{End: 2, Measured: 2, Unknown: 2}, "psys (rapl)")
 	e.Add(&energy.Attribution{End: 3, Unmeasured: 1}, "")
@@ -296,14 +297,14 @@ func TestSourceIsTheIntervals(t *testing.T) {
 	}
 }
 
-// TestLabelsStayApart checks that foreign names that cannot be shown as they are neither break the page nor meet.
+// TestLabelsStayApart verifies that arbitrary names neither break the format nor collide.
 func TestLabelsStayApart(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	ids := []string{
 		"a\x00b", "a\x01b", "a\xffb", "a\xfeb", "a\ufffdb", long + "1", long + "2", "line\nbreak", "\u2028", `"`, `\`,
 		`\"`, "é" + long, "{}", "a=b,c",
 	}
-	// What another is shown as.
+	// A name that equals the exported form of another one.
 	digest := sha256.Sum256([]byte(ids[0]))
 	ids = append(ids, "a\ufffdb~"+hex.EncodeToString(digest[:8]))
 	e := New(Options{Node: "n"})
@@ -345,7 +346,7 @@ func FuzzLabels(f *testing.F) {
 		e := New(Options{Node: container, Version: pod})
 		e.SetStatus(&Status{
 			Source: namespace, Idle: pod, Parent: &batch.Parent{Host: namespace, VM: container},
-			Meters: []MeterStatus{{Name: "of " + pod}, {Name: id}}, // no two have one name
+			Meters: []MeterStatus{{Name: "of " + pod}, {Name: id}}, // with different names
 		})
 		ids := []string{id, energy.CgroupID(id), energy.VMID(id), energy.ContainerID(uidA, id)}
 		slices.Sort(ids)

@@ -2,6 +2,7 @@ package exposition
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -9,31 +10,31 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
+	"golang.org/x/time/rate"
 )
 
 const (
-	// maxScrapes is how many pages may be on their way at once. Each may be of another tick, and is kept as long.
+	// maxScrapes is the maximum number of concurrent scrapes. Each may hold a different page in memory until it
+	// completes.
 	maxScrapes = 8
-	// scrapeTimeout is how long a client may take to read a page: as Prometheus' default.
+	// scrapeTimeout is the timeout for reading a page, which equals Prometheus' default.
 	scrapeTimeout = 10 * time.Second
-	// forwardTimeout is how long a delivery may take for which a client waits.
+	// forwardTimeout is the timeout for a delivery requested by a client.
 	forwardTimeout = 30 * time.Second
 )
 
-// ServeHTTP answers with the page. A slow client makes no other wait: it reads a page of its own.
+// ServeHTTP responds with the current metrics. Clients do not block each other, because each gets its own page.
 func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
 	case e.scrapes <- struct{}{}:
 		defer func() { <-e.scrapes }()
 	default:
-		http.Error(w, "too many scrapes at once", http.StatusServiceUnavailable)
+		http.Error(w, "too many concurrent scrapes", http.StatusServiceUnavailable)
 		return
 	}
 	format, openMetrics := expfmt.NewFormat(expfmt.TypeTextPlain), expfmt.NewFormat(expfmt.TypeOpenMetrics)
@@ -46,60 +47,54 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", string(format))
 	h.Set("Content-Length", strconv.Itoa(len(page)))
 	setWriteDeadline(w, scrapeTimeout)
-	_, _ = w.Write(page) // an error says that the client has gone
+	_, _ = w.Write(page) // an error means that the client disconnected
 }
 
-// setWriteDeadline does nothing where there is no connection, as in tests.
+// setWriteDeadline sets the write deadline. It is a no-op without a connection, as in tests.
 func setWriteDeadline(w http.ResponseWriter, d time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// Routes are what the agent answers. The zero value answers nothing.
+// Routes are the HTTP routes of the agent. A nil handler disables its route.
 type Routes struct {
 	Metrics http.Handler // GET /metrics
-	// Healthy returns why the agent is not well, nil while ticks happen: GET /healthz.
+	// Healthy returns an error if the agent is unhealthy: GET /healthz.
 	Healthy func() error
-	// Forward delivers everything metered so far and returns once that is acknowledged: POST /forward-metrics. nil:
-	// nothing is pushed.
+	// Forward delivers all energy metered so far, and returns once it is acknowledged: POST /forward-metrics. It is
+	// nil if batches are not pushed.
 	Forward func(context.Context) error
-	// TokenFile holds the bearer token that all but /healthz asks for, and is read anew for each request. "": none is
-	// asked for.
+	// TokenFile contains the bearer token required by all routes except /healthz. It is read for each request. If
+	// empty, no token is required.
 	TokenFile string
-	Log       *slog.Logger // nil: none
+	Log       *slog.Logger // optional
 }
 
-// Handler returns what serves the routes.
+// Handler returns a handler for the routes.
 func (r Routes) Handler() http.Handler {
 	forwarding := make(chan struct{}, 1)
-	g := &guard{file: r.TokenFile, log: r.Log}
-	if g.file != "" {
-		g.token() // the log is to name a file that locks everyone out now, not at the first scrape
+	g := &guard{
+		file: r.TokenFile, log: cmp.Or(r.Log, slog.New(slog.DiscardHandler)),
+		warn: rate.Sometimes{Interval: time.Minute},
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		switch {
-		case req.URL.Path == "/metrics" && r.Metrics != nil:
-			if g.allows(w, req) && isMethod(w, req, http.MethodGet, http.MethodHead) {
-				r.Metrics.ServeHTTP(w, req)
-			}
-		case req.URL.Path == "/healthz" && r.Healthy != nil:
-			if isMethod(w, req, http.MethodGet, http.MethodHead) {
-				answer(w, r.Healthy(), "ok")
-			}
-		case req.URL.Path == "/forward-metrics":
-			switch {
-			case !g.allows(w, req):
-			case r.Forward == nil:
-				http.Error(w, "nothing is pushed: no --push-url", http.StatusNotFound)
-			case isMethod(w, req, http.MethodPost):
-				r.forward(w, req, forwarding)
-			}
-		default:
-			http.NotFound(w, req)
+	mux := http.NewServeMux()
+	if r.Metrics != nil {
+		mux.Handle("GET /metrics", g.protect(r.Metrics))
+	}
+	if r.Healthy != nil {
+		mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, r.Healthy(), "ok") })
+	}
+	mux.Handle("POST /forward-metrics", g.protect(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if r.Forward == nil {
+			http.Error(w, "batches are not pushed: --push-url is not set", http.StatusNotFound)
+			return
 		}
-	})
+		r.forward(w, req, forwarding)
+	})))
+	return mux
 }
 
-// forward lets one delivery happen after another: what the second client waits for may not be in the first one's.
+// forward runs one delivery at a time. A second request needs its own delivery, because the first one may have
+// started before the data of the second was metered.
 func (r *Routes) forward(w http.ResponseWriter, req *http.Request, forwarding chan struct{}) {
 	setWriteDeadline(w, forwardTimeout+scrapeTimeout)
 	ctx, cancel := context.WithTimeout(req.Context(), forwardTimeout)
@@ -114,7 +109,7 @@ func (r *Routes) forward(w http.ResponseWriter, req *http.Request, forwarding ch
 	answer(w, r.Forward(ctx), "delivered")
 }
 
-// answer says that all is well, or why not, in one line.
+// answer responds with the text well, or with the error on one line.
 func answer(w http.ResponseWriter, err error, well string) {
 	if err == nil {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -125,55 +120,45 @@ func answer(w http.ResponseWriter, err error, well string) {
 	http.Error(w, reason[:min(len(reason), 500)], http.StatusServiceUnavailable)
 }
 
-func isMethod(w http.ResponseWriter, req *http.Request, methods ...string) bool {
-	if slices.Contains(methods, req.Method) {
-		return true
-	}
-	w.Header().Set("Allow", strings.Join(methods, ", "))
-	http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
-	return false
-}
-
-// A guard asks for a bearer token. A file that cannot be read, or is empty, locks everyone out.
+// guard requires a bearer token. It denies all requests if the file cannot be read or is empty.
 type guard struct {
-	file     string
-	log      *slog.Logger
-	warnedAt atomic.Int64 // when it last logged that the file is of no use, in nanoseconds of Unix; 0: never
+	file string
+	log  *slog.Logger
+	warn rate.Sometimes // limits warnings about an unusable file
 }
 
-const complaintPause = time.Minute
-
-// token returns what the file holds now.
+// token returns the current content of the file.
 func (g *guard) token() []byte {
 	text, err := os.ReadFile(g.file)
 	text = bytes.TrimSpace(text)
 	if err == nil && len(text) == 0 {
-		err = errors.New("it is empty")
+		err = errors.New("the file is empty")
 	}
 	if err == nil {
 		return text
 	}
-	now, last := time.Now().UnixNano(), g.warnedAt.Load()
-	if g.log != nil && (last == 0 || now-last >= int64(complaintPause)) && g.warnedAt.CompareAndSwap(last, now) {
-		g.log.Warn("no client may read metrics: there is no token to ask for", "file", g.file, "err", err)
-	}
+	g.warn.Do(func() {
+		g.log.Warn("Denying all requests because the token file is unusable", "file", g.file, "err", err)
+	})
 	return nil
 }
 
-func (g *guard) allows(w http.ResponseWriter, req *http.Request) bool {
+// protect returns a handler that requires the token, unless no file is configured.
+func (g *guard) protect(h http.Handler) http.Handler {
 	if g.file == "" {
-		return true
+		return h
 	}
-	want := g.token()
-	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
-	if len(want) > 0 && strings.EqualFold(scheme, "Bearer") {
-		// Digests are of one length, so that comparing them tells nothing of the token's.
+	g.token() // log a missing token at startup rather than at the first scrape
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		want := g.token()
+		scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+		// Compare digests of equal length, so that the duration does not reveal the length of the token.
 		a, b := sha256.Sum256(want), sha256.Sum256([]byte(strings.TrimSpace(token)))
-		if subtle.ConstantTimeCompare(a[:], b[:]) == 1 {
-			return true
+		if len(want) > 0 && strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(a[:], b[:]) == 1 {
+			h.ServeHTTP(w, req)
+			return
 		}
-	}
-	w.Header().Set("WWW-Authenticate", "Bearer")
-	http.Error(w, "no token, or a wrong one", http.StatusUnauthorized)
-	return false
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(w, "missing or invalid token", http.StatusUnauthorized)
+	})
 }

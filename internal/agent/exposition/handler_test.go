@@ -42,7 +42,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/forward-metrics", 200, "delivered\n"},
 		{"GET", "/forward-metrics", 405, ""},
 		{"GET", "/", 404, ""},
-		{"GET", "//metrics", 404, ""},
+		{"GET", "//metrics", 307, "/metrics"},
 		{"GET", "/metrics/", 404, ""},
 		{"GET", "/debug/pprof/", 404, ""},
 		{"GET", "/debug/requests", 404, ""},
@@ -59,7 +59,7 @@ func TestRoutes(t *testing.T) {
 	unwell, undelivered = errors.New("no tick for 12 s"),
 		errors.New("the controller\r\nsays: "+strings.Repeat("no ", 500))
 	if code, body, _ := ask(routes.Handler(), "GET", "/healthz"); code != 503 || body != "no tick for 12 s\n" {
-		t.Errorf("not well: %d %q", code, body)
+		t.Errorf("unhealthy: %d %q", code, body)
 	}
 	if code, body, _ := ask(routes.Handler(), "POST", "/forward-metrics"); code != 503 ||
 		!strings.HasPrefix(body, "the controller says: no no") || len(body) > 501 {
@@ -67,14 +67,15 @@ func TestRoutes(t *testing.T) {
 	}
 	routes.Forward = nil
 	if code, _, _ := ask(routes.Handler(), "POST", "/forward-metrics"); code != 404 {
-		t.Errorf("where nothing is pushed: %d", code)
+		t.Errorf("without a push URL: %d", code)
 	}
 	if code, _, _ := ask(Routes{}.Handler(), "GET", "/metrics"); code != 404 {
 		t.Errorf("without routes: %d", code)
 	}
 }
 
-// TestToken checks who is let in: nobody without the token, nobody at all while the file is empty or away.
+// TestToken verifies that a valid token is required, and that all requests are denied if the file is empty or
+// missing.
 func TestToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	h := Routes{
@@ -89,7 +90,7 @@ func TestToken(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if (w.Code == 401) != (w.Header().Get("WWW-Authenticate") == "Bearer") {
-			t.Errorf("%d asks for %q", w.Code, w.Header().Get("WWW-Authenticate"))
+			t.Errorf("status %d with WWW-Authenticate %q", w.Code, w.Header().Get("WWW-Authenticate"))
 		}
 		return w.Code
 	}
@@ -103,7 +104,7 @@ func TestToken(t *testing.T) {
 		for _, a := range authorizations {
 			if scrape, forward := ask("GET", "/metrics", a), ask("POST", "/forward-metrics", a); scrape != 401 ||
 				forward != 401 {
-				t.Errorf("%s, %q gets %d and %d", when, a, scrape, forward)
+				t.Errorf("%s, %q: got %d and %d, want 401", when, a, scrape, forward)
 			}
 		}
 	}
@@ -116,11 +117,11 @@ func TestToken(t *testing.T) {
 	for _, a := range []string{"Bearer secret", "bearer secret", "Bearer  secret "} {
 		if scrape, forward := ask("GET", "/metrics", a), ask("POST", "/forward-metrics", a); scrape != 200 ||
 			forward != 200 {
-			t.Errorf("%q gets %d and %d", a, scrape, forward)
+			t.Errorf("%q: got %d and %d, want 200", a, scrape, forward)
 		}
 	}
 	if code := ask("GET", "/healthz", ""); code != 200 {
-		t.Errorf("the kubelet gets %d", code)
+		t.Errorf("/healthz returned %d", code)
 	}
 	write("another")
 	refused("with another token", "Bearer secret")
@@ -129,8 +130,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTokenFileIsComplainedOf checks that who runs the agent hears of a file that lets nobody in: at once, and not
-// for every request.
+// TestTokenFileIsComplainedOf verifies that an unusable token file is logged at startup, and not for each request.
 func TestTokenFileIsComplainedOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "token")
@@ -139,7 +139,7 @@ func TestTokenFileIsComplainedOf(t *testing.T) {
 		complaints := func(when string, want int) {
 			t.Helper()
 			if got := strings.Count(log.String(), "level=WARN"); got != want {
-				t.Errorf("%s: %d complaints, want %d:\n%s", when, got, want, &log)
+				t.Errorf("%s: got %d warnings, want %d:\n%s", when, got, want, &log)
 			}
 		}
 		ask := func() {
@@ -165,11 +165,11 @@ func TestTokenFileIsComplainedOf(t *testing.T) {
 	})
 }
 
-// TestNothingIsPushed checks that who asks for a delivery is told why there is none, if he may know.
+// TestNothingIsPushed verifies the response to a delivery request if batches are not pushed.
 func TestNothingIsPushed(t *testing.T) {
 	w := httptest.NewRecorder()
 	Routes{}.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/forward-metrics", nil))
-	if w.Code != 404 || w.Body.String() != "nothing is pushed: no --push-url\n" {
+	if w.Code != 404 || w.Body.String() != "batches are not pushed: --push-url is not set\n" {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
 	w = httptest.NewRecorder()
@@ -179,13 +179,13 @@ func TestNothingIsPushed(t *testing.T) {
 	}
 }
 
-// TestForwardsFollow checks that two deliveries do not run at once, and that who waits for a turn may leave.
+// TestForwardsFollow verifies that deliveries do not run concurrently, and that a waiting client may disconnect.
 func TestForwardsFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running, most := 0, 0
 		end := make(chan struct{})
 		h := Routes{Forward: func(context.Context) error {
-			running++ // the race detector sees two at once
+			running++ // the race detector reports concurrent deliveries
 			most = max(most, running)
 			<-end
 			running--
@@ -211,9 +211,9 @@ func TestForwardsFollow(t *testing.T) {
 		end <- struct{}{}
 		synctest.Wait()
 		if running != 0 || most != 1 {
-			t.Errorf("%d are running, %d were at once", running, most)
+			t.Errorf("%d running, at most %d concurrent", running, most)
 		}
-		// Who waits in vain for one that hangs is told so.
+		// A client that waits for a delivery that hangs gets an error.
 		go post(t.Context(), 200)
 		synctest.Wait()
 		post(t.Context(), 503)
@@ -241,12 +241,12 @@ func TestFormat(t *testing.T) {
 		if got := strings.HasPrefix(w.Header().Get("Content-Type"),
 			"application/openmetrics-text; version=1.0.0"); got != open ||
 			strings.HasSuffix(w.Body.String(), "# EOF\n") != open {
-			t.Errorf("%q gets %q", accept, w.Header().Get("Content-Type"))
+			t.Errorf("Content-Type for %q = %q", accept, w.Header().Get("Content-Type"))
 		}
 	}
 }
 
-// stuck is a client that reads nothing until it is told to.
+// stuck is a client that blocks until it is released.
 type stuck struct {
 	http.ResponseWriter
 	writing chan<- struct{}
@@ -259,7 +259,7 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return s.ResponseWriter.Write(b)
 }
 
-// TestSlowClients checks that slow clients keep nobody waiting, until there are too many of them.
+// TestSlowClients verifies that slow clients do not block others, up to the maximum number of scrapes.
 func TestSlowClients(t *testing.T) {
 	e := fixture()
 	scrape := func() int {
@@ -271,17 +271,17 @@ func TestSlowClients(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range maxScrapes {
 		if code := scrape(); code != 200 {
-			t.Fatalf("beside %d slow clients: %d", i, code)
+			t.Fatalf("with %d slow clients: %d", i, code)
 		}
 		group.Go(func() {
 			w := httptest.NewRecorder()
 			e.ServeHTTP(&stuck{w, writing, proceed}, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-			if !strings.HasPrefix(w.Body.String(), "# HELP kubenergy_node_energy_joules_total ") {
+			if !strings.Contains(w.Body.String(), "\nkubenergy_node_energy_joules_total{") {
 				t.Errorf("a slow client got %.80q", w.Body.String())
 			}
 		})
 		<-writing
-		e.SetStatus(&Status{}) // each of them holds another page
+		e.SetStatus(&Status{}) // each client gets a different page
 	}
 	if code := scrape(); code != 503 {
 		t.Errorf("one too many: %d", code)

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/kubenergy/kubenergy/internal/agent/guests"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// busy is a node with so many containers, two in each pod besides the pod itself, all named.
+// busy returns an exporter of a node with the given number of consumers, two containers in each pod plus the pod
+// itself, all with names.
 func busy(consumers int) (*Exporter, *energy.Attribution) {
 	e := New(Options{Node: "worker-12.example.internal", MaxConsumers: consumers + 1})
 	a := &energy.Attribution{End: time.Second, Quality: energy.Measured, Idle: 1_000_003}
@@ -50,7 +49,7 @@ func busy(consumers int) (*Exporter, *energy.Attribution) {
 	return e, a
 }
 
-// TestTicksAllocateNothing: what a tick leaves behind, somebody has to clean up.
+// TestTicksAllocateNothing verifies that a tick allocates no memory.
 func TestTicksAllocateNothing(t *testing.T) {
 	e, a := busy(300)
 	status := Status{
@@ -63,48 +62,37 @@ func TestTicksAllocateNothing(t *testing.T) {
 		e.Add(a, meterName)
 		e.SetStatus(&status)
 	}); n > 0 {
-		t.Errorf("%v allocations a tick", n)
+		t.Errorf("%v allocations per tick", n)
 	}
 }
 
-// TestScrapeIsQuick is the goal of 2 ms for 1,000 consumers, in CPU time of the quickest of many: others use this
-// machine too. What slows the CPU itself down is allowed for unless KUBENERGY_LONG is set.
+// TestScrapeIsQuick verifies the goal of 15 ms of CPU time for 1,000 consumers, which is 0.1 % of a core at a scrape
+// interval of 15 s. It uses the fastest of many scrapes, because the machine may be shared, and a higher limit for
+// slow machines unless KUBENERGY_LONG is set.
 func TestScrapeIsQuick(t *testing.T) {
 	if testing.Short() || raceDetector {
 		t.Skip("measures time")
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	e, a := busy(1000)
-	quickest, most := time.Hour, 10*time.Millisecond
+	quickest, most := time.Hour, 60*time.Millisecond
 	if os.Getenv("KUBENERGY_LONG") != "" {
-		most = 2 * time.Millisecond
+		most = 15 * time.Millisecond
 	}
 	for range 40 {
 		a.End += time.Second
 		e.Add(a, meterName)
-		from := threadTime(t)
-		w := httptest.NewRecorder()
-		e.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		quickest = min(quickest, threadTime(t)-from)
+		from := kit.CPUTimeOf(os.Getpid())
+		e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		quickest = min(quickest, kit.CPUTimeOf(os.Getpid())-from)
 	}
 	t.Logf("a scrape of 1,000 consumers: %v, %d bytes", quickest, len(body(e, false)))
 	if quickest > most {
-		t.Errorf("it takes %v", quickest)
+		t.Errorf("a scrape takes %v", quickest)
 	}
 }
 
-func threadTime(t *testing.T) time.Duration {
-	t.Helper()
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// TestConcurrentScrapes meters and scrapes at once: every page adds up, and no page is older than what had been added
-// when it was asked for.
+// TestConcurrentScrapes meters and scrapes concurrently, and verifies that each page adds up and includes
+// everything that was added before the scrape.
 func TestConcurrentScrapes(t *testing.T) {
 	e, a := busy(60)
 	each := int64(a.Measured)
@@ -133,13 +121,13 @@ func TestConcurrentScrapes(t *testing.T) {
 			last := int64(0)
 			for range scrapes {
 				page := parse(t, strings.TrimSuffix(body(e, s%2 == 1), "# EOF\n"))
-				if s%2 == 1 { // announced without _total, OpenMetrics' counters are untyped to this parser
+				if s%2 == 1 { // this parser treats OpenMetrics counters as untyped
 					continue
 				}
 				wantConserved(t, page)
 				now := page.sum("kubenergy_node_energy_joules_total")
 				if now < last || now%each != 0 {
-					t.Errorf("%d µJ after %d µJ, %d an interval", now, last, each)
+					t.Errorf("got %d µJ after %d µJ, with %d per interval", now, last, each)
 				}
 				last = now
 			}
@@ -147,7 +135,7 @@ func TestConcurrentScrapes(t *testing.T) {
 	}
 	group.Wait()
 	if got := parse(t, body(e, false)).sum("kubenergy_node_energy_joules_total"); got != each*(ticks+1) {
-		t.Errorf("%d µJ in the end, want %d", got, each*(ticks+1))
+		t.Errorf("final energy = %d µJ, want %d", got, each*(ticks+1))
 	}
 }
 

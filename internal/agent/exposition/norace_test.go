@@ -2,5 +2,5 @@
 
 package exposition
 
-// raceDetector says whether it makes everything slow.
+// raceDetector is true if the race detector is enabled, which slows down all code.
 const raceDetector = false

@@ -1,266 +1,131 @@
 package exposition
 
 import (
-	"cmp"
+	"bytes"
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/kubenergy/kubenergy/internal/agent/delivery"
-	"github.com/kubenergy/kubenergy/internal/agent/guests"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// page returns the page as it is now. Add waits for it: about a millisecond for 1,000 consumers.
-func (e *Exporter) page(openMetrics bool) []byte {
-	t := text{openMetrics: openMetrics, node: e.node}
-	e.append(&t)
-	t.process(e.process)
-	if openMetrics {
-		t.b = append(t.b, "# EOF\n"...)
-	}
-	return t.b
+// pageEncoder encodes metric families one after another. A family is encoded in parts of at most maxPart metrics, which
+// are reused for the next part and are not checked for consistency, so that a page costs little more than its encoding.
+type pageEncoder struct {
+	openMetrics bool
+	text        *bytes.Buffer
+	size        int              // of the last page
+	node        []*dto.LabelPair // of all metrics
+	family      dto.MetricFamily // Help is nil once its first part has been encoded
 }
 
-func (e *Exporter) append(t *text) {
+const maxPart = 256
+
+// newRegistry returns the registry of the metrics that are collected for each scrape by client_golang.
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(
+		prometheus.NewProcessCollector(prometheus.ProcessCollectorOpts{}), //nolint:staticcheck // collectors links SQL
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "go_goroutines", Help: "Number of goroutines."},
+			func() float64 { return float64(runtime.NumGoroutine()) }))
+	return r
+}
+
+// page returns the current metrics. Metrics that cannot be collected are omitted.
+func (e *Exporter) page(openMetrics bool) []byte {
+	collected, _ := e.registry.Gather()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t.b = make([]byte, 0, 16<<10+e.size+e.size/16)
-	e.appendNode(t)
-	e.appendStatus(t)
-	e.appendBoards(t)
+	p := &e.encoder
+	p.openMetrics, p.text = openMetrics, bytes.NewBuffer(make([]byte, 0, p.size+p.size/16))
+	e.collectNode(p)
+	e.collectStatus(p)
+	e.collectBoards(p)
 	for k := range kindUnknown {
-		e.appendConsumers(t, k)
+		e.collectConsumers(p, k)
 	}
-	e.size = len(t.b)
+	p.flush()
+	for _, family := range collected {
+		p.encode(family)
+	}
+	if openMetrics {
+		_, _ = expfmt.FinalizeOpenMetrics(p.text)
+	}
+	page := p.text.Bytes()
+	p.size, p.text = len(page), nil
+	return page
 }
 
-// suffixes are the labels of an amount that its consumer does not say.
-var suffixes = func() (s [modes][qualities]string) {
-	for mode, name := range [modes]string{dynamic: "dynamic", shared: "idle"} {
-		for q := range qualities {
-			s[mode][q] = `,mode="` + name + `"` + ofQuality(q)
-		}
-	}
-	return s
-}()
-
-func ofQuality(q int) string { return `,quality="` + energy.Quality(q).String() + `"` }
-
-func (e *Exporter) appendNode(t *text) {
-	t.head("kubenergy_node_energy_joules_total", "Energy that the node's root meter counted.")
-	for i := range e.sources {
-		for q, v := range e.sources[i].energy {
-			if v > 0 || q == int(e.quality) && e.sources[i].name == e.current {
-				t.sample("kubenergy_node_energy_joules_total", e.sources[i].labels, ofQuality(q)).joules(v)
-			}
-		}
-	}
-	derived := min(e.quality, energy.Derived)
-	e.appendQualities(t, "kubenergy_node_idle_joules_total",
-		"Energy that the node draws anyway and that no consumer carries.", &e.idle, derived)
-	e.appendQualities(t, "kubenergy_node_platform_joules_total",
-		"Energy of the root domain outside of the domains that consumers are attributed to.", &e.platform, e.quality)
-	e.appendQualities(t, "kubenergy_node_unknown_joules_total", "Energy that was measured and could not be attributed.",
-		&e.unknown, e.quality)
-	t.one("kubenergy_node_unmeasured_seconds_total", "Time for which no meter gave a value.").seconds(e.unmeasured)
-	e.appendAccount(t, "kubenergy_other_energy_joules_total", "kubenergy_other_cpu_seconds_total",
-		"consumers beyond the limit of those with series of their own", &e.other)
-	e.appendAccount(t, "kubenergy_ended_energy_joules_total", "kubenergy_ended_cpu_seconds_total",
-		"consumers that ended and whose series are gone", &e.ended)
-}
-
-// appendQualities appends amounts by quality: at least that of the last interval.
-func (e *Exporter) appendQualities(t *text, name, help string, amounts *[qualities]energy.Microjoules,
-	current energy.Quality,
-) {
-	t.head(name, help)
-	for q, v := range amounts {
-		if v > 0 || q == int(current) {
-			t.sample(name, e.node, ofQuality(q)).joules(v)
-		}
+// encode appends a family to the page. Writing to memory cannot fail.
+func (p *pageEncoder) encode(family *dto.MetricFamily) {
+	if p.openMetrics {
+		_, _ = expfmt.MetricFamilyToOpenMetrics(p.text, family)
+	} else {
+		_, _ = expfmt.MetricFamilyToText(p.text, family)
 	}
 }
 
-func (e *Exporter) appendAccount(t *text, joules, seconds, whose string, a *account) {
-	t.head(joules, "Energy of "+whose+".")
-	t.appendEnergy(joules, e.node, a, min(e.quality, energy.Derived))
-	t.head(seconds, "CPU time of "+whose+".")
-	t.sample(seconds, e.node, "").seconds(a.cpu)
-}
-
-// appendEnergy appends the amounts of an account: at least its dynamic energy of the last interval's quality.
-func (t *text) appendEnergy(name string, labels []byte, a *account, current energy.Quality) {
-	for mode := range a.energy {
-		for q, v := range a.energy[mode] {
-			if v > 0 || mode == dynamic && q == int(current) {
-				t.sample(name, labels, suffixes[mode][q]).joules(v)
-			}
-		}
+// head starts a metric family: a counter if the name ends with _total, otherwise a gauge.
+func (p *pageEncoder) head(name, help string) {
+	p.flush()
+	p.family.Name, p.family.Help, p.family.Type = &name, &help, dto.MetricType_GAUGE.Enum()
+	if strings.HasSuffix(name, "_total") {
+		p.family.Type = dto.MetricType_COUNTER.Enum()
 	}
 }
 
-// families are the metrics of consumers, by kind.
-var families = [kindUnknown]struct{ joules, seconds, whose string }{
-	kindContainer: {
-		"kubenergy_container_energy_joules_total", "kubenergy_container_cpu_seconds_total",
-		"containers; with an empty container_id, of a pod beyond its living containers",
-	},
-	kindVM: {"kubenergy_vm_energy_joules_total", "kubenergy_vm_cpu_seconds_total", "virtual machines"},
-	kindCgroup: {
-		"kubenergy_cgroup_energy_joules_total", "kubenergy_cgroup_cpu_seconds_total",
-		"other control groups that were asked for",
-	},
-	kindSystem: {
-		"kubenergy_system_energy_joules_total", "kubenergy_system_cpu_seconds_total",
-		"everything that runs on the node outside of those: kernel, daemons, the kubelet",
-	},
-}
-
-func (e *Exporter) appendConsumers(t *text, k kind) {
-	if !slices.ContainsFunc(e.consumers, func(c *consumer) bool { return c.kind == k }) {
+// flush appends the metrics of the current family to the page.
+func (p *pageEncoder) flush() {
+	if len(p.family.Metric) == 0 {
 		return
 	}
-	f := &families[k]
-	t.head(f.joules, "Energy of "+f.whose+".")
-	for _, c := range e.consumers {
-		if c.kind == k {
-			t.appendEnergy(f.joules, c.labels, &c.account, c.quality)
-		}
+	start := p.text.Len()
+	p.encode(&p.family)
+	if p.family.Help == nil { // remove the header, which expfmt repeats for each part
+		text := p.text.Bytes()[start:]
+		_, samples, _ := bytes.Cut(text, []byte("\n"))
+		p.text.Truncate(start + copy(text, samples))
 	}
-	t.head(f.seconds, "CPU time of "+f.whose+".")
-	for _, c := range e.consumers {
-		if c.kind == k {
-			t.sample(f.seconds, c.labels, "").seconds(c.account.cpu)
-		}
+	p.family.Help, p.family.Metric = nil, p.family.Metric[:0]
+}
+
+// sample adds a metric with the node's label and others to the current family.
+func (p *pageEncoder) sample(value float64, labels ...[]*dto.LabelPair) {
+	if len(p.family.Metric) == maxPart {
+		p.flush()
+	}
+	n := len(p.family.Metric)
+	p.family.Metric = slices.Grow(p.family.Metric, 1)[:n+1]
+	if p.family.Metric[n] == nil {
+		v := new(float64) // the encoder uses either the counter or the gauge, depending on the type of the family
+		p.family.Metric[n] = &dto.Metric{Counter: &dto.Counter{Value: v}, Gauge: &dto.Gauge{Value: v}}
+	}
+	m := p.family.Metric[n]
+	*m.Gauge.Value = value
+	m.Label = append(m.Label[:0], p.node...)
+	for _, l := range labels {
+		m.Label = append(m.Label, l...)
 	}
 }
 
-// appendStatus appends how the agent fares.
-func (e *Exporter) appendStatus(t *text) {
-	s := &e.status
-	t.head("kubenergy_node_info",
-		"What the node's numbers are made of, and the machine that it runs on if it is a virtual one.")
-	var parent batch.Parent
-	if s.Parent != nil {
-		parent = *s.Parent
-	}
-	t.sample("kubenergy_node_info", e.labels("source", cmp.Or(s.Source, noSource), "idle_policy", s.Idle, "host",
-		parent.Host,
-		"vm", parent.VM), "").count(1)
-	t.one("kubenergy_node_idle_power_watts", "What the node draws without load, as fitted.").float(float64(s.IdlePower))
-	t.one("kubenergy_node_idle_power_settled", "Whether that fit has seen enough of the node (1) or not yet (0).").flag(
-		s.IdleSettled)
-
-	if len(e.temperatures) > 0 {
-		t.head("kubenergy_node_temperature_celsius", "What a temperature sensor of the node shows.")
-	}
-	for _, s := range e.temperatures {
-		t.sample("kubenergy_node_temperature_celsius", e.labels("chip", s.Chip, "sensor", s.Sensor),
-			"").float(float64(s.Celsius))
-	}
-
-	t.head("kubenergy_agent_build_info", "Version of the agent.")
-	t.sample("kubenergy_agent_build_info", e.labels("version", e.options.Version, "goversion", runtime.Version()),
-		"").count(1)
-	e.appendTicks(t)
-	e.appendHeld(t)
-	t.head("kubenergy_agent_meter_readable",
-		"Whether the last reading of a kind of meter succeeded (1) or not (0).")
-	for i := range s.Meters {
-		t.sample("kubenergy_agent_meter_readable", e.labels("meter", s.Meters[i].Name), "").flag(s.Meters[i].Readable)
-	}
-	t.head("kubenergy_agent_meter_errors_total", "Readings of a kind of meter that failed.")
-	for i := range s.Meters {
-		t.sample("kubenergy_agent_meter_errors_total", e.labels("meter", s.Meters[i].Name),
-			"").count(s.Meters[i].Errors)
-	}
-	if s.Delivery != nil {
-		e.appendDelivery(t, s.Delivery)
-	}
-	if s.Guests != nil {
-		e.appendGuests(t, s.Guests)
-	}
+// one encodes a metric family with the node's label only.
+func (p *pageEncoder) one(name, help string, value float64) {
+	p.head(name, help)
+	p.sample(value)
 }
 
-func (e *Exporter) appendGuests(t *text, g *guests.Stats) {
-	t.one("kubenergy_guests_published", "Virtual machines that a counter is published for.").count(uint64(g.Trees))
-	t.one("kubenergy_guests_failing", "Of these, whose last publication failed.").count(uint64(g.Failing))
-	t.one("kubenergy_guests_refused_total",
-		"Counters that were not published because of the name of the virtual machine.").count(g.Refused)
-	t.one("kubenergy_guests_stuck_total",
-		"Folders that virtual machines left behind and that cannot be removed.").count(g.Stuck)
+func truth(v bool) float64 {
+	if v {
+		return 1
+	}
+	return 0
 }
 
-// labels returns the label of the node and others, given as names and values in turn.
-func (e *Exporter) labels(pairs ...string) []byte {
-	b := slices.Clone(e.node)
-	for i := 0; i < len(pairs); i += 2 {
-		b = appendLabel(append(b, ','), pairs[i], pairs[i+1])
-	}
-	return b
-}
+func joules(v energy.Microjoules) float64 { return float64(v) / 1e6 }
 
-func (e *Exporter) appendTicks(t *text) {
-	const name = "kubenergy_agent_tick_duration_seconds"
-	t.announce(name, "histogram", "How long ticks took: reading, attributing, writing down.")
-	below := uint64(0)
-	for i, n := range e.health.buckets {
-		below += n
-		bound := "+Inf"
-		if i < len(tickBounds) {
-			bound = string(energy.AppendDecimal(nil, int64(tickBounds[i]), 9))
-			if t.openMetrics && !strings.Contains(bound, ".") {
-				bound += ".0"
-			}
-		}
-		t.sample(name+"_bucket", e.node, `,le="`+bound+`"`).count(below)
-	}
-	t.sample(name+"_sum", e.node, "").seconds(e.health.tick)
-	t.sample(name+"_count", e.node, "").count(below)
-	t.one("kubenergy_agent_sweep_seconds_total", "Time spent on reading CPU times.").seconds(e.health.sweep)
-	t.one("kubenergy_agent_lost_ticks_total", "Ticks that did not happen because one before took too long.").count(
-		e.status.Lost)
-}
-
-func (e *Exporter) appendHeld(t *text) {
-	ended := 0
-	for _, c := range e.consumers {
-		if c.ended {
-			ended++
-		}
-	}
-	t.head("kubenergy_agent_consumers", "Consumers with series of their own.")
-	t.sample("kubenergy_agent_consumers", e.node, `,state="ended"`).count(uint64(ended))
-	t.sample("kubenergy_agent_consumers", e.node, `,state="living"`).count(uint64(len(e.consumers) - ended))
-	t.one("kubenergy_agent_folded_consumers",
-		"Consumers without series of their own in the last interval, for want of room.").count(uint64(e.folded))
-	h := &e.status.Host
-	t.one("kubenergy_agent_groups_unwatched",
-		"Whether changes of control groups are found by walking only (1), as not all can be watched, or not (0).").flag(
-		h.Blind)
-	t.one("kubenergy_agent_groups_folded",
-		"Control groups that are not told from their pod or the system, because there are too many.").count(
-		uint64(h.Folded))
-	t.one("kubenergy_agent_truncated_walks_total",
-		"Walks through control groups that ended early because there were too many.").count(uint64(h.Truncated))
-}
-
-func (e *Exporter) appendDelivery(t *text, d *DeliveryStatus) {
-	t.one("kubenergy_agent_delivery_pending_batches",
-		"Batches that are not acknowledged.").count(uint64(d.Pending))
-	t.one("kubenergy_agent_delivery_oldest_age_seconds",
-		"Age of the oldest batch that is not acknowledged; 0 if there is none.").seconds(d.Age)
-	t.one("kubenergy_agent_delivery_acked_batches_total", "Batches that were acknowledged.").count(d.Acked)
-	t.one("kubenergy_agent_delivery_folds_total",
-		"Batches folded into others for want of room; no energy is lost by it.").count(d.Folded)
-	t.one("kubenergy_agent_state_failing", "Whether the state folder cannot be written (1) or not (0).").flag(
-		d.DiskFailing)
-	t.one("kubenergy_agent_refused_joules_total",
-		"Energy that is on this page and could not be queued for delivery.").joules(d.Refused)
-	t.head("kubenergy_agent_delivery_failures_total", "Attempts to deliver that failed.")
-	for _, reason := range delivery.Reasons {
-		t.sample("kubenergy_agent_delivery_failures_total", e.labels("reason", reason), "").count(d.Failures[reason])
-	}
-}
+func seconds(v time.Duration) float64 { return float64(v) / 1e9 }

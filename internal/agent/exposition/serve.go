@@ -13,21 +13,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/daemon"
 )
 
-// ServeOptions say where to serve, and to which clients.
+// ServeOptions configures Serve.
 type ServeOptions struct {
 	Listen string // host:port
-	// WebConfig is a file in the format of Prometheus' exporters: TLS, client certificates, passwords. It is read
-	// anew for each connection and request, and so are the files that it names. "": plain HTTP.
+	// WebConfig is a file in the format of the Prometheus exporter toolkit with TLS settings, client certificates
+	// and passwords. It is read for each connection and request, as are the files that it refers to. If empty,
+	// plain HTTP is used.
 	WebConfig string
 }
 
 const (
 	maxConnections = 128
-	maxPerPeer     = 64 // so that one client cannot keep the kubelet out
+	maxPerPeer     = 64 // so that one client cannot block the kubelet
 	maxHeaderBytes = 16 << 10
 )
 
-// Serve answers until ctx ends; then it finishes the answers that it has begun.
+// Serve serves until ctx is done, and then completes pending responses.
 func Serve(ctx context.Context, o ServeOptions, handler http.Handler, log *slog.Logger) error {
 	listener, err := daemon.Listen(o.Listen, maxConnections, maxPerPeer)
 	if err != nil {
@@ -40,7 +41,7 @@ func Serve(ctx context.Context, o ServeOptions, handler http.Handler, log *slog.
 }
 
 func serve(ctx context.Context, listener net.Listener, config string, handler http.Handler, log *slog.Logger) error {
-	defer listener.Close() // where nothing comes to serve it
+	defer listener.Close() // in case the server does not start
 	server := daemon.NewServer(handler, log)
 	server.ReadTimeout = 10 * time.Second
 	server.WriteTimeout = forwardTimeout + scrapeTimeout

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// start serves on a port of its own until the test ends, and returns the address.
+// start serves on a free port until the end of the test, and returns the address.
 func start(t *testing.T, config string, h http.Handler) (address string, stop func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -87,11 +87,11 @@ func TestServe(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := net.Dial("tcp", address); err == nil {
-		t.Error("it still listens")
+		t.Error("the server is still listening")
 	}
 }
 
-// TestServeFinishes checks that who is being answered when the agent ends gets the rest.
+// TestServeFinishes verifies that pending responses are completed when the agent stops.
 func TestServeFinishes(t *testing.T) {
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	address, stop := start(t, "", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -114,11 +114,11 @@ func TestServeFinishes(t *testing.T) {
 	select {
 	case <-begun:
 	case body := <-got:
-		t.Fatalf("it got %q before it was answered", body)
+		t.Fatalf("got %q before the response", body)
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	for { // until nobody is let in any more: it is stopping, and the first is still being answered
+	for { // until the listener is closed while the first request is pending
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			break
@@ -127,7 +127,7 @@ func TestServeFinishes(t *testing.T) {
 	}
 	close(proceed)
 	if body := <-got; body != "all of it" {
-		t.Errorf("it got %q", body)
+		t.Errorf("got %q", body)
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
@@ -168,7 +168,7 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// authority signs certificates for tests.
+// authority is a certificate authority for tests.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -188,7 +188,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue returns a certificate and its key, as PEM.
+// issue returns a certificate and its key in PEM format.
 func (a *authority) issue(t *testing.T, name string) (certificate, key string) {
 	t.Helper()
 	_, private, certificate := sign(t, &x509.Certificate{
@@ -224,8 +224,8 @@ func sign(t *testing.T, template *x509.Certificate, by *authority) (*x509.Certif
 	return cert, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// TestAuthentication goes through what a web configuration can ask: a password, then, the file having been changed,
-// a client certificate as well.
+// TestAuthentication verifies authentication by password and, after the file has changed, also by client
+// certificate.
 func TestAuthentication(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	dir := t.TempDir()
@@ -233,7 +233,7 @@ func TestAuthentication(t *testing.T) {
 	write(t, dir, "tls.crt", cert)
 	write(t, dir, "tls.key", key)
 	write(t, dir, "ca.crt", ours.pem)
-	const hash = "$2a$04$2ubv29t45liYOYEMrwmq2.X1hVNp1PipxOKAaR9cVsIr/6YButztW" // of fakepassword, at the least cost
+	const hash = "$2a$04$2ubv29t45liYOYEMrwmq2.X1hVNp1PipxOKAaR9cVsIr/6YButztW" // of fakepassword, with minimal cost
 	config := write(t, dir, "web.yml", "tls_server_config: {cert_file: tls.crt, key_file: tls.key, min_version: "+
 		"TLS13}\nbasic_auth_users: {prometheus: "+hash+"}\n")
 	address, _ := start(t, config, routes())
@@ -257,7 +257,7 @@ func TestAuthentication(t *testing.T) {
 		}
 		answer, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(r)
 		if err != nil {
-			return "no answer"
+			return "no response"
 		}
 		defer answer.Body.Close()
 		return strconv.Itoa(answer.StatusCode)
@@ -273,7 +273,7 @@ func TestAuthentication(t *testing.T) {
 	want(ask(nil, nil, "GET", "/metrics", "wrong"), "401", "with a wrong password")
 	want(ask(nil, nil, "GET", "/metrics", ""), "401", "without a password")
 	want(ask(nil, nil, "POST", "/forward-metrics", ""), "401", "delivery without a password")
-	want(ask(theirs, nil, "GET", "/metrics", "fakepassword"), "no answer", "by who trusts another authority")
+	want(ask(theirs, nil, "GET", "/metrics", "fakepassword"), "no response", "with another trusted authority")
 	if answer, err := http.Get("http://" + address + "/metrics"); err == nil {
 		answer.Body.Close()
 		want(strconv.Itoa(answer.StatusCode), "400", "without TLS")
@@ -291,17 +291,17 @@ func TestAuthentication(t *testing.T) {
 		"tls_server_config: {cert_file: tls.crt, key_file: tls.key, client_auth_type: RequireAndVerifyClientCert, "+
 			"client_ca_file: ca.crt, client_allowed_sans: [prometheus]}\n")
 	want(ask(nil, pair(ours, "prometheus"), "GET", "/metrics", ""), "200", "with a certificate")
-	want(ask(nil, pair(ours, "somebody"), "GET", "/metrics", ""), "no answer", "with a certificate for somebody else")
-	want(ask(nil, pair(theirs, "prometheus"), "GET", "/metrics", ""), "no answer",
+	want(ask(nil, pair(ours, "somebody"), "GET", "/metrics", ""), "no response", "with a certificate of another client")
+	want(ask(nil, pair(theirs, "prometheus"), "GET", "/metrics", ""), "no response",
 		"with a certificate of another authority")
-	want(ask(nil, nil, "GET", "/healthz", "fakepassword"), "no answer", "without a certificate")
+	want(ask(nil, nil, "GET", "/healthz", "fakepassword"), "no response", "without a certificate")
 
 	// A certificate is renewed by replacing the files.
 	cert, key = theirs.issue(t, "worker-1")
 	write(t, dir, "tls.crt", cert)
 	write(t, dir, "tls.key", key)
 	want(ask(theirs, pair(ours, "prometheus"), "GET", "/metrics", ""), "200", "with a new certificate of the agent")
-	// And while it is broken, nobody is let in.
+	// While the configuration is invalid, all clients are rejected.
 	write(t, dir, "web.yml", "basic_auth_users: [\n")
-	want(ask(theirs, pair(ours, "prometheus"), "GET", "/metrics", ""), "no answer", "with a broken configuration")
+	want(ask(theirs, pair(ours, "prometheus"), "GET", "/metrics", ""), "no response", "with a broken configuration")
 }

@@ -1,7 +1,6 @@
 package exposition
 
 import (
-	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/agent/delivery"
@@ -12,63 +11,50 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// Status is how the agent fares at one tick. What is called a count is one since the agent began.
+// Status is the status of the agent after a tick. Counts are totals since the agent started.
 type Status struct {
-	// the root domain and its meter now, as "psys (rapl)"; "": none. What was counted has one of its own: see Add
+	// current root domain and its meter, e.g. "psys (rapl)", or "" if none; the source of counted energy is passed
+	// to Add
 	Source string
-	Idle   string        // how idle energy is shared: apart, requests or equal
-	Parent *batch.Parent // the machine that this one runs on, where that is known
+	Idle   string        // distribution of idle energy: apart, requests or equal
+	Parent *batch.Parent // host of this virtual machine, if known
 
-	IdlePower   energy.Watts // what the node draws without load, as fitted
-	IdleSettled bool         // whether the fit has seen enough
+	IdlePower   energy.Watts // fitted power of the node without load
+	IdleSettled bool         // the fit is based on sufficient data
 
-	Tick  time.Duration // how long the tick took, in all
-	Sweep time.Duration // how long it took to read CPU times
-	Lost  uint64        // count of ticks that did not happen, because one before took too long
+	Tick  time.Duration // duration of the tick
+	Sweep time.Duration // duration of reading CPU times
+	Lost  uint64        // count of ticks skipped because an earlier one took too long
 
 	Host     host.Stats
-	Meters   []MeterStatus   // each name once
-	Delivery *DeliveryStatus // nil: nothing is pushed
-	Guests   *guests.Stats   // nil: nothing is published to virtual machines
-	Boards   []Board         // GPUs; nil: they are not metered
+	Meters   []MeterStatus   // with unique names
+	Delivery *DeliveryStatus // nil if batches are not pushed
+	Guests   *guests.Stats   // nil if the node is not a hypervisor
+	Boards   []Board         // GPUs; nil if they are not metered
 }
 
-// SetTemperatures replaces what is shown of the node's temperatures. It keeps the list.
+// SetTemperatures sets the temperatures. The list must not be modified afterwards.
 func (e *Exporter) SetTemperatures(list []meter.Temperature) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.temperatures = list
 }
 
-// MeterStatus is how one kind of meter fares.
+// MeterStatus is the status of one kind of meter.
 type MeterStatus struct {
 	Name     string
-	Readable bool   // whether its last reading succeeded
-	Errors   uint64 // count of readings that failed
+	Readable bool   // the last reading succeeded
+	Errors   uint64 // count of failed readings
 }
 
-// DeliveryStatus is how far batches have come.
+// DeliveryStatus is the status of deliveries.
 type DeliveryStatus struct {
 	delivery.QueueStats
 	delivery.PushStats
-	Age time.Duration // of the oldest batch that is not acknowledged; 0 if there is none
+	Age time.Duration // age of the oldest unacknowledged batch; 0 if there is none
 }
 
-// health is what of the statuses adds up.
-type health struct {
-	buckets [len(tickBounds) + 1]uint64
-	tick    time.Duration
-	sweep   time.Duration
-}
-
-// tickBounds are upper bounds of ticks; a tick of a second is one that the agent cannot keep up with.
-var tickBounds = [...]time.Duration{
-	250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
-	10 * time.Millisecond,
-	25 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second,
-}
-
-// SetStatus is called once a tick. It copies s, and keeps what Delivery, Guests and Boards point to.
+// SetStatus sets the status after a tick. It copies s, but retains Delivery, Guests and Boards.
 func (e *Exporter) SetStatus(s *Status) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,8 +62,6 @@ func (e *Exporter) SetStatus(s *Status) {
 	e.status = *s
 	e.status.Meters = meters
 
-	e.health.tick += s.Tick
-	e.health.sweep += s.Sweep
-	i, _ := slices.BinarySearch(tickBounds[:], s.Tick)
-	e.health.buckets[i]++
+	e.sweep += s.Sweep
+	e.ticks.Observe(s.Tick.Seconds())
 }

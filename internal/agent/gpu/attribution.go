@@ -10,14 +10,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// holdsAll is the weight in idle energy of who holds a whole board.
+// holdsAll is the idle weight of a consumer that occupies a whole GPU.
 const holdsAll = 1000
 
-// Attribution divides the energy of boards, each by an attributor of its own. It is for one goroutine. A later process
-// goes on from the exported fields.
+// Attribution attributes the energy of GPUs with one attributor per GPU. It is not safe for concurrent use. The
+// exported fields are persisted.
 type Attribution struct {
 	Boards map[string]*boardAttribution // by the name of the counter's domain
-	Due    energy.Microjoules           // booked of boards, and not taken out of the root yet: see TakeOut
+	Due    energy.Microjoules           // recorded energy of GPUs that is not yet subtracted from the root, see TakeOut
 
 	options     energy.AttributorOptions
 	attribution energy.Attribution
@@ -25,24 +25,25 @@ type Attribution struct {
 	outside     bool
 }
 
-// A boardAttribution is what is known of one board.
+// boardAttribution is the state of one GPU.
 type boardAttribution struct {
-	At    time.Duration            // of the last reading
+	At    time.Duration            // time of the last reading, since boot
 	Busy  time.Duration            // multiprocessor time since the first reading
-	Used  map[string]time.Duration // of it, by consumer
-	State []byte                   // the attributor's, in what is kept
+	Used  map[string]time.Duration // multiprocessor time by consumer
+	State []byte                   // state of the attributor, set only while persisting
 
 	attributor *energy.Attributor
 }
 
-// NewAttribution returns an Attribution that knows no boards.
+// NewAttribution returns an Attribution without GPUs.
 func NewAttribution(o energy.AttributorOptions) *Attribution {
-	o.Prior = nil // a node's
+	o.Prior = nil // the prior describes the node, not a GPU
 	return &Attribution{options: o, Boards: map[string]*boardAttribution{}, root: map[energy.Domain]counted{}}
 }
 
-// Observe takes what was read of boards and adds what that completes to a node's attribution. Who returns the consumer
-// of a use; "": it is not known, and then nor is who used what of that part, as far as it did.
+// Observe adds the readings of GPUs and includes the energy of completed intervals in the node's attribution. The
+// function who returns the consumer of a use, or "" if it is unknown; the energy of unknown consumers is attributed
+// to "unknown".
 func (b *Attribution) Observe(boards []Board, who func(*Use) string, into *energy.Attribution) {
 	before := into.Measured
 	for i := range boards {
@@ -55,7 +56,7 @@ func (b *Attribution) Observe(boards []Board, who func(*Use) string, into *energ
 				attributor: energy.NewAttributor(b.options)}
 			b.Boards[name] = k
 		case board.At <= k.At:
-			continue // nothing is new
+			continue // no new reading
 		}
 		if k.attributor.Observe(k.count(board, who), &b.attribution) {
 			into.IncludeGPU(&b.attribution)
@@ -64,7 +65,7 @@ func (b *Attribution) Observe(boards []Board, who func(*Use) string, into *energ
 	b.Due += into.Measured - before
 }
 
-// count adds up multiprocessor time since the reading before.
+// count adds the multiprocessor time since the previous reading and returns the observation for the attributor.
 func (k *boardAttribution) count(board *Board, who func(*Use) string) *energy.Observation {
 	passed := board.At - k.At
 	k.At = board.At
@@ -97,7 +98,7 @@ func (k *boardAttribution) count(board *Board, who func(*Use) string) *energy.Ob
 	return o
 }
 
-// fraction bounds what is a share: NaN is none.
+// fraction clamps v to [0, 1]. It returns 0 for NaN.
 func fraction(v float64) float64 {
 	if !(v > 0) {
 		return 0
@@ -105,7 +106,7 @@ func fraction(v float64) float64 {
 	return min(v, 1)
 }
 
-// Readings appends the latest reading of each board, for meters to go on from after RestoreState.
+// Readings appends the latest reading of each GPU, from which meters resume after RestoreState.
 func (b *Attribution) Readings(into []energy.Reading) []energy.Reading {
 	for _, k := range b.Boards {
 		into = k.attributor.Readings(into)
@@ -113,32 +114,32 @@ func (b *Attribution) Readings(into []energy.Reading) []energy.Reading {
 	return into
 }
 
-// AppendState appends what is known of all boards.
+// AppendState appends the state of all GPUs.
 func (b *Attribution) AppendState(to []byte) []byte {
 	for _, k := range b.Boards {
 		k.State = k.attributor.AppendState(k.State[:0])
 	}
 	state, err := json.Marshal(b)
 	if err != nil {
-		panic(err) // times, texts and bytes can be written
+		panic(err) // never fails for these types
 	}
 	return append(to, state...)
 }
 
-// RestoreState takes over what AppendState wrote. What the boards used while no process ran is then divided as the
-// first reading says that they are used.
+// RestoreState restores the state written by AppendState. The energy that GPUs used while no process was running is
+// then attributed according to the usage at the first reading.
 func (b *Attribution) RestoreState(state []byte) error {
 	var kept Attribution
 	if err := json.Unmarshal(state, &kept); err != nil {
-		return fmt.Errorf("restoring what GPUs used: %w", err)
+		return fmt.Errorf("restoring GPU state: %w", err)
 	}
 	for name, k := range kept.Boards {
 		if k == nil || k.Used == nil {
-			return fmt.Errorf("restoring what the GPU %q used: it is damaged", name)
+			return fmt.Errorf("restoring state of GPU %q: invalid data", name)
 		}
 		k.attributor = energy.NewAttributor(b.options)
 		if err := k.attributor.RestoreState(k.State); err != nil {
-			return fmt.Errorf("restoring what the GPU %q used: %w", name, err)
+			return fmt.Errorf("restoring state of GPU %q: %w", name, err)
 		}
 	}
 	b.Boards, b.Due = kept.Boards, max(kept.Due, 0)

@@ -17,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A history is what random boards are read as, one after the other.
+// history generates successive random readings of GPUs.
 type history struct {
 	r      *rand.Rand
 	now    time.Duration
@@ -41,15 +41,16 @@ func newHistory(seed uint64) *history {
 	return h
 }
 
-// step lets boards work for a while: whole ones in time slices, others by instances that come and go.
+// step advances the GPUs by a random time. Whole GPUs are shared by time slicing, and others by instances that are
+// created and deleted.
 func (h *history) step() (boards []gpu.Board) {
 	dt := time.Duration(1 + h.r.Int64N(int64(3*time.Second)))
 	h.now += dt
 	for _, s := range h.boards {
 		switch h.r.IntN(12) {
 		case 0:
-			continue // nothing is read
-		case 1: // its counter stands still
+			continue // no reading
+		case 1: // the counter does not advance
 		default:
 			s.total += uint64(h.r.Float64() * 700_000 * dt.Seconds())
 		}
@@ -85,7 +86,7 @@ func (h *history) parts() (parts []gpu.Part) {
 	return parts
 }
 
-// share is mostly one; what a driver may say and should not is too.
+// share usually returns a valid fraction, and sometimes an invalid value that a driver might report.
 func (h *history) share() float64 {
 	return []float64{0, 1, h.r.Float64(), h.r.Float64(), 1.7, -1, math.NaN()}[h.r.IntN(7)]
 }
@@ -99,7 +100,7 @@ func (h *history) uses(most int) (uses []gpu.Use) {
 
 func who(u *gpu.Use) string { return consumers[u.PID-1] }
 
-// conserve plays a history, with a restart somewhere, and reports where something was lost or made up.
+// conserve plays a history with a restart at a random step, and returns an error if energy is lost or created.
 func conserve(seed uint64) error {
 	h := newHistory(seed)
 	options := energy.AttributorOptions{Idle: energy.IdlePolicy(h.r.IntN(3))}
@@ -131,7 +132,7 @@ func conserve(seed uint64) error {
 			books = again
 		}
 	}
-	// What is left is of counters that stood still at the end: one more reading of each has it.
+	// Read each counter once more to attribute the energy of counters that did not advance in the last step.
 	h.now += time.Second
 	var boards []gpu.Board
 	for _, s := range h.boards {
@@ -148,12 +149,13 @@ func conserve(seed uint64) error {
 		gpus += node.Shares[i].GPU
 	}
 	if err := node.Check(); err != nil || node.Measured != want || gpus != want {
-		return fmt.Errorf("counters rose by %d µJ, %d were booked, %d as a GPU's: %w", want, node.Measured, gpus, err)
+		return fmt.Errorf("counters advanced by %d µJ, recorded %d, %d for GPUs: %w", want, node.Measured, gpus, err)
 	}
 	return nil
 }
 
-// Consumers come and go, in time slices and on MIG instances. All energy that boards counted is attributed once.
+// TestHistoriesConserve verifies that all counted energy is attributed exactly once while consumers start and stop,
+// with time slicing and on MIG instances.
 func TestHistoriesConserve(t *testing.T) {
 	histories := uint64(5_000)
 	if os.Getenv("KUBENERGY_LONG") != "" {
@@ -168,8 +170,8 @@ func TestHistoriesConserve(t *testing.T) {
 				if err := conserve(seed); err != nil {
 					t.Errorf("history %d: %v", seed, err)
 				}
-				if n := played.Add(1); n%100_000 == 0 { // a run that is cut short tells, too
-					fmt.Println(n, "histories of", histories, "were conserved")
+				if n := played.Add(1); n%100_000 == 0 { // report progress in case the run is interrupted
+					fmt.Println(n, "histories of", histories, "passed")
 				}
 			}
 		})
@@ -178,8 +180,9 @@ func TestHistoriesConserve(t *testing.T) {
 	t.Logf("%d histories", played.Load())
 }
 
-// A process that computes alone has its board's energy beyond what the board draws idle; two in turn have it by their
-// time. The lines are of an H100 with driver 580.159.04: idle, one process that multiplies matrices, idle, two.
+// TestH100 verifies that the energy beyond the idle power of a GPU is attributed to its only process, or to two
+// processes in proportion to their time. The input was recorded on an H100 with driver 580.159.04: idle, one
+// process that multiplies matrices, idle, two processes.
 func TestH100(t *testing.T) {
 	file, err := os.Open("testdata/h100.jsonl")
 	if err != nil {
@@ -205,7 +208,7 @@ func TestH100(t *testing.T) {
 		books.Observe(boards, func(u *gpu.Use) string { return fmt.Sprint("pod/", u.PID) }, &node)
 	}
 	if want := energy.Microjoules(last-first) * 1000; node.Measured != want || node.Check() != nil {
-		t.Errorf("%v were counted, %v booked, %v", want, node.Measured, node.Check())
+		t.Errorf("counted %v, recorded %v, %v", want, node.Measured, node.Check())
 	}
 	of := map[string]float64{"idle": float64(node.Idle.Joules()), "unknown": float64(node.Unknown.Joules())}
 	for _, s := range node.Shares {
@@ -213,21 +216,21 @@ func TestH100(t *testing.T) {
 	}
 	t.Log(of)
 	for id, want := range map[string][2]float64{
-		"pod/501": {6_000, 6_800},                            // 10 s at 698 W, but for its share of the second in which it began
-		"pod/531": {5_800, 7_200}, "pod/532": {2_000, 3_400}, // 14 s at 692 W, by their time
-		"idle": {1_200, 2_000}, // 20 s at 72 W, and what the board drew on after the first
+		"pod/501": {6_000, 6_800},                            // 10 s at 698 W, less a part of the first second
+		"pod/531": {5_800, 7_200}, "pod/532": {2_000, 3_400}, // 14 s at 692 W, in proportion to their time
+		"idle": {1_200, 2_000}, // 20 s at 72 W, plus the power after the first process ended
 	} {
 		if of[id] < want[0] || of[id] > want[1] {
 			t.Errorf("%s used %.0f J, want %.0f to %.0f", id, of[id], want[0], want[1])
 		}
 	}
 	if of["unknown"] > 0.05*float64(node.Measured.Joules()) {
-		t.Errorf("%.0f J are unknown of %v", of["unknown"], node.Measured)
+		t.Errorf("unknown energy = %.0f J of %v", of["unknown"], node.Measured)
 	}
 }
 
-// An instance with one consumer is charged by its part of the board. Where two share an instance, or a process cannot
-// be found, it is unknown who used it.
+// TestInstances verifies that the energy of an instance with one consumer is attributed in proportion to its size,
+// and that the energy is unknown if several consumers share an instance or a process cannot be found.
 func TestInstances(t *testing.T) {
 	books := gpu.NewAttribution(energy.AttributorOptions{Idle: energy.IdleApart})
 	var node energy.Attribution
@@ -241,7 +244,7 @@ func TestInstances(t *testing.T) {
 	total := energy.Microjoules(0)
 	for second := range 200 {
 		b := gpu.Board{ID: "GPU-1", At: time.Duration(second+1) * time.Second}
-		watts := energy.Microjoules(50e6) // idle
+		watts := energy.Microjoules(50e6) // idle power
 		if second > 100 {
 			b.Parts = []gpu.Part{part("1/0", 3, 5), part("2/0", 2, 6, 5), part("3/0", 1, 4, 4), part("4/0", 1)}
 			watts += 350e6
@@ -277,12 +280,12 @@ func TestStatesThatAreDamaged(t *testing.T) {
 	state := books.AppendState(nil)
 	for end := range state {
 		if gpu.NewAttribution(energy.AttributorOptions{}).RestoreState(state[:end]) == nil {
-			t.Fatalf("%d of %d bytes were taken for a state", end, len(state))
+			t.Fatalf("restored a state truncated to %d of %d bytes", end, len(state))
 		}
 	}
 	for _, state := range []string{`{"Boards":{"gpu-1":null}}`, `{"Boards":{"gpu-1":{}}}`} {
 		if gpu.NewAttribution(energy.AttributorOptions{}).RestoreState([]byte(state)) == nil {
-			t.Errorf("%s was taken for a state", state)
+			t.Errorf("restored invalid state %s", state)
 		}
 	}
 }

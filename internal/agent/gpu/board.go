@@ -1,7 +1,8 @@
-// Package gpu says who used what of the energy of a node's GPUs. It divides each board's energy as package energy
-// divides a node's: a board is a node of one processor, and the time of its streaming multiprocessors is the CPU time.
+// Package gpu attributes the energy of a node's GPUs to consumers. It uses the attribution of package energy for
+// each GPU: a GPU is treated as a node with one processor, and the time of its streaming multiprocessors as CPU
+// time.
 //
-// Whatever reads boards, NVIDIA's library or the page of its DCGM exporter, tells of them as a [Board].
+// All GPU meters, whether they use NVIDIA's library or DCGM exporter, report a GPU as a [Board].
 package gpu
 
 import (
@@ -11,23 +12,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A Board is what was read of a GPU at one instant.
+// Board is a reading of one GPU.
 type Board struct {
-	ID          string         `json:"id"` // its UUID
-	At          time.Duration  `json:"at"` // since boot
+	ID          string         `json:"id"` // UUID
+	At          time.Duration  `json:"at"` // time of the reading, since boot
 	Millijoules *uint64        `json:"mJ,omitempty"`
 	Milliwatts  *uint32        `json:"mW,omitempty"`
 	Celsius     *uint32        `json:"C,omitempty"`
 	Parts       []Part         `json:"parts"`
-	Reading     energy.Reading `json:"-"` // of its counter, or of its power over time, as a meter makes it
+	Reading     energy.Reading `json:"-"` // set by the meter, from the counter or the power
 }
 
-// Domain is that of a board's counter.
+// Domain returns the energy domain of the GPU's counter.
 func (b *Board) Domain() energy.Domain {
 	return energy.Domain{Kind: energy.GPU, Name: "gpu-" + strings.ToLower(strings.TrimPrefix(b.ID, "GPU-"))}
 }
 
-// Busy is the share of a board's multiprocessor time in which something ran.
+// Busy returns the fraction of the GPU's multiprocessor time that was busy.
 func (b *Board) Busy() (share float64) {
 	for i := range b.Parts {
 		share += b.Parts[i].SMs * b.Parts[i].Busy

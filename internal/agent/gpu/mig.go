@@ -1,28 +1,28 @@
 package gpu
 
-// A Part is a MIG instance of a board, or all of a board that has none.
+// Part is a MIG instance of a GPU, or the whole GPU if MIG is disabled.
 type Part struct {
-	Instance string  `json:"instance,omitempty"` // GPU instance, and its compute instance, as 1/0; "": all of the board
-	SMs      float64 `json:"sms"`                // its share of the board's multiprocessors
-	Busy     float64 `json:"busy"`               // share of the time since the reading before in which something ran
-	// Reported says that SM of the uses is known. Otherwise a part's only consumer is charged with all of it, and where
-	// there are several, it is unknown who used it.
+	Instance string  `json:"instance,omitempty"` // GPU instance and compute instance, e.g. 1/0; "" for the whole GPU
+	SMs      float64 `json:"sms"`                // fraction of the GPU's multiprocessors
+	Busy     float64 `json:"busy"`               // busy fraction of the time since the previous reading
+	// Reported is true if SM of the uses is known. Otherwise, all usage of the part is attributed to its only
+	// consumer, or to no consumer if there are several.
 	Reported bool  `json:"told,omitempty"`
 	Uses     []Use `json:"uses,omitempty"`
 }
 
-// A Use is a process on a part, or a container that a page names.
+// Use is a process that uses a part, or a container listed by DCGM exporter.
 type Use struct {
 	PID       int     `json:"pid,omitempty"`
 	Namespace string  `json:"-"`
 	Pod       string  `json:"-"`
 	PodUID    string  `json:"-"`
 	Container string  `json:"-"`
-	SM        float64 `json:"sm,omitempty"`     // share of the part's multiprocessor time since the reading before
-	Memory    uint64  `json:"memory,omitempty"` // bytes of the board's
+	SM        float64 `json:"sm,omitempty"`     // fraction of the part's multiprocessor time since the previous reading
+	Memory    uint64  `json:"memory,omitempty"` // GPU memory, in bytes
 }
 
-// shares returns who holds a part, and how much of its time each used.
+// shares returns the fraction of the part's time that each of its consumers used.
 func (p *Part) shares(who func(*Use) string) map[string]float64 {
 	shares, unknown := map[string]float64{}, false
 	for i := range p.Uses {

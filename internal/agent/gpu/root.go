@@ -6,7 +6,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// counted is what a counter of the root showed last, and how much of it was taken out.
+// counted is the last reading of a root counter and the energy subtracted from it so far.
 type counted struct {
 	reading energy.Reading
 	out     energy.Microjoules
@@ -14,10 +14,11 @@ type counted struct {
 
 const dueAtMost = 2 * time.Minute
 
-// TakeOut takes out of the readings of a root that is the whole machine what its boards used, which is booked apart.
-// Readings that are left never fall within a run, and with what was booked apart they add up to what the root counted.
-// Where boards have used more than the root did in two minutes, it does not feed them, and nothing is taken out any
-// more: outside is true once.
+// TakeOut subtracts the energy of GPUs, which is recorded separately, from the readings of a root that covers the
+// whole machine. The resulting readings never decrease within a run, and together with the separately recorded
+// energy they add up to the root's counter. If the GPUs have used more energy than the root counted in two minutes,
+// the root does not include the GPUs, and nothing is subtracted from then on. TakeOut returns true once when it
+// detects this.
 func (b *Attribution) TakeOut(root []energy.Reading) (outside bool) {
 	for i := range root {
 		r := &root[i]
@@ -28,7 +29,7 @@ func (b *Attribution) TakeOut(root []energy.Reading) (outside bool) {
 		now := counted{reading: *r}
 		switch {
 		case known && (r.Run != previous.reading.Run || r.Total < previous.reading.Total):
-			b.Due = 0 // the root did not count it
+			b.Due = 0 // not counted by the root
 		case known:
 			rise, passed := r.Total-previous.reading.Total, r.At-previous.reading.At
 			out := min(b.Due, rise)

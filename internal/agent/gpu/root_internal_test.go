@@ -8,8 +8,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A power supply that feeds boards counts what they use too: what is booked of both is what it counted, whatever comes
-// late, but for what the boards are ahead at the end.
+// TestBoardsInsideARootAreCountedOnce verifies that the energy of GPUs powered through the metered power supply is
+// counted once: the energy recorded for both equals the counter of the power supply, regardless of delays, except
+// for the energy of GPUs not yet subtracted at the end.
 func TestBoardsInsideARootAreCountedOnce(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -26,20 +27,21 @@ func TestBoardsInsideARootAreCountedOnce(t *testing.T) {
 			if step == 0 {
 				first = root[0].Total
 			} else if root[0].Total < shown {
-				t.Fatalf("seed %d: what is left of the root fell from %d to %d", seed, shown, root[0].Total)
+				t.Fatalf("seed %d: root decreased from %d to %d", seed, shown, root[0].Total)
 			}
 			shown = root[0].Total
-			if r.IntN(5) > 0 { // boards may tell late, and then of all
+			if r.IntN(5) > 0 { // GPUs may report late
 				booked += boards
 				n.Due += boards
 			}
 		}
-		begun := booked - n.Due // taken out
+		begun := booked - n.Due // subtracted so far
 		if have, want := shown-first+begun, counted-first; have != want || n.Due < 0 {
-			t.Fatalf("seed %d: %d µJ are booked of %d, %d due", seed, have, want, n.Due)
+			t.Fatalf("seed %d: recorded %d µJ, want %d, %d due", seed, have, want, n.Due)
 		}
 	}
-	// A root that does not feed the boards is left alone once that is plain: 12 s of 700 W are two minutes of its 50 W.
+	// A root that does not include the GPUs is left unchanged once this is certain: 12 s of 700 W exceed two
+	// minutes of its 50 W.
 	n := NewAttribution(energy.AttributorOptions{})
 	plain := 0
 	for second := range 100 {
@@ -54,16 +56,16 @@ func TestBoardsInsideARootAreCountedOnce(t *testing.T) {
 			n.Due += 700e6
 		}
 		if n.outside && root[0].Total != energy.Microjoules(second-plain)*50e6 {
-			t.Fatalf("after %d s, %d µJ are left of the root", second, root[0].Total)
+			t.Fatalf("root after %d s = %d µJ", second, root[0].Total)
 		}
 	}
 	if plain == 0 || plain > 15 {
-		t.Errorf("that was plain after %d s", plain)
+		t.Errorf("detected after %d s", plain)
 	}
 }
 
-// What boards used while the meter of the whole machine counted nothing is not in what it counts from then on. It is no
-// sign that it does not feed them.
+// TestARootThatWasAway verifies that the energy that GPUs used while the root meter was unavailable is not
+// subtracted from later readings, and is not taken as evidence that the root does not include the GPUs.
 func TestARootThatWasAway(t *testing.T) {
 	n := NewAttribution(energy.AttributorOptions{})
 	for second := range 2000 {
@@ -79,10 +81,10 @@ func TestARootThatWasAway(t *testing.T) {
 			root[0].Run = 1
 		}
 		if n.TakeOut(root) {
-			t.Fatalf("after %d s the root was said not to feed the boards", second)
+			t.Fatalf("after %d s: root reported as not including the GPUs", second)
 		}
 	}
 	if n.Due > 300e6 {
-		t.Errorf("%v are still to be taken out", n.Due)
+		t.Errorf("Due = %v, want 0", n.Due)
 	}
 }

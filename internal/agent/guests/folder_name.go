@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	maxFolder = 128 // bytes of a folder's name
-	maxName   = 253 // bytes of a virtual machine's, as its agent takes it back from kubenergy.json
+	maxFolder = 128 // maximum length of a directory name, in bytes
+	maxName   = 253 // maximum length of a machine name, in bytes, as accepted by the agent in the guest
 )
 
-// Folder returns the folder of a virtual machine below the one of all. It is the name itself if that consists of
-// ASCII letters, digits and any of "._+@=-", begins with none of ".-", and has at most 128 bytes. Other names are cut
-// and cleaned, and told apart by a part of their hash after a "~", which no plain name has. What is no name at all is
-// refused.
+// Folder returns the name of a virtual machine's directory. It is the name of the machine if that consists of at
+// most 128 ASCII letters, digits and characters of "._+@=-", and does not start with "." or "-". Other names are
+// truncated and cleaned, followed by "~" and a part of their hash, so that they differ from each other and from
+// plain names. Folder returns an error for invalid names.
 func Folder(name string) (string, error) {
 	switch {
 	case name == "":
@@ -50,7 +50,8 @@ func plainName(name string) bool {
 	return !first(name[0]) && !slices.ContainsFunc([]byte(name), func(c byte) bool { return !plain(c) })
 }
 
-// first reports whether a name that begins so could be taken for something else: a hidden folder, or an option.
+// first reports whether c must not be the first character, because the name would be a hidden directory or look
+// like an option.
 func first(c byte) bool { return c == '.' || c == '-' }
 
 func plain(c byte) bool {

@@ -21,7 +21,8 @@ func microjoules(v int64) energy.Microjoules { return energy.Microjoules(v) }
 
 func long() bool { return os.Getenv("KUBENERGY_LONG") != "" }
 
-// memory is a folder in memory, as /run is; on a disk's file system a rename over a new file starts to write it.
+// memory returns a directory on an in-memory file system like /run, because disk file systems start to write a file
+// when it replaces another one.
 func memory(t testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "guests")
 	if err != nil {
@@ -31,9 +32,9 @@ func memory(t testing.TB) string {
 	return dir
 }
 
-// TestAge reads trees at random moments while they are published at the agent's cadence. The counters are the time
-// when they were true, so each reading tells its age. Others use this machine too: unless KUBENERGY_LONG is set, it
-// is the best of several seconds that counts.
+// TestAge reads the counters at random times while they are published at the agent's cadence. The counters contain
+// the time of their publication, so each reading reveals its age. Because the machine may be shared, the best of
+// several seconds is used unless KUBENERGY_LONG is set.
 func TestAge(t *testing.T) {
 	span := 3 * time.Second
 	if long() {
@@ -85,14 +86,14 @@ func TestAge(t *testing.T) {
 			t.Logf("%d readings: age p50 %v, p99 %v, at most %v", len(ages), quantile(ages, 0.5), p99,
 				quantile(ages, 1))
 			if !long() {
-				for _, w := range windows[:len(windows)-1] { // the last one is hardly begun
+				for _, w := range windows[:len(windows)-1] { // the last one has just started
 					if len(w) > 0 {
 						p99 = min(p99, quantile(w, 0.99))
 					}
 				}
 			}
 			if p99 > time.Second {
-				t.Errorf("a hundredth of the readings is older than a second: p99 %v", p99)
+				t.Errorf("p99 of the age = %v, want at most a second", p99)
 			}
 		})
 	}
@@ -103,14 +104,14 @@ func quantile(ages []time.Duration, q float64) time.Duration {
 	return ages[int(q*float64(len(ages)-1))].Round(time.Millisecond)
 }
 
-// TestReadsBesideWrites reads while counters are published as fast as they can be: no reading is torn, empty, missing
-// or less than one before.
+// TestReadsBesideWrites reads counters while they are published as fast as possible, and verifies that no reading
+// is partially written, empty, missing or lower than a previous one.
 func TestReadsBesideWrites(t *testing.T) {
-	reads, span := int64(1_000_000), 5*time.Second // as far as a busy machine comes
+	reads, span := int64(1_000_000), 5*time.Second // whichever is reached first
 	if long() {
 		span = time.Hour
 	}
-	const step = 1_000_003 // torn readings are hardly ever multiples
+	const step = 1_000_003 // partially written values are rarely multiples of it
 	dir := memory(t)
 	p := open(t, Options{Dir: dir, Host: "h"})
 	vms := []VMTotal{{Name: "a"}, {Name: "b"}}
@@ -118,7 +119,7 @@ func TestReadsBesideWrites(t *testing.T) {
 	tick := func() {
 		rounds++
 		for i := range vms {
-			// Growing by digits, too: 2, 8, 11 and 19 of them.
+			// Use values of 2, 8, 11 and 19 digits.
 			vms[i].Total = microjoules(step * (rounds + rounds*rounds*rounds/1000))
 		}
 		publish(t, p, time.Duration(rounds), vms...)
@@ -151,14 +152,14 @@ func TestReadsBesideWrites(t *testing.T) {
 	}
 	done := min(count.Swap(reads), reads)
 	readers.Wait()
-	t.Logf("%d reads beside %d publications of 2 counters in %v", done, rounds,
+	t.Logf("%d reads during %d publications of 2 counters in %v", done, rounds,
 		time.Since(begin).Round(time.Millisecond))
 	if long() && done < reads {
 		t.Errorf("only %d reads", done)
 	}
 }
 
-// readOnce opens, reads and closes: a descriptor that is kept would show the old counter for ever.
+// readOnce opens, reads and closes a file, because an open descriptor would refer to a replaced file.
 func readOnce(path string, buf []byte) (int, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -168,8 +169,8 @@ func readOnce(path string, buf []byte) (int, error) {
 	return syscall.Read(fd, buf)
 }
 
-// TestCost holds the price of a hundred counters: 5 ms of CPU time on a machine of 64 bits; others are there to run
-// at all.
+// TestCost verifies that publishing 100 counters takes at most 5 ms of CPU time on a 64-bit machine. Other machines
+// are not checked.
 func TestCost(t *testing.T) {
 	dir := memory(t)
 	p := open(t, Options{Dir: dir, Host: "h"})
@@ -179,7 +180,7 @@ func TestCost(t *testing.T) {
 	}
 	const rounds = 10
 	best := time.Hour
-	for range 20 { // other tests of this process take time, too
+	for range 20 { // other tests of this process use CPU time too
 		begin := cpuTime(t)
 		for r := range rounds {
 			for i := range vms {

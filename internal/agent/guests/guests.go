@@ -1,20 +1,21 @@
-// Package guests publishes the energy of virtual machines to the machines themselves: for each of them a folder, to be
-// shared with it by virtiofs, that looks like Linux' powercap tree and like that of Scaphandre's QEMU exporter:
+// Package guests publishes the energy of virtual machines to the machines. For each machine, it maintains a
+// directory that is shared with the machine by virtiofs. Its layout is compatible with Linux' powercap tree and
+// with Scaphandre's QEMU exporter:
 //
 //	DIR/VM/intel-rapl:0/energy_uj             microjoules, decimal, without a newline
 //	DIR/VM/intel-rapl:0/name                  package-0
-//	DIR/VM/intel-rapl:0/max_energy_range_uj   where the counter would wrap, in 290,000 years
+//	DIR/VM/intel-rapl:0/max_energy_range_uj   maximum value, which is reached after 290,000 years at 1 W
 //	DIR/VM/intel-rapl:0:0/                    empty
-//	DIR/VM/kubenergy.json                     who the host is and what it calls the guest
+//	DIR/VM/kubenergy.json                     names of the host and the machine
 //
-// Scaphandre in a guest looks for a folder with two numbers and then reads the counter of the one with the first of
-// them; it would read the energy of a named domain too, so intel-rapl:0:0 has no name. Other readers of powercap want
-// name and max_energy_range_uj beside every counter, and skip a folder without a name.
+// Scaphandre in a guest searches for a directory with two numbers and then reads the counter of the directory with
+// the first number. It would also read the energy of a named domain, so intel-rapl:0:0 has no name. Other readers
+// of powercap require name and max_energy_range_uj next to each counter, and skip directories without a name.
 //
-// A guest may write what is shared with it: not every virtiofsd can refuse. So nothing here reads what a guest may have
-// written. Files are completed in DIR/.staging, which is never shared, and renamed to their place; folders are
-// entered by descriptor, one component at a time, and never through a symbolic link. The worst that a guest can do is
-// to spoil its own readings.
+// A guest may be able to write to its shared directory, because some versions of virtiofsd cannot prevent it.
+// Therefore, this package never reads files that a guest may have written. Files are completed in DIR/.staging,
+// which is never shared, and then renamed. Directories are entered by descriptor, one path component at a time, and
+// never through a symbolic link. A guest can only corrupt its own readings.
 package guests
 
 import (
@@ -31,51 +32,51 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Cadence is how often an agent on a hypervisor should publish at least. What a guest reads is as old as the time
-// since the last publication, up to a whole interval: with an interval of a second, a hundredth of the readings would
-// be older than a second as soon as anything is late by 10 ms.
+// Cadence is the recommended maximum interval of publications by an agent on a hypervisor. The age of a guest's
+// reading is up to one interval. With an interval of one second, a delay of 10 ms would make 1 % of the readings
+// older than a second.
 const Cadence = 500 * time.Millisecond
 
 const (
 	defaultGrace = 10 * time.Minute
-	renewal      = time.Minute // how often the files that do not change are written anew, and failures logged again
+	renewal      = time.Minute // interval of rewriting constant files, and of logging repeated failures
 	stagingName  = ".staging"
 )
 
-// Options say where to publish.
+// Options configures a Publisher.
 type Options struct {
-	Dir   string        // where the trees stand; on one file system, and writable by the agent alone
-	Host  string        // what this node is called
-	Grace time.Duration // how long the tree of a virtual machine stays that is gone; 0: 10 minutes
+	Dir   string        // parent of the machines' directories, on one file system, writable only by the agent
+	Host  string        // name of this node
+	Grace time.Duration // time after which the directory of a stopped machine is removed; defaults to 10 minutes
 }
 
-// Stats count what a Publisher did since it was opened.
+// Stats contains statistics of a Publisher since it was opened.
 type Stats struct {
-	Trees   int    // that are published now
-	Failing int    // of these, whose last publication failed
-	Failed  uint64 // counters and other files that could not be put in place
-	Refused uint64 // totals of virtual machines whose names cannot be published
-	Stuck   uint64 // folders that guests left behind and that cannot be removed
+	Trees   int    // machines with a published counter
+	Failing int    // machines whose last publication failed
+	Failed  uint64 // failed publications
+	Refused uint64 // publications skipped because of an invalid machine name
+	Stuck   uint64 // directories of stopped machines that cannot be removed
 }
 
-// A Publisher keeps the trees. It is for one goroutine.
+// Publisher maintains the directories of virtual machines. It is not safe for concurrent use.
 type Publisher struct {
 	host    string
 	grace   time.Duration
 	log     *slog.Logger
-	dir     int // of the trees
+	dir     int // descriptor of the parent directory
 	staging int
 	ledger  ledger
-	trees   map[string]*tree     // by the virtual machine's name
-	refused map[string]time.Time // names, and when that was logged
+	trees   map[string]*tree     // by machine name
+	refused map[string]time.Time // time of the last log entry by name
 	round   uint64
-	serial  uint64 // of folders to be emptied
-	litter  bool   // there may be such folders
+	serial  uint64 // counter for unique names of directories to remove
+	litter  bool   // there may be directories to remove
 	stats   Stats
 	digits  []byte
 }
 
-// Open prepares the folder. It fails where another process publishes, and where others could write.
+// Open prepares the directory. It returns an error if another process uses it, or if other users can write to it.
 func Open(o Options, log *slog.Logger) (*Publisher, error) {
 	p := &Publisher{
 		host: o.Host, grace: cmp.Or(o.Grace, defaultGrace), log: log, dir: -1, staging: -1,
@@ -89,7 +90,7 @@ func Open(o Options, log *slog.Logger) (*Publisher, error) {
 }
 
 func (p *Publisher) open(dir string) (err error) {
-	// Counters tell much of what a machine computes: other users of the host have no business here.
+	// Other users of the host must not read the counters, which reveal the activity of the machines.
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -100,17 +101,17 @@ func (p *Publisher) open(dir string) (err error) {
 		return err
 	}
 	if err := unix.Mkdirat(p.dir, stagingName, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("making the staging folder: %w", err)
+		return fmt.Errorf("creating the staging directory: %w", err)
 	}
 	p.staging, err = unix.Openat(p.dir, stagingName, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("opening the staging folder: %w", err)
+		return fmt.Errorf("opening the staging directory: %w", err)
 	}
 	if err := unix.Fchmod(p.staging, 0o700); err != nil {
-		return fmt.Errorf("closing the staging folder to others: %w", err)
+		return fmt.Errorf("restricting access to the staging directory: %w", err)
 	}
 	if err := checkOwned(p.staging); err != nil {
-		return fmt.Errorf("staging folder: %w", err)
+		return fmt.Errorf("staging directory: %w", err)
 	}
 	if err := unix.Flock(p.staging, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("another process publishes here: %w", err)
@@ -122,7 +123,7 @@ func (p *Publisher) open(dir string) (err error) {
 	return err
 }
 
-// checkOwned reports whether others than this process' user may change a folder.
+// checkOwned returns an error if other users can modify a directory.
 func checkOwned(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -132,17 +133,17 @@ func checkOwned(fd int) error {
 		return fmt.Errorf("it belongs to user %d, not to %d", st.Uid, os.Geteuid())
 	}
 	if st.Mode&0o022 != 0 {
-		return fmt.Errorf("others may write in it (mode %#o)", st.Mode&0o7777)
+		return fmt.Errorf("others may write to it (mode %#o)", st.Mode&0o7777)
 	}
 	return nil
 }
 
-// Add adds what a virtual machine used to its counter, which never falls, however the agent restarts. The quality is
-// that of the counter from then on.
+// Add adds energy to the counter of a virtual machine. The counter never decreases, even if the agent is restarted.
+// The published quality of the counter is changed to the given one.
 func (p *Publisher) Add(vm string, used energy.Microjoules, quality energy.Quality) {
 	t, err := p.tree(vm)
 	if err != nil {
-		return // Publish says so
+		return // reported by Publish
 	}
 	t.total += min(used, math.MaxInt64-t.total)
 	if t.quality != quality {
@@ -150,7 +151,7 @@ func (p *Publisher) Add(vm string, used energy.Microjoules, quality energy.Quali
 	}
 }
 
-// tree returns what is kept for a virtual machine.
+// tree returns the tree of a virtual machine, and creates it if necessary.
 func (p *Publisher) tree(vm string) (*tree, error) {
 	if t := p.trees[vm]; t != nil {
 		return t, nil
@@ -164,9 +165,9 @@ func (p *Publisher) tree(vm string) (*tree, error) {
 	return t, nil
 }
 
-// Publish writes the counter of every virtual machine that runs, given their names. The tree of one that is missing is
-// removed after the grace time. What fails for one guest is logged and counted, and does not keep the others waiting;
-// the error is that the counters' continuity could not be saved.
+// Publish writes the counters of the given running virtual machines. The directories of other machines are removed
+// after the grace period. Failures of single machines are logged and counted, and do not affect other machines.
+// Publish returns an error if the counters could not be saved for the next process.
 func (p *Publisher) Publish(now time.Duration, vms []string) error {
 	p.round++
 	for _, vm := range vms {
@@ -176,7 +177,8 @@ func (p *Publisher) Publish(now time.Duration, vms []string) error {
 			t.round = p.round
 		}
 	}
-	// Ahead of what guests see: a process that continues from the ledger is never behind a counter.
+	// Save before publishing, so that a process that continues from the saved counters is never behind a published
+	// one.
 	err := p.ledger.save(p.trees)
 	p.stats.Trees, p.stats.Failing = 0, 0
 	for _, t := range p.trees {
@@ -209,10 +211,10 @@ func (p *Publisher) refuse(name string, err error) {
 		return
 	}
 	p.refused[name] = time.Now()
-	p.log.Warn("a virtual machine gets no counter", "vm", name, "err", err)
+	p.log.Warn("Skipped a virtual machine with an invalid name", "vm", name, "err", err)
 }
 
-// publish puts the counter of a tree in place, and what else belongs there if it is time.
+// publish writes the counter of a machine, and its constant files if they are due.
 func (p *Publisher) publish(t *tree, now time.Duration) {
 	err := p.putCounter(t, now)
 	if err == nil && (t.renewed == 0 || now-t.renewed >= renewal) {
@@ -223,22 +225,22 @@ func (p *Publisher) publish(t *tree, now time.Duration) {
 		p.stats.Failed++
 		t.renewed = 0
 	}
-	// A guest can make its tree fail and work in turns: no more than a line a minute.
+	// A guest can make publications fail and succeed alternately, so log at most once per minute.
 	if failing := err != nil; failing != t.failing && (t.logged == 0 || now-t.logged >= renewal) {
 		t.logged = max(now, 1)
 		if failing {
-			p.log.Warn("publishing the counter of a virtual machine fails", "vm", t.name, "err", err)
+			p.log.Warn("Failed to publish the counter of a virtual machine", "vm", t.name, "err", err)
 		} else {
-			p.log.Info("publishing the counter of a virtual machine works", "vm", t.name)
+			p.log.Info("Resumed publishing the counter of a virtual machine", "vm", t.name)
 		}
 	}
 	t.failing = err != nil
 }
 
-// Stats returns what happened so far.
+// Stats returns the current statistics.
 func (p *Publisher) Stats() Stats { return p.stats }
 
-// Close lets go of everything and leaves the trees: they go on where the next process finds their machines.
+// Close closes all descriptors. The directories are kept and continued by the next process.
 func (p *Publisher) Close() error {
 	for _, t := range p.trees {
 		t.close()

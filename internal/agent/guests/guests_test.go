@@ -34,14 +34,14 @@ func open(t testing.TB, o Options) *Publisher {
 	return p
 }
 
-// A VMTotal is what a virtual machine used in all.
+// VMTotal is the total energy of a virtual machine.
 type VMTotal struct {
 	Name    string
 	Total   energy.Microjoules
 	Quality energy.Quality
 }
 
-// publish counts to each machine what its total is above its counter, and publishes the machines.
+// publish raises the counters of the machines to their totals, and publishes them.
 func publish(t testing.TB, p *Publisher, now time.Duration, vms ...VMTotal) {
 	t.Helper()
 	names := make([]string, 0, len(vms))
@@ -69,7 +69,7 @@ func counter(t testing.TB, dir, folder string) energy.Microjoules {
 	return energy.Microjoules(v)
 }
 
-// tree lists what is below a folder: path, mode and content.
+// list returns the mode and content of all files below a directory, by path.
 func list(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -124,12 +124,12 @@ func TestTree(t *testing.T) {
 	}
 	for _, closed := range []string{dir, filepath.Join(dir, stagingName)} {
 		if info, err := os.Stat(closed); err != nil || info.Mode().Perm() != 0o700 {
-			t.Errorf("%s has mode %v, error %v: others may look", closed, info.Mode(), err)
+			t.Errorf("%s has mode %v, error %v: want no access for others", closed, info.Mode(), err)
 		}
 	}
 	publish(t, p, 2*time.Second, VMTotal{Name: "web", Total: 1234568, Quality: energy.Estimated})
 	if got := counter(t, dir, "web"); got != 1234568 {
-		t.Errorf("the counter is %d", int64(got))
+		t.Errorf("counter = %d", int64(got))
 	}
 	var id identity
 	text, err := os.ReadFile(filepath.Join(dir, "web", identityName))
@@ -144,7 +144,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// Readers of other projects find the counter, by their own rules.
+// TestReadersOfPowercap verifies that readers of other projects find the counter by their own rules.
 func TestReadersOfPowercap(t *testing.T) {
 	dir := t.TempDir()
 	p := open(t, Options{Dir: dir, Host: "h"})
@@ -154,8 +154,8 @@ func TestReadersOfPowercap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Scaphandre: a folder with two numbers; the counter of the one with the first; a domain only where that has a
-	// name.
+	// Scaphandre searches for a directory with two numbers, and reads the counter of the directory with the first
+	// number. It reads a domain only if it has a name.
 	domain, found := regexp.MustCompile(`^intel-rapl:(\d+):\d+$`), 0
 	for _, e := range entries {
 		m := domain.FindStringSubmatch(e.Name())
@@ -167,14 +167,14 @@ func TestReadersOfPowercap(t *testing.T) {
 			t.Errorf("Scaphandre reads %q, error %v", text, err)
 		}
 		if _, err := os.Stat(filepath.Join(base, e.Name(), "name")); err == nil {
-			t.Error("Scaphandre would look for the energy of a domain")
+			t.Error("Scaphandre would read the energy of a domain")
 		}
 		found++
 	}
 	if found != 1 {
 		t.Errorf("Scaphandre finds %d sockets", found)
 	}
-	// Prometheus' and Kepler's: folders without a name are skipped, with a name everything must be there.
+	// Prometheus and Kepler skip directories without a name. If there is a name, all files must exist.
 	found = 0
 	for _, e := range entries {
 		read := func(file string) (string, error) {
@@ -199,7 +199,8 @@ func TestReadersOfPowercap(t *testing.T) {
 	}
 }
 
-// However often the process is replaced, a counter never falls and counts what its machine used.
+// TestCountersNeverFall verifies that a counter never decreases and counts all energy of its machine, regardless of
+// restarts.
 func TestCountersNeverFall(t *testing.T) {
 	parent, runs := memory(t), 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -210,7 +211,7 @@ func TestCountersNeverFall(t *testing.T) {
 		var now time.Duration
 		restart := func() {
 			if p != nil {
-				_ = p.Close() // which saves nothing: a process that is killed leaves the same
+				_ = p.Close() // does not save, like a killed process
 			}
 			if p, err = Open(Options{Dir: dir, Host: "h"}, slog.New(slog.DiscardHandler)); err != nil {
 				t.Fatal(err)
@@ -223,7 +224,7 @@ func TestCountersNeverFall(t *testing.T) {
 			var vms []string
 			for _, name := range []string{"a", "b c", "d"} {
 				if rapid.IntRange(0, 9).Draw(r, "fate of "+name) == 0 {
-					continue // not seen
+					continue // not running
 				}
 				used := energy.Microjoules(rapid.Int64Range(0, 1e9).Draw(r, "joules"))
 				counters[name] += used
@@ -236,7 +237,7 @@ func TestCountersNeverFall(t *testing.T) {
 			for _, name := range vms {
 				folder, _ := Folder(name)
 				if got := counter(t, dir, folder); got != counters[name] {
-					r.Fatalf("the counter of %q is %d, it used %d", name, got, counters[name])
+					r.Fatalf("counter of %q = %d, want %d", name, got, counters[name])
 				}
 			}
 			if rapid.IntRange(0, 4).Draw(r, "kill") == 0 {
@@ -246,8 +247,8 @@ func TestCountersNeverFall(t *testing.T) {
 	})
 }
 
-// A page of the ledger that was being written when the process died does not matter: the other one is at most one
-// publication behind, and was written ahead of it.
+// TestLedgerSurvivesTornPages verifies that a partially written page is harmless, because the other one is at most
+// one publication old, and was written before it.
 func TestLedgerSurvivesTornPages(t *testing.T) {
 	dir := t.TempDir()
 	p := open(t, Options{Dir: dir, Host: "h"})
@@ -269,7 +270,7 @@ func TestLedgerSurvivesTornPages(t *testing.T) {
 			torn := append([]byte(nil), whole...)
 			copy(torn[cut:ledgerHeader+20], strings.Repeat("x", ledgerHeader+20))
 			if got, entries, err := parseLedger(torn); err == nil && (got != sequence || len(entries) != 1) {
-				t.Fatalf("torn at %d: %d %v", cut, got, entries)
+				t.Fatalf("truncated at %d: %d %v", cut, got, entries)
 			}
 		}
 		if err := os.WriteFile(path, whole[:len(whole)/64], 0o600); err != nil {
@@ -278,7 +279,7 @@ func TestLedgerSurvivesTornPages(t *testing.T) {
 		p := open(t, Options{Dir: dir, Host: "h"})
 		publish(t, p, time.Minute, VMTotal{Name: "a", Total: 950})
 		if got := counter(t, dir, "a"); got < 900 {
-			t.Errorf("with %s torn, the counter fell to %d", name, int64(got))
+			t.Errorf("with %s truncated, the counter decreased to %d", name, int64(got))
 		}
 		_ = p.Close()
 		if err := os.WriteFile(path, whole, 0o600); err != nil {
@@ -296,7 +297,7 @@ func TestCounterEndsAtItsRange(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := counter(t, dir, "a"); got != math.MaxInt64 {
-		t.Errorf("the counter is %d", int64(got))
+		t.Errorf("counter = %d", int64(got))
 	}
 }
 
@@ -327,13 +328,13 @@ func TestFolder(t *testing.T) {
 		strings.Repeat("x", 254),
 	} {
 		if got, err := Folder(name); err == nil {
-			t.Errorf("%q became %q", name, got)
+			t.Errorf("Folder(%q) = %q", name, got)
 		}
 	}
 	a, _ := Folder("my vm")
 	for _, other := range []string{"my\u00a0vm", "my:vm", "my_vm", a} {
 		if b, _ := Folder(other); a == b {
-			t.Errorf("%q and %q share the folder %q", "my vm", other, b)
+			t.Errorf("%q and %q share the directory %q", "my vm", other, b)
 		}
 	}
 }
@@ -350,15 +351,16 @@ func FuzzFolder(f *testing.F) {
 		}
 		if folder == "" || len(folder) > maxFolder || folder[0] == '.' || folder[0] == '-' ||
 			strings.ContainsAny(folder, "/\x00") || filepath.Base(folder) != folder {
-			t.Errorf("%q became %q", name, folder)
+			t.Errorf("Folder(%q) = %q", name, folder)
 		}
 		if strings.Contains(folder, "~") == (folder == name) {
-			t.Errorf("%q became %q: plain names and others may meet", name, folder)
+			t.Errorf("Folder(%q) = %q, which may collide with other names", name, folder)
 		}
 	})
 }
 
-// The ledger of the first release is read: a counter was the sum of two numbers there. It is written in the same form.
+// TestLedgerOfFormerAgents verifies that the format of the first release, in which a counter is the sum of two
+// numbers, can be read and is still written.
 func TestLedgerOfFormerAgents(t *testing.T) {
 	const former = "kubenergy guests 1 00000000000000000001 0000000018 e72059e9\n" +
 		"100 23 \"web \\\"é\"\n"
@@ -385,7 +387,8 @@ func TestLedgerOfFormerAgents(t *testing.T) {
 	}
 }
 
-// A save that fails may tear its slot, and leaves the other one alone until that slot has been written.
+// TestLedgerKeepsItsWholeSlot verifies that a failed save retries the same slot, so that the other one remains
+// intact.
 func TestLedgerKeepsItsWholeSlot(t *testing.T) {
 	folder := t.TempDir()
 	dir, err := unix.Open(folder, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -409,7 +412,7 @@ func TestLedgerKeepsItsWholeSlot(t *testing.T) {
 	l.slots[torn].fd = dir // not writable
 	for range 3 {
 		if err := l.save(map[string]*tree{"": {name: "web", total: 2}}); err == nil {
-			t.Error("the whole slot is written while the other one may be torn")
+			t.Error("wrote the intact slot while the other one may be truncated")
 		}
 	}
 	l.slots[torn].fd = fd
@@ -472,7 +475,7 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := Open(Options{Dir: dir}, slog.New(slog.DiscardHandler)); err == nil ||
 		!strings.Contains(err.Error(), "another process") {
-		t.Errorf("two processes may publish in one folder: error %v", err)
+		t.Errorf("opened a directory in use: error %v", err)
 	}
 	open777 := t.TempDir()
 	if err := os.Chmod(open777, 0o777); err != nil {
@@ -480,14 +483,14 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := Open(Options{Dir: open777}, slog.New(slog.DiscardHandler)); err == nil ||
 		!strings.Contains(err.Error(), "others may write") {
-		t.Errorf("a folder that anybody may write in: error %v", err)
+		t.Errorf("opened a directory that others may write to: error %v", err)
 	}
 	linked := t.TempDir()
 	if err := os.Symlink(t.TempDir(), filepath.Join(linked, stagingName)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(Options{Dir: linked}, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("the staging folder may be a link")
+		t.Error("accepted a link as the staging directory")
 	}
 }
 
@@ -502,7 +505,7 @@ func TestGrace(t *testing.T) {
 			t.Fatalf("after %d s: %d", n, int64(got))
 		}
 	}
-	// Seen again, the time begins anew.
+	// If the machine is running again, the grace period starts again.
 	publish(t, p, second(11), VMTotal{Name: "a", Total: 5}, VMTotal{Name: "b", Total: 7})
 	publish(t, p, second(12), VMTotal{Name: "b", Total: 7})
 	publish(t, p, second(21), VMTotal{Name: "b", Total: 7})
@@ -511,28 +514,28 @@ func TestGrace(t *testing.T) {
 	}
 	publish(t, p, second(22), VMTotal{Name: "b", Total: 7})
 	if _, err := os.Lstat(filepath.Join(dir, "a")); err == nil {
-		t.Error("the tree stays after the grace time")
+		t.Error("the directory exists after the grace period")
 	}
 	for range 20 {
 		publish(t, p, second(23), VMTotal{Name: "b", Total: 7})
 	}
 	if left := leftovers(t, dir); len(left) > 0 {
-		t.Errorf("the staging folder still has %v", left)
+		t.Errorf("the staging directory contains %v", left)
 	}
-	// A machine of that name begins anew.
+	// A new machine with the same name starts with a new counter.
 	publish(t, p, second(24), VMTotal{Name: "a", Total: 2}, VMTotal{Name: "b", Total: 7})
 	if got := counter(t, dir, "a"); got != 2 {
 		t.Errorf("%d", int64(got))
 	}
-	// A process that never saw b removes its tree, because the ledger knows it.
+	// A process that has never seen b removes its directory, because the ledger contains it.
 	_ = p.Close()
 	p = open(t, Options{Dir: dir, Host: "h", Grace: 10 * time.Second})
 	publish(t, p, second(30), VMTotal{Name: "a", Total: 2})
 	publish(t, p, second(41), VMTotal{Name: "a", Total: 2})
 	if _, err := os.Lstat(filepath.Join(dir, "b")); err == nil {
-		t.Error("the tree of a machine that went while no agent ran stays for ever")
+		t.Error("the directory of a machine that stopped without an agent was not removed")
 	}
-	// What an administrator made for a machine that never ran is not ours to remove.
+	// A directory that an administrator created for a machine that never ran is not removed.
 	if err := os.Mkdir(filepath.Join(dir, "prepared"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -542,7 +545,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// leftovers are what should not stay in the staging folder.
+// leftovers returns unexpected entries in the staging directory.
 func leftovers(t testing.TB, dir string) (left []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(dir, stagingName))
@@ -557,7 +560,7 @@ func leftovers(t testing.TB, dir string) (left []string) {
 	return left
 }
 
-// What holds after openat2 is missing.
+// TestEnterWithoutOpenat2 verifies the properties of enter without openat2.
 func TestEnterWithoutOpenat2(t *testing.T) {
 	noOpenat2.Store(true)
 	defer noOpenat2.Store(false)
@@ -574,7 +577,7 @@ func TestEnterWithoutOpenat2(t *testing.T) {
 	}
 }
 
-// Virtual machines come and go for years: none leaves a descriptor behind.
+// TestDescriptors verifies that no descriptors leak while virtual machines start and stop.
 func TestDescriptors(t *testing.T) {
 	count := func() int {
 		entries, err := os.ReadDir("/proc/self/fd")

@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noOpenat2 is set once the kernel, or a filter of system calls, was found not to know openat2.
+// noOpenat2 is set if the kernel or a seccomp filter does not support openat2.
 var noOpenat2 atomic.Bool
 
-// enter opens the folder of that name, one component, below another: as a handle to walk on, not to read. Whatever else
-// has the name, a symbolic link above all, is an error, and so is something that is mounted there.
+// enter opens the directory with the given name (one path component) in another one. The descriptor can be used for
+// path lookups, but not for reading. It returns an error for anything else, including symbolic links and mount
+// points.
 func enter(dir int, name string) (int, error) { return openBeneath(dir, name, unix.O_PATH) }
 
-// openFolder opens a folder to read its entries, under the same conditions.
+// openFolder is like enter, but opens the directory for reading its entries.
 func openFolder(dir int, name string) (*os.File, error) {
 	fd, err := openBeneath(dir, name, unix.O_RDONLY)
 	if err != nil {
@@ -30,7 +31,7 @@ func openBeneath(dir int, name string, flags int) (int, error) {
 		fd, err := unix.Openat2(dir, name, &unix.OpenHow{
 			Flags: uint64(flags), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 		})
-		// Filters of system calls answer EPERM to what they do not know.
+		// Seccomp filters may return EPERM for unknown system calls.
 		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
 			return fd, err
 		}
@@ -39,8 +40,8 @@ func openBeneath(dir int, name string, flags int) (int, error) {
 	return openStep(dir, name, flags)
 }
 
-// openStep is openBeneath for kernels before 5.6. A single component cannot leave the folder but through a link or a
-// mount; of mounts it sees those of other file systems.
+// openStep is the fallback of openBeneath for kernels before 5.6. A single component can leave the directory only
+// through a link or a mount point. It detects only mount points of other file systems.
 func openStep(dir int, name string, flags int) (int, error) {
 	fd, err := unix.Openat(dir, name, flags, 0)
 	if err != nil {

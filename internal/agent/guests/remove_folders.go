@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A guest may leave millions of files behind, in folders as deep as it likes. They are removed a little at a time.
+// A guest may leave millions of files in deeply nested directories. They are removed in small steps.
 const (
-	stepsAtOnce   = 500 // entries that are removed or moved in one publication: about a millisecond
-	entriesAtOnce = 32  // that are read of a folder before they are dealt with
+	stepsAtOnce   = 500 // entries removed or moved per publication, in about a millisecond
+	entriesAtOnce = 32  // entries read from a directory at a time
 )
 
-// retire takes the tree of a virtual machine that is gone out of the way, after the grace time.
+// retire moves the directory of a stopped virtual machine to the staging directory after the grace period.
 func (p *Publisher) retire(t *tree, now time.Duration) {
 	if t.gone == 0 {
 		t.gone = max(now, 1)
@@ -33,11 +33,11 @@ func (p *Publisher) retire(t *tree, now time.Duration) {
 		return
 	}
 	p.stats.Stuck++
-	p.log.Warn("removing the tree of a virtual machine that is gone fails", "vm", t.name, "err", err)
-	t.gone = max(now-p.grace+renewal, 1) // again in a minute
+	p.log.Warn("Failed to remove the directory of a stopped virtual machine", "vm", t.name, "err", err)
+	t.gone = max(now-p.grace+renewal, 1) // retry in a minute
 }
 
-// move takes a whole tree to the staging folder, under a new name.
+// move moves a directory to the staging directory with a unique name.
 func (p *Publisher) move(dir int, name, prefix string) error {
 	err := p.moveTo(dir, name, p.staging, prefix)
 	p.litter = p.litter || err == nil
@@ -54,9 +54,9 @@ func (p *Publisher) moveTo(dir int, name string, to int, prefix string) error {
 	}
 }
 
-// sweep empties some of the trees in the staging folder. All that it has to remember is that folder's content.
+// sweep removes some entries of the directories in the staging directory, which is the only state of the removal.
 func (p *Publisher) sweep() {
-	staging, err := openFolder(p.staging, ".") // whose position is its own
+	staging, err := openFolder(p.staging, ".") // reopened because it needs its own file offset
 	if err != nil {
 		return
 	}
@@ -77,23 +77,23 @@ func (p *Publisher) sweep() {
 				gone, err = p.empty(name, &steps)
 			}
 			if err != nil {
-				// It is left where it is, for the administrator.
+				// Keep it for the administrator.
 				p.stats.Stuck++
-				p.log.Warn("what a virtual machine left behind cannot be removed", "folder", stagingName+"/"+name,
+				p.log.Warn("Failed to remove files of a stopped virtual machine", "folder", stagingName+"/"+name,
 					"err", err)
 				_ = p.move(p.staging, name, stuckPrefix)
 				err = nil
 			}
 		}
 		if err != nil {
-			return // the end, as a rule
+			return // usually io.EOF
 		}
 	}
 }
 
-// empty removes some of a tree in the staging folder, and the tree with the last of it. Folders deeper within are
-// moved up to its top, so that depth does not matter; never out of it, where a guest that lives after all, and has
-// them open, could find a way to what is not its own.
+// empty removes some entries of a directory in the staging directory, and the directory itself once it is empty.
+// Nested directories are moved to the top level of the directory, so that their depth does not matter. They are
+// never moved out of it, because a guest that is still running and has them open could gain access to other files.
 func (p *Publisher) empty(name string, steps *int) (gone bool, err error) {
 	*steps--
 	top, err := openClosed(p.staging, name, 0)
@@ -112,7 +112,7 @@ func (p *Publisher) empty(name string, steps *int) (gone bool, err error) {
 	return none && err == nil, err
 }
 
-// level removes some of a folder directly below the top, and moves the folders in it up.
+// level removes some entries of a directory at the top level, and moves its subdirectories up.
 func (p *Publisher) level(top int, name string, steps *int) error {
 	folder, err := openClosed(top, name, unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *Publisher) level(top int, name string, steps *int) error {
 	return err
 }
 
-// openClosed opens a folder that a guest may have closed to others, and opens it for writing.
+// openClosed opens a directory and makes it accessible, because a guest may have removed its permissions.
 func openClosed(dir int, name string, flags int) (*os.File, error) {
 	folder, err := openFolder(dir, name)
 	if errors.Is(err, unix.EACCES) {
@@ -141,8 +141,8 @@ func openClosed(dir int, name string, flags int) (*os.File, error) {
 	return folder, err
 }
 
-// removeSome removes entries of a folder, and leaves those that are folders to a function. It reports whether there
-// were none.
+// removeSome removes entries of a directory, and calls inner for its subdirectories. It reports whether the
+// directory is empty.
 func (p *Publisher) removeSome(folder *os.File, steps *int, inner func(name string) error) (none bool, err error) {
 	names, err := folder.Readdirnames(entriesAtOnce)
 	if err != nil {
@@ -161,8 +161,8 @@ func (p *Publisher) removeSome(folder *os.File, steps *int, inner func(name stri
 	return false, nil
 }
 
-// raise moves a folder up to the top. To move a folder one must be able to write in it; an empty one can be removed all
-// the same.
+// raise moves a directory to the top level. Moving requires write permission for the directory. If moving fails,
+// raise tries to remove the directory, which succeeds if it is empty.
 func (p *Publisher) raise(dir int, name string, top int) error {
 	err := p.moveTo(dir, name, top, emptyPrefix)
 	if errors.Is(err, unix.EACCES) && unix.Fchmodat(dir, name, 0o700, unix.AT_SYMLINK_NOFOLLOW) == nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A ledger remembers how far the counters are, for the process that comes after this one: in two files that are
-// written in turns, in place, so that one of them is whole whenever the process dies and that a full file system does
-// not matter. Nothing is flushed: virtual machines do not survive what would make that necessary.
+// ledger saves the counters for the next process. It consists of two files that are overwritten alternately, so
+// that one of them is always intact, and that saving succeeds on a full file system. Writes are not synced, because
+// virtual machines do not survive events that would require it.
 type ledger struct {
 	slots    [2]slot
 	sequence uint64
@@ -23,10 +23,10 @@ type ledger struct {
 
 type slot struct {
 	fd   int
-	size int // what the file has blocks for
+	size int // allocated size of the file
 }
 
-// An entry is one tree.
+// entry is the saved counter of a virtual machine.
 type entry struct {
 	total energy.Microjoules
 	name  string
@@ -41,7 +41,7 @@ const (
 
 var slotNames = [2]string{"ledger-0", "ledger-1"}
 
-// open returns what the newest whole slot holds.
+// open opens the files and returns the entries of the newest intact one.
 func (l *ledger) open(staging int) ([]entry, error) {
 	l.slots = [2]slot{{fd: -1}, {fd: -1}}
 	var newest []entry
@@ -57,7 +57,7 @@ func (l *ledger) open(staging int) ([]entry, error) {
 			return nil, fmt.Errorf("reading %s: %w", slotNames[i], err)
 		}
 		s.size = len(text)
-		// A slot that was being written is no loss: the other one is whole.
+		// If a slot was being written when the process died, the other one is intact.
 		if sequence, entries, err := parseLedger(text); err == nil && sequence > l.sequence {
 			l.sequence, newest = sequence, entries
 		}
@@ -71,15 +71,15 @@ func readAll(fd int) ([]byte, error) {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > maxLedger {
-		return nil, errors.New("not a file of ours")
+		return nil, errors.New("not a ledger file")
 	}
 	text := make([]byte, st.Size)
 	n, err := unix.Pread(fd, text, 0)
 	return text[:max(n, 0)], err
 }
 
-// save writes the older slot. After an error, that slot may be torn, and the next save writes it again: the other one
-// stays whole.
+// save overwrites the older slot. After an error, the slot may be partially written and is overwritten again by the
+// next save, so that the other slot remains intact.
 func (l *ledger) save(trees map[string]*tree) error {
 	next := l.sequence + 1
 	l.page = append(l.page[:0], make([]byte, ledgerHeader)...)
@@ -98,7 +98,7 @@ func (l *ledger) save(trees map[string]*tree) error {
 	return err
 }
 
-// reserve sees to it that both slots have blocks for a page.
+// reserve allocates disk blocks for a page of the given size in both slots.
 func (l *ledger) reserve(size int) error {
 	size = (size + block - 1) / block * block
 	for i := range l.slots {
@@ -123,27 +123,28 @@ func writeAt(fd int, b []byte, at int64) error {
 }
 
 const (
-	// header is the form of the first line: magic, sequence, length, checksum.
+	// header is the format of the first line: magic, sequence number, length, checksum.
 	header = ledgerMagic + " %020d %010d %08x\n"
-	// entryLine is the form of the others: two numbers whose sum is the counter, and the virtual machine's name.
+	// entryLine is the format of the other lines: two numbers that add up to the counter, and the name of the
+	// machine.
 	entryLine = "%d %d %q\n"
 )
 
-// parseLedger reads a slot. What follows after the length that it names is of an older, longer page.
+// parseLedger parses a slot. It ignores trailing bytes, which are the rest of an older page.
 func parseLedger(text []byte) (sequence uint64, entries []entry, err error) {
 	if len(text) < ledgerHeader {
-		return 0, nil, errors.New("too short for a ledger")
+		return 0, nil, errors.New("the ledger is too short")
 	}
 	var length, sum uint32
 	if _, err := fmt.Sscanf(string(text[:ledgerHeader]), header, &sequence, &length, &sum); err != nil {
-		return 0, nil, fmt.Errorf("reading the header: %w", err)
+		return 0, nil, fmt.Errorf("parsing the header: %w", err)
 	}
 	text = text[ledgerHeader:]
 	if uint64(length) > uint64(len(text)) {
-		return 0, nil, errors.New("the ledger is cut off")
+		return 0, nil, errors.New("the ledger is truncated")
 	}
 	if crc32.ChecksumIEEE(text[:length]) != sum {
-		return 0, nil, errors.New("the ledger's checksum is wrong")
+		return 0, nil, errors.New("checksum mismatch")
 	}
 	for line := range bytes.Lines(text[:length]) {
 		e, err := parseEntry(string(line))
@@ -159,10 +160,10 @@ func parseEntry(line string) (e entry, err error) {
 	var base energy.Microjoules
 	_, err = fmt.Sscanf(line, entryLine, &base, &e.total, &e.name)
 	if err == nil && (base < 0 || e.total < 0) {
-		err = errors.New("it is negative")
+		err = errors.New("negative counter")
 	}
 	if err != nil {
-		return entry{}, fmt.Errorf("reading the entry %q: %w", line, err)
+		return entry{}, fmt.Errorf("parsing the entry %q: %w", line, err)
 	}
 	e.total += min(base, math.MaxInt64-e.total)
 	return e, nil
@@ -170,7 +171,7 @@ func parseEntry(line string) (e entry, err error) {
 
 func (l *ledger) close() {
 	for i := range l.slots {
-		if l.slots[i].fd > 0 { // 0: it was never opened
+		if l.slots[i].fd > 0 { // 0 means that it was never opened
 			closeFD(&l.slots[i].fd)
 		}
 	}

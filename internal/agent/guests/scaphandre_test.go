@@ -12,16 +12,16 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Scaphandre's QEMU exporter adds a power in microwatts to the counter, as if it were microjoules, once in a loop of
-// five seconds: the counter grows at a fifth of the truth. It truncates the file before it writes, so that a reader
-// can find it empty. What is published here is the energy, and always whole.
+// Scaphandre's QEMU exporter adds the power in microwatts to the counter in microjoules once per iteration of five
+// seconds, so the counter advances at a fifth of the actual energy. It also truncates the file before it writes, so
+// that a reader may find it empty. This package publishes the actual energy atomically.
 func Example() {
 	dir, err := os.MkdirTemp("", "guests")
 	if err != nil {
 		panic(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	const watts, loop = 40, 5 // a virtual machine that draws 40 W
+	const watts, loop = 40, 5 // power of the virtual machine
 	theirs := filepath.Join(dir, "theirs")
 	publisher, err := guests.Open(guests.Options{Dir: filepath.Join(dir, "ours"), Host: "hv"},
 		slog.New(slog.DiscardHandler))

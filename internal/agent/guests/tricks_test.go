@@ -18,21 +18,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A trick is what a guest that may write does in the folder that it shares with the host. Such a guest acts as root of
-// the host, through virtiofsd, in that folder.
+// trick is an attack by a guest on its shared directory. With write access through virtiofsd, a guest acts as root
+// of the host in this directory.
 type trick struct {
 	name string
 	do   func(t *testing.T, g *stage)
-	// heals says that the guest's own counter is right again at the next publication; otherwise the failure must be
-	// counted.
+	// heals is true if the guest's own counter is correct again after the next publication. Otherwise, a failure
+	// must be counted.
 	heals bool
-	// either says that the trick's effect depends on the kernel, the file system or what this test may do.
+	// either is true if the effect depends on the kernel, the file system or the permissions of the test.
 	either bool
-	// fallback says that it is also tried without openat2.
+	// fallback is true if the trick is also tested without openat2.
 	fallback bool
 }
 
-// A stage is a host with three guests, of which bad plays tricks, and a folder outside that nobody may change.
+// stage is a host with three guests and a directory that must not change. One of the guests performs the trick.
 type stage struct {
 	dir, bad, outside string
 	p                 *Publisher
@@ -63,11 +63,11 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// try does what needs rights or a file system that may be missing.
+// try skips the test if an operation fails that requires permissions or a specific file system.
 func try(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
-		t.Skipf("cannot be tried here: %v", err)
+		t.Skipf("cannot be tested here: %v", err)
 	}
 }
 
@@ -131,7 +131,7 @@ var tricks = []trick{
 	}},
 	{name: "socket in place of the counter", heals: true, do: func(t *testing.T, g *stage) {
 		must(t, os.Remove(g.path(packageFolder, counterName)))
-		fd, err := unix.Open(g.path(packageFolder), unix.O_PATH|unix.O_CLOEXEC, 0) // the path itself may be too long
+		fd, err := unix.Open(g.path(packageFolder), unix.O_PATH|unix.O_CLOEXEC, 0) // avoids a long socket path
 		must(t, err)
 		defer func() { _ = unix.Close(fd) }()
 		l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", fd, counterName))
@@ -228,7 +228,7 @@ var tricks = []trick{
 	{name: "folders in folders without end", heals: true, do: func(t *testing.T, g *stage) {
 		dir, err := unix.Open(g.bad, unix.O_PATH|unix.O_CLOEXEC, 0)
 		must(t, err)
-		for range 1500 { // longer than any path may be
+		for range 1500 { // exceeds the maximum path length
 			must(t, unix.Mkdirat(dir, "deeper", 0o700))
 			next, err := unix.Openat(dir, "deeper", unix.O_PATH|unix.O_CLOEXEC, 0)
 			must(t, err)
@@ -245,7 +245,7 @@ var tricks = []trick{
 	}},
 }
 
-// race exchanges the folder with a link to the outside for as long as the test publishes.
+// race exchanges the directory with a link to the outside while the test publishes.
 func race(t *testing.T, g *stage) {
 	must(t, os.Symlink(g.outside, g.path("link")))
 	stop, done := make(chan struct{}), sync.WaitGroup{}
@@ -269,7 +269,7 @@ func race(t *testing.T, g *stage) {
 	done.Wait()
 }
 
-// unmount removes every mount in a folder, wherever it was moved.
+// unmount removes all mounts below a directory.
 func unmount(t *testing.T, dir string) {
 	text, err := os.ReadFile("/proc/self/mounts")
 	must(t, err)
@@ -283,11 +283,11 @@ func unmount(t *testing.T, dir string) {
 func attribute(t *testing.T, g *stage, flag string, name ...string) {
 	t.Helper()
 	if os.Getenv(unprivileged) != "" {
-		t.Skip("needs a capability")
+		t.Skip("requires a capability")
 	}
 	out, err := exec.CommandContext(t.Context(), "chattr", "+"+flag, g.path(name...)).CombinedOutput()
 	if err != nil {
-		t.Skipf("cannot be tried here: %s", out)
+		t.Skipf("cannot be tested here: %s", out)
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("chattr", "-R", "-f", "-i", "-a", g.dir).CombinedOutput(); err != nil {
@@ -297,7 +297,7 @@ func attribute(t *testing.T, g *stage, flag string, name ...string) {
 }
 
 func (k *trick) run(t *testing.T) {
-	// With all rights in memory, as it will be; without them on the disk.
+	// Use an in-memory file system as in production if permitted, otherwise the disk.
 	root := memory(t)
 	if os.Getenv(unprivileged) != "" {
 		root = t.TempDir()
@@ -321,9 +321,9 @@ func (k *trick) run(t *testing.T) {
 	}
 	k.check(t, g, failed)
 	if diff := cmp.Diff(others, rest(t, g)); diff != "" {
-		t.Errorf("beside the counters, other guests' trees changed:\n%s", diff)
+		t.Errorf("files of other guests changed:\n%s", diff)
 	}
-	// Then it goes, and what it leaves is removed, or left alone, and nothing else is.
+	// When the machine stops, its files must be removed or set aside, and no other files may change.
 	g.names = []string{"good", "other good"}
 	g.now += renewal
 	for range 8 {
@@ -333,11 +333,11 @@ func (k *trick) run(t *testing.T) {
 		g.tick(t)
 	}
 	if _, err := os.Lstat(g.bad); k.heals && (err == nil || len(leftovers(t, g.dir)) > 0) {
-		t.Errorf("it is gone and its tree is not: %v", leftovers(t, g.dir))
+		t.Errorf("files of the stopped guest were not removed: %v", leftovers(t, g.dir))
 	}
 	k.checkGood(t, g)
 	if diff := cmp.Diff(before, list(t, g.outside)); diff != "" {
-		t.Errorf("the outside changed:\n%s", diff)
+		t.Errorf("the outside directory changed:\n%s", diff)
 	}
 }
 
@@ -350,12 +350,12 @@ func (k *trick) check(t *testing.T, g *stage, failedBefore uint64) {
 	switch {
 	case k.either:
 		if !right && failed == 0 {
-			t.Errorf("its counter is %q (%v), and no failure was counted", text, err)
+			t.Errorf("counter = %q (%v), want a failure", text, err)
 		}
 	case k.heals && (!right || failed > 0):
-		t.Errorf("its counter is %q (%v) instead of %d, %d failures", text, err, g.total, failed)
+		t.Errorf("counter = %q (%v), want %d, %d failures", text, err, g.total, failed)
 	case !k.heals && failed == 0:
-		t.Errorf("no failure was counted; its counter is %q (%v)", text, err)
+		t.Errorf("no failure was counted, counter = %q (%v)", text, err)
 	}
 }
 
@@ -364,12 +364,12 @@ func (k *trick) checkGood(t *testing.T, g *stage) {
 	for _, name := range []string{"good", "other good"} {
 		folder, _ := Folder(name)
 		if got := counter(t, g.dir, folder); got != microjoules(g.total) {
-			t.Errorf("the counter of %s is %d instead of %d", name, int64(got), g.total)
+			t.Errorf("counter of %s = %d, want %d", name, int64(got), g.total)
 		}
 	}
 }
 
-// rest lists the others' trees without their counters.
+// rest returns the files of the other guests without their counters.
 func rest(t *testing.T, g *stage) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -395,14 +395,14 @@ func TestTricks(t *testing.T) {
 
 const unprivileged = "KUBENERGY_TEST_UNPRIVILEGED"
 
-// TestTricksWithoutCapabilities is TestTricks as the agent runs: as root that may do no more than other users.
+// TestTricksWithoutCapabilities runs TestTricks like the agent, as root without capabilities.
 func TestTricksWithoutCapabilities(t *testing.T) {
 	if os.Geteuid() != 0 || os.Getenv(unprivileged) != "" {
-		t.Skip("needs root, to give its rights away")
+		t.Skip("requires root to drop capabilities")
 	}
 	setpriv, err := exec.LookPath("setpriv")
 	if err != nil {
-		t.Skip("needs setpriv of util-linux")
+		t.Skip("requires setpriv of util-linux")
 	}
 	cmd := exec.CommandContext(t.Context(), setpriv, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs",
 		os.Args[0], "-test.run=^(TestTricks|TestTree|TestGrace|TestReadersOfPowercap)$", "-test.v")
@@ -416,7 +416,8 @@ func TestTricksWithoutCapabilities(t *testing.T) {
 	}
 }
 
-// A guest that fills the file system, with bytes or with names, spoils nobody else's counter.
+// TestFullFileSystem verifies that a guest that fills the file system with data or inodes does not affect the
+// counters of other guests.
 func TestFullFileSystem(t *testing.T) {
 	for name, options := range map[string]string{"bytes": "size=256k", "names": "size=64m,nr_inodes=200"} {
 		t.Run(name, func(t *testing.T) {
@@ -429,14 +430,14 @@ func TestFullFileSystem(t *testing.T) {
 			fill(t, g.bad)
 			for range 20 {
 				g.tick(t)
-				fill(t, g.bad) // whatever became free
+				fill(t, g.bad) // also use space that was freed
 				new(trick).checkGood(t, g)
 			}
-			// New machines get nothing until there is room; then all is as before.
+			// New machines get no counter until space is available again.
 			g.names = append(g.names, "late")
 			g.tick(t)
 			if g.p.Stats().Failed == 0 {
-				t.Error("a machine that came late was published on a full file system")
+				t.Error("published a new machine on a full file system")
 			}
 			entries, err := os.ReadDir(g.bad)
 			must(t, err)

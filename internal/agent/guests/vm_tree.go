@@ -20,23 +20,24 @@ const (
 	identityName  = "kubenergy.json"
 )
 
-// A tree is the folder of one virtual machine.
+// tree is the directory of one virtual machine.
 type tree struct {
 	name, folder string
-	total        energy.Microjoules // what the guest reads
+	total        energy.Microjoules // value of the counter
 	quality      energy.Quality
 
-	round   uint64        // in which the machine was seen last
-	gone    time.Duration // since when the machine is missing; 0: it is not
-	renewed time.Duration // when the files that do not change were written; 0: they are missing
-	logged  time.Duration // when a change of failing was logged
+	round   uint64        // last round in which the machine was running
+	gone    time.Duration // time when the machine was first missing; 0 if it is running
+	renewed time.Duration // time when the constant files were last written; 0 if they are missing
+	logged  time.Duration // time when a change of failing was last logged
 	failing bool
 
-	dir int // DIR/VM; -1: not open
-	// The counter's file stays open. Where the file system is full, as a guest that may write can make it for all, the
-	// counter goes on in place, in blocks that it has already; only then may a guest read while its counter is written.
-	// Nothing of the guest's ever comes back: the file is written by the descriptor that made it, and not read.
-	counter int // -1: none
+	dir int // descriptor of DIR/VM; -1 if not open
+	// The file of the counter is kept open. If the file system is full, which a guest with write access can cause,
+	// the counter is overwritten in place, using its allocated blocks. Only in this case can a guest read a
+	// partially written counter. The agent never reads data that a guest may have written: it writes to the
+	// descriptor that created the file, and does not read the file.
+	counter int // -1 if not open
 }
 
 func (t *tree) close() {
@@ -44,19 +45,19 @@ func (t *tree) close() {
 	closeFD(&t.counter)
 }
 
-// putCounter renames a complete file to the tree's counter. The folder that it goes to is entered anew each time: a
-// guest may have moved it, or put something else in its place.
+// putCounter atomically replaces the machine's counter file. The directory is entered each time, because a guest
+// may have moved or replaced it.
 func (p *Publisher) putCounter(t *tree, now time.Duration) error {
 	if t.renewed == 0 || now-t.renewed >= renewal {
-		closeFD(&t.dir) // the host's administrator may have replaced the folder
+		closeFD(&t.dir) // an administrator may have replaced the directory
 	}
 	home, err := p.enterPackage(t)
-	if errors.Is(err, unix.ENOENT) { // the folder was removed, with all that we held of it
+	if errors.Is(err, unix.ENOENT) { // the open directory was removed
 		closeFD(&t.dir)
 		home, err = p.enterPackage(t)
 	}
 	if err != nil {
-		return fmt.Errorf("entering its folder: %w", err)
+		return fmt.Errorf("opening its directory: %w", err)
 	}
 	defer func() { _ = unix.Close(home) }()
 	p.digits = strconv.AppendInt(p.digits[:0], int64(t.total), 10)
@@ -71,7 +72,7 @@ func (p *Publisher) putCounter(t *tree, now time.Duration) error {
 	return err
 }
 
-// enterPackage opens the tree's intel-rapl:0, and makes what is missing on the way.
+// enterPackage opens the machine's intel-rapl:0 directory, and creates missing directories.
 func (p *Publisher) enterPackage(t *tree) (int, error) {
 	if t.dir < 0 {
 		fd, err := p.enterOrMake(p.dir, t.folder)
@@ -99,12 +100,12 @@ func (p *Publisher) enterOrMake(dir int, name string) (int, error) {
 	return enter(dir, name)
 }
 
-// putRest puts in place what does not change. The counter is there already, and name comes last: a reader that sees a
-// name finds all the rest.
+// putRest writes the constant files. The counter already exists, and name is written last, so that a reader that
+// finds a name finds all other files too.
 func (p *Publisher) putRest(t *tree) error {
 	home, err := enter(t.dir, packageFolder)
 	if err != nil {
-		return fmt.Errorf("entering its folder: %w", err)
+		return fmt.Errorf("opening its directory: %w", err)
 	}
 	defer func() { _ = unix.Close(home) }()
 	identity, err := json.Marshal(identity{Version: 1, Host: p.host, VM: t.name, Quality: t.quality})
@@ -121,7 +122,7 @@ func (p *Publisher) putRest(t *tree) error {
 	)
 }
 
-// identity is kubenergy.json. Quality is that of the counter as the host attributes it.
+// identity is the content of kubenergy.json. Quality is that of the host's attribution.
 type identity struct {
 	Version int            `json:"version"`
 	Host    string         `json:"host"`

@@ -11,8 +11,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/agent/host/hosttest"
 )
 
-// BenchmarkSweep sweeps over real control groups, once a second: with a process in each that wakes 20 times per second,
-// and without. cpu-µs/sweep is the CPU time of the thread that sweeps; %core is the same of a second.
+// BenchmarkSweep measures sweeps over real control groups once a second, with and without a process in each group
+// that wakes up 20 times per second. cpu-µs/sweep is the CPU time of the sweeping thread; %core is the same as a
+// percentage of one core.
 //
 //	go test -run '^$' -bench Sweep -benchtime 20x ./internal/agent/host
 func BenchmarkSweep(b *testing.B) {
@@ -63,7 +64,7 @@ func benchmarkSweep(b *testing.B, l hosttest.Load) {
 	b.ReportMetric(each.Seconds()*100, "%core")
 	b.ReportMetric(float64(h.stats.Reads-reads)/float64(b.N), "reads/sweep")
 	if got := h.counts(container); got < l.Containers {
-		b.Fatalf("%d containers were found, of %d", got, l.Containers)
+		b.Fatalf("found %d of %d containers", got, l.Containers)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestBombs has somebody make groups to no end. The containers are still found, and no tick takes long.
+// TestBombs verifies that containers are still found and that ticks are fast if a user creates very many groups.
 func TestBombs(t *testing.T) {
 	k, machine := newKernel(t, 2), kit.WatchMachine(t)
 	k.make("kubepods/burstable", podB+"/"+idB)
@@ -24,7 +24,7 @@ func TestBombs(t *testing.T) {
 		r.sweep()
 		took := time.Since(began)
 		t.Logf("%s: %v, %+v", what, took, r.Stats())
-		if took > 2*time.Second { // many times what it takes on an idle machine
+		if took > 2*time.Second { // many times the duration on an idle machine
 			machine.TooSlow("%s: a tick took %v", what, took)
 		}
 		if got := r.consumers(); got > 200 {
@@ -32,7 +32,7 @@ func TestBombs(t *testing.T) {
 		}
 	}
 	tick("before")
-	// Beside each other, in a watched directory: more than the kernel keeps notices of.
+	// Siblings in a watched directory, more than fit into the kernel's event queue.
 	k.make("bomb")
 	tick("one")
 	for i := range 20_000 {
@@ -42,34 +42,34 @@ func TestBombs(t *testing.T) {
 	k.burn(podA+"/"+idA, s)
 	tick("many")
 	if _, ok := r.known["pod/"+uidA+"/"+idA]; !ok {
-		t.Error("groups of a pattern took the room of a pod")
+		t.Error("groups that match a pattern displaced a pod")
 	}
 	if r.Stats().Overflows == 0 {
-		t.Error("no notice was lost: the test is too small")
+		t.Error("no event was lost: the test creates too few groups")
 	}
-	// Inside each other, with the longest names, beyond what a path can be.
+	// Deeply nested groups with the longest possible names, exceeding the maximum path length.
 	dir := filepath.Join(k.dir, "deep")
 	k.mkdir(dir)
 	deepen(t, dir, strings.Repeat("n", 255), 200)
 	r.clock += walkInterval
 	tick("deep")
-	// Inside of a container: nobody looks.
+	// Groups inside a container are not visited.
 	for i := range 2000 {
 		k.mkdir(filepath.Join(k.dir, podB, idB, strconv.Itoa(i)))
 	}
 	watches := r.watch.count()
 	tick("inside")
 	if got := r.watch.count(); got != watches {
-		t.Errorf("%d watches, then %d", watches, got)
+		t.Errorf("watches changed from %d to %d", watches, got)
 	}
 	k.burn(podB+"/"+idB, s)
 	tick("after")
 	if r.known["pod/"+uidB+"/"+idB] != s || r.credited() != k.busy {
-		t.Errorf("credited %v of %v, the container %v", r.credited(), k.busy, r.known["pod/"+uidB+"/"+idB])
+		t.Errorf("credited %v of %v, container %v", r.credited(), k.busy, r.known["pod/"+uidB+"/"+idB])
 	}
 }
 
-// deepen makes directories inside each other.
+// deepen creates nested directories.
 func deepen(t *testing.T, dir, name string, levels int) {
 	t.Helper()
 	at, err := unix.Open(dir, unix.O_DIRECTORY, 0)
@@ -90,7 +90,7 @@ func deepen(t *testing.T, dir, name string, levels int) {
 	_ = unix.Close(at)
 }
 
-// TestDescriptors keeps no more of them than it may.
+// TestDescriptors verifies that the number of open descriptors is limited.
 func TestDescriptors(t *testing.T) {
 	k := newKernel(t, 1)
 	for i := range 20 {
@@ -114,7 +114,7 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// TestNothingIsAllocated sweeps again and again.
+// TestNothingIsAllocated verifies that a sweep allocates no memory.
 func TestNothingIsAllocated(t *testing.T) {
 	k := newKernel(t, 2)
 	for i := range 20 {
@@ -129,12 +129,12 @@ func TestNothingIsAllocated(t *testing.T) {
 	if got := testing.AllocsPerRun(50, func() {
 		r.clock += time.Second
 		for _, n := range r.byDir {
-			n.delta = 1 // nothing is idle
+			n.delta = 1 // make all nodes active
 		}
 		if err := r.Sweep(&r.last); err != nil {
 			t.Fatal(err)
 		}
 	}); got > 0 {
-		t.Errorf("%v allocations in a sweep", got)
+		t.Errorf("%v allocations per sweep", got)
 	}
 }

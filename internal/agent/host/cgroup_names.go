@@ -8,37 +8,37 @@ import (
 	"strings"
 )
 
-// A role is what a directory of a control group stands for.
+// role is the kind of a control group or node.
 type role uint8
 
 const (
-	other     role = iota // a service, a session: part of the system
-	system                // the whole node
-	slice                 // a group that holds consumers: all pods, the pods of a class, the machines
+	other     role = iota // a service or session, accounted to the system
+	system                // the root node
+	slice                 // contains consumers: all pods, a QoS class, or virtual machines
 	pod                   //
 	container             //
 	vm                    //
-	process               // a machine that is known by its process only
-	group                 // what a pattern of the options matches
-	ignored               // inside of a consumer, and part of it
+	process               // a virtual machine without its own group
+	group                 // matches a pattern of Options.Groups
+	ignored               // inside a consumer, and accounted to it
 )
 
-// Limits of what is taken for a name. Longer ones are not consumers of their own.
+// Maximum lengths of names. Groups with longer names are not separate consumers.
 const (
 	maxUID    = 64
 	maxVMName = 128
 	maxGroup  = 512
 )
 
-// below says what the group name is inside a group called base of role in, and what its consumer is called: the UID
-// of a pod, the ID of a container, the name of a machine with its number.
+// below returns the role of the group name inside the group base with role in, and the key of its consumer: the UID
+// of a pod, the ID of a container, or the name and number of a virtual machine.
 //
-// These are the layouts of the kubelet's two drivers, with any parent groups around them:
+// It supports the layouts of both cgroup drivers of the kubelet, below any parent groups:
 //
 //	kubepods/burstable/pod<uid>/<container>
 //	kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice/cri-containerd-<container>.scope
 //
-// and libvirt's:
+// It also supports the layouts of libvirt:
 //
 //	machine/qemu-3-name.libvirt-qemu
 //	machine.slice/machine-qemu\x2d3\x2dname.scope
@@ -68,18 +68,19 @@ func below(in role, inPods bool, base, name string) (role, string) {
 	return other, ""
 }
 
-// isKubepods tells the group of all pods; k3s, kind and --cgroup-root put others around it.
+// isKubepods reports whether name is the group of all pods. k3s, kind and --cgroup-root nest it in other groups.
 func isKubepods(name string) bool {
 	return name == "kubepods" || name == "kubepods.slice" || strings.HasSuffix(name, "-kubepods.slice")
 }
 
-// isClass tells the groups of the pods of one class of quality of service.
+// isClass reports whether name is the group of a QoS class.
 func isClass(name string) bool {
 	return slices.Contains([]string{"burstable", "besteffort", "guaranteed"}, name) ||
 		strings.HasSuffix(name, "kubepods-burstable.slice") || strings.HasSuffix(name, "kubepods-besteffort.slice")
 }
 
-// podUID returns the UID of a pod, or nothing. systemd takes dashes for levels, so the kubelet writes underscores.
+// podUID returns the UID of a pod, or "" if name is not the group of a pod. The systemd driver replaces dashes in
+// the UID with underscores, because systemd uses dashes to separate levels.
 func podUID(base, name string) string {
 	uid, ok := strings.CutPrefix(name, "pod")
 	if !ok || strings.HasSuffix(name, ".slice") {
@@ -98,7 +99,8 @@ func podUID(base, name string) string {
 	return uid
 }
 
-// containerID returns the ID of a container, or nothing for what else a pod holds: CRI-O's monitors, init.scope.
+// containerID returns the ID of a container, or "" for other groups in a pod, such as CRI-O's monitors and
+// init.scope.
 func containerID(name string) string {
 	if parts := containerName.FindStringSubmatch(name); parts != nil {
 		return parts[1] + parts[2]
@@ -106,14 +108,15 @@ func containerID(name string) string {
 	return ""
 }
 
-// containerName is an ID, or a scope whose name begins with that of a runtime.
+// containerName matches a container ID, optionally in a scope with the prefix of a container runtime.
 var containerName = regexp.MustCompile(
 	`^(?:([0-9a-f]{12,128})|(?:cri-containerd|containerd|crio|docker|libpod|cri-o)-([0-9a-f]{12,128})(?:\.scope)?)$`)
 
-// word is of letters, digits, dots and dashes. One of dots alone would be a way to another folder.
+// word matches valid pod UIDs, except that names of dots only must be rejected separately because they are relative
+// paths.
 var word = regexp.MustCompile(`^[\w.-]+$`)
 
-// A glob is a pattern of paths, element by element.
+// glob is a path pattern, split into elements.
 type glob []string
 
 func parseGlobs(patterns []string) ([]glob, error) {
@@ -122,7 +125,7 @@ func parseGlobs(patterns []string) ([]glob, error) {
 		elements := strings.Split(strings.Trim(p, "/"), "/")
 		for _, e := range elements {
 			if _, err := path.Match(e, ""); err != nil || e == "" || e == "." || e == ".." {
-				return nil, fmt.Errorf("pattern of control groups %q: %q is no pattern of a name", p, e)
+				return nil, fmt.Errorf("invalid cgroup pattern %q: invalid element %q", p, e)
 			}
 		}
 		globs = append(globs, elements)
@@ -130,8 +133,7 @@ func parseGlobs(patterns []string) ([]glob, error) {
 	return globs, nil
 }
 
-// match reports whether the path of a group, element by element, is what a pattern means, and if groups inside it may
-// be.
+// match reports whether the path of a group matches a pattern, and whether groups inside it may match.
 func match(globs []glob, rel string) (full, within bool) {
 	depth := strings.Count(rel, "/") + 1
 	for _, g := range globs {
@@ -145,7 +147,7 @@ func match(globs []glob, rel string) (full, within bool) {
 	return full, within
 }
 
-// placeOf follows a path from the root of a hierarchy, as /proc/PID/cgroup shows it, to the outermost pod or machine.
+// placeOf returns the outermost pod or virtual machine in a path as listed in /proc/PID/cgroup.
 func placeOf(rel string) (role, string) {
 	in, inPods, base := other, false, ""
 	for name := range strings.SplitSeq(strings.Trim(rel, "/"), "/") {

@@ -14,62 +14,63 @@ const (
 	processFile = "/stat"
 )
 
-// A node is a control group that is read, or a process.
+// node is a control group with a CPU time counter, or a process.
 //
-// Time is counted from when the node was first known: total is that of the group with everything inside; own is what is
-// left of total after what its children claim. own never falls: if the children claim more than there is, as they were
-// read at another instant, or as a read failed, own waits until total has caught up. What a child claims when it goes
-// stays in gone.
+// Times are counted since the node was first seen. total is the time of the group including its children, and own
+// is the part of total that its children do not claim. own never decreases: if the children claim more than total,
+// because they were read at a different time or because a read failed, own is constant until total has caught up.
+// The claim of a removed child is added to gone.
 type node struct {
 	role     role
 	class    class
-	id       string // of the consumer; empty for slices
-	key      string // of a machine: libvirt's name for it, or the process
+	id       string // consumer ID; empty for slices
+	key      string // of a virtual machine: its libvirt name, or a key derived from the PID
 	hier     *hierarchy
 	dir      string
-	file     string // the counter, from dir
+	file     string // path of the counter, relative to dir
 	ino      uint64
 	pid      int
-	start    uint64 // of the process
+	start    uint64 // start time of the process
 	parent   *node
 	children []*node
 
 	fd    int32
-	raw   time.Duration // of the last good read
+	raw   time.Duration // value of the last successful read
 	total time.Duration
 	own   time.Duration
-	gone  time.Duration // claimed by children that are gone
-	base  time.Duration // used by others that had the same consumer's name
-	claim time.Duration // at the last settlement
+	gone  time.Duration // claims of removed children
+	base  time.Duration // time of earlier nodes with the same consumer ID
+	claim time.Duration // time claimed from the parent in the last sweep
 
-	// Of slices: what of total no child claimed, at the last settlement, and if all reads for it went well. What it
-	// grows by in a tick in which children ended is what these used after their last read.
+	// For slices only: rest is the part of total that no child claimed in the last sweep, and exact is true if all
+	// reads succeeded. If children end during a tick, the growth of rest is the time that they used after their
+	// last read.
 	rest  time.Duration
 	exact bool
 
-	before  time.Duration // total at the last settlement
-	delta   time.Duration // what total grew by before that
-	seen    bool          // was read at least once
-	heir    bool          // took a consumer's name as it was left
-	rebase  bool          // the next good read is where counting begins (again)
-	failed  bool          // the last read
-	rebased bool          // in this tick
-	fell    bool          // the last read was below the one before
+	before  time.Duration // total in the previous sweep
+	delta   time.Duration // growth of total in the last sweep
+	seen    bool          // at least one read succeeded
+	heir    bool          // continues the consumer of an earlier node
+	rebase  bool          // counting (re)starts at the next successful read
+	failed  bool          // the last read failed
+	rebased bool          // counting restarted in this tick
+	fell    bool          // the last value was lower than the previous one
 	left    bool
-	unsure  bool    // a child's claim is not all that it used
-	waiting bool    // something inside could not be read, and is to be
-	fresh   bool    // something inside is yet to be read for the first time
-	late    bool    // a child was found late in this tick, so that what rest grows by is not of those that ended
-	folded  bool    // the same for as long as some child is not told apart
-	ghosts  int     // children that came and went within this tick
-	leavers []*node // children that ended within this tick
+	unsure  bool    // the claim of a child is incomplete
+	waiting bool    // a read of a descendant failed and is retried
+	fresh   bool    // a descendant has not been read yet
+	late    bool    // a child was found late in this tick, so the growth of rest is not only that of ended children
+	folded  bool    // a child is not tracked separately, with the same effect as late
+	ghosts  int     // children created and removed within this tick
+	leavers []*node // children that ended in this tick
 	failing time.Duration
-	weight  uint64 // as the kernel has it
-	vcpus   int    // of a machine; 0 if unknown
-	share   uint64 // requested CPU in thousandths, without the children's
+	weight  uint64 // cpu.weight or cpu.shares
+	vcpus   int    // of a virtual machine; 0 if unknown
+	share   uint64 // requested CPU in millicores, excluding children
 }
 
-// class is which of the kubelet's groups a slice is.
+// class is the kubelet's kind of a slice.
 type class uint8
 
 const (
@@ -79,7 +80,7 @@ const (
 	besteffort
 )
 
-// path is from the root of the hierarchy, without a leading slash.
+// path returns the path relative to the root of the hierarchy, without a leading slash.
 func (n *node) path() string {
 	if n.hier == nil {
 		return ""
@@ -87,14 +88,14 @@ func (n *node) path() string {
 	return strings.TrimPrefix(n.dir[len(n.hier.dir):], "/")
 }
 
-// published tells consumers that were read, or whose name was another's that was.
+// published reports whether n is a consumer that has been read, or that continues an earlier consumer.
 func (n *node) published() bool { return n.id != "" && (n.seen || n.heir) }
 
 func (n *node) usage() energy.Usage {
 	return energy.Usage{ID: n.id, CPU: n.base + n.own, Weight: n.share}
 }
 
-// adopt makes n a child of p, together with those children of p that are inside n.
+// adopt makes n a child of p, and moves children of p that are inside n to n.
 func (n *node) adopt(p *node) {
 	n.parent = p
 	if n.role == slice || n.role == group {
@@ -114,12 +115,13 @@ func (n *node) adopt(p *node) {
 	}
 }
 
-// disown takes n from its parent's children.
+// disown removes n from the children of its parent.
 func (n *node) disown() {
 	n.parent.children = slices.DeleteFunc(n.parent.children, func(c *node) bool { return c == n })
 }
 
-// certain tells that what n claims is all that it used. What a slice claims are its children's claims.
+// certain reports whether the claim of n is complete. The claim of a slice is the sum of the claims of its
+// children.
 func (n *node) certain() bool {
 	if n.role == slice {
 		return !n.unsure
@@ -127,7 +129,7 @@ func (n *node) certain() bool {
 	return !n.failed || n.rebase
 }
 
-// record books a read of the counter.
+// record records a value of the counter. If reborn is true, the group was replaced by another one of the same name.
 func (n *node) record(value time.Duration, reborn bool) {
 	switch {
 	case n.rebase:
@@ -135,7 +137,7 @@ func (n *node) record(value time.Duration, reborn bool) {
 		n.lose()
 	case value >= n.raw:
 		n.total += value - n.raw
-	case reborn, n.fell: // the second time in a row it is no accident
+	case reborn, n.fell: // a second decrease in a row is a reset
 		n.total += value
 	default:
 		n.fell, n.failed = true, true
@@ -145,7 +147,8 @@ func (n *node) record(value time.Duration, reborn bool) {
 	n.seen, n.fell, n.failed, n.failing = true, false, false, 0
 }
 
-// lose gives up what those inside n did that could not be read: n begins anew, so what they did is counted around it.
+// lose discards the pending time of descendants that could not be read. Because n restarts counting, that time is
+// accounted to its ancestors.
 func (n *node) lose() {
 	for _, c := range n.children {
 		c.rebase = c.rebase || c.failed
@@ -153,9 +156,9 @@ func (n *node) lose() {
 	}
 }
 
-// fail books that the counter could not be read. Its time is kept: counters are sums, so the next good read has it.
-// What stays broken is given up, so that it does not hold up what is around it: from then on its time is counted
-// there.
+// fail records a failed read. The time is not lost, because the counter is cumulative and the next successful read
+// includes it. If reads fail for longer than loseAfter, counting restarts at the next successful read, so that a
+// broken node does not block its ancestors. Its time until then is accounted to its ancestors.
 func (n *node) fail(now time.Duration) {
 	n.failed = true
 	if n.failing == 0 {
@@ -166,7 +169,7 @@ func (n *node) fail(now time.Duration) {
 	}
 }
 
-// attribute computes what n and its children claim, and what is n's own.
+// attribute computes the claims of n and its children, and the own time of n.
 func (n *node) attribute() {
 	sum := n.gone
 	n.unsure, n.waiting = false, n.failed && !n.rebase
@@ -183,7 +186,7 @@ func (n *node) attribute() {
 		n.attributeSlice(sum, known && !n.rebased, lost)
 	} else {
 		if n.rebased {
-			n.total = max(n.total, n.own+sum) // what children did meanwhile is theirs
+			n.total = max(n.total, n.own+sum) // the children keep the time that they used in the meantime
 		}
 		if known {
 			n.own = max(n.own, n.total-sum)
@@ -194,8 +197,8 @@ func (n *node) attribute() {
 	n.fresh, n.late, n.rebased, n.ghosts = false, false, false, 0
 }
 
-// attributeSlice computes what a slice's children claim. What they do not is no consumer's here, but if some of them
-// ended in this tick, and nothing else can have grown it, it is theirs.
+// attributeSlice computes the claim of a slice. Time that its children do not claim is accounted to its ancestors,
+// unless children ended in this tick and only they can have used it.
 func (n *node) attributeSlice(sum time.Duration, known, lost bool) {
 	rest := n.total - sum
 	if known && n.exact && !n.late && !n.folded && !lost {
@@ -208,8 +211,9 @@ func (n *node) attributeSlice(sum time.Duration, known, lost bool) {
 	n.leavers = n.leavers[:0]
 }
 
-// divide gives what children that ended in this tick used after their last read to them, in the proportion of what they
-// used in the tick before, and returns the sum of it. What others used that came and went between two reads is left.
+// divide distributes the time that ended children used after their last read, in proportion to their time in the
+// previous tick, and returns the distributed time. The estimated part of children that were created and removed
+// between two reads is not distributed.
 func (n *node) divide(tail time.Duration) time.Duration {
 	if tail <= 0 || len(n.leavers) == 0 {
 		return 0
@@ -222,7 +226,7 @@ func (n *node) divide(tail time.Duration) time.Duration {
 			read++
 		}
 	}
-	// Those that were never read count as the others do on average.
+	// Children that were never read are weighted with the mean of the others.
 	mean := 1.0
 	if known > 0 {
 		mean = float64(known) / float64(read)
@@ -245,7 +249,7 @@ func (n *node) divide(tail time.Duration) time.Duration {
 		}
 		part = min(max(part, 0), tail-given)
 		if l.id == "" {
-			continue // a slice, which is no consumer
+			continue // a slice is not a consumer
 		}
 		l.own += part
 		l.seen = l.seen || part > 0

@@ -7,18 +7,18 @@ import (
 	"path/filepath"
 )
 
-// A hierarchy is one mounted tree of control groups that counts CPU time. There is one on most nodes; on those that
-// mount both versions there are two, and a process is in a group of each.
+// hierarchy is a mounted control group tree that counts CPU time. Most nodes have one. Nodes that mount both
+// versions have two, and each process is in one group of each.
 type hierarchy struct {
 	version int    // 1 or 2
-	dir     string // without symbolic links
-	counter string // the file that holds a group's CPU time
-	shares  string // the tree of version 1 that holds cpu.shares; may be the same as dir, or empty
-	whole   bool   // dir is the root of the hierarchy, not a group inside
+	dir     string // path with symbolic links resolved
+	counter string // file that contains the CPU time of a group
+	shares  string // tree of version 1 that contains cpu.shares; may equal dir or be empty
+	whole   bool   // dir is the root of the hierarchy rather than a group in it
 }
 
-// hierarchies returns the trees below root, version 1 first: where a container is in both, that one is read, as it
-// counts nanoseconds and its root is exact.
+// hierarchies returns the trees below root, version 1 first. If a container is in both versions, version 1 is used,
+// because it counts nanoseconds and its root counter is exact.
 func hierarchies(root string) ([]*hierarchy, error) {
 	var found []*hierarchy
 	if one := versionOne(root); one != nil {
@@ -30,7 +30,7 @@ func hierarchies(root string) ([]*hierarchy, error) {
 		}
 		target, err := filepath.EvalSymlinks(dir)
 		if err != nil {
-			return nil, fmt.Errorf("looking for control groups: %w", err)
+			return nil, fmt.Errorf("finding control groups: %w", err)
 		}
 		found = append(found, &hierarchy{
 			version: 2, dir: target, counter: statFile, whole: !exists(target, "cgroup.type"),
@@ -39,16 +39,17 @@ func hierarchies(root string) ([]*hierarchy, error) {
 	}
 	if len(found) == 0 {
 		if _, err := os.Stat(root); err != nil {
-			return nil, fmt.Errorf("looking for control groups: --cgroup-root: %w", err)
+			return nil, fmt.Errorf("finding control groups: --cgroup-root: %w", err)
 		}
-		return nil, fmt.Errorf("looking for control groups: --cgroup-root %s: %w", root, errNoGroups)
+		return nil, fmt.Errorf("finding control groups: --cgroup-root %s: %w", root, errNoGroups)
 	}
 	return found, nil
 }
 
-var errNoGroups = errors.New("there is neither cgroup.controllers nor cpuacct")
+var errNoGroups = errors.New("neither cgroup.controllers nor cpuacct exists")
 
-// versionOne returns the tree of the controller cpuacct, which many systems mount together with cpu.
+// versionOne returns the tree of the cpuacct controller, which many systems mount together with cpu. It returns nil
+// if there is none.
 func versionOne(root string) *hierarchy {
 	mounts := []string{"cpuacct", "cpu,cpuacct", "cpuacct,cpu", "."}
 	for _, name := range mounts {

@@ -9,9 +9,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// ConsumerOf returns the consumer that a process belongs to, by its control group; "" where that is not known, as of a
-// process that has ended. Seen from a container with a name space of control groups of its own, paths begin with dots;
-// the container's ID in them tells all the same.
+// ConsumerOf returns the consumer of a process according to its control group, or "" if it is unknown, for example
+// because the process has exited. If the agent runs in its own cgroup namespace, paths start with "/..". In that
+// case, the consumer is determined from the container ID in the path.
 func (h *Host) ConsumerOf(pid int) string {
 	text, err := h.io.slurp(filepath.Join(h.opts.Proc, strconv.Itoa(pid)), "/cgroup", maxCmdline)
 	if err != nil {
@@ -37,7 +37,7 @@ func (h *Host) ConsumerOf(pid int) string {
 	return h.byContainer(text)
 }
 
-// byContainer returns the consumer of a container whose ID is in the text.
+// byContainer returns the consumer of the first known container ID in text.
 func (h *Host) byContainer(text []byte) string {
 	for element := range strings.FieldsFuncSeq(string(text), func(r rune) bool { return r == '/' || r == '\n' }) {
 		id := containerID(element)

@@ -10,7 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A process belongs to the innermost consumer that its control group is in, also where the agent sees groups from its own.
+// TestConsumerOf verifies that a process belongs to the innermost consumer of its control group, also if the agent
+// runs in its own cgroup namespace.
 func TestConsumerOf(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		k := newKernel(t, version)
@@ -34,11 +35,11 @@ func TestConsumerOf(t *testing.T) {
 		} {
 			if have := r.ConsumerOf(100 + pid); have != want {
 				text, _ := r.io.slurp(filepath.Join(k.proc, strconv.Itoa(100+pid)), "/cgroup", 4096)
-				t.Errorf("version %d, %q: %q, want %q", version, text, have, want)
+				t.Errorf("version %d, %q: ConsumerOf() = %q, want %q", version, text, have, want)
 			}
 		}
 		if have := r.ConsumerOf(999); have != "" {
-			t.Errorf("a process that is gone is %q's", have)
+			t.Errorf("ConsumerOf() of an exited process = %q, want none", have)
 		}
 	}
 }

@@ -5,21 +5,23 @@ import (
 	"time"
 )
 
-// Requested CPU, as control groups know it: the kubelet writes it as cpu.shares, 1,024 for one CPU, or as cpu.weight.
+// conversion is a conversion from cpu.shares to cpu.weight. Requested CPU is read from control groups, in which the
+// kubelet writes it as cpu.shares (1,024 per CPU) or cpu.weight.
 //
-// Two conversions from shares to weights are in use, and nothing in a group says which. Up to runc 1.3.1 weights are
+// Two conversions are in use, and a group does not indicate which one was used. Up to runc 1.3.1, weights are
 //
 //	1 + (shares − 2)·9999/262142
 //
-// rounded down; since runc 1.3.2, and in crun since 1.23, with l = log₂ shares,
+// rounded down. Since runc 1.3.2 and crun 1.23, they are, with l = log₂ shares,
 //
 //	10^((l² + 125·l)/612 − 7/34)
 //
-// rounded up. The kubelet writes those of pods and classes, the runtime those of containers, so a node may use both.
-// The kubelet's is found out by [Host.kubeletsRule]. Of a pod's containers, the conversion counts by which they come
-// closer to their pod. Undoing the first one is right to ±13 thousandths of a CPU, whatever the request; of less than
-// 26 thousandths it says nothing. Undoing the second is right to 5 % from 50 thousandths on, 1 % from one CPU on, and
-// 17 % at 10 thousandths. Version 1's shares are exact to one thousandth.
+// rounded up. The kubelet writes the weights of pods and QoS classes, and the container runtime writes those of
+// containers, so a node may use both. The conversion of the kubelet is detected by [Host.kubeletsRule]. For the
+// containers of a pod, the conversion is used that yields a sum closer to the request of the pod. The inverse of
+// the first conversion is accurate to ±13 millicores and undefined for requests below 26 millicores. The inverse of
+// the second one is accurate to 17 % at 10 millicores, 5 % from 50 millicores and 1 % from one CPU. Shares of
+// version 1 are accurate to one millicore.
 type conversion uint8
 
 const (
@@ -27,11 +29,11 @@ const (
 	quadratic
 )
 
-// milli returns what a weight of version 2 means in thousandths of a CPU, in the middle of what is rounded to it. The
-// least weight is what those get that request nothing.
+// milli converts a weight of version 2 to millicores, using the middle of the range that is rounded to the weight.
+// It returns 0 for the minimum weight, which is that of pods without requests.
 func (c conversion) milli(weight uint64) float64 { return c.within(weight, 0.5) }
 
-// within is the same anywhere in what is rounded to a weight: below is 1 at its lower end and 0 at its upper one.
+// within is like milli, but returns any point of the range: below is 1 at its lower end and 0 at its upper end.
 func (c conversion) within(weight uint64, below float64) float64 {
 	if weight <= 1 {
 		return 0
@@ -48,7 +50,7 @@ func (c conversion) within(weight uint64, below float64) float64 {
 	return shares * 1000 / 1024
 }
 
-// sharesMilli is the same for version 1. The kubelet rounds down and writes at least 2.
+// sharesMilli converts shares of version 1 to millicores. The kubelet rounds shares down and writes at least 2.
 func sharesMilli(shares uint64) uint64 {
 	if shares <= 2 {
 		return 0
@@ -56,20 +58,20 @@ func sharesMilli(shares uint64) uint64 {
 	return (min(shares, 262144)*1000 + 1023) / 1024
 }
 
-// weighing refreshes weights a few at a time.
+// weighing is the state of refreshing weights incrementally.
 type weighing struct {
-	young  []*node // whose weight may not have been written yet when they were found
+	young  []*node // new nodes, whose weight may not be set yet
 	again  []*node
 	cursor int
 	last   time.Duration
-	owed   float64 // of nodes to be refreshed
+	owed   float64 // number of nodes that are due for a refresh
 	next   time.Duration
 	rule   conversion
-	dead   []*node // found gone while reading
+	dead   []*node // nodes found to be removed while reading
 }
 
-// reweigh reads the weights of what is new, now and in the next tick, as runtimes write them just after they make a
-// group; and those of all others once a minute, a few at each tick.
+// reweigh reads the weights of new nodes in this and the next tick, because container runtimes set weights shortly
+// after they create a group. It reads the weights of all other nodes once per minute, a few in each tick.
 func (h *Host) reweigh(now time.Duration) {
 	w := &h.weigh
 	changed := false
@@ -103,7 +105,7 @@ func (h *Host) reweigh(now time.Duration) {
 	}
 }
 
-// readWeight reads the weight of one node, and reports if it is another one.
+// readWeight reads the weight of a node and reports whether it has changed.
 func (h *Host) readWeight(n *node) bool {
 	if n.left || n.hier == nil || n.role != pod && n.role != container && n.role != vm && n.class == noClass {
 		return false
@@ -114,11 +116,11 @@ func (h *Host) readWeight(n *node) bool {
 		if n.hier.shares == "" {
 			return changed
 		}
-		dir, name = n.hier.shares+n.dir[len(n.hier.dir):], "/cpu.shares" // perhaps in another tree, with the same paths
+		dir, name = n.hier.shares+n.dir[len(n.hier.dir):], "/cpu.shares" // may be in another tree
 	}
 	text, err := h.io.slurp(dir, name, window)
 	if err != nil {
-		return changed // it keeps what it had
+		return changed // keep the previous weight
 	}
 	value, rest, ok := digits(text)
 	if !ok || len(rest) == 0 || rest[0] != '\n' || value == n.weight {
@@ -128,7 +130,8 @@ func (h *Host) readWeight(n *node) bool {
 	return true
 }
 
-// spread divides what pods request over their containers, so that the sum over consumers is what the pod requests.
+// spread distributes the requests of pods to their containers, so that the consumers of a pod add up to its
+// request.
 func (h *Host) spread() {
 	for _, n := range h.byID {
 		switch n.role {

@@ -12,31 +12,31 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Bounds of the work of finding: a user who may make control groups can make very many, very deep ones.
+// Limits of discovery, because users who can create control groups may create many or deeply nested ones.
 const (
-	maxDepth   = 8     // of groups that nothing speaks for; kind's kubelet is at 4
-	maxPath    = 2048  // longer ones are part of what is around them
-	maxVisits  = 1024  // of new groups in one tick; beyond, everything is walked once
-	walkBudget = 4096  // directories listed in one walk
-	maxListing = 16384 // entries of one directory
-	pageSize   = 256   // entries that are listed at once, and that weigh as much as a directory
+	maxDepth   = 8     // of groups with an unknown role; kind's kubelet is at depth 4
+	maxPath    = 2048  // groups with longer paths are accounted to their parent
+	maxVisits  = 1024  // maximum number of new groups per tick before a walk
+	walkBudget = 4096  // maximum number of directories listed per walk
+	maxListing = 16384 // maximum number of entries per directory
+	pageSize   = 256   // number of entries per read; also the unit of walkBudget for large directories
 )
 
-// discovery is what is known of changes.
+// discovery is the state of discovering control groups.
 type discovery struct {
 	started bool
-	next    time.Duration // of the next walk
+	next    time.Duration // time of the next walk
 	pending []event
-	index   map[string]int // of pending, by directory
-	hot     []place        // to be looked at: groups that hold consumers, first
-	cold    []place        // and others
+	index   map[string]int // index in pending by directory
+	hot     []place        // directories to list first: groups that contain consumers
+	cold    []place        // other directories to list
 	budget  int
-	late    bool // what is found now may have run for a while
+	late    bool // groups found now may have existed for some time
 }
 
 func (h *Host) blind() bool { return h.watch.full }
 
-// discover brings the tree up to date with what came and went.
+// discover updates the tree with created and removed groups.
 func (h *Host) discover(now time.Duration) {
 	d := &h.found
 	overflow := h.watch.drain(h.noticed)
@@ -52,7 +52,8 @@ func (h *Host) discover(now time.Duration) {
 	d.pending = d.pending[:0]
 	clear(d.index)
 	if overflow || now >= d.next || !d.started {
-		// What the first walk finds is new. What others find may have run for a while, as part of what is around it.
+		// Groups found by the first walk are new. Groups found by later walks may have existed for some time, and
+		// their time has been accounted to their ancestors.
 		d.next = now + walkInterval
 		h.walk(now, d.started)
 		d.started = true
@@ -62,7 +63,7 @@ func (h *Host) discover(now time.Duration) {
 	}
 }
 
-// noticed books one notice. Most groups that come and go within a tick are never looked at.
+// noticed handles one inotify event. Most groups that are created and removed within a tick are never visited.
 func (h *Host) noticed(e event) {
 	d := &h.found
 	dir := e.in.dir + "/" + e.name
@@ -90,7 +91,7 @@ func (h *Host) noticed(e event) {
 	}
 }
 
-// visit looks at what was created. It reports whether that was too much.
+// visit enters the created groups. It reports whether the budget was exhausted.
 func (h *Host) visit() (spent bool) {
 	d := &h.found
 	d.budget = walkBudget
@@ -99,14 +100,14 @@ func (h *Host) visit() (spent bool) {
 		if e.name == "" {
 			continue
 		}
-		d.late = e.moved // under its old name it was counted, or part of what is around it
+		d.late = e.moved // its time was accounted to its old name or its old ancestors
 		h.enter(e.in, e.name)
 		h.explore()
 	}
 	return h.spent()
 }
 
-// walk looks at everything.
+// walk visits all groups. late is true if groups found by this walk may have existed for some time.
 func (h *Host) walk(now time.Duration, late bool) {
 	d := &h.found
 	h.stats.Walks++
@@ -128,12 +129,13 @@ func (h *Host) walk(now time.Duration, late bool) {
 	if late && !h.blind() {
 		h.stats.Missed += max(0, len(h.byID)-known)
 		if len(h.byID) > known {
-			d.next = now + blindInterval // there are places that are not watched
+			d.next = now + blindInterval // some directories are not watched
 		}
 	}
 }
 
-// spent gives up what there was no time for; a later walk may come to it.
+// spent reports whether the budget is exhausted, and discards the remaining directories in this case. A later walk
+// may reach them.
 func (h *Host) spent() bool {
 	d := &h.found
 	if d.budget > 0 {
@@ -144,7 +146,8 @@ func (h *Host) spent() bool {
 	return true
 }
 
-// explore lists the places in the queues, groups of consumers first.
+// explore lists the queued directories until the budget is exhausted. Groups that contain consumers take
+// precedence.
 func (h *Host) explore() {
 	d := &h.found
 	for d.budget > 0 {
@@ -167,11 +170,11 @@ func (h *Host) explore() {
 	}
 }
 
-// list enters each directory in p.
+// list enters each subdirectory of p.
 func (h *Host) list(p place) {
 	var stat unix.Stat_t
 	if err := unix.Lstat(p.dir, &stat); err != nil || stat.Nlink == 2 {
-		return // a directory with two links holds none
+		return // a directory with two links has no subdirectories
 	}
 	f, err := os.Open(p.dir)
 	if err != nil {
@@ -180,7 +183,8 @@ func (h *Host) list(p place) {
 	defer func() { _ = f.Close() }()
 	for seen := 0; seen < maxListing; {
 		entries, err := f.ReadDir(pageSize)
-		// In an order that the next process will see too: of two machines with one name, one keeps it.
+		// Sort, so that the next process uses the same order: if two machines have the same name, the first one
+		// gets it.
 		slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 		for _, e := range entries {
 			if e.IsDir() {
@@ -191,13 +195,13 @@ func (h *Host) list(p place) {
 			h.found.budget--
 		}
 		if err != nil {
-			return // the end, as a rule
+			return // usually io.EOF
 		}
 	}
 	h.stats.Truncated++
 }
 
-// enter says what the group name inside a place is, and has it read or looked into.
+// enter determines the role of the group name in a directory, adds it to the tree, and queues it for listing.
 func (h *Host) enter(in place, name string) {
 	d := &h.found
 	p := place{hier: in.hier, dir: in.dir + "/" + name, depth: in.depth + 1}
@@ -237,7 +241,7 @@ func (h *Host) enter(in place, name string) {
 	}
 }
 
-// addSlice adds a group that holds consumers.
+// addSlice adds a group that contains consumers.
 func (h *Host) addSlice(p place) {
 	n, isNew := h.insert(p)
 	if !isNew {
@@ -254,7 +258,8 @@ func (h *Host) addSlice(p place) {
 	}
 }
 
-// addMember adds a consumer. It is not added if it is one too many, or if another group is that consumer.
+// addMember adds a consumer and reports whether it is in the tree. It does not add a consumer beyond the limit or
+// with the ID of another group.
 func (h *Host) addMember(p place, key string) bool {
 	if n := h.byDir[p.dir]; n != nil {
 		if n.ino == inode(p.dir) {
@@ -292,9 +297,9 @@ func (h *Host) addMember(p place, key string) bool {
 	return true
 }
 
-// admit reports whether there is room for a consumer. One that is not told apart is part of what is around it. Groups
-// of patterns take half of the room at most, as users may be let make them, which they cannot with pods; so do
-// processes that call themselves machines.
+// admit reports whether a consumer may be added. Time of consumers that are not added is accounted to their
+// ancestors. Groups that match a pattern may use at most half of the limit, because users may be allowed to create
+// them, unlike pods. The same applies to processes that look like virtual machines.
 func (h *Host) admit(as role, id string, parent *node, byPID bool) bool {
 	half := (h.opts.Max + 1) / 2
 	switch {
@@ -313,7 +318,7 @@ func (h *Host) admit(as role, id string, parent *node, byPID bool) bool {
 	return false
 }
 
-// name makes n the consumer id.
+// name registers n as the consumer id.
 func (h *Host) name(n *node, id, key string) {
 	n.id = id
 	if n.role == vm || n.role == process {
@@ -325,7 +330,7 @@ func (h *Host) name(n *node, id, key string) {
 	h.weigh.young = append(h.weigh.young, n)
 }
 
-// count books consumers that take half of the room at most.
+// count updates the number of consumers that may use at most half of the limit.
 func (h *Host) count(n *node, by int) {
 	switch {
 	case n.role == group:
@@ -335,9 +340,9 @@ func (h *Host) count(n *node, by int) {
 	}
 }
 
-// vmID returns a consumer for a machine of the given name. Machines may have one name, by chance or by cutting: the
-// second gets its key too. The same machine in another hierarchy gets the same name again. One that was known by its
-// process so far goes on by its group, from now on.
+// vmID returns the consumer ID of a virtual machine. If another machine has the same name, by chance or because of
+// truncation, the key is appended. The same machine in another hierarchy gets the same ID. A machine that was
+// tracked by its process is removed, and late is true, so that its group is counted from now on.
 func (h *Host) vmID(name, key string) (id string, late bool) {
 	id = energy.VMID(name)
 	n := h.byID[id]
@@ -351,7 +356,7 @@ func (h *Host) vmID(name, key string) (id string, late bool) {
 	return energy.VMID(sanitise(name+"#"+key, 2*maxVMName, false)), false
 }
 
-// insert makes a node of a place, below the innermost node around it.
+// insert returns the node of p. If there is none, it creates one below the innermost enclosing node.
 func (h *Host) insert(p place) (n *node, isNew bool) {
 	ino := inode(p.dir)
 	if n = h.byDir[p.dir]; n != nil {
@@ -367,7 +372,7 @@ func (h *Host) insert(p place) (n *node, isNew bool) {
 	return n, true
 }
 
-// around returns the innermost node around a directory.
+// around returns the innermost node that encloses dir.
 func (h *Host) around(one *hierarchy, dir string) *node {
 	for dir = path.Dir(dir); len(dir) > len(one.dir); dir = path.Dir(dir) {
 		if n := h.byDir[dir]; n != nil {
@@ -377,7 +382,7 @@ func (h *Host) around(one *hierarchy, dir string) *node {
 	return h.root
 }
 
-// watchAbove has the groups around p watched, so that the next one like it is noticed.
+// watchAbove watches the groups that enclose p, so that the creation of similar groups is detected.
 func (h *Host) watchAbove(p place) {
 	depth := p.depth - 1
 	for dir := path.Dir(p.dir); len(dir) > len(p.hier.dir); dir = path.Dir(dir) {
@@ -393,13 +398,14 @@ func (h *Host) watchAbove(p place) {
 	}
 }
 
-// stands reports whether the group of n is still there, the same one.
+// stands reports whether the group of n still exists and has not been replaced.
 func (h *Host) stands(n *node) bool {
 	ino := inode(n.dir)
 	return ino != 0 && (ino == n.ino || n.ino == 0)
 }
 
-// inode tells directories apart that have one name after the other; 0 is none.
+// inode returns the inode number of a directory, which distinguishes successive directories of the same name. It
+// returns 0 if the directory does not exist.
 func inode(dir string) uint64 {
 	var stat unix.Stat_t
 	if err := unix.Lstat(dir, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -408,7 +414,7 @@ func inode(dir string) uint64 {
 	return stat.Ino
 }
 
-// leave takes n and all that is inside it out of the tree. What they used so far stays claimed.
+// leave removes n and its descendants from the tree. The time that they used so far remains claimed.
 func (h *Host) leave(n *node) {
 	if n.left {
 		return
@@ -424,7 +430,7 @@ func (h *Host) leave(n *node) {
 
 func (h *Host) forget(n *node) {
 	n.left = true
-	// What waited for a child that could not be read is claimed already, and will not be told any more.
+	// The pending time of an unreadable child is already claimed, and no later read will report it.
 	if n.role != slice {
 		rest := n.claim - n.gone
 		for _, c := range n.children {

@@ -17,12 +17,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A kernel is a tree of files that looks like control groups, and counts as they do: what a group uses is in all
-// around it.
+// kernel is a fake control group tree. As in the kernel, the counter of a group includes its descendants.
 type kernel struct {
 	t       testing.TB
 	version int
-	dir     string // the mount
+	dir     string // mount point
 	proc    string
 	used    map[string]time.Duration
 	busy    time.Duration
@@ -56,7 +55,7 @@ func (k *kernel) mkdir(dir string) {
 
 func (k *kernel) write(name, text string) {
 	k.t.Helper()
-	// Truncating first would have file systems write to the disk.
+	// Do not truncate the file first, because some file systems would then write to disk.
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
 		k.t.Fatal(err)
@@ -72,7 +71,7 @@ func (k *kernel) write(name, text string) {
 	}
 }
 
-// count writes a group's counter.
+// count writes the counter of a group.
 func (k *kernel) count(path string) {
 	k.t.Helper()
 	v := k.used[path]
@@ -87,7 +86,7 @@ func (k *kernel) count(path string) {
 		fmt.Sprintf("usage_usec %d\nuser_usec %d\nsystem_usec 0\n", v.Microseconds(), v.Microseconds()))
 }
 
-// make makes groups, and those above them.
+// make creates groups and their ancestors.
 func (k *kernel) make(paths ...string) {
 	k.t.Helper()
 	for _, p := range paths {
@@ -103,7 +102,7 @@ func (k *kernel) make(paths ...string) {
 	}
 }
 
-// burn has a group use CPU time; the node, if path is empty.
+// burn adds CPU time to a group and its ancestors, or only to the node if path is empty.
 func (k *kernel) burn(path string, d time.Duration) {
 	k.t.Helper()
 	k.busy += d
@@ -117,8 +116,8 @@ func (k *kernel) burn(path string, d time.Duration) {
 	}
 }
 
-// remove removes a group with all that is inside. It only puts it aside, as file systems give the number of a removed
-// directory to the next one, which control groups never do.
+// remove removes a group and its descendants. It only moves the directory away, because file systems may reuse its
+// inode number for the next directory, unlike control groups.
 func (k *kernel) remove(path string) {
 	k.t.Helper()
 	k.removed++
@@ -130,7 +129,7 @@ func (k *kernel) remove(path string) {
 	maps.DeleteFunc(k.used, func(p string, _ time.Duration) bool { return p == path || strings.HasPrefix(p, path+"/") })
 }
 
-// pread reads as the kernel does: not from what was removed.
+// pread fails for removed groups, as in the kernel.
 func (k *kernel) pread(fd int, into []byte) (int, error) {
 	if name := fileOf(fd); name == "" || strings.Contains(name, "/removed/") {
 		return 0, unix.ENODEV
@@ -144,7 +143,7 @@ func fileOf(fd int) string {
 	return name
 }
 
-// shares writes what a group requests.
+// shares writes the requested CPU of a group.
 func (k *kernel) shares(path string, v int) {
 	k.t.Helper()
 	name := "cpu.weight"
@@ -154,7 +153,7 @@ func (k *kernel) shares(path string, v int) {
 	k.write(filepath.Join(k.dir, path, name), strconv.Itoa(v)+"\n")
 }
 
-// process makes a process with a command line and its groups.
+// process creates a process with a command line and a control group.
 func (k *kernel) process(pid int, cmdline, group string, cpu time.Duration) {
 	k.t.Helper()
 	dir := filepath.Join(k.proc, strconv.Itoa(pid))
@@ -174,7 +173,7 @@ func (k *kernel) stat(pid int, cpu time.Duration) {
 		fmt.Sprintf("%d (qemu) (x) S 1 1 1 0 -1 0 0 0 0 0 %d 0 0 0 20 0 3 0 77 0 0\n", pid, cpu/jiffy))
 }
 
-// A rig is a Host on a kernel, with a clock that stands still.
+// rig is a Host on a fake kernel with a fake clock.
 type rig struct {
 	*Host
 	t     testing.TB
@@ -182,8 +181,8 @@ type rig struct {
 	clock time.Duration
 	last  Sweep
 
-	credit map[string]time.Duration // by consumer, all lives of it
-	known  map[string]time.Duration // the last counter of those that live
+	credit map[string]time.Duration // total time by consumer, including ended ones
+	known  map[string]time.Duration // last counter of the running consumers
 }
 
 func (k *kernel) open(o Options) *rig {
@@ -197,7 +196,7 @@ func (k *kernel) open(o Options) *rig {
 		Host: h, t: k.t, k: k, clock: time.Hour, credit: map[string]time.Duration{}, known: map[string]time.Duration{},
 	}
 	h.io.pread = k.pread
-	h.vms.wait = time.Minute // machines are found by the sweep that looks for them
+	h.vms.wait = time.Minute // wait for the scan, so that machines are found in the same sweep
 	h.now = func() time.Duration { return r.clock }
 	k.t.Cleanup(func() {
 		if err := h.Close(); err != nil {
@@ -207,7 +206,7 @@ func (k *kernel) open(o Options) *rig {
 	return r
 }
 
-// sweep sweeps a second later, and holds the promises that every sweep has to keep.
+// sweep advances the clock by one second, sweeps, and verifies the invariants of every sweep.
 func (r *rig) sweep() Sweep {
 	r.t.Helper()
 	r.clock += time.Second
@@ -232,30 +231,30 @@ func (r *rig) book() {
 	next := make(map[string]time.Duration, len(r.last.Usage))
 	for _, u := range r.last.Usage {
 		if u.CPU < r.known[u.ID] {
-			r.t.Fatalf("%s fell from %v to %v", u.ID, r.known[u.ID], u.CPU)
+			r.t.Fatalf("%s decreased from %v to %v", u.ID, r.known[u.ID], u.CPU)
 		}
 		r.credit[u.ID] += u.CPU - r.known[u.ID]
 		next[u.ID] = u.CPU
 	}
 	for _, u := range r.last.Ended {
 		if _, ok := next[u.ID]; ok {
-			r.t.Fatalf("%s ended and lives", u.ID)
+			r.t.Fatalf("%s ended and is still running", u.ID)
 		}
 		if u.CPU < r.known[u.ID] {
-			r.t.Fatalf("%s fell from %v to %v at its end", u.ID, r.known[u.ID], u.CPU)
+			r.t.Fatalf("%s decreased from %v to %v at its end", u.ID, r.known[u.ID], u.CPU)
 		}
 		r.credit[u.ID] += u.CPU - r.known[u.ID]
 	}
 	for id := range r.known {
 		_, lives := next[id]
 		if !lives && !slices.ContainsFunc(r.last.Ended, func(u energy.Usage) bool { return u.ID == id }) {
-			r.t.Fatalf("%s is gone without an end", id)
+			r.t.Fatalf("%s disappeared without ending", id)
 		}
 	}
 	r.known = next
 }
 
-// credited is what all consumers got, ever.
+// credited returns the total time of all consumers.
 func (r *rig) credited() time.Duration {
 	sum := time.Duration(0)
 	for _, d := range r.credit {
@@ -264,7 +263,7 @@ func (r *rig) credited() time.Duration {
 	return sum
 }
 
-// want compares what lives now.
+// want compares the running consumers.
 func (r *rig) want(want map[string]time.Duration) {
 	r.t.Helper()
 	got := maps.Clone(r.known)
@@ -300,7 +299,7 @@ const (
 	hash = "0123456789abcdef0123456789abcdef"
 )
 
-// counts returns how many nodes have one of some roles.
+// counts returns the number of nodes with one of the given roles.
 func (h *Host) counts(roles ...role) (n int) {
 	for _, one := range h.byDir {
 		if slices.Contains(roles, one.role) {

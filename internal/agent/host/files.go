@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// files reads small files without allocating. A test puts faults in place of pread.
+// files reads small files without allocating memory. Tests replace pread to inject faults.
 type files struct {
 	pread func(fd int, into []byte) (int, error)
-	path  []byte // with a NUL at its end
+	path  []byte // NUL-terminated
 	buf   []byte
 }
 
-// window is how much of a counter's file is read: its number stands in its first line.
+// window is the number of bytes read from a counter file. The counter is in the first lines.
 const window = 512
 
 func newFiles() files {
@@ -28,9 +28,9 @@ func newFiles() files {
 	}
 }
 
-var errGarbage = errors.New("no complete number")
+var errGarbage = errors.New("incomplete number")
 
-// open opens dir+name for reading. unix.Open would allocate a copy of the path each time.
+// open opens dir+name for reading. It does not use unix.Open, which allocates a copy of the path.
 func (f *files) open(dir, name string) (int, error) {
 	if len(dir)+len(name)+1 > unix.PathMax {
 		return -1, unix.ENAMETOOLONG
@@ -49,10 +49,11 @@ func (f *files) open(dir, name string) (int, error) {
 	}
 }
 
-// fdCWD is AT_FDCWD as a register holds it.
+// fdCWD is AT_FDCWD as a register value.
 const fdCWD = ^uintptr(99)
 
-// read reads an open file from its beginning.
+// read reads at most the given number of bytes from the start of an open file. The result is valid until the next
+// read.
 func (f *files) read(fd, most int) ([]byte, error) {
 	for {
 		n, err := f.pread(fd, f.buf[:most])
@@ -65,7 +66,7 @@ func (f *files) read(fd, most int) ([]byte, error) {
 	}
 }
 
-// slurp opens, reads and closes.
+// slurp opens, reads and closes a file.
 func (f *files) slurp(dir, name string, most int) ([]byte, error) {
 	fd, err := f.open(dir, name)
 	if err != nil {
@@ -76,14 +77,15 @@ func (f *files) slurp(dir, name string, most int) ([]byte, error) {
 	return text, err
 }
 
-// isGone tells that a file is no more from that it cannot be read for now.
+// isGone reports whether an error means that the file no longer exists, rather than that it is temporarily
+// unreadable.
 func isGone(err error) bool {
-	errno, ok := err.(syscall.Errno) //nolint:errorlint // straight from a system call, each second for each container
+	errno, ok := err.(syscall.Errno) //nolint:errorlint // returned directly by a system call, on a hot path
 	return ok && (errno == unix.ENOENT || errno == unix.ENODEV || errno == unix.ESRCH || errno == unix.ENOTDIR)
 }
 
-// read returns the counter of n. Reborn says that the descriptor was of something that is gone, and that something else
-// stands in its place.
+// read returns the counter of n. reborn is true if the group or process was replaced by another one of the same
+// name.
 func (h *Host) read(n *node) (value time.Duration, reborn bool, err error) {
 	h.stats.Reads++
 	if n.fd >= 0 {
@@ -123,7 +125,7 @@ func (h *Host) parse(n *node, fd int) (time.Duration, error) {
 	default:
 		var stat processStat
 		if stat, ok = parseProcess(text); ok && stat.start != n.start {
-			return 0, unix.ESRCH // another process has the number now
+			return 0, unix.ESRCH // the PID was reused
 		}
 		value = stat.cpu
 	}
@@ -141,14 +143,14 @@ func (h *Host) closeFile(n *node) {
 	}
 }
 
-// busySource is where the CPU time of the whole node is read; the zero value is nowhere.
+// busySource is the source of the node's CPU time. The zero value is no source.
 type busySource struct {
 	parse func([]byte) (time.Duration, bool)
 	name  string
 }
 
-// openBusy prefers the root of version 1, which counts what its groups count; then /proc/stat or the root of version 2,
-// which count the same ticks of the timer.
+// openBusy returns the first readable source. It prefers the root group of version 1, which is consistent with its
+// groups, over the root group of version 2 and /proc/stat, which both count timer ticks.
 func openBusy(found []*hierarchy, proc string) busySource {
 	sources := make([]busySource, 0, len(found)+1)
 	for _, one := range found {

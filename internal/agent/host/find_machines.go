@@ -16,35 +16,35 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// search finds virtual machines by their processes, for hypervisors that give them no group of a known name.
+// search finds virtual machines by their processes, for hypervisors that do not use groups with known names.
 //
-// A process may hold up a reader of its command line for as long as it likes, so that is done beside the sweeps, by
-// one goroutine at a time that hands over what it found. While one is held up, no other machine is found.
+// Because a process can block readers of its command line indefinitely, a separate goroutine reads the processes
+// while sweeps continue. There is at most one such goroutine. While it is blocked, no further machines are found.
 type search struct {
 	next    time.Duration
 	started bool
-	pread   func(fd int, into []byte) (int, error) // a test puts faults in its place
-	wait    time.Duration                          // how long a sweep waits for what is quick
-	running chan scan                              // what a goroutine will hand over; nil if there is none
-	at      *atomic.Int64                          // the process that it looks at
-	warned  bool                                   // the log names the process that holds it up
+	pread   func(fd int, into []byte) (int, error) // replaced by tests to inject faults
+	wait    time.Duration                          // maximum time that a sweep waits for the goroutine
+	running chan scan                              // receives the result of the goroutine; nil if none is running
+	at      *atomic.Int64                          // PID that the goroutine is reading
+	warned  bool                                   // the blocking process has been logged
 	last    scan
 }
 
-// A scan is one look at all processes.
+// scan is the result of one scan of all processes.
 type scan struct {
 	known map[int]bystander
 	finds []find
 	round int
 }
 
-// A bystander is a process that is no machine.
+// bystander is a process that is not a virtual machine.
 type bystander struct {
 	start uint64
-	seen  uint8 // how often: a young one may not have exec'd yet
+	seen  uint8 // number of scans; a new process may not have called exec yet
 }
 
-// A find is the process of a machine.
+// find is the process of a virtual machine.
 type find struct {
 	pid    int
 	start  uint64
@@ -55,14 +55,14 @@ type find struct {
 
 const (
 	maxCmdline  = 64 << 10
-	settled     = 2 // looks after which a process is taken for what it is
-	identifying = 6 // rounds after which numbers are looked at that may be used again
+	settled     = 2 // number of scans after which a process is not checked again
+	identifying = 6 // number of rounds between checks for reused PIDs
 	searchWait  = 50 * time.Millisecond
 	closeWait   = time.Second
 	pidKey      = "pid-"
 )
 
-// search looks at processes that are new, at most every ten seconds.
+// search scans for new processes at most every ten seconds, and adds the virtual machines found.
 func (h *Host) search(now time.Duration) {
 	s := &h.vms
 	if !h.opts.VMs {
@@ -79,7 +79,7 @@ func (h *Host) search(now time.Duration) {
 		case done := <-s.running:
 			h.searched(done)
 		case <-time.After(s.wait):
-			// What is found later was part of what is around it until then.
+			// The time of machines found later has been accounted to their ancestors.
 			s.started = true
 		}
 		return
@@ -90,13 +90,13 @@ func (h *Host) search(now time.Duration) {
 	default:
 		if now >= s.next && !s.warned {
 			s.warned = true
-			h.log.Warn("a process holds up the search for virtual machines: no others are found meanwhile", "pid",
+			h.log.Warn("Search for virtual machines is blocked by a process", "pid",
 				s.at.Load())
 		}
 	}
 }
 
-// searched takes what was found.
+// searched adds the virtual machines found by a scan.
 func (h *Host) searched(done scan) {
 	s := &h.vms
 	s.running, s.warned = nil, false
@@ -107,7 +107,8 @@ func (h *Host) searched(done scan) {
 	s.last, s.started = done, true
 }
 
-// close waits for the goroutine. One that a process holds up cannot be ended; it ends by itself when that process does.
+// close waits for the goroutine. If a process blocks it, close returns an error, and the goroutine ends when that
+// process exits.
 func (s *search) close() error {
 	if s.running == nil {
 		return nil
@@ -121,9 +122,9 @@ func (s *search) close() error {
 	return nil
 }
 
-var errHeldUp = errors.New("searching for virtual machines: a process holds up the reading of its command line")
+var errHeldUp = errors.New("searching for virtual machines: reading the command line of a process is blocked")
 
-// scanProcesses looks at all processes but those that are known.
+// scanProcesses scans all processes except for known ones.
 func scanProcesses(proc string, last scan, pread func(int, []byte) (int, error), at *atomic.Int64, out chan<- scan) {
 	next := scan{known: make(map[int]bystander, len(last.known)), round: last.round + 1}
 	defer func() { out <- next }()
@@ -131,14 +132,14 @@ func scanProcesses(proc string, last scan, pread func(int, []byte) (int, error),
 	if pread != nil {
 		io.pread = pread
 	}
-	entries, _ := os.ReadDir(proc) // those that there are
+	entries, _ := os.ReadDir(proc) // use the entries read before an error
 	pids := make([]int, 0, len(entries))
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil && pid > 0 {
 			pids = append(pids, pid)
 		}
 	}
-	slices.Sort(pids) // of two machines with one name, the older keeps it
+	slices.Sort(pids) // if two machines have the same name, the older one gets it
 	for _, pid := range pids {
 		old := last.known[pid]
 		if old.seen >= settled && next.round%identifying != 0 {
@@ -150,7 +151,7 @@ func scanProcesses(proc string, last scan, pread func(int, []byte) (int, error),
 		text, err := io.slurp(dir, processFile, window)
 		stat, ok := parseProcess(text)
 		if err != nil || !ok {
-			continue // it is gone
+			continue // the process has exited
 		}
 		if old.start != stat.start {
 			old = bystander{start: stat.start}
@@ -167,8 +168,8 @@ func scanProcesses(proc string, last scan, pread func(int, []byte) (int, error),
 	}
 }
 
-// machine reads what a process says of itself. It is not ok for one that is no virtual machine's, or that makes us
-// panic: any user can write a command line.
+// machine reads the command line of a process. It returns ok = false if the process is not a virtual machine, or if
+// parsing panics, because any user can set a command line.
 func (f *files) machine(dir string) (found find, ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -191,7 +192,8 @@ func (f *files) machine(dir string) (found find, ok bool) {
 	return found, true
 }
 
-// groupsOf reads /proc/PID/cgroup: the paths of the groups that count a process's CPU time, in version 1 and 2.
+// groupsOf parses /proc/PID/cgroup. It returns the paths of the groups that count the CPU time of the process,
+// indexed by version.
 func groupsOf(text []byte) (paths [3]string) {
 	for line := range bytes.Lines(text) {
 		_, rest, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), ":")
@@ -209,7 +211,8 @@ func groupsOf(text []byte) (paths [3]string) {
 	return paths
 }
 
-// addMachine adds the machine of a QEMU process, by its group if it has one for itself.
+// addMachine adds the virtual machine of a QEMU process. It uses the group of the process if it is the only one in
+// it.
 func (h *Host) addMachine(f find) {
 	key := pidKey + strconv.Itoa(f.pid)
 	name := cmp.Or(f.name, key)
@@ -244,18 +247,18 @@ func (h *Host) addMachine(f find) {
 	h.addProcess(f, dir, name, key, around)
 }
 
-// refind looks again at a machine that is known by its process.
+// refind updates a virtual machine that is tracked by its process.
 func (h *Host) refind(n *node, f find) {
 	switch {
-	case n.start != f.start: // another process has its number: the old one ends first
+	case n.start != f.start: // the PID was reused; the old process ends first
 	case h.hasGroup(f):
-		h.leave(n) // it moved to where it is known by its group
+		h.leave(n) // it moved to a group with a known name
 	default:
 		h.setVCPUs(n, f.vcpus)
 	}
 }
 
-// hasGroup reports whether a machine is known by a group's name, or is part of a pod.
+// hasGroup reports whether a virtual machine has a group with a known name, or is part of a pod.
 func (h *Host) hasGroup(f find) bool {
 	return slices.ContainsFunc(h.hierarchies, func(one *hierarchy) bool {
 		role, _ := placeOf(f.groups[one.version])
@@ -263,14 +266,14 @@ func (h *Host) hasGroup(f find) bool {
 	})
 }
 
-// setVCPUs books how many virtual CPUs a machine has, where no group tells.
+// setVCPUs sets the number of virtual CPUs of a machine if it is known.
 func (h *Host) setVCPUs(n *node, vcpus int) {
 	if vcpus > 0 && n.vcpus != vcpus {
 		n.vcpus, h.changed = vcpus, true
 	}
 }
 
-// isAlone reports whether a group holds one process only.
+// isAlone reports whether pid is the only process in a group without subgroups.
 func isAlone(dir string, pid int) bool {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil || strings.TrimSpace(string(text)) != strconv.Itoa(pid) {
@@ -302,7 +305,7 @@ func (h *Host) addProcess(f find, dir, name, key string, around *node) {
 	}
 	n := &node{
 		role: process, dir: dir, file: processFile, pid: f.pid, start: f.start, vcpus: f.vcpus, fd: -1,
-		rebase: h.vms.started, // it may have run for a while as part of what is around it
+		rebase: h.vms.started, // its earlier time was accounted to its ancestors
 	}
 	n.adopt(around)
 	n.parent.late = n.parent.late || n.rebase

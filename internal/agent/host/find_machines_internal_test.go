@@ -17,7 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// TestProcesses finds machines by their processes: in a group of their own, in a shared one, in a pod, known already.
+// TestProcesses finds machines by their processes: in their own group, in a shared one, in a pod, and already
+// known.
 func TestProcesses(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		k := newKernel(t, version)
@@ -50,11 +51,10 @@ func TestProcesses(t *testing.T) {
 			"pod/" + uidA:       0, "pod/" + uidA + "/" + idA: 7 * s, "system": 6 * s,
 		})
 		if got, want := strings.Join(r.VMs(), "; "), "1234; own; pid-107; shared; shared#pid-108; web"; got != want {
-			t.Errorf("machines are\n%s, want\n%s", got, want)
+			t.Errorf("VMs() =\n%s, want\n%s", got, want)
 		}
 
-		// A machine is found when it has run for a while, and counts from then on; another ends; a number is used
-		// again.
+		// A machine that is found late counts from then on, another machine ends, and a PID is reused.
 		k.process(110, "kvm -name late", "/", 5*s)
 		if err := os.RemoveAll(filepath.Join(k.proc, "102")); err != nil {
 			t.Fatal(err)
@@ -71,18 +71,19 @@ func TestProcesses(t *testing.T) {
 		r.sweep()
 		r.wantEnded(map[string]time.Duration{"vm/shared": s, "vm/1234": 2 * s})
 		if got, ok := r.known["vm/late"]; !ok || got != 0 {
-			t.Errorf("a machine that was found late has %v, %v", got, ok)
+			t.Errorf("the machine found late has %v, %v", got, ok)
 		}
 		k.stat(110, 7*s)
 		k.burn("", 2*s)
 		r.sweep()
 		if got := r.known["vm/late"]; got != 2*s {
-			t.Errorf("a machine that was found late has %v, want %v", got, 2*s)
+			t.Errorf("the machine found late has %v, want %v", got, 2*s)
 		}
 	}
 }
 
-// A process whose command line makes its reader panic is no machine, and the others are found.
+// TestAProcessThatPanics verifies that a process is ignored if its command line causes a panic, and that other
+// machines are found.
 func TestAProcessThatPanics(t *testing.T) {
 	k := newKernel(t, 2)
 	k.process(101, "kvm -name a", "/", s)
@@ -96,11 +97,12 @@ func TestAProcessThatPanics(t *testing.T) {
 	}
 	r.sweep()
 	if got := r.VMs(); len(got) != 1 || r.vms.running != nil {
-		t.Errorf("machines %v", got)
+		t.Errorf("VMs() = %v", got)
 	}
 }
 
-// TestHeldUp has a process hold up the reading of its command line: sweeps go on, and later the others are found.
+// TestHeldUp verifies that sweeps continue while a process blocks reading its command line, and that the other
+// machines are found later.
 func TestHeldUp(t *testing.T) {
 	k := newKernel(t, 2)
 	k.process(101, "kvm -name a", "/", s)
@@ -125,13 +127,13 @@ func TestHeldUp(t *testing.T) {
 		r.sweep()
 	}
 	if took := time.Since(began); took > time.Minute || len(r.VMs()) != 0 {
-		t.Errorf("60 sweeps took %v; machines %v", took, r.VMs())
+		t.Errorf("60 sweeps took %v; VMs() = %v", took, r.VMs())
 	}
-	if n := strings.Count(out.String(), "holds up"); n != 1 || !strings.Contains(out.String(), "pid=101") {
-		t.Errorf("it was said %d times: %s", n, &out)
+	if n := strings.Count(out.String(), "is blocked"); n != 1 || !strings.Contains(out.String(), "pid=101") {
+		t.Errorf("logged %d times: %s", n, &out)
 	}
-	if err := r.vms.close(); !errors.Is(err, errHeldUp) { // it does not wait for ever
-		t.Errorf("closing meanwhile: %v", err)
+	if err := r.vms.close(); !errors.Is(err, errHeldUp) { // must not block
+		t.Errorf("close() while blocked: %v", err)
 	}
 	close(held)
 	kit.Eventually(t, 10*time.Second, "both machines are found", func() bool {
@@ -141,7 +143,7 @@ func TestHeldUp(t *testing.T) {
 	r.want(map[string]time.Duration{"vm/a": 0, "vm/b": 0, "system": 0})
 }
 
-// TestProcessesTakeHalfTheRoom has users start what calls itself a machine.
+// TestProcessesTakeHalfTheRoom verifies the limit for processes that look like virtual machines.
 func TestProcessesTakeHalfTheRoom(t *testing.T) {
 	k := newKernel(t, 2)
 	for pid := 101; pid < 120; pid++ {
@@ -151,7 +153,7 @@ func TestProcessesTakeHalfTheRoom(t *testing.T) {
 	r := k.open(Options{VMs: true, Max: 10})
 	r.sweep()
 	if len(r.VMs()) != 5 || r.Stats().Folded < 14 {
-		t.Errorf("%d machines, %d are not told apart", len(r.VMs()), r.Stats().Folded)
+		t.Errorf("%d machines, %d folded", len(r.VMs()), r.Stats().Folded)
 	}
 	for pid := 101; pid < 103; pid++ {
 		if err := os.RemoveAll(filepath.Join(k.proc, strconv.Itoa(pid))); err != nil {
@@ -167,7 +169,7 @@ func TestProcessesTakeHalfTheRoom(t *testing.T) {
 	}
 }
 
-// TestNumbersAreUsedAgain finds a machine whose process has the number of one that was none.
+// TestNumbersAreUsedAgain verifies that a machine is found if its process reuses the PID of another process.
 func TestNumbersAreUsedAgain(t *testing.T) {
 	k := newKernel(t, 2)
 	k.process(101, "bash", "/", s)
@@ -186,7 +188,7 @@ func TestNumbersAreUsedAgain(t *testing.T) {
 		look()
 	}
 	if len(r.VMs()) != 1 {
-		t.Error("it is not found")
+		t.Error("the machine was not found")
 	}
 }
 
@@ -198,12 +200,12 @@ func TestOpenSaysWhichFolder(t *testing.T) {
 		"--proc-root: stat /nowhere":   {Root: k.dir, Proc: "/nowhere"},
 	} {
 		if _, err := Open(o, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v does not say %q", err, want)
+			t.Errorf("error %v does not contain %q", err, want)
 		}
 	}
 }
 
-// TestWeights follows requested CPU from control groups to consumers.
+// TestWeights verifies that requested CPU is read from control groups and assigned to consumers.
 func TestWeights(t *testing.T) {
 	weights := func(r *rig) map[string]uint64 {
 		r.sweep()
@@ -228,7 +230,8 @@ func TestWeights(t *testing.T) {
 		got["system"] != 0 {
 		t.Errorf("version 1: %v", got)
 	}
-	// What a runtime writes just after it made a group is read in the next tick; a later change within a minute.
+	// Weights that a runtime sets shortly after creating a group are read in the next tick, later changes within a
+	// minute.
 	k.make(podB + "/" + idB)
 	weights(r)
 	k.shares(podB+"/"+idB, 1024)
@@ -249,10 +252,10 @@ func TestWeights(t *testing.T) {
 		t.Errorf("after a container ended: %v", got)
 	}
 
-	// Version 2, with the weights that both conversions give for 2 CPUs, of which 100m + 250m are requested.
+	// Version 2, with the weights of both conversions for 2 CPUs and requests of 100m + 250m.
 	for rule, w := range map[conversion][5]int{
 		linear:    {79, 14, 14, 4, 10},   // of 2048, 358, 358, 102 and 256 shares
-		quadratic: {174, 45, 45, 17, 35}, // the same
+		quadratic: {174, 45, 45, 17, 35}, // of the same shares
 	} {
 		k := newKernel(t, 2)
 		k.make(podA+"/"+idA, podA+"/"+idB)
@@ -268,7 +271,7 @@ func TestWeights(t *testing.T) {
 			}
 		}
 		if r.weigh.rule != rule {
-			t.Errorf("rule %d was taken for %d", rule, r.weigh.rule)
+			t.Errorf("rule %d was detected as %d", rule, r.weigh.rule)
 		}
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// Hardware returns what the kernel says that the node is made of, from procfs and sysfs. It asks nothing over the
-// network: clouds write their name, and some the type of the instance, into the firmware's tables.
+// Hardware returns the hardware of the node as reported by procfs and sysfs. It sends no network requests: clouds
+// put their name, and some also the instance type, into the firmware tables.
 func Hardware(proc, sys string) *batch.Hardware {
 	h := &batch.Hardware{GPUs: map[string]int{}}
-	cpuinfo, _ := os.ReadFile(filepath.Join(proc, "cpuinfo")) // what is not known is left out
+	cpuinfo, _ := os.ReadFile(filepath.Join(proc, "cpuinfo")) // unknown values are omitted
 	readCPUs(h, string(cpuinfo))
-	if h.CPU == "" { // which containers do not see
+	if h.CPU == "" { // device-tree is not visible in containers
 		h.CPU = board(readText(proc, "device-tree/model"))
 	}
 	meminfo, _ := os.ReadFile(filepath.Join(proc, "meminfo"))
@@ -40,12 +40,12 @@ func Hardware(proc, sys string) *batch.Hardware {
 	return h
 }
 
-// azure is the asset tag of all of Azure's machines; Hyper-V elsewhere has the same vendor, but another tag.
+// azure is the asset tag of all Azure machines. Hyper-V outside of Azure uses the same vendor but a different tag.
 const azure = "7783-7084-3265-9085-8269-3286-77"
 
 var memTotal = regexp.MustCompile(`(?m)^MemTotal:\s+(\d{1,12}) kB$`)
 
-// readCPUs reads /proc/cpuinfo, which has a paragraph for each thread.
+// readCPUs parses /proc/cpuinfo, which has a paragraph per thread.
 func readCPUs(h *batch.Hardware, cpuinfo string) {
 	sockets, cores := map[string]bool{}, map[string]bool{}
 	socket, part := "", ""
@@ -59,7 +59,7 @@ func readCPUs(h *batch.Hardware, cpuinfo string) {
 			h.Threads++
 		case "model name":
 			h.CPU = value
-		case "Model": // of the board, as a Raspberry Pi has it; ARM has part numbers in the place of names
+		case "Model": // board, e.g. of a Raspberry Pi; ARM reports part numbers instead of CPU names
 			h.CPU = board(value)
 		case "physical id":
 			socket = value
@@ -83,16 +83,16 @@ func board(model string) string {
 	return name
 }
 
-// armParts are the CPUs of servers by implementer and part number, as ARM has none of their names in cpuinfo.
+// armParts maps implementer and part numbers to CPU names, because /proc/cpuinfo does not contain names on ARM.
 var armParts = map[string]string{
 	"0x41 0xd0c": "ARM Neoverse N1", "0x41 0xd40": "ARM Neoverse V1", "0x41 0xd49": "ARM Neoverse N2",
 	"0x41 0xd4f": "ARM Neoverse V2", "0xc0 0xac3": "AmpereOne", "0xc0 0xac4": "AmpereOne",
 }
 
-// readGPUs counts boards by the names that NVIDIA's and AMD's drivers have for them. One without its driver does no
-// work.
+// readGPUs counts the GPUs by the model names that NVIDIA's and AMD's drivers report. GPUs without a driver cannot
+// be used and are not counted.
 func readGPUs(h *batch.Hardware, proc, sys string) {
-	// The patterns are valid ones.
+	// The patterns are valid, so Glob returns no error.
 	nvidia, _ := filepath.Glob(filepath.Join(proc, "driver/nvidia/gpus/*/information"))
 	amd, _ := filepath.Glob(filepath.Join(sys, "bus/pci/devices/*/product_name"))
 	for _, path := range append(nvidia, amd...) {
@@ -102,9 +102,9 @@ func readGPUs(h *batch.Hardware, proc, sys string) {
 	}
 }
 
-// readText returns the first line of a small file, "" if there is none.
+// readText returns the first line of a small file, or "" if it cannot be read.
 func readText(path ...string) string {
-	text, _ := os.ReadFile(filepath.Join(path...)) // what is not known is left out
+	text, _ := os.ReadFile(filepath.Join(path...)) // unknown values are omitted
 	line, _, _ := strings.Cut(string(text), "\n")
 	return strings.Trim(line, " \t\x00")
 }

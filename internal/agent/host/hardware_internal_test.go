@@ -91,7 +91,7 @@ func TestHardware(t *testing.T) {
 				"proc/driver/nvidia/gpus/0000:01:00.0/information": "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 16\n",
 				"proc/driver/nvidia/gpus/0000:02:00.0/information": "Model: \t\t NVIDIA H100 80GB HBM3\n",
 				"sys/bus/pci/devices/0000:03:00.0/product_name":    "AMD Instinct MI300X OAM\n",
-				// without its driver, and part of a CPU
+				// without a driver, and integrated into a CPU
 				"sys/bus/pci/devices/0000:04:00.0/class":        "0x030000\n",
 				"sys/bus/pci/devices/0000:06:00.0/product_name": "\n",
 			},
@@ -124,7 +124,7 @@ func TestHardware(t *testing.T) {
 			t.Errorf("%s: %s", what, diff)
 		}
 		if sent := batch.EncodeHardware(got); sent == "" {
-			t.Errorf("%s: it cannot be sent", what)
+			t.Errorf("%s: it cannot be encoded", what)
 		}
 	}
 	here := Hardware("/proc", "/sys")

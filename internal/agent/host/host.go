@@ -1,10 +1,11 @@
-// Package host finds what runs on a node, containers, virtual machines and other control groups, and reads their CPU
-// time. It needs no rights in Kubernetes, no capability and no foreign process: control groups tell all of it.
+// Package host finds the consumers on a node, i.e. containers, virtual machines and other control groups, and reads
+// their CPU time. It uses only control groups and procfs, and needs no Kubernetes permissions, Linux capabilities
+// or other processes.
 //
-// Everything found is one tree, by the kernel's own nesting: the node, slices, pods, containers. What a member of the
-// tree used beyond its children is its own: the container runtime's processes of a pod, the daemons of the node. So
-// each nanosecond that the kernel counted belongs to exactly one consumer, and what is read a moment late is settled
-// by a signed carry, never twice.
+// All groups form one tree that mirrors the nesting in the kernel: node, slices, pods, containers. The time that a
+// member of the tree used in addition to its children is its own time, such as that of a pod's sandbox or of the
+// node's daemons. Each nanosecond counted by the kernel is therefore attributed to exactly one consumer.
+// Differences due to reads at different times are carried over to the next sweep, so that no time is counted twice.
 //
 // A Host is not safe for concurrent use.
 package host
@@ -25,52 +26,52 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Options say where to look and for what.
+// Options configures a Host.
 type Options struct {
-	Root string // where the control groups are mounted, or a bind mount of that; /sys/fs/cgroup if empty
-	Proc string // the proc file system; /proc if empty
-	// patterns of further control groups, from the root of their hierarchy, as "slurm/uid_*/job_*/step_*"
+	Root string // mount point of control groups, or a bind mount of it; defaults to /sys/fs/cgroup
+	Proc string // mount point of procfs; defaults to /proc
+	// patterns of additional control groups, relative to the root of the hierarchy, e.g. "slurm/uid_*/job_*/step_*"
 	Groups []string
-	VMs    bool // look for QEMU processes that no control group tells of
-	// how many consumers to tell apart at most; 5,000 if 0. The rest is part of its pod, or of the system
+	VMs    bool // find QEMU processes without a known control group
+	// maximum number of consumers, 5,000 by default; others are accounted to their pod or the system
 	Max int
 }
 
-// A Sweep is the CPU time of everything that runs on a node, at one instant.
+// Sweep contains the CPU time of all consumers at one point in time.
 type Sweep struct {
-	At    time.Duration // the middle of the reads, on the node's clock since boot
+	At    time.Duration // time since boot of the middle of the reads
 	CPUs  float64
-	Busy  time.Duration  // CPU time of the whole node since boot; 0 if unknown
-	Usage []energy.Usage // sorted by ID; the next sweep reuses it
-	Ended []energy.Usage // what ended since the last successful sweep, with all that it used; sorted by ID
+	Busy  time.Duration  // CPU time of the node since boot; 0 if unknown
+	Usage []energy.Usage // sorted by ID; reused by the next sweep
+	Ended []energy.Usage // consumers that ended since the last successful sweep, with their total time; sorted by ID
 }
 
-// Stats tell how the work goes.
+// Stats contains statistics of a Host.
 type Stats struct {
-	Groups int  // of patterns
-	Kept   int  // open descriptors
-	Blind  bool // changes are found by walking, as not everything could be watched
+	Groups int  // consumers that match a pattern
+	Kept   int  // open file descriptors
+	Blind  bool // changes are detected by walks only, because some directories cannot be watched
 
-	Folded     int // members beyond Options.Max at the last walk and since: part of their pod or of the system
-	Duplicates int // control groups that say to be a consumer that another one is: part of what is around them
+	Folded     int // consumers beyond Options.Max since the last walk, accounted to their pod or the system
+	Duplicates int // groups with the consumer ID of another group, accounted to their parent
 	Walks      int
-	Truncated  int // walks that ended early because there was too much to see
-	Overflows  int // times that the kernel dropped notices of change
-	Missed     int // members that a walk found although a notice should have come
+	Truncated  int // walks that exceeded a limit
+	Overflows  int // overflows of the inotify queue
+	Missed     int // consumers found by a walk without an inotify event
 	Reads      int64
 }
 
 const (
 	defaultMax = 5000
 
-	walkInterval    = time.Minute      // a look at everything, in case that a notice got lost
-	blindInterval   = 10 * time.Second // the same where changes are not noticed
-	searchInterval  = 10 * time.Second // for processes of virtual machines
-	refreshInterval = time.Minute      // of weights and of the number of CPUs
-	loseAfter       = time.Minute      // of errors; from then on a member's time is part of what is around it
+	walkInterval    = time.Minute      // interval of walks, in case an event was lost
+	blindInterval   = 10 * time.Second // interval of walks if some directories are not watched
+	searchInterval  = 10 * time.Second // interval of scans for virtual machines
+	refreshInterval = time.Minute      // interval of reading weights and the number of CPUs
+	loseAfter       = time.Minute      // duration of failures after which time is accounted to the ancestors
 )
 
-// A Host reads one node.
+// Host reads the CPU time of all consumers of a node.
 type Host struct {
 	log         *slog.Logger
 	opts        Options
@@ -78,18 +79,18 @@ type Host struct {
 	globs       []glob
 	now         func() time.Duration
 
-	root  *node // the whole node; what is left of it is the system
+	root  *node // the whole node; its own time is that of the system
 	busy  busySource
 	cpus  float64
-	lift  time.Duration // by how much the node's own counter fell short of what is in it
+	lift  time.Duration // correction of the node's counter, which fell behind the groups
 	boot  string
-	limit int // of kept descriptors
+	limit int // maximum number of open descriptors
 
 	byDir   map[string]*node
 	byID    map[string]*node
-	ordered []*node // the published ones by ID
-	changed bool    // ordered is to be made anew
-	leaving []*node // gone since the last settlement
+	ordered []*node // consumers sorted by ID
+	changed bool    // ordered must be rebuilt
+	leaving []*node // nodes removed since the last attribution
 	ended   []energy.Usage
 
 	watch *watcher
@@ -99,10 +100,10 @@ type Host struct {
 
 	io    files
 	stats Stats
-	byPID int // consumers that were found by their process
+	byPID int // number of consumers found by their process
 }
 
-// Open looks for control groups below opts.Root. It reads nothing of them yet: the first Sweep does.
+// Open finds the control group hierarchies below opts.Root. Groups are read by the first Sweep.
 func Open(opts Options, log *slog.Logger) (*Host, error) {
 	opts.Root = cmp.Or(opts.Root, "/sys/fs/cgroup")
 	opts.Proc = cmp.Or(opts.Proc, "/proc")
@@ -117,7 +118,7 @@ func Open(opts Options, log *slog.Logger) (*Host, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(opts.Proc); err != nil {
-		return nil, fmt.Errorf("looking for processes: --proc-root: %w", err)
+		return nil, fmt.Errorf("finding processes: --proc-root: %w", err)
 	}
 	h := &Host{
 		log: log, opts: opts, hierarchies: found, globs: globs, now: Now,
@@ -126,22 +127,22 @@ func Open(opts Options, log *slog.Logger) (*Host, error) {
 		io: newFiles(), changed: true, vms: search{wait: searchWait},
 	}
 	h.limit = descriptorBudget(opts.Max)
-	h.boot, _ = bootID(opts.Proc) // a tree made for a test may have none
+	h.boot, _ = bootID(opts.Proc) // may not exist in tests
 	h.busy = openBusy(found, opts.Proc)
 	h.cpus = h.countCPUs()
 	if h.watch, err = newWatcher(); err != nil {
-		log.Info("changes of control groups are found by walking", "reason", err)
+		log.Info("Detecting changes of control groups by walks only", "reason", err)
 	}
 	for _, one := range found {
-		log.Info("reading control groups", "folder", one.dir, "version", one.version)
+		log.Info("Reading control groups", "folder", one.dir, "version", one.version)
 	}
 	return h, nil
 }
 
-// CPUs returns how many CPUs are online, as far as is known.
+// CPUs returns the number of online CPUs.
 func (h *Host) CPUs() float64 { return h.cpus }
 
-// Close closes all descriptors.
+// Close closes all file descriptors.
 func (h *Host) Close() error {
 	for _, n := range h.byDir {
 		h.closeFile(n)
@@ -149,7 +150,7 @@ func (h *Host) Close() error {
 	return errors.Join(h.watch.close(), h.vms.close())
 }
 
-// VMs lists the names of the virtual machines of the last sweep, sorted: of those whose consumers are [energy.VMID]s.
+// VMs returns the sorted names of the virtual machines in the last sweep. Their consumer IDs are [energy.VMID]s.
 func (h *Host) VMs() (names []string) {
 	for _, n := range h.ordered {
 		if name, ok := energy.VMOf(n.id); ok && n.published() {
@@ -159,15 +160,15 @@ func (h *Host) VMs() (names []string) {
 	return names
 }
 
-// Stats returns how the work goes.
+// Stats returns the current statistics.
 func (h *Host) Stats() Stats {
 	s := h.stats
 	s.Blind = h.blind()
 	return s
 }
 
-// descriptorBudget raises the soft limit of descriptors and returns how many of them may be kept for counters: never
-// more than half, so that the rest of the process has room.
+// descriptorBudget raises the soft limit of open files and returns the maximum number of descriptors to keep open
+// for counters. It is at most half of the limit, so that the rest of the process has enough.
 func descriptorBudget(most int) int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -182,7 +183,7 @@ func descriptorBudget(most int) int {
 	return int(min(limit.Cur/2, uint64(most), math.MaxInt32))
 }
 
-// countCPUs returns how many CPUs are online.
+// countCPUs returns the number of online CPUs.
 func (h *Host) countCPUs() float64 {
 	if text, err := os.ReadFile(filepath.Join(h.opts.Proc, "stat")); err == nil {
 		if stat, ok := parseStat(text); ok && stat.cpus > 0 {

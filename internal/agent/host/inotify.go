@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A watcher is told by the kernel which groups come and go. That works on both versions, and through bind mounts, as
-// the watch is on the directory itself.
+// watcher detects created and removed groups with inotify. This works with both versions and through bind mounts,
+// because the directory itself is watched.
 type watcher struct {
 	fd     int
 	places map[int32]place
 	byDir  map[string]int32
-	full   bool // the kernel refused a watch
+	full   bool // a watch could not be added
 	buf    []byte
 }
 
-// A place is a directory that may hold groups of interest.
+// place is a directory that may contain groups of interest.
 type place struct {
 	hier   *hierarchy
 	dir    string
@@ -27,7 +27,8 @@ type place struct {
 	depth  int
 }
 
-// newWatcher returns a watcher that is told nothing where the kernel refuses one.
+// newWatcher returns a watcher. If inotify is unavailable, it returns an error together with a watcher without
+// events.
 func newWatcher() (*watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	return &watcher{
@@ -46,7 +47,7 @@ func (w *watcher) close() error {
 
 func (w *watcher) count() int { return len(w.places) }
 
-// add watches a directory. Only a refusal for want of resources is a failure: what is gone need not be watched.
+// add watches a directory. It ignores directories that no longer exist; other errors set full.
 func (w *watcher) add(p place) {
 	const mask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR
 	wd, err := unix.InotifyAddWatch(w.fd, p.dir, mask)
@@ -55,7 +56,7 @@ func (w *watcher) add(p place) {
 		return
 	}
 	if old, ok := w.byDir[p.dir]; ok && old != int32(wd) {
-		delete(w.places, old) // another directory has the name now
+		delete(w.places, old) // the name was reused by another directory
 	}
 	w.places[int32(wd)] = p
 	w.byDir[p.dir] = int32(wd)
@@ -66,8 +67,8 @@ func (w *watcher) has(dir string) bool {
 	return ok
 }
 
-// drop ends the watch of a directory. A removed control group keeps its watch for as long as a process has a file of it
-// open, so the watch has to be removed.
+// drop removes the watch of a directory. This is necessary because the watch of a removed control group exists
+// until all open files in it are closed.
 func (w *watcher) drop(dir string) {
 	if wd, ok := w.byDir[dir]; ok {
 		_, _ = unix.InotifyRmWatch(w.fd, uint32(wd))
@@ -76,7 +77,7 @@ func (w *watcher) drop(dir string) {
 	}
 }
 
-// forget is what the kernel says when a watched directory is gone.
+// forget handles the kernel's notification that a watch was removed.
 func (w *watcher) forget(wd int32) {
 	if p, ok := w.places[wd]; ok {
 		delete(w.places, wd)
@@ -86,7 +87,7 @@ func (w *watcher) forget(wd int32) {
 	}
 }
 
-// An event is one change in a watched directory.
+// event is a change in a watched directory.
 type event struct {
 	in      place
 	name    string
@@ -94,7 +95,7 @@ type event struct {
 	moved   bool
 }
 
-// drain hands over what happened since it was last called. It reports whether notices were lost.
+// drain calls each for every event since the last call. It reports whether events were lost.
 func (w *watcher) drain(each func(event)) (overflow bool) {
 	for {
 		n, err := unix.Read(w.fd, w.buf)

@@ -7,24 +7,25 @@ import (
 )
 
 const (
-	// impossible outweighs all that is only unlikely; where both conversions are impossible, neither is.
+	// impossible is an error larger than any sum of errors that are merely unlikely.
 	impossible = 1e6
-	// maxReserved is the part of a node's CPUs that is usually kept from pods at most.
+	// maxReserved is the maximum fraction of a node's CPUs that is usually reserved.
 	maxReserved = 0.21
-	// askedPods is of how many pods with a limit the weight is compared with it.
+	// askedPods is the maximum number of pods with a limit to check.
 	askedPods = 8
 )
 
-// kubeletsRule finds out which conversion the kubelet uses. What it knows of weights:
+// kubeletsRule detects the conversion that the kubelet uses, based on these facts:
 //
-//   - All pods together get what is allocatable, which never exceeds the node's CPUs, and seldom is less than four
-//     fifths.
-//   - What is inside the group of all pods requests no more than what is allocatable.
-//   - A guaranteed pod requests its limit, which the kernel has exactly.
-//   - The class burstable requests as much as its pods together.
+//   - The weight of the group of all pods corresponds to the allocatable CPU, which never exceeds the node's CPUs and
+//     is rarely below four fifths of them.
+//   - The requests in the group of all pods do not exceed the allocatable CPU.
+//   - The request of a guaranteed pod equals its limit, which the kernel stores exactly.
+//   - The request of the burstable class equals the sum of its pods.
 //
-// Without guaranteed pods that have a limit, large nodes may leave it open: 64 CPUs with 20 % reserved have by the
-// new conversion the weight that they have by the old one with nothing reserved. Then it is the new one.
+// On large nodes without guaranteed pods that have a limit, the result may be ambiguous: 64 CPUs with 20 % reserved
+// have the same weight by the new conversion as without reservation by the old one. In this case, the new
+// conversion is assumed.
 func (h *Host) kubeletsRule() conversion {
 	var errs [2]float64
 	for _, n := range h.byDir {
@@ -50,7 +51,7 @@ func (h *Host) kubeletsRule() conversion {
 	return quadratic
 }
 
-// burstableError compares the weight of a class with those of its pods.
+// burstableError returns the difference between the weight of a QoS class and the sum of its pods, as a logarithm.
 func (c conversion) burstableError(class *node) float64 {
 	sum := 0.0
 	for _, p := range class.children {
@@ -62,9 +63,9 @@ func (c conversion) burstableError(class *node) float64 {
 	return math.Abs(math.Log(sum / c.milli(class.weight)))
 }
 
-// allocatableError tells how far a conversion's reading of the weight of all pods is from what it can be.
+// allocatableError returns how much the weight of all pods, by this conversion, deviates from the possible range.
 func (c conversion) allocatableError(all *node, capacity float64) float64 {
-	const rounding = 1 // the kubelet rounds to shares first
+	const rounding = 1 // the kubelet first rounds to shares
 	inside := 0.0
 	for _, p := range all.children {
 		inside += c.within(p.weight, 1)
@@ -82,7 +83,7 @@ func (c conversion) allocatableError(all *node, capacity float64) float64 {
 	return err + max(0, math.Log((1-maxReserved)*capacity/c.milli(all.weight)))
 }
 
-// compareLimits compares what guaranteed pods request with their limits.
+// compareLimits adds the differences between requests and limits of guaranteed pods to errs.
 func (h *Host) compareLimits(all *node, errs *[2]float64) {
 	asked := 0
 	for _, p := range all.children {
@@ -102,7 +103,7 @@ func (h *Host) compareLimits(all *node, errs *[2]float64) {
 	}
 }
 
-// parseLimit reads cpu.max, in thousandths of a CPU. It is not ok where there is no limit.
+// parseLimit parses cpu.max and returns the limit in millicores. It returns ok = false if there is no limit.
 func parseLimit(text []byte) (milli float64, ok bool) {
 	var quota, period uint64
 	if n, _ := fmt.Sscanf(string(text), "%d %d\n", &quota, &period); n < 2 || quota == 0 || period == 0 ||

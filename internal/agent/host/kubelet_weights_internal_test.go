@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// weightOf is what is written for a request by each conversion.
+// weightOf returns the weight that each conversion yields for a request.
 func (c conversion) weightOf(milli float64) int {
 	shares := min(max(math.Floor(milli*1024/1000), 2), 262144)
 	if c == linear {
@@ -20,8 +20,7 @@ func (c conversion) weightOf(milli float64) int {
 	return int(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
 }
 
-// TestKubeletsRule finds out which conversion is used on nodes with guaranteed pods only, of which all is known or
-// nothing.
+// TestKubeletsRule detects the conversion on nodes with guaranteed pods only, with and without limits.
 func TestKubeletsRule(t *testing.T) {
 	for _, limits := range []bool{true, false} {
 		open := 0
@@ -47,7 +46,7 @@ func TestKubeletsRule(t *testing.T) {
 					switch got := r.kubeletsRule(); {
 					case got == rule:
 					case limits || rule == quadratic || cpus < 64:
-						t.Errorf("%v CPUs, %v %% reserved, limits %v: rule %d was taken for %d", cpus, reserved, limits,
+						t.Errorf("%v CPUs, %v %% reserved, limits %v: rule %d detected as %d", cpus, reserved, limits,
 							rule, got)
 					default:
 						open++
@@ -56,12 +55,13 @@ func TestKubeletsRule(t *testing.T) {
 			}
 		}
 		if !limits {
-			t.Logf("%d nodes of 64 CPUs and more have an old kubelet and are taken for new ones", open)
+			t.Logf("%d nodes with at least 64 CPUs and an old kubelet were detected as new ones", open)
 		}
 	}
 }
 
-// TestPodsFillTheNode tells an old kubelet's large node from a new one's by what its pods request together.
+// TestPodsFillTheNode distinguishes an old kubelet on a large node from a new one by the total requests of its
+// pods.
 func TestPodsFillTheNode(t *testing.T) {
 	k := newKernel(t, 2)
 	k.make("kubepods")
@@ -76,15 +76,15 @@ func TestPodsFillTheNode(t *testing.T) {
 	r.weigh.next = math.MaxInt64
 	r.sweep()
 	if err := linear.allocatableError(r.byDir[filepath.Join(k.dir, "kubepods")], 192_000); err < impossible {
-		t.Errorf("more than all is inside, by the old conversion: %v", err)
+		t.Errorf("the old conversion is not impossible for overcommitted pods: %v", err)
 	}
 	if r.kubeletsRule() != quadratic {
-		t.Error("a new kubelet was taken for an old one")
+		t.Error("a new kubelet was detected as an old one")
 	}
 }
 
-// TestNoMoreThanTheNodeHas has small nodes with much reserved: by the old conversion they would have more than they
-// have.
+// TestNoMoreThanTheNodeHas covers small nodes with a large reservation. By the old conversion, their weight would
+// exceed their capacity.
 func TestNoMoreThanTheNodeHas(t *testing.T) {
 	for _, cpus := range []float64{2, 4, 8} {
 		k := newKernel(t, 2)
@@ -96,7 +96,7 @@ func TestNoMoreThanTheNodeHas(t *testing.T) {
 		r.weigh.next = math.MaxInt64
 		r.sweep()
 		if r.kubeletsRule() != quadratic {
-			t.Errorf("%v CPUs: a new kubelet was taken for an old one", cpus)
+			t.Errorf("%v CPUs: a new kubelet was detected as an old one", cpus)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func FuzzLimit(f *testing.F) {
 	})
 }
 
-// TestVCPUs has machines weigh what they were given.
+// TestVCPUs verifies that the weight of a machine follows from its virtual CPUs.
 func TestVCPUs(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		k := newKernel(t, version)
@@ -147,7 +147,7 @@ func TestVCPUs(t *testing.T) {
 			t.Helper()
 			for _, u := range r.sweep().Usage {
 				if want[u.ID] != u.Weight {
-					t.Errorf("version %d: %s weighs %d, want %d", version, u.ID, u.Weight, want[u.ID])
+					t.Errorf("version %d: weight of %s = %d, want %d", version, u.ID, u.Weight, want[u.ID])
 				}
 			}
 		}
@@ -175,7 +175,8 @@ func TestVCPUsOf(t *testing.T) {
 	}
 }
 
-// TestRestoreAfterSweep restores into a host that has swept already: nothing that runs is forgotten.
+// TestRestoreAfterSweep restores a state into a host that has already swept, and verifies that all running
+// consumers are kept.
 func TestRestoreAfterSweep(t *testing.T) {
 	for _, complete := range []bool{true, false} {
 		k := newKernel(t, 2)
@@ -204,7 +205,7 @@ func TestRestoreAfterSweep(t *testing.T) {
 		for range 2 {
 			again.sweep()
 		}
-		want := time.Duration(0) // it may have run before the state
+		want := time.Duration(0) // it may have run before the state was saved
 		if complete {
 			want = s
 		}

@@ -11,10 +11,11 @@ import (
 
 const s = time.Second
 
-// under writes the systemd driver's name of a UID.
+// under returns a UID as written by the systemd driver.
 func under(uid string) string { return strings.ReplaceAll(uid, "-", "_") }
 
-// TestLayouts has each layout that kubelets, runtimes and libvirt make, with a second of CPU time in each leaf.
+// TestLayouts covers the layouts of kubelets, container runtimes and libvirt, with one second of CPU time in each
+// leaf.
 func TestLayouts(t *testing.T) {
 	pods := map[string]time.Duration{
 		"pod/" + uidA: 0, "pod/" + uidA + "/" + idA: s, "pod/" + uidA + "/" + idB: s, "system": 0,
@@ -165,7 +166,7 @@ func TestLayouts(t *testing.T) {
 				r := k.open(Options{Groups: tt.groups})
 				r.sweep()
 				r.want(tt.want)
-				// The same, when all of it appears while the host runs.
+				// Repeat the test with groups that are created while the host is running.
 				k2 := newKernel(t, version)
 				r2 := k2.open(Options{Groups: tt.groups})
 				r2.sweep()
@@ -176,7 +177,7 @@ func TestLayouts(t *testing.T) {
 				r2.sweep()
 				r2.want(tt.want)
 				if got := r2.last.Busy; got != k2.busy {
-					t.Errorf("busy is %v, want %v", got, k2.busy)
+					t.Errorf("Busy = %v, want %v", got, k2.busy)
 				}
 			})
 		}
@@ -189,7 +190,7 @@ func TestHierarchies(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files []string
 		links map[string]string
-		want  []string // version, directory, tree of shares
+		want  []string // version, directory, tree of cpu.shares
 	}{
 		"unified": {files: []string{"cgroup.controllers"}, want: []string{"2 ."}},
 		"version 1, apart": {
@@ -245,14 +246,14 @@ func TestHierarchies(t *testing.T) {
 		})
 	}
 	if _, err := Open(Options{Root: t.TempDir(), Proc: t.TempDir()}, nil); err == nil {
-		t.Error("a folder without control groups was opened")
+		t.Error("opened a directory without control groups")
 	}
 	if _, err := Open(Options{Root: t.TempDir(), Groups: []string{"a/[/b"}}, nil); err == nil {
-		t.Error("a bad pattern was taken")
+		t.Error("accepted an invalid pattern")
 	}
 }
 
-// TestBothVersions has one pod in both hierarchies, and one in each only.
+// TestBothVersions covers one pod in both hierarchies, and two pods in one of them each.
 func TestBothVersions(t *testing.T) {
 	root := t.TempDir()
 	v1, v2 := newKernel(t, 1), newKernel(t, 2)
@@ -272,7 +273,7 @@ func TestBothVersions(t *testing.T) {
 	v2.burn(both, 3*s)
 	v1.burn("kubepods/burstable/pod"+uidB+"/"+idB, 2*s)
 	v2.burn("kubepods.slice/kubepods-pod"+under(uidC)+".slice/docker-"+idB+".scope", s)
-	v1.burn("", s+10*s) // the system's and what version 2 knows of
+	v1.burn("", s+10*s) // time of the system and of version 2
 	k := *v1
 	k.dir = root
 	r := k.open(Options{})
@@ -284,18 +285,18 @@ func TestBothVersions(t *testing.T) {
 		"system": 10 * s,
 	})
 	if got := r.Stats().Duplicates; got != 1 {
-		t.Errorf("%d duplicates, want the pod that is in both", got)
+		t.Errorf("%d duplicates, want those of the pod in both hierarchies", got)
 	}
 }
 
-// TestBusyOfProc uses the counter of /proc where the root is not the node's.
+// TestBusyOfProc verifies that /proc/stat is used if the mount point is not the root of a hierarchy.
 func TestBusyOfProc(t *testing.T) {
 	k := newKernel(t, 2)
 	k.write(filepath.Join(k.dir, "cgroup.type"), "domain\n")
 	r := k.open(Options{})
 	r.sweep()
 	if want := (1 + 2 + 3 + 6 + 7) * 10 * time.Millisecond; r.last.Busy != want || r.last.CPUs != 2 {
-		t.Errorf("busy is %v with %v CPUs, want %v and 2", r.last.Busy, r.last.CPUs, want)
+		t.Errorf("Busy = %v with %v CPUs, want %v and 2", r.last.Busy, r.last.CPUs, want)
 	}
 	if err := os.Remove(filepath.Join(k.proc, "stat")); err != nil {
 		t.Fatal(err)
@@ -304,6 +305,6 @@ func TestBusyOfProc(t *testing.T) {
 	r.sweep()
 	r.want(map[string]time.Duration{})
 	if r.last.Busy != 0 || r.last.Usage == nil {
-		t.Errorf("busy is %v, usage %v: want an empty sweep of unknown", r.last.Busy, r.last.Usage)
+		t.Errorf("Busy = %v, usage %v: want an empty sweep", r.last.Busy, r.last.Usage)
 	}
 }

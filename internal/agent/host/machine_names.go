@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// machineName returns libvirt's name of a virtual machine's group, its number and its name, as "qemu-3-web"; or
-// nothing.
+// machineName returns the number and name of a virtual machine from the name of its libvirt group, e.g.
+// "qemu-3-web", or "" for other groups.
 func machineName(name string) string {
 	if scope, ok := strings.CutSuffix(name, ".scope"); ok {
 		machine, ok := strings.CutPrefix(scope, "machine-")
@@ -28,8 +28,8 @@ func machineName(name string) string {
 	return ""
 }
 
-// vmName takes libvirt's number off. libvirt cuts the whole to 64 characters and drops some, so that long names may be
-// cut ones, even to nothing.
+// vmName removes libvirt's number from a machine name. libvirt truncates the whole name to 64 characters and
+// removes some characters, so the result may be incomplete.
 func vmName(machine string) string {
 	rest, ok := strings.CutPrefix(machine, "qemu-")
 	if !ok {
@@ -39,23 +39,23 @@ func vmName(machine string) string {
 		name != "" {
 		rest = name
 	} else if strings.Trim(rest, "0123456789-") == "" {
-		rest = machine // there is a number only
+		rest = machine // only a number
 	}
 	return sanitise(rest, maxVMName, false)
 }
 
-// unescape undoes systemd's escapes, \x2d for a dash. What was cut in the middle of one stays as it is.
+// unescape decodes systemd's escape sequences, e.g. \x2d for a dash. Truncated sequences are kept.
 func unescape(s string) string {
 	return escape.ReplaceAllStringFunc(s, func(code string) string {
-		c, _ := strconv.ParseUint(code[2:], 16, 8) // two hexadecimal digits
+		c, _ := strconv.ParseUint(code[2:], 16, 8) // always two hexadecimal digits
 		return string([]byte{byte(c)})
 	})
 }
 
 var escape = regexp.MustCompile(`\\x[0-9a-fA-F]{2}`)
 
-// sanitise makes a name that fits into a label, a file name and a log line. What had to be changed gets a hash behind
-// it, so that different names stay different.
+// sanitise returns a name that is valid in labels, file names and log entries. If it has to change the name, it
+// appends a hash, so that different names remain different.
 func sanitise(name string, most int, slashes bool) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == '/' && !slashes || r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -72,12 +72,13 @@ func sanitise(name string, most int, slashes bool) string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(name))
 	const hashed = 9
-	clean = strings.ToValidUTF8(clean[:min(len(clean), most-hashed)], "") // without half a letter
+	clean = strings.ToValidUTF8(clean[:min(len(clean), most-hashed)], "") // remove a truncated UTF-8 sequence
 	return fmt.Sprintf("%s~%08x", clean, sum.Sum32())
 }
 
-// guestOf returns what the command line of a QEMU process, as /proc/PID/cmdline has it, calls its machine: its name, or
-// its UUID; empty if it has neither. It is not ok for other processes.
+// guestOf returns the name of the virtual machine in the command line of a QEMU process, in the format of
+// /proc/PID/cmdline. If the machine has no name, guestOf returns its UUID, or "". It returns ok = false for other
+// processes.
 func guestOf(cmdline []byte) (name string, ok bool) {
 	program, _, _ := bytes.Cut(cmdline, []byte{0})
 	if !isQEMU(string(program[bytes.LastIndexByte(program, '/')+1:])) {
@@ -108,7 +109,7 @@ func isQEMU(program string) bool {
 	return slices.Contains([]string{"qemu", "qemu-kvm", "kvm"}, program) || strings.HasPrefix(program, "qemu-system-")
 }
 
-// nameOption reads the value of -name: "web", or "guest=web,debug-threads=on". A comma inside a name is doubled.
+// nameOption parses the value of -name, e.g. "web" or "guest=web,debug-threads=on". A comma in a name is doubled.
 func nameOption(value string) string {
 	const hidden = "\x00"
 	value = strings.ReplaceAll(value, ",,", hidden)

@@ -9,11 +9,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/agent/host/hosttest"
 )
 
-// long is the variable that asks for tests that take minutes.
+// long is the environment variable that enables long-running tests.
 const long = "KUBENERGY_LONG"
 
 func TestMain(m *testing.M) {
-	// Trees of files are made much quicker in memory.
+	// Create trees of files on an in-memory file system, which is much faster.
 	if os.Getenv("TMPDIR") == "" && unix.Access("/dev/shm", unix.W_OK) == nil {
 		_ = os.Setenv("TMPDIR", "/dev/shm")
 	}

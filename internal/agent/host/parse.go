@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// The counters of the kernel, parsed by hand: they are read for each container each second. A number counts only with
-// the line break behind it, so that half a number is none.
+// The parsers in this file are hand-written, because they are called for each container each second. They require
+// the newline after a number, so that a partially read number is rejected.
 
-// digits reads the decimal number that text begins with, and returns what follows it.
+// digits parses the decimal number at the start of text, and returns the remaining text.
 func digits(text []byte) (value uint64, rest []byte, ok bool) {
 	i := 0
 	for ; i < len(text) && text[i]-'0' <= 9; i++ {
@@ -22,7 +22,7 @@ func digits(text []byte) (value uint64, rest []byte, ok bool) {
 	return value, text[i:], i > 0
 }
 
-// field finds the line "name number" in a flat keyed file.
+// field returns the value of the line "name number" in a flat keyed file.
 func field(text []byte, name string) (uint64, bool) {
 	for len(text) > 0 {
 		if len(text) > len(name) && string(text[:len(name)]) == name && text[len(name)] == ' ' {
@@ -38,7 +38,7 @@ func field(text []byte, name string) (uint64, bool) {
 	return 0, false
 }
 
-// times returns n units of time, unless that is too much.
+// times returns n·unit, or false if it overflows.
 func times(n uint64, unit time.Duration) (time.Duration, bool) {
 	if n > math.MaxInt64/uint64(unit) {
 		return 0, false
@@ -46,15 +46,15 @@ func times(n uint64, unit time.Duration) (time.Duration, bool) {
 	return time.Duration(n) * unit, true
 }
 
-// parseCPUStat reads cpu.stat of a control group of version 2.
+// parseCPUStat parses cpu.stat of a group of version 2.
 func parseCPUStat(text []byte) (time.Duration, bool) {
 	usec, ok := field(text, "usage_usec")
 	value, fits := times(usec, time.Microsecond)
 	return value, ok && fits
 }
 
-// parseRootCPUStat reads cpu.stat of the root of version 2. Before Linux 6.14 its usage_usec has the time in it that a
-// hypervisor gave to others; user_usec and system_usec never had.
+// parseRootCPUStat parses cpu.stat of the root group of version 2. It uses user_usec and system_usec, because
+// usage_usec includes stolen time before Linux 6.14.
 func parseRootCPUStat(text []byte) (time.Duration, bool) {
 	user, hasUser := field(text, "user_usec")
 	sys, hasSystem := field(text, "system_usec")
@@ -67,7 +67,7 @@ func parseRootCPUStat(text []byte) (time.Duration, bool) {
 	return times(user+sys, time.Microsecond)
 }
 
-// parseUsage reads cpuacct.usage of version 1.
+// parseUsage parses cpuacct.usage of version 1.
 func parseUsage(text []byte) (time.Duration, bool) {
 	ns, rest, ok := digits(text)
 	if !ok || len(rest) != 1 || rest[0] != '\n' || ns > math.MaxInt64 {
@@ -76,17 +76,18 @@ func parseUsage(text []byte) (time.Duration, bool) {
 	return time.Duration(ns), true
 }
 
-// A jiffy is what /proc counts in: 10 ms on every architecture that Go knows, whatever the kernel's own tick is.
+// jiffy is the unit of times in /proc: 10 ms (USER_HZ = 100) on all architectures supported by Go, regardless of
+// the kernel's tick rate.
 const jiffy = 10 * time.Millisecond
 
-// processStat is what /proc/PID/stat says of a process.
+// processStat contains fields of /proc/PID/stat.
 type processStat struct {
-	cpu   time.Duration // of all its threads, ended ones too
-	start uint64        // tells processes apart that have one PID after the other
+	cpu   time.Duration // of all threads, including ended ones
+	start uint64        // start time; distinguishes successive processes with the same PID
 }
 
-// parseProcess reads /proc/PID/stat. The second field is a name that may hold anything, brackets and line breaks too,
-// but nothing behind it holds a bracket.
+// parseProcess parses /proc/PID/stat. The second field is a name in parentheses that may contain any character, but
+// the fields after it contain no parentheses.
 func parseProcess(text []byte) (processStat, bool) {
 	end := bytes.LastIndexByte(text, ')')
 	if end < 0 || len(text) == 0 || text[len(text)-1] != '\n' {
@@ -111,14 +112,14 @@ func parseProcess(text []byte) (processStat, bool) {
 	return processStat{}, false
 }
 
-// nodeStat is what /proc/stat says of the node.
+// nodeStat contains fields of /proc/stat.
 type nodeStat struct {
 	busy time.Duration
 	cpus int
 }
 
-// parseStat reads /proc/stat. Busy are user, nice, system, irq and softirq: what guests used is in user and nice
-// already, what was stolen was not used here, and waiting for a disk is idling.
+// parseStat parses /proc/stat. The busy time is the sum of user, nice, system, irq and softirq. Guest time is
+// already part of user and nice, steal time was not used by this node, and iowait is idle time.
 func parseStat(text []byte) (nodeStat, bool) {
 	line, rest, ok := bytes.Cut(text, []byte("\n"))
 	if !ok || !bytes.HasPrefix(line, []byte("cpu ")) {
@@ -138,7 +139,7 @@ func parseStat(text []byte) (nodeStat, bool) {
 			break
 		}
 	}
-	if column < 3 { // kernels before 2.6 have four
+	if column < 3 { // kernels before 2.6 have four columns
 		return nodeStat{}, false
 	}
 	var stat nodeStat

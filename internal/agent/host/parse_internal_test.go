@@ -71,7 +71,7 @@ func TestNames(t *testing.T) {
 		`machine-qemu\x2d3\x2d.scope`:                    "qemu-3-",
 		`machine-qemu\x2d3.scope`:                        "qemu-3",
 		`machine-qemu\x2d3\x2d\xc3\xa9t\xc3\xa9.scope`:   "été",
-		`machine-qemu\x2d3\x2d..scope`:                   "", // sanitised, below
+		`machine-qemu\x2d3\x2d..scope`:                   "", // sanitised, see below
 		`machine-qemu\x2d3\x2da\x2fb.scope`:              "a_b",
 		`machine-lxc\x2d3\x2dweb.scope`:                  "-",
 		`machine-web.scope`:                              "-",
@@ -86,25 +86,25 @@ func TestNames(t *testing.T) {
 		machine := machineName(name)
 		if want == "-" {
 			if machine != "" {
-				t.Errorf("%q is the machine %q, want none", name, machine)
+				t.Errorf("%q was parsed as machine %q, want none", name, machine)
 			}
 			continue
 		}
 		got, _, changed := strings.Cut(vmName(machine), "~")
 		if got == "" || strings.ContainsAny(got, "/\n") || got == "." || got == ".." {
-			t.Errorf("%q is the machine %q", name, got)
+			t.Errorf("%q was parsed as machine %q", name, got)
 		}
 		if want != "" && got != want || changed != strings.Contains(want, "_") && want != "" {
-			t.Errorf("%q is the machine %q, want %q", name, vmName(machine), want)
+			t.Errorf("%q was parsed as machine %q, want %q", name, vmName(machine), want)
 		}
 	}
 	a, b := sanitise("a/b", maxVMName, false), sanitise("a\nb", maxVMName, false)
 	if a == b {
-		t.Errorf("two names became %q", a)
+		t.Errorf("different names were sanitised to %q", a)
 	}
 	if long := sanitise(strings.Repeat("é", 5000), maxVMName, false); len(long) > maxVMName ||
 		!strings.Contains(long, "~") {
-		t.Errorf("a long name became %q", long)
+		t.Errorf("a long name was sanitised to %q", long)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestCommandLines(t *testing.T) {
 		got, ok := guestOf([]byte(strings.ReplaceAll(line, " ", "\x00") + "\x00"))
 		if want == "-" {
 			if ok {
-				t.Errorf("%q is the machine %q, want none", line, got)
+				t.Errorf("%q was parsed as machine %q, want none", line, got)
 			}
 			continue
 		}
@@ -141,15 +141,15 @@ func TestCommandLines(t *testing.T) {
 			exact = strings.HasPrefix(got, want) && len(got) == len(want)+8
 		}
 		if !ok || !exact {
-			t.Errorf("%.80q is the machine %q, %v, want %q", line, got, ok, want)
+			t.Errorf("%.80q was parsed as machine %q, %v, want %q", line, got, ok, want)
 		}
 	}
 	if name, _ := guestOf([]byte("kvm\x00-name\x00a\nb\x00")); strings.Contains(name, "\n") {
-		t.Errorf("a line break in the name %q", name)
+		t.Errorf("name %q contains a newline", name)
 	}
 }
 
-// TestConversions compares the inverse of both conversions with the conversions, as runc has them.
+// TestConversions verifies that milli inverts both of runc's conversions.
 func TestConversions(t *testing.T) {
 	forward := map[conversion]func(shares float64) uint64{
 		linear: func(s float64) uint64 { return 1 + uint64((s-2)*9999/262142) },
@@ -162,27 +162,27 @@ func TestConversions(t *testing.T) {
 		for _, milli := range []float64{10, 26, 50, 100, 250, 500, 1000, 2500, 64000, 128000} {
 			shares := math.Floor(milli * 1024 / 1000)
 			got := rule.milli(convert(shares))
-			allowed := 13.6 // half a step of the linear one
+			allowed := 13.6 // half a step of the linear conversion
 			if rule == quadratic {
 				allowed = max(0.05*milli, 1.7)
 			} else if milli < 27 {
 				allowed = milli
 			}
 			if math.Abs(got-milli) > allowed {
-				t.Errorf("rule %d: %v thousandths came back as %.1f", rule, milli, got)
+				t.Errorf("rule %d: %v millicores were converted to %.1f", rule, milli, got)
 			}
 		}
 		if rule.milli(convert(2)) != 0 {
-			t.Errorf("rule %d: who requests nothing got %v", rule, rule.milli(convert(2)))
+			t.Errorf("rule %d: no request was converted to %v", rule, rule.milli(convert(2)))
 		}
 	}
 	for milli := uint64(2); milli < 10000; milli++ {
 		if got := sharesMilli(max(milli*1024/1000, 2)); milli > 2 && got != milli {
-			t.Fatalf("%d thousandths are %d in version 1", milli, got)
+			t.Fatalf("%d millicores were converted to %d in version 1", milli, got)
 		}
 	}
 	if quadratic.milli(math.MaxUint64) > 300000 || sharesMilli(math.MaxUint64) > 300000 {
-		t.Error("there is no bound")
+		t.Error("the result is not bounded")
 	}
 }
 
@@ -200,7 +200,7 @@ func FuzzCounters(f *testing.F) {
 				t.Errorf("%s is %v", what, d)
 			}
 			if ok && len(text) > 0 && !strings.Contains(string(text), "\n") {
-				t.Errorf("%s of an incomplete line", what)
+				t.Errorf("parsed %s of an incomplete line", what)
 			}
 		}
 		d, ok := parseCPUStat(text)
@@ -214,11 +214,11 @@ func FuzzCounters(f *testing.F) {
 		stat, ok := parseStat(text)
 		check("the node", stat.busy, ok)
 		if stat.cpus < 0 {
-			t.Error("fewer CPUs than none")
+			t.Error("negative number of CPUs")
 		}
 		for _, p := range groupsOf(text) {
 			if p != "" && (p[0] != '/' || strings.Contains(p, "/../")) {
-				t.Errorf("a group at %q", p)
+				t.Errorf("invalid group path %q", p)
 			}
 		}
 	})
@@ -239,35 +239,35 @@ func FuzzPaths(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path string) {
 		defer memtest.Limit(t, 100*len(path))()
 		if len(path) > 4*maxPath {
-			return // nothing of that length gets so far
+			return // such paths are rejected earlier
 		}
 		role, key := placeOf(path)
 		if (role == pod || role == vm) != (key != "") {
-			t.Errorf("%q is %d %q", path, role, key)
+			t.Errorf("placeOf(%q) = %d, %q", path, role, key)
 		}
 		if role == pod && (strings.ContainsAny(key, "/\n\x00") || len(key) > maxUID || key == "..") {
-			t.Errorf("the UID %q", key)
+			t.Errorf("invalid UID %q", key)
 		}
 		base := ""
 		for name := range strings.SplitSeq(path, "/") {
 			if id := containerID(name); strings.ContainsAny(id, "/\n\x00-.") || len(id) > 128 {
-				t.Errorf("the container %q", id)
+				t.Errorf("invalid container ID %q", id)
 			}
 			for _, n := range []string{vmName(name), sanitise(name, maxGroup, true)} {
 				if strings.ContainsAny(n, "\n\x00") || n == "." || n == ".." || len(n) > maxGroup {
-					t.Errorf("the name %q", n)
+					t.Errorf("invalid name %q", n)
 				}
 			}
 			if uid := podUID(base, name); strings.ContainsAny(uid, "/\n\x00") {
-				t.Errorf("the UID %q", uid)
+				t.Errorf("invalid UID %q", uid)
 			}
 			base = name
 		}
 		if full, within := match(globs, strings.Trim(path, "/")); full && within && strings.Count(path, "/") > 4 {
-			t.Errorf("%q is a step, and around one", path)
+			t.Errorf("match(%q) = true, true beyond the maximum depth", path)
 		}
 		if _, err := parseGlobs([]string{path}); err == nil && path == "" {
-			t.Error("an empty pattern")
+			t.Error("parsed an empty pattern")
 		}
 	})
 }
@@ -282,10 +282,10 @@ func FuzzCommandLine(f *testing.F) {
 		defer memtest.Limit(t, 100*len(line))()
 		name, ok := guestOf(line)
 		if strings.ContainsAny(name, "/\n\x00") || len(name) > maxVMName || name == "." || name == ".." {
-			t.Errorf("the name %q", name)
+			t.Errorf("invalid name %q", name)
 		}
 		if name != "" && !ok {
-			t.Errorf("%q is no machine and has a name", name)
+			t.Errorf("%q is not a machine but has a name", name)
 		}
 		if n := vcpusOf(line); n < 0 || n > maxVCPUs {
 			t.Errorf("%d virtual CPUs", n)

@@ -39,9 +39,9 @@ func cpuOf(sweep *Sweep) map[string]time.Duration {
 	return got
 }
 
-// TestRealShare burns CPU time in real control groups, and compares it with what the kernel tells the processes
-// themselves; then what energy they get of a machine that draws 100 W for each CPU that is busy. One that draws the
-// same at all loads would be found to use nothing for work as soon as two loads were seen.
+// TestRealShare uses CPU time in real control groups and compares it with the getrusage values of the processes. It
+// then compares their energy on a machine that draws 100 W per busy CPU. A machine with constant power would not be
+// suitable, because its dynamic energy would be found to be zero once two loads had been observed.
 func TestRealShare(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestRealShare(t *testing.T) {
 				}, &shares)
 			}
 			observe()
-			// The groups appear while the host runs.
+			// The groups are created while the host is running.
 			ids := make([]string, 2)
 			processes := make([]*hosttest.Process, 2)
 			used := make([]time.Duration, 2)
@@ -82,7 +82,7 @@ func TestRealShare(t *testing.T) {
 				used[i] = p.Burn(time.Duration(i+1)*300*time.Millisecond) - used[i]
 			}
 			if !observe() {
-				t.Fatal("nothing was attributed")
+				t.Fatal("no energy was attributed")
 			}
 			after := cpuOf(&sweep)
 
@@ -93,7 +93,7 @@ func TestRealShare(t *testing.T) {
 			for i, id := range ids {
 				got := after[id] - before[id]
 				if off := math.Abs(got.Seconds()/used[i].Seconds() - 1); off > 0.02 {
-					t.Errorf("%s got %v, it says it used %v: %.1f %% off", id, got, used[i], off*100)
+					t.Errorf("CPU time of %s = %v, want %v: %.1f %% off", id, got, used[i], off*100)
 				} else {
 					t.Logf("%v of %v: %.3f %% off", got, used[i], off*100)
 				}
@@ -105,13 +105,13 @@ func TestRealShare(t *testing.T) {
 				t.Logf("%v and %v of %v: %.3f %% off", dynamic[ids[0]], dynamic[ids[1]], shares.Measured, off*100)
 			}
 			if got := h.Stats(); got.Blind || got.Missed > 0 {
-				t.Errorf("groups were found by walking: %+v", got)
+				t.Errorf("groups were found by walks: %+v", got)
 			}
 		})
 	}
 }
 
-// TestRealBoth has one pod in the hierarchies of both versions, as systemd makes them where both are mounted.
+// TestRealBoth covers one pod in the hierarchies of both versions, which systemd creates if both are mounted.
 func TestRealBoth(t *testing.T) {
 	var dirs []string
 	for version := 1; version <= 2; version++ {
@@ -120,7 +120,7 @@ func TestRealBoth(t *testing.T) {
 	}
 	root := "/sys/fs/cgroup"
 	if hosttest.Mount(t, 2) == root {
-		t.Skip("version 2 is mounted where version 1 would be")
+		t.Skip("version 2 is mounted at the location of version 1")
 	}
 	h := openReal(t, root, Options{})
 	p := hosttest.Start(t, dirs...)
@@ -152,7 +152,7 @@ func TestRealBoth(t *testing.T) {
 	}
 }
 
-// TestRealNotices shows that the kernel tells of groups that come and go, in both versions.
+// TestRealNotices verifies that inotify reports created and removed groups in both versions.
 func TestRealNotices(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
@@ -170,20 +170,20 @@ func TestRealNotices(t *testing.T) {
 				return ok
 			}
 			if has() {
-				t.Fatal("a container is there before it is made")
+				t.Fatal("a container exists before it is created")
 			}
 			pods := hosttest.Make(t, folder, "kubepods", "burstable")
 			walks := h.stats.Walks
 			for range 3 {
 				hosttest.Make(t, pods, "pod"+hosttest.UID(0), hosttest.ContainerID(0))
 				if !has() {
-					t.Fatal("a container was made, and nobody noticed")
+					t.Fatal("a created container was not detected")
 				}
 				if err := hosttest.Remove(filepath.Join(pods, "pod"+hosttest.UID(0))); err != nil {
 					t.Fatal(err)
 				}
 				if has() || len(sweep.Ended) != 2 {
-					t.Fatalf("a pod of one container was removed, %d ended", len(sweep.Ended))
+					t.Fatalf("removed a pod with one container, %d consumers ended", len(sweep.Ended))
 				}
 			}
 			if h.stats.Walks != walks {
@@ -193,8 +193,8 @@ func TestRealNotices(t *testing.T) {
 	}
 }
 
-// TestRealChurn makes and removes very many groups. No descriptor and no memory is kept, and no CPU time is credited
-// twice.
+// TestRealChurn creates and removes very many groups, and verifies that descriptors and memory do not leak, and
+// that no CPU time is credited twice.
 func TestRealChurn(t *testing.T) {
 	many := 5000
 	if os.Getenv(long) != "" {
@@ -223,7 +223,7 @@ func churn(t *testing.T, version, many int) {
 		for _, u := range slices.Concat(sweep.Usage, sweep.Ended) {
 			delta := u.CPU - known[u.ID]
 			if delta < 0 {
-				t.Fatalf("%s fell by %v", u.ID, -delta)
+				t.Fatalf("%s decreased by %v", u.ID, -delta)
 			}
 			if first >= 0 {
 				all += delta
@@ -293,7 +293,7 @@ func churn(t *testing.T, version, many int) {
 		t.Errorf("pods were credited %v only, of %v", credit, used)
 	}
 	if h.lift == 0 && all > sweep.Busy-first+100*time.Millisecond*time.Duration(runtime.NumCPU()) {
-		t.Errorf("all were credited %v, the node used %v", all, sweep.Busy-first)
+		t.Errorf("all consumers were credited %v, the node used %v", all, sweep.Busy-first)
 	}
 	if h.counts(pod, container) > 10 || h.watch.count() > 50 {
 		t.Errorf("left behind: %+v", stats)

@@ -13,14 +13,15 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/codec"
 )
 
-// The state is the tree with all its sums: what an agent that was killed goes on from. Groups that are gone when it
-// comes back end then, with what is left of their time; groups that are new began in between.
+// The saved state contains the tree with all counters, from which the next process continues. Groups that were
+// removed in the meantime end with their remaining time, and new groups were created in the meantime.
 
 const stateVersion = 1
 
 var (
-	// ErrOtherBoot says that a state is of another boot of the node: its counters began anew since.
-	ErrOtherBoot = errors.New("the state is of another boot")
+	// ErrOtherBoot is returned if the state is from another boot of the node, because its counters have been reset
+	// since.
+	ErrOtherBoot = errors.New("the state is from another boot")
 
 	errState = errors.New("damaged state")
 )
@@ -35,12 +36,12 @@ func (h *Host) AppendState(dst []byte) []byte {
 	return c.Data()
 }
 
-// complete reports whether every group that is not in the tree began later.
+// complete reports whether the tree contains all groups, so that groups found later must be new.
 func (h *Host) complete() bool {
 	return !h.blind() && h.stats.Folded == 0 && h.stats.Duplicates == 0 && h.stats.Truncated == 0
 }
 
-// codeHead codes what comes before the nodes: the boot, what is known of the whole node, and how many nodes follow.
+// codeHead encodes or decodes the header: the boot ID, the state of the whole node, and the number of nodes.
 func codeHead(c *codec.Codec, boot *string, complete *bool, lift *time.Duration, root *node, count *uint64) {
 	c.Text(boot)
 	c.Flags(complete)
@@ -49,8 +50,8 @@ func codeHead(c *codec.Codec, boot *string, complete *bool, lift *time.Duration,
 	codec.Uint(c, count)
 }
 
-// writeChildren writes what is inside n, each node before its children. Nodes are numbered from 1 as they are
-// written; 0 is the root.
+// writeChildren encodes the descendants of n, each node before its children. Nodes are numbered from 1 in this
+// order; the root is 0.
 func writeChildren(c *codec.Codec, n *node, number uint64, next *uint64) {
 	for _, child := range n.children {
 		*next++
@@ -63,7 +64,8 @@ func writeChildren(c *codec.Codec, n *node, number uint64, next *uint64) {
 	}
 }
 
-// code codes a node: the version of its hierarchy, the number of its parent, and its directory from there.
+// code encodes or decodes a node, including the version of its hierarchy, the number of its parent and its relative
+// directory.
 func (n *node) code(c *codec.Codec, version *byte, parent *uint64, relative *string) {
 	c.Byte((*byte)(&n.role))
 	c.Byte((*byte)(&n.class))
@@ -97,14 +99,16 @@ func (n *node) codeSums(c *codec.Codec) {
 	}
 }
 
-// codeDuration codes a duration of which the sum of two does not overflow.
+// codeDuration encodes or decodes a non-negative duration. Decoding fails if the sum of two such durations could
+// overflow.
 func codeDuration(c *codec.Codec, v *time.Duration) {
 	if codec.Uint(c, v); c.Reading() && (*v < 0 || *v > math.MaxInt64/2) {
 		c.Fail()
 	}
 }
 
-// relative is the directory of n from its parent's, or from the root of its hierarchy.
+// relative returns the directory of n relative to its parent, or to the root of its hierarchy if the parent is in
+// another one.
 func (n *node) relative() string {
 	if n.hier != nil && n.parent.hier == n.hier {
 		return n.dir[len(n.parent.dir)+1:]
@@ -112,8 +116,8 @@ func (n *node) relative() string {
 	return n.path()
 }
 
-// RestoreState goes on from a state, if it is of this boot. What the Host found and read before is forgotten; after an
-// error the Host is as it was.
+// RestoreState restores a state of the same boot. It discards everything that the Host has read before. If it
+// returns an error, the Host is unchanged.
 func (h *Host) RestoreState(state []byte) error {
 	text, ok := bytes.CutPrefix(state, []byte{'K', 'H', stateVersion})
 	if !ok {
@@ -143,15 +147,15 @@ func (h *Host) RestoreState(state []byte) error {
 	for _, n := range byID {
 		h.count(n, 1)
 		if n.role == vm {
-			h.weigh.young = append(h.weigh.young, n) // for its virtual CPUs
+			h.weigh.young = append(h.weigh.young, n) // to count its virtual CPUs
 		}
 	}
 	h.found.started, h.found.next = !complete, 0
-	h.vms.started, h.vms.next = true, 0 // machines that are found from now on were part of something
+	h.vms.started, h.vms.next = true, 0 // time of machines found later was accounted to their ancestors
 	return nil
 }
 
-// restoreNodes reads the tree below root.
+// restoreNodes decodes the tree below root.
 func (h *Host) restoreNodes(c *codec.Codec, root *node, count uint64) (byDir, byID map[string]*node) {
 	nodes := []*node{root}
 	byDir, byID = map[string]*node{}, map[string]*node{}
@@ -170,7 +174,7 @@ func (h *Host) restoreNodes(c *codec.Codec, root *node, count uint64) (byDir, by
 	return byDir, byID
 }
 
-// restoreNode reads one node and makes it a child of its parent; nil if it cannot be one.
+// restoreNode decodes one node and adds it to its parent. It returns nil if the node is invalid.
 func (h *Host) restoreNode(c *codec.Codec, nodes []*node) *node {
 	n := &node{fd: -1}
 	var version byte
@@ -199,7 +203,7 @@ func (h *Host) restoreNode(c *codec.Codec, nodes []*node) *node {
 	return n
 }
 
-// restorePlace finds the directory of a node.
+// restorePlace sets the hierarchy and directory of a node, and reports whether they are valid.
 func (h *Host) restorePlace(n *node, version byte, rel string) bool {
 	for _, one := range h.hierarchies {
 		if one.version == int(version) {
@@ -217,7 +221,7 @@ func (h *Host) restorePlace(n *node, version byte, rel string) bool {
 	return len(n.dir) <= maxPath+len(n.hier.dir)
 }
 
-// restoreID names a node as its directory is named, or as its machine was.
+// restoreID derives the consumer ID from the directory, unless it is already set, and reports whether it is valid.
 func (n *node) restoreID() bool {
 	base := path.Base(n.dir)
 	switch n.role {

@@ -11,7 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// TestStateGoesOn kills a host and has another one go on: what began, ended and computed meanwhile is told once.
+// TestStateGoesOn restores the state of a killed host in another one, and verifies that groups that started, ended
+// and computed in the meantime are reported once.
 func TestStateGoesOn(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		k := newKernel(t, version)
@@ -32,7 +33,7 @@ func TestStateGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again := r.AppendState(nil); string(again) != string(state) {
-			t.Fatalf("a state came back as another:\n%q\n%q", state, again)
+			t.Fatalf("the restored state differs:\n%q\n%q", state, again)
 		}
 
 		k.burn(podA+"/"+idB, s)
@@ -64,13 +65,14 @@ func TestStateGoesOn(t *testing.T) {
 		}
 		for i := range state {
 			if err := again.RestoreState(state[:i]); err == nil {
-				t.Fatalf("a state of %d bytes was restored from %d", len(state), i)
+				t.Fatalf("restored a state of %d bytes from its first %d bytes", len(state), i)
 			}
 		}
 	}
 }
 
-// testdata/state-1 is what version 1 of the state looks like; agents that are replaced leave it to their successors.
+// TestStateOfFormerAgents verifies that a state of version 1, in testdata/state-1, can be restored after an update
+// of the agent.
 func TestStateOfFormerAgents(t *testing.T) {
 	state, err := os.ReadFile("testdata/state-1")
 	if err != nil {
@@ -83,7 +85,7 @@ func TestStateOfFormerAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := r.AppendState(nil); string(again) != string(state) {
-		t.Errorf("it came back as another:\n%q\n%q", state, again)
+		t.Errorf("the restored state differs:\n%q\n%q", state, again)
 	}
 	var ids []string
 	for id := range r.byID {
@@ -117,14 +119,14 @@ func FuzzRestoreState(f *testing.F) {
 		r := k.open(Options{Max: 100})
 		if err := r.RestoreState(state); err != nil {
 			if len(r.byDir) > 0 || len(r.root.children) > 0 {
-				t.Fatal("a damaged state left something behind")
+				t.Fatal("a damaged state changed the host")
 			}
 			return
 		}
 		again := r.AppendState(nil)
 		other := k.open(Options{Max: 100})
 		if err := other.RestoreState(again); err != nil {
-			t.Fatalf("a state that was restored and saved cannot be restored: %v\n%q\n%q", err, state, again)
+			t.Fatalf("the saved state cannot be restored: %v\n%q\n%q", err, state, again)
 		}
 		r.sweep()
 		r.sweep()

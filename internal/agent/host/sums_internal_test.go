@@ -18,7 +18,8 @@ const (
 	podB = "kubepods/burstable/pod" + uidB
 )
 
-// TestEnds follows containers and pods that end between two sweeps: what they used after the last one is credited once.
+// TestEnds verifies that the time that containers and pods used after the last sweep before their end is credited
+// once.
 func TestEnds(t *testing.T) {
 	k := newKernel(t, 2)
 	k.make(podA+"/"+idA, podA+"/"+idB, podB+"/"+idB, "system.slice/sshd.service")
@@ -28,7 +29,7 @@ func TestEnds(t *testing.T) {
 	k.burn(podB+"/"+idB, 5*s)
 	r.sweep()
 
-	// A container ends: its tail is the pod's.
+	// The remaining time of an ended container is that of its pod.
 	k.burn(podA+"/"+idA, s)
 	k.burn(podA+"/"+idB, s)
 	k.remove(podA + "/" + idA)
@@ -39,7 +40,8 @@ func TestEnds(t *testing.T) {
 		"system": 0,
 	})
 
-	// A pod ends: its tail is its own, though only its class knows of it; daemons' time is the system's.
+	// The remaining time of an ended pod is its own, although only its class includes it. The time of daemons is
+	// the system's.
 	k.burn(podA+"/"+idB, 2*s)
 	k.burn(podB+"/"+idB, s)
 	k.burn("system.slice/sshd.service", 3*s)
@@ -48,7 +50,7 @@ func TestEnds(t *testing.T) {
 	r.wantEnded(map[string]time.Duration{"pod/" + uidA: 3 * s, "pod/" + uidA + "/" + idB: 6 * s})
 	r.want(map[string]time.Duration{"pod/" + uidB: 0, "pod/" + uidB + "/" + idB: 6 * s, "system": 3 * s})
 
-	// The class ends with its pod: nobody knows, so the tail is the system's.
+	// If the class is removed with its pod, the remaining time is the system's, because no counter includes it.
 	k.burn(podB+"/"+idB, s)
 	k.remove("kubepods")
 	r.sweep()
@@ -62,7 +64,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestTailsAreDivided has two pods end at once, and one that came and went between two sweeps.
+// TestTailsAreDivided covers two pods that end at the same time, and one that was created and removed between two
+// sweeps.
 func TestTailsAreDivided(t *testing.T) {
 	k := newKernel(t, 1)
 	k.make(podA, podB)
@@ -87,7 +90,7 @@ func TestTailsAreDivided(t *testing.T) {
 	k.remove(podB)
 	r.sweep()
 	if got := r.credit["pod/"+uidA]; got >= 13*s/2 {
-		t.Errorf("a pod got %v, with another's tail", got)
+		t.Errorf("a pod was credited %v, including the time of another pod", got)
 	}
 	r.sweep()
 	if r.credited() != k.busy {
@@ -95,7 +98,7 @@ func TestTailsAreDivided(t *testing.T) {
 	}
 }
 
-// TestNamesComeBack has a pod and a machine come back under their names, within a sweep and later.
+// TestNamesComeBack covers a pod and a machine that are recreated with the same name, within a sweep and later.
 func TestNamesComeBack(t *testing.T) {
 	k := newKernel(t, 1)
 	machine := func(i int) string { return fmt.Sprintf(`machine.slice/machine-qemu\x2d%d\x2dweb.scope`, i) }
@@ -118,14 +121,14 @@ func TestNamesComeBack(t *testing.T) {
 	k.burn(machine(3), s)
 	r.sweep()
 	if got := r.known["vm/web"]; got != s {
-		t.Errorf("a machine that came back later has %v, want %v", got, s)
+		t.Errorf("the recreated machine has %v, want %v", got, s)
 	}
 	if r.credited() != k.busy {
 		t.Errorf("credited %v, used %v", r.credited(), k.busy)
 	}
 }
 
-// TestIdleIsNotRead counts reads: of a pod that did not move, only the pod is read; of a class, only the class.
+// TestIdleIsNotRead verifies that of an idle pod only the pod is read, and of an idle class only the class.
 func TestIdleIsNotRead(t *testing.T) {
 	k := newKernel(t, 2)
 	for i := range 10 {
@@ -142,22 +145,23 @@ func TestIdleIsNotRead(t *testing.T) {
 	}
 	r.sweep()
 	if got := reads(); got != 1 {
-		t.Errorf("%d reads where nothing moves, want 1", got)
+		t.Errorf("%d reads of idle groups, want 1", got)
 	}
 	k.burn(podA+"/"+idA, s)
 	if got, want := reads(), int64(2+2+4+1); got > want {
-		t.Errorf("%d reads where a pod of two begins to move, want at most %d", got, want)
+		t.Errorf("%d reads when a pod with two containers becomes active, want at most %d", got, want)
 	}
 	k.burn(podA+"/"+idA, s)
 	if got, want := reads(), int64(2+1+1+1+1+1); got != want {
-		t.Errorf("%d reads where a pod of two moves, want %d: itself, what is in it, two classes, all twice", got, want)
+		t.Errorf("%d reads of an active pod, want %d: pod, containers and two classes, twice each", got, want)
 	}
 	k.remove(podA + "/" + idB)
 	r.sweep()
 	r.wantEnded(map[string]time.Duration{"pod/" + uidA + "/" + idB: 0})
 }
 
-// TestFaults puts errors, halves and garbage into reads: what they concern waits, and comes exactly.
+// TestFaults injects errors, partial reads and invalid values, and verifies that the affected time is delayed but
+// exact.
 func TestFaults(t *testing.T) {
 	for name, fault := range map[string]func(fd int, into []byte) (int, error){
 		"EIO":    func(int, []byte) (int, error) { return 0, unix.EIO },
@@ -196,7 +200,7 @@ func TestFaults(t *testing.T) {
 			r.sweep()
 			a := r.known["pod/"+uidA+"/"+idA]
 			if a != s || r.known["pod/"+uidA] != 0 || r.known["system"] != 0 || r.known["pod/"+uidB+"/"+idB] != 2*s {
-				t.Errorf("while it cannot be read:\n%s", lines(r.known))
+				t.Errorf("during the fault:\n%s", lines(r.known))
 			}
 			k.burn(podA+"/"+idA, s)
 			k.burn(podA, s)
@@ -210,7 +214,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestBrokenForLong gives up a container that cannot be read for more than a minute: its time is its pod's.
+// TestBrokenForLong verifies that the time of a container that cannot be read for more than a minute is credited to
+// its pod.
 func TestBrokenForLong(t *testing.T) {
 	k := newKernel(t, 1)
 	k.make(podA + "/" + idA)
@@ -235,7 +240,7 @@ func TestBrokenForLong(t *testing.T) {
 	k.burn(podA+"/"+idA, s)
 	r.sweep()
 	if got := r.known["pod/"+uidA+"/"+idA]; got != 2*s {
-		t.Errorf("a container that can be read again has %v, want %v", got, 2*s)
+		t.Errorf("the recovered container has %v, want %v", got, 2*s)
 	}
 	r.sweep()
 	if r.credited() > k.busy {
@@ -243,7 +248,7 @@ func TestBrokenForLong(t *testing.T) {
 	}
 }
 
-// TestNodeCannotBeRead has a sweep fail, and nothing get lost: neither time nor ends.
+// TestNodeCannotBeRead verifies that neither time nor ended consumers are lost if a sweep fails.
 func TestNodeCannotBeRead(t *testing.T) {
 	k := newKernel(t, 2)
 	k.make(podA+"/"+idA, podB)
@@ -262,7 +267,7 @@ func TestNodeCannotBeRead(t *testing.T) {
 	k.remove(podB)
 	var sweep Sweep
 	if err := r.Sweep(&sweep); err == nil || sweep.Usage != nil || sweep.Ended != nil {
-		t.Fatalf("a sweep without the node: %v, %+v", err, sweep)
+		t.Fatalf("sweep without the node counter: %v, %+v", err, sweep)
 	}
 	r.io.pread = good
 	k.remove(podA)
@@ -271,7 +276,7 @@ func TestNodeCannotBeRead(t *testing.T) {
 	r.want(map[string]time.Duration{"system": s})
 }
 
-// TestNodeFallsBehind has the node's own counter miss what its groups count.
+// TestNodeFallsBehind covers a node counter that misses time counted by its groups.
 func TestNodeFallsBehind(t *testing.T) {
 	k := newKernel(t, 2)
 	k.make(podA)
@@ -283,23 +288,24 @@ func TestNodeFallsBehind(t *testing.T) {
 		k.count("")
 		r.sweep()
 		if behind := r.known["pod/"+uidA] - r.last.Busy; behind > 2*s {
-			t.Fatalf("the node is %v behind what is in it", behind)
+			t.Fatalf("the node counter is %v behind its groups", behind)
 		}
 	}
-	// Then the daemons begin to compute; they get what they use, after two seconds of two CPUs at most.
+	// Then daemons start to compute. They are credited after at most two seconds of two CPUs.
 	for range 10 {
 		k.burn("", s)
 		r.sweep()
 	}
 	if got := r.known["system"]; got < 8*s {
-		t.Errorf("the system has %v of 10 s", got)
+		t.Errorf("the system was credited %v of 10 s", got)
 	}
 	if r.lift == 0 {
-		t.Error("nothing says that the counter was lifted")
+		t.Error("the counter was not corrected")
 	}
 }
 
-// TestMax folds what is too much into what is around it, and tells it apart once there is room.
+// TestMax verifies that consumers beyond the limit are accounted to their ancestors, and are tracked once there is
+// capacity.
 func TestMax(t *testing.T) {
 	k := newKernel(t, 1)
 	r := k.open(Options{Max: 3})
@@ -316,12 +322,12 @@ func TestMax(t *testing.T) {
 	if r.credited() != 5*s || r.known["system"] != 3*s || len(r.known) != 4 {
 		t.Errorf("consumers:\n%s", lines(r.known))
 	}
-	// A pod that ends beside ones that are not told apart does not get what these use.
+	// A pod that ends next to untracked pods is not credited with their time.
 	k.burn(fmt.Sprintf("kubepods/pod%032d/%064d", 4, 4), s)
 	k.remove(fmt.Sprintf("kubepods/pod%032d", 0))
 	r.sweep()
 	if got := r.credit["pod/"+strings.Repeat("0", 32)]; got != 0 {
-		t.Errorf("a pod that ended got %v of others", got)
+		t.Errorf("an ended pod was credited %v of other pods", got)
 	}
 	r.clock += walkInterval
 	r.sweep()
@@ -333,8 +339,8 @@ func TestMax(t *testing.T) {
 	}
 }
 
-// TestAnyHistory has groups come and go, burn, fail to be read and be told of late or never, and the host be killed, at
-// random: no nanosecond is credited twice, and after the faults none is missing.
+// TestAnyHistory randomly creates and removes groups, uses CPU time, injects read failures, delays or drops events,
+// and kills the host. It verifies that no time is credited twice, and that none is missing after the failures.
 func TestAnyHistory(t *testing.T) {
 	seeds := 12
 	if os.Getenv(long) != "" {
@@ -404,11 +410,11 @@ func anyHistory(t *testing.T, seed uint64, version int) {
 		t.Fatalf("credited %v, used %v:\n%s", r.credited(), k.busy, lines(r.known))
 	}
 	if r.lift != 0 {
-		t.Fatalf("lifted: %+v", r.Stats())
+		t.Fatalf("corrected: %+v", r.Stats())
 	}
 }
 
-// disturb does one thing at random.
+// disturb performs one random operation.
 func disturb(k *kernel, random *rand.Rand) {
 	paths := slices.Sorted(maps.Keys(k.used))
 	switch n := random.IntN(10); {

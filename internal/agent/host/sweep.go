@@ -9,12 +9,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Sweep reads all CPU times. The children of a group are read before the group, and the node last, so that what is
-// left for what is around them is never less than nothing. If the CPU time of the node cannot be read there is an
-// error and no sweep; the next one has it all, as counters are sums.
+// Sweep reads the CPU time of all consumers. It reads the children of a group before the group itself, and the node
+// last, so that the own time of a group is never negative. If the CPU time of the node cannot be read, Sweep
+// returns an error; the next sweep includes the missing time, because counters are cumulative.
 func (h *Host) Sweep(into *Sweep) error {
 	if into.Usage == nil {
-		into.Usage = make([]energy.Usage, 0, 64) // nil is for sweeps that failed
+		into.Usage = make([]energy.Usage, 0, 64) // nil is reserved for failed sweeps
 	}
 	into.Usage, into.Ended = into.Usage[:0], into.Ended[:0]
 	now := h.now()
@@ -46,8 +46,8 @@ func (h *Host) Sweep(into *Sweep) error {
 	return nil
 }
 
-// readTree reads a group and what is inside. Where nothing moved of late, one read of the whole tells that nothing
-// inside did either.
+// readTree reads a group and its descendants. If the group was idle in the previous sweep and still is, its
+// descendants are not read.
 func (h *Host) readTree(n *node, now time.Duration) {
 	switch {
 	case len(n.children) == 0:
@@ -60,7 +60,8 @@ func (h *Host) readTree(n *node, now time.Duration) {
 			return
 		}
 	case n.class == kubepods && n.hier.version == 2:
-		// Version 2 gathers what its CPUs counted when it is read. Once for all pods is cheaper than for each.
+		// In version 2, reading a group aggregates its per-CPU counters. Doing this once for all pods is cheaper
+		// than for each pod.
 		_, _, _ = h.read(n)
 	}
 	for _, c := range n.children {
@@ -84,7 +85,7 @@ func (h *Host) readOne(n *node, now time.Duration) {
 	n.fail(now)
 }
 
-// readBusy reads the CPU time of the node, where there is any.
+// readBusy reads the CPU time of the node, if there is a source for it.
 func (h *Host) readBusy() error {
 	if h.busy.parse == nil {
 		h.root.failed = true
@@ -96,14 +97,14 @@ func (h *Host) readBusy() error {
 		return err
 	}
 	h.root.seen = true
-	// A sum over CPUs may step back a little when one of them goes offline.
+	// The sum over all CPUs may decrease slightly when a CPU goes offline.
 	h.root.total = max(h.root.total, value+h.lift)
 	return nil
 }
 
-// attribute computes what everybody used. The node's own counter may be one of ticks, 4 ms apart, which misses what
-// runs between them; where what is inside it runs ahead of it by more than a second of all CPUs, the counter is lifted:
-// what groups count is exact.
+// attribute computes the time of all consumers. The node's own counter may be based on timer ticks every 4 ms, and
+// miss tasks that run between ticks. If the groups exceed it by more than one second of all CPUs, it is corrected,
+// because the counters of groups are exact.
 func (h *Host) attribute() {
 	h.root.attribute()
 	if deficit := h.root.claim - h.root.total; !h.root.failed && !h.root.unsure {
@@ -120,7 +121,7 @@ func (h *Host) attribute() {
 	h.leaving = h.leaving[:0]
 }
 
-// end collects what n and all inside it were.
+// end collects the final usage of n and its descendants.
 func (h *Host) end(n *node) {
 	if n.published() {
 		h.ended = append(h.ended, n.usage())
@@ -130,7 +131,7 @@ func (h *Host) end(n *node) {
 	}
 }
 
-// fill writes what is known into a sweep.
+// fill fills a sweep with the current usage.
 func (h *Host) fill(into *Sweep) {
 	h.conclude(into)
 	if h.changed {
@@ -146,7 +147,8 @@ func (h *Host) fill(into *Sweep) {
 	}
 }
 
-// conclude hands over what ended. A name that another group has taken since goes on: its counter must not fall.
+// conclude adds the ended consumers to a sweep. If another group has taken over the name of a consumer, the
+// consumer continues, because its counter must not decrease.
 func (h *Host) conclude(into *Sweep) {
 	if len(h.ended) == 0 {
 		return

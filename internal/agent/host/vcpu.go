@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// What a virtual machine requests is what it was given: 1,000 thousandths for each virtual CPU. Machines may have
-// more of them together than the node has CPUs, and sharing by requests scales that down. Where their number
-// cannot be seen, only the proportion of weights is known: both versions' default, 1,024 and 100, is then read as one
-// CPU, so that a machine of n virtual CPUs counts as one n-th of what it is.
+// machineShare returns the requested CPU of a virtual machine in millicores: 1,000 for each virtual CPU. The sum
+// over all machines may exceed the node's CPUs; the distribution by requests scales it down. If the number of
+// virtual CPUs is unknown, the weight is used: the default weights of both versions, 1,024 and 100, count as one
+// CPU, so a machine with n virtual CPUs counts as one n-th of its size.
 func (n *node) machineShare() uint64 {
 	switch {
 	case n.vcpus > 0:
@@ -22,10 +22,10 @@ func (n *node) machineShare() uint64 {
 	return n.weight * 1000 / 1024
 }
 
-// maxVCPUs is more than any machine has: QEMU knows 4,096.
+// maxVCPUs exceeds the number of virtual CPUs of any machine; QEMU supports 4,096.
 const maxVCPUs = 8192
 
-// countVCPUs counts the groups that libvirt makes for virtual CPUs, and reports if there is another number of them.
+// countVCPUs counts libvirt's groups of virtual CPUs, and reports whether the number has changed.
 func (n *node) countVCPUs() bool {
 	for _, dir := range []string{n.dir + "/libvirt", n.dir} {
 		if count := vcpuGroups(dir); count > 0 {
@@ -54,16 +54,16 @@ func vcpuGroups(dir string) int {
 	return count
 }
 
-// vcpusOf returns the number of virtual CPUs that a QEMU command line says; 0 if it cannot be told.
+// vcpusOf returns the number of virtual CPUs in a QEMU command line, or 0 if it is unknown.
 func vcpusOf(cmdline []byte) int {
 	value, ok := option(cmdline, "smp")
 	if !ok {
-		return 1 // what QEMU gives without -smp
+		return 1 // QEMU's default without -smp
 	}
 	return smpOption(value)
 }
 
-// smpOption reads the value of -smp: "4", "cpus=4,maxcpus=8", or a topology whose product it is, "sockets=2,cores=4".
+// smpOption parses the value of -smp, e.g. "4", "cpus=4,maxcpus=8", or a topology such as "sockets=2,cores=4".
 func smpOption(value string) int {
 	cpus, most, product := 0, 0, 1
 	for i, part := range strings.Split(value, ",") {
@@ -76,12 +76,12 @@ func smpOption(value string) int {
 			return 0
 		}
 		switch {
-		case v == 0: // not given
+		case v == 0: // not specified
 		case key == "cpus":
 			cpus = v
 		case key == "maxcpus":
 			most = v
-		default: // sockets, cores, threads and what is between them
+		default: // sockets, cores, threads and intermediate levels
 			product = min(product*v, maxVCPUs+1)
 		}
 	}

@@ -15,14 +15,14 @@ const (
 	maxBoards  = 64
 )
 
-// Boards makes readings of what is read of boards with GPUs: of their energy counters, or of their power where they
-// count none. It also tells who used them.
+// Boards computes energy readings of GPUs from their energy counters, or from their power if they have no counter.
+// It also provides the processes and containers that used them.
 type Boards struct {
 	name    string
 	quality energy.Quality
 	stale   time.Duration
 	scale   func(meter, domain string) int64
-	latest  func() ([]gpu.Board, error) // what was read last, by another goroutine
+	latest  func() ([]gpu.Board, error) // returns the latest readings of another goroutine
 	close   func() error
 
 	known    []gpu.Board
@@ -31,7 +31,7 @@ type Boards struct {
 	resumed  []energy.Reading
 }
 
-// A boardCounter sets the reading of a board, or reports that there is none.
+// boardCounter sets the reading of a GPU, or returns false if there is none.
 type boardCounter func(*gpu.Board) bool
 
 // Name implements Meter.
@@ -40,10 +40,10 @@ func (b *Boards) Name() string { return b.name }
 // Domains implements Meter.
 func (b *Boards) Domains() []energy.Domain { return b.domains }
 
-// Boards returns those that the last Read read.
+// Boards returns the GPUs read by the last call of Read.
 func (b *Boards) Boards() []gpu.Board { return b.known }
 
-// Temperatures appends those of boards that were read lately. It may be called beside Read.
+// Temperatures appends the temperatures of recently read GPUs. It may be called concurrently with Read.
 func (b *Boards) Temperatures(now time.Duration, into []Temperature) []Temperature {
 	latest, _ := b.latest()
 	for i := range latest {
@@ -60,7 +60,7 @@ func (b *Boards) Resume(last []energy.Reading) { b.resumed = append(b.resumed, l
 // Close implements Meter.
 func (b *Boards) Close() error { return b.close() }
 
-// Read implements Meter. Between two answers, what the last one says stays what is known, whatever failed meanwhile.
+// Read implements Meter. Between two responses, the readings of the last one remain valid, even if a request fails.
 func (b *Boards) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 	latest, err := b.latest()
 	b.known = nil
@@ -76,15 +76,15 @@ func (b *Boards) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 	}
 	all := max(len(latest), len(b.domains))
 	if len(b.known) < all {
-		err = errors.Join(err, fmt.Errorf("%d of %d GPUs are read: others are gone, tell neither energy nor power, or "+
-			"did so more than %v ago", len(b.known), all, b.stale))
+		err = errors.Join(err, fmt.Errorf("read %d of %d GPUs: others are missing, report no energy or power, or "+
+			"have not been updated for %v", len(b.known), all, b.stale))
 	} else if all > 0 {
-		err = nil // what is known is fresh
+		err = nil // all readings are recent
 	}
 	return into, err
 }
 
-// follow begins to count a board, if it can be counted.
+// follow starts counting a GPU if it has a valid name and reports its energy or power.
 func (b *Boards) follow(board *gpu.Board, d energy.Domain) {
 	if len(b.domains) == maxBoards || !domainName.MatchString(d.Name) ||
 		board.Millijoules == nil && board.Milliwatts == nil {

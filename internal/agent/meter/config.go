@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// The kinds of meters, by the names that --meters and --calibrate know them by.
+// Names of the kinds of meters, used by --meters and --calibrate.
 const (
 	NameRAPL       = "rapl"
 	NameHwmon      = "hwmon"
@@ -34,46 +34,47 @@ const (
 	auto = "auto"
 
 	defaultPowercap = "/sys/devices/virtual/powercap"
-	classPowercap   = "/sys/class/powercap" // the same, where only this one is mounted
+	classPowercap   = "/sys/class/powercap" // used if the default does not exist
 )
 
-// Config says which meters a node has and where they are.
+// Config configures the meters of a node.
 type Config struct {
-	// Meters are the kinds to open: "auto" alone, or a list. A meter of a list that cannot be opened is an error;
-	// auto takes what is there, and the model last.
+	// Meters contains the kinds of meters to open, or only "auto". It is an error if a listed meter cannot be
+	// opened. With auto, all available meters are opened, and the model is the fallback.
 	Meters []string
 
-	PowercapRoot string // folder of RAPL's zones
-	HwmonRoot    string // folder of hwmon's devices
+	PowercapRoot string // directory of RAPL zones
+	HwmonRoot    string // directory of hwmon devices
 
-	// WallSensors are hwmon sensors that cover the whole machine, as "ina3221/VDD_IN": device or chip, and sensor or
-	// label; those of several power supplies are added. Without any, only devices count that are known to cover all
-	// of it.
+	// WallSensors are hwmon sensors that cover the whole machine, e.g. "ina3221/VDD_IN": the device or chip, and
+	// the sensor or its label. Several sensors, such as those of redundant power supplies, are added up. If empty,
+	// only devices that are known to cover the whole machine are used.
 	WallSensors []string
 
-	GuestDir string // what the host shares with a virtual machine
+	GuestDir string // directory that the host shares with this virtual machine
 
-	ScaphandreURL string // of its /metrics; "": none
-	// ScaphandreFactor is what counters that Scaphandre wrote are multiplied by, in its /metrics and in the tree of
-	// its qemu exporter, which counts too slowly by its loop's period (5 s and what a loop takes). 0: nothing is
-	// corrected.
+	ScaphandreURL string // of its /metrics; if empty, Scaphandre is not used
+	// ScaphandreFactor is multiplied with the counters of Scaphandre, both in its /metrics and in the files of its
+	// qemu exporter, which counts too slowly by the period of its loop (5 s plus the duration of an iteration). 0
+	// means no correction.
 	ScaphandreFactor float64
-	KeplerURL        string        // of its /metrics; "": none
-	ScrapeInterval   time.Duration // how often either is asked
+	KeplerURL        string        // of its /metrics; if empty, Kepler is not used
+	ScrapeInterval   time.Duration // interval of scrapes
 
-	GPURoot string // folder below which NVIDIA's driver has its library
-	DCGMURL string // of the DCGM exporter's /metrics; "": none
+	GPURoot string // root directory of the libraries of NVIDIA's driver
+	DCGMURL string // of the /metrics of DCGM exporter; if empty, it is not used
 
-	Profile string // file with the power profile of this node, in JSON; "": typical of servers
+	Profile string // JSON file with the power profile of this node; if empty, that of a typical server
 
-	// Calibrate are factors for kinds of meters ("rapl") or single domains ("package-0"), which go before.
+	// Calibrate contains factors for kinds of meters ("rapl") or single domains ("package-0"). Domains take
+	// precedence.
 	Calibrate map[string]float64
 
-	Interval time.Duration        // between two reads of the meters
-	Now      func() time.Duration // the node's clock since boot
+	Interval time.Duration        // interval of readings
+	Now      func() time.Duration // returns the time since boot
 }
 
-// DefaultConfig returns what holds where the command line says nothing.
+// DefaultConfig returns the default configuration.
 func DefaultConfig() Config {
 	return Config{
 		Meters: []string{auto}, PowercapRoot: defaultPowercap, HwmonRoot: "/sys/class/hwmon",
@@ -83,39 +84,39 @@ func DefaultConfig() Config {
 	}
 }
 
-// AddFlags adds a flag for each option.
+// AddFlags adds a flag for each option to fs.
 func (c *Config) AddFlags(fs *flag.FlagSet) {
-	fs.Func("meters", "comma-separated `kinds` of meters: auto, or of "+strings.Join(kinds, ", ")+" (default auto)",
+	fs.Func("meters", "comma-separated `kinds` of meters: auto, or any of "+strings.Join(kinds, ", ")+" (default auto)",
 		func(s string) error {
 			c.Meters = strings.Split(s, ",")
 			return nil
 		})
 	fs.StringVar(&c.PowercapRoot, "powercap-root", c.PowercapRoot,
-		"`folder` of RAPL's zones; instead of the default also "+classPowercap)
-	fs.StringVar(&c.HwmonRoot, "hwmon-root", c.HwmonRoot, "`folder` of hwmon's devices")
+		"`folder` of RAPL zones; the default falls back to "+classPowercap)
+	fs.StringVar(&c.HwmonRoot, "hwmon-root", c.HwmonRoot, "`folder` of hwmon devices")
 	fs.Func("wall-sensor",
-		"`device/sensor` of hwmon that covers the whole machine, as ina3221/VDD_IN; may be repeated, and is then added",
+		"`device/sensor` of hwmon that covers the whole machine, e.g. ina3221/VDD_IN; may be repeated to add several",
 		AppendTo(&c.WallSensors))
-	fs.StringVar(&c.GuestDir, "guest-dir", c.GuestDir, "`folder` that the host of this virtual machine shares")
+	fs.StringVar(&c.GuestDir, "guest-dir", c.GuestDir, "`folder` shared by the host of this virtual machine")
 	fs.StringVar(&c.ScaphandreURL, "scaphandre-url", c.ScaphandreURL, "`URL` of Scaphandre's /metrics (default: none)")
 	fs.Float64Var(&c.ScaphandreFactor, "scaphandre-factor", c.ScaphandreFactor,
-		"`factor` that corrects Scaphandre's counters, also in a virtual machine: 5 to 7 for its qemu exporter (0: "+
+		"`factor` that corrects Scaphandre's counters, also in a virtual machine; 5 to 7 for its qemu exporter (0: "+
 			"none)")
 	fs.StringVar(&c.KeplerURL, "kepler-url", c.KeplerURL, "`URL` of Kepler's /metrics (default: none)")
 	fs.DurationVar(&c.ScrapeInterval, "scrape-interval", c.ScrapeInterval,
-		"how often Scaphandre, Kepler or the DCGM exporter are asked")
+		"scrape interval of Scaphandre, Kepler and DCGM exporter")
 	fs.StringVar(&c.GPURoot, "gpu-root", c.GPURoot,
-		"`folder` below which NVIDIA's driver has its libraries, as / or /run/nvidia/driver")
+		"root `folder` of the libraries of NVIDIA's driver, e.g. / or /run/nvidia/driver")
 	fs.StringVar(&c.DCGMURL, "dcgm-url", c.DCGMURL,
 		"`URL` of the /metrics of NVIDIA's DCGM exporter, for GPUs that nvml cannot read (default: none)")
 	fs.StringVar(&c.Profile, "profile", c.Profile,
-		"`file` with this node's power profile in JSON (default: typical of servers)")
+		"`file` with this node's power profile in JSON (default: a typical server)")
 	fs.Func("calibrate",
-		"`name=factor` for a kind of meter or a domain, as rapl=1.05 or package-0=0.98; may be repeated",
+		"`name=factor` to calibrate a kind of meter or a domain, e.g. rapl=1.05 or package-0=0.98; may be repeated",
 		c.addCalibration)
 }
 
-// AppendTo returns what appends the values of a flag that may be repeated.
+// AppendTo returns a function for flag.Func that appends the values of a repeatable flag to list.
 func AppendTo(list *[]string) func(string) error {
 	return func(value string) error {
 		*list = append(*list, value)
@@ -130,7 +131,7 @@ func (c *Config) addCalibration(s string) error {
 	}
 	factor, err := strconv.ParseFloat(value, 64)
 	if err != nil {
-		return fmt.Errorf("%q: the factor %q is no number", s, value)
+		return fmt.Errorf("%q: factor %q is not a number", s, value)
 	}
 	if c.Calibrate == nil {
 		c.Calibrate = map[string]float64{}
@@ -146,28 +147,28 @@ const (
 	maxScrapeInterval              = 5 * time.Minute
 )
 
-// domainName are the names that domains can have, so that a misspelt calibration does not go unnoticed.
+// domainName matches valid domain names. It is used to detect misspelled calibrations.
 var domainName = regexp.MustCompile(`^(gpu-[a-z0-9-]{1,80}|` +
 	`((kepler|scaphandre)-)?(wall|psys|package|core|uncore|dram|guest|model|host)(-[a-z0-9-]+)?)$`)
 
-// Validate reports everything that is wrong.
+// Validate returns an error that lists all invalid options.
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, name := range c.Meters {
 		if !slices.Contains(kinds, name) && name != auto {
-			bad("--meters: there is no %q: have %s, %s", name, auto, strings.Join(kinds, ", "))
+			bad("--meters: unknown meter %q: want %s, %s", name, auto, strings.Join(kinds, ", "))
 		}
 	}
 	if slices.Contains(c.Meters, auto) && len(c.Meters) > 1 || len(c.Meters) == 0 {
-		bad("--meters is %q: want %s alone, or a list", strings.Join(c.Meters, ","), auto)
+		bad("--meters is %q: want only %s, or a list", strings.Join(c.Meters, ","), auto)
 	}
 	for _, source := range []struct{ name, url string }{
 		{NameScaphandre, c.ScaphandreURL}, {NameKepler, c.KeplerURL}, {NameDCGM, c.DCGMURL},
 	} {
 		switch {
 		case source.url == "" && c.asked(source.name):
-			bad("--meters names %s: want its --%s-url", source.name, source.name)
+			bad("--meters contains %s: --%s-url is required", source.name, source.name)
 		case source.url != "" && !IsURL(source.url):
 			bad("--%s-url is %q: want http://… or https://…", source.name, source.url)
 		}
@@ -179,7 +180,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// IsURL reports whether a text is the URL of an HTTP server.
+// IsURL reports whether text is an HTTP or HTTPS URL.
 func IsURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
@@ -199,15 +200,15 @@ func (c *Config) checkCalibration(bad func(format string, args ...any)) {
 	}
 }
 
-// asked reports whether a meter was asked for by its name.
+// asked reports whether a meter was requested by name.
 func (c *Config) asked(name string) bool { return slices.Contains(c.Meters, name) }
 
-// scale is the calibration of a domain in parts per million.
+// scale returns the calibration factor of a domain in parts per million.
 func (c *Config) scale(meter, domain string) int64 {
 	return ppm(cmp.Or(c.Calibrate[domain], c.Calibrate[meter], 1))
 }
 
-// ppm makes a factor that was validated one of a [energy.Scale].
+// ppm converts a validated factor to parts per million.
 func ppm(factor float64) int64 {
 	scale, err := energy.Millionths(factor)
 	if err != nil {
@@ -216,7 +217,7 @@ func ppm(factor float64) int64 {
 	return scale
 }
 
-// scaphandreScale adds to a calibration, in parts per million, the factor that was declared for Scaphandre's counters.
+// scaphandreScale multiplies a calibration factor, in parts per million, with the factor of Scaphandre's counters.
 func (c *Config) scaphandreScale(scale int64) int64 {
 	if c.ScaphandreFactor == 0 {
 		return scale
@@ -224,5 +225,5 @@ func (c *Config) scaphandreScale(scale int64) int64 {
 	return ppm(c.ScaphandreFactor * float64(scale) / 1e6)
 }
 
-// stale is how long a counter may stand still, or stay away, before it counts as unknown.
+// stale returns the time after which an unchanged or missing counter is considered unknown.
 func (c *Config) stale() time.Duration { return max(staleAfter, 3*c.Interval) }

@@ -14,8 +14,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// NewDCGM begins to read the boards on the page of NVIDIA's DCGM exporter, which collects every 30 seconds. The page
-// names the pods that hold a board or an instance; where several share one in turn, it does not say who used it.
+// NewDCGM returns a meter that scrapes the GPUs from NVIDIA's DCGM exporter, which updates its metrics every 30
+// seconds. The metrics contain the pods that use a GPU or an instance; if several pods share one by time slicing,
+// their individual usage is unknown.
 func NewDCGM(c Config, log *slog.Logger) (*Boards, error) {
 	const collects = 30 * time.Second
 	s := newScraped(c, NameDCGM, c.DCGMURL, readDCGM, nil, log)
@@ -33,11 +34,11 @@ const (
 	dcgmEnergy      = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" // mJ
 	dcgmPower       = "DCGM_FI_DEV_POWER_USAGE"              // W
 	dcgmTemperature = "DCGM_FI_DEV_GPU_TEMP"                 // °C
-	dcgmUtilization = "DCGM_FI_DEV_GPU_UTIL"                 // %; not of instances
-	dcgmActive      = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"        // share; also of instances
+	dcgmUtilization = "DCGM_FI_DEV_GPU_UTIL"                 // %; not for instances
+	dcgmActive      = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"        // fraction; also for instances
 	dcgmMemory      = "DCGM_FI_DEV_FB_USED"                  // MB
 
-	dcgmBlank = math.MaxInt64 - 100 // this and more stand for: there is no value
+	dcgmBlank = math.MaxInt64 - 100 // values from here on mean that there is no value
 )
 
 var dcgmFields = []string{dcgmEnergy, dcgmPower, dcgmTemperature, dcgmUtilization, dcgmActive, dcgmMemory}
@@ -56,11 +57,11 @@ func readDCGM(body io.Reader) (page, error) {
 	})
 	for i := range p.boards {
 		b := &p.boards[i]
-		if len(b.Parts) > 1 { // the page has samples of the board and of its instances: the latter count
+		if len(b.Parts) > 1 { // if there are samples of the GPU and its instances, use the instances
 			b.Parts = slices.DeleteFunc(b.Parts, func(p gpu.Part) bool { return p.Instance == "" })
 		}
 		for k := range b.Parts {
-			if part := &b.Parts[k]; math.IsNaN(part.Busy) { // no field says so
+			if part := &b.Parts[k]; math.IsNaN(part.Busy) { // no utilization field
 				part.Busy = float64(min(len(part.Uses), 1))
 			}
 		}
@@ -68,19 +69,19 @@ func readDCGM(body io.Reader) (page, error) {
 	return p, err
 }
 
-// migProfile is as 1g.10gb, or 1c.2g.10gb. Of the slices of boards for data centres; on smaller ones, instances seem
-// smaller than they are.
+// migProfile matches profiles such as 1g.10gb or 1c.2g.10gb, in units of the slices of data center GPUs. On smaller
+// GPUs, the size of instances is underestimated.
 var migProfile = regexp.MustCompile(`^(?:\dc\.)?([1-7])g\.`)
 
 const migSlices = 7
 
-// useDCGM notes what a sample tells of a board, of a part of it, and of the container that it names, if it names one.
+// useDCGM updates the GPU, the part and, if the sample has pod labels, the container that a sample refers to.
 func useDCGM(boards *[]gpu.Board, s *sample, v float64) error {
 	read := gpu.Part{Instance: s.labels["GPU_I_ID"], SMs: 1, Busy: math.NaN()}
 	if read.Instance != "" {
 		profile := migProfile.FindStringSubmatch(s.labels["GPU_I_PROFILE"])
 		if profile == nil {
-			return fmt.Errorf("its MIG profile %q cannot be read", s.labels["GPU_I_PROFILE"])
+			return fmt.Errorf("invalid MIG profile %q", s.labels["GPU_I_PROFILE"])
 		}
 		read.SMs = float64(profile[1][0]-'0') / migSlices
 	}
@@ -88,18 +89,18 @@ func useDCGM(boards *[]gpu.Board, s *sample, v float64) error {
 		return b.ID == s.labels["UUID"]
 	})
 	if b == nil {
-		return fmt.Errorf("more than %d boards", maxBoards)
+		return fmt.Errorf("more than %d GPUs", maxBoards)
 	}
 	part := entry(&b.Parts, read, migSlices+1, func(p *gpu.Part) bool { return p.Instance == read.Instance })
 	if part == nil {
-		return fmt.Errorf("more than %d instances of a board", migSlices)
+		return fmt.Errorf("more than %d instances of a GPU", migSlices)
 	}
 	use := useOf(part, s)
 	switch {
 	case s.name == dcgmEnergy:
 		b.Millijoules = new(uint64(v))
 	case s.name == dcgmPower:
-		b.Milliwatts = new(uint32(math.Round(min(v*1000, math.MaxUint32)))) // so much is no power to a meter
+		b.Milliwatts = new(uint32(math.Round(min(v*1000, math.MaxUint32)))) // the meter rejects such a high power
 	case s.name == dcgmTemperature:
 		b.Celsius = new(uint32(min(v, maxCelsius)))
 	case s.name == dcgmActive:
@@ -112,7 +113,7 @@ func useDCGM(boards *[]gpu.Board, s *sample, v float64) error {
 	return nil
 }
 
-// useOf returns the container that a sample names; nil: it names none.
+// useOf returns the container that a sample refers to, or nil if it has no pod labels.
 func useOf(part *gpu.Part, s *sample) *gpu.Use {
 	u := gpu.Use{
 		Namespace: s.labels["namespace"], Pod: s.labels["pod"], PodUID: s.labels["pod_uid"],
@@ -126,7 +127,7 @@ func useOf(part *gpu.Part, s *sample) *gpu.Use {
 	})
 }
 
-// entry returns the element of a list that is meant, or adds it; nil: there are too many.
+// entry returns the matching element of a list, or appends a new one. It returns nil if the list is full.
 func entry[T any](list *[]T, element T, most int, meant func(*T) bool) *T {
 	for i := range *list {
 		if e := &(*list)[i]; meant(e) {

@@ -25,7 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// helper builds kubenergy-gpu once, where the agent looks for it, unless it is there.
+// helper builds kubenergy-gpu once in the directory of the test binary, unless it exists.
 var helper = sync.OnceValue(func() error {
 	own, err := os.Executable()
 	if err != nil || exists(filepath.Join(filepath.Dir(own), "kubenergy-gpu")) {
@@ -34,7 +34,7 @@ var helper = sync.OnceValue(func() error {
 	return nvmltest.Build(filepath.Dir(own))
 })
 
-// driver is the configuration of a driver whose library is made of a source.
+// driver returns a configuration with a driver library compiled from source.
 func driver(t *testing.T, source string) Config {
 	t.Helper()
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
@@ -58,21 +58,21 @@ func nvmlOf(t *testing.T, o Config) *Boards {
 	return m
 }
 
-// soon returns what is read once something is.
+// soon reads a meter until done returns true.
 func soon(t *testing.T, m Meter, done func([]energy.Reading, error) bool) []energy.Reading {
 	t.Helper()
 	var readings []energy.Reading
-	kit.Await(t, 10*time.Second, m.Name()+" reads what is wanted", func(context.Context) (bool, error) {
+	kit.Await(t, 10*time.Second, m.Name()+" returns the expected readings", func(context.Context) (bool, error) {
 		var err error
 		if readings, err = m.Read(realTick(), nil); done(readings, err) {
 			return true, nil
 		}
-		return false, fmt.Errorf("it reads %v, %w", readings, err)
+		return false, fmt.Errorf("readings are %v, %w", readings, err)
 	})
 	return readings
 }
 
-// A library with the functions and structures of NVML is loaded by the system's loader, in the other process.
+// TestNVML verifies that the child process loads a library with NVML's functions through the dynamic loader.
 func TestNVML(t *testing.T) {
 	m := nvmlOf(t, driver(t, nvmltest.Library))
 	both := func(r []energy.Reading, err error) bool { return err == nil && len(r) == 2 }
@@ -122,7 +122,8 @@ func TestNVML(t *testing.T) {
 	}
 }
 
-// A driver that fails, crashes or lacks functions costs what it would have told, and the agent says why.
+// TestNVMLThatFails verifies that a driver that fails, crashes or lacks functions only loses its own readings, and
+// that the reason is logged.
 func TestNVMLThatFails(t *testing.T) {
 	for name, c := range map[string]struct{ source, want string }{
 		"no driver": {"int nvmlInit_v2(void) { return 9; }", "exit status 1"},
@@ -145,7 +146,7 @@ func TestNVMLThatFails(t *testing.T) {
 	}
 }
 
-// A library that hangs keeps nothing from ending.
+// TestNVMLThatHangs verifies that a hanging library does not block Close.
 func TestNVMLThatHangs(t *testing.T) {
 	o := driver(t, "#include <unistd.h>\nint nvmlInit_v2(void) { for (;;) pause(); }")
 	m, err := NewNVML(o, quiet())
@@ -158,7 +159,8 @@ func TestNVMLThatHangs(t *testing.T) {
 	closes(t, m)
 }
 
-// So does a process that cannot be ended, as one whose call into a driver hangs: what holds its pipe stands for it.
+// TestNVMLThatCannotBeEnded verifies that a child process that cannot be killed does not block Close. It is
+// simulated by a process that keeps the pipe open.
 func TestNVMLThatCannotBeEnded(t *testing.T) {
 	o := DefaultConfig()
 	m := newNVML(&o, []string{"sh", "-c", "sleep 90 2>/dev/null & echo '[]'; wait"}, quiet())
@@ -175,7 +177,7 @@ func closes(t *testing.T, m *Boards) {
 		stop()
 	}()
 	if <-ended.Done(); errors.Is(ended.Err(), context.DeadlineExceeded) {
-		t.Error("closing waits for a library")
+		t.Error("Close() is blocked by the library")
 	}
 }
 
@@ -186,7 +188,8 @@ func boardsOf(c *Config, latest func() ([]gpu.Board, error)) *Boards {
 	}
 }
 
-// A board of which nothing is read any more is not what is known, and it is said; so it is of one that is gone.
+// TestBoardsThatAreOld verifies that outdated readings are not returned, and that an error is returned for GPUs
+// that are outdated or gone.
 func TestBoardsThatAreOld(t *testing.T) {
 	o := DefaultConfig()
 	board := gpu.Board{ID: "GPU-1", At: time.Second, Milliwatts: new(uint32(50_000))}
@@ -204,7 +207,7 @@ func TestBoardsThatAreOld(t *testing.T) {
 	}
 	m.latest = func() ([]gpu.Board, error) { return nil, nil }
 	if readings, err := m.Read(realTick(), nil); len(readings) > 0 || err == nil {
-		t.Errorf("nothing is said of a board that is gone: %v", readings)
+		t.Errorf("no error for a missing GPU: %v", readings)
 	}
 }
 
@@ -248,19 +251,19 @@ func TestDCGMPages(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	// Each pod of a board that is shared in turn shows all of it: it is one board.
+	// If several pods share a GPU by time slicing, each has samples with the totals of the same GPU.
 	two := `DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-1",pod="a",namespace="n"} 7000
 DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-1",pod="b",namespace="n",pod_uid="u"} 7000
 `
 	if b := dcgmPage(t, two); len(b) != 1 || *b[0].Millijoules != 7000 || len(b[0].Parts) != 1 ||
 		len(b[0].Parts[0].Uses) != 2 || b[0].Parts[0].Reported {
-		t.Errorf("two pods in turn: %+v", b)
+		t.Errorf("two pods with time slicing: %+v", b)
 	}
 	if b := dcgmPage(t, `DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1"} 9e18`+"\n"); *b[0].Milliwatts != math.MaxUint32 {
-		t.Errorf("more power than there is: %d mW", *b[0].Milliwatts)
+		t.Errorf("implausible power = %d mW", *b[0].Milliwatts)
 	}
 	if b := dcgmPage(t, `DCGM_FI_DEV_GPU_TEMP{UUID="GPU-1"} 63`+"\n"); b[0].Celsius == nil || *b[0].Celsius != 63 {
-		t.Errorf("its temperature: %+v", b[0])
+		t.Errorf("temperature: %+v", b[0])
 	}
 	uids := `DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="a"} 1
 DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="b"} 2
@@ -274,7 +277,7 @@ DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="b"} 2
 		`DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1",GPU_I_ID="1",GPU_I_PROFILE="9g.1gb"} 3`,
 	} {
 		if _, err := readDCGM(strings.NewReader(bad + "\n")); err == nil {
-			t.Errorf("read %s", bad)
+			t.Errorf("parsed invalid sample %s", bad)
 		}
 	}
 	shared := string(shared(t, "dcgm_exporter_constructed.prom"))
@@ -283,12 +286,13 @@ DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="b"} 2
 	}
 }
 
-// The exporter collects every thirty seconds. After an hour what is booked is within 1 % of the board's counter; where
-// pages have only power, if that changes more slowly than they do.
+// TestDCGMAgreesWithTheCounter verifies that the recorded energy of an hour differs from the GPU's counter by at
+// most 1 %, although the exporter updates its metrics only every 30 seconds. With power values only, this requires
+// that the power changes more slowly.
 func TestDCGMAgreesWithTheCounter(t *testing.T) {
 	for _, c := range []struct {
 		field   string
-		changes int // seconds
+		changes int // interval of power changes, in seconds
 	}{{dcgmEnergy, 7}, {dcgmPower, 300}} {
 		field := c.field
 		t.Run(field, func(t *testing.T) {
@@ -327,13 +331,13 @@ func TestDCGMAgreesWithTheCounter(t *testing.T) {
 			counted := (counter - began) / 1000
 			have := float64(node.Measured.Joules())
 			if diff := have/counted - 1; diff < -0.01 || diff > 0.01 || node.Check() != nil {
-				t.Errorf("the counter rose by %.0f J, %.0f J are booked: %.2f %%, %v", counted, have, 100*diff, node.Check())
+				t.Errorf("counted %.0f J, recorded %.0f J: %.2f %%, %v", counted, have, 100*diff, node.Check())
 			}
 		})
 	}
 }
 
-// The page is asked for as other agents' are.
+// TestDCGM verifies that DCGM exporter is scraped like other agents.
 func TestDCGM(t *testing.T) {
 	e := serve(t, fixture(t, "dcgm/pods.prom"))
 	o := DefaultConfig()
@@ -350,8 +354,9 @@ func TestDCGM(t *testing.T) {
 	nothingLeft(t)
 }
 
-// A real board's counter agrees with the power that it shows, what it used is attributed exactly, and a process that
-// computes is named. KUBENERGY_GPU_LOAD is a command that computes on it, for 30 seconds at least.
+// TestRealGPU verifies that the counter of a real GPU agrees with its power, that its energy is attributed exactly,
+// and that the process that uses it is found. KUBENERGY_GPU_LOAD is a command that uses the GPU for at least 30
+// seconds.
 func TestRealGPU(t *testing.T) {
 	if os.Getenv("KUBENERGY_REAL") == "" {
 		t.Skip("needs a GPU: make gpu-real")
@@ -362,15 +367,15 @@ func TestRealGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !o.hasDriver() {
-		t.Skipf("there is no %s in %v: NVIDIA's driver is missing", libraryNVML, libraryFolders)
+		t.Skipf("%s not found in %v: NVIDIA's driver is missing", libraryNVML, libraryFolders)
 	}
 	m := nvmlOf(t, o)
 	load := os.Getenv("KUBENERGY_GPU_LOAD")
 	if load == "" {
-		t.Log("KUBENERGY_GPU_LOAD names no command: that a process is named is not shown")
+		t.Log("KUBENERGY_GPU_LOAD is not set: attribution to processes is not verified")
 	} else {
 		cmd := exec.Command("bash", "-c", load)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // all that it starts ends with it
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // kill all of its processes together
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -382,7 +387,7 @@ func TestRealGPU(t *testing.T) {
 	books := gpu.NewAttribution(energy.AttributorOptions{Idle: energy.IdleByRequests})
 	var node energy.Attribution
 	first, last := map[string]energy.Reading{}, map[string]energy.Reading{}
-	shown := map[string]energy.Joules{} // by the power that boards show
+	shown := map[string]energy.Joules{} // integrated power of the GPUs
 	reported := true
 	for range 30 {
 		readings, err := m.Read(realTick(), nil)
@@ -406,23 +411,24 @@ func TestRealGPU(t *testing.T) {
 		name := b.Domain().Name
 		used := last[name].Total - first[name].Total
 		counted += used
-		t.Logf("%s: %v by its counter, %v by its power; %d parts, told %v", name, used, shown[name], len(b.Parts),
+		t.Logf("%s: %v by its counter, %v by its power; %d parts, reported %v", name, used, shown[name], len(b.Parts),
 			b.Parts[0].Reported)
 		reported = reported && b.Parts[0].Reported
 		if ratio := float64(used.Joules() / shown[name]); ratio < 0.9 || ratio > 1.1 {
-			t.Errorf("%s: its counter rose by %.2f of what its power says", name, ratio)
+			t.Errorf("%s: ratio of counter to integrated power = %.2f", name, ratio)
 		}
 	}
 	if counted == 0 || node.Measured != counted || node.Check() != nil {
-		t.Errorf("%v were counted, %v are attributed, %v", counted, node.Measured, node.Check())
+		t.Errorf("counted %v, attributed %v, %v", counted, node.Measured, node.Check())
 	}
 	t.Logf("idle %v, unknown %v, processes %+v", node.Idle, node.Unknown, node.Shares)
 	if load != "" && reported && len(node.Shares) == 0 {
-		t.Error("no process that computes is named")
+		t.Error("no process was found")
 	}
 }
 
-// What no GPU survives is no temperature: it would be told of the whole node.
+// TestTemperaturesOfBoardsAreBounded verifies that implausible temperatures are ignored, because the highest one is
+// reported for the whole node.
 func TestTemperaturesOfBoardsAreBounded(t *testing.T) {
 	absurd := gpu.Board{ID: "GPU-a", Celsius: new(uint32(math.MaxUint32))}
 	hot := gpu.Board{ID: "GPU-b", Celsius: new(uint32(90))}
@@ -430,6 +436,6 @@ func TestTemperaturesOfBoardsAreBounded(t *testing.T) {
 		return []gpu.Board{absurd, hot}, nil
 	}}
 	if got := b.Temperatures(time.Second, nil); len(got) != 1 || got[0].Celsius != 90 {
-		t.Errorf("have %v", got)
+		t.Errorf("got %v", got)
 	}
 }

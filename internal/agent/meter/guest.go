@@ -14,54 +14,55 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// Guest reads, inside a virtual machine, the counter that its host shares as files: Scaphandre's qemu exporter, or a
-// KubEnergy agent on the host, which also says whose machine this is.
+// Guest reads the energy counter that the host of this virtual machine shares as a file. The file is written by
+// Scaphandre's qemu exporter or by a KubEnergy agent on the host, which also provides the names of the host and the
+// machine.
 //
-// The file is opened anew each time: a descriptor that stays open shows for ever what the host replaced long ago. It
-// may be empty or half written, and the host may write it less often than it is read:
+// The file is opened for each reading, because an open descriptor would refer to a replaced file. The file may be
+// empty or partially written, and the host may write it less often than it is read:
 //
-//   - While neither the value nor the time of writing changes, the last reading stays. After 15 s the energy is
-//     unknown,
-//     and never zero. When the host writes again, the counter goes on: it includes what was used in between.
-//   - An unchanged value that the host writes again and again means no use, after 15 s.
-//   - A lower value is either half of one, or the counter began again. The third lower value in a row begins a new run.
-//     Another run begins where the counter passes what it had reached before: if the three were halves, nothing is
-//     counted that was not used.
+//   - While neither the value nor the modification time changes, the last reading remains valid. After 15 s, the energy
+//     is unknown, not zero. When the host writes again, the counter continues and includes the energy used in between.
+//   - A value that the host writes repeatedly without a change for 15 s means that no energy was used.
+//   - A lower value is either partially written, or the counter was reset. The third consecutive lower value starts a
+//     new run. Another run starts when the counter exceeds its previous maximum, so that energy is not overcounted if
+//     the three values were partially written.
 //
-// A machine may move to another host, which has another counter: kubenergy.json tells. It is read after each new value
-// and before the value counts, so that a value of the new host is never taken for one of the old.
+// A machine may migrate to another host, which has a different counter. This is detected with kubenergy.json, which
+// is read after each new value and before the value is used, so that a value of the new host is never attributed to
+// the old one.
 //
-// A value is as old as the file, but not older than the last read.
+// The time of a value is the modification time of the file, but not before the last reading.
 type Guest struct {
 	sys    *calls
-	wall   func() time.Time // the clock that times of writing are compared with
+	wall   func() time.Time // clock to compare with modification times
 	log    *slog.Logger
 	path   string
 	info   string
 	domain energy.Domain
-	ours   int64 // calibration, if the host is one of ours
-	theirs int64 // and if it is Scaphandre
-	factor bool  // one was declared for Scaphandre
+	ours   int64 // calibration factor if the host runs a KubEnergy agent
+	theirs int64 // calibration factor if the host runs Scaphandre
+	factor bool  // a factor for Scaphandre is configured
 	stale  time.Duration
 
 	counter *energy.Counter
 	last    energy.Reading
-	known   bool          // last holds a reading, perhaps of the process before
-	seen    bool          // it is one of this process
-	written time.Time     // when it was written
-	fresh   time.Duration // when it was seen to be written anew last
-	looked  time.Duration // when the file was last looked at
+	known   bool          // last is valid, possibly from a previous process
+	seen    bool          // last is from this process
+	written time.Time     // modification time of last
+	fresh   time.Duration // time when the file was last found to be modified
+	looked  time.Duration // time when the file was last read
 	low     low
-	reached uint64 // before the counter began again
+	reached uint64 // maximum value before a reset; 0 if none
 
 	parent   *batch.Parent
 	quality  energy.Quality
-	asked    time.Duration // when info was last read
-	infoText string        // what it held then
-	moved    bool          // to another host, or under another name, since the last value
+	asked    time.Duration // time when info was last read
+	infoText string        // content of info when last read
+	moved    bool          // the machine or host name has changed since the last value
 }
 
-// Low are the values in a row that are below the last.
+// low counts consecutive values below the last one.
 type low struct {
 	count   int
 	raw     uint64
@@ -70,13 +71,13 @@ type low struct {
 
 const believedLow = 3
 
-// again reports whether another value below the last makes a counter that began again.
+// again reports whether another lower value means that the counter was reset.
 func (l *low) again(raw uint64, written time.Time) bool {
 	switch {
 	case l.count > 0 && raw == l.raw && written.Equal(l.written):
-		return false // it was not written since
+		return false // not written since
 	case l.count > 0 && raw < l.raw:
-		l.count = 0 // it still falls
+		l.count = 0 // still decreasing
 	}
 	l.count, l.raw, l.written = l.count+1, raw, written
 	return l.count >= believedLow
@@ -88,10 +89,10 @@ const (
 
 	maxGuestInfo   = 4096
 	maxNameInInfo  = 253
-	guestInfoEvery = 10 * time.Second // a machine may move to another host
+	guestInfoEvery = 10 * time.Second // the machine may have migrated to another host
 )
 
-// NewGuest returns a meter of what the host shares. It need not be there yet.
+// NewGuest returns a meter of the counter that the host shares. The file does not need to exist yet.
 func NewGuest(c Config, log *slog.Logger) (*Guest, error) {
 	g := &Guest{
 		sys: &realCalls, wall: time.Now, log: log, stale: c.stale(), factor: c.ScaphandreFactor != 0,
@@ -108,17 +109,17 @@ func NewGuest(c Config, log *slog.Logger) (*Guest, error) {
 func (g *Guest) newCounter(scale int64) *energy.Counter {
 	return energy.NewCounter(energy.CounterOptions{
 		Domain: g.domain, Quality: energy.Derived, MicrojoulesPerUnit: 1, Max: envelope[energy.Guest], Scale: scale,
-		Period: period(g.stale), // the host writes when it likes
+		Period: period(g.stale), // the host may write at any interval
 	})
 }
 
-// GuestTree reports whether dir holds what a host shares.
+// GuestTree reports whether dir contains a counter shared by a host.
 func GuestTree(dir string) bool {
 	_, _, err := readSmallAt(&realCalls, filepath.Join(dir, guestEnergy), maxNumber)
 	return err == nil
 }
 
-// guestHost is what our agent on the host says in kubenergy.json.
+// guestHost is the content of kubenergy.json, which is written by the agent on the host.
 type guestHost struct {
 	Host    string `json:"host"`
 	VM      string `json:"vm"`
@@ -126,7 +127,7 @@ type guestHost struct {
 	Quality string `json:"quality"`
 }
 
-// parseGuestInfo reads kubenergy.json. What it does not know it ignores: hosts may be newer than their guests.
+// parseGuestInfo parses kubenergy.json. It ignores unknown fields, because the host may run a newer version.
 func parseGuestInfo(text []byte) (batch.Parent, energy.Quality, error) {
 	var h guestHost
 	if err := json.Unmarshal(text, &h); err != nil {
@@ -135,47 +136,47 @@ func parseGuestInfo(text []byte) (batch.Parent, energy.Quality, error) {
 	for _, name := range []string{h.Host, h.VM} {
 		if name == "" || len(name) > maxNameInInfo ||
 			strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return batch.Parent{}, 0, fmt.Errorf("%.64q is no name", name)
+			return batch.Parent{}, 0, fmt.Errorf("invalid name %.64q", name)
 		}
 	}
 	if h.Version < 1 {
-		return batch.Parent{}, 0, fmt.Errorf("version %d: want 1 or more", h.Version)
+		return batch.Parent{}, 0, fmt.Errorf("version %d: want at least 1", h.Version)
 	}
-	quality := energy.Estimated // of a host that does not say
+	quality := energy.Estimated // default if the host does not report a quality
 	if err := quality.UnmarshalText([]byte(h.Quality)); err != nil && h.Quality != "" {
 		return batch.Parent{}, 0, err
 	}
 	return batch.Parent{Host: h.Host, VM: h.VM}, min(quality, energy.Derived), nil
 }
 
-// readInfo reads which host this is. Without an answer, the last known host stays.
+// readInfo reads kubenergy.json. If it cannot be read, the last known host remains valid.
 func (g *Guest) readInfo(now time.Duration) {
 	g.asked = now
 	text, err := readSmall(g.sys, g.info, maxGuestInfo)
 	if err != nil || string(text) == g.infoText {
-		return // Scaphandre has none
+		return // does not exist with Scaphandre
 	}
 	g.infoText = string(text)
 	parent, quality, err := parseGuestInfo(text)
 	if err != nil {
-		g.log.Warn("what the host says of itself cannot be read", "file", g.info, "err", err)
+		g.log.Warn("Failed to read the names of the host and this machine", "file", g.info, "err", err)
 		return
 	}
 	if g.parent == nil && g.theirs != g.ours {
-		g.counter = g.newCounter(g.ours) // what corrects Scaphandre is not for us
+		g.counter = g.newCounter(g.ours) // Scaphandre's factor does not apply
 		if g.known {
 			g.counter.Resume(g.last)
 			g.counter.Break()
 		}
 	}
 	if g.parent == nil || *g.parent != parent {
-		g.log.Info("this is a virtual machine", "host", parent.Host, "vm", parent.VM)
-		g.moved = g.known && (g.parent != nil || g.seen) // the other host's counter is another one
+		g.log.Info("Detected a virtual machine", "host", parent.Host, "vm", parent.VM)
+		g.moved = g.known && (g.parent != nil || g.seen) // the counter is that of another host
 	}
 	g.parent, g.quality = &parent, quality
 }
 
-// ParentOf returns the host and the name of this virtual machine, or nil if no host says them.
+// ParentOf returns the names of the host and this virtual machine, or nil if they are unknown.
 func ParentOf(meters []Meter) *batch.Parent {
 	if g, ok := Of[*Guest](meters); ok {
 		return g.parent
@@ -209,13 +210,13 @@ func (g *Guest) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 		return into, err
 	}
 	if age := now - g.fresh; age > g.stale {
-		return into, errors.Join(err, fmt.Errorf("reading %s: the host has not written it for %v", g.path,
+		return into, errors.Join(err, fmt.Errorf("reading %s: not written by the host for %v", g.path,
 			age.Round(time.Second)))
 	}
 	return append(into, g.last), err
 }
 
-// look brings last up to date.
+// look updates last if the file was modified.
 func (g *Guest) look(now time.Duration) error {
 	text, written, err := readSmallAt(g.sys, g.path, maxNumber-1)
 	if err != nil {
@@ -227,7 +228,7 @@ func (g *Guest) look(now time.Duration) error {
 	raw, err := parseUint(text)
 	switch {
 	case errors.Is(err, errEmpty) && g.seen:
-		return nil // it is being written
+		return nil // the host is writing the file
 	case err != nil:
 		return fmt.Errorf("reading %s: %w", g.path, err)
 	}
@@ -236,7 +237,7 @@ func (g *Guest) look(now time.Duration) error {
 	}
 	moved := g.moved
 	if g.readInfo(now); g.moved && !moved {
-		return g.look(now) // the value may be the former host's
+		return g.look(now) // the value may be from the previous host
 	}
 	g.record(raw, written, now)
 	return nil
@@ -261,9 +262,9 @@ func (g *Guest) record(raw uint64, written time.Time, now time.Duration) {
 	if g.seen {
 		at = min(max(now-g.wall().Sub(written), g.looked, g.last.At), now)
 	} else if g.parent == nil && !g.factor {
-		g.log.Warn("the counter that this virtual machine is given seems to be Scaphandre's, which counts too slowly "+
-			"by its loop's period: "+
-			"declare --scaphandre-factor", "file", g.path)
+		g.log.Warn("Counter appears to be written by Scaphandre, which counts too slowly by the period of "+
+			"its loop: "+
+			"set --scaphandre-factor", "file", g.path)
 	}
 	g.low = low{}
 	g.last = g.counter.Next(raw, at)

@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// A guestTree is what a host shares with the machine under test.
+// guestTree is the directory that a host shares with the machine.
 type guestTree struct {
 	t    *testing.T
 	c    *clock
@@ -29,7 +29,7 @@ func shareTree(t *testing.T, tree string) *guestTree {
 	return &guestTree{t: t, c: newClock(), dir: dir, file: filepath.Join(dir, guestEnergy)}
 }
 
-// open opens a meter whose wall clock goes with the node's.
+// open opens a meter with a wall clock that is derived from the fake clock.
 func (g *guestTree) open(change func(*Config)) *Guest {
 	g.t.Helper()
 	o := g.c.config()
@@ -47,7 +47,7 @@ func (g *guestTree) open(change func(*Config)) *Guest {
 
 func (g *guestTree) wall() time.Time { return time.Unix(1_700_000_000, 0).Add(g.c.now) }
 
-// write writes as Scaphandre does, in place, age before now.
+// write overwrites the file in place, as Scaphandre does, with a modification time of age ago.
 func (g *guestTree) write(content string, age time.Duration) {
 	g.t.Helper()
 	put(g.t, g.file, content)
@@ -61,7 +61,7 @@ func (g *guestTree) stamp(age time.Duration) {
 	}
 }
 
-// publish writes as we do: a new file takes the old one's place.
+// publish replaces the file by a rename, as the KubEnergy agent does.
 func (g *guestTree) publish(content string, age time.Duration) {
 	g.t.Helper()
 	put(g.t, g.file+".new", content)
@@ -71,7 +71,8 @@ func (g *guestTree) publish(content string, age time.Duration) {
 	g.stamp(age)
 }
 
-// A kept descriptor would read the file that was there at the start for ever.
+// TestGuestReadsTheFileThatIsThere verifies that a replaced file is read, which would fail with a descriptor that
+// is kept open.
 func TestGuestReadsTheFileThatIsThere(t *testing.T) {
 	g := shareTree(t, "kubenergy")
 	g.stamp(0)
@@ -86,11 +87,11 @@ func TestGuestReadsTheFileThatIsThere(t *testing.T) {
 			t.Fatalf("after %d s it used %d µJ", i, got)
 		}
 		if last.At != g.c.now {
-			t.Fatalf("it is of %v, want %v", last.At, g.c.now)
+			t.Fatalf("At = %v, want %v", last.At, g.c.now)
 		}
 	}
 	if last.Quality != energy.Derived {
-		t.Errorf("quality %v: what a host attributes is derived at best", last.Quality)
+		t.Errorf("quality = %v, want derived", last.Quality)
 	}
 	if got, want := m.parent, (batch.Parent{Host: "hv-7", VM: "web-1"}); got == nil || *got != want {
 		t.Errorf("parent %v, want %v", got, want)
@@ -100,15 +101,15 @@ func TestGuestReadsTheFileThatIsThere(t *testing.T) {
 	}
 }
 
-// TestGuestOfScaphandre replays its qemu exporter: once per loop of 5 s it adds the power in microwatts as if that were
-// the energy in microjoules. 50 W arrive as 10 W, and only a declared factor makes it right.
+// TestGuestOfScaphandre simulates its qemu exporter, which adds the power in microwatts to the energy in
+// microjoules once per iteration of 5 s. 50 W appear as 10 W, unless a factor is configured.
 func TestGuestOfScaphandre(t *testing.T) {
 	for factor, want := range map[float64]float64{0: 10, 5: 50, 7: 70} {
 		g := shareTree(t, "scaphandre")
 		g.stamp(0)
 		m := g.open(func(c *Config) { c.ScaphandreFactor = factor })
 		if m.parent != nil {
-			t.Errorf("parent %v of a tree that names none", m.parent)
+			t.Errorf("parent = %v, want none", m.parent)
 		}
 		first := read(t, m, g.c.tick())[NameGuest]
 		raw, last := int64(123456789), first
@@ -116,9 +117,9 @@ func TestGuestOfScaphandre(t *testing.T) {
 			g.c.after(time.Second)
 			if i%5 == 0 {
 				raw += 50_000_000
-				g.write("", 0) // it truncates first
+				g.write("", 0) // Scaphandre first truncates the file
 				if got := read(t, m, g.c.tick())[NameGuest]; got != last {
-					t.Fatalf("while it is empty it is %v, want %v", got, last)
+					t.Fatalf("reading of an empty file = %v, want %v", got, last)
 				}
 				g.write(strconv.FormatInt(raw, 10), 0)
 			}
@@ -134,7 +135,8 @@ func TestGuestOfScaphandre(t *testing.T) {
 	}
 }
 
-// A factor is for Scaphandre's counters, also if ours come only later.
+// TestGuestFactorIsNotForOurs verifies that the factor is applied only to Scaphandre's counters, even if the
+// KubEnergy agent starts later.
 func TestGuestFactorIsNotForOurs(t *testing.T) {
 	g := shareTree(t, "kubenergy")
 	info := filepath.Join(g.dir, guestInfo)
@@ -172,20 +174,20 @@ func TestGuestStaleIsUnknownAndNotZero(t *testing.T) {
 	first := read(t, m, g.c.tick())[NameGuest]
 	for range 15 {
 		if now := read(t, m, g.c.after(time.Second))[NameGuest]; now != first {
-			t.Fatalf("it is %v, want what was known: %v", now, first)
+			t.Fatalf("reading = %v, want the last one: %v", now, first)
 		}
 	}
 	readings, err := m.Read(g.c.after(time.Second), nil)
-	mustFail(t, err, "not written it for 16s")
+	mustFail(t, err, "not written by the host for 16s")
 	if len(readings) != 0 {
-		t.Errorf("have %v, want nothing", readings)
+		t.Errorf("got %v, want no readings", readings)
 	}
 	g.c.after(44 * time.Second)
 	g.publish("723456789", 0)
 	if got := used(t, first, read(t, m, g.c.tick())[NameGuest]); got != 600_000_000 {
-		t.Errorf("when the host is back %d µJ were used, want 600 J: its counter went on", got)
+		t.Errorf("used %d µJ while the host was away, want 600 J", got)
 	}
-	// A host that writes the same again and again says that nothing was used.
+	// A host that repeatedly writes the same value reports that no energy was used.
 	last := read(t, m, g.c.tick())[NameGuest]
 	for range 20 {
 		g.c.after(time.Second)
@@ -193,9 +195,9 @@ func TestGuestStaleIsUnknownAndNotZero(t *testing.T) {
 		last = read(t, m, g.c.tick())[NameGuest]
 	}
 	if last.At < g.c.now-5*time.Second || last.Total != 600_000_000+first.Total {
-		t.Errorf("after 20 s without use it is %v", last)
+		t.Errorf("reading after 20 s without energy = %v", last)
 	}
-	// Without the file it is unknown at last, and says why.
+	// Without the file, the energy eventually becomes unknown, and the error contains the reason.
 	if err := os.Remove(g.file); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +205,7 @@ func TestGuestStaleIsUnknownAndNotZero(t *testing.T) {
 	readings, err = m.Read(g.c.tick(), nil)
 	mustFail(t, err, "no such file")
 	if len(readings) != 0 {
-		t.Errorf("have %v, want nothing", readings)
+		t.Errorf("got %v, want no readings", readings)
 	}
 }
 
@@ -219,15 +221,15 @@ func TestGuestBeforeTheHost(t *testing.T) {
 	readings, err := m.Read(g.c.tick(), nil)
 	mustFail(t, err, "waiting for the host")
 	if len(readings) != 0 || m.parent != nil || GuestTree(g.dir) {
-		t.Errorf("have %v, parent %v", readings, m.parent)
+		t.Errorf("got %v, parent %v", readings, m.parent)
 	}
 	put(t, filepath.Join(g.dir, guestInfo), string(text))
 	g.write("5", 0)
 	if !GuestTree(g.dir) {
-		t.Error("the tree is not found")
+		t.Error("GuestTree() = false, want true")
 	}
 	if got := read(t, m, g.c.after(20*time.Second))[NameGuest]; got.Raw != 5 || m.parent == nil {
-		t.Errorf("have %v, parent %v", got, m.parent)
+		t.Errorf("got %v, parent %v", got, m.parent)
 	}
 }
 
@@ -237,14 +239,14 @@ func TestGuestTimes(t *testing.T) {
 	m := g.open(nil)
 	_ = read(t, m, g.c.tick())
 	for i, test := range []struct{ age, want time.Duration }{
-		{300 * time.Millisecond, 300 * time.Millisecond}, // before now
-		{-time.Hour, 0},          // the host's clock is fast
-		{time.Hour, time.Second}, // or slow: not before it was last looked at
+		{300 * time.Millisecond, 300 * time.Millisecond}, // in the past
+		{-time.Hour, 0},          // the host's clock is ahead
+		{time.Hour, time.Second}, // behind, but not before the last reading
 	} {
 		g.c.after(time.Second)
 		g.publish(strconv.Itoa(200_000_000+i*1_000_000), test.age)
 		if got := g.c.now - read(t, m, g.c.tick())[NameGuest].At; got != test.want {
-			t.Errorf("written %v ago: it is %v old, want %v", test.age, got, test.want)
+			t.Errorf("written %v ago: age = %v, want %v", test.age, got, test.want)
 		}
 	}
 }
@@ -253,18 +255,18 @@ func TestGuestReset(t *testing.T) {
 	g := shareTree(t, "scaphandre")
 	m := g.open(nil)
 	first := read(t, m, g.c.tick())[NameGuest]
-	// Half a number is not a counter that began again.
+	// A partially written number is not a reset.
 	g.c.after(time.Second)
 	g.write("1234", 0)
 	if now := read(t, m, g.c.tick())[NameGuest]; now != first {
-		t.Errorf("half a number made %v of %v", now, first)
+		t.Errorf("reading after a partial write = %v, want %v", now, first)
 	}
 	g.write("124456789", 0)
 	now := read(t, m, g.c.after(time.Second))[NameGuest]
 	if got := used(t, first, now); got != 1_000_000 {
 		t.Errorf("it used %d µJ, want 1 J", got)
 	}
-	// But three of them are, if each was written.
+	// Three of them are a reset, if each was written.
 	g.write("1000", 0)
 	for range 5 {
 		_ = read(t, m, g.c.after(time.Second))
@@ -274,22 +276,22 @@ func TestGuestReset(t *testing.T) {
 	g.write("2000000", 0)
 	again := read(t, m, g.c.after(time.Second))[NameGuest]
 	if again.Run == now.Run || again.Total < now.Total {
-		t.Errorf("a counter that began again: %v after %v", again, now)
+		t.Errorf("reset counter: %v after %v", again, now)
 	}
 	g.write("3000000", 0)
 	if got := used(t, again, read(t, m, g.c.after(time.Second))[NameGuest]); got != 1_000_000 {
 		t.Errorf("afterwards it used %d µJ, want 1 J", got)
 	}
-	g.write("125000000", 0) // beyond what it had reached: were those halves?
+	g.write("125000000", 0) // exceeds the previous maximum, so the three values may have been partially written
 	if now := read(t, m, g.c.after(time.Second))[NameGuest]; now.Run == again.Run {
-		t.Errorf("the jump to where it had been was counted: %v", now)
+		t.Errorf("counted the jump to the previous maximum: %v", now)
 	}
 	for _, content := range []string{"x", "-1", "1.5", "12 ", strings.Repeat("7", 100), "99999999999999999999"} {
 		g.write(content, 0)
 		readings, err := m.Read(g.c.after(time.Second), nil)
 		mustFail(t, err, g.file)
-		if len(readings) != 1 { // what was known is still known
-			t.Errorf("%.20q: have %v", content, readings)
+		if len(readings) != 1 { // the last reading remains valid
+			t.Errorf("%.20q: got %v", content, readings)
 		}
 	}
 }
@@ -303,9 +305,9 @@ func TestGuestResume(t *testing.T) {
 	again := g.open(nil)
 	again.Resume([]energy.Reading{{Domain: energy.Domain{Kind: energy.Psys, Name: "psys"}}, first[NameGuest]})
 	if got := used(t, first[NameGuest], read(t, again, g.c.tick())[NameGuest]); got != 100_000_000 {
-		t.Errorf("over the restart %d µJ, want 100 J", got)
+		t.Errorf("used %d µJ across the restart, want 100 J", got)
 	}
-	// A host that restarted meanwhile, too.
+	// The host may have restarted in the meantime as well.
 	g.c.after(time.Second)
 	g.publish("5", 0)
 	late := g.open(nil)
@@ -317,12 +319,11 @@ func TestGuestResume(t *testing.T) {
 	_ = read(t, late, g.c.after(time.Second))
 	g.publish("7", 0)
 	if got := read(t, late, g.c.after(time.Second))[NameGuest]; got.Run == first[NameGuest].Run {
-		t.Errorf("it goes on in the old run: %v", got)
+		t.Errorf("same run after a reset: %v", got)
 	}
 }
 
-// TestGuestMoves has a machine go to another host, whose counter is higher by what this one's might have used, or
-// lower.
+// TestGuestMoves migrates a machine to another host with a counter that is lower, or higher by a plausible amount.
 func TestGuestMoves(t *testing.T) {
 	for i, far := range []int64{100_000_000_000, -100_000_000, 5_000_000} {
 		g := shareTree(t, "kubenergy")
@@ -356,7 +357,7 @@ func TestGuestMoves(t *testing.T) {
 	}
 }
 
-// TestGuestMovesWhileItIsRead has the machine move between the read of the counter and that of the host's name.
+// TestGuestMovesWhileItIsRead migrates the machine between reading the counter and the name of the host.
 func TestGuestMovesWhileItIsRead(t *testing.T) {
 	g := shareTree(t, "kubenergy")
 	m := g.open(nil)
@@ -393,8 +394,8 @@ func TestGuestWarnsOnce(t *testing.T) {
 		for range 50 {
 			_, _ = m.Read(g.c.after(time.Second), nil)
 		}
-		if n := strings.Count(out.String(), "cannot be read"); n != i+1 {
-			t.Errorf("it warned %d times of %d mistakes: %s", n, i+1, out.String())
+		if n := strings.Count(out.String(), "Failed to read"); n != i+1 {
+			t.Errorf("got %d warnings for %d mistakes: %s", n, i+1, out.String())
 		}
 	}
 }
@@ -420,7 +421,7 @@ func TestGuestTricks(t *testing.T) {
 		for range 10 {
 			readings, err := m.Read(g.c.after(time.Second), nil)
 			if err == nil || len(readings) != 0 {
-				t.Fatalf("%s: have %v, error %v", name, readings, err)
+				t.Fatalf("%s: got %v, error %v", name, readings, err)
 			}
 		}
 	}
@@ -429,8 +430,8 @@ func TestGuestTricks(t *testing.T) {
 	}
 }
 
-// TestGuestNeverCountsWhatWasNotUsed tears, empties and removes the file at random. What is counted is never more than
-// what was used.
+// TestGuestNeverCountsWhatWasNotUsed randomly truncates, empties and removes the file, and verifies that the
+// counted energy never exceeds the used energy.
 func TestGuestNeverCountsWhatWasNotUsed(t *testing.T) {
 	g := shareTree(t, "kubenergy")
 	random := rand.New(rand.NewPCG(3, 4))
@@ -453,9 +454,9 @@ func TestGuestNeverCountsWhatWasNotUsed(t *testing.T) {
 		for _, now := range readings {
 			switch {
 			case now.At < last.At || now.At > g.c.now:
-				t.Fatalf("it is of %v after %v, at %v", now.At, last.At, g.c.now)
+				t.Fatalf("At = %v after %v, at %v", now.At, last.At, g.c.now)
 			case now.Raw > raw:
-				t.Fatalf("it is %d, and never was more than %d", now.Raw, raw)
+				t.Fatalf("Raw = %d, want at most %d", now.Raw, raw)
 			case now.Run != last.Run:
 				runs++
 			case now.Total-last.Total != energy.Microjoules(now.Raw-last.Raw):
@@ -467,9 +468,9 @@ func TestGuestNeverCountsWhatWasNotUsed(t *testing.T) {
 		}
 	}
 	if all := energy.Microjoules(raw - begin); counted > all || counted < all/2 {
-		t.Errorf("%v were counted, %v were used", counted, all)
+		t.Errorf("counted %v, used %v", counted, all)
 	}
-	t.Logf("%d runs in 5000 reads, of which a third are torn or empty; %.3f is known", runs,
+	t.Logf("%d runs in 5000 reads, a third of them truncated or empty; known fraction %.3f", runs,
 		counted.Joules()/energy.Microjoules(raw-begin).Joules())
 }
 

@@ -16,12 +16,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Hwmon reads the kernel's hardware monitors. Energy and power count only where a sensor covers the whole machine: of
-// the known devices those of ACPI's power meter and of OpenPOWER's "System" sensor, and others where the
-// configuration names them. A processor's sensor, a rail of a board or a graphics card is a part of an
-// unknown whole: it is listed, and not used.
+// Hwmon reads the kernel's hardware monitors. Energy and power sensors are used only if they cover the whole
+// machine: ACPI power meters, the "System" sensor of OpenPOWER, and configured sensors. Sensors of a processor, a
+// supply rail or a graphics card cover an unknown part of the machine. They are listed but not used.
 //
-// A power that is read from time to time is integrated over time and therefore derived; a counter is measured.
+// Power sensors are integrated over time and have quality derived. Energy counters have quality measured.
 type Hwmon struct {
 	sys     *calls
 	root    string
@@ -32,21 +31,21 @@ type Hwmon struct {
 	stale   time.Duration
 }
 
-// A Sensor is a power or energy sensor of hwmon.
+// Sensor is a power or energy sensor of hwmon.
 type Sensor struct {
-	Chip   string // the driver's name, as "power_meter"
-	Device string // the device's name, as "ACPI000D:00"; not every one has one
-	Key    string // as "power1"
-	Label  string // what the driver calls it
-	Wall   bool   // it is used: it covers the whole machine
+	Chip   string // name of the driver, e.g. "power_meter"
+	Device string // name of the device, e.g. "ACPI000D:00"; may be empty
+	Key    string // e.g. "power1"
+	Label  string // label set by the driver
+	Wall   bool   // the sensor covers the whole machine and is used
 
-	path string // of the file with the value
+	path string // path of the file with the value
 }
 
-// String names the sensor as --wall-sensor does.
+// String returns the name of the sensor in the format of --wall-sensor.
 func (s Sensor) String() string { return s.Chip + "/" + s.Key }
 
-// matches reports whether a --wall-sensor means s.
+// matches reports whether a value of --wall-sensor selects s.
 func (s Sensor) matches(spec string) bool {
 	device, sensor, ok := strings.Cut(spec, "/")
 	if device != s.Chip && device != s.Device {
@@ -55,7 +54,7 @@ func (s Sensor) matches(spec string) bool {
 	return !ok || sensor == s.Key || s.Label != "" && sensor == s.Label
 }
 
-// known reports whether a sensor is known to cover the whole machine.
+// known reports whether the sensor is known to cover the whole machine.
 func (s Sensor) known() bool {
 	return s.Chip == "power_meter" || s.Chip == "ibmpowernv" && s.Label == "System"
 }
@@ -64,24 +63,24 @@ func (s Sensor) counts() bool { return strings.HasPrefix(s.Key, "energy") }
 
 type wallSensor struct {
 	file       counterFile
-	counter    *energy.Counter    // of an energy sensor
-	integrator *energy.Integrator // of a power sensor
-	scale      float64            // of a power
+	counter    *energy.Counter    // for an energy sensor
+	integrator *energy.Integrator // for a power sensor
+	scale      float64            // calibration factor of a power sensor
 	changes    changeDetector
-	gone       bool // its device was away since it was last read
+	gone       bool // the device was removed since the last reading
 }
 
-// A Temperature is what a sensor shows.
+// Temperature is a reading of a temperature sensor.
 type Temperature struct {
-	Chip    string // the driver's name, as "coretemp"
-	Sensor  string // its label, as "Package id 0", or its key, as "temp1"; of a GPU that NVML or DCGM read, its UUID
+	Chip    string // name of the driver, e.g. "coretemp"
+	Sensor  string // label, e.g. "Package id 0", or key, e.g. "temp1"; UUID of a GPU
 	Celsius energy.Celsius
 }
 
-// processors are the drivers of sensors in CPUs and GPUs. Others show the air, the board, its disks, or nothing.
+// processors matches drivers of sensors in CPUs and GPUs. Other sensors measure the air, the mainboard or disks.
 var processors = regexp.MustCompile(`^(coretemp|k10temp|zenpower|nouveau|radeon|nvml|dcgm)$|cpu|gpu|soc_thermal`)
 
-// Hottest returns what the hottest sensor of a CPU or a GPU shows; nil: there is none.
+// Hottest returns the highest temperature of CPUs and GPUs, or nil if there is none.
 func Hottest(all []Temperature) (most *energy.Celsius) {
 	for i := range all {
 		if t := &all[i]; processors.MatchString(t.Chip) && (most == nil || t.Celsius > *most) {
@@ -101,7 +100,8 @@ const (
 	maxTemps   = 128
 )
 
-// NewHwmon finds the sensors. Without a sensor of the whole machine it has no domains, and still shows temperatures.
+// NewHwmon finds the sensors. If no sensor covers the whole machine, the meter has no domains but provides
+// temperatures.
 func NewHwmon(c Config, log *slog.Logger) (*Hwmon, error) { return newHwmon(c, log, &realCalls) }
 
 func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
@@ -112,7 +112,7 @@ func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
 	}
 	for i, chip := range chips {
 		if i == maxChips {
-			log.Warn("more hardware monitors than are looked at", "root", c.HwmonRoot, "limit", maxChips)
+			log.Warn("Ignored hardware monitors beyond the limit", "root", c.HwmonRoot, "limit", maxChips)
 			break
 		}
 		if strings.HasPrefix(chip, "hwmon") {
@@ -124,7 +124,7 @@ func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
 		return nil, fmt.Errorf("opening hwmon: %w", err)
 	}
 	if len(walls) > 1 && len(c.WallSensors) == 0 {
-		log.Warn("several sensors may cover the whole machine: name those to be added with --wall-sensor", "sensors",
+		log.Warn("Ignored several sensors that may cover the whole machine: select some with --wall-sensor", "sensors",
 			len(walls))
 		walls = nil
 	}
@@ -132,15 +132,15 @@ func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
 		h.sensors[i].Wall = true
 		h.open(c, h.sensors[i], n)
 	}
-	log.Debug("hardware monitors", "power", h.sensors, "temperatures", len(h.temps))
+	log.Debug("Found hardware monitors", "power", h.sensors, "temperatures", len(h.temps))
 	return h, nil
 }
 
-// addDevice enters the sensors of a device.
+// addDevice adds the sensors of a device.
 func (h *Hwmon) addDevice(dir string) {
 	chip, err := readText(h.sys, filepath.Join(dir, "name"))
 	if err != nil {
-		return // every driver of this century gives a name
+		return // all current drivers have a name
 	}
 	names, err := list(dir)
 	if err != nil {
@@ -156,7 +156,7 @@ func (h *Hwmon) addDevice(dir string) {
 			continue
 		}
 		path := filepath.Join(dir, name)
-		label, _ := readText(h.sys, filepath.Join(dir, key+"_label")) // most have none
+		label, _ := readText(h.sys, filepath.Join(dir, key+"_label")) // most sensors have no label
 		switch {
 		case kind == "temp":
 			if len(h.temps) < maxTemps {
@@ -165,7 +165,7 @@ func (h *Hwmon) addDevice(dir string) {
 				})
 			}
 		case attribute == "average" && slices.Contains(names, key+"_input"):
-			// The input is the fresher of the two; ACPI's power meter has only an average.
+			// Use the input instead, which is more recent. ACPI power meters have only an average.
 		case len(h.sensors) < maxSensors:
 			h.sensors = append(h.sensors, Sensor{Chip: chip, Device: device, Key: key, Label: label, path: path})
 		}
@@ -174,7 +174,7 @@ func (h *Hwmon) addDevice(dir string) {
 
 var sensorFile = regexp.MustCompile(`^((power|energy|temp)(?:0|[1-9]\d{0,3}))_(input|average)$`)
 
-// parseSensor reads the name of a file with a value that is of use here, as "power1_average".
+// parseSensor parses the name of a value file, e.g. "power1_average". It returns ok = false for unused files.
 func parseSensor(name string) (key, kind, attribute string, ok bool) {
 	m := sensorFile.FindStringSubmatch(name)
 	if m == nil || m[3] == "average" && m[2] != "power" {
@@ -183,7 +183,7 @@ func parseSensor(name string) (key, kind, attribute string, ok bool) {
 	return m[1], m[2], m[3], true
 }
 
-// choose returns the sensors, by index, that cover the whole machine.
+// choose returns the indices of the sensors that cover the whole machine.
 func (h *Hwmon) choose(specs []string) ([]int, error) {
 	if len(specs) == 0 {
 		return h.indices(Sensor.known, true), nil
@@ -193,9 +193,9 @@ func (h *Hwmon) choose(specs []string) ([]int, error) {
 		matching := h.indices(func(s Sensor) bool { return s.matches(spec) }, !strings.Contains(spec, "/"))
 		switch {
 		case len(matching) == 0:
-			return nil, fmt.Errorf("no sensor of energy or power is --wall-sensor %s: have %s", spec, h.choice())
+			return nil, fmt.Errorf("no sensor of energy or power matches --wall-sensor %s: have %s", spec, h.choice())
 		case len(matching) > 1:
-			return nil, fmt.Errorf("%d sensors are --wall-sensor %s: have %s", len(matching), spec, h.choice())
+			return nil, fmt.Errorf("%d sensors match --wall-sensor %s: have %s", len(matching), spec, h.choice())
 		case !slices.Contains(chosen, matching[0]):
 			chosen = append(chosen, matching[0])
 		}
@@ -203,7 +203,8 @@ func (h *Hwmon) choose(specs []string) ([]int, error) {
 	return chosen, nil
 }
 
-// indices returns which sensors are wanted. A counter makes the power of its own device superfluous.
+// indices returns the indices of the wanted sensors. If prefer is true, power sensors of devices with a wanted
+// energy counter are omitted.
 func (h *Hwmon) indices(wanted func(Sensor) bool, prefer bool) []int {
 	var found []int
 	for i, s := range h.sensors {
@@ -217,7 +218,7 @@ func (h *Hwmon) indices(wanted func(Sensor) bool, prefer bool) []int {
 	return found
 }
 
-// open begins to read the n-th sensor of the whole machine.
+// open adds the n-th sensor of the whole machine.
 func (h *Hwmon) open(c Config, s Sensor, n int) {
 	d := energy.Domain{Kind: energy.Wall, Name: energy.Wall.String()}
 	if n > 0 {
@@ -243,7 +244,7 @@ func (h *Hwmon) Name() string { return NameHwmon }
 // Domains implements Meter.
 func (h *Hwmon) Domains() []energy.Domain { return h.domains }
 
-// choice lists what --wall-sensor may name.
+// choice lists the values that --wall-sensor accepts.
 func (h *Hwmon) choice() string {
 	if len(h.sensors) == 0 {
 		return "none in " + h.root
@@ -273,7 +274,7 @@ func (h *Hwmon) Resume(last []energy.Reading) {
 	}
 }
 
-// Read implements Meter. Some drivers ask a controller, which takes its time: each value has its own.
+// Read implements Meter. Each value has its own time, because some drivers query a slow controller.
 func (h *Hwmon) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 	var errs []error
 	for i := range h.walls {
@@ -302,26 +303,27 @@ func (w *wallSensor) next(text []byte, at, stale time.Duration) (energy.Reading,
 	if w.counter == nil {
 		power := energy.Watts(float64(v) / 1e6)
 		if power <= 0 || power > envelope[energy.Wall] {
-			return energy.Reading{}, fmt.Errorf("reading %s: %v W: no running machine draws that", w.file.path,
+			return energy.Reading{}, fmt.Errorf("reading %s: %v W is out of range", w.file.path,
 				float64(power))
 		}
 		return w.integrator.Next(power*energy.Watts(w.scale), at), nil
 	}
 	if v < 0 {
-		return energy.Reading{}, fmt.Errorf("reading %s: %d: a machine does not feed its plug", w.file.path, v)
+		return energy.Reading{}, fmt.Errorf("reading %s: negative energy %d", w.file.path, v)
 	}
 	if age := w.changes.beat(uint64(v), at); age > stale {
-		return energy.Reading{}, fmt.Errorf("reading %s: it does not count: %d for %v", w.file.path, v,
+		return energy.Reading{}, fmt.Errorf("reading %s: counter does not advance: %d for %v", w.file.path, v,
 			age.Round(time.Second))
 	}
-	if w.gone { // what a device that came back counts is not what it counted
+	if w.gone { // the counter of a reconnected device may have been reset
 		w.counter.Break()
 	}
 	w.gone = false
 	return w.counter.Next(uint64(v), at), nil
 }
 
-// unique tells sensors apart that are called the same, as "Core 0" of two sockets: the second one is "Core 0 #2".
+// unique returns a unique name for sensors with the same name, such as "Core 0" of two sockets. The second one is
+// "Core 0 #2".
 func (h *Hwmon) unique(chip, sensor string) string {
 	name := sensor
 	for n := 2; slices.ContainsFunc(h.temps, func(s tempSensor) bool {
@@ -332,15 +334,15 @@ func (h *Hwmon) unique(chip, sensor string) string {
 	return name
 }
 
-// Temperatures appends what all sensors show that can be read. Each costs a few microseconds, some, as those of
-// disks, a command to a device: ask seldom. It may be called beside Read.
+// Temperatures appends the temperatures of all readable sensors. A reading takes a few microseconds, or a command
+// to a device such as a disk, so it should not be called often. It may be called concurrently with Read.
 func (h *Hwmon) Temperatures(into []Temperature) []Temperature {
 	for _, s := range h.temps {
 		text, err := readSmall(h.sys, s.path, maxNumber-1)
 		if err != nil {
 			continue
 		}
-		// Sensors without a probe show -128 or 255 degrees: no hardware survives those.
+		// Skip sensors without a probe, which report values such as -128 or 255 °C.
 		if v, err := parseInt(text); err == nil && v > -60_000 && v < maxCelsius*1000 {
 			into = append(into, Temperature{Chip: s.chip, Sensor: s.sensor, Celsius: energy.Celsius(v) / 1000})
 		}

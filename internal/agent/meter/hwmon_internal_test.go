@@ -35,7 +35,7 @@ func TestHwmonTakesOnlyWhatIsTheWholeMachine(t *testing.T) {
 		{"energy", "", "", ""},
 		{"jetson", "ina3221/VDD_IN", "wall", "ina3221/power1"},
 		{"jetson", "ina3221/power1", "wall", "ina3221/power1"},
-		{"energy", "aem0", "wall", "aem0/energy1"}, // the counter, not the power beside it
+		{"energy", "aem0", "wall", "aem0/energy1"}, // the counter rather than the power of the same device
 		{"energy", "aem0/power1", "wall", "aem0/power1"},
 	} {
 		var walls []string
@@ -66,7 +66,8 @@ func TestHwmonWallSensorMustMeanOne(t *testing.T) {
 	}
 }
 
-// A device has another number after each boot, and two of a kind have one name: the device's own tells them apart.
+// TestHwmonDeviceNames verifies that sensors can be selected by device name, because the hwmon number may change at
+// each boot, and two chips of a kind have the same name.
 func TestHwmonDeviceNames(t *testing.T) {
 	c := newClock()
 	root := plant(t, "hwmon/server.tree")
@@ -95,7 +96,7 @@ func TestHwmonDeviceNames(t *testing.T) {
 	put(t, filepath.Join(root, "hwmon9/power1_average"), "5000000")
 	o.WallSensors = nil
 	if h, err = NewHwmon(o, quiet()); err != nil || len(h.Domains()) != 0 {
-		t.Errorf("of two that may be the machine %v was taken, error %v", h.Domains(), err)
+		t.Errorf("selected %v of two ambiguous sensors, error %v", h.Domains(), err)
 	}
 }
 
@@ -117,7 +118,7 @@ func TestHwmonIntegratesPower(t *testing.T) {
 		readings, err := h.Read(c.after(time.Second), nil)
 		mustFail(t, err, file)
 		if len(readings) != 0 {
-			t.Errorf("%q: have %v, want nothing", content, readings)
+			t.Errorf("%q: got %v, want nothing", content, readings)
 		}
 	}
 	put(t, file, "225000000\n")
@@ -126,7 +127,7 @@ func TestHwmonIntegratesPower(t *testing.T) {
 		t.Errorf("over a gap of 7 s %d µJ", got)
 	}
 	if late := read(t, h, c.after(time.Minute))["wall"]; late.Run == third.Run {
-		t.Error("after a minute without a sample the run goes on")
+		t.Error("same run after a minute without a sample")
 	}
 }
 
@@ -148,25 +149,26 @@ func TestHwmonCounter(t *testing.T) {
 	h.Resume([]energy.Reading{last})
 	now := read(t, h, c.tick())["wall"]
 	if got := used(t, last, now); got != 1_100_000_000 || now.Quality != energy.Measured {
-		t.Errorf("since the former process %d µJ, want 1.1 kJ; quality %v", got, now.Quality)
+		t.Errorf("since the previous process %d µJ, want 1.1 kJ; quality %v", got, now.Quality)
 	}
 	put(t, file, "100\n")
 	if again := read(t, h, c.after(time.Second))["wall"]; again.Run == now.Run {
-		t.Error("a counter that began again goes on in the old run")
+		t.Error("same run after a reset of the counter")
 	}
 	for range 20 {
 		_, err = h.Read(c.after(time.Second), nil)
 	}
-	mustFail(t, err, "does not count")
+	mustFail(t, err, "does not advance")
 }
 
-// A device that went and came back between two ticks may be another one under the same number.
+// TestHwmonDeviceIsReplaced covers a device that is removed and reappears between two ticks. It may be a different
+// device with the same number.
 func TestHwmonDeviceIsReplaced(t *testing.T) {
 	sys := realCalls
 	sys.pread = func(fd int, p []byte) (int, error) {
 		var stat syscall.Stat_t
 		if err := syscall.Fstat(fd, &stat); err != nil || stat.Nlink == 0 {
-			return 0, syscall.ENODEV // what sysfs says of a file whose device is gone
+			return 0, syscall.ENODEV // returned by sysfs for files of removed devices
 		}
 		return realCalls.pread(fd, p)
 	}
@@ -190,30 +192,30 @@ func TestHwmonDeviceIsReplaced(t *testing.T) {
 		after = byName(t, readings)["wall"]
 	}
 	if after.At == 0 || after.Run == before.Run {
-		t.Errorf("what another device counts goes on where the one before stood: %+v after %+v", after, before)
+		t.Errorf("counter of a replaced device continued: %+v after %+v", after, before)
 	}
 }
 
 func TestHwmonTemperatures(t *testing.T) {
 	h, root := openHwmon(t, newClock(), "hwmon/server.tree")
 	want := []Temperature{{"coretemp", "Package id 0", 55}, {"coretemp", "Core 0", 54}, {"nct6779", "temp1", 36.5}}
-	if got := h.Temperatures(nil); !slices.Equal(got, want) { // not the one of -128 °C, which has no probe
-		t.Errorf("have %v, want %v", got, want)
+	if got := h.Temperatures(nil); !slices.Equal(got, want) { // without the sensor at -128 °C, which has no probe
+		t.Errorf("got %v, want %v", got, want)
 	}
 	if most := Hottest(h.Temperatures(nil)); most == nil || *most != 55 {
-		t.Errorf("the hottest is at %v", most)
+		t.Errorf("Hottest() = %v", most)
 	}
 	if most := Hottest([]Temperature{{"nvme", "Composite", 70}, {"acpitz", "temp1", 90}}); most != nil {
-		t.Errorf("a disk or the air makes the node %v hot", *most)
+		t.Errorf("Hottest() = %v, want none for disks and air", *most)
 	}
 	for _, chip := range []string{"k10temp", "cpu_thermal", "cpu0_thermal", "amdgpu", "nvml"} {
 		if most := Hottest([]Temperature{{"coretemp", "Core 0", -4}, {chip, "a", -3}, {chip, "b", -5}}); *most != -3 {
-			t.Errorf("with %s the hottest is at %v", chip, *most)
+			t.Errorf("with %s Hottest() = %v", chip, *most)
 		}
 	}
 	put(t, filepath.Join(root, "hwmon1/temp1_input"), "hot")
 	if got := h.Temperatures(nil); !slices.Equal(got, want[1:]) {
-		t.Errorf("have %v, want %v", got, want[1:])
+		t.Errorf("got %v, want %v", got, want[1:])
 	}
 }
 

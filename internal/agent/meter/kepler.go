@@ -14,8 +14,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// NewKepler returns a meter of the node's counters in Kepler's /metrics, of 0.10 and later, and by the names of before.
-// Its zones overlap: which of them count is chosen by [Root], as for RAPL. What Kepler attributes to pods is not used.
+// NewKepler returns a meter of the node counters in Kepler's /metrics. It supports the metric names before and
+// since version 0.10. The zones overlap and are selected by [Root], as for RAPL. Kepler's attribution to pods is
+// not used.
 func NewKepler(c Config, log *slog.Logger) (*Scraped, error) {
 	scale := func(d energy.Domain) int64 { return c.scale(NameKepler, d.Name) }
 	return newScraped(c, NameKepler, c.KeplerURL, readKepler, scale, log), nil
@@ -27,7 +28,7 @@ const (
 	startTime    = "process_start_time_seconds"
 )
 
-// keplerOld are the names before 0.10. Platform is what ACPI or a BMC says of the whole machine.
+// keplerOld are the metric names before 0.10. The platform is the whole machine, as measured by ACPI or a BMC.
 var keplerOld = map[string]energy.DomainKind{
 	"kepler_node_platform_joules_total": energy.Wall,
 	"kepler_node_package_joules_total":  energy.Package,
@@ -36,16 +37,16 @@ var keplerOld = map[string]energy.DomainKind{
 	"kepler_node_dram_joules_total":     energy.DRAM,
 }
 
-// A keplerZone is a counter with the labels that tell it from others.
+// keplerZone is a counter with its identifying labels.
 type keplerZone struct {
 	kind energy.DomainKind
-	path string // new: the zone's folder
-	num  string // old: the package
-	mode string // old: dynamic and idle are to be added
+	path string // since 0.10: directory of the zone
+	num  string // before 0.10: package number
+	mode string // before 0.10: dynamic or idle, which must be added
 	raw  uint64
 }
 
-var errTwoNodes = errors.New("the metrics are of more than one node")
+var errTwoNodes = errors.New("metrics of more than one node")
 
 func readKepler(body io.Reader) (page, error) {
 	var p page
@@ -88,13 +89,13 @@ func readKepler(body io.Reader) (page, error) {
 	return distinct(p, err)
 }
 
-// keplerKind reads a zone label, as "package" or "package-0".
+// keplerKind parses a zone label, e.g. "package" or "package-0".
 func keplerKind(zone string) (energy.DomainKind, bool) {
 	zone, _, _ = strings.Cut(strings.ToLower(zone), "-")
 	return kindIn(zone, energy.Psys, energy.DRAM)
 }
 
-// keplerSeries numbers the zones of a kind by their paths, and drops what MMIO counts again.
+// keplerSeries numbers the zones of a kind by their paths, and drops MMIO zones that MSR zones duplicate.
 func keplerSeries(zones []keplerZone) []series {
 	mmio := func(z keplerZone) bool { return strings.Contains(z.path, mmioPrefix) }
 	slices.SortFunc(zones, func(a, b keplerZone) int {
@@ -119,7 +120,7 @@ func keplerSeries(zones []keplerZone) []series {
 	return out
 }
 
-// oldKeplerSeries adds the modes of each counter: both must be there.
+// oldKeplerSeries adds the modes of each counter. It returns an error if one of the modes is missing.
 func oldKeplerSeries(zones []keplerZone) ([]series, error) {
 	type key struct {
 		kind energy.DomainKind
@@ -129,7 +130,7 @@ func oldKeplerSeries(zones []keplerZone) ([]series, error) {
 	for _, z := range zones {
 		k := key{z.kind, z.num}
 		if slices.Contains(modes[k], z.mode) {
-			return nil, fmt.Errorf("%s of package %.16q is there twice", z.kind, z.num)
+			return nil, fmt.Errorf("%s of package %.16q occurs twice", z.kind, z.num)
 		}
 		sums[k] += z.raw
 		modes[k] = append(modes[k], z.mode)
@@ -138,14 +139,14 @@ func oldKeplerSeries(zones []keplerZone) ([]series, error) {
 	for k, raw := range sums {
 		if slices.Sort(modes[k]); !slices.Equal(modes[k], []string{"dynamic", "idle"}) &&
 			!slices.Equal(modes[k], []string{""}) {
-			return nil, fmt.Errorf("%s of package %.16q: want the modes dynamic and idle, have %.32q", k.kind, k.num,
+			return nil, fmt.Errorf("%s of package %.16q: want the modes dynamic and idle, got %.32q", k.kind, k.num,
 				modes[k])
 		}
 		number, ok := smallNumber(cmp.Or(k.num, "0"))
 		if !ok {
-			return nil, fmt.Errorf("%s of package %.16q: want its number", k.kind, k.num)
+			return nil, fmt.Errorf("%s of package %.16q: want a number", k.kind, k.num)
 		}
-		if raw > 0 { // it has the names of all domains, also of those without a meter
+		if raw > 0 { // Kepler exports all domains, including those without a meter
 			out = append(out, series{numbered(k.kind, keplerPrefix, number), raw})
 		}
 	}
@@ -153,7 +154,7 @@ func oldKeplerSeries(zones []keplerZone) ([]series, error) {
 	return out, nil
 }
 
-// numbered names a domain of another agent's.
+// numbered returns a domain of another agent.
 func numbered(k energy.DomainKind, prefix string, number int) energy.Domain {
 	name := prefix + k.String()
 	if k != energy.Wall && (k != energy.Psys || number > 0) {
@@ -162,14 +163,14 @@ func numbered(k energy.DomainKind, prefix string, number int) energy.Domain {
 	return energy.Domain{Kind: k, Name: name}
 }
 
-// distinct refuses a page that has a domain twice: which of the two is meant?
+// distinct sorts the series and returns an error if a domain occurs twice, because the result would be ambiguous.
 func distinct(p page, err error) (page, error) {
 	slices.SortStableFunc(p.series, func(a, b series) int {
 		return cmp.Or(cmp.Compare(a.domain.Kind, b.domain.Kind), strings.Compare(a.domain.Name, b.domain.Name))
 	})
 	for i := 1; i < len(p.series) && err == nil; i++ {
 		if p.series[i].domain == p.series[i-1].domain {
-			err = fmt.Errorf("%s is there twice", p.series[i].domain.Name)
+			err = fmt.Errorf("%s occurs twice", p.series[i].domain.Name)
 		}
 	}
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package meter reads the energy counters of a node, each kind in a file of its own. A meter that cannot be read is
-// unknown for as long as that lasts; it never stops the others and never makes up a value.
+// Package meter reads the energy counters of a node. If a meter cannot be read, its energy is unknown for that
+// time; other meters are not affected, and no values are made up.
 //
-// What a node's energy is taken from, its root domain, is chosen once, by [Root]. Meters need no capability; all but
-// RAPL's, which the kernel lets only its owner read, need no rights either.
+// The root domain, which determines the energy of the node, is selected once by [Root]. Meters need no Linux
+// capabilities. RAPL requires that the agent owns the files; other meters need no special permissions.
 package meter
 
 import (
@@ -12,25 +12,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A Meter reads one or more counters of a node. It belongs to one goroutine, and its Read does not wait: what may take
-// long, as an answer from the network, is waited for elsewhere.
+// Meter reads one or more energy counters of a node. A Meter is used by one goroutine, and Read must not block:
+// slow operations, such as network requests, must run in another goroutine.
 type Meter interface {
-	// Name is the kind of meter, as in "rapl".
+	// Name returns the kind of the meter, e.g. "rapl".
 	Name() string
-	// Domains are what the meter covers; they do not change. A meter that asks over the network has none until the
-	// first answer came.
+	// Domains returns the domains that the meter covers. They do not change, except that a meter that scrapes
+	// another agent has no domains before the first response.
 	Domains() []energy.Domain
-	// Read appends the present reading of each domain that can be read; a domain that cannot is left out, and its
-	// next reading begins a new run where the value in between cannot be trusted. It returns what went wrong, for the
-	// log and the metrics, besides what could be read.
+	// Read appends the current reading of each readable domain. Domains that cannot be read are omitted, and their
+	// next reading starts a new run if the difference cannot be trusted. The error describes all failures for the
+	// log and the metrics. Readings may be returned together with an error.
 	Read(t Tick, into []energy.Reading) ([]energy.Reading, error)
-	// Resume tells the meter, before its first Read, what a former process of this boot read last, so that its counters
-	// go on. Readings of other meters are ignored.
+	// Resume passes the last readings of a previous process of the same boot, from which the counters continue. It
+	// must be called before the first Read. Readings of other meters are ignored.
 	Resume(last []energy.Reading)
 	Close() error
 }
 
-// Of returns the meter of a kind, if it is among some.
+// Of returns the first meter of type M.
 func Of[M Meter](meters []Meter) (of M, ok bool) {
 	for _, m := range meters {
 		if of, ok = m.(M); ok {
@@ -40,43 +40,45 @@ func Of[M Meter](meters []Meter) (of M, ok bool) {
 	return of, ok
 }
 
-// ReadSafely reads a meter. One that panics tells nothing in this tick, and the others do.
+// ReadSafely reads a meter. If the meter panics, it returns no readings and an error, so that other meters are not
+// affected.
 func ReadSafely(m Meter, t Tick, into []energy.Reading) (all []energy.Reading, err error) {
 	all = into
 	defer rescue(&err)
 	return m.Read(t, into)
 }
 
-// rescue makes an error of a panic. It is called deferred.
+// rescue converts a panic to an error. It must be called by defer.
 func rescue(err *error) {
 	if what := recover(); what != nil {
-		*err = fmt.Errorf("that panicked: %v", what)
+		*err = fmt.Errorf("panic: %v", what)
 	}
 }
 
-// A Tick is what a meter may know of the moment.
+// Tick contains the inputs of a reading.
 type Tick struct {
-	Now  func() time.Duration // the node's clock since boot
+	Now  func() time.Duration // returns the time since boot
 	Busy time.Duration        // CPU time of the whole node since boot; 0 if unknown
-	At   time.Duration        // when Busy was read; 0: about now
+	At   time.Duration        // time of Busy, since boot; 0 for approximately now
 	CPUs float64
 }
 
-// staleAfter is how long a counter that must move may stand still before it is unknown: a machine that runs uses
-// energy. Until then its last reading stays what is known.
+// staleAfter is the time after which an unchanged counter is considered unknown, because a running machine always
+// uses energy. Until then, its last reading remains valid.
 const staleAfter = 15 * time.Second
 
-// period is that of a counter whose value may stand still until it is stale: see [energy.CounterOptions].
+// period returns the update period of a counter that may be unchanged until it is stale, see
+// [energy.CounterOptions].
 func period(stale time.Duration) time.Duration { return stale * 2 / 3 }
 
-// changeDetector finds out for how long a counter has stood still.
+// changeDetector measures how long a counter has been unchanged.
 type changeDetector struct {
 	raw   uint64
-	since time.Duration // when raw was seen first
+	since time.Duration // time when raw was first read
 	begun bool
 }
 
-// beat takes the value of the counter and returns for how long it has been the same.
+// beat records the value of the counter and returns how long it has been unchanged.
 func (p *changeDetector) beat(raw uint64, at time.Duration) time.Duration {
 	if !p.begun || raw != p.raw {
 		*p = changeDetector{raw: raw, since: at, begun: true}
@@ -94,8 +96,8 @@ func find(readings []energy.Reading, d energy.Domain) (energy.Reading, bool) {
 	return energy.Reading{}, false
 }
 
-// mustMove reports whether a running machine uses energy in every domain of a kind. Memory's may be zero where it is
-// not counted.
+// mustMove reports whether counters of this kind always advance on a running machine. Other counters, such as those
+// of memory, may be unsupported and constant.
 func mustMove(k energy.DomainKind) bool {
 	return k == energy.Wall || k == energy.Psys || k == energy.Package
 }

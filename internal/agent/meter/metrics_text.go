@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A sample is one line of Prometheus' text format.
+// sample is one line in the Prometheus text format.
 type sample struct {
 	name   string
 	labels map[string]string
@@ -22,24 +22,24 @@ type sample struct {
 }
 
 const (
-	maxMetrics = 4 << 20 // of one answer: a page with 10,000 processes has less
+	maxMetrics = 4 << 20 // maximum size of a response; pages with 10,000 processes are smaller
 	maxLine    = 32 << 10
 )
 
-var errMetricsTooLong = fmt.Errorf("the answer is longer than %d bytes", maxMetrics)
+var errMetricsTooLong = fmt.Errorf("response exceeds %d bytes", maxMetrics)
 
-// eachSample calls f with the samples whose names wanted accepts. Other lines, which may be any bytes of any length,
-// are skipped; so is a last line without an end, which may have been cut. Bad lines of wanted names are skipped and
-// reported. The page is read as a stream: most of its lines are of no use here.
+// eachSample calls f for each sample with a name accepted by wanted. It skips other lines, which may contain
+// arbitrary bytes of any length, and a last line without a newline, which may be truncated. Invalid lines with
+// wanted names are skipped and reported. The response is parsed as a stream, because most lines are not needed.
 func eachSample(r io.Reader, wanted func(name string) bool, f func(*sample) error) error {
 	limited := &io.LimitedReader{R: r, N: maxMetrics + 1}
 	lines := bufio.NewReaderSize(limited, maxLine)
 	var bad error
-	for within := false; ; { // a line that is too long
+	for within := false; ; { // within is true in the rest of a line that is too long
 		line, err := lines.ReadSlice('\n')
 		if name := nameOf(line); err == nil && !within && wanted(string(name)) {
 			if err := useSample(string(line), f); err != nil {
-				bad = fmt.Errorf("reading %.64q: %w", name, err)
+				bad = fmt.Errorf("parsing %.64q: %w", name, err)
 			}
 		}
 		within = errors.Is(err, bufio.ErrBufferFull)
@@ -55,7 +55,7 @@ func eachSample(r io.Reader, wanted func(name string) bool, f func(*sample) erro
 	}
 }
 
-// nameOf returns what a line begins with, up to its labels or its value.
+// nameOf returns the metric name at the start of a line.
 func nameOf(line []byte) []byte {
 	if end := bytes.IndexAny(line, "{ \t\n"); end >= 0 {
 		return line[:end]
@@ -64,10 +64,10 @@ func nameOf(line []byte) []byte {
 }
 
 var (
-	errLabels = errors.New("its labels cannot be read")
-	errValue  = errors.New("its value cannot be read")
+	errLabels = errors.New("invalid labels")
+	errValue  = errors.New("invalid value")
 
-	// a name, its labels, its value and, perhaps, a time
+	// name, labels, value and optional timestamp
 	sampleLine = regexp.MustCompile(`^([^{\s]+)[ \t]*(?:\{(.*)\})?[ \t]*(\S*)(?:[ \t]+\S+)?\s*$`)
 	labelPair  = regexp.MustCompile(`[ \t,]*([^={},"]+)="((?:[^"\\]|\\.)*)"`)
 	unescape   = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n")
@@ -91,7 +91,8 @@ func useSample(line string, f func(*sample) error) error {
 	return f(&s)
 }
 
-// microjoules reads the value of a counter in microjoules, or in joules. Whole microjoules are exact.
+// microjoules converts the value of a counter to microjoules. perUnit is 1 for values in microjoules and 1e6 for
+// joules. Integers in microjoules are exact.
 func (s *sample) microjoules(perUnit uint64) (uint64, error) {
 	if perUnit == 1 {
 		if v, err := parseUint([]byte(s.value)); err == nil && v <= math.MaxInt64 {

@@ -15,10 +15,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Model estimates what the whole machine uses from how busy its CPUs are, by a power profile. It is no meter, and
-// says so: everything that comes from it is estimated.
+// Model estimates the energy of the whole machine from the CPU utilization and a power profile. All of its readings
+// have quality estimated.
 type Model struct {
-	profile *energy.Profile // nil: typical of a server with as many CPUs as there are
+	profile *energy.Profile // nil for a typical server with the same number of CPUs
 	typical *energy.Profile
 	cpus    float64
 	domain  energy.Domain
@@ -26,14 +26,14 @@ type Model struct {
 
 	known   bool
 	resumed bool
-	last    energy.Reading // Raw is the CPU time of the node in nanoseconds
-	rest    float64        // what is less than a microjoule
+	last    energy.Reading // Raw is the CPU time of the node, in nanoseconds
+	rest    float64        // remainder below one microjoule
 	maxGap  time.Duration
 }
 
-// The power of one hardware thread, idle and full, in the middle of 15 server architectures from Sandy Bridge to EPYC
-// 4th Gen in the coefficients of Cloud Carbon Footprint. Half of them are within 0.65 and 1.1 W idle and 2.6 and 5 W
-// full; how far a node is from the middle only a measurement can tell.
+// Idle and full power of a hardware thread: the median of 15 server architectures from Sandy Bridge to EPYC 4th Gen
+// in the coefficients of Cloud Carbon Footprint. Half of the architectures are between 0.65 and 1.1 W idle and 2.6
+// and 5 W at full load. The deviation of a specific node is unknown without a measurement.
 const (
 	typicalIdle   energy.Watts = 0.7668
 	typicalFull   energy.Watts = 4.0632
@@ -41,7 +41,7 @@ const (
 		"server architectures"
 )
 
-// TypicalProfile returns the profile of a server of which nothing is known but its number of hardware threads.
+// TypicalProfile returns the profile of a typical server with the given number of hardware threads.
 func TypicalProfile(cpus float64) *energy.Profile {
 	idle := typicalIdle * energy.Watts(cpus)
 	return &energy.Profile{
@@ -52,12 +52,12 @@ func TypicalProfile(cpus float64) *energy.Profile {
 
 const (
 	maxProfile  = 1 << 20
-	maxModelGap = 5 * time.Minute // a machine that was asleep for longer drew what no model says
+	maxModelGap = 5 * time.Minute // after a longer sleep, the model is not applicable
 )
 
-// ReadProfile reads a profile in JSON.
+// ReadProfile reads a power profile from a JSON file.
 func ReadProfile(path string) (*energy.Profile, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe does not make it wait
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // does not block on a named pipe
 	if err != nil {
 		return nil, fmt.Errorf("reading the power profile: %w", err)
 	}
@@ -80,7 +80,7 @@ func ReadProfile(path string) (*energy.Profile, error) {
 		err = json.Unmarshal(text, p)
 	}
 	if err == nil && p.Power(1) <= 0 {
-		err = errors.New("a machine that never draws power")
+		err = errors.New("power must be positive")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the power profile %s: %w", path, err)
@@ -88,7 +88,7 @@ func ReadProfile(path string) (*energy.Profile, error) {
 	return p, nil
 }
 
-// NewModel returns a model of the configured profile, or of a typical server.
+// NewModel returns a model with the configured profile, or that of a typical server.
 func NewModel(c Config, log *slog.Logger) (*Model, error) {
 	d := energy.Domain{Kind: energy.Model, Name: NameModel}
 	m := &Model{domain: d, scale: float64(c.scale(NameModel, d.Name)) / 1e6, maxGap: max(maxModelGap, 3*c.Interval)}
@@ -99,12 +99,12 @@ func NewModel(c Config, log *slog.Logger) (*Model, error) {
 	if m.profile, err = ReadProfile(c.Profile); err != nil {
 		return nil, err
 	}
-	log.Info("power profile", "name", m.profile.Name, "idleWatts", float64(m.profile.Power(0)), "fullWatts",
+	log.Info("Loaded power profile", "name", m.profile.Name, "idleWatts", float64(m.profile.Power(0)), "fullWatts",
 		float64(m.profile.Power(1)))
 	return m, nil
 }
 
-// Profile returns the profile that a node with so many CPUs is estimated by.
+// Profile returns the profile used for a node with the given number of CPUs.
 func (m *Model) Profile(cpus float64) *energy.Profile {
 	if m.profile != nil {
 		return m.profile
@@ -121,14 +121,14 @@ func (m *Model) Name() string { return NameModel }
 // Domains implements Meter.
 func (m *Model) Domains() []energy.Domain { return []energy.Domain{m.domain} }
 
-// Resume implements Meter. How busy the node was meanwhile is known: nothing is lost.
+// Resume implements Meter. No energy is lost, because the CPU time of the node is cumulative.
 func (m *Model) Resume(last []energy.Reading) {
 	if r, ok := find(last, m.domain); ok && r.Raw > 0 && r.Raw <= math.MaxInt64 && r.Total >= 0 {
 		m.last, m.known, m.resumed = r, true, true
 	}
 }
 
-var errNoCPUTime = errors.New("the node's CPU time is not known, without which no model works")
+var errNoCPUTime = errors.New("the CPU time of the node is unknown")
 
 // Read implements Meter.
 func (m *Model) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
@@ -161,7 +161,8 @@ func (m *Model) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 	return append(into, m.last), nil
 }
 
-// begin makes the last reading the first of a run. As with counters, the number is none that a former process used.
+// begin starts a new run with the last reading. As for counters, its number differs from those of previous
+// processes.
 func (m *Model) begin(known bool) {
 	m.rest = 0
 	if m.last.Total > math.MaxInt64/2 {

@@ -31,7 +31,7 @@ func openModel(t testing.TB, c *clock, change func(*Config)) *Model {
 	return m
 }
 
-// busy is a tick of a node with 4 CPUs.
+// busy returns a tick of a node with 4 CPUs.
 func (c *clock) busy(cpu time.Duration) Tick { return Tick{Now: c.Now, Busy: cpu, CPUs: 4} }
 
 func TestModelFollowsTheProfile(t *testing.T) {
@@ -40,7 +40,7 @@ func TestModelFollowsTheProfile(t *testing.T) {
 	cpu := time.Hour
 	first := read(t, m, c.busy(cpu))[NameModel]
 	if first.Quality != energy.Estimated {
-		t.Errorf("quality %v: the profile was measured, this is not", first.Quality)
+		t.Errorf("quality = %v, want estimated", first.Quality)
 	}
 	last := first
 	for _, test := range []struct {
@@ -55,7 +55,7 @@ func TestModelFollowsTheProfile(t *testing.T) {
 		}
 		last = now
 	}
-	// In small steps nothing is lost: what is less than a microjoule is carried.
+	// In small steps, no energy is lost, because fractions of a microjoule are carried over.
 	for range 20_000 {
 		cpu += 4 * 259_259
 		c.after(777_777)
@@ -64,7 +64,7 @@ func TestModelFollowsTheProfile(t *testing.T) {
 	begin := energy.Joules((140 + 200 + 260 + 325 + 390 + 390) * 10)
 	if got, want := used(t, first, last).Joules(),
 		begin+energy.Watts(220).For(20_000*777_777); math.Abs(float64(got-want)) > 0.001 {
-		t.Errorf("in all %v, want %v", got, want)
+		t.Errorf("total = %v, want %v", got, want)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestModelIsOfWhenTheCPUTimesWereRead(t *testing.T) {
 	tick := c.busy(time.Hour)
 	tick.At = c.now - 3*time.Millisecond
 	if got := read(t, m, tick)[NameModel].At; got != tick.At {
-		t.Errorf("it is of %v, want %v", got, tick.At)
+		t.Errorf("At = %v, want %v", got, tick.At)
 	}
 }
 
@@ -90,14 +90,14 @@ func TestModelDoesNotGuess(t *testing.T) {
 		readings, err := m.Read(tick, nil)
 		mustFail(t, err, "CPU time")
 		if len(readings) != 0 {
-			t.Errorf("have %v, want nothing", readings)
+			t.Errorf("got %v, want nothing", readings)
 		}
 	}
 	first := read(t, m, c.busy(time.Hour))[NameModel]
 	c.after(time.Second)
 	fallen := read(t, m, c.busy(time.Minute))[NameModel]
 	if fallen.Run == first.Run {
-		t.Error("CPU time fell, and the run goes on")
+		t.Error("same run after CPU time decreased")
 	}
 	c.after(time.Hour)
 	if late := read(t, m, c.busy(2*time.Minute))[NameModel]; late.Run == fallen.Run || late.Total != fallen.Total {
@@ -112,20 +112,21 @@ func TestModelGoesOnAfterARestart(t *testing.T) {
 	again := openModel(t, c, nil)
 	again.Resume([]energy.Reading{first})
 	c.after(20 * time.Second)
-	now := read(t, again, c.busy(time.Hour+40*time.Second))[NameModel] // half of 4 CPUs
+	now := read(t, again, c.busy(time.Hour+40*time.Second))[NameModel] // 50 % of 4 CPUs
 	want := 4 * (typicalIdle + typicalFull) / 2
 	if got := used(t, first, now).Joules(); math.Abs(float64(got-want.For(20*time.Second))) > 1e-5 {
-		t.Errorf("over the restart %v, want %v", got, want.For(20*time.Second))
+		t.Errorf("used %v across the restart, want %v", got, want.For(20*time.Second))
 	}
 }
 
-// The typical profile is the median of the published coefficients; the first cloud that has an architecture counts.
+// TestTypicalProfileIsThatOfTheCoefficients verifies that the typical profile is the median of the published
+// coefficients. For each architecture, the first cloud is used.
 func TestTypicalProfileIsThatOfTheCoefficients(t *testing.T) {
 	seen, columns := map[string]bool{}, [2][]float64{}
 	for _, cloud := range []string{"aws", "gcp", "azure"} {
 		f, err := os.Open("../../../../shared/data/power/ccf/coefficients-" + cloud + "-use.csv")
 		if err != nil {
-			t.Skip("the shared data folder is not here: ", err)
+			t.Skip("shared data directory not found: ", err)
 		}
 		defer f.Close()
 		rows, err := csv.NewReader(f).ReadAll()
@@ -147,11 +148,11 @@ func TestTypicalProfileIsThatOfTheCoefficients(t *testing.T) {
 	}
 	for i, want := range []energy.Watts{typicalIdle, typicalFull} {
 		if len(columns[i]) != 15 {
-			t.Fatalf("%d architectures, the source says 15: %v", len(columns[i]), seen)
+			t.Fatalf("got %d architectures, want 15: %v", len(columns[i]), seen)
 		}
 		slices.Sort(columns[i])
 		if got := energy.Watts(columns[i][7]); math.Abs(float64(got-want)) > 1e-4 {
-			t.Errorf("median %v, have %v", got, want)
+			t.Errorf("median %v, got %v", got, want)
 		}
 	}
 }
@@ -180,7 +181,7 @@ func TestReadProfile(t *testing.T) {
 	_, err := ReadProfile(filepath.Join(dir, "missing"))
 	mustFail(t, err, "missing")
 	if _, err := ReadProfile(dir); err == nil {
-		t.Error("a folder is a profile")
+		t.Error("read a directory as a profile")
 	}
 	pipe, huge := filepath.Join(dir, "pipe"), filepath.Join(dir, "huge")
 	put(t, huge, "")

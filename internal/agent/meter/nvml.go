@@ -24,13 +24,14 @@ const (
 	endGPU      = time.Second
 )
 
-// libraryFolders are where distributions, and images of drivers, have their libraries.
+// libraryFolders are the library directories of Linux distributions and driver images.
 var libraryFolders = []string{
 	"usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/nvidia/lib64",
 }
 
-// driver returns the folders of libraries, the driver's library and the loader that there are: below the root that was
-// given, and in the agent's own container, into which NVIDIA's container runtime puts the library.
+// driver returns the library directories, the path of the driver's library and the path of the dynamic loader. It
+// searches the configured root directory and the agent's own container, in which NVIDIA's container runtime mounts
+// the library.
 func (c *Config) driver() (folders []string, library, loader string) {
 	if c.GPURoot == "" {
 		return nil, "", ""
@@ -49,25 +50,26 @@ func (c *Config) driver() (folders []string, library, loader string) {
 	return folders, library, loader
 }
 
-// hasDriver reports whether there is a library of NVIDIA's driver.
+// hasDriver reports whether the library of NVIDIA's driver exists.
 func (c *Config) hasDriver() bool {
 	_, library, _ := c.driver()
 	return library != ""
 }
 
-// NewNVML starts to read NVIDIA's boards. Their driver's library is loaded by another process, kubenergy-gpu, for two
-// reasons: the agent is a static program, in an image without a loader and a C library; and calls into a driver whose
-// board fell off the bus may hang. The other process is started by the loader that stands beside the driver's library.
+// NewNVML starts reading NVIDIA GPUs. A child process, kubenergy-gpu, loads the library of the driver, for two
+// reasons: the agent is a static binary in an image without a dynamic loader and C library, and calls to a driver
+// may hang if a GPU has fallen off the bus. The child process is started with the dynamic loader found next to the
+// library.
 func NewNVML(c Config, log *slog.Logger) (*Boards, error) {
 	folders, library, loader := c.driver()
 	if library == "" {
-		return nil, fmt.Errorf("opening nvml: there is no %s below %s: name the driver's folder with --gpu-root",
+		return nil, fmt.Errorf("opening nvml: %s not found below %s: set --gpu-root to the driver's root directory",
 			libraryNVML, c.GPURoot)
 	}
 	own, err := os.Executable()
 	program := filepath.Join(filepath.Dir(own), "kubenergy-gpu")
 	if err != nil || !exists(program) {
-		return nil, fmt.Errorf("opening nvml: there is no %s, which reads GPUs for the agent: put it there", program)
+		return nil, fmt.Errorf("opening nvml: %s not found, which is required to read GPUs", program)
 	}
 	command := []string{program, library, c.Interval.String()}
 	if loader != "" {
@@ -96,27 +98,27 @@ func newNVML(c *Config, command []string, log *slog.Logger) *Boards {
 			stop()
 			select {
 			case <-ended:
-			case <-time.After(endGPU): // while a call into the driver hangs, its process cannot end
+			case <-time.After(endGPU): // a process cannot exit while a call to the driver hangs
 			}
 			return nil
 		},
 	}
 }
 
-// A gpuAnswer is what the other process said last, or why it ended.
+// gpuAnswer is the last output of the child process, or the reason of its exit.
 type gpuAnswer struct {
 	boards []gpu.Board
 	err    error
 }
 
-// keepGPU runs the process, and starts it again where it ends.
+// keepGPU runs the child process, and restarts it when it exits.
 func keepGPU(ctx context.Context, command []string, answer *atomic.Pointer[gpuAnswer], log *slog.Logger) {
 	for {
 		err := runGPU(ctx, command, answer)
 		if ctx.Err() != nil {
 			return
 		}
-		log.Warn("reading GPUs ended, and begins again", "after", restartGPU.String(), "err", err)
+		log.Warn("Failed to read GPUs, retrying", "after", restartGPU.String(), "err", err)
 		answer.Store(&gpuAnswer{err: err})
 		select {
 		case <-ctx.Done():
@@ -125,10 +127,11 @@ func keepGPU(ctx context.Context, command []string, answer *atomic.Pointer[gpuAn
 	}
 }
 
-// runGPU reads what one process says until it ends. When the agent ends, it cannot write any more, and ends too.
+// runGPU reads the output of a child process until it exits. When the agent exits, the child process fails to write
+// and exits too.
 func runGPU(ctx context.Context, command []string, answer *atomic.Pointer[gpuAnswer]) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Stderr = os.Stderr // there it says why it ends
+	cmd.Stderr = os.Stderr // contains the reason of its exit
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -142,6 +145,6 @@ func runGPU(ctx context.Context, command []string, answer *atomic.Pointer[gpuAns
 			answer.Store(&gpuAnswer{boards: read})
 		}
 	}
-	_ = cmd.Process.Kill() // what it writes is no line of ours
+	_ = cmd.Process.Kill() // its output may be invalid
 	return errors.Join(cmd.Wait(), err)
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Open opens the meters that a configuration asks for, or with auto, those that are there:
+// Open opens the configured meters. With auto, it opens all available ones:
 //
-//   - hwmon, where there are hardware monitors; they also show temperatures;
-//   - rapl, where its zones can be read;
-//   - guest, where the host's file is there (asked for by name, it is waited for);
-//   - scaphandre and kepler, where their URLs are given;
-//   - the model, always: it counts if nothing else is there at the start;
-//   - nvml, where there is a library of NVIDIA's driver, and dcgm, where its URL is given: they read GPUs, which are
-//     metered beside the rest. Of the two, nvml counts.
+//   - hwmon, if there are hardware monitors, which also provide temperatures;
+//   - rapl, if its zones can be read;
+//   - guest, if the file of the host exists (if configured by name, it may be created later);
+//   - scaphandre and kepler, if their URLs are configured;
+//   - the model, which is used if there is no other meter at the start;
+//   - nvml, if the library of NVIDIA's driver exists, and dcgm, if its URL is configured. They read GPUs, which are
+//     metered in addition to the node. nvml takes precedence.
 //
-// A meter that was asked for by name and cannot be opened is an error.
+// It is an error if a meter configured by name cannot be opened.
 func Open(c Config, log *slog.Logger) ([]Meter, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	if c.Now == nil {
-		return nil, errors.New("meters need a clock")
+		return nil, errors.New("meters require a clock")
 	}
 	var meters []Meter
 	var errs []error
@@ -41,11 +41,11 @@ func Open(c Config, log *slog.Logger) ([]Meter, error) {
 		switch {
 		case err == nil:
 			meters = append(meters, m)
-		// it was configured, and wrongly
+			// explicitly configured
 		case c.asked(name), name == NameModel, name == NameHwmon && len(c.WallSensors) > 0:
 			errs = append(errs, err)
 		default:
-			log.Warn("this meter is not used", "meter", name, "err", err)
+			log.Warn("Skipped an unavailable meter", "meter", name, "err", err)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -56,21 +56,22 @@ func Open(c Config, log *slog.Logger) ([]Meter, error) {
 	return meters, nil
 }
 
-// warn tells of what is likely not meant.
+// warn logs warnings about probable configuration errors.
 func (c *Config) warn(meters []Meter, log *slog.Logger) {
 	if r := NewRoot(meters); c.asked(auto) && r.meter != nil && r.meter.Name() == NameModel {
-		log.Warn("no meter of this node's energy can be read: energy is estimated by a model", "hwmon", c.HwmonRoot,
+		log.Warn("No meter of this node can be read, so its energy is estimated by a model", "hwmon", c.HwmonRoot,
 			"rapl", c.PowercapRoot,
 			"guest", c.GuestDir)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Calibrate)) {
 		if !slices.ContainsFunc(meters, func(m Meter) bool { return calibrates(name, m) }) {
-			log.Warn("a calibration is of no meter or domain that is in use", "calibrate", name)
+			log.Warn("Calibration applies to no meter or domain in use", "calibrate", name)
 		}
 	}
 }
 
-// calibrates reports whether a calibration is of a meter, or may be: another process may not have answered yet.
+// calibrates reports whether a calibration applies to a meter, or may apply after the first response of another
+// agent.
 func calibrates(name string, m Meter) bool {
 	if _, scraped := m.(*Scraped); scraped && strings.HasPrefix(name, m.Name()+"-") {
 		return true
@@ -81,13 +82,13 @@ func calibrates(name string, m Meter) bool {
 	return name == m.Name() || slices.ContainsFunc(m.Domains(), func(d energy.Domain) bool { return d.Name == name })
 }
 
-// openers are the kinds of meters, in the order in which they are opened: whether auto takes one, and how it is opened.
+// openers are the kinds of meters in the order in which they are opened.
 var openers = []struct {
 	name  string
-	there func(*Config) bool // nil: always
+	there func(*Config) bool // whether auto opens it; nil for always
 	open  func(Config, *slog.Logger) (Meter, error)
 }{
-	// Sensors that were named and are not there are missed.
+	// It is an error if configured sensors do not exist.
 	{NameHwmon, func(c *Config) bool { return exists(c.HwmonRoot) || len(c.WallSensors) > 0 }, openSensors},
 	{NameRAPL, func(c *Config) bool {
 		return exists(c.PowercapRoot) || c.PowercapRoot == defaultPowercap && exists(classPowercap)
@@ -108,20 +109,20 @@ func exists(path string) bool {
 func openSensors(c Config, log *slog.Logger) (Meter, error) {
 	h, err := NewHwmon(c, log)
 	if err == nil && c.asked(NameHwmon) && len(h.Domains()) == 0 {
-		err = fmt.Errorf("opening hwmon: no sensor is known to cover the whole machine: name one with --wall-sensor; "+
+		err = fmt.Errorf("opening hwmon: no sensor is known to cover the whole machine: set --wall-sensor; "+
 			"have %s", h.choice())
 	}
 	return h, err
 }
 
-// as makes an opener of the function that opens one kind.
+// as converts the constructor of a meter to an opener.
 func as[M Meter](open func(Config, *slog.Logger) (M, error)) func(Config, *slog.Logger) (Meter, error) {
 	return func(c Config, log *slog.Logger) (Meter, error) { return open(c, log) }
 }
 
-// Close closes meters.
+// Close closes all meters.
 func Close(meters []Meter) {
 	for _, m := range slices.Backward(meters) {
-		_ = m.Close() // nothing was written
+		_ = m.Close() // meters do not write
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// all plants a machine with everything.
+// all creates a machine with all kinds of meters.
 func all(t testing.TB, c *clock) Config {
 	o := c.config()
 	o.PowercapRoot, o.HwmonRoot, o.GuestDir = plant(t, "rapl/laptop.tree"), plant(t, "hwmon/server.tree"),
@@ -44,7 +44,7 @@ func TestOpenTakesWhatIsThere(t *testing.T) {
 	c := newClock()
 	before := descriptors(t)
 	if got := kindsOf(openAll(t, c.config())); got != "model" {
-		t.Errorf("with nothing: %s", got)
+		t.Errorf("without meters: %s", got)
 	}
 	o := all(t, c)
 	if got := kindsOf(openAll(t, o)); got != "hwmon rapl guest model" {
@@ -52,12 +52,12 @@ func TestOpenTakesWhatIsThere(t *testing.T) {
 	}
 	o.Meters = []string{"model", "rapl"}
 	if got := kindsOf(openAll(t, o)); got != "rapl model" {
-		t.Errorf("of those asked for: %s", got)
+		t.Errorf("configured meters: %s", got)
 	}
 	o.Meters = []string{"guest"}
-	o.GuestDir = "/nowhere" // it is waited for
+	o.GuestDir = "/nowhere" // does not need to exist yet
 	if got := kindsOf(openAll(t, o)); got != "guest" {
-		t.Errorf("of those asked for: %s", got)
+		t.Errorf("configured meters: %s", got)
 	}
 	afterAll := descriptors(t)
 	for asked, want := range map[string]string{
@@ -77,7 +77,7 @@ func TestOpenTakesWhatIsThere(t *testing.T) {
 }
 
 func TestAutoWithoutTheRight(t *testing.T) {
-	c := newClock() // root may read all files: links, which are not followed, stand for those it may not
+	c := newClock() // root may read all files, so unreadable files are simulated by links, which are not followed
 	o := all(t, c)
 	o.GuestDir = "/nowhere"
 	for _, path := range []string{
@@ -99,10 +99,10 @@ func TestAutoWithoutTheRight(t *testing.T) {
 	}
 	defer Close(meters)
 	if got := kindsOf(meters); got != "hwmon model" {
-		t.Errorf("have %s", got)
+		t.Errorf("got %s", got)
 	}
 	if !strings.Contains(out.String(), "energy_uj") {
-		t.Errorf("the log does not say why: %s", out.String())
+		t.Errorf("the log does not contain the reason: %s", out.String())
 	}
 	o.Meters = []string{"rapl"}
 	_, err = Open(o, quiet())
@@ -145,7 +145,7 @@ func TestRootIsChosenWithoutOverlap(t *testing.T) {
 	}
 }
 
-// fixed is a meter whose domains the test says.
+// fixed is a meter with fixed domains.
 type fixed struct {
 	name    string
 	domains []energy.Domain
@@ -169,7 +169,7 @@ func TestRootWaitsForAnAnswer(t *testing.T) {
 	r := NewRoot([]Meter{kepler, model})
 	readings := []energy.Reading{{Domain: model.domains[0], At: 1}}
 	if root, _ := r.Split(readings, nil, nil); len(root) != 0 || r.Source() != "" {
-		t.Errorf("the model took Kepler's place: %v", root)
+		t.Errorf("selected the model instead of Kepler: %v", root)
 	}
 	kepler.domains = []energy.Domain{domain(energy.Package, "kepler-package-0"), domain(energy.Psys, "kepler-psys")}
 	readings = append(readings, energy.Reading{Domain: kepler.domains[0], At: 1},
@@ -178,10 +178,10 @@ func TestRootWaitsForAnAnswer(t *testing.T) {
 	if len(root) != 1 || root[0].At != 2 || len(parts) != 1 || r.Source() != "psys (kepler)" {
 		t.Errorf("%s: %v, %v", r.Source(), root, parts)
 	}
-	// An agent that has nothing of use makes room.
+	// An agent without usable domains is skipped.
 	kepler.domains = []energy.Domain{domain(energy.DRAM, "kepler-dram-0")}
 	if r := NewRoot([]Meter{kepler, model}); r.Source() != "model (model)" {
-		t.Errorf("with memory alone: %s", r.Source())
+		t.Errorf("with DRAM only: %s", r.Source())
 	}
 }
 
@@ -191,11 +191,12 @@ func TestRootOfTwoPsysIsNotAdded(t *testing.T) {
 		domain(energy.Package, "package-1"),
 	}}
 	if r := NewRoot([]Meter{rapl}); r.Source() != "package (rapl)" {
-		t.Errorf("it is %s", r.Source())
+		t.Errorf("Source() = %s", r.Source())
 	}
 }
 
-// A root that fails is unmeasured: nothing takes its place, and half of it is not it.
+// TestRootStays verifies that the node is unmeasured if one of the root's domains cannot be read, and that no other
+// root is selected.
 func TestRootStays(t *testing.T) {
 	c := newClock()
 	o := all(t, c)
@@ -208,7 +209,7 @@ func TestRootStays(t *testing.T) {
 			readings, _ = m.Read(Tick{Now: c.Now, Busy: c.now, CPUs: 4}, readings)
 		}
 		if len(readings) < 3 {
-			t.Fatalf("have %v", readings)
+			t.Fatalf("got %v", readings)
 		}
 		return r.Split(readings, nil, nil)
 	}
@@ -228,10 +229,10 @@ func TestRootStays(t *testing.T) {
 	}
 	c.after(time.Second)
 	if root, _ := split(); len(root) != 4 {
-		t.Errorf("when it is back the root is %v", root)
+		t.Errorf("root after recovery = %v", root)
 	}
 	if r.Source() != "package+dram (rapl)" {
-		t.Errorf("it changed to %s", r.Source())
+		t.Errorf("Source() changed to %s", r.Source())
 	}
 }
 
@@ -257,9 +258,9 @@ func TestConfig(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	mustFail(t, fs.Parse([]string{"--calibrate", "rapl"}), "want name=factor")
-	mustFail(t, fs.Parse([]string{"--calibrate=rapl=x"}), `"x" is no number`)
+	mustFail(t, fs.Parse([]string{"--calibrate=rapl=x"}), `"x" is not a number`)
 	for want, change := range map[string]func(*Config){
-		"alone":          func(c *Config) { c.Meters = []string{"auto", "rapl"} },
+		"want only":      func(c *Config) { c.Meters = []string{"auto", "rapl"} },
 		"--meters":       func(c *Config) { c.Meters = nil },
 		"solar":          func(c *Config) { c.Meters = []string{"solar"} },
 		"scaphandre-url": func(c *Config) { c.Meters = []string{"scaphandre"} },
@@ -275,7 +276,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// What is likely not meant is said once, and only then.
+// TestOpenWarns verifies that probable configuration errors are logged once.
 func TestOpenWarns(t *testing.T) {
 	const estimated, calibration = "energy is estimated", "no meter or domain"
 	for _, test := range []struct {
@@ -308,17 +309,17 @@ func TestOpenWarns(t *testing.T) {
 		Close(meters)
 		said := strings.Count(out.String(), estimated) + strings.Count(out.String(), calibration)
 		if said != min(len(test.want), 1) {
-			t.Errorf("want %q once, have %s", test.want, out)
+			t.Errorf("want %q once, got %s", test.want, out)
 		}
 		for _, part := range test.want {
 			if !strings.Contains(out.String(), part) {
-				t.Errorf("want %q, have %s", part, out)
+				t.Errorf("want %q, got %s", part, out)
 			}
 		}
 	}
 }
 
-// A lockedText is a log that goroutines write to.
+// lockedText is a log that is safe for concurrent use.
 type lockedText struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -12,11 +12,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// RAPL reads the energy counters of Intel's and AMD's processors through the kernel's powercap tree. It needs to own
-// the files: since CVE-2020-8694 the kernel lets no one else read them.
+// RAPL reads the energy counters of Intel and AMD processors through the kernel's powercap tree. It needs to own
+// the files, because the kernel restricts read access to the owner since CVE-2020-8694.
 //
-// Its domains overlap: psys covers packages, a package covers its core and uncore. Nothing is added here. A counter
-// that the tree offers twice, once by MSR and once by MMIO, is read once.
+// The domains overlap: psys includes packages, and a package includes its core and uncore. They are not added up
+// here. If a counter is available both by MSR and by MMIO, it is read once.
 type RAPL struct {
 	zones   []raplZone
 	domains []energy.Domain
@@ -26,27 +26,28 @@ type RAPL struct {
 type raplZone struct {
 	domain  energy.Domain
 	file    counterFile
-	limit   uint64 // the counter's highest value; 0 if unknown
+	limit   uint64 // maximum value of the counter; 0 if unknown
 	counter *energy.Counter
 	changes changeDetector
 
 	raw  uint64
-	gone bool // its device was away since it was last read
+	gone bool // the device was removed since the last reading
 	err  error
 }
 
 const (
-	maxZones   = 256 // 8 sockets of 2 dies with 5 domains have 85
-	probes     = 3   // how often a zone is tried at the start
+	maxZones   = 256 // 8 sockets with 2 dies and 5 domains have 85
+	probes     = 3   // number of attempts to read a zone at the start
 	probePause = 20 * time.Millisecond
 
-	// maxStall is how long reading all zones may take before their common time says too little: the process was
-	// stopped.
+	// maxStall is the maximum duration of reading all zones. If it is exceeded, the process was suspended, and the
+	// common timestamp is too inaccurate.
 	maxStall = 100 * time.Millisecond
 )
 
-// envelope is what no domain of a kind ever draws: more is not energy but another counter. It also says after what
-// gap a wrap may hide, so it must not be far off: AMD's counters hold 65 kJ, which is 68 s of it.
+// envelope is the maximum power of a domain by kind. A higher power means that the counter was reset or replaced.
+// It also determines the maximum gap without an undetected wraparound, so it must not be much too high: AMD's
+// counters wrap after 65 kJ, which takes 68 s at 1.2 times this power.
 var envelope = map[energy.DomainKind]energy.Watts{
 	energy.Wall:    20_000,
 	energy.Psys:    3000,
@@ -57,8 +58,8 @@ var envelope = map[energy.DomainKind]energy.Watts{
 	energy.Guest:   20_000,
 }
 
-// NewRAPL finds the zones that can be read. Of a kind of domain, all zones must be readable, or it is left out: half of
-// the packages is not what a machine uses. Without any, the error says why.
+// NewRAPL finds the readable zones. If a zone cannot be read, all zones of its kind are omitted, because a subset
+// of the packages does not cover the machine. If no zone can be read, it returns an error with the reason.
 func NewRAPL(c Config, log *slog.Logger) (*RAPL, error) { return newRAPL(c, log, &realCalls) }
 
 func newRAPL(c Config, log *slog.Logger, sys *calls) (*RAPL, error) {
@@ -71,7 +72,7 @@ func newRAPL(c Config, log *slog.Logger, sys *calls) (*RAPL, error) {
 	}
 	if len(zones) == 0 {
 		return nil,
-			fmt.Errorf("opening RAPL: no zones in %s: this machine has none, or its kernel module is not loaded",
+			fmt.Errorf("opening RAPL: no zones in %s: RAPL is not supported, or its kernel module is not loaded",
 				c.PowercapRoot)
 	}
 	r := &RAPL{stale: c.stale()}
@@ -81,16 +82,16 @@ func newRAPL(c Config, log *slog.Logger, sys *calls) (*RAPL, error) {
 	}
 	switch {
 	case len(r.zones) == 0 && err == nil:
-		return nil, fmt.Errorf("opening RAPL: no zone in %s counts", c.PowercapRoot)
+		return nil, fmt.Errorf("opening RAPL: no zone in %s has a counter", c.PowercapRoot)
 	case len(r.zones) == 0:
 		return nil, fmt.Errorf("opening RAPL: %w", err)
 	case err != nil:
-		log.Warn("some RAPL zones cannot be read; domains of their kinds are unknown", "err", err)
+		log.Warn("Failed to read some RAPL zones, ignoring all zones of the same kinds", "err", err)
 	}
 	return r, nil
 }
 
-// open takes what can be read, and closes it again if another zone of its kind cannot.
+// open opens the readable zones. It closes all zones of a kind if one of them cannot be read.
 func (r *RAPL) open(c Config, sys *calls, zones []zoneDir) error {
 	var errs []error
 	lost := map[energy.DomainKind]bool{}
@@ -113,16 +114,16 @@ func (r *RAPL) open(c Config, sys *calls, zones []zoneDir) error {
 	})
 	err := errors.Join(errs...)
 	if errors.Is(err, fs.ErrPermission) {
-		err = fmt.Errorf("%w\nthe kernel lets only their owner read these files: run the agent as root, without any "+
+		err = fmt.Errorf("%w\nonly the owner may read these files: run the agent as root, without any "+
 			"capability and not in a "+
-			"user namespace, or give the files to a group of the agent's with a udev or tmpfiles rule (mode 0440)", err)
+			"user namespace, or assign the files to a group of the agent with a udev or tmpfiles rule (mode 0440)", err)
 	}
 	return err
 }
 
-// openZone opens the first of several zones of one domain that can be read. It returns nil for a psys zone that does
-// not count: the kernel offers it where the board has no such counter, and one per socket where only one has it. A
-// package that shows 0 is one of a virtual machine, whose host answers for hardware that it does not show.
+// openZone opens the first readable zone of a domain. It returns nil for a psys zone without a counter, which the
+// kernel exposes on boards that do not support it, or for each socket if only one of them does. A package counter
+// of 0 is an error; it occurs in virtual machines with an emulated MSR.
 func openZone(c Config, sys *calls, same []zoneDir) (*raplZone, error) {
 	var errs []error
 	for _, dir := range same {
@@ -133,14 +134,14 @@ func openZone(c Config, sys *calls, same []zoneDir) (*raplZone, error) {
 				z.file.close()
 				return nil, nil
 			}
-			err = fmt.Errorf("reading %s: 0: it does not count", z.file.path)
+			err = fmt.Errorf("reading %s: the counter is 0", z.file.path)
 		}
 		if err != nil {
 			z.file.close()
 			errs = append(errs, err)
 			continue
 		}
-		z.limit, _ = readUint(sys, filepath.Join(dir.path, "max_energy_range_uj")) // without it a wrap is a break
+		z.limit, _ = readUint(sys, filepath.Join(dir.path, "max_energy_range_uj")) // optional
 		z.counter = energy.NewCounter(energy.CounterOptions{
 			Domain: z.domain, Quality: energy.Measured, Range: z.limit, MicrojoulesPerUnit: 1,
 			Max: envelope[z.domain.Kind], Scale: c.scale(NameRAPL, z.domain.Name),
@@ -150,7 +151,7 @@ func openZone(c Config, sys *calls, same []zoneDir) (*raplZone, error) {
 	return nil, errors.Join(errs...)
 }
 
-// probe reads a zone for the first time. What fails thrice is taken for a zone without a counter.
+// probe reads a zone for the first time, with a limited number of attempts.
 func probe(f *counterFile) (raw uint64, err error) {
 	for i := range probes {
 		if i > 0 {
@@ -176,7 +177,7 @@ func (r *RAPL) Resume(last []energy.Reading) {
 	}
 }
 
-// Read implements Meter. All zones are read within microseconds, and have the time in the middle.
+// Read implements Meter. All zones are read within microseconds and get the same timestamp.
 func (r *RAPL) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 	at, stalled := r.sweep(t)
 	if stalled {
@@ -189,7 +190,7 @@ func (r *RAPL) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 			z.err = z.check(at, r.stale)
 		}
 		if z.gone = z.gone || isGone(z.err); z.gone {
-			z.counter.Break() // what comes next is not what was before
+			z.counter.Break() // the next value may be of another counter
 		}
 		if z.err != nil {
 			errs = append(errs, z.err)
@@ -211,13 +212,13 @@ func (r *RAPL) sweep(t Tick) (at time.Duration, stalled bool) {
 	return before + (after-before)/2, after-before > maxStall
 }
 
-// check tells a value that may be counted from one that says nothing.
+// check returns an error if a value is invalid or has not changed for too long.
 func (z *raplZone) check(at, stale time.Duration) error {
 	if z.limit > 0 && z.raw > z.limit {
-		return fmt.Errorf("reading %s: %d is beyond the counter's range of %d", z.file.path, z.raw, z.limit)
+		return fmt.Errorf("reading %s: %d exceeds the counter's range of %d", z.file.path, z.raw, z.limit)
 	}
 	if age := z.changes.beat(z.raw, at); mustMove(z.domain.Kind) && age > stale {
-		return fmt.Errorf("reading %s: it does not count: %d for %v", z.file.path, z.raw, age.Round(time.Second))
+		return fmt.Errorf("reading %s: counter does not advance: %d for %v", z.file.path, z.raw, age.Round(time.Second))
 	}
 	return nil
 }

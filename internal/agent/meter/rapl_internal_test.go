@@ -43,7 +43,8 @@ func TestRAPLNamesEachDomainOnce(t *testing.T) {
 	}
 }
 
-// The class of real machines is links into the tree of devices.
+// TestRAPLReadsAClassOfLinks verifies that the class directory, which consists of links on real machines, is
+// supported.
 func TestRAPLReadsAClassOfLinks(t *testing.T) {
 	tree := plant(t, "rapl/laptop.tree")
 	class := t.TempDir()
@@ -68,7 +69,8 @@ func TestRAPLReadsAClassOfLinks(t *testing.T) {
 	}
 }
 
-// Scaphandre loses what was used in an interval with a wrap.
+// TestRAPLKeepsTheEnergyOfAWrap verifies that the energy of an interval with a wraparound is counted, unlike in
+// Scaphandre.
 func TestRAPLKeepsTheEnergyOfAWrap(t *testing.T) {
 	c := newClock()
 	r, root := openTree(t, c, "rapl/laptop.tree", &realCalls)
@@ -77,7 +79,7 @@ func TestRAPLKeepsTheEnergyOfAWrap(t *testing.T) {
 	raw := uint64(261000000000)
 	first := read(t, r, c.tick())["package-0"]
 	last := first
-	for i := range 5000 { // more than ten wraps
+	for i := range 5000 { // more than ten wraparounds
 		step := uint64(700_000_000 + i)
 		raw = (raw + step) % (limit + 1)
 		put(t, file, strconv.FormatUint(raw, 10)+"\n")
@@ -100,7 +102,7 @@ func TestRAPLTakesMMIOOnlyWithoutMSR(t *testing.T) {
 	c := newClock()
 	r, _ := openTree(t, c, "rapl/laptop.tree", &realCalls)
 	if got := read(t, r, c.tick())["package-0"].Raw; got != 261000000000 {
-		t.Errorf("package-0 is %d, want what the MSR says", got)
+		t.Errorf("package-0 is %d, want the MSR value", got)
 	}
 	c = newClock()
 	r,
@@ -108,7 +110,7 @@ func TestRAPLTakesMMIOOnlyWithoutMSR(t *testing.T) {
 		failing(map[string]error{"intel-rapl/intel-rapl:0/energy_uj": syscall.EACCES}))
 	readings := read(t, r, c.tick())
 	if got := readings["package-0"].Raw; got != 99000000000 {
-		t.Errorf("package-0 is %d, want what MMIO says", got)
+		t.Errorf("package-0 is %d, want the MMIO value", got)
 	}
 	if got, want := names(r.Domains()), "package-0 core-0 uncore-0 psys"; got != want {
 		t.Errorf("domains %s, want %s", got, want)
@@ -125,7 +127,7 @@ func TestRAPLSaysHowToGetTheRight(t *testing.T) {
 		t.Errorf("the advice is given %d times: %v", n, err)
 	}
 
-	// Without its memory the packages are still known; without one of the packages, their sum is not.
+	// Without the DRAM counter the packages are still known, but without one of the packages their sum is not.
 	for lost, want := range map[string]string{
 		"intel-rapl:1:0/energy_uj": "package-0 package-1",
 		"intel-rapl:1/energy_uj":   "dram-0 dram-1",
@@ -141,7 +143,7 @@ func TestRAPLSaysHowToGetTheRight(t *testing.T) {
 	}
 }
 
-// What shows nothing but 0 is no meter: others are to be chosen.
+// TestRAPLZeroIsNoMeter verifies that a counter that is always 0 is not used, so that another meter is selected.
 func TestRAPLZeroIsNoMeter(t *testing.T) {
 	c := newClock()
 	o := c.config()
@@ -165,7 +167,7 @@ func TestRAPLZeroIsNoMeter(t *testing.T) {
 	}
 	defer again.Close()
 	if r := NewRoot([]Meter{again, openModel(t, c, nil)}); r.Source() != "model (model)" {
-		t.Errorf("the root is %s", r.Source())
+		t.Errorf("Source() = %s", r.Source())
 	}
 }
 
@@ -178,7 +180,8 @@ func TestRAPLWithoutZones(t *testing.T) {
 	}
 }
 
-// What is unreadable is unknown, not zero, and the rest goes on.
+// TestRAPLFaultsOfOneZone verifies that an unreadable zone is unknown rather than zero, and that other zones are
+// not affected.
 func TestRAPLFaultsOfOneZone(t *testing.T) {
 	c := newClock()
 	r, root := openTree(t, c, "rapl/two-sockets.tree", &realCalls)
@@ -192,24 +195,24 @@ func TestRAPLFaultsOfOneZone(t *testing.T) {
 		readings, err := r.Read(c.after(time.Second), nil)
 		mustFail(t, err, file)
 		if got := byName(t, readings); len(got) != 3 || got["package-0"].Domain.Name != "" {
-			t.Errorf("%.20q: have %v, want all but package-0", content, got)
+			t.Errorf("%.20q: got %v, want all but package-0", content, got)
 		}
 	}
 	put(t, file, "101000000\n")
 	after := read(t, r, c.after(time.Second))
 	if got := used(t, before["package-0"], after["package-0"]); got != 100_000_000 {
-		t.Errorf("over the fault %d µJ were used, want 100 J: the counter went on", got)
+		t.Errorf("used %d µJ across the fault, want 100 J", got)
 	}
 	if err := os.Truncate(file, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Read(c.after(time.Second), nil); !errors.Is(err, errEmpty) {
-		t.Errorf("error %v of an empty file", err)
+		t.Errorf("error for an empty file = %v", err)
 	}
 }
 
-// A counter that stands still is a counter of nothing: a processor without RAPL behind a hypervisor's tree shows a
-// constant.
+// TestRAPLDoesNotBelieveAStoppedCounter verifies that a constant counter is not used, which occurs if a hypervisor
+// emulates RAPL without a counter.
 func TestRAPLDoesNotBelieveAStoppedCounter(t *testing.T) {
 	c := newClock()
 	r, root := openTree(t, c, "rapl/laptop.tree", &realCalls)
@@ -218,9 +221,9 @@ func TestRAPLDoesNotBelieveAStoppedCounter(t *testing.T) {
 		_, _ = r.Read(c.after(time.Second), nil)
 	}
 	readings, err := r.Read(c.after(time.Second), nil)
-	mustFail(t, err, "does not count")
+	mustFail(t, err, "does not advance")
 	if got := byName(t, readings); len(got) != 2 || got["core-0"].At == 0 || got["uncore-0"].At == 0 {
-		t.Errorf("have %v, want core and uncore, which may rest", got)
+		t.Errorf("got %v, want core and uncore", got)
 	}
 	put(t, filepath.Join(root, "intel-rapl/intel-rapl:1/energy_uj"), "100100000000\n")
 	readings, _ = r.Read(c.after(time.Second), nil)
@@ -229,7 +232,8 @@ func TestRAPLDoesNotBelieveAStoppedCounter(t *testing.T) {
 	}
 }
 
-// What a device that was away counts is not what it counted before.
+// TestRAPLUnpluggedZoneBeginsAnew verifies that the counter of a device that was removed and reappears starts a new
+// run.
 func TestRAPLUnpluggedZoneBeginsAnew(t *testing.T) {
 	c := newClock()
 	away := false
@@ -255,20 +259,20 @@ func TestRAPLUnpluggedZoneBeginsAnew(t *testing.T) {
 	readings, err := r.Read(c.after(time.Second), nil)
 	mustFail(t, err, "no such device")
 	if got := byName(t, readings); len(got) != 3 || got["package-1"].At != 0 {
-		t.Errorf("have %v, want all but package-1", got)
+		t.Errorf("got %v, want all but package-1", got)
 	}
 	away = false
 	put(t, path, "5000000")
 	after := read(t, r, c.after(2*time.Second))
 	if after["package-1"].Run == before["package-1"].Run {
-		t.Error("a zone that came back goes on in the old run")
+		t.Error("same run after a zone reappeared")
 	}
 	if after["package-0"].Run != before["package-0"].Run {
-		t.Error("another zone broke off")
+		t.Error("run of another zone changed")
 	}
 	put(t, path, "6000000")
 	if again := read(t, r, c.after(time.Second)); used(t, after["package-1"], again["package-1"]) != 1_000_000 {
-		t.Error("a zone that came back does not count on")
+		t.Error("reappeared zone does not advance")
 	}
 }
 
@@ -279,7 +283,7 @@ func TestRAPLGoesOnAfterARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, filepath.Join(root, "intel-rapl/intel-rapl:0/energy_uj"), "467389012\n") // 1 kJ on, over a wrap
+	put(t, filepath.Join(root, "intel-rapl/intel-rapl:0/energy_uj"), "467389012\n") // 1 kJ with a wraparound
 	o := c.config()
 	o.PowercapRoot = root
 	c.after(5 * time.Second)
@@ -292,9 +296,9 @@ func TestRAPLGoesOnAfterARestart(t *testing.T) {
 	after := read(t, again, c.tick())
 	if got, want := used(t, byName(t, before)["package-0"], after["package-0"]),
 		energy.Microjoules(1_000_000_000); (got-want).Joules() > 0.001 || got < want {
-		t.Errorf("over the restart %d µJ were used, want %d", got, want)
+		t.Errorf("used %d µJ across the restart, want %d", got, want)
 	}
-	// But not after a gap that a wrap may hide in: AMD's counters hold 65 kJ.
+	// A gap that may contain an undetected wraparound starts a new run. AMD's counters wrap at 65 kJ.
 	c.after(10 * time.Minute)
 	late, err := NewRAPL(o, quiet())
 	if err != nil {
@@ -303,7 +307,7 @@ func TestRAPLGoesOnAfterARestart(t *testing.T) {
 	defer late.Close()
 	late.Resume([]energy.Reading{after["package-0"]})
 	if read(t, late, c.tick())["package-0"].Run == after["package-0"].Run {
-		t.Error("after 10 minutes nothing is known, and yet the run goes on")
+		t.Error("same run after a gap of 10 minutes")
 	}
 }
 
@@ -332,7 +336,7 @@ func TestRAPLCalibration(t *testing.T) {
 	}
 }
 
-// A foreign tree must cost little, whatever is in it.
+// TestRAPLBombs verifies that the cost of reading an arbitrary directory tree is bounded.
 func TestRAPLBombs(t *testing.T) {
 	c := newClock()
 	o := c.config()
@@ -354,7 +358,8 @@ func TestRAPLBombs(t *testing.T) {
 	_, err = NewRAPL(o, quiet())
 	mustFail(t, err, "zones")
 
-	// Names of 10 kB, links that go round, pipes and folders in the place of files: only the good zone counts.
+	// Only the valid zone is used in a tree with names of 10 kB, link loops, and pipes and directories in place of
+	// files.
 	root = plant(t, "rapl/epyc.tree")
 	o.PowercapRoot = root
 	put(t, filepath.Join(root, "intel-rapl:5/name"), strings.Repeat("package-", 1250))
@@ -388,13 +393,13 @@ func TestRAPLBombs(t *testing.T) {
 	}
 }
 
-// TestRAPLInjectedFaults gives one of four zones 10,000 faults of all kinds: it is unknown then, what it counts
-// otherwise is true, and the others never notice.
+// TestRAPLInjectedFaults injects 10,000 faults of all kinds into one of four zones. The zone is unknown during a
+// fault and correct otherwise, and other zones are not affected.
 func TestRAPLInjectedFaults(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	c := newClock()
 	const limit = 262143328850
-	truth, raw := energy.Microjoules(0), uint64(3000000) // of package-1
+	truth, raw := energy.Microjoules(0), uint64(3000000) // energy and counter of package-1
 	others := uint64(0)
 	victims := map[int]bool{}
 	open := map[int]bool{}
@@ -425,7 +430,7 @@ func TestRAPLInjectedFaults(t *testing.T) {
 		n, err := realCalls.pread(fd, p)
 		text := string(p[:max(n, 0)])
 		if err != nil || !strings.Contains("1000000 200000 3000000 400000", strings.TrimSpace(text)) {
-			return n, err // a name or a range
+			return n, err // a name or range file
 		}
 		if !victims[fd] {
 			v, _ := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
@@ -457,7 +462,7 @@ func TestRAPLInjectedFaults(t *testing.T) {
 		fault = []string{"", "", "", "error", "empty", "garbage", "huge", "open"}[random.IntN(8)]
 		for _, victim := range victims {
 			if victim && fault == "open" {
-				fault = "error" // it is open
+				fault = "error" // the file is already open
 			}
 		}
 		if fault != "" {
@@ -471,7 +476,7 @@ func TestRAPLInjectedFaults(t *testing.T) {
 		into, err = r.Read(c.after(time.Second), into[:0])
 		got := byName(t, into)
 		if len(got) < 3 || got["package-0"].At != c.now || got["dram-0"].At != c.now || got["dram-1"].At != c.now {
-			t.Fatalf("%q: have %v, want all others", fault, got)
+			t.Fatalf("%q: got %v, want all others", fault, got)
 		}
 		if first.At == 0 {
 			first = got["package-0"]
@@ -481,14 +486,14 @@ func TestRAPLInjectedFaults(t *testing.T) {
 		}
 		victim, ok := got["package-1"]
 		if ok == (err != nil) {
-			t.Fatalf("%q: it is there: %v, and the error is %v", fault, ok, err)
+			t.Fatalf("%q: reading present: %v, error %v", fault, ok, err)
 		}
 		if fault != "" && ok {
-			t.Fatalf("%q: it is there: %v", fault, victim)
+			t.Fatalf("%q: reading present: %v", fault, victim)
 		}
 		if ok && last.At != 0 && victim.Run == last.Run {
 			if got, want := victim.Total-last.Total, truth-lastTruth; got != want {
-				t.Fatalf("within a run it used %d µJ, the truth is %d", got, want)
+				t.Fatalf("used %d µJ within a run, want %d", got, want)
 			}
 			counted += victim.Total - last.Total
 		}
@@ -497,7 +502,7 @@ func TestRAPLInjectedFaults(t *testing.T) {
 		}
 	}
 	if share := counted.Joules() / truth.Joules(); share < 0.02 {
-		t.Errorf("of the truth %.3f was counted: the test shows little", share)
+		t.Errorf("only a fraction of %.3f was counted", share)
 	}
 	t.Logf("%d faults; %.3f of the victim's energy is known, the rest is unknown", faults,
 		counted.Joules()/truth.Joules())
@@ -590,7 +595,7 @@ func BenchmarkRAPLRead(b *testing.B) {
 	}
 	defer r.Close()
 	if len(r.Domains()) != 6 {
-		b.Fatalf("have %v, want 6 zones", r.Domains())
+		b.Fatalf("got %v, want 6 zones", r.Domains())
 	}
 	r.stale = math.MaxInt64
 	into := make([]energy.Reading, 0, 8)

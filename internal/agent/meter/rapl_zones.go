@@ -13,22 +13,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// A zoneDir is a zone of the powercap tree.
+// zoneDir is a zone in the powercap tree.
 type zoneDir struct {
 	path     string
-	control  string // of the two control types
-	top, sub int    // as in intel-rapl:top:sub; sub is -1 for a zone of its own
+	control  string // control type
+	top, sub int    // as in intel-rapl:top:sub; sub is -1 for top-level zones
 	domain   energy.Domain
 }
 
 const (
-	msrPrefix  = "intel-rapl" // also AMD's
+	msrPrefix  = "intel-rapl" // also used for AMD
 	mmioPrefix = "intel-rapl-mmio"
 )
 
 var zoneName = regexp.MustCompile(`^(` + msrPrefix + `|` + mmioPrefix + `):(\d{1,4})(?::(\d{1,4}))?$`)
 
-// parseZone reads the name of a zone's folder, as "intel-rapl:0:1".
+// parseZone parses the directory name of a zone, e.g. "intel-rapl:0:1".
 func parseZone(name string) (z zoneDir, ok bool) {
 	parts := zoneName.FindStringSubmatch(name)
 	if parts == nil {
@@ -42,7 +42,7 @@ func parseZone(name string) (z zoneDir, ok bool) {
 	return z, true
 }
 
-// smallNumber reads a number of at most four digits.
+// smallNumber parses a number of at most four digits.
 func smallNumber(s string) (int, bool) {
 	if len(s) == 0 || len(s) > 4 {
 		return 0, false
@@ -51,8 +51,8 @@ func smallNumber(s string) (int, bool) {
 	return int(v), err == nil && s[len(s)-1] != '\n'
 }
 
-// findZones walks over the tree, where zones stand inside their control types and parents, or over the class, where all
-// stand side by side. The result is sorted: MSR before MMIO, by number.
+// findZones finds the zones in the device tree, where zones are nested in their control types and parents, or in
+// the class directory, which is flat. The result is sorted by control type (MSR before MMIO) and number.
 func findZones(sys *calls, root string) ([]zoneDir, error) {
 	found := map[string]zoneDir{}
 	var walk func(dir string, depth int) error
@@ -68,7 +68,7 @@ func findZones(sys *calls, root string) ([]zoneDir, error) {
 			}
 			if ok {
 				if len(found) == maxZones {
-					return fmt.Errorf("%s has more than %d zones: no machine does", root, maxZones)
+					return fmt.Errorf("%s has more than %d zones", root, maxZones)
 				}
 				z.path = filepath.Join(dir, name)
 				found[name] = z
@@ -89,18 +89,18 @@ func findZones(sys *calls, root string) ([]zoneDir, error) {
 	return nameZones(sys, zones), nil
 }
 
-// nameZones gives zones their domains and drops those that are no energy domain of ours.
+// nameZones sets the domains of zones, and drops zones that are not energy domains.
 func nameZones(sys *calls, zones []zoneDir) []zoneDir {
 	type socket struct {
 		control string
 		top     int
 	}
-	parents := map[socket]string{} // the names of zones that stand alone
+	parents := map[socket]string{} // names of top-level zones
 	named := zones[:0]
 	for _, z := range zones {
 		name, err := readText(sys, filepath.Join(z.path, "name"))
 		if err != nil {
-			continue // without a name, what it covers is unknown
+			continue // the domain is unknown
 		}
 		key := socket{z.control, z.top}
 		if z.sub < 0 {
@@ -114,8 +114,8 @@ func nameZones(sys *calls, zones []zoneDir) []zoneDir {
 	return named
 }
 
-// raplDomain names what a zone covers. Only packages and psys carry their number themselves; the others get their
-// package's.
+// raplDomain returns the domain of a zone. The names of packages and psys may contain a number; other zones get the
+// number of their package.
 func raplDomain(name, parent string, top int) (energy.Domain, bool) {
 	for _, k := range []energy.DomainKind{energy.Package, energy.Psys} {
 		if rest, ok := strings.CutPrefix(name, k.String()); ok && socketName(rest) {
@@ -130,16 +130,16 @@ func raplDomain(name, parent string, top int) (energy.Domain, bool) {
 	return energy.Domain{Kind: k, Name: name + socket}, ok
 }
 
-// kindIn returns the kind of domains of a name, if it is one from the first to the last.
+// kindIn parses the kind of a domain, and returns ok = false if it is not between first and last.
 func kindIn(name string, first, last energy.DomainKind) (k energy.DomainKind, ok bool) {
 	err := k.UnmarshalText([]byte(name))
 	return k, err == nil && k >= first && k <= last
 }
 
-// socketName reports whether a text is what follows "package" in a zone's name: nothing, "-0" or "-0-die-1".
+// socketName reports whether text is a valid suffix of "package" in the name of a zone: "", "-0" or "-0-die-1".
 var socketName = regexp.MustCompile(`^(?:-\d{1,4}(?:-die-\d{1,4})?)?$`).MatchString
 
-// byDomain groups zones that count the same, in the order of preference.
+// byDomain groups zones of the same domain in order of preference.
 func byDomain(zones []zoneDir) [][]zoneDir {
 	var groups [][]zoneDir
 	for _, z := range zones {

@@ -6,34 +6,35 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Root is the root domain of a node: what its energy is, and which parts of it are known.
+// Root is the root domain of a node, which determines the node's energy, and its known parts.
 //
-// It is chosen once, from what the meters cover when they are opened, in this order: the machine's own meters, by
-// Wall, else Psys, else all Packages with their DRAM; what a host says of its guest; the agents that are asked over
-// the network, by the same kinds; the model. Of an agent on the network that did not answer yet, the answer is waited
-// for: the choice must not depend on which agent starts first.
+// It is selected once from the domains of the opened meters, in this order: the machine's own meters (Wall, else
+// Psys, else all Packages with their DRAM), the counter shared by the host of a virtual machine, agents scraped
+// over the network (by the same kinds), and the model. If an agent has not responded yet, the selection is delayed,
+// so that it does not depend on the order in which agents start.
 //
-// The choice stays for the life of the process. While the root cannot be read, the node is unmeasured; nothing else
-// takes its place, for two meters do not cover the same, and a series that jumps between them says nothing. A better
-// root that comes later, as a kernel module does, is chosen at the next start.
+// The selection does not change during the lifetime of the process. While the root cannot be read, the node is
+// unmeasured. There is no fallback, because different meters cover different parts of the machine and a series that
+// switches between them would be meaningless. A better root that becomes available later, for example after loading
+// a kernel module, is used after a restart.
 type Root struct {
 	meters []Meter
-	meter  Meter // nil: not chosen yet
+	meter  Meter // nil if not selected yet
 	root   []energy.Domain
 	parts  []energy.Domain
 }
 
-// NewRoot chooses, or waits to choose, among meters.
+// NewRoot selects the root domain, unless a meter has not responded yet.
 func NewRoot(meters []Meter) *Root {
 	r := &Root{meters: meters}
 	r.choose()
 	return r
 }
 
-// Domains returns what was chosen; nothing yet while an answer is waited for.
+// Domains returns the selected domains. They are empty until the selection is made.
 func (r *Root) Domains() (root, parts []energy.Domain) { return r.root, r.parts }
 
-// Source names the root domain and its meter, as "psys (rapl)". It is empty while nothing is chosen.
+// Source returns the root domain and its meter, e.g. "psys (rapl)". It is empty until the selection is made.
 func (r *Root) Source() string {
 	if r.meter == nil {
 		return ""
@@ -45,8 +46,8 @@ func (r *Root) Source() string {
 	return name + " (" + r.meter.Name() + ")"
 }
 
-// Split appends the readings of the root and of its parts. A root of several domains is all there or not there: half
-// of it is not what the node uses.
+// Split appends the readings of the root and of its parts. If the reading of one of the root's domains is missing,
+// no reading of the root is appended.
 func (r *Root) Split(readings, root, parts []energy.Reading) (_, _ []energy.Reading) {
 	if r.meter == nil {
 		if r.choose(); r.meter == nil {
@@ -81,7 +82,7 @@ func (r *Root) choose() {
 			continue
 		}
 		m := r.meters[i]
-		if len(m.Domains()) == 0 { // it has not answered yet
+		if len(m.Domains()) == 0 { // no response yet
 			return
 		}
 		if r.chooseAmong([]Meter{m}) {
@@ -90,7 +91,7 @@ func (r *Root) choose() {
 	}
 }
 
-// chooseAmong chooses among meters whose domains are parts of one another.
+// chooseAmong selects the root among meters with nested domains, and reports whether there is one.
 func (r *Root) chooseAmong(meters []Meter) bool {
 	find := func(kinds ...energy.DomainKind) (found []energy.Domain, by Meter) {
 		for _, kind := range kinds {
@@ -106,11 +107,11 @@ func (r *Root) chooseAmong(meters []Meter) bool {
 	}
 	packages, by := find(energy.Package, energy.DRAM)
 	if p, _ := find(energy.Package); len(p) == 0 {
-		packages = nil // memory alone is nothing
+		packages = nil // DRAM alone does not cover the machine
 	}
 	psys, byPsys := find(energy.Psys)
 	if len(psys) > 1 {
-		psys = nil // whether they overlap is unknown
+		psys = nil // they may overlap
 	}
 	wall, byWall := find(energy.Wall)
 	other, byOther := find(energy.Guest, energy.Model)

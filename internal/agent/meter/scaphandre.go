@@ -9,9 +9,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// NewScaphandre returns a meter of the counters in Scaphandre's /metrics: RAPL's of psys, else those of the sockets
-// and of their memory, else its sum for the host, which covers the same. The counters are as the hardware gave them,
-// so that each wrap is a break: how far they count is not told. No factor is applied but the one that was declared.
+// NewScaphandre returns a meter of the counters in Scaphandre's /metrics: psys, else the sockets and their DRAM,
+// else the sum for the host, which covers the same. The counters are raw hardware values with an unknown range, so
+// each wraparound starts a new run. Only the configured factor is applied.
 func NewScaphandre(c Config, log *slog.Logger) (*Scraped, error) {
 	scale := func(d energy.Domain) int64 { return c.scaphandreScale(c.scale(NameScaphandre, d.Name)) }
 	return newScraped(c, NameScaphandre, c.ScaphandreURL, readScaphandre, scale, log), nil
@@ -22,7 +22,7 @@ var scaphandreNames = []string{
 	"scaph_host_energy_microjoules",
 }
 
-// readScaphandre takes from Scaphandre's metrics what does not overlap, and parts of it.
+// readScaphandre returns the non-overlapping counters in Scaphandre's metrics, and their parts.
 func readScaphandre(body io.Reader) (page, error) {
 	var p page
 	var host, rest []series

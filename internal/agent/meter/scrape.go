@@ -15,14 +15,14 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// Scraped reads the energy counters that another agent on this node serves as Prometheus metrics. A goroutine of its
-// own asks from time to time; Read returns what came last, and never waits. The goroutine ends at Close.
+// Scraped reads the energy counters that another agent on this node exports as Prometheus metrics. A separate
+// goroutine scrapes the metrics until Close is called. Read returns the latest values and never blocks.
 //
-// Domains are those of the first answer that has some. Counters that begin again begin a new run, also when the other
-// agent's start time says so.
+// The domains are those of the first response with counters. A counter starts a new run if it decreases, or if the
+// start time of the other agent has changed.
 type Scraped struct {
 	name string
-	page string // the URL
+	page string // URL of the metrics
 	read func(io.Reader) (page, error)
 	now  func() time.Duration
 
@@ -34,22 +34,22 @@ type Scraped struct {
 	done     chan struct{}
 
 	mu      sync.Mutex
-	answer  page // the last good one
+	answer  page // last successful response
 	failure error
 	failed  int
 
-	// What belongs to Read.
+	// Used by Read only.
 	resumed  []energy.Reading
 	domains  []energy.Domain
 	counters []scrapedCounter
-	taken    time.Duration // time of the answer that was read last
+	taken    time.Duration // time of the last response that was read
 	start    string
 }
 
-// A page is what is of use in one answer.
+// page is the parsed content of a response.
 type page struct {
-	at     time.Duration // in the middle of asking and answering; 0 if there was none yet
-	start  string        // when the other process started; "" if it does not say
+	at     time.Duration // middle of the request, since boot; 0 if there was no response yet
+	start  string        // start time of the other process; empty if unknown
 	series []series
 	boards []gpu.Board
 }
@@ -63,7 +63,7 @@ type scrapedCounter struct {
 	counter *energy.Counter
 	changes changeDetector
 	last    energy.Reading
-	err     error // why last is not what is known
+	err     error // set if last is not valid
 }
 
 const (
@@ -71,12 +71,12 @@ const (
 	maxScrapeHeader = 64 << 10
 	maxSeries       = maxZones
 
-	scrapedMax = energy.Watts(10_000) // of one counter, which may be the sum of all sockets
+	scrapedMax = energy.Watts(10_000) // maximum power of one counter, which may be the sum of all sockets
 )
 
-var errNoAnswer = errors.New("no answer yet")
+var errNoAnswer = errors.New("no response yet")
 
-// newScraped begins to ask for a page of metrics, whose reader is given.
+// newScraped starts scraping a URL. The function read parses a response.
 func newScraped(c Config, name, url string, read func(io.Reader) (page, error), scale func(energy.Domain) int64,
 	log *slog.Logger,
 ) *Scraped {
@@ -87,13 +87,13 @@ func newScraped(c Config, name, url string, read func(io.Reader) (page, error), 
 		stale: max(c.stale(), 3*c.ScrapeInterval), scale: scale, failure: errNoAnswer,
 		client: &http.Client{
 			Timeout: scrapeTimeout,
-			Transport: &http.Transport{ // without a proxy: this is a neighbour
+			Transport: &http.Transport{ // no proxy, because the target is on the same node
 				DisableCompression:     true,
 				MaxIdleConns:           1,
 				IdleConnTimeout:        2*c.ScrapeInterval + time.Second,
 				MaxResponseHeaderBytes: maxScrapeHeader,
 			},
-			// A redirect would lead to another agent than the configured one.
+			// Do not follow redirects, which would lead to another agent than the configured one.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -121,10 +121,10 @@ func (s *Scraped) poll(ctx context.Context, log *slog.Logger) {
 		s.mu.Unlock()
 		switch {
 		case err == nil && before != nil:
-			log.Info("another agent's metrics are read", "meter", s.name, "url", s.page,
+			log.Info("Started reading metrics of another agent", "meter", s.name, "url", s.page,
 				"counters", len(answer.series)+len(answer.boards))
 		case err != nil && (before == nil || errors.Is(before, errNoAnswer)):
-			log.Warn("another agent's metrics cannot be read", "meter", s.name, "err", err)
+			log.Warn("Failed to read metrics of another agent", "meter", s.name, "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -135,7 +135,7 @@ func (s *Scraped) poll(ctx context.Context, log *slog.Logger) {
 }
 
 func (s *Scraped) ask(ctx context.Context) (answer page, err error) {
-	defer rescue(&err) // what a neighbour writes does not end the agent
+	defer rescue(&err) // invalid responses must not terminate the agent
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.page, nil)
 	if err != nil {
 		return page{}, err
@@ -147,22 +147,22 @@ func (s *Scraped) ask(ctx context.Context) (answer page, err error) {
 		return page{}, err
 	}
 	defer func() {
-		// what is left of a good answer, so that the connection stays
+		// drain the body so that the connection can be reused
 		_, _ = io.CopyN(io.Discard, response.Body, maxLine)
 		_ = response.Body.Close()
 	}()
 	if response.StatusCode != http.StatusOK {
 		return page{}, fmt.Errorf("GET %s: %s", s.page, response.Status)
 	}
-	at := before + (s.now()-before)/2 // the header comes when the counters have been read
+	at := before + (s.now()-before)/2 // the response header arrives after the counters have been read
 	answer, err = s.read(response.Body)
 	switch {
 	case err != nil:
 		return page{}, fmt.Errorf("GET %s: %w", s.page, err)
 	case len(answer.series)+len(answer.boards) == 0:
-		return page{}, fmt.Errorf("GET %s: there is no counter of energy in the answer", s.page)
+		return page{}, fmt.Errorf("GET %s: no counter of energy in the response", s.page)
 	case len(answer.series) > maxSeries:
-		return page{}, fmt.Errorf("GET %s: %d counters: no node has that many", s.page, len(answer.series))
+		return page{}, fmt.Errorf("GET %s: too many counters: %d", s.page, len(answer.series))
 	}
 	answer.at = max(at, 1)
 	for i := range answer.boards {
@@ -174,7 +174,7 @@ func (s *Scraped) ask(ctx context.Context) (answer page, err error) {
 // Name implements Meter.
 func (s *Scraped) Name() string { return s.name }
 
-// Domains implements Meter: there are none until the first answer.
+// Domains implements Meter. There are no domains before the first response.
 func (s *Scraped) Domains() []energy.Domain {
 	if s.domains == nil {
 		answer, _ := s.latest()
@@ -189,15 +189,15 @@ func (s *Scraped) latest() (page, error) {
 	return s.answer, s.failure
 }
 
-// Failures returns how often the other agent was asked in vain. Most do no harm, as counters go on: Read tells of one
-// only when what came before is too old.
+// Failures returns the number of failed scrapes. Most of them are harmless, because counters are cumulative. Read
+// returns an error only if the last response is too old.
 func (s *Scraped) Failures() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed
 }
 
-// begin makes the first answer's series the domains, but for memory and other parts that are not counted.
+// begin adds the series of the first response as domains, except for counters of optional kinds that are zero.
 func (s *Scraped) begin(answer page) {
 	for _, x := range answer.series {
 		if x.raw == 0 && !mustMove(x.domain.Kind) {
@@ -221,22 +221,22 @@ func (s *Scraped) Resume(last []energy.Reading) {
 	}
 }
 
-// Read implements Meter. Between two answers, the readings of the last one stay what is known.
+// Read implements Meter. Between two responses, the readings of the last one remain valid.
 func (s *Scraped) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 	answer, err := s.latest()
 	if answer.at == 0 {
 		return into, err
 	}
 	if len(s.Domains()) == 0 {
-		return into, errors.Join(err, fmt.Errorf("no counter of %s counts", s.page))
+		return into, errors.Join(err, fmt.Errorf("no counter of %s is in use", s.page))
 	}
 	if answer.at != s.taken {
 		s.record(answer)
 	}
 	if age := t.Now() - answer.at; age > s.stale {
-		return into, errors.Join(err, fmt.Errorf("the last answer of %s is %v old", s.page, age.Round(time.Second)))
+		return into, errors.Join(err, fmt.Errorf("the last response of %s is %v old", s.page, age.Round(time.Second)))
 	}
-	err = nil // what is known is fresh enough
+	err = nil // the last response is recent enough
 	for i := range s.counters {
 		if c := &s.counters[i]; c.err != nil {
 			err = errors.Join(err, c.err)
@@ -247,7 +247,7 @@ func (s *Scraped) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) 
 	return into, err
 }
 
-// record counts what an answer says.
+// record updates the counters from a response.
 func (s *Scraped) record(answer page) {
 	restarted := s.taken != 0 && answer.start != s.start
 	s.taken, s.start = answer.at, answer.start
@@ -258,12 +258,12 @@ func (s *Scraped) record(answer page) {
 		}
 		at := slices.IndexFunc(answer.series, func(x series) bool { return x.domain == d })
 		if at < 0 {
-			c.err = fmt.Errorf("there is no %s in the answer of %s any more", d.Name, s.page)
+			c.err = fmt.Errorf("%s is missing in the response of %s", d.Name, s.page)
 			continue
 		}
 		raw := answer.series[at].raw
 		if age := c.changes.beat(raw, answer.at); mustMove(d.Kind) && age > s.stale {
-			c.err = fmt.Errorf("%s of %s does not count: %d for %v", d.Name, s.page, raw, age.Round(time.Second))
+			c.err = fmt.Errorf("%s of %s does not advance: %d for %v", d.Name, s.page, raw, age.Round(time.Second))
 			continue
 		}
 		c.last, c.err = c.counter.Next(raw, answer.at), nil

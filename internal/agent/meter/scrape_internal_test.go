@@ -27,7 +27,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
-// An exporter is another agent, whose page the test writes.
+// exporter is another agent that exports metrics set by the test.
 type exporter struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -55,20 +55,20 @@ func (e *exporter) say(status int, page string) {
 	e.status, e.page = status, page
 }
 
-// asked twice from now on: the page as it is now has been read.
+// wait waits for two more scrapes, so that the current page has been read.
 func (e *exporter) wait(t testing.TB) {
 	t.Helper()
 	e.mu.Lock()
 	want := e.asked + 2
 	e.mu.Unlock()
-	kit.Eventually(t, 20*time.Second, "the page is asked for twice", func() bool {
+	kit.Eventually(t, 20*time.Second, "the page is scraped twice", func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		return e.asked >= want
 	})
 }
 
-// scraped opens a meter that asks often; its clock is real.
+// scraped opens a meter with a short scrape interval and a real clock.
 func scraped(t testing.TB, name, url string, change func(*Config)) *Scraped {
 	t.Helper()
 	o := DefaultConfig()
@@ -108,10 +108,10 @@ func TestScrapedReadsWithoutWaiting(t *testing.T) {
 	begin := time.Now()
 	readings, err := m.Read(realTick(), nil)
 	if took := time.Since(begin); took > 500*time.Millisecond {
-		machine.TooSlow("it took %v", took)
+		machine.TooSlow("Read() took %v", took)
 	}
 	if !errors.Is(err, errNoAnswer) || len(readings) != 0 || m.Domains() != nil {
-		t.Errorf("before an answer: %v, %v, %v", readings, m.Domains(), err)
+		t.Errorf("before a response: %v, %v, %v", readings, m.Domains(), err)
 	}
 	close(release)
 	kit.Eventually(t, 10*time.Second, "there are readings", func() bool {
@@ -125,7 +125,7 @@ func TestScrapedReadsWithoutWaiting(t *testing.T) {
 	nothingLeft(t)
 }
 
-// Close ends the goroutine also while an answer is on its way.
+// TestScrapedCloseDoesNotWait verifies that Close does not wait for a pending response.
 func TestScrapedCloseDoesNotWait(t *testing.T) {
 	asked, never := make(chan struct{}), make(chan struct{})
 	notify := sync.OnceFunc(func() { close(asked) })
@@ -164,26 +164,26 @@ func TestScrapedCounts(t *testing.T) {
 		t.Errorf("%v after %v", again, second)
 	}
 
-	// After its start Kepler's counter is what the hardware's is, which may be more than its own was.
+	// After a restart, Kepler's counter is that of the hardware, which may exceed its previous value.
 	e.say(200, keplerPage("120", "2"))
 	e.wait(t)
 	third := read(t, m, realTick())["kepler-package-0"]
 	if third.Run == second.Run {
-		t.Error("another process goes on in the old run")
+		t.Error("same run after a restart of the other process")
 	}
 	e.say(200, keplerPage("7", "2"))
 	e.wait(t)
 	fourth := read(t, m, realTick())["kepler-package-0"]
 	if fourth.Run == third.Run || fourth.Total < third.Total {
-		t.Errorf("a counter that began again: %v after %v", fourth, third)
+		t.Errorf("reset counter: %v after %v", fourth, third)
 	}
-	// A jump that no machine makes is not energy.
+	// An implausible increase is not counted as energy.
 	e.say(200, keplerPage("1007", "2"))
 	e.wait(t)
 	e.say(200, keplerPage("2001007", "2"))
 	e.wait(t)
 	if fifth := read(t, m, realTick())["kepler-package-0"]; fifth.Total-fourth.Total > 2_000_000_000 {
-		t.Errorf("2 MJ in a moment: %v after %v", fifth, fourth)
+		t.Errorf("implausible increase: %v after %v", fifth, fourth)
 	}
 }
 
@@ -211,19 +211,19 @@ func TestScrapedFaults(t *testing.T) {
 		"labels":    {200, strings.Replace(good, `zone="package"`, `zone="package`, 1), "labels"},
 		"two nodes": {200, good + strings.ReplaceAll(good, `"n"`, `"m"`), "more than one node"},
 		"twice":     {200, good + good, "twice"},
-		"long":      {200, good + strings.Repeat("x", maxMetrics), "longer"},
+		"long":      {200, good + strings.Repeat("x", maxMetrics), "exceeds"},
 	} {
 		e.say(answer.status, answer.page)
 		e.wait(t)
 		if readings, err := m.Read(realTick(), nil); err != nil || len(readings) != 1 || readings[0] != first {
-			t.Errorf("%s: have %v, %v, want what was known", what, readings, err)
+			t.Errorf("%s: got %v, %v, want the last readings", what, readings, err)
 		}
 		if failed := m.Failures(); failed <= failures {
 			t.Errorf("%s: %d failures, before %d", what, failed, failures)
 		} else {
 			failures = failed
 		}
-		// What is unknown for long is unknown.
+		// After a long time, the energy becomes unknown.
 		late := Tick{Now: func() time.Duration { return sinceBoot() + time.Minute }}
 		readings, err := m.Read(late, nil)
 		mustFail(t, err, answer.want, e.URL, "old")
@@ -236,7 +236,7 @@ func TestScrapedFaults(t *testing.T) {
 	readings, err := m.Read(realTick(), nil)
 	mustFail(t, err, "kepler-package-0")
 	if len(readings) != 0 || names(m.Domains()) != "kepler-package-0" {
-		t.Errorf("a domain that is gone: %v, %v", readings, m.Domains())
+		t.Errorf("missing domain: %v, %v", readings, m.Domains())
 	}
 }
 
@@ -254,7 +254,7 @@ func TestScrapedLeavesOutUncountedZones(t *testing.T) {
 	readings, err := m.Read(realTick(), nil)
 	mustFail(t, err, "no counter")
 	if len(readings)+len(m.Domains()) != 0 {
-		t.Errorf("have %v of %v", readings, m.Domains())
+		t.Errorf("got %v of %v", readings, m.Domains())
 	}
 }
 
@@ -264,7 +264,7 @@ func TestScrapedDoesNotFollow(t *testing.T) {
 	defer here.Close()
 	m := scraped(t, NameKepler, here.URL, nil)
 	var err error
-	kit.Eventually(t, 10*time.Second, "there is an answer", func() bool {
+	kit.Eventually(t, 10*time.Second, "there is a response", func() bool {
 		_, err = m.Read(realTick(), nil)
 		return !errors.Is(err, errNoAnswer)
 	})
@@ -272,7 +272,7 @@ func TestScrapedDoesNotFollow(t *testing.T) {
 	other.mu.Lock()
 	defer other.mu.Unlock()
 	if other.asked > 0 {
-		t.Errorf("another host was asked %d times", other.asked)
+		t.Errorf("another host got %d requests", other.asked)
 	}
 }
 
@@ -288,15 +288,15 @@ func TestScrapedDoesNotBelieveAStoppedCounter(t *testing.T) {
 			t.Fatalf("second %d: %v, %v", i, readings, err)
 		}
 		if readings[0].Domain == packages && readings[0].At != 1001*time.Second {
-			t.Fatalf("second %d: what nobody refreshed is of %v", i, readings[0].At)
+			t.Fatalf("second %d: reading has time %v", i, readings[0].At)
 		}
 	}
 }
 
-// nothingLeft fails if goroutines of a closed meter live, its own or those of its connections.
+// nothingLeft verifies that no goroutine of a closed meter or of its connections is running.
 func nothingLeft(t testing.TB) {
 	t.Helper()
-	kit.Await(t, 10*time.Second, "nothing is left after Close", func(context.Context) (bool, error) {
+	kit.Await(t, 10*time.Second, "no goroutines are left after Close", func(context.Context) (bool, error) {
 		buf := make([]byte, 1<<20)
 		stacks := string(buf[:runtime.Stack(buf, true)])
 		left := strings.Contains(stacks, "(*Scraped).poll") || strings.Contains(stacks, "(*persistConn)")
@@ -304,12 +304,12 @@ func nothingLeft(t testing.TB) {
 	})
 }
 
-// shared opens real, recorded pages.
+// shared returns a recorded page.
 func shared(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(filepath.FromSlash("../../../../shared/data/api"), name))
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("the shared data are not here: %v", err)
+		t.Skipf("shared data not found: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func pageOf(t testing.TB, read func(io.Reader) (page, error), text string) map[s
 func want(t testing.TB, got, want map[string]uint64) {
 	t.Helper()
 	if !maps.Equal(got, want) {
-		t.Errorf("have %v, want %v", got, want)
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -374,7 +374,8 @@ K{path="",zone="nonsense"} 5
 	}
 }
 
-// The page of Kepler 0.6 on a machine with ACPI, two packages and no core counters, from a recorded range of it.
+// TestKeplerPageOfBefore parses a page of Kepler 0.6 on a machine with ACPI, two packages and no core counters,
+// created from recorded samples.
 func TestKeplerPageOfBefore(t *testing.T) {
 	r, err := gzip.NewReader(strings.NewReader(string(shared(t, "kepler_prometheus_range_responses_idle.json.gz"))))
 	if err != nil {
@@ -416,7 +417,7 @@ func TestKeplerPageOfBefore(t *testing.T) {
 	}
 	for name := range first {
 		if second[name] < first[name] {
-			t.Errorf("%s fell", name)
+			t.Errorf("%s decreased", name)
 		}
 	}
 }
@@ -433,7 +434,7 @@ func TestScaphandrePage(t *testing.T) {
 		sum += v
 	}
 	if host := uint64(346724036257); math.Abs(float64(sum)-float64(host)) > 1e6 {
-		t.Errorf("sockets and memory are %d, the host's sum is %d", sum, host)
+		t.Errorf("sum of sockets and DRAM = %d, want the host's %d", sum, host)
 	}
 	got = pageOf(t, readScaphandre, text+"scaph_host_rapl_psys_microjoules 5\n")
 	if got["scaphandre-psys"] != 5 || len(got) != 5 {
@@ -441,7 +442,7 @@ func TestScaphandrePage(t *testing.T) {
 	}
 	want(t, pageOf(t, readScaphandre, "scaph_host_energy_microjoules_total "+
 		"7\nscaph_domain_energy_microjoules{domain_name=\"dram\",socket_id=\"0\"} 1\n"),
-		map[string]uint64{"scaphandre-host": 7}) // which covers the memory
+		map[string]uint64{"scaphandre-host": 7}) // includes the DRAM
 	want(t, pageOf(t, readScaphandre, string(shared(t, "scaphandre_metrics_constructed.prom"))),
 		map[string]uint64{"scaphandre-host": 240422366267})
 }
@@ -469,7 +470,7 @@ func TestEachSample(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s %q %q %s", s.name, s.labels["x"], s.labels["y"], s.value))
 			return nil
 		})
-	want := []string{`a "" "" 1`, `a "1" "q\"\\\n}" 2`, `a "" "" 3`, `a "" "" +Inf`} // the last line may have been cut
+	want := []string{`a "" "" 1`, `a "1" "q\"\\\n}" 2`, `a "" "" 3`, `a "" "" +Inf`} // the last line may be truncated
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("have %q, %v, want %q", got, err, want)
 	}
@@ -491,7 +492,7 @@ func TestMicrojoules(t *testing.T) {
 			t.Errorf("%s J are %d µJ, want an error", text, v)
 		}
 	}
-	s := sample{value: "9007199254740993"} // more than a float64 holds
+	s := sample{value: "9007199254740993"} // exceeds the precision of float64
 	if v, err := s.microjoules(1); err != nil || v != 9007199254740993 {
 		t.Errorf("%d, %v", v, err)
 	}
@@ -539,12 +540,13 @@ func BenchmarkKeplerPage(b *testing.B) {
 	}
 }
 
-// A page that makes its reader panic is one that could not be read; so is a meter that panics.
+// TestAPageThatPanics verifies that a panic while parsing a page counts as a failure, and that a meter may panic
+// too.
 func TestAPageThatPanics(t *testing.T) {
 	planted := newScraped(Config{Now: func() time.Duration { return time.Minute }, ScrapeInterval: time.Millisecond}, "planted",
 		serve(t, "").URL, func(io.Reader) (page, error) { panic("planted") }, nil, slog.New(slog.DiscardHandler))
 	kit.Eventually(t, 20*time.Second, "reading has failed twice", func() bool { return planted.Failures() >= 2 })
-	if _, err := planted.Read(realTick(), nil); err == nil || !strings.Contains(err.Error(), "panicked") {
+	if _, err := planted.Read(realTick(), nil); err == nil || !strings.Contains(err.Error(), "panic: ") {
 		t.Errorf("%d failures, error %v", planted.Failures(), err)
 	}
 	planted.Close()

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// calls are the system calls behind small files; tests put failing ones in their place.
+// calls are the system calls used for small files. Tests replace them to inject failures.
 type calls struct {
 	open  func(path string) (fd int, err error)
 	pread func(fd int, p []byte) (int, error)
@@ -41,7 +41,8 @@ var (
 	errTooLong    = errors.New("too long")
 )
 
-// openRegular opens a file for reading and never waits: a pipe, a device or a link in the place of a file is an error.
+// openRegular opens a file for reading without blocking. It returns an error if the file is a pipe, a device or a
+// link.
 func openRegular(path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -58,17 +59,18 @@ func openRegular(path string) (int, error) {
 	return fd, nil
 }
 
-// maxNumber is longer than any number of 64 bits with a sign and a newline.
+// maxNumber exceeds the length of any 64-bit number with a sign and a newline.
 const maxNumber = 32
 
-// isGone reports whether the device is gone: what it counts when it is back may be another thing than before.
+// isGone reports whether an error means that the device was removed. When it reappears, its counter may have been
+// reset.
 func isGone(err error) bool {
 	return slices.ContainsFunc([]error{unix.ENODEV, unix.ENXIO, unix.EBADF, unix.ESTALE, unix.ENOENT},
 		func(gone error) bool { return errors.Is(err, gone) })
 }
 
-// A counterFile is a number in a file of sysfs. Its descriptor stays open: through it the kernel says that a device is
-// gone, even if another device has its name by then. Reading allocates nothing while all is well.
+// counterFile is a sysfs file that contains a number. Its descriptor is kept open, so that the removal of the
+// device is detected even if another device has the same name. Successful reads do not allocate memory.
 type counterFile struct {
 	sys  *calls
 	path string
@@ -92,7 +94,7 @@ func (f *counterFile) read() (text []byte, err error) {
 		return f.buf[:max(n, 0)], nil
 	}
 	if isGone(err) {
-		f.close() // only a new descriptor can show a device that is back
+		f.close() // a new descriptor is required if the device reappears
 	}
 	return nil, fmt.Errorf("reading %s: %w", f.path, err)
 }
@@ -104,18 +106,18 @@ func (f *counterFile) readUint() (uint64, error) {
 
 func (f *counterFile) close() {
 	if f.open {
-		_ = f.sys.close(f.fd) // nothing was written
+		_ = f.sys.close(f.fd) // opened for reading only
 		f.open = false
 	}
 }
 
-// readUint reads a file as a number of at most 64 bits without a sign.
+// readUint reads a file that contains an unsigned 64-bit number.
 func readUint(sys *calls, path string) (uint64, error) {
 	text, err := readSmall(sys, path, maxNumber-1)
 	return number(path, text, err)
 }
 
-// number reads what was read of a file, unless that failed.
+// number parses the content of a file, unless err is not nil.
 func number(path string, text []byte, err error) (uint64, error) {
 	if err != nil {
 		return 0, err
@@ -127,7 +129,7 @@ func number(path string, text []byte, err error) (uint64, error) {
 	return v, nil
 }
 
-// parseUint reads a decimal number, followed by at most one newline: what the kernel writes, and nothing else.
+// parseUint parses a decimal number with an optional trailing newline, as written by the kernel.
 func parseUint(text []byte) (uint64, error) {
 	text = bytes.TrimSuffix(text, newline)
 	if len(text) == 0 {
@@ -140,7 +142,7 @@ func parseUint(text []byte) (uint64, error) {
 	return v, nil
 }
 
-// parseInt reads a decimal number that may be negative.
+// parseInt is like parseUint, but accepts negative numbers.
 func parseInt(text []byte) (int64, error) {
 	text = bytes.TrimSuffix(text, newline)
 	if len(text) == 0 {
@@ -155,9 +157,9 @@ func parseInt(text []byte) (int64, error) {
 
 var newline = []byte("\n")
 
-const maxText = 64 // of a name or a label
+const maxText = 64 // maximum length of a name or label
 
-// readText returns the one line of a small file.
+// readText returns the content of a file with a single line.
 func readText(sys *calls, path string) (string, error) {
 	text, err := readSmall(sys, path, maxText)
 	if err != nil {
@@ -168,7 +170,7 @@ func readText(sys *calls, path string) (string, error) {
 	case line == "":
 		return "", fmt.Errorf("reading %s: %w", path, errEmpty)
 	case strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }):
-		return "", fmt.Errorf("reading %s: it holds bytes that no name has", path)
+		return "", fmt.Errorf("reading %s: invalid characters", path)
 	}
 	return line, nil
 }
@@ -179,7 +181,7 @@ func readSmall(sys *calls, path string, limit int) ([]byte, error) {
 	return text, err
 }
 
-// readSmallAt also returns when what it read was written.
+// readSmallAt is like readSmall, but also returns the modification time.
 func readSmallAt(sys *calls, path string, limit int) (text []byte, written time.Time, err error) {
 	defer func() {
 		if err != nil {
@@ -190,7 +192,7 @@ func readSmallAt(sys *calls, path string, limit int) (text []byte, written time.
 	if err != nil {
 		return nil, written, err
 	}
-	defer func() { _ = sys.close(fd) }() // nothing was written
+	defer func() { _ = sys.close(fd) }() // opened for reading only
 	if written, err = sys.mtime(fd); err != nil {
 		return nil, written, err
 	}
@@ -202,10 +204,11 @@ func readSmallAt(sys *calls, path string, limit int) (text []byte, written time.
 	return buf[:min(max(n, 0), limit)], written, err
 }
 
-// maxEntries bounds what is looked at of a folder: the largest real ones have a few hundred entries.
+// maxEntries is the maximum number of entries in a directory; real ones have at most a few hundred.
 const maxEntries = 4096
 
-// list returns the sorted names in a folder. A missing folder has none; one with too many is no folder of sysfs.
+// list returns the sorted names of the entries in a directory. It returns none if the directory does not exist, and
+// an error if it has too many entries.
 func list(dir string) ([]string, error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// plant makes the files that a .tree lists, one a line: path, blank, content. A path that ends in a slash is a
-// folder; one that ends in a bar is a file without a newline. Zones have colons in their names, which Go modules must
-// not.
+// plant creates the files listed in a .tree file, one per line: path, space, content. A path ending in a slash is a
+// directory, and one ending in a bar is a file without a newline. Zones have colons in their names, which are not
+// allowed in Go modules.
 func plant(t testing.TB, tree string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", tree))
@@ -42,8 +42,8 @@ func plant(t testing.TB, tree string) string {
 	return root
 }
 
-// fast returns a folder in memory where there is one: files that are rewritten thousands of times take minutes on
-// some disks.
+// fast returns a directory on an in-memory file system, if available, because rewriting files thousands of times is
+// slow on some disks.
 func fast(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "meter-test-")
@@ -61,7 +61,7 @@ func folder(t testing.TB, path string) {
 	}
 }
 
-// put writes a file in place, as sysfs would change.
+// put overwrites a file in place, as in sysfs.
 func put(t testing.TB, path, content string) {
 	t.Helper()
 	folder(t, filepath.Dir(path))
@@ -70,7 +70,7 @@ func put(t testing.TB, path, content string) {
 	}
 }
 
-// config is a configuration with nothing in it but a clock.
+// config returns a configuration with only a clock.
 func (c *clock) config() Config {
 	o := DefaultConfig()
 	o.PowercapRoot, o.HwmonRoot, o.GuestDir, o.Now = "/nowhere", "/nowhere", "/nowhere", c.Now
@@ -78,7 +78,7 @@ func (c *clock) config() Config {
 	return o
 }
 
-// A clock is a node's: it moves when it is told to.
+// clock is a fake clock of a node.
 type clock struct{ now time.Duration }
 
 func newClock() *clock { return &clock{now: 1000 * time.Second} }
@@ -87,7 +87,7 @@ func (c *clock) Now() time.Duration { return c.now }
 
 func (c *clock) tick() Tick { return Tick{Now: c.Now} }
 
-// after lets time pass.
+// after advances the clock and returns a tick.
 func (c *clock) after(d time.Duration) Tick {
 	c.now += d
 	return c.tick()
@@ -97,7 +97,7 @@ func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, ni
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// read reads a meter that must be all right.
+// read reads a meter and fails the test on an error.
 func read(t testing.TB, m Meter, at Tick) map[string]energy.Reading {
 	t.Helper()
 	readings, err := m.Read(at, nil)
@@ -112,18 +112,18 @@ func byName(t testing.TB, readings []energy.Reading) map[string]energy.Reading {
 	found := map[string]energy.Reading{}
 	for _, r := range readings {
 		if _, twice := found[r.Domain.Name]; twice {
-			t.Fatalf("%s is there twice", r.Domain.Name)
+			t.Fatalf("duplicate reading of %s", r.Domain.Name)
 		}
 		found[r.Domain.Name] = r
 	}
 	return found
 }
 
-// used returns what a domain used between two readings, which must be of one run.
+// used returns the energy between two readings, which must belong to the same run.
 func used(t testing.TB, a, b energy.Reading) energy.Microjoules {
 	t.Helper()
 	if a.Run != b.Run {
-		t.Fatalf("%s broke off: run %d, then %d", a.Domain.Name, a.Run, b.Run)
+		t.Fatalf("run of %s changed from %d to %d", a.Domain.Name, a.Run, b.Run)
 	}
 	return b.Total - a.Total
 }
@@ -139,16 +139,16 @@ func names(domains []energy.Domain) string {
 func mustFail(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
-		t.Fatalf("no error, want one with %q", parts)
+		t.Fatalf("no error, want one that contains %q", parts)
 	}
 	for _, part := range parts {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q does not say %q", err, part)
+			t.Errorf("error %q does not contain %q", err, part)
 		}
 	}
 }
 
-// failing are real calls, but for the paths that hold a key of faults.
+// failing returns real calls that fail for paths that contain a key of faults.
 func failing(faults map[string]error) *calls {
 	c := realCalls
 	c.open = func(path string) (int, error) {
@@ -162,12 +162,12 @@ func failing(faults map[string]error) *calls {
 	return &c
 }
 
-// descriptors counts the open files of this process.
+// descriptors returns the number of open files of this process.
 func descriptors(t testing.TB) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("there is no /proc")
+		t.Skip("requires /proc")
 	}
 	if err != nil {
 		t.Fatal(err)

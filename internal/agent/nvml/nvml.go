@@ -1,8 +1,8 @@
 //go:build linux && (amd64 || arm64)
 
-// Package nvml reads NVIDIA's boards through the library of their driver, which the system's loader brings in without
-// cgo. It is of kubenergy-gpu alone, which the agent starts: the agent's own binary stays static, and a driver that
-// hangs or crashes does not take the agent along (docs/decisions/0034).
+// Package nvml reads NVIDIA GPUs through the driver's library, which it loads with the system's dynamic loader and
+// without cgo. Only kubenergy-gpu, which the agent runs as a child process, may import it. This keeps the agent's
+// binary static and isolates the agent from drivers that hang or crash (docs/decisions/0034).
 package nvml
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/agent/host"
 )
 
-// code is what NVML's functions return.
+// code is a return code of NVML.
 type code uint32
 
 const (
@@ -32,10 +32,10 @@ const (
 
 type library struct {
 	handle uintptr
-	seen   map[string]uint64 // by UUID: of the youngest sample of processes, in the driver's microseconds
+	seen   map[string]uint64 // latest timestamp of process samples by UUID, in microseconds of the driver's clock
 }
 
-// The structures of nvml.h.
+// Structures of nvml.h.
 type (
 	utilization struct{ gpu, _ uint32 }
 	processInfo struct {
@@ -55,9 +55,9 @@ type (
 	}
 )
 
-const room = 1024 // processes
+const room = 1024 // maximum number of processes per query
 
-// Serve writes what it reads of all boards as a line of JSON, at every interval, until it cannot.
+// Serve writes the readings of all GPUs to out at every interval, one line of JSON each, until an error occurs.
 func Serve(out io.Writer, path string, interval time.Duration) error {
 	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
@@ -65,7 +65,7 @@ func Serve(out io.Writer, path string, interval time.Duration) error {
 	}
 	l := &library{handle: handle, seen: map[string]uint64{}}
 	if c := l.call("nvmlInit_v2"); c != success {
-		return fmt.Errorf("nvmlInit_v2 fails with NVML's error %d", c)
+		return fmt.Errorf("nvmlInit_v2: NVML error %d", c)
 	}
 	lines := json.NewEncoder(out)
 	for tick := time.NewTicker(interval); ; <-tick.C {
@@ -74,12 +74,12 @@ func Serve(out io.Writer, path string, interval time.Duration) error {
 			return err
 		}
 		if err := lines.Encode(boards); err != nil {
-			return fmt.Errorf("telling the agent: %w", err)
+			return fmt.Errorf("writing to the agent: %w", err)
 		}
 	}
 }
 
-// call calls a function with numbers and pointers. What it is pointed to neither moves nor goes meanwhile.
+// call calls an NVML function with integer and pointer arguments. Pointer targets are pinned during the call.
 func (l *library) call(name string, args ...any) code {
 	symbol, err := purego.Dlsym(l.handle, name)
 	if err != nil {
@@ -100,7 +100,7 @@ func (l *library) call(name string, args ...any) code {
 	return code(r)
 }
 
-// read returns what a function says of a device; nil: it says nothing.
+// read calls a function that returns one value for a device. It returns nil if the call fails.
 func read[T any](l *library, name string, device uintptr) *T {
 	v := new(T)
 	if l.call(name, device, v) != success {
@@ -109,11 +109,11 @@ func read[T any](l *library, name string, device uintptr) *T {
 	return v
 }
 
-// boards reads all boards; one that cannot be read is left out.
+// boards reads all GPUs. It skips GPUs that cannot be identified.
 func (l *library) boards() ([]gpu.Board, error) {
 	count := new(uint32)
 	if c := l.call("nvmlDeviceGetCount_v2", count); c != success {
-		return nil, fmt.Errorf("nvmlDeviceGetCount_v2 fails with NVML's error %d", c)
+		return nil, fmt.Errorf("nvmlDeviceGetCount_v2: NVML error %d", c)
 	}
 	boards := []gpu.Board{}
 	for i := range *count {
@@ -134,7 +134,7 @@ func (l *library) board(device uintptr, id string) gpu.Board {
 		Milliwatts:  read[uint32](l, "nvmlDeviceGetPowerUsage", device),
 	}
 	if celsius := new(uint32); l.call("nvmlDeviceGetTemperature", device, uint32(0), celsius) == success {
-		b.Celsius = celsius // of the GPU itself, which sensor 0 is
+		b.Celsius = celsius // sensor 0 is the GPU die
 	}
 	mig, pending := new(uint32), new(uint32)
 	if l.call("nvmlDeviceGetMigMode", device, mig, pending) == success && *mig == 1 {
@@ -145,8 +145,8 @@ func (l *library) board(device uintptr, id string) gpu.Board {
 	return b
 }
 
-// part reads who ran on a board, or on a MIG instance. How busy instances are is not told: one on which a process runs
-// is.
+// part reads the processes of a GPU or MIG instance. NVML does not report the utilization of MIG instances, so an
+// instance with at least one process is considered busy.
 func (l *library) part(device uintptr, id string) gpu.Part {
 	p := gpu.Part{SMs: 1}
 	var used map[uint32]float64
@@ -163,9 +163,9 @@ func (l *library) part(device uintptr, id string) gpu.Part {
 	return p
 }
 
-// instances reads the MIG instances of a board.
+// instances reads the MIG instances of a GPU.
 func (l *library) instances(device uintptr) (parts []gpu.Part) {
-	most := read[uint32](l, "nvmlDeviceGetMaxMigDeviceCount", device) // each of a slice: 7, or 4 on smaller boards
+	most := read[uint32](l, "nvmlDeviceGetMaxMigDeviceCount", device) // number of slices: 7, or 4 on smaller GPUs
 	if most == nil {
 		return nil
 	}
@@ -186,7 +186,7 @@ func (l *library) instances(device uintptr) (parts []gpu.Part) {
 	return parts
 }
 
-// processes returns the memory of those that compute or draw; NVML knows that of some only.
+// processes returns the memory of compute and graphics processes by PID, 0 if NVML does not report it.
 func (l *library) processes(device uintptr) map[uint32]uint64 {
 	all := map[uint32]uint64{}
 	for _, name := range []string{
@@ -206,8 +206,8 @@ func (l *library) processes(device uintptr) map[uint32]uint64 {
 	return all
 }
 
-// used returns how much of a board's multiprocessor time processes used since they were asked for last, and whether the
-// driver tells.
+// used returns the fraction of multiprocessor time that each process used since the previous call, and whether the
+// driver reports it.
 func (l *library) used(device uintptr, id string) (shares map[uint32]float64, reported bool) {
 	list, n := new([room]processSample), new(uint32(room))
 	switch c := l.call("nvmlDeviceGetProcessUtilization", device, list, n, l.seen[id]); {

@@ -1,5 +1,5 @@
-// Package killtest kills agents at random moments while an energy counter runs that does not stop with them. It is made
-// for tests: of delivery alone, and of the whole agent.
+// Package killtest kills agents at random times while an energy counter continues to advance. It is for testing
+// only, of package delivery and of the whole agent.
 package killtest
 
 import (
@@ -16,11 +16,12 @@ import (
 	"time"
 )
 
-// A Powercap is a tree as the kernel's in /sys/class/powercap, of one package. Its counter runs while the test runs:
-// that is what really was used.
+// Powercap is a fake /sys/class/powercap tree with one package. Its counter advances during the test and defines
+// the energy that was actually used.
 type Powercap struct {
-	Root string // for the agent's --powercap-root
-	// Roomy counters take more than 100 J. About once in a hundred million readings one may be half of a value.
+	Root string // value of the agent's --powercap-root flag
+	// Roomy allows the counter to exceed 100 J. In about one of 100 million readings, the value may then be half
+	// written.
 	Roomy bool
 
 	mu      sync.Mutex
@@ -31,14 +32,14 @@ type Powercap struct {
 	closing sync.Once
 }
 
-// The counter has 16 digits, and less than 100 J are used in most tests, so that only the last eight change. Those are
-// written in one piece: a reader never sees a value that is half old and half new.
+// The counter has 16 digits, and most tests use less than 100 J, so that only the last eight digits change. These
+// are written atomically, so a reader never reads a partially written value.
 const (
 	first = 4_000_000_000_000_000
 	most  = 100_000_000
 )
 
-// NewPowercap makes the tree; the counter stands still.
+// NewPowercap creates the tree. The counter does not advance until Start is called.
 func NewPowercap(root string) (*Powercap, error) {
 	zone := filepath.Join(root, "intel-rapl:0")
 	if err := os.MkdirAll(zone, 0o755); err != nil {
@@ -59,10 +60,10 @@ func NewPowercap(root string) (*Powercap, error) {
 
 func (p *Powercap) text() string { return fmt.Sprintf("%d\n", p.value) }
 
-// Energy is the counter's file.
+// Energy returns the path of the counter's file.
 func (p *Powercap) Energy() string { return filepath.Join(p.Root, "intel-rapl:0", "energy_uj") }
 
-// Start lets the counter run, at about so many watts.
+// Start advances the counter at approximately the given power.
 func (p *Powercap) Start(watts float64) {
 	p.stopped.Go(func() {
 		last := time.Now()
@@ -78,12 +79,12 @@ func (p *Powercap) Start(watts float64) {
 	})
 }
 
-// Add lets the counter jump.
+// Add advances the counter by the given energy.
 func (p *Powercap) Add(microjoules uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.value+microjoules >= first+most && !p.Roomy {
-		panic("killtest: the counter has no more room for energy that is written in one piece")
+		panic("killtest: the counter exceeds the range that can be written atomically")
 	}
 	p.value += microjoules
 	if _, err := p.file.WriteAt([]byte(p.text()), 0); err != nil {
@@ -91,33 +92,33 @@ func (p *Powercap) Add(microjoules uint64) {
 	}
 }
 
-// Used returns the energy since the beginning, in microjoules.
+// Used returns the energy counted so far, in microjoules.
 func (p *Powercap) Used() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.value - first
 }
 
-// Since returns the energy between the beginning and a value of the counter.
+// Since converts a counter value to the energy counted so far, in microjoules.
 func Since(counter uint64) uint64 { return counter - first }
 
-// Close ends the counting. The tree stays.
+// Close stops the counter. The tree is kept.
 func (p *Powercap) Close() error {
 	p.closing.Do(func() { close(p.stop) })
 	p.stopped.Wait()
 	return p.file.Close()
 }
 
-// A Killer runs a program again and again.
+// Killer repeatedly starts and kills a program.
 type Killer struct {
 	Command func() *exec.Cmd
-	Longest time.Duration // that a life lasts, from its first instruction
+	Longest time.Duration // maximum duration of a run
 
 	current *exec.Cmd
 	output  bytes.Buffer
 }
 
-// Start begins a life.
+// Start starts the program.
 func (k *Killer) Start() error {
 	k.current = k.Command()
 	k.output.Reset()
@@ -125,7 +126,7 @@ func (k *Killer) Start() error {
 	return k.current.Start()
 }
 
-// Kill ends the life with SIGKILL. A program that had ended by itself is an error.
+// Kill kills the program with SIGKILL. It returns an error if the program has already exited.
 func (k *Killer) Kill() error {
 	if err := k.current.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -137,10 +138,10 @@ func (k *Killer) Kill() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the program ended by itself: %w\n%s", err, k.output.String())
+	return fmt.Errorf("program exited unexpectedly: %w\n%s", err, k.output.String())
 }
 
-// Close kills what still runs, when a test ends early.
+// Close kills the program if it is still running.
 func (k *Killer) Close() {
 	if k.current != nil && k.current.ProcessState == nil {
 		_ = k.current.Process.Kill()
@@ -148,7 +149,7 @@ func (k *Killer) Close() {
 	}
 }
 
-// Lives starts and kills the program so many times, each after a random time.
+// Lives starts and kills the program the given number of times, each time after a random duration.
 func (k *Killer) Lives(kills int) error {
 	for range kills {
 		if err := k.Start(); err != nil {
@@ -162,7 +163,7 @@ func (k *Killer) Lives(kills int) error {
 	return nil
 }
 
-// End asks a program that was started to stop, and returns what it had to say.
+// End terminates the running program with SIGTERM and returns its output.
 func (k *Killer) End() (string, error) {
 	if err := k.current.Process.Signal(syscall.SIGTERM); err != nil {
 		return "", err

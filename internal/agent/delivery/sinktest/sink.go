@@ -1,5 +1,5 @@
-// Package sinktest holds a reference for what receives an agent's batches. It keeps everything in memory and is made
-// for tests: it can be told to fail at any point, and it watches that the protocol is obeyed.
+// Package sinktest provides a reference implementation of a receiver of batches. It keeps all data in memory and is
+// for testing only: it can inject failures at any point, and it verifies that the protocol is followed.
 package sinktest
 
 import (
@@ -20,24 +20,24 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// A Fault is what goes wrong with a request. The zero value is none.
+// Fault describes an injected failure of a request. The zero value is no failure.
 type Fault struct {
-	Delay      time.Duration // before anything is done
-	Booked     bool          // the batch is booked before things go wrong
-	Status     int           // answer this; 0 stands for an acknowledgement
-	RetryAfter int           // seconds, beside the status
-	Cut        bool          // close the connection without an answer
-	Body       string        // answer this instead of an acknowledgement
-	Epoch      string        // acknowledge another epoch
-	Ahead      uint64        // acknowledge more than was sent, by so much
+	Delay      time.Duration // before the request is handled
+	Booked     bool          // record the batch before failing
+	Status     int           // status code to respond with; 0 to send an acknowledgement
+	RetryAfter int           // Retry-After header sent with the status, in seconds
+	Cut        bool          // close the connection without a response
+	Body       string        // response body instead of an acknowledgement
+	Epoch      string        // epoch to acknowledge instead of the batch's
+	Ahead      uint64        // number added to the acknowledged batch number
 }
 
-// A Sink books batches: each number of a stream once, no time of a node twice.
+// Sink records batches. It records each number of a stream and each interval of a node only once.
 type Sink struct {
-	Token string // that requests must bear; "" asks for none
-	// Fault, if set, is asked at each request, with the number of requests before.
+	Token string // bearer token that requests must contain; if empty, none is required
+	// Fault, if set, is called for each request with the number of previous requests.
 	Fault func(n int) Fault
-	// Names are what acknowledgements say of a batch's pods, by pod UID.
+	// Names are the pod names returned in acknowledgements, by pod UID.
 	Names map[string]batch.Names
 
 	mu       sync.Mutex
@@ -50,34 +50,34 @@ type Sink struct {
 
 type stream struct {
 	acked  uint64
-	booked map[uint64]*batch.Batch // by first number
+	booked map[uint64]*batch.Batch // by first batch number
 }
 
 type machine struct{ node, boot string }
 
 type interval struct{ start, end time.Duration }
 
-// Totals are what was booked.
+// Totals are the sums over all recorded batches.
 type Totals struct {
 	Batches    int
-	Duplicates int // batches that had been booked before
-	Gaps       int // batches whose numbers do not follow those before
+	Duplicates int // batches that were already recorded
+	Gaps       int // batches whose number is not consecutive
 	Measured   energy.Microjoules
 	Idle       energy.Microjoules
 	Platform   energy.Microjoules
 	Unknown    energy.Microjoules
 	Unmeasured time.Duration
-	Consumers  map[string]energy.Microjoules // dynamic and idle
+	Consumers  map[string]energy.Microjoules // dynamic and idle energy
 	CPU        map[string]time.Duration
 }
 
 var (
-	errOverlap = errors.New("energy of that time is booked")
-	errPartly  = errors.New("some of its numbers are booked, others are not")
+	errOverlap = errors.New("energy of that interval is already recorded")
+	errPartly  = errors.New("some batch numbers are already recorded, others are not")
 )
 
-// Book books a batch, unless it has been, and returns what to answer. It is what a controller has to do in one
-// transaction.
+// Book records a batch unless it is already recorded, and returns the acknowledgement. A controller must perform
+// the same steps in one transaction.
 func (s *Sink) Book(b *batch.Batch) (*batch.Ack, error) {
 	if err := b.Validate(); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (s *Sink) Book(b *batch.Batch) (*batch.Ack, error) {
 			st.acked))
 		return nil, errPartly
 	case b.First != st.acked+1:
-		s.totals.Gaps++ // what is missing was lost; it will not come any more, as only the oldest is sent
+		s.totals.Gaps++ // the missing batches are lost, because batches are sent oldest first
 	}
 	if err := s.occupy(b); err != nil {
 		return nil, err
@@ -115,8 +115,8 @@ func (s *Sink) Book(b *batch.Batch) (*batch.Ack, error) {
 	return s.ack(b, st), nil
 }
 
-// compare notes a batch that was sent again, but not as before. A part of a folded batch may come again after a power
-// failure, which can bring back files that were removed.
+// compare records a breach if a batch was sent again with different contents. A part of a folded batch may be sent
+// again, because removed files can reappear after a power failure.
 func (s *Sink) compare(before, now *batch.Batch) {
 	if before == nil || before.Last != now.Last {
 		return
@@ -125,11 +125,11 @@ func (s *Sink) compare(before, now *batch.Batch) {
 		slices.Equal(before.Shares, now.Shares) {
 		return
 	}
-	s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s was booked with other contents", now.First,
+	s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s was recorded with different contents", now.First,
 		now.Last, now.Stream.Epoch))
 }
 
-// occupy takes the batch's time of its node; two streams of one boot may follow each other but not overlap.
+// occupy reserves the interval of the batch. Intervals of different streams of a boot must not overlap.
 func (s *Sink) occupy(b *batch.Batch) error {
 	if b.StartSinceBoot == b.EndSinceBoot {
 		return nil // without energy
@@ -143,7 +143,7 @@ func (s *Sink) occupy(b *batch.Batch) error {
 		return 1
 	})
 	if i > 0 && times[i-1].end > b.StartSinceBoot {
-		s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s overlaps what is booked", b.First, b.Last,
+		s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s overlaps a recorded batch", b.First, b.Last,
 			b.Stream.Epoch))
 		return errOverlap
 	}
@@ -179,7 +179,7 @@ func (s *Sink) ack(b *batch.Batch, st *stream) *batch.Ack {
 	return a
 }
 
-// Totals returns what was booked so far.
+// Totals returns a copy of the current totals.
 func (s *Sink) Totals() Totals {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +192,7 @@ func (s *Sink) Totals() Totals {
 	return t
 }
 
-// Batches returns what was booked, in no order.
+// Batches returns all recorded batches in unspecified order.
 func (s *Sink) Batches() (all []*batch.Batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,21 +202,21 @@ func (s *Sink) Batches() (all []*batch.Batch) {
 	return all
 }
 
-// Breaches returns what an agent should never have done.
+// Breaches returns descriptions of all protocol violations.
 func (s *Sink) Breaches() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.breaches)
 }
 
-// Requests returns how many there were.
+// Requests returns the number of requests.
 func (s *Sink) Requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.requests
 }
 
-// ServeHTTP takes a batch as docs/reference/protocol.md says.
+// ServeHTTP receives a batch as described in docs/reference/protocol.md.
 func (s *Sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	var fault Fault
@@ -226,7 +226,7 @@ func (s *Sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests++
 	s.mu.Unlock()
 	if s.Token != "" && r.Header.Get("Authorization") != "Bearer "+s.Token {
-		http.Error(w, "who are you?", http.StatusUnauthorized)
+		http.Error(w, "invalid token", http.StatusUnauthorized)
 		return
 	}
 	time.Sleep(fault.Delay)
@@ -251,7 +251,7 @@ func (s *Sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, ack)
 }
 
-// Read returns the batch that a request holds, or the status to refuse it with.
+// Read returns the batch in a request, or an error and the status code to respond with.
 func Read(r *http.Request) (*batch.Batch, int, error) {
 	if r.Method != http.MethodPost {
 		return nil, http.StatusMethodNotAllowed, errors.New("POST only")
@@ -275,7 +275,7 @@ func Read(r *http.Request) (*batch.Batch, int, error) {
 	return b, http.StatusUnprocessableEntity, err
 }
 
-// EncodeAck returns an acknowledgement as it travels.
+// EncodeAck returns the JSON encoding of an acknowledgement.
 func EncodeAck(a *batch.Ack) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -291,7 +291,7 @@ func answer(w http.ResponseWriter, ack *batch.Ack) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(data) // a client that is gone asks again
+	_, _ = w.Write(data) // a disconnected client retries
 }
 
 func fail(w http.ResponseWriter, fault Fault, ack *batch.Ack) {
@@ -302,7 +302,7 @@ func fail(w http.ResponseWriter, fault Fault, ack *batch.Ack) {
 		if fault.RetryAfter > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(fault.RetryAfter))
 		}
-		http.Error(w, "told to fail", fault.Status)
+		http.Error(w, "injected failure", fault.Status)
 	case fault.Body != "":
 		_, _ = io.WriteString(w, fault.Body)
 	default:

@@ -1,5 +1,5 @@
-// Package hosttest makes real control groups with real processes in them, for tests and benchmarks that read them. It
-// is imported by tests only. They skip where control groups cannot be made.
+// Package hosttest creates real control groups with real processes for tests and benchmarks. It is for testing
+// only. Tests are skipped if control groups cannot be created.
 package hosttest
 
 import (
@@ -23,7 +23,8 @@ import (
 
 const variable = "KUBENERGY_HOSTTEST"
 
-// Main belongs into TestMain of packages that start processes: the test binary runs again as each of them.
+// Main must be called by TestMain of packages that start processes, because the test binary is also run as each
+// process.
 func Main(m interface{ Run() int }) int {
 	if os.Getenv(variable) == "" {
 		return m.Run()
@@ -32,7 +33,7 @@ func Main(m interface{ Run() int }) int {
 	return 0
 }
 
-// obey does what the lines say that it is told, until there are no more.
+// obey executes the commands in the input lines until the end of the input.
 func obey(in io.Reader, out io.Writer) {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -59,7 +60,7 @@ func obey(in io.Reader, out io.Writer) {
 	}
 }
 
-// burn computes until the process has used so much CPU time.
+// burn computes until the process has used the given additional CPU time.
 func burn(d time.Duration) {
 	x := uint64(88172645463325252)
 	for end := used() + d; used() < end; {
@@ -74,7 +75,7 @@ func burn(d time.Duration) {
 
 var sink atomic.Uint64
 
-// used is the process's own CPU time.
+// used returns the CPU time of this process.
 func used() time.Duration {
 	var r unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
@@ -83,7 +84,7 @@ func used() time.Duration {
 	return time.Duration(unix.TimevalToNsec(r.Utime) + unix.TimevalToNsec(r.Stime))
 }
 
-// A Process does what it is told, in the control groups that it is put into.
+// Process is a child process that executes commands, in the control groups that it has joined.
 type Process struct {
 	tb  testing.TB
 	cmd *exec.Cmd
@@ -91,8 +92,8 @@ type Process struct {
 	out *bufio.Reader
 }
 
-// Start starts a process that waits. It is killed when the test ends; a group that it is in must be made before, so
-// that it is removed after.
+// Start starts a process that waits for commands. The process is killed at the end of the test. Groups must be
+// created before, so that they are removed afterwards.
 func Start(tb testing.TB, groups ...string) *Process {
 	tb.Helper()
 	binary, err := os.Executable()
@@ -101,7 +102,7 @@ func Start(tb testing.TB, groups ...string) *Process {
 	}
 	cmd := exec.Command(binary)
 	cmd.Env = append(os.Environ(), variable+"=1", "GOMAXPROCS=1", "GOGC=off")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it must not outlive a test that was killed
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // must not outlive a killed test
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -121,7 +122,7 @@ func Start(tb testing.TB, groups ...string) *Process {
 	return p
 }
 
-// Join puts the process into a control group.
+// Join moves the process to a control group.
 func (p *Process) Join(group string) {
 	p.tb.Helper()
 	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(p.cmd.Process.Pid)),
@@ -130,7 +131,8 @@ func (p *Process) Join(group string) {
 	}
 }
 
-// Burn has the process use so much CPU time at once, and returns all that it has used since it started, by getrusage.
+// Burn makes the process use the given CPU time, and returns its total CPU time since it started, as reported by
+// getrusage.
 func (p *Process) Burn(d time.Duration) time.Duration {
 	p.tb.Helper()
 	if _, err := fmt.Fprintln(p.in, "burn", d); err != nil {
@@ -147,7 +149,7 @@ func (p *Process) Burn(d time.Duration) time.Duration {
 	return time.Duration(ns)
 }
 
-// Wake has the process wake up for ever, compute for d and sleep for period.
+// Wake makes the process repeatedly compute for d and sleep for period.
 func (p *Process) Wake(d, period time.Duration) {
 	p.tb.Helper()
 	if _, err := fmt.Fprintln(p.in, "wake", d, period); err != nil {
@@ -155,7 +157,7 @@ func (p *Process) Wake(d, period time.Duration) {
 	}
 }
 
-// PID is the process's.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Stop kills the process and waits for it.
@@ -164,8 +166,8 @@ func (p *Process) Stop() {
 	_ = p.cmd.Wait()
 }
 
-// Mount returns the directory where the control groups of a version that count CPU time are mounted. It skips the test
-// where there are none, or where they cannot be made.
+// Mount returns the mount point of the control groups of a version that count CPU time. It skips the test if there
+// are none, or if they cannot be created.
 func Mount(tb testing.TB, version int) string {
 	tb.Helper()
 	mounts := []string{"/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct"}
@@ -179,18 +181,18 @@ func Mount(tb testing.TB, version int) string {
 			continue
 		}
 		if unix.Access(dir, unix.W_OK) != nil || os.Geteuid() != 0 {
-			tb.Skipf("control groups of version %d cannot be made in %s: not root, or read-only", version, dir)
+			tb.Skipf("cannot create control groups of version %d in %s: not root, or read-only", version, dir)
 		}
 		return dir
 	}
-	tb.Skipf("there are no control groups of version %d", version)
+	tb.Skipf("no control groups of version %d", version)
 	return ""
 }
 
 var counter atomic.Int64
 
-// Folder makes a group of the test's own below the mount, and removes it with all that is inside when the test ends.
-// A test process that was killed leaves its groups behind, which every sweep of a mount finds: they are removed first.
+// Folder creates a control group for the test below the mount point, and removes it with its descendants at the end
+// of the test. It first removes the groups of killed test processes, because sweeps would find them.
 func Folder(tb testing.TB, mount string) string {
 	tb.Helper()
 	alone(tb)
@@ -199,13 +201,13 @@ func Folder(tb testing.TB, mount string) string {
 		if strings.HasPrefix(filepath.Base(dir), fmt.Sprintf("kubenergy-test-%d-", os.Getpid())) {
 			continue
 		}
-		if err := Remove(dir); err != nil { // its process is dead, or would hold the lock
+		if err := Remove(dir); err != nil { // its process has exited, or it would hold the lock
 			tb.Fatal(err)
 		}
 	}
 	dir := filepath.Join(mount, fmt.Sprintf("kubenergy-test-%d-%d", os.Getpid(), counter.Add(1)))
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		tb.Skipf("control groups cannot be made: %v", err)
+		tb.Skipf("cannot create control groups: %v", err)
 	}
 	tb.Cleanup(func() {
 		if err := Remove(dir); err != nil {
@@ -215,15 +217,15 @@ func Folder(tb testing.TB, mount string) string {
 	return dir
 }
 
-// users counts the tests of this process that have groups.
+// users counts the tests of this process that use groups.
 var users struct {
 	sync.Mutex
 	n    int
 	lock *os.File
 }
 
-// alone waits until no other process tests with groups: packages are tested at the same time, and a mount shows all
-// groups. The lock is one of the folder that all mounts are in.
+// alone waits until no other process runs tests with groups, because packages are tested in parallel and all groups
+// are visible below the mount point. The lock is on the parent directory of all mount points.
 func alone(tb testing.TB) {
 	tb.Helper()
 	users.Lock()
@@ -248,7 +250,7 @@ func alone(tb testing.TB) {
 	})
 }
 
-// Make makes a group and those above it.
+// Make creates a group and its ancestors.
 func Make(tb testing.TB, elements ...string) string {
 	tb.Helper()
 	dir := filepath.Join(elements...)
@@ -258,7 +260,7 @@ func Make(tb testing.TB, elements ...string) string {
 	return dir
 }
 
-// Remove removes a group and all inside. Processes that were killed just now may still be leaving.
+// Remove removes a group and its descendants. It retries, because killed processes may still be exiting.
 func Remove(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -280,17 +282,17 @@ func Remove(dir string) error {
 	return fmt.Errorf("removing control group %s: %w", dir, err)
 }
 
-// A Load is what Containers starts.
+// Load configures Containers.
 type Load struct {
 	Version    int // of the control groups
 	Containers int
-	PerPod     int           // containers in a pod; 2 if 0
-	Burst      time.Duration // what each computes when it wakes; 0: the groups stay empty
-	Period     time.Duration // how long each sleeps; 50 ms if 0
+	PerPod     int           // containers per pod; defaults to 2
+	Burst      time.Duration // CPU time per wakeup; 0 for groups without processes
+	Period     time.Duration // sleep time between wakeups; defaults to 50 ms
 }
 
-// Containers makes pods with containers in them, as the kubelet lays them out, with a process in each that wakes 20
-// times per second. It returns the mount, which is what Options.Root of package host takes.
+// Containers creates pods with containers in the kubelet's layout, with a process in each that wakes up 20 times
+// per second by default. It returns the mount point, for Options.Root of package host.
 func Containers(tb testing.TB, l Load) (mount string) {
 	tb.Helper()
 	mount = Mount(tb, l.Version)
@@ -314,8 +316,8 @@ func Containers(tb testing.TB, l Load) (mount string) {
 	return mount
 }
 
-// wakers is a process for each folder. Go's own take several times as long to wake up as what they are to compute,
-// and a thousand of them are more than a small machine can do beside being measured.
+// wakers is a Perl program that starts a process for each directory. Go processes take several times as long to
+// wake up as they are supposed to compute, and a thousand of them overload a small machine during a measurement.
 const wakers = `
 my ($n, $period) = splice @ARGV, 0, 2;
 my $parent = $$;
@@ -338,14 +340,14 @@ print "ready\n";
 <STDIN>;
 `
 
-// wakePerl starts wakers, if there is a perl, as there is on Debian and its like.
+// wakePerl starts wakers and returns true if Perl is installed, as it is on Debian by default.
 func wakePerl(tb testing.TB, dirs []string, l Load) bool {
 	tb.Helper()
 	perl, err := exec.LookPath("perl")
 	if err != nil {
 		return false
 	}
-	const each = 40 * time.Nanosecond // of an addition, about
+	const each = 40 * time.Nanosecond // approximate time of an addition
 	cmd := exec.Command(perl, append([]string{
 		"-e", wakers, strconv.Itoa(int(l.Burst / each)), strconv.FormatFloat(l.Period.Seconds(), 'f', -1, 64),
 	}, dirs...)...)
@@ -363,7 +365,7 @@ func wakePerl(tb testing.TB, dirs []string, l Load) bool {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		_ = in.Close() // the children follow within a period
+		_ = in.Close() // the children exit within a period
 		_ = cmd.Wait()
 	})
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
@@ -372,8 +374,8 @@ func wakePerl(tb testing.TB, dirs []string, l Load) bool {
 	return true
 }
 
-// UID is the UID of the test's pod i.
+// UID returns the UID of the test's pod i.
 func UID(i int) string { return fmt.Sprintf("%08x-7e57-4000-8000-%012x", os.Getpid(), i) }
 
-// ContainerID is the ID of the test's container i.
+// ContainerID returns the ID of the test's container i.
 func ContainerID(i int) string { return fmt.Sprintf("%032x%032x", os.Getpid(), i) }

@@ -1,30 +1,30 @@
-// Package nvmltest makes drivers without a GPU: libraries in C with the functions and structures of NVML. It is imported
-// by tests only, which skip where there is no C compiler.
+// Package nvmltest provides fake NVIDIA drivers: C libraries with the functions and structures of NVML. It is for
+// testing only. Tests are skipped if no C compiler is installed.
 package nvmltest
 
 import (
-	_ "embed" // the library
+	_ "embed" // for the C library
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 )
 
-// Library is a library of two boards of 300 and 200 W, the second with MIG instances. The first process on the first
-// board, which uses 60 % of it, has the number that the variable of the name PID says, or 4101.
+// Library is the source of a library with two GPUs of 300 and 200 W, the second with MIG instances. The first
+// process on the first GPU uses 60 % of it. Its PID is the value of the environment variable PID, 4101 by default.
 //
 //go:embed testdata/nvml.c
 var Library string
 
-// PID names a variable: see Library.
+// PID is the name of an environment variable. See Library.
 const PID = "KUBENERGY_TEST_PID"
 
-// Driver returns a folder that has a library where drivers have it.
+// Driver compiles source and returns a root directory that contains the library in the driver's usual location.
 func Driver(t *testing.T, source string) (root string) {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		t.Skip("there is no C compiler, which makes a library with NVML's functions")
+		t.Skip("requires a C compiler")
 	}
 	root = t.TempDir()
 	folder, file := filepath.Join(root, "usr/lib64"), filepath.Join(root, "nvml.c")
@@ -36,12 +36,12 @@ func Driver(t *testing.T, source string) (root string) {
 	}
 	library := filepath.Join(folder, "libnvidia-ml.so.1")
 	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", library, file).CombinedOutput(); err != nil {
-		t.Fatalf("compiling a library: %v: %s", err, out)
+		t.Fatalf("compiling the library: %v: %s", err, out)
 	}
 	return root
 }
 
-// Build builds kubenergy-gpu into a folder, as images have it: without cgo.
+// Build builds kubenergy-gpu without cgo into dir, as in the container image.
 func Build(dir string) error {
 	cmd := exec.Command("go", "build", "-o", dir+"/", "github.com/kubenergy/kubenergy/cmd/kubenergy-gpu")
 	cmd.Env, cmd.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr

@@ -1,5 +1,5 @@
-/* A library with the functions and structures of NVML that kubenergy-gpu calls, as nvml.h has them: two boards, the
-   second with two MIG instances. What it tells grows with CLOCK_BOOTTIME, so that tests know it. */
+/* A fake library with the functions and structures of nvml.h that kubenergy-gpu uses. It has two GPUs, the second one
+   with two MIG instances. All counters advance with CLOCK_BOOTTIME, so that tests can predict them. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

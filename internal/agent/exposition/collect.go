@@ -1,0 +1,102 @@
+package exposition
+
+import (
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+)
+
+func (e *Exporter) collectNode(p *pageEncoder) {
+	p.head("kubenergy_node_energy_joules_total", "Energy counted by the node's root meter.")
+	for i := range e.sources {
+		s := &e.sources[i]
+		for q, v := range s.energy {
+			if v > 0 || q == int(e.quality) && s.name == e.current {
+				p.sample(joules(v), s.labels, amounts[dynamic][q][1:])
+			}
+		}
+	}
+	derived := min(e.quality, energy.Derived)
+	p.qualities("kubenergy_node_idle_joules_total",
+		"Idle energy of the node that is not attributed to consumers.", &e.idle, derived)
+	p.qualities("kubenergy_node_platform_joules_total",
+		"Energy of the root domain outside of the domains attributed to consumers.", &e.platform, e.quality)
+	p.qualities("kubenergy_node_unknown_joules_total", "Measured energy that could not be attributed.", &e.unknown,
+		e.quality)
+	p.one("kubenergy_node_unmeasured_seconds_total", "Time without a reading of a meter.", seconds(e.unmeasured))
+	p.account("kubenergy_other_energy_joules_total", "kubenergy_other_cpu_seconds_total",
+		"consumers beyond the maximum number with their own series", &e.other, derived)
+	p.account("kubenergy_ended_energy_joules_total", "kubenergy_ended_cpu_seconds_total",
+		"ended consumers that no longer have their own series", &e.ended, derived)
+}
+
+func (p *pageEncoder) account(joules, cpu, whose string, a *account, current energy.Quality) {
+	p.head(joules, "Energy of "+whose+".")
+	p.energy(a, current, nil)
+	p.one(cpu, "CPU time of "+whose+".", seconds(a.cpu))
+}
+
+// qualities encodes amounts by quality, omitting zero amounts except for the quality of the last interval.
+func (p *pageEncoder) qualities(name, help string, list *[qualities]energy.Microjoules, current energy.Quality) {
+	p.head(name, help)
+	for q, v := range list {
+		if v > 0 || q == int(current) {
+			p.sample(joules(v), amounts[dynamic][q][1:])
+		}
+	}
+}
+
+// amounts are the labels of the amounts of an account: the mode and the quality.
+var amounts = func() (labels [modes][qualities][]*dto.LabelPair) {
+	for mode, name := range [modes]string{dynamic: "dynamic", shared: "idle"} {
+		for q := range qualities {
+			labels[mode][q] = pairs("mode", name, "quality", energy.Quality(q).String())
+		}
+	}
+	return labels
+}()
+
+// energy adds the amounts of an account, omitting zero amounts except for the dynamic energy of the last interval's
+// quality.
+func (p *pageEncoder) energy(a *account, current energy.Quality, labels []*dto.LabelPair) {
+	for mode := range a.energy {
+		for q, v := range a.energy[mode] {
+			if v > 0 || mode == dynamic && q == int(current) {
+				p.sample(joules(v), labels, amounts[mode][q])
+			}
+		}
+	}
+}
+
+// kinds are the metrics of consumers by kind.
+var kinds = [kindUnknown]struct{ joules, cpu, whose string }{
+	kindContainer: {
+		"kubenergy_container_energy_joules_total", "kubenergy_container_cpu_seconds_total",
+		"containers; with an empty container_id, of a pod in addition to its running containers",
+	},
+	kindVM: {"kubenergy_vm_energy_joules_total", "kubenergy_vm_cpu_seconds_total", "virtual machines"},
+	kindCgroup: {
+		"kubenergy_cgroup_energy_joules_total", "kubenergy_cgroup_cpu_seconds_total",
+		"other configured control groups",
+	},
+	kindSystem: {
+		"kubenergy_system_energy_joules_total", "kubenergy_system_cpu_seconds_total",
+		"everything else on the node, such as the kernel, daemons and the kubelet",
+	},
+}
+
+func (e *Exporter) collectConsumers(p *pageEncoder, k kind) {
+	m := &kinds[k]
+	p.head(m.joules, "Energy of "+m.whose+".")
+	for _, c := range e.consumers {
+		if c.kind == k {
+			p.energy(&c.account, c.quality, c.labels)
+		}
+	}
+	p.head(m.cpu, "CPU time of "+m.whose+".")
+	for _, c := range e.consumers {
+		if c.kind == k {
+			p.sample(seconds(c.account.cpu), c.labels)
+		}
+	}
+}
