@@ -242,7 +242,7 @@ func TestBenchmarkMistakes(t *testing.T) {
 		"--local --workloads disk":     `--workloads: unknown work "disk": want cpu, sequential, memory or gpu`,
 		"--local --runs 0":             "--runs is 0 and --at-least is 0s: want at least 1 run and a positive duration",
 		"--local --at-least -1s":       "--runs is 5 and --at-least is -1s: want at least 1 run and a positive duration",
-		"--local --meters plug":        `--meters: there is no "plug"`,
+		"--local --meters plug":        `--meters: unknown meter "plug"`,
 		"--results /nowhere/runs.json": "no such file",
 		"--results " + empty:           "the file is not output of benchmark -o json",
 		"--results " + text:            "the file is not output of benchmark -o json",
