@@ -57,7 +57,7 @@ type Server struct {
 	mu     sync.Mutex
 	key    string // empty if it was used
 	models map[string]kept
-	acts   int // number of performed actions, each of which changes models
+	acts   int // number of performed actions; each action changes models
 }
 
 // kept is a recently created model.
@@ -148,7 +148,7 @@ func wrong(format string, args ...any) error {
 
 func absent(what string) error { return fault{http.StatusNotFound, errors.New("there is no " + what)} }
 
-// present returns the error of a source, which returns neither an error nor a value of what it does not know.
+// present returns the error of a source, which returns neither an error nor a value for unknown names.
 func present[T any](found *T, err error, what string) error {
 	if err == nil && found == nil {
 		return absent(what)

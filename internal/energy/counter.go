@@ -41,7 +41,7 @@ type Counter struct {
 	whole Microjoules // Range, scaled
 }
 
-// run is the state that all converters to readings have: the last reading and what the next one has to start.
+// run is the state that all converters to readings have: the last reading and the start of the next one.
 type run struct {
 	domain  Domain
 	quality Quality

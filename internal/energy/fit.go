@@ -41,7 +41,7 @@ const (
 	ringSize = 14
 
 	minPower = 1e-3           // watts; smaller values cannot come from a machine
-	longest  = 24 * time.Hour // samples longer than this say little about the load and are ignored
+	longest  = 24 * time.Hour // samples longer than this contain little information about the load and are ignored
 
 	maxPredicted = 1e12 // watts; upper bound of any extrapolation
 

@@ -134,7 +134,7 @@ func TestDetect(t *testing.T) {
 			},
 		},
 		{
-			what: "label with what a label may hold", name: "amd-epyc-7702p-16c-64g", idle: 15.89, full: 46.75,
+			what: "label with a valid label value", name: "amd-epyc-7702p-16c-64g", idle: 15.89, full: 46.75,
 			cpuFrom: "label " + labelCPUModel,
 			node: node{
 				labels: map[string]string{labelCPUModel: "AMD-EPYC-7702P-64-Core-Processor"}, cpus: 16, memory: 63 * gb,

@@ -15,7 +15,7 @@ type Store interface {
 	// for the others. If err is not nil, no booking was recorded. Book without bookings writes as well, which tests
 	// whether the store is writable.
 	Book(ctx context.Context, all []*Booking) (receipts []Receipt, errs []error, err error)
-	// Acked returns the highest recorded sequence number of a stream. known is false if nothing of the stream is
+	// Acked returns the highest recorded sequence number of a stream. known is false if no batch of the stream is
 	// recorded.
 	Acked(ctx context.Context, of batch.Stream) (acked uint64, known bool, err error)
 	// Reported returns the total time that the agent of a node has reported, over all of its boots.

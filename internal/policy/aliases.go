@@ -55,7 +55,7 @@ const (
 func gardenerNamespace(labels map[string]string) bool { return labels[gardenerPolicies] == "enabled" }
 
 // gardenerKeys converts the policy annotations of a namespace to pod annotations, by workload type. The type ""
-// stands for all types.
+// means all types.
 func gardenerKeys(annotations map[string]string) map[string]map[string]string {
 	byType := map[string]map[string]string{}
 	for key, value := range annotations {

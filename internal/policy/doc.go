@@ -1,4 +1,4 @@
-// Package policy determines which workloads may wait, and for what.
+// Package policy determines which workloads may wait, and the reasons to wait.
 //
 // A workload is processed in four steps. [ReadPod] and [ReadJob] convert an object to a [Work], with its
 // annotations, including those of other systems, as [Marks]. [Sources.Rules] computes the [Rules] of the cluster

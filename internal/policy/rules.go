@@ -39,7 +39,7 @@ type NamespaceMarks struct {
 	Labels, Annotations map[string]string
 }
 
-// Rules determines which workloads of a cluster may wait, and for what. Rules is immutable. The zero value contains
+// Rules determines which workloads of a cluster may wait, and the reasons to wait. Rules is immutable. The zero value contains
 // the built-in rules.
 type Rules struct {
 	policies   map[string]*v1alpha1.EnergyPolicy // effective policies by namespace
@@ -261,7 +261,7 @@ func ReadPolicy(p *v1alpha1.EnergyPolicy) error {
 }
 
 // ReadNamespace returns the policies of Compute Gardener in the annotations of a namespace by workload type. The
-// type "" stands for all types.
+// type "" means all types.
 func ReadNamespace(n *NamespaceMarks) (map[string]Terms, error) {
 	if !gardenerNamespace(n.Labels) {
 		return nil, nil

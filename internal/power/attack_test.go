@@ -360,7 +360,7 @@ func TestPodsThatCannotRunWakeNothing(t *testing.T) {
 		"it is larger than the machine": {func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("65")
 		}, 0},
-		"it says that it is of a DaemonSet": {func(p *v1.Pod) {
+		"it claims to belong to a DaemonSet": {func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("60")
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
 		}, 0},

@@ -24,7 +24,7 @@ type limits struct {
 	stops    time.Duration // from the shutdown order until the machine must be off
 	late     time.Duration // tolerance added to the boot time
 	day      time.Duration // period in which cycles are counted
-	doubt    time.Duration // time for which a machine with an unexpected response is left alone
+	doubt    time.Duration // backoff after an unexpected response of a machine
 	call     time.Duration // timeout for one machine per round
 	schedule time.Duration // time after which kube-scheduler has considered an awake, empty machine
 	work     int           // units of work per round to find machines for pods

@@ -40,7 +40,7 @@ type Scenario struct {
 	Nodes      int       `json:"nodes"`
 	Sites      []Site    `json:"sites"`
 	Start      time.Time `json:"start"`
-	Accounted  time.Time `json:"accountedUntil"` // same for all runs, including those that finished earlier
+	Accounted  time.Time `json:"accountedUntil"` // same for all runs, including runs that finished earlier
 	MaxDelay   string    `json:"maxDelay,omitempty"`
 	// the strategies' knowledge of future intensities: "perfect", or a model
 	Forecast string `json:"forecast"`

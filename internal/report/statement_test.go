@@ -31,7 +31,7 @@ import (
 )
 
 var rewriteStatements = flag.Bool("rewrite-statements", false,
-	"write the golden files of statements anew; read the diff before committing it")
+	"rewrite the golden files of statements; read the diff before committing it")
 
 // recorder is a strategy that records its decisions, as the scheduler does.
 type recorder struct {

@@ -80,7 +80,7 @@ func (c *Consumption) add(of *Consumption) {
 	}
 }
 
-// Variant is a strategy with what it runs with. It identifies a row of the comparison.
+// Variant is a strategy with its forecast, restart cost and other settings. It identifies a row of the comparison.
 type Variant struct {
 	Strategy string `json:"strategy"`
 	Forecast string `json:"forecast,omitempty"` // empty if the strategy uses no forecast

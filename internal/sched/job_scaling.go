@@ -11,7 +11,7 @@ import (
 // Scaling describes an elastic job: the range of replicas, and the throughput for each number of replicas. The
 // number may change while the job runs. All replicas run on the same node.
 type Scaling struct {
-	Least int `json:"least"` // minimum number of replicas, for which Request and Duration are given
+	Least int `json:"least"` // minimum number of replicas; Request and Duration refer to it
 
 	// Throughput is the work done per unit of time on Least replicas, on one more, and so on, relative to Least
 	// replicas. The first value is 1. The gain of each further replica must not exceed the gain of the previous

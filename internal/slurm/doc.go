@@ -15,7 +15,7 @@
 //     is down: TestDeadlines, `make slurm` (test/slurm).
 //   - Changes by users and administrators take precedence: another BeginTime, a hold or a release (TestOthersWin).
 //   - A BeginTime that has passed or was withdrawn is not set again: TestReleasedIsFinal.
-//   - On errors nothing is changed. This includes a slurmrestd that is down, slow, of an unknown version or
+//   - On errors, no job is changed. This includes a slurmrestd that is down, slow, of an unknown version or
 //     rejecting requests, and invalid policies, signals and annotations (TestFailsOpen). The log and the metrics
 //     report the cause and a solution.
 //   - A hanging slurmrestd or an endless response uses a limited amount of time and memory: TestChangesThatHang,

@@ -307,7 +307,7 @@ func TestKilledBeforeSlurmWasTold(t *testing.T) {
 	w.begins(again, valley, "another job with the same ID is not changed")
 }
 
-// TestFailsOpen verifies that nothing is changed on errors and that the error contains advice for the operator.
+// TestFailsOpen verifies that no job is changed on errors and that the error contains advice for the operator.
 func TestFailsOpen(t *testing.T) {
 	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"sun":"kubenergy","exp":1}`))
 	for name, c := range map[string]struct {

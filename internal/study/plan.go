@@ -302,7 +302,7 @@ func (c *Study) list() error {
 	return nil
 }
 
-// variants returns the family of a strategy, and what it runs with. Strategies that do not use forecasts run only
+// variants returns the family of a strategy and its variants. Strategies that do not use forecasts run only
 // once for all forecasts, and strategies that do not suspend jobs run only once for all restart costs. If machines
 // sleep, each trial also runs with machines that stay on.
 func (c *Study) variants(z *zone, name string) (family string, all []report.Variant) {

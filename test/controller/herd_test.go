@@ -225,8 +225,8 @@ func (c *controllerProcess) sums(t *testing.T,
 	return booked, a.Total.Energy()
 }
 
-// verify checks that the ledger matches the actual usage to the microjoule. sums contains nodes for which only the
-// total is known.
+// verify checks that the ledger matches the actual usage to the microjoule. sums contains the totals of
+// nodes without known parts.
 func (c *controllerProcess) verify(t *testing.T, from time.Time, steps map[string]uint64, sums map[string]energy.Microjoules) {
 	t.Helper()
 	var booked map[string]map[feed.Key]feed.Sum

@@ -119,7 +119,7 @@ func (m *meters) tick(ctx context.Context) error {
 		}
 	}
 	view := m.view()
-	now := time.Since(m.began) + time.Second // time since boot, for which 0 means unknown
+	now := time.Since(m.began) + time.Second // time since boot; 0 means unknown
 	for _, n := range nodes {
 		a, err := m.agent(ctx, n.Name)
 		if err != nil {

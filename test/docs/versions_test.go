@@ -18,7 +18,7 @@ var (
 		`^(.*registry\.example\.(org|com)/kubenergy/)?(kubenergy(-scheduler|-controller|-karmada|-agent|-gpu)?|\$name)$`)
 )
 
-// TestImagesAreThoseBuilt compares the images in documents, examples and manifests with those that make images
+// TestImagesAreThoseBuilt compares the images in documents, examples and manifests with the images that make images
 // builds and with the version of the chart. It also compares the version in CITATION.cff with that of the chart.
 func TestImagesAreThoseBuilt(t *testing.T) {
 	chart := reference.ReadObject(t, filepath.Join(kit.Root, "charts/kubenergy/Chart.yaml"))

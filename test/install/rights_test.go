@@ -21,12 +21,12 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-var rewrite = flag.Bool("rewrite", false, "replace the expected permissions by those that the API server reports")
+var rewrite = flag.Bool("rewrite", false, "replace the expected permissions by the permissions that the API server reports")
 
 const rightsFile = "testdata/rights.txt"
 
 // testRights compares the permissions of all KubEnergy service accounts in all relevant namespaces with a reviewed
-// list. The permissions are those that kubectl auth can-i --list reports.
+// list. The permissions are reported by kubectl auth can-i --list.
 func (w *world) testRights(t *testing.T) {
 	var text strings.Builder
 	for _, account := range []string{"kubenergy-scheduler", "kubenergy-controller", "kubenergy-agent", "kubenergy-power"} {

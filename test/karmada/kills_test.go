@@ -20,7 +20,7 @@ var points = flag.Int("points", 50, "number of points at which TestKills kills k
 
 const (
 	takeover = 30 * time.Second // maximum time for karmada-scheduler to bind the remaining bindings
-	overdue  = 2 * time.Second  // maximum time for which a binding is suspended after the deadline
+	overdue  = 2 * time.Second  // maximum duration of a suspended binding after the deadline
 )
 
 // sent is a Job of a point, with the observed times of its binding.

@@ -57,9 +57,9 @@ func (f *federation) complete(namespace, name string) bool {
 	return false
 }
 
-// absence is the duration for which a member is lost. In this test, Karmada changes the Ready condition of a member
+// absence is the duration of the loss of a member. In this test, Karmada changes the Ready condition of a member
 // after ten seconds instead of the default of thirty.
-var absence = flag.Duration("absence", 10*time.Minute, "duration for which TestMemberLost disconnects a member")
+var absence = flag.Duration("absence", 10*time.Minute, "duration of the disconnection of a member in TestMemberLost")
 
 // TestMemberLost verifies the behavior if a member is unreachable. Its running work continues and runs once unless
 // its policy requests failover. New work is sent to the other member, and no work is lost.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// listDefaulting contains two profiles for which pods can have signatures. The default constraints of
+// listDefaulting contains two profiles that support signatures of pods. The default constraints of
 // PodTopologySpread depend on Services and prevent signatures.
 const listDefaulting = `
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -73,7 +73,7 @@ func (c pluginCost) without(stopwatch spent) pluginCost {
 	return less
 }
 
-// perPod returns the cost in nanoseconds of a pod for which nodesScored nodes are scored. All extension points
+// perPod returns the cost in nanoseconds of a pod if nodesScored nodes are scored. All extension points
 // except Score are called once per pod.
 func (c pluginCost) perPod(nodesScored int) (nanos float64) {
 	for point, s := range c {

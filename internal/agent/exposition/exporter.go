@@ -28,7 +28,7 @@ type Options struct {
 	// MaxConsumers is the maximum number of consumers with their own series. All other consumers share one.
 	// Defaults to 2,000.
 	MaxConsumers int
-	// Retain is the time for which the series of an ended consumer are exported, so that its final values are
+	// Retain is how long the series of an ended consumer are exported, so that its final values are
 	// scraped. Defaults to two minutes.
 	Retain time.Duration
 }
@@ -62,7 +62,7 @@ type Exporter struct {
 	gpuIdle    energy.Microjoules // part of idle that GPUs used
 	gpuUnknown energy.Microjoules
 	other      account // consumers beyond MaxConsumers
-	ended      account // consumers whose series were removed
+	ended      account // consumers with removed series
 	folded     int     // number of consumers without their own series in the last tick
 	status     Status
 	sweep      time.Duration // total duration of reading CPU times

@@ -17,7 +17,7 @@ const dueAtMost = 2 * time.Minute
 // TakeOut subtracts the energy of GPUs, which is recorded separately, from the readings of a root that covers the
 // whole machine. The resulting readings never decrease within a run, and together with the separately recorded
 // energy they add up to the root's counter. If the GPUs have used more energy than the root counted in two minutes,
-// the root does not include the GPUs, and nothing is subtracted from then on. TakeOut returns true once when it
+// the root does not include the GPUs, and no energy is subtracted from then on. TakeOut returns true once when it
 // detects this.
 func (b *Attribution) TakeOut(root []energy.Reading) (outside bool) {
 	for i := range root {

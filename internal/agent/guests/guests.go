@@ -53,7 +53,7 @@ type Options struct {
 // Stats contains statistics of a Publisher since it was opened.
 type Stats struct {
 	Trees   int    // machines with a published counter
-	Failing int    // machines whose last publication failed
+	Failing int    // machines with a failed last publication
 	Failed  uint64 // failed publications
 	Refused uint64 // publications skipped because of an invalid machine name
 	Stuck   uint64 // directories of stopped machines that cannot be removed

@@ -60,7 +60,7 @@ func sharesMilli(shares uint64) uint64 {
 
 // weighing is the state of refreshing weights incrementally.
 type weighing struct {
-	young  []*node // new nodes, whose weight may not be set yet
+	young  []*node // new nodes; their weight may not be set yet
 	again  []*node
 	cursor int
 	last   time.Duration

@@ -14,7 +14,7 @@ type Allowance struct {
 	AtOnce    int
 }
 
-// maxBuckets is the maximum number of callers whose requests are counted. Further callers replace those without recent
+// maxBuckets is the maximum number of callers with counted requests. Further callers replace those without recent
 // requests.
 const maxBuckets = 20_000
 

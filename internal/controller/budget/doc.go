@@ -1,5 +1,5 @@
 // Package budget enforces EnergyBudgets and the budgets that annotations set for individual workloads. Every few
-// seconds a sweep queries the ledger for the energy used and starts the actions whose thresholds have been reached,
+// seconds a sweep queries the ledger for the energy used and starts the actions that have reached their thresholds,
 // each exactly once.
 //
 // # Invariants and the tests that verify them

@@ -84,7 +84,7 @@ type SidecarConfig struct {
 
 const (
 	maxQueries   = 4           // maximum number of concurrent ledger queries
-	maxCallers   = 10_000      // callers with their own limit of concurrent queries; the limits of others start anew
+	maxCallers   = 10_000      // callers with their own limit of concurrent queries; the limits of others are reset
 	jobScheduler = "kubenergy" // schedulerName of the pods of submitted Jobs
 
 	// JobImage is the container image of submissions that do not specify one. It only has to provide the sleep

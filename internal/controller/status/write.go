@@ -12,8 +12,8 @@ import (
 )
 
 // Write writes the status of an object from the cache and returns when to reconcile the object again: after look,
-// or soon if the object has changed or no longer exists. In the latter case, the cache is outdated and nothing is
-// written.
+// or soon if the object has changed or no longer exists. In the latter case, the cache is outdated and the status
+// is not written.
 func Write(ctx context.Context, c client.Client, o client.Object, look time.Duration,
 ) (again reconcile.Result, written bool, err error) {
 	const behind = time.Second // retry delay; each retry is a write, and the watch may lag

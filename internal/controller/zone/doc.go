@@ -2,7 +2,7 @@
 // prices, and computes the emissions and the cost of a joule on a node.
 //
 // A signal takes three forms. A [signal.Answer] is the response of a source. The status of the GridZone contains
-// the result of a [signal.Keeper] and is what other components read. A [grid.Signal] in a [kube.View] is the form
+// the result of a [signal.Keeper] and is read by other components. A [grid.Signal] in a [kube.View] is the form
 // that decisions are based on. Past values are stored in a [signal.Track] of five-minute slots. A keeper has a
 // track of four weeks to forecast from, and [History] has tracks of three days to compute the emissions of finished
 // work. Keepers run in the leader only. The History runs in every replica and reads views, so that a new leader has

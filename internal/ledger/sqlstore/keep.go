@@ -14,7 +14,7 @@ import (
 const (
 	droppedAtOnce = 5000
 	recordsAtOnce = 500
-	namesAtOnce   = 5000 // range of IDs, some of which may not exist
+	namesAtOnce   = 5000 // range of IDs; some IDs may not exist
 )
 
 // Minimum and additional retention periods.

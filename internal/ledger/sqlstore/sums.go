@@ -247,7 +247,7 @@ func include(to, from map[sumKey]*sum, step int64) {
 type summing struct {
 	*folder
 	sumsByKey
-	taken map[int64]bool // nodes with revoked estimates, whose sums may have become empty
+	taken map[int64]bool // nodes with revoked estimates; their sums may have become empty
 }
 
 // write adds the collected sums to hours and days and assigns new versions to the days.

@@ -15,7 +15,7 @@
 //   - With an opinion, the replaced plugins contribute nothing: test/scores TestBestNodeWins.
 //   - The outcome does not depend on the order of plugins, and an opinion withdrawn after PreScore counts as none:
 //     TestRunScorePlugins.
-//   - A profile that replaces nothing is left as it is, and one that replaces a plugin that it does not enable is
+//   - A profile without replaced plugins is left unchanged, and one that replaces a plugin that it does not enable is
 //     rejected: TestWrap.
 package fallback
 

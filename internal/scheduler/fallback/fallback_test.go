@@ -91,7 +91,7 @@ func TestWrap(t *testing.T) {
 	}
 	f := &fake{scores: scores}
 	if same, err := Wrap(f); err != nil || same != framework.Framework(f) {
-		t.Errorf("a profile that replaces nothing is wrapped, error %v", err)
+		t.Errorf("a profile without replaced plugins is wrapped, error %v", err)
 	}
 }
 

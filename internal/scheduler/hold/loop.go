@@ -30,7 +30,7 @@ type Config struct {
 	Client    kubernetes.Interface // used only by the loop, see the package documentation
 	View      func() *kube.View
 	Namespace string // of the Lease; defaults to kube-system
-	// MaxPods is the maximum number of held bare pods, each of which is kept in memory and written to the API
+	// MaxPods is the maximum number of held bare pods, which are kept in memory and written to the API
 	// server. It defaults to 2000.
 	MaxPods int
 	// ReleaseRate is the max number of releases per second, not counting releases at deadlines. Zero means no limit

@@ -205,7 +205,7 @@ func enter(group string) (string, error) {
 
 // mountGroups returns shell commands that remount all hierarchies so that the node sees its own group as the root.
 func mountGroups() (string, error) {
-	const hide = "umount -R " + Groups + " 2>/dev/null || true\n" // nothing is mounted in a network namespace
+	const hide = "umount -R " + Groups + " 2>/dev/null || true\n" // no file system is mounted in a network namespace
 	if unified() {
 		return hide + "mount -t cgroup2 none " + Groups + "\n", nil
 	}

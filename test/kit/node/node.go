@@ -48,7 +48,7 @@ type Node struct {
 	Before string
 }
 
-// Tools lists the programs that a node requires, except those that Debian installs as dependencies of others.
+// Tools lists the programs that a node requires, except programs that Debian installs as dependencies of others.
 var Tools = []string{
 	"containerd", "containerd-shim-runc-v2", "ctr", "runc", "mount", "unshare", "nsenter", "sh", "go",
 }

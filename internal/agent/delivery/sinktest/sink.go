@@ -61,7 +61,7 @@ type interval struct{ start, end time.Duration }
 type Totals struct {
 	Batches    int
 	Duplicates int // batches that were already recorded
-	Gaps       int // batches whose number is not consecutive
+	Gaps       int // batches with a number that is not consecutive
 	Measured   energy.Microjoules
 	Idle       energy.Microjoules
 	Platform   energy.Microjoules
