@@ -246,7 +246,7 @@ func ReadFile(name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > most {
-		return nil, fmt.Errorf("%s is not a regular file or larger than %d bytes", name, most)
+		return nil, fmt.Errorf("%s: want a regular file of at most %d bytes", name, most)
 	}
 	return os.ReadFile(name)
 }

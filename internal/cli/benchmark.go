@@ -65,7 +65,7 @@ knowledge base of the hybrid scheduler and PowerProfiles for kubectl apply.`,
 	flags.BoolVar(&f.local, "local", false, "measure this machine, without Kubernetes")
 	flags.StringVar(&f.node, "node", "", "name of this machine, with --local (default: its host name)")
 	flags.StringSliceVar(&f.works, "workloads", knownWorks[:3], "works to measure: "+cmdutil.OrOf(knownWorks))
-	flags.IntVar(&f.rules.Runs, "runs", f.rules.Runs, "number of runs of each work; fewer than 5 are inconclusive")
+	flags.IntVar(&f.rules.Runs, "runs", f.rules.Runs, "number of runs of each workload; fewer than 5 are inconclusive")
 	flags.DurationVar(&f.rules.AtLeast, "at-least", 0,
 		"minimum duration of a run (default: 5s, or 45s in a cluster because of the interval of power readings)")
 	flags.StringArrayVar(&f.results, "results", nil,

@@ -42,7 +42,8 @@ func (f *benchmarkFlags) job(n *v1.Node) (*batchv1.Job, error) {
 	if err := yaml.Unmarshal(fmt.Appendf(nil, benchmarkJob, n.Name, f.image), job); err != nil {
 		return nil, err
 	}
-	job.Spec.ActiveDeadlineSeconds = new(int64(f.timeout.Seconds())) // also limits Jobs with an image that cannot be pulled
+	// also limits Jobs with an image that cannot be pulled
+	job.Spec.ActiveDeadlineSeconds = new(int64(f.timeout.Seconds()))
 	works, pod := slices.Clone(f.works), &job.Spec.Template.Spec
 	if gpus := n.Status.Allocatable[nvidiaGPU]; gpus.IsZero() {
 		works = slices.DeleteFunc(works, func(w string) bool { return w == benchmark.GPU })

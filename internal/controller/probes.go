@@ -46,7 +46,8 @@ func (p *app) probes(began time.Time) http.Handler {
 				if p.knowsWork() && p.objects.Synced() {
 					return nil
 				}
-				return fmt.Errorf("waiting for the API server: Jobs, CronJobs, pods, namespaces, and the kinds of %s",
+				return fmt.Errorf("waiting for the API server to list Jobs, CronJobs, pods, namespaces and "+
+					"the kinds of %s",
 					v1alpha1.GroupVersion)
 			},
 			"gridzones": func(r *http.Request) error {

@@ -72,8 +72,8 @@ func (a *Attribution) Check() error {
 // CheckGPU returns an error if the GPU energy of a part is negative or exceeds that part.
 func CheckGPU(idle, ofIdle, unknown, ofUnknown Microjoules) error {
 	if ofIdle < 0 || ofIdle > idle || ofUnknown < 0 || ofUnknown > unknown {
-		return fmt.Errorf("GPU energy is %d of %d µJ idle and %d of %d µJ unknown energy", int64(ofIdle), int64(idle),
-			int64(ofUnknown), int64(unknown))
+		return fmt.Errorf("invalid GPU energy: %d of %d µJ of idle energy and %d of %d µJ of unknown energy",
+			int64(ofIdle), int64(idle), int64(ofUnknown), int64(unknown))
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // mistaken for a step, because the unchanged replicas contradict it.
 type Smoothed struct {
 	at                   int64   // reference time of the sums, in Unix nanoseconds
-	weight, sum, squares float64 // seconds; times watts; times their squares
+	weight, sum, squares float64 // sums of the durations in seconds, of duration × watts, and of duration × watts²
 
 	// Deviating samples that the next interval must confirm: the end of the first of them, their mean and their
 	// weight.

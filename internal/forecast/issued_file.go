@@ -24,7 +24,7 @@ type issuedFile struct {
 	Hours        []int64   // sorted origins, in hours since the epoch
 	Horizon, Lag int       // in hours
 	Known        []float64 // value of the hour before each origin
-	Values       []float32 // forecasts of all origins, each by hour ahead
+	Values       []float32 // forecasts of all origins, Horizon values for each
 }
 
 // MarshalBinary encodes the forecasts and the digest of their inputs.

@@ -276,7 +276,7 @@ func (r *Replay) wait(ctx context.Context, w *watch) error {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for jobs, %s: %w", progress, context.Cause(ctx))
 		case <-r.Cluster.Done():
-			return fmt.Errorf("a part of the control plane ended, %s", progress)
+			return fmt.Errorf("a component of the control plane has stopped, %s", progress)
 		case <-ticker.C:
 		}
 	}

@@ -101,7 +101,7 @@ func (c *Cluster) stay(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-c.Done():
-		return errors.New("a part of the control plane ended: see " + filepath.Join(c.dir, logName))
+		return errors.New("a component of the control plane has stopped: see " + filepath.Join(c.dir, logName))
 	}
 }
 

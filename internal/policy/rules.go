@@ -39,8 +39,8 @@ type NamespaceMarks struct {
 	Labels, Annotations map[string]string
 }
 
-// Rules determines which workloads of a cluster may wait, and the reasons to wait. Rules is immutable. The zero value contains
-// the built-in rules.
+// Rules determines which workloads of a cluster may wait, and the reasons to wait. Rules is immutable. The zero
+// value contains the built-in rules.
 type Rules struct {
 	policies   map[string]*v1alpha1.EnergyPolicy // effective policies by namespace
 	namespaces map[string]*namespaceRules        // of namespaces with settings

@@ -62,7 +62,7 @@ type faults struct {
 	starts   []time.Time          // times when dead replicas are replaced
 	back     time.Time            // time when the API server is available again
 	waits    map[string]time.Time // time since which pods have no machine
-	obeys    map[string]time.Time // time since which machines would boot if ordered to
+	obeys    map[string]time.Time // earliest time at which machines would boot if ordered to
 	pods     int
 	decided  int
 }

@@ -272,7 +272,7 @@ type chart struct {
 
 // figureOfBars returns a figure for charts next to each other, and the distance between their bars.
 func figureOfBars(charts int, names []string) (f figure, slot vg.Length) {
-	const margin, least = 75, 18 // in points: of a vertical axis, and of a bar with turned labels
+	const margin, least = 75, 18 // widths of a vertical axis and of a bar with rotated labels, in points
 	f.width, f.height = max(figureWidth, vg.Length(charts*(margin+least*len(names)))), 5*vg.Inch
 	f.plots = make([][]*plot.Plot, 1)
 	return f, (f.width/vg.Length(charts) - margin) / vg.Length(len(names))

@@ -154,7 +154,8 @@ func (r *Report) emptyNote() string {
 	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Sleep != nil }) {
 		return "Empty machines stay on."
 	}
-	return fmt.Sprintf("Sleeping machines draw the power in their power profile. Machines that take time to boot slept "+
+	return fmt.Sprintf("Sleeping machines draw the power in their power profile. Machines that take "+
+		"time to boot slept "+
 		"for %s of machine time in all runs. The %s took %s kWh and %s, which the figures include.",
 		humanize.Span(3600*sum.AsleepHours), humanize.Count(sum.Boots, "boot"), humanize.Significant(sum.BootEnergyKWh),
 		humanize.Span(3600*sum.BootHours))

@@ -80,7 +80,7 @@ func gaiaByLength(file string, text []byte, skipBad bool) (format, error) {
 	case seconds:
 		return inSeconds, nil
 	}
-	return format{}, &grid.RowError{File: file, Err: fmt.Errorf("lengths are neither all in hours, up to %d, nor all "+
-		"in seconds, from %d: specify the format %s or %s", gaiaMaxHours, gaiaMinSeconds, formatGAIAHours,
-		formatGAIASeconds)}
+	return format{}, &grid.RowError{File: file, Err: fmt.Errorf("the unit of the lengths is ambiguous: want "+
+		"all lengths in hours (at most %d) or all in seconds (at least %d); specify the format %s or %s",
+		gaiaMaxHours, gaiaMinSeconds, formatGAIAHours, formatGAIASeconds)}
 }

@@ -226,8 +226,8 @@ func TestReadTracesRefuses(t *testing.T) {
 			table(openbText, "p9,1,1,0,0,,,,5,7,8"), "",
 			`workload.csv:7: deletion_time: "7" is before the scheduled time`,
 		},
-		"GAIA mixed": {gaia + "0,5,1\n1,4000,1\n", "", "workload.csv: lengths are neither all in hours, " +
-			"up to 72, nor all in seconds, from 300: specify the format gaia-hours or gaia-seconds"},
+		"GAIA mixed": {gaia + "0,5,1\n1,4000,1\n", "", "workload.csv: the unit of the lengths is ambiguous: " +
+			"want all lengths in hours (at most 72) or all in seconds (at least 300); specify the format gaia-hours or gaia-seconds"},
 		"GAIA no length": {gaia + "0,5,1\n1,0,1\n", "", `workload.csv:3: length: "0" must be more than 0`},
 		"GAIA too late": {
 			gaia + "0,5,1\n1e9,1,1\n", "",

@@ -50,7 +50,7 @@ type Sweep struct {
 type Stats struct {
 	Groups int  // consumers that match a pattern
 	Kept   int  // open file descriptors
-	Blind  bool // changes are detected by walks only, because some directories cannot be watched
+	Blind  bool // changes are detected by periodic scans only, because some directories cannot be watched
 
 	Folded     int // consumers beyond Options.Max since the last walk, accounted to their pod or the system
 	Duplicates int // groups with the consumer ID of another group, accounted to their parent
@@ -131,7 +131,7 @@ func Open(opts Options, log *slog.Logger) (*Host, error) {
 	h.busy = openBusy(found, opts.Proc)
 	h.cpus = h.countCPUs()
 	if h.watch, err = newWatcher(); err != nil {
-		log.Info("Detecting changes of control groups by walks only", "reason", err)
+		log.Info("Detecting changes of control groups by periodic scans only", "reason", err)
 	}
 	for _, one := range found {
 		log.Info("Reading control groups", "folder", one.dir, "version", one.version)

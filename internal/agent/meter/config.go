@@ -55,8 +55,8 @@ type Config struct {
 
 	ScaphandreURL string // of its /metrics; if empty, Scaphandre is not used
 	// ScaphandreFactor is multiplied with the counters of Scaphandre, both in its /metrics and in the files of its
-	// qemu exporter, which counts too slowly by the period of its loop (5 s plus the duration of an iteration). 0
-	// means no correction.
+	// qemu exporter, which increase too slowly because of the period of its loop (5 s plus the duration of an
+	// iteration). 0 means no correction.
 	ScaphandreFactor float64
 	KeplerURL        string        // of its /metrics; if empty, Kepler is not used
 	ScrapeInterval   time.Duration // interval of scrapes

@@ -262,9 +262,8 @@ func (g *Guest) record(raw uint64, written time.Time, now time.Duration) {
 	if g.seen {
 		at = min(max(now-g.wall().Sub(written), g.looked, g.last.At), now)
 	} else if g.parent == nil && !g.factor {
-		g.log.Warn("Counter appears to be written by Scaphandre, which counts too slowly by the period of "+
-			"its loop: "+
-			"set --scaphandre-factor", "file", g.path)
+		g.log.Warn("Counter appears to be written by Scaphandre and increases too slowly because of the period "+
+			"of its loop, set --scaphandre-factor", "file", g.path)
 	}
 	g.low = low{}
 	g.last = g.counter.Next(raw, at)

@@ -19,12 +19,13 @@ type node struct {
 	places   chan struct{} // limits concurrent requests
 	strange  atomic.Bool   // the last batch deviated from the hardware model
 
-	mu      sync.Mutex
-	heard   time.Time
-	acked   *cache.LRUExpireCache // progress of recent streams; missing ones are read from the ledger
-	guests  map[string]time.Time  // time of the last report of each virtual machine
-	folded  time.Time             // time of the last batch that did not list all guests
-	alone   time.Time             // start of claiming a host without its confirmation; zero if confirmed
+	mu     sync.Mutex
+	heard  time.Time
+	acked  *cache.LRUExpireCache // progress of recent streams; missing ones are read from the ledger
+	guests map[string]time.Time  // time of the last report of each virtual machine
+	folded time.Time             // time of the last batch that did not list all guests
+	// time since which the host has not confirmed the node as its guest; zero if confirmed
+	alone   time.Time
 	begun   *rate.Limiter         // limits new streams and gaps in streams
 	moved   *rate.Limiter         // limits changes of the parent
 	parents *cache.LRUExpireCache // set of accepted batch.Parent

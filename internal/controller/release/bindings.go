@@ -34,7 +34,7 @@ func Bindings(ctx context.Context, c dynamic.Interface, held *Held, log *slog.Lo
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 			if pause = absentLook; !reported && apierrors.IsForbidden(err) { // also returned without the resource
 				reported = true
-				log.Info("Failed to list ResourceBindings, for Karmada apply deploy/karmada/federation.yaml",
+				log.Info("Failed to list ResourceBindings; apply deploy/karmada/federation.yaml if you use Karmada",
 					"error", err)
 			}
 		case err != nil && ctx.Err() == nil:

@@ -106,7 +106,7 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 			}
 			pause := 50 * time.Millisecond
 			if next := nextOf(within, look.Sub(now)); next > time.Second {
-				pause = next - time.Second // skip most of the time without expected releases
+				pause = next - time.Second // skip ahead to one second before the next release
 			}
 			bubble.Advance(pause)
 		}

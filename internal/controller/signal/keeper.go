@@ -266,7 +266,7 @@ func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (lacks, err 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	past := &k.history
-	if a.Ageless { // its past is in the answer itself
+	if a.Ageless { // the response contains past values
 		past = &Track{Span: historySpan}
 	}
 	if l.kind != "typical" { // not an observation

@@ -239,7 +239,7 @@ func TestPausesAreRemembered(t *testing.T) {
 	want(kit.Noon.Add(time.Minute), false, kit.Noon.Add(2*time.Hour))
 	block(kit.Noon.Add(90*time.Minute+time.Millisecond), kit.Noon.Add(2*time.Minute)) // the last call of Block wins
 	want(kit.Noon.Add(time.Hour), false, kit.Noon.Add(90*time.Minute+time.Second))
-	// A write for another source retains a pause even if all calls next to it have expired.
+	// A write for another source does not remove a pause, even if all calls stored with it have expired.
 	if ok, _, err := NewCalls(api, "ns").Reserve(t.Context(), "other", 3, kit.Noon.Add(85*time.Minute)); !ok ||
 		err != nil {
 		t.Errorf("granted %v, error %v", ok, err)

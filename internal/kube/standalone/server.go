@@ -107,7 +107,7 @@ func New(o Options) (*Server, error) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	given := []byte(r.Header.Get("Authorization"))
 	if subtle.ConstantTimeCompare(given, []byte("Bearer "+s.o.Token)) != 1 {
-		answer(w, nil, apierrors.NewUnauthorized("want the token in the state directory"))
+		answer(w, nil, apierrors.NewUnauthorized("invalid token: use the token in the state directory"))
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)

@@ -36,8 +36,8 @@ func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle, again *atomic.Po
 			enabled := enabledAt(handle, "PostFilter")
 			first := len(enabled) > 0 && enabled[0].name == EnergyName
 			if !first {
-				d.Log.Warn("Cycles are not narrowed and batch plans only affect scores, because "+EnergyName+" is "+
-					"not the first postFilter plugin", "profile", handle.ProfileName())
+				d.Log.Warn("Every cycle evaluates all nodes, and batch plans only affect scores, because "+EnergyName+
+					" is not the first postFilter plugin", "profile", handle.ProfileName())
 			}
 			return first
 		}),

@@ -166,8 +166,8 @@ func (p *Process) Stop() {
 	_ = p.cmd.Wait()
 }
 
-// Mount returns the mount point of the control groups of a version that count CPU time. It skips the test if there
-// are none, or if they cannot be created.
+// Mount returns the mount point of the control group hierarchy that counts CPU time, for the given version of control
+// groups. It skips the test if the hierarchy does not exist or groups cannot be created in it.
 func Mount(tb testing.TB, version int) string {
 	tb.Helper()
 	mounts := []string{"/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct"}
