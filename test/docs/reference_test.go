@@ -484,7 +484,7 @@ func firstSentence(text string) string {
 	return strings.Join(first, " ")
 }
 
-var sentence = regexp.MustCompile(`([^.].[^.])\. ([A-Z{0-9])`)
+var sentence = regexp.MustCompile(`([^.][^.][^.])\. ([A-Z{0-9])`)
 
 // prefixed returns a text with a prefix and a suffix, or nothing if it is empty.
 func prefixed(prefix, text, suffix string) string {

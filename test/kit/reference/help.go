@@ -51,8 +51,8 @@ var (
 // parse splits the help of a command. Flags that only print the help or the version are omitted.
 func parse(words []string, help string) command {
 	about, _, _ := strings.Cut(strings.TrimSpace(help), "\n\n")
-	sentences := strings.SplitAfterN(strings.Join(strings.Fields(about), " "), ". ", 3)
-	c := command{words: words, about: strings.Join(sentences[:min(2, len(sentences))], "")}
+	about, _, _ = strings.Cut(strings.Join(strings.Fields(about), " "), ". ")
+	c := command{words: words, about: strings.TrimSuffix(about, ".")}
 	for _, m := range parts.FindAllStringSubmatch(help, -1) {
 		switch m[1] {
 		case "Examples":
@@ -75,8 +75,8 @@ func parse(words []string, help string) command {
 	return c
 }
 
-// Commands describes every command of a program in Markdown, with the first two sentences of its description, its
-// usage unless it only consists of flags, its examples and its flags. Flags with the same help in several commands are
+// Commands describes every command of a program in Markdown, with the first sentence of its description, its usage
+// unless it only consists of flags, its examples and its flags. Flags with the same help in several commands are
 // described once, in the section of the program.
 func Commands(call func(words ...string) string, program string) string {
 	var all []command
