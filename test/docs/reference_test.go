@@ -346,18 +346,15 @@ func takes(schema reference.Object) string {
 	return kind
 }
 
-// limits returns a description of the constraints of a schema.
+// limits returns a description of the constraints of a schema, except for maximum sizes.
 func limits(schema reference.Object) string {
 	var all []string
 	for _, word := range []struct{ key, description string }{
 		{"minimum", map[bool]string{true: "> ", false: "≥ "}[schema["exclusiveMinimum"] == true]},
 		{"maximum", map[bool]string{true: "< ", false: "≤ "}[schema["exclusiveMaximum"] == true]},
 		{"minLength", "characters ≥ "},
-		{"maxLength", "characters ≤ "},
 		{"minItems", "items ≥ "},
-		{"maxItems", "items ≤ "},
 		{"minProperties", "entries ≥ "},
-		{"maxProperties", "entries ≤ "},
 		{"pattern", ""},
 	} {
 		switch v := reference.Text(schema[word.key]); {

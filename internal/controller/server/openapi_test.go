@@ -214,5 +214,5 @@ func describeParameter(p *parameter) string {
 	if p.otherwise != "" {
 		line += "; default: " + p.otherwise
 	}
-	return line + ", e.g. `" + p.example + "`\n"
+	return line + "\n"
 }

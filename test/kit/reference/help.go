@@ -56,7 +56,7 @@ func parse(words []string, help string) command {
 	for _, m := range parts.FindAllStringSubmatch(help, -1) {
 		switch m[1] {
 		case "Examples":
-			c.examples = m[2]
+			c.examples = firstExamples(m[2])
 		case "Usage":
 			for line := range strings.Lines(m[2]) {
 				if !onlyFlags.MatchString(strings.TrimSpace(line)) {
@@ -75,8 +75,24 @@ func parse(words []string, help string) command {
 	return c
 }
 
+// firstExamples returns at most two examples. An example continues after a backslash at the end of a line.
+func firstExamples(text string) string {
+	var b strings.Builder
+	n := 0
+	for line := range strings.Lines(text) {
+		if n == 2 {
+			break
+		}
+		b.WriteString(line)
+		if !strings.HasSuffix(strings.TrimSpace(line), "\\") {
+			n++
+		}
+	}
+	return b.String()
+}
+
 // Commands describes every command of a program in Markdown, with the first sentence of its description, its usage
-// unless it only consists of flags, its examples and its flags. Flags with the same help in several commands are
+// unless it only consists of flags, two examples and its flags. Flags with the same help in several commands are
 // described once, in the section of the program.
 func Commands(call func(words ...string) string, program string) string {
 	var all []command
