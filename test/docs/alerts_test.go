@@ -2,6 +2,7 @@ package docs
 
 import (
 	"cmp"
+	"fmt"
 	"go/ast"
 	"go/token"
 	"os"
@@ -32,7 +33,7 @@ var (
 
 // TestAlerts generates the table in docs/reference/alerts.md from the rules of the chart.
 func TestAlerts(t *testing.T) {
-	rows := newTable("alert", "severity", "after", "meaning", "consequences and remedies")
+	var rows strings.Builder
 	for _, name := range []string{"alerts.yaml", "agent.yaml"} {
 		text, err := os.ReadFile(filepath.Join(kit.Root, "charts/kubenergy/files/metrics", name))
 		if err != nil {
@@ -45,15 +46,18 @@ func TestAlerts(t *testing.T) {
 		for _, group := range groups {
 			for _, r := range group.Rules {
 				summary, about := plain(r.Annotations["summary"]), plain(r.Annotations["description"])
+				sentences := strings.SplitAfterN(about, ". ", 3) // the alert itself contains the others
+				about = strings.TrimSpace(strings.Join(sentences[:min(2, len(sentences))], ""))
 				if summary == "" || about == "" || strings.Contains(summary+about, "{{") {
 					t.Errorf("%s: alert %s lacks a summary or a description, or has an unsupported template",
 						name, r.Alert)
 				}
-				rows.add(code(r.Alert), r.Labels["severity"], cmp.Or(r.For, "0m"), summary, about)
+				fmt.Fprintf(&rows, "* `%s` (%s, %s): %s. %s\n", r.Alert, r.Labels["severity"], cmp.Or(r.For, "0m"),
+					summary, about)
 			}
 		}
 	}
-	reference.Hold(t, "docs/reference/alerts.md", "./test/docs -run TestAlerts", rows.b.String(), *rewrite)
+	reference.Hold(t, "docs/reference/alerts.md", "./test/docs -run TestAlerts", rows.String(), *rewrite)
 }
 
 // plain replaces labels in a template by their names in capitals, and values by an ellipsis.
@@ -78,7 +82,7 @@ func TestEvents(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(text), "\n## Events\n")
 	var have []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(section, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\* `(\\w+)` \\(").FindAllStringSubmatch(section, -1) {
 		have = append(have, m[1])
 	}
 	c := reference.ReadCode(t)

@@ -104,12 +104,12 @@ func TestAnnotations(t *testing.T) {
 	}
 	aliases := map[string]string{}
 	c.Aliases(func(our, their string) { aliases[their] = our })
-	rows := newTable("key", "alias of")
+	var rows strings.Builder
 	for _, their := range slices.Sorted(maps.Keys(aliases)) {
-		rows.add(code(their), code(aliases[their]))
+		fmt.Fprintf(&rows, "* `%s`: `%s`\n", their, aliases[their])
 	}
 	b.WriteString("\n## Keys of other systems that stand for ours\n\nThe KubEnergy key takes precedence over its " +
-		"alias. Aliases accept the same values, except that `estimated-runtime-hours` is a number of hours.\n\n" + rows.b.String())
+		"alias. Aliases accept the same values, except that `estimated-runtime-hours` is a number of hours.\n\n" + rows.String())
 	c.All(func(text string) {
 		if theirs.MatchString(text) && reference.IsKey(text) && !inside.MatchString(text) &&
 			!strings.Contains(b.String(), "`"+text) {
@@ -123,7 +123,8 @@ func TestAnnotations(t *testing.T) {
 // of the group's comment. The comment of a key consists of its value and, after a colon, its effect.
 func describeKeys(t *testing.T, c *reference.Code, folder string, group *ast.GenDecl) string {
 	t.Helper()
-	rows, relevant := newTable("key", "value", "effect"), false
+	var rows strings.Builder
+	relevant := false
 	for _, s := range group.Specs {
 		spec := s.(*ast.ValueSpec)
 		about := strings.Join(strings.Fields(cmp.Or(spec.Doc, spec.Comment).Text()), " ")
@@ -139,18 +140,19 @@ func describeKeys(t *testing.T, c *reference.Code, folder string, group *ast.Gen
 		if strings.HasSuffix(key, "-") || strings.HasSuffix(key, ".") {
 			key += "…"
 		}
-		rows.add(code(key), value, effect)
+		fmt.Fprintf(&rows, "* `%s` (%s): %s\n", key, value, effect)
 	}
 	if !relevant {
 		return ""
 	}
 	heading, more, _ := strings.Cut(strings.Join(strings.Fields(group.Doc.Text()), " "), ". ")
-	return "\n## " + strings.TrimSuffix(heading, ".") + "\n\n" + strings.TrimLeft(more+"\n\n", "\n") + rows.b.String()
+	return "\n## " + strings.TrimSuffix(heading, ".") + "\n\n" + strings.TrimLeft(more+"\n\n", "\n") + rows.String()
 }
 
 // TestReasons generates docs/reference/reasons.md from the constants of decision reasons and their comments.
 func TestReasons(t *testing.T) {
-	rows, kind := newTable("reason", "meaning"), sched.ReasonKind(0)
+	var rows strings.Builder
+	kind := sched.ReasonKind(0)
 	for _, file := range reference.ReadCode(t).Files[filepath.Join(kit.Root, "internal/sched")] {
 		ast.Inspect(file, func(n ast.Node) bool {
 			group, ok := n.(*ast.GenDecl)
@@ -166,7 +168,7 @@ func TestReasons(t *testing.T) {
 				if about == "" {
 					t.Errorf("reason %s has no trailing comment in package sched", kind)
 				}
-				rows.add(code(kind.String()), about)
+				fmt.Fprintf(&rows, "* `%s`: %s\n", kind, about)
 				kind++
 			}
 			return false
@@ -175,7 +177,7 @@ func TestReasons(t *testing.T) {
 	if name := kind.String(); !strings.HasPrefix(name, "Reason(") {
 		t.Errorf("reason %s has no constant in package sched", name)
 	}
-	reference.Hold(t, "docs/reference/reasons.md", "./test/docs -run TestReasons", rows.b.String(), *rewrite)
+	reference.Hold(t, "docs/reference/reasons.md", "./test/docs -run TestReasons", rows.String(), *rewrite)
 }
 
 // A value is a line of values.yaml that sets a value, with its comments.
@@ -227,39 +229,63 @@ func TestValues(t *testing.T) {
 		abouts[v.key] = v.about
 	}
 	var b strings.Builder
-	var rows *table
+	var same []string // values that are the same as those of the scheduler
+	flush := func() {
+		if len(same) > 0 {
+			fmt.Fprintf(&b, "* as for `scheduler`: %s\n", strings.Join(same, ", "))
+		}
+		same = nil
+	}
 	for i, v := range all {
 		component, rest, inside := strings.Cut(v.key, ".")
 		schema, group := at(root, v.key), i+1 < len(all) && strings.HasPrefix(all[i+1].key, v.key+".")
 		about := v.about
-		if slices.Contains([]string{"controller", "agent", "cli"}, component) {
-			about = cmp.Or(about, abouts["scheduler."+rest]) // values common to all components are described there
+		common := about == "" && slices.Contains([]string{"controller", "agent", "cli"}, component)
+		if common {
+			about = abouts["scheduler."+rest] // values common to all components are described there
 		}
 		if schema == nil || about == "" && !group {
 			t.Errorf("value %s is missing in values.schema.json or has no comment in values.yaml", v.key)
 		}
 		if !inside {
-			if rows != nil {
-				b.WriteString(rows.b.String())
-			}
+			flush()
 			fmt.Fprintf(&b, "\n## %s\n\n", component)
-			rows = newTable("value", "default", "type", "meaning")
 			if group {
-				b.WriteString(strings.TrimLeft(v.about+"\n\n", "\n"))
+				b.WriteString(strings.TrimLeft(firstSentence(v.about)+"\n\n", "\n"))
 				continue
 			}
 		}
-		if about != "" {
-			rows.add(code(v.key), code(v.otherwise), takes(schema), about)
+		otherwise := ""
+		if v.otherwise != `""` && v.otherwise != "[]" && v.otherwise != "{}" {
+			otherwise = code(v.otherwise)
+		}
+		switch {
+		case about == "":
+		case common:
+			same = append(same, strings.TrimSpace(code(rest)+" "+prefixed("(", otherwise, ")")))
+		default:
+			var facts []string
+			if otherwise != "" {
+				facts = append(facts, "default "+otherwise)
+			}
+			if schema != nil && schema["enum"] != nil {
+				facts = append(facts, "one of "+takes(schema))
+			}
+			if schema == nil || schema["enum"] == nil {
+				about = firstSentence(about)
+			}
+			about = strings.TrimSuffix(about, ".")
+			fmt.Fprintf(&b, "* %s%s: %s\n", code(v.key), prefixed(" (", strings.Join(facts, "; "), ")"), about)
 		}
 	}
-	b.WriteString(rows.b.String())
+	flush()
 	reference.Hold(t, "docs/reference/values.md", "./test/docs -run TestValues", b.String(), *rewrite)
 }
 
 // TestZones generates docs/reference/zones.md from the bundled typical days.
 func TestZones(t *testing.T) {
-	rows := newTable("zone", "annual mean", "minimum", "maximum")
+	var b strings.Builder
+	above := ""
 	for _, name := range forecast.TypicalZones() {
 		curve, ok := forecast.TypicalDay(grid.Zone(name))
 		if !ok {
@@ -269,9 +295,19 @@ func TestZones(t *testing.T) {
 		for at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() == 2026; at = at.Add(time.Hour) {
 			least, most = min(least, curve.At(at)), max(most, curve.At(at))
 		}
-		rows.add(name, fmt.Sprintf("%.0f", curve.Mean()), fmt.Sprintf("%.0f", least), fmt.Sprintf("%.0f", most))
+		switch {
+		case name[:1] != above:
+			b.WriteString("\n* ")
+		default:
+			b.WriteString(", ")
+		}
+		above = name[:1]
+		fmt.Fprintf(&b, "%s %.0f", name, curve.Mean())
+		if low, high := fmt.Sprintf("%.0f", least), fmt.Sprintf("%.0f", most); low != high {
+			fmt.Fprintf(&b, " (%s–%s)", low, high)
+		}
 	}
-	reference.Hold(t, "docs/reference/zones.md", "./test/docs -run TestZones", rows.b.String(), *rewrite)
+	reference.Hold(t, "docs/reference/zones.md", "./test/docs -run TestZones", b.String()+"\n", *rewrite)
 }
 
 // at returns the schema of a key, or nil if it does not exist.
@@ -310,18 +346,15 @@ func takes(schema reference.Object) string {
 	return kind
 }
 
-// limits returns a description of the constraints of a schema.
+// limits returns a description of the constraints of a schema, except for maximum sizes.
 func limits(schema reference.Object) string {
 	var all []string
 	for _, word := range []struct{ key, description string }{
 		{"minimum", map[bool]string{true: "> ", false: "≥ "}[schema["exclusiveMinimum"] == true]},
 		{"maximum", map[bool]string{true: "< ", false: "≤ "}[schema["exclusiveMaximum"] == true]},
 		{"minLength", "characters ≥ "},
-		{"maxLength", "characters ≤ "},
 		{"minItems", "items ≥ "},
-		{"maxItems", "items ≤ "},
 		{"minProperties", "entries ≥ "},
-		{"maxProperties", "entries ≤ "},
 		{"pattern", ""},
 	} {
 		switch v := reference.Text(schema[word.key]); {
@@ -369,8 +402,9 @@ func TestKinds(t *testing.T) {
 	reference.Hold(t, "docs/reference/kinds.md", "./test/docs -run TestKinds", b.String(), *rewrite)
 }
 
-// describeFields generates a table of the fields of a kind. Required fields are marked with an asterisk. Conditions
-// are omitted because they use the type of Kubernetes.
+// describeFields generates a list of the fields of a kind with the first sentences of their descriptions. Required
+// fields are marked with an asterisk. Conditions are omitted because they use the type of Kubernetes, and objects
+// if they have no constraints, because their fields follow.
 func describeFields(t *testing.T, schema reference.Object) string {
 	t.Helper()
 	fields, required := map[string]reference.Object{}, map[string]bool{}
@@ -381,29 +415,80 @@ func describeFields(t *testing.T, schema reference.Object) string {
 			required[strings.TrimPrefix(path+"."+reference.Text(name), ".")] = true
 		}
 	})
-	rows := newTable("field", "type", "default", "constraints", "meaning")
+	var b strings.Builder
+	described, skip := map[string]string{}, "" // paths of the objects by their fields, and a path to skip
 	for _, path := range slices.Sorted(maps.Keys(fields)) {
-		if !fieldsOfOurs.MatchString(path) || conditions.MatchString(path) {
+		if !fieldsOfOurs.MatchString(path) || conditions.MatchString(path) || skip != "" && strings.HasPrefix(path, skip) {
 			continue
 		}
 		field, element := fields[path], strings.HasSuffix(path, "[]") || strings.HasSuffix(path, ".*")
-		otherwise := ""
-		if field["default"] != nil {
-			otherwise = reference.Text(field["default"])
-		}
-		name, about := code(path), reference.Text(cmp.Or(field["description"], any("")))
-		switch {
-		case element && about+limits(field) == "":
-			continue
-		case strings.HasPrefix(path, "spec.") && about == "" && !element:
+		kind, about, inSpec := takes(field), reference.Text(cmp.Or(field["description"], any(""))), strings.HasPrefix(path, "spec")
+		if inSpec && about == "" && !element {
 			t.Errorf("field %s has no comment in api/v1alpha1", path)
 		}
-		if required[path] {
-			name += " *"
+		if properties, ok := field["properties"].(reference.Object); ok && len(properties) > 1 {
+			text := reference.Text(properties)
+			if first := described[text]; first != "" {
+				skip = path + "."
+				fmt.Fprintf(&b, "* `%s`: like `%s`\n", path, first)
+				continue
+			}
+			described[text] = path
 		}
-		rows.add(name, takes(field), code(otherwise), limits(field), about)
+		constraints := limits(field)
+		_, nested := field["properties"]
+		if constraints == "" && (element || !strings.Contains(path, ".") || nested && !required[path]) {
+			continue
+		}
+		var facts []string
+		if inSpec && (!nested || constraints == "") {
+			facts = append(facts, kind)
+		}
+		if field["default"] != nil {
+			facts = append(facts, "default "+code(reference.Text(field["default"])))
+		}
+		if constraints != "" && inSpec {
+			facts = append(facts, constraints)
+		}
+		name := code(path)
+		if required[path] && inSpec {
+			name += "*"
+		}
+		own := path[strings.LastIndex(path, ".")+1:]
+		if field["enum"] == nil || !inSpec {
+			about = firstSentence(about)
+		}
+		about, isOwn := strings.CutPrefix(about, own+" ")
+		if element || nested || !isOwn && field["enum"] == nil {
+			about = "" // describes the type
+		}
+		about = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(about, "are "), "is "), "the ")
+		fmt.Fprintf(&b, "* %s%s%s\n", name, prefixed(" (", strings.Join(facts, "; "), ")"),
+			prefixed(": ", strings.TrimSuffix(about, "."), ""))
 	}
-	return rows.b.String()
+	return b.String()
+}
+
+// firstSentence returns the first sentence of a text and sentences about its default, without line breaks.
+func firstSentence(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	var first []string
+	for i, s := range strings.Split(sentence.ReplaceAllString(text, "$1.\n$2"), "\n") {
+		if i == 0 || strings.HasPrefix(s, "Default") || strings.HasPrefix(s, "If empty") {
+			first = append(first, s)
+		}
+	}
+	return strings.Join(first, " ")
+}
+
+var sentence = regexp.MustCompile(`([^.][^.][^.])\. ([A-Z{0-9])`)
+
+// prefixed returns a text with a prefix and a suffix, or nothing if it is empty.
+func prefixed(prefix, text, suffix string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text + suffix
 }
 
 // TestMetricsPage verifies that docs/reference/metrics.md contains all metrics in the code.

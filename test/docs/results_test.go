@@ -28,16 +28,16 @@ import (
 
 const resultsPage = "docs/reference/results.md"
 
-// described returns the names in the first column of the tables on the results page, by heading.
+// described returns the names before the colons of the lists on the results page, by heading.
 func described(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(kit.Root, resultsPage))
 	if err != nil {
 		t.Fatal(err)
 	}
-	heading, first, names := regexp.MustCompile("^###? (.*)"), regexp.MustCompile(`^\| (.*?) \|`), map[string][]string{}
+	heading, first, names := regexp.MustCompile("^###? (.*)"), regexp.MustCompile("^\\* ((?:`[^`]+`(?:, )?)+)"), map[string][]string{}
 	quoted, section := regexp.MustCompile("`([^`]+)`"), ""
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "\n  ", " ")) {
 		if m := heading.FindStringSubmatch(line); m != nil {
 			section = strings.ReplaceAll(m[1], "`", "")
 		} else if m := first.FindStringSubmatch(line); m != nil {

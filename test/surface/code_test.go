@@ -107,9 +107,34 @@ var (
 	metric   = regexp.MustCompile(`^kubenergy_[a-z0-9_]+$`)
 	part     = regexp.MustCompile(`_(bucket|sum|count|)$`) // part of a histogram or of a name
 	recorded = regexp.MustCompile(`(?m)((?:record|alert): [A-Za-z]\w*)`)
-	row      = regexp.MustCompile("^\\| `[a-z]+_")
+	item     = regexp.MustCompile("^\\* (`[a-z]+_[^`]*`(?:, `[^`]*`)*)(.*)")
 	quoted   = regexp.MustCompile("`([^`]+)`")
 )
+
+// typeAndLabels returns the type and the labels in the parentheses at the start of a text, as in " (gauge; `node`)".
+func typeAndLabels(text string) (kind, labels string) {
+	if !strings.HasPrefix(text, " (") {
+		return "", ""
+	}
+	depth := 0
+	for i, r := range text {
+		switch r {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		if depth == 0 && r == ')' {
+			text = text[2:i]
+			break
+		}
+	}
+	kind, labels, _ = strings.Cut(text, "; `")
+	if labels != "" {
+		labels = "`" + labels
+	}
+	return kind, labels
+}
 
 // TestMetrics lists the metrics in docs/reference/metrics.md, metric names in the code and rules with names of
 // other systems. Tests of the agent and the controller compare the document with their metrics pages. The metrics
@@ -122,15 +147,17 @@ func TestMetrics(t *testing.T) {
 		}
 	})
 	binary := ""
-	for _, line := range lines(t, filepath.Join(root, "docs/reference/metrics.md")) {
-		cells := strings.Split(line, "|")
+	page := strings.Join(lines(t, filepath.Join(root, "docs/reference/metrics.md")), "\n")
+	for line := range strings.SplitSeq(strings.ReplaceAll(page, "\n  ", " "), "\n") {
+		m := item.FindStringSubmatch(line)
 		switch {
 		case strings.HasPrefix(line, "## "):
 			binary = strings.TrimPrefix(line, "## ")
-		case strings.HasPrefix(binary, "kubenergy-") && row.MatchString(line) && len(cells) > 4:
-			for _, name := range quoted.FindAllStringSubmatch(cells[1], -1) {
+		case strings.HasPrefix(binary, "kubenergy-") && m != nil:
+			kind, labels := typeAndLabels(m[2])
+			for _, name := range quoted.FindAllStringSubmatch(m[1], -1) {
 				f.add("name", name[1])
-				f.add(binary, name[1], cells[2], cells[3])
+				f.add(binary, name[1], kind, labels)
 			}
 		}
 	}

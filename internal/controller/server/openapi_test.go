@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -153,38 +154,65 @@ func TestReference(t *testing.T) {
 	reference.Hold(t, "docs/reference/api.md", "./internal/controller/server -run TestReference", describeRoutes(), *rewrite)
 }
 
+// describeRoutes describes the routes and their parameters in Markdown. Parameters of several routes are described
+// once.
 func describeRoutes() string {
 	var b strings.Builder
-	b.WriteString("\n| route | what | rights |\n|---|---|---|\n")
-	all := routes()
+	all, users, listed := routes(), map[string]int{}, map[string]bool{}
+	b.WriteString("\n")
 	for i := range all {
 		rt := &all[i]
-		b.WriteString("| `" + rt.method + " " + rt.path + "` | " + rt.about + " | " + rt.rights + " |\n")
+		fmt.Fprintf(&b, "* `%s %s` (%s): %s\n", rt.method, rt.path, rt.rights, rt.about)
+		for j := range rt.query {
+			users[describeParameter(&rt.query[j])]++
+		}
+	}
+	b.WriteString("\n### Parameters of several routes\n\n")
+	for i := range all {
+		for j := range all[i].query {
+			if line := describeParameter(&all[i].query[j]); users[line] > 1 && !listed[line] {
+				b.WriteString(line)
+				listed[line] = true
+			}
+		}
 	}
 	for i := range all {
 		rt := &all[i]
 		if len(rt.query) == 0 && rt.body == nil {
 			continue
 		}
-		b.WriteString("\n#### " + rt.method + " " + rt.path + "\n")
+		b.WriteString("\n#### " + rt.method + " " + rt.path + "\n\n")
 		if rt.body != nil {
-			b.WriteString("\nBody: `" + rt.body.media + "`, " + rt.body.about + ". Success: " +
+			b.WriteString("Body: `" + rt.body.media + "`, " + rt.body.about + ". Success: " +
 				strconv.Itoa(rt.success()) + ".\n")
 		}
-		if len(rt.query) > 0 {
-			b.WriteString("\n| parameter | meaning | default | as |\n|---|---|---|---|\n")
+		var names []string
+		for j := range rt.query {
+			if line := describeParameter(&rt.query[j]); listed[line] {
+				names = append(names, "`"+rt.query[j].name+"`")
+			} else {
+				b.WriteString(line)
+			}
 		}
-		for _, p := range rt.query {
-			about := p.about
-			if p.among != nil {
-				about += ": " + strings.Join(p.among, ", ")
-			}
-			if p.many {
-				about += "; repeatable"
-			}
-			b.WriteString("| `" + p.name + "` | " + about + " | " + p.otherwise + " | `" + p.example + "` |\n")
+		if len(names) > 0 {
+			b.WriteString("* " + strings.Join(names, ", ") + "\n")
 		}
 	}
 	b.WriteString("\n")
 	return b.String()
+}
+
+// describeParameter describes a parameter in an item of a list.
+func describeParameter(p *parameter) string {
+	line := "* `" + p.name + "`: " + p.about
+	if p.among != nil {
+		line += ": " + strings.Join(p.among, ", ")
+	}
+	if p.many {
+		line += "; repeatable"
+	}
+	if p.otherwise != "" {
+		line += "; default: " + p.otherwise
+	}
+	return line + "\n"
 }
