@@ -31,8 +31,11 @@ func (e *Exporter) collectBoards(p *pageEncoder) {
 	p.head("kubenergy_gpu_memory_bytes", "Memory of a GPU used by processes, by consumer.")
 	for _, b := range e.status.Boards {
 		for _, id := range slices.Sorted(maps.Keys(b.Memory)) {
-			k := kindOf(id)
-			p.sample(float64(b.Memory[id]), pairs("gpu", b.ID, "of", k.String()), labelsOf(id, k, e.names))
+			k, labels := kindOf(id), labelsOf(id, kindOf(id), podNames{})
+			if at, found := e.position(id); found {
+				labels = e.consumers[at].labels
+			}
+			p.sample(float64(b.Memory[id]), pairs("gpu", b.ID, "of", k.String()), labels)
 		}
 	}
 	p.head("kubenergy_gpu_energy_joules_total",
@@ -44,6 +47,6 @@ func (e *Exporter) collectBoards(p *pageEncoder) {
 	}
 	p.sample(joules(e.gpuIdle), pairs("of", "idle"))
 	p.sample(joules(e.gpuUnknown), pairs("of", "unknown"))
-	p.sample(joules(e.other.gpu), pairs("of", "other"))
-	p.sample(joules(e.ended.gpu), pairs("of", "ended"))
+	p.sample(joules(e.other.account.gpu), pairs("of", "other"))
+	p.sample(joules(e.ended.account.gpu), pairs("of", "ended"))
 }

@@ -24,16 +24,6 @@ func (e *Exporter) collectNode(p *pageEncoder) {
 	p.qualities("kubenergy_node_unknown_joules_total", "Measured energy that could not be attributed.", &e.unknown,
 		e.quality)
 	p.one("kubenergy_node_unmeasured_seconds_total", "Time without a reading of a meter.", seconds(e.unmeasured))
-	p.account("kubenergy_other_energy_joules_total", "kubenergy_other_cpu_seconds_total",
-		"consumers beyond the maximum number with their own series", &e.other, derived)
-	p.account("kubenergy_ended_energy_joules_total", "kubenergy_ended_cpu_seconds_total",
-		"ended consumers that no longer have their own series", &e.ended, derived)
-}
-
-func (p *pageEncoder) account(joules, cpu, whose string, a *account, current energy.Quality) {
-	p.head(joules, "Energy of "+whose+".")
-	p.energy(a, current, nil)
-	p.one(cpu, "CPU time of "+whose+".", seconds(a.cpu))
 }
 
 // qualities encodes amounts by quality, omitting zero amounts except for the quality of the last interval.
@@ -56,18 +46,6 @@ var amounts = func() (labels [modes][qualities][]*dto.LabelPair) {
 	return labels
 }()
 
-// energy adds the amounts of an account, omitting zero amounts except for the dynamic energy of the last interval's
-// quality.
-func (p *pageEncoder) energy(a *account, current energy.Quality, labels []*dto.LabelPair) {
-	for mode := range a.energy {
-		for q, v := range a.energy[mode] {
-			if v > 0 || mode == dynamic && q == int(current) {
-				p.sample(joules(v), labels, amounts[mode][q])
-			}
-		}
-	}
-}
-
 // kinds are the metrics of consumers by kind.
 var kinds = [kindUnknown]struct{ joules, cpu, whose string }{
 	kindContainer: {
@@ -83,20 +61,41 @@ var kinds = [kindUnknown]struct{ joules, cpu, whose string }{
 		"kubenergy_system_energy_joules_total", "kubenergy_system_cpu_seconds_total",
 		"everything else on the node, such as the kernel, daemons and the kubelet",
 	},
+	kindOther: {
+		"kubenergy_other_energy_joules_total", "kubenergy_other_cpu_seconds_total",
+		"consumers beyond the maximum number with their own series",
+	},
+	kindEnded: {
+		"kubenergy_ended_energy_joules_total", "kubenergy_ended_cpu_seconds_total",
+		"ended consumers that no longer have their own series",
+	},
 }
 
-func (e *Exporter) collectConsumers(p *pageEncoder, k kind) {
+// consumers encodes the metrics of the consumers of a kind.
+func (p *pageEncoder) consumers(k kind, all []*consumer) {
 	m := &kinds[k]
 	p.head(m.joules, "Energy of "+m.whose+".")
-	for _, c := range e.consumers {
+	for _, c := range all {
 		if c.kind == k {
-			p.energy(&c.account, c.quality, c.labels)
+			p.energy(c)
 		}
 	}
 	p.head(m.cpu, "CPU time of "+m.whose+".")
-	for _, c := range e.consumers {
+	for _, c := range all {
 		if c.kind == k {
 			p.sample(seconds(c.account.cpu), c.labels)
+		}
+	}
+}
+
+// energy encodes the energy of a consumer. It omits zero amounts, except for the dynamic energy of the quality of the
+// last interval.
+func (p *pageEncoder) energy(c *consumer) {
+	for mode := range c.account.energy {
+		for q, v := range c.account.energy[mode] {
+			if v > 0 || mode == dynamic && q == int(c.quality) {
+				p.sample(joules(v), c.labels, amounts[mode][q])
+			}
 		}
 	}
 }

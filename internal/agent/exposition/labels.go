@@ -10,7 +10,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
 // pairs returns labels, given alternating names and values. It makes the values valid, and retains the slice.
@@ -27,13 +26,12 @@ func pairs(namesAndValues ...string) []*dto.LabelPair {
 
 // labelsOf returns the labels that identify a consumer. Unknown names are empty, which is equivalent to an absent label
 // in Prometheus.
-func labelsOf(id string, k kind, names map[string]batch.Names) []*dto.LabelPair {
+func labelsOf(id string, k kind, names podNames) []*dto.LabelPair {
 	switch k {
 	case kindContainer:
 		uid, container, _ := energy.PodOf(id)
-		n := names[uid]
-		return pairs("pod_uid", uid, "container_id", container, "namespace", n.Namespace, "pod", n.Pod,
-			"container", n.Containers[container])
+		return pairs("pod_uid", uid, "container_id", container, "namespace", names.namespace, "pod", names.pod,
+			"container", names.container)
 	case kindVM:
 		name, _ := energy.VMOf(id)
 		return pairs("vm", name)

@@ -46,9 +46,11 @@ func (e *Exporter) page(openMetrics bool) []byte {
 	e.collectNode(p)
 	e.collectStatus(p)
 	e.collectBoards(p)
-	for k := range kindUnknown {
-		e.collectConsumers(p, k)
+	for k := range kindOther {
+		p.consumers(k, e.consumers)
 	}
+	p.consumers(kindOther, []*consumer{&e.other})
+	p.consumers(kindEnded, []*consumer{&e.ended})
 	p.flush()
 	for _, family := range collected {
 		p.encode(family)
