@@ -85,7 +85,8 @@ func New(o Options) *Exporter {
 	o.MaxConsumers = cmp.Or(o.MaxConsumers, defaultMaxConsumers)
 	o.Retain = cmp.Or(o.Retain, defaultRetain)
 	e := &Exporter{
-		options: o, other: consumer{kind: kindOther}, ended: consumer{kind: kindEnded}, scrapes: make(chan struct{}, maxScrapes),
+		options: o, other: consumer{kind: kindOther}, ended: consumer{kind: kindEnded},
+		scrapes: make(chan struct{}, maxScrapes),
 		encoder: pageEncoder{node: pairs("node", o.Node)}, registry: newRegistry(),
 		ticks: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubenergy_agent_tick_duration_seconds",
