@@ -3,8 +3,6 @@ package exposition
 import (
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
@@ -76,7 +74,7 @@ type consumer struct {
 	id      string
 	kind    kind
 	names   podNames
-	labels  []*dto.LabelPair
+	labels  string
 	account account
 	quality energy.Quality // quality of the last interval
 	seen    time.Duration

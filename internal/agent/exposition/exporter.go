@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/kubenergy/kubenergy/internal/agent/meter"
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -45,6 +44,7 @@ const (
 // use. Add and SetStatus are called once per tick.
 type Exporter struct {
 	options Options
+	node    string // first label of all metrics
 
 	mu         sync.Mutex // guards all mutable fields
 	now        time.Duration
@@ -66,7 +66,7 @@ type Exporter struct {
 
 	temperatures []meter.Temperature // replaced as a whole, never modified
 
-	encoder pageEncoder
+	size int // of the last page, without collected metrics
 
 	scrapes  chan struct{}
 	ticks    prometheus.Histogram
@@ -76,7 +76,7 @@ type Exporter struct {
 // source contains the totals of one meter.
 type source struct {
 	name   string
-	labels []*dto.LabelPair
+	labels string
 	energy [qualities]energy.Microjoules
 }
 
@@ -87,7 +87,7 @@ func New(o Options) *Exporter {
 	e := &Exporter{
 		options: o, other: consumer{kind: kindOther}, ended: consumer{kind: kindEnded},
 		scrapes: make(chan struct{}, maxScrapes),
-		encoder: pageEncoder{node: pairs("node", o.Node)}, registry: newRegistry(),
+		node:    pairs("node", o.Node)[1:], registry: newRegistry(),
 		ticks: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubenergy_agent_tick_duration_seconds",
 			Help: "Duration of ticks, which read, attribute and save energy.",

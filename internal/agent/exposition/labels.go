@@ -3,30 +3,31 @@ package exposition
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
-
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// pairs returns labels, given alternating names and values. It makes the values valid, and retains the slice.
-func pairs(namesAndValues ...string) []*dto.LabelPair {
-	all := make([]dto.LabelPair, len(namesAndValues)/2)
-	labels := make([]*dto.LabelPair, len(all))
-	for i := range all {
-		name, value := &namesAndValues[2*i], &namesAndValues[2*i+1]
-		*value = label(*value)
-		all[i].Name, all[i].Value, labels[i] = name, value, &all[i]
+// pairs returns the text of labels, given alternating names and values, with a comma before each. It makes the values
+// valid.
+func pairs(namesAndValues ...string) string {
+	var text []byte
+	for pair := range slices.Chunk(namesAndValues, 2) {
+		text = fmt.Appendf(text, `,%s="%s"`, pair[0], quoter.Replace(label(pair[1])))
 	}
-	return labels
+	return string(text)
 }
+
+// quoter escapes label values. They contain no newlines, see label.
+var quoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // labelsOf returns the labels that identify a consumer. Unknown names are empty, which is equivalent to an absent label
 // in Prometheus.
-func labelsOf(id string, k kind, names podNames) []*dto.LabelPair {
+func labelsOf(id string, k kind, names podNames) string {
 	switch k {
 	case kindContainer:
 		uid, container, _ := energy.PodOf(id)
@@ -39,7 +40,7 @@ func labelsOf(id string, k kind, names podNames) []*dto.LabelPair {
 		path, _ := energy.CgroupOf(id)
 		return pairs("cgroup", path)
 	}
-	return nil
+	return ""
 }
 
 // maxLabel is the maximum length of a label value, in bytes.

@@ -1,18 +1,14 @@
 package exposition
 
-import (
-	dto "github.com/prometheus/client_model/go"
+import "github.com/kubenergy/kubenergy/internal/energy"
 
-	"github.com/kubenergy/kubenergy/internal/energy"
-)
-
-func (e *Exporter) collectNode(p *pageEncoder) {
-	p.head("kubenergy_node_energy_joules_total", "Energy counted by the node's root meter.")
+func (e *Exporter) writeNode(p *page) {
+	p.family("kubenergy_node_energy_joules_total", "Energy counted by the node's root meter.")
 	for i := range e.sources {
 		s := &e.sources[i]
 		for q, v := range s.energy {
 			if v > 0 || q == int(e.quality) && s.name == e.current {
-				p.sample(joules(v), s.labels, amounts[dynamic][q][1:])
+				p.sample(joules(v), s.labels, ofQuality(q))
 			}
 		}
 	}
@@ -26,25 +22,27 @@ func (e *Exporter) collectNode(p *pageEncoder) {
 	p.one("kubenergy_node_unmeasured_seconds_total", "Time without a reading of a meter.", seconds(e.unmeasured))
 }
 
-// qualities encodes amounts by quality, omitting zero amounts except for the quality of the last interval.
-func (p *pageEncoder) qualities(name, help string, list *[qualities]energy.Microjoules, current energy.Quality) {
-	p.head(name, help)
+// qualities writes amounts by quality, omitting zero amounts except for the quality of the last interval.
+func (p *page) qualities(name, help string, list *[qualities]energy.Microjoules, current energy.Quality) {
+	p.family(name, help)
 	for q, v := range list {
 		if v > 0 || q == int(current) {
-			p.sample(joules(v), amounts[dynamic][q][1:])
+			p.sample(joules(v), ofQuality(q))
 		}
 	}
 }
 
-// amounts are the labels of the amounts of an account: the mode and the quality.
-var amounts = func() (labels [modes][qualities][]*dto.LabelPair) {
+// amounts are the labels of the amounts of an account.
+var amounts = func() (labels [modes][qualities]string) {
 	for mode, name := range [modes]string{dynamic: "dynamic", shared: "idle"} {
 		for q := range qualities {
-			labels[mode][q] = pairs("mode", name, "quality", energy.Quality(q).String())
+			labels[mode][q] = pairs("mode", name) + ofQuality(q)
 		}
 	}
 	return labels
 }()
+
+func ofQuality(q int) string { return pairs("quality", energy.Quality(q).String()) }
 
 // kinds are the metrics of consumers by kind.
 var kinds = [kindUnknown]struct{ joules, cpu, whose string }{
@@ -71,16 +69,16 @@ var kinds = [kindUnknown]struct{ joules, cpu, whose string }{
 	},
 }
 
-// consumers encodes the metrics of the consumers of a kind.
-func (p *pageEncoder) consumers(k kind, all []*consumer) {
+// consumers writes the metrics of the consumers of a kind.
+func (p *page) consumers(k kind, all []*consumer) {
 	m := &kinds[k]
-	p.head(m.joules, "Energy of "+m.whose+".")
+	p.family(m.joules, "Energy of "+m.whose+".")
 	for _, c := range all {
 		if c.kind == k {
 			p.energy(c)
 		}
 	}
-	p.head(m.cpu, "CPU time of "+m.whose+".")
+	p.family(m.cpu, "CPU time of "+m.whose+".")
 	for _, c := range all {
 		if c.kind == k {
 			p.sample(seconds(c.account.cpu), c.labels)
@@ -88,9 +86,9 @@ func (p *pageEncoder) consumers(k kind, all []*consumer) {
 	}
 }
 
-// energy encodes the energy of a consumer. It omits zero amounts, except for the dynamic energy of the quality of the
+// energy writes the energy of a consumer. It omits zero amounts, except for the dynamic energy of the quality of the
 // last interval.
-func (p *pageEncoder) energy(c *consumer) {
+func (p *page) energy(c *consumer) {
 	for mode := range c.account.energy {
 		for q, v := range c.account.energy[mode] {
 			if v > 0 || mode == dynamic && q == int(c.quality) {
