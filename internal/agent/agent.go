@@ -8,7 +8,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -101,6 +100,7 @@ type agent struct {
 	observation energy.Observation
 	attribution energy.Attribution
 	state       []byte
+	section     []byte // of the state
 	heartbeat   heartbeat
 	status      exposition.Status
 
@@ -220,18 +220,16 @@ func (a *agent) prepare() {
 
 func (a *agent) close() {
 	meter.Close(a.meters)
-	var errs []error
 	if a.publisher != nil {
-		errs = append(errs, a.publisher.Close())
+		a.publisher.Close()
 	}
 	if a.queue != nil {
-		errs = append(errs, a.queue.Close())
+		a.queue.Close()
 	}
 	if a.host != nil {
-		errs = append(errs, a.host.Close())
-	}
-	if err := errors.Join(errs...); err != nil {
-		a.log.Warn("Failed to close", "err", err)
+		if err := a.host.Close(); err != nil {
+			a.log.Warn("Failed to close", "err", err)
+		}
 	}
 }
 

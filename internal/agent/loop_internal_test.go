@@ -31,7 +31,7 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 
 func FuzzRestore(f *testing.F) {
 	f.Add([]byte{stateVersion})
-	f.Add([]byte{stateVersion, 3, 0, 0, 0, 1, 2, 3})
+	f.Add([]byte{stateVersion, 3, 1, 2, 3})
 	f.Fuzz(func(t *testing.T, state []byte) {
 		defer memtest.Limit(t, 100*len(state))()
 		h, err := host.Open(host.Options{}, slog.New(slog.DiscardHandler))

@@ -30,7 +30,6 @@
 //   - The number and size of pending batches are bounded. Adjacent batches are folded; no energy is dropped:
 //     TestSinkDownAnHour, TestFormerBatchesAreBounded.
 //   - A tick allocates only the memory needed to open a slot: TestSaveAllocatesLittle.
-//   - The state directory of earlier releases can be read: TestStateOfFormerAgents.
 //
 // # Failure handling
 //

@@ -125,14 +125,13 @@ func OpenQueue(opts QueueOptions, log *slog.Logger) (*Queue, error) {
 }
 
 // Close releases the state directory. Its files are kept.
-func (q *Queue) Close() error {
+func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.disk != nil {
 		q.disk.close()
 		q.disk = nil
 	}
-	return nil
 }
 
 // State returns the state that a previous process of this boot passed to its last call of Save, or nil if there is

@@ -56,17 +56,14 @@ func (r *record) append(to []byte, magic string) []byte {
 
 // code encodes or decodes the payload.
 func (r *record) code(c *codec.Codec) {
-	parent, state, gpus := r.batch.Parent != nil, r.state != nil, r.batch.GPUs()
-	c.Flags(&r.broken, &r.empty, &parent, &state, &gpus)
+	parent, state := r.batch.Parent != nil, r.state != nil
+	c.Flags(&r.broken, &r.empty, &parent, &state)
 	codec.Uint(c, &r.seq, &r.generation)
 	codec.Int(c, &r.end)
 	if c.Reading() && parent {
 		r.batch.Parent = new(batch.Parent)
 	}
 	codeBatch(c, r.batch)
-	if gpus {
-		codeGPU(c, r.batch)
-	}
 	if state {
 		c.Bytes(&r.state)
 	}
@@ -90,24 +87,15 @@ func codeBatch(c *codec.Codec, b *batch.Batch) {
 	c.Text(&b.Source)
 	c.Byte((*byte)(&b.Quality))
 	c.Text(&b.IdlePolicy)
-	codec.Int(c, &b.Measured, &b.Idle, &b.Platform, &b.Unknown)
+	codec.Int(c, &b.Measured, &b.Idle, &b.Platform, &b.Unknown, &b.GPUIdle, &b.GPUUnknown)
 	if c.Reading() {
 		b.Version = int(min(version, math.MaxInt32))
 		b.End = time.Unix(seconds, int64(min(nanoseconds, 999_999_999))).UTC()
 		b.Start = b.End.Add(b.StartSinceBoot - b.EndSinceBoot)
 	}
-	const least = 4 // minimum size of a share, in bytes
+	const least = 5 // minimum size of a share, in bytes
 	for i := range codec.Elements(c, &b.Shares, least) {
 		codeShare(c, &b.Shares[i])
-	}
-}
-
-// codeGPU encodes or decodes the GPU energy of a batch after all other fields. Records of nodes without GPUs keep
-// the format of earlier releases.
-func codeGPU(c *codec.Codec, b *batch.Batch) {
-	codec.Int(c, &b.GPUIdle, &b.GPUUnknown)
-	for i := range b.Shares {
-		codec.Int(c, &b.Shares[i].GPU)
 	}
 }
 
@@ -118,7 +106,7 @@ func codeShare(c *codec.Codec, s *energy.Share) {
 		cpu |= 1
 	}
 	c.Text(&s.ID)
-	codec.Int(c, &s.Dynamic, &s.Idle)
+	codec.Int(c, &s.Dynamic, &s.Idle, &s.GPU)
 	codec.Uint(c, &cpu)
 	if c.Reading() {
 		s.CPU, s.Ended = time.Duration(cpu>>1), cpu&1 != 0

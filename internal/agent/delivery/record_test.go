@@ -156,36 +156,6 @@ func FuzzStateDir(f *testing.F) {
 	})
 }
 
-// TestStateOfFormerAgents verifies that the state of the first release can be read. testdata/state contains two
-// sealed batches and an open batch with the agent's state.
-func TestStateOfFormerAgents(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/state")); err != nil {
-		t.Fatal(err)
-	}
-	q, err := OpenQueue(QueueOptions{Dir: dir, Node: "node1", Boot: "boot-0"}, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer q.Close()
-	if string(q.State()) != "what the agent knows" {
-		t.Errorf("State() = %q", q.State())
-	}
-	q.Seal()
-	for number, end := range map[uint64]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second} {
-		i := slices.IndexFunc(q.pending, func(s *sealed) bool { return s.batch.First == number })
-		if i < 0 {
-			t.Fatalf("batch %d is missing", number)
-		}
-		b := q.pending[i].batch
-		used := energy.Microjoules((b.EndSinceBoot - b.StartSinceBoot) / time.Millisecond)
-		if b.EndSinceBoot != end || b.Measured != used || b.Parent == nil || b.Parent.Host != "rack1" ||
-			len(b.Shares) != 2 || b.Validate() != nil {
-			t.Errorf("batch %d is %+v", number, b)
-		}
-	}
-}
-
 func TestOnlyOneAgent(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	opts := QueueOptions{Dir: dir, Node: "node1", Boot: "boot"}

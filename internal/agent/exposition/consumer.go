@@ -3,8 +3,6 @@ package exposition
 import (
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
@@ -42,12 +40,14 @@ const (
 	kindVM
 	kindCgroup
 	kindSystem
-	kindUnknown
+	kindOther   // consumers beyond the maximum number with their own series
+	kindEnded   // ended consumers whose series were removed
+	kindUnknown // processes of unknown consumers
 )
 
 // String returns the name of the kind in labels.
 func (k kind) String() string {
-	return [...]string{"container", "vm", "cgroup", "system", "unknown"}[k]
+	return [...]string{"container", "vm", "cgroup", "system", "other", "ended", "unknown"}[k]
 }
 
 func kindOf(id string) kind {
@@ -66,14 +66,24 @@ func kindOf(id string) kind {
 	return kindUnknown
 }
 
+// podNames are the names of a container. They are empty while they are unknown.
+type podNames struct{ namespace, pod, container string }
+
 // consumer is a consumer with its own series.
 type consumer struct {
 	id      string
 	kind    kind
-	labels  []*dto.LabelPair
+	names   podNames
+	labels  string
 	account account
 	quality energy.Quality // quality of the last interval
 	seen    time.Duration
 	ended   bool
 	endedAt time.Duration
+}
+
+// podOf returns the UID of the pod that a consumer belongs to, or "" for other consumers.
+func podOf(id string) string {
+	uid, _, _ := energy.PodOf(id)
+	return uid
 }

@@ -7,14 +7,12 @@ package exposition
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/kubenergy/kubenergy/internal/agent/meter"
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -46,14 +44,13 @@ const (
 // use. Add and SetStatus are called once per tick.
 type Exporter struct {
 	options Options
+	node    string // first label of all metrics
 
 	mu         sync.Mutex // guards all mutable fields
 	now        time.Duration
 	quality    energy.Quality // quality of the last interval
 	current    string         // source of the last interval
 	consumers  []*consumer    // sorted by ID
-	names      map[string]batch.Names
-	stale      bool // names may contain pods without consumers
 	sources    []source
 	idle       [qualities]energy.Microjoules
 	platform   [qualities]energy.Microjoules
@@ -61,15 +58,15 @@ type Exporter struct {
 	unmeasured time.Duration
 	gpuIdle    energy.Microjoules // part of idle that GPUs used
 	gpuUnknown energy.Microjoules
-	other      account // consumers beyond MaxConsumers
-	ended      account // consumers with removed series
-	folded     int     // number of consumers without their own series in the last tick
+	other      consumer // consumers beyond MaxConsumers
+	ended      consumer // consumers with removed series
+	folded     int      // number of consumers without their own series in the last tick
 	status     Status
 	sweep      time.Duration // total duration of reading CPU times
 
 	temperatures []meter.Temperature // replaced as a whole, never modified
 
-	encoder pageEncoder
+	size int // of the last page, without collected metrics
 
 	scrapes  chan struct{}
 	ticks    prometheus.Histogram
@@ -79,7 +76,7 @@ type Exporter struct {
 // source contains the totals of one meter.
 type source struct {
 	name   string
-	labels []*dto.LabelPair
+	labels string
 	energy [qualities]energy.Microjoules
 }
 
@@ -88,8 +85,9 @@ func New(o Options) *Exporter {
 	o.MaxConsumers = cmp.Or(o.MaxConsumers, defaultMaxConsumers)
 	o.Retain = cmp.Or(o.Retain, defaultRetain)
 	e := &Exporter{
-		options: o, names: map[string]batch.Names{}, scrapes: make(chan struct{}, maxScrapes),
-		encoder: pageEncoder{node: pairs("node", o.Node)}, registry: newRegistry(),
+		options: o, other: consumer{kind: kindOther}, ended: consumer{kind: kindEnded},
+		scrapes: make(chan struct{}, maxScrapes),
+		node:    pairs("node", o.Node)[1:], registry: newRegistry(),
 		ticks: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubenergy_agent_tick_duration_seconds",
 			Help: "Duration of ticks, which read, attribute and save energy.",
@@ -111,10 +109,11 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 	e.bookNode(a, source)
 	e.folded = 0
 	quality := min(a.Quality, energy.Derived)
+	e.other.quality, e.ended.quality = quality, quality
 	at := 0
 	for i := range a.Shares {
 		s := &a.Shares[i]
-		account := &e.other
+		account := &e.other.account
 		c, position := e.consumer(s, at)
 		if at = position; c != nil {
 			account = &c.account
@@ -135,15 +134,6 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 		}
 		return c.ended && c.endedAt <= e.now-e.options.Retain
 	})
-	if e.stale {
-		named := map[string]bool{}
-		for _, c := range e.consumers {
-			uid, _, _ := energy.PodOf(c.id)
-			named[uid] = true
-		}
-		maps.DeleteFunc(e.names, func(uid string, _ batch.Names) bool { return !named[uid] })
-		e.stale = false
-	}
 }
 
 func (e *Exporter) bookNode(a *energy.Attribution, source string) {
@@ -190,8 +180,12 @@ func (e *Exporter) consumer(s *energy.Share, expected int) (*consumer, int) {
 		}
 		at, _ = e.position(s.ID)
 	}
-	id := strings.Clone(s.ID)
-	c := &consumer{id: id, kind: kind, labels: labelsOf(id, kind, e.names)}
+	c := &consumer{id: strings.Clone(s.ID), kind: kind}
+	if at > 0 && podOf(e.consumers[at-1].id) == podOf(c.id) {
+		c.names = e.consumers[at-1].names // until the next acknowledgement
+		c.names.container = ""
+	}
+	c.labels = labelsOf(c.id, kind, c.names)
 	e.consumers = slices.Insert(e.consumers, at, c)
 	return c, at
 }
@@ -223,36 +217,25 @@ func (e *Exporter) retireOldest() bool {
 
 // retire removes the series of consumers, and adds their totals to those of ended consumers.
 func (e *Exporter) retire(gone func(*consumer) bool) {
-	before := len(e.consumers)
 	e.consumers = slices.DeleteFunc(e.consumers, func(c *consumer) bool {
 		if !gone(c) {
 			return false
 		}
-		e.ended.add(&c.account)
+		e.ended.account.add(&c.account)
 		return true
 	})
-	e.stale = e.stale || len(e.consumers) < before
 }
 
 // SetNames sets the names of pods by UID. It ignores pods without series, because the next acknowledgement contains
-// them again. The maps must not be modified afterwards.
+// them again.
 func (e *Exporter) SetNames(names map[string]batch.Names) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	changed := map[string]bool{}
-	for uid, n := range names {
-		if previous, known := e.names[uid]; !known || previous.Namespace != n.Namespace || previous.Pod != n.Pod ||
-			!maps.Equal(previous.Containers, n.Containers) {
-			changed[uid] = true
-		}
-	}
-	if len(changed) == 0 {
-		return
-	}
 	for _, c := range e.consumers {
-		if uid, _, ok := energy.PodOf(c.id); ok && changed[uid] {
-			e.names[uid] = names[uid]
-			c.labels = labelsOf(c.id, c.kind, e.names)
+		uid, container, _ := energy.PodOf(c.id)
+		n, known := names[uid]
+		if of := (podNames{n.Namespace, n.Pod, n.Containers[container]}); known && of != c.names {
+			c.names, c.labels = of, labelsOf(c.id, c.kind, of)
 		}
 	}
 }

@@ -254,18 +254,9 @@ func TestNames(t *testing.T) {
 	if got := series(); got[cidA] != "ns/p/ 0.000002" || len(got) != 2 {
 		t.Errorf("with the pod's name: %q", got)
 	}
-	e.SetNames(names)
-	if len(e.names) != 1 {
-		t.Errorf("got names of %d pods", len(e.names))
-	}
 	e.SetNames(map[string]batch.Names{uidA: {Namespace: "ns", Pod: "p", Containers: map[string]string{cidA: "main"}}})
 	if got := series(); got[cidA] != "ns/p/main 0.000002" || got[""] != "ns/p/ 0.000002" {
 		t.Errorf("with the container's name: %q", got)
-	}
-	add(3, true)
-	e.Add(&energy.Attribution{End: 500 * time.Second}, meterName) // removes the series and their names
-	if len(e.names) != 0 {
-		t.Errorf("got names of %d pods", len(e.names))
 	}
 }
 

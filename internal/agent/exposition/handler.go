@@ -55,13 +55,13 @@ func setWriteDeadline(w http.ResponseWriter, d time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// Routes are the HTTP routes of the agent. A nil handler disables its route.
+// Routes are the HTTP routes of the agent.
 type Routes struct {
 	Metrics http.Handler // GET /metrics
 	// Healthy returns an error if the agent is unhealthy: GET /healthz.
 	Healthy func() error
 	// Forward delivers all energy metered so far, and returns once it is acknowledged: POST /forward-metrics. It is
-	// nil if batches are not pushed.
+	// nil if batches are not pushed, and must be safe for concurrent use.
 	Forward func(context.Context) error
 	// TokenFile contains the bearer token required by all routes except /healthz. It is read for each request. If
 	// empty, no token is required.
@@ -71,41 +71,25 @@ type Routes struct {
 
 // Handler returns a handler for the routes.
 func (r Routes) Handler() http.Handler {
-	forwarding := make(chan struct{}, 1)
 	g := &guard{
 		file: r.TokenFile, log: cmp.Or(r.Log, slog.New(slog.DiscardHandler)),
 		warn: rate.Sometimes{Interval: time.Minute},
 	}
 	mux := http.NewServeMux()
-	if r.Metrics != nil {
-		mux.Handle("GET /metrics", g.protect(r.Metrics))
-	}
-	if r.Healthy != nil {
-		mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, r.Healthy(), "ok") })
-	}
-	mux.Handle("POST /forward-metrics", g.protect(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if r.Forward == nil {
-			http.Error(w, "batches are not pushed: --push-url is not set", http.StatusNotFound)
-			return
-		}
-		r.forward(w, req, forwarding)
-	})))
+	mux.Handle("GET /metrics", g.protect(r.Metrics))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, r.Healthy(), "ok") })
+	mux.Handle("POST /forward-metrics", g.protect(http.HandlerFunc(r.forward)))
 	return mux
 }
 
-// forward runs one delivery at a time. A second request needs its own delivery, because the first one may have
-// started before the data of the second was metered.
-func (r *Routes) forward(w http.ResponseWriter, req *http.Request, forwarding chan struct{}) {
+func (r *Routes) forward(w http.ResponseWriter, req *http.Request) {
+	if r.Forward == nil {
+		http.Error(w, "batches are not pushed: --push-url is not set", http.StatusNotFound)
+		return
+	}
 	setWriteDeadline(w, forwardTimeout+scrapeTimeout)
 	ctx, cancel := context.WithTimeout(req.Context(), forwardTimeout)
 	defer cancel()
-	select {
-	case forwarding <- struct{}{}:
-		defer func() { <-forwarding }()
-	case <-ctx.Done():
-		answer(w, ctx.Err(), "")
-		return
-	}
 	answer(w, r.Forward(ctx), "delivered")
 }
 

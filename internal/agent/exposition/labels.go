@@ -3,37 +3,36 @@ package exposition
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"github.com/kubenergy/kubenergy/internal/energy"
-	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// pairs returns labels, given alternating names and values. It makes the values valid, and retains the slice.
-func pairs(namesAndValues ...string) []*dto.LabelPair {
-	all := make([]dto.LabelPair, len(namesAndValues)/2)
-	labels := make([]*dto.LabelPair, len(all))
-	for i := range all {
-		name, value := &namesAndValues[2*i], &namesAndValues[2*i+1]
-		*value = label(*value)
-		all[i].Name, all[i].Value, labels[i] = name, value, &all[i]
+// pairs returns the text of labels, given alternating names and values, with a comma before each. It makes the values
+// valid.
+func pairs(namesAndValues ...string) string {
+	var text []byte
+	for pair := range slices.Chunk(namesAndValues, 2) {
+		text = fmt.Appendf(text, `,%s="%s"`, pair[0], quoter.Replace(label(pair[1])))
 	}
-	return labels
+	return string(text)
 }
+
+// quoter escapes label values. They contain no newlines, see label.
+var quoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // labelsOf returns the labels that identify a consumer. Unknown names are empty, which is equivalent to an absent label
 // in Prometheus.
-func labelsOf(id string, k kind, names map[string]batch.Names) []*dto.LabelPair {
+func labelsOf(id string, k kind, names podNames) string {
 	switch k {
 	case kindContainer:
 		uid, container, _ := energy.PodOf(id)
-		n := names[uid]
-		return pairs("pod_uid", uid, "container_id", container, "namespace", n.Namespace, "pod", n.Pod,
-			"container", n.Containers[container])
+		return pairs("pod_uid", uid, "container_id", container, "namespace", names.namespace, "pod", names.pod,
+			"container", names.container)
 	case kindVM:
 		name, _ := energy.VMOf(id)
 		return pairs("vm", name)
@@ -41,7 +40,7 @@ func labelsOf(id string, k kind, names map[string]batch.Names) []*dto.LabelPair 
 		path, _ := energy.CgroupOf(id)
 		return pairs("cgroup", path)
 	}
-	return nil
+	return ""
 }
 
 // maxLabel is the maximum length of a label value, in bytes.

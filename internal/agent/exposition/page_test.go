@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,6 +200,60 @@ func TestPageIsWellFormed(t *testing.T) {
 	if problems, err = promlint.New(strings.NewReader(body(New(Options{Node: "n"}), false))).Lint(); err != nil ||
 		len(problems) > 0 {
 		t.Errorf("empty: %v, %v", problems, err)
+	}
+}
+
+// TestOpenMetrics verifies the differences of OpenMetrics: counters are declared without _total, bounds are floats,
+// and the end is marked. The samples are the same.
+func TestOpenMetrics(t *testing.T) {
+	e := fixture()
+	plain, open := strings.Split(body(e, false), "\n"), strings.Split(body(e, true), "\n")
+	if open[len(open)-1] != "" || open[len(open)-2] != "# EOF" {
+		t.Errorf("the page ends with %q", open[len(open)-2:])
+	}
+	open = slices.Delete(open, len(open)-2, len(open)-1)
+	if len(plain) != len(open) {
+		t.Fatalf("%d lines, want %d", len(open), len(plain))
+	}
+	counters := map[string]bool{}
+	for i, line := range open {
+		if fields := strings.Fields(line); len(fields) == 4 && fields[1] == "TYPE" {
+			if strings.HasSuffix(fields[2], "_total") {
+				t.Errorf("declared with its suffix: %s", line)
+			}
+			counters[fields[2]] = fields[3] == "counter"
+		}
+		want := plain[i]
+		switch {
+		case strings.HasPrefix(want, "process_") || strings.HasPrefix(want, "go_"):
+			continue
+		case strings.HasPrefix(want, "# "):
+			want = strings.Replace(want, "_total ", " ", 1)
+		case strings.Contains(want, `le="1"`):
+			want = strings.Replace(want, `le="1"`, `le="1.0"`, 1)
+		}
+		if line != want {
+			t.Errorf("line %d is %q, want %q", i+1, line, want)
+		}
+	}
+	if !counters["kubenergy_node_energy_joules"] || len(counters) < 20 {
+		t.Errorf("counters = %v", counters)
+	}
+}
+
+// TestPagesStay verifies that the page of a slow client is not modified.
+func TestPagesStay(t *testing.T) {
+	e := fixture()
+	slow := e.page(false)
+	previous := string(slow)
+	for i := range 5 {
+		e.Add(&energy.Attribution{End: time.Duration(200+i) * time.Second, Measured: 1, Unknown: 1}, meterName)
+		if bytes.Equal(e.page(false), slow) {
+			t.Error("the page was not updated")
+		}
+	}
+	if string(slow) != previous {
+		t.Error("the page of a slow client was modified")
 	}
 }
 

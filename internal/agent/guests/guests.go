@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
@@ -67,8 +68,8 @@ type Publisher struct {
 	dir     int // descriptor of the parent directory
 	staging int
 	ledger  ledger
-	trees   map[string]*tree     // by machine name
-	refused map[string]time.Time // time of the last log entry by name
+	trees   map[string]*tree // by machine name
+	refused rate.Sometimes   // limits warnings about invalid names
 	round   uint64
 	serial  uint64 // counter for unique names of directories to remove
 	litter  bool   // there may be directories to remove
@@ -80,11 +81,12 @@ type Publisher struct {
 func Open(o Options, log *slog.Logger) (*Publisher, error) {
 	p := &Publisher{
 		host: o.Host, grace: cmp.Or(o.Grace, defaultGrace), log: log, dir: -1, staging: -1,
-		trees: map[string]*tree{}, refused: map[string]time.Time{}, serial: uint64(time.Now().UnixNano()), litter: true,
+		trees: map[string]*tree{}, refused: rate.Sometimes{Interval: renewal}, serial: uint64(time.Now().UnixNano()),
+		litter: true,
 	}
 	if err := p.open(o.Dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s for the counters of virtual machines: %w", o.Dir, err),
-			p.Close())
+		p.Close()
+		return nil, fmt.Errorf("opening %s for the counters of virtual machines: %w", o.Dir, err)
 	}
 	return p, nil
 }
@@ -116,9 +118,9 @@ func (p *Publisher) open(dir string) (err error) {
 	if err := unix.Flock(p.staging, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("another process publishes here: %w", err)
 	}
-	entries, err := p.ledger.open(p.staging)
-	for _, e := range entries {
-		p.Add(e.name, e.total, energy.Estimated)
+	totals, err := p.ledger.open(p.staging)
+	for name, total := range totals {
+		p.Add(name, total, energy.Estimated)
 	}
 	return err
 }
@@ -172,7 +174,8 @@ func (p *Publisher) Publish(now time.Duration, vms []string) error {
 	p.round++
 	for _, vm := range vms {
 		if t, err := p.tree(vm); err != nil {
-			p.refuse(vm, err)
+			p.stats.Refused++
+			p.refused.Do(func() { p.log.Warn("Skipped a virtual machine with an invalid name", "vm", vm, "err", err) })
 		} else {
 			t.round = p.round
 		}
@@ -202,18 +205,6 @@ func (p *Publisher) Publish(now time.Duration, vms []string) error {
 	return nil
 }
 
-func (p *Publisher) refuse(name string, err error) {
-	p.stats.Refused++
-	if len(p.refused) > 1000 {
-		clear(p.refused)
-	}
-	if last, ok := p.refused[name]; ok && time.Since(last) < renewal {
-		return
-	}
-	p.refused[name] = time.Now()
-	p.log.Warn("Skipped a virtual machine with an invalid name", "vm", name, "err", err)
-}
-
 // publish writes the counter of a machine, and its constant files if they are due.
 func (p *Publisher) publish(t *tree, now time.Duration) {
 	err := p.putCounter(t, now)
@@ -241,7 +232,7 @@ func (p *Publisher) publish(t *tree, now time.Duration) {
 func (p *Publisher) Stats() Stats { return p.stats }
 
 // Close closes all descriptors. The directories are kept and continued by the next process.
-func (p *Publisher) Close() error {
+func (p *Publisher) Close() {
 	for _, t := range p.trees {
 		t.close()
 	}
@@ -249,5 +240,4 @@ func (p *Publisher) Close() error {
 	p.ledger.close()
 	closeFD(&p.staging)
 	closeFD(&p.dir)
-	return nil
 }

@@ -66,7 +66,7 @@ func (p *Publisher) sweep() {
 	for {
 		names, err := staging.Readdirnames(entriesAtOnce)
 		for _, name := range names {
-			if !strings.HasPrefix(name, emptyPrefix) && !strings.HasPrefix(name, formerPrefix) {
+			if !strings.HasPrefix(name, emptyPrefix) {
 				continue
 			}
 			for gone := false; !gone && err == nil; {

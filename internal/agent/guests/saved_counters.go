@@ -2,10 +2,10 @@ package guests
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"math"
 
 	"golang.org/x/sys/unix"
 
@@ -26,25 +26,25 @@ type slot struct {
 	size int // allocated size of the file
 }
 
-// entry is the saved counter of a virtual machine.
-type entry struct {
-	total energy.Microjoules
-	name  string
+// savedCounters is the content of a slot.
+type savedCounters struct {
+	Sequence uint64                        `json:"sequence"`
+	Totals   map[string]energy.Microjoules `json:"totals"` // by name of the virtual machine
 }
 
 const (
-	ledgerMagic  = "kubenergy guests 1"
-	ledgerHeader = len(ledgerMagic) + 1 + 20 + 1 + 10 + 1 + 8 + 1 // magic, sequence, length, checksum
-	maxLedger    = 64 << 20
-	block        = 4096
+	// pageFormat is the format of a slot: the magic, the checksum of the second line, and the counters in JSON.
+	pageFormat = "kubenergy guests 1 %08x\n%s\n"
+	maxLedger  = 64 << 20
+	block      = 4096
 )
 
 var slotNames = [2]string{"ledger-0", "ledger-1"}
 
-// open opens the files and returns the entries of the newest intact one.
-func (l *ledger) open(staging int) ([]entry, error) {
+// open opens the files and returns the counters in the newest intact one by the name of the virtual machine.
+func (l *ledger) open(staging int) (map[string]energy.Microjoules, error) {
 	l.slots = [2]slot{{fd: -1}, {fd: -1}}
-	var newest []entry
+	var newest savedCounters
 	for i := range l.slots {
 		s := &l.slots[i]
 		var err error
@@ -58,11 +58,12 @@ func (l *ledger) open(staging int) ([]entry, error) {
 		}
 		s.size = len(text)
 		// If a slot was being written when the process died, the other one is intact.
-		if sequence, entries, err := parseLedger(text); err == nil && sequence > l.sequence {
-			l.sequence, newest = sequence, entries
+		if saved, err := parseLedger(text); err == nil && saved.Sequence > newest.Sequence {
+			newest = saved
 		}
 	}
-	return newest, l.reserve(1)
+	l.sequence = newest.Sequence
+	return newest.Totals, l.reserve(1)
 }
 
 func readAll(fd int) ([]byte, error) {
@@ -81,19 +82,20 @@ func readAll(fd int) ([]byte, error) {
 // save overwrites the older slot. After an error, the slot may be partially written and is overwritten again by the
 // next save, so that the other slot remains intact.
 func (l *ledger) save(trees map[string]*tree) error {
-	next := l.sequence + 1
-	l.page = append(l.page[:0], make([]byte, ledgerHeader)...)
+	next := savedCounters{Sequence: l.sequence + 1, Totals: make(map[string]energy.Microjoules, len(trees))}
 	for _, t := range trees {
-		l.page = fmt.Appendf(l.page, entryLine, 0, t.total, t.name)
+		next.Totals[t.name] = t.total
 	}
-	body := l.page[ledgerHeader:]
-	_ = fmt.Appendf(l.page[:0], header, next, len(body), crc32.ChecksumIEEE(body))
-	err := l.reserve(len(l.page))
-	if err == nil {
-		err = writeAt(l.slots[next%2].fd, l.page, 0)
+	body, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	l.page = fmt.Appendf(l.page[:0], pageFormat, crc32.ChecksumIEEE(body), body)
+	if err = l.reserve(len(l.page)); err == nil {
+		err = writeAt(l.slots[next.Sequence%2].fd, l.page, 0)
 	}
 	if err == nil {
-		l.sequence = next
+		l.sequence = next.Sequence
 	}
 	return err
 }
@@ -122,51 +124,22 @@ func writeAt(fd int, b []byte, at int64) error {
 	return err
 }
 
-const (
-	// header is the format of the first line: magic, sequence number, length, checksum.
-	header = ledgerMagic + " %020d %010d %08x\n"
-	// entryLine is the format of the other lines: two numbers that add up to the counter, and the name of the
-	// machine.
-	entryLine = "%d %d %q\n"
-)
-
 // parseLedger parses a slot. It ignores trailing bytes, which are the rest of an older page.
-func parseLedger(text []byte) (sequence uint64, entries []entry, err error) {
-	if len(text) < ledgerHeader {
-		return 0, nil, errors.New("the ledger is too short")
+func parseLedger(text []byte) (saved savedCounters, err error) {
+	_, rest, _ := bytes.Cut(text, []byte("\n"))
+	body, _, _ := bytes.Cut(rest, []byte("\n"))
+	if !bytes.HasPrefix(text, fmt.Appendf(nil, pageFormat, crc32.ChecksumIEEE(body), body)) {
+		return saved, errors.New("the file is truncated, damaged or of an unknown version")
 	}
-	var length, sum uint32
-	if _, err := fmt.Sscanf(string(text[:ledgerHeader]), header, &sequence, &length, &sum); err != nil {
-		return 0, nil, fmt.Errorf("parsing the header: %w", err)
+	if err := json.Unmarshal(body, &saved); err != nil {
+		return savedCounters{}, err
 	}
-	text = text[ledgerHeader:]
-	if uint64(length) > uint64(len(text)) {
-		return 0, nil, errors.New("the ledger is truncated")
-	}
-	if crc32.ChecksumIEEE(text[:length]) != sum {
-		return 0, nil, errors.New("checksum mismatch")
-	}
-	for line := range bytes.Lines(text[:length]) {
-		e, err := parseEntry(string(line))
-		if err != nil {
-			return 0, nil, err
+	for name, total := range saved.Totals {
+		if total < 0 {
+			return savedCounters{}, fmt.Errorf("the counter of %q is negative", name)
 		}
-		entries = append(entries, e)
 	}
-	return sequence, entries, nil
-}
-
-func parseEntry(line string) (e entry, err error) {
-	var base energy.Microjoules
-	_, err = fmt.Sscanf(line, entryLine, &base, &e.total, &e.name)
-	if err == nil && (base < 0 || e.total < 0) {
-		err = errors.New("negative counter")
-	}
-	if err != nil {
-		return entry{}, fmt.Errorf("parsing the entry %q: %w", line, err)
-	}
-	e.total += min(base, math.MaxInt64-e.total)
-	return e, nil
+	return saved, nil
 }
 
 func (l *ledger) close() {

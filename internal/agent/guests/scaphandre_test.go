@@ -28,7 +28,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	defer func() { _ = publisher.Close() }()
+	defer publisher.Close()
 
 	empty := 0
 	for second := 1; second <= 600; second++ {

@@ -13,7 +13,6 @@ const (
 	stagedFolder = "folder"
 	emptyPrefix  = "gone-"
 	stuckPrefix  = "stuck-"
-	formerPrefix = "spare-" // files of older agents
 )
 
 // stage writes a complete file to the staging directory and returns its descriptor.

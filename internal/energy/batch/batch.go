@@ -3,7 +3,6 @@
 package batch
 
 import (
-	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -58,12 +57,6 @@ type Batch struct {
 	GPUIdle    energy.Microjoules `json:"gpuIdle,omitempty"`
 	GPUUnknown energy.Microjoules `json:"gpuUnknown,omitempty"`
 	Shares     []energy.Share     `json:"shares"`
-}
-
-// GPUs reports whether the batch contains GPU energy.
-func (b *Batch) GPUs() bool {
-	return b.GPUIdle != 0 || b.GPUUnknown != 0 ||
-		slices.ContainsFunc(b.Shares, func(s energy.Share) bool { return s.GPU != 0 })
 }
 
 // Parent identifies the machine that a virtual machine runs on.

@@ -9,10 +9,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// collectStatus encodes the metrics of the agent's status.
-func (e *Exporter) collectStatus(p *pageEncoder) {
+// writeStatus writes the metrics of the agent's status.
+func (e *Exporter) writeStatus(p *page) {
 	s := &e.status
-	p.head("kubenergy_node_info", "Source of the node's energy, and the host of the node if it is a virtual machine.")
+	p.family("kubenergy_node_info", "Source of the node's energy, and the host of the node if it is a virtual machine.")
 	var parent batch.Parent
 	if s.Parent != nil {
 		parent = *s.Parent
@@ -22,21 +22,21 @@ func (e *Exporter) collectStatus(p *pageEncoder) {
 	p.one("kubenergy_node_idle_power_watts", "Fitted power of the node without load.", float64(s.IdlePower))
 	p.one("kubenergy_node_idle_power_settled", "Whether the fit has sufficient data (1) or not (0).",
 		truth(s.IdleSettled))
-	p.head("kubenergy_node_temperature_celsius", "Temperature reported by a sensor of the node.")
+	p.family("kubenergy_node_temperature_celsius", "Temperature reported by a sensor of the node.")
 	for _, t := range e.temperatures {
 		p.sample(float64(t.Celsius), pairs("chip", t.Chip, "sensor", t.Sensor))
 	}
-	p.head("kubenergy_agent_build_info", "Version of the agent.")
+	p.family("kubenergy_agent_build_info", "Version of the agent.")
 	p.sample(1, pairs("version", e.options.Version, "goversion", runtime.Version()))
 	p.one("kubenergy_agent_sweep_seconds_total", "Time spent on reading CPU times.", seconds(e.sweep))
 	p.one("kubenergy_agent_lost_ticks_total", "Ticks skipped because an earlier one took too long.",
 		float64(s.Lost))
-	e.collectHeld(p)
-	p.head("kubenergy_agent_meter_readable", "Whether the last reading of a kind of meter succeeded (1) or not (0).")
+	e.writeHeld(p)
+	p.family("kubenergy_agent_meter_readable", "Whether the last reading of a kind of meter succeeded (1) or not (0).")
 	for i := range s.Meters {
 		p.sample(truth(s.Meters[i].Readable), pairs("meter", s.Meters[i].Name))
 	}
-	p.head("kubenergy_agent_meter_errors_total", "Readings of a kind of meter that failed.")
+	p.family("kubenergy_agent_meter_errors_total", "Readings of a kind of meter that failed.")
 	for i := range s.Meters {
 		p.sample(float64(s.Meters[i].Errors), pairs("meter", s.Meters[i].Name))
 	}
@@ -48,8 +48,8 @@ func (e *Exporter) collectStatus(p *pageEncoder) {
 	}
 }
 
-// delivery encodes the metrics of deliveries.
-func (p *pageEncoder) delivery(d *DeliveryStatus) {
+// delivery writes the metrics of deliveries.
+func (p *page) delivery(d *DeliveryStatus) {
 	p.one("kubenergy_agent_delivery_pending_batches", "Unacknowledged batches.", float64(d.Pending))
 	p.one("kubenergy_agent_delivery_oldest_age_seconds",
 		"Age of the oldest unacknowledged batch; 0 if there is none.", seconds(d.Age))
@@ -60,14 +60,14 @@ func (p *pageEncoder) delivery(d *DeliveryStatus) {
 		truth(d.DiskFailing))
 	p.one("kubenergy_agent_refused_joules_total",
 		"Energy in these metrics that could not be queued for delivery.", joules(d.Refused))
-	p.head("kubenergy_agent_delivery_failures_total", "Failed attempts to deliver batches.")
+	p.family("kubenergy_agent_delivery_failures_total", "Failed attempts to deliver batches.")
 	for _, reason := range delivery.Reasons {
 		p.sample(float64(d.Failures[reason]), pairs("reason", reason))
 	}
 }
 
-// guests encodes the metrics of counters published to virtual machines.
-func (p *pageEncoder) guests(g *guests.Stats) {
+// guests writes the metrics of counters published to virtual machines.
+func (p *page) guests(g *guests.Stats) {
 	p.one("kubenergy_guests_published", "Virtual machines with a published counter.", float64(g.Trees))
 	p.one("kubenergy_guests_failing", "Virtual machines with a failed last publication.", float64(g.Failing))
 	p.one("kubenergy_guests_refused_total",
@@ -76,14 +76,14 @@ func (p *pageEncoder) guests(g *guests.Stats) {
 		float64(g.Stuck))
 }
 
-func (e *Exporter) collectHeld(p *pageEncoder) {
+func (e *Exporter) writeHeld(p *page) {
 	ended := 0
 	for _, c := range e.consumers {
 		if c.ended {
 			ended++
 		}
 	}
-	p.head("kubenergy_agent_consumers", "Consumers with their own series.")
+	p.family("kubenergy_agent_consumers", "Consumers with their own series.")
 	p.sample(float64(ended), pairs("state", "ended"))
 	p.sample(float64(len(e.consumers)-ended), pairs("state", "living"))
 	p.one("kubenergy_agent_folded_consumers",
