@@ -109,7 +109,8 @@ func TestAnnotations(t *testing.T) {
 		fmt.Fprintf(&rows, "* `%s`: `%s`\n", their, aliases[their])
 	}
 	b.WriteString("\n## Keys of other systems that stand for ours\n\nThe KubEnergy key takes precedence over its " +
-		"alias. Aliases accept the same values, except that `estimated-runtime-hours` is a number of hours.\n\n" + rows.String())
+		"alias. Aliases accept the same values, except that `estimated-runtime-hours` is a number of hours.\n\n" +
+		rows.String())
 	c.All(func(text string) {
 		if theirs.MatchString(text) && reference.IsKey(text) && !inside.MatchString(text) &&
 			!strings.Contains(b.String(), "`"+text) {
@@ -418,11 +419,12 @@ func describeFields(t *testing.T, schema reference.Object) string {
 	var b strings.Builder
 	described, skip := map[string]string{}, "" // paths of the objects by their fields, and a path to skip
 	for _, path := range slices.Sorted(maps.Keys(fields)) {
-		if !fieldsOfOurs.MatchString(path) || conditions.MatchString(path) || skip != "" && strings.HasPrefix(path, skip) {
+		if !fieldsOfOurs.MatchString(path) || conditions.MatchString(path) ||
+			skip != "" && strings.HasPrefix(path, skip) {
 			continue
 		}
 		field, element := fields[path], strings.HasSuffix(path, "[]") || strings.HasSuffix(path, ".*")
-		kind, about, inSpec := takes(field), reference.Text(cmp.Or(field["description"], any(""))), strings.HasPrefix(path, "spec")
+		about, inSpec := reference.Text(cmp.Or(field["description"], any(""))), strings.HasPrefix(path, "spec")
 		if inSpec && about == "" && !element {
 			t.Errorf("field %s has no comment in api/v1alpha1", path)
 		}
@@ -442,7 +444,7 @@ func describeFields(t *testing.T, schema reference.Object) string {
 		}
 		var facts []string
 		if inSpec && (!nested || constraints == "") {
-			facts = append(facts, kind)
+			facts = append(facts, takes(field))
 		}
 		if field["default"] != nil {
 			facts = append(facts, "default "+code(reference.Text(field["default"])))
@@ -455,11 +457,11 @@ func describeFields(t *testing.T, schema reference.Object) string {
 			name += "*"
 		}
 		own := path[strings.LastIndex(path, ".")+1:]
-		if field["enum"] == nil || !inSpec {
+		if about = strings.Join(strings.Fields(about), " "); field["enum"] == nil || !inSpec {
 			about = firstSentence(about)
 		}
 		about, isOwn := strings.CutPrefix(about, own+" ")
-		if element || nested || !isOwn && field["enum"] == nil {
+		if element || nested || !isOwn {
 			about = "" // describes the type
 		}
 		about = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(about, "are "), "is "), "the ")

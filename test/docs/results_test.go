@@ -35,8 +35,8 @@ func described(t *testing.T) map[string][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heading, first, names := regexp.MustCompile("^###? (.*)"), regexp.MustCompile("^\\* ((?:`[^`]+`(?:, )?)+)"), map[string][]string{}
-	quoted, section := regexp.MustCompile("`([^`]+)`"), ""
+	heading, first := regexp.MustCompile("^###? (.*)"), regexp.MustCompile("^\\* ((?:`[^`]+`(?:, )?)+)")
+	quoted, section, names := regexp.MustCompile("`([^`]+)`"), "", map[string][]string{}
 	for line := range strings.Lines(strings.ReplaceAll(string(text), "\n  ", " ")) {
 		if m := heading.FindStringSubmatch(line); m != nil {
 			section = strings.ReplaceAll(m[1], "`", "")

@@ -115,8 +115,8 @@ func TestCompare(t *testing.T) {
 	left := map[string]bool{"list: went": true, "list: is back": true, "list: never was": true, "other: went": true}
 	wrong := compare("list", frozen, now, left)
 	for i, want := range []string{
-		"removed list: goes\n", "left.txt contains an existing or unknown fact: list: is back",
-		"left.txt contains an existing or unknown fact: list: never was", "new list: comes\n",
+		"left.txt contains an existing or unknown fact: list: is back",
+		"left.txt contains an existing or unknown fact: list: never was", "new list: comes\n", "removed list: goes\n",
 	} {
 		if i >= len(wrong) || !strings.HasPrefix(wrong[i], want) {
 			t.Fatalf("compare() = %q, want %q at index %d", wrong, want, i)

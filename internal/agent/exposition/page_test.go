@@ -273,7 +273,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	_, agents, _ := bytes.Cut(text, []byte("\n## kubenergy-agent\n"))
 	agents, _, _ = bytes.Cut(agents, []byte("\n## "))
-	for _, name := range regexp.MustCompile("(?m)^\\| `(kubenergy_[a-z_]+)`").FindAllSubmatch(agents, -1) {
+	for _, name := range regexp.MustCompile("(?m)^\\* `(kubenergy_[a-z_]+)`").FindAllSubmatch(agents, -1) {
 		if families[string(name[1])] == nil {
 			t.Errorf("docs/reference/metrics.md mentions %s, which is not exported", name[1])
 		}

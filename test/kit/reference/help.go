@@ -119,7 +119,7 @@ func Commands(call func(words ...string) string, program string) string {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", strings.Join(c.words, " "), strings.TrimSpace(c.about))
 		flags := c.flags
 		if i == 0 && len(shared) > 0 {
-			b.WriteString("\nFlags of several commands; the sections of these commands only list the names:\n")
+			b.WriteString("\nSeveral commands accept these flags, and their sections only list the names:\n")
 			flags = append(slices.Clone(shared), flags...)
 		}
 		var own []flagHelp
