@@ -41,7 +41,7 @@ const (
 	kindCgroup
 	kindSystem
 	kindOther   // consumers beyond the maximum number with their own series
-	kindEnded   // ended consumers whose series were removed
+	kindEnded   // ended consumers with removed series
 	kindUnknown // processes of unknown consumers
 )
 
