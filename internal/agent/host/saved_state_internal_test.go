@@ -71,7 +71,7 @@ func TestStateGoesOn(t *testing.T) {
 	}
 }
 
-// TestStateOfFormerAgents verifies that a state of version 1, in testdata/state-1, can be restored after an update
+// TestStateOfFormerAgents verifies that the recorded state in testdata/state-1 can be restored after an update
 // of the agent.
 func TestStateOfFormerAgents(t *testing.T) {
 	state, err := os.ReadFile("testdata/state-1")
