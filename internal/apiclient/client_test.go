@@ -63,10 +63,10 @@ func TestCredentials(t *testing.T) {
 		{"", "", "reading the token"},
 		{" \n", "", "no valid token"},
 		{"two words", "", "no valid token"},
-		{strings.Repeat("x", maxToken+1), "", "larger than"},
+		{strings.Repeat("x", maxToken+1), "", "want a regular file of at most"},
 		{"one\n", "", "reading the CA certificates"},
 		{"one\n", "nonsense", "no certificate"},
-		{"one\n", strings.Repeat(" ", maxCA+1), "larger than"},
+		{"one\n", strings.Repeat(" ", maxCA+1), "want a regular file of at most"},
 		{"one\n", good, ""},
 		{"two", good, ""},
 	} {
