@@ -218,7 +218,7 @@ func TestWithoutKubernetes(t *testing.T) {
 	if math.Abs(ofJob-0.0005) > 1e-9 || math.Abs(sum-0.001) > 1e-9 && math.Abs(sum-0.002) > 1e-9 {
 		t.Errorf("energy of the job = %v kWh of %v kWh:\n%s", ofJob, sum, text)
 	}
-	description("asked", "run-now", "job", "slurm-7", "-n", "physics")
+	description("requested to start now", "run-now", "job", "slurm-7", "-n", "physics")
 	kit.Eventually(t, time.Minute, "started now", func() bool { return q.begins().Before(valley) })
 }
 
