@@ -23,14 +23,15 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// The state directory is from an agent that was killed while the controller responded with 503. It contains four
-// sealed batches and a newer slot with the subsequent state. The counter values range from first to last, starting
-// ten seconds after boot. The second test therefore requires a machine with a longer uptime.
+// The state directory was recorded with the first release, from an agent that was killed while the controller responded
+// with 503. It contains five sealed batches and a newer slot with the subsequent state. The counter values range from
+// first to last, starting ten seconds after boot (in a time namespace). The second test therefore requires a machine
+// with a longer uptime.
 const (
 	stateFolder = "testdata/state"
-	stateBoot   = "be12cc12-7349-4a1b-9b7a-34d97a6a5759"
-	stateEpoch  = "ZBEJRGVLHR3YUTNGKEEVNPZDSZ"
-	first, last = 4_000_000_000_000_000, 4_000_000_001_653_696
+	stateBoot   = "9ea9d0b1-6316-488d-be8e-04734b41c276"
+	stateEpoch  = "RT3E7D5I6GY3EJCS4MSFZJQSI2"
+	first, last = 4_000_000_000_039_380, 4_000_000_001_941_140
 )
 
 // A sink acknowledges batches and sums their energy by the epoch of their streams.
