@@ -267,7 +267,12 @@ fuzz-short: ## Run each fuzz target for one minute.
 	@$(MAKE) fuzz FUZZTIME=60s
 
 # Only the required binary is built, to keep the first run of the demo short.
-demo: ## Replay a trace on a real control plane with three strategies and sleeping machines. WORKLOAD=, GRID= and ZONE= replace the input.
+demo: ## Simulate the demo, then replay it on a real control plane. WORKLOAD=, GRID= and ZONE= replace the input of the replay.
+ifeq ($(WORKLOAD)$(GRID)$(ZONE),)
+	@echo "== building bin/kubenergy"
+	@$(alive) go build -buildvcs=auto -p $(JOBS) -o bin/ ./cmd/kubenergy
+	@bin/kubenergy simulate -f scenarios/demo/scenario.yaml
+endif
 	@echo "== building bin/kubenergy-lab with Kubernetes $(kubernetes) (the first time takes minutes)"
 	@$(alive) go build -buildvcs=auto -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/kubenergy-lab
 	@bin/kubenergy-lab demo $(if $(WORKLOAD),--workload '$(WORKLOAD)') $(if $(GRID),--grid '$(GRID)') $(if $(ZONE),--zone '$(ZONE)')
