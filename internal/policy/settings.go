@@ -73,7 +73,7 @@ func BuiltIn() Defaults {
 		// Providers publish signals every 5 to 60 minutes, so two updates may fail before a signal becomes stale.
 		MaxSignalAge: 2 * time.Hour,
 		// Compared to a minimum saving of 0.01 alone, the minimum saving per hour retains nine tenths of the
-		// savings with two thirds of the waiting time, see docs/decisions/0027-held-for-something.md.
+		// savings with two thirds of the waiting time, see docs/decisions/0027-held-only-if-waiting-saves-enough.md.
 		Terms:      Terms{When: defaultWhen, MinSaving: 0.01, MinSavingPerHour: 0.005},
 		Schedulers: aliasSchedulers(),
 	}
