@@ -281,10 +281,7 @@ func (b *booker) entry(ctx context.Context, booking *ledger.Booking) (*entry, er
 	}
 	b.postings = e.Postings
 	sortPostings(e.Postings)
-	if e.gpus() {
-		_, err = b.s.exec(ctx, demandGPUs)
-	}
-	if err == nil && booking.Temperature != nil {
+	if booking.Temperature != nil {
 		err = b.warms(ctx, node, booking)
 	}
 	return e, err

@@ -29,7 +29,7 @@
 //   - Hours equal the sum of their windows, days equal the sum of their hours, and accounts balance with nodes. Audit
 //     verifies this and runs in every test of content. TestAuditFinds shows that it detects each kind of damage.
 //   - Estimates do not count in a window with data of an agent, regardless of the order of arrival: Conformance
-//     ("agentless", "long and agentless"), TestReachesOfVersion1.
+//     ("agentless", "long and agentless").
 //   - A transfer deducts from a host the energy that its guests report in more detail. It only counts in hours with
 //     bookings of the host: Conformance ("guests"), TestTransfersAreBounded.
 //   - Each changed byte of a file is detected or does not affect any result: TestChangedBytes, TestTruncated. For this

@@ -11,7 +11,7 @@ import (
 )
 
 // Schema returns the version of the schema that this program writes.
-func Schema() int { return len(migrations) }
+func Schema() int { return versionAfter(migrations) }
 
 // migrate applies all missing migrations in one transaction. A database with a newer schema is used as is if it is
 // marked as compatible.
@@ -26,17 +26,20 @@ func (d *DB) migrate(ctx context.Context, migrations []migration) error {
 		if err != nil {
 			return err
 		}
-		if oldest > len(migrations) {
+		latest := versionAfter(migrations)
+		if oldest > latest {
 			return refused{fmt.Errorf(
 				"the store has schema version %d and requires support for version %d, but this program supports %d: "+
-					"a newer program is needed",
-				have, oldest, len(migrations))}
+					"a newer program is needed", have, oldest, latest)}
 		}
-		if have >= len(migrations) {
+		if have > 0 && have < firstVersion {
+			return refused{fmt.Errorf("the store has the unreleased schema version %d: an empty store is needed", have)}
+		}
+		if have >= latest {
 			return nil
 		}
-		for i, m := range migrations[have:] {
-			version := have + i + 1
+		for version := max(have+1, firstVersion); version <= latest; version++ {
+			m := migrations[version-firstVersion]
 			for _, statement := range d.dialect.statements(m.text) {
 				if _, err := s.conn.ExecContext(ctx, statement); err != nil {
 					return fmt.Errorf("migrating to version %d: %w", version, err)
@@ -49,7 +52,7 @@ func (d *DB) migrate(ctx context.Context, migrations []migration) error {
 		if err := s.setMeta(ctx, "oldest", strconv.Itoa(oldest)); err != nil {
 			return err
 		}
-		return s.setMeta(ctx, "schema", strconv.Itoa(len(migrations)))
+		return s.setMeta(ctx, "schema", strconv.Itoa(latest))
 	})
 }
 
@@ -77,8 +80,7 @@ func (d *DB) versions(ctx context.Context, s *session) (schema, oldest int, err 
 }
 
 // Statements returns the statements that create an empty store of the current version.
-func Statements(d Dialect) []string {
-	var all []string
+func Statements(d Dialect) (all []string) {
 	for _, m := range migrations {
 		all = append(all, d.statements(m.text)...)
 	}
@@ -88,22 +90,21 @@ func Statements(d Dialect) []string {
 var created = regexp.MustCompile(`CREATE TABLE (\w+)`)
 
 // Tables returns the names of all tables of the current and of previous versions.
-func Tables() []string {
-	var all []string
-	for _, m := range migrations {
-		for _, found := range created.FindAllStringSubmatch(m.text, -1) {
+func Tables() (all []string) {
+	for _, statement := range Statements(Dialect{}) {
+		if found := created.FindStringSubmatch(statement); found != nil {
 			all = append(all, found[1])
 		}
 	}
 	return all
 }
 
-func (d *Dialect) statements(text string) []string {
-	text = strings.NewReplacer("{blob}", d.Blob, "{serial}", d.Serial).Replace(text)
-	var all []string
+func (d *Dialect) statements(text string) (all []string) {
+	text = strings.NewReplacer("{blob}", d.Blob, "{serial}", d.Serial).Replace(strings.TrimSpace(text))
 	for statement := range strings.SplitSeq(text, ";\n") {
-		if strings.TrimSpace(statement) != "" {
-			all = append(all, statement)
+		all = append(all, strings.ReplaceAll(statement, "{step}", "hours"))
+		if strings.Contains(statement, "{step}") {
+			all = append(all, strings.ReplaceAll(statement, "{step}", "days"))
 		}
 	}
 	return all
