@@ -45,6 +45,8 @@
 //   - If the disk is full or the database does not respond, Book returns [ledger.ErrReadOnly], no booking is
 //     acknowledged, and queries still work. The connection is closed after any such error, so that the next transaction
 //     starts from the state on disk: TestFullDisk, TestFailingWrites, TestReadOnly.
+//   - The first error of a transaction is stored (operation in db.go). Further statements of the transaction are
+//     no-ops, and it is rolled back: TestFailingWrites, TestFullDisk.
 //   - If a row is damaged, operations that depend on it return [ledger.ErrDamaged], and others still work. A damaged
 //     entry remains in the journal, and so do entries for a damaged window: TestWhatIsDamagedIsFoldedOnce. A damaged
 //     sum is updated and remains marked as damaged.
