@@ -186,9 +186,8 @@ func (d *drawing) picture(id, name string) template.HTML {
 	}
 	//nolint:gosec // all texts in it are escaped
 	return template.HTML(fmt.Sprintf(
-		`<svg class="plot" id="%s" role="%s" aria-label="%s" width="100%%" height="100%%">`, id, role,
-		html.EscapeString(name)) +
-		d.String() + d.labels.String() + "</svg>")
+		`<svg class="plot" id="%s" role="%s" aria-label="%s" width="100%%" height="100%%">%s%s</svg>`, id, role,
+		html.EscapeString(name), d.String(), d.labels.String()))
 }
 
 // drawGrid draws signals of the zones, which are carbon intensities or prices.

@@ -1,8 +1,6 @@
 package dashboard
 
-import (
-	"github.com/kubenergy/kubenergy/internal/report"
-)
+import "github.com/kubenergy/kubenergy/internal/report"
 
 // SavedOf converts a comparison of decisions and attributes its savings. The savings of a job's energy at the
 // intensity of its own hours are attributed to placement, the rest to timing. Jobs with losses are counted

@@ -107,9 +107,8 @@ func (p *page) savings() {
 	all := listed("Consumption, actual and with "+s.Against, columns(1, "quantity", "used", "baseline", "saved",
 		"95 % from", "to"), s.differences(), func(d *named) []string {
 		return []string{
-			strings.TrimSuffix(d.name+", "+d.unit,
-				", "), humanize.Significant(d.Used), humanize.Significant(d.Baseline),
-			humanize.Significant(d.Saved), optional(d.Low), optional(d.High),
+			strings.TrimSuffix(d.name+", "+d.unit, ", "), humanize.Significant(d.Used),
+			humanize.Significant(d.Baseline), humanize.Significant(d.Saved), optional(d.Low), optional(d.High),
 		}
 	})
 	all.compact()
@@ -380,9 +379,8 @@ func (p *page) how() {
 	if m.Mode != "" {
 		p.Sources = append(p.Sources, source{ID: "mode", Name: "Mode", Lines: []string{
 			"The mode of the cluster's policy is " + m.Mode + ". In shadow mode, decisions are only " +
-				"counted. In advise mode, they are annotated. In enforce mode, work is held. " +
-				"Namespaces may have their " +
-				"own mode: " + strconv.Itoa(m.Enforcing) + " namespaces enforce although the cluster does not.",
+				"counted. In advise mode, they are annotated. In enforce mode, work is held. Namespaces may have " +
+				"their own mode: " + strconv.Itoa(m.Enforcing) + " namespaces enforce although the cluster does not.",
 		}})
 	}
 	if len(m.Unseen) > 0 {

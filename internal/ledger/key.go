@@ -102,6 +102,8 @@ type Plan struct {
 	Resolution time.Duration
 	Windows    bool // only windows contain the requested data
 	Nodes      bool // the query is about whole nodes, so sums by node suffice and unmeasured time is reported
+	// dimensions and filters of the query; ByPod includes UIDs
+	ByHour, ByNode, ByPod bool
 }
 
 var dimensions = []Dimension{
@@ -117,20 +119,22 @@ func (q *Query) Plan() (Plan, error) {
 	if err := q.validate(); err != nil {
 		return Plan{}, err
 	}
-	var p Plan
-	byNode := slices.Contains(q.GroupBy, ByNode) || len(q.Nodes) > 0
-	p.Windows = slices.Contains(q.GroupBy, ByWindow) || q.ofPods() || byNode && q.ofAccounts()
-	p.Nodes = !q.ofAccounts() && !q.ofPods()
+	p := Plan{
+		ByHour: slices.Contains(q.GroupBy, ByHour), ByNode: slices.Contains(q.GroupBy, ByNode) || len(q.Nodes) > 0,
+		ByPod: slices.Contains(q.GroupBy, ByPod) || slices.Contains(q.GroupBy, ByUID) || len(q.Pods) > 0,
+	}
+	p.Windows = slices.Contains(q.GroupBy, ByWindow) || p.ByPod || p.ByNode && q.ofAccounts()
+	p.Nodes = !q.ofAccounts() && !p.ByPod
 	switch {
 	case p.Windows:
 		p.Resolution = WindowLength
-	case slices.Contains(q.GroupBy, ByHour), !wholeDays(q.From, q.To):
+	case p.ByHour, !wholeDays(q.From, q.To):
 		p.Resolution = time.Hour
 	default:
 		p.Resolution = day
 	}
-	p.From, p.To = outwards(q.From, q.To, p.Resolution)
-	if p.Resolution == time.Hour && !slices.Contains(q.GroupBy, ByHour) && wholeDays(p.From, p.To) {
+	p.From, p.To = q.From.UTC().Truncate(p.Resolution), q.To.UTC().Add(p.Resolution-1).Truncate(p.Resolution)
+	if p.Resolution == time.Hour && !p.ByHour && wholeDays(p.From, p.To) {
 		p.Resolution = day
 	}
 	return p, nil
@@ -177,20 +181,6 @@ func (q *Query) ofAccounts() bool {
 		}
 	}
 	return len(q.Namespaces)+len(q.Kinds)+len(q.Owners)+len(q.Teams)+len(q.Strategies) > 0
-}
-
-// ofPods reports whether the query requires consumers, which only windows contain.
-func (q *Query) ofPods() bool {
-	return slices.Contains(q.GroupBy, ByPod) || slices.Contains(q.GroupBy, ByUID) || len(q.Pods) > 0
-}
-
-// outwards extends an interval to whole steps in UTC.
-func outwards(from, to time.Time, step time.Duration) (wholeFrom, wholeTo time.Time) {
-	wholeFrom, wholeTo = from.UTC().Truncate(step), to.UTC().Truncate(step)
-	if wholeTo.Before(to) {
-		wholeTo = wholeTo.Add(step)
-	}
-	return wholeFrom, wholeTo
 }
 
 // Maximum lengths of series in windows and in hours.

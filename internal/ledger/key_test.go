@@ -32,7 +32,7 @@ func TestPlan(t *testing.T) {
 		},
 		"hours of them": {
 			ledger.Query{From: begin, To: begin.Add(48 * time.Hour), GroupBy: []ledger.Dimension{ledger.ByHour}},
-			ledger.Plan{Resolution: time.Hour, Nodes: true},
+			ledger.Plan{Resolution: time.Hour, Nodes: true, ByHour: true},
 		},
 		"a part of a day": {
 			ledger.Query{From: hour, To: begin.Add(48 * time.Hour), GroupBy: []ledger.Dimension{ledger.ByOwner}},
@@ -40,20 +40,20 @@ func TestPlan(t *testing.T) {
 		},
 		"pods": {
 			ledger.Query{From: hour, To: hour.Add(time.Second), GroupBy: []ledger.Dimension{ledger.ByPod}},
-			ledger.Plan{From: hour, To: hour.Add(5 * time.Minute), Resolution: 5 * time.Minute, Windows: true},
+			ledger.Plan{From: hour, To: hour.Add(5 * time.Minute), Resolution: 5 * time.Minute, Windows: true, ByPod: true},
 		},
 		"namespaces of a node": {
 			ledger.Query{
 				From: begin, To: begin.Add(time.Hour), Nodes: []string{"n"},
 				GroupBy: []ledger.Dimension{ledger.ByNamespace},
 			},
-			ledger.Plan{Resolution: 5 * time.Minute, Windows: true},
+			ledger.Plan{Resolution: 5 * time.Minute, Windows: true, ByNode: true},
 		},
 		"sites of a node": {
 			ledger.Query{
 				From: begin, To: begin.Add(time.Hour), Nodes: []string{"n"}, GroupBy: []ledger.Dimension{ledger.BySite},
 			},
-			ledger.Plan{Resolution: time.Hour, Nodes: true},
+			ledger.Plan{Resolution: time.Hour, Nodes: true, ByNode: true},
 		},
 	} {
 		if c.want.From.IsZero() {

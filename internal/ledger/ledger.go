@@ -102,9 +102,7 @@ type result struct {
 
 // New returns a ledger that records bookings in s. Close closes s as well.
 func New(s Store, o Options) *Ledger {
-	if o.FoldEvery <= 0 {
-		o.FoldEvery = 30 * time.Second
-	}
+	o.FoldEvery = cmp.Or(max(o.FoldEvery, 0), 30*time.Second)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Panicked == nil {
 		o.Panicked = func() {}
@@ -295,15 +293,14 @@ func (l *Ledger) commit(group []*request) {
 // complete updates the counters, calls the hooks and returns the result to the caller of Book.
 func (l *Ledger) complete(r *request, receipt Receipt, err error) {
 	l.mu.Lock()
-	hooks := l.onBooked
+	var hooks []func(*Booking, Receipt)
 	switch {
 	case err != nil:
 		l.activity.Refused++
-		hooks = nil
 	case !receipt.Booked:
 		l.activity.Again++
-		hooks = nil
 	default:
+		hooks = l.onBooked
 		l.activity.Booked++
 		if receipt.Gap {
 			l.activity.Gaps++

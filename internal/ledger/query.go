@@ -1,8 +1,6 @@
 package ledger
 
-import (
-	"time"
-)
+import "time"
 
 // A Dimension is a property that sums can be grouped by.
 type Dimension string

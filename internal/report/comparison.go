@@ -248,9 +248,8 @@ func (s *Sweep) notes() []string {
 		"Emissions, energy, cost and boots are means over the trials of a strategy. Delay violations are sums.",
 	}
 	if s.Quoted != QuoteAll {
-		notes = append(notes,
-			"Figures only include the starts with "+s.Quoted+" index, counted from 0. Parameters may be tuned on the "+
-				"others.")
+		notes = append(notes, "Figures only include the starts with "+s.Quoted+" index, counted from 0. "+
+			"Parameters may be tuned on the others.")
 	}
 	return notes
 }
@@ -348,9 +347,8 @@ func (c *sweeper) baseline(t *Trial) (*Trial, error) {
 		}
 	}
 	return nil, fmt.Errorf("the baseline %s has trials with several forecasts or restart costs, but none with those "+
-		"of %s: choose a baseline "+
-		"that neither holds nor suspends, or use only one forecast and one restart cost", c.options.Baseline,
-		t.ID())
+		"of %s: choose a baseline that neither holds nor suspends, or use only one forecast and one restart cost",
+		c.options.Baseline, t.ID())
 }
 
 // resample draws starts with replacement. All rows and zones use the same resamples.

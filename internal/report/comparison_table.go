@@ -71,10 +71,9 @@ func (s *Sweep) published() *Table {
 
 func (s *Sweep) overall() *Table {
 	t := Heads(3, "strategy", "empty\nmachines", "forecast", "restart\ncost", "emissions\nkgCO2e",
-		"saved %\n[95 %]", "η\n[95 %]", "η mean of\nzones",
-		"η worst\nzone", "η other\nstarts", "of sus-\npending", "mean\nwait", "p95\nwait",
-		"turn-\naround", "cost\n", "cost with\ncarbon", "suspended\nper job", "delay viola-\ntions, sum",
-		"boots\n", "boots\nfailed")
+		"saved %\n[95 %]", "η\n[95 %]", "η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending",
+		"mean\nwait", "p95\nwait", "turn-\naround", "cost\n", "cost with\ncarbon", "suspended\nper job",
+		"delay viola-\ntions, sum", "boots\n", "boots\nfailed")
 	t.widen("η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "turn-\naround",
 		"suspended\nper job")
 	rated := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil })
@@ -89,12 +88,10 @@ func (s *Sweep) overall() *Table {
 			only(restarts, r.RestartCost.String()), humanize.Significant(r.mean(r.Grams/1000)),
 			shownInterval(&r.Saving, 100, 2), only(rated, shownInterval(r.Eta, 1, 3)),
 			only(rated, shownShare(r.EtaMean.value())), only(rated, worst(r)), only(rated, shownShare(r.EtaOther)),
-			only(rated,
-				shownShare(r.EtaInterruptible.value())), humanize.Span(3600*r.MeanWaitHours),
-			humanize.Span(3600*r.P95WaitHours),
-			humanize.Span(3600*r.TurnaroundHours), only(priced, humanize.Significant(r.mean(r.Cost))), adjusted,
-			fmt.Sprintf("%.2f", r.Suspensions), r.Violations, only(s.sleeps(),
-				humanize.Fixed(r.mean(float64(r.Boots)), 1)),
+			only(rated, shownShare(r.EtaInterruptible.value())), humanize.Span(3600*r.MeanWaitHours),
+			humanize.Span(3600*r.P95WaitHours), humanize.Span(3600*r.TurnaroundHours),
+			only(priced, humanize.Significant(r.mean(r.Cost))), adjusted, fmt.Sprintf("%.2f", r.Suspensions),
+			r.Violations, only(s.sleeps(), humanize.Fixed(r.mean(float64(r.Boots)), 1)),
 			only(s.sleeps(), humanize.Fixed(r.mean(float64(r.FailedBoots)), 1)))
 	}
 	return t

@@ -38,8 +38,7 @@ func heldFor(r *sim.Result, job int) time.Duration {
 // holdTable lists the held jobs of each run, in descending order of the hold's duration.
 func holdTable(results []*sim.Result) *Table {
 	t := Sheet("strategy", "emptyNodes", "job", "submitted", "released", "started", "finished", "latestStart",
-		"finishBy",
-		"heldSeconds")
+		"finishBy", "heldSeconds")
 	for _, r := range results {
 		for _, i := range holds(r) {
 			j, o := &r.Scenario.Jobs[i], &r.Outcomes[i]

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/internal/humanize"
@@ -15,10 +14,10 @@ import (
 // Text returns the runs as a table. Columns that contain only zeros are omitted, because terminals are narrow.
 func (r *Report) Text(wide, colours bool) string {
 	t := Heads(2, "strategy", "empty\nmachines", "energy\nkWh", "energy\nsaved %", "emissions\nkgCO2e",
-		"CO2e\nsaved %", "cost\n", "cost\nsaved %", "cost with\ncarbon",
-		"mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations",
-		"late\nstarts", "missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs",
-		"boots\n", "boots\nfailed", "decisions\nper s")
+		"CO2e\nsaved %", "cost\n", "cost\nsaved %", "cost with\ncarbon", "mean wait\n", "p95 wait\n",
+		"mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations", "late\nstarts",
+		"missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs", "boots\n", "boots\nfailed",
+		"decisions\nper s")
 	const rare = 8
 	for i := range t.Columns[len(t.Columns)-rare:] {
 		c := &t.Columns[len(t.Columns)-rare+i]
@@ -38,15 +37,13 @@ func (r *Report) Text(wide, colours bool) string {
 			adjusted = humanize.Significant(*run.AdjustedCost)
 		}
 		t.Add(run.Strategy, machinesDo[run.EmptyNodes], humanize.Significant(run.EnergyKWh), share(run.Savings.Energy),
-			humanize.Significant(run.EmissionsKg), share(run.Savings.Emissions), only(run.Priced,
-				humanize.Significant(run.Cost)),
-			only(run.Priced,
-				share(run.Savings.Cost)), adjusted, humanize.Span(run.MeanWaitSeconds),
-			humanize.Span(run.P95WaitSeconds),
-			humanize.Span(run.MeanCompletionSeconds), humanize.Span(run.MakespanSeconds), fmt.Sprintf("%.1f",
-				100*run.Utilisation),
-			strconv.Itoa(run.HeldJobs), strconv.Itoa(run.DelayViolations), run.LateStarts, run.MissedDeadlines,
-			run.Suspensions, run.Tolerated, run.UnplacedJobs, slept.Boots, slept.FailedBoots, run.DecisionsPerSecond)
+			humanize.Significant(run.EmissionsKg), share(run.Savings.Emissions),
+			only(run.Priced, humanize.Significant(run.Cost)), only(run.Priced, share(run.Savings.Cost)), adjusted,
+			humanize.Span(run.MeanWaitSeconds), humanize.Span(run.P95WaitSeconds),
+			humanize.Span(run.MeanCompletionSeconds), humanize.Span(run.MakespanSeconds),
+			fmt.Sprintf("%.1f", 100*run.Utilisation), run.HeldJobs, run.DelayViolations, run.LateStarts,
+			run.MissedDeadlines, run.Suspensions, run.Tolerated, run.UnplacedJobs, slept.Boots, slept.FailedBoots,
+			run.DecisionsPerSecond)
 	}
 	return fmt.Sprintf("%s\n%s\n%s\n", title(r), t.Framed(wide, colours), strings.Join(footnotes(r), "\n"))
 }
@@ -85,8 +82,8 @@ func title(r *Report) string {
 		sites = append(sites, fmt.Sprintf("%s, PUE %.3g", label, s.PUE))
 	}
 	return fmt.Sprintf("%s on %s from %s; grid %s", humanize.Count(r.Scenario.Jobs, "job"),
-		humanize.Count(r.Scenario.Nodes, "node"),
-		r.Scenario.Start.Format("2006-01-02 15:04 MST"), strings.Join(sites, "; "))
+		humanize.Count(r.Scenario.Nodes, "node"), r.Scenario.Start.Format("2006-01-02 15:04 MST"),
+		strings.Join(sites, "; "))
 }
 
 func footnotes(r *Report) []string {
@@ -154,9 +151,8 @@ func (r *Report) emptyNote() string {
 	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Sleep != nil }) {
 		return "Empty machines stay on."
 	}
-	return fmt.Sprintf("Sleeping machines draw the power in their power profile. Machines that take "+
-		"time to boot slept "+
-		"for %s of machine time in all runs. The %s took %s kWh and %s, which the figures include.",
+	return fmt.Sprintf("Sleeping machines draw the power in their power profile. Machines that take time to boot "+
+		"slept for %s of machine time in all runs. The %s took %s kWh and %s, which the figures include.",
 		humanize.Span(3600*sum.AsleepHours), humanize.Count(sum.Boots, "boot"), humanize.Significant(sum.BootEnergyKWh),
 		humanize.Span(3600*sum.BootHours))
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -145,13 +146,7 @@ func (s *Statement) keyOf(j *job, ended time.Time) string {
 	return joinKey(key...)
 }
 
-func joinKey(key ...string) string {
-	var b []byte
-	for _, k := range key {
-		b = append(append(b, k...), 0)
-	}
-	return string(b)
-}
+func joinKey(key ...string) string { return strings.Join(key, "\x00") + "\x00" }
 
 // save adds savings to the rows of strategies if the statement is grouped only by strategy.
 func (s *Statement) save(c *Comparison) {

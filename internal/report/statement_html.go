@@ -133,8 +133,7 @@ func (c *Comparison) jobs() *shown {
 			cost = j.Cost.String() + " " + j.Currency
 		}
 		t.Add(j.Namespace+"/"+j.Owner, j.Strategy, humanize.Few(3, j.Nodes), humanize.Few(3, j.Instead), held,
-			j.Energy.String(),
-			emissions, cost)
+			j.Energy.String(), emissions, cost)
 	}
 	return t.shown(true)
 }

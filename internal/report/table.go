@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -219,26 +218,21 @@ func (t *Table) Framed(wide, colours bool) string {
 }
 
 // Open returns the table without a frame, so that it stays readable when pasted into a ticket.
-func (t *Table) Open() string {
-	w := t.shown(true).writer()
+func (t *Table) Open() string { return t.shown(true).unframed(" ", " ") }
+
+// Plain returns the table in the format of kubectl, with a trailing newline.
+func (t *Table) Plain() string { return t.shown(true).unframed("", "  ") + "\n" }
+
+// unframed returns the table without a frame, with the given padding of cells.
+func (s *shown) unframed(left, right string) string {
+	w := s.writer()
 	w.Style().Options = table.OptionsNoBordersAndSeparators
+	w.Style().Box.PaddingLeft, w.Style().Box.PaddingRight = left, right
 	lines := strings.Split(w.Render(), "\n")
 	for i := range lines {
 		lines[i] = strings.TrimRight(lines[i], " ")
 	}
 	return strings.Join(lines, "\n")
-}
-
-// Plain returns the table in the format of kubectl, with a trailing newline.
-func (t *Table) Plain() string {
-	s := t.shown(true)
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{s.Header}, s.Rows...) {
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	_ = w.Flush() // a strings.Builder never fails
-	return b.String()
 }
 
 func (s *shown) writer() table.Writer {

@@ -274,24 +274,4 @@ func TestOpen(t *testing.T) {
 	all.Wait()
 }
 
-// In version 1, the reach of bookings was stored in meta, because the table reaches did not exist.
-func TestReachesOfVersion1(t *testing.T) {
-	source := pgtest.Start(t)
-	open(t, source)
-	db := other(t, source)
-	for _, sums := range []string{"account_hours", "account_days", "node_hours", "node_days"} {
-		run(t, db, "ALTER TABLE "+sums+" DROP COLUMN gpu")
-	}
-	run(t, db, "DROP TABLE reaches", "DROP TABLE outbox", "DROP TABLE temperatures",
-		"UPDATE meta SET value = '1' WHERE key IN ('schema', 'oldest')",
-		"INSERT INTO meta (key, value) VALUES ('long/17/1793000000', '1793099999'), ('long/4/-600', '-1')")
-	open(t, source)
-	var have string
-	err := db.QueryRowContext(t.Context(),
-		"SELECT string_agg(concat_ws(' ', node, start, last), ', ' ORDER BY node) FROM reaches").Scan(&have)
-	if want := "4 -600 -1, 17 1793000000 1793099999"; err != nil || have != want {
-		t.Errorf("got reaches %q, error %v, want %q", have, err, want)
-	}
-}
-
 func TestOutbox(t *testing.T) { ledgertest.Outbox(t, open(t, pgtest.Start(t))) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,11 +136,14 @@ func (s *Store) checkTables(ctx context.Context) error {
 	return nil
 }
 
+var comment = regexp.MustCompile("--.*")
+
+// definitions returns the statements that created the tables and indexes, without comments.
 func definitions(ctx context.Context, db *sql.DB) ([]string, error) {
 	all, err := texts(ctx, db, "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') "+
 		"FROM sqlite_master ORDER BY type, name")
 	for i := range all {
-		all[i] = strings.Join(strings.Fields(all[i]), " ")
+		all[i] = strings.Join(strings.Fields(comment.ReplaceAllString(all[i], "")), " ")
 	}
 	return all, err
 }

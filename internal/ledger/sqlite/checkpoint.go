@@ -5,14 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // The log is checkpointed when it reaches logBytes. If long queries prevent the checkpoint from completing, it is
 // retried after another logBytes. When the log exceeds longLogBytes, subsequent transactions wait for these
@@ -52,8 +47,7 @@ func (s *Store) checkpoint(ctx context.Context, conn *sql.Conn, mode string) err
 		return err
 	}
 	if l.bad != "" {
-		return fmt.Errorf("the write-ahead log of the ledger is corrupt: %s: skipping the checkpoint",
-			l.bad)
+		return fmt.Errorf("the write-ahead log of the ledger is corrupt: %s: skipping the checkpoint", l.bad)
 	}
 	if err := s.writeMark(l); err != nil {
 		return fmt.Errorf("writing the checkpoint mark of the ledger: %w", err)

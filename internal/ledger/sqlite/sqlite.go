@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver
@@ -177,26 +178,22 @@ func (s *Store) bytes() (int64, error) {
 
 // Audit implements [ledger.Store]. It reads the whole file.
 func (s *Store) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error) {
-	findings := &ledger.Findings{}
-	if s.lost != "" {
-		findings.Problems = append(findings.Problems,
-			"the end of the write-ahead log was not readable when the ledger was opened: "+s.lost)
-	}
 	problems, err := integrity(ctx, s.reads, "integrity_check")
 	if err != nil {
 		return nil, err
 	}
-	findings.Problems = append(findings.Problems, problems...)
-	of, err := s.DB.Audit(ctx, from)
+	if s.lost != "" {
+		problems = slices.Insert(problems, 0,
+			"the end of the write-ahead log was not readable when the ledger was opened: "+s.lost)
+	}
+	findings, err := s.DB.Audit(ctx, from)
 	if isDamage(err) {
-		findings.Problems = append(findings.Problems, err.Error())
-		return findings, nil
+		findings, err = &ledger.Findings{Problems: []string{err.Error()}}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	findings.Checked += of.Checked
-	findings.Problems = append(findings.Problems, of.Problems...)
+	findings.Problems = append(problems, findings.Problems...)
 	return findings, nil
 }
 

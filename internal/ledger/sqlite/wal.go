@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/ledger/sqlstore"
 )
 
 // SQLite first writes transactions to a write-ahead log (FILE-wal) and moves pages from there to the file in
@@ -136,7 +137,7 @@ const (
 
 func (s *Store) writeMark(l *log) error {
 	b := binary.LittleEndian.AppendUint64(append(make([]byte, 0, markBytes), l.salts[:]...), uint64(l.frames))
-	b = binary.LittleEndian.AppendUint32(b, checksum(b))
+	b = binary.LittleEndian.AppendUint32(b, sqlstore.Checksum(b))
 	f, err := os.OpenFile(s.path+markSuffix, os.O_RDWR|os.O_CREATE, private)
 	if err != nil {
 		return err
@@ -154,7 +155,8 @@ func (s *Store) marked(l *log) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if len(b) != markBytes || checksum(b[:16]) != binary.LittleEndian.Uint32(b[16:]) || [8]byte(b[:8]) != l.salts {
+	if len(b) != markBytes || sqlstore.Checksum(b[:16]) != binary.LittleEndian.Uint32(b[16:]) ||
+		[8]byte(b[:8]) != l.salts {
 		return 0, nil // partially written before the checkpoint, or of another generation
 	}
 	return int(binary.LittleEndian.Uint64(b[8:])), nil

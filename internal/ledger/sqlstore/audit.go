@@ -26,27 +26,26 @@ func (d *DB) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error
 		since = -1 << 60 // before all data
 	}
 	var days []int64
-	audit := func(what string, do func() error) error {
-		err := d.read(ctx, func(r *reading) error {
-			a.reading = r
-			return do()
+	all := &operation{ctx: ctx}
+	audit := func(what string, do func()) {
+		all.within("auditing "+what, func() {
+			all.check(d.read(ctx, func(r *reading) {
+				a.reading = r
+				do()
+			}))
 		})
-		if err != nil {
-			return fmt.Errorf("auditing %s: %w", what, err)
-		}
-		return nil
 	}
-	err := audit("names, the journal and records", func() (err error) {
-		days, err = a.days(since)
-		return errors.Join(err, a.names(), a.journal(), a.records(from))
+	audit("names, the journal and records", func() {
+		days = a.days(since)
+		a.names()
+		a.journal()
+		a.records(from)
 	})
-	if err != nil {
-		return nil, err
-	}
 	for _, day := range days { // one transaction per day, because an audit may take long
-		if err := audit(stamp(day), func() error { return a.day(day) }); err != nil {
-			return nil, err
-		}
+		audit(stamp(day), func() { a.day(day) })
+	}
+	if all.err != nil {
+		return nil, all.err
 	}
 	if a.more > 0 {
 		a.found.Problems = append(a.found.Problems, fmt.Sprintf("and %d more", a.more))
@@ -87,7 +86,7 @@ type dictionaryRow struct {
 }
 
 // names verifies the checksums of dictionaries, streams and spans.
-func (a *auditor) names() error {
+func (a *auditor) names() {
 	for _, t := range []struct {
 		table, what, columns string
 		own                  int // number of leading columns that the checksum does not cover
@@ -104,7 +103,7 @@ func (a *auditor) names() error {
 		for i := range values {
 			into = append(into, &values[i])
 		}
-		err := a.each(func(rows *sql.Rows) error {
+		a.each("", func(rows *sql.Rows) error {
 			err := rows.Scan(append(into, &crc)...)
 			if id, ok := values[0].(int64); ok && t.own > 0 {
 				a.rows[dictionaryRow{t.table, id}] = true
@@ -114,20 +113,16 @@ func (a *auditor) names() error {
 			}
 			return a.checked(err)
 		}, "SELECT "+t.columns+", crc FROM "+t.table)
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // journal verifies the entries that are not folded yet, in chunks.
-func (a *auditor) journal() error {
+func (a *auditor) journal() {
 	const atOnce = 1000
 	for after := int64(-1 << 62); ; { // less than all IDs
 		var entries []*entry
 		n := 0
-		err := a.each(func(rows *sql.Rows) error {
+		a.each("", func(rows *sql.Rows) error {
 			id, e, err := scanEntry(rows)
 			n, after = n+1, id
 			if err == nil {
@@ -135,9 +130,6 @@ func (a *auditor) journal() error {
 			}
 			return a.checked(err)
 		}, fmt.Sprintf("%s WHERE id > $1 ORDER BY id LIMIT %d", selectEntries, atOnce), after)
-		if err != nil {
-			return err
-		}
 		for _, e := range entries {
 			names := []dictionaryRow{{"nodes", e.Node}, {"accounts", e.Base}}
 			for _, p := range append(e.Postings, e.Guest) {
@@ -145,104 +137,82 @@ func (a *auditor) journal() error {
 					names = append(names, dictionaryRow{"accounts", p.Account}, dictionaryRow{"consumers", p.Consumer})
 				}
 			}
-			if err := a.there(fmt.Sprintf("booking %d", e.ID), names...); err != nil {
-				return err
-			}
+			a.there(fmt.Sprintf("booking %d", e.ID), names...)
 		}
-		if n < atOnce {
-			return nil
+		if n < atOnce || a.err != nil {
+			return
 		}
 	}
 }
 
 // there verifies that referenced rows exist. It reports each missing row once.
-func (a *auditor) there(what string, names ...dictionaryRow) error {
+func (a *auditor) there(what string, names ...dictionaryRow) {
 	for _, name := range names {
 		if _, known := a.rows[name]; known {
 			continue
 		}
-		found, err := a.numbers("SELECT id FROM "+name.table+" WHERE id = $1", name.id)
-		if err != nil {
-			return err
-		}
+		found := a.numbers("", "SELECT id FROM "+name.table+" WHERE id = $1", name.id)
 		a.rows[name] = len(found) > 0
 		if len(found) == 0 {
 			a.problem("%s references missing row %d of %s", what, name.id, name.table)
 		}
 	}
-	return nil
 }
 
-func (a *auditor) records(from time.Time) error {
+func (a *auditor) records(from time.Time) {
 	var since int64
 	if !from.IsZero() {
 		since = from.UnixMilli()
 	}
-	return a.each(func(rows *sql.Rows) error {
+	a.each("", func(rows *sql.Rows) error {
 		_, err := scanRecord(rows)
 		return a.checked(err)
 	}, "SELECT "+strings.Join(recordColumns, ", ")+" FROM records WHERE at >= $1", since)
 }
 
 // days returns the days that contain data.
-func (a *auditor) days(since int64) ([]int64, error) {
+func (a *auditor) days(since int64) []int64 {
 	const dayOf = "start - ((start % 86400) + 86400) % 86400"
 	var of []string
 	for _, table := range []string{"account_days", "node_days", "account_hours", "node_hours", "windows"} {
 		of = append(of, fmt.Sprintf("SELECT %s AS day FROM %s WHERE start >= %d", dayOf, table, since))
 	}
-	return a.numbers("SELECT DISTINCT day FROM (" + strings.Join(of, " UNION ") + ") AS d ORDER BY day")
+	return a.numbers("", "SELECT DISTINCT day FROM ("+strings.Join(of, " UNION ")+") AS d ORDER BY day")
 }
 
-func (a *auditor) day(day int64) error {
+func (a *auditor) day(day int64) {
 	all := newBooks()
 	for at := day; at < day+aDay; at += anHour {
-		hour, err := a.held("hour", false, at)
-		if err != nil {
-			return err
-		}
+		hour := a.held("hour", false, at)
 		if at >= a.windowsFrom {
-			windows, err := a.windows(at)
-			if err != nil {
-				return err
-			}
-			if err := a.compare(windows, hour, "the windows of the hour", "the hour"); err != nil {
-				return err
-			}
+			a.compare(a.windows(at), hour, "the windows of the hour", "the hour")
 		}
 		include(all.accounts, hour.accounts, aDay)
 		include(all.nodes, hour.nodes, aDay)
 	}
-	days, err := a.held("day", true, day)
-	if err != nil || day < a.hoursFrom {
-		return err
+	if days := a.held("day", true, day); day >= a.hoursFrom {
+		a.compare(all, days, "the hours of the day", "the day")
 	}
-	return a.compare(all, days, "the hours of the day", "the day")
 }
 
 // held reads the sums of an hour or a day and compares the total of all accounts, except transfers, with the total
 // of all nodes.
-func (a *auditor) held(what string, days bool, start int64) (sumsByKey, error) {
+func (a *auditor) held(what string, days bool, start int64) sumsByKey {
 	b := newBooks()
 	for _, t := range []*sumTable{sumsOf(false, days), sumsOf(true, days)} {
-		err := a.each(func(rows *sql.Rows) error {
+		a.each("", func(rows *sql.Rows) error {
 			k, s, err := t.scan(rows)
 			if err == nil || errors.Is(err, ledger.ErrDamaged) {
 				at(b.of(t), k).merge(&s)
 			}
 			return a.checked(err)
 		}, t.selected()+" WHERE start = $1", start)
-		if err != nil {
-			return b, err
-		}
 	}
 	var accounts, nodes sum
 	for k, s := range b.accounts {
 		of, err := a.account(k.id)
 		if err != nil {
-			if err := a.checked(err); err != nil {
-				return b, err
-			}
+			a.check(a.checked(err))
 		} else if of.Kind != ledger.Transfer {
 			accounts.Saturate(&s.Amount)
 		}
@@ -257,7 +227,7 @@ func (a *auditor) held(what string, days bool, start int64) (sumsByKey, error) {
 			a.problem("%s %s: accounts contain %d %s, nodes contain %d", what, stamp(start), held, figureNames[i], of)
 		}
 	}
-	return b, nil
+	return b
 }
 
 // figureNames are the names of the fields of an amount and of the additional fields of a sum, as used in problems.
@@ -278,20 +248,17 @@ func (s *sum) figures() (all [len(figureNames)]int64) {
 }
 
 // windows returns the sums of all windows that start in the given hour.
-func (a *auditor) windows(hour int64) (sumsByKey, error) {
+func (a *auditor) windows(hour int64) sumsByKey {
 	b := newBooks()
 	for start := hour; start < hour+anHour; start += windowSeconds {
 		var all []*window
-		err := a.each(func(rows *sql.Rows) error {
+		a.each("", func(rows *sql.Rows) error {
 			_, _, w, err := scanWindow(rows)
 			if err == nil {
 				all = append(all, w)
 			}
 			return a.checked(err)
 		}, selectWindows+" WHERE start = $1", start)
-		if err != nil {
-			return b, err
-		}
 		for _, w := range all {
 			names := []dictionaryRow{{"nodes", w.Node}}
 			for _, base := range w.Bases {
@@ -301,21 +268,17 @@ func (a *auditor) windows(hour int64) (sumsByKey, error) {
 				p := &w.Postings[i]
 				names = append(names, dictionaryRow{"accounts", p.Account}, dictionaryRow{"consumers", p.Consumer})
 			}
-			if err := a.there(fmt.Sprintf("window %s of node %d", stamp(w.Start), w.Node), names...); err != nil {
-				return b, err
-			}
+			a.there(fmt.Sprintf("window %s of node %d", stamp(w.Start), w.Node), names...)
 			if err := b.add(w, a.account); err != nil {
-				if err := a.checked(err); err != nil {
-					return b, err
-				}
+				a.check(a.checked(err))
 			}
 		}
 	}
-	return b, nil
+	return b
 }
 
 // compare compares sums by account and by node.
-func (a *auditor) compare(fine, coarse sumsByKey, ofFine, ofCoarse string) error {
+func (a *auditor) compare(fine, coarse sumsByKey, ofFine, ofCoarse string) {
 	for _, t := range sumTables[:2] {
 		x, y := fine.of(t), coarse.of(t)
 		all := maps.Clone(x)
@@ -331,7 +294,7 @@ func (a *auditor) compare(fine, coarse sumsByKey, ofFine, ofCoarse string) error
 			}
 		}
 	}
-	return a.ctx.Err()
+	a.check(a.ctx.Err())
 }
 
 // name returns the description of an account or a node for problems.

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,11 +18,11 @@ func (d *DB) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Receipt,
 	d.booking.Lock()
 	defer d.booking.Unlock()
 	var b *booker
-	err := d.update(ctx, func(ctx context.Context, s *session) error {
+	err := d.update(ctx, func(s *session) {
 		b = &booker{
 			interning: d.interning(s), receipts: make([]ledger.Receipt, len(all)), errs: make([]error, len(all)),
 		}
-		return b.book(ctx, all)
+		b.book(all)
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("recording bookings: %w", err)
@@ -39,27 +38,20 @@ type booker struct {
 	postings []posting // postings of the last entry, reused to avoid allocations
 }
 
-func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
+func (b *booker) book(all []*ledger.Booking) {
 	if len(all) == 0 {
-		return b.s.setMeta(ctx, "written", strconv.FormatInt(b.now, 10))
+		b.s.setMeta("written", strconv.FormatInt(b.now, 10))
+		return
 	}
-	if err := b.lock(ctx, all); err != nil {
-		return err
-	}
+	b.lock(all)
 	var rows, outgoing [][]any
 	for i, booking := range all {
-		var err error
-		b.receipts[i], err = b.admit(ctx, booking)
-		switch {
-		case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly), errors.Is(err, ledger.ErrInvalid):
-			b.errs[i] = err
-		case err != nil:
-			return err
-		case b.receipts[i].Booked:
-			e, err := b.entry(ctx, booking)
-			if err != nil {
-				return err
-			}
+		b.receipts[i], b.errs[i] = b.admit(booking)
+		if b.s.err != nil {
+			return
+		}
+		if b.receipts[i].Booked {
+			e := b.entry(booking)
 			k := e.key()
 			rows = append(rows, []any{k[0], k[1], k[2], e.encode()})
 			if booking.Forward != nil {
@@ -67,15 +59,13 @@ func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
 			}
 		}
 	}
-	if err := b.s.insert(ctx, "outbox", outboxColumns, outgoing, ""); err != nil {
-		return err
-	}
-	return b.s.insert(ctx, "journal", []string{"node", "start", "finish", "payload"}, rows, "")
+	b.s.insert("outbox", outboxColumns, outgoing, "")
+	b.s.insert("journal", []string{"node", "start", "finish", "payload"}, rows, "")
 }
 
 // lock creates the rows of all nodes and locks them if several processes can write concurrently, because streams
 // and spans are read before they are written. All processes lock nodes in the same order to avoid deadlocks.
-func (b *booker) lock(ctx context.Context, all []*ledger.Booking) error {
+func (b *booker) lock(all []*ledger.Booking) {
 	var nodes []string
 	for _, booking := range all {
 		nodes = append(nodes, booking.Batch.Stream.Node)
@@ -83,50 +73,44 @@ func (b *booker) lock(ctx context.Context, all []*ledger.Booking) error {
 	slices.Sort(nodes)
 	nodes = slices.Compact(nodes)
 	for range 2 {
-		same, err := b.lockNodes(ctx, nodes)
-		if err != nil || same {
-			return err
+		if b.lockNodes(nodes) || b.s.err != nil {
+			return
 		}
-		b.d.log.WarnContext(ctx, "The database of the ledger has changed unexpectedly, possibly because of a "+
+		b.d.log.WarnContext(b.s.ctx, "The database of the ledger has changed unexpectedly, possibly because of a "+
 			"failover, clearing the cache of row IDs")
 		b.d.forgetNames()
 		b.interning = b.d.interning(b.s)
 	}
-	return fmt.Errorf("%w: the rows of nodes changed while they were read", ledger.ErrDamaged)
+	b.s.check(fmt.Errorf("%w: the rows of nodes changed while they were read", ledger.ErrDamaged))
 }
 
 // lockNodes locks the rows of nodes. It returns false if cached row IDs are stale.
-func (b *booker) lockNodes(ctx context.Context, names []string) (same bool, err error) {
+func (b *booker) lockNodes(names []string) (same bool) {
 	rows := make(map[int64]string, len(names))
 	for _, name := range names {
-		id, err := b.node(ctx, name)
-		if err != nil {
-			return false, err
-		}
-		rows[id] = name
+		rows[b.node(name)] = name
 	}
 	if b.d.dialect.ForUpdate == "" {
-		return true, nil
+		return true
 	}
 	for _, id := range slices.Sorted(maps.Keys(rows)) {
 		var name string
-		found, err := b.s.one(ctx, "SELECT name FROM nodes WHERE id = $1"+b.d.dialect.ForUpdate, []any{id}, &name)
-		if err != nil || !found || name != rows[id] {
-			return false, err
+		found := b.s.one("SELECT name FROM nodes WHERE id = $1"+b.d.dialect.ForUpdate, []any{id}, &name)
+		if !found || name != rows[id] {
+			return false
 		}
 	}
-	return len(rows) == len(names), nil
+	return len(rows) == len(names)
 }
 
 // admit decides whether a booking is recorded, as described in docs/reference/protocol.md under Numbers, and stores
-// its sequence numbers and its interval.
-func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Receipt, error) {
+// its sequence numbers and its interval. It returns an error if the booking is rejected.
+func (b *booker) admit(booking *ledger.Booking) (ledger.Receipt, error) {
 	bt := booking.Batch
 	var st stream
-	err := b.s.each(ctx, st.scan(&bt.Stream), findStream, bt.Stream.Node, bt.Stream.Boot, bt.Stream.Epoch)
-	if err != nil {
-		return ledger.Receipt{}, fmt.Errorf("reading the acknowledged sequence number of a stream: %w", err)
-	}
+	b.s.within(readingStream, func() {
+		b.s.each(st.scan(&bt.Stream), findStream, bt.Stream.Node, bt.Stream.Boot, bt.Stream.Epoch)
+	})
 	switch {
 	case st.known && bt.Last <= st.acked:
 		return ledger.Receipt{Acked: st.acked}, nil
@@ -140,7 +124,7 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 	apart := false
 	if !booking.Agentless && bt.EndSinceBoot > bt.StartSinceBoot {
 		var err error
-		if apart, err = b.occupy(ctx, booking); err != nil {
+		if apart, err = b.occupy(booking); err != nil {
 			return ledger.Receipt{}, err
 		}
 	}
@@ -148,7 +132,9 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 	if gap {
 		st.gaps++
 	}
-	return ledger.Receipt{Acked: bt.Last, Booked: true, Gap: gap, New: apart || !st.known}, b.ack(ctx, bt, &st)
+	b.s.upsert("streams", []string{"node", "boot", "epoch", "acked", "gaps", "seen", "crc"}, 3,
+		sealed([]any{bt.Stream.Node, bt.Stream.Boot, bt.Stream.Epoch, int64(bt.Last), st.gaps, b.now}))
+	return ledger.Receipt{Acked: bt.Last, Booked: true, Gap: gap, New: apart || !st.known}, nil
 }
 
 // Acked implements [ledger.Store].
@@ -156,12 +142,15 @@ func (d *DB) Acked(ctx context.Context, of batch.Stream) (uint64, bool, error) {
 	var st stream
 	rows, err := d.reads.QueryContext(ctx, findStream, of.Node, of.Boot, of.Epoch)
 	if err := ForEach(rows, err, st.scan(&of)); err != nil {
-		return 0, false, fmt.Errorf("reading the acknowledged sequence number of a stream: %w", err)
+		return 0, false, fmt.Errorf("%s: %w", readingStream, err)
 	}
 	return st.acked, st.known, nil
 }
 
-const findStream = "SELECT acked, gaps, seen, crc FROM streams WHERE node = $1 AND boot = $2 AND epoch = $3"
+const (
+	findStream    = "SELECT acked, gaps, seen, crc FROM streams WHERE node = $1 AND boot = $2 AND epoch = $3"
+	readingStream = "reading the acknowledged sequence number of a stream"
+)
 
 type stream struct {
 	known bool
@@ -182,31 +171,19 @@ func (st *stream) scan(of *batch.Stream) func(*sql.Rows) error {
 	}
 }
 
-func (b *booker) ack(ctx context.Context, bt *batch.Batch, st *stream) error {
-	return b.s.upsert(ctx, "streams", []string{"node", "boot", "epoch", "acked", "gaps", "seen", "crc"}, 3,
-		sealed([]any{bt.Stream.Node, bt.Stream.Boot, bt.Stream.Epoch, int64(bt.Last), st.gaps, b.now}))
-}
-
 type span struct{ first, last int64 }
 
 // occupy records the interval of a batch, or returns an error if it overlaps a recorded interval of the same boot.
 // It reports whether the interval is separate from all recorded ones.
-func (b *booker) occupy(ctx context.Context, booking *ledger.Booking) (apart bool, _ error) {
+func (b *booker) occupy(booking *ledger.Booking) (apart bool, _ error) {
 	bt := booking.Batch
 	of, want := &bt.Stream, span{int64(bt.StartSinceBoot), int64(bt.EndSinceBoot)}
-	beside, err := b.spans(ctx, of, want)
-	if err != nil {
-		return false, err
-	}
+	beside := b.spans(of, want)
 	if len(beside) == 0 { // a new boot or a gap; other batches follow a recorded one
-		if err := b.hears(ctx, booking); err != nil {
-			return false, err
-		}
+		b.hears(booking)
 	}
 	if booking.NodeSeen != nil {
-		if err := b.sees(ctx, of.Node, booking.NodeSeen); err != nil {
-			return false, err
-		}
+		b.sees(of.Node, booking.NodeSeen)
 	}
 	joined := want
 	for _, s := range beside {
@@ -218,21 +195,18 @@ func (b *booker) occupy(ctx context.Context, booking *ledger.Booking) (apart boo
 	}
 	for _, s := range beside {
 		if s.first != joined.first {
-			if _, err := b.s.exec(ctx, "DELETE FROM spans WHERE node = $1 AND boot = $2 AND first = $3", of.Node,
-				of.Boot, s.first); err != nil {
-				return false, err
-			}
+			b.s.exec("DELETE FROM spans WHERE node = $1 AND boot = $2 AND first = $3", of.Node, of.Boot, s.first)
 		}
 	}
-	return len(beside) == 0, b.s.upsert(ctx, "spans", []string{"node", "boot", "first", "last", "seen", "crc"}, 3,
+	b.s.upsert("spans", []string{"node", "boot", "first", "last", "seen", "crc"}, 3,
 		sealed([]any{of.Node, of.Boot, joined.first, joined.last, b.now}))
+	return len(beside) == 0, nil
 }
 
 // spans returns the spans that overlap or touch the given one. Spans are disjoint and read in descending order, so
 // reading stops at the first span that ends before it.
-func (b *booker) spans(ctx context.Context, of *batch.Stream, want span) ([]span, error) {
-	var beside []span
-	err := b.s.each(ctx, func(rows *sql.Rows) error {
+func (b *booker) spans(of *batch.Stream, want span) (beside []span) {
+	b.s.each(func(rows *sql.Rows) error {
 		var s span
 		var seen, sum int64
 		if err := rows.Scan(&s.first, &s.last, &seen, &sum); err != nil {
@@ -248,53 +222,33 @@ func (b *booker) spans(ctx context.Context, of *batch.Stream, want span) ([]span
 		return nil
 	}, "SELECT first, last, seen, crc FROM spans WHERE node = $1 AND boot = $2 AND first <= $3 ORDER BY first DESC",
 		of.Node, of.Boot, want.last)
-	return beside, err
+	return beside
 }
 
 // entry returns the journal entry of a booking. It is valid until the next call.
-func (b *booker) entry(ctx context.Context, booking *ledger.Booking) (*entry, error) {
-	bt := booking.Batch
-	node, err := b.node(ctx, bt.Stream.Node)
-	if err != nil {
-		return nil, err
-	}
+func (b *booker) entry(booking *ledger.Booking) *entry {
+	bt, own := booking.Batch, booking.Account(ledger.Unknown)
 	e := &entry{
-		Node: node, Start: bt.Start, End: bt.End, Agentless: booking.Agentless, Estimated: booking.Estimated(),
-		Unmeasured: bt.Unmeasured, Measured: bt.Measured, Rates: booking.Rates,
-	}
-	own := booking.Account(ledger.Unknown)
-	if e.Base, err = b.account(ctx, &own); err != nil {
-		return nil, err
+		Node: b.node(bt.Stream.Node), Start: bt.Start, End: bt.End, Agentless: booking.Agentless,
+		Estimated: booking.Estimated(), Unmeasured: bt.Unmeasured, Measured: bt.Measured, Rates: booking.Rates,
+		Base: b.account(&own),
 	}
 	if c, guest := booking.Transfer(); guest {
-		if e.Guest, err = b.posting(ctx, node, &ledger.Posting{Consumer: c}); err != nil {
-			return nil, err
-		}
+		e.Guest = b.posting(e.Node, &ledger.Posting{Consumer: c})
 	}
 	e.Postings = b.postings[:0]
 	for p := range booking.Postings() {
-		to, err := b.posting(ctx, node, p)
-		if err != nil {
-			return nil, err
-		}
-		e.Postings = append(e.Postings, to)
+		e.Postings = append(e.Postings, b.posting(e.Node, p))
 	}
 	b.postings = e.Postings
 	sortPostings(e.Postings)
-	if e.gpus() {
-		_, err = b.s.exec(ctx, demandGPUs)
+	if booking.Temperature != nil {
+		b.warms(e.Node, booking)
 	}
-	if err == nil && booking.Temperature != nil {
-		err = b.warms(ctx, node, booking)
-	}
-	return e, err
+	return e
 }
 
-func (b *booker) posting(ctx context.Context, node int64, p *ledger.Posting) (posting, error) {
-	account, err := b.account(ctx, &p.Consumer.Account)
-	if err != nil {
-		return posting{}, err
-	}
-	consumer, err := b.consumer(ctx, node, &p.Consumer)
-	return posting{consumer, account, p.Amount}, err
+func (b *booker) posting(node int64, p *ledger.Posting) posting {
+	account := b.account(&p.Consumer.Account)
+	return posting{b.consumer(node, &p.Consumer), account, p.Amount}
 }

@@ -27,8 +27,11 @@ func rowCRC(columns ...any) int64 {
 			b = fmt.Appendf(b, "%T %v", column, column) // unexpected type of a damaged column
 		}
 	}
-	return int64(crc32.Checksum(b, castagnoli))
+	return int64(Checksum(b))
 }
+
+// Checksum returns the CRC-32C of b.
+func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // sealed appends the checksum of a row to its columns.
 func sealed(row []any) []any { return append(row, rowCRC(row...)) }

@@ -105,8 +105,35 @@ func (d *DB) Close() error {
 	return errors.Join(append(errs, d.reads.Close(), d.writes.Close())...)
 }
 
+// An operation is the state of a transaction, or of a sequence of transactions. After an error, its queries and
+// statements are no-ops that return zero values, so that it suffices to check the error at the end.
+type operation struct {
+	ctx context.Context // context of the call
+	err error           // first error
+}
+
+// check records an error. It reports whether there has been no error so far.
+func (o *operation) check(err error) bool {
+	if o.err == nil {
+		o.err = err
+	}
+	return o.err == nil
+}
+
+// within calls do and adds a prefix to its error.
+func (o *operation) within(prefix string, do func()) {
+	if o.err != nil {
+		return
+	}
+	if do(); o.err != nil {
+		o.err = fmt.Errorf("%s: %w", prefix, o.err)
+	}
+}
+
 // A session is a connection for writes with its prepared statements.
 type session struct {
+	*operation // the last transaction
+
 	conn    *sql.Conn
 	dialect *Dialect
 	stmts   map[string]*sql.Stmt
@@ -140,7 +167,7 @@ const (
 // update runs do in a transaction and retries it after conflicts with other transactions. The connection is closed
 // after any error except errors of type [refused], so that the next transaction starts from the state on disk. All
 // other errors mean that the database is not writable, and the outcome of the transaction is unknown.
-func (d *DB) update(ctx context.Context, do func(context.Context, *session) error) error {
+func (d *DB) update(ctx context.Context, do func(*session)) error {
 	var s *session
 	select {
 	case s = <-d.idle:
@@ -168,7 +195,7 @@ func (d *DB) update(ctx context.Context, do func(context.Context, *session) erro
 
 const longestCommit = 30 * time.Second
 
-func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *session) error) (*session, error) {
+func (d *DB) run(ctx context.Context, s *session, do func(*session)) (*session, error) {
 	if s == nil {
 		conn, err := d.writes.Conn(ctx)
 		if err != nil {
@@ -190,9 +217,10 @@ func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *sess
 			d.drop(s)
 		}
 	}()
-	err := do(ctx, s)
+	s.operation = &operation{ctx: ctx}
+	do(s)
 	panicked = false
-	if err != nil {
+	if err := s.err; err != nil {
 		d.forgetNames() // some may refer to rows that are rolled back
 		var r refused
 		if _, rollback := s.conn.ExecContext(whole, "ROLLBACK"); rollback != nil || !errors.As(err, &r) {
@@ -232,11 +260,11 @@ func (d *DB) unwritten(ctx context.Context, what string, err error) error {
 }
 
 // prepared returns the prepared statement of a query, or nil if the dialect does not use prepared statements.
-func (s *session) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
+func (s *session) prepared(query string) (*sql.Stmt, error) {
 	if stmt := s.stmts[query]; stmt != nil || !s.dialect.Prepare {
 		return stmt, nil
 	}
-	stmt, err := s.conn.PrepareContext(ctx, unnumbered(query))
+	stmt, err := s.conn.PrepareContext(s.ctx, unnumbered(query))
 	if err == nil {
 		s.stmts[query] = stmt
 	}
@@ -260,32 +288,44 @@ func unnumbered(query string) string {
 	return query
 }
 
-// exec runs a statement. Statements are cached by their text, so the number of different texts should be small.
-func (s *session) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	stmt, err := s.prepared(ctx, query)
+// exec runs a statement and returns the number of affected rows. Statements are cached by their text, so the number
+// of different texts should be small.
+func (s *session) exec(query string, args ...any) (changed int64) {
+	if s.err != nil {
+		return 0
+	}
+	var result sql.Result
+	stmt, err := s.prepared(query)
 	switch {
 	case err != nil:
-		return nil, err
 	case stmt == nil:
-		return s.conn.ExecContext(ctx, query, args...)
+		result, err = s.conn.ExecContext(s.ctx, query, args...)
+	default:
+		result, err = stmt.ExecContext(s.ctx, args...)
 	}
-	return stmt.ExecContext(ctx, args...)
+	if err == nil {
+		changed, err = result.RowsAffected()
+	}
+	s.check(err)
+	return changed
 }
 
 // each calls do for every row of a query. The statement is cached as in exec. do must not run other statements in
 // the session.
-func (s *session) each(ctx context.Context, do func(*sql.Rows) error, query string, args ...any) error {
+func (s *session) each(do func(*sql.Rows) error, query string, args ...any) {
+	if s.err != nil {
+		return
+	}
 	var rows *sql.Rows
-	stmt, err := s.prepared(ctx, query)
+	stmt, err := s.prepared(query)
 	switch {
 	case err != nil:
-		return err
 	case stmt == nil:
-		rows, err = s.conn.QueryContext(ctx, query, args...)
+		rows, err = s.conn.QueryContext(s.ctx, query, args...)
 	default:
-		rows, err = stmt.QueryContext(ctx, args...)
+		rows, err = stmt.QueryContext(s.ctx, args...)
 	}
-	return ForEach(rows, err, do)
+	s.check(ForEach(rows, err, do))
 }
 
 // errEnough stops ForEach without an error.
@@ -308,24 +348,24 @@ func ForEach(rows *sql.Rows, err error, do func(*sql.Rows) error) error {
 }
 
 // one reads a single row. It returns false if there is no row.
-func (s *session) one(ctx context.Context, query string, args []any, into ...any) (found bool, err error) {
-	err = s.each(ctx, func(rows *sql.Rows) error {
+func (s *session) one(query string, args []any, into ...any) (found bool) {
+	s.each(func(rows *sql.Rows) error {
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
 		found = true
 		return errEnough
 	}, query, args...)
-	return found, err
+	return found
 }
 
 // upsert inserts rows or replaces existing ones. The given number of leading columns are the key.
-func (s *session) upsert(ctx context.Context, table string, columns []string, keys int, rows ...[]any) error {
+func (s *session) upsert(table string, columns []string, keys int, rows ...[]any) {
 	set := make([]string, 0, len(columns)-keys)
 	for _, column := range columns[keys:] {
 		set = append(set, column+" = excluded."+column)
 	}
-	return s.insert(ctx, table, columns, rows, "ON CONFLICT ("+strings.Join(columns[:keys], ", ")+") DO UPDATE SET "+
+	s.insert(table, columns, rows, "ON CONFLICT ("+strings.Join(columns[:keys], ", ")+") DO UPDATE SET "+
 		strings.Join(set, ", "))
 }
 
@@ -333,42 +373,41 @@ func (s *session) upsert(ctx context.Context, table string, columns []string, ke
 const rowsAtOnce = 64
 
 // insert inserts rows. The clause is appended to the statement.
-func (s *session) insert(ctx context.Context, table string, columns []string, rows [][]any, clause string) error {
+func (s *session) insert(table string, columns []string, rows [][]any, clause string) {
 	for len(rows) > 0 {
 		n := rowsAtOnce
 		if len(rows) < n {
 			n = 1 // limits the number of different statements to two
 		}
-		if _, err := s.exec(ctx, insertText(table, columns, n, clause), slices.Concat(rows[:n]...)...); err != nil {
-			return err
-		}
+		s.exec(insertText(table, columns, n, clause), slices.Concat(rows[:n]...)...)
 		rows = rows[n:]
 	}
-	return nil
 }
 
 // forget deletes rows by ID.
-func (s *session) forget(ctx context.Context, table string, numbers []int64) error {
+func (s *session) forget(table string, numbers []int64) {
 	for some := range slices.Chunk(numbers, listed) {
-		if _, err := s.conn.ExecContext(ctx, "DELETE FROM "+table+" WHERE id IN ("+ids(some)+")"); err != nil {
-			return err
-		}
+		s.run("DELETE FROM " + table + " WHERE id IN (" + ids(some) + ")")
 	}
-	return nil
 }
 
-func (s *session) setMeta(ctx context.Context, key, value string) error {
-	return s.upsert(ctx, "meta", []string{"key", "value"}, 1, []any{key, value})
+// run runs a statement that is not cached.
+func (s *session) run(statement string) {
+	if s.err == nil {
+		_, err := s.conn.ExecContext(s.ctx, statement)
+		s.check(err)
+	}
+}
+
+func (s *session) setMeta(key, value string) {
+	s.upsert("meta", []string{"key", "value"}, 1, []any{key, value})
 }
 
 // lockSums prevents other processes from modifying sums and retention limits until the transaction ends.
-func (s *session) lockSums(ctx context.Context) error {
-	if s.dialect.ForUpdate == "" {
-		return nil // there is only one writer
+func (s *session) lockSums() {
+	if s.dialect.ForUpdate != "" { // there are several writers
+		s.one("SELECT value FROM meta WHERE key = 'schema'"+s.dialect.ForUpdate, nil, new(string))
 	}
-	var schema string
-	_, err := s.one(ctx, "SELECT value FROM meta WHERE key = 'schema'"+s.dialect.ForUpdate, nil, &schema)
-	return err
 }
 
 // whereAll returns a WHERE clause that compares the columns with the first parameters.

@@ -29,7 +29,7 @@
 //   - Hours equal the sum of their windows, days equal the sum of their hours, and accounts balance with nodes. Audit
 //     verifies this and runs in every test of content. TestAuditFinds shows that it detects each kind of damage.
 //   - Estimates do not count in a window with data of an agent, regardless of the order of arrival: Conformance
-//     ("agentless", "long and agentless"), TestReachesOfVersion1.
+//     ("agentless", "long and agentless").
 //   - A transfer deducts from a host the energy that its guests report in more detail. It only counts in hours with
 //     bookings of the host: Conformance ("guests"), TestTransfersAreBounded.
 //   - Each changed byte of a file is detected or does not affect any result: TestChangedBytes, TestTruncated. For this
@@ -45,6 +45,8 @@
 //   - If the disk is full or the database does not respond, Book returns [ledger.ErrReadOnly], no booking is
 //     acknowledged, and queries still work. The connection is closed after any such error, so that the next transaction
 //     starts from the state on disk: TestFullDisk, TestFailingWrites, TestReadOnly.
+//   - The first error of a transaction is stored (operation in db.go). Further statements of the transaction are
+//     no-ops, and it is rolled back: TestFailingWrites, TestFullDisk.
 //   - If a row is damaged, operations that depend on it return [ledger.ErrDamaged], and others still work. A damaged
 //     entry remains in the journal, and so do entries for a damaged window: TestWhatIsDamagedIsFoldedOnce. A damaged
 //     sum is updated and remains marked as damaged.

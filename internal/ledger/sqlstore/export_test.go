@@ -15,36 +15,28 @@ type Sum struct {
 
 // PutSums writes sums directly to a table.
 func (d *DB) PutSums(ctx context.Context, table string, sums []Sum) error {
-	return d.update(ctx, func(ctx context.Context, s *session) error {
+	return d.update(ctx, func(s *session) {
 		x := d.interning(s)
 		t := sumsOf(false, false) // tables of days have the same columns
 		var rows [][]any
 		touched := map[int64]bool{}
 		for i := range sums {
-			id, err := x.account(ctx, &sums[i].Account)
-			if err != nil {
-				return err
-			}
-			k := sumKey{start: sums[i].Start, id: id}
+			k := sumKey{start: sums[i].Start, id: x.account(&sums[i].Account)}
 			row := t.row(&k, &sum{Amount: sums[i].Amount, first: k.start, last: k.start + anHour})
 			rows = append(rows, append(row, sumCRC(row)))
 			touched[floorTo(k.start, aDay)] = true
 		}
 		for at := range touched {
-			if err := d.touch(ctx, s, at); err != nil {
-				return err
-			}
+			s.touch(at)
 		}
-		return s.insert(ctx, table, t.columns, rows, "")
+		s.insert(table, t.columns, rows, "")
 	})
 }
 
 // Update runs a test function in a transaction.
 func (d *DB) Update(ctx context.Context, do func(ctx context.Context) error) error {
-	return d.update(ctx, func(ctx context.Context, s *session) error {
-		if _, err := s.exec(ctx, "INSERT INTO meta (key, value) VALUES ('test', 'x')"); err != nil {
-			return err
-		}
-		return do(ctx)
+	return d.update(ctx, func(s *session) {
+		s.exec("INSERT INTO meta (key, value) VALUES ('test', 'x')")
+		s.check(do(ctx))
 	})
 }

@@ -38,12 +38,7 @@ func (d *DB) Fold(ctx context.Context) (int, error) {
 	moved := 0
 	for part := range slices.Chunk(b.numbers, most) {
 		taken, mine := 0, false
-		err := d.update(ctx, func(ctx context.Context, s *session) error {
-			var err error
-			taken, mine, err = d.fold(ctx, s, part)
-			return err
-		})
-		if err != nil {
+		if err := d.update(ctx, func(s *session) { taken, mine = d.fold(s, part) }); err != nil {
 			return 0, fmt.Errorf("folding the journal: %w", err)
 		}
 		if !mine {
@@ -66,13 +61,12 @@ type backlog struct {
 type size struct{ entries, last int64 }
 
 func (d *DB) backlog(ctx context.Context) (b backlog, err error) {
-	err = d.read(ctx, func(r *reading) (err error) {
-		if b.size, err = sizeOf(ctx, r.tx); err != nil || b.entries == 0 {
-			return err
+	err = d.read(ctx, func(r *reading) {
+		var err error
+		if b.size, err = sizeOf(ctx, r.tx); r.check(err) && b.entries > 0 {
+			b.numbers = r.numbers("", "SELECT id FROM (SELECT id, node FROM journal ORDER BY id LIMIT $1) AS oldest "+
+				"ORDER BY node, id", int64(foldAtOnce))
 		}
-		b.numbers, err = r.numbers("SELECT id FROM (SELECT id, node FROM journal ORDER BY id LIMIT $1) AS oldest "+
-			"ORDER BY node, id", int64(foldAtOnce))
-		return err
 	})
 	return b, err
 }
@@ -84,51 +78,41 @@ func sizeOf(ctx context.Context, from querier) (s size, err error) {
 }
 
 // fold folds the given entries unless another process is folding, and returns the number of folded entries.
-func (d *DB) fold(ctx context.Context, s *session, numbers []int64) (taken int, mine bool, err error) {
+func (d *DB) fold(s *session, numbers []int64) (taken int, mine bool) {
 	mine = true
 	if d.dialect.TryFold != "" { // only one process folds at a time
-		if _, err := s.one(ctx, d.dialect.TryFold, nil, &mine); err != nil || !mine {
-			return 0, false, err
+		if s.one(d.dialect.TryFold, nil, &mine); !mine {
+			return 0, false
 		}
 	}
-	if err := s.lockSums(ctx); err != nil {
-		return 0, false, err
-	}
-	entries, err := d.unfolded(ctx, s, numbers)
-	if err != nil {
-		return 0, false, err
-	}
+	s.lockSums()
+	r := &reading{operation: s.operation, d: d, tx: s.conn}
+	entries := r.unfolded(numbers)
 	var f *folder
 	var done []int64
 	for barred := map[windowKey]bool{}; ; {
 		f = &folder{
-			reading: &reading{d: d, ctx: ctx, tx: s.conn}, s: s, windows: map[windowKey]*folding{}, barred: barred,
-			reaches: map[int64][]reach{},
+			reading: r, s: s, windows: map[windowKey]*folding{}, barred: barred, reaches: map[int64][]reach{},
 		}
 		done = f.collect(entries)
 		known := len(barred)
-		if err := f.load(ctx); err != nil {
-			return 0, false, err
-		}
-		if len(barred) == known {
+		if f.load(); len(barred) == known {
 			break
 		} // some windows are damaged; retry without their entries, which remain in the journal
 	}
-	if err := f.write(ctx); err != nil {
-		return 0, false, err
-	}
-	return len(done), true, s.forget(ctx, "journal", done)
+	f.write()
+	s.forget("journal", done)
+	return len(done), true
 }
 
 // unfolded reads entries. It skips damaged entries, and stops early if the entries expand to too many postings.
-func (d *DB) unfolded(ctx context.Context, s *session, numbers []int64) (entries []*entry, err error) {
+func (r *reading) unfolded(numbers []int64) (entries []*entry) {
 	postings := 0
-	r := &reading{d: d, ctx: ctx, tx: s.conn}
 	for some := range slices.Chunk(numbers, listed) {
-		err := r.each(func(rows *sql.Rows) error {
+		r.each("", func(rows *sql.Rows) error {
 			_, e, err := scanEntry(rows)
 			if errors.Is(err, ledger.ErrDamaged) {
-				d.log.Error("Skipped a damaged entry in the journal of the ledger", "err", err)
+				r.d.log.Error("Skipped a damaged entry in the journal of the ledger", "err", err)
 				return nil
 			}
 			if err != nil {
@@ -140,11 +124,11 @@ func (d *DB) unfolded(ctx context.Context, s *session, numbers []int64) (entries
 			}
 			return nil
 		}, selectEntries+" WHERE id IN ("+ids(some)+")")
-		if err != nil || postings > foldPostings {
-			return entries, err
+		if postings > foldPostings {
+			break
 		}
 	}
-	return entries, nil
+	return entries
 }
 
 type windowKey struct{ node, start int64 }
@@ -186,18 +170,16 @@ func (f *folder) collect(entries []*entry) []int64 {
 }
 
 // load reads the stored rows of the windows. Damaged windows are added to barred.
-func (f *folder) load(ctx context.Context) error {
+func (f *folder) load() {
 	for _, k := range f.keys() {
-		if err := f.loadRows(ctx, "node = $1 AND start = $2", k.node, k.start); err != nil {
-			return err
-		}
+		f.loadRows("node = $1 AND start = $2", k.node, k.start)
 	}
-	return f.loadReaches(ctx)
+	f.loadReaches()
 }
 
 // loadRows reads the rows of windows that match a condition.
-func (f *folder) loadRows(ctx context.Context, where string, args ...any) error {
-	return f.s.each(ctx, func(rows *sql.Rows) error {
+func (f *folder) loadRows(where string, args ...any) {
+	f.s.each(func(rows *sql.Rows) error {
 		k, by, w, err := scanWindow(rows)
 		if errors.Is(err, ledger.ErrDamaged) {
 			f.barred[k] = true
@@ -228,58 +210,39 @@ func (f *folder) keys() []windowKey {
 
 // standing returns whether the data of the agent or the estimate counts for a window. Estimates only count if no
 // agent's booking covers the window.
-func (f *folder) standing(ctx context.Context, k windowKey, w *folding) (by int64, err error) {
-	if w.fresh[byAgent] != nil || w.held[byAgent] != nil {
-		return byAgent, nil
+func (f *folder) standing(k windowKey, w *folding) (by int64) {
+	if w.fresh[byAgent] != nil || w.held[byAgent] != nil || f.reached(k) {
+		return byAgent
 	}
-	reached, err := f.reached(ctx, k)
-	if err != nil || reached {
-		return byAgent, err
-	}
-	return byEstimate, nil
+	return byEstimate
 }
 
 // write selects the data that counts for each window, writes it, and updates the sums by the difference.
-func (f *folder) write(ctx context.Context) error {
-	if err := f.writeReaches(ctx); err != nil {
-		return err
-	}
+func (f *folder) write() {
+	f.writeReaches()
 	sums := &summing{folder: f, sumsByKey: newBooks(), taken: map[int64]bool{}}
 	var rows [][]any
 	for _, k := range f.keys() {
 		w := f.windows[k]
-		by, err := f.standing(ctx, k, w)
-		if err != nil {
-			return err
-		}
+		by := f.standing(k, w)
 		if by == byAgent && w.held[byEstimate] != nil {
-			if err := f.takeBack(ctx, w.held[byEstimate], sums); err != nil {
-				return err
-			}
+			f.takeBack(w.held[byEstimate], sums)
 		}
 		fresh := w.fresh[by]
 		if fresh == nil {
 			continue // only an estimate for a window that an agent covers
 		}
-		if err := sums.add(fresh, f.account); err != nil {
-			return err
-		}
+		f.check(sums.add(fresh, f.account))
 		now := w.held[by].plus(fresh)
 		rows = append(rows, []any{now.Start, now.Node, by, now.encode()})
 	}
-	if err := f.s.upsert(ctx, "windows", []string{"start", "node", "agentless", "payload"}, 3, rows...); err != nil {
-		return err
-	}
-	return sums.write(ctx)
+	f.s.upsert("windows", []string{"start", "node", "agentless", "payload"}, 3, rows...)
+	sums.write()
 }
 
 // takeBack removes an estimate from windows and sums.
-func (f *folder) takeBack(ctx context.Context, w *window, sums *summing) error {
-	if err := sums.add(w.negative(), f.account); err != nil {
-		return err
-	}
+func (f *folder) takeBack(w *window, sums *summing) {
+	f.check(sums.add(w.negative(), f.account))
 	sums.taken[w.Node] = true
-	_, err := f.s.exec(ctx, "DELETE FROM windows WHERE node = $1 AND start = $2 AND agentless = $3", w.Node, w.Start,
-		byEstimate)
-	return err
+	f.s.exec("DELETE FROM windows WHERE node = $1 AND start = $2 AND agentless = $3", w.Node, w.Start, byEstimate)
 }

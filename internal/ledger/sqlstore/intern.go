@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -122,101 +121,78 @@ type naming struct {
 }
 
 // use returns the row of a name, creates it if necessary, and periodically records its use.
-func use[K comparable](
-	ctx context.Context, x *interning, rows *generations[K, mention], k *K, name func() naming,
-) (mention, error) {
+func use[K comparable](x *interning, rows *generations[K, mention], k *K, name func() naming) mention {
 	x.d.names.mu.Lock()
 	m, ok := rows.get(*k)
 	x.d.names.mu.Unlock()
 	if ok && m.fresh(x.now) {
-		return m, nil
+		return m
 	}
 	n := name()
 	if n.lock != "" {
-		if _, err := x.s.exec(ctx, n.lock); err != nil {
-			return m, err
-		}
+		x.s.exec(n.lock)
 	}
-	var err error
-	if ok {
-		ok, err = x.refresh(ctx, n.table, &m)
+	if !ok || !x.refresh(n.table, &m) {
+		m = x.row(&n)
+		x.refresh(n.table, &m)
 	}
-	if err == nil && !ok {
-		if m, err = x.row(ctx, &n); err == nil {
-			_, err = x.refresh(ctx, n.table, &m)
-		}
-	}
-	if err == nil {
-		remember(x, rows, k, m)
-	}
-	return m, err
+	remember(x, rows, k, m)
+	return m
 }
 
-// remember caches a row unless the cache was cleared meanwhile, because the row may be of another server then.
+// remember caches a row unless the transaction failed or the cache was cleared meanwhile, because the row may be of
+// another server then.
 func remember[K comparable](x *interning, rows *generations[K, mention], k *K, m mention) {
 	x.d.names.mu.Lock()
 	defer x.d.names.mu.Unlock()
-	if x.of == x.d.names.forgotten {
+	if x.s.err == nil && x.of == x.d.names.forgotten {
 		rows.put(*k, m)
 	}
 }
 
 // row finds or creates the row of a name.
-func (x *interning) row(ctx context.Context, n *naming) (m mention, err error) {
+func (x *interning) row(n *naming) (m mention) {
 	var sum int64
 	find := "SELECT " + n.returns + " FROM " + n.table + whereAll(n.keys)
 	add := insertText(n.table, slices.Concat(n.keys, n.more), 1, "ON CONFLICT DO NOTHING RETURNING "+n.returns)
 	for range 2 {
-		ok, err := x.s.one(ctx, find, n.row[:len(n.keys)], &m.id, &sum, &m.seen, &m.named)
-		if err == nil && !ok {
-			ok, err = x.s.one(ctx, add, n.row, &m.id, &sum, &m.seen, &m.named)
-		}
-		switch {
-		case err != nil:
-			return m, err
-		case ok && sum != n.sum:
-			return m, fmt.Errorf("%w: row of %s", ledger.ErrDamaged, n.what)
-		case ok:
-			return m, nil
+		if x.s.one(find, n.row[:len(n.keys)], &m.id, &sum, &m.seen, &m.named) ||
+			x.s.one(add, n.row, &m.id, &sum, &m.seen, &m.named) {
+			if sum != n.sum {
+				x.s.check(fmt.Errorf("%w: row of %s", ledger.ErrDamaged, n.what))
+			}
+			return m
 		} // another process created it concurrently
 	}
-	return m, fmt.Errorf("the row of %s neither exists nor can be created", n.what)
+	x.s.check(fmt.Errorf("the row of %s neither exists nor can be created", n.what))
+	return m
 }
 
 // refresh periodically records that a row is used. It returns false if the row no longer exists.
-func (x *interning) refresh(ctx context.Context, table string, m *mention) (bool, error) {
+func (x *interning) refresh(table string, m *mention) bool {
 	if m.fresh(x.now) {
-		return true, nil
+		return true
 	}
-	result, err := x.s.exec(ctx, "UPDATE "+table+" SET seen = $1 WHERE id = $2", x.now, m.id)
-	if err != nil {
-		return false, err
-	}
-	n, err := result.RowsAffected()
 	m.seen = x.now
-	return n > 0, err
+	return x.s.exec("UPDATE "+table+" SET seen = $1 WHERE id = $2", x.now, m.id) > 0
 }
 
-const (
-	accountColumns = "kind, namespace, owner_kind, owner, parent, team, strategy, host, site, signal, currency"
-	nameConsumer   = "UPDATE consumers SET pod = $1, namespace = $2, crc = $3 WHERE id = $4"
-)
+const accountColumns = "kind, namespace, owner_kind, owner, parent, team, strategy, host, site, signal, currency"
 
 // node returns the row of a node. The use of nodes is not recorded.
-func (x *interning) node(ctx context.Context, name string) (int64, error) {
-	m, err := use(ctx, x, &x.d.names.nodes, &name, func() naming {
+func (x *interning) node(name string) int64 {
+	return use(x, &x.d.names.nodes, &name, func() naming {
 		sum := rowCRC(name)
 		return naming{
 			table: "nodes", what: "node " + name, keys: []string{"name"}, more: []string{"crc"},
 			row: []any{name, sum}, returns: "id, crc, 1000000000000000000, 1 = 1", sum: sum,
 		}
-	})
-	return m.id, err
+	}).id
 }
 
 // account returns the row of an account.
-func (x *interning) account(ctx context.Context, a *ledger.Account) (int64, error) {
-	m, err := use(ctx, x, &x.d.names.accounts, a, func() naming {
+func (x *interning) account(a *ledger.Account) int64 {
+	return use(x, &x.d.names.accounts, a, func() naming {
 		row := accountRow(a)
 		sum := rowCRC(row...)
 		what := fmt.Sprintf("account %s %s/%s", a.Kind, a.Namespace, a.Owner)
@@ -224,8 +200,7 @@ func (x *interning) account(ctx context.Context, a *ledger.Account) (int64, erro
 			table: "accounts", what: what, keys: strings.Split(accountColumns, ", "), more: []string{"seen", "crc"},
 			row: append(row, x.now, sum), returns: "id, crc, seen, 1 = 1", sum: sum, lock: x.d.dialect.LockAccounts,
 		}
-	})
-	return m.id, err
+	}).id
 }
 
 // accountRow returns the columns of an account.
@@ -237,9 +212,9 @@ func accountRow(a *ledger.Account) []any {
 }
 
 // consumer returns the row of a consumer of a node. It adds the name of a pod once it is known.
-func (x *interning) consumer(ctx context.Context, node int64, c *ledger.Consumer) (int64, error) {
+func (x *interning) consumer(node int64, c *ledger.Consumer) int64 {
 	key := consumerKey{node, c.Key}
-	m, err := use(ctx, x, &x.d.names.consumers, &key, func() naming {
+	m := use(x, &x.d.names.consumers, &key, func() naming {
 		row := []any{node, c.Key, c.Pod, c.Account.Namespace, x.now, rowCRC(node, c.Key, c.Pod, c.Account.Namespace)}
 		// The stored name may differ, so the checksum is not compared.
 		return naming{
@@ -247,12 +222,12 @@ func (x *interning) consumer(ctx context.Context, node int64, c *ledger.Consumer
 			more: []string{"pod", "namespace", "seen", "crc"}, row: row, returns: "id, 0, seen, pod <> ''",
 		}
 	})
-	if err != nil || m.named || c.Pod == "" {
-		return m.id, err
+	if !m.named && c.Pod != "" {
+		sum := rowCRC(node, c.Key, c.Pod, c.Account.Namespace)
+		x.s.exec("UPDATE consumers SET pod = $1, namespace = $2, crc = $3 WHERE id = $4", c.Pod, c.Account.Namespace,
+			sum, m.id)
+		m.named = true
+		remember(x, &x.d.names.consumers, &key, m)
 	}
-	sum := rowCRC(node, c.Key, c.Pod, c.Account.Namespace)
-	_, err = x.s.exec(ctx, nameConsumer, c.Pod, c.Account.Namespace, sum, m.id)
-	m.named = true
-	remember(x, &x.d.names.consumers, &key, m)
-	return m.id, err
+	return m.id
 }

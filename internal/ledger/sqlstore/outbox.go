@@ -55,9 +55,7 @@ func (d *DB) Outgoing(ctx context.Context, after int64, most int, rest map[strin
 
 // Sent implements [ledger.Outbox].
 func (d *DB) Sent(ctx context.Context, numbers []int64) error {
-	return d.update(ctx, func(ctx context.Context, s *session) error {
-		return s.forget(ctx, "outbox", numbers)
-	})
+	return d.update(ctx, func(s *session) { s.forget("outbox", numbers) })
 }
 
 // Backlog implements [ledger.Outbox]. It does not count rows, because there may be millions.
@@ -66,13 +64,7 @@ func (d *DB) Backlog(ctx context.Context, most int64) (b ledger.Backlog, err err
 	err = d.reads.QueryRowContext(ctx, `SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), -1),
 		COALESCE((SELECT at FROM outbox ORDER BY id LIMIT 1), 0) FROM outbox`).Scan(&first, &last, &at)
 	if err == nil && last-first >= most {
-		err = d.update(ctx, func(ctx context.Context, s *session) error {
-			result, err := s.exec(ctx, "DELETE FROM outbox WHERE id <= $1", last-most)
-			if err == nil {
-				b.Dropped, err = result.RowsAffected()
-			}
-			return err
-		})
+		err = d.update(ctx, func(s *session) { b.Dropped = s.exec("DELETE FROM outbox WHERE id <= $1", last-most) })
 	}
 	if err != nil {
 		return ledger.Backlog{}, fmt.Errorf("reading the size of the outbox: %w", err)

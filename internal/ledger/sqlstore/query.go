@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -34,11 +33,7 @@ func (d *DB) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error)
 	}
 	d.foldLittle(ctx)
 	var a *ledger.Answer
-	err = d.read(ctx, func(r *reading) error {
-		a, err = r.answer(q, plan)
-		return err
-	})
-	if err != nil {
+	if err := d.read(ctx, func(r *reading) { a = r.answer(q, plan) }); err != nil {
 		return nil, fmt.Errorf("querying the ledger: %w", err)
 	}
 	return a, nil
@@ -62,9 +57,10 @@ func (d *DB) foldLittle(ctx context.Context) {
 
 // A reading is a consistent view of the ledger in one transaction.
 type reading struct {
-	d   *DB
-	ctx context.Context // context of the call
-	tx  querier
+	*operation // the transaction
+
+	d  *DB
+	tx querier
 
 	windowsFrom, hoursFrom int64 // older data was dropped
 	scanned                int
@@ -78,17 +74,18 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-func (d *DB) read(ctx context.Context, do func(*reading) error) error {
+func (d *DB) read(ctx context.Context, do func(*reading)) error {
 	tx, err := d.reads.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return fmt.Errorf("starting a read transaction: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // nothing was written
-	r := &reading{d: d, ctx: ctx, tx: tx, versions: map[int64]string{}, maxTransferred: maxTransferred}
-	if err := r.loadKept(); err != nil {
-		return err
+	r := &reading{
+		operation: &operation{ctx: ctx}, d: d, tx: tx, versions: map[int64]string{}, maxTransferred: maxTransferred,
 	}
-	return do(r)
+	r.loadKept()
+	do(r)
+	return r.err
 }
 
 // Keys of the retention limits in meta.
@@ -98,74 +95,70 @@ const (
 )
 
 // loadKept reads the retention limits.
-func (r *reading) loadKept() error {
-	const always = -1 << 62 // before any booking
-	err := r.tx.QueryRowContext(r.ctx, `SELECT
+func (r *reading) loadKept() {
+	const always = int64(-1 << 62) // before any booking
+	r.one("reading the retention limits", `SELECT
 			COALESCE((SELECT CAST(value AS BIGINT) FROM meta WHERE key = $1), $2),
 			COALESCE((SELECT CAST(value AS BIGINT) FROM meta WHERE key = $3), $4)`,
-		windowsFrom, int64(always), hoursFrom, int64(always)).Scan(&r.windowsFrom, &r.hoursFrom)
-	if err != nil {
-		return fmt.Errorf("reading the retention limits: %w", err)
-	}
-	return nil
+		[]any{windowsFrom, always, hoursFrom, always}, &r.windowsFrom, &r.hoursFrom)
 }
 
-// each calls do for every row of a query.
-func (r *reading) each(do func(*sql.Rows) error, query string, args ...any) error {
+// each calls do for every row of a query. what describes the query in errors and may be empty.
+func (r *reading) each(what string, do func(*sql.Rows) error, query string, args ...any) {
+	if r.err != nil {
+		return
+	}
 	rows, err := r.tx.QueryContext(r.ctx, query, args...)
-	return ForEach(rows, err, do)
+	if err = ForEach(rows, err, do); err != nil && what != "" {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
+	r.check(err)
+}
+
+// one reads the only row of a query.
+func (r *reading) one(what, query string, args []any, into ...any) {
+	r.each(what, func(rows *sql.Rows) error { return rows.Scan(into...) }, query, args...)
 }
 
 // numbers returns the values of a query with a single column.
-func (r *reading) numbers(query string, args ...any) (all []int64, err error) {
-	err = r.each(func(rows *sql.Rows) error {
+func (r *reading) numbers(what, query string, args ...any) (all []int64) {
+	r.each(what, func(rows *sql.Rows) error {
 		var n int64
 		err := rows.Scan(&n)
 		all = append(all, n)
 		return err
 	}, query, args...)
-	return all, err
+	return all
 }
 
-func (r *reading) answer(q *ledger.Query, plan ledger.Plan) (*ledger.Answer, error) {
-	plan, err := r.adjusted(q, plan)
-	if err != nil {
-		return nil, err
-	}
+func (r *reading) answer(q *ledger.Query, plan ledger.Plan) *ledger.Answer {
+	plan = r.adjusted(q, plan)
 	t := newTable(r, q, plan)
 	if plan.Windows {
-		err = r.sumWindows(t)
+		r.sumWindows(t)
 	} else {
-		err = r.sumDays(t)
+		r.sumDays(t)
 	}
-	if err != nil {
-		return nil, err
+	a := &ledger.Answer{From: plan.From, To: plan.To, AsOf: r.asOf(), Resolution: plan.Resolution, GroupBy: q.GroupBy}
+	if r.err == nil {
+		a.Rows, a.Total, r.err = t.rows()
 	}
-	asOf, err := r.asOf()
-	if err != nil {
-		return nil, err
-	}
-	a := &ledger.Answer{From: plan.From, To: plan.To, AsOf: asOf, Resolution: plan.Resolution, GroupBy: q.GroupBy}
-	if a.Rows, a.Total, err = t.rows(); err != nil {
-		return nil, err
-	}
-	return a, a.Trim(q.Limit)
+	r.check(a.Trim(q.Limit))
+	return a
 }
 
 // adjusted adjusts the interval of a query to the retained data.
-func (r *reading) adjusted(q *ledger.Query, plan ledger.Plan) (ledger.Plan, error) {
+func (r *reading) adjusted(q *ledger.Query, plan ledger.Plan) ledger.Plan {
 	if plan.Windows {
 		if plan.From.Unix() < r.windowsFrom {
-			return plan, fmt.Errorf(
-				"%w: pods, windows, and nodes by account are only available since %s: select a later start, or fewer "+
-					"dimensions and filters",
-				ledger.ErrQuery, stamp(r.windowsFrom))
+			r.check(fmt.Errorf("%w: pods, windows, and nodes by account are only available since %s: select a later "+
+				"start, or fewer dimensions and filters", ledger.ErrQuery, stamp(r.windowsFrom)))
 		}
-		return plan, nil
+		return plan
 	}
-	if byHour(q) && plan.From.Unix() < r.hoursFrom {
-		return plan, fmt.Errorf("%w: hours are only available since %s: select a later start, or days", ledger.ErrQuery,
-			stamp(r.hoursFrom))
+	if plan.ByHour && plan.From.Unix() < r.hoursFrom {
+		r.check(fmt.Errorf("%w: hours are only available since %s: select a later start, or days", ledger.ErrQuery,
+			stamp(r.hoursFrom)))
 	}
 	const day = 24 * time.Hour
 	if plan.Resolution == time.Hour {
@@ -175,120 +168,83 @@ func (r *reading) adjusted(q *ledger.Query, plan ledger.Plan) (ledger.Plan, erro
 		if plan.To.Unix() < r.hoursFrom {
 			plan.To = plan.To.Add(day - 1).Truncate(day)
 		}
-		if plan.From.Truncate(day).Equal(plan.From) && plan.To.Truncate(day).Equal(plan.To) && !byHour(q) {
+		if plan.From.Truncate(day).Equal(plan.From) && plan.To.Truncate(day).Equal(plan.To) && !plan.ByHour {
 			plan.Resolution = day
 		}
 	}
-	return plan, nil
-}
-
-func byHour(q *ledger.Query) bool {
-	return slices.Contains(q.GroupBy, ledger.ByHour)
+	return plan
 }
 
 // lastBooked returns the end of the folded data in Unix seconds, or false if there is none.
-func (r *reading) lastBooked() (last int64, booked bool, err error) {
+func (r *reading) lastBooked() (last int64, booked bool) {
 	var of sql.NullInt64
-	err = r.tx.QueryRowContext(r.ctx,
-		"SELECT MAX(last) FROM node_days WHERE start >= (SELECT MAX(start) FROM node_days)").Scan(&of)
-	if err != nil {
-		err = fmt.Errorf("looking up the newest booking: %w", err)
-	}
-	return of.Int64, of.Valid, err
+	r.one("looking up the newest booking",
+		"SELECT MAX(last) FROM node_days WHERE start >= (SELECT MAX(start) FROM node_days)", nil, &of)
+	return of.Int64, of.Valid
 }
 
 // asOf returns the end of the folded data, or the start of the unfolded data if that is earlier.
-func (r *reading) asOf() (asOf time.Time, err error) {
-	last, booked, err := r.lastBooked()
-	if err != nil {
-		return asOf, err
-	}
+func (r *reading) asOf() (asOf time.Time) {
+	last, booked := r.lastBooked()
 	if booked {
 		asOf = time.Unix(last, 0).UTC()
 	}
 	var oldest sql.NullInt64
-	if err := r.tx.QueryRowContext(r.ctx, "SELECT MIN(start) FROM journal").Scan(&oldest); err != nil {
-		return asOf, fmt.Errorf("reading the journal: %w", err)
-	}
+	r.one("reading the journal", "SELECT MIN(start) FROM journal", nil, &oldest)
 	if at := time.UnixMilli(oldest.Int64).UTC().Truncate(time.Second); oldest.Valid && (!booked || at.Before(asOf)) {
-		return at, nil
+		return at
 	}
-	return asOf, nil
+	return asOf
 }
 
 // firstSummed returns the start of the first sum, or to if there is none. Budgets with an unlimited period query
 // all days since 1970.
-func (r *reading) firstSummed(to int64) (first int64, err error) {
+func (r *reading) firstSummed(to int64) (first int64) {
 	var each []string
 	for _, t := range sumTables {
 		each = append(each, "SELECT MIN(start) AS start FROM "+t.name)
 	}
-	err = r.tx.QueryRowContext(r.ctx, "SELECT COALESCE(MIN(start), $1) FROM ("+strings.Join(each, " UNION ALL ")+
-		") AS firsts", to).Scan(&first)
-	if err != nil {
-		return 0, fmt.Errorf("looking up the first sum: %w", err)
-	}
-	return first, nil
+	r.one("looking up the first sum", "SELECT COALESCE(MIN(start), $1) FROM ("+strings.Join(each, " UNION ALL ")+
+		") AS firsts", []any{to}, &first)
+	return first
 }
 
 // sumDays adds up days. It uses hours if the query covers a part of a day only or groups by hour.
-func (r *reading) sumDays(t *table) error {
+func (r *reading) sumDays(t *table) {
 	from, to := t.plan.From.Unix(), t.plan.To.Unix()
-	first, err := r.firstSummed(to)
-	if err != nil {
-		return err
-	}
-	for day := floorTo(max(from, first), aDay); day < to; day += aDay {
-		if err := r.ctx.Err(); err != nil {
-			return err
-		}
+	for day := floorTo(max(from, r.firstSummed(to)), aDay); day < to && r.check(r.ctx.Err()); day += aDay {
 		lo, hi := max(from, day), min(to, day+aDay)
-		whole, err := r.whole(t, day, lo, hi)
-		if err != nil {
-			return err
-		}
-		if whole {
+		if r.whole(t, day, lo, hi) {
 			lo, hi = day, day+aDay
-			err = r.sumBlock(t, sumsOf(t.plan.Nodes, true), day)
+			r.sumBlock(t, sumsOf(t.plan.Nodes, true), day)
 		} else {
-			for hour := lo; hour < hi && err == nil; hour += anHour {
-				err = r.sumBlock(t, sumsOf(t.plan.Nodes, false), hour)
+			for hour := lo; hour < hi; hour += anHour {
+				r.sumBlock(t, sumsOf(t.plan.Nodes, false), hour)
 			}
 		}
-		if err == nil {
-			err = r.sumTransfers(t, day, lo, hi)
-		}
-		if err != nil {
-			return err
-		}
+		r.sumTransfers(t, day, lo, hi)
 	}
-	return nil
 }
 
 // whole reports whether the sum of a day can be used for the interval [lo, hi) of that day.
-func (r *reading) whole(t *table, day, lo, hi int64) (bool, error) {
+func (r *reading) whole(t *table, day, lo, hi int64) bool {
 	switch {
-	case t.byHour:
-		return false, nil
+	case t.plan.ByHour:
+		return false
 	case lo == day && hi == day+aDay:
-		return true, nil
+		return true
 	}
-	outside, err := r.numbers("SELECT start FROM node_hours WHERE start >= $1 AND start < $2 "+
+	outside := r.numbers("looking up hours", "SELECT start FROM node_hours WHERE start >= $1 AND start < $2 "+
 		"UNION ALL SELECT start FROM node_hours WHERE start >= $3 AND start < $4 LIMIT 1", day, lo, hi, day+aDay)
-	if err != nil {
-		return false, fmt.Errorf("looking up hours: %w", err)
-	}
-	return len(outside) == 0, nil
+	return len(outside) == 0
 }
 
-func (r *reading) sumBlock(t *table, from *sumTable, start int64) error {
-	b, err := r.block(from, start)
-	if err != nil {
-		return err
-	}
+func (r *reading) sumBlock(t *table, from *sumTable, start int64) {
+	b := r.block(from, start)
 	if r.scanned += len(b.rows); r.scanned > maxScanned {
-		return fmt.Errorf("%w: %w: more than %d sums: select a shorter interval, or days instead of hours",
-			ledger.ErrQuery, ledger.ErrTooLarge, maxScanned)
+		r.check(fmt.Errorf("%w: %w: more than %d sums: select a shorter interval, or days instead of hours",
+			ledger.ErrQuery, ledger.ErrTooLarge, maxScanned))
+		return
 	}
 	t.begin(start)
 	for i := range b.rows {
@@ -299,15 +255,11 @@ func (r *reading) sumBlock(t *table, from *sumTable, start int64) error {
 			t.ofAccount(row, false).add(&row.Amount, row.first, row.last)
 		}
 	}
-	return t.err
 }
 
 // sumTransfers deducts from hosts the energy that guests report in more detail.
-func (r *reading) sumTransfers(t *table, day, lo, hi int64) error {
-	counting, err := r.transfers(day)
-	if err != nil {
-		return err
-	}
+func (r *reading) sumTransfers(t *table, day, lo, hi int64) {
+	counting := r.transfers(day)
 	for i := range counting.rows {
 		row := &counting.rows[i]
 		if row.start < lo || row.start >= hi {
@@ -316,5 +268,4 @@ func (r *reading) sumTransfers(t *table, day, lo, hi int64) error {
 		t.begin(row.start)
 		t.ofAccount(row, true).add(&row.Amount, 0, 0)
 	}
-	return t.err
 }

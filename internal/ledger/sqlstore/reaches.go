@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"context"
 	"maps"
 	"slices"
 )
@@ -15,7 +14,7 @@ import (
 type reach struct{ start, last int64 }
 
 // loadReaches determines the reaches of new agent bookings and reads the estimates of the windows they cover.
-func (f *folder) loadReaches(ctx context.Context) error {
+func (f *folder) loadReaches() {
 	for _, k := range f.keys() {
 		w := f.windows[k].fresh[byAgent]
 		if w == nil || w.First >= w.Start && w.Last <= w.Start+windowSeconds {
@@ -23,28 +22,22 @@ func (f *folder) loadReaches(ctx context.Context) error {
 		}
 		r := reach{floorTo(min(w.First, w.Start), windowSeconds), w.Last}
 		f.reaches[k.node] = append(f.reaches[k.node], r)
-		err := f.loadRows(ctx, "node = $1 AND start >= $2 AND start < $3 AND agentless = $4", k.node, r.start, r.last,
-			byEstimate)
-		if err != nil {
-			return err
-		}
+		f.loadRows("node = $1 AND start >= $2 AND start < $3 AND agentless = $4", k.node, r.start, r.last, byEstimate)
 	}
-	return nil
 }
 
-func (f *folder) writeReaches(ctx context.Context) error {
+func (f *folder) writeReaches() {
 	var rows [][]any
 	for _, node := range slices.Sorted(maps.Keys(f.reaches)) {
 		for _, r := range f.reaches[node] {
 			rows = append(rows, []any{node, r.start, r.last})
 		}
 	}
-	return f.s.insert(ctx, "reaches", []string{"node", "start", "last"}, rows, "ON CONFLICT DO NOTHING")
+	f.s.insert("reaches", []string{"node", "start", "last"}, rows, "ON CONFLICT DO NOTHING")
 }
 
 // reached reports whether an agent's booking that is recorded elsewhere covers the window.
-func (f *folder) reached(ctx context.Context, k windowKey) (bool, error) {
-	var one int
-	return f.s.one(ctx, "SELECT 1 FROM reaches WHERE node = $1 AND start <= $2 AND last > $3",
-		[]any{k.node, k.start, k.start}, &one)
+func (f *folder) reached(k windowKey) bool {
+	return f.s.one("SELECT 1 FROM reaches WHERE node = $1 AND start <= $2 AND last > $3",
+		[]any{k.node, k.start, k.start}, new(int))
 }

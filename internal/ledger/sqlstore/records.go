@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 var recordColumns = []string{
@@ -28,9 +29,7 @@ func (d *DB) Record(ctx context.Context, records []ledger.Record) error {
 	// All processes insert in the same order to avoid deadlocks.
 	slices.SortFunc(rows, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) })
 	rows = slices.CompactFunc(rows, func(a, b []any) bool { return a[0] == b[0] })
-	err := d.update(ctx, func(ctx context.Context, s *session) error {
-		return s.insert(ctx, "records", recordColumns, rows, "ON CONFLICT (id) DO NOTHING")
-	})
+	err := d.update(ctx, func(s *session) { s.insert("records", recordColumns, rows, "ON CONFLICT (id) DO NOTHING") })
 	if err != nil {
 		return fmt.Errorf("recording decisions: %w", err)
 	}
@@ -82,10 +81,10 @@ func (d *DB) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Recor
 		add("at < $", q.To.UnixMilli())
 	}
 	if len(q.Namespaces) > 0 {
-		add("namespace IN ($)", anys(q.Namespaces)...)
+		add("namespace IN ($)", sliceutil.Map(q.Namespaces, asAny)...)
 	}
 	if len(q.Strategies) > 0 {
-		add("strategy IN ($)", anys(q.Strategies)...)
+		add("strategy IN ($)", sliceutil.Map(q.Strategies, asAny)...)
 	}
 	if q.UID != "" {
 		add("uid = $", q.UID)
@@ -101,14 +100,13 @@ func (d *DB) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Recor
 		snapshot = "snapshot"
 	}
 	out := []ledger.Record{}
-	err := d.read(ctx, func(r *reading) error {
-		return r.each(func(rows *sql.Rows) error {
+	err := d.read(ctx, func(r *reading) {
+		r.each("", func(rows *sql.Rows) error {
 			record, err := scanRecord(rows)
 			out = append(out, record)
 			return err
 		}, fmt.Sprintf("SELECT id, at, namespace, owner_kind, owner, uid, strategy, record, %s, crc FROM records "+
-			"WHERE %s ORDER BY at DESC, id LIMIT %d",
-			snapshot, strings.Join(where, " AND "), q.Rows()), args...)
+			"WHERE %s ORDER BY at DESC, id LIMIT %d", snapshot, strings.Join(where, " AND "), q.Rows()), args...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading decisions: %w", err)
@@ -116,12 +114,7 @@ func (d *DB) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Recor
 	return out, nil
 }
 
-func anys(texts []string) (all []any) {
-	for _, text := range texts {
-		all = append(all, text)
-	}
-	return all
-}
+func asAny(text string) any { return text }
 
 func scanRecord(rows *sql.Rows) (record ledger.Record, err error) {
 	var id, namespace, ownerKind, owner, uid, strategy string

@@ -85,70 +85,51 @@ func readSeen(node, meta string) (s ledger.Seen, err error) {
 }
 
 // sees adds to the stored capacity of a node. Another controller may have stored more fields than are known here.
-func (b *booker) sees(ctx context.Context, node string, news *ledger.Seen) error {
+func (b *booker) sees(node string, news *ledger.Seen) {
 	var meta string
-	found, err := b.s.one(ctx, seenOf, []any{seenKey + node}, &meta)
-	if err != nil {
-		return err
-	}
 	s := *news
-	if found {
-		if s, err = readSeen(node, meta); err != nil {
-			return err
-		}
-		s = s.Add(*news)
+	if b.s.one(seenOf, []any{seenKey + node}, &meta) {
+		stored, err := readSeen(node, meta)
+		b.s.check(err)
+		s = stored.Add(*news)
 	}
-	return b.s.setMeta(ctx, seenKey+node, fmt.Sprintf(seenText, s.Made, s.Cores, s.GPUs, s.Bytes))
+	b.s.setMeta(seenKey+node, fmt.Sprintf(seenText, s.Made, s.Cores, s.GPUs, s.Bytes))
 }
 
-func (s *session) reported(ctx context.Context, node string, now time.Time) (t reported, err error) {
+func (s *session) reported(node string, now time.Time) (t reported) {
 	var meta string
-	if _, err = s.one(ctx, reportedOf, []any{reportedKey + node, node}, &meta, &t.spans); err != nil {
-		return t, err
-	}
-	return t, t.read(node, meta, now)
+	s.one(reportedOf, []any{reportedKey + node, node}, &meta, &t.spans)
+	s.check(t.read(node, meta, now))
+	return t
 }
 
 // hears records the creation time of a node before the interval of its first booking is recorded.
-func (b *booker) hears(ctx context.Context, booking *ledger.Booking) error {
+func (b *booker) hears(booking *ledger.Booking) {
 	node := booking.Batch.Stream.Node
-	t, err := b.s.reported(ctx, node, booking.Received)
-	if err != nil {
-		return err
-	}
+	t := b.s.reported(node, booking.Received)
 	t.since = min(t.since, booking.CameToBe().Unix())
 	key, value := t.meta(node)
-	return b.s.insert(ctx, "meta", []string{"key", "value"}, [][]any{{key, value}}, "ON CONFLICT (key) DO NOTHING")
+	b.s.insert("meta", []string{"key", "value"}, [][]any{{key, value}}, "ON CONFLICT (key) DO NOTHING")
 }
 
 // spans drops spans of boots that will not receive more batches. Their total length is retained.
-func (k *keeper) spans(before int64) error {
+func (k *keeper) spans(before int64) {
 	const old = ` FROM spans WHERE seen < $1 AND EXISTS (SELECT 1 FROM spans AS other
 		WHERE other.node = spans.node AND other.boot <> spans.boot AND other.seen > spans.seen)`
-	return k.update(func(ctx context.Context, s *session) error {
+	k.update(func(s *session) {
 		lost := map[string]int64{}
-		err := s.each(ctx, func(rows *sql.Rows) error {
+		s.each(func(rows *sql.Rows) error {
 			var node string
 			var length int64
 			err := rows.Scan(&node, &length)
 			lost[node] = length
 			return err
 		}, "SELECT node, "+lengths+old+" GROUP BY node", before)
-		if err != nil {
-			return err
-		}
 		for node, length := range lost {
-			t, err := s.reported(ctx, node, k.d.now())
-			if err != nil {
-				return err
-			}
+			t := s.reported(node, k.d.now())
 			t.dropped += length
-			key, value := t.meta(node)
-			if err := s.setMeta(ctx, key, value); err != nil {
-				return err
-			}
+			s.setMeta(t.meta(node))
 		}
-		_, err = s.exec(ctx, "DELETE"+old, before)
-		return err
+		s.exec("DELETE"+old, before)
 	})
 }

@@ -10,26 +10,15 @@ import (
 )
 
 // sumWindows adds up the windows of a query.
-func (r *reading) sumWindows(t *table) error {
-	where, err := r.windowsOf(t)
-	if err != nil || where == "" {
-		return err
-	}
-	parts, err := r.slices(where)
-	if err != nil {
-		return err
+func (r *reading) sumWindows(t *table) {
+	where := r.windowsOf(t)
+	if where == "" {
+		return
 	}
 	s := &scan{t: t, consumers: map[int64]*ledger.Consumer{}}
-	for _, part := range parts {
-		held, err := r.windows(fmt.Sprintf("%s AND start >= %d AND start <= %d", where, part[0], part[1]))
-		if err == nil {
-			err = s.add(held)
-		}
-		if err != nil {
-			return err
-		}
+	for _, part := range r.slices(where) {
+		s.add(r.windows(fmt.Sprintf("%s AND start >= %d AND start <= %d", where, part[0], part[1])))
 	}
-	return nil
 }
 
 // windowsAtOnce is the maximum number of windows in memory, about 20 MB.
@@ -37,9 +26,9 @@ const windowsAtOnce = 2000
 
 // slices divides the matching windows by start time into intervals of about windowsAtOnce windows. It returns an
 // error if there are too many windows.
-func (r *reading) slices(where string) (out [][2]int64, err error) {
+func (r *reading) slices(where string) (out [][2]int64) {
 	n, all := 0, 0
-	err = r.each(func(rows *sql.Rows) error {
+	r.each("looking up windows", func(rows *sql.Rows) error {
 		var start int64
 		var count int
 		if err := rows.Scan(&start, &count); err != nil {
@@ -57,50 +46,39 @@ func (r *reading) slices(where string) (out [][2]int64, err error) {
 		return nil
 	}, fmt.Sprintf("SELECT start, COUNT(*) FROM (SELECT start FROM windows WHERE %s ORDER BY start LIMIT %d) AS w "+
 		"GROUP BY start ORDER BY start", where, maxWindows+1))
-	if err != nil {
-		return nil, fmt.Errorf("looking up windows: %w", err)
-	}
-	return out, nil
+	return out
 }
 
-func (r *reading) windows(where string) (held []*window, err error) {
-	err = r.each(func(rows *sql.Rows) error {
+func (r *reading) windows(where string) (held []*window) {
+	r.each("reading windows", func(rows *sql.Rows) error {
 		_, _, w, err := scanWindow(rows)
-		held = append(held, w)
+		if err == nil {
+			held = append(held, w)
+		}
 		return err
 	}, selectWindows+" WHERE "+where+" ORDER BY start, node")
-	if err != nil {
-		return nil, fmt.Errorf("reading windows: %w", err)
-	}
-	return held, nil
+	return held
 }
 
 // windowsOf returns the condition for the windows of a query, or "" if no window matches.
-func (r *reading) windowsOf(t *table) (where string, err error) {
+func (r *reading) windowsOf(t *table) (where string) {
 	where = fmt.Sprintf("start >= %d AND start < %d", t.plan.From.Unix(), t.plan.To.Unix())
 	if len(t.q.Nodes) == 0 {
-		return where, nil
+		return where
 	}
-	nodes, err := r.nodeIDs(t.q.Nodes)
-	if err != nil {
-		return "", err
-	}
-	needed := slices.Collect(maps.Values(nodes))
+	needed := slices.Collect(maps.Values(r.nodeIDs(t.q.Nodes)))
 	// Transfers from a host are part of the windows of its guests.
 	for _, host := range t.q.Nodes {
-		guests, err := r.numbers("SELECT DISTINCT node FROM node_days WHERE start >= $1 AND start < $2 AND host = $3",
-			floorTo(t.plan.From.Unix(), aDay), t.plan.To.Unix(), host)
-		if err != nil {
-			return "", fmt.Errorf("looking up the guests of %s: %w", host, err)
-		}
-		needed = append(needed, guests...)
+		needed = append(needed, r.numbers("looking up the guests of "+host,
+			"SELECT DISTINCT node FROM node_days WHERE start >= $1 AND start < $2 AND host = $3",
+			floorTo(t.plan.From.Unix(), aDay), t.plan.To.Unix(), host)...)
 	}
 	slices.Sort(needed)
 	needed = slices.Compact(needed)
 	if len(needed) == 0 {
-		return "", nil
+		return ""
 	}
-	return where + " AND node IN (" + ids(needed) + ")", nil
+	return where + " AND node IN (" + ids(needed) + ")"
 }
 
 // A scan adds windows to a table.
@@ -109,19 +87,18 @@ type scan struct {
 	consumers map[int64]*ledger.Consumer // keys and names of consumers read so far
 }
 
-func (s *scan) add(held []*window) error {
-	if err := s.name(held); err != nil {
-		return err
-	}
+func (s *scan) add(held []*window) {
+	s.name(held)
 	for _, w := range held {
-		if err := s.addWindow(w); err != nil {
-			return err
+		if s.t.r.err != nil {
+			return
 		}
+		s.addWindow(w)
 	}
-	return s.t.r.ctx.Err()
+	s.t.r.check(s.t.r.ctx.Err())
 }
 
-func (s *scan) addWindow(w *window) error {
+func (s *scan) addWindow(w *window) {
 	t := s.t
 	t.begin(w.Start)
 	if t.plan.Nodes { // query about whole nodes
@@ -132,33 +109,28 @@ func (s *scan) addWindow(w *window) error {
 	for i := range w.Postings {
 		p := &w.Postings[i]
 		a, err := t.r.account(p.Account)
-		if err != nil {
-			return err
+		if !t.r.check(err) {
+			return
 		}
 		first, last := w.First, w.Last
 		if a.Kind == ledger.Transfer {
-			counts, err := t.r.counts(a, w.Start)
-			if err != nil {
-				return err
-			}
-			if !counts {
+			if !t.r.transfers(floorTo(w.Start, aDay)).hosts[a.Host].has(w.Start) {
 				continue
 			}
 			first, last = 0, 0
 		}
 		s.part(w, p.Consumer, p.Account).add(&p.Amount, first, last)
 	}
-	return t.err
 }
 
 // part returns the part to which the usage of a consumer is added. Consumer 0 is the whole node.
 func (s *scan) part(w *window, consumer, account int64) *part {
 	t := s.t
 	m := memo{account: account}
-	if t.nodes {
+	if t.plan.ByNode {
 		m.node = w.Node
 	}
-	if t.pods {
+	if t.plan.ByPod {
 		m.consumer = consumer
 	}
 	return t.part(m, func() (*groupValues, bool, error) {
@@ -167,13 +139,13 @@ func (s *scan) part(w *window, consumer, account int64) *part {
 			return nil, false, err
 		}
 		v := &groupValues{account: a}
-		if t.pods && consumer != 0 {
+		if t.plan.ByPod && consumer != 0 {
 			if s.consumers[consumer] == nil {
 				return nil, false, fmt.Errorf("%w: consumer %d does not exist", ledger.ErrDamaged, consumer)
 			}
 			v.consumer = *s.consumers[consumer]
 		}
-		if t.nodes {
+		if t.plan.ByNode {
 			v.node = a.Host
 			if a.Kind != ledger.Transfer {
 				if v.node, err = t.r.node(w.Node); err != nil {
@@ -186,9 +158,9 @@ func (s *scan) part(w *window, consumer, account int64) *part {
 }
 
 // name reads the names of the consumers of windows if the query requires them.
-func (s *scan) name(held []*window) error {
-	if !s.t.pods {
-		return nil
+func (s *scan) name(held []*window) {
+	if !s.t.plan.ByPod {
+		return
 	}
 	missing := map[int64]bool{}
 	for _, w := range held {
@@ -199,11 +171,12 @@ func (s *scan) name(held []*window) error {
 		}
 	}
 	if len(s.consumers)+len(missing) > maxNamed {
-		return fmt.Errorf("%w: %w: more than %d consumers: select a shorter interval, or fewer namespaces or nodes",
-			ledger.ErrQuery, ledger.ErrTooLarge, maxNamed)
+		s.t.r.check(fmt.Errorf("%w: %w: more than %d consumers: select a shorter interval, or fewer namespaces or "+
+			"nodes", ledger.ErrQuery, ledger.ErrTooLarge, maxNamed))
+		return
 	}
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(missing)), listed) {
-		err := s.t.r.each(func(rows *sql.Rows) error {
+		s.t.r.each("reading consumers", func(rows *sql.Rows) error {
 			var id, node, crc int64
 			c := new(ledger.Consumer)
 			if err := rows.Scan(&id, &node, &c.Key, &c.Pod, &c.Account.Namespace, &crc); err != nil {
@@ -215,9 +188,5 @@ func (s *scan) name(held []*window) error {
 			s.consumers[id] = c
 			return nil
 		}, "SELECT id, node, key, pod, namespace, crc FROM consumers WHERE id IN ("+ids(chunk)+")")
-		if err != nil {
-			return fmt.Errorf("reading consumers: %w", err)
-		}
 	}
-	return nil
 }

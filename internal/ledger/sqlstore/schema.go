@@ -3,8 +3,8 @@ package sqlstore
 import _ "embed" // for the statements of migrations
 
 // A migration migrates a store from one version to the next. The text is valid for both databases after replacing
-// {blob} and {serial}. Statements end with a semicolon at the end of a line. Released migrations must not be
-// modified.
+// {blob} and {serial}. Statements end with a semicolon at the end of a line, and those with {step} are executed for
+// hours and for days. Released migrations must not be modified.
 type migration struct {
 	text string
 	// additive is true if programs of the previous version can use the migrated tables, because only columns with a
@@ -12,26 +12,17 @@ type migration struct {
 	additive bool
 }
 
+// firstVersion is the schema version after the first migration. Earlier versions were never released.
+const firstVersion = 5
+
 var (
-	//go:embed schema/1.sql
+	//go:embed schema.sql
 	tables string
-	//go:embed schema/2.sql
-	reachesInTable string
-
-	//go:embed schema/3.sql
-	outbox string
-
-	//go:embed schema/4.sql
-	gpuColumns string
-
-	//go:embed schema/5.sql
-	temperatures string
 
 	migrations = []migration{
-		{tables, false}, {reachesInTable, false}, {outbox, true}, {gpuColumns, true}, {temperatures, true},
+		{tables, false},
 	}
 )
 
-// demandGPUs raises the required version to 4 when GPU energy is recorded, because older programs cannot read such
-// windows. Stores without GPU energy can still be used by older programs.
-const demandGPUs = "UPDATE meta SET value = '4' WHERE key = 'oldest' AND value IN ('1', '2', '3')"
+// versionAfter returns the schema version after the given migrations.
+func versionAfter(migrations []migration) int { return firstVersion - 1 + len(migrations) }

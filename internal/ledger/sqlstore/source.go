@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"context"
 	"crypto/rand"
 	"database/sql"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"unique"
 
 	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // A sumRow is the usage of an account or a node in an hour or a day. Rows of nodes do not include transfers.
@@ -97,15 +97,13 @@ func (c *blockCache) forget(key blockKey) {
 func dayKey(day int64) string { return "day/" + strconv.FormatInt(day, 10) }
 
 // touch assigns a new version to a day.
-func (d *DB) touch(ctx context.Context, s *session, day int64) error {
-	return s.setMeta(ctx, dayKey(day), rand.Text())
-}
+func (s *session) touch(day int64) { s.setMeta(dayKey(day), rand.Text()) }
 
 // version returns the version of a day, or "" if the day has no sums. Because queries usually read many days,
 // versions are read and cached for a month at a time. The transaction provides a consistent view.
-func (r *reading) version(day int64) (string, error) {
+func (r *reading) version(day int64) string {
 	if v, ok := r.versions[day]; ok {
-		return v, nil
+		return v
 	}
 	const ahead = 40 // more than a month
 	keys := make([]string, ahead)
@@ -114,7 +112,7 @@ func (r *reading) version(day int64) (string, error) {
 		keys[i] = "'" + dayKey(day+int64(i)*aDay) + "'"
 		versions[day+int64(i)*aDay] = ""
 	}
-	err := r.each(func(rows *sql.Rows) error {
+	r.each("reading the versions of days", func(rows *sql.Rows) error {
 		var key, value string
 		if err := rows.Scan(&key, &value); err != nil {
 			return err
@@ -123,50 +121,41 @@ func (r *reading) version(day int64) (string, error) {
 		versions[at] = value
 		return err
 	}, "SELECT key, value FROM meta WHERE key IN ("+strings.Join(keys, ", ")+")")
-	if err != nil {
-		return "", fmt.Errorf("reading the versions of days: %w", err)
-	}
 	if r.versions != nil { // nil if the transaction changes versions
 		maps.Copy(r.versions, versions)
 	}
-	return versions[day], nil
+	return versions[day]
 }
 
 // cached returns a block from the cache or loads it. The block must not be modified.
-func (r *reading) cached(key blockKey, load func(*block) error) (*block, error) {
-	version, err := r.version(floorTo(key.start, aDay))
-	if err != nil {
-		return nil, err
-	}
+func (r *reading) cached(key blockKey, load func(*block)) *block {
+	version := r.version(floorTo(key.start, aDay))
 	if b := r.d.cache.get(key, version); b != nil && version != "" {
-		return b, nil
+		return b
 	}
 	b := &block{version: version}
-	if err := load(b); err != nil {
-		return nil, err
-	}
-	if version != "" {
+	if load(b); version != "" && r.err == nil {
 		r.d.cache.put(key, b)
 	}
-	return b, nil
+	return b
 }
 
 // block returns the rows of a table with the given start.
-func (r *reading) block(from *sumTable, start int64) (*block, error) {
-	return r.cached(blockKey{from: from, start: start}, func(b *block) error {
+func (r *reading) block(from *sumTable, start int64) *block {
+	return r.cached(blockKey{from: from, start: start}, func(b *block) {
 		where := "start = " + strconv.FormatInt(start, 10)
 		if !from.nodes {
 			where += " AND account NOT IN (" + transferAccounts + ")"
 		}
-		return r.load(b, from, where)
+		r.load(b, from, where)
 	})
 }
 
 const transferAccounts = "SELECT id FROM accounts WHERE kind = 8" // ledger.Transfer
 
 // load adds the rows of sums that match a condition to a block.
-func (r *reading) load(b *block, from *sumTable, where string) error {
-	err := r.each(func(rows *sql.Rows) error {
+func (r *reading) load(b *block, from *sumTable, where string) {
+	r.each("reading "+from.name, func(rows *sql.Rows) error {
 		k, s, err := from.scan(rows)
 		if err != nil {
 			return err
@@ -182,21 +171,13 @@ func (r *reading) load(b *block, from *sumTable, where string) error {
 		b.rows = append(b.rows, row)
 		return nil
 	}, from.selected()+" WHERE "+where)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", from.name, err)
-	}
-	return nil
 }
 
 func stamp(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }
 
 // ids returns a comma-separated list of IDs.
 func ids(all []int64) string {
-	texts := make([]string, len(all))
-	for i, id := range all {
-		texts[i] = strconv.FormatInt(id, 10)
-	}
-	return strings.Join(texts, ",")
+	return strings.Join(sliceutil.Map(all, func(id int64) string { return strconv.FormatInt(id, 10) }), ",")
 }
 
 // listed is the maximum number of IDs in a statement.
@@ -215,17 +196,20 @@ func (r *reading) node(id int64) (string, error) {
 	return rowOf(r, &r.d.names.nodeOf, id, "nodes", "name", scanNode)
 }
 
-// rowOf returns the value of a row and caches it together with the adjacent rows.
+// rowOf returns the value of a row and caches it together with the adjacent rows. An error, which may concern only
+// this row, does not fail the operation.
 func rowOf[V any](r *reading, known *generations[int64, V], id int64, table, columns string,
 	scan func(*sql.Rows) (int64, V, error),
 ) (V, error) {
 	r.d.names.mu.Lock()
 	v, ok := known.get(id)
 	r.d.names.mu.Unlock()
-	if ok {
-		return v, nil
+	if ok || r.err != nil {
+		return v, r.err
 	}
-	err := r.each(func(rows *sql.Rows) error {
+	rows, err := r.tx.QueryContext(r.ctx, "SELECT id, "+columns+", crc FROM "+table+" WHERE id >= $1 AND id < $2", id,
+		id+beside)
+	err = ForEach(rows, err, func(rows *sql.Rows) error {
 		of, one, err := scan(rows)
 		if err != nil {
 			if of != id && errors.Is(err, ledger.ErrDamaged) {
@@ -240,7 +224,7 @@ func rowOf[V any](r *reading, known *generations[int64, V], id int64, table, col
 		defer r.d.names.mu.Unlock()
 		known.put(of, one)
 		return nil
-	}, "SELECT id, "+columns+", crc FROM "+table+" WHERE id >= $1 AND id < $2", id, id+beside)
+	})
 	if err != nil {
 		return v, fmt.Errorf("reading %s: %w", table, err)
 	}
@@ -271,16 +255,12 @@ func scanAccount(rows *sql.Rows) (id int64, a *ledger.Account, err error) {
 }
 
 // nodeIDs returns the row IDs of the nodes that exist, by name.
-func (r *reading) nodeIDs(names []string) (map[string]int64, error) {
+func (r *reading) nodeIDs(names []string) map[string]int64 {
 	out := map[string]int64{}
 	for _, name := range names {
-		found, err := r.numbers("SELECT id FROM nodes WHERE name = $1", name)
-		if err != nil {
-			return nil, fmt.Errorf("looking up node %s: %w", name, err)
-		}
-		for _, id := range found {
+		for _, id := range r.numbers("looking up node "+name, "SELECT id FROM nodes WHERE name = $1", name) {
 			out[name] = id
 		}
 	}
-	return out, nil
+	return out
 }

@@ -15,13 +15,13 @@ func (d *DB) Statistics(ctx context.Context) (ledger.Statistics, error) {
 	if err != nil {
 		return s, err
 	}
-	err = d.read(ctx, func(r *reading) error {
+	err = d.read(ctx, func(r *reading) {
 		var oldest, unsent sql.NullInt64
 		// The schema version is read from the store, because a newer program may have migrated it.
-		err := r.tx.QueryRowContext(ctx, `SELECT (SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'schema'),
+		r.one("", `SELECT (SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'schema'),
 			(SELECT MIN(start) FROM journal), (SELECT COUNT(*) FROM windows), (SELECT COUNT(*) FROM accounts),
 			(SELECT COUNT(*) FROM consumers), (SELECT COUNT(*) FROM records),
-			(SELECT at FROM outbox ORDER BY id LIMIT 1)`).Scan(&s.Schema, &oldest, &s.Windows, &s.Accounts,
+			(SELECT at FROM outbox ORDER BY id LIMIT 1)`, nil, &s.Schema, &oldest, &s.Windows, &s.Accounts,
 			&s.Consumers, &s.Records, &unsent)
 		if oldest.Valid {
 			s.Oldest = time.UnixMilli(oldest.Int64).UTC()
@@ -29,7 +29,6 @@ func (d *DB) Statistics(ctx context.Context) (ledger.Statistics, error) {
 		if unsent.Valid {
 			s.Unsent = time.Unix(unsent.Int64, 0).UTC()
 		}
-		return err
 	})
 	if err != nil {
 		return ledger.Statistics{}, fmt.Errorf("reading the statistics of the ledger: %w", err)

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"cmp"
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -251,35 +250,27 @@ type summing struct {
 }
 
 // write adds the collected sums to hours and days and assigns new versions to the days.
-func (s *summing) write(ctx context.Context) error {
+func (s *summing) write() {
 	for _, t := range sumTables {
-		if err := s.writeTo(ctx, t); err != nil {
-			return err
-		}
+		s.writeTo(t)
 	}
 	days := map[int64]bool{}
 	for k := range s.nodes { // each window changes a sum of a node
 		days[floorTo(k.start, aDay)] = true
 	}
 	for _, start := range slices.Sorted(maps.Keys(days)) {
-		if err := s.d.touch(ctx, s.s, start); err != nil {
-			return err
-		}
+		s.s.touch(start)
 	}
-	return nil
 }
 
 // damaged is XORed into the checksum of a damaged row that is written again, so that its damage stays detectable.
 const damaged = 1
 
-func (s *summing) writeTo(ctx context.Context, t *sumTable) error {
+func (s *summing) writeTo(t *sumTable) {
 	sums := map[sumKey]*sum{}
 	include(sums, s.of(t), t.step)
 	keys := slices.SortedFunc(maps.Keys(sums), sumKey.compare)
-	wrong, err := s.addHeld(t, keys, sums)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", t.name, err)
-	}
+	wrong := s.addHeld(t, keys, sums)
 	if len(wrong) > 0 {
 		s.d.log.Error("Found damaged sums in the ledger, run an audit for details", "table", t.name, "rows", len(wrong))
 	}
@@ -287,9 +278,7 @@ func (s *summing) writeTo(ctx context.Context, t *sumTable) error {
 	for _, k := range keys {
 		row := t.row(&k, sums[k])
 		if taken := s.taken[k.id] || !t.nodes && len(s.taken) > 0; taken && sums[k].empty() && !wrong[k] {
-			if err := t.drop(ctx, s.s, row); err != nil {
-				return err
-			}
+			s.s.exec("DELETE FROM "+t.name+whereAll(t.keys), row[:len(t.keys)]...)
 			continue
 		}
 		crc := sumCRC(row)
@@ -298,18 +287,12 @@ func (s *summing) writeTo(ctx context.Context, t *sumTable) error {
 		}
 		rows = append(rows, append(row, crc))
 	}
-	return s.s.upsert(ctx, t.name, t.columns, len(t.keys), rows...)
-}
-
-// drop deletes a row.
-func (t *sumTable) drop(ctx context.Context, s *session, row []any) error {
-	_, err := s.exec(ctx, "DELETE FROM "+t.name+whereAll(t.keys), row[:len(t.keys)]...)
-	return err
+	s.s.upsert(t.name, t.columns, len(t.keys), rows...)
 }
 
 // addHeld adds the stored rows to sums and returns the keys of damaged rows. Keys must be sorted.
-func (s *summing) addHeld(t *sumTable, keys []sumKey, sums map[sumKey]*sum) (map[sumKey]bool, error) {
-	wrong := map[sumKey]bool{}
+func (s *summing) addHeld(t *sumTable, keys []sumKey, sums map[sumKey]*sum) (wrong map[sumKey]bool) {
+	wrong = map[sumKey]bool{}
 	for len(keys) > 0 {
 		start := keys[0].start
 		var of []int64
@@ -317,7 +300,7 @@ func (s *summing) addHeld(t *sumTable, keys []sumKey, sums map[sumKey]*sum) (map
 			of, keys = append(of, keys[0].id), keys[1:]
 		}
 		for some := range slices.Chunk(slices.Compact(of), listed) { // the rows of a node are read together
-			err := s.each(func(rows *sql.Rows) error {
+			s.each("reading "+t.name, func(rows *sql.Rows) error {
 				k, held, err := t.scan(rows)
 				if err != nil && !errors.Is(err, ledger.ErrDamaged) {
 					return err
@@ -330,12 +313,9 @@ func (s *summing) addHeld(t *sumTable, keys []sumKey, sums map[sumKey]*sum) (map
 				}
 				return nil
 			}, t.selected()+" WHERE start = $1 AND "+t.keys[1]+" IN ("+ids(some)+")", start)
-			if err != nil {
-				return nil, err
-			}
 		}
 	}
-	return wrong, nil
+	return wrong
 }
 
 func floorTo(t, step int64) int64 { return t - (t%step+step)%step }

@@ -16,15 +16,11 @@ type table struct {
 	r      *reading
 	q      *ledger.Query
 	plan   ledger.Plan
-	byHour bool
 	byTime bool
-	nodes  bool // whether the query requires nodes
-	pods   bool // whether the query requires pods
 
 	now    int64 // start of the data being added
 	groups map[string]*group
 	known  map[memo]*part // nil if the query does not select it
-	err    error
 }
 
 // A group is a row of the answer.
@@ -49,10 +45,8 @@ type memo struct {
 }
 
 func newTable(r *reading, q *ledger.Query, plan ledger.Plan) *table {
-	t := &table{r: r, q: q, plan: plan, groups: map[string]*group{}, known: map[memo]*part{}, byHour: byHour(q)}
-	t.byTime = t.byHour || slices.Contains(q.GroupBy, ledger.ByDay) || slices.Contains(q.GroupBy, ledger.ByWindow)
-	t.nodes = len(q.Nodes) > 0 || slices.Contains(q.GroupBy, ledger.ByNode)
-	t.pods = len(q.Pods) > 0 || slices.Contains(q.GroupBy, ledger.ByPod) || slices.Contains(q.GroupBy, ledger.ByUID)
+	t := &table{r: r, q: q, plan: plan, groups: map[string]*group{}, known: map[memo]*part{}}
+	t.byTime = plan.ByHour || slices.Contains(q.GroupBy, ledger.ByDay) || slices.Contains(q.GroupBy, ledger.ByWindow)
 	return t
 }
 
@@ -101,8 +95,7 @@ func (t *table) part(m memo, find func() (*groupValues, bool, error)) *part {
 	}
 	t.known[m] = nil
 	v, asked, err := find()
-	if err != nil || !asked {
-		t.fail(err)
+	if !t.r.check(err) || !asked {
 		return nil
 	}
 	key := t.key(v)
@@ -110,7 +103,7 @@ func (t *table) part(m memo, find func() (*groupValues, bool, error)) *part {
 	g := t.groups[id]
 	if g == nil {
 		if len(t.groups) >= maxRows {
-			t.fail(fmt.Errorf("%w: %w: more than %d rows: group by fewer dimensions, or select less data",
+			t.r.check(fmt.Errorf("%w: %w: more than %d rows: group by fewer dimensions, or select less data",
 				ledger.ErrQuery, ledger.ErrTooLarge, maxRows))
 			return nil
 		}
@@ -128,12 +121,6 @@ func (t *table) part(m memo, find func() (*groupValues, bool, error)) *part {
 	}
 	t.known[m] = g.parts[i]
 	return g.parts[i]
-}
-
-func (t *table) fail(err error) {
-	if t.err == nil {
-		t.err = err
-	}
 }
 
 // ofAccount returns the part for the sums of an account. Transfers are added to the host.
@@ -154,7 +141,7 @@ func (t *table) ofAccount(row *sumRow, transfer bool) *part {
 // ofNode returns the part for the sums of a node.
 func (t *table) ofNode(row *sumRow) *part {
 	m := memo{at: row.at}
-	if t.nodes {
+	if t.plan.ByNode {
 		m.node = row.id
 	}
 	return t.part(m, func() (v *groupValues, selected bool, err error) {
@@ -162,7 +149,7 @@ func (t *table) ofNode(row *sumRow) *part {
 		v = &groupValues{account: &ledger.Account{
 			Site: at.site, Signal: at.signal, Currency: at.currency, Host: at.host,
 		}}
-		if t.nodes {
+		if t.plan.ByNode {
 			v.node, err = t.r.node(row.id)
 		}
 		return v, t.q.Selects(v.account) && t.selectsNode(v.node), err

@@ -10,14 +10,13 @@ import (
 )
 
 // warms adds the temperature of a booking to the statistics of its hour.
-func (b *booker) warms(ctx context.Context, node int64, booking *ledger.Booking) error {
+func (b *booker) warms(node int64, booking *ledger.Booking) {
 	t := float64(*booking.Temperature)
-	_, err := b.s.exec(ctx, `INSERT INTO temperatures (start, node, total, samples, most) VALUES ($1, $2, $3, 1, $4)
+	b.s.exec(`INSERT INTO temperatures (start, node, total, samples, most) VALUES ($1, $2, $3, 1, $4)
 		ON CONFLICT (start, node) DO UPDATE
 			SET total = temperatures.total + excluded.total, samples = temperatures.samples + 1,
 				most = CASE WHEN excluded.most > temperatures.most THEN excluded.most ELSE temperatures.most END`,
 		floorTo(booking.Received.Unix(), anHour), node, t, t)
-	return err
 }
 
 const maxTemperatures = 100_000 // maximum number of rows in an answer

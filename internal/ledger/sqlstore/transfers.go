@@ -12,28 +12,24 @@ import (
 // transfers returns the transfers of a day, by hour and account, that count because the host has bookings in the
 // same hour. If hours are no longer retained, it uses the sums of the day, which only contain transfers that count.
 // See Keep.
-func (r *reading) transfers(day int64) (*block, error) {
+func (r *reading) transfers(day int64) (b *block) {
 	late := day < r.hoursFrom
-	b, err := r.cached(blockKey{start: day, late: late}, func(b *block) error {
+	load := func(b *block) {
 		if late {
-			return r.load(b, sumsOf(false, true), fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts))
+			r.load(b, sumsOf(false, true), fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts))
+			return
 		}
-		t, err := r.transferred(day)
-		if err != nil {
-			return err
-		}
+		t := r.transferred(day)
 		b.hosts = t.hosts
 		for i := range t.all {
 			if t.counts(&t.all[i], false) {
 				b.rows = append(b.rows, t.all[i])
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the transfers of %s: %w", stamp(day), err)
 	}
-	return b, nil
+	b = &block{}
+	r.within("reading the transfers of "+stamp(day), func() { b = r.cached(blockKey{start: day, late: late}, load) })
+	return b
 }
 
 // A transferred contains all transfers of a day by hour, including transfers that do not count.
@@ -50,33 +46,31 @@ func (t *transferred) counts(row *sumRow, late bool) bool {
 	return t.hosts[host].has(row.start) || late && t.hosts[host]>>dayBit&1 != 0
 }
 
-func (r *reading) transferred(day int64) (*transferred, error) {
+func (r *reading) transferred(day int64) *transferred {
 	where := fmt.Sprintf("start IN (%s) AND account IN (SELECT account FROM account_days WHERE start = %d AND "+
 		"account IN (%s))", ids(hoursOf(day)), day, transferAccounts)
 	if r.maxTransferred > 0 {
 		where += fmt.Sprintf(" LIMIT %d", r.maxTransferred+1)
 	}
 	all := &block{}
-	if err := r.load(all, sumsOf(false, false), where); err != nil {
-		return nil, err
-	}
-	if r.maxTransferred > 0 && len(all.rows) > r.maxTransferred {
-		return nil, fmt.Errorf("%w: %w: virtual machines have more than %d transfers from their hosts on %s: select "+
-			"an interval without that day", ledger.ErrQuery, ledger.ErrTooLarge, r.maxTransferred, stamp(day))
-	}
+	r.load(all, sumsOf(false, false), where)
 	t := &transferred{all: all.rows, host: map[int64]string{}}
+	if r.maxTransferred > 0 && len(all.rows) > r.maxTransferred {
+		r.check(fmt.Errorf("%w: %w: virtual machines have more than %d transfers from their hosts on %s: select an "+
+			"interval without that day", ledger.ErrQuery, ledger.ErrTooLarge, r.maxTransferred, stamp(day)))
+		return t
+	}
 	names := map[string]bool{}
 	for i := range all.rows {
 		a, err := r.account(all.rows[i].id)
-		if err != nil {
-			return nil, err
+		if !r.check(err) {
+			return t
 		}
 		t.host[all.rows[i].id] = a.Host
 		names[a.Host] = true
 	}
-	var err error
-	t.hosts, err = r.hosts(day, slices.Sorted(maps.Keys(names)))
-	return t, err
+	t.hosts = r.hosts(day, slices.Sorted(maps.Keys(names)))
+	return t
 }
 
 func hoursOf(day int64) (all []int64) {
@@ -89,16 +83,13 @@ func hoursOf(day int64) (all []int64) {
 // hosts returns the hours of a day with bookings of the given hosts. Nodes that are their own hosts, directly or
 // indirectly, are excluded on that day. Counting energy twice is noticed and investigated, but missing energy is
 // not.
-func (r *reading) hosts(day int64, names []string) (map[string]hours, error) {
+func (r *reading) hosts(day int64, names []string) map[string]hours {
 	booked := map[string]hours{}
-	byName, err := r.nodeIDs(names)
-	if err != nil || len(byName) == 0 {
-		return booked, err
+	byName := r.nodeIDs(names)
+	if len(byName) == 0 {
+		return booked
 	}
-	above, err := r.above(day)
-	if err != nil {
-		return nil, err
-	}
+	above := r.above(day)
 	name := map[int64]string{}
 	for host, id := range byName {
 		if !circles(above, host, host, map[string]bool{}) {
@@ -106,7 +97,7 @@ func (r *reading) hosts(day int64, names []string) (map[string]hours, error) {
 		}
 	}
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(name)), listed) {
-		err := r.each(func(rows *sql.Rows) error {
+		r.each("", func(rows *sql.Rows) error {
 			var bit, node int64
 			err := rows.Scan(&bit, &node)
 			booked[name[node]] |= 1 << bit
@@ -114,17 +105,14 @@ func (r *reading) hosts(day int64, names []string) (map[string]hours, error) {
 		}, fmt.Sprintf(`SELECT (start - %[1]d) / %[2]d, node FROM node_hours WHERE start IN (%[3]s) AND node IN (%[4]s)
 			UNION SELECT %[5]d, node FROM node_days WHERE start = %[1]d AND node IN (%[4]s)`,
 			day, anHour, ids(hoursOf(day)), ids(chunk), dayBit))
-		if err != nil {
-			return nil, err
-		}
 	}
-	return booked, nil
+	return booked
 }
 
 // above returns the hosts of each node on a day.
-func (r *reading) above(day int64) (map[string][]string, error) {
+func (r *reading) above(day int64) map[string][]string {
 	above := map[string][]string{}
-	err := r.each(func(rows *sql.Rows) error {
+	r.each("", func(rows *sql.Rows) error {
 		var id, crc int64
 		var node, host string
 		err := rows.Scan(&id, &host, &node, &crc)
@@ -136,7 +124,7 @@ func (r *reading) above(day int64) (map[string][]string, error) {
 	}, `SELECT DISTINCT node_days.node, node_days.host, COALESCE(nodes.name, ''), COALESCE(nodes.crc, -1)
 		FROM node_days LEFT JOIN nodes ON nodes.id = node_days.node
 		WHERE node_days.start = $1 AND node_days.host <> ''`, day)
-	return above, err
+	return above
 }
 
 // circles reports whether target is a direct or indirect host of a node.
@@ -146,13 +134,4 @@ func circles(above map[string][]string, from, target string, seen map[string]boo
 		seen[host] = true
 		return host == target || !before && circles(above, host, target, seen)
 	})
-}
-
-// counts reports whether the transfers of an account in a window count.
-func (r *reading) counts(a *ledger.Account, at int64) (bool, error) {
-	b, err := r.transfers(floorTo(at, aDay))
-	if err != nil {
-		return false, err
-	}
-	return b.hosts[a.Host].has(at), nil
 }
