@@ -79,7 +79,7 @@ func TestOldBatch(t *testing.T) {
 	}
 }
 
-// TestOldLedger opens a ledger of an older version and queries its content. It contains 17 minutes of two metered
+// TestOldLedger opens a ledger of the first version and queries its content. It contains 17 minutes of two metered
 // nodes and an estimated one, including 2.5 minutes in the journal, and 40 decisions.
 func TestOldLedger(t *testing.T) {
 	file, err := os.Open("testdata/ledger.db.gz")
