@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/kubenergy/kubenergy/internal/controller/access"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
@@ -97,13 +98,7 @@ func (s *server) recover(w *seen, r *http.Request) {
 }
 
 // shortened truncates text from clients to 200 bytes before it is logged.
-func shortened(text string) string {
-	const longest = 200
-	if len(text) > longest {
-		return text[:longest] + "…"
-	}
-	return text
-}
+func shortened(text string) string { return humanize.Truncated(text, 200) }
 
 // seen is an http.ResponseWriter that records the response status, or 0 if no response has been started.
 type seen struct {
