@@ -162,7 +162,7 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 	}
 	said := cmp.Or(err, lacks)
 	k.mu.Lock()
-	changed := reported(l.err) != reported(said)
+	changed := outcome(l.err) != outcome(said) // a message is logged only if the reason has changed
 	l.err = said
 	k.mu.Unlock()
 	switch {
@@ -231,14 +231,6 @@ func (l *link) pause(err error) time.Duration {
 
 // jittered returns d increased by up to 5 %, so that sources do not remain synchronized.
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/20+1) }
-
-// reported returns the reason of an error. A message is logged only if the reason has changed.
-func reported(err error) dial.Reason {
-	if err == nil {
-		return ""
-	}
-	return dial.ReasonOf(err)
-}
 
 // fetch polls a source, validates the answer and adds a forecast. A panic is returned as an error.
 func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (lacks, err error) {

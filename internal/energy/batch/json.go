@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
@@ -62,11 +63,7 @@ func DecodeAck(data []byte) (*Ack, error) {
 	if len(a.Names) > maxNamed {
 		a.Names = nil
 	}
-	for pod, names := range a.Names {
-		if !names.valid(pod) {
-			delete(a.Names, pod)
-		}
-	}
+	maps.DeleteFunc(a.Names, func(pod string, names Names) bool { return !names.valid(pod) })
 	return a, nil
 }
 
