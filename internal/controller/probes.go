@@ -47,8 +47,7 @@ func (p *app) probes(began time.Time) http.Handler {
 					return nil
 				}
 				return fmt.Errorf("waiting for the API server to list Jobs, CronJobs, pods, namespaces and "+
-					"the kinds of %s",
-					v1alpha1.GroupVersion)
+					"the kinds of %s", v1alpha1.GroupVersion)
 			},
 			"gridzones": func(r *http.Request) error {
 				if time.Since(began) > firstSignals {

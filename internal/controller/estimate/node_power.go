@@ -29,8 +29,7 @@ type NodePower struct {
 
 var (
 	nodePower = prometheus.NewDesc("kubenergy_node_power_watts",
-		"Power of a node by its power profile at the load requested by its pods, without PUE.",
-		[]string{"node"}, nil)
+		"Power of a node by its power profile at the load requested by its pods, without PUE.", []string{"node"}, nil)
 	nodePUE = prometheus.NewDesc("kubenergy_node_pue",
 		"Ratio of the facility's energy to the node's energy.", []string{"node"}, nil)
 	nodeEfficiency = prometheus.NewDesc("kubenergy_node_efficiency",

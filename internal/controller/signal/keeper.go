@@ -209,8 +209,7 @@ func (k *Keeper) remember(ctx context.Context, l *link, err error, now time.Time
 		return
 	}
 	if err := k.deps.Calls.Block(ctx, l.account, now.Add(wait), now); err != nil {
-		k.deps.Log.Warn("Failed to store the delay requested by a signal source", "source", l.account,
-			"err", err)
+		k.deps.Log.Warn("Failed to store the delay requested by a signal source", "source", l.account, "err", err)
 	}
 }
 

@@ -69,8 +69,7 @@ func DecodeAck(data []byte) (*Ack, error) {
 
 func (n *Names) valid(pod string) bool {
 	if errors.Join(CheckText("pod UID", pod, MaxName), CheckText("namespace", n.Namespace, MaxName),
-		CheckText("pod", n.Pod, MaxName)) != nil ||
-		len(n.Containers) > maxNamed {
+		CheckText("pod", n.Pod, MaxName)) != nil || len(n.Containers) > maxNamed {
 		return false
 	}
 	for id, name := range n.Containers {

@@ -66,8 +66,7 @@ func (l *Loop) startWriters() {
 		})
 	}
 	l.goes(func(ctx context.Context) {
-		write(ctx, l.releaseEvents,
-			flowcontrol.NewTokenBucketRateLimiter(releaseEventsPerSecond, releaseEventBurst))
+		write(ctx, l.releaseEvents, flowcontrol.NewTokenBucketRateLimiter(releaseEventsPerSecond, releaseEventBurst))
 	})
 }
 

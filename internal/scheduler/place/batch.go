@@ -73,8 +73,7 @@ func (e *Energy) podHandler(b *batching, profile string) cache.ResourceEventHand
 		FilterFunc: func(obj any) bool {
 			pod, ok := obj.(*v1.Pod)
 			return !ok || pod.Spec.NodeName == "" && pod.Spec.SchedulerName == profile &&
-				pod.DeletionTimestamp == nil &&
-				len(pod.Spec.SchedulingGates) == 0 && pod.Spec.SchedulingGroup == nil
+				pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 && pod.Spec.SchedulingGroup == nil
 		},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: put,
