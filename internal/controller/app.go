@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -158,8 +157,9 @@ func (p *app) teamOf(namespace, named string) string {
 func (p *app) addReconcilers() error {
 	signals := signal.NewMetrics(time.Now)
 	deps := signal.Deps{
-		Keys:  zone.Keys{Folder: signal.KeyFolder(p.options.Keys), Getenv: os.Getenv},
-		Calls: zone.NewCalls(p.direct, p.options.Namespace), Data: p.options.Data, Log: p.log, Metrics: signals,
+		Keys:  zone.Keys{KeyFolder: signal.KeyFolder(p.options.Keys)},
+		Calls: zone.NewCalls(p.direct, p.options.Namespace), Data: p.options.Data, Clock: time.Now, Log: p.log,
+		Metrics: signals,
 	}
 	api := p.manager.GetClient()
 	return errors.Join(

@@ -3,6 +3,7 @@ package signal
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -163,7 +164,11 @@ func FuzzZone(f *testing.F) {
 		if json.Unmarshal(text, &spec) != nil {
 			return
 		}
-		d := Deps{Calls: refusing{}, Data: folder, Clock: func() time.Time { return noon }}
+		clock := func() time.Time { return noon }
+		d := Deps{
+			Calls: refusing{}, Data: folder, Clock: clock, Log: slog.New(slog.DiscardHandler),
+			Metrics: NewMetrics(clock),
+		}
 		var keepers []*Keeper
 		if spec.Carbon != nil {
 			k, _ := NewCarbonKeeper(grid.Zone(spec.Zone), spec.Carbon, d)

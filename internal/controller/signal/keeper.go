@@ -91,7 +91,7 @@ func newKeeper(w terms, maxAge *metav1.Duration, d Deps, sources []spec) (*Keepe
 	if maxAge != nil && maxAge.Duration > 0 {
 		w.maxAge = maxAge.Duration
 	}
-	b := builder{terms: w, deps: d.withDefaults(), names: make(map[string]int)}
+	b := builder{terms: w, deps: d, names: make(map[string]int)}
 	for _, s := range sources {
 		if err := b.add(s); err != nil {
 			return nil, fmt.Errorf("signal %s of zone %s: %w", w.quantity, w.zone, err)
