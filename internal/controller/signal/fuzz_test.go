@@ -92,7 +92,7 @@ func FuzzWattTime(f *testing.F) {
 		defer memtest.Limit(t, 100*len(body))()
 		s := &wattTime{spec: &v1alpha1.WattTimeSource{Region: "A"}}
 		if a, err := s.decode(body); err == nil {
-			a.Step, a.Marginal = wattTimeStep, true
+			a.Step = wattTimeStep
 			believable(t, a, true)
 		}
 	})

@@ -55,7 +55,7 @@ func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 		return Answer{}, cmp.Or(wrong, more, lacks)
 	}
 	return Answer{
-		Points: supplement(past.Points, s.ahead.Points), Step: wattTimeStep, Marginal: true, Lacks: cmp.Or(more, lacks),
+		Points: supplement(past.Points, s.ahead.Points), Step: wattTimeStep, Lacks: cmp.Or(more, lacks),
 		IssuedAt: timeutil.Later(newest(past.Points, now), s.ahead.IssuedAt),
 	}, nil
 }
