@@ -204,8 +204,8 @@ func (p *app) addRunners() error {
 		return func(ctx context.Context) error { return cached.Follow(ctx, p.manager, kind, h, synced, p.log) }
 	}
 	err = errors.Join(p.registry.Register(panics.Collector(p.log, &estimate.NodePower{
-		Client: p.manager.GetClient(), View: p.objects.View, Held: p.held, Leads: p.leads, Log: p.log,
-	})), p.registry.Register(panics.Collector(p.log, &status.Machines{Nodes: p.listNodes, Leads: p.leads})))
+		Nodes: p.listNodes, Pods: p.listPods, View: p.objects.View, Held: p.held, Leads: p.leads, Log: p.log,
+	})))
 	for _, run := range []everywhere{
 		func(ctx context.Context) error { return p.objects.Run(p.beats.Loop(ctx, "objects")) },
 		p.kept("overdue", overdue.Run), p.kept("overdue", overdue.Warn),
