@@ -108,9 +108,10 @@ func (p *app) addParts(ctx context.Context, api *rest.Config) (err error) {
 		}
 	}
 	if p.unit, err = newUnit(ctx, api, p); err != nil {
-		return fmt.Errorf("building the controller: %w", err)
+		return err
 	}
-	return errors.Join(p.addEstimator(api), p.addReconcilers(), p.addRunners(), p.addServers())
+	return errors.Join(p.addEstimator(api), p.addReconcilers(), p.addRunners(),
+		p.serve("probes", p.options.ProbeAddress, p.probes(time.Now()), nil), p.addMetrics())
 }
 
 // addEstimator adds the estimator of nodes without an agent, which runs in the leader. Estimates count in the

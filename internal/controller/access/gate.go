@@ -60,7 +60,7 @@ const (
 	renewAgain  = 10 * time.Second
 	spread      = 20 * time.Second // maximum jitter, so that results do not expire simultaneously
 	refusedFor  = 10 * time.Second
-	grace       = 10 * time.Minute // for agent tokens whose results expire while the API server is unavailable
+	grace       = 10 * time.Minute // after the expiry of agent tokens in the cache while the API server is unavailable
 	rightsFor   = 10 * time.Second
 	remembered  = 7 * 24 * time.Hour // maximum age of a known token in the cache
 	maxKnown    = 50_000
