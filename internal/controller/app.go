@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -109,9 +108,10 @@ func (p *app) addParts(ctx context.Context, api *rest.Config) (err error) {
 		}
 	}
 	if p.unit, err = newUnit(ctx, api, p); err != nil {
-		return fmt.Errorf("building the controller: %w", err)
+		return err
 	}
-	return errors.Join(p.addEstimator(api), p.addReconcilers(), p.addRunners(), p.addServers())
+	return errors.Join(p.addEstimator(api), p.addReconcilers(), p.addRunners(),
+		p.serve("probes", p.options.ProbeAddress, p.probes(time.Now()), nil), p.addMetrics())
 }
 
 // addEstimator adds the estimator of nodes without an agent, which runs in the leader. Estimates count in the
@@ -158,8 +158,9 @@ func (p *app) teamOf(namespace, named string) string {
 func (p *app) addReconcilers() error {
 	signals := signal.NewMetrics(time.Now)
 	deps := signal.Deps{
-		Keys:  zone.Keys{Folder: signal.KeyFolder(p.options.Keys), Getenv: os.Getenv},
-		Calls: zone.NewCalls(p.direct, p.options.Namespace), Data: p.options.Data, Log: p.log, Metrics: signals,
+		Keys:  zone.Keys{KeyFolder: signal.KeyFolder(p.options.Keys)},
+		Calls: zone.NewCalls(p.direct, p.options.Namespace), Data: p.options.Data, Clock: time.Now, Log: p.log,
+		Metrics: signals,
 	}
 	api := p.manager.GetClient()
 	return errors.Join(
@@ -204,8 +205,8 @@ func (p *app) addRunners() error {
 		return func(ctx context.Context) error { return cached.Follow(ctx, p.manager, kind, h, synced, p.log) }
 	}
 	err = errors.Join(p.registry.Register(panics.Collector(p.log, &estimate.NodePower{
-		Client: p.manager.GetClient(), View: p.objects.View, Held: p.held, Leads: p.leads, Log: p.log,
-	})), p.registry.Register(panics.Collector(p.log, &status.Machines{Nodes: p.listNodes, Leads: p.leads})))
+		Nodes: p.listNodes, Pods: p.listPods, View: p.objects.View, Held: p.held, Leads: p.leads, Log: p.log,
+	})))
 	for _, run := range []everywhere{
 		func(ctx context.Context) error { return p.objects.Run(p.beats.Loop(ctx, "objects")) },
 		p.kept("overdue", overdue.Run), p.kept("overdue", overdue.Warn),

@@ -23,11 +23,6 @@ import (
 // Limits of open connections to the servers of probes and metrics.
 const maxScrapes, maxScrapesPerPeer = 512, 32
 
-// addServers adds the servers of probes and metrics. The manager's own servers do not limit connections.
-func (p *app) addServers() error {
-	return errors.Join(p.serve("probes", p.options.ProbeAddress, p.probes(time.Now()), nil), p.addMetrics())
-}
-
 // probes returns the handler of /healthz and /readyz. began is the start time of the process.
 func (p *app) probes(began time.Time) http.Handler {
 	mux := http.NewServeMux()
@@ -47,8 +42,7 @@ func (p *app) probes(began time.Time) http.Handler {
 					return nil
 				}
 				return fmt.Errorf("waiting for the API server to list Jobs, CronJobs, pods, namespaces and "+
-					"the kinds of %s",
-					v1alpha1.GroupVersion)
+					"the kinds of %s", v1alpha1.GroupVersion)
 			},
 			"gridzones": func(r *http.Request) error {
 				if time.Since(began) > firstSignals {
@@ -92,8 +86,8 @@ func (p *app) addMetrics() error {
 	})
 }
 
-// serve adds a server to the manager, which starts servers before it waits for the API server. The address "0"
-// disables the server.
+// serve adds a server to the manager, which starts servers before it waits for the API server. The manager's own
+// servers do not limit connections. The address "0" disables the server.
 func (p *app) serve(name, address string, h http.Handler, config *tls.Config) error {
 	if address == "0" {
 		return nil

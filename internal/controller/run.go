@@ -140,7 +140,7 @@ func managerOptions(o Options, scheme *runtime.Scheme, saw func(*v1.Pod), log *s
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil },
 		LeaderElection: elects(&o, log), LeaderElectionID: leaseName, LeaderElectionNamespace: o.Namespace,
 		LeaderElectionReleaseOnCancel: true, // the process exits when Run returns
-		HealthProbeBindAddress:        "0",  // addServers serves probes and metrics
+		HealthProbeBindAddress:        "0",  // see serve
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{
 			RecoverPanic: new(true),

@@ -9,7 +9,6 @@ import (
 // from it (the residual), and running means of both. The features of an origin only depend on hours before it.
 type view struct {
 	*record
-	shape           *structure
 	expected        []float64 // logarithms, relative to their mean over the training
 	logs, residuals track
 	levels          track // the intensity itself
@@ -39,7 +38,7 @@ const (
 func newView(r *record, s *structure) *view {
 	n := len(r.values)
 	v := &view{
-		record: r, shape: s, weathered: s.weathered, width: historyFeatures, expected: make([]float64, len(r.days)),
+		record: r, weathered: s.weathered, width: historyFeatures, expected: make([]float64, len(r.days)),
 	}
 	if s.weathered {
 		v.width = weatherFeatures

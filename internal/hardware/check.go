@@ -50,8 +50,7 @@ func checkPower(idle, full energy.Watts) error {
 		return fmt.Errorf("idle power is %v W: want 0 to %d", float64(idle), maxWatts)
 	case !(full >= idle && full <= maxWatts):
 		return fmt.Errorf("max power is %v W: want at least the idle power of %v W and at most %d", float64(full),
-			float64(idle),
-			maxWatts)
+			float64(idle), maxWatts)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
 const gardener = "compute-gardener-scheduler.kubernetes.io/"
@@ -390,13 +391,7 @@ func (d *detection) limits() {
 }
 
 // quoted returns a quoted untrusted value, truncated to limit its length in logs.
-func quoted(value string) string {
-	const most = 63
-	if len(value) > most {
-		return strconv.Quote(value[:most]) + "…"
-	}
-	return strconv.Quote(value)
-}
+func quoted(value string) string { return strconv.Quote(humanize.Truncated(value, 64)) }
 
 // recognised returns the keys of the GPUs in a comma-separated list, or the first unknown name.
 func (c *Catalog) recognised(list string) (models []string, sevenths int, shared bool, unknown string) {

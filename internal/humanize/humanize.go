@@ -25,6 +25,14 @@ func Shortened(text string, most int) string {
 	return text
 }
 
+// Truncated returns text truncated to at most the given number of bytes. Truncated text ends with an ellipsis.
+func Truncated(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+}
+
 // Few joins at most the given number of elements with commas, and appends an ellipsis if there are more.
 func Few(most int, all []string) string {
 	if len(all) > most {

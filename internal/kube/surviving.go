@@ -18,3 +18,13 @@ func Surviving(log *slog.Logger, h cache.ResourceEventHandler) cache.ResourceEve
 		DeleteFunc: func(obj any) { each(func() { h.OnDelete(obj) }) },
 	}
 }
+
+// EventObject returns the object of an informer event, also if the informer has missed the deletion of the object. ok
+// is false if the object is not of type T.
+func EventObject[T any](obj any) (o T, ok bool) {
+	if missed, found := obj.(cache.DeletedFinalStateUnknown); found {
+		obj = missed.Obj
+	}
+	o, ok = obj.(T)
+	return o, ok
+}

@@ -80,7 +80,7 @@ func TestReadMarks(t *testing.T) {
 		},
 		{
 			name: "endless", job: map[string]string{v1alpha1.AnnotationAllowedDelay: strings.Repeat("1h", 1<<17)},
-			wantErr: "…: want a duration",
+			wantErr: `…": want a duration`,
 		},
 		{
 			name: "zero duration", job: map[string]string{v1alpha1.AnnotationExpectedDuration: "0"},

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
 // longest is the max value of any duration from an untrusted source. No workload waits or runs for a year, and a
@@ -109,12 +111,7 @@ func positive[T comparable](read func(string) (T, error)) func(string) (T, error
 const maxValue = 64 // max length of a valid value, in bytes
 
 // excerpt quotes a value for logs and events, and truncates it if it is too long.
-func excerpt(value string) string {
-	if len(value) > maxValue {
-		return strconv.Quote(value[:maxValue]) + "…"
-	}
-	return strconv.Quote(value)
-}
+func excerpt(value string) string { return strconv.Quote(humanize.Truncated(value, maxValue)) }
 
 // hours converts a number of hours to a Go duration.
 func hours(value string) (string, error) {

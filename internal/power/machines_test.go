@@ -9,19 +9,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/kubenergy/kubenergy/internal/controller/status"
+	"github.com/kubenergy/kubenergy/internal/controller/estimate"
+	"github.com/kubenergy/kubenergy/internal/controller/release"
+	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
 func TestMetrics(t *testing.T) {
 	w, r := one(t, 3)
 	w.live(t, r, 40*time.Second)
 	leads := false
-	m := &status.Machines{Leads: func() bool { return leads }, Nodes: func(context.Context) (all []v1.Node, err error) {
-		for _, n := range w.nodes {
-			all = append(all, *n)
-		}
-		return all, nil
-	}}
+	m := &estimate.NodePower{
+		Leads: func() bool { return leads }, Held: release.NewHeld(), View: kube.Unsettled,
+		Nodes: func(context.Context) (all []v1.Node, err error) {
+			for _, n := range w.nodes {
+				all = append(all, *n)
+			}
+			return all, nil
+		},
+		Pods: func(context.Context, string) ([]v1.Pod, error) { return nil, nil },
+	}
 	if n := testutil.CollectAndCount(m); n != 0 {
 		t.Errorf("%d series of a replica that is not the leader", n)
 	}
@@ -33,7 +39,7 @@ func TestMetrics(t *testing.T) {
 		kubenergy_power_machines{state="awake"} 0
 		kubenergy_power_machines{state="booting"} 0
 		kubenergy_power_machines{state="stopping"} 3
-	`)); err != nil {
+	`), "kubenergy_power_machines"); err != nil {
 		t.Error(err)
 	}
 }

@@ -43,7 +43,7 @@ func NewSwitches(all []Machine, keys dial.KeyReader, loopback bool) (map[string]
 			power, err = NewSystem(meter.Entry{
 				Node: m.Node, Kind: meter.KindRedfish, URL: m.URL, Username: m.Username, PasswordKey: m.PasswordKey,
 				Auth: m.Auth, CAFile: m.CAFile,
-			}, m.System, &meter.Deps{Keys: keys, Clock: time.Now, Loopback: loopback})
+			}, m.System, &meter.Deps{Keys: keys, Loopback: loopback})
 		} else {
 			power, err = newWebhook(m, keys, loopback)
 		}

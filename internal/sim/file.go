@@ -193,9 +193,7 @@ func (f *File) site() (*SiteFile, error) {
 	case 1:
 	default:
 		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --price, --forecast and --weather "+
-			"apply to one site, "+
-			"but "+
-			"%s has %d: change the file instead", f.name, len(f.Sites))
+			"apply to one site, but %s has %d: change the file instead", f.name, len(f.Sites))
 	}
 	return &f.Sites[0], nil
 }
@@ -291,8 +289,7 @@ func (f *File) checkStrategies() error {
 		}
 		if strategy.When(name) == "threshold" && f.Limits == (LimitsFile{}) {
 			return fmt.Errorf("%s: strategy %q requires limits, but the scenario has none: add limits "+
-				"to its file, e.g. "+
-				"{carbon: 200}", f.Called("strategies"), name)
+				"to its file, e.g. {carbon: 200}", f.Called("strategies"), name)
 		}
 	}
 	return nil

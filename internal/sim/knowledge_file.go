@@ -164,8 +164,7 @@ func (f *File) issue(ctx context.Context, in *ForecastFile, s *Scenario, site in
 	// The current hour is known unless there is a lag.
 	if first := o.History.Start().Add(forecast.MinBefore - time.Hour + o.Lag); s.Start.Before(first) {
 		return nil, fmt.Errorf("the trace starts at %s, but models require a day of earlier grid data: start it at "+
-			"%s or "+
-			"later (start, or --start)", s.Start.Format(time.RFC3339), first.Format(time.RFC3339))
+			"%s or later (start, or --start)", s.Start.Format(time.RFC3339), first.Format(time.RFC3339))
 	}
 	last := s.LastEnd()
 	o.Until = last.Add(max(last.Sub(s.Start), 7*24*time.Hour)).Truncate(time.Hour).Add(time.Hour)

@@ -21,6 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/apiclient/api"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
@@ -294,18 +295,13 @@ func (c *ControllerClient) proxyRefusal(status int, object *metav1.Status) strin
 
 // Printable returns an untrusted text in a single line, truncated and without control characters.
 func Printable(s string) string {
-	const longest = 400
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
 			return ' '
 		}
 		return r
 	}, strings.ToValidUTF8(s, "?"))
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > longest {
-		s = strings.ToValidUTF8(s[:longest], "") + "…"
-	}
-	return s
+	return humanize.Truncated(strings.Join(strings.Fields(s), " "), 400)
 }
 
 // SavingsSpan is the interval of displayed savings.

@@ -194,10 +194,7 @@ func (a *arm) measure(whole context.Context) (*report.ExperimentTrial, error) {
 }
 
 func (a *arm) see(object any, gone bool) {
-	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = last.Obj
-	}
-	o, ok := object.(*corev1.Pod)
+	o, ok := kube.EventObject[*corev1.Pod](object)
 	if !ok {
 		return
 	}

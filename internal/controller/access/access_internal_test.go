@@ -58,7 +58,7 @@ func (r *reviewer) Create(_ context.Context, review *authenticationv1.TokenRevie
 // TestNoTokenIsRemembered verifies that cached users do not retain the review, because it contains the token.
 func TestNoTokenIsRemembered(t *testing.T) {
 	r := &reviewer{}
-	g := NewGate(Options{Tokens: r})
+	g := NewGate(Options{Tokens: r, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	u, err := g.Authenticate(t.Context(), "token")
 	if err != nil || u.Username != "jane" {
 		t.Fatalf("%v, %v", u, err)

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -60,7 +61,7 @@ func (s *apiServer) gate(t testing.TB, change ...func(*access.Options)) *access.
 	}
 	o := access.Options{
 		Tokens: client.AuthenticationV1().TokenReviews(), Access: client.AuthorizationV1().SubjectAccessReviews(),
-		Reviews: 100_000,
+		Reviews: 100_000, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, c := range change {
 		c(&o)

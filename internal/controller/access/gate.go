@@ -46,12 +46,9 @@ type Options struct {
 	// People and Agents limit the requests of each user and each agent. They default to 20 per second with a burst
 	// of 100 and to 20 per second with a burst of 400.
 	People, Agents Allowance
-	// Grace is how long cached agent tokens are accepted after their cached results expire while the API server is
-	// unavailable. Defaults to 10 minutes.
-	Grace      time.Duration
-	Now        func() time.Time
-	Log        *slog.Logger
-	Registerer prometheus.Registerer // nil disables metrics
+	Now            func() time.Time
+	Log            *slog.Logger
+	Registerer     prometheus.Registerer // nil disables metrics
 }
 
 // Lifetimes, sizes and timeouts of the caches and reviews.
@@ -63,6 +60,7 @@ const (
 	renewAgain  = 10 * time.Second
 	spread      = 20 * time.Second // maximum jitter, so that results do not expire simultaneously
 	refusedFor  = 10 * time.Second
+	grace       = 10 * time.Minute // after the expiry of agent tokens in the cache while the API server is unavailable
 	rightsFor   = 10 * time.Second
 	remembered  = 7 * 24 * time.Hour // maximum age of a known token in the cache
 	maxKnown    = 50_000
@@ -123,13 +121,8 @@ func (c clock) Now() time.Time { return c() }
 // NewGate returns a new Gate with the given options.
 func NewGate(o Options) *Gate {
 	o.Reviews = cmp.Or(o.Reviews, 40)
-	o.Grace = cmp.Or(o.Grace, 10*time.Minute)
 	o.People = cmp.Or(o.People, Allowance{PerSecond: 20, AtOnce: 100})
 	o.Agents = cmp.Or(o.Agents, Allowance{PerSecond: 20, AtOnce: 400})
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	g := &Gate{
 		o: o, known: cache.NewLRUExpireCacheWithClock(maxKnown, clock(o.Now)),
 		refused: cache.NewLRUExpireCacheWithClock(maxRefused, clock(o.Now)),
@@ -307,7 +300,7 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 	h := holder{user: &user, fresh: claims.before(now.Add(knownFor - rand.N(spread)))}
 	if key.class == agent {
 		until := now.Add(agentFor - rand.N(spread))
-		h.fresh, h.grace = claims.before(until), claims.before(until.Add(g.o.Grace))
+		h.fresh, h.grace = claims.before(until), claims.before(until.Add(grace))
 		h.settled = now.Add(renewAfter + rand.N(renewWithin))
 	}
 	g.answers.Lock()

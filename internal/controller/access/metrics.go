@@ -17,8 +17,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	with := instrument.With(registry)
 	return &metrics{
 		reviews: with.Counters("kubenergy_access_reviews_total",
-			"Reviews requested from the API server, of tokens (token) and of permissions (access).", "kind",
-			"result"),
+			"Reviews requested from the API server, of tokens (token) and of permissions (access).", "kind", "result"),
 		refusals: with.Counters("kubenergy_access_refused_total",
 			"Rejected requests of people and programs, by reason.", "reason"),
 		grace: with.Counter("kubenergy_access_grace_total", "Requests of agents that were accepted while the API "+

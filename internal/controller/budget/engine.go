@@ -70,7 +70,7 @@ type Engine struct {
 	metrics *instruments
 
 	booked  chan struct{}
-	refused string // last logged error of the ledger
+	refused error // last logged error of the ledger
 }
 
 // New returns an Engine. It is inactive until Run is called.
@@ -263,14 +263,10 @@ func summary(doing string, failed []error, tolerated error) error {
 
 // logOnce logs an error if it differs from the previous one.
 func (e *Engine) logOnce(part string, err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text != "" && text != e.refused {
+	if err != nil && (e.refused == nil || err.Error() != e.refused.Error()) {
 		e.o.Log.Error("Failed to evaluate budgets, retrying", "part", part, "error", err)
 	}
-	e.refused = text
+	e.refused = err
 }
 
 // suspensions contains the Jobs that are suspended by budgets.

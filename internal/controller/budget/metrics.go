@@ -14,8 +14,7 @@ const maxSeries = 1000
 
 var ratioDesc = prometheus.NewDesc("kubenergy_budget_usage_ratio",
 	"Used fraction of a limit of an EnergyBudget in its period; budget is Own for the budget of a single "+
-		"workload, which is identified by workload.",
-	[]string{"namespace", "budget", "workload", "resource"}, nil)
+		"workload, which is identified by workload.", []string{"namespace", "budget", "workload", "resource"}, nil)
 
 // instruments contains the metrics. Series of deleted budgets are removed.
 type instruments struct {

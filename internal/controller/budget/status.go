@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
 const (
@@ -227,12 +228,7 @@ func setCondition(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time) 
 	})
 }
 
-func bounded(text string) string {
-	if len(text) <= maxMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxMessage-len("…")], "") + "…"
-}
+func bounded(text string) string { return humanize.Truncated(text, maxMessage) }
 
 // worthWriting reports whether to update the status: immediately for significant changes, otherwise after an
 // interval.

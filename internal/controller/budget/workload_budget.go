@@ -161,8 +161,7 @@ func (e *Engine) allowancesOf(o client.Object, each []*v1alpha1.EnergyBudget,
 	}
 	own, ok, err := policy.ReadAllowance(giving, work.Type, annotations...)
 	if err != nil {
-		e.o.Log.Debug("Ignored an invalid budget", "namespace", o.GetNamespace(), "name",
-			o.GetName(), "error", err)
+		e.o.Log.Debug("Ignored an invalid budget", "namespace", o.GetNamespace(), "name", o.GetName(), "error", err)
 	}
 	if ok {
 		all = append(all, &allowance{

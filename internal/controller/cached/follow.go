@@ -56,10 +56,7 @@ func ByAllowance(obj client.Object) []string {
 // object, and lost for each deleted object. Functions that are nil are not called.
 func Handler[T client.Object](created, saw, lost func(T)) toolscache.ResourceEventHandler {
 	call := func(f func(T), obj any) {
-		if missed, found := obj.(toolscache.DeletedFinalStateUnknown); found {
-			obj = missed.Obj
-		}
-		if o, ok := obj.(T); ok && f != nil {
+		if o, ok := kube.EventObject[T](obj); ok && f != nil {
 			f(o)
 		}
 	}

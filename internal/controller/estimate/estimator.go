@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -146,8 +147,9 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 		b := e.books[n.Name]
 		if b == nil {
 			e.opened++
-			b = newNodeBooks(batch.Stream{Node: n.Name, Boot: controllerBoot,
-				Epoch: fmt.Sprintf("%s-%d", e.epoch, e.opened)})
+			b = &books{next: 1, pods: map[types.UID]*account{}, stream: batch.Stream{
+				Node: n.Name, Boot: controllerBoot, Epoch: fmt.Sprintf("%s-%d", e.epoch, e.opened),
+			}}
 			e.books[n.Name] = b
 		}
 		pods, err := e.o.Pods(ctx, n.Name)

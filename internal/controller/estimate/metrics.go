@@ -32,8 +32,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			"Nodes and pods with CPU usage from metrics-server; requests are used for other pods."),
 		queued:  with.Gauge("kubenergy_agentless_waiting_nodes", "Nodes with estimates that are not recorded yet."),
 		batches: with.Counters("kubenergy_agentless_batches_total", "Estimates by outcome.", "outcome"),
-		joules: with.Counters("kubenergy_agentless_energy_joules_total", "Energy of estimates by outcome.",
-			"outcome"),
+		joules:  with.Counters("kubenergy_agentless_energy_joules_total", "Energy of estimates by outcome.", "outcome"),
 		failures: with.Counter("kubenergy_agentless_booking_failures_total",
 			"Failed attempts to record an estimate, which are retried."),
 	}

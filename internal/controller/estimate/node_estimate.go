@@ -52,10 +52,6 @@ type modelled struct {
 	free    energy.Microjoules // unused GPUs and memory outside pods
 }
 
-func newNodeBooks(stream batch.Stream) *books {
-	return &books{stream: stream, next: 1, pods: map[types.UID]*account{}}
-}
-
 const idlePolicy = energy.IdleByRequests
 
 var modelDomain = energy.Domain{Kind: energy.Model, Name: "model"}

@@ -8,39 +8,41 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubenergy/kubenergy/internal/controller/cached"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/controller/release"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/sleep"
 )
 
 // NodePower is a collector of metrics for nodes and held Jobs. It reads the current objects at each scrape and
 // stores no state, so the metrics of deleted objects disappear.
 type NodePower struct {
-	Client client.Client // requires an index of pods by node
-	View   func() *kube.View
-	Held   *release.Held
-	Leads  func() bool
-	Log    *slog.Logger
+	Nodes func(context.Context) ([]v1.Node, error)
+	Pods  func(ctx context.Context, node string) ([]v1.Pod, error)
+	View  func() *kube.View
+	Held  *release.Held
+	Leads func() bool
+	Log   *slog.Logger
 }
 
 var (
 	nodePower = prometheus.NewDesc("kubenergy_node_power_watts",
-		"Power of a node by its power profile at the load requested by its pods, without PUE.",
-		[]string{"node"}, nil)
+		"Power of a node by its power profile at the load requested by its pods, without PUE.", []string{"node"}, nil)
 	nodePUE = prometheus.NewDesc("kubenergy_node_pue",
 		"Ratio of the facility's energy to the node's energy.", []string{"node"}, nil)
 	nodeEfficiency = prometheus.NewDesc("kubenergy_node_efficiency",
 		"Cores per watt at full load, including PUE, as compared with min-efficiency.", []string{"node"}, nil)
+	machines = prometheus.NewDesc("kubenergy_power_machines",
+		"Number of machines that may sleep, by power state.", []string{"state"}, nil)
 	heldNow = prometheus.NewDesc("kubenergy_held_jobs", "Jobs that are held.", []string{labelNamespace}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *NodePower) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{nodePower, nodePUE, nodeEfficiency, heldNow} {
+	for _, d := range []*prometheus.Desc{nodePower, nodePUE, nodeEfficiency, machines, heldNow} {
 		ch <- d
 	}
 }
@@ -55,25 +57,27 @@ func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	var nodes v1.NodeList
-	if err := c.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
 		c.Log.Warn("Failed to list nodes for metrics", "error", err)
 		return
 	}
+	for state, count := range machinesOf(nodes) {
+		ch <- prometheus.MustNewConstMetric(machines, prometheus.GaugeValue, count, string(state))
+	}
 	view := c.View()
-	for i := range nodes.Items {
-		n := &nodes.Items[i]
+	for i := range nodes {
+		n := &nodes[i]
 		// List the pods of each node separately, because a list of all pods in a large cluster uses too much
 		// memory.
-		var pods v1.PodList
-		if err := c.Client.List(ctx, &pods, client.MatchingFields{cached.NodeIndex: n.Name},
-			client.UnsafeDisableDeepCopy); err != nil {
+		pods, err := c.Pods(ctx, n.Name)
+		if err != nil {
 			c.Log.Warn("Failed to list pods for metrics", "error", err)
 			return
 		}
 		var l kube.Load
-		for k := range pods.Items {
-			l.Add(&pods.Items[k])
+		for k := range pods {
+			l.Add(&pods[k])
 		}
 		node, ok := l.Node(view, n)
 		if !ok {
@@ -82,12 +86,24 @@ func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 		show := func(desc *prometheus.Desc, value float64) {
 			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, n.Name)
 		}
-		show(nodePower, float64(powerOf(&node, workersOf(pods.Items, view))))
+		show(nodePower, float64(powerOf(&node, workersOf(pods, view))))
 		show(nodePUE, node.Facility())
 		if efficiency, known := node.Efficiency(); known {
 			show(nodeEfficiency, efficiency)
 		}
 	}
+}
+
+// machinesOf returns the number of machines that may sleep by power state, based on the labels of their nodes.
+func machinesOf(nodes []v1.Node) map[sleep.State]float64 {
+	count := map[sleep.State]float64{sleep.Awake: 0, sleep.Stopping: 0, sleep.Asleep: 0, sleep.Booting: 0}
+	for i := range nodes {
+		if state := kube.PowerState(&nodes[i]); state != sleep.Awake ||
+			nodes[i].Labels[v1alpha1.LabelMaySleep] == "true" {
+			count[state]++
+		}
+	}
+	return count
 }
 
 // powerOf returns the power of a node with the given pods: the modeled power without GPUs, plus the GPU power of a

@@ -1,16 +1,36 @@
 package estimate
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubenergy/kubenergy/internal/controller/cached"
 	kit "github.com/kubenergy/kubenergy/internal/controller/controllertest"
 	"github.com/kubenergy/kubenergy/internal/controller/release"
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
+
+func collector(api client.Client, view *kube.View, held *release.Held, leads func() bool) *NodePower {
+	return &NodePower{
+		Nodes: func(ctx context.Context) ([]v1.Node, error) {
+			var all v1.NodeList
+			err := api.List(ctx, &all)
+			return all.Items, err
+		},
+		Pods: func(ctx context.Context, node string) ([]v1.Pod, error) {
+			var all v1.PodList
+			err := api.List(ctx, &all, client.MatchingFields{cached.NodeIndex: node})
+			return all.Items, err
+		},
+		View: func() *kube.View { return view }, Held: held, Leads: leads, Log: kit.Silent,
+	}
+}
 
 // TestPowerOfNodesWithGPUs verifies that the power of GPUs depends on their class of work, as in estimates of pods.
 func TestPowerOfNodesWithGPUs(t *testing.T) {
@@ -22,10 +42,7 @@ func TestPowerOfNodesWithGPUs(t *testing.T) {
 	other := kit.On(kit.Pod("team", "q", kit.Noon), "n1", "1", kit.Noon)
 	other.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("1")
 	w, view := kit.NewWorld(t, node, pod, other), testView(t)
-	c := &NodePower{
-		Client: w.Client, View: func() *kube.View { return view }, Held: release.NewHeld(),
-		Leads: func() bool { return true }, Log: kit.Silent,
-	}
+	c := collector(w.Client, view, release.NewHeld(), func() bool { return true })
 	// Half of the cores, two GPUs with inference, one with an unknown class and one without a pod.
 	if err := testutil.CollectAndCompare(c, strings.NewReader(`
 # HELP kubenergy_node_power_watts Power of a node by its power profile at the load requested by its pods, without PUE.
@@ -45,10 +62,7 @@ func TestNodesComeAndGoTwice(t *testing.T) {
 	leads := true
 	held := release.NewHeld()
 	held.Saw(kit.HeldUntil("team", "job", kit.Noon, kit.Noon))
-	c := &NodePower{
-		Client: w.Client, View: func() *kube.View { return view }, Held: held, Leads: func() bool { return leads },
-		Log: kit.Silent,
-	}
+	c := collector(w.Client, view, held, func() bool { return leads })
 	if err := testutil.CollectAndCompare(c, strings.NewReader(`
 # HELP kubenergy_held_jobs Jobs that are held.
 # TYPE kubenergy_held_jobs gauge
@@ -65,7 +79,7 @@ kubenergy_node_power_watts{node="n2"} 100
 # TYPE kubenergy_node_pue gauge
 kubenergy_node_pue{node="n1"} 1.5
 kubenergy_node_pue{node="n2"} 1.5
-`)); err != nil {
+`), "kubenergy_held_jobs", "kubenergy_node_efficiency", "kubenergy_node_power_watts", "kubenergy_node_pue"); err != nil {
 		t.Error(err)
 	}
 	for range 2 {

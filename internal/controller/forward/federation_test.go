@@ -256,7 +256,9 @@ func (c *cluster) next(t *testing.T) *ledger.Booking {
 func newFederation(t *testing.T, random *rand.Rand, now time.Time, o opener) *federation {
 	f := &federation{
 		t: t, random: random, now: now, open: o, members: access.Members{}, rates: rates,
-		gate: access.NewGate(access.Options{Tokens: apiServer{}, Access: judge{}, Reviews: 1e6}),
+		gate: access.NewGate(access.Options{
+			Tokens: apiServer{}, Access: judge{}, Reviews: 1e6, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		}),
 	}
 	for _, name := range []string{"alpha", "beta"} {
 		f.members[name] = access.Member{Name: name, Nodes: 20, MaxPower: 2000, Bookings: 1_000_000}

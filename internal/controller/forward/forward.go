@@ -196,8 +196,7 @@ func (f *Forwarder) measure(ctx context.Context, box ledger.Outbox) error {
 	}
 	if b.Dropped > 0 {
 		f.dropped.Add(float64(b.Dropped))
-		f.o.Log.Error("Dropped unacknowledged records because the outbox is full", "dropped",
-			b.Dropped, "kept", b.Kept)
+		f.o.Log.Error("Dropped unacknowledged records because the outbox is full", "dropped", b.Dropped, "kept", b.Kept)
 	}
 	f.backlog.Set(float64(b.Kept))
 	f.oldest.Set(float64(b.Oldest))

@@ -196,8 +196,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 	var heat *energy.Celsius // optional
 	if reported := r.Header.Get(batch.TemperatureHeader); reported != "" {
 		if heat, err = batch.DecodeTemperature(reported); err != nil {
-			h.logThrottled("Ignored invalid temperature of a node", "node", from.node, "error",
-				err)
+			h.logThrottled("Ignored invalid temperature of a node", "node", from.node, "error", err)
 		}
 	}
 	return h.bookBatch(r.Context(), from, n, b, heat)

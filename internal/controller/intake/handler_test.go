@@ -502,7 +502,7 @@ func FuzzHandler(f *testing.F) {
 // A node that sends decompression bombs is throttled soon, and other nodes are not.
 func TestBombsAreCharged(t *testing.T) {
 	w := newWorld(t)
-	gate := access.NewGate(access.Options{Tokens: w, Now: w.clock})
+	gate := access.NewGate(access.Options{Tokens: w, Now: w.clock, Log: slog.New(slog.DiscardHandler)})
 	w.restart(func(c *intake.Config) { c.Gate = gate })
 	bomb := zip(make([]byte, batch.MaxBytes+1))
 	codes := map[int]int{}

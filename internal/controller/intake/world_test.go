@@ -96,6 +96,7 @@ func (w *world) restart(change ...func(*intake.Config)) {
 		Log: slog.New(slog.NewTextHandler(w.logged, nil)),
 		Gate: access.NewGate(access.Options{
 			Tokens: w, Now: w.clock, Reviews: many, Agents: access.Allowance{PerSecond: many, AtOnce: many},
+			Log: slog.New(slog.DiscardHandler),
 		}),
 		Envelope: func(node string, _ ledger.Seen) intake.Limits {
 			w.mu.Lock()

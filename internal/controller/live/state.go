@@ -201,11 +201,7 @@ func (s *State) sweep(now time.Time) {
 		return
 	}
 	s.swept = now
-	for name, n := range s.nodes {
-		if now.Sub(n.heard) > forgetAfter {
-			delete(s.nodes, name)
-		}
-	}
+	maps.DeleteFunc(s.nodes, func(_ string, n *node) bool { return now.Sub(n.heard) > forgetAfter })
 	if len(s.owners) <= s.maxOwners {
 		return
 	}

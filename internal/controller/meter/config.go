@@ -198,8 +198,7 @@ func (e *Entry) checkURL() error {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("url: invalid scheme %.20q, want http or https", u.Scheme)
 	case u.User != nil:
-		return errors.New(
-			"url contains a user or a password: set username and passwordKey instead")
+		return errors.New("url contains a user or a password: set username and passwordKey instead")
 	case u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return errors.New("url contains a path or a query, want only scheme and host")
 	case u.Scheme == "https":

@@ -58,7 +58,7 @@ func NewDevice(e *Entry, d *Deps) (*Device, error) {
 	default:
 		v.manner = kind.manner
 	}
-	v.Now, v.Timeout, v.Good = d.Clock, kind.limit, []int{
+	v.Now, v.Timeout, v.Good = time.Now, kind.limit, []int{
 		http.StatusCreated, http.StatusAccepted, http.StatusNoContent,
 	}
 	roots, err := Roots(e.CAFile)

@@ -52,7 +52,7 @@ func (p *Poller) collect(m *meter, ch chan<- prom.Metric) {
 	show(descUp, prom.GaugeValue, up)
 	if s.readings != nil {
 		show(descEnergy, prom.CounterValue, float64(s.total.Joules()))
-		show(descAge, prom.GaugeValue, (p.deps.Uptime() - s.at).Seconds())
+		show(descAge, prom.GaugeValue, (p.uptime() - s.at).Seconds())
 	}
 	if p.fresh(m, s) && s.quality > 0 {
 		show(descPower, prom.GaugeValue, float64(s.power))

@@ -26,10 +26,8 @@ type Deps struct {
 	Wall func(node string, power energy.Watts, asOf time.Time, quality energy.Quality, source string)
 	// Agent returns the power reported by the agent of a node for comparison. It returns false if there is no
 	// recent value. It may be nil.
-	Agent  func(node string) (energy.Watts, bool)
-	Clock  func() time.Time     // defaults to time.Now
-	Uptime func() time.Duration // monotonic clock for the times of readings; defaults to Uptime
-	Log    *slog.Logger         // nil disables logging
+	Agent func(node string) (energy.Watts, bool)
+	Log   *slog.Logger // nil disables logging
 
 	Loopback bool          // permits loopback addresses; for testing only
 	Resolver *net.Resolver // defaults to the system resolver
@@ -64,6 +62,7 @@ type Poller struct {
 	meters          []*meter
 	nodes           map[string]*node
 	healthy, ailing chan struct{}
+	uptime          func() time.Duration // Uptime, except in tests
 }
 
 // node contains the meters of a node.
@@ -144,15 +143,9 @@ type state struct {
 
 // New returns a Poller for all meters of a configuration.
 func New(c Config, d Deps) (*Poller, error) {
-	if d.Clock == nil {
-		d.Clock = time.Now
-	}
-	if d.Uptime == nil {
-		d.Uptime = Uptime
-	}
 	d.Log = cmp.Or(d.Log, slog.New(slog.DiscardHandler))
 	p := &Poller{
-		deps: d, nodes: map[string]*node{},
+		deps: d, nodes: map[string]*node{}, uptime: Uptime,
 		healthy: make(chan struct{}, healthyPlaces), ailing: make(chan struct{}, ailingPlaces),
 	}
 	for i := range c.Meters {
@@ -210,12 +203,12 @@ func (p *Poller) follow(ctx context.Context, m *meter) {
 		if !kube.Pause(ctx, wait) {
 			return
 		}
-		begun := p.deps.Uptime()
+		begun := p.uptime()
 		err := p.poll(ctx, m)
 		if ctx.Err() != nil {
 			return
 		}
-		wait = m.wait(err, p.deps.Uptime()-begun)
+		wait = m.wait(err, p.uptime()-begun)
 	}
 }
 
@@ -248,7 +241,7 @@ func (p *Poller) poll(ctx context.Context, m *meter) error {
 	}
 	asking, cancel := context.WithTimeout(ctx, 2*m.device.Timeout)
 	defer cancel()
-	before := p.deps.Uptime()
+	before := p.uptime()
 	var samples []sample
 	err := panics.Try(m.log, "meter", "reading a meter", func() (err error) {
 		samples, err = m.source.read(asking)
@@ -257,9 +250,9 @@ func (p *Poller) poll(ctx context.Context, m *meter) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // stopped, not a failure
 	}
-	at := before + (p.deps.Uptime()-before)/2
+	at := before + (p.uptime()-before)/2
 	if err == nil {
-		m.addReadings(samples, at, p.deps.Clock())
+		m.addReadings(samples, at, time.Now())
 	}
 	m.noted(err)
 	if err != nil {
@@ -345,7 +338,7 @@ func (p *Poller) notify(n *node) {
 	}
 	if p.deps.Agent != nil {
 		said, known := p.deps.Agent(n.name)
-		n.ratio.add(power, said, known, p.deps.Uptime())
+		n.ratio.add(power, said, known, p.uptime())
 	}
 }
 
@@ -373,10 +366,10 @@ func (m *meter) state() state {
 }
 
 func (p *Poller) fresh(m *meter, s state) bool {
-	return s.readings != nil && p.deps.Uptime()-s.at <= staleAfter(m.entry.Interval.Duration)
+	return s.readings != nil && p.uptime()-s.at <= staleAfter(m.entry.Interval.Duration)
 }
 
-// Readings returns the counters of all channels of a node's meters, with times of Deps.Uptime, and the name of the
+// Readings returns the counters of all channels of a node's meters, with times of Uptime, and the name of the
 // source, e.g. "wall (shelly2)". The energy of the node is the sum of the counters. It returns false if the node
 // has no meter or the value of any meter is stale.
 func (p *Poller) Readings(name string) (readings []energy.Reading, source string, ok bool) {

@@ -105,11 +105,12 @@ func poller(t *testing.T, d Deps, fakes map[string]*fake) (*Poller, *reported) {
 		t.Fatal(err)
 	}
 	heard := &reported{last: map[string]energy.Watts{}, asOf: map[string]time.Time{}, how: map[string]string{}}
-	d.Wall, d.Uptime = heard.wall, func() time.Duration { return time.Since(born) }
+	d.Wall = heard.wall
 	p, err := New(c, d)
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.uptime = func() time.Duration { return time.Since(born) }
 	for _, m := range p.meters {
 		m.source = fakes[m.entry.Name]
 	}
@@ -285,7 +286,7 @@ func TestPowerOfACounter(t *testing.T) {
 			up := time.Duration(seconds) * time.Second
 			m.addReadings([]sample{{channel: "0", counted: true, counts: counts, unit: microjoulesPerMilliwattHour}}, up,
 				time.Now())
-			p.deps.Uptime = func() time.Duration { return up }
+			p.uptime = func() time.Duration { return up }
 			p.notify(p.nodes["a"])
 		}
 		at(10, 1000)

@@ -177,8 +177,7 @@ func (r *Redfish) discover(ctx context.Context) ([]target, error) {
 		name, number, _ := strings.Cut(channel, "#")
 		control, err := strconv.Atoi(number)
 		if number != "" && (err != nil || control < 0) {
-			return nil, dial.Refuse(dial.ReasonMissing, "channel %q: want the index of a PowerControl after #",
-				channel)
+			return nil, dial.Refuse(dial.ReasonMissing, "channel %q: want the index of a PowerControl after #", channel)
 		}
 		place, ok := found[name]
 		if !ok {

@@ -3,6 +3,7 @@ package meter
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -57,11 +58,7 @@ func (s *shelly1) decode(body []byte) ([]sample, error) {
 	for i := range status.EMeters {
 		found["emeter:"+strconv.Itoa(i)] = &status.EMeters[i]
 	}
-	for name, m := range found {
-		if m.Total == nil {
-			delete(found, name)
-		}
-	}
+	maps.DeleteFunc(found, func(_ string, m *shelly1Meter) bool { return m.Total == nil })
 	return choose(s.channels, found, s.sample)
 }
 

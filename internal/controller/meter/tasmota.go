@@ -2,6 +2,7 @@ package meter
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"math"
@@ -24,7 +25,7 @@ const (
 type tasmota struct {
 	device   *Device
 	channels []string
-	old      bool // the version supports only Status 8
+	command  string // the default if empty
 }
 
 // tasmotaStatus is the response of Status 10 and Status 8. Devices with several channels return lists instead of
@@ -57,21 +58,18 @@ func (n *numbers) UnmarshalJSON(text []byte) error {
 }
 
 func (t *tasmota) read(ctx context.Context) ([]sample, error) {
-	samples, err := t.ask(ctx, t.old)
-	if err != nil && dial.ReasonOf(err) == dial.ReasonMissing && !t.old {
-		if samples, again := t.ask(ctx, true); again == nil {
-			t.old = true
+	const older = "Status 8" // the only command of old versions
+	samples, err := t.ask(ctx, cmp.Or(t.command, "Status 10"))
+	if err != nil && dial.ReasonOf(err) == dial.ReasonMissing && t.command == "" {
+		if samples, again := t.ask(ctx, older); again == nil {
+			t.command = older
 			return samples, nil
 		}
 	}
 	return samples, err
 }
 
-func (t *tasmota) ask(ctx context.Context, old bool) ([]sample, error) {
-	command := "Status 10"
-	if old {
-		command = "Status 8"
-	}
+func (t *tasmota) ask(ctx context.Context, command string) ([]sample, error) {
 	body, err := t.device.get(ctx, "/cm", url.Values{"cmnd": {command}})
 	if err != nil {
 		return nil, err

@@ -13,14 +13,21 @@ import (
 
 const contentJSON = "application/json"
 
-// writeJSON writes v as a JSON response.
-func writeJSON(w http.ResponseWriter, status int, v any) error {
+func encodeJSON(v any) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("encoding the response: %w", err)
+		return nil, fmt.Errorf("encoding the response: %w", err)
 	}
-	write(w, status, contentJSON, append(body, '\n'))
-	return nil
+	return append(body, '\n'), nil
+}
+
+// writeJSON writes v as a JSON response.
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	body, err := encodeJSON(v)
+	if err == nil {
+		write(w, status, contentJSON, body)
+	}
+	return err
 }
 
 func write(w http.ResponseWriter, status int, contentType string, body []byte) {
@@ -33,16 +40,16 @@ func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 // writeTagged writes v as a JSON response with an ETag, or status 304 if the client already has this version. Only
 // the client itself may cache the response, and it has to revalidate it for every request.
 func writeTagged(w http.ResponseWriter, r *http.Request, v any) error {
-	body, err := json.Marshal(v)
+	body, err := encodeJSON(v)
 	if err != nil {
-		return fmt.Errorf("encoding the response: %w", err)
+		return err
 	}
 	sum := sha256.Sum256(body)
 	const length = 16 // in bytes; truncation is safe because a collision is of no use to an attacker
 	w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:length])+`"`)
 	w.Header().Set("Cache-Control", "private, no-cache")
 	w.Header().Set("Content-Type", contentJSON)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(append(body, '\n')))
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 	return nil
 }
 

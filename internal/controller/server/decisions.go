@@ -41,16 +41,10 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 			return err
 		}
 	}
-	done, err := s.acquire(r.Context(), asked.Snapshots)
-	if err != nil {
-		return err
-	}
-	defer done()
-	records, err := s.Ledger.Records(r.Context(), asked)
-	if err != nil {
-		return askedBadly(err)
-	}
-	return writeJSON(w, http.StatusOK, api.Decisions{Decisions: some(records)})
+	return s.reply(w, r, asked.Snapshots, func(ctx context.Context) (any, error) {
+		records, err := s.Ledger.Records(ctx, asked)
+		return api.Decisions{Decisions: some(records)}, err
+	})
 }
 
 // authorize returns an error with status 403 and the given text if the caller lacks the needed permission.

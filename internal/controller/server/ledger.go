@@ -114,22 +114,6 @@ func (s *server) readLedgerQuery(q *query) (*ledger.Query, error) {
 // usualRows is the default for the maximum number of rows of a response.
 const usualRows = 10_000
 
-// ask queries the ledger and calls use with the result. The limits on concurrent queries apply until use returns,
-// because the result may be large.
-func (s *server) ask(ctx context.Context, asked *ledger.Query, use func(*ledger.Answer) error) error {
-	done, err := s.acquire(ctx, asked.Limit > usualRows)
-	if err != nil {
-		return err
-	}
-	defer done()
-	answer, err := s.Ledger.Query(ctx, asked)
-	if err != nil {
-		return askedBadly(err)
-	}
-	answer.Rows, answer.GroupBy = some(answer.Rows), some(answer.GroupBy)
-	return use(answer)
-}
-
 func (s *server) serveLedger(w http.ResponseWriter, r *http.Request, q *query) error {
 	asked, err := s.readLedgerQuery(q)
 	if err != nil {
@@ -137,7 +121,12 @@ func (s *server) serveLedger(w http.ResponseWriter, r *http.Request, q *query) e
 	}
 	format := cmp.Or(q.text("format"), accepted(r.Header.Values("Accept")))
 	var out bytes.Buffer
-	if err := s.ask(r.Context(), asked, func(answer *ledger.Answer) error {
+	if err := s.limited(r.Context(), asked.Limit > usualRows, func() error {
+		answer, err := s.Ledger.Query(r.Context(), asked)
+		if err != nil {
+			return askedBadly(err)
+		}
+		answer.Rows, answer.GroupBy = some(answer.Rows), some(answer.GroupBy)
 		return encode(&out, answer, format)
 	}); err != nil {
 		return err
@@ -188,14 +177,13 @@ func (s *server) serveJobs(w http.ResponseWriter, r *http.Request, q *query) err
 	if err := q.err(); err != nil {
 		return err
 	}
-	var answer Jobs
-	if err := s.ask(r.Context(), asked, func(sums *ledger.Answer) error {
-		answer = jobsOf(sums, limit)
-		return nil
-	}); err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, answer)
+	return s.reply(w, r, true, func(ctx context.Context) (any, error) {
+		sums, err := s.Ledger.Query(ctx, asked)
+		if err != nil {
+			return nil, err
+		}
+		return jobsOf(sums, limit), nil
+	})
 }
 
 func jobsOf(sums *ledger.Answer, limit int) Jobs {
@@ -254,16 +242,7 @@ func share(part, of energy.Microjoules) float64 {
 }
 
 func (s *server) serveStatistics(w http.ResponseWriter, r *http.Request, _ *query) error {
-	done, err := s.acquire(r.Context(), false)
-	if err != nil {
-		return err
-	}
-	defer done()
-	st, err := s.Ledger.Statistics(r.Context())
-	if err != nil {
-		return fmt.Errorf("reading the statistics of the ledger: %w", err)
-	}
-	return writeJSON(w, http.StatusOK, st)
+	return s.reply(w, r, false, func(ctx context.Context) (any, error) { return s.Ledger.Statistics(ctx) })
 }
 
 func (s *server) serveAudit(w http.ResponseWriter, r *http.Request, q *query) error {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"regexp"
 	"slices"
@@ -121,16 +122,10 @@ func (s *server) serveNodesTemperature(w http.ResponseWriter, r *http.Request, q
 	if err := q.err(); err != nil {
 		return err
 	}
-	done, err := s.acquire(r.Context(), false)
-	if err != nil {
-		return err
-	}
-	defer done()
-	hours, err := s.Ledger.Temperatures(r.Context(), from, to, q.text("node"))
-	if err != nil {
-		return askedBadly(err)
-	}
-	return writeJSON(w, http.StatusOK, api.NodesTemperature{Hours: some(hours)})
+	return s.reply(w, r, false, func(ctx context.Context) (any, error) {
+		hours, err := s.Ledger.Temperatures(ctx, from, to, q.text("node"))
+		return api.NodesTemperature{Hours: some(hours)}, err
+	})
 }
 
 func (s *server) serveWorkloadsPower(w http.ResponseWriter, r *http.Request, _ *query) error {
@@ -168,20 +163,13 @@ func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query)
 	if err := q.err(); err != nil {
 		return err
 	}
-	done, err := s.acquire(r.Context(), false)
-	if err != nil {
-		return err
-	}
-	defer done()
-	points, err := s.Ledger.Series(r.Context(), &ledger.Query{
-		From: from, To: to, Namespaces: q.namespaces(), Pods: []string{pod},
-		Clusters: []string{ledger.OwnCluster},
+	return s.reply(w, r, false, func(ctx context.Context) (any, error) {
+		points, err := s.Ledger.Series(ctx, &ledger.Query{
+			From: from, To: to, Namespaces: q.namespaces(), Pods: []string{pod}, Clusters: []string{ledger.OwnCluster},
+		})
+		if err == nil {
+			points, err = ledger.Downsample(points, samples, how)
+		}
+		return PodPower{q.namespace, pod, from, to, some(points)}, err
 	})
-	if err != nil {
-		return askedBadly(err)
-	}
-	if points, err = ledger.Downsample(points, samples, how); err != nil {
-		return askedBadly(err)
-	}
-	return writeJSON(w, http.StatusOK, PodPower{q.namespace, pod, from, to, some(points)})
 }

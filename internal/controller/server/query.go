@@ -167,8 +167,7 @@ func (q *query) instant(name string, otherwise time.Time) time.Time {
 	text = strings.Replace(text, " ", "+", 1) // an unescaped + is decoded as a space
 	t, err := humanize.ParseTime(name, text, q.now)
 	if err != nil || t.Before(earliest) || t.After(latest) {
-		q.refuse(
-			"%s is %.40q: want a time (2026-11-03T10:15:00Z), a date (2026-11-03) or an offset (-24h or -7d)",
+		q.refuse("%s is %.40q: want a time (2026-11-03T10:15:00Z), a date (2026-11-03) or an offset (-24h or -7d)",
 			name, text)
 		return otherwise.UTC()
 	}

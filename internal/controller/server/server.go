@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/kubenergy/kubenergy/internal/controller/access"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 )
 
@@ -97,13 +98,7 @@ func (s *server) recover(w *seen, r *http.Request) {
 }
 
 // shortened truncates text from clients to 200 bytes before it is logged.
-func shortened(text string) string {
-	const longest = 200
-	if len(text) > longest {
-		return text[:longest] + "…"
-	}
-	return text
-}
+func shortened(text string) string { return humanize.Truncated(text, 200) }
 
 // seen is an http.ResponseWriter that records the response status, or 0 if no response has been started.
 type seen struct {
@@ -185,6 +180,36 @@ func (s *server) acquire(ctx context.Context, large bool) (done func(), err erro
 		return enter(ctx, s.queriesOf(caller), s.large, s.queries)
 	}
 	return enter(ctx, s.queriesOf(caller), s.queries)
+}
+
+// limited calls query with the limits of acquire.
+func (s *server) limited(ctx context.Context, large bool, query func() error) error {
+	done, err := s.acquire(ctx, large)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return query()
+}
+
+// reply queries the ledger and writes the result as a JSON response. The limits of acquire apply until the result,
+// which may be large, is encoded, but not while it is sent.
+func (s *server) reply(w http.ResponseWriter, r *http.Request, large bool,
+	query func(ctx context.Context) (any, error),
+) error {
+	var body []byte
+	if err := s.limited(r.Context(), large, func() error {
+		answer, err := query(r.Context())
+		if err != nil {
+			return askedBadly(err)
+		}
+		body, err = encodeJSON(answer)
+		return err
+	}); err != nil {
+		return err
+	}
+	write(w, http.StatusOK, contentJSON, body)
+	return nil
 }
 
 // queriesOf returns the semaphore of the concurrent queries of a caller, who may use half of all queries.

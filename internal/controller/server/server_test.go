@@ -102,6 +102,7 @@ func newGate() *access.Gate {
 	plenty := access.Allowance{PerSecond: 1e6, AtOnce: 1e6}
 	return access.NewGate(access.Options{
 		Tokens: reviewers{}, Access: judges{}, Reviews: 1e6, People: plenty, Agents: plenty,
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }
 

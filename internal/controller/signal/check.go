@@ -57,9 +57,6 @@ func (w terms) check(a *Answer, now time.Time) (present Point, err error) {
 		err = dial.Refuse(dial.ReasonZone, "the response is for zone %.40q, want %s", a.Zone, w.zone)
 	case w.quantity == price && a.Currency != "" && a.Currency != w.currency:
 		err = dial.Refuse(dial.ReasonUnit, "the prices are in %.10q, want %s", a.Currency, w.currency)
-	case w.quantity == carbon && a.Marginal != w.marginal:
-		err = dial.Refuse(dial.ReasonKind, "the intensity is %s, want %s: the two kinds cannot be mixed",
-			Kind(a.Marginal), Kind(w.marginal))
 	default:
 		err = w.age(a, now)
 	}

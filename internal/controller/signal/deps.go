@@ -1,7 +1,6 @@
 package signal
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -11,13 +10,13 @@ import (
 
 // Deps contains the dependencies of keepers.
 type Deps struct {
-	Keys    dial.KeyReader   // if nil, sources with keys fail
-	Calls   Budget           // required by sources that send requests
-	Data    string           // data directory; if empty, file sources fail
-	Reach   Reach            // the zero value only allows the public internet over HTTPS
-	Clock   func() time.Time // defaults to time.Now
-	Log     *slog.Logger     // defaults to a logger that discards all messages
-	Metrics *Metrics         // defaults to unregistered metrics
+	Keys    dial.KeyReader // if nil, sources with keys fail
+	Calls   Budget         // required by sources that send requests
+	Data    string         // data directory; if empty, file sources fail
+	Reach   Reach          // the zero value only allows the public internet over HTTPS
+	Clock   func() time.Time
+	Log     *slog.Logger
+	Metrics *Metrics
 }
 
 // Budget limits the number of requests. To survive restarts and to apply to all replicas together, it is usually
@@ -29,15 +28,4 @@ type Budget interface {
 	// Block makes Reserve reject requests of a source until the given time. It replaces an earlier call, even if
 	// the new time is earlier.
 	Block(ctx context.Context, source string, until, now time.Time) error
-}
-
-func (d Deps) withDefaults() Deps {
-	if d.Clock == nil {
-		d.Clock = time.Now
-	}
-	d.Log = cmp.Or(d.Log, slog.New(slog.DiscardHandler))
-	if d.Metrics == nil {
-		d.Metrics = NewMetrics(d.Clock)
-	}
-	return d
 }

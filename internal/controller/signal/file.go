@@ -35,7 +35,7 @@ func newFile(w terms, spec *v1alpha1.FileSource, folder string) (Source, error) 
 	if err != nil {
 		return nil, err
 	}
-	w.zone, w.marginal = cmp.Or(grid.Zone(spec.Zone), w.zone), spec.Signal == signalMarginal
+	w.zone = cmp.Or(grid.Zone(spec.Zone), w.zone)
 	return &file{terms: w, data: data, spec: spec}, nil
 }
 
@@ -45,7 +45,7 @@ func (s *file) Fetch(_ context.Context, now time.Time) (Answer, error) {
 		return Answer{}, err
 	}
 	series := s.signal.Series
-	a := Answer{Step: series.Step(), Ageless: true, Marginal: s.marginal}
+	a := Answer{Step: series.Step(), Ageless: true}
 	if wanted := series.Between(from, until); wanted != nil {
 		a.Points = pointsIn(wanted, s.signal.Quality == energy.Estimated)
 	}

@@ -3,6 +3,7 @@ package signal
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -91,7 +92,7 @@ func FuzzWattTime(f *testing.F) {
 		defer memtest.Limit(t, 100*len(body))()
 		s := &wattTime{spec: &v1alpha1.WattTimeSource{Region: "A"}}
 		if a, err := s.decode(body); err == nil {
-			a.Step, a.Marginal = wattTimeStep, true
+			a.Step = wattTimeStep
 			believable(t, a, true)
 		}
 	})
@@ -163,7 +164,11 @@ func FuzzZone(f *testing.F) {
 		if json.Unmarshal(text, &spec) != nil {
 			return
 		}
-		d := Deps{Calls: refusing{}, Data: folder, Clock: func() time.Time { return noon }}
+		clock := func() time.Time { return noon }
+		d := Deps{
+			Calls: refusing{}, Data: folder, Clock: clock, Log: slog.New(slog.DiscardHandler),
+			Metrics: NewMetrics(clock),
+		}
 		var keepers []*Keeper
 		if spec.Carbon != nil {
 			k, _ := NewCarbonKeeper(grid.Zone(spec.Zone), spec.Carbon, d)

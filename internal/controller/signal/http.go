@@ -15,11 +15,10 @@ import (
 
 // httpJSON is a source for any service with JSON responses.
 type httpJSON struct {
-	spec     *v1alpha1.HTTPSource
-	fetch    *fetcher
-	zone     grid.Zone
-	scale    float64
-	marginal bool
+	spec  *v1alpha1.HTTPSource
+	fetch *fetcher
+	zone  grid.Zone
+	scale float64
 }
 
 func newHTTP(zone grid.Zone, spec *v1alpha1.HTTPSource, q quantity, f *fetcher) (Source, error) {
@@ -33,7 +32,7 @@ func newHTTP(zone grid.Zone, spec *v1alpha1.HTTPSource, q quantity, f *fetcher) 
 	if spec.List != "" && (spec.ListTime == "" || spec.ListValue == "") {
 		return nil, dial.Refuse(dial.ReasonShape, "want listTime and listValue in addition to list")
 	}
-	return &httpJSON{spec: spec, fetch: f, zone: zone, scale: scale, marginal: spec.Signal == signalMarginal}, nil
+	return &httpJSON{spec: spec, fetch: f, zone: zone, scale: scale}, nil
 }
 
 func (s *httpJSON) Fetch(ctx context.Context, now time.Time) (Answer, error) {
@@ -57,7 +56,7 @@ func (s *httpJSON) decode(body []byte, answered, now time.Time) (Answer, error) 
 	if err := decode(body, &text); err != nil {
 		return Answer{}, err
 	}
-	a := Answer{Marginal: s.marginal}
+	var a Answer
 	if s.spec.Zone != "" {
 		zone, ok := standing(text, s.spec.Zone).(string)
 		if !ok || zone == "" {

@@ -91,7 +91,7 @@ func newKeeper(w terms, maxAge *metav1.Duration, d Deps, sources []spec) (*Keepe
 	if maxAge != nil && maxAge.Duration > 0 {
 		w.maxAge = maxAge.Duration
 	}
-	b := builder{terms: w, deps: d.withDefaults(), names: make(map[string]int)}
+	b := builder{terms: w, deps: d, names: make(map[string]int)}
 	for _, s := range sources {
 		if err := b.add(s); err != nil {
 			return nil, fmt.Errorf("signal %s of zone %s: %w", w.quantity, w.zone, err)
@@ -162,7 +162,7 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 	}
 	said := cmp.Or(err, lacks)
 	k.mu.Lock()
-	changed := reported(l.err) != reported(said)
+	changed := outcome(l.err) != outcome(said) // a message is logged only if the reason has changed
 	l.err = said
 	k.mu.Unlock()
 	switch {
@@ -209,8 +209,7 @@ func (k *Keeper) remember(ctx context.Context, l *link, err error, now time.Time
 		return
 	}
 	if err := k.deps.Calls.Block(ctx, l.account, now.Add(wait), now); err != nil {
-		k.deps.Log.Warn("Failed to store the delay requested by a signal source", "source", l.account,
-			"err", err)
+		k.deps.Log.Warn("Failed to store the delay requested by a signal source", "source", l.account, "err", err)
 	}
 }
 
@@ -231,14 +230,6 @@ func (l *link) pause(err error) time.Duration {
 
 // jittered returns d increased by up to 5 %, so that sources do not remain synchronized.
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/20+1) }
-
-// reported returns the reason of an error. A message is logged only if the reason has changed.
-func reported(err error) dial.Reason {
-	if err == nil {
-		return ""
-	}
-	return dial.ReasonOf(err)
-}
 
 // fetch polls a source, validates the answer and adds a forecast. A panic is returned as an error.
 func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (lacks, err error) {

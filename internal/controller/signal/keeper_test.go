@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
@@ -551,7 +552,10 @@ func TestCallsPerHour(t *testing.T) {
 			own := rand.New(rand.NewPCG(3, uint64(replica)))
 			replicas.Go(func() {
 				for ctx.Err() == nil {
-					d := Deps{Calls: budget, Keys: testKeys{"em": "sesame"}}
+					d := Deps{
+						Calls: budget, Keys: testKeys{"em": "sesame"}, Clock: time.Now,
+						Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(time.Now),
+					}
 					d.Reach.tweak = func(f *fetcher) { f.HTTP.Transport = provider }
 					k, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{Sources: []v1alpha1.CarbonSource{source}}, d)
 					if err != nil {
@@ -615,7 +619,10 @@ func TestRun(t *testing.T) {
 		var value atomic.Int64
 		var down atomic.Bool
 		value.Store(300)
-		d := Deps{Calls: new(endless), Keys: testKeys{"em": "x"}}
+		d := Deps{
+			Calls: new(endless), Keys: testKeys{"em": "x"}, Clock: time.Now, Log: slog.New(slog.DiscardHandler),
+			Metrics: NewMetrics(time.Now),
+		}
 		d.Reach.tweak = func(f *fetcher) {
 			f.HTTP.Transport = wire(func(r *http.Request) (*http.Response, error) {
 				if down.Load() || !strings.HasSuffix(r.URL.Path, "latest") {

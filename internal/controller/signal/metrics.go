@@ -79,8 +79,7 @@ func (m *Metrics) Collect(ch chan<- prom.Metric) {
 			ch <- prom.MustNewConstMetric(descAge, prom.GaugeValue, age.Seconds(), zone, string(k.terms.quantity))
 		}
 		if k.terms.quantity == carbon {
-			ch <- prom.MustNewConstMetric(descCarbon, prom.GaugeValue, s.Now, zone, Kind(k.terms.marginal),
-				s.Quality)
+			ch <- prom.MustNewConstMetric(descCarbon, prom.GaugeValue, s.Now, zone, Kind(k.terms.marginal), s.Quality)
 		} else {
 			ch <- prom.MustNewConstMetric(descPrice, prom.GaugeValue, s.Now, zone, k.terms.currency)
 		}

@@ -162,7 +162,7 @@ func (b *builder) source(s spec, open func(kind string, private bool) *fetcher,
 		source, err = newFile(b.terms, s.File, b.deps.Data)
 	case s.Static != nil:
 		open("static", false)
-		source, marginal = &static{s.Static.Value, b.quantity, b.marginal}, b.marginal
+		source, marginal = &static{s.Static.Value, b.quantity}, b.marginal
 	case s.Typical != nil:
 		open("typical", false)
 		source = newTypical(b.zone, s.Typical)

@@ -12,10 +12,9 @@ import (
 
 // prometheus queries a Prometheus server. The result of the query must be a single value.
 type prometheus struct {
-	spec     *v1alpha1.PrometheusSource
-	fetch    *fetcher
-	scale    float64
-	marginal bool
+	spec  *v1alpha1.PrometheusSource
+	fetch *fetcher
+	scale float64
 }
 
 func newPrometheus(spec *v1alpha1.PrometheusSource, q quantity, f *fetcher) (Source, error) {
@@ -23,7 +22,7 @@ func newPrometheus(spec *v1alpha1.PrometheusSource, q quantity, f *fetcher) (Sou
 	if err != nil {
 		return nil, err
 	}
-	return &prometheus{spec: spec, fetch: f, scale: scale, marginal: spec.Signal == signalMarginal}, nil
+	return &prometheus{spec: spec, fetch: f, scale: scale}, nil
 }
 
 // Fetch evaluates the query at the current time of the server.
@@ -34,7 +33,7 @@ func (s *prometheus) Fetch(ctx context.Context, _ time.Time) (Answer, error) {
 	}, decodePrometheus)
 	p.Value *= s.scale
 	p.Estimated = !s.spec.Measured
-	return Answer{Points: []Point{p}, IssuedAt: p.Time, Marginal: s.marginal}, err
+	return Answer{Points: []Point{p}, IssuedAt: p.Time}, err
 }
 
 // decodePrometheus parses the response of an instant query, which must be a scalar or a vector with one sample.

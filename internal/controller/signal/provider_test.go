@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -137,6 +138,7 @@ func testDeps(now *time.Time) Deps {
 	clock := func() time.Time { return *now }
 	return Deps{
 		Keys: testKeys{"em": "sesame", "wt": "ali:baba"}, Calls: new(endless), Clock: clock, Metrics: NewMetrics(clock),
+		Log:   slog.New(slog.DiscardHandler),
 		Reach: quick(Reach{Loopback: true}, clock),
 	}
 }

@@ -24,7 +24,6 @@ type Answer struct {
 	Step     time.Duration // duration of each point; 0 means until the next point
 	IssuedAt time.Time     // time of issue of the current value; zero if Ageless
 	Ageless  bool          // values do not age: a tariff, a static value or a recorded file
-	Marginal bool          // marginal instead of average intensity
 	Currency string        // of prices; empty if absent in the response
 	Model    string        // forecast model of future points; empty for the source itself
 	Lacks    error         // error of optional requests; the answer is valid without them

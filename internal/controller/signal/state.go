@@ -67,7 +67,7 @@ func (k *Keeper) Seed(status *v1alpha1.SignalStatus) {
 		s.Quality = energy.Estimated.String()
 	}
 	now := k.deps.Clock()
-	a := Answer{Step: s.Step.Duration, Ageless: s.AsOf == nil, Marginal: k.terms.marginal}
+	a := Answer{Step: s.Step.Duration, Ageless: s.AsOf == nil}
 	if s.AsOf != nil {
 		a.IssuedAt = s.AsOf.Time
 	}

@@ -9,11 +9,10 @@ import (
 type static struct {
 	value    float64
 	quantity quantity
-	marginal bool // kind of intensity of the zone
 }
 
 func (s *static) Fetch(_ context.Context, now time.Time) (Answer, error) {
-	a := Answer{Step: time.Hour, Ageless: true, Marginal: s.marginal}
+	a := Answer{Step: time.Hour, Ageless: true}
 	for t := now.Truncate(time.Hour); t.Before(now.Add(buildAhead)); t = t.Add(time.Hour) {
 		a.Points = append(a.Points, Point{Time: t, Value: s.value, Estimated: s.quantity == carbon})
 	}

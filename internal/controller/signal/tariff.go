@@ -39,7 +39,6 @@ type tariffFile struct {
 	data     dataFile
 	spec     *v1alpha1.TariffSource
 	currency string
-	known    bool
 }
 
 func newTariffFile(spec *v1alpha1.TariffSource, currency, folder string) (Source, error) {
@@ -54,7 +53,7 @@ func newTariffFile(spec *v1alpha1.TariffSource, currency, folder string) (Source
 }
 
 func (s *tariffFile) Fetch(ctx context.Context, now time.Time) (Answer, error) {
-	err := s.data.read(!s.known, func(text []byte) error {
+	err := s.data.read(false, func(text []byte) error {
 		spec, err := ReadPricingSchedules(text, s.currency)
 		if err != nil {
 			return dial.Refuse(dial.ReasonShape, "file %q: %w", s.spec.File, err)
@@ -64,7 +63,7 @@ func (s *tariffFile) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 		if err != nil {
 			return dial.Refuse(dial.ReasonShape, "file %q: %w", s.spec.File, err)
 		}
-		s.Tariff, s.known = t, true
+		s.Tariff = t
 		return nil
 	})
 	if err != nil {

@@ -30,9 +30,8 @@ type ukCarbonIntensity struct {
 func newUKCarbonIntensity(zone grid.Zone, spec *v1alpha1.UKCarbonIntensitySource, f *fetcher) (Source, error) {
 	if upper := strings.ToUpper(string(zone)); upper != "GB" && upper != "UK" && !strings.HasPrefix(upper, "GB-") &&
 		!strings.HasPrefix(upper, "UK-") {
-		return nil,
-			dial.Refuse(dial.ReasonZone,
-				"the zone is %q: this source is for Great Britain, want GB or a part of it such as GB-LONDON", zone)
+		return nil, dial.Refuse(dial.ReasonZone,
+			"the zone is %q: this source is for Great Britain, want GB or a part of it such as GB-LONDON", zone)
 	}
 	return &ukCarbonIntensity{spec: spec, fetch: f}, nil
 }

@@ -55,7 +55,7 @@ func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 		return Answer{}, cmp.Or(wrong, more, lacks)
 	}
 	return Answer{
-		Points: supplement(past.Points, s.ahead.Points), Step: wattTimeStep, Marginal: true, Lacks: cmp.Or(more, lacks),
+		Points: supplement(past.Points, s.ahead.Points), Step: wattTimeStep, Lacks: cmp.Or(more, lacks),
 		IssuedAt: timeutil.Later(newest(past.Points, now), s.ahead.IssuedAt),
 	}, nil
 }
@@ -137,8 +137,7 @@ func (s *wattTime) decode(body []byte) (Answer, error) {
 	case !strings.EqualFold(meta.Region, s.spec.Region):
 		err = dial.Refuse(dial.ReasonZone, "the response is for region %.40q, want %s", meta.Region, s.spec.Region)
 	case meta.SignalType != wattTimeSignal:
-		err = dial.Refuse(dial.ReasonKind, "the response is for signal %.40q, want %s", meta.SignalType,
-			wattTimeSignal)
+		err = dial.Refuse(dial.ReasonKind, "the response is for signal %.40q, want %s", meta.SignalType, wattTimeSignal)
 	case meta.Units != "lbs_co2_per_mwh":
 		err = dial.Refuse(dial.ReasonUnit, "the unit is %.40q, want lbs_co2_per_mwh", meta.Units)
 	case meta.Seconds.set && meta.Seconds.value != wattTimeStep.Seconds():

@@ -3,12 +3,13 @@ package status
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubenergy/kubenergy/internal/humanize"
 )
 
 // Write writes the status of an object from the cache and returns when to reconcile the object again: after look,
@@ -28,10 +29,4 @@ func Write(ctx context.Context, c client.Client, o client.Object, look time.Dura
 }
 
 // Bounded truncates text from users to 1024 bytes, so that it does not fill an object.
-func Bounded(text string) string {
-	const most = 1024
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
+func Bounded(text string) string { return humanize.Truncated(text, 1024) }

@@ -39,15 +39,12 @@ type Calls struct {
 
 // reservation is a request of a keeper for one call or for a pause.
 type reservation struct {
-	key     string
-	perHour int // 0 for a pause
-	until   time.Time
-	now     time.Time
+	key   string
+	now   time.Time
+	apply func(*callLog) // called again if a write is retried
 
-	done    bool
-	granted bool
-	next    time.Time
-	err     error
+	done bool
+	err  error
 }
 
 var _ signal.Budget = (*Calls)(nil)
@@ -69,24 +66,26 @@ func (k *Calls) Reserve(ctx context.Context, source string, perHour int,
 		return false, time.Time{}, fmt.Errorf("reserving a call to %s: %d calls per hour: want more than 0", source,
 			perHour)
 	}
-	r := &reservation{key: callsKey(source), perHour: perHour, now: now}
-	if err := k.decide(ctx, r); err != nil {
+	var ok bool
+	var again time.Time
+	if err := k.decide(ctx, source, now, func(b *callLog) { ok, again = b.grant(now, perHour) }); err != nil {
 		return false, time.Time{}, fmt.Errorf("reserving a call to %s: %w", source, err)
 	}
-	return r.granted, r.next, nil
+	return ok, again, nil
 }
 
 // Block makes Reserve refuse calls to a source until the given time, also after a restart. It replaces an earlier
 // pause. The zero time ends the pause.
 func (k *Calls) Block(ctx context.Context, source string, until, now time.Time) error {
-	if err := k.decide(ctx, &reservation{key: callsKey(source), until: until, now: now}); err != nil {
+	if err := k.decide(ctx, source, now, func(b *callLog) { b.block(until, now) }); err != nil {
 		return fmt.Errorf("recording a pause of %s: %w", source, err)
 	}
 	return nil
 }
 
-// decide waits until a reservation is decided and written.
-func (k *Calls) decide(ctx context.Context, r *reservation) error {
+// decide waits until a reservation is decided and written. If it returns an error, apply may still be called.
+func (k *Calls) decide(ctx context.Context, source string, now time.Time, apply func(*callLog)) error {
+	r := &reservation{key: callsKey(source), now: now, apply: apply}
 	k.pending <- append(<-k.pending, r)
 	select {
 	case k.writing <- struct{}{}:
@@ -111,7 +110,6 @@ func (k *Calls) write(ctx context.Context, batch []*reservation) {
 	err := kube.Retry(wait.Backoff{Steps: 5}, behind, func() error { return k.attempt(ctx, batch) })
 	for _, r := range batch {
 		r.done, r.err = true, err
-		r.granted = r.granted && err == nil
 	}
 }
 
@@ -123,11 +121,7 @@ func (k *Calls) attempt(ctx context.Context, batch []*reservation) error {
 		}
 		for _, r := range batch {
 			b := readCallLog(m.Data[r.key], r.now)
-			if r.perHour == 0 {
-				b.block(r.until, r.now)
-			} else {
-				r.granted, r.next = b.grant(r.now, r.perHour)
-			}
+			r.apply(&b)
 			// Write the log even if no call is granted. This corrects entries of a clock that ran ahead, which would
 			// otherwise block the source forever.
 			m.Data[r.key] = b.String()

@@ -1,6 +1,8 @@
 package zone
 
 import (
+	"os"
+
 	"github.com/kubenergy/kubenergy/internal/controller/signal"
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
@@ -8,19 +10,16 @@ import (
 // Keys reads keys from a directory of files. For compatibility with Compute Gardener it falls back to the
 // environment: if there is no file for the key electricitymaps, ELECTRICITY_MAP_API_KEY is used. Environment
 // variables do not create a GridZone.
-type Keys struct {
-	Folder signal.KeyFolder
-	Getenv func(string) string
-}
+type Keys struct{ signal.KeyFolder }
 
 // Key implements [dial.KeyReader].
 func (k Keys) Key(name string) (string, error) {
-	key, err := k.Folder.Key(name)
+	key, err := k.KeyFolder.Key(name)
 	if err == nil || name != policy.GardenerKey {
 		return key, err
 	}
 	for _, variable := range policy.GardenerKeys {
-		if key := k.Getenv(variable); key != "" {
+		if key := os.Getenv(variable); key != "" {
 			return key, nil
 		}
 	}

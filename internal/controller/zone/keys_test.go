@@ -5,12 +5,15 @@ import (
 	"testing"
 
 	"github.com/kubenergy/kubenergy/internal/controller/signal"
+	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
 func TestKeys(t *testing.T) {
 	folder := t.TempDir()
-	environment := map[string]string{}
-	k := Keys{Folder: signal.KeyFolder(folder), Getenv: func(name string) string { return environment[name] }}
+	for _, name := range policy.GardenerKeys {
+		t.Setenv(name, "")
+	}
+	k := Keys{signal.KeyFolder(folder)}
 	want := func(name, key string) {
 		t.Helper()
 		if got, err := k.Key(name); got != key || (err == nil) != (key != "") {
@@ -18,9 +21,9 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	want("electricitymaps", "")
-	environment["ELECTRICITY_MAPS_API_KEY"] = "s"
+	t.Setenv("ELECTRICITY_MAPS_API_KEY", "s")
 	want("electricitymaps", "s")
-	environment["ELECTRICITY_MAP_API_KEY"] = "no-s"
+	t.Setenv("ELECTRICITY_MAP_API_KEY", "no-s")
 	want("electricitymaps", "no-s")
 	want("watttime", "")
 	if err := os.WriteFile(folder+"/electricitymaps", []byte("file\n"), 0o600); err != nil {

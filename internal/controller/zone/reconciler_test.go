@@ -62,7 +62,9 @@ func refuseAll(*v1alpha1.GridZone) (keeper, error) { return nil, errors.New("not
 
 // reconciler returns a Reconciler that uses the keepers of the test.
 func reconciler(w *kit.World, carbon, price func(*v1alpha1.GridZone) (keeper, error)) *Reconciler {
-	z := New(w.Client, kube.Unsettled, signal.Deps{Log: slog.New(slog.DiscardHandler)})
+	z := New(w.Client, kube.Unsettled, signal.Deps{
+		Clock: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: signal.NewMetrics(time.Now),
+	})
 	z.carbon, z.price = carbon, price
 	return z
 }

@@ -100,8 +100,7 @@ func signalChanged(previous, current *v1alpha1.SignalStatus) bool {
 		return previous != current
 	}
 	if previous.Now != current.Now || previous.Unit != current.Unit || previous.Quality != current.Quality ||
-		previous.Source != current.Source ||
-		previous.ForecastSource != current.ForecastSource {
+		previous.Source != current.Source || previous.ForecastSource != current.ForecastSource {
 		return true
 	}
 	return ageChanged(previous.AsOf, current.AsOf) || futureChanged(previous, current)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
@@ -62,18 +63,13 @@ func DecodeAck(data []byte) (*Ack, error) {
 	if len(a.Names) > maxNamed {
 		a.Names = nil
 	}
-	for pod, names := range a.Names {
-		if !names.valid(pod) {
-			delete(a.Names, pod)
-		}
-	}
+	maps.DeleteFunc(a.Names, func(pod string, names Names) bool { return !names.valid(pod) })
 	return a, nil
 }
 
 func (n *Names) valid(pod string) bool {
 	if errors.Join(CheckText("pod UID", pod, MaxName), CheckText("namespace", n.Namespace, MaxName),
-		CheckText("pod", n.Pod, MaxName)) != nil ||
-		len(n.Containers) > maxNamed {
+		CheckText("pod", n.Pod, MaxName)) != nil || len(n.Containers) > maxNamed {
 		return false
 	}
 	for id, name := range n.Containers {

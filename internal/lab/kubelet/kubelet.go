@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/kubelet/token"
+
+	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
 // Options configures the pods to run.
@@ -118,10 +120,7 @@ func (k *kubelet) see(ctx context.Context, object any) {
 }
 
 func (k *kubelet) forget(object any) {
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
-	}
-	latest, ok := object.(*corev1.Pod)
+	latest, ok := kube.EventObject[*corev1.Pod](object)
 	if !ok {
 		return
 	}

@@ -37,8 +37,7 @@ func Command() (cmd *cobra.Command, wait func()) {
 	cmd = &cobra.Command{
 		Use: "kubenergy-scheduler",
 		Long: "kube-scheduler with plugins that run work where and when it costs the least energy, carbon and " +
-			"money.\n" +
-			"The documentation of kube-scheduler applies. The plugins are enabled in its configuration " +
+			"money.\nThe documentation of kube-scheduler applies. The plugins are enabled in its configuration " +
 			"file.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			for _, arg := range args {

@@ -71,8 +71,7 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) 
 		g.held.Add(-1)
 		no = refusal{
 			reasonNotHeld,
-			fmt.Sprintf("not held: the maximum number of %d held pods has been reached",
-				g.max),
+			fmt.Sprintf("not held: the maximum number of %d held pods has been reached", g.max),
 		}
 	}
 	t.released.Store(no != refusal{}) // final, even if the conditions have changed when the scheduler calls again

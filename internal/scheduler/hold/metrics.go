@@ -24,8 +24,7 @@ var (
 	lateness = metrics.Histogram("kubenergy_release_lateness_seconds",
 		"Delay between the planned start of held work and its release; 0 if it was released before.",
 		append([]float64{0}, seconds...), "kind")
-	releases = metrics.Counter("kubenergy_releases_total",
-		"Number of releases, by cause.", "kind", "cause")
+	releases = metrics.Counter("kubenergy_releases_total", "Number of releases, by cause.", "kind", "cause")
 	inFlight = metrics.Gauge("kubenergy_releases_in_flight",
 		"Number of released Jobs and pods that are expected to start but have not started yet.", "kind")
 	releaseWindow = metrics.Gauge("kubenergy_release_window",

@@ -3,7 +3,6 @@ package hold
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
@@ -66,8 +66,7 @@ func (l *Loop) startWriters() {
 		})
 	}
 	l.goes(func(ctx context.Context) {
-		write(ctx, l.releaseEvents,
-			flowcontrol.NewTokenBucketRateLimiter(releaseEventsPerSecond, releaseEventBurst))
+		write(ctx, l.releaseEvents, flowcontrol.NewTokenBucketRateLimiter(releaseEventsPerSecond, releaseEventBurst))
 	})
 }
 
@@ -274,10 +273,4 @@ func (l *Loop) event(ctx context.Context, object v1.ObjectReference, kind, reaso
 }
 
 // noteOf truncates a text to the length that the API server accepts for the note of an event.
-func noteOf(text string) string {
-	const most = 1024 // bytes
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
-}
+func noteOf(text string) string { return humanize.Truncated(text, 1024) }

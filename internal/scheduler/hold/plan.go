@@ -119,8 +119,7 @@ func (l *Loop) choose(logger klog.Logger, h *hold, view *kube.View, now time.Tim
 	q := h.queue
 	var d sched.Decision
 	ok := !panics.Open() && safely(logger.WithValues("job", job.ID), func() {
-		d = l.decide(h, view, now, job,
-			settings)
+		d = l.decide(h, view, now, job, settings)
 	})
 	if ok && !l.jointly(h, now, &settings, &d) {
 		return // wait for the joint plan

@@ -65,10 +65,7 @@ func (l *Loop) follow(informer cache.SharedIndexInformer) error {
 			}
 		},
 		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			if pod, ok := obj.(*v1.Pod); ok {
+			if pod, ok := kube.EventObject[*v1.Pod](obj); ok {
 				if _, ours := l.gate.ticket(pod.UID); ours {
 					l.post(func() { l.lostPod(pod.UID) })
 				}

@@ -30,8 +30,7 @@ func (f *Feed) get(ctx context.Context, r *route, into any) (skew time.Duration,
 	case err != nil:
 		result = "error"
 		if ctx.Err() == nil && !r.failing {
-			f.log.Warn("Failed to read live power, outdated readings are ignored", "what", r.name,
-				"error", err)
+			f.log.Warn("Failed to read live power, outdated readings are ignored", "what", r.name, "error", err)
 		}
 	case news:
 		result = "news"

@@ -56,10 +56,7 @@ func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]
 // profile that are in the queue, or would be if they were not held.
 func (e *Energy) podHandler(b *batching, profile string) cache.ResourceEventHandler {
 	drop := func(obj any) {
-		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = gone.Obj
-		}
-		if pod, ok := obj.(*v1.Pod); ok {
+		if pod, ok := kube.EventObject[*v1.Pod](obj); ok {
 			b.planner.Drop(pod.UID)
 		}
 	}
@@ -76,8 +73,7 @@ func (e *Energy) podHandler(b *batching, profile string) cache.ResourceEventHand
 		FilterFunc: func(obj any) bool {
 			pod, ok := obj.(*v1.Pod)
 			return !ok || pod.Spec.NodeName == "" && pod.Spec.SchedulerName == profile &&
-				pod.DeletionTimestamp == nil &&
-				len(pod.Spec.SchedulingGates) == 0 && pod.Spec.SchedulingGroup == nil
+				pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 && pod.Spec.SchedulingGroup == nil
 		},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: put,

@@ -6,8 +6,7 @@ import "github.com/kubenergy/kubenergy/internal/scheduler/instruments"
 var (
 	counts  = &instruments.Set{}
 	decided = counts.Counter("kubenergy_decisions_total",
-		"Number of decisions that were carried out, by action, strategy and reason.",
-		"action", "strategy", "reason")
+		"Number of decisions that were carried out, by action, strategy and reason.", "action", "strategy", "reason")
 )
 
 // Decided counts a decision that was carried out. Strategy and reason must be from a fixed set of values.

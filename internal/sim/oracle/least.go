@@ -127,8 +127,7 @@ func uniform(s *sim.Scenario) (*sched.Node, error) {
 		n := &s.Nodes[i]
 		if !proportional(n) {
 			return nil, fmt.Errorf("%w: the power of node %s is not proportional to the requests of its jobs",
-				ErrNotExact,
-				n.Name)
+				ErrNotExact, n.Name)
 		}
 		if math.Abs(perCore(n)-perCore(first)) > 1e-12*perCore(first) || speed(n) != speed(first) ||
 			n.Profile.GPUMax != first.Profile.GPUMax {
