@@ -68,8 +68,7 @@ knowledge base of the hybrid scheduler and PowerProfiles for kubectl apply.`,
 	flags.IntVar(&f.rules.Runs, "runs", f.rules.Runs, "number of runs of each workload; fewer than 5 are inconclusive")
 	flags.DurationVar(&f.rules.AtLeast, "at-least", 0,
 		"minimum duration of a run (default: 5s, or 45s in a cluster because of the interval of power readings)")
-	flags.StringArrayVar(&f.results, "results", nil,
-		"`file` with runs to report instead of measuring; may be repeated")
+	flags.StringArrayVar(&f.results, "results", nil, "`file` with runs to report instead of measuring; may be repeated")
 	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes (default: all)")
 	flags.StringVar(&f.image, "image", "",
 		"image of kubenergy that nodes can pull; must contain kubenergy-gpu for the work gpu")
@@ -126,7 +125,7 @@ func (f *benchmarkFlags) run(ctx context.Context, t cmdutil.Terminal) (err error
 			errRead = errors.New("the file is not output of benchmark -o json")
 		}
 		if errRead != nil {
-			return cmdutil.NewUsageError(fmt.Errorf("--results %s: %s", name, cmdutil.OneLine(errRead)))
+			return cmdutil.UsageErrorf("--results %s: %s", name, cmdutil.OneLine(errRead))
 		}
 		doc.Results = append(doc.Results, more.Results...)
 	}

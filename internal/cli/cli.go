@@ -67,8 +67,7 @@ func newRoot(t cmdutil.Terminal) *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return cmdutil.NewUsageError(fmt.Errorf("%w%s (see %s --help)", inWords(err), meantFlag(cmd, err),
-			cmd.CommandPath()))
+		return cmdutil.UsageErrorf("%w%s (see %s --help)", inWords(err), meantFlag(cmd, err), cmd.CommandPath())
 	})
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.AddCommand(
@@ -98,9 +97,8 @@ func newRoot(t cmdutil.Terminal) *cobra.Command {
 	// cobra reports an unknown command as an error of the root command.
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return cmdutil.NewUsageError(fmt.Errorf("unknown command %q%s (see %s --help)", args[0],
-				cmdutil.MeantCommand(root, args[0]),
-				t.Name))
+			return cmdutil.UsageErrorf("unknown command %q%s (see %s --help)", args[0],
+				cmdutil.MeantCommand(root, args[0]), t.Name)
 		}
 		return nil
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -185,8 +184,8 @@ gets its final name only after it was downloaded completely and its checksum was
 		case err != nil:
 			return cmdutil.NewUsageError(err)
 		case folder() == "":
-			return cmdutil.NewUsageError(errors.New("missing directory: set --dir or the environment variable " +
-				"" + sim.DataVariable))
+			return cmdutil.UsageErrorf("missing directory: set --dir or the environment variable %s",
+				sim.DataVariable)
 		}
 		dir, err := filepath.Abs(folder())
 		if err != nil {

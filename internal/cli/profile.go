@@ -142,7 +142,7 @@ func (f *profileFlags) readCatalogue(t cmdutil.Terminal) (*hardware.Catalog, err
 	}
 	all, err := hardware.WithFile(text)
 	if err != nil {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("%s: %s", f.catalogue, cmdutil.OneLine(err)))
+		return nil, cmdutil.UsageErrorf("%s: %s", f.catalogue, cmdutil.OneLine(err))
 	}
 	for _, w := range all.Warnings() {
 		fmt.Fprintf(t.Err, "%s: %s\n", f.catalogue, w)
@@ -215,9 +215,8 @@ func (p *profiler) look(ctx context.Context) error {
 func (p *profiler) recognise(n *v1.Node) profileRow {
 	row := profileRow{Node: n.Name, Label: n.Labels[v1alpha1.LabelPowerProfile], node: n}
 	capacity := n.Status.Capacity
-	row.Profile, row.Kind, row.Known = p.catalogue.Detect(
-		n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(), capacity.Memory().Value(),
-		policy.ResourcesOf(capacity).GPU)
+	row.Profile, row.Kind, row.Known = p.catalogue.Detect(n.Labels, n.Annotations, n.Spec.ProviderID,
+		capacity.Cpu().Value(), capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
 	if row.Known {
 		of := energy.Watts(row.Kind.Components.GPUs)
 		row.IdleWatts = float64(row.Profile.Idle + of*row.Profile.GPUIdle)

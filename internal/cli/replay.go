@@ -78,11 +78,11 @@ lab in plans.jsonl. The first plan that differs is an error.`,
 
 func (f *replayFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	if len(f.strategies) == 0 {
-		return cmdutil.NewUsageError(errors.New("missing strategy: want --strategy, e.g. --strategy carbon+window"))
+		return cmdutil.UsageErrorf("missing strategy: want --strategy, e.g. --strategy carbon+window")
 	}
 	for _, name := range f.strategies {
 		if _, err := strategy.New(name); err != nil {
-			return cmdutil.NewUsageError(fmt.Errorf("--strategy: %w", err))
+			return cmdutil.UsageErrorf("--strategy: %w", err)
 		}
 	}
 	records, err := f.records(ctx, t)
@@ -107,7 +107,7 @@ func (f *replayFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 func (f *replayFlags) again(t cmdutil.Terminal) error {
 	text, err := grid.ReadFile(f.plans)
 	if err != nil {
-		return cmdutil.NewUsageError(fmt.Errorf("reading plans: %w", err))
+		return cmdutil.UsageErrorf("reading plans: %w", err)
 	}
 	same, err := policy.ReplayPlans(bytes.NewReader(text))
 	if err != nil {

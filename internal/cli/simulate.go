@@ -77,8 +77,7 @@ file. The setting queue controls how often the queue is planned and for how many
 	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "",
 		"state of machines without jobs: sleep, also simulated without sleep for comparison, or idle "+
 			"(default sleep)")
-	flags.BoolVar(&f.interrupt, "interruptible", false,
-		"allow strategies to suspend and resume jobs")
+	flags.BoolVar(&f.interrupt, "interruptible", false, "allow strategies to suspend and resume jobs")
 	flags.StringVar(&f.over.RestartCost, "restart-cost", "",
 		"work that an interruptible job repeats after each resume, e.g. 5m")
 	flags.StringVar(&f.over.Learner, "learner", "",
@@ -89,8 +88,7 @@ file. The setting queue controls how often the queue is planned and for how many
 	flags.StringVar(&f.over.Forecast, "forecast", "",
 		"forecast of the intensity: perfect, or a model such as history or weather (default perfect)")
 	flags.StringVar(&f.over.Weather, "weather", "", "weather file for the forecast model weather")
-	flags.Uint64Var(&f.seed, "seed", 0,
-		"random seed for ties of least-allocated, as in stock; 0 breaks ties by name")
+	flags.Uint64Var(&f.seed, "seed", 0, "random seed for ties of least-allocated, as in stock; 0 breaks ties by name")
 	flags.DurationVar(&f.best, "best", 0, "search time for the schedule with the lowest emissions and perfect "+
 		"knowledge; shown as an additional strategy with a lower bound")
 	f.output = cmdutil.Output(flags, "table", "wide", "json", "csv")
@@ -160,7 +158,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	strategies := make([]strategy.Strategy, len(file.Strategies))
 	for i, name := range file.Strategies {
 		if strategies[i], err = strategy.ByName(name); err != nil {
-			return cmdutil.NewUsageError(fmt.Errorf("%s: %w", file.Called("strategies"), err))
+			return cmdutil.UsageErrorf("%s: %w", file.Called("strategies"), err)
 		}
 	}
 	scenario, err := file.LoadContext(cmd.Context())

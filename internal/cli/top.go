@@ -32,9 +32,9 @@ func newTop(t cmdutil.Terminal) *cobra.Command {
 		Short: "Show the current power of nodes or pods",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cmdutil.NewUsageError(fmt.Errorf("missing kind: want nodes or pods, e.g. %s top nodes", t.Name))
+				return cmdutil.UsageErrorf("missing kind: want nodes or pods, e.g. %s top nodes", t.Name)
 			}
-			return cmdutil.NewUsageError(fmt.Errorf("unknown kind %q: want nodes or pods", args[0]))
+			return cmdutil.UsageErrorf("unknown kind %q: want nodes or pods", args[0])
 		},
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
@@ -73,7 +73,7 @@ cluster, and only pods of the queried cluster are shown.`,
 
 func (f *topFlags) run(ctx context.Context, t cmdutil.Terminal, kind string) error {
 	if f.all && f.Namespace != "" {
-		return cmdutil.NewUsageError(fmt.Errorf("-A and -n %s are mutually exclusive", f.Namespace))
+		return cmdutil.UsageErrorf("-A and -n %s are mutually exclusive", f.Namespace)
 	}
 	c, err := f.Connect(ctx, t)
 	if err != nil {
@@ -128,8 +128,7 @@ func (l *powerList) Text(bool, bool) string {
 	}
 	for _, d := range l.Items {
 		t.Add(cmdutil.Printable(d.Namespace), cmdutil.Printable(d.Name), cmdutil.Printable(d.Node), d.Watts,
-			d.IdleWatts, d.Celsius,
-			cmdutil.Printable(d.Source), d.Quality, d.Age())
+			d.IdleWatts, d.Celsius, cmdutil.Printable(d.Source), d.Quality, d.Age())
 	}
 	return t.Plain()
 }

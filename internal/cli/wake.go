@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -60,9 +59,9 @@ may put the machines to sleep again. Use --stop to scale it down before, as an u
 func (f *wakeFlags) run(ctx context.Context, t cmdutil.Terminal, args []string) error {
 	switch {
 	case f.timeout <= 0:
-		return cmdutil.NewUsageError(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
+		return cmdutil.UsageErrorf("--timeout is %v: want more than 0", f.timeout)
 	case f.all == (len(args) > 0) || len(args) > 1:
-		return cmdutil.NewUsageError(errors.New("want the name of one node or --all"))
+		return cmdutil.UsageErrorf("want the name of one node or --all")
 	}
 	c, err := f.Open(t)
 	if err != nil {
@@ -118,8 +117,7 @@ func (f *wakeFlags) wake(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Clu
 		}, Limit: power.WakeLimit(&config.Policy.Policy),
 	}
 	if err := w.Wake(ctx, strings.Join(args, "")); err != nil {
-		return fmt.Errorf("%s woken up, others failed: %s", humanize.Count(woken, "machine"),
-			cmdutil.OneLine(err))
+		return fmt.Errorf("%s woken up, others failed: %s", humanize.Count(woken, "machine"), cmdutil.OneLine(err))
 	}
 	none := ""
 	if f.all {

@@ -61,7 +61,7 @@ const skipBadUsage = "skip invalid rows of the trace and report their number, in
 // oneFile requires exactly one argument, the name of a file.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return cmdutil.NewUsageError(fmt.Errorf("want exactly one file, e.g. %s jobs.csv", cmd.CommandPath()))
+		return cmdutil.UsageErrorf("want exactly one file, e.g. %s jobs.csv", cmd.CommandPath())
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 // read reads a trace and prints a summary including skipped rows.
 func (f *traceFlags) read(t cmdutil.Terminal, path string) (*workload.Trace, error) {
 	if err := workload.CheckFormat(f.format); err != nil {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("--format: %w", err))
+		return nil, cmdutil.UsageErrorf("--format: %w", err)
 	}
 	trace, err := workload.LoadWith(path, workload.Options{Format: f.format, Start: traceBegin, SkipBad: f.skipBad})
 	if err != nil {
@@ -195,9 +195,9 @@ const maxGenerated = 10_000_000
 func (f *generateFlags) read(t cmdutil.Terminal) (*workload.Model, error) {
 	switch {
 	case (f.model == "") == (f.like == ""):
-		return nil, cmdutil.NewUsageError(errors.New("specify exactly one of --model and --like"))
+		return nil, cmdutil.UsageErrorf("specify exactly one of --model and --like")
 	case f.jobs < 1 || f.jobs > maxGenerated:
-		return nil, cmdutil.NewUsageError(fmt.Errorf("--jobs is %d: want 1 to %d", f.jobs, maxGenerated))
+		return nil, cmdutil.UsageErrorf("--jobs is %d: want 1 to %d", f.jobs, maxGenerated)
 	case f.like != "":
 		trace, err := f.traceFlags.read(t, f.like)
 		if err != nil {
@@ -207,11 +207,11 @@ func (f *generateFlags) read(t cmdutil.Terminal) (*workload.Model, error) {
 	}
 	text, err := os.ReadFile(f.model)
 	if err != nil {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("reading workload model: %w", err))
+		return nil, cmdutil.UsageErrorf("reading workload model: %w", err)
 	}
 	m := &workload.Model{}
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("%s: %w", f.model, err))
+		return nil, cmdutil.UsageErrorf("%s: %w", f.model, err)
 	}
 	return m, nil
 }
@@ -263,8 +263,7 @@ job. If all Jobs are created together, the queue is full.`,
 	flags.StringVar(&f.scheduler, "scheduler", policy.SchedulerName, "scheduler name of the pods")
 	flags.StringVar(&f.load, "load", loadSleep, "load of the pods: sleep, stress or lab")
 	flags.StringVar(&f.prefix, "name-prefix", "trace", "prefix of the names of the Jobs")
-	flags.Float64Var(&f.scale, "time-scale", 1,
-		"acceleration factor: run times and delays are divided by it")
+	flags.Float64Var(&f.scale, "time-scale", 1, "acceleration factor: run times and delays are divided by it")
 	flags.DurationVar(&f.delay, "max-delay", 0, "allowed delay of jobs without one, before scaling, e.g. 6h")
 	flags.IntVar(&f.limit, "limit", 0, "maximum number of jobs (0: all)")
 	return cmd

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -57,16 +56,15 @@ func (f *ClusterFlags) Config(t Terminal) (config *rest.Config, namespace string
 	switch {
 	case clientcmd.IsEmptyConfig(err) && t.Getenv("KUBECONFIG") != "" && !anyExists(t.kubeconfigs()):
 		return nil, "",
-			NewUsageError(fmt.Errorf(
-				"no cluster is configured: KUBECONFIG is %q: no such file: correct it or set --kubeconfig",
-				t.Getenv("KUBECONFIG")))
+			UsageErrorf("no cluster is configured: KUBECONFIG is %q: no such file: correct it or set --kubeconfig",
+				t.Getenv("KUBECONFIG"))
 	case clientcmd.IsEmptyConfig(err):
-		return nil, "", NewUsageError(errors.New("no cluster is configured: set --kubeconfig or KUBECONFIG"))
+		return nil, "", UsageErrorf("no cluster is configured: set --kubeconfig or KUBECONFIG")
 	case err != nil:
-		return nil, "", NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+		return nil, "", UsageErrorf("reading the kubeconfig: %s", OneLine(err))
 	}
 	if namespace, _, err = loader.Namespace(); err != nil {
-		return nil, "", NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+		return nil, "", UsageErrorf("reading the kubeconfig: %s", OneLine(err))
 	}
 	config.QPS, config.Burst, config.Timeout = clientQPS, clientBurst, clientTimeout
 	config.UserAgent = "kubenergy/" + Version()
@@ -95,7 +93,7 @@ func (f *ClusterFlags) Open(t Terminal) (*Cluster, error) {
 func Clients(config *rest.Config) (kubernetes.Interface, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+		return nil, UsageErrorf("reading the kubeconfig: %s", OneLine(err))
 	}
 	return client, nil
 }

@@ -74,7 +74,7 @@ func (f *ControllerFlags) Connect(ctx context.Context, t Terminal, about ...stri
 		return f.direct(ctx, t)
 	}
 	if f.tokenFile != "" || f.caFile != "" {
-		return nil, NewUsageError(errors.New("--token-file and --ca-file require --server"))
+		return nil, UsageErrorf("--token-file and --ca-file require --server")
 	}
 	config, namespace, err := f.Config(t)
 	if err != nil {
@@ -89,11 +89,11 @@ func ThroughProxy(ctx context.Context, config *rest.Config, component, home stri
 ) (*ControllerClient, error) {
 	transport, err := rest.TransportFor(config)
 	if err != nil {
-		return nil, NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+		return nil, UsageErrorf("reading the kubeconfig: %s", OneLine(err))
 	}
 	host, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+		return nil, UsageErrorf("reading the kubeconfig: %s", OneLine(err))
 	}
 	c := &ControllerClient{Proxied: true, namespace: component, Home: home}
 	if c.client, err = apiclient.New(apiclient.Options{
@@ -132,11 +132,10 @@ func tokenFor(ctx context.Context, config *rest.Config, component, home string) 
 func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerClient, error) {
 	u, err := url.Parse(f.server)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return nil,
-			NewUsageError(errors.New("--server is not a URL: want https:// and a host, without a password or a query"))
+		return nil, UsageErrorf("--server is not a URL: want https:// and a host, without a password or a query")
 	}
 	if u.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()) {
-		return nil, NewUsageError(fmt.Errorf("--server is %s: tokens are only sent over https", u))
+		return nil, UsageErrorf("--server is %s: tokens are only sent over https", u)
 	}
 	c := &ControllerClient{namespace: f.Component, Home: f.Namespace}
 	if c.client, err = apiclient.New(apiclient.Options{
@@ -147,13 +146,12 @@ func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerCl
 	}
 	config, namespace, err := f.Config(t)
 	if err != nil {
-		return nil, NewUsageError(fmt.Errorf("--token-file is not set and no token can be requested: %w",
-			err))
+		return nil, UsageErrorf("--token-file is not set and no token can be requested: %w", err)
 	}
 	token, err := tokenFor(ctx, config, f.Component, namespace)
 	if _, none := errors.AsType[*NoTokenError](err); none {
-		return nil, NewUsageError(errors.New("no token for --server is available: set --token-file to a " +
-			"token of a service account " + viewerAccount + " (see docs/reference/reports.md)"))
+		return nil, UsageErrorf("no token for --server is available: set --token-file to a " +
+			"token of a service account " + viewerAccount + " (see docs/reference/reports.md)")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: set --token-file to use another token", err)
@@ -214,9 +212,9 @@ func (c *ControllerClient) Get(ctx context.Context, path string, query url.Value
 	case refused != nil:
 		return now, c.Refusal(refused.Status, path, refused.Body)
 	case errors.Is(err, apiclient.ErrToken):
-		return now, NewUsageError(fmt.Errorf("--token-file: %w", err))
+		return now, UsageErrorf("--token-file: %w", err)
 	case errors.Is(err, apiclient.ErrTrust):
-		return now, NewUsageError(fmt.Errorf("--ca-file: %w", err))
+		return now, UsageErrorf("--ca-file: %w", err)
 	case errors.Is(err, apiclient.ErrAnswer):
 		return now, fmt.Errorf("%s: select a shorter interval or fewer groups", withoutURL(err))
 	case err != nil:

@@ -83,11 +83,11 @@ func openSource(cmd *cobra.Command, t cmdutil.Terminal, f *cmdutil.ControllerFla
 		}
 	})
 	if len(idle) > 0 {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("--dir uses no cluster: remove %s", strings.Join(idle, ", ")))
+		return nil, cmdutil.UsageErrorf("--dir uses no cluster: remove %s", strings.Join(idle, ", "))
 	}
 	folder, err := dashboard.OpenFolder(dir)
 	if err != nil {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("--dir: %w", err))
+		return nil, cmdutil.UsageErrorf("--dir: %w", err)
 	}
 	return folder, nil
 }

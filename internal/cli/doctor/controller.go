@@ -53,8 +53,7 @@ func (d *Doctor) CheckController(ctx context.Context) {
 	case holds.Oldest != nil && now.Sub(*holds.Oldest) > foldLate:
 		d.say(StatusFail, "check the logs of "+cmdutil.ControllerName+" and the free space on its volume",
 			"%s have not been added to the sums since %s: the ledger is not writable", humanize.Count(holds.Journal,
-				"booking"),
-			holds.Oldest.UTC().Format(time.RFC3339))
+				"booking"), holds.Oldest.UTC().Format(time.RFC3339))
 	default:
 		d.ok("the controller is available and its ledger is up to date")
 	}

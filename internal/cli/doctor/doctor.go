@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -94,7 +93,7 @@ code is 1 if a check failed. The capabilities of nodes to measure power (RAPL, m
 		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.Namespace == "" {
-				return cmdutil.NewUsageError(errors.New("--namespace must not be empty"))
+				return cmdutil.UsageErrorf("--namespace must not be empty")
 			}
 			c, err := f.Open(t)
 			if err != nil {

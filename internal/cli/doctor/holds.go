@@ -54,8 +54,7 @@ func (d *Doctor) checkHoldPolicy(ctx context.Context) {
 			"MutatingAdmissionPolicyBinding %s is older than the scheduler: Jobs created in between were suspended "+
 				"and not released", release.HoldPolicy)
 	default:
-		d.ok("Jobs that may wait are suspended on creation and released by the holder of Lease %s",
-			cmdutil.HoldLease)
+		d.ok("Jobs that may wait are suspended on creation and released by the holder of Lease %s", cmdutil.HoldLease)
 	}
 	for _, name := range GuardPolicies {
 		_, errPolicy = policies.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})

@@ -150,8 +150,7 @@ func (d *Doctor) checkLeases(ctx context.Context) {
 		switch {
 		case kube.LeaseHeld(&l, d.Now()) && d.podIsGone(ctx, holder):
 			d.say(StatusWarn, "check whether its component is running",
-				"Lease %s is held by %s, a pod that no longer exists", l.Name,
-				holder)
+				"Lease %s is held by %s, a pod that no longer exists", l.Name, holder)
 		case kube.LeaseHeld(&l, d.Now()):
 			d.fresh[l.Name] = true
 			d.ok("Lease %s is held by %s", l.Name, holder)

@@ -139,8 +139,7 @@ func (d *Doctor) checkPropagation(ctx context.Context) {
 	}
 	if len(all) > 0 {
 		d.say(StatusWarn, "set spec.placement.replicaScheduling.replicaSchedulingType to Divided",
-			"these policies run Jobs in every matching cluster, so KubEnergy cannot select a cluster: %s",
-			firstOf(all))
+			"these policies run Jobs in every matching cluster, so KubEnergy cannot select a cluster: %s", firstOf(all))
 	}
 }
 

@@ -44,8 +44,7 @@ func (d *Doctor) checkSleep(nodes []v1.Node) {
 			"%s may sleep, but %s is not installed: %s", humanize.Count(len(may), "node"), powerName, firstOf(may))
 	default:
 		d.ok("%s may sleep: %d asleep, %d booting, %d stopping", humanize.Count(len(may), "node"),
-			states[v1alpha1.PowerAsleep],
-			states[v1alpha1.PowerBooting], states[v1alpha1.PowerStopping])
+			states[v1alpha1.PowerAsleep], states[v1alpha1.PowerBooting], states[v1alpha1.PowerStopping])
 	}
 	if len(failed) > 0 {
 		d.say(StatusWarn, "check the events and the management controller: kubectl describe node "+failed[0],

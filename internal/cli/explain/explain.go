@@ -234,8 +234,7 @@ func (e *Explainer) unseen(what string) { e.out.Unseen = append(e.out.Unseen, wh
 func (e *Explainer) warn(ctx context.Context, s *subject) {
 	if s.err != nil {
 		for line := range strings.Lines(s.err.Error()) {
-			e.out.Warnings = append(e.out.Warnings,
-				strings.TrimSpace(line)+": the object is treated as unmarked")
+			e.out.Warnings = append(e.out.Warnings, strings.TrimSpace(line)+": the object is treated as unmarked")
 		}
 	}
 	both := []map[string]string{s.object.GetAnnotations(), s.pod.Annotations}

@@ -50,7 +50,7 @@ details. Use kubenergy run-now to start a held Job or pod.`,
 		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if all && f.Namespace != "" {
-				return cmdutil.NewUsageError(fmt.Errorf("-A and -n %s are mutually exclusive", f.Namespace))
+				return cmdutil.UsageErrorf("-A and -n %s are mutually exclusive", f.Namespace)
 			}
 			c, err := f.Open(t)
 			if err != nil {

@@ -51,8 +51,7 @@ func (e *Explainer) heldIn(ctx context.Context, namespace string) {
 	}
 	if held > 0 {
 		e.out.Sentence += fmt.Sprintf(" %s currently held: see kubenergy held -n %s.",
-			humanize.Plural(held, "Job is", "Jobs are"),
-			namespace)
+			humanize.Plural(held, "Job is", "Jobs are"), namespace)
 	}
 }
 

@@ -58,8 +58,7 @@ func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 	}
 	if !opinion && len(ranked) > 0 {
 		p.Note = "the strategy cannot rank nodes without current signals and power profiles, so the default scores " +
-			"apply; " +
-			p.Note
+			"apply; " + p.Note
 	}
 	for i, r := range ranked {
 		shown := dashboard.NodeRank{

@@ -60,9 +60,8 @@ For a recorded series, only the values before --start are used. Times are in UTC
 	flags.StringVar(&f.zone, "zone", "",
 		"name or zone of a GridZone; with --file, the zone if the file contains several")
 	f.quantity = cmdutil.Choose(flags, "quantity", "", "quantity", "", QuantityCarbon, quantityPrice)
-	flags.IntVar(&f.hours, "hours", 0, fmt.Sprintf("length of the forecast in hours (default: all known values, or "+
-		"%d with --file)",
-		offlineHours))
+	flags.IntVar(&f.hours, "hours", 0,
+		fmt.Sprintf("length of the forecast in hours (default: all known values, or %d with --file)", offlineHours))
 	flags.DurationVar(&f.duration, "duration", time.Hour, "length of the cheapest window to mark")
 	flags.StringVar(&f.file, "file", "", "CSV file to forecast without a cluster; may be compressed with gzip")
 	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or the only column)")
@@ -239,7 +238,7 @@ func (f *forecastFlags) fromFile(t cmdutil.Terminal) (*Outlook, error) {
 	f.hours = cmp.Or(f.hours, offlineHours)
 	made, err := forecast.Best(signal.Series, from, time.Duration(f.hours)*time.Hour)
 	if err != nil {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("forecasting %s: %w", f.file, err))
+		return nil, cmdutil.UsageErrorf("forecasting %s: %w", f.file, err)
 	}
 	o := &Outlook{
 		Zone: string(zone), Unit: "gCO2e/kWh", Source: filepath.Base(f.file), Quality: "estimated", Model: made.Model,

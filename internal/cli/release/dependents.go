@@ -126,8 +126,7 @@ func (d *dependents) String() string {
 		text = "uses the scheduler %s, and its pods remain"
 	}
 	return fmt.Sprintf("%s "+text+" pending while no such scheduler is running: %s", humanize.Count(len(names), d.kind),
-		d.Scheduler,
-		humanize.Few(3, names))
+		d.Scheduler, humanize.Few(3, names))
 }
 
 // Mend returns a command that moves the first object to the default scheduler.

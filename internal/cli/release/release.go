@@ -3,7 +3,6 @@ package release
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -76,19 +75,18 @@ kind that moves them to the default scheduler.`,
 func (f *releaseFlags) check(args []string) (name string, err error) {
 	switch {
 	case f.timeout <= 0:
-		return "", cmdutil.NewUsageError(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
+		return "", cmdutil.UsageErrorf("--timeout is %v: want more than 0", f.timeout)
 	case f.all && len(args) > 0:
-		return "", cmdutil.NewUsageError(fmt.Errorf("%q and --all are mutually exclusive", strings.Join(args, " ")))
+		return "", cmdutil.UsageErrorf("%q and --all are mutually exclusive", strings.Join(args, " "))
 	case f.removePolicy && !f.all:
-		return "",
-			cmdutil.NewUsageError(errors.New("--remove-policy requires --all: Jobs that remain held would never start"))
+		return "", cmdutil.UsageErrorf("--remove-policy requires --all: Jobs that remain held would never start")
 	case f.removePolicy && f.Namespace != "":
-		return "", cmdutil.NewUsageError(errors.New("--remove-policy affects all namespaces and cannot be combined " +
-			"with --namespace"))
+		return "", cmdutil.UsageErrorf("--remove-policy affects all namespaces and cannot be combined " +
+			"with --namespace")
 	case f.all:
 		return "", nil
 	case len(args) == 0:
-		return "", cmdutil.NewUsageError(errors.New("want job and a name, or --all"))
+		return "", cmdutil.UsageErrorf("want job and a name, or --all")
 	}
 	_, name, err = cmdutil.OneObject(args, cmdutil.KindJob)
 	return name, err
@@ -247,8 +245,7 @@ func (p *pass) unfinished(err error, released int) error {
 		return p.error(released)
 	}
 	return fmt.Errorf("%s released, but it is unknown whether others are still held: %s",
-		humanize.Count(released, "Job"),
-		cmdutil.OneLine(err))
+		humanize.Count(released, "Job"), cmdutil.OneLine(err))
 }
 
 func (p *pass) error(released int) error {
@@ -257,9 +254,8 @@ func (p *pass) error(released int) error {
 	if n := len(jobs) - most; n > 0 {
 		jobs = append(jobs[:most], fmt.Sprintf("and %d more", n))
 	}
-	return fmt.Errorf("%s released, %s still held: %s (%s)",
-		humanize.Count(released, "Job"), humanize.Count(len(p.failed), "Job"), strings.Join(jobs, ", "),
-		cmdutil.Because(p.failed[0].err))
+	return fmt.Errorf("%s released, %s still held: %s (%s)", humanize.Count(released, "Job"),
+		humanize.Count(len(p.failed), "Job"), strings.Join(jobs, ", "), cmdutil.Because(p.failed[0].err))
 }
 
 // pass releases all Jobs that are held or suspended because of a budget.
