@@ -21,7 +21,7 @@ type Choice struct {
 // Choose adds a flag that accepts one of the given words. It defaults to the first one.
 func Choose(flags *pflag.FlagSet, name, short, of, usage string, words ...string) *Choice {
 	c := &Choice{words[0], of, words}
-	flags.VarP(c, name, short, strings.TrimSpace(usage+" "+c.list()))
+	flags.VarP(c, name, short, strings.TrimSpace(usage+" "+OrOf(c.words)))
 	return c
 }
 
@@ -29,9 +29,6 @@ func Choose(flags *pflag.FlagSet, name, short, of, usage string, words ...string
 func Output(flags *pflag.FlagSet, formats ...string) *Choice {
 	return Choose(flags, "output", "o", "output format", "", formats...)
 }
-
-// list returns the words as text.
-func (c *Choice) list() string { return OrOf(c.words) }
 
 // OrOf joins alternatives with commas and "or".
 func OrOf(words []string) string { return humanize.Listed(words, "or") }
@@ -55,7 +52,7 @@ func (c *Choice) Type() string { return "string" }
 // Set implements pflag.Value. It returns an error for unknown words.
 func (c *Choice) Set(text string) error {
 	if !slices.Contains(c.words, text) {
-		return fmt.Errorf("unknown %s %q: want %s", c.of, text, c.list())
+		return fmt.Errorf("unknown %s %q: want %s", c.of, text, OrOf(c.words))
 	}
 	c.Value = text
 	return nil

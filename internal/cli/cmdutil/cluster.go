@@ -52,18 +52,16 @@ func (f *ClusterFlags) Config(t Terminal) (config *rest.Config, namespace string
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
 	overrides.Context.Namespace = f.Namespace
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
-	config, err = loader.ClientConfig()
+	if config, err = loader.ClientConfig(); err == nil {
+		namespace, _, err = loader.Namespace()
+	}
 	switch {
 	case clientcmd.IsEmptyConfig(err) && t.Getenv("KUBECONFIG") != "" && !anyExists(t.kubeconfigs()):
-		return nil, "",
-			UsageErrorf("no cluster is configured: KUBECONFIG is %q: no such file: correct it or set --kubeconfig",
-				t.Getenv("KUBECONFIG"))
+		return nil, "", UsageErrorf("no cluster is configured: KUBECONFIG is %q: no such file: correct it or set "+
+			"--kubeconfig", t.Getenv("KUBECONFIG"))
 	case clientcmd.IsEmptyConfig(err):
 		return nil, "", UsageErrorf("no cluster is configured: set --kubeconfig or KUBECONFIG")
 	case err != nil:
-		return nil, "", UsageErrorf("reading the kubeconfig: %s", OneLine(err))
-	}
-	if namespace, _, err = loader.Namespace(); err != nil {
 		return nil, "", UsageErrorf("reading the kubeconfig: %s", OneLine(err))
 	}
 	config.QPS, config.Burst, config.Timeout = clientQPS, clientBurst, clientTimeout

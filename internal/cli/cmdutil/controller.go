@@ -59,9 +59,9 @@ const (
 type ControllerClient struct {
 	client    *apiclient.Client
 	token     map[string]string // header with the token; nil if the client reads it from a file
-	Proxied   bool
-	namespace string // namespace of the controller
-	Home      string // namespace of the kubeconfig
+	Proxied   bool              // whether requests are sent through the API server
+	namespace string            // namespace of the controller
+	Home      string            // namespace of the kubeconfig
 }
 
 // Connect returns a client of the controller with a token. If the request is about a single namespace, a service
@@ -88,11 +88,8 @@ func ThroughProxy(ctx context.Context, config *rest.Config, component, home stri
 	now func() time.Time,
 ) (*ControllerClient, error) {
 	transport, err := rest.TransportFor(config)
-	if err != nil {
-		return nil, UsageErrorf("reading the kubeconfig: %s", OneLine(err))
-	}
-	host, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
+	host, _, errHost := rest.DefaultServerUrlFor(config)
+	if err = errors.Join(err, errHost); err != nil {
 		return nil, UsageErrorf("reading the kubeconfig: %s", OneLine(err))
 	}
 	c := &ControllerClient{Proxied: true, namespace: component, Home: home}
@@ -179,10 +176,8 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 		}, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return "",
-			&NoTokenError{fmt.Sprintf(
-				"the controller is not installed: there is no service account %s in namespace %s", viewerAccount,
-				namespace)}
+		return "", &NoTokenError{fmt.Sprintf("the controller is not installed: there is no service account %s in "+
+			"namespace %s", viewerAccount, namespace)}
 	case apierrors.IsForbidden(err):
 		return "", &NoTokenError{fmt.Sprintf("you are not allowed to create a token for the controller: request the "+
 			"permission to create serviceaccounts/token of %[1]s in namespace %[2]s, create an account %[1]s in your "+
