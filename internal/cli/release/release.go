@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +23,6 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
-	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // HoldPolicy is the name of the MutatingAdmissionPolicy that suspends Jobs, and of its binding.
@@ -126,8 +126,6 @@ type Releaser struct {
 	Now           func() time.Time
 	Settle, Pause time.Duration
 	reported      bool // whether notify has printed the reason for retries
-
-	mu sync.Mutex // guards the current pass
 }
 
 // one releases a single Job.
@@ -190,9 +188,7 @@ func (r *Releaser) All(ctx context.Context, namespace string) error {
 		if p.released > 0 {
 			continue // there may be more held Jobs
 		}
-		if err == nil && len(p.failed) > 0 {
-			err = p.failed[0].err
-		}
+		err = cmp.Or(err, p.cause())
 		r.notify(ctx, err)
 		if !kube.Pause(ctx, r.Pause) {
 			return p.unfinished(cmp.Or(err, ctx.Err()), total)
@@ -213,12 +209,15 @@ func (r *Releaser) notify(ctx context.Context, err error) {
 // pass is the result of one pass over all held Jobs.
 type pass struct {
 	seen, released int
-	failed         []failure
+	failed         map[string]error // by namespace and name of the Job
 }
 
-type failure struct {
-	job string
-	err error
+// cause returns the error of the first failed Job by name, or nil.
+func (p *pass) cause() error {
+	if len(p.failed) == 0 {
+		return nil
+	}
+	return p.failed[slices.Min(slices.Collect(maps.Keys(p.failed)))]
 }
 
 // transient reports whether a retry may resolve the error. A patch with a failed test operation is rejected as
@@ -234,9 +233,8 @@ func transient(err error) bool {
 
 // hopeless reports whether another pass would have the same result.
 func (p *pass) hopeless() bool {
-	return p.seen > 0 && len(p.failed) == p.seen && !slices.ContainsFunc(p.failed, func(f failure) bool {
-		return transient(f.err)
-	})
+	errs := slices.Collect(maps.Values(p.failed))
+	return p.seen > 0 && len(errs) == p.seen && !slices.ContainsFunc(errs, transient)
 }
 
 // unfinished returns the error for a pass that was interrupted by the timeout.
@@ -249,35 +247,43 @@ func (p *pass) unfinished(err error, released int) error {
 }
 
 func (p *pass) error(released int) error {
-	jobs := sliceutil.Map(p.failed, func(f failure) string { return f.job })
+	jobs := slices.Sorted(maps.Keys(p.failed))
 	const most = 10
 	if n := len(jobs) - most; n > 0 {
 		jobs = append(jobs[:most], fmt.Sprintf("and %d more", n))
 	}
 	return fmt.Errorf("%s released, %s still held: %s (%s)", humanize.Count(released, "Job"),
-		humanize.Count(len(p.failed), "Job"), strings.Join(jobs, ", "), cmdutil.Because(p.failed[0].err))
+		humanize.Count(len(p.failed), "Job"), strings.Join(jobs, ", "), cmdutil.Because(p.cause()))
 }
 
 // pass releases all Jobs that are held or suspended because of a budget.
 func (r *Releaser) pass(ctx context.Context, namespace string) (pass, error) {
-	var p pass
+	p := pass{failed: map[string]error{}}
+	var mu sync.Mutex // guards p
 	for _, selector := range []string{v1alpha1.LabelHeld + "=true", v1alpha1.LabelBudgetSuspended} {
 		var work errgroup.Group
 		work.SetLimit(Workers)
-		err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: selector},
-			r.Client.BatchV1().Jobs(namespace).List,
-			func(job *batchv1.Job) {
-				work.Go(func() error {
-					r.try(ctx, job, &p)
-					return nil
-				})
+		list := r.Client.BatchV1().Jobs(namespace).List
+		err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: selector}, list, func(job *batchv1.Job) {
+			work.Go(func() error {
+				gone, err := r.release(ctx, job)
+				mu.Lock()
+				defer mu.Unlock()
+				p.seen++
+				switch {
+				case err != nil:
+					p.failed[job.Namespace+"/"+job.Name] = err
+				case !gone:
+					p.released++
+				}
+				return nil
 			})
+		})
 		_ = work.Wait() // errors are recorded in p
 		if err != nil {
 			return p, err
 		}
 	}
-	slices.SortFunc(p.failed, func(a, b failure) int { return strings.Compare(a.job, b.job) })
 	return p, nil
 }
 
@@ -291,20 +297,6 @@ func waitsBy(job *batchv1.Job) string {
 		return v1alpha1.LabelBudgetSuspended
 	}
 	return ""
-}
-
-// try releases one Job of a pass and records the result.
-func (r *Releaser) try(ctx context.Context, job *batchv1.Job, p *pass) {
-	gone, err := r.release(ctx, job)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p.seen++
-	switch {
-	case err != nil:
-		p.failed = append(p.failed, failure{job.Namespace + "/" + job.Name, err})
-	case !gone:
-		p.released++
-	}
 }
 
 // release resumes the Job with a single patch if it is still held and has the same UID. gone is true if it was
