@@ -56,8 +56,9 @@ knowledge base of the hybrid scheduler and PowerProfiles for kubectl apply.`,
   kubenergy benchmark --image registry.example.org/kubenergy/kubenergy:0.1.0 -l pool=batch -o json > nodes.json
   kubenergy benchmark --results here.json --results nodes.json
   kubenergy benchmark --results nodes.json -o yaml | kubectl apply -f -`,
-		Args: cmdutil.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
+		Args:    cmdutil.NoArguments,
+		PreRunE: func(*cobra.Command, []string) error { return cmdutil.NewUsageError(f.check()) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
 	}
 	flags := cmd.Flags()
 	f.Add(flags)
@@ -105,9 +106,6 @@ func (f *benchmarkFlags) check() error {
 }
 
 func (f *benchmarkFlags) run(ctx context.Context, t cmdutil.Terminal) (err error) {
-	if err := f.check(); err != nil {
-		return cmdutil.NewUsageError(err)
-	}
 	doc, failed := &benchmarks{}, 0
 	switch {
 	case f.local:

@@ -128,11 +128,7 @@ func (l *dataList) Sheet() *report.Table {
 	}}
 	licences := l.licences()
 	for _, f := range l.Files {
-		var there any
-		if f.There != "" {
-			there = f.There
-		}
-		t.Add(f.File, report.Cell{Value: int(f.Bytes), Text: sizeText(f.Bytes)}, there,
+		t.Add(f.File, report.Cell{Value: int(f.Bytes), Text: sizeText(f.Bytes)}, f.There,
 			report.Cell{Value: f.Licence, Text: strconv.Itoa(1 + slices.Index(licences, f.Licence))}, f.URL, f.SHA256)
 	}
 	return t

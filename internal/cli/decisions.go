@@ -61,12 +61,10 @@ nodes is required.`,
   kubenergy decisions -A --follow
   kubenergy decisions -n shop --snapshot job/nightly`,
 		Args: cmdutil.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd.Flags().Changed("output")); err != nil {
-				return cmdutil.NewUsageError(err)
-			}
-			return f.run(cmd.Context(), t)
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cmdutil.NewUsageError(f.check(cmd.Flags().Changed("output")))
 		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
 	}
 	flags := cmd.Flags()
 	f.ControllerFlags.Add(flags)
@@ -286,11 +284,5 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, 
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, text, "", "  "); err != nil {
-		return fmt.Errorf("decoding the snapshot of decision %s: %w", r.ID, err)
-	}
-	b.WriteByte('\n')
-	_, err = t.Out.Write(b.Bytes())
-	return err
+	return report.WriteJSON(t.Out, json.RawMessage(text))
 }

@@ -61,8 +61,9 @@ SPECpower_ssj2008 is supported without changes.`,
   kubenergy profile --create --label-nodes --dry-run
   kubenergy profile --label-nodes -l pool=batch
   kubenergy profile --remove`,
-		Args: cmdutil.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
+		Args:    cmdutil.NoArguments,
+		PreRunE: func(*cobra.Command, []string) error { return cmdutil.NewUsageError(f.check()) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
 	}
 	f.Add(cmd.Flags())
 	flags := cmd.Flags()
@@ -97,9 +98,6 @@ func (f *profileFlags) check() error {
 }
 
 func (f *profileFlags) run(ctx context.Context, t cmdutil.Terminal) error {
-	if err := f.check(); err != nil {
-		return cmdutil.NewUsageError(err)
-	}
 	catalogue, err := f.readCatalogue(t)
 	if err != nil {
 		return err

@@ -111,9 +111,7 @@ Times are in UTC.`,
 		{"cluster", "clusters of a federation to include"},
 		{"kind", "kinds of accounts to include, e.g. workload or idle"},
 	} {
-		values := new([]string)
-		flags.StringSliceVar(values, filter.name, nil, filter.usage)
-		f.filters[filter.name] = values
+		f.filters[filter.name] = flags.StringSlice(filter.name, nil, filter.usage)
 	}
 	flags.IntVar(&f.limit, "limit", 0, "maximum number of rows, by energy; the remaining rows are summed in one row "+
 		"(0: unlimited)")

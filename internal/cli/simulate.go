@@ -112,18 +112,8 @@ func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 	if err := f.missing(); err != nil {
 		return nil, err
 	}
-	if cmd.Flags().Changed("price") {
-		f.over.Price = &f.price
-	}
-	if cmd.Flags().Changed("carbon-price") {
-		f.over.CarbonPrice = &f.carbon
-	}
-	if cmd.Flags().Changed("interruptible") {
-		f.over.Interruptible = &f.interrupt
-	}
-	if cmd.Flags().Changed("seed") {
-		f.over.Seed = &f.seed
-	}
+	f.over.Price, f.over.CarbonPrice = given(cmd, "price", &f.price), given(cmd, "carbon-price", &f.carbon)
+	f.over.Interruptible, f.over.Seed = given(cmd, "interruptible", &f.interrupt), given(cmd, "seed", &f.seed)
 	if err := file.Override(f.over); err != nil {
 		return nil, err
 	}
@@ -131,6 +121,14 @@ func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 		file.Strategies = []string{"least-allocated", "energy", "carbon+window"}
 	}
 	return file, nil
+}
+
+// given returns the value of a flag, or nil if the flag is not set.
+func given[T any](cmd *cobra.Command, flag string, value *T) *T {
+	if !cmd.Flags().Changed(flag) {
+		return nil
+	}
+	return value
 }
 
 // missing returns an error that lists missing flags if there is no scenario file.

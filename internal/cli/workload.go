@@ -145,10 +145,7 @@ func fitted(jobs []sched.Job) (*workload.Model, error) {
 	// The table may be unsorted.
 	slices.SortStableFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
 	m, err := workload.Fit(jobs)
-	if err != nil {
-		return nil, cmdutil.NewUsageError(err)
-	}
-	return m, nil
+	return m, cmdutil.NewUsageError(err)
 }
 
 type generateFlags struct {
@@ -216,13 +213,6 @@ func (f *generateFlags) read(t cmdutil.Terminal) (*workload.Model, error) {
 	return m, nil
 }
 
-// Kinds of load that the pods of manifests generate.
-const (
-	loadSleep  = "sleep"
-	loadStress = "stress"
-	loadLab    = "lab"
-)
-
 type manifestFlags struct {
 	traceFlags
 	namespace, image, scheduler, load, prefix string
@@ -243,11 +233,9 @@ job. If all Jobs are created together, the queue is full.`,
 		Example: `  kubenergy workload manifests jobs.csv --time-scale 60 --limit 100 | kubectl create -f -
   kubenergy workload manifests pai_1k.csv.gz --namespace gaia --load stress \
       --image registry.example/kubenergy/kubenergy:v1`,
-		Args: oneFile,
+		Args:    oneFile,
+		PreRunE: func(*cobra.Command, []string) error { return cmdutil.NewUsageError(f.check()) },
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := f.check(); err != nil {
-				return cmdutil.NewUsageError(err)
-			}
 			trace, err := f.read(t, args[0])
 			if err != nil {
 				return err
@@ -261,7 +249,7 @@ job. If all Jobs are created together, the queue is full.`,
 	flags.StringVar(&f.image, "image", "",
 		"image of the pods (default: busybox; --load stress requires the image of this program)")
 	flags.StringVar(&f.scheduler, "scheduler", policy.SchedulerName, "scheduler name of the pods")
-	flags.StringVar(&f.load, "load", loadSleep, "load of the pods: sleep, stress or lab")
+	flags.StringVar(&f.load, "load", "sleep", "load of the pods: sleep, stress or lab")
 	flags.StringVar(&f.prefix, "name-prefix", "trace", "prefix of the names of the Jobs")
 	flags.Float64Var(&f.scale, "time-scale", 1, "acceleration factor: run times and delays are divided by it")
 	flags.DurationVar(&f.delay, "max-delay", 0, "allowed delay of jobs without one, before scaling, e.g. 6h")
@@ -273,9 +261,9 @@ const maxNamePrefix = 40 // names of pods consist of the Job's name and a suffix
 
 func (f *manifestFlags) check() error {
 	switch {
-	case f.load != loadSleep && f.load != loadStress && f.load != loadLab:
+	case !slices.Contains([]string{"sleep", "stress", "lab"}, f.load):
 		return fmt.Errorf("--load is %q: want sleep, stress or lab", f.load)
-	case f.load == loadStress && f.image == "":
+	case f.load == "stress" && f.image == "":
 		return errors.New("--load stress requires --image with the image of this program")
 	case !(f.scale > 0 && f.scale <= 1e6):
 		return fmt.Errorf("--time-scale is %v: want more than 0 and at most 1000000", f.scale)
@@ -346,14 +334,14 @@ func (f *manifestFlags) job(name string, j *sched.Job) *batchv1.Job {
 	container.Image = f.image
 	seconds := strconv.FormatFloat(f.shrink(j.Duration).Seconds(), 'f', -1, 64)
 	switch f.load {
-	case loadSleep:
+	case "sleep":
 		container.Command = []string{"sleep", seconds}
-	case loadStress:
+	case "stress":
 		container.Args = []string{
 			"stress", fmt.Sprintf("--cpu=%dm", max(1, j.Request.MilliCPU)),
 			fmt.Sprintf("--memory=%d", j.Request.Memory), "--duration=" + seconds + "s",
 		}
-	case loadLab:
+	case "lab":
 		pod.Annotations[v1alpha1.AnnotationLabRunSeconds] = seconds
 	}
 	return job

@@ -43,8 +43,9 @@ day before the end of the file.`,
 		Example: `  kubenergy forecast backtest --grid DE_lifecycle_emissions.csv.gz \
       --weather DE_weather_forecast.csv.gz
   kubenergy forecast backtest --grid 'DE_202?.csv.gz' --zone DE --start 2023-01-01 --calibrate -o json`,
-		Args: cmdutil.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+		Args:    cmdutil.NoArguments,
+		PreRunE: func(*cobra.Command, []string) error { return cmdutil.NewUsageError(f.check()) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.grids, "grid", nil,
@@ -98,9 +99,6 @@ func (f *backtestFlags) check() error {
 }
 
 func (f *backtestFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
-	if err := f.check(); err != nil {
-		return cmdutil.NewUsageError(err)
-	}
 	e, zone, err := f.evaluation(cmd, t)
 	if err != nil {
 		return cmdutil.NewUsageError(err)

@@ -52,8 +52,9 @@ For a recorded series, only the values before --start are used. Times are in UTC
 		Example: `  kubenergy forecast --zone DE --duration 2h
   kubenergy forecast --zone DE --quantity price -o svg --out price.svg
   kubenergy forecast --file DE_2022.csv.gz --zone DE --start 2022-06-01`,
-		Args: cmdutil.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+		Args:    cmdutil.NoArguments,
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return cmdutil.NewUsageError(f.check(cmd)) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
 	}
 	flags := cmd.Flags()
 	f.Add(flags)
@@ -128,16 +129,13 @@ func (f *forecastFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func (f *forecastFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
-	if err := f.check(cmd); err != nil {
-		return cmdutil.NewUsageError(err)
-	}
+func (f *forecastFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	var o *Outlook
 	var err error
 	if f.file != "" {
 		o, err = f.fromFile(t)
 	} else {
-		o, err = f.fromCluster(cmd.Context(), t)
+		o, err = f.fromCluster(ctx, t)
 	}
 	if err != nil {
 		return err
