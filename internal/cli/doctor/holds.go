@@ -33,24 +33,24 @@ func (d *Doctor) checkHoldPolicy(ctx context.Context) {
 	absence, _ := cmdutil.WithoutScheduler(ctx, d.client, d.Namespace, d.Now(), "releases them at their latest start")
 	switch {
 	case errPolicy != nil && errBinding != nil:
-		d.say(StatusWarn, "set hold.enabled in the chart, or apply deploy/hold",
+		d.warn("set hold.enabled in the chart, or apply deploy/hold",
 			"not installed: only bare pods are held, Jobs are not")
 		return
 	case errBinding != nil:
-		d.say(StatusWarn, "create the binding, or remove the policy",
+		d.warn("create the binding, or remove the policy",
 			"MutatingAdmissionPolicy %s has no binding, so no Job is held", release.HoldPolicy)
 		return
 	case errPolicy != nil:
-		d.say(StatusWarn, "create the policy, or remove the binding",
+		d.warn("create the policy, or remove the binding",
 			"MutatingAdmissionPolicyBinding %s refers to a missing policy, so no Job is held", release.HoldPolicy)
 		return
 	case absence != "":
-		d.say(StatusFail, startScheduler, "Jobs are suspended on creation, but %s", absence)
+		d.fail(startScheduler, "Jobs are suspended on creation, but %s", absence)
 	case !d.fresh[cmdutil.HoldLease]:
-		d.say(StatusFail, startScheduler, "Jobs are suspended on creation, but no scheduler holds the Lease "+
+		d.fail(startScheduler, "Jobs are suspended on creation, but no scheduler holds the Lease "+
 			"%s, so they start at their latest start", cmdutil.HoldLease)
 	case !d.scheduler.IsZero() && binding.CreationTimestamp.Time.Before(d.scheduler):
-		d.say(StatusWarn, "create the binding last and delete it first",
+		d.warn("create the binding last and delete it first",
 			"MutatingAdmissionPolicyBinding %s is older than the scheduler: Jobs created in between were suspended "+
 				"and not released", release.HoldPolicy)
 	default:
@@ -60,8 +60,7 @@ func (d *Doctor) checkHoldPolicy(ctx context.Context) {
 		_, errPolicy = policies.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
 		_, errBinding = policies.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(errPolicy) || apierrors.IsNotFound(errBinding) {
-			d.say(StatusWarn, "apply deploy/hold/guard.yaml, because RBAC cannot restrict changes to parts of an "+
-				"object",
+			d.warn("apply deploy/hold/guard.yaml, because RBAC cannot restrict changes to parts of an object",
 				"ValidatingAdmissionPolicy %s or its binding is missing: changes by KubEnergy, users and kubelets "+
 					"are not restricted", name)
 		}
@@ -89,11 +88,10 @@ func (d *Doctor) checkHeldJobs(ctx context.Context) {
 	}
 	const advice = "check whether the scheduler is running; to release the Jobs: kubenergy release --all"
 	if n := len(late); n > 0 {
-		d.say(StatusFail, advice, "%s held past the latest start: %s", humanize.Count(n, "Job"), firstOf(late))
+		d.fail(advice, "%s held past the latest start: %s", humanize.Count(n, "Job"), firstOf(late))
 	}
 	if n := len(overdueWithoutDate); n > 0 {
-		d.say(StatusWarn, advice, "%s held without a latest start: %s", humanize.Count(n, "Job"),
-			firstOf(overdueWithoutDate))
+		d.warn(advice, "%s held without a latest start: %s", humanize.Count(n, "Job"), firstOf(overdueWithoutDate))
 	}
 	if len(late)+len(overdueWithoutDate) == 0 {
 		d.ok("%s held, none past its latest start", humanize.Count(held, "Job"))

@@ -35,11 +35,11 @@ func (d *Doctor) checkMode(ctx context.Context) {
 			d.policy = p
 		}
 		if err := policy.ReadPolicy(p); err != nil {
-			d.say(StatusWarn, "correct the policy: it is ignored until then", "EnergyPolicy %s/%s: %s", p.Namespace,
+			d.warn("correct the policy: it is ignored until then", "EnergyPolicy %s/%s: %s", p.Namespace,
 				p.Name, cmdutil.OneLine(err))
 		} else if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionValid); c != nil &&
 			c.Status == metav1.ConditionFalse {
-			d.say(StatusWarn, "correct the policy: it is ignored until then", "EnergyPolicy %s/%s is invalid: %s",
+			d.warn("correct the policy: it is ignored until then", "EnergyPolicy %s/%s is invalid: %s",
 				p.Namespace, p.Name, c.Message)
 		}
 	}
@@ -66,8 +66,7 @@ func (d *Doctor) checkDelays(ctx context.Context, policies []v1alpha1.EnergyPoli
 			continue
 		}
 		for _, f := range view.FindPolicy(p.Namespace) {
-			d.say(StatusWarn, cmp.Or(f.Mend, "correct the policy"), "EnergyPolicy %s/%s: %s", p.Namespace, p.Name,
-				f.Said)
+			d.warn(cmp.Or(f.Mend, "correct the policy"), "EnergyPolicy %s/%s: %s", p.Namespace, p.Name, f.Said)
 		}
 	}
 }
@@ -86,7 +85,7 @@ func (d *Doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.E
 			own[n.Name] = true
 		}
 		for _, f := range policy.FindNamespace(n) {
-			d.say(StatusWarn, cmp.Or(f.Mend, "correct or remove the setting"), "namespace %s: %s", n.Name, f.Said)
+			d.warn(cmp.Or(f.Mend, "correct or remove the setting"), "namespace %s: %s", n.Name, f.Said)
 		}
 	})
 	if err != nil {
@@ -106,7 +105,7 @@ func (d *Doctor) checkZones(ctx context.Context) {
 		return
 	}
 	if len(zones) == 0 {
-		d.say(StatusWarn, "create a GridZone for the location of the nodes: kubectl explain gridzone.spec",
+		d.warn("create a GridZone for the location of the nodes: kubectl explain gridzone.spec",
 			"there is no GridZone: workloads are not held, and nodes are ranked by energy only")
 	}
 	for i := range zones {
@@ -118,10 +117,10 @@ func (d *Doctor) checkZone(z *v1alpha1.GridZone) {
 	ready := meta.FindStatusCondition(z.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ready == nil:
-		d.say(StatusFail, "check whether kubenergy-controller is running", "GridZone %s: the status is empty", z.Name)
+		d.fail("check whether kubenergy-controller is running", "GridZone %s: the status is empty", z.Name)
 		return
 	case ready.Status != metav1.ConditionTrue:
-		d.say(StatusFail, "check its sources: kubectl describe gridzone "+z.Name, "GridZone %s is not ready: %s",
+		d.fail("check its sources: kubectl describe gridzone "+z.Name, "GridZone %s is not ready: %s",
 			z.Name, ready.Message)
 		return
 	}
@@ -133,7 +132,7 @@ func (d *Doctor) checkZone(z *v1alpha1.GridZone) {
 	}
 	// The message of the condition lists problems of other sources after the selected source.
 	if _, trouble, ok := strings.Cut(ready.Message, "; "); ok {
-		d.say(StatusWarn, "check its sources: kubectl describe gridzone "+z.Name, "GridZone %s: %s", z.Name, trouble)
+		d.warn("check its sources: kubectl describe gridzone "+z.Name, "GridZone %s: %s", z.Name, trouble)
 	}
 }
 
@@ -149,16 +148,16 @@ func (d *Doctor) checkSignal(z *v1alpha1.GridZone, name string, s *v1alpha1.Sign
 	end := s.Start.Add(time.Duration(len(s.Values)) * s.Step.Duration)
 	switch {
 	case maxAge != nil && maxAge.Duration > 0 && age > maxAge.Duration:
-		d.say(StatusFail, "check its sources: kubectl describe gridzone "+z.Name,
+		d.fail("check its sources: kubectl describe gridzone "+z.Name,
 			"%s, which exceeds the maximum age of %v and is ignored", what, maxAge.Duration)
 	case !end.After(now):
-		d.say(StatusFail, "check whether kubenergy-controller is running", "%s, but its last value ended %s ago", what,
+		d.fail("check whether kubenergy-controller is running", "%s, but its last value ended %s ago", what,
 			humanize.Rounded(now.Sub(end)))
 	case end.Sub(now) < 2*time.Hour:
-		d.say(StatusWarn, "put a source with forecasts first in its spec",
+		d.warn("put a source with forecasts first in its spec",
 			"%s, but only known for the next %s, which limits holds", what, humanize.Rounded(end.Sub(now)))
 	case s.Quality == "estimated":
-		d.say(StatusWarn, "put a source with measured data first in its spec", "%s", what)
+		d.warn("put a source with measured data first in its spec", "%s", what)
 	default:
 		d.ok("%s", what)
 	}
@@ -188,13 +187,12 @@ func (d *Doctor) checkNodes(ctx context.Context) {
 	}
 	all := len(list.Items)
 	if n := len(noProfile); n > 0 && d.crds {
-		d.say(StatusWarn, "label the nodes (kubenergy profile --label-nodes), or set the nodeSelector of a "+
-			"PowerProfile",
+		d.warn("label the nodes (kubenergy profile --label-nodes), or set the nodeSelector of a PowerProfile",
 			"%d of %s without a power profile: %s; workloads that fit on them are placed regardless of energy", n,
 			humanize.Count(all, "node"), firstOf(noProfile))
 	}
 	if n := len(noSite); n > 0 && d.crds {
-		d.say(StatusWarn, "create a GridZone with default: true, or label nodes with "+v1alpha1.LabelSite,
+		d.warn("create a GridZone with default: true, or label nodes with "+v1alpha1.LabelSite,
 			"%d of %s without a grid zone: %s", n, humanize.Count(all, "node"), firstOf(noSite))
 	}
 	switch {

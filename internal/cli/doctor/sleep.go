@@ -37,17 +37,17 @@ func (d *Doctor) checkSleep(nodes []v1.Node) {
 	case len(may)+len(away) == 0:
 		return
 	case len(away) > 0 && !works:
-		d.say(StatusFail, "start "+powerName+", or wake up the machines: kubenergy wake --all",
+		d.fail("start "+powerName+", or wake up the machines: kubenergy wake --all",
 			"no %s is ready to wake up machines, but these nodes are not awake: %s", powerName, firstOf(away))
 	case power == nil:
-		d.say(StatusWarn, "set power.enabled in the chart, or remove the label "+v1alpha1.LabelMaySleep,
+		d.warn("set power.enabled in the chart, or remove the label "+v1alpha1.LabelMaySleep,
 			"%s may sleep, but %s is not installed: %s", humanize.Count(len(may), "node"), powerName, firstOf(may))
 	default:
 		d.ok("%s may sleep: %d asleep, %d booting, %d stopping", humanize.Count(len(may), "node"),
 			states[v1alpha1.PowerAsleep], states[v1alpha1.PowerBooting], states[v1alpha1.PowerStopping])
 	}
 	if len(failed) > 0 {
-		d.say(StatusWarn, "check the events and the management controller: kubectl describe node "+failed[0],
+		d.warn("check the events and the management controller: kubectl describe node "+failed[0],
 			"the last boot of these nodes failed: %s", firstOf(failed))
 	}
 }

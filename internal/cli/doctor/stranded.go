@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/cli/release"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
@@ -29,10 +30,10 @@ func (d *Doctor) checkStranded(ctx context.Context) {
 		d.unseen(what, all.Unseen[what])
 	}
 	for i := range all.Found {
-		f, status, mend := &all.Found[i], StatusFail, all.Found[i].Mend()
+		f, status, mend := &all.Found[i], dashboard.StatusFail, all.Found[i].Mend()
 		// Another system may serve a name that KubEnergy is not configured for.
 		if f.Scheduler != policy.SchedulerName && !slices.Contains(s.Configured, f.Scheduler) {
-			status, mend = StatusWarn, "if no other system serves this name: "+mend
+			status, mend = dashboard.StatusWarn, "if no other system serves this name: "+mend
 		}
 		d.say(status, mend, "%s", f)
 	}
