@@ -61,8 +61,7 @@ knowledge base of the hybrid scheduler and PowerProfiles for kubectl apply.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
 	}
 	flags := cmd.Flags()
-	f.Add(flags)
-	f.AddNamespace(flags, "namespace of the Jobs (default: namespace of the kubeconfig)")
+	f.Add(flags, "namespace of the Jobs (default: namespace of the kubeconfig)")
 	flags.BoolVar(&f.local, "local", false, "measure this machine, without Kubernetes")
 	flags.StringVar(&f.node, "node", "", "name of this machine, with --local (default: its host name)")
 	flags.StringSliceVar(&f.works, "workloads", knownWorks[:3], "works to measure: "+cmdutil.OrOf(knownWorks))
@@ -153,11 +152,13 @@ func (f *benchmarkFlags) measure(ctx context.Context, t cmdutil.Terminal) (*benc
 	if f.node == "" {
 		f.node, _ = os.Hostname()
 	}
-	m, err := openMeters(f.meters, slog.New(slog.NewTextHandler(t.Err, nil)))
+	f.meters.Now = host.Now
+	meters, err := meter.Open(f.meters, slog.New(slog.NewTextHandler(t.Err, nil)))
 	if err != nil {
 		return nil, cmdutil.NewUsageError(err)
 	}
-	defer meter.Close(m.meters)
+	defer meter.Close(meters)
+	m := &localMeter{meters: meters, root: meter.NewRoot(meters)}
 	machine := &benchmark.Machine{CPUs: runtime.GOMAXPROCS(0), Power: m.power}
 	r := &benchmark.Result{Node: f.node, CPUs: machine.CPUs}
 	r.Runs, err = machine.Measure(ctx, f.plan(t.Err, f.node), f.rules, func(run benchmark.Run) {
@@ -177,12 +178,6 @@ type localMeter struct {
 	meters     []meter.Meter
 	root       *meter.Root
 	read, last []energy.Reading // readings of all meters, and readings of the root at the last call of power
-}
-
-func openMeters(config meter.Config, log *slog.Logger) (*localMeter, error) {
-	config.Now = host.Now
-	meters, err := meter.Open(config, log)
-	return &localMeter{meters: meters, root: meter.NewRoot(meters)}, err
 }
 
 // power returns the mean power since the last call.

@@ -67,8 +67,7 @@ nodes is required.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
 	}
 	flags := cmd.Flags()
-	f.ControllerFlags.Add(flags)
-	f.AddNamespace(flags, "namespace of the workloads (default: namespace of the kubeconfig)")
+	f.ControllerFlags.Add(flags, "namespace of the workloads (default: namespace of the kubeconfig)")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "list the decisions of all namespaces")
 	flags.StringVar(&f.since, "since", "1d", "maximum age of decisions, e.g. 2h or 7d, or the earliest time or date")
 	flags.IntVar(&f.limit, "limit", 100, "maximum number of decisions; the newest are listed")
@@ -105,15 +104,13 @@ func (f *decisionsFlags) check(format bool) error {
 func (f *decisionsFlags) query(c *cmdutil.ControllerClient, now time.Time) (*ledger.RecordQuery, error) {
 	from, err := humanize.ParseTime("--since", "-"+f.since, now)
 	if err != nil {
-		if from, err = humanize.ParseTime("--since", f.since, now); err != nil {
-			return nil, cmdutil.NewUsageError(err)
-		}
+		from, err = humanize.ParseTime("--since", f.since, now)
 	}
 	q := &ledger.RecordQuery{From: from, Strategies: f.strategies, Limit: f.limit}
 	if !f.all {
 		q.Namespaces = []string{cmp.Or(c.Home, "default")}
 	}
-	return q, nil
+	return q, cmdutil.NewUsageError(err)
 }
 
 // wants reports whether a record matches the filters that the API does not support.

@@ -65,7 +65,7 @@ SPECpower_ssj2008 is supported without changes.`,
 		PreRunE: func(*cobra.Command, []string) error { return cmdutil.NewUsageError(f.check()) },
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
 	}
-	f.Add(cmd.Flags())
+	f.Add(cmd.Flags(), "")
 	flags := cmd.Flags()
 	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes (default: all)")
 	flags.StringVar(&f.catalogue, "hardware-profiles", "",

@@ -63,7 +63,7 @@ lab in plans.jsonl. The first plan that differs is an error.`,
 		},
 	}
 	flags := cmd.Flags()
-	f.ControllerFlags.Add(flags)
+	f.ControllerFlags.Add(flags, "")
 	flags.StringSliceVar(&f.strategies, "strategy", nil, "strategies to replay")
 	flags.StringVar(&f.file, "file", "", "file with records, either JSON with snapshots in the format of the API, or "+
 		"CSV with the same column names; may be compressed with gzip")

@@ -53,18 +53,15 @@ func (f *spanFlags) add(flags *pflag.FlagSet, more string) {
 }
 
 func (f *spanFlags) query(now time.Time) (*ledger.Query, error) {
-	q := &ledger.Query{Namespaces: f.namespaces}
-	var err error
-	if q.From, err = humanize.ParseTime("--from", f.from, now); err != nil {
-		return nil, err
-	}
-	if q.To, err = humanize.ParseTime("--to", f.to, now); err != nil {
+	from, errFrom := humanize.ParseTime("--from", f.from, now)
+	to, errTo := humanize.ParseTime("--to", f.to, now)
+	if err := cmp.Or(errFrom, errTo); err != nil {
 		return nil, err
 	}
 	if f.decisions <= 0 {
 		return nil, fmt.Errorf("--max-decisions is %d: want more than 0", f.decisions)
 	}
-	return q, nil
+	return &ledger.Query{From: from, To: to, Namespaces: f.namespaces}, nil
 }
 
 // reportGroups are the dimensions of --group-by in the order of the help text.
@@ -96,7 +93,7 @@ Times are in UTC.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
 	}
 	flags := cmd.Flags()
-	f.ControllerFlags.Add(flags)
+	f.ControllerFlags.Add(flags, "")
 	f.spanFlags.add(flags, "")
 	flags.StringSliceVar(&f.groupBy, "group-by", []string{"namespace"},
 		"one or more of "+strings.Join(names, ", ")+"; account, user and partition "+

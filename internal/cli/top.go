@@ -58,12 +58,12 @@ cluster, and only pods of the queried cluster are shown.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t, kind) },
 	}
 	flags := cmd.Flags()
-	f.Add(flags)
 	if kind == "pods" {
 		cmd.Example = "  kubenergy top pods -n shop\n  kubenergy top pods -A --sort age"
-		f.AddNamespace(flags, "namespace of the pods (default: namespace of the kubeconfig)")
+		f.Add(flags, "namespace of the pods (default: namespace of the kubeconfig)")
 		flags.BoolVarP(&f.all, "all-namespaces", "A", false, "list the pods of all namespaces")
 	} else {
+		f.Add(flags, "")
 		cmd.Example = "  kubenergy top nodes\n  kubenergy top nodes -o json"
 	}
 	f.sort = cmdutil.Choose(flags, "sort", "", "order", "", "watts", "name", "age")

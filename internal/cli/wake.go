@@ -47,7 +47,7 @@ may put the machines to sleep again. Use --stop to scale it down before, as an u
   kubenergy wake --all --config machines.yaml --keys-dir keys   # if the ConfigMap was deleted`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), t, args) },
 	}
-	f.Add(cmd.Flags())
+	f.Add(cmd.Flags(), "")
 	cmd.Flags().BoolVar(&f.all, "all", false, "wake up all machines that are asleep")
 	cmd.Flags().BoolVar(&f.stop, "stop", false, "scale the Deployment kubenergy-power to 0 replicas first")
 	cmd.Flags().StringVar(&f.config, "config", "", "`file` with the machines, instead of the ConfigMap")

@@ -296,9 +296,8 @@ func (f *manifestFlags) write(w io.Writer, jobs []sched.Job) error {
 	if f.limit > 0 {
 		jobs = jobs[:min(len(jobs), f.limit)]
 	}
-	for i := range jobs {
-		j := &jobs[i]
-		text, err := manifest(f.job(fmt.Sprintf("%s-%0*d", f.prefix, digits, i+1), j))
+	for i, j := range jobs {
+		text, err := manifest(f.job(fmt.Sprintf("%s-%0*d", f.prefix, digits, i+1), &j))
 		if err != nil {
 			return fmt.Errorf("encoding job %q: %w", j.ID, err)
 		}

@@ -26,16 +26,15 @@ type ClusterFlags struct {
 	Kubeconfig, Context, Namespace string
 }
 
-// Add adds the flags --kubeconfig and --context to a flag set.
-func (f *ClusterFlags) Add(flags *pflag.FlagSet) {
+// Add adds the flags --kubeconfig and --context to a flag set, and --namespace, -n for short, with the given help text
+// unless it is empty.
+func (f *ClusterFlags) Add(flags *pflag.FlagSet, namespace string) {
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "",
 		"path to the kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the service account of the pod)")
 	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig (default: current context)")
-}
-
-// AddNamespace adds the flag --namespace, -n for short, with the given help text to a flag set.
-func (f *ClusterFlags) AddNamespace(flags *pflag.FlagSet, usage string) {
-	flags.StringVarP(&f.Namespace, "namespace", "n", "", usage)
+	if namespace != "" {
+		flags.StringVarP(&f.Namespace, "namespace", "n", "", namespace)
+	}
 }
 
 // Client limits. They exceed the default of client-go, because commands are short-lived and the API server has its

@@ -33,8 +33,8 @@ type ControllerFlags struct {
 
 // Add adds the flags of [ClusterFlags.Add] and the flags of the controller, which are --server, --token-file,
 // --ca-file and --central-namespace.
-func (f *ControllerFlags) Add(flags *pflag.FlagSet) {
-	f.ClusterFlags.Add(flags)
+func (f *ControllerFlags) Add(flags *pflag.FlagSet, namespace string) {
+	f.ClusterFlags.Add(flags, namespace)
 	flags.StringVar(&f.server, "server", "",
 		"URL of the controller, e.g. https://kubenergy.example.org (default: through the proxy of the API server)")
 	flags.StringVar(&f.tokenFile, "token-file", "",
@@ -190,9 +190,7 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 }
 
 // Get requests JSON from the controller and decodes it. It returns the time of the server's clock.
-func (c *ControllerClient) Get(ctx context.Context, path string, query url.Values,
-	into any,
-) (now time.Time, err error) {
+func (c *ControllerClient) Get(ctx context.Context, path string, query url.Values, into any) (time.Time, error) {
 	target := path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
@@ -203,6 +201,7 @@ func (c *ControllerClient) Get(ctx context.Context, path string, query url.Value
 		Method: http.MethodGet, Path: target, Header: header, Most: maxAnswer,
 	})
 	refused, _ := errors.AsType[*apiclient.Refused](err)
+	var now time.Time
 	switch {
 	case refused != nil:
 		return now, c.Refusal(refused.Status, path, refused.Body)

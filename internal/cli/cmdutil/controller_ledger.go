@@ -30,9 +30,7 @@ func route(namespaces []string, what string, query url.Values) string {
 const maxReportRows = 100_000
 
 // Ledger requests sums of the ledger.
-func (c *ControllerClient) Ledger(ctx context.Context, q *ledger.Query,
-	filters map[string][]string,
-) (*ledger.Answer, error) {
+func (c *ControllerClient) Ledger(ctx context.Context, q *ledger.Query, filters url.Values) (*ledger.Answer, error) {
 	query := url.Values{
 		"from": {q.From.Format(time.RFC3339)}, "to": {q.To.Format(time.RFC3339)}, "format": {"json"},
 		"limit":   {strconv.Itoa(min(cmp.Or(max(q.Limit, 0), maxReportRows), maxReportRows))},

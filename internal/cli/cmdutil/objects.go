@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/policy"
@@ -57,11 +58,8 @@ func ValueOf(v float64, unit string) string {
 // VariablesOf returns the environment variables of a Deployment's containers. dep may be nil.
 func VariablesOf(dep *appsv1.Deployment) map[string]v1.EnvVar {
 	all := map[string]v1.EnvVar{}
-	if dep == nil {
-		return all
-	}
-	for i := range dep.Spec.Template.Spec.Containers {
-		for _, e := range dep.Spec.Template.Spec.Containers[i].Env {
+	for _, c := range ptr.Deref(dep, appsv1.Deployment{}).Spec.Template.Spec.Containers {
+		for _, e := range c.Env {
 			all[e.Name] = e
 		}
 	}

@@ -48,8 +48,7 @@ command runs until it is interrupted.`,
 		},
 	}
 	flags := cmd.Flags()
-	f.Add(flags)
-	f.AddNamespace(flags, "namespace to show (default: all)")
+	f.Add(flags, "namespace to show (default: all)")
 	flags.StringVar(&dir, "dir", "", "`folder` with results of simulate, compare or a lab, instead of a cluster")
 	flags.StringVar(&listen, "listen", "127.0.0.1:0", "loopback address and port; port 0 selects a free port")
 	flags.BoolVar(&noBrowser, "no-browser", false, "print the URL without opening a browser")

@@ -89,7 +89,7 @@ code is 1 if a check failed. The capabilities of nodes to measure power (RAPL, m
 			return Examine(cmd.Context(), c, f.Namespace, t.Now).report(t, format.Value)
 		},
 	}
-	f.Add(cmd.Flags())
+	f.Add(cmd.Flags(), "")
 	cmd.Flags().StringVarP(&f.Namespace, "namespace", "n", v1alpha1.SystemNamespace,
 		"namespace of KubEnergy's components")
 	format = cmdutil.Output(cmd.Flags(), "text", "json")

@@ -74,16 +74,15 @@ func (d *Doctor) checkComponents(ctx context.Context) {
 		return
 	}
 	versions := map[string][]string{}
-	for i := range list.Items {
-		dep := &list.Items[i]
+	for _, dep := range list.Items {
 		if !strings.HasPrefix(dep.Name, "kubenergy") && dep.Labels["app.kubernetes.io/part-of"] != "kubenergy" {
 			continue
 		}
-		d.deployments[dep.Name] = dep
+		d.deployments[dep.Name] = &dep
 		if strings.HasSuffix(dep.Name, "scheduler") {
 			d.scheduler = dep.CreationTimestamp.Time
 		}
-		version := versionOf(dep)
+		version := versionOf(&dep)
 		versions[version] = append(versions[version], dep.Name)
 		switch want, ready := ptr.Deref(dep.Spec.Replicas, 1), dep.Status.ReadyReplicas; {
 		case want == 0:

@@ -29,12 +29,11 @@ func (d *Doctor) checkMode(ctx context.Context) {
 		d.unseen("EnergyPolicies", err)
 		return
 	}
-	for i := range policies.Items {
-		p := &policies.Items[i]
+	for _, p := range policies.Items {
 		if p.Name == v1alpha1.PolicyName && p.Namespace == d.Namespace {
-			d.policy = p
+			d.policy = &p
 		}
-		if err := policy.ReadPolicy(p); err != nil {
+		if err := policy.ReadPolicy(&p); err != nil {
 			d.warn("correct the policy: it is ignored until then", "EnergyPolicy %s/%s: %s", p.Namespace,
 				p.Name, cmdutil.OneLine(err))
 		} else if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionValid); c != nil &&
@@ -75,8 +74,8 @@ func (d *Doctor) checkDelays(ctx context.Context, policies []v1alpha1.EnergyPoli
 // of namespaces.
 func (d *Doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.EnergyPolicy) int {
 	own := map[string]bool{}
-	for i := range policies {
-		if p := &policies[i]; p.Spec.Mode != "" && p.Namespace != d.Namespace {
+	for _, p := range policies {
+		if p.Spec.Mode != "" && p.Namespace != d.Namespace {
 			own[p.Namespace] = true
 		}
 	}
@@ -176,12 +175,11 @@ func (d *Doctor) checkNodes(ctx context.Context) {
 		return
 	}
 	var noProfile, noSite []string
-	for i := range list.Items {
-		n := &list.Items[i]
-		if _, ok := view.Node(n, sched.Resources{}, sched.Resources{}, 0); !ok {
+	for _, n := range list.Items {
+		if _, ok := view.Node(&n, sched.Resources{}, sched.Resources{}, 0); !ok {
 			noProfile = append(noProfile, n.Name)
 		}
-		if view.SiteOfNode(n).Name == "" {
+		if view.SiteOfNode(&n).Name == "" {
 			noSite = append(noSite, n.Name)
 		}
 	}

@@ -34,14 +34,16 @@ const (
 
 const timeout = 5 * time.Minute
 
+// Meter returns the measured power of all nodes and its sources.
+type Meter func(context.Context) (watts float64, what string, err error)
+
 // Runner runs an experiment.
 type Runner struct {
 	File       *File
 	Work       string // directory for the files of the lab and the contestants
 	Kubeconfig string // of the cluster; set after the start of the lab
 	Progress   func(done, all int)
-	// Meter returns the measured power of all nodes and its sources. If it is nil, energy is modelled.
-	Meter func(context.Context) (watts float64, what string, err error)
+	Meter      Meter // energy is modelled if it is nil
 
 	run    string
 	client kubernetes.Interface

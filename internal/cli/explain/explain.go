@@ -85,8 +85,7 @@ are excluded by a model, and the scheduler itself checks additional conditions.`
 			return t.Print(found, format.Value)
 		},
 	}
-	f.Add(cmd.Flags())
-	f.AddNamespace(cmd.Flags(), "namespace of the object")
+	f.Add(cmd.Flags(), "namespace of the object")
 	format = cmdutil.Output(cmd.Flags(), "text", "json", "yaml")
 	return cmd
 }

@@ -63,8 +63,7 @@ details. Use kubenergy run-now to start a held Job or pod.`,
 			return printHeld(cmd.Context(), t, c, namespace, format.Value)
 		},
 	}
-	f.Add(cmd.Flags())
-	f.AddNamespace(cmd.Flags(), "namespace of the workloads (default: namespace of the kubeconfig)")
+	f.Add(cmd.Flags(), "namespace of the workloads (default: namespace of the kubeconfig)")
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list the workloads of all namespaces")
 	format = cmdutil.Output(cmd.Flags(), "table", "wide", "json", "csv", "yaml")
 	return cmd

@@ -55,6 +55,7 @@ func (e *Explainer) read(ctx context.Context, kind, namespace, name string) (*su
 	return s, nil
 }
 
+// get reads an object. If it returns an error, the object is empty.
 func (e *Explainer) get(ctx context.Context, kind, namespace, name string) (*subject, error) {
 	switch kind {
 	case cmdutil.KindPod:
@@ -62,25 +63,19 @@ func (e *Explainer) get(ctx context.Context, kind, namespace, name string) (*sub
 		return &subject{object: pod, pod: pod}, err
 	case cmdutil.KindCronJob:
 		c, err := e.Client.BatchV1().CronJobs(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
 		s := ofJob(jobOf(c, e.Now))
 		s.cron = c
 		s.above = policy.FindAbove("CronJob", "spec.jobTemplate.metadata", c, &c.Spec.JobTemplate)
-		return s, nil
+		return s, err
 	case cmdutil.KindDeployment:
 		d, err := e.Client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
 		pod := podOf(namespace, &d.Spec.Template)
 		pod.Name = d.Name
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "of " + d.Name, Controller: new(true)}}
 		ready := fmt.Sprintf("%d of %s ready", d.Status.ReadyReplicas,
 			humanize.Count(int(ptr.Deref(d.Spec.Replicas, 1)), "pod"))
 		above := policy.FindAbove("Deployment", "spec.template.metadata", d, &d.Spec.Template)
-		return &subject{object: pod, pod: pod, ready: ready, above: above}, nil
+		return &subject{object: pod, pod: pod, ready: ready, above: above}, err
 	case cmdutil.KindNamespace:
 		_, err := e.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
@@ -89,10 +84,7 @@ func (e *Explainer) get(ctx context.Context, kind, namespace, name string) (*sub
 		return ofJob(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: name}}), err
 	}
 	job, err := e.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return ofJob(job), nil
+	return ofJob(job), err
 }
 
 func ofJob(job *batchv1.Job) *subject {

@@ -57,7 +57,7 @@ For a recorded series, only the values before --start are used. Times are in UTC
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
 	}
 	flags := cmd.Flags()
-	f.Add(flags)
+	f.Add(flags, "")
 	flags.StringVar(&f.zone, "zone", "",
 		"name or zone of a GridZone; with --file, the zone if the file contains several")
 	f.quantity = cmdutil.Choose(flags, "quantity", "", "quantity", "", QuantityCarbon, quantityPrice)

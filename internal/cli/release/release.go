@@ -62,8 +62,7 @@ kind that moves them to the default scheduler.`,
   kubenergy release --all --remove-policy   # before the scheduler is removed`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), t, args) },
 	}
-	f.Add(cmd.Flags())
-	f.AddNamespace(cmd.Flags(), "namespace of the Job, or of the Jobs with --all (default: all namespaces)")
+	f.Add(cmd.Flags(), "namespace of the Job, or of the Jobs with --all (default: all namespaces)")
 	cmd.Flags().BoolVar(&f.all, "all", false, "release all held Jobs")
 	cmd.Flags().BoolVar(&f.removePolicy, "remove-policy", false,
 		"remove the admission policy that holds new Jobs first")
