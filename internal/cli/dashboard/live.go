@@ -131,7 +131,7 @@ func (s *LiveSource) title() string {
 func (s *LiveSource) Job(ctx context.Context, _ dashboard.Query,
 	kind, namespace, name string,
 ) (*dashboard.JobView, error) {
-	e := &explain.Explainer{Client: s.Cluster, Config: s.Config, Now: s.t.Now()}
+	e := &explain.Explainer{Cluster: s.Cluster, Now: s.t.Now()}
 	found, err := e.Explain(ctx, kind, namespace, name)
 	if err != nil {
 		return nil, err
@@ -231,7 +231,7 @@ var modes = []v1alpha1.Mode{v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.M
 func (s *LiveSource) Effect(ctx context.Context, a dashboard.Act) (effect, command string, err error) {
 	switch {
 	case a.Do == dashboard.DoRunNow && (a.Kind == cmdutil.KindJob || a.Kind == cmdutil.KindPod):
-		e := &explain.Explainer{Client: s.Cluster, Config: s.Config, Now: s.t.Now()}
+		e := &explain.Explainer{Cluster: s.Cluster, Now: s.t.Now()}
 		found, err := e.Explain(ctx, a.Kind, a.Namespace, a.Name)
 		if err != nil {
 			return "", "", err
@@ -243,8 +243,8 @@ func (s *LiveSource) Effect(ctx context.Context, a dashboard.Act) (effect, comma
 		}
 		return effect, fmt.Sprintf("kubenergy run-now %s %s -n %s", a.Kind, a.Name, a.Namespace), nil
 	case a.Do == dashboard.DoMode && slices.Contains(modes, v1alpha1.Mode(a.Mode)) && a.Namespace != "":
-		h := &explain.Holdings{Client: s.Cluster, Now: s.t.Now()}
-		if err := h.Read(ctx, s.Cluster, a.Namespace); err != nil {
+		h := &explain.Holdings{Cluster: s.Cluster, Now: s.t.Now()}
+		if err := h.Read(ctx, a.Namespace); err != nil {
 			return "", "", err
 		}
 		mode := v1alpha1.Mode(a.Mode)

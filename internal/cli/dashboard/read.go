@@ -37,8 +37,8 @@ func (r *liveReader) unseen(what string, err error) {
 }
 
 func (r *liveReader) overview(ctx context.Context) {
-	h := &explain.Holdings{Client: r.Cluster, Now: r.m.Now}
-	if err := h.Read(ctx, r.Cluster, r.only); err != nil {
+	h := &explain.Holdings{Cluster: r.Cluster, Now: r.m.Now}
+	if err := h.Read(ctx, r.only); err != nil {
 		r.unseen("held Jobs", err)
 	}
 	r.m.Jobs = append(r.m.Jobs, h.Items...)
@@ -106,17 +106,13 @@ func (r *liveReader) zones(ctx context.Context, h *explain.Holdings) {
 	place := func(z v1alpha1.GridZone) string { return fmt.Sprint(!z.Spec.Default, " ", z.Name) }
 	slices.SortFunc(zones, func(a, b v1alpha1.GridZone) int { return strings.Compare(place(a), place(b)) })
 	for _, z := range zones {
-		shown := dashboard.Zone{Name: z.Name, Carbon: r.signal(z.Status.Carbon), Price: r.signal(z.Status.Price)}
-		if h.View != nil {
-			if site := h.View.Site(z.Name); site != nil {
-				for signal, fresh := range map[*dashboard.Signal]bool{
-					shown.Carbon: site.Carbon.Fresh(r.m.Now, 0), shown.Price: site.Price.Fresh(r.m.Now, 0),
-				} {
-					if signal != nil {
-						signal.Stale = !fresh
-					}
-				}
-			}
+		carbon, price := true, true
+		if h.View != nil && h.View.Site(z.Name) != nil {
+			site := h.View.Site(z.Name)
+			carbon, price = site.Carbon.Fresh(r.m.Now, 0), site.Price.Fresh(r.m.Now, 0)
+		}
+		shown := dashboard.Zone{
+			Name: z.Name, Carbon: r.signal(z.Status.Carbon, carbon), Price: r.signal(z.Status.Price, price),
 		}
 		if shown.Carbon != nil || shown.Price != nil {
 			r.m.Zones = append(r.m.Zones, shown)
@@ -124,11 +120,13 @@ func (r *liveReader) zones(ctx context.Context, h *explain.Holdings) {
 	}
 }
 
-func (r *liveReader) signal(s *v1alpha1.SignalStatus) *dashboard.Signal {
+func (r *liveReader) signal(s *v1alpha1.SignalStatus, fresh bool) *dashboard.Signal {
 	if s == nil || len(s.Values) == 0 || s.Step.Duration <= 0 {
 		return nil
 	}
-	shown := &dashboard.Signal{Unit: s.Unit, Source: s.Source, Forecast: s.ForecastSource, Quality: s.Quality}
+	shown := &dashboard.Signal{
+		Unit: s.Unit, Source: s.Source, Forecast: s.ForecastSource, Quality: s.Quality, Stale: !fresh,
+	}
 	banded := len(s.Low) == len(s.Values) && len(s.High) == len(s.Values)
 	for i, v := range s.Values {
 		p := dashboard.Point{At: s.Start.Add(time.Duration(i) * s.Step.Duration).UTC(), Value: v}

@@ -59,16 +59,16 @@ func (e *Explainer) read(ctx context.Context, kind, namespace, name string) (*su
 func (e *Explainer) get(ctx context.Context, kind, namespace, name string) (*subject, error) {
 	switch kind {
 	case cmdutil.KindPod:
-		pod, err := e.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		pod, err := e.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		return &subject{object: pod, pod: pod}, err
 	case cmdutil.KindCronJob:
-		c, err := e.Client.BatchV1().CronJobs(namespace).Get(ctx, name, metav1.GetOptions{})
+		c, err := e.BatchV1().CronJobs(namespace).Get(ctx, name, metav1.GetOptions{})
 		s := ofJob(jobOf(c, e.Now))
 		s.cron = c
 		s.above = policy.FindAbove("CronJob", "spec.jobTemplate.metadata", c, &c.Spec.JobTemplate)
 		return s, err
 	case cmdutil.KindDeployment:
-		d, err := e.Client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+		d, err := e.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 		pod := podOf(namespace, &d.Spec.Template)
 		pod.Name = d.Name
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "of " + d.Name, Controller: new(true)}}
@@ -77,13 +77,13 @@ func (e *Explainer) get(ctx context.Context, kind, namespace, name string) (*sub
 		above := policy.FindAbove("Deployment", "spec.template.metadata", d, &d.Spec.Template)
 		return &subject{object: pod, pod: pod, ready: ready, above: above}, err
 	case cmdutil.KindNamespace:
-		_, err := e.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		_, err := e.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			err = nil // lacks reports resources that may not be read
 		}
 		return ofJob(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: name}}), err
 	}
-	job, err := e.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
+	job, err := e.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
 	return ofJob(job), err
 }
 
@@ -138,10 +138,4 @@ func (e *Explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Se
 		e.out.Sentence += fmt.Sprintf(" and may be held until %s. The decision is made at that time. The decision "+
 			"below is for a Job that is created now.", e.clock(latest))
 	}
-}
-
-// deploymentState explains that pods of a Deployment are never held.
-func (e *Explainer) deploymentState(s *subject) {
-	e.say(StatePlaced, "%s. They are placed by the scheduler %s and never held, because the pods of a "+
-		"Deployment serve requests.", s.ready, s.pod.Spec.SchedulerName)
 }

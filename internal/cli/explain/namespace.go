@@ -44,7 +44,7 @@ func (e *Explainer) namespaceState(ctx context.Context, s *subject, settings *po
 func (e *Explainer) heldIn(ctx context.Context, namespace string) {
 	held := 0
 	err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
-		e.Client.BatchV1().Jobs(namespace).List, func(*batchv1.Job) { held++ })
+		e.BatchV1().Jobs(namespace).List, func(*batchv1.Job) { held++ })
 	if err != nil {
 		e.unseen("held Jobs: " + cmdutil.Because(err))
 		return
@@ -59,7 +59,7 @@ func (e *Explainer) heldIn(ctx context.Context, namespace string) {
 func (e *Explainer) policyOf(ctx context.Context, namespace string) {
 	var p v1alpha1.EnergyPolicy
 	path := cmdutil.ResourcePath + "namespaces/" + namespace + "/energypolicies/" + v1alpha1.PolicyName
-	if cmdutil.GetJSON(ctx, e.Client, path, &p) != nil {
+	if cmdutil.GetJSON(ctx, e.Cluster, path, &p) != nil {
 		return // it does not exist, or lacks has reported that it cannot be read
 	}
 	if err := policy.ReadPolicy(&p); err != nil {
@@ -77,7 +77,7 @@ func (e *Explainer) policyOf(ctx context.Context, namespace string) {
 // budgetsOf lists the budgets of the namespace.
 func (e *Explainer) budgetsOf(ctx context.Context, namespace string) {
 	var list v1alpha1.EnergyBudgetList
-	if cmdutil.GetJSON(ctx, e.Client, cmdutil.ResourcePath+"namespaces/"+namespace+"/energybudgets", &list) != nil {
+	if cmdutil.GetJSON(ctx, e.Cluster, cmdutil.ResourcePath+"namespaces/"+namespace+"/energybudgets", &list) != nil {
 		return // as in policyOf
 	}
 	for _, b := range list.Items {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +20,7 @@ import (
 // events reads the events of the scheduler and the controller for the object. The API server retains them for an
 // hour.
 func (e *Explainer) events(ctx context.Context, s *subject) {
-	list, err := e.Client.CoreV1().Events(s.object.GetNamespace()).List(ctx, metav1.ListOptions{
+	list, err := e.CoreV1().Events(s.object.GetNamespace()).List(ctx, metav1.ListOptions{
 		FieldSelector: "involvedObject.uid=" + string(s.object.GetUID()),
 	})
 	if err != nil {
@@ -31,15 +30,12 @@ func (e *Explainer) events(ctx context.Context, s *subject) {
 	for _, event := range list.Items {
 		if strings.HasPrefix(event.ReportingController, "kubenergy-") {
 			e.out.Events = append(e.out.Events, dashboard.Reported{
-				At: timeOf(&event), Reason: event.Reason, Text: dashboard.WithoutGrams(event.Message),
+				At:     cmp.Or(event.EventTime.Time, event.LastTimestamp.Time, event.CreationTimestamp.Time),
+				Reason: event.Reason, Text: dashboard.WithoutGrams(event.Message),
 			})
 		}
 	}
 	slices.SortFunc(e.out.Events, func(a, b dashboard.Reported) int { return a.At.Compare(b.At) })
-}
-
-func timeOf(event *v1.Event) time.Time {
-	return cmp.Or(event.EventTime.Time, event.LastTimestamp.Time, event.CreationTimestamp.Time)
 }
 
 // past explains why a running or finished Job was held or not. It uses recorded annotations and events, then the
@@ -91,7 +87,7 @@ func (e *Explainer) strands(ctx context.Context, s *subject) {
 	if name == "" || name == v1.DefaultSchedulerName || placed {
 		return
 	}
-	found, err := cmdutil.ReadServing(ctx, e.Client, v1alpha1.SystemNamespace, e.Now)
+	found, err := cmdutil.ReadServing(ctx, e.Cluster, v1alpha1.SystemNamespace, e.Now)
 	switch {
 	case !slices.Contains(found.Names(), name):
 	case err != nil:

@@ -25,7 +25,7 @@ const modelNote = "feasibility is based on requests, node selector, affinity, ta
 
 // rank ranks the feasible nodes for the pod.
 func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settings *policy.Settings) {
-	nodes, err := e.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := e.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		e.unseen("nodes: " + cmdutil.Because(err))
 		return
@@ -100,7 +100,7 @@ func (e *Explainer) requested(ctx context.Context) (map[string]kube.Load, error)
 	used := map[string]kube.Load{}
 	err := cmdutil.EachItem(ctx, metav1.ListOptions{
 		FieldSelector: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
-	}, e.Client.CoreV1().Pods(v1.NamespaceAll).List, func(pod *v1.Pod) {
+	}, e.CoreV1().Pods(v1.NamespaceAll).List, func(pod *v1.Pod) {
 		l := used[pod.Spec.NodeName]
 		l.Add(pod)
 		used[pod.Spec.NodeName] = l

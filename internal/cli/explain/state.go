@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
@@ -25,7 +26,8 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 		e.cronJobState(s, job, settings)
 		return
 	case cmdutil.KindDeployment:
-		e.deploymentState(s)
+		e.say(StatePlaced, "%s. They are placed by the scheduler %s and never held, because the pods of a Deployment "+
+			"serve requests.", s.ready, s.pod.Spec.SchedulerName)
 		return
 	case cmdutil.KindNamespace:
 		e.namespaceState(ctx, s, settings)
@@ -34,7 +36,7 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 	e.events(ctx, s)
 	latest, run := job.LatestStart(), kube.RunOf(s.object)
 	// An unreadable CronJob does not shorten the deadlines of its runs.
-	if at, err := kube.ReadDeadline(ctx, e.Client, s.work.Namespace, job, run); err == nil {
+	if at, err := kube.ReadDeadline(ctx, e.Cluster, s.work.Namespace, job, run); err == nil {
 		latest = at
 	}
 	if job.AllowedDelay > 0 && !job.Submitted.IsZero() {
@@ -84,7 +86,7 @@ func (e *Explainer) notHeld(s *subject, job *sched.Job, settings *policy.Setting
 }
 
 func (e *Explainer) jobState(ctx context.Context, job *batchv1.Job) {
-	suspended := job.Spec.Suspend != nil && *job.Spec.Suspend
+	suspended := ptr.Deref(job.Spec.Suspend, false)
 	held := job.Labels[v1alpha1.LabelHeld] == "true"
 	released := job.Annotations[v1alpha1.AnnotationReleasedAt]
 	switch end := cmdutil.EndOf(job); {
@@ -94,12 +96,16 @@ func (e *Explainer) jobState(ctx context.Context, job *batchv1.Job) {
 		e.held(ctx, job.Annotations)
 	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
 		e.budget = true
+		latest := ""
+		if till := job.Annotations[v1alpha1.AnnotationBudgetSuspendedTill]; till != "" {
+			latest = ", at the latest at " + till
+		}
 		e.say(StateSuspended, "KubEnergy suspended it because the budget %q is exhausted. It resumes when the budget "+
 			"allows it%s. A user with the role kubenergy-releaser can resume it earlier.",
-			job.Labels[v1alpha1.LabelBudgetSuspended], until(job.Annotations[v1alpha1.AnnotationBudgetSuspendedTill]))
+			job.Labels[v1alpha1.LabelBudgetSuspended], latest)
 	case suspended:
 		e.say(StateSuspended, "It is suspended, but not by KubEnergy, which will not resume it.")
-	case job.Status.Active > 0 && job.Status.Ready != nil && *job.Status.Ready > 0:
+	case job.Status.Active > 0 && ptr.Deref(job.Status.Ready, 0) > 0:
 		e.say(StateRunning, "It is running: %d of %s ready.", *job.Status.Ready,
 			humanize.Count(int(job.Status.Active), "pod"))
 		if released != "" {
@@ -124,14 +130,6 @@ func (x *Explanation) startOf(job *batchv1.Job) {
 	x.Planned, x.Started = &planned, &job.Status.StartTime.Time
 }
 
-// until formats an optional time limit.
-func until(text string) string {
-	if text == "" {
-		return ""
-	}
-	return ", at the latest at " + text
-}
-
 // held describes a held Job based on the annotations of the hold loop, and how the Job will be released.
 func (e *Explainer) held(ctx context.Context, annotations map[string]string) {
 	w := cmdutil.ReadWritten(annotations)
@@ -144,7 +142,7 @@ func (e *Explainer) held(ctx context.Context, annotations map[string]string) {
 	if e.Job.Released {
 		does = "releases it within seconds"
 	}
-	absence, _ := cmdutil.WithoutScheduler(ctx, e.Client, v1alpha1.SystemNamespace, e.Now, does)
+	absence, _ := cmdutil.WithoutScheduler(ctx, e.Cluster, v1alpha1.SystemNamespace, e.Now, does)
 	switch {
 	case e.Job.Released:
 		e.say(StateHeld, "It is held and about to start.")

@@ -91,11 +91,11 @@ type Outlook struct {
 	Cheapest   *cheapestWindow `json:"cheapest,omitempty"`
 	Values     []stepValue     `json:"values"`
 
-	Now               time.Time
-	Series, Low, High *grid.Series
-	Window            sched.Window
-	Duration          time.Duration
-	Width             int // width of the terminal
+	Now               time.Time     `json:"-"`
+	Series, Low, High *grid.Series  `json:"-"`
+	Window            sched.Window  `json:"-"`
+	Duration          time.Duration `json:"-"`
+	Width             int           `json:"-"` // width of the terminal
 }
 
 type cheapestWindow struct {
