@@ -83,13 +83,6 @@ type lasting struct{ error }
 
 func (e lasting) Unwrap() error { return e.error }
 
-// retryable reports whether a retry may resolve the error of an attempt. Errors of the local file are permanent.
-func retryable(err error) bool {
-	_, last := errors.AsType[lasting](err)
-	_, local := errors.AsType[*fs.PathError](err)
-	return !last && !local
-}
-
 // fetch downloads a file unless a valid copy exists. It reports whether the file was downloaded.
 func (f *fetcher) fetch(ctx context.Context, file *scenarios.DataFile, say io.Writer) (fetched bool, err error) {
 	path := filepath.Join(f.dir, filepath.FromSlash(file.Name))
@@ -113,7 +106,9 @@ func (f *fetcher) fetch(ctx context.Context, file *scenarios.DataFile, say io.Wr
 		if err == nil {
 			return true, os.Rename(path+partSuffix, path)
 		}
-		if !retryable(err) || attempt == f.attempts || ctx.Err() != nil {
+		_, last := errors.AsType[lasting](err)
+		_, local := errors.AsType[*fs.PathError](err)
+		if last || local || attempt == f.attempts || ctx.Err() != nil {
 			return false, f.giveUp(err, path+partSuffix)
 		}
 		fmt.Fprintf(say, "%s: %v, retrying\n", file.Name, err)

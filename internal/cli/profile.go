@@ -199,28 +199,24 @@ func (p *profiler) look(ctx context.Context) error {
 			}
 			return fmt.Errorf("listing PowerProfiles: %s", cmdutil.Because(err))
 		}
-		for i := range list.Items {
-			p.existing[list.Items[i].Name] = true
+		for _, profile := range list.Items {
+			p.existing[profile.Name] = true
 		}
 	}
-	for i := range nodes.Items {
-		p.rows = append(p.rows, p.recognise(&nodes.Items[i]))
+	for _, n := range nodes.Items {
+		row := profileRow{Node: n.Name, Label: n.Labels[v1alpha1.LabelPowerProfile], node: &n}
+		capacity := n.Status.Capacity
+		row.Profile, row.Kind, row.Known = p.catalogue.Detect(n.Labels, n.Annotations, n.Spec.ProviderID,
+			capacity.Cpu().Value(), capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
+		if row.Known {
+			of := energy.Watts(row.Kind.Components.GPUs)
+			row.IdleWatts = float64(row.Profile.Idle + of*row.Profile.GPUIdle)
+			row.MaxWatts = float64(row.Profile.Max + of*row.Profile.GPUMax)
+		}
+		p.rows = append(p.rows, row)
 	}
 	slices.SortFunc(p.rows, func(a, b profileRow) int { return cmp.Compare(a.Node, b.Node) })
 	return nil
-}
-
-func (p *profiler) recognise(n *v1.Node) profileRow {
-	row := profileRow{Node: n.Name, Label: n.Labels[v1alpha1.LabelPowerProfile], node: n}
-	capacity := n.Status.Capacity
-	row.Profile, row.Kind, row.Known = p.catalogue.Detect(n.Labels, n.Annotations, n.Spec.ProviderID,
-		capacity.Cpu().Value(), capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
-	if row.Known {
-		of := energy.Watts(row.Kind.Components.GPUs)
-		row.IdleWatts = float64(row.Profile.Idle + of*row.Profile.GPUIdle)
-		row.MaxWatts = float64(row.Profile.Max + of*row.Profile.GPUMax)
-	}
-	return row
 }
 
 // createProfiles applies one PowerProfile per kind of hardware.

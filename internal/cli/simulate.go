@@ -59,9 +59,8 @@ file. The setting queue controls how often the queue is planned and for how many
 		"format of the trace: csv, ecsched, swf, alibaba, openb, gaia or surf (default: detected)")
 	flags.BoolVar(&f.over.SkipBad, "skip-bad", false, skipBadUsage)
 	flags.StringVar(&f.over.Nodes, "nodes", "", "file with nodes, or a preset: "+strings.Join(workload.Presets(), ", "))
-	flags.StringVar(&f.over.Grid, "grid", "",
-		"CSV file with carbon intensity over time, may be compressed with gzip; a quoted pattern joins consecutive "+
-			"files")
+	flags.StringVar(&f.over.Grid, "grid", "", "CSV file with carbon intensity over time, may be compressed with gzip; "+
+		"a quoted pattern joins consecutive files")
 	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
 	flags.StringVar(&f.over.Fill, "fill", "", cmdutil.FillUsage)
 	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, required if the grid file contains several zones")
@@ -74,17 +73,15 @@ file. The setting queue controls how often the queue is planned and for how many
 	flags.Float64Var(&f.price, "price", 0, "price of electricity per kWh")
 	flags.Float64Var(&f.carbon, "carbon-price", 0,
 		"price of a tonne of CO2e in the currency of --price; adds the CI-adjusted cost, which includes emissions")
-	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "",
-		"state of machines without jobs: sleep, also simulated without sleep for comparison, or idle "+
-			"(default sleep)")
+	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "", "state of machines without jobs: sleep, also simulated "+
+		"without sleep for comparison, or idle (default sleep)")
 	flags.BoolVar(&f.interrupt, "interruptible", false, "allow strategies to suspend and resume jobs")
 	flags.StringVar(&f.over.RestartCost, "restart-cost", "",
 		"work that an interruptible job repeats after each resume, e.g. 5m")
 	flags.StringVar(&f.over.Learner, "learner", "",
 		"run-time model: known, groups, mean, siblings or survival (default known)")
-	flags.StringVar(&f.over.Power, "power", "",
-		"power model of jobs: profiles for the power profiles of nodes, or learnt from previous jobs (default "+
-			"profiles)")
+	flags.StringVar(&f.over.Power, "power", "", "power model of jobs: profiles for the power profiles of nodes, or "+
+		"learnt from previous jobs (default profiles)")
 	flags.StringVar(&f.over.Forecast, "forecast", "",
 		"forecast of the intensity: perfect, or a model such as history or weather (default perfect)")
 	flags.StringVar(&f.over.Weather, "weather", "", "weather file for the forecast model weather")
@@ -209,8 +206,7 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 	} else {
 		*note = append(*note, sleeping, fmt.Sprintf("Lower bound: no schedule that runs each job without interruption "+
 			"on its requested resources emits less than %s kg. %s kg is %.1f %% above it, excluding %s kg of idle "+
-			"machines.",
-			humanize.Significant(least.Kg()), humanize.Significant(foreseen.Carbon.Kg()),
+			"machines.", humanize.Significant(least.Kg()), humanize.Significant(foreseen.Carbon.Kg()),
 			100*float64(foreseen.Carbon-least)/float64(least-asleep), humanize.Significant(asleep.Kg())))
 	}
 	results = append(results, best)

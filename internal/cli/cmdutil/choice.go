@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Choice is a flag value that must be one of a list of words.
@@ -72,9 +73,7 @@ func StrategyNames(cmd *cobra.Command, flag string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range names {
-		names[i] = strings.TrimSpace(names[i])
-	}
+	names = sliceutil.Map(names, strings.TrimSpace)
 	if len(names) == 0 || slices.Contains(names, "") {
 		return nil, fmt.Errorf("--%s contains no strategy or an empty one: want one or more, e.g. "+
 			"energy,carbon+window (see kubenergy strategies)", flag)

@@ -276,8 +276,7 @@ func (c *ControllerClient) proxyRefusal(status int, object *metav1.Status) strin
 			"the controller is not installed: there is no service kubenergy-controller in namespace %s", c.namespace)
 	case http.StatusForbidden:
 		return fmt.Sprintf("you are not allowed to use the proxy of the API server: request the permission to get "+
-			"services/proxy of %s in namespace %s, or use --server (%s)",
-			controllerService, c.namespace, text)
+			"services/proxy of %s in namespace %s, or use --server (%s)", controllerService, c.namespace, text)
 	case http.StatusServiceUnavailable:
 		return "the proxy of the API server cannot reach the controller, set --server to its address: " + text
 	}

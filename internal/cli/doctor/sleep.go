@@ -7,9 +7,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/power"
 )
-
-const powerName = "kubenergy-power"
 
 // checkSleep reports the power states of machines that may sleep and conditions that prevent them from waking up.
 func (d *Doctor) checkSleep(nodes []v1.Node) {
@@ -31,17 +30,17 @@ func (d *Doctor) checkSleep(nodes []v1.Node) {
 			failed = append(failed, n.Name)
 		}
 	}
-	power := d.deployments[powerName]
-	works := power != nil && power.Status.ReadyReplicas > 0
+	dep := d.deployments[power.Name]
+	works := dep != nil && dep.Status.ReadyReplicas > 0
 	switch {
 	case len(may)+len(away) == 0:
 		return
 	case len(away) > 0 && !works:
-		d.fail("start "+powerName+", or wake up the machines: kubenergy wake --all",
-			"no %s is ready to wake up machines, but these nodes are not awake: %s", powerName, firstOf(away))
-	case power == nil:
+		d.fail("start "+power.Name+", or wake up the machines: kubenergy wake --all",
+			"no %s is ready to wake up machines, but these nodes are not awake: %s", power.Name, firstOf(away))
+	case dep == nil:
 		d.warn("set power.enabled in the chart, or remove the label "+v1alpha1.LabelMaySleep,
-			"%s may sleep, but %s is not installed: %s", humanize.Count(len(may), "node"), powerName, firstOf(may))
+			"%s may sleep, but %s is not installed: %s", humanize.Count(len(may), "node"), power.Name, firstOf(may))
 	default:
 		d.ok("%s may sleep: %d asleep, %d booting, %d stopping", humanize.Count(len(may), "node"),
 			states[v1alpha1.PowerAsleep], states[v1alpha1.PowerBooting], states[v1alpha1.PowerStopping])

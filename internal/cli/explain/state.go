@@ -187,8 +187,7 @@ func (e *Explainer) podState(pod *v1.Pod, settings *policy.Settings) {
 		e.say(StateWaiting, "It is waiting for the scheduler %s.", pod.Spec.SchedulerName)
 		age := e.Now.Sub(pod.CreationTimestamp.Time)
 		if policy.Scheduled(pod).Type == "" && !pod.CreationTimestamp.IsZero() && age > cmdutil.Lateness {
-			e.out.Sentence = fmt.Sprintf("It is waiting for the scheduler %s, but no scheduler has processed it for "+
-				"%s.",
+			e.say(StateWaiting, "It is waiting for the scheduler %s, but no scheduler has processed it for %s.",
 				pod.Spec.SchedulerName, humanize.Rounded(age))
 		}
 	}

@@ -48,9 +48,8 @@ day before the end of the file.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.grids, "grid", nil,
-		"CSV file with carbon intensity over time, may be compressed with gzip; several files or a quoted pattern "+
-			"are joined")
+	flags.StringArrayVar(&f.grids, "grid", nil, "CSV file with carbon intensity over time, may be compressed with "+
+		"gzip; several files or a quoted pattern are joined")
 	flags.StringVar(&f.weather, "weather", "",
 		"CSV file with hourly time, wind speed, temperature, dew point, radiation and precipitation; may be gzip")
 	flags.StringVar(&f.zone, "zone", "", "grid zone, required if the files contain several zones")
@@ -161,9 +160,8 @@ func (f *backtestFlags) place(e *forecast.Evaluation, windowsGiven bool) (err er
 		return err
 	}
 	if e.First.Before(begin) {
-		return fmt.Errorf("--start is %s: the values start at %s and forecasts require one day of values: want %s "+
-			"or later",
-			e.First.Format(time.RFC3339), e.History.Start().Format(time.RFC3339), begin.Format(time.RFC3339))
+		return fmt.Errorf("--start is %s: the values start at %s and forecasts require one day of values: want %s or "+
+			"later", e.First.Format(time.RFC3339), e.History.Start().Format(time.RFC3339), begin.Format(time.RFC3339))
 	}
 	if room := int(end.Sub(e.First.Add(f.horizon))/f.stride) + 1; !windowsGiven && room > 0 {
 		e.Windows = room

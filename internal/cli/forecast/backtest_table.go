@@ -50,9 +50,8 @@ func (b *backtest) Text(bool, bool) string {
 		t.Add(append(row, learning)...)
 	}
 	return fmt.Sprintf("%s%s over %v, every %v from %s. Errors are in percent (MAPE). Regret and saving kept refer to "+
-		"the cheapest 1/4/8 of the next 24 hours.\n\n%s\n",
-		name, humanize.Count(b.Windows, "forecast"), b.Horizon, b.Stride,
-		b.First.Format("2006-01-02 15:04"), t.Open())
+		"the cheapest 1/4/8 of the next 24 hours.\n\n%s\n", name, humanize.Count(b.Windows, "forecast"), b.Horizon,
+		b.Stride, b.First.Format("2006-01-02 15:04"), t.Open())
 }
 
 // Sheet returns a table with one row per model and measure.

@@ -67,9 +67,8 @@ For a recorded series, only the values before --start are used. Times are in UTC
 	flags.StringVar(&f.file, "file", "", "CSV file to forecast without a cluster; may be compressed with gzip")
 	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or the only column)")
 	flags.DurationVar(&f.fill, "fill", 0, cmdutil.FillUsage)
-	flags.StringVar(&f.start, "start", "",
-		"start of the forecast with --file, as date (2022-06-01), RFC 3339 or relative time (-7d) (default: end of "+
-			"the file)")
+	flags.StringVar(&f.start, "start", "", "start of the forecast with --file, as date (2022-06-01), RFC 3339 or "+
+		"relative time (-7d) (default: end of the file)")
 	f.output = cmdutil.Output(flags, "text", "svg", "csv", "json")
 	flags.StringVar(&f.out, "out", "", "output file; the extension determines the format unless -o is set")
 	cmd.AddCommand(newForecastBacktest(t))

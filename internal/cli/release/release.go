@@ -80,8 +80,7 @@ func (f *releaseFlags) check(args []string) (name string, err error) {
 	case f.removePolicy && !f.all:
 		return "", cmdutil.UsageErrorf("--remove-policy requires --all: Jobs that remain held would never start")
 	case f.removePolicy && f.Namespace != "":
-		return "", cmdutil.UsageErrorf("--remove-policy affects all namespaces and cannot be combined " +
-			"with --namespace")
+		return "", cmdutil.UsageErrorf("--remove-policy affects all namespaces and cannot be combined with --namespace")
 	case f.all:
 		return "", nil
 	case len(args) == 0:
@@ -168,23 +167,18 @@ func (r *Releaser) All(ctx context.Context, namespace string) error {
 	for {
 		p, err := r.pass(ctx, namespace)
 		total += p.released
-		if err == nil && p.seen == 0 {
-			if r.Now().Sub(quietSince) >= r.Settle {
-				_, err := fmt.Fprintf(r.Out, "%s released, no Job is held\n", humanize.Count(total, "Job"))
-				return err
-			}
-		} else {
+		if err != nil || p.seen > 0 {
 			quietSince = r.Now()
 		}
-		if ctx.Err() == nil {
-			switch {
-			case err != nil && !transient(err):
-				return fmt.Errorf("listing held Jobs: %s", cmdutil.Because(err))
-			case err == nil && p.hopeless():
-				return p.error(total)
-			}
-		}
-		if p.released > 0 {
+		switch {
+		case err == nil && p.seen == 0 && r.Now().Sub(quietSince) >= r.Settle:
+			_, err := fmt.Fprintf(r.Out, "%s released, no Job is held\n", humanize.Count(total, "Job"))
+			return err
+		case err != nil && !transient(err) && ctx.Err() == nil:
+			return fmt.Errorf("listing held Jobs: %s", cmdutil.Because(err))
+		case err == nil && p.hopeless() && ctx.Err() == nil:
+			return p.error(total)
+		case p.released > 0:
 			continue // there may be more held Jobs
 		}
 		err = cmp.Or(err, p.cause())
