@@ -126,7 +126,15 @@ func (f *replayFlags) records(ctx context.Context, t cmdutil.Terminal) ([]ledger
 		return nil, cmdutil.NewUsageError(err)
 	}
 	if f.file != "" {
-		return f.recordsOfFile(q)
+		records, err := readRecords(f.file)
+		if err != nil {
+			return nil, cmdutil.NewUsageError(err)
+		}
+		records = slices.DeleteFunc(records, func(r ledger.Record) bool { // unset flags do not filter records
+			return len(q.Namespaces) > 0 && !slices.Contains(q.Namespaces, r.Namespace) ||
+				f.bounds["from"] && r.At.Before(q.From) || f.bounds["to"] && !r.At.Before(q.To)
+		})
+		return records[:min(len(records), f.decisions)], nil
 	}
 	c, err := f.Connect(ctx, t, f.namespaces...)
 	if err != nil {
@@ -142,19 +150,6 @@ func (f *replayFlags) records(ctx context.Context, t cmdutil.Terminal) ([]ledger
 	}
 	// The query includes earlier holds, which are not replayed.
 	return slices.DeleteFunc(records, func(r ledger.Record) bool { return r.At.Before(q.From) }), nil
-}
-
-// recordsOfFile returns the records of a file that match the flags. Flags that are not set do not filter records.
-func (f *replayFlags) recordsOfFile(q *ledger.Query) ([]ledger.Record, error) {
-	records, err := readRecords(f.file)
-	if err != nil {
-		return nil, cmdutil.NewUsageError(err)
-	}
-	records = slices.DeleteFunc(records, func(r ledger.Record) bool {
-		return len(q.Namespaces) > 0 && !slices.Contains(q.Namespaces, r.Namespace) ||
-			f.bounds["from"] && r.At.Before(q.From) || f.bounds["to"] && !r.At.Before(q.To)
-	})
-	return records[:min(len(records), f.decisions)], nil
 }
 
 // readRecords reads a response of the API, the list inside it, or a table with the same field names.

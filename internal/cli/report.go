@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -171,24 +170,14 @@ func (f *reportFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	if err != nil {
 		return err
 	}
-	s, err := f.statement(cmd.Context(), c, q)
+	answer, err := c.Ledger(cmd.Context(), q, f.values())
 	if err != nil {
 		return err
 	}
-	return t.PrintTo(f.out, s, f.output.Value)
-}
-
-func (f *reportFlags) statement(ctx context.Context, c *cmdutil.ControllerClient,
-	q *ledger.Query,
-) (*report.Statement, error) {
-	answer, err := c.Ledger(ctx, q, f.values())
-	if err != nil {
-		return nil, err
-	}
 	savings := f.savings || slices.Contains(q.GroupBy, ledger.ByStrategy)
-	evidence, savings, missing, err := c.Evidence(ctx, q, savings, f.decisions)
+	evidence, savings, missing, err := c.Evidence(cmd.Context(), q, savings, f.decisions)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if evidence != nil {
 		missing = append(missing, f.narrow(evidence)...)
@@ -196,7 +185,7 @@ func (f *reportFlags) statement(ctx context.Context, c *cmdutil.ControllerClient
 	var comparison *report.Comparison
 	if savings {
 		if comparison, err = report.Compare(evidence, f.baseline, q.From, f.seed); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	s := report.NewStatement(answer, evidence, comparison)
@@ -205,7 +194,7 @@ func (f *reportFlags) statement(ctx context.Context, c *cmdutil.ControllerClient
 	if len(f.namespaces) > 0 {
 		s.Filters["namespace"] = f.namespaces
 	}
-	return s, nil
+	return t.PrintTo(f.out, s, f.output.Value)
 }
 
 // narrow applies the filters to decisions and returns a note for each filter that decisions do not support.

@@ -1,6 +1,7 @@
 package cmdutil
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/pflag"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -247,11 +249,8 @@ func (c *ControllerClient) Refusal(status int, path string, body []byte) error {
 		return &RefusedError{status, c.proxyRefusal(status, &object)}
 	}
 	var said api.Error
-	text := http.StatusText(status)
-	if json.Unmarshal(body, &said) == nil && said.Error != "" {
-		text = said.Error
-	}
-	text = Printable(text)
+	_ = json.Unmarshal(body, &said) // proxies return other bodies
+	text := Printable(cmp.Or(said.Error, http.StatusText(status)))
 	switch status {
 	case http.StatusUnauthorized:
 		text = "the controller rejected the token: " + text
@@ -286,13 +285,8 @@ func (c *ControllerClient) proxyRefusal(status int, object *metav1.Status) strin
 // Printable returns an untrusted text in a single line, truncated and without control characters.
 func Printable(s string) string {
 	const longest = 400
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	s = strings.Join(strings.Fields(s), " ")
+	invisible := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "?"), invisible), " ")
 	if len(s) > longest {
 		s = strings.ToValidUTF8(s[:longest], "") + "…"
 	}

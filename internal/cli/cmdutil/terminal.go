@@ -1,3 +1,4 @@
+// Package cmdutil provides helpers shared by commands for arguments, terminal, cluster, controller, and progress.
 package cmdutil
 
 import (

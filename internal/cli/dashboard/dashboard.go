@@ -1,3 +1,4 @@
+// Package dashboard implements the dashboard command for a live cluster or a results directory.
 package dashboard
 
 import (

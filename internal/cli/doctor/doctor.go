@@ -1,3 +1,4 @@
+// Package doctor implements the command doctor, which checks an installation and suggests fixes.
 package doctor
 
 import (

@@ -1,3 +1,5 @@
+// Package explain implements the command explain, which shows why a pod or Job waits or where it was placed, and
+// the command held, which lists held Jobs and pods.
 package explain
 
 import (
@@ -205,13 +207,11 @@ func (e *Explainer) settings(s *subject, settings *policy.Settings) {
 
 // settingsOf lists the settings with a source and the most important built-in ones.
 func settingsOf(said []policy.Origin, settings *policy.Settings) []dashboard.Setting {
+	placement, _, _ := strings.Cut(settings.Strategy(), "+")
 	builtIn := map[string]string{
 		"allowedDelay": settings.AllowedDelay.String(), "expectedDuration": settings.Duration().String(),
-		"hold.minSaving": fmt.Sprint(settings.MinSaving), "hold.rule": settings.When, "strategy": settings.Where,
+		"hold.minSaving": fmt.Sprint(settings.MinSaving), "hold.rule": settings.When, "strategy": placement,
 		"hold.minSavingPerHour": fmt.Sprint(settings.MinSavingPerHour),
-	}
-	if settings.Where == "" {
-		builtIn["strategy"], _, _ = strings.Cut(settings.Strategy(), "+")
 	}
 	var all []dashboard.Setting
 	for _, o := range said {

@@ -42,14 +42,13 @@ func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 		Now: e.Now, View: e.View, Pod: s.pod, Job: &one, Settings: settings, Hot: e.hot(ctx, nodes.Items),
 	}
 	var feasible []*sched.Node
-	for i := range nodes.Items {
-		load := used[nodes.Items[i].Name]
-		node, why := ask.Consider(&nodes.Items[i], &load)
-		if why != "" {
-			p.Out = append(p.Out, dashboard.NodeOut{Node: nodes.Items[i].Name, Why: why})
-			continue
+	for _, n := range nodes.Items {
+		load := used[n.Name]
+		if node, why := ask.Consider(&n, &load); why != "" {
+			p.Out = append(p.Out, dashboard.NodeOut{Node: n.Name, Why: why})
+		} else {
+			feasible = append(feasible, node)
 		}
-		feasible = append(feasible, node)
 	}
 	slices.SortFunc(p.Out, func(a, b dashboard.NodeOut) int { return strings.Compare(a.Node, b.Node) })
 	ranked, opinion := ask.Rank(feasible)

@@ -1,3 +1,5 @@
+// Package forecast implements the command forecast, which shows forecasts of a GridZone or a file and evaluates
+// forecast models.
 package forecast
 
 import (
@@ -279,11 +281,10 @@ func (o *Outlook) windowed() bool { return o.Window.End.After(o.Window.Start) }
 
 // SVG returns the outlook as an SVG image.
 func (o *Outlook) SVG() ([]byte, error) {
-	picture := report.Outlook{
+	return (&report.Outlook{
 		Title: o.title(), Label: o.name() + "\n(" + o.Unit + ")", Series: o.Series, Low: o.Low, High: o.High,
 		Band: "80 % interval", Window: o.Window,
-	}
-	return picture.SVG()
+	}).SVG()
 }
 
 func (o *Outlook) name() string {
