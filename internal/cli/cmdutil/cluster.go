@@ -115,10 +115,8 @@ func (t Terminal) kubeconfigs() []string {
 	if files := t.Getenv("KUBECONFIG"); files != "" {
 		return filepath.SplitList(files)
 	}
-	for _, name := range []string{"HOME", "USERPROFILE"} {
-		if home := t.Getenv(name); home != "" {
-			return []string{filepath.Join(home, ".kube", "config")}
-		}
+	if home := cmp.Or(t.Getenv("HOME"), t.Getenv("USERPROFILE")); home != "" {
+		return []string{filepath.Join(home, ".kube", "config")}
 	}
 	return nil
 }

@@ -433,10 +433,7 @@ func (r *liveReader) savings(ctx context.Context, timeout time.Duration) {
 
 // renewSavings computes the savings again if they are too old.
 func (s *LiveSource) renewSavings(ctx context.Context, now time.Time) error {
-	s.mu.Lock()
-	age := now.Sub(s.savedAt)
-	s.mu.Unlock()
-	if age <= savingsAge {
+	if now.Sub(s.savedAt) <= savingsAge { // the group serializes calls
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, savingsTake)

@@ -239,11 +239,7 @@ func (e *Explainer) past(s *subject, job sched.Job, settings *policy.Settings) s
 	case e.noZones:
 		return " It was not held, and the reason is unknown."
 	}
-	return " It was not held, and the event with the reason has expired. " + e.alike(job, settings)
-}
-
-// alike returns the decision for an identical Job that is created now.
-func (e *Explainer) alike(job sched.Job, settings *policy.Settings) string {
+	text := " It was not held, and the event with the reason has expired. A Job that is created now would "
 	if !job.FinishBy.IsZero() {
 		job.FinishBy = job.FinishBy.Add(e.Now.Sub(job.Submitted))
 	}
@@ -251,9 +247,9 @@ func (e *Explainer) alike(job sched.Job, settings *policy.Settings) string {
 	d := e.View.Decide(e.Now, job, *settings)
 	why := dashboard.WithoutGrams(d.Reason.String())
 	if d.Held(e.Now) {
-		return "A Job that is created now would be " + why + ". If no Job is ever held, run kubenergy doctor."
+		return text + "be " + why + ". If no Job is ever held, run kubenergy doctor."
 	}
-	return "A Job that is created now would also start immediately: " + why + "."
+	return text + "also start immediately: " + why + "."
 }
 
 // strands adds a warning if the pods wait for a scheduler of KubEnergy that does not run.
