@@ -130,10 +130,10 @@ func (f *experimentFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 func (f *experimentFlags) remove(ctx context.Context, t cmdutil.Terminal, work string) error {
 	if f.target.Value == experiment.TargetCluster {
 		c, err := f.Open(t)
-		if err != nil {
-			return err
+		if err == nil {
+			err = experiment.Clean(ctx, c)
 		}
-		if err := experiment.Clean(ctx, c); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -119,8 +119,7 @@ func (f *profileFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	for i := range p.rows {
 		p.change(ctx, &p.rows[i])
 	}
-	shown := &profiles{p.rows, p.made, f.label || f.remove}
-	if err := t.Print(shown, f.output.Value); err != nil {
+	if err := t.Print(&profiles{p.rows, p.made, f.label || f.remove}, f.output.Value); err != nil {
 		return err
 	}
 	if p.failures > 0 {

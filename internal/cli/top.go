@@ -101,8 +101,7 @@ func (f *topFlags) run(ctx context.Context, t cmdutil.Terminal, kind string) err
 		_, err := fmt.Fprintln(t.Err, text)
 		return err
 	}
-	list := &powerList{"kubenergy.io/v1alpha1", all, "PowerList", kind == "pods", f.all}
-	return t.Print(list, f.output.Value)
+	return t.Print(&powerList{"kubenergy.io/v1alpha1", all, "PowerList", kind == "pods", f.all}, f.output.Value)
 }
 
 // powerList is the output of the command top.

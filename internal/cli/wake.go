@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -75,10 +74,7 @@ func (f *wakeFlags) run(ctx context.Context, t cmdutil.Terminal, args []string) 
 	scale := func(ctx context.Context, replicas int) error {
 		_, err := c.AppsV1().Deployments(v1alpha1.SystemNamespace).Patch(ctx, power.Name, types.MergePatchType,
 			fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), metav1.PatchOptions{}, "scale")
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
+		return cmdutil.IgnoreNotFound(err)
 	}
 	if err := scale(ctx, 0); err != nil {
 		return fmt.Errorf("scaling down Deployment %s: %s", power.Name, cmdutil.Because(err))

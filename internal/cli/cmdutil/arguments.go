@@ -56,6 +56,14 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// IgnoreNotFound returns err, or nil if it reports that an object does not exist.
+func IgnoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // Because returns a short, single-line reason of a failed request.
 func Because(err error) string {
 	switch {

@@ -170,12 +170,11 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 	if err != nil {
 		return "", err
 	}
-	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, viewerAccount,
-		&authenticationv1.TokenRequest{
-			Spec: authenticationv1.TokenRequestSpec{
-				Audiences: []string{tokenAudience}, ExpirationSeconds: new(int64(TokenSeconds)),
-			},
-		}, metav1.CreateOptions{})
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		Audiences: []string{tokenAudience}, ExpirationSeconds: new(int64(TokenSeconds)),
+	}}
+	accounts := client.CoreV1().ServiceAccounts(namespace)
+	answer, err := accounts.CreateToken(ctx, viewerAccount, request, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", &NoTokenError{fmt.Sprintf("the controller is not installed: there is no service account %s in "+

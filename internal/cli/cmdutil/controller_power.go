@@ -78,8 +78,7 @@ func (c *ControllerClient) Pods(ctx context.Context, everywhere bool) ([]PowerRe
 		}
 		all = append(all, aged(PowerReading{
 			Namespace: p.Namespace, Name: cmp.Or(p.Pod, p.UID), Node: p.Node, Owner: owner, Watts: p.Watts,
-			IdleWatts: new(p.IdleWatts),
-			Source:    p.Source, Quality: p.Quality, AsOf: p.AsOf,
+			IdleWatts: new(p.IdleWatts), Source: p.Source, Quality: p.Quality, AsOf: p.AsOf,
 		}, now))
 	}
 	return all, nil

@@ -60,11 +60,10 @@ func OpenLive(ctx context.Context, t cmdutil.Terminal, f *cmdutil.ControllerFlag
 	if err != nil {
 		return nil, err
 	}
-	s := &LiveSource{Cluster: c, flags: f, t: t, only: f.Namespace}
 	if _, err := c.Discovery().ServerVersion(); err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %s", cmdutil.OneLine(err))
 	}
-	return s, ctx.Err()
+	return &LiveSource{Cluster: c, flags: f, t: t, only: f.Namespace}, ctx.Err()
 }
 
 // Live returns true, because the cluster changes.

@@ -191,8 +191,7 @@ func (r *liveReader) booked(ctx context.Context, c *cmdutil.ControllerClient) {
 	}
 	p := &dashboard.Power{
 		Points: []dashboard.Watts{}, Where: "at the nodes", Until: timeutil.Earlier(r.m.Now, answer.AsOf).UTC(),
-		StepSeconds: time.Hour.Seconds(),
-		Quality:     energy.Derived,
+		StepSeconds: time.Hour.Seconds(), Quality: energy.Derived,
 	}
 	for _, w := range hours {
 		if total := w.Total(); total > 0 {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -27,11 +28,9 @@ func (d *Doctor) checkHoldPolicy(ctx context.Context) {
 	policies := d.client.AdmissionregistrationV1()
 	_, errPolicy := policies.MutatingAdmissionPolicies().Get(ctx, release.HoldPolicy, metav1.GetOptions{})
 	binding, errBinding := policies.MutatingAdmissionPolicyBindings().Get(ctx, release.HoldPolicy, metav1.GetOptions{})
-	for _, err := range []error{errPolicy, errBinding} {
-		if err != nil && !apierrors.IsNotFound(err) {
-			d.unseen("admission policies", err)
-			return
-		}
+	if err := cmp.Or(cmdutil.IgnoreNotFound(errPolicy), cmdutil.IgnoreNotFound(errBinding)); err != nil {
+		d.unseen("admission policies", err)
+		return
 	}
 	const startScheduler = "start the scheduler, or release all Jobs: kubenergy release --all --remove-policy"
 	absence, _ := cmdutil.WithoutScheduler(ctx, d.client, d.Namespace, d.Now(), "releases them at their latest start")

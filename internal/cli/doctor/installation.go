@@ -232,21 +232,16 @@ func (d *Doctor) checkPermissions(ctx context.Context) {
 func (d *Doctor) checkAccount(ctx context.Context, account string) bool {
 	var lacks, exceeds []string
 	user := fmt.Sprintf("system:serviceaccount:%s:%s", d.Namespace, account)
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + d.Namespace, "system:authenticated"}
 	for i, right := range slices.Concat(rights[account], neverRights) {
 		attributes, never := d.attributes(right), i >= len(rights[account])
 		if attributes.Group == v1alpha1.GroupVersion.Group && !d.crds {
 			continue
 		}
-		review, err := d.client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
-			&authorizationv1.SubjectAccessReview{
-				Spec: authorizationv1.SubjectAccessReviewSpec{
-					User: user,
-					Groups: []string{
-						"system:serviceaccounts", "system:serviceaccounts:" + d.Namespace, "system:authenticated",
-					},
-					ResourceAttributes: attributes,
-				},
-			}, metav1.CreateOptions{})
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, Groups: groups, ResourceAttributes: attributes,
+		}}
+		review, err := d.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		switch {
 		case err != nil:
 			d.unseen("the permissions of other accounts (create subjectaccessreviews)", err)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
@@ -84,11 +83,8 @@ func (d *Doctor) checkClock(ctx context.Context) {
 // served reports whether the API server serves a resource in a group and version.
 func (d *Doctor) served(groupVersion, resource string) (bool, error) {
 	list, err := d.client.Discovery().ServerResourcesForGroupVersion(groupVersion)
-	switch {
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, err
+	if err != nil {
+		return false, cmdutil.IgnoreNotFound(err)
 	}
 	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }), nil
 }

@@ -125,12 +125,8 @@ func (d *Doctor) checkZone(z *v1alpha1.GridZone) {
 			z.Name, ready.Message)
 		return
 	}
-	if s := z.Status.Carbon; s != nil {
-		d.checkSignal(z, "carbon", s, cmp.Or(z.Spec.Carbon, &v1alpha1.CarbonSpec{}).MaxAge)
-	}
-	if s := z.Status.Price; s != nil {
-		d.checkSignal(z, "price", s, cmp.Or(z.Spec.Price, &v1alpha1.PriceSpec{}).MaxAge)
-	}
+	d.checkSignal(z, "carbon", z.Status.Carbon, cmp.Or(z.Spec.Carbon, &v1alpha1.CarbonSpec{}).MaxAge)
+	d.checkSignal(z, "price", z.Status.Price, cmp.Or(z.Spec.Price, &v1alpha1.PriceSpec{}).MaxAge)
 	// The message of the condition lists problems of other sources after the selected source.
 	if _, trouble, ok := strings.Cut(ready.Message, "; "); ok {
 		d.warn("check its sources: kubectl describe gridzone "+z.Name, "GridZone %s: %s", z.Name, trouble)
@@ -138,6 +134,9 @@ func (d *Doctor) checkZone(z *v1alpha1.GridZone) {
 }
 
 func (d *Doctor) checkSignal(z *v1alpha1.GridZone, name string, s *v1alpha1.SignalStatus, maxAge *metav1.Duration) {
+	if s == nil {
+		return
+	}
 	now := d.Now()
 	what := fmt.Sprintf("GridZone %s: %s %s from %s, %s", z.Name, name, cmdutil.ValueOf(s.Now, s.Unit), s.Source,
 		s.Quality)

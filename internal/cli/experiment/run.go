@@ -18,7 +18,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -29,6 +28,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
@@ -258,16 +258,8 @@ func Clean(ctx context.Context, client kubernetes.Interface) error {
 		}
 		err = cmp.Or(err, client.RbacV1().ClusterRoleBindings().DeleteCollection(ctx, metav1.DeleteOptions{},
 			metav1.ListOptions{LabelSelector: v1alpha1.LabelExperiment}))
-		return len(all.Items) == 0, unless(apierrors.IsNotFound, err)
+		return len(all.Items) == 0, cmdutil.IgnoreNotFound(err)
 	})
-}
-
-// unless returns err, or nil if is(err) is true.
-func unless(is func(error) bool, err error) error {
-	if is(err) {
-		return nil
-	}
-	return err
 }
 
 // eventually waits until done returns true. It stops at the first error.

@@ -143,8 +143,8 @@ func (d *dependents) Mend() string {
 func (r *Releaser) NoteDependents(ctx context.Context, w io.Writer, namespace string, uninstalls bool) {
 	s, err := cmdutil.ReadServing(ctx, r.Client, v1alpha1.SystemNamespace, r.Now())
 	all := FindDependents(ctx, r.Client, namespace, s.Names(), uninstalls || err != nil || !s.Runs)
-	for i := range all.Found {
-		fmt.Fprintf(w, "%s\n  → %s\n", &all.Found[i], all.Found[i].Mend())
+	for _, f := range all.Found {
+		fmt.Fprintf(w, "%s\n  → %s\n", &f, f.Mend())
 	}
 	for _, what := range slices.Sorted(maps.Keys(all.Unseen)) {
 		fmt.Fprintf(w, "Failed to list %s: %s\n", what, cmdutil.Because(all.Unseen[what]))

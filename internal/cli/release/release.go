@@ -102,16 +102,15 @@ func (f *releaseFlags) run(ctx context.Context, t cmdutil.Terminal, args []strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	r := &Releaser{Client: c, Out: t.Out, Err: t.Err, Now: t.Now, Settle: releaseSettle, Pause: Pause}
+	r := &Releaser{Client: c, Out: t.Out, Err: t.Err, Now: t.Now, Pause: Pause}
 	if !f.all {
 		return r.one(ctx, c.Namespace, name)
 	}
 	if f.removePolicy {
+		r.Settle = releaseSettle
 		if err := r.RemovePolicy(ctx); err != nil {
 			return err
 		}
-	} else {
-		r.Settle = 0
 	}
 	err = r.All(ctx, f.Namespace)
 	r.NoteDependents(context.WithoutCancel(ctx), t.Err, f.Namespace, f.removePolicy)
@@ -149,12 +148,12 @@ func (r *Releaser) one(ctx context.Context, namespace, name string) error {
 // binding has no effect.
 func (r *Releaser) RemovePolicy(ctx context.Context) error {
 	policies := r.Client.AdmissionregistrationV1()
-	if err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, HoldPolicy, metav1.DeleteOptions{}); err != nil &&
-		!apierrors.IsNotFound(err) {
+	err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, HoldPolicy, metav1.DeleteOptions{})
+	if cmdutil.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting MutatingAdmissionPolicyBinding %s: %s", HoldPolicy, cmdutil.Because(err))
 	}
-	if err := policies.MutatingAdmissionPolicies().Delete(ctx, HoldPolicy, metav1.DeleteOptions{}); err != nil &&
-		!apierrors.IsNotFound(err) {
+	err = policies.MutatingAdmissionPolicies().Delete(ctx, HoldPolicy, metav1.DeleteOptions{})
+	if cmdutil.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting MutatingAdmissionPolicy %s: %s", HoldPolicy, cmdutil.Because(err))
 	}
 	return nil
