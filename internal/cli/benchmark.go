@@ -56,20 +56,19 @@ knowledge base of the hybrid scheduler and PowerProfiles for kubectl apply.`,
   kubenergy benchmark --image registry.example.org/kubenergy/kubenergy:0.1.0 -l pool=batch -o json > nodes.json
   kubenergy benchmark --results here.json --results nodes.json
   kubenergy benchmark --results nodes.json -o yaml | kubectl apply -f -`,
-		Args: cmdutil.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
+		Args:    cmdutil.NoArguments,
+		PreRunE: func(*cobra.Command, []string) error { return cmdutil.NewUsageError(f.check()) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
 	}
 	flags := cmd.Flags()
-	f.Add(flags)
-	f.AddNamespace(flags, "namespace of the Jobs (default: namespace of the kubeconfig)")
+	f.Add(flags, "namespace of the Jobs (default: namespace of the kubeconfig)")
 	flags.BoolVar(&f.local, "local", false, "measure this machine, without Kubernetes")
 	flags.StringVar(&f.node, "node", "", "name of this machine, with --local (default: its host name)")
 	flags.StringSliceVar(&f.works, "workloads", knownWorks[:3], "works to measure: "+cmdutil.OrOf(knownWorks))
 	flags.IntVar(&f.rules.Runs, "runs", f.rules.Runs, "number of runs of each workload; fewer than 5 are inconclusive")
 	flags.DurationVar(&f.rules.AtLeast, "at-least", 0,
 		"minimum duration of a run (default: 5s, or 45s in a cluster because of the interval of power readings)")
-	flags.StringArrayVar(&f.results, "results", nil,
-		"`file` with runs to report instead of measuring; may be repeated")
+	flags.StringArrayVar(&f.results, "results", nil, "`file` with runs to report instead of measuring; may be repeated")
 	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes (default: all)")
 	flags.StringVar(&f.image, "image", "",
 		"image of kubenergy that nodes can pull; must contain kubenergy-gpu for the work gpu")
@@ -106,9 +105,6 @@ func (f *benchmarkFlags) check() error {
 }
 
 func (f *benchmarkFlags) run(ctx context.Context, t cmdutil.Terminal) (err error) {
-	if err := f.check(); err != nil {
-		return cmdutil.NewUsageError(err)
-	}
 	doc, failed := &benchmarks{}, 0
 	switch {
 	case f.local:
@@ -126,7 +122,7 @@ func (f *benchmarkFlags) run(ctx context.Context, t cmdutil.Terminal) (err error
 			errRead = errors.New("the file is not output of benchmark -o json")
 		}
 		if errRead != nil {
-			return cmdutil.NewUsageError(fmt.Errorf("--results %s: %s", name, cmdutil.OneLine(errRead)))
+			return cmdutil.UsageErrorf("--results %s: %s", name, cmdutil.OneLine(errRead))
 		}
 		doc.Results = append(doc.Results, more.Results...)
 	}
@@ -156,11 +152,13 @@ func (f *benchmarkFlags) measure(ctx context.Context, t cmdutil.Terminal) (*benc
 	if f.node == "" {
 		f.node, _ = os.Hostname()
 	}
-	m, err := openMeters(f.meters, slog.New(slog.NewTextHandler(t.Err, nil)))
+	f.meters.Now = host.Now
+	meters, err := meter.Open(f.meters, slog.New(slog.NewTextHandler(t.Err, nil)))
 	if err != nil {
 		return nil, cmdutil.NewUsageError(err)
 	}
-	defer meter.Close(m.meters)
+	defer meter.Close(meters)
+	m := &localMeter{meters: meters, root: meter.NewRoot(meters)}
 	machine := &benchmark.Machine{CPUs: runtime.GOMAXPROCS(0), Power: m.power}
 	r := &benchmark.Result{Node: f.node, CPUs: machine.CPUs}
 	r.Runs, err = machine.Measure(ctx, f.plan(t.Err, f.node), f.rules, func(run benchmark.Run) {
@@ -180,12 +178,6 @@ type localMeter struct {
 	meters     []meter.Meter
 	root       *meter.Root
 	read, last []energy.Reading // readings of all meters, and readings of the root at the last call of power
-}
-
-func openMeters(config meter.Config, log *slog.Logger) (*localMeter, error) {
-	config.Now = host.Now
-	meters, err := meter.Open(config, log)
-	return &localMeter{meters: meters, root: meter.NewRoot(meters)}, err
 }
 
 // power returns the mean power since the last call.

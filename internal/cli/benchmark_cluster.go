@@ -23,10 +23,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
 const (
-	nvidiaGPU  = "nvidia.com/gpu"
 	watchEvery = 5 * time.Second
 	// fromReading is the maximum interval that a reading of a node covers. A reading that starts after the load does
 	// not include earlier power.
@@ -45,11 +45,11 @@ func (f *benchmarkFlags) job(n *v1.Node) (*batchv1.Job, error) {
 	// also limits Jobs with an image that cannot be pulled
 	job.Spec.ActiveDeadlineSeconds = new(int64(f.timeout.Seconds()))
 	works, pod := slices.Clone(f.works), &job.Spec.Template.Spec
-	if gpus := n.Status.Allocatable[nvidiaGPU]; gpus.IsZero() {
+	if gpus := n.Status.Allocatable[policy.NvidiaGPU]; gpus.IsZero() {
 		works = slices.DeleteFunc(works, func(w string) bool { return w == benchmark.GPU })
 	}
 	if slices.Contains(works, benchmark.GPU) {
-		pod.Containers[0].Resources.Limits = v1.ResourceList{nvidiaGPU: resource.MustParse("1")}
+		pod.Containers[0].Resources.Limits = v1.ResourceList{policy.NvidiaGPU: resource.MustParse("1")}
 		if f.runtimeClass != "" {
 			pod.RuntimeClassName = &f.runtimeClass
 		}

@@ -67,8 +67,7 @@ func newRoot(t cmdutil.Terminal) *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return cmdutil.NewUsageError(fmt.Errorf("%w%s (see %s --help)", inWords(err), meantFlag(cmd, err),
-			cmd.CommandPath()))
+		return cmdutil.UsageErrorf("%w%s (see %s --help)", inWords(err), meantFlag(cmd, err), cmd.CommandPath())
 	})
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.AddCommand(
@@ -98,9 +97,8 @@ func newRoot(t cmdutil.Terminal) *cobra.Command {
 	// cobra reports an unknown command as an error of the root command.
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return cmdutil.NewUsageError(fmt.Errorf("unknown command %q%s (see %s --help)", args[0],
-				cmdutil.MeantCommand(root, args[0]),
-				t.Name))
+			return cmdutil.UsageErrorf("unknown command %q%s (see %s --help)", args[0],
+				cmdutil.MeantCommand(root, args[0]), t.Name)
 		}
 		return nil
 	}
@@ -134,11 +132,24 @@ func inWords(err error) error {
 	}
 	want, ok := map[string]string{
 		"bool": "true or false", "float64": "a number", "int": "an integer",
-		"uint64":    "an integer from 0 to 2^64-1",
-		"uintSlice": "comma-separated integers, 0 or more",
+		"uint64": "an integer from 0 to 2^64-1", "uintSlice": "comma-separated integers, 0 or more",
 	}[flag.Value.Type()]
 	if !ok {
 		return err
 	}
 	return fmt.Errorf("--%s is %q: want %s", flag.Name, wrong.GetValue(), want)
+}
+
+func newVersion(t cmdutil.Terminal) *cobra.Command {
+	var format *cmdutil.Choice
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program and of the Kubernetes client libraries",
+		Long: "Print the version of this program and of the Kubernetes client libraries. " +
+			"Use kubenergy doctor to check the version of the cluster.",
+		Args: cmdutil.NoArguments,
+		RunE: func(*cobra.Command, []string) error { return t.Print(cmdutil.ReadBuilt(), format.Value) },
+	}
+	format = cmdutil.Output(cmd.Flags(), "table", "json", "yaml")
+	return cmd
 }

@@ -83,11 +83,11 @@ func (f *compareFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	case err != nil:
 		return cmdutil.NewUsageError(err)
 	case f.file == "":
-		return cmdutil.NewUsageError(errors.New("want a comparison file: -f FILE"))
+		return cmdutil.UsageErrorf("want a comparison file: -f FILE")
 	case f.workers < 0:
-		return cmdutil.NewUsageError(fmt.Errorf("--workers is %d: want 1 or more", f.workers))
+		return cmdutil.UsageErrorf("--workers is %d: want 1 or more", f.workers)
 	case part.Count > 1 && f.out == "":
-		return cmdutil.NewUsageError(errors.New("--shard only runs some trials: set --out DIR, and merge the shards"))
+		return cmdutil.UsageErrorf("--shard only runs some trials: set --out DIR, and merge the shards")
 	}
 	if f.over.Strategies, err = cmdutil.StrategyNames(cmd, "strategies"); err != nil {
 		return cmdutil.NewUsageError(err)
@@ -174,7 +174,7 @@ func newMerge(t cmdutil.Terminal) *cobra.Command {
 		Example: "  kubenergy compare merge results/part-* --out results/",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cmdutil.NewUsageError(errors.New("want the directories of the shards"))
+				return cmdutil.UsageErrorf("want the directories of the shards")
 			}
 			return nil
 		},

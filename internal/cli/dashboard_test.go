@@ -487,7 +487,7 @@ func TestEightQuestions(t *testing.T) {
 		want("What would six more hours bring?", page, sixMore(t, a))
 		failed := 0
 		for _, f := range modelOf(t, s, dashboard.Doctor).Findings {
-			if f.Status == doctor.StatusFail {
+			if f.Status == dashboard.StatusFail {
 				failed++
 			}
 		}

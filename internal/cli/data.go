@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -45,7 +44,7 @@ func dataDir(cmd *cobra.Command, t cmdutil.Terminal) (folder func() string) {
 }
 
 // chooseData returns the files with the given set names or file names, or all files if names is empty.
-func chooseData(all []scenarios.DataFile, names []string) (chosen []scenarios.DataFile, err error) {
+func chooseData(all []scenarios.DataFile, names []string) ([]scenarios.DataFile, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
@@ -56,12 +55,9 @@ func chooseData(all []scenarios.DataFile, names []string) (chosen []scenarios.Da
 				spelling.DidYouMean(name, known), strings.Join(setNames(all), ", "))
 		}
 	}
-	for _, f := range all {
-		if slices.Contains(names, f.Set()) || slices.Contains(names, f.Name) {
-			chosen = append(chosen, f)
-		}
-	}
-	return chosen, nil
+	return slices.DeleteFunc(slices.Clone(all), func(f scenarios.DataFile) bool {
+		return !slices.Contains(names, f.Set()) && !slices.Contains(names, f.Name)
+	}), nil
 }
 
 func setNames(files []scenarios.DataFile) []string {
@@ -129,11 +125,7 @@ func (l *dataList) Sheet() *report.Table {
 	}}
 	licences := l.licences()
 	for _, f := range l.Files {
-		var there any
-		if f.There != "" {
-			there = f.There
-		}
-		t.Add(f.File, report.Cell{Value: int(f.Bytes), Text: sizeText(f.Bytes)}, there,
+		t.Add(f.File, report.Cell{Value: int(f.Bytes), Text: sizeText(f.Bytes)}, f.There,
 			report.Cell{Value: f.Licence, Text: strconv.Itoa(1 + slices.Index(licences, f.Licence))}, f.URL, f.SHA256)
 	}
 	return t
@@ -185,8 +177,7 @@ gets its final name only after it was downloaded completely and its checksum was
 		case err != nil:
 			return cmdutil.NewUsageError(err)
 		case folder() == "":
-			return cmdutil.NewUsageError(errors.New("missing directory: set --dir or the environment variable " +
-				"" + sim.DataVariable))
+			return cmdutil.UsageErrorf("missing directory: set --dir or the environment variable %s", sim.DataVariable)
 		}
 		dir, err := filepath.Abs(folder())
 		if err != nil {

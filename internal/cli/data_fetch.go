@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"net/http"
@@ -36,22 +35,28 @@ const (
 
 // there returns the state of the local copy of a file.
 func there(path string, file *scenarios.DataFile) (string, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	sum, err := checksum(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return thereNo, nil
+	case err != nil:
+		return "", err
+	case sum != file.SHA256:
+		return thereAnother, nil
 	}
+	return thereYes, nil
+}
+
+// checksum returns the SHA-256 checksum of a file in hexadecimal.
+func checksum(path string) (string, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
-	}
-	if hex.EncodeToString(sum.Sum(nil)) != file.SHA256 {
-		return thereAnother, nil
-	}
-	return thereYes, nil
+	_, err = io.Copy(sum, f)
+	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
 // fetcher downloads files of the manifest to a directory.
@@ -73,7 +78,7 @@ func newFetcher(dir, mirror string) *fetcher {
 	}
 }
 
-// lasting wraps errors that a retry would not resolve.
+// lasting wraps errors of servers that a retry would not resolve.
 type lasting struct{ error }
 
 func (e lasting) Unwrap() error { return e.error }
@@ -101,7 +106,9 @@ func (f *fetcher) fetch(ctx context.Context, file *scenarios.DataFile, say io.Wr
 		if err == nil {
 			return true, os.Rename(path+partSuffix, path)
 		}
-		if _, last := errors.AsType[lasting](err); last || attempt == f.attempts || ctx.Err() != nil {
+		_, last := errors.AsType[lasting](err)
+		_, local := errors.AsType[*fs.PathError](err)
+		if last || local || attempt == f.attempts || ctx.Err() != nil {
 			return false, f.giveUp(err, path+partSuffix)
 		}
 		fmt.Fprintf(say, "%s: %v, retrying\n", file.Name, err)
@@ -128,50 +135,43 @@ func (f *fetcher) giveUp(err error, part string) error {
 
 // attempt downloads the missing part of a file and verifies the checksum of the whole file.
 func (f *fetcher) attempt(ctx context.Context, file *scenarios.DataFile, part string) (err error) {
-	out, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644) //nolint:gosec // readable by all users of the directory
+	//nolint:gosec // readable by all users of the directory
+	out, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
-		return lasting{err}
+		return err
 	}
 	defer func() { err = cmp.Or(err, out.Close()) }()
-	sum := sha256.New()
-	have, err := takeUp(out, file.Bytes, sum)
-	if err != nil {
-		return lasting{err}
-	}
-	if have < file.Bytes {
-		if err := f.download(ctx, file, out, have, sum); err != nil {
-			return err
-		}
-	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != file.SHA256 {
-		err := cmp.Or(restart(out, sum), fmt.Errorf("the SHA-256 checksum is %s: want %s, the file was "+
-			"discarded", got, file.SHA256))
-		if have > 0 {
-			return err // retry, because the existing part may have been of another file
-		}
-		return lasting{err}
-	}
-	if err := out.Sync(); err != nil {
-		return lasting{err}
-	}
-	return nil
-}
-
-// takeUp adds the existing part to the checksum and returns its length. A part that is too long is truncated.
-func takeUp(out *os.File, most int64, sum hash.Hash) (have int64, err error) {
 	info, err := out.Stat()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if info.Size() > most {
-		return 0, out.Truncate(0)
+	have := info.Size()
+	if have > file.Bytes {
+		have, err = 0, out.Truncate(0)
 	}
-	return io.CopyN(sum, out, info.Size())
+	if err == nil && have < file.Bytes {
+		err = f.download(ctx, file, out, have)
+	}
+	if err != nil {
+		return err
+	}
+	sum, err := checksum(part)
+	switch {
+	case err != nil:
+		return err
+	case sum == file.SHA256:
+		return out.Sync()
+	}
+	err = cmp.Or(out.Truncate(0), fmt.Errorf("the SHA-256 checksum is %s: want %s, the file was discarded", sum,
+		file.SHA256))
+	if have > 0 {
+		return err // retry, because the existing part may have been of another file
+	}
+	return lasting{err}
 }
 
-// download requests the file from offset have on.
-func (f *fetcher) download(ctx context.Context, file *scenarios.DataFile, out *os.File, have int64, sum hash.Hash,
-) error {
+// download requests the file from offset have on and appends the response to the part.
+func (f *fetcher) download(ctx context.Context, file *scenarios.DataFile, out *os.File, have int64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	url := file.URL
@@ -185,9 +185,9 @@ func (f *fetcher) download(ctx context.Context, file *scenarios.DataFile, out *o
 	if have > 0 {
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
-	alarm := time.AfterFunc(f.timeout, func() {
+	alarm := watchdog{time.AfterFunc(f.timeout, func() {
 		cancel(fmt.Errorf("no data received from the server for %v", f.timeout))
-	})
+	}), f.timeout}
 	defer alarm.Stop()
 	answer, err := f.client.Do(request)
 	if err != nil {
@@ -198,57 +198,43 @@ func (f *fetcher) download(ctx context.Context, file *scenarios.DataFile, out *o
 	case code == http.StatusPartialContent && have > 0 && strings.HasPrefix(answer.Header.Get("Content-Range"),
 		fmt.Sprintf("bytes %d-", have)):
 	case code == http.StatusOK: // the response contains the whole file
-		if have, err = 0, restart(out, sum); err != nil {
-			return lasting{err}
-		}
+		_, have = out.Truncate(0), 0 // if it fails, the checksum does not match
 	case code == http.StatusPartialContent || code == http.StatusRequestedRangeNotSatisfiable:
-		return errors.Join(fmt.Errorf("%s cannot resume at byte %d", url, have), restart(out, sum))
+		return errors.Join(fmt.Errorf("%s cannot resume at byte %d", url, have), out.Truncate(0))
 	case code >= 500 || code == http.StatusTooManyRequests:
 		return fmt.Errorf("%s returned %s", url, answer.Status)
 	default:
 		return lasting{fmt.Errorf("%s returned %s", url, answer.Status)}
 	}
-	return receive(ctx, file, answer.Body, out, sum, have, func() { alarm.Reset(f.timeout) })
+	return receive(ctx, file, answer.Body, out, have, alarm)
 }
 
-// receive appends the response body to the part. It calls alive after each read.
-func receive(ctx context.Context, file *scenarios.DataFile, body io.Reader, out *os.File, sum hash.Hash, have int64,
-	alive func(),
+// receive appends the response body to the part and restarts the alarm whenever it receives data.
+func receive(ctx context.Context, file *scenarios.DataFile, body io.Reader, out *os.File, have int64, alarm watchdog,
 ) error {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := body.Read(buffer)
-		alive()
-		if have += int64(n); have > file.Bytes {
-			return lasting{cmp.Or(restart(out, sum), fmt.Errorf("the server sent more than the expected %d bytes, the "+
-				"file was discarded", file.Bytes))}
-		}
-		if _, failed := out.Write(buffer[:n]); failed != nil {
-			return lasting{failed}
-		}
-		_, _ = sum.Write(buffer[:n]) // hash.Hash never returns an error
-		switch {
-		case errors.Is(err, io.EOF) && have == file.Bytes:
-			return nil
-		case context.Cause(ctx) != nil:
-			return context.Cause(ctx)
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return fmt.Errorf("the response ended at byte %d of %d", have, file.Bytes)
-		case err != nil:
-			return err
-		}
+	n, err := io.Copy(io.MultiWriter(out, alarm), io.LimitReader(body, file.Bytes-have+1))
+	switch have += n; {
+	case have > file.Bytes:
+		return lasting{cmp.Or(out.Truncate(0), fmt.Errorf("the server sent more than the expected %d bytes, the file "+
+			"was discarded", file.Bytes))}
+	case err == nil && have == file.Bytes:
+		return nil
+	case context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case err == nil, errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("the response ended at byte %d of %d", have, file.Bytes)
 	}
+	return err
 }
 
-// restart truncates the part and resets the checksum.
-func restart(out *os.File, sum hash.Hash) error {
-	sum.Reset()
-	if _, err := out.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	info, err := out.Stat()
-	if err != nil || info.Size() == 0 {
-		return err
-	}
-	return out.Truncate(0)
+// watchdog is a writer that restarts its timer on each write.
+type watchdog struct {
+	*time.Timer
+	timeout time.Duration
+}
+
+// Write implements io.Writer.
+func (w watchdog) Write(data []byte) (int, error) {
+	w.Reset(w.timeout)
+	return len(data), nil
 }

@@ -25,6 +25,8 @@ import (
 
 type decisionsFlags struct {
 	cmdutil.ControllerFlags
+	t          cmdutil.Terminal
+	client     *cmdutil.ControllerClient
 	all        bool
 	since      string
 	limit      int
@@ -44,7 +46,7 @@ const (
 )
 
 func newDecisions(t cmdutil.Terminal) *cobra.Command {
-	var f decisionsFlags
+	f := decisionsFlags{t: t}
 	cmd := &cobra.Command{
 		Use:   "decisions",
 		Short: "List the scheduling decisions with node, time window, strategy, expected saving and reason",
@@ -61,16 +63,13 @@ nodes is required.`,
   kubenergy decisions -A --follow
   kubenergy decisions -n shop --snapshot job/nightly`,
 		Args: cmdutil.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd.Flags().Changed("output")); err != nil {
-				return cmdutil.NewUsageError(err)
-			}
-			return f.run(cmd.Context(), t)
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cmdutil.NewUsageError(f.check(cmd.Flags().Changed("output")))
 		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
-	f.ControllerFlags.Add(flags)
-	f.AddNamespace(flags, "namespace of the workloads (default: namespace of the kubeconfig)")
+	f.ControllerFlags.Add(flags, "namespace of the workloads (default: namespace of the kubeconfig)")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "list the decisions of all namespaces")
 	flags.StringVar(&f.since, "since", "1d", "maximum age of decisions, e.g. 2h or 7d, or the earliest time or date")
 	flags.IntVar(&f.limit, "limit", 100, "maximum number of decisions; the newest are listed")
@@ -104,18 +103,16 @@ func (f *decisionsFlags) check(format bool) error {
 }
 
 // query returns the query for the records selected by the flags.
-func (f *decisionsFlags) query(c *cmdutil.ControllerClient, now time.Time) (*ledger.RecordQuery, error) {
+func (f *decisionsFlags) query(now time.Time) (*ledger.RecordQuery, error) {
 	from, err := humanize.ParseTime("--since", "-"+f.since, now)
 	if err != nil {
-		if from, err = humanize.ParseTime("--since", f.since, now); err != nil {
-			return nil, cmdutil.NewUsageError(err)
-		}
+		from, err = humanize.ParseTime("--since", f.since, now)
 	}
 	q := &ledger.RecordQuery{From: from, Strategies: f.strategies, Limit: f.limit}
 	if !f.all {
-		q.Namespaces = []string{cmp.Or(c.Home, "default")}
+		q.Namespaces = []string{cmp.Or(f.client.Home, "default")}
 	}
-	return q, nil
+	return q, cmdutil.NewUsageError(err)
 }
 
 // wants reports whether a record matches the filters that the API does not support.
@@ -126,59 +123,55 @@ func (f *decisionsFlags) wants(r *ledger.Record) bool {
 		(len(f.reasons) == 0 || slices.ContainsFunc(f.reasons, reason))
 }
 
-func (f *decisionsFlags) run(ctx context.Context, t cmdutil.Terminal) error {
-	c, err := f.Connect(ctx, t)
-	if err != nil {
+func (f *decisionsFlags) run(ctx context.Context) (err error) {
+	if f.client, err = f.Connect(ctx, f.t); err != nil {
 		return err
 	}
-	q, err := f.query(c, t.Now())
+	q, err := f.query(f.t.Now())
 	if err != nil {
 		return err
 	}
 	if f.snapshot != "" {
-		return f.printSnapshot(ctx, t, c, q)
+		return f.printSnapshot(ctx, q)
 	}
 	var keep func(*ledger.Record) bool
 	if f.action.Value != "any" || len(f.nodes)+len(f.reasons) > 0 {
 		keep = f.wants
 	}
-	records, since, err := c.Decisions(ctx, q, keep)
+	records, since, err := f.client.Decisions(ctx, q, keep)
 	if err != nil {
 		return err
 	}
 	records = append([]ledger.Record{}, records...) // encode an empty list instead of null, like the API
 	if !since.IsZero() {
-		fmt.Fprintf(t.Err, "Only the newest %d decisions are listed: use --limit and --since to select others\n",
+		fmt.Fprintf(f.t.Err, "Only the newest %d decisions are listed: use --limit and --since to select others\n",
 			f.limit)
 	}
 	list := &decisionList{Decisions: api.Decisions{Decisions: records}, namespaces: f.all}
 	if f.follow {
-		return f.goOn(ctx, t, c, q, list)
+		return f.goOn(ctx, q, list)
 	}
 	if format := f.output.Value; len(records) == 0 && (format == "table" || format == "wide") {
-		_, err := fmt.Fprintf(t.Err, "No decisions found since %s. If you expect some, run %s doctor to check "+
-			"whether the scheduler sends them to the controller.\n", q.From.Format(time.RFC3339), t.Name)
+		_, err := fmt.Fprintf(f.t.Err, "No decisions found since %s. If you expect some, run %s doctor to check "+
+			"whether the scheduler sends them to the controller.\n", q.From.Format(time.RFC3339), f.t.Name)
 		return err
 	}
-	return t.Print(list, f.output.Value)
+	return f.t.Print(list, f.output.Value)
 }
 
 // goOn prints the list in chronological order, followed by each new decision, until the context is done. It retries
 // if the controller is temporarily unavailable.
-func (f *decisionsFlags) goOn(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient,
-	q *ledger.RecordQuery,
-	list *decisionList,
-) error {
+func (f *decisionsFlags) goOn(ctx context.Context, q *ledger.RecordQuery, list *decisionList) error {
 	seen := map[string]time.Time{}
 	q.Limit = cmdutil.MaxRecords
-	if err := f.add(t, list, seen); err != nil {
+	if err := f.add(list, seen); err != nil {
 		return err
 	}
 	for failed := false; ctx.Err() == nil; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-t.After(followEvery):
+		case <-f.t.After(followEvery):
 		}
 		for _, at := range seen {
 			if from := at.Add(-lateBy); from.After(q.From) {
@@ -186,40 +179,37 @@ func (f *decisionsFlags) goOn(ctx context.Context, t cmdutil.Terminal, c *cmduti
 			}
 		}
 		maps.DeleteFunc(seen, func(_ string, at time.Time) bool { return at.Before(q.From) })
-		records, _, failure := c.Decisions(ctx, q, f.wants)
+		records, _, failure := f.client.Decisions(ctx, q, f.wants)
 		if failure != nil && ctx.Err() == nil {
-			var err error
-			if c, err = f.again(ctx, t, c, failure, failed); err != nil {
+			if err := f.again(ctx, failure, failed); err != nil {
 				return err
 			}
 		}
 		failed, list.Decisions.Decisions = failure != nil, records
-		if err := f.add(t, list, seen); err != nil {
+		if err := f.add(list, seen); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// again returns the client for the next attempt after a failure, or an error if a retry is pointless. It reconnects
-// if the token, which is valid for ten minutes, has expired.
-func (f *decisionsFlags) again(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient, failure error,
-	reported bool,
-) (*cmdutil.ControllerClient, error) {
+// again prepares the next attempt after a failure, or returns an error if a retry is pointless. It reconnects if the
+// token, which is valid for ten minutes, has expired.
+func (f *decisionsFlags) again(ctx context.Context, failure error, reported bool) (err error) {
 	refused, ok := errors.AsType[*cmdutil.RefusedError](failure)
 	switch {
 	case ok && refused.Status == http.StatusUnauthorized:
-		return f.Connect(ctx, t)
+		f.client, err = f.Connect(ctx, f.t)
 	case ok && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusTooManyRequests:
-		return nil, failure
+		return failure
 	case !reported:
-		fmt.Fprintf(t.Err, "%v, retrying\n", failure)
+		fmt.Fprintf(f.t.Err, "%v, retrying\n", failure)
 	}
-	return c, nil
+	return err
 }
 
 // add prints the decisions that were not printed before, oldest first.
-func (f *decisionsFlags) add(t cmdutil.Terminal, list *decisionList, seen map[string]time.Time) error {
+func (f *decisionsFlags) add(list *decisionList, seen map[string]time.Time) error {
 	slices.Reverse(list.Decisions.Decisions)
 	list.Decisions.Decisions = slices.DeleteFunc(list.Decisions.Decisions, func(r ledger.Record) bool {
 		_, known := seen[r.ID]
@@ -231,7 +221,7 @@ func (f *decisionsFlags) add(t cmdutil.Terminal, list *decisionList, seen map[st
 	}
 	if f.output.Value == "json" {
 		for i := range list.Decisions.Decisions {
-			if err := json.NewEncoder(t.Out).Encode(&list.Decisions.Decisions[i]); err != nil {
+			if err := json.NewEncoder(f.t.Out).Encode(&list.Decisions.Decisions[i]); err != nil {
 				return err
 			}
 		}
@@ -246,14 +236,12 @@ func (f *decisionsFlags) add(t cmdutil.Terminal, list *decisionList, seen map[st
 		text = text[bytes.IndexByte(text, '\n')+1:]
 	}
 	list.more = true
-	_, err := t.Out.Write(text)
+	_, err := f.t.Out.Write(text)
 	return err
 }
 
 // printSnapshot prints the snapshot of the newest matching decision.
-func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, c *cmdutil.ControllerClient,
-	q *ledger.RecordQuery,
-) error {
+func (f *decisionsFlags) printSnapshot(ctx context.Context, q *ledger.RecordQuery) error {
 	owner := ""
 	if strings.Contains(f.snapshot, "/") {
 		kind, name, err := cmdutil.OneObject([]string{f.snapshot}, cmdutil.KindJob, cmdutil.KindPod)
@@ -263,7 +251,7 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, 
 		owner = strings.ToUpper(kind[:1]) + kind[1:] + "/" + name
 	}
 	q.Limit = cmdutil.MaxRecords
-	found, _, err := c.Decisions(ctx, q, func(r *ledger.Record) bool {
+	found, _, err := f.client.Decisions(ctx, q, func(r *ledger.Record) bool {
 		return f.wants(r) && (r.ID == f.snapshot || r.OwnerName() == owner && r.Digest != "")
 	})
 	if err != nil {
@@ -275,7 +263,7 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, 
 	}
 	r := &found[0]
 	q.From, q.To, q.UID, q.Snapshots = r.At, r.At.Add(time.Millisecond), r.UID, true
-	full, _, err := c.Decisions(ctx, q, func(other *ledger.Record) bool { return other.ID == r.ID })
+	full, _, err := f.client.Decisions(ctx, q, func(other *ledger.Record) bool { return other.ID == r.ID })
 	switch {
 	case err != nil:
 		return err
@@ -286,11 +274,5 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t cmdutil.Terminal, 
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, text, "", "  "); err != nil {
-		return fmt.Errorf("decoding the snapshot of decision %s: %w", r.ID, err)
-	}
-	b.WriteByte('\n')
-	_, err = t.Out.Write(b.Bytes())
-	return err
+	return report.WriteJSON(f.t.Out, json.RawMessage(text))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/cli/doctor"
 	"github.com/kubenergy/kubenergy/internal/cli/release"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
@@ -195,12 +196,12 @@ func TestDoctorOfAHealthyCluster(t *testing.T) {
 	}
 	golden(t, "doctor.golden", stdout)
 	code, stdout, _ = a.run(t, "doctor", "-o", "json")
-	var report struct{ Checks []doctor.Finding }
+	var report struct{ Checks []dashboard.Finding }
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != 0 || len(report.Checks) < len(doctor.Checks) {
 		t.Errorf("exit code %d, %d checks, error %v", code, len(report.Checks), err)
 	}
 	for _, f := range report.Checks {
-		if f.Status != doctor.StatusOK {
+		if f.Status != dashboard.StatusOK {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -214,7 +215,7 @@ func TestDoctorFinds(t *testing.T) {
 	for name, c := range map[string]struct {
 		break_      func(*testing.T, *apiServer)
 		check       string
-		status      doctor.Status
+		status      dashboard.Status
 		description string
 	}{
 		"Karmada policies without a choice of cluster": {
@@ -236,266 +237,266 @@ func TestDoctorFinds(t *testing.T) {
 					`"replicaScheduling": {"replicaSchedulingType": "Divided"}`)
 				add("/namespaces/ns/propagationpolicies", "others", "Deployment", "")
 				add("/clusterpropagationpolicies", "unsaid", "Job", "")
-			}, "karmada", doctor.StatusWarn, "KubEnergy cannot select a cluster: ns/said, unsaid",
+			}, "karmada", dashboard.StatusWarn, "KubEnergy cannot select a cluster: ns/said, unsaid",
 		},
 		"no component wakes up machines": {
 			func(t *testing.T, a *apiServer) {
 				a.add(t, nodePath, node("s1", map[string]string{"kubenergy.io/power-state": "asleep"}))
-			}, "nodes", doctor.StatusFail, "no kubenergy-power is ready to wake up machines, but these nodes are not awake: s1",
+			}, "nodes", dashboard.StatusFail, "no kubenergy-power is ready to wake up machines, but these nodes are not awake: s1",
 		},
 		"no component puts machines to sleep": {
 			func(t *testing.T, a *apiServer) {
 				a.add(t, nodePath, node("s1", map[string]string{"kubenergy.io/may-sleep": "true"}))
-			}, "nodes", doctor.StatusWarn, "1 node may sleep, but kubenergy-power is not installed: s1",
+			}, "nodes", dashboard.StatusWarn, "1 node may sleep, but kubenergy-power is not installed: s1",
 		},
 		"boots that fail": {
 			func(t *testing.T, a *apiServer) {
 				n := node("s1", map[string]string{"kubenergy.io/may-sleep": "true"})
 				n.Annotations = map[string]string{"kubenergy.io/power": `{"failed":2}`}
 				a.add(t, nodePath, n)
-			}, "nodes", doctor.StatusWarn, "the last boot of these nodes failed: s1",
+			}, "nodes", dashboard.StatusWarn, "the last boot of these nodes failed: s1",
 		},
 		"server too old": {
 			func(_ *testing.T, a *apiServer) { a.version = "35" }, "kubernetes version",
-			doctor.StatusFail, "Kubernetes v1.35.4 is older than",
+			dashboard.StatusFail, "Kubernetes v1.35.4 is older than",
 		},
 		"server too new": {
 			func(_ *testing.T, a *apiServer) { a.version = "38" }, "kubernetes version",
-			doctor.StatusFail, "at most one minor version older",
+			dashboard.StatusFail, "at most one minor version older",
 		},
 		"version of a cloud provider": {
 			func(_ *testing.T, a *apiServer) { a.version = "37+" }, "kubernetes version",
-			doctor.StatusOK, "one minor version older and supported",
+			dashboard.StatusOK, "one minor version older and supported",
 		},
 		"clock ahead": {
 			func(_ *testing.T, a *apiServer) { a.date = testNow.Add(-9 * time.Second) },
-			"clock", doctor.StatusWarn, "8s ahead of",
+			"clock", dashboard.StatusWarn, "8s ahead of",
 		},
 		"clock behind": {
 			func(_ *testing.T, a *apiServer) { a.date = testNow.Add(9 * time.Second) },
-			"clock", doctor.StatusWarn, "9s behind",
+			"clock", dashboard.StatusWarn, "9s behind",
 		},
 		"server without a timestamp": {
-			func(_ *testing.T, a *apiServer) { a.date = time.Time{} }, "clock", doctor.StatusWarn, "the response has no creation timestamp",
+			func(_ *testing.T, a *apiServer) { a.date = time.Time{} }, "clock", dashboard.StatusWarn, "the response has no creation timestamp",
 		},
 		"no admission policies": {func(_ *testing.T, a *apiServer) {
 			a.served["admissionregistration.k8s.io/v1"] = nil
-		}, "admission policies", doctor.StatusFail, "Jobs cannot be held"},
+		}, "admission policies", dashboard.StatusFail, "Jobs cannot be held"},
 		"a missing kind": {
 			func(_ *testing.T, a *apiServer) { a.delete(crdPath + "/gridzones.kubenergy.io") },
-			"custom resources", doctor.StatusFail, "missing: gridzones.kubenergy.io",
+			"custom resources", dashboard.StatusFail, "missing: gridzones.kubenergy.io",
 		},
 		"a kind not established": {func(t *testing.T, a *apiServer) {
 			edit(t, a, crdPath+"/gridzones.kubenergy.io", func(c *crd) { c.Status["conditions"] = nil })
-		}, "custom resources", doctor.StatusFail, "not established: gridzones"},
+		}, "custom resources", dashboard.StatusFail, "not established: gridzones"},
 		"older version of a kind": {func(t *testing.T, a *apiServer) {
 			edit(t, a, crdPath+"/gridzones.kubenergy.io",
 				func(c *crd) { c.Status["storedVersions"] = []any{"v1alpha0", "v1alpha1"} })
-		}, "custom resources", doctor.StatusWarn, "v1alpha0, v1alpha1"},
+		}, "custom resources", dashboard.StatusWarn, "v1alpha0, v1alpha1"},
 		"component down": {func(t *testing.T, a *apiServer) {
 			edit(t, a, deploymentPath+"/"+cmdutil.ControllerName, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 0 })
-		}, "components", doctor.StatusFail, "kubenergy-controller: none of 2"},
+		}, "components", dashboard.StatusFail, "kubenergy-controller: none of 2"},
 		"replica down": {func(t *testing.T, a *apiServer) {
 			edit(t, a, deploymentPath+"/"+cmdutil.ControllerName, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 1 })
-		}, "components", doctor.StatusWarn, "1 of 2"},
+		}, "components", dashboard.StatusWarn, "1 of 2"},
 		"incomplete upgrade": {func(t *testing.T, a *apiServer) {
 			edit(t, a, deploymentPath+"/"+cmdutil.ControllerName, func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec.Containers[0].Image = "example.org:5000/c:1.3.0"
 			})
-		}, "components", doctor.StatusWarn, "kubenergy-controller 1.3.0, kubenergy-scheduler 1.2.0"},
+		}, "components", dashboard.StatusWarn, "kubenergy-controller 1.3.0, kubenergy-scheduler 1.2.0"},
 		"an abandoned lease": {func(t *testing.T, a *apiServer) {
 			a.add(t, leasePath, lease(cmdutil.ControllerName, time.Hour))
-		}, "leases", doctor.StatusWarn, "kubenergy-controller was last renewed 1 h ago by pod-1"},
+		}, "leases", dashboard.StatusWarn, "kubenergy-controller was last renewed 1 h ago by pod-1"},
 		"no lease holder": {
 			func(t *testing.T, a *apiServer) { a.add(t, leasePath, lease(cmdutil.HoldLease, time.Hour)) },
-			"hold policy", doctor.StatusFail, "no scheduler holds the Lease kubenergy-hold",
+			"hold policy", dashboard.StatusFail, "no scheduler holds the Lease kubenergy-hold",
 		},
 		"missing permission": {func(_ *testing.T, a *apiServer) {
 			a.allowed = except(a.allowed, false, "patch", "jobs", cmdutil.SchedulerName)
-		}, "permissions", doctor.StatusFail, "kubenergy-scheduler is not allowed to patch jobs.batch"},
+		}, "permissions", dashboard.StatusFail, "kubenergy-scheduler is not allowed to patch jobs.batch"},
 		"excess permission": {func(_ *testing.T, a *apiServer) {
 			a.allowed = except(a.allowed, true, "get", "secrets", cmdutil.ControllerName)
-		}, "permissions", doctor.StatusWarn, "kubenergy-controller is allowed to get secrets"},
+		}, "permissions", dashboard.StatusWarn, "kubenergy-controller is allowed to get secrets"},
 		"no binding": {func(_ *testing.T, a *apiServer) {
 			a.delete(policyPath + "mutatingadmissionpolicybindings/" + release.HoldPolicy)
-		}, "hold policy", doctor.StatusWarn, "has no binding, so no Job is held"},
+		}, "hold policy", dashboard.StatusWarn, "has no binding, so no Job is held"},
 		"binding without a policy": {func(_ *testing.T, a *apiServer) {
 			a.delete(policyPath + "mutatingadmissionpolicies/" + release.HoldPolicy)
-		}, "hold policy", doctor.StatusWarn, "refers to a missing policy"},
+		}, "hold policy", dashboard.StatusWarn, "refers to a missing policy"},
 		"binding older than the policy": {func(t *testing.T, a *apiServer) {
 			a.add(t, policyPath+"mutatingadmissionpolicybindings",
 				&metav1.PartialObjectMetadata{ObjectMeta: created(release.HoldPolicy, testNow.Add(-72*time.Hour))})
-		}, "hold policy", doctor.StatusWarn, "older than the scheduler"},
+		}, "hold policy", dashboard.StatusWarn, "older than the scheduler"},
 		"no guard": {func(_ *testing.T, a *apiServer) {
 			a.delete(policyPath + "validatingadmissionpolicybindings/" + doctor.GuardPolicies[1])
-		}, "hold policy", doctor.StatusWarn, "are not restricted"},
+		}, "hold policy", dashboard.StatusWarn, "are not restricted"},
 		"invalid policy": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) { p.Spec.Mode = "sometimes" })
-		}, "mode", doctor.StatusWarn, `mode is "sometimes"`},
+		}, "mode", dashboard.StatusWarn, `mode is "sometimes"`},
 		"invalid mode": {func(t *testing.T, a *apiServer) {
 			a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforcing"},
 			}})
-		}, "mode", doctor.StatusWarn, `namespace team: label kubenergy.io/mode is "enforcing", which is not a mode`},
+		}, "mode", dashboard.StatusWarn, `namespace team: label kubenergy.io/mode is "enforcing", which is not a mode`},
 		"no zone": {
-			func(_ *testing.T, a *apiServer) { a.delete(zonePath + "/DE") }, "grid zones", doctor.StatusWarn,
+			func(_ *testing.T, a *apiServer) { a.delete(zonePath + "/DE") }, "grid zones", dashboard.StatusWarn,
 			"there is no GridZone",
 		},
 		"an empty zone": {
 			editZone(func(z *v1alpha1.GridZone) { z.Status = v1alpha1.GridZoneStatus{} }), "grid zones",
-			doctor.StatusFail, "the status is empty",
+			dashboard.StatusFail, "the status is empty",
 		},
 		"zone not ready": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Conditions[0].Status, z.Status.Conditions[0].Message = "False", "all sources fail"
-		}), "grid zones", doctor.StatusFail, "not ready: all sources fail"},
+		}), "grid zones", dashboard.StatusFail, "not ready: all sources fail"},
 		"old signal": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Carbon.AsOf = new(metav1.NewTime(testNow.Add(-3 * time.Hour)))
-		}), "grid zones", doctor.StatusFail, "3 h old, which exceeds the maximum age of 2h0m0s"},
+		}), "grid zones", dashboard.StatusFail, "3 h old, which exceeds the maximum age of 2h0m0s"},
 		"ended signal": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Carbon.Start = metav1.NewTime(testNow.Add(-72 * time.Hour))
-		}), "grid zones", doctor.StatusFail, "its last value ended 24 h ago"},
+		}), "grid zones", dashboard.StatusFail, "its last value ended 24 h ago"},
 		"a short forecast": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Carbon.Values = z.Status.Carbon.Values[:2]
-		}), "grid zones", doctor.StatusWarn, "only known for the next 1 h"},
+		}), "grid zones", dashboard.StatusWarn, "only known for the next 1 h"},
 		"an estimated signal": {
 			editZone(func(z *v1alpha1.GridZone) { z.Status.Carbon.Quality = "estimated" }),
-			"grid zones", doctor.StatusWarn, "estimated",
+			"grid zones", dashboard.StatusWarn, "estimated",
 		},
 		"a failing source": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Conditions[0].Message = "known from typical; others did not answer well: electricityMaps: 401"
-		}), "grid zones", doctor.StatusWarn, "GridZone DE: others did not answer well: electricityMaps: 401"},
+		}), "grid zones", dashboard.StatusWarn, "GridZone DE: others did not answer well: electricityMaps: 401"},
 		"node without a profile": {
 			func(t *testing.T, a *apiServer) { a.add(t, nodePath, node("n2", nil)) }, "nodes",
-			doctor.StatusWarn, "1 of 2 nodes without a power profile: n2",
+			dashboard.StatusWarn, "1 of 2 nodes without a power profile: n2",
 		},
 		"overdue Job": {func(t *testing.T, a *apiServer) {
 			a.add(t, jobsIn("ns"), waitingJob("late", -2*time.Minute))
-		}, "held jobs", doctor.StatusFail, "1 Job held past the latest start: ns/late"},
+		}, "held jobs", dashboard.StatusFail, "1 Job held past the latest start: ns/late"},
 		"a Job without a date": {
 			func(t *testing.T, a *apiServer) { a.add(t, jobsIn("ns"), heldJob("undated")) },
-			"held jobs", doctor.StatusWarn, "ns/undated",
+			"held jobs", dashboard.StatusWarn, "ns/undated",
 		},
 		"Jobs not readable": {
 			func(_ *testing.T, a *apiServer) { a.refused["list jobs"] = true }, "held jobs",
-			doctor.StatusWarn, "you are not allowed to read Jobs",
+			dashboard.StatusWarn, "you are not allowed to read Jobs",
 		},
 		"Deployment left by an uninstallation": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			d := deployment("web", "example.org/web:1")
 			d.Spec.Template.Spec.SchedulerName = policy.SchedulerName
 			a.add(t, "/apis/apps/v1/namespaces/ns/deployments", d)
-		}, "scheduler names", doctor.StatusFail, "1 Deployment uses the scheduler kubenergy, and its pods remain pending while no " +
+		}, "scheduler names", dashboard.StatusFail, "1 Deployment uses the scheduler kubenergy, and its pods remain pending while no " +
 			"such scheduler is running: ns/web"},
 		"CronJob with a scheduler name of another system": {func(t *testing.T, a *apiServer) {
 			configure(t, a, "profiles: [{schedulerName: kubenergy}]")
 			c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
 			c.Spec.JobTemplate.Spec.Template.Spec.SchedulerName = policy.GardenerSchedulerName
 			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", c)
-		}, "scheduler names", doctor.StatusWarn, "1 CronJob uses the scheduler compute-gardener-scheduler"},
+		}, "scheduler names", dashboard.StatusWarn, "1 CronJob uses the scheduler compute-gardener-scheduler"},
 		"CronJob left by an uninstallation": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			configure(t, a, "profiles: [{schedulerName: compute-gardener-scheduler}]")
 			c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
 			c.Spec.JobTemplate.Spec.Template.Spec.SchedulerName = policy.GardenerSchedulerName
 			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", c)
-		}, "scheduler names", doctor.StatusFail, "1 CronJob uses the scheduler compute-gardener-scheduler"},
+		}, "scheduler names", dashboard.StatusFail, "1 CronJob uses the scheduler compute-gardener-scheduler"},
 		"a pod of a ReplicaSet without a Deployment": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			pod := markedPod("a")
 			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "lone", Controller: new(true)}}
 			a.add(t, "/api/v1/namespaces/ns/pods", pod)
-		}, "scheduler names", doctor.StatusFail, "1 pod is waiting for the scheduler kubenergy"},
+		}, "scheduler names", dashboard.StatusFail, "1 pod is waiting for the scheduler kubenergy"},
 		"Job left by an uninstallation": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			j := heldJob("train")
 			j.Labels, j.Spec.Suspend = nil, nil
 			j.Spec.Template.Spec.SchedulerName = policy.SchedulerName
 			a.add(t, jobsIn("ns"), j)
-		}, "scheduler names", doctor.StatusFail, "1 Job uses the scheduler kubenergy"},
+		}, "scheduler names", dashboard.StatusFail, "1 Job uses the scheduler kubenergy"},
 		"pods that outlived us": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			for _, name := range []string{"a", "b"} {
 				a.add(t, "/api/v1/namespaces/ns/pods", markedPod(name))
 			}
-		}, "scheduler names", doctor.StatusFail, "2 pods are waiting for the scheduler kubenergy and remain pending while no such " +
+		}, "scheduler names", dashboard.StatusFail, "2 pods are waiting for the scheduler kubenergy and remain pending while no such " +
 			"scheduler is running: ns/a, ns/b"},
 		"pod with a removed scheduler profile": {func(t *testing.T, a *apiServer) {
 			configure(t, a, "profiles: [{schedulerName: green}, {schedulerName: default-scheduler}]")
 			a.add(t, "/api/v1/namespaces/ns/pods", markedPod("a"))
-		}, "scheduler names", doctor.StatusFail, "1 pod is waiting for the scheduler kubenergy"},
+		}, "scheduler names", dashboard.StatusFail, "1 pod is waiting for the scheduler kubenergy"},
 		"pod with the name of a second scheduler": {func(t *testing.T, a *apiServer) {
 			configure(t, a, string(deploy.DefaultSchedulerConfig))
 			a.add(t, "/api/v1/namespaces/ns/pods", markedPod("a"))
-		}, "scheduler names", doctor.StatusFail, "1 pod is waiting for the scheduler kubenergy"},
+		}, "scheduler names", dashboard.StatusFail, "1 pod is waiting for the scheduler kubenergy"},
 		"custom scheduler name": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			configure(t, a, "profiles: [{schedulerName: green}]")
 			pod := markedPod("a")
 			pod.Spec.SchedulerName = "green"
 			a.add(t, "/api/v1/namespaces/ns/pods", pod)
-		}, "scheduler names", doctor.StatusFail, "1 pod is waiting for the scheduler green"},
+		}, "scheduler names", dashboard.StatusFail, "1 pod is waiting for the scheduler green"},
 		"a key for the wrong program": {setVariable(cmdutil.SchedulerName, v1.EnvVar{
 			Name: "ELECTRICITY_MAP_API_KEY", ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{Key: "key"}},
-		}), "variables", doctor.StatusWarn, "kubenergy-scheduler: environment variable ELECTRICITY_MAP_API_KEY has no effect"},
+		}), "variables", dashboard.StatusWarn, "kubenergy-scheduler: environment variable ELECTRICITY_MAP_API_KEY has no effect"},
 		"key without a zone": {
 			setVariable(cmdutil.ControllerName, v1.EnvVar{Name: "ELECTRICITY_MAP_API_KEY", Value: "s"}),
-			"variables", doctor.StatusWarn, "kubenergy-controller: environment variable ELECTRICITY_MAP_API_KEY has no effect on its own",
+			"variables", dashboard.StatusWarn, "kubenergy-controller: environment variable ELECTRICITY_MAP_API_KEY has no effect on its own",
 		},
 		"a log level": {
 			setVariable(cmdutil.ControllerName, v1.EnvVar{Name: "LOG_LEVEL", Value: "debug"}),
-			"variables", doctor.StatusWarn, "kubenergy-controller: environment variable LOG_LEVEL has no effect",
+			"variables", dashboard.StatusWarn, "kubenergy-controller: environment variable LOG_LEVEL has no effect",
 		},
 		"variable with an unknown name": {
 			setVariable(cmdutil.SchedulerName, v1.EnvVar{Name: "CARBON_INTENSITY_TRESHOLD", Value: "2"}),
-			"variables", doctor.StatusWarn, "environment variable CARBON_INTENSITY_TRESHOLD has no effect",
+			"variables", dashboard.StatusWarn, "environment variable CARBON_INTENSITY_TRESHOLD has no effect",
 		},
 		"prices that no zone has": {
 			setVariable(cmdutil.SchedulerName, v1.EnvVar{Name: "PRICING_ENABLED", Value: "true"}),
-			"variables", doctor.StatusWarn, "PRICING_ENABLED has no effect: no GridZone has prices",
+			"variables", dashboard.StatusWarn, "PRICING_ENABLED has no effect: no GridZone has prices",
 		},
 		"schedules alone": {
 			setVariable(cmdutil.SchedulerName, v1.EnvVar{Name: "PRICING_SCHEDULES_PATH", Value: "/x"}),
-			"variables", doctor.StatusWarn, "environment variable PRICING_SCHEDULES_PATH has no effect",
+			"variables", dashboard.StatusWarn, "environment variable PRICING_SCHEDULES_PATH has no effect",
 		},
 		"threshold of one program": {setVariable(cmdutil.SchedulerName, v1.EnvVar{
 			Name: "CARBON_INTENSITY_THRESHOLD", Value: "250",
-		}), "variables", doctor.StatusWarn, `CARBON_INTENSITY_THRESHOLD is "250" for the scheduler and not set for the controller`},
+		}), "variables", dashboard.StatusWarn, `CARBON_INTENSITY_THRESHOLD is "250" for the scheduler and not set for the controller`},
 		"truncated delay": {
 			setVariable(cmdutil.SchedulerName, v1.EnvVar{Name: "MAX_SCHEDULING_DELAY", Value: "900h"}),
-			"variables", doctor.StatusWarn, "MAX_SCHEDULING_DELAY is 900h0m0s, which is reduced to 24h0m0s",
+			"variables", dashboard.StatusWarn, "MAX_SCHEDULING_DELAY is 900h0m0s, which is reduced to 24h0m0s",
 		},
 		"truncated delay of a policy": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) {
 				p.Spec.AllowedDelay = &metav1.Duration{Duration: 100 * time.Hour}
 			})
-		}, "mode", doctor.StatusWarn, "EnergyPolicy kubenergy-system/default: allowedDelay is 100h0m0s, which is reduced to 24h0m0s"},
+		}, "mode", dashboard.StatusWarn, "EnergyPolicy kubenergy-system/default: allowedDelay is 100h0m0s, which is reduced to 24h0m0s"},
 		"nodes not readable": {
 			func(_ *testing.T, a *apiServer) { a.refused["list nodes"] = true }, "nodes",
-			doctor.StatusWarn, "you are not allowed to read nodes",
+			dashboard.StatusWarn, "you are not allowed to read nodes",
 		},
 		"permissions not readable": {func(_ *testing.T, a *apiServer) {
 			a.refused["create subjectaccessreviews"] = true
-		}, "permissions", doctor.StatusWarn, "you are not allowed to read the permissions"},
+		}, "permissions", dashboard.StatusWarn, "you are not allowed to read the permissions"},
 		"no metrics-server": {
 			func(_ *testing.T, a *apiServer) { delete(a.served, "metrics.k8s.io/v1beta1") },
-			"metrics", doctor.StatusOK, "metrics-server is not installed",
+			"metrics", dashboard.StatusOK, "metrics-server is not installed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := healthy(t)
 			c.break_(t, a)
 			code, stdout, stderr := a.run(t, "doctor", "-o", "json")
-			var report struct{ Checks []doctor.Finding }
+			var report struct{ Checks []dashboard.Finding }
 			if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 				t.Fatalf("%v: %s%s", err, stdout, stderr)
 			}
 			found, fails := false, 0
 			for _, f := range report.Checks {
 				found = found || f.Check == c.check && f.Status == c.status && strings.Contains(f.Message, c.description)
-				if f.Status == doctor.StatusFail {
+				if f.Status == dashboard.StatusFail {
 					fails++
 				}
-				if f.Status != doctor.StatusOK && f.Advice == "" {
+				if f.Status != dashboard.StatusOK && f.Advice == "" {
 					t.Errorf("missing advice: %+v", f)
 				}
 			}
@@ -506,7 +507,7 @@ func TestDoctorFinds(t *testing.T) {
 				want && !strings.Contains(stderr, fmt.Sprintf("%s failed", humanize.Count(fails, "check"))) {
 				t.Errorf("exit code %d with %d failures: %s", code, fails, stderr)
 			}
-			if (c.status == doctor.StatusFail) != (fails > 0) {
+			if (c.status == dashboard.StatusFail) != (fails > 0) {
 				t.Errorf("unexpected number of failures: %d", fails)
 			}
 		})

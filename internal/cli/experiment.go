@@ -52,7 +52,7 @@ On a busy machine, experiments require --force, and differences are not judged.`
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
 	}
 	flags := cmd.Flags()
-	f.Add(flags)
+	f.Add(flags, "")
 	f.target = cmdutil.Choose(flags, "target", "", "target", "where to run:", experiment.TargetLab,
 		experiment.TargetCluster)
 	flags.StringVarP(&f.file, "filename", "f", "", "experiment file")
@@ -130,10 +130,10 @@ func (f *experimentFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 func (f *experimentFlags) remove(ctx context.Context, t cmdutil.Terminal, work string) error {
 	if f.target.Value == experiment.TargetCluster {
 		c, err := f.Open(t)
-		if err != nil {
-			return err
+		if err == nil {
+			err = experiment.Clean(ctx, c)
 		}
-		if err := experiment.Clean(ctx, c); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -148,13 +148,11 @@ func (f *experimentFlags) read() (*experiment.File, error) {
 		return nil, fmt.Errorf("--faster is %v: want a factor greater than 0, for example 60", f.faster)
 	}
 	file, err := experiment.Read(f.file, f.target.Value, f.faster)
-	if err == nil {
-		err = file.Allow(f.allowed)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		file.Seed = cmp.Or(f.seed, file.Seed)
-	}
-	return file, err
+	file.Seed = cmp.Or(f.seed, file.Seed)
+	return file, file.Allow(f.allowed)
 }
 
 // announce prints the duration and the required disk space. It returns the reasons why differences are not judged.
@@ -176,9 +174,7 @@ func (f *experimentFlags) announce(t cmdutil.Terminal, file *experiment.File) (n
 }
 
 // meter returns a function that reads the power of all nodes from the controller, or nil if it is not available.
-func (f *experimentFlags) meter(ctx context.Context,
-	t cmdutil.Terminal,
-) func(context.Context) (float64, string, error) {
+func (f *experimentFlags) meter(ctx context.Context, t cmdutil.Terminal) experiment.Meter {
 	c, err := f.Connect(ctx, t)
 	var nodes []cmdutil.PowerReading
 	if err == nil {

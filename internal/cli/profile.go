@@ -61,10 +61,11 @@ SPECpower_ssj2008 is supported without changes.`,
   kubenergy profile --create --label-nodes --dry-run
   kubenergy profile --label-nodes -l pool=batch
   kubenergy profile --remove`,
-		Args: cmdutil.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
+		Args:    cmdutil.NoArguments,
+		PreRunE: func(*cobra.Command, []string) error { return cmdutil.NewUsageError(f.check()) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
 	}
-	f.Add(cmd.Flags())
+	f.Add(cmd.Flags(), "")
 	flags := cmd.Flags()
 	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes (default: all)")
 	flags.StringVar(&f.catalogue, "hardware-profiles", "",
@@ -97,9 +98,6 @@ func (f *profileFlags) check() error {
 }
 
 func (f *profileFlags) run(ctx context.Context, t cmdutil.Terminal) error {
-	if err := f.check(); err != nil {
-		return cmdutil.NewUsageError(err)
-	}
 	catalogue, err := f.readCatalogue(t)
 	if err != nil {
 		return err
@@ -121,8 +119,7 @@ func (f *profileFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	for i := range p.rows {
 		p.change(ctx, &p.rows[i])
 	}
-	shown := &profiles{p.rows, p.made, f.label || f.remove}
-	if err := t.Print(shown, f.output.Value); err != nil {
+	if err := t.Print(&profiles{p.rows, p.made, f.label || f.remove}, f.output.Value); err != nil {
 		return err
 	}
 	if p.failures > 0 {
@@ -142,7 +139,7 @@ func (f *profileFlags) readCatalogue(t cmdutil.Terminal) (*hardware.Catalog, err
 	}
 	all, err := hardware.WithFile(text)
 	if err != nil {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("%s: %s", f.catalogue, cmdutil.OneLine(err)))
+		return nil, cmdutil.UsageErrorf("%s: %s", f.catalogue, cmdutil.OneLine(err))
 	}
 	for _, w := range all.Warnings() {
 		fmt.Fprintf(t.Err, "%s: %s\n", f.catalogue, w)
@@ -201,29 +198,24 @@ func (p *profiler) look(ctx context.Context) error {
 			}
 			return fmt.Errorf("listing PowerProfiles: %s", cmdutil.Because(err))
 		}
-		for i := range list.Items {
-			p.existing[list.Items[i].Name] = true
+		for _, profile := range list.Items {
+			p.existing[profile.Name] = true
 		}
 	}
-	for i := range nodes.Items {
-		p.rows = append(p.rows, p.recognise(&nodes.Items[i]))
+	for _, n := range nodes.Items {
+		row := profileRow{Node: n.Name, Label: n.Labels[v1alpha1.LabelPowerProfile], node: &n}
+		capacity := n.Status.Capacity
+		row.Profile, row.Kind, row.Known = p.catalogue.Detect(n.Labels, n.Annotations, n.Spec.ProviderID,
+			capacity.Cpu().Value(), capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
+		if row.Known {
+			of := energy.Watts(row.Kind.Components.GPUs)
+			row.IdleWatts = float64(row.Profile.Idle + of*row.Profile.GPUIdle)
+			row.MaxWatts = float64(row.Profile.Max + of*row.Profile.GPUMax)
+		}
+		p.rows = append(p.rows, row)
 	}
 	slices.SortFunc(p.rows, func(a, b profileRow) int { return cmp.Compare(a.Node, b.Node) })
 	return nil
-}
-
-func (p *profiler) recognise(n *v1.Node) profileRow {
-	row := profileRow{Node: n.Name, Label: n.Labels[v1alpha1.LabelPowerProfile], node: n}
-	capacity := n.Status.Capacity
-	row.Profile, row.Kind, row.Known = p.catalogue.Detect(
-		n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(), capacity.Memory().Value(),
-		policy.ResourcesOf(capacity).GPU)
-	if row.Known {
-		of := energy.Watts(row.Kind.Components.GPUs)
-		row.IdleWatts = float64(row.Profile.Idle + of*row.Profile.GPUIdle)
-		row.MaxWatts = float64(row.Profile.Max + of*row.Profile.GPUMax)
-	}
-	return row
 }
 
 // createProfiles applies one PowerProfile per kind of hardware.

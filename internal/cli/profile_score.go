@@ -17,7 +17,7 @@ import (
 func (f *profileFlags) score(t cmdutil.Terminal, catalogue *hardware.Catalog) error {
 	since, err := time.Parse("2006-01", f.since)
 	if f.since != "" && err != nil {
-		return cmdutil.NewUsageError(fmt.Errorf("--since is %q: want a month, e.g. 2021-06", f.since))
+		return cmdutil.UsageErrorf("--since is %q: want a month, e.g. 2021-06", f.since)
 	}
 	text, err := grid.ReadFile(f.results)
 	if err != nil {
@@ -25,7 +25,7 @@ func (f *profileFlags) score(t cmdutil.Terminal, catalogue *hardware.Catalog) er
 	}
 	results, err := hardware.ReadResults(text)
 	if err != nil {
-		return cmdutil.NewUsageError(fmt.Errorf("%s: %w", f.results, err))
+		return cmdutil.UsageErrorf("%s: %w", f.results, err)
 	}
 	results = slices.DeleteFunc(results, func(r hardware.Result) bool { return r.Published.Before(since) })
 	if len(results) == 0 {

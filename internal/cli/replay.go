@@ -63,7 +63,7 @@ lab in plans.jsonl. The first plan that differs is an error.`,
 		},
 	}
 	flags := cmd.Flags()
-	f.ControllerFlags.Add(flags)
+	f.ControllerFlags.Add(flags, "")
 	flags.StringSliceVar(&f.strategies, "strategy", nil, "strategies to replay")
 	flags.StringVar(&f.file, "file", "", "file with records, either JSON with snapshots in the format of the API, or "+
 		"CSV with the same column names; may be compressed with gzip")
@@ -78,11 +78,11 @@ lab in plans.jsonl. The first plan that differs is an error.`,
 
 func (f *replayFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	if len(f.strategies) == 0 {
-		return cmdutil.NewUsageError(errors.New("missing strategy: want --strategy, e.g. --strategy carbon+window"))
+		return cmdutil.UsageErrorf("missing strategy: want --strategy, e.g. --strategy carbon+window")
 	}
 	for _, name := range f.strategies {
 		if _, err := strategy.New(name); err != nil {
-			return cmdutil.NewUsageError(fmt.Errorf("--strategy: %w", err))
+			return cmdutil.UsageErrorf("--strategy: %w", err)
 		}
 	}
 	records, err := f.records(ctx, t)
@@ -107,7 +107,7 @@ func (f *replayFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 func (f *replayFlags) again(t cmdutil.Terminal) error {
 	text, err := grid.ReadFile(f.plans)
 	if err != nil {
-		return cmdutil.NewUsageError(fmt.Errorf("reading plans: %w", err))
+		return cmdutil.UsageErrorf("reading plans: %w", err)
 	}
 	same, err := policy.ReplayPlans(bytes.NewReader(text))
 	if err != nil {
@@ -126,7 +126,15 @@ func (f *replayFlags) records(ctx context.Context, t cmdutil.Terminal) ([]ledger
 		return nil, cmdutil.NewUsageError(err)
 	}
 	if f.file != "" {
-		return f.recordsOfFile(q)
+		records, err := readRecords(f.file)
+		if err != nil {
+			return nil, cmdutil.NewUsageError(err)
+		}
+		records = slices.DeleteFunc(records, func(r ledger.Record) bool { // unset flags do not filter records
+			return len(q.Namespaces) > 0 && !slices.Contains(q.Namespaces, r.Namespace) ||
+				f.bounds["from"] && r.At.Before(q.From) || f.bounds["to"] && !r.At.Before(q.To)
+		})
+		return records[:min(len(records), f.decisions)], nil
 	}
 	c, err := f.Connect(ctx, t, f.namespaces...)
 	if err != nil {
@@ -142,19 +150,6 @@ func (f *replayFlags) records(ctx context.Context, t cmdutil.Terminal) ([]ledger
 	}
 	// The query includes earlier holds, which are not replayed.
 	return slices.DeleteFunc(records, func(r ledger.Record) bool { return r.At.Before(q.From) }), nil
-}
-
-// recordsOfFile returns the records of a file that match the flags. Flags that are not set do not filter records.
-func (f *replayFlags) recordsOfFile(q *ledger.Query) ([]ledger.Record, error) {
-	records, err := readRecords(f.file)
-	if err != nil {
-		return nil, cmdutil.NewUsageError(err)
-	}
-	records = slices.DeleteFunc(records, func(r ledger.Record) bool {
-		return len(q.Namespaces) > 0 && !slices.Contains(q.Namespaces, r.Namespace) ||
-			f.bounds["from"] && r.At.Before(q.From) || f.bounds["to"] && !r.At.Before(q.To)
-	})
-	return records[:min(len(records), f.decisions)], nil
 }
 
 // readRecords reads a response of the API, the list inside it, or a table with the same field names.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -53,18 +52,15 @@ func (f *spanFlags) add(flags *pflag.FlagSet, more string) {
 }
 
 func (f *spanFlags) query(now time.Time) (*ledger.Query, error) {
-	q := &ledger.Query{Namespaces: f.namespaces}
-	var err error
-	if q.From, err = humanize.ParseTime("--from", f.from, now); err != nil {
-		return nil, err
-	}
-	if q.To, err = humanize.ParseTime("--to", f.to, now); err != nil {
+	from, errFrom := humanize.ParseTime("--from", f.from, now)
+	to, errTo := humanize.ParseTime("--to", f.to, now)
+	if err := cmp.Or(errFrom, errTo); err != nil {
 		return nil, err
 	}
 	if f.decisions <= 0 {
 		return nil, fmt.Errorf("--max-decisions is %d: want more than 0", f.decisions)
 	}
-	return q, nil
+	return &ledger.Query{From: from, To: to, Namespaces: f.namespaces}, nil
 }
 
 // reportGroups are the dimensions of --group-by in the order of the help text.
@@ -96,7 +92,7 @@ Times are in UTC.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
 	}
 	flags := cmd.Flags()
-	f.ControllerFlags.Add(flags)
+	f.ControllerFlags.Add(flags, "")
 	f.spanFlags.add(flags, "")
 	flags.StringSliceVar(&f.groupBy, "group-by", []string{"namespace"},
 		"one or more of "+strings.Join(names, ", ")+"; account, user and partition "+
@@ -111,9 +107,7 @@ Times are in UTC.`,
 		{"cluster", "clusters of a federation to include"},
 		{"kind", "kinds of accounts to include, e.g. workload or idle"},
 	} {
-		values := new([]string)
-		flags.StringSliceVar(values, filter.name, nil, filter.usage)
-		f.filters[filter.name] = values
+		f.filters[filter.name] = flags.StringSlice(filter.name, nil, filter.usage)
 	}
 	flags.IntVar(&f.limit, "limit", 0, "maximum number of rows, by energy; the remaining rows are summed in one row "+
 		"(0: unlimited)")
@@ -176,24 +170,14 @@ func (f *reportFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	if err != nil {
 		return err
 	}
-	s, err := f.statement(cmd.Context(), c, q)
+	answer, err := c.Ledger(cmd.Context(), q, f.values())
 	if err != nil {
 		return err
 	}
-	return t.PrintTo(f.out, s, f.output.Value)
-}
-
-func (f *reportFlags) statement(ctx context.Context, c *cmdutil.ControllerClient,
-	q *ledger.Query,
-) (*report.Statement, error) {
-	answer, err := c.Ledger(ctx, q, f.values())
-	if err != nil {
-		return nil, err
-	}
 	savings := f.savings || slices.Contains(q.GroupBy, ledger.ByStrategy)
-	evidence, savings, missing, err := c.Evidence(ctx, q, savings, f.decisions)
+	evidence, savings, missing, err := c.Evidence(cmd.Context(), q, savings, f.decisions)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if evidence != nil {
 		missing = append(missing, f.narrow(evidence)...)
@@ -201,7 +185,7 @@ func (f *reportFlags) statement(ctx context.Context, c *cmdutil.ControllerClient
 	var comparison *report.Comparison
 	if savings {
 		if comparison, err = report.Compare(evidence, f.baseline, q.From, f.seed); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	s := report.NewStatement(answer, evidence, comparison)
@@ -210,7 +194,7 @@ func (f *reportFlags) statement(ctx context.Context, c *cmdutil.ControllerClient
 	if len(f.namespaces) > 0 {
 		s.Filters["namespace"] = f.namespaces
 	}
-	return s, nil
+	return t.PrintTo(f.out, s, f.output.Value)
 }
 
 // narrow applies the filters to decisions and returns a note for each filter that decisions do not support.

@@ -59,9 +59,8 @@ file. The setting queue controls how often the queue is planned and for how many
 		"format of the trace: csv, ecsched, swf, alibaba, openb, gaia or surf (default: detected)")
 	flags.BoolVar(&f.over.SkipBad, "skip-bad", false, skipBadUsage)
 	flags.StringVar(&f.over.Nodes, "nodes", "", "file with nodes, or a preset: "+strings.Join(workload.Presets(), ", "))
-	flags.StringVar(&f.over.Grid, "grid", "",
-		"CSV file with carbon intensity over time, may be compressed with gzip; a quoted pattern joins consecutive "+
-			"files")
+	flags.StringVar(&f.over.Grid, "grid", "", "CSV file with carbon intensity over time, may be compressed with gzip; "+
+		"a quoted pattern joins consecutive files")
 	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
 	flags.StringVar(&f.over.Fill, "fill", "", cmdutil.FillUsage)
 	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, required if the grid file contains several zones")
@@ -74,23 +73,19 @@ file. The setting queue controls how often the queue is planned and for how many
 	flags.Float64Var(&f.price, "price", 0, "price of electricity per kWh")
 	flags.Float64Var(&f.carbon, "carbon-price", 0,
 		"price of a tonne of CO2e in the currency of --price; adds the CI-adjusted cost, which includes emissions")
-	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "",
-		"state of machines without jobs: sleep, also simulated without sleep for comparison, or idle "+
-			"(default sleep)")
-	flags.BoolVar(&f.interrupt, "interruptible", false,
-		"allow strategies to suspend and resume jobs")
+	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "", "state of machines without jobs: sleep, also simulated "+
+		"without sleep for comparison, or idle (default sleep)")
+	flags.BoolVar(&f.interrupt, "interruptible", false, "allow strategies to suspend and resume jobs")
 	flags.StringVar(&f.over.RestartCost, "restart-cost", "",
 		"work that an interruptible job repeats after each resume, e.g. 5m")
 	flags.StringVar(&f.over.Learner, "learner", "",
 		"run-time model: known, groups, mean, siblings or survival (default known)")
-	flags.StringVar(&f.over.Power, "power", "",
-		"power model of jobs: profiles for the power profiles of nodes, or learnt from previous jobs (default "+
-			"profiles)")
+	flags.StringVar(&f.over.Power, "power", "", "power model of jobs: profiles for the power profiles of nodes, or "+
+		"learnt from previous jobs (default profiles)")
 	flags.StringVar(&f.over.Forecast, "forecast", "",
 		"forecast of the intensity: perfect, or a model such as history or weather (default perfect)")
 	flags.StringVar(&f.over.Weather, "weather", "", "weather file for the forecast model weather")
-	flags.Uint64Var(&f.seed, "seed", 0,
-		"random seed for ties of least-allocated, as in stock; 0 breaks ties by name")
+	flags.Uint64Var(&f.seed, "seed", 0, "random seed for ties of least-allocated, as in stock; 0 breaks ties by name")
 	flags.DurationVar(&f.best, "best", 0, "search time for the schedule with the lowest emissions and perfect "+
 		"knowledge; shown as an additional strategy with a lower bound")
 	f.output = cmdutil.Output(flags, "table", "wide", "json", "csv")
@@ -114,18 +109,8 @@ func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 	if err := f.missing(); err != nil {
 		return nil, err
 	}
-	if cmd.Flags().Changed("price") {
-		f.over.Price = &f.price
-	}
-	if cmd.Flags().Changed("carbon-price") {
-		f.over.CarbonPrice = &f.carbon
-	}
-	if cmd.Flags().Changed("interruptible") {
-		f.over.Interruptible = &f.interrupt
-	}
-	if cmd.Flags().Changed("seed") {
-		f.over.Seed = &f.seed
-	}
+	f.over.Price, f.over.CarbonPrice = given(cmd, "price", &f.price), given(cmd, "carbon-price", &f.carbon)
+	f.over.Interruptible, f.over.Seed = given(cmd, "interruptible", &f.interrupt), given(cmd, "seed", &f.seed)
 	if err := file.Override(f.over); err != nil {
 		return nil, err
 	}
@@ -133,6 +118,14 @@ func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 		file.Strategies = []string{"least-allocated", "energy", "carbon+window"}
 	}
 	return file, nil
+}
+
+// given returns the value of a flag, or nil if the flag is not set.
+func given[T any](cmd *cobra.Command, flag string, value *T) *T {
+	if !cmd.Flags().Changed(flag) {
+		return nil
+	}
+	return value
 }
 
 // missing returns an error that lists missing flags if there is no scenario file.
@@ -160,7 +153,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	strategies := make([]strategy.Strategy, len(file.Strategies))
 	for i, name := range file.Strategies {
 		if strategies[i], err = strategy.ByName(name); err != nil {
-			return cmdutil.NewUsageError(fmt.Errorf("%s: %w", file.Called("strategies"), err))
+			return cmdutil.UsageErrorf("%s: %w", file.Called("strategies"), err)
 		}
 	}
 	scenario, err := file.LoadContext(cmd.Context())
@@ -213,8 +206,7 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 	} else {
 		*note = append(*note, sleeping, fmt.Sprintf("Lower bound: no schedule that runs each job without interruption "+
 			"on its requested resources emits less than %s kg. %s kg is %.1f %% above it, excluding %s kg of idle "+
-			"machines.",
-			humanize.Significant(least.Kg()), humanize.Significant(foreseen.Carbon.Kg()),
+			"machines.", humanize.Significant(least.Kg()), humanize.Significant(foreseen.Carbon.Kg()),
 			100*float64(foreseen.Carbon-least)/float64(least-asleep), humanize.Significant(asleep.Kg())))
 	}
 	results = append(results, best)

@@ -124,8 +124,7 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 		case <-ctx.Done():
 			total := time.Since(began)
 			_, err := fmt.Fprintf(out, "Finished after %s: used %.2f of %.2f CPUs on average\n",
-				total.Round(time.Second/10),
-				(benchmark.CPUTime()-used).Seconds()/total.Seconds(), s.cores)
+				total.Round(time.Second/10), (benchmark.CPUTime()-used).Seconds()/total.Seconds(), s.cores)
 			return err
 		case now := <-tick.C:
 			spent := benchmark.CPUTime()
@@ -136,9 +135,8 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 				continue
 			}
 			_, err := fmt.Fprintf(out, "%s: using %.2f of %.2f CPUs and %.0f MiB of memory, %s remaining\n",
-				now.UTC().Format(time.TimeOnly),
-				(spent-lineUsed).Seconds()/now.Sub(lineAt).Seconds(), s.cores, float64(s.memory)/(1<<20),
-				(s.duration - now.Sub(began)).Round(time.Second))
+				now.UTC().Format(time.TimeOnly), (spent-lineUsed).Seconds()/now.Sub(lineAt).Seconds(), s.cores,
+				float64(s.memory)/(1<<20), (s.duration - now.Sub(began)).Round(time.Second))
 			if err != nil {
 				return err
 			}

@@ -32,9 +32,9 @@ func newTop(t cmdutil.Terminal) *cobra.Command {
 		Short: "Show the current power of nodes or pods",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cmdutil.NewUsageError(fmt.Errorf("missing kind: want nodes or pods, e.g. %s top nodes", t.Name))
+				return cmdutil.UsageErrorf("missing kind: want nodes or pods, e.g. %s top nodes", t.Name)
 			}
-			return cmdutil.NewUsageError(fmt.Errorf("unknown kind %q: want nodes or pods", args[0]))
+			return cmdutil.UsageErrorf("unknown kind %q: want nodes or pods", args[0])
 		},
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
@@ -58,12 +58,12 @@ cluster, and only pods of the queried cluster are shown.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t, kind) },
 	}
 	flags := cmd.Flags()
-	f.Add(flags)
 	if kind == "pods" {
 		cmd.Example = "  kubenergy top pods -n shop\n  kubenergy top pods -A --sort age"
-		f.AddNamespace(flags, "namespace of the pods (default: namespace of the kubeconfig)")
+		f.Add(flags, "namespace of the pods (default: namespace of the kubeconfig)")
 		flags.BoolVarP(&f.all, "all-namespaces", "A", false, "list the pods of all namespaces")
 	} else {
+		f.Add(flags, "")
 		cmd.Example = "  kubenergy top nodes\n  kubenergy top nodes -o json"
 	}
 	f.sort = cmdutil.Choose(flags, "sort", "", "order", "", "watts", "name", "age")
@@ -73,7 +73,7 @@ cluster, and only pods of the queried cluster are shown.`,
 
 func (f *topFlags) run(ctx context.Context, t cmdutil.Terminal, kind string) error {
 	if f.all && f.Namespace != "" {
-		return cmdutil.NewUsageError(fmt.Errorf("-A and -n %s are mutually exclusive", f.Namespace))
+		return cmdutil.UsageErrorf("-A and -n %s are mutually exclusive", f.Namespace)
 	}
 	c, err := f.Connect(ctx, t)
 	if err != nil {
@@ -101,8 +101,7 @@ func (f *topFlags) run(ctx context.Context, t cmdutil.Terminal, kind string) err
 		_, err := fmt.Fprintln(t.Err, text)
 		return err
 	}
-	list := &powerList{"kubenergy.io/v1alpha1", all, "PowerList", kind == "pods", f.all}
-	return t.Print(list, f.output.Value)
+	return t.Print(&powerList{"kubenergy.io/v1alpha1", all, "PowerList", kind == "pods", f.all}, f.output.Value)
 }
 
 // powerList is the output of the command top.
@@ -128,8 +127,7 @@ func (l *powerList) Text(bool, bool) string {
 	}
 	for _, d := range l.Items {
 		t.Add(cmdutil.Printable(d.Namespace), cmdutil.Printable(d.Name), cmdutil.Printable(d.Node), d.Watts,
-			d.IdleWatts, d.Celsius,
-			cmdutil.Printable(d.Source), d.Quality, d.Age())
+			d.IdleWatts, d.Celsius, cmdutil.Printable(d.Source), d.Quality, d.Age())
 	}
 	return t.Plain()
 }

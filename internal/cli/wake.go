@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -48,7 +46,7 @@ may put the machines to sleep again. Use --stop to scale it down before, as an u
   kubenergy wake --all --config machines.yaml --keys-dir keys   # if the ConfigMap was deleted`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), t, args) },
 	}
-	f.Add(cmd.Flags())
+	f.Add(cmd.Flags(), "")
 	cmd.Flags().BoolVar(&f.all, "all", false, "wake up all machines that are asleep")
 	cmd.Flags().BoolVar(&f.stop, "stop", false, "scale the Deployment kubenergy-power to 0 replicas first")
 	cmd.Flags().StringVar(&f.config, "config", "", "`file` with the machines, instead of the ConfigMap")
@@ -60,9 +58,9 @@ may put the machines to sleep again. Use --stop to scale it down before, as an u
 func (f *wakeFlags) run(ctx context.Context, t cmdutil.Terminal, args []string) error {
 	switch {
 	case f.timeout <= 0:
-		return cmdutil.NewUsageError(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
+		return cmdutil.UsageErrorf("--timeout is %v: want more than 0", f.timeout)
 	case f.all == (len(args) > 0) || len(args) > 1:
-		return cmdutil.NewUsageError(errors.New("want the name of one node or --all"))
+		return cmdutil.UsageErrorf("want the name of one node or --all")
 	}
 	c, err := f.Open(t)
 	if err != nil {
@@ -76,10 +74,7 @@ func (f *wakeFlags) run(ctx context.Context, t cmdutil.Terminal, args []string) 
 	scale := func(ctx context.Context, replicas int) error {
 		_, err := c.AppsV1().Deployments(v1alpha1.SystemNamespace).Patch(ctx, power.Name, types.MergePatchType,
 			fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), metav1.PatchOptions{}, "scale")
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
+		return cmdutil.IgnoreNotFound(err)
 	}
 	if err := scale(ctx, 0); err != nil {
 		return fmt.Errorf("scaling down Deployment %s: %s", power.Name, cmdutil.Because(err))
@@ -118,8 +113,7 @@ func (f *wakeFlags) wake(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Clu
 		}, Limit: power.WakeLimit(&config.Policy.Policy),
 	}
 	if err := w.Wake(ctx, strings.Join(args, "")); err != nil {
-		return fmt.Errorf("%s woken up, others failed: %s", humanize.Count(woken, "machine"),
-			cmdutil.OneLine(err))
+		return fmt.Errorf("%s woken up, others failed: %s", humanize.Count(woken, "machine"), cmdutil.OneLine(err))
 	}
 	none := ""
 	if f.all {

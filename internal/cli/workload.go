@@ -61,7 +61,7 @@ const skipBadUsage = "skip invalid rows of the trace and report their number, in
 // oneFile requires exactly one argument, the name of a file.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return cmdutil.NewUsageError(fmt.Errorf("want exactly one file, e.g. %s jobs.csv", cmd.CommandPath()))
+		return cmdutil.UsageErrorf("want exactly one file, e.g. %s jobs.csv", cmd.CommandPath())
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 // read reads a trace and prints a summary including skipped rows.
 func (f *traceFlags) read(t cmdutil.Terminal, path string) (*workload.Trace, error) {
 	if err := workload.CheckFormat(f.format); err != nil {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("--format: %w", err))
+		return nil, cmdutil.UsageErrorf("--format: %w", err)
 	}
 	trace, err := workload.LoadWith(path, workload.Options{Format: f.format, Start: traceBegin, SkipBad: f.skipBad})
 	if err != nil {
@@ -145,10 +145,7 @@ func fitted(jobs []sched.Job) (*workload.Model, error) {
 	// The table may be unsorted.
 	slices.SortStableFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
 	m, err := workload.Fit(jobs)
-	if err != nil {
-		return nil, cmdutil.NewUsageError(err)
-	}
-	return m, nil
+	return m, cmdutil.NewUsageError(err)
 }
 
 type generateFlags struct {
@@ -195,9 +192,9 @@ const maxGenerated = 10_000_000
 func (f *generateFlags) read(t cmdutil.Terminal) (*workload.Model, error) {
 	switch {
 	case (f.model == "") == (f.like == ""):
-		return nil, cmdutil.NewUsageError(errors.New("specify exactly one of --model and --like"))
+		return nil, cmdutil.UsageErrorf("specify exactly one of --model and --like")
 	case f.jobs < 1 || f.jobs > maxGenerated:
-		return nil, cmdutil.NewUsageError(fmt.Errorf("--jobs is %d: want 1 to %d", f.jobs, maxGenerated))
+		return nil, cmdutil.UsageErrorf("--jobs is %d: want 1 to %d", f.jobs, maxGenerated)
 	case f.like != "":
 		trace, err := f.traceFlags.read(t, f.like)
 		if err != nil {
@@ -207,21 +204,14 @@ func (f *generateFlags) read(t cmdutil.Terminal) (*workload.Model, error) {
 	}
 	text, err := os.ReadFile(f.model)
 	if err != nil {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("reading workload model: %w", err))
+		return nil, cmdutil.UsageErrorf("reading workload model: %w", err)
 	}
 	m := &workload.Model{}
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("%s: %w", f.model, err))
+		return nil, cmdutil.UsageErrorf("%s: %w", f.model, err)
 	}
 	return m, nil
 }
-
-// Kinds of load that the pods of manifests generate.
-const (
-	loadSleep  = "sleep"
-	loadStress = "stress"
-	loadLab    = "lab"
-)
 
 type manifestFlags struct {
 	traceFlags
@@ -243,11 +233,9 @@ job. If all Jobs are created together, the queue is full.`,
 		Example: `  kubenergy workload manifests jobs.csv --time-scale 60 --limit 100 | kubectl create -f -
   kubenergy workload manifests pai_1k.csv.gz --namespace gaia --load stress \
       --image registry.example/kubenergy/kubenergy:v1`,
-		Args: oneFile,
+		Args:    oneFile,
+		PreRunE: func(*cobra.Command, []string) error { return cmdutil.NewUsageError(f.check()) },
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := f.check(); err != nil {
-				return cmdutil.NewUsageError(err)
-			}
 			trace, err := f.read(t, args[0])
 			if err != nil {
 				return err
@@ -261,10 +249,9 @@ job. If all Jobs are created together, the queue is full.`,
 	flags.StringVar(&f.image, "image", "",
 		"image of the pods (default: busybox; --load stress requires the image of this program)")
 	flags.StringVar(&f.scheduler, "scheduler", policy.SchedulerName, "scheduler name of the pods")
-	flags.StringVar(&f.load, "load", loadSleep, "load of the pods: sleep, stress or lab")
+	flags.StringVar(&f.load, "load", "sleep", "load of the pods: sleep, stress or lab")
 	flags.StringVar(&f.prefix, "name-prefix", "trace", "prefix of the names of the Jobs")
-	flags.Float64Var(&f.scale, "time-scale", 1,
-		"acceleration factor: run times and delays are divided by it")
+	flags.Float64Var(&f.scale, "time-scale", 1, "acceleration factor: run times and delays are divided by it")
 	flags.DurationVar(&f.delay, "max-delay", 0, "allowed delay of jobs without one, before scaling, e.g. 6h")
 	flags.IntVar(&f.limit, "limit", 0, "maximum number of jobs (0: all)")
 	return cmd
@@ -274,9 +261,9 @@ const maxNamePrefix = 40 // names of pods consist of the Job's name and a suffix
 
 func (f *manifestFlags) check() error {
 	switch {
-	case f.load != loadSleep && f.load != loadStress && f.load != loadLab:
+	case !slices.Contains([]string{"sleep", "stress", "lab"}, f.load):
 		return fmt.Errorf("--load is %q: want sleep, stress or lab", f.load)
-	case f.load == loadStress && f.image == "":
+	case f.load == "stress" && f.image == "":
 		return errors.New("--load stress requires --image with the image of this program")
 	case !(f.scale > 0 && f.scale <= 1e6):
 		return fmt.Errorf("--time-scale is %v: want more than 0 and at most 1000000", f.scale)
@@ -309,9 +296,8 @@ func (f *manifestFlags) write(w io.Writer, jobs []sched.Job) error {
 	if f.limit > 0 {
 		jobs = jobs[:min(len(jobs), f.limit)]
 	}
-	for i := range jobs {
-		j := &jobs[i]
-		text, err := manifest(f.job(fmt.Sprintf("%s-%0*d", f.prefix, digits, i+1), j))
+	for i, j := range jobs {
+		text, err := manifest(f.job(fmt.Sprintf("%s-%0*d", f.prefix, digits, i+1), &j))
 		if err != nil {
 			return fmt.Errorf("encoding job %q: %w", j.ID, err)
 		}
@@ -347,14 +333,14 @@ func (f *manifestFlags) job(name string, j *sched.Job) *batchv1.Job {
 	container.Image = f.image
 	seconds := strconv.FormatFloat(f.shrink(j.Duration).Seconds(), 'f', -1, 64)
 	switch f.load {
-	case loadSleep:
+	case "sleep":
 		container.Command = []string{"sleep", seconds}
-	case loadStress:
+	case "stress":
 		container.Args = []string{
 			"stress", fmt.Sprintf("--cpu=%dm", max(1, j.Request.MilliCPU)),
 			fmt.Sprintf("--memory=%d", j.Request.Memory), "--duration=" + seconds + "s",
 		}
-	case loadLab:
+	case "lab":
 		pod.Annotations[v1alpha1.AnnotationLabRunSeconds] = seconds
 	}
 	return job

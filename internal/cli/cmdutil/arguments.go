@@ -1,7 +1,6 @@
 package cmdutil
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -38,24 +37,31 @@ func OneObject(args []string, kinds ...string) (kind, name string, err error) {
 		words = strings.SplitN(args[0], "/", 2)
 	}
 	if len(words) != 2 || words[1] == "" {
-		return "", "", NewUsageError(fmt.Errorf("want %s and a name, e.g. %s nightly-report", OrOf(kinds), kinds[0]))
+		return "", "", UsageErrorf("want %s and a name, e.g. %s nightly-report", OrOf(kinds), kinds[0])
 	}
 	kind = kindNames[strings.ToLower(words[0])]
 	if slices.Contains(kinds, kind) {
 		return kind, words[1], nil
 	}
-	return "", "", NewUsageError(fmt.Errorf("unknown kind %q%s: want %s", words[0],
-		spelling.DidYouMean(words[0], kinds),
-		OrOf(kinds)))
+	return "", "", UsageErrorf("unknown kind %q%s: want %s", words[0], spelling.DidYouMean(words[0], kinds),
+		OrOf(kinds))
 }
 
 // NoArguments returns an error if there are positional arguments.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return NewUsageError(fmt.Errorf("unexpected argument %q%s: %s does not accept arguments", args[0],
-			MeantCommand(cmd, args[0]), cmd.Name()))
+		return UsageErrorf("unexpected argument %q%s: %s does not accept arguments", args[0],
+			MeantCommand(cmd, args[0]), cmd.Name())
 	}
 	return nil
+}
+
+// IgnoreNotFound returns err, or nil if it reports that an object does not exist.
+func IgnoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // Because returns a short, single-line reason of a failed request.

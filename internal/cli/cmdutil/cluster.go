@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,16 +26,15 @@ type ClusterFlags struct {
 	Kubeconfig, Context, Namespace string
 }
 
-// Add adds the flags --kubeconfig and --context to a flag set.
-func (f *ClusterFlags) Add(flags *pflag.FlagSet) {
+// Add adds the flags --kubeconfig and --context to a flag set, and --namespace, -n for short, with the given help text
+// unless it is empty.
+func (f *ClusterFlags) Add(flags *pflag.FlagSet, namespace string) {
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "",
 		"path to the kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the service account of the pod)")
 	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig (default: current context)")
-}
-
-// AddNamespace adds the flag --namespace, -n for short, with the given help text to a flag set.
-func (f *ClusterFlags) AddNamespace(flags *pflag.FlagSet, usage string) {
-	flags.StringVarP(&f.Namespace, "namespace", "n", "", usage)
+	if namespace != "" {
+		flags.StringVarP(&f.Namespace, "namespace", "n", "", namespace)
+	}
 }
 
 // Client limits. They exceed the default of client-go, because commands are short-lived and the API server has its
@@ -53,20 +51,17 @@ func (f *ClusterFlags) Config(t Terminal) (config *rest.Config, namespace string
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
 	overrides.Context.Namespace = f.Namespace
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
-	config, err = loader.ClientConfig()
+	if config, err = loader.ClientConfig(); err == nil {
+		namespace, _, err = loader.Namespace()
+	}
 	switch {
 	case clientcmd.IsEmptyConfig(err) && t.Getenv("KUBECONFIG") != "" && !anyExists(t.kubeconfigs()):
-		return nil, "",
-			NewUsageError(fmt.Errorf(
-				"no cluster is configured: KUBECONFIG is %q: no such file: correct it or set --kubeconfig",
-				t.Getenv("KUBECONFIG")))
+		return nil, "", UsageErrorf("no cluster is configured: KUBECONFIG is %q: no such file: correct it or set "+
+			"--kubeconfig", t.Getenv("KUBECONFIG"))
 	case clientcmd.IsEmptyConfig(err):
-		return nil, "", NewUsageError(errors.New("no cluster is configured: set --kubeconfig or KUBECONFIG"))
+		return nil, "", UsageErrorf("no cluster is configured: set --kubeconfig or KUBECONFIG")
 	case err != nil:
-		return nil, "", NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
-	}
-	if namespace, _, err = loader.Namespace(); err != nil {
-		return nil, "", NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+		return nil, "", UsageErrorf("reading the kubeconfig: %s", OneLine(err))
 	}
 	config.QPS, config.Burst, config.Timeout = clientQPS, clientBurst, clientTimeout
 	config.UserAgent = "kubenergy/" + Version()
@@ -95,7 +90,7 @@ func (f *ClusterFlags) Open(t Terminal) (*Cluster, error) {
 func Clients(config *rest.Config) (kubernetes.Interface, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+		return nil, UsageErrorf("reading the kubeconfig: %s", OneLine(err))
 	}
 	return client, nil
 }
@@ -120,10 +115,8 @@ func (t Terminal) kubeconfigs() []string {
 	if files := t.Getenv("KUBECONFIG"); files != "" {
 		return filepath.SplitList(files)
 	}
-	for _, name := range []string{"HOME", "USERPROFILE"} {
-		if home := t.Getenv(name); home != "" {
-			return []string{filepath.Join(home, ".kube", "config")}
-		}
+	if home := cmp.Or(t.Getenv("HOME"), t.Getenv("USERPROFILE")); home != "" {
+		return []string{filepath.Join(home, ".kube", "config")}
 	}
 	return nil
 }

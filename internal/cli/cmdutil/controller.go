@@ -1,6 +1,7 @@
 package cmdutil
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/pflag"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -34,8 +36,8 @@ type ControllerFlags struct {
 
 // Add adds the flags of [ClusterFlags.Add] and the flags of the controller, which are --server, --token-file,
 // --ca-file and --central-namespace.
-func (f *ControllerFlags) Add(flags *pflag.FlagSet) {
-	f.ClusterFlags.Add(flags)
+func (f *ControllerFlags) Add(flags *pflag.FlagSet, namespace string) {
+	f.ClusterFlags.Add(flags, namespace)
 	flags.StringVar(&f.server, "server", "",
 		"URL of the controller, e.g. https://kubenergy.example.org (default: through the proxy of the API server)")
 	flags.StringVar(&f.tokenFile, "token-file", "",
@@ -60,9 +62,9 @@ const (
 type ControllerClient struct {
 	client    *apiclient.Client
 	token     map[string]string // header with the token; nil if the client reads it from a file
-	Proxied   bool
-	namespace string // namespace of the controller
-	Home      string // namespace of the kubeconfig
+	Proxied   bool              // whether requests are sent through the API server
+	namespace string            // namespace of the controller
+	Home      string            // namespace of the kubeconfig
 }
 
 // Connect returns a client of the controller with a token. If the request is about a single namespace, a service
@@ -75,7 +77,7 @@ func (f *ControllerFlags) Connect(ctx context.Context, t Terminal, about ...stri
 		return f.direct(ctx, t)
 	}
 	if f.tokenFile != "" || f.caFile != "" {
-		return nil, NewUsageError(errors.New("--token-file and --ca-file require --server"))
+		return nil, UsageErrorf("--token-file and --ca-file require --server")
 	}
 	config, namespace, err := f.Config(t)
 	if err != nil {
@@ -89,12 +91,9 @@ func ThroughProxy(ctx context.Context, config *rest.Config, component, home stri
 	now func() time.Time,
 ) (*ControllerClient, error) {
 	transport, err := rest.TransportFor(config)
-	if err != nil {
-		return nil, NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
-	}
-	host, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return nil, NewUsageError(fmt.Errorf("reading the kubeconfig: %s", OneLine(err)))
+	host, _, errHost := rest.DefaultServerUrlFor(config)
+	if err = errors.Join(err, errHost); err != nil {
+		return nil, UsageErrorf("reading the kubeconfig: %s", OneLine(err))
 	}
 	c := &ControllerClient{Proxied: true, namespace: component, Home: home}
 	if c.client, err = apiclient.New(apiclient.Options{
@@ -133,11 +132,10 @@ func tokenFor(ctx context.Context, config *rest.Config, component, home string) 
 func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerClient, error) {
 	u, err := url.Parse(f.server)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return nil,
-			NewUsageError(errors.New("--server is not a URL: want https:// and a host, without a password or a query"))
+		return nil, UsageErrorf("--server is not a URL: want https:// and a host, without a password or a query")
 	}
 	if u.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()) {
-		return nil, NewUsageError(fmt.Errorf("--server is %s: tokens are only sent over https", u))
+		return nil, UsageErrorf("--server is %s: tokens are only sent over https", u)
 	}
 	c := &ControllerClient{namespace: f.Component, Home: f.Namespace}
 	if c.client, err = apiclient.New(apiclient.Options{
@@ -148,13 +146,12 @@ func (f *ControllerFlags) direct(ctx context.Context, t Terminal) (*ControllerCl
 	}
 	config, namespace, err := f.Config(t)
 	if err != nil {
-		return nil, NewUsageError(fmt.Errorf("--token-file is not set and no token can be requested: %w",
-			err))
+		return nil, UsageErrorf("--token-file is not set and no token can be requested: %w", err)
 	}
 	token, err := tokenFor(ctx, config, f.Component, namespace)
 	if _, none := errors.AsType[*NoTokenError](err); none {
-		return nil, NewUsageError(errors.New("no token for --server is available: set --token-file to a " +
-			"token of a service account " + viewerAccount + " (see docs/reference/reports.md)"))
+		return nil, UsageErrorf("no token for --server is available: set --token-file to a " +
+			"token of a service account " + viewerAccount + " (see docs/reference/reports.md)")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: set --token-file to use another token", err)
@@ -174,18 +171,15 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 	if err != nil {
 		return "", err
 	}
-	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, viewerAccount,
-		&authenticationv1.TokenRequest{
-			Spec: authenticationv1.TokenRequestSpec{
-				Audiences: []string{tokenAudience}, ExpirationSeconds: new(int64(TokenSeconds)),
-			},
-		}, metav1.CreateOptions{})
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		Audiences: []string{tokenAudience}, ExpirationSeconds: new(int64(TokenSeconds)),
+	}}
+	accounts := client.CoreV1().ServiceAccounts(namespace)
+	answer, err := accounts.CreateToken(ctx, viewerAccount, request, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return "",
-			&NoTokenError{fmt.Sprintf(
-				"the controller is not installed: there is no service account %s in namespace %s", viewerAccount,
-				namespace)}
+		return "", &NoTokenError{fmt.Sprintf("the controller is not installed: there is no service account %s in "+
+			"namespace %s", viewerAccount, namespace)}
 	case apierrors.IsForbidden(err):
 		return "", &NoTokenError{fmt.Sprintf("you are not allowed to create a token for the controller: request the "+
 			"permission to create serviceaccounts/token of %[1]s in namespace %[2]s, create an account %[1]s in your "+
@@ -198,9 +192,7 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 }
 
 // Get requests JSON from the controller and decodes it. It returns the time of the server's clock.
-func (c *ControllerClient) Get(ctx context.Context, path string, query url.Values,
-	into any,
-) (now time.Time, err error) {
+func (c *ControllerClient) Get(ctx context.Context, path string, query url.Values, into any) (time.Time, error) {
 	target := path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
@@ -211,13 +203,14 @@ func (c *ControllerClient) Get(ctx context.Context, path string, query url.Value
 		Method: http.MethodGet, Path: target, Header: header, Most: maxAnswer,
 	})
 	refused, _ := errors.AsType[*apiclient.Refused](err)
+	var now time.Time
 	switch {
 	case refused != nil:
 		return now, c.Refusal(refused.Status, path, refused.Body)
 	case errors.Is(err, apiclient.ErrToken):
-		return now, NewUsageError(fmt.Errorf("--token-file: %w", err))
+		return now, UsageErrorf("--token-file: %w", err)
 	case errors.Is(err, apiclient.ErrTrust):
-		return now, NewUsageError(fmt.Errorf("--ca-file: %w", err))
+		return now, UsageErrorf("--ca-file: %w", err)
 	case errors.Is(err, apiclient.ErrAnswer):
 		return now, fmt.Errorf("%s: select a shorter interval or fewer groups", withoutURL(err))
 	case err != nil:
@@ -256,11 +249,8 @@ func (c *ControllerClient) Refusal(status int, path string, body []byte) error {
 		return &RefusedError{status, c.proxyRefusal(status, &object)}
 	}
 	var said api.Error
-	text := http.StatusText(status)
-	if json.Unmarshal(body, &said) == nil && said.Error != "" {
-		text = said.Error
-	}
-	text = Printable(text)
+	_ = json.Unmarshal(body, &said) // proxies return other bodies
+	text := Printable(cmp.Or(said.Error, http.StatusText(status)))
 	switch status {
 	case http.StatusUnauthorized:
 		text = "the controller rejected the token: " + text
@@ -285,8 +275,7 @@ func (c *ControllerClient) proxyRefusal(status int, object *metav1.Status) strin
 			"the controller is not installed: there is no service kubenergy-controller in namespace %s", c.namespace)
 	case http.StatusForbidden:
 		return fmt.Sprintf("you are not allowed to use the proxy of the API server: request the permission to get "+
-			"services/proxy of %s in namespace %s, or use --server (%s)",
-			controllerService, c.namespace, text)
+			"services/proxy of %s in namespace %s, or use --server (%s)", controllerService, c.namespace, text)
 	case http.StatusServiceUnavailable:
 		return "the proxy of the API server cannot reach the controller, set --server to its address: " + text
 	}
@@ -295,13 +284,8 @@ func (c *ControllerClient) proxyRefusal(status int, object *metav1.Status) strin
 
 // Printable returns an untrusted text in a single line, truncated and without control characters.
 func Printable(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	return humanize.Truncated(strings.Join(strings.Fields(s), " "), 400)
+	invisible := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+	return humanize.Truncated(strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "?"), invisible), " "), 400)
 }
 
 // SavingsSpan is the interval of displayed savings.

@@ -1,6 +1,7 @@
 package cmdutil
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // route returns the API path for a resource. A request about a single namespace uses the path of that namespace,
@@ -21,34 +23,20 @@ func route(namespaces []string, what string, query url.Values) string {
 	if len(namespaces) == 1 {
 		return "/api/v1/namespaces/" + url.PathEscape(namespaces[0]) + "/" + what
 	}
-	for _, n := range namespaces {
-		query.Add("namespace", n)
-	}
+	query["namespace"] = namespaces
 	return "/api/v1/" + what
 }
 
 const maxReportRows = 100_000
 
 // Ledger requests sums of the ledger.
-func (c *ControllerClient) Ledger(ctx context.Context, q *ledger.Query,
-	filters map[string][]string,
-) (*ledger.Answer, error) {
+func (c *ControllerClient) Ledger(ctx context.Context, q *ledger.Query, filters url.Values) (*ledger.Answer, error) {
 	query := url.Values{
-		"from": {q.From.Format(time.RFC3339)}, "to": {q.To.Format(time.RFC3339)},
-		"limit":  {strconv.Itoa(maxReportRows)},
-		"format": {"json"},
-	}
-	if q.Limit > 0 {
-		query.Set("limit", strconv.Itoa(min(q.Limit, maxReportRows)))
-	}
-	for _, d := range q.GroupBy {
-		query.Add("groupBy", string(d))
-	}
-	for _, k := range q.Kinds {
-		query.Add("kind", k.String())
-	}
-	for _, name := range q.Clusters {
-		query.Add("cluster", name)
+		"from": {q.From.Format(time.RFC3339)}, "to": {q.To.Format(time.RFC3339)}, "format": {"json"},
+		"limit":   {strconv.Itoa(min(cmp.Or(max(q.Limit, 0), maxReportRows), maxReportRows))},
+		"groupBy": sliceutil.Map(q.GroupBy, func(d ledger.Dimension) string { return string(d) }),
+		"kind":    sliceutil.Map(q.Kinds, ledger.Kind.String),
+		"cluster": q.Clusters,
 	}
 	maps.Copy(query, filters)
 	answer := new(ledger.Answer)
@@ -205,9 +193,7 @@ func recordParameters(q *ledger.RecordQuery, to time.Time, most int) url.Values 
 	if q.UID != "" {
 		query.Set("uid", q.UID)
 	}
-	for _, s := range q.Strategies {
-		query.Add("strategy", s)
-	}
+	query["strategy"] = q.Strategies
 	if q.Snapshots {
 		query.Set("snapshots", "true")
 	}

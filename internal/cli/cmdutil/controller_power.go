@@ -78,8 +78,7 @@ func (c *ControllerClient) Pods(ctx context.Context, everywhere bool) ([]PowerRe
 		}
 		all = append(all, aged(PowerReading{
 			Namespace: p.Namespace, Name: cmp.Or(p.Pod, p.UID), Node: p.Node, Owner: owner, Watts: p.Watts,
-			IdleWatts: new(p.IdleWatts),
-			Source:    p.Source, Quality: p.Quality, AsOf: p.AsOf,
+			IdleWatts: new(p.IdleWatts), Source: p.Source, Quality: p.Quality, AsOf: p.AsOf,
 		}, now))
 	}
 	return all, nil
@@ -96,20 +95,16 @@ func aged(d PowerReading, now time.Time) PowerReading {
 func (d *PowerReading) Age() string {
 	text := (time.Duration(d.AgeSeconds) * time.Second).String()
 	var marks []string
-	if d.Stale {
-		marks = append(marks, "stale")
-	}
-	if d.Implausible {
-		marks = append(marks, "implausible")
-	}
-	if d.Host != "" {
-		marks = append(marks, "guest of "+Printable(d.Host))
-	}
-	if d.PowerState != "" {
-		marks = append(marks, d.PowerState)
-	}
-	if d.TooHot {
-		marks = append(marks, "too hot")
+	for _, mark := range []struct {
+		applies bool
+		text    string
+	}{
+		{d.Stale, "stale"}, {d.Implausible, "implausible"}, {d.Host != "", "guest of " + Printable(d.Host)},
+		{d.PowerState != "", d.PowerState}, {d.TooHot, "too hot"},
+	} {
+		if mark.applies {
+			marks = append(marks, mark.text)
+		}
 	}
 	return strings.TrimSpace(text + " " + strings.Join(marks, ", "))
 }

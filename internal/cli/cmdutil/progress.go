@@ -1,12 +1,15 @@
 package cmdutil
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
 // Progress reports the progress of a long-running command on standard error. It starts after two seconds and prints
@@ -40,21 +43,15 @@ func (t Terminal) Progress(command, things string) *Progress {
 	p := &Progress{
 		out: t.Err, command: command, things: things, bar: IsTerminal(t.Err), now: t.Now, begun: t.Now(),
 	}
-	ticks, ended := time.NewTicker(barEvery), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() {
-		for {
-			select {
-			case <-ended:
-				return
-			case <-ticks.C:
-				p.Show()
-			}
+		for kube.Pause(ctx, barEvery) {
+			p.Show()
 		}
 	})
 	p.stop = sync.OnceFunc(func() {
-		ticks.Stop()
-		close(ended)
+		cancel()
 		all.Wait()
 		if p.bar && !p.last.IsZero() {
 			p.Show()

@@ -87,9 +87,7 @@ func configuredNames(ctx context.Context, client kubernetes.Interface, namespace
 
 // Names returns all scheduler names of KubEnergy that pods may use.
 func (s *Serving) Names() []string {
-	names := slices.Concat(usualNames, s.Configured)
-	slices.Sort(names)
-	return slices.Compact(names)
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(usualNames, s.Configured))))
 }
 
 // Stranded returns the names that no scheduler serves.

@@ -1,3 +1,4 @@
+// Package cmdutil provides helpers shared by commands for arguments, terminal, cluster, controller, and progress.
 package cmdutil
 
 import (
@@ -19,8 +20,16 @@ import (
 // UsageError is an error caused by the user, such as invalid flags or invalid files.
 type UsageError struct{ error }
 
-// NewUsageError wraps err in a [UsageError], which results in exit code 2.
-func NewUsageError(err error) error { return UsageError{err} }
+// NewUsageError wraps err in a [UsageError], which results in exit code 2. It returns nil if err is nil.
+func NewUsageError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return UsageError{err}
+}
+
+// UsageErrorf returns a [UsageError] with a formatted message.
+func UsageErrorf(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
 func (e UsageError) Unwrap() error { return e.error }
 

@@ -1,3 +1,4 @@
+// Package dashboard implements the dashboard command for a live cluster or a results directory.
 package dashboard
 
 import (
@@ -48,8 +49,7 @@ command runs until it is interrupted.`,
 		},
 	}
 	flags := cmd.Flags()
-	f.Add(flags)
-	f.AddNamespace(flags, "namespace to show (default: all)")
+	f.Add(flags, "namespace to show (default: all)")
 	flags.StringVar(&dir, "dir", "", "`folder` with results of simulate, compare or a lab, instead of a cluster")
 	flags.StringVar(&listen, "listen", "127.0.0.1:0", "loopback address and port; port 0 selects a free port")
 	flags.BoolVar(&noBrowser, "no-browser", false, "print the URL without opening a browser")
@@ -83,11 +83,11 @@ func openSource(cmd *cobra.Command, t cmdutil.Terminal, f *cmdutil.ControllerFla
 		}
 	})
 	if len(idle) > 0 {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("--dir uses no cluster: remove %s", strings.Join(idle, ", ")))
+		return nil, cmdutil.UsageErrorf("--dir uses no cluster: remove %s", strings.Join(idle, ", "))
 	}
 	folder, err := dashboard.OpenFolder(dir)
 	if err != nil {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("--dir: %w", err))
+		return nil, cmdutil.UsageErrorf("--dir: %w", err)
 	}
 	return folder, nil
 }

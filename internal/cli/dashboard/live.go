@@ -60,11 +60,10 @@ func OpenLive(ctx context.Context, t cmdutil.Terminal, f *cmdutil.ControllerFlag
 	if err != nil {
 		return nil, err
 	}
-	s := &LiveSource{Cluster: c, flags: f, t: t, only: f.Namespace}
 	if _, err := c.Discovery().ServerVersion(); err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %s", cmdutil.OneLine(err))
 	}
-	return s, ctx.Err()
+	return &LiveSource{Cluster: c, flags: f, t: t, only: f.Namespace}, ctx.Err()
 }
 
 // Live returns true, because the cluster changes.
@@ -131,7 +130,7 @@ func (s *LiveSource) title() string {
 func (s *LiveSource) Job(ctx context.Context, _ dashboard.Query,
 	kind, namespace, name string,
 ) (*dashboard.JobView, error) {
-	e := &explain.Explainer{Client: s.Cluster, Config: s.Config, Now: s.t.Now()}
+	e := &explain.Explainer{Cluster: s.Cluster, Now: s.t.Now()}
 	found, err := e.Explain(ctx, kind, namespace, name)
 	if err != nil {
 		return nil, err
@@ -231,7 +230,7 @@ var modes = []v1alpha1.Mode{v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.M
 func (s *LiveSource) Effect(ctx context.Context, a dashboard.Act) (effect, command string, err error) {
 	switch {
 	case a.Do == dashboard.DoRunNow && (a.Kind == cmdutil.KindJob || a.Kind == cmdutil.KindPod):
-		e := &explain.Explainer{Client: s.Cluster, Config: s.Config, Now: s.t.Now()}
+		e := &explain.Explainer{Cluster: s.Cluster, Now: s.t.Now()}
 		found, err := e.Explain(ctx, a.Kind, a.Namespace, a.Name)
 		if err != nil {
 			return "", "", err
@@ -243,8 +242,8 @@ func (s *LiveSource) Effect(ctx context.Context, a dashboard.Act) (effect, comma
 		}
 		return effect, fmt.Sprintf("kubenergy run-now %s %s -n %s", a.Kind, a.Name, a.Namespace), nil
 	case a.Do == dashboard.DoMode && slices.Contains(modes, v1alpha1.Mode(a.Mode)) && a.Namespace != "":
-		h := &explain.Holdings{Client: s.Cluster, Now: s.t.Now()}
-		if err := h.Read(ctx, s.Cluster, a.Namespace); err != nil {
+		h := &explain.Holdings{Cluster: s.Cluster, Now: s.t.Now()}
+		if err := h.Read(ctx, a.Namespace); err != nil {
 			return "", "", err
 		}
 		mode := v1alpha1.Mode(a.Mode)

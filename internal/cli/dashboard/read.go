@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
@@ -37,8 +39,8 @@ func (r *liveReader) unseen(what string, err error) {
 }
 
 func (r *liveReader) overview(ctx context.Context) {
-	h := &explain.Holdings{Client: r.Cluster, Now: r.m.Now}
-	if err := h.Read(ctx, r.Cluster, r.only); err != nil {
+	h := &explain.Holdings{Cluster: r.Cluster, Now: r.m.Now}
+	if err := h.Read(ctx, r.only); err != nil {
 		r.unseen("held Jobs", err)
 	}
 	r.m.Jobs = append(r.m.Jobs, h.Items...)
@@ -106,17 +108,13 @@ func (r *liveReader) zones(ctx context.Context, h *explain.Holdings) {
 	place := func(z v1alpha1.GridZone) string { return fmt.Sprint(!z.Spec.Default, " ", z.Name) }
 	slices.SortFunc(zones, func(a, b v1alpha1.GridZone) int { return strings.Compare(place(a), place(b)) })
 	for _, z := range zones {
-		shown := dashboard.Zone{Name: z.Name, Carbon: r.signal(z.Status.Carbon), Price: r.signal(z.Status.Price)}
-		if h.View != nil {
-			if site := h.View.Site(z.Name); site != nil {
-				for signal, fresh := range map[*dashboard.Signal]bool{
-					shown.Carbon: site.Carbon.Fresh(r.m.Now, 0), shown.Price: site.Price.Fresh(r.m.Now, 0),
-				} {
-					if signal != nil {
-						signal.Stale = !fresh
-					}
-				}
-			}
+		carbon, price := true, true
+		if h.View != nil && h.View.Site(z.Name) != nil {
+			site := h.View.Site(z.Name)
+			carbon, price = site.Carbon.Fresh(r.m.Now, 0), site.Price.Fresh(r.m.Now, 0)
+		}
+		shown := dashboard.Zone{
+			Name: z.Name, Carbon: r.signal(z.Status.Carbon, carbon), Price: r.signal(z.Status.Price, price),
 		}
 		if shown.Carbon != nil || shown.Price != nil {
 			r.m.Zones = append(r.m.Zones, shown)
@@ -124,11 +122,13 @@ func (r *liveReader) zones(ctx context.Context, h *explain.Holdings) {
 	}
 }
 
-func (r *liveReader) signal(s *v1alpha1.SignalStatus) *dashboard.Signal {
+func (r *liveReader) signal(s *v1alpha1.SignalStatus, fresh bool) *dashboard.Signal {
 	if s == nil || len(s.Values) == 0 || s.Step.Duration <= 0 {
 		return nil
 	}
-	shown := &dashboard.Signal{Unit: s.Unit, Source: s.Source, Forecast: s.ForecastSource, Quality: s.Quality}
+	shown := &dashboard.Signal{
+		Unit: s.Unit, Source: s.Source, Forecast: s.ForecastSource, Quality: s.Quality, Stale: !fresh,
+	}
 	banded := len(s.Low) == len(s.Values) && len(s.High) == len(s.Values)
 	for i, v := range s.Values {
 		p := dashboard.Point{At: s.Start.Add(time.Duration(i) * s.Step.Duration).UTC(), Value: v}
@@ -191,8 +191,7 @@ func (r *liveReader) booked(ctx context.Context, c *cmdutil.ControllerClient) {
 	}
 	p := &dashboard.Power{
 		Points: []dashboard.Watts{}, Where: "at the nodes", Until: timeutil.Earlier(r.m.Now, answer.AsOf).UTC(),
-		StepSeconds: time.Hour.Seconds(),
-		Quality:     energy.Derived,
+		StepSeconds: time.Hour.Seconds(), Quality: energy.Derived,
 	}
 	for _, w := range hours {
 		if total := w.Total(); total > 0 {
@@ -404,5 +403,90 @@ func (r *liveReader) decisions(ctx context.Context) {
 	if r.m.Decisions = records; !since.IsZero() {
 		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s UTC: only the %d most recent ones are shown",
 			humanize.Clock(since, r.m.Now), pageDecisions))
+	}
+}
+
+// savings adds the savings of decisions if they are computed within the timeout. Otherwise the computation
+// continues in the background.
+func (r *liveReader) savings(ctx context.Context, timeout time.Duration) {
+	mode := v1alpha1.Mode(r.m.Mode)
+	if r.m.Enforcing == 0 && (mode == v1alpha1.ModeShadow || mode == v1alpha1.ModeAdvise) {
+		r.shadowed(ctx)
+		return
+	}
+	select {
+	case <-r.saving.DoChan("", func() (any, error) { return nil, r.renewSavings(context.WithoutCancel(ctx), r.m.Now) }):
+	case <-ctx.Done():
+	case <-time.After(timeout):
+		r.m.Unseen = append(r.m.Unseen, "savings are still being computed: reload the page in a minute")
+	}
+	r.mu.Lock()
+	saved, err := r.saved, r.savedErr
+	r.mu.Unlock()
+	r.m.Saved = saved
+	r.m.Power.Under(saved)
+	if err != nil {
+		r.unseen("savings", err)
+	}
+}
+
+// renewSavings computes the savings again if they are too old.
+func (s *LiveSource) renewSavings(ctx context.Context, now time.Time) error {
+	if now.Sub(s.savedAt) <= savingsAge { // the group serializes calls
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, savingsTake)
+	defer cancel()
+	saved, err := s.compare(ctx, now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved, s.savedErr, s.savedAt = saved, err, now
+	return err
+}
+
+// compare computes the savings like kubenergy report --savings.
+func (s *LiveSource) compare(ctx context.Context, now time.Time) (*dashboard.Saved, error) {
+	c, err := s.controller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := &ledger.Query{From: now.Add(-cmdutil.SavingsSpan), To: now, Namespaces: s.namespaces()}
+	evidence, known, missing, err := c.Evidence(ctx, q, true, pageDecisions)
+	switch {
+	case err != nil:
+		return nil, err
+	case !known || evidence == nil:
+		return nil, errors.New(strings.Join(missing, " "))
+	}
+	found, err := report.Compare(evidence, report.DefaultBaseline, q.From, 1)
+	if err != nil {
+		return nil, err
+	}
+	saved := dashboard.SavedOf(found)
+	saved.Method = strings.Join(append([]string{"Savings of the last seven days. " + saved.Method}, missing...), " ")
+	saved.Command = fmt.Sprintf("kubenergy report --savings --max-decisions %d", pageDecisions)
+	return saved, nil
+}
+
+// shadowed adds the hypothetical savings that the controller counts in shadow mode.
+func (r *liveReader) shadowed(ctx context.Context) {
+	var list v1alpha1.EnergyPolicyList
+	if err := cmdutil.GetJSON(ctx, r.Cluster, cmdutil.ResourcePath+"energypolicies", &list); err != nil {
+		return // reported with the mode
+	}
+	saved := &dashboard.Saved{
+		Against: "immediate starts", Shadow: true,
+		Method: "The controller has counted the savings since the start of shadow mode at the forecast intensities. " +
+			"They have no interval.",
+	}
+	grams := 0.0
+	for i := range list.Items {
+		if c := list.Items[i].Status.Shadow; c != nil {
+			saved.Jobs, saved.Held, grams = saved.Jobs+int(c.Decided), saved.Held+int(c.Held), grams+c.SavedGrams
+		}
+	}
+	if saved.Jobs > 0 {
+		saved.Emissions = &report.Difference{Saved: grams / 1000}
+		r.m.Saved = saved
 	}
 }

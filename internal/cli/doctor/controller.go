@@ -23,7 +23,7 @@ func (d *Doctor) CheckController(ctx context.Context) {
 		if _, none := errors.AsType[*cmdutil.NoTokenError](err); !none || ctx.Err() != nil {
 			hint = "try again when the API server responds"
 		}
-		d.say(StatusWarn, hint, "the controller cannot be queried: %s", cmdutil.OneLine(err))
+		d.warn(hint, "the controller cannot be queried: %s", cmdutil.OneLine(err))
 		return
 	}
 	var holds struct {
@@ -35,26 +35,23 @@ func (d *Doctor) CheckController(ctx context.Context) {
 	refused, _ := errors.AsType[*cmdutil.RefusedError](err)
 	switch {
 	case refused != nil && (refused.Status == http.StatusNotFound || refused.Status == http.StatusMethodNotAllowed):
-		d.say(StatusWarn, "install or upgrade the chart, which is required for reports and power readings", "%v", err)
+		d.warn("install or upgrade the chart, which is required for reports and power readings", "%v", err)
 		return
 	case refused != nil && refused.Status < http.StatusInternalServerError:
-		d.say(StatusWarn, adviceRights, "%v", err)
+		d.warn(adviceRights, "%v", err)
 		return
 		// checkComponents has checked the readiness of the pod
 	case refused != nil && refused.Status == http.StatusServiceUnavailable:
-		d.say(StatusWarn,
-			"check the logs of "+cmdutil.ControllerName+
-				"; if the proxy of the API server cannot reach pods, use --server of report and top",
-			"%v", err)
+		d.warn("check the logs of "+cmdutil.ControllerName+"; if the proxy of the API server cannot reach pods, use "+
+			"--server of report and top", "%v", err)
 		return
 	case err != nil:
-		d.say(StatusFail, "check the logs of "+cmdutil.ControllerName, "%v", err)
+		d.fail("check the logs of "+cmdutil.ControllerName, "%v", err)
 		return
 	case holds.Oldest != nil && now.Sub(*holds.Oldest) > foldLate:
-		d.say(StatusFail, "check the logs of "+cmdutil.ControllerName+" and the free space on its volume",
-			"%s have not been added to the sums since %s: the ledger is not writable", humanize.Count(holds.Journal,
-				"booking"),
-			holds.Oldest.UTC().Format(time.RFC3339))
+		d.fail("check the logs of "+cmdutil.ControllerName+" and the free space on its volume",
+			"%s have not been added to the sums since %s: the ledger is not writable",
+			humanize.Count(holds.Journal, "booking"), holds.Oldest.UTC().Format(time.RFC3339))
 	default:
 		d.ok("the controller is available and its ledger is up to date")
 	}
@@ -66,20 +63,19 @@ func (d *Doctor) CheckController(ctx context.Context) {
 // unsent is the time of the oldest booking that was not forwarded.
 func (d *Doctor) checkFederation(ctx context.Context, c *cmdutil.ControllerClient, now time.Time, unsent *time.Time) {
 	if unsent != nil && now.Sub(*unsent) > foldLate {
-		d.say(StatusWarn, "check the logs of "+cmdutil.ControllerName+": the federation is unavailable or rejects "+
-			"bookings",
+		d.warn("check the logs of "+cmdutil.ControllerName+": the federation is unavailable or rejects bookings",
 			"bookings since %s have not been forwarded to the federation", unsent.UTC().Format(time.RFC3339))
 	}
 	answer, err := c.Ledger(ctx, &ledger.Query{
 		From: now.Add(-cmdutil.SavingsSpan), To: now, GroupBy: []ledger.Dimension{ledger.ByCluster},
 	}, nil)
 	if err != nil {
-		d.say(StatusWarn, adviceRights, "%v", err)
+		d.warn(adviceRights, "%v", err)
 		return
 	}
 	for i := range answer.Rows {
 		if r := &answer.Rows[i]; len(r.Key) == 1 && r.Key[0] != "" && now.Sub(r.Last) > foldLate {
-			d.say(StatusWarn, "run kubenergy doctor in that cluster", "no data received from cluster %s since %s",
+			d.warn("run kubenergy doctor in that cluster", "no data received from cluster %s since %s",
 				cmdutil.Printable(r.Key[0]), r.Last.UTC().Format(time.RFC3339))
 		}
 	}
@@ -89,7 +85,7 @@ func (d *Doctor) checkFederation(ctx context.Context, c *cmdutil.ControllerClien
 func (d *Doctor) checkAges(ctx context.Context, c *cmdutil.ControllerClient) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
-		d.say(StatusWarn, adviceRights, "%v", err)
+		d.warn(adviceRights, "%v", err)
 		return
 	}
 	stale, oldest := 0, time.Duration(0)
@@ -101,10 +97,10 @@ func (d *Doctor) checkAges(ctx context.Context, c *cmdutil.ControllerClient) {
 	}
 	switch {
 	case len(nodes) == 0:
-		d.say(StatusWarn, "enable agents (agent.enabled) or configure meters; until then energy is estimated",
+		d.warn("enable agents (agent.enabled) or configure meters; until then energy is estimated",
 			"no node reports its power")
 	case stale > 0:
-		d.say(StatusWarn, "check the agents of the first nodes listed by kubenergy top nodes --sort age",
+		d.warn("check the agents of the first nodes listed by kubenergy top nodes --sort age",
 			"%d of %s have not reported their power for more than %v, the longest for %v", stale,
 			humanize.Count(len(nodes), "node"), cmdutil.LiveFor, oldest)
 	default:

@@ -1,8 +1,8 @@
+// Package doctor implements the command doctor, which checks an installation and suggests fixes.
 package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -23,19 +23,6 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// Status is the severity of a finding.
-type Status = dashboard.Status
-
-// Severities of findings.
-const (
-	StatusOK   = dashboard.StatusOK
-	StatusWarn = dashboard.StatusWarn
-	StatusFail = dashboard.StatusFail
-)
-
-// Finding is the result of one check with advice.
-type Finding = dashboard.Finding
-
 // Doctor checks a cluster. It is read-only.
 type Doctor struct {
 	client    kubernetes.Interface
@@ -44,7 +31,7 @@ type Doctor struct {
 	Now       func() time.Time
 
 	check    string // name of the current check
-	Findings []Finding
+	Findings []dashboard.Finding
 
 	// Results that later checks use.
 	fresh       map[string]bool               // names of Leases that are held
@@ -94,7 +81,7 @@ code is 1 if a check failed. The capabilities of nodes to measure power (RAPL, m
 		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.Namespace == "" {
-				return cmdutil.NewUsageError(errors.New("--namespace must not be empty"))
+				return cmdutil.UsageErrorf("--namespace must not be empty")
 			}
 			c, err := f.Open(t)
 			if err != nil {
@@ -103,7 +90,7 @@ code is 1 if a check failed. The capabilities of nodes to measure power (RAPL, m
 			return Examine(cmd.Context(), c, f.Namespace, t.Now).report(t, format.Value)
 		},
 	}
-	f.Add(cmd.Flags())
+	f.Add(cmd.Flags(), "")
 	cmd.Flags().StringVarP(&f.Namespace, "namespace", "n", v1alpha1.SystemNamespace,
 		"namespace of KubEnergy's components")
 	format = cmdutil.Output(cmd.Flags(), "text", "json")
@@ -120,20 +107,28 @@ func Examine(ctx context.Context, c *cmdutil.Cluster, namespace string, now func
 	for i, c := range Checks {
 		d.check = c.name
 		c.look(d, ctx)
-		if i == 0 && d.Findings[0].Status == StatusFail && d.Findings[0].Advice == adviceUnreachable {
+		if i == 0 && d.Findings[0].Status == dashboard.StatusFail && d.Findings[0].Advice == adviceUnreachable {
 			break
 		}
 	}
 	return d
 }
 
-func (d *Doctor) say(s Status, advice, format string, args ...any) {
-	d.Findings = append(d.Findings, Finding{
+func (d *Doctor) say(s dashboard.Status, advice, format string, args ...any) {
+	d.Findings = append(d.Findings, dashboard.Finding{
 		Check: d.check, Status: s, Message: fmt.Sprintf(format, args...), Advice: advice,
 	})
 }
 
-func (d *Doctor) ok(format string, args ...any) { d.say(StatusOK, "", format, args...) }
+func (d *Doctor) ok(format string, args ...any) { d.say(dashboard.StatusOK, "", format, args...) }
+
+func (d *Doctor) warn(advice, format string, args ...any) {
+	d.say(dashboard.StatusWarn, advice, format, args...)
+}
+
+func (d *Doctor) fail(advice, format string, args ...any) {
+	d.say(dashboard.StatusFail, advice, format, args...)
+}
 
 const adviceRights = "ask a user with this permission, or use another --context"
 
@@ -141,17 +136,17 @@ const adviceRights = "ask a user with this permission, or use another --context"
 // missing permissions of the user.
 func (d *Doctor) unseen(what string, err error) {
 	if apierrors.IsForbidden(err) {
-		d.say(StatusWarn, adviceRights, "you are not allowed to read %s", what)
+		d.warn(adviceRights, "you are not allowed to read %s", what)
 		return
 	}
-	d.say(StatusWarn, "try again", "failed to read %s: %s", what, cmdutil.OneLine(err))
+	d.warn("try again", "failed to read %s: %s", what, cmdutil.OneLine(err))
 }
 
 // findings is the output of the command doctor.
 type findings struct {
-	APIVersion string    `json:"apiVersion"`
-	Checks     []Finding `json:"checks"`
-	Kind       string    `json:"kind"`
+	APIVersion string              `json:"apiVersion"`
+	Checks     []dashboard.Finding `json:"checks"`
+	Kind       string              `json:"kind"`
 }
 
 func (d *Doctor) report(t cmdutil.Terminal, format string) error {
@@ -159,14 +154,16 @@ func (d *Doctor) report(t cmdutil.Terminal, format string) error {
 	if err := t.Print(f, format); err != nil {
 		return err
 	}
-	failed := slices.DeleteFunc(slices.Clone(d.Findings), func(f Finding) bool { return f.Status != StatusFail })
-	if len(failed) > 0 {
+	passed := func(f dashboard.Finding) bool { return f.Status != dashboard.StatusFail }
+	if failed := slices.DeleteFunc(slices.Clone(d.Findings), passed); len(failed) > 0 {
 		return fmt.Errorf("%s failed", humanize.Count(len(failed), "check"))
 	}
 	return nil
 }
 
-var statusColours = map[Status]string{StatusOK: "\x1b[32m", StatusWarn: "\x1b[33m", StatusFail: "\x1b[31m"}
+var statusColours = map[dashboard.Status]string{
+	dashboard.StatusOK: "\x1b[32m", dashboard.StatusWarn: "\x1b[33m", dashboard.StatusFail: "\x1b[31m",
+}
 
 // Text returns the findings, one below the other.
 func (f *findings) Text(_, colours bool) string {

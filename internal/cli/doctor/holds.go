@@ -1,7 +1,10 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,7 +15,9 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/cli/release"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
 // GuardPolicies restrict the changes that the accounts of KubEnergy, users and kubelets may make.
@@ -23,46 +28,42 @@ func (d *Doctor) checkHoldPolicy(ctx context.Context) {
 	policies := d.client.AdmissionregistrationV1()
 	_, errPolicy := policies.MutatingAdmissionPolicies().Get(ctx, release.HoldPolicy, metav1.GetOptions{})
 	binding, errBinding := policies.MutatingAdmissionPolicyBindings().Get(ctx, release.HoldPolicy, metav1.GetOptions{})
-	for _, err := range []error{errPolicy, errBinding} {
-		if err != nil && !apierrors.IsNotFound(err) {
-			d.unseen("admission policies", err)
-			return
-		}
+	if err := cmp.Or(cmdutil.IgnoreNotFound(errPolicy), cmdutil.IgnoreNotFound(errBinding)); err != nil {
+		d.unseen("admission policies", err)
+		return
 	}
 	const startScheduler = "start the scheduler, or release all Jobs: kubenergy release --all --remove-policy"
 	absence, _ := cmdutil.WithoutScheduler(ctx, d.client, d.Namespace, d.Now(), "releases them at their latest start")
 	switch {
 	case errPolicy != nil && errBinding != nil:
-		d.say(StatusWarn, "set hold.enabled in the chart, or apply deploy/hold",
+		d.warn("set hold.enabled in the chart, or apply deploy/hold",
 			"not installed: only bare pods are held, Jobs are not")
 		return
 	case errBinding != nil:
-		d.say(StatusWarn, "create the binding, or remove the policy",
+		d.warn("create the binding, or remove the policy",
 			"MutatingAdmissionPolicy %s has no binding, so no Job is held", release.HoldPolicy)
 		return
 	case errPolicy != nil:
-		d.say(StatusWarn, "create the policy, or remove the binding",
+		d.warn("create the policy, or remove the binding",
 			"MutatingAdmissionPolicyBinding %s refers to a missing policy, so no Job is held", release.HoldPolicy)
 		return
 	case absence != "":
-		d.say(StatusFail, startScheduler, "Jobs are suspended on creation, but %s", absence)
+		d.fail(startScheduler, "Jobs are suspended on creation, but %s", absence)
 	case !d.fresh[cmdutil.HoldLease]:
-		d.say(StatusFail, startScheduler, "Jobs are suspended on creation, but no scheduler holds the Lease "+
+		d.fail(startScheduler, "Jobs are suspended on creation, but no scheduler holds the Lease "+
 			"%s, so they start at their latest start", cmdutil.HoldLease)
 	case !d.scheduler.IsZero() && binding.CreationTimestamp.Time.Before(d.scheduler):
-		d.say(StatusWarn, "create the binding last and delete it first",
+		d.warn("create the binding last and delete it first",
 			"MutatingAdmissionPolicyBinding %s is older than the scheduler: Jobs created in between were suspended "+
 				"and not released", release.HoldPolicy)
 	default:
-		d.ok("Jobs that may wait are suspended on creation and released by the holder of Lease %s",
-			cmdutil.HoldLease)
+		d.ok("Jobs that may wait are suspended on creation and released by the holder of Lease %s", cmdutil.HoldLease)
 	}
 	for _, name := range GuardPolicies {
 		_, errPolicy = policies.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
 		_, errBinding = policies.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(errPolicy) || apierrors.IsNotFound(errBinding) {
-			d.say(StatusWarn, "apply deploy/hold/guard.yaml, because RBAC cannot restrict changes to parts of an "+
-				"object",
+			d.warn("apply deploy/hold/guard.yaml, because RBAC cannot restrict changes to parts of an object",
 				"ValidatingAdmissionPolicy %s or its binding is missing: changes by KubEnergy, users and kubelets "+
 					"are not restricted", name)
 		}
@@ -90,13 +91,41 @@ func (d *Doctor) checkHeldJobs(ctx context.Context) {
 	}
 	const advice = "check whether the scheduler is running; to release the Jobs: kubenergy release --all"
 	if n := len(late); n > 0 {
-		d.say(StatusFail, advice, "%s held past the latest start: %s", humanize.Count(n, "Job"), firstOf(late))
+		d.fail(advice, "%s held past the latest start: %s", humanize.Count(n, "Job"), firstOf(late))
 	}
 	if n := len(overdueWithoutDate); n > 0 {
-		d.say(StatusWarn, advice, "%s held without a latest start: %s", humanize.Count(n, "Job"),
-			firstOf(overdueWithoutDate))
+		d.warn(advice, "%s held without a latest start: %s", humanize.Count(n, "Job"), firstOf(overdueWithoutDate))
 	}
 	if len(late)+len(overdueWithoutDate) == 0 {
 		d.ok("%s held, none past its latest start", humanize.Count(held, "Job"))
+	}
+}
+
+// checkStranded reports objects that wait for a scheduler that does not run.
+func (d *Doctor) checkStranded(ctx context.Context) {
+	s, err := cmdutil.ReadServing(ctx, d.client, d.Namespace, d.Now())
+	if err != nil {
+		d.unseen("Leases in "+d.Namespace, err)
+		return
+	}
+	names := s.Stranded()
+	if len(names) == 0 {
+		d.ok("a scheduler serves pods with schedulerName %s", cmdutil.OrOf(s.Names()))
+		return
+	}
+	all := release.FindDependents(ctx, d.client, v1.NamespaceAll, names, true)
+	for _, what := range slices.Sorted(maps.Keys(all.Unseen)) {
+		d.unseen(what, all.Unseen[what])
+	}
+	for i := range all.Found {
+		f, status, mend := &all.Found[i], dashboard.StatusFail, all.Found[i].Mend()
+		// Another system may serve a name that KubEnergy is not configured for.
+		if f.Scheduler != policy.SchedulerName && !slices.Contains(s.Configured, f.Scheduler) {
+			status, mend = dashboard.StatusWarn, "if no other system serves this name: "+mend
+		}
+		d.say(status, mend, "%s", f)
+	}
+	if len(all.Found)+len(all.Unseen) == 0 {
+		d.ok("no scheduler serves pods with schedulerName %s, but there are none", cmdutil.OrOf(names))
 	}
 }

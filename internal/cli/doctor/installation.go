@@ -54,16 +54,14 @@ func (d *Doctor) checkCRDs(ctx context.Context) {
 	d.crds = len(missing) < len(names)
 	switch {
 	case !d.crds:
-		d.say(StatusWarn, install, "not installed: signals and profiles can only be read from files")
+		d.warn(install, "not installed: signals and profiles can only be read from files")
 	case len(missing) > 0:
-		d.say(StatusFail, install, "missing: %s", strings.Join(missing, ", "))
+		d.fail(install, "missing: %s", strings.Join(missing, ", "))
 	case len(broken) > 0:
-		d.say(StatusFail, "check the conditions: kubectl describe crd", "not established: %s",
-			strings.Join(broken, ", "))
+		d.fail("check the conditions: kubectl describe crd", "not established: %s", strings.Join(broken, ", "))
 	case len(old) > 0:
-		d.say(StatusWarn, "migrate the objects and remove the version from status.storedVersions before it is no "+
-			"longer served",
-			"stored in versions other than %s: %s", v1alpha1.GroupVersion.Version, strings.Join(old, ", "))
+		d.warn("migrate the objects and remove the version from status.storedVersions before it is no longer "+
+			"served", "stored in versions other than %s: %s", v1alpha1.GroupVersion.Version, strings.Join(old, ", "))
 	default:
 		d.ok("GridZone, PowerProfile and EnergyPolicy are established and stored as %s", v1alpha1.GroupVersion.Version)
 	}
@@ -76,26 +74,25 @@ func (d *Doctor) checkComponents(ctx context.Context) {
 		return
 	}
 	versions := map[string][]string{}
-	for i := range list.Items {
-		dep := &list.Items[i]
+	for _, dep := range list.Items {
 		if !strings.HasPrefix(dep.Name, "kubenergy") && dep.Labels["app.kubernetes.io/part-of"] != "kubenergy" {
 			continue
 		}
-		d.deployments[dep.Name] = dep
+		d.deployments[dep.Name] = &dep
 		if strings.HasSuffix(dep.Name, "scheduler") {
 			d.scheduler = dep.CreationTimestamp.Time
 		}
-		version := versionOf(dep)
+		version := versionOf(&dep)
 		versions[version] = append(versions[version], dep.Name)
 		switch want, ready := ptr.Deref(dep.Spec.Replicas, 1), dep.Status.ReadyReplicas; {
 		case want == 0:
-			d.say(StatusWarn, fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", d.Namespace, dep.Name),
+			d.warn(fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", d.Namespace, dep.Name),
 				"%s is scaled to 0", dep.Name)
 		case ready == 0:
-			d.say(StatusFail, fmt.Sprintf("kubectl -n %s describe deployment %s", d.Namespace, dep.Name),
+			d.fail(fmt.Sprintf("kubectl -n %s describe deployment %s", d.Namespace, dep.Name),
 				"%s: none of %d replicas is ready", dep.Name, want)
 		case ready < want:
-			d.say(StatusWarn, fmt.Sprintf("kubectl -n %s describe deployment %s", d.Namespace, dep.Name),
+			d.warn(fmt.Sprintf("kubectl -n %s describe deployment %s", d.Namespace, dep.Name),
 				"%s: %d of %d replicas are ready", dep.Name, ready, want)
 		default:
 			d.ok("%s %s: %d of %d replicas are ready", dep.Name, version, ready, want)
@@ -103,10 +100,10 @@ func (d *Doctor) checkComponents(ctx context.Context) {
 	}
 	switch {
 	case len(versions) == 0:
-		d.say(StatusWarn, "install the chart; a scheduler outside of the cluster is detected by its Lease",
+		d.warn("install the chart; a scheduler outside of the cluster is detected by its Lease",
 			"not installed: there is no Deployment of KubEnergy in %s", d.Namespace)
 	case len(versions) > 1:
-		d.say(StatusWarn, "finish the upgrade: a skew of one minor version is supported",
+		d.warn("finish the upgrade: a skew of one minor version is supported",
 			"components of %d different versions are running: %s", len(versions), named(versions))
 	}
 }
@@ -140,6 +137,7 @@ func (d *Doctor) checkLeases(ctx context.Context) {
 		d.unseen("Leases in "+d.Namespace, err)
 		return
 	}
+	const check = "check whether its component is running"
 	found := false
 	for _, l := range list.Items {
 		if !strings.HasPrefix(l.Name, "kubenergy") {
@@ -149,21 +147,19 @@ func (d *Doctor) checkLeases(ctx context.Context) {
 		holder := ptr.Deref(l.Spec.HolderIdentity, "")
 		switch {
 		case kube.LeaseHeld(&l, d.Now()) && d.podIsGone(ctx, holder):
-			d.say(StatusWarn, "check whether its component is running",
-				"Lease %s is held by %s, a pod that no longer exists", l.Name,
-				holder)
+			d.warn(check, "Lease %s is held by %s, a pod that no longer exists", l.Name, holder)
 		case kube.LeaseHeld(&l, d.Now()):
 			d.fresh[l.Name] = true
 			d.ok("Lease %s is held by %s", l.Name, holder)
 		case holder == "" || l.Spec.RenewTime == nil:
-			d.say(StatusWarn, "check whether its component is running", "Lease %s has no holder", l.Name)
+			d.warn(check, "Lease %s has no holder", l.Name)
 		default:
-			d.say(StatusWarn, "check whether its component is running", "Lease %s was last renewed %s ago by %s",
+			d.warn(check, "Lease %s was last renewed %s ago by %s",
 				l.Name, humanize.Rounded(d.Now().Sub(l.Spec.RenewTime.Time)), holder)
 		}
 	}
 	if !found {
-		d.say(StatusWarn, "install the chart, or check its pods: kubectl -n "+d.Namespace+" get pods",
+		d.warn("install the chart, or check its pods: kubectl -n "+d.Namespace+" get pods",
 			"there is no Lease of KubEnergy in %s: no component has been running there", d.Namespace)
 	}
 }
@@ -218,7 +214,7 @@ func (d *Doctor) checkPermissions(ctx context.Context) {
 	for _, account := range []string{cmdutil.SchedulerName, cmdutil.ControllerName} {
 		if _, err := d.client.CoreV1().ServiceAccounts(d.Namespace).Get(ctx, account, metav1.GetOptions{}); err != nil {
 			if apierrors.IsNotFound(err) {
-				d.say(StatusWarn, "install the chart, or apply deploy/kubenergy.yaml",
+				d.warn("install the chart, or apply deploy/kubenergy.yaml",
 					"there is no service account %s/%s", d.Namespace, account)
 				continue
 			}
@@ -236,21 +232,16 @@ func (d *Doctor) checkPermissions(ctx context.Context) {
 func (d *Doctor) checkAccount(ctx context.Context, account string) bool {
 	var lacks, exceeds []string
 	user := fmt.Sprintf("system:serviceaccount:%s:%s", d.Namespace, account)
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + d.Namespace, "system:authenticated"}
 	for i, right := range slices.Concat(rights[account], neverRights) {
 		attributes, never := d.attributes(right), i >= len(rights[account])
 		if attributes.Group == v1alpha1.GroupVersion.Group && !d.crds {
 			continue
 		}
-		review, err := d.client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
-			&authorizationv1.SubjectAccessReview{
-				Spec: authorizationv1.SubjectAccessReviewSpec{
-					User: user,
-					Groups: []string{
-						"system:serviceaccounts", "system:serviceaccounts:" + d.Namespace, "system:authenticated",
-					},
-					ResourceAttributes: attributes,
-				},
-			}, metav1.CreateOptions{})
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, Groups: groups, ResourceAttributes: attributes,
+		}}
+		review, err := d.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		switch {
 		case err != nil:
 			d.unseen("the permissions of other accounts (create subjectaccessreviews)", err)
@@ -262,11 +253,11 @@ func (d *Doctor) checkAccount(ctx context.Context, account string) bool {
 		}
 	}
 	if len(lacks) > 0 {
-		d.say(StatusFail, "apply the roles of the chart or of deploy/kubenergy.yaml", "%s is not allowed to %s",
+		d.fail("apply the roles of the chart or of deploy/kubenergy.yaml", "%s is not allowed to %s",
 			account, strings.Join(lacks, ", "))
 	}
 	if len(exceeds) > 0 {
-		d.say(StatusWarn, "check for additional role bindings", "%s is allowed to %s, which is not required", account,
+		d.warn("check for additional role bindings", "%s is allowed to %s, which is not required", account,
 			strings.Join(exceeds, ", "))
 	}
 	if len(lacks)+len(exceeds) == 0 {

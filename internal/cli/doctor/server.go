@@ -10,7 +10,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
@@ -28,7 +27,7 @@ const adviceUnreachable = "check the address and the credentials of the kubeconf
 func (d *Doctor) checkVersion(context.Context) {
 	v, err := d.client.Discovery().ServerVersion()
 	if err != nil {
-		d.say(StatusFail, adviceUnreachable, "the API server did not respond: %s", cmdutil.OneLine(err))
+		d.fail(adviceUnreachable, "the API server did not respond: %s", cmdutil.OneLine(err))
 		return
 	}
 	major, errMajor := strconv.Atoi(v.Major)
@@ -36,16 +35,15 @@ func (d *Doctor) checkVersion(context.Context) {
 	version := fmt.Sprintf("Kubernetes %s", v.GitVersion)
 	switch {
 	case errMajor != nil || errMinor != nil:
-		d.say(StatusWarn, fmt.Sprintf("use Kubernetes 1.%d or 1.%d", oldestMinor, newestMinor),
+		d.warn(fmt.Sprintf("use Kubernetes 1.%d or 1.%d", oldestMinor, newestMinor),
 			"%s: invalid version %q.%q", version, v.Major, v.Minor)
 	case major != 1 || minor < oldestMinor:
-		d.say(StatusFail, fmt.Sprintf("upgrade the cluster to 1.%d or 1.%d", oldestMinor, newestMinor),
+		d.fail(fmt.Sprintf("upgrade the cluster to 1.%d or 1.%d", oldestMinor, newestMinor),
 			"%s is older than the scheduler, which is based on kube-scheduler 1.%d", version, oldestMinor)
 	case minor > newestMinor:
-		d.say(StatusFail, "upgrade KubEnergy first",
+		d.fail("upgrade KubEnergy first",
 			"%s is too new: the scheduler is based on kube-scheduler 1.%d, which may be at most one minor version "+
-				"older", version,
-			oldestMinor)
+				"older", version, oldestMinor)
 	case minor == oldestMinor:
 		d.ok("%s, the same minor version as the scheduler", version)
 	default:
@@ -76,20 +74,17 @@ func (d *Doctor) checkClock(ctx context.Context) {
 	case late.Abs() <= maxSkew:
 		d.ok("the clocks of this machine and the API server differ by at most %v", maxSkew)
 	case late > 0:
-		d.say(StatusWarn, adviceClock, "the clock of this machine is %v behind the API server", skew)
+		d.warn(adviceClock, "the clock of this machine is %v behind the API server", skew)
 	default:
-		d.say(StatusWarn, adviceClock, "the clock of this machine is %v ahead of the API server", skew)
+		d.warn(adviceClock, "the clock of this machine is %v ahead of the API server", skew)
 	}
 }
 
 // served reports whether the API server serves a resource in a group and version.
 func (d *Doctor) served(groupVersion, resource string) (bool, error) {
 	list, err := d.client.Discovery().ServerResourcesForGroupVersion(groupVersion)
-	switch {
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, err
+	if err != nil {
+		return false, cmdutil.IgnoreNotFound(err)
 	}
 	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }), nil
 }
@@ -100,7 +95,7 @@ func (d *Doctor) checkServedPolicies(context.Context) {
 	case err != nil:
 		d.unseen("the resources of the API server", err)
 	case !served:
-		d.say(StatusFail, "upgrade to Kubernetes 1.36 or enable the API; bare pods can be held without it",
+		d.fail("upgrade to Kubernetes 1.36 or enable the API; bare pods can be held without it",
 			"MutatingAdmissionPolicy v1 is not served: Jobs cannot be held")
 	default:
 		d.ok("MutatingAdmissionPolicy v1 is served: Jobs can be held without a webhook")
@@ -138,9 +133,8 @@ func (d *Doctor) checkPropagation(ctx context.Context) {
 		}
 	}
 	if len(all) > 0 {
-		d.say(StatusWarn, "set spec.placement.replicaScheduling.replicaSchedulingType to Divided",
-			"these policies run Jobs in every matching cluster, so KubEnergy cannot select a cluster: %s",
-			firstOf(all))
+		d.warn("set spec.placement.replicaScheduling.replicaSchedulingType to Divided",
+			"these policies run Jobs in every matching cluster, so KubEnergy cannot select a cluster: %s", firstOf(all))
 	}
 }
 

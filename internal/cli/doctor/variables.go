@@ -50,7 +50,7 @@ func (d *Doctor) checkVariables(ctx context.Context) {
 			slices.ContainsFunc(zones, namesGardenerKey)))
 		priced := slices.ContainsFunc(zones, func(z v1alpha1.GridZone) bool { return z.Status.Price != nil })
 		if on, _ := strconv.ParseBool(cmdutil.VariablesOf(scheduler)["PRICING_ENABLED"].Value); on && !priced {
-			d.say(StatusWarn, "add prices to a GridZone", "%s: PRICING_ENABLED has no effect: no GridZone has prices",
+			d.warn("add prices to a GridZone", "%s: PRICING_ENABLED has no effect: no GridZone has prices",
 				cmdutil.SchedulerName)
 		}
 	}
@@ -65,7 +65,7 @@ func (d *Doctor) checkVariables(ctx context.Context) {
 // sayOf reports problems with the variables of a program.
 func (d *Doctor) sayOf(program string, found []policy.Finding) {
 	for _, f := range found {
-		d.say(StatusWarn, cmp.Or(f.Mend, "complete or unset the variable: see docs/how-to/compute-gardener.md"),
+		d.warn(cmp.Or(f.Mend, "complete or unset the variable: see docs/how-to/compute-gardener.md"),
 			"%s: %s", program, f.Said)
 	}
 }
@@ -87,7 +87,7 @@ func (d *Doctor) compareVariables(scheduler, controller map[string]v1.EnvVar) {
 	for _, name := range slices.Compact(names) {
 		a, b := valueOfVariable(scheduler, name), valueOfVariable(controller, name)
 		if policy.SharedVariable(name) && a != b {
-			d.say(StatusWarn, "set the same value in scheduler.extraEnv and controller.extraEnv",
+			d.warn("set the same value in scheduler.extraEnv and controller.extraEnv",
 				"%s is %s for the scheduler and %s for the controller: shadow mode and estimates do not match the "+
 					"decisions of the scheduler", name, a, b)
 		}

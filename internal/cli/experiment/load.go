@@ -11,12 +11,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
@@ -131,7 +131,7 @@ func (a *arm) notify(ctx context.Context) error {
 				seconds.Seconds()*best/own)
 			_, err = a.client.CoreV1().Pods(a.namespace).Patch(ctx, p.Name, types.MergePatchType, patch,
 				metav1.PatchOptions{})
-			if unless(apierrors.IsNotFound, err) != nil {
+			if cmdutil.IgnoreNotFound(err) != nil {
 				return err
 			}
 		}
@@ -161,7 +161,7 @@ func (a *arm) kill(ctx context.Context, random *rand.Rand, pods int) error {
 	ready := a.ready()
 	for _, k := range random.Perm(len(ready))[:min(pods, len(ready))] {
 		err := a.client.CoreV1().Pods(a.namespace).Delete(ctx, ready[k], *metav1.NewDeleteOptions(0))
-		if unless(apierrors.IsNotFound, err) != nil {
+		if cmdutil.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}

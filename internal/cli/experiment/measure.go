@@ -235,9 +235,7 @@ func (a *arm) some(is func(*pod) bool) (pods []pod) {
 // ready returns the names of the ready pods of services and stress.
 func (a *arm) ready() []string {
 	pods := a.some(func(p *pod) bool { return p.isReady() && p.load.jobs == nil })
-	names := sliceutil.Map(pods, func(p pod) string { return p.Name })
-	slices.Sort(names)
-	return names
+	return slices.Sorted(slices.Values(sliceutil.Map(pods, func(p pod) string { return p.Name })))
 }
 
 func (a *arm) ended(app string) bool {

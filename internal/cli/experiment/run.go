@@ -1,8 +1,10 @@
 package experiment
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	_ "embed"
 	"fmt"
 	"maps"
 	"os"
@@ -10,19 +12,23 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"text/template"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
@@ -34,14 +40,16 @@ const (
 
 const timeout = 5 * time.Minute
 
+// Meter returns the measured power of all nodes and its sources.
+type Meter func(context.Context) (watts float64, what string, err error)
+
 // Runner runs an experiment.
 type Runner struct {
 	File       *File
 	Work       string // directory for the files of the lab and the contestants
 	Kubeconfig string // of the cluster; set after the start of the lab
 	Progress   func(done, all int)
-	// Meter returns the measured power of all nodes and its sources. If it is nil, energy is modelled.
-	Meter func(context.Context) (watts float64, what string, err error)
+	Meter      Meter // energy is modelled if it is nil
 
 	run    string
 	client kubernetes.Interface
@@ -250,16 +258,8 @@ func Clean(ctx context.Context, client kubernetes.Interface) error {
 		}
 		err = cmp.Or(err, client.RbacV1().ClusterRoleBindings().DeleteCollection(ctx, metav1.DeleteOptions{},
 			metav1.ListOptions{LabelSelector: v1alpha1.LabelExperiment}))
-		return len(all.Items) == 0, unless(apierrors.IsNotFound, err)
+		return len(all.Items) == 0, cmdutil.IgnoreNotFound(err)
 	})
-}
-
-// unless returns err, or nil if is(err) is true.
-func unless(is func(error) bool, err error) error {
-	if is(err) {
-		return nil
-	}
-	return err
 }
 
 // eventually waits until done returns true. It stops at the first error.
@@ -270,4 +270,45 @@ func eventually(ctx context.Context, what string, done func() (bool, error)) err
 		return fmt.Errorf("waiting until %s: %w", what, err)
 	}
 	return nil
+}
+
+//go:embed contestant.yaml
+var contestantText string
+
+var contestantTemplate = template.Must(template.New("contestant").Parse(contestantText))
+
+// startImage runs the image of a contestant in the cluster, in a separate namespace and with cluster-admin
+// permissions. With a strategy, the image is kubenergy-scheduler and uses the shipped profile.
+func (a *arm) startImage(ctx context.Context) error {
+	config, args := "", a.Args
+	if a.Strategy != "" {
+		a.scheduler = "experiment-" + a.Name
+		config = string(schedulerConfig(a.scheduler, "", a.Strategy))
+		args = []string{"--config=/etc/scheduler/config.yaml", "--secure-port=0", "--leader-elect=false"}
+	}
+	var text bytes.Buffer
+	err := contestantTemplate.Execute(&text, map[string]any{
+		"Namespace": a.namespace + "-scheduler", "Label": v1alpha1.LabelExperiment, "Run": a.Runner.run,
+		"Image": a.Image, "Args": args, "Config": config,
+	})
+	var o struct {
+		Namespace  *corev1.Namespace
+		Rights     *rbacv1.ClusterRoleBinding
+		Config     *corev1.ConfigMap
+		Deployment *appsv1.Deployment
+	}
+	if err = cmp.Or(err, yaml.UnmarshalStrict(text.Bytes(), &o)); err != nil {
+		return err
+	}
+	create := metav1.CreateOptions{}
+	if _, err = a.client.CoreV1().Namespaces().Create(ctx, o.Namespace, create); err == nil {
+		_, err = a.client.RbacV1().ClusterRoleBindings().Create(ctx, o.Rights, create)
+	}
+	if err == nil {
+		_, err = a.client.CoreV1().ConfigMaps(o.Namespace.Name).Create(ctx, o.Config, create)
+	}
+	if err == nil {
+		_, err = a.client.AppsV1().Deployments(o.Namespace.Name).Create(ctx, o.Deployment, create)
+	}
+	return err
 }

@@ -1,3 +1,5 @@
+// Package explain implements the command explain, which shows why a pod or Job waits or where it was placed, and
+// the command held, which lists held Jobs and pods.
 package explain
 
 import (
@@ -11,8 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Explanation is the explanation of one object as a document. The dashboard shows the same content.
@@ -77,7 +78,7 @@ are excluded by a model, and the scheduler itself checks additional conditions.`
 			if err != nil {
 				return err
 			}
-			e := &Explainer{Client: c, Config: c.Config, Now: t.Now()}
+			e := &Explainer{Cluster: c, Now: t.Now()}
 			found, err := e.Explain(cmd.Context(), kind, c.Namespace, name)
 			if err != nil {
 				return err
@@ -85,17 +86,15 @@ are excluded by a model, and the scheduler itself checks additional conditions.`
 			return t.Print(found, format.Value)
 		},
 	}
-	f.Add(cmd.Flags())
-	f.AddNamespace(cmd.Flags(), "namespace of the object")
+	f.Add(cmd.Flags(), "namespace of the object")
 	format = cmdutil.Output(cmd.Flags(), "text", "json", "yaml")
 	return cmd
 }
 
 // Explainer collects the data of one explanation.
 type Explainer struct {
-	Client kubernetes.Interface
-	Config *rest.Config
-	Now    time.Time
+	*cmdutil.Cluster
+	Now time.Time
 
 	View *kube.View
 	Job  sched.Job // job with settings applied
@@ -155,7 +154,7 @@ func (e *Explainer) Explain(ctx context.Context, kind, namespace, name string) (
 		APIVersion: "kubenergy.io/v1alpha1", Kind: "Explanation", Object: kind, Namespace: s.object.GetNamespace(),
 		Name: name,
 	}}
-	defaults, errDefaults := cmdutil.ReadDefaults(ctx, e.Client)
+	defaults, errDefaults := cmdutil.ReadDefaults(ctx, e.Cluster)
 	view, unseen, err := kube.ListView(ctx, e.Config, e.out.Namespace, defaults)
 	if err != nil {
 		return nil, fmt.Errorf("reading grid zones, power profiles and policies: %s", cmdutil.Because(err))
@@ -208,13 +207,11 @@ func (e *Explainer) settings(s *subject, settings *policy.Settings) {
 
 // settingsOf lists the settings with a source and the most important built-in ones.
 func settingsOf(said []policy.Origin, settings *policy.Settings) []dashboard.Setting {
+	placement, _, _ := strings.Cut(settings.Strategy(), "+")
 	builtIn := map[string]string{
 		"allowedDelay": settings.AllowedDelay.String(), "expectedDuration": settings.Duration().String(),
-		"hold.minSaving": fmt.Sprint(settings.MinSaving), "hold.rule": settings.When, "strategy": settings.Where,
+		"hold.minSaving": fmt.Sprint(settings.MinSaving), "hold.rule": settings.When, "strategy": placement,
 		"hold.minSavingPerHour": fmt.Sprint(settings.MinSavingPerHour),
-	}
-	if settings.Where == "" {
-		builtIn["strategy"], _, _ = strings.Cut(settings.Strategy(), "+")
 	}
 	var all []dashboard.Setting
 	for _, o := range said {
@@ -234,23 +231,18 @@ func (e *Explainer) unseen(what string) { e.out.Unseen = append(e.out.Unseen, wh
 func (e *Explainer) warn(ctx context.Context, s *subject) {
 	if s.err != nil {
 		for line := range strings.Lines(s.err.Error()) {
-			e.out.Warnings = append(e.out.Warnings,
-				strings.TrimSpace(line)+": the object is treated as unmarked")
+			e.out.Warnings = append(e.out.Warnings, strings.TrimSpace(line)+": the object is treated as unmarked")
 		}
 	}
 	both := []map[string]string{s.object.GetAnnotations(), s.pod.Annotations}
-	for _, annotations := range both {
-		for _, key := range aliasesIn(annotations) {
-			said := fmt.Sprintf("annotation %s of another system is interpreted like an annotation of KubEnergy", key)
-			if !slices.Contains(e.out.Warnings, said) {
-				e.out.Warnings = append(e.out.Warnings, said)
-			}
-		}
+	for _, key := range sliceutil.Distinct(slices.Concat(aliasesIn(both[0]), aliasesIn(both[1]))) {
+		e.out.Warnings = append(e.out.Warnings,
+			"annotation "+key+" of another system is interpreted like an annotation of KubEnergy")
 	}
 	found := slices.Concat(s.above, policy.FindKeys(s.object.GetLabels(), both...),
 		policy.FindOwner(s.object, &s.work), e.View.Find(e.submitted(s), &s.work))
 	// If the namespace cannot be read, lacks has reported it.
-	if n, err := e.Client.CoreV1().Namespaces().Get(ctx, s.work.Namespace, metav1.GetOptions{}); err == nil {
+	if n, err := e.CoreV1().Namespaces().Get(ctx, s.work.Namespace, metav1.GetOptions{}); err == nil {
 		found = append(found, policy.FindNamespace(n)...)
 	}
 	for _, f := range found {
@@ -361,7 +353,7 @@ func (e *Explainer) compare(site *sched.Site, duration time.Duration, then time.
 
 // signals lists the sources of all signals.
 func (e *Explainer) signals(ctx context.Context) {
-	zones, err := cmdutil.ListZones(ctx, e.Client)
+	zones, err := cmdutil.ListZones(ctx, e.Cluster)
 	if err != nil {
 		return // already reported, because the view requires zones as well
 	}

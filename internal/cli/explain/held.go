@@ -11,7 +11,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
@@ -29,8 +28,8 @@ type HeldList struct {
 	Items      []dashboard.Held `json:"items"`
 	Kind       string           `json:"kind"`
 
-	Now        time.Time
-	namespaces bool // whether to print the column NAMESPACE
+	Now        time.Time `json:"-"`
+	namespaces bool      // whether to print the column NAMESPACE
 }
 
 // NewHeldCommand returns the command held, which lists the Jobs and bare pods that are held now.
@@ -50,7 +49,7 @@ details. Use kubenergy run-now to start a held Job or pod.`,
 		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if all && f.Namespace != "" {
-				return cmdutil.NewUsageError(fmt.Errorf("-A and -n %s are mutually exclusive", f.Namespace))
+				return cmdutil.UsageErrorf("-A and -n %s are mutually exclusive", f.Namespace)
 			}
 			c, err := f.Open(t)
 			if err != nil {
@@ -63,16 +62,15 @@ details. Use kubenergy run-now to start a held Job or pod.`,
 			return printHeld(cmd.Context(), t, c, namespace, format.Value)
 		},
 	}
-	f.Add(cmd.Flags())
-	f.AddNamespace(cmd.Flags(), "namespace of the workloads (default: namespace of the kubeconfig)")
+	f.Add(cmd.Flags(), "namespace of the workloads (default: namespace of the kubeconfig)")
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list the workloads of all namespaces")
 	format = cmdutil.Output(cmd.Flags(), "table", "wide", "json", "csv", "yaml")
 	return cmd
 }
 
 func printHeld(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Cluster, namespace, format string) error {
-	h := &Holdings{Client: c, Now: t.Now()}
-	if err := h.Read(ctx, c, namespace); err != nil {
+	h := &Holdings{Cluster: c, Now: t.Now()}
+	if err := h.Read(ctx, namespace); err != nil {
 		return err
 	}
 	for _, u := range h.Unseen {
@@ -100,8 +98,8 @@ func printHeld(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Cluster, name
 
 // Holdings collects held Jobs and pods.
 type Holdings struct {
-	Client kubernetes.Interface
-	Now    time.Time
+	*cmdutil.Cluster
+	Now time.Time
 
 	View     *kube.View
 	noMode   bool // modes of namespaces are unknown
@@ -113,14 +111,14 @@ type Holdings struct {
 }
 
 // Read reads Jobs and pods, and the data required to estimate savings.
-func (h *Holdings) Read(ctx context.Context, c *cmdutil.Cluster, namespace string) error {
-	defaults, _ := cmdutil.ReadDefaults(ctx, h.Client) // best effort: they only affect the expected savings
-	view, unseen, err := kube.ListView(ctx, c.Config, namespace, defaults)
+func (h *Holdings) Read(ctx context.Context, namespace string) error {
+	defaults, _ := cmdutil.ReadDefaults(ctx, h.Cluster) // best effort: they only affect the expected savings
+	view, unseen, err := kube.ListView(ctx, h.Config, namespace, defaults)
 	if err != nil {
 		return fmt.Errorf("reading grid zones, power profiles and policies: %s", cmdutil.Because(err))
 	}
 	h.View = view
-	h.absence, _ = cmdutil.WithoutScheduler(ctx, h.Client, v1alpha1.SystemNamespace, h.Now,
+	h.absence, _ = cmdutil.WithoutScheduler(ctx, h.Cluster, v1alpha1.SystemNamespace, h.Now,
 		"releases Jobs at their latest start")
 	for _, u := range unseen {
 		switch u.Resource {
@@ -133,11 +131,11 @@ func (h *Holdings) Read(ctx context.Context, c *cmdutil.Cluster, namespace strin
 		}
 	}
 	if err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
-		h.Client.BatchV1().Jobs(namespace).List, h.addJob); err != nil {
+		h.BatchV1().Jobs(namespace).List, h.addJob); err != nil {
 		return fmt.Errorf("listing Jobs: %s", cmdutil.Because(err))
 	}
 	if err := cmdutil.EachItem(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending,spec.nodeName="},
-		h.Client.CoreV1().Pods(namespace).List, h.addPod); err != nil {
+		h.CoreV1().Pods(namespace).List, h.addPod); err != nil {
 		h.noPods, h.Unseen = true, append(h.Unseen, "pods: "+cmdutil.Because(err))
 	}
 	slices.SortStableFunc(h.Items, func(a, b dashboard.Job) int {

@@ -12,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
@@ -55,44 +57,36 @@ func (e *Explainer) read(ctx context.Context, kind, namespace, name string) (*su
 	return s, nil
 }
 
+// get reads an object. If it returns an error, the object is empty.
 func (e *Explainer) get(ctx context.Context, kind, namespace, name string) (*subject, error) {
 	switch kind {
 	case cmdutil.KindPod:
-		pod, err := e.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		pod, err := e.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		return &subject{object: pod, pod: pod}, err
 	case cmdutil.KindCronJob:
-		c, err := e.Client.BatchV1().CronJobs(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
+		c, err := e.BatchV1().CronJobs(namespace).Get(ctx, name, metav1.GetOptions{})
 		s := ofJob(jobOf(c, e.Now))
 		s.cron = c
 		s.above = policy.FindAbove("CronJob", "spec.jobTemplate.metadata", c, &c.Spec.JobTemplate)
-		return s, nil
+		return s, err
 	case cmdutil.KindDeployment:
-		d, err := e.Client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
+		d, err := e.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 		pod := podOf(namespace, &d.Spec.Template)
 		pod.Name = d.Name
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "of " + d.Name, Controller: new(true)}}
 		ready := fmt.Sprintf("%d of %s ready", d.Status.ReadyReplicas,
 			humanize.Count(int(ptr.Deref(d.Spec.Replicas, 1)), "pod"))
 		above := policy.FindAbove("Deployment", "spec.template.metadata", d, &d.Spec.Template)
-		return &subject{object: pod, pod: pod, ready: ready, above: above}, nil
+		return &subject{object: pod, pod: pod, ready: ready, above: above}, err
 	case cmdutil.KindNamespace:
-		_, err := e.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		_, err := e.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			err = nil // lacks reports resources that may not be read
 		}
 		return ofJob(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: name}}), err
 	}
-	job, err := e.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return ofJob(job), nil
+	job, err := e.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
+	return ofJob(job), err
 }
 
 func ofJob(job *batchv1.Job) *subject {
@@ -148,8 +142,79 @@ func (e *Explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Se
 	}
 }
 
-// deploymentState explains that pods of a Deployment are never held.
-func (e *Explainer) deploymentState(s *subject) {
-	e.say(StatePlaced, "%s. They are placed by the scheduler %s and never held, because the pods of a "+
-		"Deployment serve requests.", s.ready, s.pod.Spec.SchedulerName)
+// namespaceState describes the settings of a namespace for a Job without settings of its own.
+func (e *Explainer) namespaceState(ctx context.Context, s *subject, settings *policy.Settings) {
+	name := s.object.GetNamespace()
+	_, optedIn := e.View.Mode(name)
+	why, never := policy.NeverHeld(s.object)
+	switch {
+	case never:
+		e.say(StateNotIn, "No workload is held: %s.", why)
+	case e.noMode:
+		e.say(UnknownMode, "It is unknown whether the namespace has opted in.")
+	case !optedIn:
+		e.say(StateNotIn, "The namespace has not opted in. Only annotated workloads are managed, in mode %s (%s). To "+
+			"opt in: kubectl label namespace %s %s=shadow.", settings.Mode, cmdutil.ModeMeans[settings.Mode], name,
+			v1alpha1.LabelMode)
+	case settings.AllowedDelay > 0:
+		e.say(StateOptedIn, "The mode is %s: %s. Jobs without annotations may be held for at most %v.", settings.Mode,
+			cmdutil.ModeMeans[settings.Mode], settings.AllowedDelay)
+	default:
+		e.say(StateOptedIn, "The mode is %s: %s. Only workloads with the annotation %s may be held, because no delay "+
+			"is allowed by default.", settings.Mode, cmdutil.ModeMeans[settings.Mode], v1alpha1.AnnotationAllowedDelay)
+	}
+	e.heldIn(ctx, name)
+	e.policyOf(ctx, name)
+	e.budgetsOf(ctx, name)
+}
+
+// heldIn adds the number of held Jobs.
+func (e *Explainer) heldIn(ctx context.Context, namespace string) {
+	held := 0
+	err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
+		e.BatchV1().Jobs(namespace).List, func(*batchv1.Job) { held++ })
+	if err != nil {
+		e.unseen("held Jobs: " + cmdutil.Because(err))
+		return
+	}
+	if held > 0 {
+		e.out.Sentence += fmt.Sprintf(" %s currently held: see kubenergy held -n %s.",
+			humanize.Plural(held, "Job is", "Jobs are"), namespace)
+	}
+}
+
+// policyOf adds the shadow statistics and the problems of the namespace's own policy.
+func (e *Explainer) policyOf(ctx context.Context, namespace string) {
+	var p v1alpha1.EnergyPolicy
+	path := cmdutil.ResourcePath + "namespaces/" + namespace + "/energypolicies/" + v1alpha1.PolicyName
+	if cmdutil.GetJSON(ctx, e.Cluster, path, &p) != nil {
+		return // it does not exist, or lacks has reported that it cannot be read
+	}
+	if err := policy.ReadPolicy(&p); err != nil {
+		e.out.Warnings = append(e.out.Warnings, "EnergyPolicy is ignored: "+cmdutil.OneLine(err))
+	}
+	for _, f := range e.View.FindPolicy(namespace) {
+		e.out.Warnings = append(e.out.Warnings, "EnergyPolicy: "+f.String())
+	}
+	if c := p.Status.Shadow; c != nil && c.Decided > 0 {
+		e.out.Sentence += fmt.Sprintf(" Decisions that were not applied: %d of %d would have been holds and saved an "+
+			"estimated %.4g gCO2e.", c.Held, c.Decided, c.SavedGrams)
+	}
+}
+
+// budgetsOf lists the budgets of the namespace.
+func (e *Explainer) budgetsOf(ctx context.Context, namespace string) {
+	var list v1alpha1.EnergyBudgetList
+	if cmdutil.GetJSON(ctx, e.Cluster, cmdutil.ResourcePath+"namespaces/"+namespace+"/energybudgets", &list) != nil {
+		return // as in policyOf
+	}
+	for _, b := range list.Items {
+		used := dashboard.UsedBudget{
+			Name: b.Name, Period: b.Spec.Period.Type, Percent: b.Status.Percent, Suspended: b.Status.Suspended,
+		}
+		if policy.Closes(&b) {
+			used.ClosedUntil = &b.Status.ClosedUntil.Time
+		}
+		e.out.Budgets = append(e.out.Budgets, used)
+	}
 }

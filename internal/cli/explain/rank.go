@@ -25,7 +25,7 @@ const modelNote = "feasibility is based on requests, node selector, affinity, ta
 
 // rank ranks the feasible nodes for the pod.
 func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settings *policy.Settings) {
-	nodes, err := e.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := e.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		e.unseen("nodes: " + cmdutil.Because(err))
 		return
@@ -42,14 +42,13 @@ func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 		Now: e.Now, View: e.View, Pod: s.pod, Job: &one, Settings: settings, Hot: e.hot(ctx, nodes.Items),
 	}
 	var feasible []*sched.Node
-	for i := range nodes.Items {
-		load := used[nodes.Items[i].Name]
-		node, why := ask.Consider(&nodes.Items[i], &load)
-		if why != "" {
-			p.Out = append(p.Out, dashboard.NodeOut{Node: nodes.Items[i].Name, Why: why})
-			continue
+	for _, n := range nodes.Items {
+		load := used[n.Name]
+		if node, why := ask.Consider(&n, &load); why != "" {
+			p.Out = append(p.Out, dashboard.NodeOut{Node: n.Name, Why: why})
+		} else {
+			feasible = append(feasible, node)
 		}
-		feasible = append(feasible, node)
 	}
 	slices.SortFunc(p.Out, func(a, b dashboard.NodeOut) int { return strings.Compare(a.Node, b.Node) })
 	ranked, opinion := ask.Rank(feasible)
@@ -58,8 +57,7 @@ func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 	}
 	if !opinion && len(ranked) > 0 {
 		p.Note = "the strategy cannot rank nodes without current signals and power profiles, so the default scores " +
-			"apply; " +
-			p.Note
+			"apply; " + p.Note
 	}
 	for i, r := range ranked {
 		shown := dashboard.NodeRank{
@@ -101,7 +99,7 @@ func (e *Explainer) requested(ctx context.Context) (map[string]kube.Load, error)
 	used := map[string]kube.Load{}
 	err := cmdutil.EachItem(ctx, metav1.ListOptions{
 		FieldSelector: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
-	}, e.Client.CoreV1().Pods(v1.NamespaceAll).List, func(pod *v1.Pod) {
+	}, e.CoreV1().Pods(v1.NamespaceAll).List, func(pod *v1.Pod) {
 		l := used[pod.Spec.NodeName]
 		l.Add(pod)
 		used[pod.Spec.NodeName] = l

@@ -1,13 +1,17 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
@@ -25,7 +29,8 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 		e.cronJobState(s, job, settings)
 		return
 	case cmdutil.KindDeployment:
-		e.deploymentState(s)
+		e.say(StatePlaced, "%s. They are placed by the scheduler %s and never held, because the pods of a Deployment "+
+			"serve requests.", s.ready, s.pod.Spec.SchedulerName)
 		return
 	case cmdutil.KindNamespace:
 		e.namespaceState(ctx, s, settings)
@@ -34,7 +39,7 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 	e.events(ctx, s)
 	latest, run := job.LatestStart(), kube.RunOf(s.object)
 	// An unreadable CronJob does not shorten the deadlines of its runs.
-	if at, err := kube.ReadDeadline(ctx, e.Client, s.work.Namespace, job, run); err == nil {
+	if at, err := kube.ReadDeadline(ctx, e.Cluster, s.work.Namespace, job, run); err == nil {
 		latest = at
 	}
 	if job.AllowedDelay > 0 && !job.Submitted.IsZero() {
@@ -84,7 +89,7 @@ func (e *Explainer) notHeld(s *subject, job *sched.Job, settings *policy.Setting
 }
 
 func (e *Explainer) jobState(ctx context.Context, job *batchv1.Job) {
-	suspended := job.Spec.Suspend != nil && *job.Spec.Suspend
+	suspended := ptr.Deref(job.Spec.Suspend, false)
 	held := job.Labels[v1alpha1.LabelHeld] == "true"
 	released := job.Annotations[v1alpha1.AnnotationReleasedAt]
 	switch end := cmdutil.EndOf(job); {
@@ -94,12 +99,16 @@ func (e *Explainer) jobState(ctx context.Context, job *batchv1.Job) {
 		e.held(ctx, job.Annotations)
 	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
 		e.budget = true
+		latest := ""
+		if till := job.Annotations[v1alpha1.AnnotationBudgetSuspendedTill]; till != "" {
+			latest = ", at the latest at " + till
+		}
 		e.say(StateSuspended, "KubEnergy suspended it because the budget %q is exhausted. It resumes when the budget "+
 			"allows it%s. A user with the role kubenergy-releaser can resume it earlier.",
-			job.Labels[v1alpha1.LabelBudgetSuspended], until(job.Annotations[v1alpha1.AnnotationBudgetSuspendedTill]))
+			job.Labels[v1alpha1.LabelBudgetSuspended], latest)
 	case suspended:
 		e.say(StateSuspended, "It is suspended, but not by KubEnergy, which will not resume it.")
-	case job.Status.Active > 0 && job.Status.Ready != nil && *job.Status.Ready > 0:
+	case job.Status.Active > 0 && ptr.Deref(job.Status.Ready, 0) > 0:
 		e.say(StateRunning, "It is running: %d of %s ready.", *job.Status.Ready,
 			humanize.Count(int(job.Status.Active), "pod"))
 		if released != "" {
@@ -124,14 +133,6 @@ func (x *Explanation) startOf(job *batchv1.Job) {
 	x.Planned, x.Started = &planned, &job.Status.StartTime.Time
 }
 
-// until formats an optional time limit.
-func until(text string) string {
-	if text == "" {
-		return ""
-	}
-	return ", at the latest at " + text
-}
-
 // held describes a held Job based on the annotations of the hold loop, and how the Job will be released.
 func (e *Explainer) held(ctx context.Context, annotations map[string]string) {
 	w := cmdutil.ReadWritten(annotations)
@@ -144,7 +145,7 @@ func (e *Explainer) held(ctx context.Context, annotations map[string]string) {
 	if e.Job.Released {
 		does = "releases it within seconds"
 	}
-	absence, _ := cmdutil.WithoutScheduler(ctx, e.Client, v1alpha1.SystemNamespace, e.Now, does)
+	absence, _ := cmdutil.WithoutScheduler(ctx, e.Cluster, v1alpha1.SystemNamespace, e.Now, does)
 	switch {
 	case e.Job.Released:
 		e.say(StateHeld, "It is held and about to start.")
@@ -186,9 +187,94 @@ func (e *Explainer) podState(pod *v1.Pod, settings *policy.Settings) {
 		e.say(StateWaiting, "It is waiting for the scheduler %s.", pod.Spec.SchedulerName)
 		age := e.Now.Sub(pod.CreationTimestamp.Time)
 		if policy.Scheduled(pod).Type == "" && !pod.CreationTimestamp.IsZero() && age > cmdutil.Lateness {
-			e.out.Sentence = fmt.Sprintf("It is waiting for the scheduler %s, but no scheduler has processed it for "+
-				"%s.",
+			e.say(StateWaiting, "It is waiting for the scheduler %s, but no scheduler has processed it for %s.",
 				pod.Spec.SchedulerName, humanize.Rounded(age))
 		}
+	}
+}
+
+// events reads the events of the scheduler and the controller for the object. The API server retains them for an
+// hour.
+func (e *Explainer) events(ctx context.Context, s *subject) {
+	list, err := e.CoreV1().Events(s.object.GetNamespace()).List(ctx, metav1.ListOptions{
+		FieldSelector: "involvedObject.uid=" + string(s.object.GetUID()),
+	})
+	if err != nil {
+		e.unseen("events: " + cmdutil.Because(err))
+		return
+	}
+	for _, event := range list.Items {
+		if strings.HasPrefix(event.ReportingController, "kubenergy-") {
+			e.out.Events = append(e.out.Events, dashboard.Reported{
+				At:     cmp.Or(event.EventTime.Time, event.LastTimestamp.Time, event.CreationTimestamp.Time),
+				Reason: event.Reason, Text: dashboard.WithoutGrams(event.Message),
+			})
+		}
+	}
+	slices.SortFunc(e.out.Events, func(a, b dashboard.Reported) int { return a.At.Compare(b.At) })
+}
+
+// past explains why a running or finished Job was held or not. It uses recorded annotations and events, then the
+// current settings, and finally the decision that would be made for such a Job now.
+func (e *Explainer) past(s *subject, job sched.Job, settings *policy.Settings) string {
+	w := cmdutil.ReadWritten(s.job.Annotations)
+	released := s.job.Annotations[v1alpha1.AnnotationReleasedAt] != ""
+	if released && w.Reason != "" {
+		return " It was held before, with the reason: " + dashboard.WithoutGrams(w.Reason) + "."
+	}
+	if released {
+		return ""
+	}
+	for _, event := range slices.Backward(e.out.Events) {
+		if event.Reason == "NotHeld" {
+			return " It was not held: " + strings.TrimPrefix(event.Text, "not held: ") + "."
+		}
+	}
+	if why := e.notHeld(s, &job, settings); why != "" {
+		return " It was not held: " + why + "."
+	}
+	switch {
+	case e.noMode:
+		return " It is unknown whether it should have been held."
+	case e.noZones:
+		return " It was not held, and the reason is unknown."
+	}
+	text := " It was not held, and the event with the reason has expired. A Job that is created now would "
+	if !job.FinishBy.IsZero() {
+		job.FinishBy = job.FinishBy.Add(e.Now.Sub(job.Submitted))
+	}
+	job.Submitted = e.Now
+	d := e.View.Decide(e.Now, job, *settings)
+	why := dashboard.WithoutGrams(d.Reason.String())
+	if d.Held(e.Now) {
+		return text + "be " + why + ". If no Job is ever held, run kubenergy doctor."
+	}
+	return text + "also start immediately: " + why + "."
+}
+
+// strands adds a warning if the pods wait for a scheduler of KubEnergy that does not run.
+func (e *Explainer) strands(ctx context.Context, s *subject) {
+	name := s.pod.Spec.SchedulerName
+	placed := slices.Contains([]string{StateFinished, StateRunning, StateBound}, e.out.State)
+	if name == "" || name == v1.DefaultSchedulerName || placed {
+		return
+	}
+	found, err := cmdutil.ReadServing(ctx, e.Cluster, v1alpha1.SystemNamespace, e.Now)
+	switch {
+	case !slices.Contains(found.Names(), name):
+	case err != nil:
+		e.unseen("state of the scheduler " + name + ": " + cmdutil.Because(err))
+	case slices.Contains(found.Stranded(), name):
+		object, what := metav1.Object(s.pod), "its pods remain"
+		switch {
+		case s.cron != nil:
+			object = s.cron
+		case s.job != nil:
+			object = s.job
+		case s.kind == cmdutil.KindPod:
+			what = "it remains"
+		}
+		e.out.Warnings = append(e.out.Warnings, fmt.Sprintf("%s pending, because no scheduler with the name %s is "+
+			"running: start one, or %s", what, name, cmdutil.MendScheduler(titles[s.kind], name, object)))
 	}
 }

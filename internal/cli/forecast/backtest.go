@@ -1,9 +1,11 @@
 package forecast
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/forecast"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/report"
 )
 
 type backtestFlags struct {
@@ -43,13 +46,13 @@ day before the end of the file.`,
 		Example: `  kubenergy forecast backtest --grid DE_lifecycle_emissions.csv.gz \
       --weather DE_weather_forecast.csv.gz
   kubenergy forecast backtest --grid 'DE_202?.csv.gz' --zone DE --start 2023-01-01 --calibrate -o json`,
-		Args: cmdutil.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+		Args:    cmdutil.NoArguments,
+		PreRunE: func(*cobra.Command, []string) error { return cmdutil.NewUsageError(f.check()) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.grids, "grid", nil,
-		"CSV file with carbon intensity over time, may be compressed with gzip; several files or a quoted pattern "+
-			"are joined")
+	flags.StringArrayVar(&f.grids, "grid", nil, "CSV file with carbon intensity over time, may be compressed with "+
+		"gzip; several files or a quoted pattern are joined")
 	flags.StringVar(&f.weather, "weather", "",
 		"CSV file with hourly time, wind speed, temperature, dew point, radiation and precipitation; may be gzip")
 	flags.StringVar(&f.zone, "zone", "", "grid zone, required if the files contain several zones")
@@ -98,9 +101,6 @@ func (f *backtestFlags) check() error {
 }
 
 func (f *backtestFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
-	if err := f.check(); err != nil {
-		return cmdutil.NewUsageError(err)
-	}
 	e, zone, err := f.evaluation(cmd, t)
 	if err != nil {
 		return cmdutil.NewUsageError(err)
@@ -163,9 +163,8 @@ func (f *backtestFlags) place(e *forecast.Evaluation, windowsGiven bool) (err er
 		return err
 	}
 	if e.First.Before(begin) {
-		return fmt.Errorf("--start is %s: the values start at %s and forecasts require one day of values: want %s "+
-			"or later",
-			e.First.Format(time.RFC3339), e.History.Start().Format(time.RFC3339), begin.Format(time.RFC3339))
+		return fmt.Errorf("--start is %s: the values start at %s and forecasts require one day of values: want %s or "+
+			"later", e.First.Format(time.RFC3339), e.History.Start().Format(time.RFC3339), begin.Format(time.RFC3339))
 	}
 	if room := int(end.Sub(e.First.Add(f.horizon))/f.stride) + 1; !windowsGiven && room > 0 {
 		e.Windows = room
@@ -235,4 +234,71 @@ func newBacktest(e forecast.Evaluation, zone grid.Zone, scores []forecast.Accura
 		b.Models = append(b.Models, accuracyJSON{a, a.Learning.Seconds()})
 	}
 	return b
+}
+
+// shownLevel is the prediction interval in the table, in percent.
+const shownLevel = 90
+
+// Text returns a table with one row per model.
+func (b *backtest) Text(bool, bool) string {
+	name := string(b.Zone)
+	if name != "" {
+		name += ": "
+	}
+	header := []string{"model", "MAPE"}
+	for d := range b.Models[0].ByDay {
+		header = append(header, fmt.Sprintf("day %d", d+1))
+	}
+	header = append(header, "regret %", "saving kept %", fmt.Sprintf("in %d %% interval", shownLevel), "training")
+	t := report.Heads(len(header), header...)
+	for _, a := range b.Models {
+		row := []any{a.Model, fmt.Sprintf("%.2f", a.MAPE)}
+		for _, v := range a.ByDay {
+			row = append(row, fmt.Sprintf("%.2f", v))
+		}
+		var regret, kept, inside []string
+		for _, c := range a.Choices {
+			regret, kept = append(regret, fmt.Sprintf("%.2f", c.Regret)), append(kept, fmt.Sprintf("%.0f", c.Kept))
+		}
+		for _, c := range a.Coverage {
+			if c.Level == shownLevel {
+				inside = append(inside, fmt.Sprintf("%.1f", c.Inside))
+			}
+		}
+		learning := "–"
+		if a.Learning > 0 {
+			learning = time.Duration(a.Learning * float64(time.Second)).Round(100 * time.Millisecond).String()
+		}
+		for _, figures := range [][]string{regret, kept, inside} {
+			row = append(row, cmp.Or(strings.Join(figures, "/"), "–"))
+		}
+		t.Add(append(row, learning)...)
+	}
+	return fmt.Sprintf("%s%s over %v, every %v from %s. Errors are in percent (MAPE). Regret and saving kept refer to "+
+		"the cheapest 1/4/8 of the next 24 hours.\n\n%s\n", name, humanize.Count(b.Windows, "forecast"), b.Horizon,
+		b.Stride, b.First.Format("2006-01-02 15:04"), t.Open())
+}
+
+// Sheet returns a table with one row per model and measure.
+func (b *backtest) Sheet() *report.Table {
+	t := report.Sheet("zone", "model", "measure", "of", "value")
+	t.Columns[4].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
+	for _, a := range b.Models {
+		put := func(measure, of string, value float64) { t.Add(string(b.Zone), a.Model, measure, of, value) }
+		put("mape_percent", "all", a.MAPE)
+		for d, v := range a.ByDay {
+			put("mape_percent", fmt.Sprintf("day %d", d+1), v)
+		}
+		for _, c := range a.Choices {
+			put("regret_percent", humanize.Count(c.Hours, "hour"), c.Regret)
+			put("saving_kept_percent", humanize.Count(c.Hours, "hour"), c.Kept)
+		}
+		for _, c := range a.Coverage {
+			of := fmt.Sprintf("%d %% %d-%d h", c.Level, c.From, c.Until)
+			put("coverage_percent", of, c.Inside)
+			put("width_percent", of, c.Width)
+		}
+		put("learning_seconds", "all", a.Learning)
+	}
+	return t
 }

@@ -1,3 +1,5 @@
+// Package forecast implements the command forecast, which shows forecasts of a GridZone or a file and evaluates
+// forecast models.
 package forecast
 
 import (
@@ -52,24 +54,23 @@ For a recorded series, only the values before --start are used. Times are in UTC
 		Example: `  kubenergy forecast --zone DE --duration 2h
   kubenergy forecast --zone DE --quantity price -o svg --out price.svg
   kubenergy forecast --file DE_2022.csv.gz --zone DE --start 2022-06-01`,
-		Args: cmdutil.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+		Args:    cmdutil.NoArguments,
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return cmdutil.NewUsageError(f.check(cmd)) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
 	}
 	flags := cmd.Flags()
-	f.Add(flags)
+	f.Add(flags, "")
 	flags.StringVar(&f.zone, "zone", "",
 		"name or zone of a GridZone; with --file, the zone if the file contains several")
 	f.quantity = cmdutil.Choose(flags, "quantity", "", "quantity", "", QuantityCarbon, quantityPrice)
-	flags.IntVar(&f.hours, "hours", 0, fmt.Sprintf("length of the forecast in hours (default: all known values, or "+
-		"%d with --file)",
-		offlineHours))
+	flags.IntVar(&f.hours, "hours", 0,
+		fmt.Sprintf("length of the forecast in hours (default: all known values, or %d with --file)", offlineHours))
 	flags.DurationVar(&f.duration, "duration", time.Hour, "length of the cheapest window to mark")
 	flags.StringVar(&f.file, "file", "", "CSV file to forecast without a cluster; may be compressed with gzip")
 	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or the only column)")
 	flags.DurationVar(&f.fill, "fill", 0, cmdutil.FillUsage)
-	flags.StringVar(&f.start, "start", "",
-		"start of the forecast with --file, as date (2022-06-01), RFC 3339 or relative time (-7d) (default: end of "+
-			"the file)")
+	flags.StringVar(&f.start, "start", "", "start of the forecast with --file, as date (2022-06-01), RFC 3339 or "+
+		"relative time (-7d) (default: end of the file)")
 	f.output = cmdutil.Output(flags, "text", "svg", "csv", "json")
 	flags.StringVar(&f.out, "out", "", "output file; the extension determines the format unless -o is set")
 	cmd.AddCommand(newForecastBacktest(t))
@@ -91,11 +92,11 @@ type Outlook struct {
 	Cheapest   *cheapestWindow `json:"cheapest,omitempty"`
 	Values     []stepValue     `json:"values"`
 
-	Now               time.Time
-	Series, Low, High *grid.Series
-	Window            sched.Window
-	Duration          time.Duration
-	Width             int // width of the terminal
+	Now               time.Time     `json:"-"`
+	Series, Low, High *grid.Series  `json:"-"`
+	Window            sched.Window  `json:"-"`
+	Duration          time.Duration `json:"-"`
+	Width             int           `json:"-"` // width of the terminal
 }
 
 type cheapestWindow struct {
@@ -129,16 +130,13 @@ func (f *forecastFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func (f *forecastFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
-	if err := f.check(cmd); err != nil {
-		return cmdutil.NewUsageError(err)
-	}
+func (f *forecastFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	var o *Outlook
 	var err error
 	if f.file != "" {
 		o, err = f.fromFile(t)
 	} else {
-		o, err = f.fromCluster(cmd.Context(), t)
+		o, err = f.fromCluster(ctx, t)
 	}
 	if err != nil {
 		return err
@@ -239,7 +237,7 @@ func (f *forecastFlags) fromFile(t cmdutil.Terminal) (*Outlook, error) {
 	f.hours = cmp.Or(f.hours, offlineHours)
 	made, err := forecast.Best(signal.Series, from, time.Duration(f.hours)*time.Hour)
 	if err != nil {
-		return nil, cmdutil.NewUsageError(fmt.Errorf("forecasting %s: %w", f.file, err))
+		return nil, cmdutil.UsageErrorf("forecasting %s: %w", f.file, err)
 	}
 	o := &Outlook{
 		Zone: string(zone), Unit: "gCO2e/kWh", Source: filepath.Base(f.file), Quality: "estimated", Model: made.Model,
@@ -283,11 +281,10 @@ func (o *Outlook) windowed() bool { return o.Window.End.After(o.Window.Start) }
 
 // SVG returns the outlook as an SVG image.
 func (o *Outlook) SVG() ([]byte, error) {
-	picture := report.Outlook{
+	return (&report.Outlook{
 		Title: o.title(), Label: o.name() + "\n(" + o.Unit + ")", Series: o.Series, Low: o.Low, High: o.High,
 		Band: "80 % interval", Window: o.Window,
-	}
-	return picture.SVG()
+	}).SVG()
 }
 
 func (o *Outlook) name() string {

@@ -126,8 +126,7 @@ func (d *dependents) String() string {
 		text = "uses the scheduler %s, and its pods remain"
 	}
 	return fmt.Sprintf("%s "+text+" pending while no such scheduler is running: %s", humanize.Count(len(names), d.kind),
-		d.Scheduler,
-		humanize.Few(3, names))
+		d.Scheduler, humanize.Few(3, names))
 }
 
 // Mend returns a command that moves the first object to the default scheduler.
@@ -144,8 +143,8 @@ func (d *dependents) Mend() string {
 func (r *Releaser) NoteDependents(ctx context.Context, w io.Writer, namespace string, uninstalls bool) {
 	s, err := cmdutil.ReadServing(ctx, r.Client, v1alpha1.SystemNamespace, r.Now())
 	all := FindDependents(ctx, r.Client, namespace, s.Names(), uninstalls || err != nil || !s.Runs)
-	for i := range all.Found {
-		fmt.Fprintf(w, "%s\n  → %s\n", &all.Found[i], all.Found[i].Mend())
+	for _, f := range all.Found {
+		fmt.Fprintf(w, "%s\n  → %s\n", &f, f.Mend())
 	}
 	for _, what := range slices.Sorted(maps.Keys(all.Unseen)) {
 		fmt.Fprintf(w, "Failed to list %s: %s\n", what, cmdutil.Because(all.Unseen[what]))

@@ -1,11 +1,12 @@
+// Package release implements the commands release and run-now, which release held Jobs and pods.
 package release
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +24,6 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
-	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // HoldPolicy is the name of the MutatingAdmissionPolicy that suspends Jobs, and of its binding.
@@ -63,8 +63,7 @@ kind that moves them to the default scheduler.`,
   kubenergy release --all --remove-policy   # before the scheduler is removed`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), t, args) },
 	}
-	f.Add(cmd.Flags())
-	f.AddNamespace(cmd.Flags(), "namespace of the Job, or of the Jobs with --all (default: all namespaces)")
+	f.Add(cmd.Flags(), "namespace of the Job, or of the Jobs with --all (default: all namespaces)")
 	cmd.Flags().BoolVar(&f.all, "all", false, "release all held Jobs")
 	cmd.Flags().BoolVar(&f.removePolicy, "remove-policy", false,
 		"remove the admission policy that holds new Jobs first")
@@ -76,19 +75,17 @@ kind that moves them to the default scheduler.`,
 func (f *releaseFlags) check(args []string) (name string, err error) {
 	switch {
 	case f.timeout <= 0:
-		return "", cmdutil.NewUsageError(fmt.Errorf("--timeout is %v: want more than 0", f.timeout))
+		return "", cmdutil.UsageErrorf("--timeout is %v: want more than 0", f.timeout)
 	case f.all && len(args) > 0:
-		return "", cmdutil.NewUsageError(fmt.Errorf("%q and --all are mutually exclusive", strings.Join(args, " ")))
+		return "", cmdutil.UsageErrorf("%q and --all are mutually exclusive", strings.Join(args, " "))
 	case f.removePolicy && !f.all:
-		return "",
-			cmdutil.NewUsageError(errors.New("--remove-policy requires --all: Jobs that remain held would never start"))
+		return "", cmdutil.UsageErrorf("--remove-policy requires --all: Jobs that remain held would never start")
 	case f.removePolicy && f.Namespace != "":
-		return "", cmdutil.NewUsageError(errors.New("--remove-policy affects all namespaces and cannot be combined " +
-			"with --namespace"))
+		return "", cmdutil.UsageErrorf("--remove-policy affects all namespaces and cannot be combined with --namespace")
 	case f.all:
 		return "", nil
 	case len(args) == 0:
-		return "", cmdutil.NewUsageError(errors.New("want job and a name, or --all"))
+		return "", cmdutil.UsageErrorf("want job and a name, or --all")
 	}
 	_, name, err = cmdutil.OneObject(args, cmdutil.KindJob)
 	return name, err
@@ -105,16 +102,15 @@ func (f *releaseFlags) run(ctx context.Context, t cmdutil.Terminal, args []strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	r := &Releaser{Client: c, Out: t.Out, Err: t.Err, Now: t.Now, Settle: releaseSettle, Pause: Pause}
+	r := &Releaser{Client: c, Out: t.Out, Err: t.Err, Now: t.Now, Pause: Pause}
 	if !f.all {
 		return r.one(ctx, c.Namespace, name)
 	}
 	if f.removePolicy {
+		r.Settle = releaseSettle
 		if err := r.RemovePolicy(ctx); err != nil {
 			return err
 		}
-	} else {
-		r.Settle = 0
 	}
 	err = r.All(ctx, f.Namespace)
 	r.NoteDependents(context.WithoutCancel(ctx), t.Err, f.Namespace, f.removePolicy)
@@ -128,8 +124,6 @@ type Releaser struct {
 	Now           func() time.Time
 	Settle, Pause time.Duration
 	reported      bool // whether notify has printed the reason for retries
-
-	mu sync.Mutex // guards the current pass
 }
 
 // one releases a single Job.
@@ -154,12 +148,12 @@ func (r *Releaser) one(ctx context.Context, namespace, name string) error {
 // binding has no effect.
 func (r *Releaser) RemovePolicy(ctx context.Context) error {
 	policies := r.Client.AdmissionregistrationV1()
-	if err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, HoldPolicy, metav1.DeleteOptions{}); err != nil &&
-		!apierrors.IsNotFound(err) {
+	err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, HoldPolicy, metav1.DeleteOptions{})
+	if cmdutil.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting MutatingAdmissionPolicyBinding %s: %s", HoldPolicy, cmdutil.Because(err))
 	}
-	if err := policies.MutatingAdmissionPolicies().Delete(ctx, HoldPolicy, metav1.DeleteOptions{}); err != nil &&
-		!apierrors.IsNotFound(err) {
+	err = policies.MutatingAdmissionPolicies().Delete(ctx, HoldPolicy, metav1.DeleteOptions{})
+	if cmdutil.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting MutatingAdmissionPolicy %s: %s", HoldPolicy, cmdutil.Because(err))
 	}
 	return nil
@@ -173,28 +167,21 @@ func (r *Releaser) All(ctx context.Context, namespace string) error {
 	for {
 		p, err := r.pass(ctx, namespace)
 		total += p.released
-		if err == nil && p.seen == 0 {
-			if r.Now().Sub(quietSince) >= r.Settle {
-				_, err := fmt.Fprintf(r.Out, "%s released, no Job is held\n", humanize.Count(total, "Job"))
-				return err
-			}
-		} else {
+		if err != nil || p.seen > 0 {
 			quietSince = r.Now()
 		}
-		if ctx.Err() == nil {
-			switch {
-			case err != nil && !transient(err):
-				return fmt.Errorf("listing held Jobs: %s", cmdutil.Because(err))
-			case err == nil && p.hopeless():
-				return p.error(total)
-			}
-		}
-		if p.released > 0 {
+		switch {
+		case err == nil && p.seen == 0 && r.Now().Sub(quietSince) >= r.Settle:
+			_, err := fmt.Fprintf(r.Out, "%s released, no Job is held\n", humanize.Count(total, "Job"))
+			return err
+		case err != nil && !transient(err) && ctx.Err() == nil:
+			return fmt.Errorf("listing held Jobs: %s", cmdutil.Because(err))
+		case err == nil && p.hopeless() && ctx.Err() == nil:
+			return p.error(total)
+		case p.released > 0:
 			continue // there may be more held Jobs
 		}
-		if err == nil && len(p.failed) > 0 {
-			err = p.failed[0].err
-		}
+		err = cmp.Or(err, p.cause())
 		r.notify(ctx, err)
 		if !kube.Pause(ctx, r.Pause) {
 			return p.unfinished(cmp.Or(err, ctx.Err()), total)
@@ -215,12 +202,15 @@ func (r *Releaser) notify(ctx context.Context, err error) {
 // pass is the result of one pass over all held Jobs.
 type pass struct {
 	seen, released int
-	failed         []failure
+	failed         map[string]error // by namespace and name of the Job
 }
 
-type failure struct {
-	job string
-	err error
+// cause returns the error of the first failed Job by name, or nil.
+func (p *pass) cause() error {
+	if len(p.failed) == 0 {
+		return nil
+	}
+	return p.failed[slices.Min(slices.Collect(maps.Keys(p.failed)))]
 }
 
 // transient reports whether a retry may resolve the error. A patch with a failed test operation is rejected as
@@ -236,9 +226,8 @@ func transient(err error) bool {
 
 // hopeless reports whether another pass would have the same result.
 func (p *pass) hopeless() bool {
-	return p.seen > 0 && len(p.failed) == p.seen && !slices.ContainsFunc(p.failed, func(f failure) bool {
-		return transient(f.err)
-	})
+	errs := slices.Collect(maps.Values(p.failed))
+	return p.seen > 0 && len(errs) == p.seen && !slices.ContainsFunc(errs, transient)
 }
 
 // unfinished returns the error for a pass that was interrupted by the timeout.
@@ -247,41 +236,47 @@ func (p *pass) unfinished(err error, released int) error {
 		return p.error(released)
 	}
 	return fmt.Errorf("%s released, but it is unknown whether others are still held: %s",
-		humanize.Count(released, "Job"),
-		cmdutil.OneLine(err))
+		humanize.Count(released, "Job"), cmdutil.OneLine(err))
 }
 
 func (p *pass) error(released int) error {
-	jobs := sliceutil.Map(p.failed, func(f failure) string { return f.job })
+	jobs := slices.Sorted(maps.Keys(p.failed))
 	const most = 10
 	if n := len(jobs) - most; n > 0 {
 		jobs = append(jobs[:most], fmt.Sprintf("and %d more", n))
 	}
-	return fmt.Errorf("%s released, %s still held: %s (%s)",
-		humanize.Count(released, "Job"), humanize.Count(len(p.failed), "Job"), strings.Join(jobs, ", "),
-		cmdutil.Because(p.failed[0].err))
+	return fmt.Errorf("%s released, %s still held: %s (%s)", humanize.Count(released, "Job"),
+		humanize.Count(len(p.failed), "Job"), strings.Join(jobs, ", "), cmdutil.Because(p.cause()))
 }
 
 // pass releases all Jobs that are held or suspended because of a budget.
 func (r *Releaser) pass(ctx context.Context, namespace string) (pass, error) {
-	var p pass
+	p := pass{failed: map[string]error{}}
+	var mu sync.Mutex // guards p
 	for _, selector := range []string{v1alpha1.LabelHeld + "=true", v1alpha1.LabelBudgetSuspended} {
 		var work errgroup.Group
 		work.SetLimit(Workers)
-		err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: selector},
-			r.Client.BatchV1().Jobs(namespace).List,
-			func(job *batchv1.Job) {
-				work.Go(func() error {
-					r.try(ctx, job, &p)
-					return nil
-				})
+		list := r.Client.BatchV1().Jobs(namespace).List
+		err := cmdutil.EachItem(ctx, metav1.ListOptions{LabelSelector: selector}, list, func(job *batchv1.Job) {
+			work.Go(func() error {
+				gone, err := r.release(ctx, job)
+				mu.Lock()
+				defer mu.Unlock()
+				p.seen++
+				switch {
+				case err != nil:
+					p.failed[job.Namespace+"/"+job.Name] = err
+				case !gone:
+					p.released++
+				}
+				return nil
 			})
+		})
 		_ = work.Wait() // errors are recorded in p
 		if err != nil {
 			return p, err
 		}
 	}
-	slices.SortFunc(p.failed, func(a, b failure) int { return strings.Compare(a.job, b.job) })
 	return p, nil
 }
 
@@ -295,20 +290,6 @@ func waitsBy(job *batchv1.Job) string {
 		return v1alpha1.LabelBudgetSuspended
 	}
 	return ""
-}
-
-// try releases one Job of a pass and records the result.
-func (r *Releaser) try(ctx context.Context, job *batchv1.Job, p *pass) {
-	gone, err := r.release(ctx, job)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p.seen++
-	switch {
-	case err != nil:
-		p.failed = append(p.failed, failure{job.Namespace + "/" + job.Name, err})
-	case !gone:
-		p.released++
-	}
 }
 
 // release resumes the Job with a single patch if it is still held and has the same UID. gone is true if it was

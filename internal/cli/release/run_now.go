@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
@@ -44,16 +43,14 @@ exit code is 1. Use kubenergy release in this case.`,
 			return err
 		},
 	}
-	f.Add(cmd.Flags())
-	f.AddNamespace(cmd.Flags(), "namespace of the object")
+	f.Add(cmd.Flags(), "namespace of the object")
 	return cmd
 }
 
 const askedNow = "requested to start now"
 
 // RunNow annotates the object and returns a description of the consequence.
-func RunNow(ctx context.Context, client kubernetes.Interface, kind, namespace, name string, now time.Time,
-) (result string, err error) {
+func RunNow(ctx context.Context, client *cmdutil.Cluster, kind, namespace, name string, now time.Time) (string, error) {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationRunNow)
 	if kind == cmdutil.KindPod {
 		pod, err := client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})

@@ -1,2 +1,0 @@
-// Package dashboard implements the dashboard command for a live cluster or a results directory.
-package dashboard

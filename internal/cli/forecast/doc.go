@@ -1,3 +1,0 @@
-// Package forecast implements the command forecast, which shows forecasts of a GridZone or a file and evaluates
-// forecast models.
-package forecast
