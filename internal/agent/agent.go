@@ -137,7 +137,7 @@ func open(o Options, log *slog.Logger) (_ *agent, err error) {
 		return nil, err
 	}
 	if o.Host.VMs {
-		if a.publisher, err = guests.Open(guests.Options{Dir: o.GuestsDir, Host: o.Node}, log); err != nil {
+		if a.publisher, err = guests.Open(o.GuestsDir, o.Node, log); err != nil {
 			return nil, err
 		}
 	}
