@@ -265,6 +265,5 @@ func (a *agent) serve(ctx context.Context) error {
 	if a.pusher != nil {
 		routes.Forward = a.pusher.Push
 	}
-	return exposition.Serve(ctx, exposition.ServeOptions{Listen: a.options.Listen, WebConfig: a.options.WebConfig},
-		routes.Handler(), a.log)
+	return exposition.Serve(ctx, a.options.Listen, a.options.WebConfig, routes.Handler(), a.log)
 }

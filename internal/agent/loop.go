@@ -169,9 +169,6 @@ func (a *agent) report() {
 	}
 	if a.pusher != nil {
 		s.Delivery = &exposition.DeliveryStatus{QueueStats: a.queue.Stats(), PushStats: a.pusher.Stats()}
-		if oldest := s.Delivery.Oldest; !oldest.IsZero() {
-			s.Delivery.Age = max(0, time.Since(oldest))
-		}
 	}
 	a.page.SetStatus(s)
 }

@@ -448,7 +448,7 @@ func (q *Queue) onDisk() bool {
 // QueueStats contains statistics of a Queue.
 type QueueStats struct {
 	Pending     int                // sealed batches that are not yet acknowledged
-	Oldest      time.Time          // start of the oldest pending batch by the wall clock; zero if there is none
+	Age         time.Duration      // of the oldest pending batch by the wall clock; 0 if there is none
 	Acked       uint64             // number of acknowledged batches
 	Folded      uint64             // number of fold operations
 	Refused     energy.Microjoules // energy rejected by Add
@@ -463,7 +463,7 @@ func (q *Queue) Stats() QueueStats {
 	s := q.stats
 	s.Pending = len(q.pending)
 	if len(q.pending) > 0 {
-		s.Oldest = q.pending[0].batch.Start
+		s.Age = max(0, time.Since(q.pending[0].batch.Start))
 	}
 	return s
 }

@@ -24,16 +24,12 @@ type Options struct {
 	Node    string
 	Version string
 	// MaxConsumers is the maximum number of consumers with their own series. All other consumers share one.
-	// Defaults to 2,000.
 	MaxConsumers int
-	// Retain is how long the series of an ended consumer are exported, so that its final values are
-	// scraped. Defaults to two minutes.
-	Retain time.Duration
 }
 
 const (
-	defaultMaxConsumers = 2000
-	defaultRetain       = 2 * time.Minute
+	// The series of an ended consumer are exported for this time, so that its final values are scraped.
+	retain = 2 * time.Minute
 	// A consumer without any update for this time has ended.
 	lostAfter = 10 * time.Minute
 	// Name of the source if no meter could be read.
@@ -82,8 +78,6 @@ type source struct {
 
 // New returns an empty Exporter.
 func New(o Options) *Exporter {
-	o.MaxConsumers = cmp.Or(o.MaxConsumers, defaultMaxConsumers)
-	o.Retain = cmp.Or(o.Retain, defaultRetain)
 	e := &Exporter{
 		options: o, other: consumer{kind: kindOther}, ended: consumer{kind: kindEnded},
 		scrapes: make(chan struct{}, maxScrapes),
@@ -132,7 +126,7 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 		if c.kind != kindSystem && e.now-c.seen > lostAfter {
 			e.setEnded(c, true)
 		}
-		return c.ended && c.endedAt <= e.now-e.options.Retain
+		return c.ended && c.endedAt <= e.now-retain
 	})
 }
 

@@ -51,7 +51,6 @@ type MeterStatus struct {
 type DeliveryStatus struct {
 	delivery.QueueStats
 	delivery.PushStats
-	Age time.Duration // age of the oldest unacknowledged batch; 0 if there is none
 }
 
 // SetStatus sets the status after a tick. It copies s, but retains Delivery, Guests and Boards.
