@@ -2,30 +2,26 @@ package delivery
 
 import (
 	"cmp"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// PushOptions configures a Pusher. Zero durations select the defaults.
+// PushOptions configures a Pusher.
 type PushOptions struct {
-	URL       string
-	TokenFile string // file with a bearer token; read before each request because tokens are rotated
-	CAFile    string // file with trusted CA certificates that replace the system's; reloaded when it changes
-	CertFile  string // client certificate; read at each handshake, as is its key
-	KeyFile   string
+	apiclient.Options // of the client of the controller
 
 	Interval time.Duration // between batches; defaults to 15 s
-	Timeout  time.Duration // of a request; 0 selects the default of package apiclient
 
 	// OnNames, if set, is called with the pod names of each acknowledgement, by pod UID. It is called from the
 	// goroutine that runs the pusher.
@@ -35,8 +31,6 @@ type PushOptions struct {
 	Hardware func() *batch.Hardware
 	// Temperature, if set, returns the node's temperature, or nil if there is no new reading.
 	Temperature func() *energy.Celsius
-
-	transport http.RoundTripper // for testing only
 }
 
 // Pusher sends the batches of a queue, oldest first and one at a time, until each is acknowledged.
@@ -44,10 +38,12 @@ type Pusher struct {
 	opts  PushOptions
 	queue *Queue
 	log   *slog.Logger
-	post  poster
 
-	turn     chan struct{} // held while sending
-	reported time.Time     // time when the hardware was last sent
+	turn     chan struct{} // held while sending; guards the next fields
+	client   *apiclient.Client
+	zip      *gzip.Writer
+	until    time.Time // end of the pause requested by the controller; includes the monotonic clock reading
+	reported time.Time // time when the hardware was last sent
 
 	mu      sync.Mutex
 	resting map[batch.Stream]rest
@@ -86,13 +82,13 @@ var Reasons = []string{
 // because they are read for each request.
 func NewPusher(opts PushOptions, queue *Queue, log *slog.Logger) (*Pusher, error) {
 	opts.Interval = cmp.Or(opts.Interval, 15*time.Second)
-	client, err := newClient(&opts)
+	opts.UserAgent, opts.Node = "kubenergy-agent", true
+	client, err := apiclient.New(opts.Options)
 	if err != nil {
 		return nil, fmt.Errorf("delivery: %w", err)
 	}
 	return &Pusher{
-		opts: opts, queue: queue, log: log,
-		post:    poster{client: client},
+		opts: opts, queue: queue, log: log, client: client,
 		turn:    make(chan struct{}, 1),
 		resting: map[batch.Stream]rest{},
 		stats:   PushStats{Failures: map[string]uint64{}},
@@ -107,7 +103,7 @@ func (p *Pusher) Run(ctx context.Context) {
 	p.deliver(ctx)
 	sealing.Wait()
 	p.finish(context.WithoutCancel(ctx))
-	p.post.client.Close()
+	p.client.Close()
 }
 
 func (p *Pusher) sealEachInterval(ctx context.Context) {
@@ -170,8 +166,11 @@ func (p *Pusher) drain(ctx context.Context, all bool) error {
 	case <-ctx.Done():
 		return fmt.Errorf("delivering: %w", ctx.Err())
 	}
-	if err := p.post.paused(); err != nil {
-		return err
+	if left := time.Until(p.until); left > 0 {
+		return &failure{
+			reason: reasonBusy, after: left,
+			err: fmt.Errorf("the controller requested to retry in %v", left.Round(time.Second)),
+		}
 	}
 	var first error
 	passOver := map[batch.Stream]bool{}
@@ -200,20 +199,19 @@ func (p *Pusher) drain(ctx context.Context, all bool) error {
 
 // send delivers one batch.
 func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
-	hardware, temperature := "", ""
+	header := map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}
 	if p.opts.Hardware != nil && time.Since(p.reported) >= notifyAgain {
-		hardware = batch.EncodeHardware(p.opts.Hardware())
+		header[batch.HardwareHeader] = batch.EncodeHardware(p.opts.Hardware())
 	}
 	if p.opts.Temperature != nil {
-		temperature = batch.EncodeTemperature(p.opts.Temperature())
+		header[batch.TemperatureHeader] = batch.EncodeTemperature(p.opts.Temperature())
 	}
-	ack, err := p.post.send(ctx, b, map[string]string{
-		batch.HardwareHeader: hardware, batch.TemperatureHeader: temperature,
-	})
+	maps.DeleteFunc(header, func(_, value string) bool { return value == "" })
+	ack, err := p.post(ctx, b, header)
 	if err != nil {
 		return err
 	}
-	if hardware != "" {
+	if header[batch.HardwareHeader] != "" {
 		p.reported = time.Now()
 	}
 	if ack.Epoch != b.Stream.Epoch {
