@@ -34,7 +34,7 @@ func FuzzRestore(f *testing.F) {
 	f.Add([]byte{stateVersion, 3, 1, 2, 3})
 	f.Fuzz(func(t *testing.T, state []byte) {
 		defer memtest.Limit(t, 100*len(state))()
-		h, err := host.Open(host.Options{}, slog.New(slog.DiscardHandler))
+		h, err := host.Open(DefaultOptions().Host, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return
 		}

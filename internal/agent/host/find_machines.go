@@ -288,7 +288,7 @@ func (h *Host) addAlone(p place, f find, name, key string) {
 	if !h.admit(vm, id, h.around(p.hier, p.dir), true) {
 		return
 	}
-	n, _ := h.insert(p)
+	n := h.insert(p)
 	n.rebase = h.vms.started
 	n.parent.late = n.parent.late || n.rebase
 	n.vcpus = f.vcpus
