@@ -147,7 +147,7 @@ func (o Options) complete() Options {
 			o.Interval = guests.Cadence
 		}
 	}
-	o.Meters.Interval, o.Meters.Now = o.Interval, host.Now
+	o.Meters.Interval = o.Interval
 	return o
 }
 

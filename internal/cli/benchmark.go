@@ -183,7 +183,6 @@ type localMeter struct {
 }
 
 func openMeters(config meter.Config, log *slog.Logger) (*localMeter, error) {
-	config.Now = host.Now
 	meters, err := meter.Open(config, log)
 	return &localMeter{meters: meters, root: meter.NewRoot(meters)}, err
 }

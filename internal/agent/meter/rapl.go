@@ -141,7 +141,9 @@ func openZone(c Config, sys *calls, same []zoneDir) (*raplZone, error) {
 			errs = append(errs, err)
 			continue
 		}
-		z.limit, _ = readUint(sys, filepath.Join(dir.path, "max_energy_range_uj")) // optional
+		limit := counterFile{sys: sys, path: filepath.Join(dir.path, "max_energy_range_uj")}
+		z.limit, _ = limit.readUint() // optional
+		limit.close()
 		z.counter = energy.NewCounter(energy.CounterOptions{
 			Domain: z.domain, Quality: energy.Measured, Range: z.limit, MicrojoulesPerUnit: 1,
 			Max: envelope[z.domain.Kind], Scale: c.scale(NameRAPL, z.domain.Name),
