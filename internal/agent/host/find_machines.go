@@ -65,46 +65,30 @@ const (
 // search scans for new processes at most every ten seconds, and adds the virtual machines found.
 func (h *Host) search(now time.Duration) {
 	s := &h.vms
-	if !h.opts.VMs {
+	if !h.opts.VMs || s.running == nil && s.started && now < s.next {
 		return
 	}
+	wait := time.Millisecond // for a scan that was not finished in an earlier sweep
 	if s.running == nil {
-		if s.started && now < s.next {
-			return
-		}
-		s.next = now + searchInterval
+		wait, s.next = s.wait, now+searchInterval
 		s.running, s.at = make(chan scan, 1), new(atomic.Int64)
 		go scanProcesses(h.opts.Proc, s.last, s.pread, s.at, s.running)
-		select {
-		case done := <-s.running:
-			h.searched(done)
-		case <-time.After(s.wait):
-			// The time of machines found later has been accounted to their ancestors.
-			s.started = true
-		}
-		return
 	}
 	select {
 	case done := <-s.running:
-		h.searched(done)
-	default:
+		s.running, s.warned = nil, false
+		for _, f := range done.finds {
+			h.addMachine(f)
+		}
+		done.finds = nil
+		s.last = done
+	case <-time.After(wait):
 		if now >= s.next && !s.warned {
 			s.warned = true
-			h.log.Warn("Search for virtual machines is blocked by a process", "pid",
-				s.at.Load())
+			h.log.Warn("Search for virtual machines is blocked by a process", "pid", s.at.Load())
 		}
 	}
-}
-
-// searched adds the virtual machines found by a scan.
-func (h *Host) searched(done scan) {
-	s := &h.vms
-	s.running, s.warned = nil, false
-	for _, f := range done.finds {
-		h.addMachine(f)
-	}
-	done.finds = nil
-	s.last, s.started = done, true
+	s.started = true // the time of machines found later has been accounted to their ancestors
 }
 
 // close waits for the goroutine. If a process blocks it, close returns an error, and the goroutine ends when that
