@@ -163,9 +163,6 @@ func (q *Queue) enqueue(a *energy.Attribution, m Meta) error {
 	if a.Start < q.end {
 		return fmt.Errorf("it starts at %v, before the end of the previous one at %v", a.Start, q.end)
 	}
-	if !q.empty && a.Measured > math.MaxInt64-q.open.Measured {
-		return errors.New("energy overflows")
-	}
 	if !q.empty && q.differs(m) {
 		q.sealSoon()
 	}

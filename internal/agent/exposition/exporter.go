@@ -164,22 +164,20 @@ func (e *Exporter) consumer(s *energy.Share, expected int) (*consumer, int) {
 	if found {
 		return e.consumers[at], at
 	}
-	kind := kindOf(s.ID)
-	if kind == kindUnknown {
-		return nil, at
-	}
-	if len(e.consumers) >= e.options.MaxConsumers && kind != kindSystem {
+	if len(e.consumers) >= e.options.MaxConsumers && s.ID != energy.System {
 		if s.Ended || !e.retireOldest() {
 			return nil, at
 		}
 		at, _ = e.position(s.ID)
 	}
-	c := &consumer{id: strings.Clone(s.ID), kind: kind}
+	c := &consumer{id: strings.Clone(s.ID)}
 	if at > 0 && podOf(e.consumers[at-1].id) == podOf(c.id) {
 		c.names = e.consumers[at-1].names // until the next acknowledgement
 		c.names.container = ""
 	}
-	c.labels = labelsOf(c.id, kind, c.names)
+	if c.kind, c.labels = identify(c.id, c.names); c.kind == kindUnknown {
+		return nil, at
+	}
 	e.consumers = slices.Insert(e.consumers, at, c)
 	return c, at
 }
@@ -229,7 +227,8 @@ func (e *Exporter) SetNames(names map[string]batch.Names) {
 		uid, container, _ := energy.PodOf(c.id)
 		n, known := names[uid]
 		if of := (podNames{n.Namespace, n.Pod, n.Containers[container]}); known && of != c.names {
-			c.names, c.labels = of, labelsOf(c.id, c.kind, of)
+			c.names = of
+			_, c.labels = identify(c.id, of)
 		}
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
 // pairs returns the text of labels, given alternating names and values, with a comma before each. It makes the values
@@ -23,24 +21,6 @@ func pairs(namesAndValues ...string) string {
 
 // quoter escapes label values. They contain no newlines, see label.
 var quoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-
-// labelsOf returns the labels that identify a consumer. Unknown names are empty, which is equivalent to an absent label
-// in Prometheus.
-func labelsOf(id string, k kind, names podNames) string {
-	switch k {
-	case kindContainer:
-		uid, container, _ := energy.PodOf(id)
-		return pairs("pod_uid", uid, "container_id", container, "namespace", names.namespace, "pod", names.pod,
-			"container", names.container)
-	case kindVM:
-		name, _ := energy.VMOf(id)
-		return pairs("vm", name)
-	case kindCgroup:
-		path, _ := energy.CgroupOf(id)
-		return pairs("cgroup", path)
-	}
-	return ""
-}
 
 // maxLabel is the maximum length of a label value, in bytes.
 const maxLabel = 256

@@ -74,7 +74,8 @@ type Publisher struct {
 func Open(dir, host string, log *slog.Logger) (*Publisher, error) {
 	p := &Publisher{
 		host: host, grace: grace, log: log, dir: -1, staging: -1,
-		trees: map[string]*tree{}, refused: rate.Sometimes{Interval: renewal}, serial: uint64(time.Now().UnixNano()),
+		ledger: ledger{slots: [2]slot{{fd: -1}, {fd: -1}}},
+		trees:  map[string]*tree{}, refused: rate.Sometimes{Interval: renewal}, serial: uint64(time.Now().UnixNano()),
 		litter: true,
 	}
 	if err := p.open(dir); err != nil {

@@ -167,7 +167,4 @@ func (h *Host) conclude(into *Sweep) {
 	}
 	clear(h.ended)
 	h.ended = h.ended[:0]
-	if cap(h.ended) > 4*h.opts.Max {
-		h.ended = nil
-	}
 }
