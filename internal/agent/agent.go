@@ -27,18 +27,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// Version returns the version of the main module, or the commit that it was built from.
+// Version returns the version of the main module, which contains the commit unless the commit is tagged.
 func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
 	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && info.Main.Version == "(devel)" {
-			return s.Value
-		}
-	}
-	return info.Main.Version
+	return "unknown"
 }
 
 // Run meters until ctx is done. It then tries once more to deliver pending batches; batches that are still
