@@ -94,8 +94,8 @@ type agent struct {
 	observation energy.Observation
 	attribution energy.Attribution
 	state       []byte
-	section     []byte // of the state
-	heartbeat   heartbeat
+	section     []byte       // of the state
+	lastTick    atomic.Int64 // time since boot, in nanoseconds
 	status      exposition.Status
 
 	sweepTrouble, publishTrouble logThrottle
@@ -254,7 +254,7 @@ const temperaturePeriod = 15 * time.Second
 // serve serves metrics and health checks until ctx is done.
 func (a *agent) serve(ctx context.Context) error {
 	routes := exposition.Routes{
-		Metrics: a.page, Healthy: a.heartbeat.check, TokenFile: a.options.MetricsTokenFile, Log: a.log,
+		Metrics: a.page, Healthy: a.healthy, TokenFile: a.options.MetricsTokenFile, Log: a.log,
 	}
 	if a.pusher != nil {
 		routes.Forward = a.pusher.Push

@@ -41,7 +41,6 @@ type Objects struct {
 
 	last     []*item // items of the last view
 	reported map[problem]bool
-	failed   string // error of the last view that could not be built
 }
 
 // limits contains timeouts of Objects.
@@ -223,13 +222,9 @@ func (o *Objects) publish() (took time.Duration) {
 func (o *Objects) put(c *Contents) {
 	v, err := c.View()
 	if err != nil { // unexpected, because each part has been validated
-		if o.failed != err.Error() {
-			o.failed = err.Error()
-			o.Log.Error("Failed to build a view, the previous one remains in use", "error", err)
-		}
+		o.Log.Error("Failed to build a view, the previous one remains in use", "error", err)
 		return
 	}
-	o.failed = ""
 	o.view.Store(v)
 }
 

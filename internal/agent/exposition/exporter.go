@@ -58,7 +58,6 @@ type Exporter struct {
 	ended      consumer // consumers with removed series
 	folded     int      // number of consumers without their own series in the last tick
 	status     Status
-	sweep      time.Duration // total duration of reading CPU times
 
 	temperatures []meter.Temperature // replaced as a whole, never modified
 

@@ -114,7 +114,7 @@ func fixture() *Exporter {
 	status := Status{
 		Source: "psys (rapl)", Idle: "requests", Parent: &batch.Parent{Host: "rack7", VM: "guest3"}, IdlePower: 42.5,
 		IdleSettled: true,
-		Tick:        300 * time.Microsecond, Sweep: 100 * time.Microsecond, Lost: 1,
+		Tick:        300 * time.Microsecond, Sweep: 200 * time.Microsecond, Lost: 1,
 		Host:   host.Stats{Blind: true, Folded: 6, Truncated: 7},
 		Guests: &guests.Stats{Trees: 8, Failing: 1, Refused: 9, Stuck: 10},
 		Meters: []MeterStatus{{"hwmon", false, 17}, {"rapl", true, 0}},

@@ -23,7 +23,7 @@ type Status struct {
 	IdleSettled bool         // the fit is based on sufficient data
 
 	Tick  time.Duration // duration of the tick
-	Sweep time.Duration // duration of reading CPU times
+	Sweep time.Duration // total duration of reading CPU times
 	Lost  uint64        // count of ticks skipped because an earlier one took too long
 
 	Host     host.Stats
@@ -60,7 +60,5 @@ func (e *Exporter) SetStatus(s *Status) {
 	meters := append(e.status.Meters[:0], s.Meters...)
 	e.status = *s
 	e.status.Meters = meters
-
-	e.sweep += s.Sweep
 	e.ticks.Observe(s.Tick.Seconds())
 }
