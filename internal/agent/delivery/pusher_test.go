@@ -261,7 +261,7 @@ func TestRefusedStreamRests(t *testing.T) {
 	n.start(t.Fatal, false)
 	n.now += time.Second
 	n.used[0] = 7
-	n.add(t.Fatal, nil)
+	n.add(t.Fatal, noParent)
 	n.queue.Save(n.state())
 	n.abandon()
 	synctest.Test(t, func(t *testing.T) {
@@ -456,7 +456,7 @@ func TestOnDisk(t *testing.T) {
 		for i := range 2 {
 			n.now += time.Second
 			n.used[0]++
-			n.add(t.Fatal, nil)
+			n.add(t.Fatal, noParent)
 			n.trouble.dead = c.broken && i == 1
 			n.queue.Save(n.state())
 		}

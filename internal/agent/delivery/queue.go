@@ -40,7 +40,7 @@ type Meta struct {
 	Wall       time.Time // wall clock time at the end of the attribution; clamped to the valid range
 	Source     string    // root domain and its meter, e.g. "psys (rapl)"
 	IdlePolicy string
-	Parent     *batch.Parent // host of this virtual machine; nil if unknown or not virtual
+	Parent     batch.Parent // host of this virtual machine; empty if unknown or not virtual
 }
 
 // Queue stores attributed energy until it is acknowledged. It is safe for concurrent use.
@@ -62,7 +62,7 @@ type Queue struct {
 	sealNext bool          // seal the open batch at the next Save
 	sent     uint64        // highest batch number of the stream that may have been sent
 
-	lastParent, sentParent *batch.Parent // last parent as passed to Add, and as sent
+	lastParent, sentParent batch.Parent // last parent as passed to Add, and as sent
 
 	state     []byte // state of the agent, as of the last Save
 	recovered []byte
@@ -186,17 +186,20 @@ func checkAttribution(a *energy.Attribution) error {
 
 // differs reports whether the metadata differs from that of the open batch, so that a new batch must be started.
 func (q *Queue) differs(m Meta) bool {
-	return m.Source != q.open.Source || m.IdlePolicy != q.open.IdlePolicy || !sameParent(m.Parent, q.open.Parent)
+	return m.Source != q.open.Source || m.IdlePolicy != q.open.IdlePolicy ||
+		m.Parent != *cmp.Or(q.open.Parent, &noParent)
 }
+
+var noParent batch.Parent
 
 // usable returns m with a source, and without a parent that the controller would reject, such as a host with the
 // node's own name, so that the energy is recorded nevertheless.
 func (q *Queue) usable(m Meta) Meta {
 	m.Source = cmp.Or(m.Source, "unknown")
-	if !sameParent(m.Parent, q.lastParent) {
+	if m.Parent != q.lastParent {
 		q.lastParent, q.sentParent = m.Parent, m.Parent
-		if err := q.check(m.Parent); err != nil {
-			q.sentParent = nil
+		if err := q.check(&q.sentParent); err != nil && m.Parent != noParent {
+			q.sentParent = noParent
 			q.log.Warn("Omitted an invalid host name, so totals over nodes count this machine in addition to its host",
 				"host", m.Parent.Host, "vm", m.Parent.VM, "err", err)
 		}
@@ -215,14 +218,13 @@ func (q *Queue) check(parent *batch.Parent) error {
 	return b.Validate()
 }
 
-func sameParent(a, b *batch.Parent) bool {
-	return a == b || a != nil && b != nil && *a == *b
-}
-
 func (q *Queue) add(a *energy.Attribution, m Meta) {
 	b := &q.open
 	if q.empty {
-		b.Parent, b.Source, b.IdlePolicy, b.Quality = m.Parent, m.Source, m.IdlePolicy, a.Quality
+		if parent := m.Parent; parent != noParent {
+			b.Parent = &parent
+		}
+		b.Source, b.IdlePolicy, b.Quality = m.Source, m.IdlePolicy, a.Quality
 		b.StartSinceBoot = a.Start
 		if q.end > 0 {
 			b.StartSinceBoot = q.end // consecutive batches of a stream leave no gap in time

@@ -181,7 +181,7 @@ func TestDamage(t *testing.T) {
 	for i := range 4 {
 		n.now += time.Second
 		n.used[i] += 1000
-		n.add(t.Fatal, nil)
+		n.add(t.Fatal, noParent)
 		n.queue.Save(n.state())
 		n.queue.Seal()
 	}
@@ -229,7 +229,7 @@ func TestPowerFailure(t *testing.T) {
 	tick := func() {
 		n.now += time.Second
 		n.used[0] += 1000
-		n.add(t.Fatal, nil)
+		n.add(t.Fatal, noParent)
 		n.queue.Save(n.state())
 	}
 	for range 4 {
@@ -316,12 +316,12 @@ func TestWrongMeta(t *testing.T) {
 		"just after 1900":    {meta: [2]Meta{{Wall: year(1900)}, {Wall: year(1900)}}},
 		"far away":           {meta: [2]Meta{{Wall: year(-1e6)}, {Wall: year(1e6)}}},
 		"its own host": {meta: [2]Meta{
-			{Wall: now, Parent: &batch.Parent{Host: "node1", VM: "v"}},
-			{Wall: now, Parent: &batch.Parent{Host: "node1", VM: "v"}},
+			{Wall: now, Parent: batch.Parent{Host: "node1", VM: "v"}},
+			{Wall: now, Parent: batch.Parent{Host: "node1", VM: "v"}},
 		}, warns: 1},
 		"no text": {meta: [2]Meta{
-			{Wall: now, Parent: &batch.Parent{Host: "a\ufffd", VM: "v"}},
-			{Wall: now, Parent: &batch.Parent{Host: "h", VM: "a\u0085"}},
+			{Wall: now, Parent: batch.Parent{Host: "a\ufffd", VM: "v"}},
+			{Wall: now, Parent: batch.Parent{Host: "h", VM: "a\u0085"}},
 		}, warns: 2},
 		"no source": {meta: [2]Meta{{Wall: now}, {Wall: now}}},
 	} {
@@ -363,7 +363,7 @@ func TestFormerBatchesAreBounded(t *testing.T) {
 		for range 30 {
 			n.now += time.Second
 			n.used[0]++
-			n.add(t.Fatal, nil)
+			n.add(t.Fatal, noParent)
 			n.queue.Save(n.state())
 			n.queue.Seal()
 		}
@@ -393,7 +393,7 @@ func TestAcknowledgedFileStays(t *testing.T) {
 	tick := func() {
 		n.now += time.Second
 		n.used[0] += 10
-		n.add(t.Fatal, nil)
+		n.add(t.Fatal, noParent)
 		n.queue.Save(n.state())
 	}
 	seal := func() {
@@ -432,7 +432,7 @@ func TestHoleAfterRestart(t *testing.T) {
 	n.start(t.Fatal, false)
 	n.now += time.Second
 	n.used[0]++
-	n.add(t.Fatal, nil)
+	n.add(t.Fatal, noParent)
 	n.queue.Save(n.state())
 	n.queue.Seal()
 	n.abandon()
@@ -471,7 +471,7 @@ func TestSlotsDamaged(t *testing.T) {
 	for range 3 {
 		n.now += time.Second
 		n.used[0]++
-		n.add(t.Fatal, nil)
+		n.add(t.Fatal, noParent)
 		n.queue.Save(n.state())
 	}
 	epoch := n.queue.stream.Epoch

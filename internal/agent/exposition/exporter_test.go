@@ -336,7 +336,7 @@ func FuzzLabels(f *testing.F) {
 		defer memtest.Limit(t, 100*(len(id)+len(namespace)+len(pod)+len(container)))()
 		e := New(Options{Node: container, Version: pod, MaxConsumers: 100})
 		e.SetStatus(&Status{
-			Source: namespace, Idle: pod, Parent: &batch.Parent{Host: namespace, VM: container},
+			Source: namespace, Idle: pod, Parent: batch.Parent{Host: namespace, VM: container},
 			Meters: []MeterStatus{{Name: "of " + pod}, {Name: id}}, // with different names
 		})
 		ids := []string{id, energy.CgroupID(id), energy.VMID(id), energy.ContainerID(uidA, id)}

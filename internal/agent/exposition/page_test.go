@@ -112,7 +112,7 @@ const meterName = "psys (rapl)"
 func fixture() *Exporter {
 	e := New(Options{Node: "worker-1", Version: "v0.2.0", MaxConsumers: 5})
 	status := Status{
-		Source: "psys (rapl)", Idle: "requests", Parent: &batch.Parent{Host: "rack7", VM: "guest3"}, IdlePower: 42.5,
+		Source: "psys (rapl)", Idle: "requests", Parent: batch.Parent{Host: "rack7", VM: "guest3"}, IdlePower: 42.5,
 		IdleSettled: true,
 		Tick:        300 * time.Microsecond, Sweep: 200 * time.Microsecond, Lost: 1,
 		Host:   host.Stats{Blind: true, Folded: 6, Truncated: 7},
