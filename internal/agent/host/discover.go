@@ -158,7 +158,7 @@ func (h *Host) explore() {
 			h.watch.add(p)
 		case len(d.cold) > 0:
 			p, d.cold = d.cold[0], d.cold[1:]
-			if p.depth <= 1 && h.watch.count() < h.opts.Max+512 {
+			if p.depth <= 1 && len(h.watch.places) < h.opts.Max+512 {
 				h.watch.add(p)
 			}
 		default:

@@ -44,8 +44,6 @@ func (w *watcher) close() error {
 	return err
 }
 
-func (w *watcher) count() int { return len(w.places) }
-
 // add watches a directory. It ignores directories that no longer exist; other errors set full.
 func (w *watcher) add(p place) {
 	const mask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR

@@ -297,7 +297,7 @@ func churn(t *testing.T, version, many int) {
 	if h.lift == 0 && all > sweep.Busy-first+100*time.Millisecond*time.Duration(runtime.NumCPU()) {
 		t.Errorf("all consumers were credited %v, the node used %v", all, sweep.Busy-first)
 	}
-	if h.counts(pod, container) > 10 || h.watch.count() > 50 {
+	if h.counts(pod, container) > 10 || len(h.watch.places) > 50 {
 		t.Errorf("left behind: %+v", stats)
 	}
 }
