@@ -115,8 +115,7 @@ func (o Options) Validate() error {
 		bad("--batch-interval is %v: want the interval (%v) to 1h", o.BatchInterval, o.Interval)
 	}
 	if !nodeName.MatchString(o.Node) {
-		bad("--node-name is %q: want at most 253 printable ASCII characters without spaces and "+
-			"slashes", o.Node)
+		bad("--node-name is %q: want at most 253 printable ASCII characters without spaces and slashes", o.Node)
 	}
 	if o.MaxConsumers < 1 {
 		bad("--max-consumers is %d: want at least 1", o.MaxConsumers)

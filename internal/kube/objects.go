@@ -41,6 +41,7 @@ type Objects struct {
 
 	last     []*item // items of the last view
 	reported map[problem]bool
+	failed   string // error of the last view that could not be built
 }
 
 // limits contains timeouts of Objects.
@@ -221,9 +222,13 @@ func (o *Objects) publish() (took time.Duration) {
 func (o *Objects) put(c *Contents) {
 	v, err := c.View()
 	if err != nil { // unexpected, because each part has been validated
-		o.Log.Error("Failed to build a view, the previous one remains in use", "error", err)
+		if o.failed != err.Error() {
+			o.failed = err.Error()
+			o.Log.Error("Failed to build a view, the previous one remains in use", "error", err)
+		}
 		return
 	}
+	o.failed = ""
 	o.view.Store(v)
 }
 

@@ -24,8 +24,7 @@ func (e *Exporter) writeStatus(p *page) {
 	p.family("kubenergy_agent_build_info", "Version of the agent.")
 	p.sample(1, pairs("version", e.options.Version, "goversion", runtime.Version()))
 	p.one("kubenergy_agent_sweep_seconds_total", "Time spent on reading CPU times.", seconds(s.Sweep))
-	p.one("kubenergy_agent_lost_ticks_total", "Ticks skipped because an earlier one took too long.",
-		float64(s.Lost))
+	p.one("kubenergy_agent_lost_ticks_total", "Ticks skipped because an earlier one took too long.", float64(s.Lost))
 	e.writeHeld(p)
 	p.family("kubenergy_agent_meter_readable", "Whether the last reading of a kind of meter succeeded (1) or not (0).")
 	for i := range s.Meters {
