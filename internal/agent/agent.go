@@ -27,18 +27,12 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// Version returns the version of the main module, or the commit that it was built from.
+// Version returns the version of the main module, which contains the commit unless the commit is tagged.
 func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
 	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && info.Main.Version == "(devel)" {
-			return s.Value
-		}
-	}
-	return info.Main.Version
+	return "unknown"
 }
 
 // Run meters until ctx is done. It then tries once more to deliver pending batches; batches that are still
@@ -100,8 +94,8 @@ type agent struct {
 	observation energy.Observation
 	attribution energy.Attribution
 	state       []byte
-	section     []byte // of the state
-	heartbeat   heartbeat
+	section     []byte       // of the state
+	lastTick    atomic.Int64 // time since boot, in nanoseconds
 	status      exposition.Status
 
 	sweepTrouble, publishTrouble logThrottle
@@ -137,7 +131,7 @@ func open(o Options, log *slog.Logger) (_ *agent, err error) {
 		return nil, err
 	}
 	if o.Host.VMs {
-		if a.publisher, err = guests.Open(guests.Options{Dir: o.GuestsDir, Host: o.Node}, log); err != nil {
+		if a.publisher, err = guests.Open(o.GuestsDir, o.Node, log); err != nil {
 			return nil, err
 		}
 	}
@@ -260,11 +254,10 @@ const temperaturePeriod = 15 * time.Second
 // serve serves metrics and health checks until ctx is done.
 func (a *agent) serve(ctx context.Context) error {
 	routes := exposition.Routes{
-		Metrics: a.page, Healthy: a.heartbeat.check, TokenFile: a.options.MetricsTokenFile, Log: a.log,
+		Metrics: a.page, Healthy: a.healthy, TokenFile: a.options.MetricsTokenFile, Log: a.log,
 	}
 	if a.pusher != nil {
 		routes.Forward = a.pusher.Push
 	}
-	return exposition.Serve(ctx, exposition.ServeOptions{Listen: a.options.Listen, WebConfig: a.options.WebConfig},
-		routes.Handler(), a.log)
+	return exposition.Serve(ctx, a.options.Listen, a.options.WebConfig, routes.Handler(), a.log)
 }

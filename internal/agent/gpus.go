@@ -14,7 +14,8 @@ import (
 type gpus struct {
 	meter       *meter.Boards // nil if no GPUs are metered
 	attribution *gpu.Attribution
-	names       podNames
+	// names are those of the last acknowledgement, by pod UID; nil before the first one
+	names atomic.Pointer[map[string]batch.Names]
 }
 
 // openGPUs selects the GPU meter. GPUs are not metered in a virtual machine if its energy is reported by the host,
@@ -69,18 +70,13 @@ func (a *agent) consumerOf(u *gpu.Use) string {
 	if u.PID != 0 {
 		return a.host.ConsumerOf(u.PID)
 	}
-	return a.gpus.names.of(u)
+	return a.gpus.consumerOf(u)
 }
 
-// podNames resolves pod and container names, as used by DCGM exporter, to consumer IDs. It stores the names of the
-// last acknowledgement.
-type podNames struct {
-	atomic.Pointer[map[string]batch.Names]
-}
-
-func (p *podNames) of(u *gpu.Use) string {
+// consumerOf resolves pod and container names, as used by DCGM exporter, to a consumer ID.
+func (g *gpus) consumerOf(u *gpu.Use) string {
 	uid := u.PodUID
-	if names := p.Load(); names != nil {
+	if names := g.names.Load(); names != nil {
 		for of, n := range *names {
 			if n.Namespace != u.Namespace || n.Pod != u.Pod || u.PodUID != "" && u.PodUID != of {
 				continue

@@ -9,8 +9,8 @@ import (
 
 // TestPodNames verifies that pod and container names are resolved to consumer IDs.
 func TestPodNames(t *testing.T) {
-	var p podNames
-	p.Store(&map[string]batch.Names{
+	var p gpus
+	p.names.Store(&map[string]batch.Names{
 		"u1": {Namespace: "ml", Pod: "job", Containers: map[string]string{"c1": "train"}},
 		"u3": {Namespace: "ml", Pod: "set-0", Containers: map[string]string{"c3": "train"}},
 		"u4": {Namespace: "ml", Pod: "set-0", Containers: map[string]string{"c4": "train"}},
@@ -26,8 +26,8 @@ func TestPodNames(t *testing.T) {
 		{gpu.Use{Namespace: "ml", Pod: "other", PodUID: "u/2/3"}, ""},
 		{gpu.Use{Namespace: "ml", Pod: "other"}, ""},
 	} {
-		if have := p.of(&c.use); have != c.want {
-			t.Errorf("of(%+v) = %q, want %q", c.use, have, c.want)
+		if have := p.consumerOf(&c.use); have != c.want {
+			t.Errorf("consumerOf(%+v) = %q, want %q", c.use, have, c.want)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -20,8 +19,7 @@ import (
 // shuts down.
 func (a *agent) loop(ctx context.Context) {
 	interval := a.options.Interval
-	a.heartbeat.interval.Store(int64(interval))
-	a.heartbeat.beat()
+	a.lastTick.Store(int64(host.Now()))
 	next := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -33,7 +31,7 @@ func (a *agent) loop(ctx context.Context) {
 		case <-timer.C:
 		}
 		a.tick()
-		a.heartbeat.beat()
+		a.lastTick.Store(int64(host.Now()))
 		// Lost ticks are not repeated, because counters are cumulative.
 		next = next.Add(interval)
 		if late := time.Since(next); late > 0 {
@@ -52,7 +50,7 @@ func (a *agent) tick() {
 	began := time.Now()
 	err := a.host.Sweep(&a.sweep)
 	a.sweepTrouble.note(a.log, "reading CPU times", "the energy is unknown until it succeeds", err)
-	a.status.Sweep = time.Since(began)
+	a.status.Sweep += time.Since(began)
 	a.readMeters()
 	o := &a.observation
 	*o = energy.Observation{
@@ -169,28 +167,17 @@ func (a *agent) report() {
 	}
 	if a.pusher != nil {
 		s.Delivery = &exposition.DeliveryStatus{QueueStats: a.queue.Stats(), PushStats: a.pusher.Stats()}
-		if oldest := s.Delivery.Oldest; !oldest.IsZero() {
-			s.Delivery.Age = max(0, time.Since(oldest))
-		}
 	}
 	a.page.SetStatus(s)
-}
-
-// heartbeat records the time of the last tick for liveness checks.
-type heartbeat struct {
-	interval atomic.Int64
-	last     atomic.Int64 // time since boot, in nanoseconds
 }
 
 // missed is the number of missed ticks after which the agent is considered unhealthy.
 const missed = 10
 
-func (p *heartbeat) beat() { p.last.Store(int64(host.Now())) }
-
-// check returns an error if no tick has completed recently.
-func (p *heartbeat) check() error {
-	silent, most := host.Now()-time.Duration(p.last.Load()), missed*time.Duration(p.interval.Load())
-	if silent > max(most, missed*time.Second) {
+// healthy returns an error if no tick has completed recently.
+func (a *agent) healthy() error {
+	silent := host.Now() - time.Duration(a.lastTick.Load())
+	if silent > max(missed*a.options.Interval, missed*time.Second) {
 		return fmt.Errorf("the last tick was %v ago", silent.Round(time.Second))
 	}
 	return nil

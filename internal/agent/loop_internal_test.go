@@ -34,7 +34,7 @@ func FuzzRestore(f *testing.F) {
 	f.Add([]byte{stateVersion, 3, 1, 2, 3})
 	f.Fuzz(func(t *testing.T, state []byte) {
 		defer memtest.Limit(t, 100*len(state))()
-		h, err := host.Open(host.Options{}, slog.New(slog.DiscardHandler))
+		h, err := host.Open(DefaultOptions().Host, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return
 		}
@@ -46,14 +46,13 @@ func FuzzRestore(f *testing.F) {
 }
 
 func TestPulse(t *testing.T) {
-	var p heartbeat
-	p.interval.Store(int64(time.Second))
-	p.beat()
-	if err := p.check(); err != nil {
+	a := &agent{options: Options{Interval: time.Second}}
+	a.lastTick.Store(int64(host.Now()))
+	if err := a.healthy(); err != nil {
 		t.Error(err)
 	}
-	p.last.Store(int64(host.Now() - time.Minute))
-	if err := p.check(); err == nil {
-		t.Error("check() = nil after a minute without a tick, want an error")
+	a.lastTick.Store(int64(host.Now() - time.Minute))
+	if err := a.healthy(); err == nil {
+		t.Error("healthy() = nil after a minute without a tick, want an error")
 	}
 }

@@ -115,8 +115,7 @@ func (o Options) Validate() error {
 		bad("--batch-interval is %v: want the interval (%v) to 1h", o.BatchInterval, o.Interval)
 	}
 	if !nodeName.MatchString(o.Node) {
-		bad("--node-name is %q: want at most 253 printable ASCII characters without spaces and "+
-			"slashes", o.Node)
+		bad("--node-name is %q: want at most 253 printable ASCII characters without spaces and slashes", o.Node)
 	}
 	if o.MaxConsumers < 1 {
 		bad("--max-consumers is %d: want at least 1", o.MaxConsumers)
@@ -147,7 +146,7 @@ func (o Options) complete() Options {
 			o.Interval = guests.Cadence
 		}
 	}
-	o.Meters.Interval, o.Meters.Now = o.Interval, host.Now
+	o.Meters.Interval = o.Interval
 	return o
 }
 

@@ -81,8 +81,8 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 	if known := m.of[c.Name]; known != nil && known.cluster.UID == c.UID {
 		previous := known.cluster
 		known.cluster = c
-		return previous.Generation != c.Generation || !maps.Equal(previous.Labels,
-			c.Labels) || previous.ready() != c.ready() ||
+		return previous.Generation != c.Generation || !maps.Equal(previous.Labels, c.Labels) ||
+			previous.ready() != c.ready() ||
 			!reflect.DeepEqual(previous.Status.APIEnablements, c.Status.APIEnablements), nil
 	}
 	config := rest.CopyConfig(m.config)

@@ -94,8 +94,7 @@ func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 	}
 	moves.Inc()
 	a.record.Action, a.record.Saved = "move", stays-goes
-	a.record.Message = fmt.Sprintf("from cluster %s, discarding work that has used %.4g kWh", from,
-		lost.KWh())
+	a.record.Message = fmt.Sprintf("from cluster %s, discarding work that has used %.4g kWh", from, lost.KWh())
 	d.Record(a.record, a.on)
 	return true, nil
 }

@@ -138,7 +138,6 @@ func (o *Objects) Synced() bool {
 // Run watches the objects until ctx is done.
 func (o *Objects) Run(ctx context.Context) error {
 	o.began = time.Now()
-	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, w := range o.watches {

@@ -100,19 +100,15 @@ func (w *watched) known(now time.Time, belief time.Duration) bool {
 func (w *watched) withdrawn(now time.Time, grace time.Duration) bool { return w.refusedFor(grace, now) }
 
 func (w *watched) prepare(poke func(), log *slog.Logger) error {
-	if err := w.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+	errHandler := w.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		w.complain(err, log)
-	}); err != nil {
-		return err
-	}
-	if err := w.informer.SetTransform(func(obj any) (any, error) {
+	})
+	errTransform := w.informer.SetTransform(func(obj any) (any, error) {
 		if u, ok := obj.(*unstructured.Unstructured); ok {
 			return w.read(u), nil
 		}
 		return obj, nil // already converted
-	}); err != nil {
-		return err
-	}
+	})
 	// Most updates do not affect views, such as counts in a status and unrelated metadata of namespaces.
 	_, err := w.informer.AddEventHandler(Surviving(log, cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
@@ -132,7 +128,7 @@ func (w *watched) prepare(poke func(), log *slog.Logger) error {
 			}
 		},
 	}))
-	return err
+	return errors.Join(errHandler, errTransform, err)
 }
 
 // complain logs the error that terminated a watch, unless it is expected or was logged before.

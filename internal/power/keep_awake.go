@@ -79,11 +79,10 @@ func isProxy(p *v1.Pod) bool {
 }
 
 // works reports whether the pod prevents its machine from being shut down.
-func works(p *v1.Pod) bool {
-	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
-		return false
-	}
-	return policy.KeepsAwake(p) || keepsFor(p) != ""
+func works(p *v1.Pod) bool { return !hasEnded(p) && (policy.KeepsAwake(p) || keepsFor(p) != "") }
+
+func hasEnded(p *v1.Pod) bool {
+	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
 // holders returns the nodes that must not sleep because they are the only node with access to a volume, with the

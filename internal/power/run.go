@@ -42,9 +42,6 @@ func Run(ctx context.Context, o Options) error {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	if o.Mode != ModeShadow && o.Mode != ModeEnforce {
-		return fmt.Errorf("mode is %q: want %s or %s", o.Mode, ModeShadow, ModeEnforce)
-	}
 	switches, err := NewSwitches(o.Machines, o.Keys, o.Loopback)
 	if err != nil {
 		return err

@@ -111,7 +111,7 @@ func (l *loop) snapshot(c *cluster, now time.Time) sleep.Snapshot {
 
 // count adds a pod to its node, and returns the maximum requests of pods of the last hour.
 func (l *loop) count(p *v1.Pod, on map[string]*onNode, largest sched.Resources, now time.Time) sched.Resources {
-	ended := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+	ended := hasEnded(p)
 	recent := now.Sub(p.CreationTimestamp.Time) < l.limits.day/24
 	// kube-scheduler nominates a node before it provisions volumes for a pod, which may take minutes.
 	node := cmp.Or(p.Spec.NodeName, p.Status.NominatedNodeName)

@@ -27,12 +27,9 @@ type Switch interface {
 // KeysDir is the mount path of the Secret with the keys in kubenergy-power.
 const KeysDir = "/etc/kubenergy/power-keys"
 
-// NewSwitches returns the switches of the machines by node. The error lists all invalid machines, which are
-// omitted.
+// NewSwitches returns the switches of the machines of a [Config] by node. The error lists all machines with an invalid
+// switch, which are omitted.
 func NewSwitches(all []Machine, keys dial.KeyReader, loopback bool) (map[string]Switch, error) {
-	if err := checkMachines(all); err != nil {
-		return nil, err
-	}
 	switches := make(map[string]Switch, len(all))
 	var errs []error
 	for i := range all {

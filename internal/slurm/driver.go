@@ -275,8 +275,7 @@ func (d *Driver) forget(waiting []*Job) {
 		waits[int64(j.ID)], names[j.name()] = true, true
 	}
 	maps.DeleteFunc(d.reported, func(about, _ string) bool {
-		return strings.HasPrefix(about,
-			"slurm-") && !names[about]
+		return strings.HasPrefix(about, "slurm-") && !names[about]
 	})
 	d.memory.forget(waits)
 }

@@ -20,6 +20,7 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 
 	"github.com/kubenergy/kubenergy/internal/agent/delivery"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
@@ -145,7 +146,8 @@ func (m *meters) agent(ctx context.Context, node string) (*simulatedAgent, error
 		return nil, err
 	}
 	pusher, err := delivery.NewPusher(delivery.PushOptions{
-		URL: m.url, CAFile: m.caFile, TokenFile: m.tokenFile(node), Interval: m.push,
+		Options:  apiclient.Options{URL: m.url, CAFile: m.caFile, TokenFile: m.tokenFile(node)},
+		Interval: m.push,
 	}, queue, log)
 	if err != nil {
 		return nil, err

@@ -143,7 +143,7 @@ func (n *node) state() []byte {
 }
 
 // add runs a tick without calling Save.
-func (n *node) add(fatal func(...any), parent *batch.Parent) {
+func (n *node) add(fatal func(...any), parent batch.Parent) {
 	a := energy.Attribution{Start: n.seenAt, End: n.now, Quality: energy.Measured}
 	for i, e := range n.used.minus(n.seen) {
 		a.Measured += e
@@ -217,7 +217,7 @@ func exactness(t *rapid.T, full, dead bool) {
 	n.opts.MaxBatches = rapid.IntRange(1, 6).Draw(t, "limit")
 	n.start(t.Fatal, false)
 	defer func() { n.abandon() }()
-	var parent *batch.Parent
+	var parent batch.Parent
 	operations := []string{
 		"tick", "tick", "tick", "add", "save", "seal", "seal", "send", "send", "kill later", "parent",
 	}
@@ -245,10 +245,10 @@ func exactness(t *rapid.T, full, dead bool) {
 			n.trouble.kill, n.trouble.torn = rapid.IntRange(0, 6).Draw(t, "changes"),
 				rapid.IntRange(0, 400).Draw(t, "torn")
 		case "parent":
-			if parent == nil {
-				parent = &batch.Parent{Host: "host", VM: "vm"}
+			if parent == noParent {
+				parent = batch.Parent{Host: "host", VM: "vm"}
 			} else {
-				parent = nil
+				parent = noParent
 			}
 		case "fail":
 			n.trouble.full, n.trouble.dead, n.lossy, n.dead = full, dead, true, dead
@@ -278,7 +278,7 @@ func exactness(t *rapid.T, full, dead bool) {
 func (n *node) settle(t *rapid.T) {
 	n.trouble.full, n.trouble.dead, n.trouble.kill = false, false, -1
 	n.now += time.Second
-	n.add(t.Fatal, nil)
+	n.add(t.Fatal, noParent)
 	if err := n.queue.Save(n.state()); err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +349,7 @@ func TestExactnessInMemory(t *testing.T) {
 				for i := range n.used {
 					n.used[i] += energy.Microjoules(rapid.SampledFrom([]int{0, 1, 1000}).Draw(t, "energy"))
 				}
-				n.add(t.Fatal, nil)
+				n.add(t.Fatal, noParent)
 				n.queue.Save(n.state())
 			case "seal":
 				n.queue.Seal()
@@ -392,7 +392,7 @@ func TestSinkDownAnHour(t *testing.T) {
 			for i := range n.used {
 				n.used[i] += energy.Microjoules(1_000_003*(i+1) + 17*batchNumber + second)
 			}
-			n.add(t.Fatal, nil)
+			n.add(t.Fatal, noParent)
 			if err := n.queue.Save(n.state()); err != nil {
 				t.Fatal(err)
 			}

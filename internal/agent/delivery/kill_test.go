@@ -24,6 +24,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/agent/delivery"
 	"github.com/kubenergy/kubenergy/internal/agent/delivery/killtest"
 	"github.com/kubenergy/kubenergy/internal/agent/delivery/sinktest"
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -248,7 +249,7 @@ func live(args []string) error {
 	}
 	defer queue.Close()
 	pusher, err := delivery.NewPusher(delivery.PushOptions{
-		URL: url, Interval: 20 * time.Millisecond, Timeout: time.Second,
+		Options: apiclient.Options{URL: url, Timeout: time.Second}, Interval: 20 * time.Millisecond,
 	}, queue, log)
 	if err != nil {
 		return err

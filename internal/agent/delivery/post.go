@@ -8,34 +8,17 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// poster sends requests to the controller.
-type poster struct {
-	client *apiclient.Client
-	zip    *gzip.Writer
-	// end of the pause requested by the controller; monotonic, so changes of the wall clock have no effect
-	until atomic.Pointer[time.Time]
-}
-
 const longestPause = 15 * time.Minute // maximum pause that a controller can request
 
-func newClient(o *PushOptions) (*apiclient.Client, error) {
-	return apiclient.New(apiclient.Options{
-		URL: o.URL, TokenFile: o.TokenFile, CAFile: o.CAFile, CertFile: o.CertFile, KeyFile: o.KeyFile,
-		UserAgent: "kubenergy-agent", Timeout: o.Timeout, Node: true, Transport: o.transport,
-	})
-}
-
-// send sends one batch and returns the acknowledgement, which the caller must compare with the batch. The non-empty
-// entries of reported are sent as headers. A panic is returned as a failure, so that an invalid response cannot
-// stop metering.
-func (p *poster) send(ctx context.Context, b *batch.Batch, reported map[string]string) (ack *batch.Ack, err error) {
+// post sends one batch and returns the acknowledgement, which the caller must compare with the batch. A panic is
+// returned as a failure, so that an invalid response cannot stop metering.
+func (p *Pusher) post(ctx context.Context, b *batch.Batch, header map[string]string) (ack *batch.Ack, err error) {
 	defer func() {
 		if what := recover(); what != nil {
 			p.zip = nil // its state is undefined
@@ -45,12 +28,6 @@ func (p *poster) send(ctx context.Context, b *batch.Batch, reported map[string]s
 	body, err := p.body(b)
 	if err != nil {
 		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
-	}
-	header := map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}
-	for name, value := range reported {
-		if value != "" {
-			header[name] = value
-		}
 	}
 	answer, err := p.client.Do(ctx, &apiclient.Request{
 		Method: http.MethodPost, Body: body, Most: batch.MaxAckBytes, Header: header,
@@ -77,7 +54,7 @@ func (p *poster) send(ctx context.Context, b *batch.Batch, reported map[string]s
 
 // body returns the encoded batch. It allocates a new buffer for each request, because the connection may still read
 // from the buffer of a failed request.
-func (p *poster) body(b *batch.Batch) ([]byte, error) {
+func (p *Pusher) body(b *batch.Batch) ([]byte, error) {
 	data, err := batch.Encode(b)
 	if err != nil {
 		return nil, err
@@ -93,7 +70,7 @@ func (p *poster) body(b *batch.Batch) ([]byte, error) {
 }
 
 // refusal classifies a response without an acknowledgement. The batch is never dropped because of a response.
-func (p *poster) refusal(refused *apiclient.Refused) error {
+func (p *Pusher) refusal(refused *apiclient.Refused) error {
 	f := &failure{reason: reasonServer, err: refused}
 	switch code := refused.Status; {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
@@ -101,7 +78,7 @@ func (p *poster) refusal(refused *apiclient.Refused) error {
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
 		f.reason = reasonBusy
 		f.after = retryAfter(refused.Header.Get("Retry-After"))
-		p.until.Store(new(time.Now().Add(f.after)))
+		p.until = time.Now().Add(f.after)
 	case code == http.StatusConflict:
 		f.reason, f.lasting = reasonConflict, true
 	case code >= 400 && code < 500 && code != http.StatusRequestTimeout:
@@ -122,19 +99,4 @@ func retryAfter(value string) time.Duration {
 		return min(max(time.Until(at), 0), longestPause)
 	}
 	return 0
-}
-
-// paused returns an error during a pause that the controller requested.
-func (p *poster) paused() error {
-	until := p.until.Load()
-	if until == nil {
-		return nil
-	}
-	if left := time.Until(*until); left > 0 {
-		return &failure{
-			reason: reasonBusy, after: left,
-			err: fmt.Errorf("the controller requested to retry in %v", left.Round(time.Second)),
-		}
-	}
-	return nil
 }

@@ -2,30 +2,26 @@ package delivery
 
 import (
 	"cmp"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-// PushOptions configures a Pusher. Zero durations select the defaults.
+// PushOptions configures a Pusher.
 type PushOptions struct {
-	URL       string
-	TokenFile string // file with a bearer token; read before each request because tokens are rotated
-	CAFile    string // file with trusted CA certificates that replace the system's; reloaded when it changes
-	CertFile  string // client certificate; read at each handshake, as is its key
-	KeyFile   string
+	apiclient.Options // of the client of the controller
 
 	Interval time.Duration // between batches; defaults to 15 s
-	Timeout  time.Duration // of a request; 0 selects the default of package apiclient
 
 	// OnNames, if set, is called with the pod names of each acknowledgement, by pod UID. It is called from the
 	// goroutine that runs the pusher.
@@ -35,8 +31,6 @@ type PushOptions struct {
 	Hardware func() *batch.Hardware
 	// Temperature, if set, returns the node's temperature, or nil if there is no new reading.
 	Temperature func() *energy.Celsius
-
-	transport http.RoundTripper // for testing only
 }
 
 // Pusher sends the batches of a queue, oldest first and one at a time, until each is acknowledged.
@@ -44,14 +38,15 @@ type Pusher struct {
 	opts  PushOptions
 	queue *Queue
 	log   *slog.Logger
-	post  poster
 
+	turn     chan struct{} // held while sending; guards the next fields
+	client   *apiclient.Client
+	zip      *gzip.Writer
+	until    time.Time // end of the pause requested by the controller; includes the monotonic clock reading
 	reported time.Time // time when the hardware was last sent
-	wake     chan struct{}
-	resting  map[batch.Stream]rest
 
 	mu      sync.Mutex
-	waiting []chan error // pending calls of Push
+	resting map[batch.Stream]rest
 	stats   PushStats
 }
 
@@ -87,14 +82,14 @@ var Reasons = []string{
 // because they are read for each request.
 func NewPusher(opts PushOptions, queue *Queue, log *slog.Logger) (*Pusher, error) {
 	opts.Interval = cmp.Or(opts.Interval, 15*time.Second)
-	client, err := newClient(&opts)
+	opts.UserAgent, opts.Node = "kubenergy-agent", true
+	client, err := apiclient.New(opts.Options)
 	if err != nil {
 		return nil, fmt.Errorf("delivery: %w", err)
 	}
 	return &Pusher{
-		opts: opts, queue: queue, log: log,
-		post:    poster{client: client},
-		wake:    make(chan struct{}, 1),
+		opts: opts, queue: queue, log: log, client: client,
+		turn:    make(chan struct{}, 1),
 		resting: map[batch.Stream]rest{},
 		stats:   PushStats{Failures: map[string]uint64{}},
 	}, nil
@@ -108,7 +103,7 @@ func (p *Pusher) Run(ctx context.Context) {
 	p.deliver(ctx)
 	sealing.Wait()
 	p.finish(context.WithoutCancel(ctx))
-	p.post.client.Close()
+	p.client.Close()
 }
 
 func (p *Pusher) sealEachInterval(ctx context.Context) {
@@ -128,11 +123,7 @@ func (p *Pusher) sealEachInterval(ctx context.Context) {
 func (p *Pusher) deliver(ctx context.Context) {
 	var retry backoff
 	for ctx.Err() == nil {
-		calls := p.calls()
-		err := p.drain(ctx, len(calls) > 0)
-		for _, call := range calls {
-			call <- err
-		}
+		err := p.drain(ctx, false)
 		if err == nil || failureOf(err).lasting {
 			retry = backoff{}
 			p.wait(ctx, p.queue.ready, p.nextRest())
@@ -140,25 +131,23 @@ func (p *Pusher) deliver(ctx context.Context) {
 			p.wait(ctx, nil, retry.next(err))
 		}
 	}
-	for _, call := range p.calls() {
-		call <- errors.New("the agent is shutting down")
-	}
 }
 
-// wait returns when a batch is ready, Push is called, d has elapsed, or ctx is done.
+// wait returns when a batch is ready, d has elapsed, or ctx is done.
 func (p *Pusher) wait(ctx context.Context, ready <-chan struct{}, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ready:
 	case <-timer.C:
-	case <-p.wake:
 	case <-ctx.Done():
 	}
 }
 
 // nextRest returns the time until the next suspended stream is retried.
 func (p *Pusher) nextRest() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	d := slowWait
 	for _, r := range p.resting {
 		d = min(d, max(time.Until(r.until), 0))
@@ -166,65 +155,63 @@ func (p *Pusher) nextRest() time.Duration {
 	return d
 }
 
-func (p *Pusher) calls() []chan error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	calls := p.waiting
-	p.waiting = nil
-	return calls
-}
-
 // drain delivers all sealed batches. A stream with a permanently rejected batch is suspended, and the other streams
 // continue. If all is true, suspended streams are retried too. drain returns the first failure, and stops at a
 // failure that affects all streams. During a pause that the controller requested, it sends no batches, even if Push
-// was called.
+// was called. Concurrent calls send one after the other.
 func (p *Pusher) drain(ctx context.Context, all bool) error {
-	if err := p.post.paused(); err != nil {
-		return err
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("delivering: %w", ctx.Err())
+	}
+	if left := time.Until(p.until); left > 0 {
+		return &failure{
+			reason: reasonBusy, after: left,
+			err: fmt.Errorf("the controller requested to retry in %v", left.Round(time.Second)),
+		}
 	}
 	var first error
 	passOver := map[batch.Stream]bool{}
+	p.mu.Lock()
 	for stream, r := range p.resting {
 		passOver[stream] = !all && time.Now().Before(r.until)
 	}
+	p.mu.Unlock()
 	for {
 		b := p.queue.next(passOver)
 		if b == nil {
 			return first
 		}
 		err := p.send(ctx, b)
-		p.note(err)
-		if err == nil {
-			delete(p.resting, b.Stream)
-			continue
+		if err != nil && ctx.Err() != nil {
+			return err // the client of Push disconnected, or the agent is stopping
 		}
-		if !failureOf(err).lasting {
+		p.note(b.Stream, err)
+		if err != nil && !failureOf(err).lasting {
 			return err
 		}
 		first = cmp.Or(first, err)
-		r := p.resting[b.Stream]
-		r.until = time.Now().Add(r.retry.next(err))
-		p.resting[b.Stream] = r
-		passOver[b.Stream] = true
+		passOver[b.Stream] = err != nil
 	}
 }
 
 // send delivers one batch.
 func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
-	hardware, temperature := "", ""
+	header := map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}
 	if p.opts.Hardware != nil && time.Since(p.reported) >= notifyAgain {
-		hardware = batch.EncodeHardware(p.opts.Hardware())
+		header[batch.HardwareHeader] = batch.EncodeHardware(p.opts.Hardware())
 	}
 	if p.opts.Temperature != nil {
-		temperature = batch.EncodeTemperature(p.opts.Temperature())
+		header[batch.TemperatureHeader] = batch.EncodeTemperature(p.opts.Temperature())
 	}
-	ack, err := p.post.send(ctx, b, map[string]string{
-		batch.HardwareHeader: hardware, batch.TemperatureHeader: temperature,
-	})
+	maps.DeleteFunc(header, func(_, value string) bool { return value == "" })
+	ack, err := p.post(ctx, b, header)
 	if err != nil {
 		return err
 	}
-	if hardware != "" {
+	if header[batch.HardwareHeader] != "" {
 		p.reported = time.Now()
 	}
 	if ack.Epoch != b.Stream.Epoch {
@@ -244,17 +231,23 @@ func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
 	return nil
 }
 
-// note updates the statistics, and logs changes of the failure reason.
-func (p *Pusher) note(err error) {
+// note updates the statistics, suspends a stream after a lasting failure, and logs changes of the failure reason.
+func (p *Pusher) note(stream batch.Stream, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.stats.Failing
 	if err == nil {
 		p.stats.Failing = ""
+		delete(p.resting, stream)
 		if before != "" {
 			p.log.Info("Resumed delivery of batches", "url", p.opts.URL)
 		}
 		return
+	}
+	if failureOf(err).lasting {
+		r := p.resting[stream]
+		r.until = time.Now().Add(r.retry.next(err))
+		p.resting[stream] = r
 	}
 	reason := failureOf(err).reason
 	p.stats.Failures[reason]++
@@ -264,26 +257,12 @@ func (p *Pusher) note(err error) {
 	}
 }
 
-// Push seals the open batch and waits until all batches are delivered. It returns the first failure. Concurrent
-// calls share requests. The pusher must be running.
+// Push seals the open batch and delivers all batches. It returns the first failure.
 func (p *Pusher) Push(ctx context.Context) error {
 	if err := p.queue.sealNow(ctx); err != nil {
 		return err
 	}
-	if err := p.post.paused(); err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	p.mu.Lock()
-	p.waiting = append(p.waiting, done)
-	p.mu.Unlock()
-	poke(p.wake)
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("delivering: %w", ctx.Err())
-	}
+	return p.drain(ctx, true)
 }
 
 // finish seals the open batch and tries to deliver all batches before the agent stops.

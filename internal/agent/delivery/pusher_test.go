@@ -78,7 +78,7 @@ func meter(t *testing.T, q QueueOptions, p PushOptions) *metered {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.queue.Close() })
-	p.URL, p.transport = "http://sink.example/batches", wire{&m.sink}
+	p.URL, p.Transport = "http://sink.example/batches", wire{&m.sink}
 	p.OnNames = func(names map[string]batch.Names) { m.names.Store(&names) }
 	if m.pusher, err = NewPusher(p, m.queue, quiet); err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestPushAfterAnHour(t *testing.T) {
 		}
 		m.run(func(context.Context) {
 			m.seconds(3600)
-			if s := m.queue.Stats(); s.Pending > 32 || s.Folded < 200 || time.Since(s.Oldest) < 59*time.Minute {
+			if s := m.queue.Stats(); s.Pending > 32 || s.Folded < 200 || s.Age < 59*time.Minute {
 				t.Errorf("%+v", s)
 			}
 			if n := m.sink.Requests(); n > 140 {
@@ -261,13 +261,13 @@ func TestRefusedStreamRests(t *testing.T) {
 	n.start(t.Fatal, false)
 	n.now += time.Second
 	n.used[0] = 7
-	n.add(t.Fatal, nil)
+	n.add(t.Fatal, noParent)
 	n.queue.Save(n.state())
 	n.abandon()
 	synctest.Test(t, func(t *testing.T) {
 		m := meter(t, QueueOptions{Dir: dir}, PushOptions{})
 		var taken atomic.Bool
-		m.pusher.opts.transport = wire{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.pusher.opts.Transport = wire{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b, _, err := sinktest.Read(r)
 			if err != nil {
 				t.Error(err)
@@ -285,7 +285,7 @@ func TestRefusedStreamRests(t *testing.T) {
 			w.Write(data)
 		})}
 		var err error
-		if m.pusher.post.client, err = newClient(&m.pusher.opts); err != nil {
+		if m.pusher.client, err = apiclient.New(m.pusher.opts.Options); err != nil {
 			t.Fatal(err)
 		}
 		m.run(func(ctx context.Context) {
@@ -456,7 +456,7 @@ func TestOnDisk(t *testing.T) {
 		for i := range 2 {
 			n.now += time.Second
 			n.used[0]++
-			n.add(t.Fatal, nil)
+			n.add(t.Fatal, noParent)
 			n.trouble.dead = c.broken && i == 1
 			n.queue.Save(n.state())
 		}
@@ -471,7 +471,7 @@ func TestOnDisk(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for name, o := range map[string]PushOptions{
+	for name, o := range map[string]apiclient.Options{
 		"no host":         {URL: "https:///x"},
 		"no scheme":       {URL: "sink/x"},
 		"a file":          {URL: "file:///x"},
@@ -480,16 +480,16 @@ func TestOptions(t *testing.T) {
 		"half a pair":     {URL: "https://sink/x", CertFile: "c"},
 		"no URL at all":   {URL: "https://sink\n/x"},
 	} {
-		if _, err := NewPusher(o, nil, quiet); err == nil || strings.Contains(err.Error(), "secret") {
+		if _, err := NewPusher(PushOptions{Options: o}, nil, quiet); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, o := range []PushOptions{
+	for _, o := range []apiclient.Options{
 		{URL: "http://localhost:1/x", TokenFile: "token"},
 		{URL: "http://[::1]/", TokenFile: "t"},
 		{URL: "https://sink/x", TokenFile: "t"},
 	} {
-		if _, err := NewPusher(o, nil, quiet); err != nil {
+		if _, err := NewPusher(PushOptions{Options: o}, nil, quiet); err != nil {
 			t.Error(err)
 		}
 	}
@@ -519,14 +519,14 @@ func TestCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := NewPusher(PushOptions{
+	p, err := NewPusher(PushOptions{Options: apiclient.Options{
 		URL: server.URL, TokenFile: file("token"), CAFile: file("ca"), CertFile: file("cert"), KeyFile: file("key"),
 		Timeout: time.Minute,
-	}, q, quiet)
+	}}, q, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.post.client.Close()
+	defer p.client.Close()
 	at := time.Second
 	try := func(want string) {
 		t.Helper()
@@ -597,11 +597,11 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := NewPusher(PushOptions{URL: server.URL}, q, quiet)
+	p, err := NewPusher(PushOptions{Options: apiclient.Options{URL: server.URL}}, q, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.post.client.Close()
+	defer p.client.Close()
 	if err := q.Add(&energy.Attribution{Start: 1, End: 2},
 		Meta{Wall: time.Now(), Source: "s", IdlePolicy: "apart"}); err != nil {
 		t.Fatal(err)
@@ -618,14 +618,14 @@ func TestAnAnswerThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := meter(t, QueueOptions{Dir: t.TempDir()}, PushOptions{})
 		opts, left := m.pusher.opts, 2
-		opts.transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+		opts.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
 			if left--; left >= 0 {
 				panic("planted")
 			}
 			return wire{&m.sink}.RoundTrip(r)
 		})
 		var err error
-		if m.pusher.post.client, err = newClient(&opts); err != nil {
+		if m.pusher.client, err = apiclient.New(opts.Options); err != nil {
 			t.Fatal(err)
 		}
 		m.run(func(context.Context) { m.seconds(60) })
@@ -651,7 +651,7 @@ func TestHardwareIsTold(t *testing.T) {
 		var reported []string
 		var lock sync.Mutex
 		requests := 0
-		m.pusher.post.client = clientOf(t, wire{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.pusher.client = clientOf(t, wire{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			lock.Lock()
 			defer lock.Unlock()
 			requests++
@@ -685,7 +685,7 @@ func TestTemperatureIsTold(t *testing.T) {
 		})
 		reported := map[string]int{}
 		var lock sync.Mutex
-		m.pusher.post.client = clientOf(t, wire{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.pusher.client = clientOf(t, wire{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			lock.Lock()
 			defer lock.Unlock()
 			reported[r.Header.Get(batch.TemperatureHeader)]++
@@ -702,7 +702,7 @@ func TestTemperatureIsTold(t *testing.T) {
 }
 
 func clientOf(t *testing.T, transport http.RoundTripper) *apiclient.Client {
-	client, err := newClient(&PushOptions{URL: "http://sink.example/batches", transport: transport})
+	client, err := apiclient.New(apiclient.Options{URL: "http://sink.example/batches", Node: true, Transport: transport})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ type Meta struct {
 	Wall       time.Time // wall clock time at the end of the attribution; clamped to the valid range
 	Source     string    // root domain and its meter, e.g. "psys (rapl)"
 	IdlePolicy string
-	Parent     *batch.Parent // host of this virtual machine; nil if unknown or not virtual
+	Parent     batch.Parent // host of this virtual machine; empty if unknown or not virtual
 }
 
 // Queue stores attributed energy until it is acknowledged. It is safe for concurrent use.
@@ -60,9 +60,9 @@ type Queue struct {
 	end      time.Duration // end of the last attribution, since boot
 	dirty    bool          // attributions were added after the last Save
 	sealNext bool          // seal the open batch at the next Save
-	lastMeta Meta          // last source and parent as passed to Add
-	sentMeta Meta          // last source and parent as sent
 	sent     uint64        // highest batch number of the stream that may have been sent
+
+	lastParent, sentParent batch.Parent // last parent as passed to Add, and as sent
 
 	state     []byte // state of the agent, as of the last Save
 	recovered []byte
@@ -106,7 +106,7 @@ func OpenQueue(opts QueueOptions, log *slog.Logger) (*Queue, error) {
 	q := &Queue{opts: opts, log: log, empty: true, saved: make(chan struct{}), ready: make(chan struct{}, 1)}
 	q.stream = batch.Stream{Node: opts.Node, Boot: opts.Boot, Epoch: rand.Text()}
 	q.reset(1)
-	if err := q.checkMeta(Meta{Wall: time.Unix(0, 0), Source: "none", IdlePolicy: batch.Mixed}); err != nil {
+	if err := q.check(nil); err != nil {
 		return nil, fmt.Errorf("validating the stream: %w", err)
 	}
 	if opts.Dir == "" {
@@ -160,16 +160,8 @@ func (q *Queue) enqueue(a *energy.Attribution, m Meta) error {
 	if err := checkAttribution(a); err != nil {
 		return err
 	}
-	if q.empty || q.differs(m) {
-		if err := q.checkMeta(m); err != nil {
-			return err
-		}
-	}
 	if a.Start < q.end {
 		return fmt.Errorf("it starts at %v, before the end of the previous one at %v", a.Start, q.end)
-	}
-	if !q.empty && a.Measured > math.MaxInt64-q.open.Measured {
-		return errors.New("energy overflows")
 	}
 	if !q.empty && q.differs(m) {
 		q.sealSoon()
@@ -194,50 +186,45 @@ func checkAttribution(a *energy.Attribution) error {
 
 // differs reports whether the metadata differs from that of the open batch, so that a new batch must be started.
 func (q *Queue) differs(m Meta) bool {
-	return m.Source != q.open.Source || m.IdlePolicy != q.open.IdlePolicy || !sameParent(m.Parent, q.open.Parent)
+	return m.Source != q.open.Source || m.IdlePolicy != q.open.IdlePolicy ||
+		m.Parent != *cmp.Or(q.open.Parent, &noParent)
 }
 
-// usable returns m without a source or parent that the controller would reject, such as a host with the node's own
-// name, so that the energy is recorded nevertheless.
+var noParent batch.Parent
+
+// usable returns m with a source, and without a parent that the controller would reject, such as a host with the
+// node's own name, so that the energy is recorded nevertheless.
 func (q *Queue) usable(m Meta) Meta {
-	if m.Source != q.lastMeta.Source || q.sentMeta.Source == "" || !sameParent(m.Parent, q.lastMeta.Parent) {
-		q.lastMeta, q.sentMeta = m, m
-		if err := q.checkMeta(Meta{Source: m.Source, IdlePolicy: batch.Mixed}); err != nil {
-			q.sentMeta.Source = "unknown"
-			if m.Source != "" {
-				q.log.Warn("Replaced an invalid source", "source", m.Source, "err", err)
-			}
-		}
-		err := q.checkMeta(Meta{Source: "none", IdlePolicy: batch.Mixed, Parent: m.Parent})
-		if err != nil && m.Parent != nil {
-			q.sentMeta.Parent = nil
+	m.Source = cmp.Or(m.Source, "unknown")
+	if m.Parent != q.lastParent {
+		q.lastParent, q.sentParent = m.Parent, m.Parent
+		if err := q.check(&q.sentParent); err != nil && m.Parent != noParent {
+			q.sentParent = noParent
 			q.log.Warn("Omitted an invalid host name, so totals over nodes count this machine in addition to its host",
 				"host", m.Parent.Host, "vm", m.Parent.VM, "err", err)
 		}
 	}
-	m.Source, m.Parent = q.sentMeta.Source, q.sentMeta.Parent
+	m.Parent = q.sentParent
 	return m
 }
 
-// checkMeta returns an error if the metadata would make every batch invalid, so that no batch would ever be
-// accepted.
-func (q *Queue) checkMeta(m Meta) error {
+// check returns an error if the stream or the parent would make every batch invalid.
+func (q *Queue) check(parent *batch.Parent) error {
 	b := batch.Batch{
-		Version: batch.Version, Stream: q.stream, First: 1, Last: 1,
-		Parent: m.Parent, Source: m.Source, IdlePolicy: m.IdlePolicy,
+		Version: batch.Version, Stream: q.stream, First: 1, Last: 1, Parent: parent, Source: "none",
+		IdlePolicy: batch.Mixed,
 	}
-	b.SetWall(m.Wall)
+	b.SetWall(time.Unix(0, 0))
 	return b.Validate()
-}
-
-func sameParent(a, b *batch.Parent) bool {
-	return a == b || a != nil && b != nil && *a == *b
 }
 
 func (q *Queue) add(a *energy.Attribution, m Meta) {
 	b := &q.open
 	if q.empty {
-		b.Parent, b.Source, b.IdlePolicy, b.Quality = m.Parent, m.Source, m.IdlePolicy, a.Quality
+		if parent := m.Parent; parent != noParent {
+			b.Parent = &parent
+		}
+		b.Source, b.IdlePolicy, b.Quality = m.Source, m.IdlePolicy, a.Quality
 		b.StartSinceBoot = a.Start
 		if q.end > 0 {
 			b.StartSinceBoot = q.end // consecutive batches of a stream leave no gap in time
@@ -250,29 +237,11 @@ func (q *Queue) add(a *energy.Attribution, m Meta) {
 		Measured: a.Measured, Idle: a.Idle, Platform: a.Platform, Unknown: a.Unknown,
 		GPUIdle: a.GPUIdle, GPUUnknown: a.GPUUnknown, Shares: a.Shares,
 	}
-	if batch.Missing(b.Shares, a.Shares) > 0 {
-		next.Shares = named(a.Shares)
-	}
 	b.Extend(&next)
 	q.empty, q.end = false, a.End
 	if len(b.Shares) > q.opts.MaxConsumers {
 		b.Shares = batch.Condense(b.Shares, q.opts.MaxConsumers)
 	}
-}
-
-// named renames consumers with invalid names, such as control groups with control characters in their names, to
-// batch.Others. Otherwise, the controller would reject the batch.
-func named(shares []energy.Share) []energy.Share {
-	bad := func(s *energy.Share) bool { return batch.CheckConsumer(s.ID) != nil }
-	if !slices.ContainsFunc(shares, func(s energy.Share) bool { return bad(&s) }) {
-		return shares
-	}
-	return batch.Rename(shares, func(s *energy.Share) string {
-		if bad(s) {
-			return batch.Others
-		}
-		return s.ID
-	})
 }
 
 // Save persists the open batch and the agent's state as of the same time. If it returns an error, which has already
@@ -448,7 +417,7 @@ func (q *Queue) onDisk() bool {
 // QueueStats contains statistics of a Queue.
 type QueueStats struct {
 	Pending     int                // sealed batches that are not yet acknowledged
-	Oldest      time.Time          // start of the oldest pending batch by the wall clock; zero if there is none
+	Age         time.Duration      // of the oldest pending batch by the wall clock; 0 if there is none
 	Acked       uint64             // number of acknowledged batches
 	Folded      uint64             // number of fold operations
 	Refused     energy.Microjoules // energy rejected by Add
@@ -463,7 +432,7 @@ func (q *Queue) Stats() QueueStats {
 	s := q.stats
 	s.Pending = len(q.pending)
 	if len(q.pending) > 0 {
-		s.Oldest = q.pending[0].batch.Start
+		s.Age = max(0, time.Since(q.pending[0].batch.Start))
 	}
 	return s
 }

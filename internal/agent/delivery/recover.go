@@ -19,11 +19,14 @@ func (q *Queue) takeUp() error {
 		return err
 	}
 	pending := q.sortSealed(files)
-	q.countUp(last, pending)
-	slotNumber := uint64(0)
+	slotNumber, known := uint64(0), pending
 	if last != nil {
-		slotNumber = last.batch.First
+		slotNumber, known = last.batch.First, append(slices.Clip(pending), &sealed{record: *last})
 		last = supersede(last, pending)
+	}
+	q.generation = 1 // new records are newer than all existing ones
+	for _, s := range known {
+		q.generation, q.seq = max(q.generation, s.generation+1), max(q.seq, s.seq)
 	}
 	resumed := last != nil && !last.broken && last.batch.Stream.Boot == q.opts.Boot &&
 		last.batch.Stream.Node == q.opts.Node
@@ -49,19 +52,6 @@ func (q *Queue) takeUp() error {
 		q.log.Info("Recovered batches of a previous process", "batches", len(q.pending), "sameStream", resumed)
 	}
 	return nil
-}
-
-// countUp sets the generation and sequence number so that new records are newer than all existing ones.
-func (q *Queue) countUp(last *record, pending []*sealed) {
-	q.generation = 1
-	for _, s := range pending {
-		q.generation = max(q.generation, s.generation+1)
-		q.seq = max(q.seq, s.seq)
-	}
-	if last != nil {
-		q.generation = max(q.generation, last.generation+1)
-		q.seq = max(q.seq, last.seq)
-	}
 }
 
 // closeFormer seals the open batch of the previous stream and writes the new stream to disk, so that the old slot

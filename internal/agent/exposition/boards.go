@@ -31,7 +31,7 @@ func (e *Exporter) writeBoards(p *page) {
 	p.family("kubenergy_gpu_memory_bytes", "Memory of a GPU used by processes, by consumer.")
 	for _, b := range e.status.Boards {
 		for _, id := range slices.Sorted(maps.Keys(b.Memory)) {
-			k, labels := kindOf(id), labelsOf(id, kindOf(id), podNames{})
+			k, labels := identify(id, podNames{})
 			if at, found := e.position(id); found {
 				labels = e.consumers[at].labels
 			}

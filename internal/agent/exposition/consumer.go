@@ -50,20 +50,23 @@ func (k kind) String() string {
 	return [...]string{"container", "vm", "cgroup", "system", "other", "ended", "unknown"}[k]
 }
 
-func kindOf(id string) kind {
-	if _, _, ok := energy.PodOf(id); ok {
-		return kindContainer
+// identify returns the kind of a consumer and the labels that identify it among consumers of the same kind. Unknown
+// names are empty, which is equivalent to an absent label in Prometheus.
+func identify(id string, names podNames) (k kind, labels string) {
+	if uid, container, ok := energy.PodOf(id); ok {
+		return kindContainer, pairs("pod_uid", uid, "container_id", container, "namespace", names.namespace,
+			"pod", names.pod, "container", names.container)
 	}
-	if _, ok := energy.VMOf(id); ok {
-		return kindVM
+	if name, ok := energy.VMOf(id); ok {
+		return kindVM, pairs("vm", name)
 	}
-	if _, ok := energy.CgroupOf(id); ok {
-		return kindCgroup
+	if path, ok := energy.CgroupOf(id); ok {
+		return kindCgroup, pairs("cgroup", path)
 	}
 	if id == energy.System {
-		return kindSystem
+		return kindSystem, ""
 	}
-	return kindUnknown
+	return kindUnknown, ""
 }
 
 // podNames are the names of a container. They are empty while they are unknown.

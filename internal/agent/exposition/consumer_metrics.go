@@ -44,41 +44,26 @@ var amounts = func() (labels [modes][qualities]string) {
 
 func ofQuality(q int) string { return pairs("quality", energy.Quality(q).String()) }
 
-// kinds are the metrics of consumers by kind.
-var kinds = [kindUnknown]struct{ joules, cpu, whose string }{
-	kindContainer: {
-		"kubenergy_container_energy_joules_total", "kubenergy_container_cpu_seconds_total",
-		"containers; with an empty container_id, of a pod in addition to its running containers",
-	},
-	kindVM: {"kubenergy_vm_energy_joules_total", "kubenergy_vm_cpu_seconds_total", "virtual machines"},
-	kindCgroup: {
-		"kubenergy_cgroup_energy_joules_total", "kubenergy_cgroup_cpu_seconds_total",
-		"other configured control groups",
-	},
-	kindSystem: {
-		"kubenergy_system_energy_joules_total", "kubenergy_system_cpu_seconds_total",
-		"everything else on the node, such as the kernel, daemons and the kubelet",
-	},
-	kindOther: {
-		"kubenergy_other_energy_joules_total", "kubenergy_other_cpu_seconds_total",
-		"consumers beyond the maximum number with their own series",
-	},
-	kindEnded: {
-		"kubenergy_ended_energy_joules_total", "kubenergy_ended_cpu_seconds_total",
-		"ended consumers that no longer have their own series",
-	},
+// kinds describes the consumers of each kind in help texts.
+var kinds = [kindUnknown]string{
+	kindContainer: "containers; with an empty container_id, of a pod in addition to its running containers",
+	kindVM:        "virtual machines",
+	kindCgroup:    "other configured control groups",
+	kindSystem:    "everything else on the node, such as the kernel, daemons and the kubelet",
+	kindOther:     "consumers beyond the maximum number with their own series",
+	kindEnded:     "ended consumers that no longer have their own series",
 }
 
-// consumers writes the metrics of the consumers of a kind.
+// consumers writes the metrics of the consumers of a kind, such as kubenergy_container_energy_joules_total and
+// kubenergy_container_cpu_seconds_total.
 func (p *page) consumers(k kind, all []*consumer) {
-	m := &kinds[k]
-	p.family(m.joules, "Energy of "+m.whose+".")
+	p.family("kubenergy_"+k.String()+"_energy_joules_total", "Energy of "+kinds[k]+".")
 	for _, c := range all {
 		if c.kind == k {
 			p.energy(c)
 		}
 	}
-	p.family(m.cpu, "CPU time of "+m.whose+".")
+	p.family("kubenergy_"+k.String()+"_cpu_seconds_total", "CPU time of "+kinds[k]+".")
 	for _, c := range all {
 		if c.kind == k {
 			p.sample(seconds(c.account.cpu), c.labels)

@@ -24,16 +24,12 @@ type Options struct {
 	Node    string
 	Version string
 	// MaxConsumers is the maximum number of consumers with their own series. All other consumers share one.
-	// Defaults to 2,000.
 	MaxConsumers int
-	// Retain is how long the series of an ended consumer are exported, so that its final values are
-	// scraped. Defaults to two minutes.
-	Retain time.Duration
 }
 
 const (
-	defaultMaxConsumers = 2000
-	defaultRetain       = 2 * time.Minute
+	// The series of an ended consumer are exported for this time, so that its final values are scraped.
+	retain = 2 * time.Minute
 	// A consumer without any update for this time has ended.
 	lostAfter = 10 * time.Minute
 	// Name of the source if no meter could be read.
@@ -62,7 +58,6 @@ type Exporter struct {
 	ended      consumer // consumers with removed series
 	folded     int      // number of consumers without their own series in the last tick
 	status     Status
-	sweep      time.Duration // total duration of reading CPU times
 
 	temperatures []meter.Temperature // replaced as a whole, never modified
 
@@ -82,8 +77,6 @@ type source struct {
 
 // New returns an empty Exporter.
 func New(o Options) *Exporter {
-	o.MaxConsumers = cmp.Or(o.MaxConsumers, defaultMaxConsumers)
-	o.Retain = cmp.Or(o.Retain, defaultRetain)
 	e := &Exporter{
 		options: o, other: consumer{kind: kindOther}, ended: consumer{kind: kindEnded},
 		scrapes: make(chan struct{}, maxScrapes),
@@ -132,7 +125,7 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 		if c.kind != kindSystem && e.now-c.seen > lostAfter {
 			e.setEnded(c, true)
 		}
-		return c.ended && c.endedAt <= e.now-e.options.Retain
+		return c.ended && c.endedAt <= e.now-retain
 	})
 }
 
@@ -170,22 +163,20 @@ func (e *Exporter) consumer(s *energy.Share, expected int) (*consumer, int) {
 	if found {
 		return e.consumers[at], at
 	}
-	kind := kindOf(s.ID)
-	if kind == kindUnknown {
-		return nil, at
-	}
-	if len(e.consumers) >= e.options.MaxConsumers && kind != kindSystem {
+	if len(e.consumers) >= e.options.MaxConsumers && s.ID != energy.System {
 		if s.Ended || !e.retireOldest() {
 			return nil, at
 		}
 		at, _ = e.position(s.ID)
 	}
-	c := &consumer{id: strings.Clone(s.ID), kind: kind}
+	c := &consumer{id: strings.Clone(s.ID)}
 	if at > 0 && podOf(e.consumers[at-1].id) == podOf(c.id) {
 		c.names = e.consumers[at-1].names // until the next acknowledgement
 		c.names.container = ""
 	}
-	c.labels = labelsOf(c.id, kind, c.names)
+	if c.kind, c.labels = identify(c.id, c.names); c.kind == kindUnknown {
+		return nil, at
+	}
 	e.consumers = slices.Insert(e.consumers, at, c)
 	return c, at
 }
@@ -235,7 +226,8 @@ func (e *Exporter) SetNames(names map[string]batch.Names) {
 		uid, container, _ := energy.PodOf(c.id)
 		n, known := names[uid]
 		if of := (podNames{n.Namespace, n.Pod, n.Containers[container]}); known && of != c.names {
-			c.names, c.labels = of, labelsOf(c.id, c.kind, of)
+			c.names = of
+			_, c.labels = identify(c.id, of)
 		}
 	}
 }

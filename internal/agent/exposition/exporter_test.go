@@ -55,11 +55,11 @@ func drawShares(t *rapid.T) []energy.Share {
 func TestSumsAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 10).Draw(t, "most")
-		e := New(Options{Node: "n", MaxConsumers: most, Retain: 5 * time.Second})
+		e := New(Options{Node: "n", MaxConsumers: most})
 		measured, cpu, now := int64(0), time.Duration(0), time.Duration(0)
 		last := map[string]float64{}
 		for range rapid.IntRange(1, 40).Draw(t, "ticks") {
-			now += time.Duration(rapid.IntRange(1, 3).Draw(t, "seconds")) * time.Second
+			now += time.Duration(rapid.IntRange(1, 3).Draw(t, "fifths")) * retain / 5
 			a := energy.Attribution{
 				End: now, Quality: energy.Quality(rapid.IntRange(0, 2).Draw(t, "quality")),
 				Idle:     energy.Microjoules(rapid.IntRange(0, 9).Draw(t, "idle")),
@@ -122,7 +122,7 @@ func TestSumsAreExact(t *testing.T) {
 // TestEndedStay verifies that the final values of a consumer are exported for the retention time, and are then
 // added to those of ended consumers.
 func TestEndedStay(t *testing.T) {
-	e := New(Options{Node: "n"})
+	e := New(Options{Node: "n", MaxConsumers: 100})
 	id := energy.ContainerID(uidA, cidA)
 	tick := func(at time.Duration, shares ...energy.Share) {
 		a := energy.Attribution{End: at, Quality: energy.Measured, Shares: shares}
@@ -216,7 +216,7 @@ func TestRoom(t *testing.T) {
 
 // TestUnsorted verifies that unsorted shares are handled correctly.
 func TestUnsorted(t *testing.T) {
-	e := New(Options{Node: "n"})
+	e := New(Options{Node: "n", MaxConsumers: 100})
 	for i := range 4 {
 		e.Add(&energy.Attribution{End: time.Duration(i), Measured: 10, Shares: []energy.Share{
 			{ID: "vm/b", Dynamic: 1}, {ID: "vm/a", Dynamic: 2}, {ID: "vm/c", Dynamic: 3}, {ID: "vm/a", Dynamic: 4},
@@ -230,7 +230,7 @@ func TestUnsorted(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	e := New(Options{Node: "n"})
+	e := New(Options{Node: "n", MaxConsumers: 100})
 	add := func(at int, ended bool) {
 		e.Add(&energy.Attribution{End: time.Duration(at) * time.Second, Measured: 2, Shares: []energy.Share{
 			{ID: energy.ContainerID(uidA, ""), Dynamic: 1, Ended: ended},
@@ -274,7 +274,7 @@ func TestNodeNamesAreLabels(t *testing.T) {
 // TestSourceIsTheIntervals verifies that energy is recorded with the source passed to Add, regardless of the
 // status.
 func TestSourceIsTheIntervals(t *testing.T) {
-	e := New(Options{Node: "n"})
+	e := New(Options{Node: "n", MaxConsumers: 100})
 	e.Add(&energy.Attribution{End: 1, Measured: 1, Unknown: 1}, "psys (rapl)") // before the first status
 	e.SetStatus(&Status{Source: "wall (hwmon)"})
 	e.Add(&energy.Attribution{End: 2, Measured: 2, Unknown: 2}, "psys (rapl)")
@@ -298,7 +298,7 @@ func TestLabelsStayApart(t *testing.T) {
 	// A name that equals the exported form of another one.
 	digest := sha256.Sum256([]byte(ids[0]))
 	ids = append(ids, "a\ufffdb~"+hex.EncodeToString(digest[:8]))
-	e := New(Options{Node: "n"})
+	e := New(Options{Node: "n", MaxConsumers: 100})
 	for i, id := range ids {
 		e.Add(&energy.Attribution{
 			End: time.Duration(i), Measured: 1, Shares: []energy.Share{{ID: energy.CgroupID(id), Dynamic: 1}},
@@ -334,9 +334,9 @@ func FuzzLabels(f *testing.F) {
 	f.Add("pod//", "a\x7f", "\xed\xa0\x80", "{}")
 	f.Fuzz(func(t *testing.T, id, namespace, pod, container string) {
 		defer memtest.Limit(t, 100*(len(id)+len(namespace)+len(pod)+len(container)))()
-		e := New(Options{Node: container, Version: pod})
+		e := New(Options{Node: container, Version: pod, MaxConsumers: 100})
 		e.SetStatus(&Status{
-			Source: namespace, Idle: pod, Parent: &batch.Parent{Host: namespace, VM: container},
+			Source: namespace, Idle: pod, Parent: batch.Parent{Host: namespace, VM: container},
 			Meters: []MeterStatus{{Name: "of " + pod}, {Name: id}}, // with different names
 		})
 		ids := []string{id, energy.CgroupID(id), energy.VMID(id), energy.ContainerID(uidA, id)}

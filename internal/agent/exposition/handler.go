@@ -67,18 +67,17 @@ type Routes struct {
 	// empty, no token is required.
 	TokenFile string
 	Log       *slog.Logger // optional
+
+	warn *rate.Sometimes // limits warnings about an unusable token file
 }
 
 // Handler returns a handler for the routes.
 func (r Routes) Handler() http.Handler {
-	g := &guard{
-		file: r.TokenFile, log: cmp.Or(r.Log, slog.New(slog.DiscardHandler)),
-		warn: rate.Sometimes{Interval: time.Minute},
-	}
+	r.Log, r.warn = cmp.Or(r.Log, slog.New(slog.DiscardHandler)), &rate.Sometimes{Interval: time.Minute}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", g.protect(r.Metrics))
+	mux.Handle("GET /metrics", r.protect(r.Metrics))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, r.Healthy(), "ok") })
-	mux.Handle("POST /forward-metrics", g.protect(http.HandlerFunc(r.forward)))
+	mux.Handle("POST /forward-metrics", r.protect(http.HandlerFunc(r.forward)))
 	return mux
 }
 
@@ -104,16 +103,9 @@ func answer(w http.ResponseWriter, err error, well string) {
 	http.Error(w, reason[:min(len(reason), 500)], http.StatusServiceUnavailable)
 }
 
-// guard requires a bearer token. It denies all requests if the file cannot be read or is empty.
-type guard struct {
-	file string
-	log  *slog.Logger
-	warn rate.Sometimes // limits warnings about an unusable file
-}
-
-// token returns the current content of the file.
-func (g *guard) token() []byte {
-	text, err := os.ReadFile(g.file)
+// token returns the current content of the token file, or nil if it cannot be read or is empty.
+func (r *Routes) token() []byte {
+	text, err := os.ReadFile(r.TokenFile)
 	text = bytes.TrimSpace(text)
 	if err == nil && len(text) == 0 {
 		err = errors.New("the file is empty")
@@ -121,20 +113,21 @@ func (g *guard) token() []byte {
 	if err == nil {
 		return text
 	}
-	g.warn.Do(func() {
-		g.log.Warn("Denying all requests because the token file is unusable", "file", g.file, "err", err)
+	r.warn.Do(func() {
+		r.Log.Warn("Denying all requests because the token file is unusable", "file", r.TokenFile, "err", err)
 	})
 	return nil
 }
 
-// protect returns a handler that requires the token, unless no file is configured.
-func (g *guard) protect(h http.Handler) http.Handler {
-	if g.file == "" {
+// protect returns a handler that requires the bearer token, unless no file is configured. It denies all requests if
+// there is no token.
+func (r *Routes) protect(h http.Handler) http.Handler {
+	if r.TokenFile == "" {
 		return h
 	}
-	g.token() // log a missing token at startup rather than at the first scrape
+	r.token() // log a missing token at startup rather than at the first scrape
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		want := g.token()
+		want := r.token()
 		scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
 		// Compare digests of equal length, so that the duration does not reveal the length of the token.
 		a, b := sha256.Sum256(want), sha256.Sum256([]byte(strings.TrimSpace(token)))

@@ -2,14 +2,11 @@ package exposition
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
 // pairs returns the text of labels, given alternating names and values, with a comma before each. It makes the values
@@ -25,24 +22,6 @@ func pairs(namesAndValues ...string) string {
 // quoter escapes label values. They contain no newlines, see label.
 var quoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// labelsOf returns the labels that identify a consumer. Unknown names are empty, which is equivalent to an absent label
-// in Prometheus.
-func labelsOf(id string, k kind, names podNames) string {
-	switch k {
-	case kindContainer:
-		uid, container, _ := energy.PodOf(id)
-		return pairs("pod_uid", uid, "container_id", container, "namespace", names.namespace, "pod", names.pod,
-			"container", names.container)
-	case kindVM:
-		name, _ := energy.VMOf(id)
-		return pairs("vm", name)
-	case kindCgroup:
-		path, _ := energy.CgroupOf(id)
-		return pairs("cgroup", path)
-	}
-	return ""
-}
-
 // maxLabel is the maximum length of a label value, in bytes.
 const maxLabel = 256
 
@@ -50,26 +29,20 @@ const maxLabel = 256
 // cleaned and followed by a digest, so that different values remain different. The same applies to values that
 // already end with such a digest.
 func label(value string) string {
-	if len(value) > maxLabel || !utf8.ValidString(value) || strings.ContainsFunc(value, isControl) ||
-		digested.MatchString(value) {
-		digest := sha256.Sum256([]byte(value))
-		return shorten(value) + "~" + hex.EncodeToString(digest[:8])
+	clean := strings.Map(func(r rune) rune {
+		if isControl(r) {
+			return utf8.RuneError
+		}
+		return r // Map replaces invalid UTF-8 itself
+	}, value)
+	if clean == value && len(value) <= maxLabel && !digested.MatchString(value) {
+		return value
 	}
-	return value
+	digest := sha256.Sum256([]byte(value))
+	return fmt.Sprintf("%s~%x", strings.ToValidUTF8(clean[:min(len(clean), maxLabel/2)], ""), digest[:8])
 }
 
 // digested matches values that end with a digest.
 var digested = regexp.MustCompile(`~[0-9a-f]{16}$`)
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
-
-// shorten truncates a value and replaces characters that cannot be exported.
-func shorten(value string) string {
-	value = value[:min(len(value), maxLabel/2)]
-	return strings.Map(func(r rune) rune {
-		if isControl(r) {
-			return utf8.RuneError
-		}
-		return r // Map replaces invalid UTF-8 itself
-	}, value)
-}

@@ -112,16 +112,17 @@ const meterName = "psys (rapl)"
 func fixture() *Exporter {
 	e := New(Options{Node: "worker-1", Version: "v0.2.0", MaxConsumers: 5})
 	status := Status{
-		Source: "psys (rapl)", Idle: "requests", Parent: &batch.Parent{Host: "rack7", VM: "guest3"}, IdlePower: 42.5,
+		Source: "psys (rapl)", Idle: "requests", Parent: batch.Parent{Host: "rack7", VM: "guest3"}, IdlePower: 42.5,
 		IdleSettled: true,
-		Tick:        300 * time.Microsecond, Sweep: 100 * time.Microsecond, Lost: 1,
+		Tick:        300 * time.Microsecond, Sweep: 200 * time.Microsecond, Lost: 1,
 		Host:   host.Stats{Blind: true, Folded: 6, Truncated: 7},
 		Guests: &guests.Stats{Trees: 8, Failing: 1, Refused: 9, Stuck: 10},
 		Meters: []MeterStatus{{"hwmon", false, 17}, {"rapl", true, 0}},
 		Delivery: &DeliveryStatus{
-			QueueStats: delivery.QueueStats{Pending: 3, Acked: 240, Folded: 2, DiskFailing: true, Refused: 1_500_000},
-			PushStats:  delivery.PushStats{Failures: map[string]uint64{"refused": 4, "connection": 1}},
-			Age:        48500 * time.Millisecond,
+			QueueStats: delivery.QueueStats{
+				Pending: 3, Age: 48500 * time.Millisecond, Acked: 240, Folded: 2, DiskFailing: true, Refused: 1_500_000,
+			},
+			PushStats: delivery.PushStats{Failures: map[string]uint64{"refused": 4, "connection": 1}},
 		},
 	}
 	status.Boards = []Board{{
@@ -197,7 +198,7 @@ func TestPageIsWellFormed(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	// An empty exporter is valid too.
-	if problems, err = promlint.New(strings.NewReader(body(New(Options{Node: "n"}), false))).Lint(); err != nil ||
+	if problems, err = promlint.New(strings.NewReader(body(New(Options{Node: "n", MaxConsumers: 100}), false))).Lint(); err != nil ||
 		len(problems) > 0 {
 		t.Errorf("empty: %v, %v", problems, err)
 	}

@@ -13,29 +13,22 @@ import (
 	"github.com/kubenergy/kubenergy/internal/daemon"
 )
 
-// ServeOptions configures Serve.
-type ServeOptions struct {
-	Listen string // host:port
-	// WebConfig is a file in the format of the Prometheus exporter toolkit with TLS settings, client certificates
-	// and passwords. It is read for each connection and request, as are the files that it refers to. If empty,
-	// plain HTTP is used.
-	WebConfig string
-}
-
 const (
 	maxConnections = 128
 	maxPerPeer     = 64 // so that one client cannot block the kubelet
 	maxHeaderBytes = 16 << 10
 )
 
-// Serve serves until ctx is done, and then completes pending responses.
-func Serve(ctx context.Context, o ServeOptions, handler http.Handler, log *slog.Logger) error {
-	listener, err := daemon.Listen(o.Listen, maxConnections, maxPerPeer)
-	if err != nil {
-		return fmt.Errorf("serving metrics: %w", err)
+// Serve serves on an address (host:port) until ctx is done, and then completes pending responses. config is a file in
+// the format of the Prometheus exporter toolkit with TLS settings, client certificates and passwords. It is read for
+// each connection and request, as are the files that it refers to. If it is empty, plain HTTP is used.
+func Serve(ctx context.Context, address, config string, handler http.Handler, log *slog.Logger) error {
+	listener, err := daemon.Listen(address, maxConnections, maxPerPeer)
+	if err == nil {
+		err = serve(ctx, listener, config, handler, log)
 	}
-	if err := serve(ctx, listener, o.WebConfig, handler, log); err != nil {
-		return fmt.Errorf("serving metrics on %s: %w", o.Listen, err)
+	if err != nil {
+		return fmt.Errorf("serving metrics on %s: %w", address, err)
 	}
 	return nil
 }

@@ -144,15 +144,15 @@ func TestServeRefuses(t *testing.T) {
 	broken := write(t, dir, "broken.yml", "tls_server_config: {cert_file: absent.pem, key_file: absent.pem}\n")
 	unknown := write(t, dir, "unknown.yml", "tls: {}\n")
 	password := write(t, dir, "password.yml", "basic_auth_users: {prometheus: plain}\n")
-	for _, o := range []ServeOptions{
-		{Listen: listener.Addr().String()},
-		{Listen: "nowhere"},
-		{Listen: "127.0.0.1:0", WebConfig: broken},
-		{Listen: "127.0.0.1:0", WebConfig: unknown},
-		{Listen: "127.0.0.1:0", WebConfig: password},
-		{Listen: "127.0.0.1:0", WebConfig: filepath.Join(dir, "absent")},
+	for _, o := range []struct{ address, config string }{
+		{address: listener.Addr().String()},
+		{address: "nowhere"},
+		{"127.0.0.1:0", broken},
+		{"127.0.0.1:0", unknown},
+		{"127.0.0.1:0", password},
+		{"127.0.0.1:0", filepath.Join(dir, "absent")},
 	} {
-		if err := Serve(t.Context(), o, routes(), slog.New(slog.DiscardHandler)); err == nil ||
+		if err := Serve(t.Context(), o.address, o.config, routes(), slog.New(slog.DiscardHandler)); err == nil ||
 			!strings.HasPrefix(err.Error(), "serving metrics") {
 			t.Errorf("%+v: %v", o, err)
 		}

@@ -16,14 +16,14 @@ type Status struct {
 	// current root domain and its meter, e.g. "psys (rapl)", or "" if none; the source of counted energy is passed
 	// to Add
 	Source string
-	Idle   string        // distribution of idle energy: apart, requests or equal
-	Parent *batch.Parent // host of this virtual machine, if known
+	Idle   string       // distribution of idle energy: apart, requests or equal
+	Parent batch.Parent // host of this virtual machine, if known
 
 	IdlePower   energy.Watts // fitted power of the node without load
 	IdleSettled bool         // the fit is based on sufficient data
 
 	Tick  time.Duration // duration of the tick
-	Sweep time.Duration // duration of reading CPU times
+	Sweep time.Duration // total duration of reading CPU times
 	Lost  uint64        // count of ticks skipped because an earlier one took too long
 
 	Host     host.Stats
@@ -51,7 +51,6 @@ type MeterStatus struct {
 type DeliveryStatus struct {
 	delivery.QueueStats
 	delivery.PushStats
-	Age time.Duration // age of the oldest unacknowledged batch; 0 if there is none
 }
 
 // SetStatus sets the status after a tick. It copies s, but retains Delivery, Guests and Boards.
@@ -61,7 +60,5 @@ func (e *Exporter) SetStatus(s *Status) {
 	meters := append(e.status.Meters[:0], s.Meters...)
 	e.status = *s
 	e.status.Meters = meters
-
-	e.sweep += s.Sweep
 	e.ticks.Observe(s.Tick.Seconds())
 }

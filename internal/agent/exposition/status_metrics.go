@@ -6,19 +6,14 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/agent/delivery"
 	"github.com/kubenergy/kubenergy/internal/agent/guests"
-	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
 // writeStatus writes the metrics of the agent's status.
 func (e *Exporter) writeStatus(p *page) {
 	s := &e.status
 	p.family("kubenergy_node_info", "Source of the node's energy, and the host of the node if it is a virtual machine.")
-	var parent batch.Parent
-	if s.Parent != nil {
-		parent = *s.Parent
-	}
 	p.sample(1, pairs("source", cmp.Or(s.Source, noSource), "idle_policy", s.Idle,
-		"host", parent.Host, "vm", parent.VM))
+		"host", s.Parent.Host, "vm", s.Parent.VM))
 	p.one("kubenergy_node_idle_power_watts", "Fitted power of the node without load.", float64(s.IdlePower))
 	p.one("kubenergy_node_idle_power_settled", "Whether the fit has sufficient data (1) or not (0).",
 		truth(s.IdleSettled))
@@ -28,9 +23,8 @@ func (e *Exporter) writeStatus(p *page) {
 	}
 	p.family("kubenergy_agent_build_info", "Version of the agent.")
 	p.sample(1, pairs("version", e.options.Version, "goversion", runtime.Version()))
-	p.one("kubenergy_agent_sweep_seconds_total", "Time spent on reading CPU times.", seconds(e.sweep))
-	p.one("kubenergy_agent_lost_ticks_total", "Ticks skipped because an earlier one took too long.",
-		float64(s.Lost))
+	p.one("kubenergy_agent_sweep_seconds_total", "Time spent on reading CPU times.", seconds(s.Sweep))
+	p.one("kubenergy_agent_lost_ticks_total", "Ticks skipped because an earlier one took too long.", float64(s.Lost))
 	e.writeHeld(p)
 	p.family("kubenergy_agent_meter_readable", "Whether the last reading of a kind of meter succeeded (1) or not (0).")
 	for i := range s.Meters {

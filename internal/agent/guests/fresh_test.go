@@ -44,7 +44,7 @@ func TestAge(t *testing.T) {
 		t.Run(fmt.Sprint(n, " trees"), func(t *testing.T) {
 			t.Parallel()
 			dir := memory(t)
-			p := open(t, Options{Dir: dir, Host: "h"})
+			p := open(t, dir, "h")
 			vms := make([]VMTotal, n)
 			for i := range vms {
 				vms[i].Name = fmt.Sprint("vm-", i)
@@ -113,7 +113,7 @@ func TestReadsBesideWrites(t *testing.T) {
 	}
 	const step = 1_000_003 // partially written values are rarely multiples of it
 	dir := memory(t)
-	p := open(t, Options{Dir: dir, Host: "h"})
+	p := open(t, dir, "h")
 	vms := []VMTotal{{Name: "a"}, {Name: "b"}}
 	rounds := int64(0)
 	tick := func() {
@@ -173,7 +173,7 @@ func readOnce(path string, buf []byte) (int, error) {
 // are not checked.
 func TestCost(t *testing.T) {
 	dir := memory(t)
-	p := open(t, Options{Dir: dir, Host: "h"})
+	p := open(t, dir, "h")
 	vms := make([]VMTotal, 100)
 	for i := range vms {
 		vms[i].Name = fmt.Sprint("vm-", i)
@@ -210,7 +210,7 @@ func cpuTime(t *testing.T) time.Duration {
 func BenchmarkPublish(b *testing.B) {
 	for _, n := range []int{1, 20, 100, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			p := open(b, Options{Dir: memory(b), Host: "h"})
+			p := open(b, memory(b), "h")
 			vms := make([]VMTotal, n)
 			for i := range vms {
 				vms[i].Name = fmt.Sprint("vm-", i)

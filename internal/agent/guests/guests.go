@@ -19,7 +19,6 @@
 package guests
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,17 +38,10 @@ import (
 const Cadence = 500 * time.Millisecond
 
 const (
-	defaultGrace = 10 * time.Minute
-	renewal      = time.Minute // interval of rewriting constant files, and of logging repeated failures
-	stagingName  = ".staging"
+	grace       = 10 * time.Minute // time after which the directory of a stopped machine is removed
+	renewal     = time.Minute      // interval of rewriting constant files, and of logging repeated failures
+	stagingName = ".staging"
 )
-
-// Options configures a Publisher.
-type Options struct {
-	Dir   string        // parent of the machines' directories, on one file system, writable only by the agent
-	Host  string        // name of this node
-	Grace time.Duration // time after which the directory of a stopped machine is removed; defaults to 10 minutes
-}
 
 // Stats contains statistics of a Publisher since it was opened.
 type Stats struct {
@@ -77,16 +69,18 @@ type Publisher struct {
 	digits  []byte
 }
 
-// Open prepares the directory. It returns an error if another process uses it, or if other users can write to it.
-func Open(o Options, log *slog.Logger) (*Publisher, error) {
+// Open prepares dir, the parent of the machines' directories, which must be on one file system. host is the name of
+// this node. It returns an error if another process uses the directory, or if other users can write to it.
+func Open(dir, host string, log *slog.Logger) (*Publisher, error) {
 	p := &Publisher{
-		host: o.Host, grace: cmp.Or(o.Grace, defaultGrace), log: log, dir: -1, staging: -1,
-		trees: map[string]*tree{}, refused: rate.Sometimes{Interval: renewal}, serial: uint64(time.Now().UnixNano()),
+		host: host, grace: grace, log: log, dir: -1, staging: -1,
+		ledger: ledger{slots: [2]slot{{fd: -1}, {fd: -1}}},
+		trees:  map[string]*tree{}, refused: rate.Sometimes{Interval: renewal}, serial: uint64(time.Now().UnixNano()),
 		litter: true,
 	}
-	if err := p.open(o.Dir); err != nil {
+	if err := p.open(dir); err != nil {
 		p.Close()
-		return nil, fmt.Errorf("opening %s for the counters of virtual machines: %w", o.Dir, err)
+		return nil, fmt.Errorf("opening %s for the counters of virtual machines: %w", dir, err)
 	}
 	return p, nil
 }

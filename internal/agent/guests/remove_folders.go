@@ -96,40 +96,52 @@ func (p *Publisher) sweep() {
 // never moved out of it, because a guest that is still running and has them open could gain access to other files.
 func (p *Publisher) empty(name string, steps *int) (gone bool, err error) {
 	*steps--
-	top, err := openClosed(p.staging, name, 0)
+	gone, err = p.removeSome(p.staging, name, steps, func(top int, name string) error {
+		_, err := p.removeSome(top, name, steps, func(dir int, name string) error { return p.raise(dir, name, top) })
+		return err
+	})
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		err = unix.Unlinkat(p.staging, name, 0)
 		return err == nil, err
 	}
+	return gone, err
+}
+
+// removeSome removes entries of a directory, and the directory itself once it is empty. It calls inner for
+// subdirectories.
+func (p *Publisher) removeSome(dir int, name string, steps *int, inner func(dir int, name string) error,
+) (gone bool, err error) {
+	folder, err := p.openClosed(dir, name)
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = top.Close() }()
-	none, err := p.removeSome(top, steps, func(folder string) error { return p.level(int(top.Fd()), folder, steps) })
-	if none {
-		err = unix.Unlinkat(p.staging, name, unix.AT_REMOVEDIR)
-	}
-	return none && err == nil, err
-}
-
-// level removes some entries of a directory at the top level, and moves its subdirectories up.
-func (p *Publisher) level(top int, name string, steps *int) error {
-	folder, err := openClosed(top, name, unix.AT_SYMLINK_NOFOLLOW)
-	if err != nil {
-		return err
-	}
 	defer func() { _ = folder.Close() }()
-	none, err := p.removeSome(folder, steps, func(inner string) error { return p.raise(int(folder.Fd()), inner, top) })
-	if none {
-		err = unix.Unlinkat(top, name, unix.AT_REMOVEDIR)
+	names, err := folder.Readdirnames(entriesAtOnce)
+	if errors.Is(err, io.EOF) {
+		err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+		return err == nil, err
 	}
-	return err
+	for _, entry := range names {
+		*steps--
+		err := unix.Unlinkat(int(folder.Fd()), entry, 0)
+		if errors.Is(err, unix.EISDIR) {
+			err = inner(int(folder.Fd()), entry)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return false, fmt.Errorf("removing %q: %w", entry, err)
+		}
+	}
+	return false, err
 }
 
 // openClosed opens a directory and makes it accessible, because a guest may have removed its permissions.
-func openClosed(dir int, name string, flags int) (*os.File, error) {
+func (p *Publisher) openClosed(dir int, name string) (*os.File, error) {
 	folder, err := openFolder(dir, name)
 	if errors.Is(err, unix.EACCES) {
+		flags := 0 // a guest cannot replace an entry of the staging directory by a link
+		if dir != p.staging {
+			flags = unix.AT_SYMLINK_NOFOLLOW
+		}
 		if err := unix.Fchmodat(dir, name, 0o700, flags); err != nil {
 			return nil, err
 		}
@@ -139,26 +151,6 @@ func openClosed(dir int, name string, flags int) (*os.File, error) {
 		_ = unix.Fchmod(int(folder.Fd()), 0o700)
 	}
 	return folder, err
-}
-
-// removeSome removes entries of a directory, and calls inner for its subdirectories. It reports whether the
-// directory is empty.
-func (p *Publisher) removeSome(folder *os.File, steps *int, inner func(name string) error) (none bool, err error) {
-	names, err := folder.Readdirnames(entriesAtOnce)
-	if err != nil {
-		return errors.Is(err, io.EOF), err
-	}
-	for _, name := range names {
-		*steps--
-		err := unix.Unlinkat(int(folder.Fd()), name, 0)
-		if errors.Is(err, unix.EISDIR) {
-			err = inner(name)
-		}
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return false, fmt.Errorf("removing %q: %w", name, err)
-		}
-	}
-	return false, nil
 }
 
 // raise moves a directory to the top level. Moving requires write permission for the directory. If moving fails,

@@ -43,7 +43,6 @@ var slotNames = [2]string{"ledger-0", "ledger-1"}
 
 // open opens the files and returns the counters in the newest intact one by the name of the virtual machine.
 func (l *ledger) open(staging int) (map[string]energy.Microjoules, error) {
-	l.slots = [2]slot{{fd: -1}, {fd: -1}}
 	var newest savedCounters
 	for i := range l.slots {
 		s := &l.slots[i]
@@ -144,8 +143,6 @@ func parseLedger(text []byte) (saved savedCounters, err error) {
 
 func (l *ledger) close() {
 	for i := range l.slots {
-		if l.slots[i].fd > 0 { // 0 means that it was never opened
-			closeFD(&l.slots[i].fd)
-		}
+		closeFD(&l.slots[i].fd)
 	}
 }

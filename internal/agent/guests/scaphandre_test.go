@@ -23,7 +23,7 @@ func Example() {
 	defer func() { _ = os.RemoveAll(dir) }()
 	const watts, loop = 40, 5 // power of the virtual machine
 	theirs := filepath.Join(dir, "theirs")
-	publisher, err := guests.Open(guests.Options{Dir: filepath.Join(dir, "ours"), Host: "hv"},
+	publisher, err := guests.Open(filepath.Join(dir, "ours"), "hv",
 		slog.New(slog.DiscardHandler))
 	if err != nil {
 		panic(err)

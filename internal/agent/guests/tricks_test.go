@@ -311,7 +311,8 @@ func (k *trick) run(t *testing.T) {
 	for _, name := range []string{"victim", counterName, "name", "folder/file"} {
 		must(t, os.WriteFile(filepath.Join(g.outside, name), []byte("not yours"), 0o600))
 	}
-	g.p = open(t, Options{Dir: g.dir, Host: "h", Grace: 5 * time.Second})
+	g.p = open(t, g.dir, "h")
+	g.p.grace = 5 * time.Second
 	g.tick(t)
 	before, others := list(t, g.outside), rest(t, g)
 	k.do(t, g)
@@ -425,7 +426,7 @@ func TestFullFileSystem(t *testing.T) {
 			try(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options+",mode=0700"))
 			t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 			g := &stage{dir: dir, bad: filepath.Join(dir, "bad"), names: []string{"good", "bad", "other good"}}
-			g.p = open(t, Options{Dir: dir, Host: "h"})
+			g.p = open(t, dir, "h")
 			g.tick(t)
 			fill(t, g.bad)
 			for range 20 {

@@ -57,9 +57,9 @@ func TestBombs(t *testing.T) {
 	for i := range 2000 {
 		k.mkdir(filepath.Join(k.dir, podB, idB, strconv.Itoa(i)))
 	}
-	watches := r.watch.count()
+	watches := len(r.watch.places)
 	tick("inside")
-	if got := r.watch.count(); got != watches {
+	if got := len(r.watch.places); got != watches {
 		t.Errorf("watches changed from %d to %d", watches, got)
 	}
 	k.burn(podB+"/"+idB, s)

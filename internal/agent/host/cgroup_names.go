@@ -30,8 +30,9 @@ const (
 	maxGroup  = 512
 )
 
-// below returns the role of the group name inside the group base with role in, and the key of its consumer: the UID
-// of a pod, the ID of a container, or the name and number of a virtual machine.
+// below returns the role of the group name inside the group base, and the key of its consumer: the UID of a pod, the
+// ID of a container, or the name and number of a virtual machine. in is the role of base, where slice means a group of
+// pods.
 //
 // It supports the layouts of both cgroup drivers of the kubelet, below any parent groups:
 //
@@ -42,7 +43,7 @@ const (
 //
 //	machine/qemu-3-name.libvirt-qemu
 //	machine.slice/machine-qemu\x2d3\x2dname.scope
-func below(in role, inPods bool, base, name string) (role, string) {
+func below(in role, base, name string) (role, string) {
 	switch {
 	case in == pod:
 		if id := containerID(name); id != "" {
@@ -51,7 +52,7 @@ func below(in role, inPods bool, base, name string) (role, string) {
 		return ignored, ""
 	case in == container || in == vm || in == ignored:
 		return ignored, ""
-	case inPods:
+	case in == slice:
 		if isClass(name) {
 			return slice, ""
 		}
@@ -149,13 +150,12 @@ func match(globs []glob, rel string) (full, within bool) {
 
 // placeOf returns the outermost pod or virtual machine in a path as listed in /proc/PID/cgroup.
 func placeOf(rel string) (role, string) {
-	in, inPods, base := other, false, ""
+	in, base := other, ""
 	for name := range strings.SplitSeq(strings.Trim(rel, "/"), "/") {
-		next, key := below(in, inPods, base, name)
+		next, key := below(in, base, name)
 		if next == pod || next == vm {
 			return next, key
 		}
-		inPods = next == slice
 		in, base = next, name
 	}
 	return other, ""

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,12 +40,11 @@ func hierarchies(root string) ([]*hierarchy, error) {
 		if _, err := os.Stat(root); err != nil {
 			return nil, fmt.Errorf("finding control groups: --cgroup-root: %w", err)
 		}
-		return nil, fmt.Errorf("finding control groups: --cgroup-root %s: %w", root, errNoGroups)
+		return nil, fmt.Errorf("finding control groups: --cgroup-root %s: neither cgroup.controllers nor cpuacct "+
+			"exists", root)
 	}
 	return found, nil
 }
-
-var errNoGroups = errors.New("neither cgroup.controllers nor cpuacct exists")
 
 // versionOne returns the tree of the cpuacct controller, which many systems mount together with cpu. It returns nil
 // if there is none.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -58,44 +59,30 @@ func sharesMilli(shares uint64) uint64 {
 	return (min(shares, 262144)*1000 + 1023) / 1024
 }
 
-// weighing is the state of refreshing weights incrementally.
+// weighing is the state of refreshing weights.
 type weighing struct {
-	young  []*node // new nodes; their weight may not be set yet
-	again  []*node
-	cursor int
-	last   time.Duration
-	owed   float64 // number of nodes that are due for a refresh
-	next   time.Duration
-	rule   conversion
-	dead   []*node // nodes found to be removed while reading
+	young []*node // new nodes; their weight may not be set yet
+	again []*node // nodes that were new in the previous tick
+	next  time.Duration
+	rule  conversion
+	dead  []*node // nodes found to be removed while reading
 }
 
 // reweigh reads the weights of new nodes in this and the next tick, because container runtimes set weights shortly
-// after they create a group. It reads the weights of all other nodes once per minute, a few in each tick.
+// after they create a group. It reads the weights of all nodes once per minute.
 func (h *Host) reweigh(now time.Duration) {
 	w := &h.weigh
+	refresh, due := now >= w.next, slices.Concat(w.again, w.young)
+	w.again, w.young = w.young, nil
+	if refresh {
+		due = append(due, h.ordered...)
+	}
 	changed := false
-	for _, n := range w.again {
+	for _, n := range due {
 		changed = h.readWeight(n) || changed
 	}
-	clear(w.again)
-	w.again = w.again[:0]
-	for _, n := range w.young {
-		changed = h.readWeight(n) || changed
-	}
-	w.young, w.again = w.again, w.young
-
-	w.owed += float64(len(h.ordered)) * (now - w.last).Seconds() / refreshInterval.Seconds()
-	w.last = now
-	for w.owed = min(w.owed, float64(len(h.ordered))); w.owed >= 1; w.owed-- {
-		if w.cursor++; w.cursor >= len(h.ordered) {
-			w.cursor = 0
-		}
-		changed = h.readWeight(h.ordered[w.cursor]) || changed
-	}
-	if now >= w.next {
-		w.next = now + refreshInterval
-		h.cpus = h.countCPUs()
+	if refresh {
+		w.next, h.cpus = now+refreshInterval, h.countCPUs()
 		if rule := h.kubeletsRule(); rule != w.rule {
 			w.rule, changed = rule, true
 		}

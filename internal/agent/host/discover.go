@@ -158,7 +158,7 @@ func (h *Host) explore() {
 			h.watch.add(p)
 		case len(d.cold) > 0:
 			p, d.cold = d.cold[0], d.cold[1:]
-			if p.depth <= 1 && h.watch.count() < h.opts.Max+512 {
+			if p.depth <= 1 && len(h.watch.places) < h.opts.Max+512 {
 				h.watch.add(p)
 			}
 		default:
@@ -209,8 +209,7 @@ func (h *Host) enter(in place, name string) {
 		return
 	}
 	var key string
-	p.role, key = below(in.role, in.inPods, path.Base(in.dir), name)
-	p.inPods = p.role == slice
+	p.role, key = below(in.role, path.Base(in.dir), name)
 	within := false
 	if p.role == other || p.role == container || p.role == ignored {
 		rel := p.dir[len(p.hier.dir)+1:]
@@ -241,14 +240,10 @@ func (h *Host) enter(in place, name string) {
 	}
 }
 
-// addSlice adds a group that contains consumers.
+// addSlice adds a group that contains pods.
 func (h *Host) addSlice(p place) {
-	n, isNew := h.insert(p)
-	if !isNew {
-		return
-	}
+	n := h.insert(p)
 	switch base := path.Base(p.dir); {
-	case !p.inPods:
 	case isKubepods(base):
 		n.class = kubepods
 	case strings.Contains(base, "burstable"):
@@ -286,12 +281,12 @@ func (h *Host) addMember(p place, key string) bool {
 		return false
 	}
 	if parent == nil && path.Dir(p.dir) != p.hier.dir {
-		h.addSlice(place{hier: p.hier, dir: path.Dir(p.dir), role: slice, depth: p.depth - 1})
+		h.insert(place{hier: p.hier, dir: path.Dir(p.dir), role: slice})
 	}
 	if p.role == vm || p.role == group {
 		h.watchAbove(p)
 	}
-	n, _ := h.insert(p)
+	n := h.insert(p)
 	n.rebase = n.rebase || late
 	h.name(n, id, key)
 	return true
@@ -357,19 +352,19 @@ func (h *Host) vmID(name, key string) (id string, late bool) {
 }
 
 // insert returns the node of p. If there is none, it creates one below the innermost enclosing node.
-func (h *Host) insert(p place) (n *node, isNew bool) {
+func (h *Host) insert(p place) *node {
 	ino := inode(p.dir)
-	if n = h.byDir[p.dir]; n != nil {
+	if n := h.byDir[p.dir]; n != nil {
 		if ino == n.ino || ino == 0 {
-			return n, false
+			return n
 		}
 		h.leave(n)
 	}
-	n = &node{role: p.role, hier: p.hier, dir: p.dir, file: p.hier.counter, ino: ino, fd: -1, rebase: h.found.late}
+	n := &node{role: p.role, hier: p.hier, dir: p.dir, file: p.hier.counter, ino: ino, fd: -1, rebase: h.found.late}
 	n.adopt(h.around(p.hier, p.dir))
 	n.parent.late = n.parent.late || h.found.late
 	h.byDir[p.dir] = n
-	return n, true
+	return n
 }
 
 // around returns the innermost node that encloses dir.
@@ -390,8 +385,8 @@ func (h *Host) watchAbove(p place) {
 			return
 		}
 		up := place{hier: p.hier, dir: dir, depth: depth}
-		if n := h.byDir[dir]; n != nil {
-			up.role, up.inPods = n.role, n.class != noClass
+		if n := h.byDir[dir]; n != nil && (n.role != slice || n.class != noClass) {
+			up.role = n.role
 		}
 		h.watch.add(up)
 		depth--

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -187,7 +188,7 @@ type rig struct {
 
 func (k *kernel) open(o Options) *rig {
 	k.t.Helper()
-	o.Root, o.Proc = k.dir, k.proc
+	o.Root, o.Proc, o.Max = k.dir, k.proc, cmp.Or(o.Max, 5000)
 	h, err := Open(o, slog.New(slog.DiscardHandler))
 	if err != nil {
 		k.t.Fatal(err)

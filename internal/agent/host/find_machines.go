@@ -23,11 +23,10 @@ import (
 type search struct {
 	next    time.Duration
 	started bool
-	pread   func(fd int, into []byte) (int, error) // replaced by tests to inject faults
-	wait    time.Duration                          // maximum time that a sweep waits for the goroutine
-	running chan scan                              // receives the result of the goroutine; nil if none is running
-	at      *atomic.Int64                          // PID that the goroutine is reading
-	warned  bool                                   // the blocking process has been logged
+	wait    time.Duration // maximum time that a sweep waits for the goroutine
+	running chan scan     // receives the result of the goroutine; nil if none is running
+	at      *atomic.Int64 // PID that the goroutine is reading
+	warned  bool          // the blocking process has been logged
 	last    scan
 }
 
@@ -65,46 +64,30 @@ const (
 // search scans for new processes at most every ten seconds, and adds the virtual machines found.
 func (h *Host) search(now time.Duration) {
 	s := &h.vms
-	if !h.opts.VMs {
+	if !h.opts.VMs || s.running == nil && s.started && now < s.next {
 		return
 	}
+	wait := time.Millisecond // for a scan that was not finished in an earlier sweep
 	if s.running == nil {
-		if s.started && now < s.next {
-			return
-		}
-		s.next = now + searchInterval
+		wait, s.next = s.wait, now+searchInterval
 		s.running, s.at = make(chan scan, 1), new(atomic.Int64)
-		go scanProcesses(h.opts.Proc, s.last, s.pread, s.at, s.running)
-		select {
-		case done := <-s.running:
-			h.searched(done)
-		case <-time.After(s.wait):
-			// The time of machines found later has been accounted to their ancestors.
-			s.started = true
-		}
-		return
+		go scanProcesses(h.opts.Proc, s.last, h.io.pread, s.at, s.running)
 	}
 	select {
 	case done := <-s.running:
-		h.searched(done)
-	default:
+		s.running, s.warned = nil, false
+		for _, f := range done.finds {
+			h.addMachine(f)
+		}
+		done.finds = nil
+		s.last = done
+	case <-time.After(wait):
 		if now >= s.next && !s.warned {
 			s.warned = true
-			h.log.Warn("Search for virtual machines is blocked by a process", "pid",
-				s.at.Load())
+			h.log.Warn("Search for virtual machines is blocked by a process", "pid", s.at.Load())
 		}
 	}
-}
-
-// searched adds the virtual machines found by a scan.
-func (h *Host) searched(done scan) {
-	s := &h.vms
-	s.running, s.warned = nil, false
-	for _, f := range done.finds {
-		h.addMachine(f)
-	}
-	done.finds = nil
-	s.last, s.started = done, true
+	s.started = true // the time of machines found later has been accounted to their ancestors
 }
 
 // close waits for the goroutine. If a process blocks it, close returns an error, and the goroutine ends when that
@@ -129,9 +112,7 @@ func scanProcesses(proc string, last scan, pread func(int, []byte) (int, error),
 	next := scan{known: make(map[int]bystander, len(last.known)), round: last.round + 1}
 	defer func() { out <- next }()
 	io := newFiles()
-	if pread != nil {
-		io.pread = pread
-	}
+	io.pread = pread
 	entries, _ := os.ReadDir(proc) // use the entries read before an error
 	pids := make([]int, 0, len(entries))
 	for _, e := range entries {
@@ -285,14 +266,9 @@ func isAlone(dir string, pid int) bool {
 
 func (h *Host) addAlone(p place, f find, name, key string) {
 	id, _ := h.vmID(name, key)
-	if !h.admit(vm, id, h.around(p.hier, p.dir), true) {
-		return
+	if h.admit(vm, id, h.around(p.hier, p.dir), true) {
+		h.addFound(h.insert(p), f, id, key)
 	}
-	n, _ := h.insert(p)
-	n.rebase = h.vms.started
-	n.parent.late = n.parent.late || n.rebase
-	n.vcpus = f.vcpus
-	h.name(n, id, key)
 }
 
 func (h *Host) addProcess(f find, dir, name, key string, around *node) {
@@ -303,12 +279,16 @@ func (h *Host) addProcess(f find, dir, name, key string, around *node) {
 	if !h.admit(process, id, around, true) {
 		return
 	}
-	n := &node{
-		role: process, dir: dir, file: processFile, pid: f.pid, start: f.start, vcpus: f.vcpus, fd: -1,
-		rebase: h.vms.started, // its earlier time was accounted to its ancestors
-	}
+	n := &node{role: process, dir: dir, file: processFile, pid: f.pid, start: f.start, fd: -1}
 	n.adopt(around)
-	n.parent.late = n.parent.late || n.rebase
 	h.byDir[dir] = n
+	h.addFound(n, f, id, key)
+}
+
+// addFound registers a virtual machine that was found by its process. After the first scan, its earlier time has been
+// accounted to its ancestors.
+func (h *Host) addFound(n *node, f find, id, key string) {
+	n.rebase, n.vcpus = h.vms.started, f.vcpus
+	n.parent.late = n.parent.late || n.rebase
 	h.name(n, id, key)
 }

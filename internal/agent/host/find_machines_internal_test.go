@@ -89,7 +89,7 @@ func TestAProcessThatPanics(t *testing.T) {
 	k.process(101, "kvm -name a", "/", s)
 	k.process(102, "kvm -name b", "/", s)
 	r := k.open(Options{VMs: true})
-	r.vms.pread = func(fd int, into []byte) (int, error) {
+	r.io.pread = func(fd int, into []byte) (int, error) {
 		if name, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); strings.HasSuffix(name, "/101/cmdline") {
 			panic("planted")
 		}
@@ -113,7 +113,7 @@ func TestHeldUp(t *testing.T) {
 	held, asked := make(chan struct{}), make(chan struct{})
 	once := sync.OnceFunc(func() { close(asked) })
 	r.vms.wait = time.Millisecond
-	r.vms.pread = func(fd int, into []byte) (int, error) {
+	r.io.pread = func(fd int, into []byte) (int, error) {
 		if name, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); strings.HasSuffix(name, "/101/cmdline") {
 			once()
 			<-held

@@ -28,12 +28,12 @@ import (
 
 // Options configures a Host.
 type Options struct {
-	Root string // mount point of control groups, or a bind mount of it; defaults to /sys/fs/cgroup
-	Proc string // mount point of procfs; defaults to /proc
+	Root string // mount point of control groups, or a bind mount of it
+	Proc string // mount point of procfs
 	// patterns of additional control groups, relative to the root of the hierarchy, e.g. "slurm/uid_*/job_*/step_*"
 	Groups []string
 	VMs    bool // find QEMU processes without a known control group
-	// maximum number of consumers, 5,000 by default; others are accounted to their pod or the system
+	// maximum number of consumers; others are accounted to their pod or the system
 	Max int
 }
 
@@ -62,8 +62,6 @@ type Stats struct {
 }
 
 const (
-	defaultMax = 5000
-
 	walkInterval    = time.Minute      // interval of walks, in case an event was lost
 	blindInterval   = 10 * time.Second // interval of walks if some directories are not watched
 	searchInterval  = 10 * time.Second // interval of scans for virtual machines
@@ -105,10 +103,6 @@ type Host struct {
 
 // Open finds the control group hierarchies below opts.Root. Groups are read by the first Sweep.
 func Open(opts Options, log *slog.Logger) (*Host, error) {
-	opts.Root = cmp.Or(opts.Root, "/sys/fs/cgroup")
-	opts.Proc = cmp.Or(opts.Proc, "/proc")
-	opts.Max = cmp.Or(opts.Max, defaultMax)
-	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	globs, err := parseGlobs(opts.Groups)
 	if err != nil {
 		return nil, err

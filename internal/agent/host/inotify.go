@@ -20,11 +20,10 @@ type watcher struct {
 
 // place is a directory that may contain groups of interest.
 type place struct {
-	hier   *hierarchy
-	dir    string
-	role   role
-	inPods bool
-	depth  int
+	hier  *hierarchy
+	dir   string
+	role  role // slice only if it contains pods
+	depth int
 }
 
 // newWatcher returns a watcher. If inotify is unavailable, it returns an error together with a watcher without
@@ -44,8 +43,6 @@ func (w *watcher) close() error {
 	w.fd = -1
 	return err
 }
-
-func (w *watcher) count() int { return len(w.places) }
 
 // add watches a directory. It ignores directories that no longer exist; other errors set full.
 func (w *watcher) add(p place) {

@@ -74,9 +74,6 @@ func (c conversion) allocatableError(all *node, capacity float64) float64 {
 	if inside > c.within(all.weight, 0)+rounding {
 		err += impossible
 	}
-	if capacity <= 0 {
-		return err
-	}
 	if c.within(all.weight, 1) > capacity+rounding {
 		err += impossible
 	}

@@ -121,7 +121,7 @@ type nodeStat struct {
 // parseStat parses /proc/stat. The busy time is the sum of user, nice, system, irq and softirq. Guest time is
 // already part of user and nice, steal time was not used by this node, and iowait is idle time.
 func parseStat(text []byte) (nodeStat, bool) {
-	line, rest, ok := bytes.Cut(text, []byte("\n"))
+	line, _, ok := bytes.Cut(text, []byte("\n"))
 	if !ok || !bytes.HasPrefix(line, []byte("cpu ")) {
 		return nodeStat{}, false
 	}
@@ -142,15 +142,6 @@ func parseStat(text []byte) (nodeStat, bool) {
 	if column < 3 { // kernels before 2.6 have four columns
 		return nodeStat{}, false
 	}
-	var stat nodeStat
-	if stat.busy, ok = times(ticks, jiffy); !ok {
-		return nodeStat{}, false
-	}
-	for len(rest) > 3 && string(rest[:3]) == "cpu" {
-		stat.cpus++
-		if _, rest, ok = bytes.Cut(rest, []byte("\n")); !ok {
-			break
-		}
-	}
-	return stat, true
+	busy, ok := times(ticks, jiffy)
+	return nodeStat{busy: busy, cpus: bytes.Count(text, []byte("\ncpu"))}, ok
 }

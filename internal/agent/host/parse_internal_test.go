@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/energy/batch"
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
@@ -254,7 +255,7 @@ func FuzzPaths(f *testing.F) {
 				t.Errorf("invalid container ID %q", id)
 			}
 			for _, n := range []string{vmName(name), sanitise(name, maxGroup, true)} {
-				if strings.ContainsAny(n, "\n\x00") || n == "." || n == ".." || len(n) > maxGroup {
+				if n == "." || n == ".." || len(n) > maxGroup || name != "" && batch.CheckText("name", n, maxGroup) != nil {
 					t.Errorf("invalid name %q", n)
 				}
 			}

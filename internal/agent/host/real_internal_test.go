@@ -1,7 +1,9 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -18,8 +20,8 @@ import (
 // openReal opens a Host on the control groups of this machine.
 func openReal(t testing.TB, mount string, o Options) *Host {
 	t.Helper()
-	o.Root = mount
-	h, err := Open(o, nil)
+	o.Root, o.Proc, o.Max = cmp.Or(mount, "/sys/fs/cgroup"), "/proc", cmp.Or(o.Max, 5000)
+	h, err := Open(o, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +297,7 @@ func churn(t *testing.T, version, many int) {
 	if h.lift == 0 && all > sweep.Busy-first+100*time.Millisecond*time.Duration(runtime.NumCPU()) {
 		t.Errorf("all consumers were credited %v, the node used %v", all, sweep.Busy-first)
 	}
-	if h.counts(pod, container) > 10 || h.watch.count() > 50 {
+	if h.counts(pod, container) > 10 || len(h.watch.places) > 50 {
 		t.Errorf("left behind: %+v", stats)
 	}
 }

@@ -143,12 +143,10 @@ func (h *Host) RestoreState(state []byte) error {
 	h.lift, h.root, h.byDir, h.byID = lift, root, byDir, byID
 	h.changed = true
 	h.stats.Groups, h.byPID = 0, 0
-	h.leaving, h.ended, h.weigh = nil, nil, weighing{rule: h.weigh.rule, last: h.weigh.last}
+	h.leaving, h.ended, h.weigh = nil, nil, weighing{rule: h.weigh.rule}
 	for _, n := range byID {
 		h.count(n, 1)
-		if n.role == vm {
-			h.weigh.young = append(h.weigh.young, n) // to count its virtual CPUs
-		}
+		h.weigh.young = append(h.weigh.young, n)
 	}
 	h.found.started, h.found.next = !complete, 0
 	h.vms.started, h.vms.next = true, 0 // time of machines found later was accounted to their ancestors
@@ -228,7 +226,7 @@ func (n *node) restoreID() bool {
 	case slice, vm, process:
 		return true
 	case pod:
-		_, key := below(slice, true, path.Base(path.Dir(n.dir)), base)
+		_, key := below(slice, path.Base(path.Dir(n.dir)), base)
 		n.id = energy.ContainerID(key, "")
 		return key != "" && n.class == noClass
 	case container:

@@ -29,10 +29,10 @@ func (h *Host) Sweep(into *Sweep) error {
 	err := h.readBusy()
 	last := h.now()
 
-	for i, n := range h.weigh.dead {
+	for _, n := range h.weigh.dead {
 		h.leave(n)
-		h.weigh.dead[i] = nil
 	}
+	clear(h.weigh.dead)
 	h.weigh.dead = h.weigh.dead[:0]
 	h.attribute()
 	if err != nil {
@@ -114,10 +114,10 @@ func (h *Host) attribute() {
 			h.root.before = h.root.total
 		}
 	}
-	for i, n := range h.leaving {
+	for _, n := range h.leaving {
 		h.end(n)
-		h.leaving[i] = nil
 	}
+	clear(h.leaving)
 	h.leaving = h.leaving[:0]
 }
 
@@ -167,7 +167,4 @@ func (h *Host) conclude(into *Sweep) {
 	}
 	clear(h.ended)
 	h.ended = h.ended[:0]
-	if cap(h.ended) > 4*h.opts.Max {
-		h.ended = nil
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/agent/host"
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
@@ -80,7 +81,7 @@ func DefaultConfig() Config {
 		Meters: []string{auto}, PowercapRoot: defaultPowercap, HwmonRoot: "/sys/class/hwmon",
 		GuestDir:       "/var/scaphandre",
 		GPURoot:        "/",
-		ScrapeInterval: 5 * time.Second, Interval: time.Second,
+		ScrapeInterval: 5 * time.Second, Interval: time.Second, Now: host.Now,
 	}
 }
 

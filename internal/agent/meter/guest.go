@@ -55,7 +55,7 @@ type Guest struct {
 	low     low
 	reached uint64 // maximum value before a reset; 0 if none
 
-	parent   *batch.Parent
+	parent   batch.Parent // empty if unknown
 	quality  energy.Quality
 	asked    time.Duration // time when info was last read
 	infoText string        // content of info when last read
@@ -121,8 +121,8 @@ func GuestTree(dir string) bool {
 
 // guestHost is the content of kubenergy.json, which is written by the agent on the host.
 type guestHost struct {
-	Host    string `json:"host"`
-	VM      string `json:"vm"`
+	batch.Parent
+
 	Version int    `json:"version"`
 	Quality string `json:"quality"`
 }
@@ -146,7 +146,7 @@ func parseGuestInfo(text []byte) (batch.Parent, energy.Quality, error) {
 	if err := quality.UnmarshalText([]byte(h.Quality)); err != nil && h.Quality != "" {
 		return batch.Parent{}, 0, err
 	}
-	return batch.Parent{Host: h.Host, VM: h.VM}, min(quality, energy.Derived), nil
+	return h.Parent, min(quality, energy.Derived), nil
 }
 
 // readInfo reads kubenergy.json. If it cannot be read, the last known host remains valid.
@@ -162,26 +162,27 @@ func (g *Guest) readInfo(now time.Duration) {
 		g.log.Warn("Failed to read the names of the host and this machine", "file", g.info, "err", err)
 		return
 	}
-	if g.parent == nil && g.theirs != g.ours {
+	unknown := g.parent == batch.Parent{}
+	if unknown && g.theirs != g.ours {
 		g.counter = g.newCounter(g.ours) // Scaphandre's factor does not apply
 		if g.known {
 			g.counter.Resume(g.last)
 			g.counter.Break()
 		}
 	}
-	if g.parent == nil || *g.parent != parent {
+	if g.parent != parent {
 		g.log.Info("Detected a virtual machine", "host", parent.Host, "vm", parent.VM)
-		g.moved = g.known && (g.parent != nil || g.seen) // the counter is that of another host
+		g.moved = g.known && (!unknown || g.seen) // the counter is that of another host
 	}
-	g.parent, g.quality = &parent, quality
+	g.parent, g.quality = parent, quality
 }
 
-// ParentOf returns the names of the host and this virtual machine, or nil if they are unknown.
-func ParentOf(meters []Meter) *batch.Parent {
+// ParentOf returns the names of the host and this virtual machine, which are empty if they are unknown.
+func ParentOf(meters []Meter) (parent batch.Parent) {
 	if g, ok := Of[*Guest](meters); ok {
-		return g.parent
+		parent = g.parent
 	}
-	return nil
+	return parent
 }
 
 // Name implements Meter.
@@ -261,7 +262,7 @@ func (g *Guest) record(raw uint64, written time.Time, now time.Duration) {
 	at := now
 	if g.seen {
 		at = min(max(now-g.wall().Sub(written), g.looked, g.last.At), now)
-	} else if g.parent == nil && !g.factor {
+	} else if g.parent == (batch.Parent{}) && !g.factor {
 		g.log.Warn("Counter appears to be written by Scaphandre and increases too slowly because of the period "+
 			"of its loop, set --scaphandre-factor", "file", g.path)
 	}

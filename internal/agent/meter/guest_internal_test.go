@@ -93,10 +93,10 @@ func TestGuestReadsTheFileThatIsThere(t *testing.T) {
 	if last.Quality != energy.Derived {
 		t.Errorf("quality = %v, want derived", last.Quality)
 	}
-	if got, want := m.parent, (batch.Parent{Host: "hv-7", VM: "web-1"}); got == nil || *got != want {
+	if got, want := m.parent, (batch.Parent{Host: "hv-7", VM: "web-1"}); got != want {
 		t.Errorf("parent %v, want %v", got, want)
 	}
-	if got := ParentOf([]Meter{&Model{}, m}); got == nil || got.VM != "web-1" {
+	if got := ParentOf([]Meter{&Model{}, m}); got.VM != "web-1" {
 		t.Errorf("parent %v", got)
 	}
 }
@@ -108,7 +108,7 @@ func TestGuestOfScaphandre(t *testing.T) {
 		g := shareTree(t, "scaphandre")
 		g.stamp(0)
 		m := g.open(func(c *Config) { c.ScaphandreFactor = factor })
-		if m.parent != nil {
+		if m.parent != (batch.Parent{}) {
 			t.Errorf("parent = %v, want none", m.parent)
 		}
 		first := read(t, m, g.c.tick())[NameGuest]
@@ -220,7 +220,7 @@ func TestGuestBeforeTheHost(t *testing.T) {
 	m := g.open(nil)
 	readings, err := m.Read(g.c.tick(), nil)
 	mustFail(t, err, "waiting for the host")
-	if len(readings) != 0 || m.parent != nil || GuestTree(g.dir) {
+	if len(readings) != 0 || m.parent != (batch.Parent{}) || GuestTree(g.dir) {
 		t.Errorf("got %v, parent %v", readings, m.parent)
 	}
 	put(t, filepath.Join(g.dir, guestInfo), string(text))
@@ -228,7 +228,7 @@ func TestGuestBeforeTheHost(t *testing.T) {
 	if !GuestTree(g.dir) {
 		t.Error("GuestTree() = false, want true")
 	}
-	if got := read(t, m, g.c.after(20*time.Second))[NameGuest]; got.Raw != 5 || m.parent == nil {
+	if got := read(t, m, g.c.after(20*time.Second))[NameGuest]; got.Raw != 5 || m.parent == (batch.Parent{}) {
 		t.Errorf("got %v, parent %v", got, m.parent)
 	}
 }

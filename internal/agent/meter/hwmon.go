@@ -283,14 +283,13 @@ func (h *Hwmon) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 		text, err := w.file.read()
 		at := before + (t.Now()-before)/2
 		w.gone = w.counter != nil && (w.gone || isGone(err))
-		if err == nil {
-			var r energy.Reading
-			if r, err = w.next(text, at, h.stale); err == nil {
-				into = append(into, r)
-				continue
-			}
+		if err != nil {
+			errs = append(errs, err)
+		} else if r, err := w.next(text, at, h.stale); err != nil {
+			errs = append(errs, fmt.Errorf("reading %s: %w", w.file.path, err))
+		} else {
+			into = append(into, r)
 		}
-		errs = append(errs, err)
 	}
 	return into, errors.Join(errs...)
 }
@@ -298,22 +297,20 @@ func (h *Hwmon) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 func (w *wallSensor) next(text []byte, at, stale time.Duration) (energy.Reading, error) {
 	v, err := parseInt(text)
 	if err != nil {
-		return energy.Reading{}, fmt.Errorf("reading %s: %w", w.file.path, err)
+		return energy.Reading{}, err
 	}
 	if w.counter == nil {
 		power := energy.Watts(float64(v) / 1e6)
 		if power <= 0 || power > envelope[energy.Wall] {
-			return energy.Reading{}, fmt.Errorf("reading %s: %v W is out of range", w.file.path,
-				float64(power))
+			return energy.Reading{}, fmt.Errorf("%v W is out of range", float64(power))
 		}
 		return w.integrator.Next(power*energy.Watts(w.scale), at), nil
 	}
 	if v < 0 {
-		return energy.Reading{}, fmt.Errorf("reading %s: negative energy %d", w.file.path, v)
+		return energy.Reading{}, fmt.Errorf("negative energy %d", v)
 	}
 	if age := w.changes.beat(uint64(v), at); age > stale {
-		return energy.Reading{}, fmt.Errorf("reading %s: counter does not advance: %d for %v", w.file.path, v,
-			age.Round(time.Second))
+		return energy.Reading{}, fmt.Errorf("counter does not advance: %d for %v", v, age.Round(time.Second))
 	}
 	if w.gone { // the counter of a reconnected device may have been reset
 		w.counter.Break()

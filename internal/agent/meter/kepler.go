@@ -150,7 +150,6 @@ func oldKeplerSeries(zones []keplerZone) ([]series, error) {
 			out = append(out, series{numbered(k.kind, keplerPrefix, number), raw})
 		}
 	}
-	slices.SortFunc(out, func(a, b series) int { return strings.Compare(a.domain.Name, b.domain.Name) })
 	return out, nil
 }
 

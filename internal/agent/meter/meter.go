@@ -74,14 +74,13 @@ func period(stale time.Duration) time.Duration { return stale * 2 / 3 }
 // changeDetector measures how long a counter has been unchanged.
 type changeDetector struct {
 	raw   uint64
-	since time.Duration // time when raw was first read
-	begun bool
+	since time.Duration // time when raw was first read, since boot; 0 if there is no value yet
 }
 
 // beat records the value of the counter and returns how long it has been unchanged.
 func (p *changeDetector) beat(raw uint64, at time.Duration) time.Duration {
-	if !p.begun || raw != p.raw {
-		*p = changeDetector{raw: raw, since: at, begun: true}
+	if p.since == 0 || raw != p.raw {
+		*p = changeDetector{raw: raw, since: at}
 	}
 	return at - p.since
 }

@@ -4,13 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
@@ -19,8 +16,6 @@ import (
 // have quality estimated.
 type Model struct {
 	profile *energy.Profile // nil for a typical server with the same number of CPUs
-	typical *energy.Profile
-	cpus    float64
 	domain  energy.Domain
 	scale   float64
 
@@ -57,27 +52,19 @@ const (
 
 // ReadProfile reads a power profile from a JSON file.
 func ReadProfile(path string) (*energy.Profile, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // does not block on a named pipe
-	if err != nil {
-		return nil, fmt.Errorf("reading the power profile: %w", err)
-	}
-	defer f.Close()
-	var text []byte
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-	case !info.Mode().IsRegular():
-		err = errNotRegular
-	default:
-		text, err = io.ReadAll(io.LimitReader(f, maxProfile+1))
-	}
 	p := &energy.Profile{}
+	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-	case len(text) > maxProfile:
+	case !info.Mode().IsRegular(): // reading a named pipe could block
+		err = errNotRegular
+	case info.Size() > maxProfile:
 		err = errTooLong
 	default:
-		err = json.Unmarshal(text, p)
+		var text []byte
+		if text, err = os.ReadFile(path); err == nil {
+			err = json.Unmarshal(text, p)
+		}
 	}
 	if err == nil && p.Power(1) <= 0 {
 		err = errors.New("power must be positive")
@@ -109,10 +96,7 @@ func (m *Model) Profile(cpus float64) *energy.Profile {
 	if m.profile != nil {
 		return m.profile
 	}
-	if m.typical == nil || m.cpus != cpus {
-		m.typical, m.cpus = TypicalProfile(cpus), cpus
-	}
-	return m.typical
+	return TypicalProfile(cpus)
 }
 
 // Name implements Meter.
@@ -123,7 +107,8 @@ func (m *Model) Domains() []energy.Domain { return []energy.Domain{m.domain} }
 
 // Resume implements Meter. No energy is lost, because the CPU time of the node is cumulative.
 func (m *Model) Resume(last []energy.Reading) {
-	if r, ok := find(last, m.domain); ok && r.Raw > 0 && r.Raw <= math.MaxInt64 && r.Total >= 0 {
+	if r, ok := find(last, m.domain); ok && r.Raw > 0 && r.Raw <= math.MaxInt64 &&
+		r.Total >= 0 && r.Total <= math.MaxInt64/2 {
 		m.last, m.known, m.resumed = r, true, true
 	}
 }
@@ -149,7 +134,7 @@ func (m *Model) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 	dt, busy := at-before.At, t.Busy-time.Duration(before.Raw)
 	known := m.known
 	m.known, m.resumed = true, false
-	if !known || dt <= 0 || dt > m.maxGap || busy < 0 || before.Total > math.MaxInt64/2 {
+	if !known || dt <= 0 || dt > m.maxGap || busy < 0 {
 		m.begin(known)
 		return append(into, m.last), nil
 	}
@@ -165,9 +150,6 @@ func (m *Model) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 // processes.
 func (m *Model) begin(known bool) {
 	m.rest = 0
-	if m.last.Total > math.MaxInt64/2 {
-		m.last.Total = 0
-	}
 	if known {
 		m.last.Run++
 		return

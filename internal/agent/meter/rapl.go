@@ -71,9 +71,8 @@ func newRAPL(c Config, log *slog.Logger, sys *calls) (*RAPL, error) {
 		return nil, fmt.Errorf("opening RAPL: %w", err)
 	}
 	if len(zones) == 0 {
-		return nil,
-			fmt.Errorf("opening RAPL: no zones in %s: RAPL is not supported, or its kernel module is not loaded",
-				c.PowercapRoot)
+		return nil, fmt.Errorf("opening RAPL: no zones in %s: RAPL is not supported, or its kernel module is not "+
+			"loaded", c.PowercapRoot)
 	}
 	r := &RAPL{stale: c.stale()}
 	err = r.open(c, sys, zones)
@@ -114,9 +113,9 @@ func (r *RAPL) open(c Config, sys *calls, zones []zoneDir) error {
 	})
 	err := errors.Join(errs...)
 	if errors.Is(err, fs.ErrPermission) {
-		err = fmt.Errorf("%w\nonly the owner may read these files: run the agent as root, without any "+
-			"capability and not in a "+
-			"user namespace, or assign the files to a group of the agent with a udev or tmpfiles rule (mode 0440)", err)
+		err = fmt.Errorf("%w\nonly the owner may read these files: run the agent as root, without any capability and "+
+			"not in a user namespace, or assign the files to a group of the agent with a udev or tmpfiles rule "+
+			"(mode 0440)", err)
 	}
 	return err
 }
@@ -141,7 +140,9 @@ func openZone(c Config, sys *calls, same []zoneDir) (*raplZone, error) {
 			errs = append(errs, err)
 			continue
 		}
-		z.limit, _ = readUint(sys, filepath.Join(dir.path, "max_energy_range_uj")) // optional
+		limit := counterFile{sys: sys, path: filepath.Join(dir.path, "max_energy_range_uj")}
+		z.limit, _ = limit.readUint() // optional
+		limit.close()
 		z.counter = energy.NewCounter(energy.CounterOptions{
 			Domain: z.domain, Quality: energy.Measured, Range: z.limit, MicrojoulesPerUnit: 1,
 			Max: envelope[z.domain.Kind], Scale: c.scale(NameRAPL, z.domain.Name),

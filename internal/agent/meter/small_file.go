@@ -101,7 +101,14 @@ func (f *counterFile) read() (text []byte, err error) {
 
 func (f *counterFile) readUint() (uint64, error) {
 	text, err := f.read()
-	return number(f.path, text, err)
+	if err != nil {
+		return 0, err
+	}
+	v, err := parseUint(text)
+	if err != nil {
+		return 0, fmt.Errorf("reading %s: %w", f.path, err)
+	}
+	return v, nil
 }
 
 func (f *counterFile) close() {
@@ -109,24 +116,6 @@ func (f *counterFile) close() {
 		_ = f.sys.close(f.fd) // opened for reading only
 		f.open = false
 	}
-}
-
-// readUint reads a file that contains an unsigned 64-bit number.
-func readUint(sys *calls, path string) (uint64, error) {
-	text, err := readSmall(sys, path, maxNumber-1)
-	return number(path, text, err)
-}
-
-// number parses the content of a file, unless err is not nil.
-func number(path string, text []byte, err error) (uint64, error) {
-	if err != nil {
-		return 0, err
-	}
-	v, err := parseUint(text)
-	if err != nil {
-		return 0, fmt.Errorf("reading %s: %w", path, err)
-	}
-	return v, nil
 }
 
 // parseUint parses a decimal number with an optional trailing newline, as written by the kernel.
@@ -211,19 +200,19 @@ const maxEntries = 4096
 // an error if it has too many entries.
 func list(dir string) ([]string, error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("listing zones or sensors: %w", err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	defer f.Close()
-	names, err := f.Readdirnames(maxEntries + 1)
-	switch {
-	case err != nil && !errors.Is(err, io.EOF):
+	var names []string
+	if err == nil {
+		defer f.Close()
+		names, err = f.Readdirnames(maxEntries + 1)
+	}
+	if len(names) > maxEntries {
+		err = fmt.Errorf("%s has more than %d entries", dir, maxEntries)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("listing zones or sensors: %w", err)
-	case len(names) > maxEntries:
-		return nil, fmt.Errorf("listing zones or sensors: %s has more than %d entries", dir, maxEntries)
 	}
 	slices.Sort(names)
 	return names, nil
