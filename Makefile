@@ -25,8 +25,8 @@ ldflags    = -X k8s.io/component-base/version.gitVersion=$(kubernetes) \
 heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$|/scheduler/(app|fallback|parking)$$
 light_tests := /test/(docs|kit|layers)$$
 # The slowest packages that link Kubernetes, which are started first.
-longest := ./test/hold ./test/grafana ./test/upstream ./test/lifecycle ./test/controller ./test/surface
-light_packages := all=$$(go list ./...); light="$$(grep -vE '$(heavy)' <<<"$$all") $$(grep -E '$(light_tests)' <<<"$$all")"
+longest := ./test/hold ./test/lifecycle ./test/experiment ./test/controller ./test/grafana ./test/upstream ./test/surface
+light_packages := all=$$(go list ./...); light=$$(grep -vE '$(heavy)' <<<"$$all"; grep -E '$(light_tests)' <<<"$$all")
 heavy_packages := all=$$(go list ./...); linking=$$(grep -E '$(heavy)' <<<"$$all" | grep -vE '$(light_tests)' || true)
 
 # The race detector requires a C compiler. Without one, the tests run without the race detector.
@@ -88,10 +88,10 @@ static:
 	    || { echo "not current: run go generate ./api/..."; exit 1; }
 
 # The race detector slows tests down by a factor of ten to thirty. It is not used for packages without goroutines: the core, as
-# enforced by test/layers, the simulator, report and scenarios, and most tests in `alone`. In forecast, it is used only for
-# the tests on several processors.
-core  := /(internal/(energy|grid|mincost|sched|sched/(codec|strategy)|forecast|sim|sim/oracle|report)|scenarios)$$
-alone := ^Test(Compare(GoesOnWhereItWas|InParts|AlignsTrials)|Release.*Cluster|ReleaseNoticesALongerWay|ManyHolds.*|Failing.*|FullDisk|Faults|SeriesAreBounded|AnswersAreBounded)$$
+# enforced by test/layers, the simulator, report and scenarios, the tests of documents, layers and images, and most tests in
+# `alone`. In forecast, it is used only for the tests on several processors.
+core  := /(internal/(energy|grid|mincost|sched|sched/(codec|strategy)|forecast|sim|sim/oracle|report)|scenarios|hack/images|test/(docs|layers))$$
+alone := Test(Compare.*|Manifest.*|ECSchedOnTheGermanGrid|GAIAInShort|ReportOfTooManyDecisions|DashboardCommand|Release.*Cluster|ReleaseNoticesALongerWay|ManyHolds.*|Failing.*|FullDisk|Faults|SeriesAreBounded|AnswersAreBounded|SumsSurviveKills)
 
 test-light:
 ifeq ($(RACE),)
@@ -99,11 +99,12 @@ ifeq ($(RACE),)
 	@$(light_packages); $(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) $$light
 else
 	@echo "== tests with the race detector"
-	@$(light_packages); $(shuffled) $(RACE) -p $(ABREAST) -timeout $(TIMEOUT) -skip '$(alone)' $$(grep -vE '$(core)' <<<"$$light")
+	@$(light_packages); $(shuffled) $(RACE) -p $(ABREAST) -timeout $(TIMEOUT) -skip '^$(alone)$$' $$(grep -vE '$(core)' <<<"$$light")
 	@$(shuffled) $(RACE) -timeout $(TIMEOUT) -run 'OnAnyNumberOfProcessors' ./internal/forecast
 	@echo "== tests without the race detector: core, simulator, ledger, comparisons and long releases"
 	@$(light_packages); $(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) $$(grep -E '$(core)' <<<"$$light") ./internal/ledger/sqlite ./internal/ledger/sqlstore
-	@$(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./internal/cli ./internal/scheduler/hold ./internal/power ./internal/controller ./internal/slurm
+	@$(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) -run '^$(alone)$$' \
+	  $$(grep -rlE --include='*_test.go' '^func $(alone)\(' internal | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 endif
 
 # go vet compiles the dependencies of the tests in parallel. Control planes are mostly idle, so several of them run concurrently.

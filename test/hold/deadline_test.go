@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	crowd    = 200
-	podDelay = 40 * time.Second
-	jobDelay = 75 * time.Second
+	crowd    = 100
+	podDelay = 25 * time.Second
+	jobDelay = 45 * time.Second
 	// Lead times that the hold loop uses before it has measured anything.
 	podLead = time.Second + crowd*time.Second/100
 	jobLead = 2*time.Second + crowd*time.Second/5
@@ -75,7 +75,8 @@ func (d *diary) span(m *kit.Machine, names []string) (first, last time.Time) {
 	return first, last
 }
 
-// report logs the distribution of delays relative to the deadline and checks its minimum and maximum.
+// report logs the distribution of delays relative to the deadline and checks its minimum and maximum. Both depend on
+// the speed of the machine.
 func report(t *testing.T, m *kit.Machine, what string, late []time.Duration, missing int,
 	earliest, latest time.Duration,
 ) {
@@ -90,9 +91,8 @@ func report(t *testing.T, m *kit.Machine, what string, late []time.Duration, mis
 	t.Logf("%-28s %d: delay after the deadline in seconds: min %.2f, median %.2f, p99 %.2f, max %.2f",
 		what, len(late), late[0].Seconds(), late[len(late)/2].Seconds(), late[len(late)*99/100].Seconds(),
 		late[len(late)-1].Seconds())
-	if late[0] < earliest {
-		t.Errorf("%s: the first was %v after the deadline, want at most %v before the deadline",
-			what, late[0], -earliest)
+	if late[0] < earliest { // the lead grows with the measured latency of starts
+		m.TooSlow("%s: the first was %v before the deadline, want at most %v", what, -late[0], -earliest)
 	}
 	if last := late[len(late)-1]; last > latest {
 		m.TooSlow("%s: the last was %v after the deadline, want at most %v", what, last, latest)
