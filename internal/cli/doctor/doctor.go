@@ -114,20 +114,20 @@ func Examine(ctx context.Context, c *cmdutil.Cluster, namespace string, now func
 	return d
 }
 
-func (d *Doctor) say(s dashboard.Status, advice, format string, args ...any) {
+func (d *Doctor) add(s dashboard.Status, advice, format string, args ...any) {
 	d.Findings = append(d.Findings, dashboard.Finding{
 		Check: d.check, Status: s, Message: fmt.Sprintf(format, args...), Advice: advice,
 	})
 }
 
-func (d *Doctor) ok(format string, args ...any) { d.say(dashboard.StatusOK, "", format, args...) }
+func (d *Doctor) ok(format string, args ...any) { d.add(dashboard.StatusOK, "", format, args...) }
 
 func (d *Doctor) warn(advice, format string, args ...any) {
-	d.say(dashboard.StatusWarn, advice, format, args...)
+	d.add(dashboard.StatusWarn, advice, format, args...)
 }
 
 func (d *Doctor) fail(advice, format string, args ...any) {
-	d.say(dashboard.StatusFail, advice, format, args...)
+	d.add(dashboard.StatusFail, advice, format, args...)
 }
 
 const adviceRights = "ask a user with this permission, or use another --context"

@@ -123,7 +123,7 @@ func (d *Doctor) checkStranded(ctx context.Context) {
 		if f.Scheduler != policy.SchedulerName && !slices.Contains(s.Configured, f.Scheduler) {
 			status, mend = dashboard.StatusWarn, "if no other system serves this name: "+mend
 		}
-		d.say(status, mend, "%s", f)
+		d.add(status, mend, "%s", f)
 	}
 	if len(all.Found)+len(all.Unseen) == 0 {
 		d.ok("no scheduler serves pods with schedulerName %s, but there are none", cmdutil.OrOf(names))

@@ -269,7 +269,7 @@ func (e *Explainer) submitted(s *subject) time.Time {
 	return cmp.Or(s.work.Submitted, e.Now)
 }
 
-func (e *Explainer) say(state, format string, args ...any) {
+func (e *Explainer) set(state, format string, args ...any) {
 	e.out.State, e.out.Sentence = state, fmt.Sprintf(format, args...)
 }
 

@@ -115,13 +115,13 @@ func (e *Explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Se
 	tick, err := kube.NextTick(s.cron, e.Now.UTC())
 	switch {
 	case err != nil:
-		e.say(StateSuspended, "The schedule is invalid, so its Jobs are not held: %s.", cmdutil.OneLine(err))
+		e.set(StateSuspended, "The schedule is invalid, so its Jobs are not held: %s.", cmdutil.OneLine(err))
 		return
 	case ptr.Deref(s.cron.Spec.Suspend, false):
-		e.say(StateSuspended, "It is suspended and creates no Jobs until a user resumes it.")
+		e.set(StateSuspended, "It is suspended and creates no Jobs until a user resumes it.")
 		return
 	}
-	e.say(StateScheduled, "The next Job is created at %s", e.clock(tick))
+	e.set(StateScheduled, "The next Job is created at %s", e.clock(tick))
 	e.out.NextRun = &tick
 	why := e.notHeld(s, job, settings)
 	if latest, err := kube.LatestRun(s.cron, tick, job.Duration); err == nil && !latest.IsZero() && why == "" {
@@ -149,18 +149,18 @@ func (e *Explainer) namespaceState(ctx context.Context, s *subject, settings *po
 	why, never := policy.NeverHeld(s.object)
 	switch {
 	case never:
-		e.say(StateNotIn, "No workload is held: %s.", why)
+		e.set(StateNotIn, "No workload is held: %s.", why)
 	case e.noMode:
-		e.say(UnknownMode, "It is unknown whether the namespace has opted in.")
+		e.set(UnknownMode, "It is unknown whether the namespace has opted in.")
 	case !optedIn:
-		e.say(StateNotIn, "The namespace has not opted in. Only annotated workloads are managed, in mode %s (%s). To "+
+		e.set(StateNotIn, "The namespace has not opted in. Only annotated workloads are managed, in mode %s (%s). To "+
 			"opt in: kubectl label namespace %s %s=shadow.", settings.Mode, cmdutil.ModeMeans[settings.Mode], name,
 			v1alpha1.LabelMode)
 	case settings.AllowedDelay > 0:
-		e.say(StateOptedIn, "The mode is %s: %s. Jobs without annotations may be held for at most %v.", settings.Mode,
+		e.set(StateOptedIn, "The mode is %s: %s. Jobs without annotations may be held for at most %v.", settings.Mode,
 			cmdutil.ModeMeans[settings.Mode], settings.AllowedDelay)
 	default:
-		e.say(StateOptedIn, "The mode is %s: %s. Only workloads with the annotation %s may be held, because no delay "+
+		e.set(StateOptedIn, "The mode is %s: %s. Only workloads with the annotation %s may be held, because no delay "+
 			"is allowed by default.", settings.Mode, cmdutil.ModeMeans[settings.Mode], v1alpha1.AnnotationAllowedDelay)
 	}
 	e.heldIn(ctx, name)

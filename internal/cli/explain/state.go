@@ -29,7 +29,7 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 		e.cronJobState(s, job, settings)
 		return
 	case cmdutil.KindDeployment:
-		e.say(StatePlaced, "%s. They are placed by the scheduler %s and never held, because the pods of a Deployment "+
+		e.set(StatePlaced, "%s. They are placed by the scheduler %s and never held, because the pods of a Deployment "+
 			"serve requests.", s.ready, s.pod.Spec.SchedulerName)
 		return
 	case cmdutil.KindNamespace:
@@ -94,7 +94,7 @@ func (e *Explainer) jobState(ctx context.Context, job *batchv1.Job) {
 	released := job.Annotations[v1alpha1.AnnotationReleasedAt]
 	switch end := cmdutil.EndOf(job); {
 	case end != "":
-		e.say(StateFinished, "It has finished (%s).", end)
+		e.set(StateFinished, "It has finished (%s).", end)
 	case suspended && held:
 		e.held(ctx, job.Annotations)
 	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
@@ -103,21 +103,21 @@ func (e *Explainer) jobState(ctx context.Context, job *batchv1.Job) {
 		if till := job.Annotations[v1alpha1.AnnotationBudgetSuspendedTill]; till != "" {
 			latest = ", at the latest at " + till
 		}
-		e.say(StateSuspended, "KubEnergy suspended it because the budget %q is exhausted. It resumes when the budget "+
+		e.set(StateSuspended, "KubEnergy suspended it because the budget %q is exhausted. It resumes when the budget "+
 			"allows it%s. A user with the role kubenergy-releaser can resume it earlier.",
 			job.Labels[v1alpha1.LabelBudgetSuspended], latest)
 	case suspended:
-		e.say(StateSuspended, "It is suspended, but not by KubEnergy, which will not resume it.")
+		e.set(StateSuspended, "It is suspended, but not by KubEnergy, which will not resume it.")
 	case job.Status.Active > 0 && ptr.Deref(job.Status.Ready, 0) > 0:
-		e.say(StateRunning, "It is running: %d of %s ready.", *job.Status.Ready,
+		e.set(StateRunning, "It is running: %d of %s ready.", *job.Status.Ready,
 			humanize.Count(int(job.Status.Active), "pod"))
 		if released != "" {
 			e.out.Sentence = strings.TrimSuffix(e.out.Sentence, ".") + ", released at " + released + "."
 		}
 	case released != "":
-		e.say(StateReleased, "It was released at %s.", released)
+		e.set(StateReleased, "It was released at %s.", released)
 	default:
-		e.say(StateWaiting, "It is not suspended, and its pods wait for the scheduler.")
+		e.set(StateWaiting, "It is not suspended, and its pods wait for the scheduler.")
 	}
 }
 
@@ -148,13 +148,13 @@ func (e *Explainer) held(ctx context.Context, annotations map[string]string) {
 	absence, _ := cmdutil.WithoutScheduler(ctx, e.Cluster, v1alpha1.SystemNamespace, e.Now, does)
 	switch {
 	case e.Job.Released:
-		e.say(StateHeld, "It is held and about to start.")
+		e.set(StateHeld, "It is held and about to start.")
 	case w.Until == nil && absence == "":
-		e.say(StateHeld, "It is held, but the scheduler has not planned its start yet.")
+		e.set(StateHeld, "It is held, but the scheduler has not planned its start yet.")
 	case w.Until == nil:
-		e.say(StateHeld, "It is held.")
+		e.set(StateHeld, "It is held.")
 	default:
-		e.say(StateHeld, "It is held until %s.", e.clock(*w.Until))
+		e.set(StateHeld, "It is held until %s.", e.clock(*w.Until))
 		if w.Reason != "" {
 			e.out.Sentence += " Reason: " + dashboard.WithoutGrams(w.Reason) + "."
 		}
@@ -171,23 +171,23 @@ func (e *Explainer) podState(pod *v1.Pod, settings *policy.Settings) {
 	e.out.Node = pod.Spec.NodeName
 	switch {
 	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
-		e.say(StateFinished, "It has finished (%s).", pod.Status.Phase)
+		e.set(StateFinished, "It has finished (%s).", pod.Status.Phase)
 	case pod.Status.Phase == v1.PodRunning:
-		e.say(StateRunning, "It is running on %s.", pod.Spec.NodeName)
+		e.set(StateRunning, "It is running on %s.", pod.Spec.NodeName)
 	case pod.Spec.NodeName != "":
-		e.say(StateBound, "It is bound to %s.", pod.Spec.NodeName)
+		e.set(StateBound, "It is bound to %s.", pod.Spec.NodeName)
 	case len(pod.Spec.SchedulingGates) > 0:
-		e.say(StateSuspended, "It has scheduling gates of other controllers.")
+		e.set(StateSuspended, "It has scheduling gates of other controllers.")
 	case cmdutil.HeldMessage(pod) != "" && settings.Enforced():
-		e.say(StateHeld, "It is held. Reason: %s.", cmdutil.HeldMessage(pod))
+		e.set(StateHeld, "It is held. Reason: %s.", cmdutil.HeldMessage(pod))
 	case policy.Scheduled(pod).Reason == v1.PodReasonUnschedulable:
-		e.say(StateWaiting, "It is waiting for a node. Scheduler %s reported: %s.", pod.Spec.SchedulerName,
+		e.set(StateWaiting, "It is waiting for a node. Scheduler %s reported: %s.", pod.Spec.SchedulerName,
 			strings.TrimSuffix(policy.Scheduled(pod).Message, "."))
 	default:
-		e.say(StateWaiting, "It is waiting for the scheduler %s.", pod.Spec.SchedulerName)
+		e.set(StateWaiting, "It is waiting for the scheduler %s.", pod.Spec.SchedulerName)
 		age := e.Now.Sub(pod.CreationTimestamp.Time)
 		if policy.Scheduled(pod).Type == "" && !pod.CreationTimestamp.IsZero() && age > cmdutil.Lateness {
-			e.say(StateWaiting, "It is waiting for the scheduler %s, but no scheduler has processed it for %s.",
+			e.set(StateWaiting, "It is waiting for the scheduler %s, but no scheduler has processed it for %s.",
 				pod.Spec.SchedulerName, humanize.Rounded(age))
 		}
 	}
