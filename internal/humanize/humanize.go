@@ -25,12 +25,12 @@ func Shortened(text string, most int) string {
 	return text
 }
 
-// Truncated returns text truncated to at most the given number of bytes. Truncated text ends with an ellipsis.
-func Truncated(text string, most int) string {
-	if len(text) <= most {
+// Truncated returns text truncated to at most limit bytes. Truncated text ends with an ellipsis.
+func Truncated(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }
 
 // Few joins at most the given number of elements with commas, and appends an ellipsis if there are more.

@@ -19,8 +19,8 @@ func Surviving(log *slog.Logger, h cache.ResourceEventHandler) cache.ResourceEve
 	}
 }
 
-// EventObject returns the object of an informer event, also if the informer has missed the deletion of the object. ok
-// is false if the object is not of type T.
+// EventObject returns the object of an informer event, even if the informer missed its deletion. ok is false if the
+// object is not of type T.
 func EventObject[T any](obj any) (o T, ok bool) {
 	if missed, found := obj.(cache.DeletedFinalStateUnknown); found {
 		obj = missed.Obj
