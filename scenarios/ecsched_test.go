@@ -55,15 +55,6 @@ func ecsched(t *testing.T, name, strategyName string) completion {
 	return c
 }
 
-// traceOrSkip skips the test if the trace is missing or the simulation would take too long.
-func traceOrSkip(t *testing.T) {
-	t.Helper()
-	kit.Data(t, "ecsched/ecsched_input_9549jobs.txt")
-	if raced && !long {
-		t.Skip("too slow with the race detector: set KUBENERGY_LONG=1")
-	}
-}
-
 // long is true if all cases are simulated, and not only those with published claims.
 var long = os.Getenv("KUBENERGY_LONG") != ""
 
@@ -71,7 +62,7 @@ var long = os.Getenv("KUBENERGY_LONG") != ""
 // completion times that the authors published. The other values were measured by an independent replay of the same
 // trace.
 func TestECSched(t *testing.T) {
-	traceOrSkip(t)
+	kit.Data(t, "ecsched/ecsched_input_9549jobs.txt")
 	for _, c := range []struct {
 		scenario, strategy string
 		want, within       float64
@@ -97,7 +88,7 @@ func TestECSched(t *testing.T) {
 // TestECSchedLearned checks a strategy that predicts durations from completed jobs only and runs the shortest jobs
 // first.
 func TestECSchedLearned(t *testing.T) {
-	traceOrSkip(t)
+	kit.Data(t, "ecsched/ecsched_input_9549jobs.txt")
 	if got := ecsched(t, "learned", "balanced+now/shortest"); got.mean > 1165 {
 		t.Errorf("mean completion time is %.1f s, want at most 1165 s", got.mean)
 	}

@@ -21,7 +21,7 @@ const (
 	// a mean
 	fairT = 2.093
 
-	fairBegin = "<!-- figures: go test ./scenarios -run Fair -rewrite -->\n"
+	fairBegin = "<!-- figures: KUBENERGY_LONG=1 go test ./scenarios -run Fair -rewrite -->\n"
 )
 
 // fairStrategies lists "energy" and the strategies it is compared with. It must use less energy than the strategies
@@ -41,20 +41,16 @@ type fairRow struct {
 
 // TestFair shuffles the names of machines with twenty seeds to exclude the influence of ties by name. "energy" must
 // use less energy than strategies that ignore energy, with machines that sleep and with machines that are always
-// on, and the confidence interval must exclude zero.
+// on, and the confidence interval must exclude zero. It checks that the table in the documentation is current. Only
+// KUBENERGY_LONG=1 includes the larger trace.
 func TestFair(t *testing.T) {
-	if raced {
-		t.Skip("too slow with the race detector")
+	rows := fairOf(t, "demo", "demo/scenario.yaml")
+	if !long {
+		wantLines(t, fairFile, fairTable(rows))
+		return
 	}
 	kit.Data(t, "ecsched/ecsched_input_9549jobs.txt")
-	var rows []fairRow
-	for _, trace := range []struct{ name, file string }{
-		{"demo", "demo/scenario.yaml"}, {"ECSched's", "ecsched/baseline.yaml"},
-	} {
-		for _, empty := range []string{sim.EmptyNodesIdle, sim.EmptyNodesSleep} {
-			rows = append(rows, fair(t, trace.name, trace.file, empty)...)
-		}
-	}
+	rows = append(rows, fairOf(t, "ECSched's", "ecsched/baseline.yaml")...)
 	page, err := os.ReadFile(fairFile)
 	if err != nil {
 		t.Fatal(err)
@@ -65,6 +61,25 @@ func TestFair(t *testing.T) {
 		t.Fatalf("%s does not contain %q and %q", fairFile, strings.TrimSpace(fairBegin), figuresEnd)
 	}
 	hold(t, fairFile, fmt.Appendf(nil, "%s%s%s%s%s", before, fairBegin, fairTable(rows), figuresEnd, after))
+}
+
+func fairOf(t *testing.T, trace, path string) []fairRow {
+	t.Helper()
+	return append(fair(t, trace, path, sim.EmptyNodesIdle), fair(t, trace, path, sim.EmptyNodesSleep)...)
+}
+
+// wantLines verifies that a page contains all lines of a part of a table.
+func wantLines(t *testing.T, path, table string) {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(table) {
+		if !strings.Contains(string(page), line) {
+			t.Errorf("%s does not contain this line, run the test with KUBENERGY_LONG=1 -rewrite:\n%s", path, line)
+		}
+	}
 }
 
 // fair simulates a scenario with all strategies and seeds.

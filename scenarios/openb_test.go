@@ -13,9 +13,6 @@ import (
 // empty nodes, device by device.
 func TestOpenB(t *testing.T) {
 	all := openb(t, "openb_pod_list_default")
-	if raced && !long {
-		t.Skip("too slow with the race detector: set KUBENERGY_LONG=1")
-	}
 	t.Logf("%d nodes with %d GPUs, %d pods with %d shapes", len(all.nodes), all.gpus, len(all.pods), len(all.shapes))
 	for _, sleeps := range []bool{false, true} {
 		for _, c := range []struct {

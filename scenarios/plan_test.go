@@ -36,12 +36,12 @@ func generatedDay(t *testing.T, demo *sim.Scenario, day int) *sim.Scenario {
 
 // TestPlanOnGeneratedDays checks that plan has lower mean emissions than energy on days that are similar to the
 // demo, and only slightly higher emissions on the worst day. No job may be delayed for longer than allowed. It
-// simulates ten days, or a hundred with KUBENERGY_LONG=1.
+// simulates five days, or a hundred with KUBENERGY_LONG=1.
 func TestPlanOnGeneratedDays(t *testing.T) {
-	if testing.Short() || raced {
+	if testing.Short() {
 		t.Skip("simulates several days")
 	}
-	days := 10
+	days := 5
 	if long {
 		days = 100
 	}

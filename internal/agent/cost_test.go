@@ -28,6 +28,8 @@ import (
 // control group once a second during the same period, so the limit also holds on slow and busy machines. `make
 // bench-agent` measures for longer, also with 1,000 containers. With 250 containers, the agent may use as much CPU
 // time as the naive program, which is 0.5 % of a core on the machine of docs/measurements.
+//
+//test:norace
 func TestCost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs agents for several seconds")

@@ -62,10 +62,9 @@ restartCosts: [0s]
 
 // After any edit, an existing results directory leads to the same results as a new one. Reused trials have
 // unchanged results and current names.
+//
+//test:norace
 func TestCompareAfterEdits(t *testing.T) {
-	if Slower > 1 {
-		t.Skip("takes minutes with the race detector, and make test also runs it without")
-	}
 	for name, edit := range map[string]struct {
 		file, old, now string
 		same           bool // the report does not change
@@ -200,8 +199,10 @@ func sweepOf(t *testing.T, args ...string) *report.Sweep {
 }
 
 // A trial does not depend on the other selected starts, because models are trained at the same times.
+//
+//test:norace
 func TestCompareOneStartOfSeveral(t *testing.T) {
-	if testing.Short() || Slower > 1 {
+	if testing.Short() {
 		t.Skip("takes minutes with the race detector, and make test also runs it without")
 	}
 	dir := editable(t)
@@ -258,6 +259,8 @@ func TestCompareOneStartOfSeveral(t *testing.T) {
 }
 
 // Empty nodes draw power, and strategies finish at different times. All trials are accounted until the same time.
+//
+//test:norace
 func TestCompareAlignsTrials(t *testing.T) {
 	dir := editable(t)
 	file := edited(t, dir, "comparison.yaml", "few.yaml", "nodes: unlimited", "nodes: nodes.csv", "count: 3",
@@ -302,6 +305,8 @@ func TestCompareAlignsTrials(t *testing.T) {
 }
 
 // Inputs with the same name in different directories are distinguished.
+//
+//test:norace
 func TestManifestNamesInputs(t *testing.T) {
 	dir := editable(t)
 	for _, sub := range []string{"DE", "FR"} {
@@ -338,6 +343,8 @@ func inputsOf(t *testing.T, out string) map[string]string {
 }
 
 // A pattern may match directories.
+//
+//test:norace
 func TestManifestNamesInputsOfAPattern(t *testing.T) {
 	dir := editable(t)
 	text, err := os.ReadFile(filepath.Join(dir, "grid.csv"))
@@ -364,6 +371,8 @@ func TestManifestNamesInputsOfAPattern(t *testing.T) {
 
 // Settings of a comparison must not be repeated in its scenario, and parts of different comparisons must not be
 // merged.
+//
+//test:norace
 func TestCompareRefusesBefore(t *testing.T) {
 	dir := editable(t)
 	for want, replace := range map[string][]string{
@@ -426,6 +435,8 @@ func TestMergeRefusesOtherOptions(t *testing.T) {
 }
 
 // All strategies are drawn on the same day, even if one has finished before the second day.
+//
+//test:norace
 func TestCompareDrawsOneDay(t *testing.T) {
 	dir := editable(t)
 	edited(t, dir, "jobs.csv", "jobs.csv", "0s\n", "00s\n") // delays of more than a day
@@ -447,6 +458,8 @@ func TestCompareDrawsOneDay(t *testing.T) {
 }
 
 // If the prices end before the grid's series, trials are accounted only until that time.
+//
+//test:norace
 func TestCompareWithShortPrices(t *testing.T) {
 	dir := editable(t)
 	text, err := os.ReadFile(filepath.Join(dir, "prices.csv"))

@@ -44,6 +44,8 @@ func noneViolated(t *testing.T, s *report.Sweep) {
 }
 
 // One grid with two starts is enough to test everything on the real trace.
+//
+//test:norace
 func TestGAIAInShort(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -67,6 +69,8 @@ func TestGAIAInShort(t *testing.T) {
 }
 
 // The test reproduces the table in docs/measurements/comparisons.md.
+//
+//test:norace
 func TestCompareGAIA(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") != "1" {
 		t.Skip("set KUBENERGY_LONG=1 to run the whole comparison, which takes half an hour on one core")

@@ -73,6 +73,7 @@ forecasts: [perfect, yesterday]
 `)
 }
 
+//test:norace
 func TestCompareFindsTheOptimum(t *testing.T) {
 	var s report.Sweep
 	if err := json.Unmarshal([]byte(mustCompare(t, "-f", comparisonHere(t), "-o", "json")), &s); err != nil {
@@ -105,6 +106,8 @@ func TestCompareFindsTheOptimum(t *testing.T) {
 }
 
 // The number of workers and of interruptions does not change the results.
+//
+//test:norace
 func TestCompareGoesOnWhereItWas(t *testing.T) {
 	file := comparisonHere(t)
 	results := func(dir string) string {
@@ -156,6 +159,7 @@ func TestCompareGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
+//test:norace
 func TestCompareInParts(t *testing.T) {
 	file := comparisonHere(t)
 	want := mustCompare(t, "-f", file, "-o", "csv")
@@ -187,6 +191,7 @@ func TestCompareInParts(t *testing.T) {
 	}
 }
 
+//test:norace
 func TestCompareRefuses(t *testing.T) {
 	file := comparisonHere(t)
 	for _, c := range []struct {

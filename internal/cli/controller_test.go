@@ -584,6 +584,8 @@ func TestReportOfATenant(t *testing.T) {
 }
 
 // If there are more decisions than are fetched, the report contains the time of the oldest fetched one.
+//
+//test:norace
 func TestReportOfTooManyDecisions(t *testing.T) {
 	c := newFakeController(t)
 	c.history(t)

@@ -611,6 +611,8 @@ func (l *locked) text() string {
 }
 
 // The command serves the results of simulate until it is interrupted.
+//
+//test:norace
 func TestDashboardCommand(t *testing.T) {
 	dir := t.TempDir()
 	if code, _, stderr := execute(t, "simulate", "-f", "../../scenarios/demo/scenario.yaml", "--out", dir); code != 0 {

@@ -430,9 +430,11 @@ func apiServerBeside(t *testing.T) *rest.Config {
 }
 
 // The process must not use more than 100 MB of memory with 100 zones that have a full status of two days.
+//
+//test:norace
 func TestMemoryWith100Zones(t *testing.T) {
-	if raceEnabled || testing.Short() {
-		t.Skip("measures memory, and the race detector needs ten times as much")
+	if testing.Short() {
+		t.Skip("measures memory")
 	}
 	c, _ := startAt(t, apiServerBeside(t), quiet(t))
 	kit.Eventually(t, 60*time.Second, "all zones are ready", func() bool {

@@ -23,6 +23,8 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the table of series in docs/r
 // TestSeriesAreBounded runs a controller in a cluster with many nodes, namespaces and zones. It compares the number
 // of its series with the limits of their labels, and the limits with the budget. The file is sorted after that of
 // TestMemoryWith100Zones, which measures the memory of the process.
+//
+//test:norace
 func TestSeriesAreBounded(t *testing.T) {
 	registry, all := filled(t)
 	page := series.Describe(t, registry, map[string]int{

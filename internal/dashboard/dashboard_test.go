@@ -237,6 +237,8 @@ func TestPageOfAFolder(t *testing.T) {
 }
 
 // The stacked power over time adds up to the energy of the run.
+//
+//test:norace
 func TestWattsAddUp(t *testing.T) {
 	summary, dir := demo(t)
 	for i := range summary.Runs {
@@ -427,6 +429,8 @@ func TestHostileNames(t *testing.T) {
 }
 
 // If there are too many Jobs, their density is drawn, and the page stays small.
+//
+//test:norace
 func TestManyJobs(t *testing.T) {
 	names := make([]string, 10_000)
 	for i := range names {
@@ -481,6 +485,8 @@ func TestStates(t *testing.T) {
 }
 
 // The saved model of a cluster can be opened as a directory.
+//
+//test:norace
 func TestModelIsOneSchema(t *testing.T) {
 	_, dir := demo(t)
 	s := serve(t, folder(t, dir))

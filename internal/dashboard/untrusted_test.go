@@ -166,6 +166,8 @@ func render(t testing.TB, f *dashboard.Folder) {
 }
 
 // TestHostileFolder checks that untrusted results are rejected or shown, and that no page panics or hangs.
+//
+//test:norace
 func TestHostileFolder(t *testing.T) {
 	const from, to = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 	for name, c := range map[string]struct {

@@ -274,7 +274,7 @@ func TestPodPowerAgainstRatio(t *testing.T) {
 		warmUp = 200
 	)
 	var all, allRatio [4]squares
-	for seed := range fewer(8) {
+	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		h := newHistory(r, ticks)
 		loads := slices.Sorted(slices.Values(h.load))

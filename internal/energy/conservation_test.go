@@ -628,10 +628,7 @@ func TestConservation(t *testing.T) {
 		})
 	})
 	rounds, ticks := 60, 500
-	switch {
-	case raced:
-		rounds = 20
-	case long:
+	if long {
 		rounds, ticks = 400, 2000
 	}
 	t.Run("long", func(t *testing.T) {

@@ -76,15 +76,6 @@ func quantiles(errs []float64) string {
 		100*errs[n/2], 100*errs[n*95/100], 100*errs[n*99/100], 100*errs[n-1])
 }
 
-// fewer returns the number of machines to test. It is lower under the race detector, because it cannot detect errors in
-// arithmetic.
-func fewer(n uint64) uint64 {
-	if raced {
-		return n/50 + 1
-	}
-	return n
-}
-
 func percent(r *rand.Rand) float64 { return uniform(r, -.01, .01) }
 
 // learn adds n samples of the curve at loads between lo and hi to f, and returns the lowest power among them.
@@ -129,7 +120,7 @@ func TestFitRecoversIdle(t *testing.T) {
 	} {
 		var errs []float64
 		settled := 0
-		for seed := range fewer(c.seeds) {
+		for seed := range c.seeds {
 			r := rand.New(rand.NewPCG(seed, 7))
 			curve := newTruth(r, c.bend)
 			f := energy.NewFit(nil)
@@ -159,7 +150,7 @@ func TestFitRecoversIdle(t *testing.T) {
 // A settled value is correct to about 5 %, over all settled ticks in the first 200 ticks of 300 machines.
 func TestSettledMeansKnown(t *testing.T) {
 	settled, wrong, worst := 0, 0, 0.0
-	for seed := range fewer(300) {
+	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		curve := newTruth(r, .12)
 		f := energy.NewFit(nil)
@@ -176,7 +167,7 @@ func TestSettledMeansKnown(t *testing.T) {
 	}
 	t.Logf("settled at %d of 60,000 ticks, with an error above 5 %% at %d of them, maximum error %.1f %%", settled, wrong,
 		100*worst)
-	if !raced && settled < 30_000 || wrong > settled/100 || worst > .25 {
+	if settled < 30_000 || wrong > settled/100 || worst > .25 {
 		t.Errorf("settled at %d of 60,000 ticks, inaccurate at %d of them, maximum error %.1f %%", settled, wrong, 100*worst)
 	}
 }
@@ -186,7 +177,7 @@ func TestSettledMeansKnown(t *testing.T) {
 func TestFitFollowsDrift(t *testing.T) {
 	for _, factor := range []float64{1.2, 0.8} {
 		longest, claimed := 0, 0
-		for seed := range fewer(100) {
+		for seed := range uint64(100) {
 			r := rand.New(rand.NewPCG(seed, 9))
 			curve := newTruth(r, .15)
 			f := energy.NewFit(nil)
@@ -243,7 +234,7 @@ func TestConstantLoadTellsNothing(t *testing.T) {
 
 // Once a node was observed at all loads, hours at a constant load do not change the result.
 func TestConstantLoadForgetsNothing(t *testing.T) {
-	for seed := range fewer(20) {
+	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 10))
 		curve := newTruth(r, .15)
 		f := energy.NewFit(nil)
@@ -261,7 +252,7 @@ func TestConstantLoadForgetsNothing(t *testing.T) {
 // estimate.
 func TestHighLoadClaimsNothing(t *testing.T) {
 	var without, with []float64
-	for seed := range fewer(100) {
+	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 12))
 		curve := newTruth(r, .15)
 		profile := &energy.Profile{
@@ -292,7 +283,7 @@ func TestHighLoadClaimsNothing(t *testing.T) {
 
 // The idle power of an idle node is settled immediately and is not changed by later high loads.
 func TestIdleNodeIsSettled(t *testing.T) {
-	for seed := range fewer(20) {
+	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		curve := newTruth(r, .15)
 		f := energy.NewFit(nil)
@@ -309,7 +300,7 @@ func TestIdleNodeIsSettled(t *testing.T) {
 
 // A different workload that draws more power at the same load does not change idle power.
 func TestOtherWorkIsNotIdle(t *testing.T) {
-	for seed := range fewer(50) {
+	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 14))
 		curve := newTruth(r, .15)
 		f := energy.NewFit(nil)
@@ -348,7 +339,7 @@ func checkFit(t interface {
 }
 
 func TestFitStaysSane(t *testing.T) {
-	for seed := range fewer(200) {
+	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 15))
 		f := energy.NewFit(nil)
 		checkFit(t, f, math.Inf(1))

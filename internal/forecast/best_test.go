@@ -21,9 +21,6 @@ var t0 = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 // data returns the path of a file in the shared data directory, or skips the test if it does not exist.
 func data(t testing.TB, name string) string {
 	t.Helper()
-	if raced {
-		t.Skip("skipped under the race detector, because arithmetic on years of data takes a minute")
-	}
 	path := filepath.Join(filepath.FromSlash("../../../shared/data"), filepath.FromSlash(name))
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("shared data directory is not available: %v", err)

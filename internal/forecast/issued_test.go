@@ -153,9 +153,6 @@ func TestIssuedOnAnyNumberOfProcessors(t *testing.T) {
 // the same hours.
 func TestIssuedInParts(t *testing.T) {
 	for _, model := range forecast.Models() {
-		if raced && model == forecast.WithWeather {
-			continue // slow, and covered by the other models
-		}
 		o := issuance(t, model)
 		whole := issue(t, o)
 		// The first term has 36 hours. No forecast is requested before hour 9, and between hours 14 and 40.

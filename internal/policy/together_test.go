@@ -78,6 +78,8 @@ func recorded(t *testing.T, seed uint64, stopAt int) (written []byte) {
 
 // TestRecordedPlansAreTheSameAgain verifies that replaying a record yields the same plan, even if the plan was
 // stopped.
+//
+//test:norace
 func TestRecordedPlansAreTheSameAgain(t *testing.T) {
 	for seed := range uint64(20) {
 		var all []byte

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -20,16 +21,21 @@ import (
 )
 
 var (
-	schedules = flag.Int("schedules", 1000, "number of schedules of faults")
+	schedules = flag.Int("schedules", 200, "number of schedules of faults, five times as many with KUBENERGY_LONG=1")
 	oneSeed   = flag.Uint64("seed", 0, "seed of a single schedule to run")
 )
 
 // TestFaults verifies promise P9 with random schedules of faults, each determined by its seed. A failing schedule
 // can be repeated with -seed.
+//
+//test:norace
 func TestFaults(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	if testing.Short() {
 		*schedules = min(*schedules, 100)
+	}
+	if os.Getenv("KUBENERGY_LONG") != "" {
+		*schedules *= 5
 	}
 	first, last := uint64(1), uint64(*schedules)
 	if *oneSeed != 0 {

@@ -21,6 +21,8 @@ import (
 )
 
 // TestAnswersAreBounded verifies that endless responses result in an error and use a limited amount of memory.
+//
+//test:norace
 func TestAnswersAreBounded(t *testing.T) {
 	for _, c := range []struct{ name, start, again, want string }{
 		{"jobs", `{"jobs":[{}`, `,{}`, "want at most 250000"},
@@ -65,6 +67,8 @@ func TestAnswersAreBounded(t *testing.T) {
 }
 
 // TestManyJobs verifies that the response of a large cluster is accepted.
+//
+//test:norace
 func TestManyJobs(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	const count = 100_000

@@ -219,6 +219,8 @@ func TestReleasedIsFinal(t *testing.T) {
 }
 
 // TestDeadlines verifies that no BeginTime is later than the deadline with random restarts and failures.
+//
+//test:norace
 func TestDeadlines(t *testing.T) {
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -21,6 +21,9 @@ import (
 // TestUpgrade upgrades and downgrades the controller twice while agents deliver batches. The new version has an
 // additional migration that does not prevent a downgrade.
 func TestUpgrade(t *testing.T) {
+	if !long() {
+		t.Skip("compiles another version: run make controller-long")
+	}
 	next, err := nextVersion()
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,8 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
+var long = os.Getenv("KUBENERGY_LONG") != ""
+
 // programs builds all binaries that an experiment starts and returns the path of kubenergy. They are in the same
 // directory.
 func programs(t *testing.T) string {
@@ -122,6 +124,9 @@ func TestInTheLab(t *testing.T) {
 }
 
 func TestOneThatWasKilledLeavesNothing(t *testing.T) {
+	if !long {
+		t.Skip("TestInACluster also kills an experiment: set KUBENERGY_LONG=1")
+	}
 	out := kit.Dir(t, "killed")
 	p := kit.Start(t, kit.Dir(t, "log"), "experiment", command(t, "lab.yaml", out))
 	serving := func() bool { return strings.Contains(fmt.Sprint(left(out)), "serve") }
@@ -183,7 +188,7 @@ var faster = map[string]string{"control": "1", "escheduler": "80", "hybrid": "80
 // TestShippedExperimentsAgree verifies that experiments are reproducible. Significant differences have the same
 // sign in two runs, and their confidence intervals overlap. Equal contestants do not differ.
 func TestShippedExperimentsAgree(t *testing.T) {
-	if os.Getenv("KUBENERGY_LONG") == "" {
+	if !long {
 		t.Skip("takes two hours: set KUBENERGY_LONG")
 	}
 	for name, factor := range faster {

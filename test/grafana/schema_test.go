@@ -12,11 +12,13 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
+var long = os.Getenv("KUBENERGY_LONG") != ""
+
 // TestGrafanasTypes type-checks every dashboard file with the TypeScript compiler and the types of Grafana, which
 // it installs from the npm registry.
 func TestGrafanasTypes(t *testing.T) {
 	npm, err := exec.LookPath("npm")
-	if err != nil || os.Getenv("KUBENERGY_LONG") == "" {
+	if err != nil || !long {
 		t.Skip("requires the types of Grafana from npm: run make grafana")
 	}
 	dir := t.TempDir()

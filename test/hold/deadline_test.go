@@ -143,8 +143,8 @@ func (d *diary) wantInTime(t *testing.T, m *kit.Machine, pods, jobs []string, po
 
 // TestP1WhenTheLeaderDies is like TestP1 with two replicas. The leader is killed two seconds before the deadlines.
 func TestP1WhenTheLeaderDies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a control plane")
+	if !long {
+		t.Skip("TestDeadlinesAcrossExchanges also ends replicas: run make hold")
 	}
 	w, machine := shared, kit.WatchMachine(t)
 	signals := w.declining(t)
@@ -185,8 +185,8 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 // is killed, the signals are replaced by garbage, and the other replica is killed ten seconds before the first
 // deadline of a Job.
 func TestP1WhenAllDie(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a control plane")
+	if !long {
+		t.Skip("TestDeadlinesAcrossExchanges also ends replicas: run make hold")
 	}
 	w, machine := shared, kit.WatchMachine(t)
 	signals := w.declining(t)

@@ -35,6 +35,8 @@ type exchanges struct {
 // the test if the machine is not busy. A Job that is not released at all waits at least until the next exchange.
 const neverLate = 30 * time.Second
 
+var long = os.Getenv("KUBENERGY_LONG") != ""
+
 // TestDeadlinesAcrossExchanges stops and restarts the scheduler and the controller in such a way that at least one
 // of them is always ready.
 func TestDeadlinesAcrossExchanges(t *testing.T) {
@@ -44,7 +46,7 @@ func TestDeadlinesAcrossExchanges(t *testing.T) {
 	e := exchanges{
 		jobs: 20, cronJobs: 6, number: 8, arrivals: 12 * time.Second, maxDelay: 15 * time.Second, length: 28 * time.Second,
 	}
-	if os.Getenv("KUBENERGY_LONG") != "" {
+	if long {
 		e = exchanges{
 			jobs: 200, cronJobs: 20, ticks: true, number: 50, arrivals: 3 * time.Minute, maxDelay: 10 * time.Minute,
 			length: 13 * time.Minute,

@@ -30,26 +30,32 @@ type world struct {
 	objects dynamic.Interface
 }
 
-// build creates the directory with the results of `make build tools` and links to the directories that the commands
-// use.
+// build creates the directory with links to the directories that the commands use and to the results of `make build
+// tools`.
 func build(t *testing.T) string {
 	t.Helper()
 	dir := kit.Dir(t, "life")
-	bin := filepath.Join(dir, "bin")
 	began := time.Now()
-	if _, err := kit.Go("build", "-p", "2", "-o", bin+"/", "./cmd/..."); err != nil {
+	programs, err := os.ReadDir(filepath.Join(kit.Root, "cmd"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	helm, err := chart.Program()
-	if err == nil {
-		err = os.Symlink(helm, filepath.Join(bin, "helm"))
+	bin := ""
+	for _, p := range programs {
+		bin = filepath.Dir(kit.Build(t, "./cmd/"+p.Name()))
 	}
+	helm, err := chart.Program()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("built all programs in %v", time.Since(began).Round(time.Second))
-	if err := os.Symlink("kubenergy-lab", filepath.Join(bin, "kubectl")); err != nil {
-		t.Fatal(err)
+	for link, path := range map[string]string{
+		filepath.Join(bin, "helm"): helm, filepath.Join(bin, "kubectl"): "kubenergy-lab", filepath.Join(dir, "bin"): bin,
+	} {
+		_ = os.Remove(link) // left by a previous run
+		if err := os.Symlink(path, link); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, name := range []string{"charts", "examples", "deploy", "scenarios"} {
 		if err := os.Symlink(filepath.Join(kit.Root, name), filepath.Join(dir, name)); err != nil {

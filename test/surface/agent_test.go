@@ -147,7 +147,7 @@ func startAgent(t *testing.T, counter int64, args ...string) string {
 	}
 	address := kit.Address(t)
 	var log bytes.Buffer
-	cmd := exec.Command(program(t, "kubenergy-agent"), append([]string{
+	cmd := exec.Command(kit.Build(t, "./cmd/kubenergy-agent"), append([]string{
 		"--node-name", "node-1", "--listen", address, "--interval", "100ms", "--meters", "rapl",
 		"--powercap-root", filepath.Dir(zone),
 	}, args...)...)

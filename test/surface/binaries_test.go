@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/reference"
 )
 
@@ -20,42 +21,10 @@ var binaries = []string{
 	"kubenergy-scheduler",
 }
 
-// folder is the directory of the built binaries.
-var folder string
-
-func TestMain(m *testing.M) {
-	var err error
-	if folder, err = os.MkdirTemp("", "kubenergy-surface-"); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	os.RemoveAll(folder)
-	os.Exit(code)
-}
-
-// program returns the path of a binary. The first call builds it like a release, except for its version.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	path := filepath.Join(folder, name)
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	// Reading go.mod invalidates cached test results when it changes. TestKeys reads all Go files.
-	if _, err := os.ReadFile(filepath.Join(root, "go.mod")); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", path, "./cmd/"+name)
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", name, err, out)
-	}
-	return path
-}
-
 // call runs a binary without a cluster and returns its exit code and output.
 func call(t *testing.T, name string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program(t, name), args...)
+	cmd := exec.CommandContext(t.Context(), kit.Build(t, "./cmd/"+name), args...)
 	home := t.TempDir()
 	for name, content := range map[string]string{
 		"token": "token", "jobs.csv": "id,submit_time,duration,cpu\na,0,1h,1\n",

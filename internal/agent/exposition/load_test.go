@@ -68,8 +68,10 @@ func TestTicksAllocateNothing(t *testing.T) {
 
 // TestScrapeIsQuick verifies the goal of 2 ms of CPU time for 1,000 consumers. It uses the fastest of many scrapes,
 // because the machine may be shared, and a higher limit for slow machines unless KUBENERGY_LONG is set.
+//
+//test:norace
 func TestScrapeIsQuick(t *testing.T) {
-	if testing.Short() || raceDetector {
+	if testing.Short() {
 		t.Skip("measures time")
 	}
 	e, a := busy(1000)

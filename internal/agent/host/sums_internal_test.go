@@ -162,6 +162,8 @@ func TestIdleIsNotRead(t *testing.T) {
 
 // TestFaults injects errors, partial reads and invalid values, and verifies that the affected time is delayed but
 // exact.
+//
+//test:norace
 func TestFaults(t *testing.T) {
 	for name, fault := range map[string]func(fd int, into []byte) (int, error){
 		"EIO":    func(int, []byte) (int, error) { return 0, unix.EIO },

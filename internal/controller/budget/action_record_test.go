@@ -13,6 +13,8 @@ const begunLength = len("0123456789:1234567890.32 ")
 
 // TestFormerLimitsAreForgotten verifies that each of many limits causes a single notification and that the
 // annotation does not grow.
+//
+//test:norace
 func TestFormerLimitsAreForgotten(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newJob("j", annotated(map[string]string{v1alpha1.AnnotationBudgetAction: "notify"})))
@@ -41,6 +43,8 @@ func TestFormerLimitsAreForgotten(t *testing.T) {
 
 // TestMoreThanCanBeRemembered verifies that actions that do not fit into the annotation are skipped and reported
 // once, and that suspending takes precedence.
+//
+//test:norace
 func TestMoreThanCanBeRemembered(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newJob("j", nil))

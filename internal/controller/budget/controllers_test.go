@@ -269,6 +269,8 @@ func TestControllerDies(t *testing.T) {
 }
 
 // TestAnyOrder runs the sweeps of three controllers in random order while usage grows and periods end.
+//
+//test:norace
 func TestAnyOrder(t *testing.T) {
 	for seed := range times(3, 50) {
 		r := rand.New(rand.NewPCG(uint64(seed), 7)) //nolint:gosec // a test's choice

@@ -244,6 +244,8 @@ func (u urls) Key(name string) (string, error) {
 
 // TestNoticesAreRetriedForADay verifies that notifications are retried for at least a day with increasing
 // intervals.
+//
+//test:norace
 func TestNoticesAreRetriedForADay(t *testing.T) {
 	for _, per := range []string{v1alpha1.PerScope, v1alpha1.PerWorkload} {
 		clock := &clockAt{monday.Add(time.Hour)}

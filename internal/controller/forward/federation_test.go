@@ -268,6 +268,8 @@ func newFederation(t *testing.T, random *rand.Rand, now time.Time, o opener) *fe
 
 // TestSumsSurviveKills kills the members and the federation at random steps while records are forwarded. The totals
 // of the federation must exactly match the ledger of each cluster, so that duplicate and lost records are detected.
+//
+//test:norace
 func TestSumsSurviveKills(t *testing.T) {
 	for range 2 {
 		seed := uint64(time.Now().UnixNano())
@@ -495,6 +497,8 @@ func TestDamageIsCountedOnce(t *testing.T) {
 }
 
 // TestTooMuchIsHalved forwards records through a proxy that accepts at most two records per request.
+//
+//test:norace
 func TestTooMuchIsHalved(t *testing.T) {
 	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour), inFile(t))
 	f.begin()

@@ -297,6 +297,8 @@ func compress(parts ...any) (all []byte) {
 // TestMemberCannotExhaustMemory sends bodies of up to 32 MiB that cause as many allocations as possible while they
 // are parsed. Even if no garbage were collected, two concurrent requests must not allocate more than half of the
 // controller's memory limit in the chart, GOMEMLIMIT=800MiB.
+//
+//test:norace
 func TestMemberCannotExhaustMemory(t *testing.T) {
 	const (
 		bad, tooLarge = http.StatusBadRequest, http.StatusRequestEntityTooLarge
@@ -350,9 +352,6 @@ func TestMemberCannotExhaustMemory(t *testing.T) {
 			tooLarge,
 		},
 	} {
-		if raced && name != "shares" && name != "lines" {
-			continue // skipped under the race detector, because two cases are sufficient
-		}
 		t.Run(name, func(t *testing.T) {
 			g := newGuarded(t, usual)
 			done := memtest.Limit(t, limit)

@@ -141,6 +141,8 @@ func TestForgedBatches(t *testing.T) {
 }
 
 // 10,000 batches that are sent again are acknowledged and change nothing.
+//
+//test:norace
 func TestReplays(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*intake.Config)
@@ -158,9 +160,6 @@ func TestReplays(t *testing.T) {
 				w.booked("token-a", b)
 				bodies = append(bodies, zip(w.encoded(b)))
 			}
-		}
-		if raceEnabled {
-			c.times /= 10
 		}
 		for i := range c.times {
 			if i%1000 == 999 {
@@ -276,6 +275,7 @@ func (z *zeros) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+//test:norace
 func TestBombs(t *testing.T) {
 	const maxCompressed = 8 << 20
 	w := newWorld(t)
@@ -313,9 +313,6 @@ func TestBombs(t *testing.T) {
 	// Concurrent requests stay within the memory limit together.
 	var wg sync.WaitGroup
 	many := 24
-	if raceEnabled {
-		many = 6
-	}
 	codes := make(chan int, many)
 	for i := range many {
 		w.mu.Lock()

@@ -44,6 +44,8 @@ func (w *world) packed(node string) *bytes.Reader {
 
 // Two members that send large bodies and stop before the end do not delay agents or other members. Members have a
 // separate memory limit, and a body that would exceed it is rejected.
+//
+//test:norace
 func TestMembersLeaveRoom(t *testing.T) {
 	w := newFederation(t, 1000)
 	const almost = 32 << 20

@@ -295,13 +295,12 @@ func TestTheDirectoryIsSafeForMany(t *testing.T) {
 
 // The index of the pods of a large cluster must fit into memory. Half of the pods have their own Job. The size
 // includes their strings.
+//
+//test:norace
 func TestMemoryOfADirectory(t *testing.T) {
 	pods := 50_000
-	switch {
-	case os.Getenv("KUBENERGY_LONG") != "":
+	if os.Getenv("KUBENERGY_LONG") != "" {
 		pods = 500_000
-	case raceEnabled:
-		pods = 10_000
 	}
 	d := intake.NewPodIndex(intake.PodIndexOptions{Strategy: func(*v1.Pod) string { return "carbon" }, Now: time.Now})
 	before := heap()
@@ -322,7 +321,7 @@ func TestMemoryOfADirectory(t *testing.T) {
 	}
 	each := float64(int64(heap())-int64(before)) / float64(pods)
 	t.Logf("%d pods of two containers: %.0f bytes each", pods, each)
-	if !raceEnabled && each > 250 {
+	if each > 250 {
 		t.Errorf("%.0f bytes per pod, want at most 250", each)
 	}
 	runtime.KeepAlive(d)

@@ -47,6 +47,8 @@ func cronJob(namespace, name, schedule string, concurrency batchv1.ConcurrencyPo
 
 // TestDeadlinesOfJobsThatNoSchedulerHasSeen verifies that each Job is released at most one second after its
 // deadline and not before, if no scheduler is running.
+//
+//test:norace
 func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -187,6 +189,8 @@ func TestSchedulesMoveDeadlines(t *testing.T) {
 
 // TestTheHoldLoopHasTheSameDeadlines verifies with random Jobs and CronJobs that the hold loop and the controller
 // compute the same deadlines, so that the controller never releases a Job before the hold loop would.
+//
+//test:norace
 func TestTheHoldLoopHasTheSameDeadlines(t *testing.T) {
 	for seed := range uint64(2) {
 		synctest.Test(t, func(t *testing.T) {

@@ -206,6 +206,8 @@ func TestReleaserFollowsTheServersClock(t *testing.T) {
 
 // TestReleaserWaitsForTheServer verifies that requests are limited while the API server is unavailable and that all
 // Jobs are released when it is available again.
+//
+//test:norace
 func TestReleaserWaitsForTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()

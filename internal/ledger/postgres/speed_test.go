@@ -15,6 +15,8 @@ import (
 // TestRowsPerSecond measures the rows per second that both stores record and fold on this machine. A row is the
 // usage of one container in 15 s. Bookings are written in about one transaction per second and folded once a
 // minute, as in the controller.
+//
+//test:norace
 func TestRowsPerSecond(t *testing.T) {
 	const perMinute = 4
 	nodes, containers, rounds := 50, 20, 12

@@ -110,6 +110,8 @@ func faulty(t *testing.T, dir string, breakIt, mend func()) {
 }
 
 // The disk becomes full and is freed again.
+//
+//test:norace
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("kubenergy-test", dir, "tmpfs", 0, "size=32m,mode=0700"); err != nil {
@@ -139,6 +141,8 @@ func TestFullDisk(t *testing.T) {
 }
 
 // Files cannot grow, so writes fail partially.
+//
+//test:norace
 func TestFailingWrites(t *testing.T) {
 	dir := t.TempDir()
 	var previous unix.Rlimit

@@ -50,6 +50,8 @@ const syncVariable = "KUBENERGY_FAILING_SYNCS"
 
 // The disk does not confirm writes. A seccomp filter fails fsync for all open files. Because it cannot be removed,
 // the test runs in a separate process. The disk is repaired by opening files with higher descriptor numbers.
+//
+//test:norace
 func TestFailingSyncs(t *testing.T) {
 	if os.Getenv(syncVariable) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFailingSyncs$", "-test.v")

@@ -66,6 +66,8 @@ func fly(t *testing.T, q *queue, l *line, n int) []flown {
 
 // TestReleaseIsAsFastAsTheCluster verifies that the first object starts immediately, that the last one starts not
 // much later than if all had been released simultaneously, and that few objects wait in the queues of the cluster.
+//
+//test:norace
 func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 	for _, c := range []struct {
 		rate    float64
@@ -110,6 +112,8 @@ func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 
 // TestReleaseFollowsTheCluster simulates a cluster that becomes ten times slower and then recovers. It verifies
 // that few releases are wasted in the meantime, and that the remaining releases are as fast as possible.
+//
+//test:norace
 func TestReleaseFollowsTheCluster(t *testing.T) {
 	const n, fast, slow = 20_000, 300, 30
 	l := &line{latency: 200 * time.Millisecond, rate: func(at time.Duration) float64 {
@@ -139,6 +143,8 @@ func TestReleaseFollowsTheCluster(t *testing.T) {
 
 // TestReleaseNoticesALongerWay verifies that the number of releases in flight grows if the latency of a single
 // start increases by a factor of six while the rate of starts remains the same.
+//
+//test:norace
 func TestReleaseNoticesALongerWay(t *testing.T) {
 	const n, rate = 40_000, 300.0
 	l := &line{latency: 300 * time.Millisecond, rate: steadily(rate)}

@@ -96,6 +96,8 @@ func (w *world) starts(most time.Duration, names ...string) []int {
 }
 
 // TestTheCleanHourIsShared verifies that two Jobs that each fill the cluster get half of the clean hour each.
+//
+//test:norace
 func TestTheCleanHourIsShared(t *testing.T) {
 	during(t, func(w *world, _ *Config) { w.anHourFromNow() }, func(w *world) {
 		w.planned("a", 4*time.Hour)
@@ -196,6 +198,8 @@ func TestWhatNoMachineHoldsIsPlannedAlone(t *testing.T) {
 
 // TestWithoutAPlanEachIsPlannedAlone verifies that Jobs are planned separately if no joint plan can be made, and
 // that deadlines are met even if planning never returns.
+//
+//test:norace
 func TestWithoutAPlanEachIsPlannedAlone(t *testing.T) {
 	for name, nodes := range map[string]func(*kube.View, time.Time) []sched.Node{
 		"unknown": nil,
@@ -243,6 +247,8 @@ func (r *recordings) hold(e *record.Entry) {
 
 // TestRecordedPlansAreMadeAgain verifies that replaying recorded plans yields the same plans, and that the record
 // of a hold mentions the joint plan.
+//
+//test:norace
 func TestRecordedPlansAreMadeAgain(t *testing.T) {
 	var r recordings
 	listen := func(w *world, c *Config) {
@@ -269,6 +275,8 @@ func TestRecordedPlansAreMadeAgain(t *testing.T) {
 }
 
 // TestPlansStandWhileTheirRecorderPanics verifies that plans take effect even if they cannot be recorded.
+//
+//test:norace
 func TestPlansStandWhileTheirRecorderPanics(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	var reported atomic.Int64

@@ -829,6 +829,8 @@ func TestNewLeaderSaysWhyThingsWait(t *testing.T) {
 
 // TestStartsThatAreTold verifies that starts can be reported by Started if no pods are watched. A hundred Jobs with
 // windows that open at the same time are released as fast as they start.
+//
+//test:norace
 func TestStartsThatAreTold(t *testing.T) {
 	var reported atomic.Int64
 	during(t, func(w *world, _ *Config) {

@@ -114,6 +114,8 @@ func (s *server) bookmark(w http.ResponseWriter, version, kind string) {
 
 // TestManyHoldsFitBesideAScheduler verifies that 100,000 held Jobs need at most 100 MB once they are planned, that
 // listing them needs not much more, and that the loop uses almost no CPU time while no Job is due.
+//
+//test:norace
 func TestManyHoldsFitBesideAScheduler(t *testing.T) {
 	const most = 1000 // in bytes per Job, i.e. 100 MB for 100,000 Jobs
 	jobs := 10_000

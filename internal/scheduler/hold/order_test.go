@@ -82,6 +82,8 @@ func newArrivals(seed uint64, rate float64) *arrivals {
 
 // TestOldestFirst verifies promise P7: of two holds with the same priority and open windows, the younger one is not
 // released first unless its deadline requires it. Therefore the rank is monotonic in the creation time.
+//
+//test:norace
 func TestOldestFirst(t *testing.T) {
 	for seed := range seeds() {
 		a := newArrivals(seed, 2)
@@ -111,6 +113,8 @@ func TestOldestFirst(t *testing.T) {
 // TestNoJobStarves verifies that a hold with the lowest priority is only overtaken by objects that were created
 // less than about two hours later, and by deadlines, regardless of the load, priorities and delays. The hold is
 // released by its own deadline at the latest.
+//
+//test:norace
 func TestNoJobStarves(t *testing.T) {
 	const spread = (32 + 31) * perDoubling // difference between the lowest and the highest priority
 	for seed := range seeds() / 50 {

@@ -74,6 +74,8 @@ func (b *bench) turn(now time.Time) bool {
 
 // TestOscillatingForecastsDoNotMoveHolds verifies that forecasts that change every minute, randomly or between two
 // extremes, change a plan at most once per minHold, and that released objects are not held again.
+//
+//test:norace
 func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 	moves, flips := 0, 0
 	for seed := range seeds() {

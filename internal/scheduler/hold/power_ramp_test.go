@@ -32,6 +32,8 @@ func most(all []let, rate float64) (beyond float64) {
 // TestRampIsKept verifies that in any interval, early releases add at most the power allowed by the ramp plus that
 // of one second or of the largest Job. Deadlines are met regardless, and a Job that exceeds the power of one second
 // is released eventually.
+//
+//test:norace
 func TestRampIsKept(t *testing.T) {
 	const ramp = 500
 	for seed := range uint64(100) {
@@ -82,6 +84,8 @@ func TestRampIsKept(t *testing.T) {
 }
 
 // TestReleaseRateIsKept verifies that the release rate is not exceeded in any interval, and that it is fully used.
+//
+//test:norace
 func TestReleaseRateIsKept(t *testing.T) {
 	for _, rate := range []float64{0.4, 7, 150} {
 		q := newQueue(kindPod, newPodPace(), unbounded(), newLimits(rate, 0))

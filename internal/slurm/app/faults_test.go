@@ -177,6 +177,8 @@ func (l *life) starts(name string) (runs int) {
 
 // TestFailingWritesRunJobsOnce applies each fault to each write of objects.json during the life of three jobs: one
 // that is moved between the backends, one that is deleted immediately, and one with run-now.
+//
+//test:norace
 func TestFailingWritesRunJobsOnce(t *testing.T) {
 	for _, backend := range []string{"slurm", "kubernetes"} {
 		for _, f := range faults {

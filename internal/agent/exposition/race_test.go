@@ -1,5 +1,0 @@
-//go:build race
-
-package exposition
-
-const raceDetector = true

@@ -1,5 +1,0 @@
-//go:build race
-
-package controller
-
-const raceEnabled = true
