@@ -63,7 +63,7 @@ On a busy machine, experiments require --force, and differences are not judged.`
 	flags.StringArrayVar(&f.allowed, "allow-program", nil,
 		"`binary` or image of a contestant in the file that may run; can be repeated")
 	flags.BoolVar(&f.force, "force", false, "run on a busy machine, without judging differences")
-	flags.BoolVar(&f.clean, "clean", false, "only remove the remains of a killed experiment, like the next one does")
+	flags.BoolVar(&f.clean, "clean", false, "only clean up after a killed experiment, as the next experiment does")
 	cmd.AddCommand(newExperimentServe(t))
 	return cmd
 }

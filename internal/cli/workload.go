@@ -252,7 +252,8 @@ job. If all Jobs are created together, the queue is full.`,
 	flags.StringVar(&f.load, "load", "sleep", "load of the pods: sleep, stress or lab")
 	flags.StringVar(&f.prefix, "name-prefix", "trace", "prefix of the names of the Jobs")
 	flags.Float64Var(&f.scale, "time-scale", 1, "acceleration factor: run times and delays are divided by it")
-	flags.DurationVar(&f.delay, "max-delay", 0, "allowed delay of jobs without one, before scaling, e.g. 6h")
+	flags.DurationVar(&f.delay, "max-delay", 0, "allowed delay of jobs without a delay in the trace, e.g. 6h; "+
+		"scaled like the other times")
 	flags.IntVar(&f.limit, "limit", 0, "maximum number of jobs (0: all)")
 	return cmd
 }

@@ -173,7 +173,7 @@ func (iss *issuing) judge(origins []int, values []float32, terms []term) Accurac
 	return a
 }
 
-// choice evaluates the k hours of the first 24 with the lowest forecast, and the earliest of equal ones.
+// choice evaluates choosing the k of the first 24 hours with the lowest forecast. Ties are broken by the earlier hour.
 func (iss *issuing) choice(k int, origins []int, values []float32) Choice {
 	var chosen, least, mean float64
 	for i, t := range origins {

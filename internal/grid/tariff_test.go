@@ -183,7 +183,7 @@ func TestTariffHolidaysAndMonths(t *testing.T) {
 		"2026-12-25 23:00": 1, // the night of a holiday does not count as Sunday night
 		"2026-12-26 05:00": 2,
 		"2026-12-18 23:00": 0.5,
-		"2026-12-19 05:59": 0.5, // Saturday, in the night of Friday
+		"2026-12-19 05:59": 0.5, // Saturday morning, part of the night that started on Friday
 		"2026-12-19 06:00": 2,
 		"2026-07-02 12:00": 2, // not in winter
 		"2027-02-26 12:00": 3,

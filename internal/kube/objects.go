@@ -170,7 +170,7 @@ func (o *Objects) Run(ctx context.Context) error {
 	}
 }
 
-// state returns the state that may change without a change of an object.
+// state returns the conditions that may change with time although no object has changed.
 func (o *Objects) state(now time.Time) (state []bool) {
 	for _, w := range o.watches {
 		state = append(state, w.known(now, o.limits.belief), w.withdrawn(now, o.limits.grace))

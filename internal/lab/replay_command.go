@@ -31,9 +31,8 @@ func (o *commandFlags) replayFlags(cmd *cobra.Command, minutes float64) {
 	f := cmd.Flags()
 	f.StringSliceVar(&o.over.Strategies, "strategy", nil,
 		"strategies to compare, may include stock; the first one is the baseline")
-	f.StringVar(&o.over.EmptyNodes, "empty-nodes", "", "behavior of machines without jobs: sleep, "+
-		"compared with the first "+
-		"strategy on machines that stay awake, or idle (default sleep)")
+	f.StringVar(&o.over.EmptyNodes, "empty-nodes", "", "behavior of machines without jobs: "+
+		"idle, or sleep while the machines of the baseline stay awake (default sleep)")
 	f.IntVar(&o.jobs, "jobs", 300, "maximum number of jobs to replay, evenly sampled from the trace")
 	f.Float64Var(&o.hours, "hours", 12, "number of hours to replay from the start of the trace")
 	f.Float64Var(&o.minutes, "minutes", minutes, "duration of the replay in minutes, if capacity is sufficient")

@@ -393,8 +393,8 @@ func TestKinds(t *testing.T) {
 			version := v.(reference.Object)
 			schema := version["schema"].(reference.Object)["openAPIV3Schema"].(reference.Object)
 			about := strings.Join(strings.Fields(reference.Text(schema["description"])), " ")
-			scope := map[any]string{"Cluster": "of the cluster", "Namespaced": "of a namespace"}[spec["scope"]]
-			fmt.Fprintf(&b, "\n## %s\n\n%s\n\n`%s/%s`, %s, `kubectl get %s`, short `%s`.\n\n", names["kind"], about,
+			scope := map[any]string{"Cluster": "cluster-scoped", "Namespaced": "namespaced"}[spec["scope"]]
+			fmt.Fprintf(&b, "\n## %s\n\n%s\n\n`%s/%s`, %s, `kubectl get %s` or `%s`.\n\n", names["kind"], about,
 				spec["group"], version["name"], scope, names["plural"],
 				strings.Trim(reference.Text(names["shortNames"]), `["]`))
 			b.WriteString(describeFields(t, schema))

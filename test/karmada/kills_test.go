@@ -23,7 +23,7 @@ const (
 	overdue  = 2 * time.Second  // maximum duration of a suspended binding after the deadline
 )
 
-// sent is a Job of a point, with the observed times of its binding.
+// sent is a Job that was created around a kill, with the observed times of its binding.
 type sent struct {
 	namespace, name string
 	created, latest time.Time // latest is the deadline of a held Job, otherwise zero

@@ -174,7 +174,7 @@ func TestOnlyOneAgent(t *testing.T) {
 	q.Close()
 }
 
-// TestDamage verifies that a damaged file only loses its own energy.
+// TestDamage verifies that if a file is damaged, only the energy stored in that file is lost.
 func TestDamage(t *testing.T) {
 	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
 	n.start(t.Fatal, false)

@@ -83,7 +83,7 @@ func New(o Options) *Exporter {
 		node:    pairs("node", o.Node)[1:], registry: newRegistry(),
 		ticks: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubenergy_agent_tick_duration_seconds",
-			Help: "Duration of ticks, which read, attribute and save energy.",
+			Help: "Duration of the periodic step that reads, attributes and stores the energy.",
 			// The agent cannot keep up if ticks take a second.
 			Buckets:     []float64{.00025, .0005, .001, .0025, .005, .01, .025, .1, .25, 1},
 			ConstLabels: prometheus.Labels{"node": label(o.Node)},

@@ -22,7 +22,7 @@ func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var noBrowser bool
 	cmd := &cobra.Command{
 		Use:   "dashboard",
-		Short: "Open a web page of the grid, the power and the work, from yesterday to the day after tomorrow",
+		Short: "Open a web page that shows grid, power and workloads from yesterday to the day after tomorrow",
 		Long: `Serve a page on this machine and open it in the browser. It shows the grid, the power of machines and
 held work from yesterday to the day after tomorrow, the savings of decisions with their uncertainty, the reason why
 each Job waits, and problems. It reads the cluster with your permissions and lists the data that you may not see. It

@@ -66,7 +66,7 @@ kind that moves them to the default scheduler.`,
 	f.Add(cmd.Flags(), "namespace of the Job, or of the Jobs with --all (default: all namespaces)")
 	cmd.Flags().BoolVar(&f.all, "all", false, "release all held Jobs")
 	cmd.Flags().BoolVar(&f.removePolicy, "remove-policy", false,
-		"remove the admission policy that holds new Jobs first")
+		"before releasing, remove the admission policy that holds new Jobs")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "maximum duration of the command")
 	return cmd
 }

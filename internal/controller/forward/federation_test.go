@@ -344,7 +344,7 @@ func same(t *testing.T, f *federation, c *cluster) {
 	t.Helper()
 	day := time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 	some := 0
-	// A corrected estimate may leave a different time range if it was already included in the totals.
+	// The time range of a row may differ if an estimate was corrected after it had been added to the totals.
 	moved := cmpopts.IgnoreFields(ledger.Row{}, "First", "Last")
 	for _, by := range []string{
 		"", "kind", "namespace,day", "owner,hour", "team,kind", "node", "node,hour", "pod,node", "window,kind",

@@ -118,8 +118,8 @@ func New(c Config) *Handler {
 	}
 	promauto.With(c.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "kubenergy_ingest_told_ratio",
-		Help: "Hours that a node reported within an hour, for the node with the maximum. An agent that could not " +
-			"deliver reports its backlog, and an agent that invents time looks the same.",
+		Help: "Hours that a node reported within the current or the previous hour, as the maximum of all nodes. " +
+			"The value is high if an agent delivers a backlog or reports time that has not passed.",
 	}, h.reportedRatio)
 	return h
 }

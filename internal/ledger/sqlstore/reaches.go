@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// An agent's batch that is split by hours or days is recorded in the windows in which these start, and a batch that
-// is not split in its last window. It nevertheless covers all windows of its interval, and estimates do not count
-// in any of them. These intervals are rare and stored in a separate table.
+// A batch of an agent may span several windows. It is recorded in its last window, or, if it is split by hours or days,
+// in the windows in which the hours or days start. In all other windows of its interval, estimates are ignored as well.
+// Such intervals are rare and stored in a separate table.
 
 // A reach is the interval that an agent's booking covers in addition to the window in which it is recorded, from
 // the start of a window to the last second.

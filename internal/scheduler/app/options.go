@@ -46,7 +46,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.defaults.MinSaving, "kubenergy-min-saving", o.defaults.MinSaving,
 		"minimum saving of a hold as a fraction of the cost of an immediate start")
 	fs.Float64Var(&o.defaults.MinSavingPerHour, "kubenergy-min-saving-per-hour", o.defaults.MinSavingPerHour,
-		"minimum saving per hour of waiting as a fraction of that cost, for the rules window and plan")
+		"minimum saving per hour of waiting as a fraction of the cost of an immediate start, "+
+			"for the rules window and plan")
 	fs.Float64Var((*float64)(&o.defaults.MinSavingGrams), "kubenergy-min-saving-grams",
 		float64(o.defaults.MinSavingGrams), "minimum saving of a hold in gCO2e, for the rules window and plan")
 	fs.IntVar(&o.maxPods, "kubenergy-max-held-pods", o.maxPods,

@@ -37,7 +37,7 @@ type nodeBook struct {
 type seat struct {
 	generation int64
 	kind       int32
-	place      int32 // index in the order of names among the seats with a place
+	place      int32 // index in the order of names, valid for the first nodeBook.placed seats
 	name       string
 	full       bool // runs the max number of pods
 	tainted    bool // has taints or is unschedulable
