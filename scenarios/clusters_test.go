@@ -143,14 +143,15 @@ func TestClustersBetweenBounds(t *testing.T) {
 			t.Errorf("%s does not emit more than carbon", name)
 		}
 	}
-	if window := runs["carbon+window"]; window.late > 0 || !(least < window.Carbon && window.Carbon < runs["carbon"].Carbon) {
+	window := runs["carbon+window"]
+	if window.late > 0 || !(least < window.Carbon && window.Carbon < runs["carbon"].Carbon) {
 		t.Error("jobs are late, or the emissions are not in the expected order")
 	}
 	if !long {
 		wantLines(t, clustersPage, table.String())
 		return
 	}
-	best := searched(t, s, runs["carbon+window"])
+	best := searched(t, s, window)
 	row("best found offline", best)
 	fmt.Fprintf(&table, "| no schedule is below | %.2f kg | %s | | | |\n", float64(least)/1000,
 		percent(1-float64(least/runs["home"].Carbon)))
@@ -167,7 +168,7 @@ func TestClustersBetweenBounds(t *testing.T) {
 	hold(t, clustersPage, []byte(before+clustersBegin+table.String()+figuresEnd+after))
 	t.Log("\n" + table.String())
 
-	if best.late > 0 || !(least < best.Carbon && best.Carbon < runs["carbon+window"].Carbon) {
+	if best.late > 0 || !(least < best.Carbon && best.Carbon < window.Carbon) {
 		t.Error("jobs are late, or the emissions are not in the expected order")
 	}
 }

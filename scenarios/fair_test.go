@@ -68,20 +68,6 @@ func fairOf(t *testing.T, trace, path string) []fairRow {
 	return append(fair(t, trace, path, sim.EmptyNodesIdle), fair(t, trace, path, sim.EmptyNodesSleep)...)
 }
 
-// wantLines verifies that a page contains all lines of a part of a table.
-func wantLines(t *testing.T, path, table string) {
-	t.Helper()
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(table) {
-		if !strings.Contains(string(page), line) {
-			t.Errorf("%s does not contain this line, run the test with KUBENERGY_LONG=1 -rewrite:\n%s", path, line)
-		}
-	}
-}
-
 // fair simulates a scenario with all strategies and seeds.
 func fair(t *testing.T, trace, path, empty string) []fairRow {
 	t.Helper()

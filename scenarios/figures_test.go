@@ -165,3 +165,17 @@ func (f *figures) table() string {
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+// wantLines verifies that a page contains all lines of a part of a table.
+func wantLines(t *testing.T, path, table string) {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(table) {
+		if !strings.Contains(string(page), line) {
+			t.Errorf("%s does not contain this line, run the test with KUBENERGY_LONG=1 -rewrite:\n%s", path, line)
+		}
+	}
+}

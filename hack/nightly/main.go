@@ -66,7 +66,7 @@ var parts = []part{
 // other parts.
 const usualLong = 10 * time.Minute
 
-var elsewhere = regexp.MustCompile(`^\./(internal/(energy|agent|cli)|test/(controller|batch|browser|hold|sleep|upstream))(/|$)`)
+var elsewhere = regexp.MustCompile(`^\./(internal/(energy|agent|cli)|test/(controller|batch|browser|hold|sleep))(/|$)`)
 
 // An outcome is the result of a part. An interrupted fuzz target continues for its remaining time.
 type outcome struct {

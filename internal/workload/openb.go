@@ -83,7 +83,7 @@ func openbResources(row *rows, gpus string, cpu func(string) (int64, error)) sch
 func checkShare(share, gpus int64) error {
 	switch {
 	case share > 1000:
-		return fmt.Errorf("\"%d\" thousandths of a GPU exceed a whole GPU", share)
+		return fmt.Errorf("\"%d\" exceeds 1000, which is one GPU", share)
 	case share > 0 && gpus == 0:
 		return fmt.Errorf("\"%d\" is requested without a GPU", share)
 	}

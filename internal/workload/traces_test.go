@@ -212,7 +212,7 @@ func TestReadTracesRefuses(t *testing.T) {
 		},
 		"openb share": {
 			table(openbText, "p9,1,1,1,1001,,,,0,9,0"), "",
-			`workload.csv:7: gpu_milli: "1001" thousandths of a GPU exceed a whole GPU`,
+			`workload.csv:7: gpu_milli: "1001" exceeds 1000, which is one GPU`,
 		},
 		"openb share of none": {
 			table(openbText, "p9,1,1,0,10,,,,0,9,0"), "",

@@ -144,7 +144,7 @@ func (d *diary) wantInTime(t *testing.T, m *kit.Machine, pods, jobs []string, po
 // TestP1WhenTheLeaderDies is like TestP1 with two replicas. The leader is killed two seconds before the deadlines.
 func TestP1WhenTheLeaderDies(t *testing.T) {
 	if !long {
-		t.Skip("TestDeadlinesAcrossExchanges also ends replicas: run make hold")
+		t.Skip("kills replicas for a minute: run make hold")
 	}
 	w, machine := shared, kit.WatchMachine(t)
 	signals := w.declining(t)
@@ -186,7 +186,7 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 // deadline of a Job.
 func TestP1WhenAllDie(t *testing.T) {
 	if !long {
-		t.Skip("TestDeadlinesAcrossExchanges also ends replicas: run make hold")
+		t.Skip("kills replicas for a minute: run make hold")
 	}
 	w, machine := shared, kit.WatchMachine(t)
 	signals := w.declining(t)
