@@ -26,6 +26,8 @@ heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$|/scheduler/(app|fall
 light_tests := /test/(docs|kit|layers)$$
 # The slowest packages that link Kubernetes, which are started first.
 longest := ./test/hold ./test/lifecycle ./test/experiment ./test/controller ./internal/lab ./scenarios
+# Packages whose tests only run in targets of their own. make test compiles and vets them, but does not link them.
+apart := /test/(guest|nodes|real|scale|sleep|slurm|vm)$$
 light_packages := all=$$(go list ./...); light=$$(grep -vE '$(heavy)' <<<"$$all"; grep -E '$(light_tests)' <<<"$$all")
 heavy_packages := all=$$(go list ./...); linking=$$(grep -E '$(heavy)' <<<"$$all" | grep -vE '$(light_tests)')
 
@@ -90,7 +92,8 @@ static:
 # The race detector slows tests down by a factor of ten to thirty. It is not used for packages without goroutines (the core, as
 # enforced by test/layers, and others), and for tests with the comment //test:norace, which measure time or memory or run a long
 # simulation. In forecast, it is used only for the tests on several processors.
-core   := /(internal/(energy|grid|mincost|sched|sched/(codec|strategy)|forecast|sim|sim/oracle|report)|scenarios|hack/images|test/(docs|layers))$$
+single := energy(/batch|/codec)?|forecast|grid|humanize|mincost|predict|report|sched(/codec|/sleep|/strategy)?|sim(/oracle)?|workload
+core   := /(internal/($(single))|scenarios|hack/images|test/(docs|layers))$$
 light_folders := api cmd deploy hack internal
 norace  = $(shell grep -rhA1 --include='*_test.go' '^//test:norace$$' $(light_folders) | sed -n 's/^func \(Test\w*\).*/\1/p' | sort -u | paste -sd '|')
 
@@ -117,7 +120,8 @@ test-heavy: prometheus axe
 	@echo "== go vet of packages that link Kubernetes (takes minutes the first time)"
 	@$(heavy_packages); $(alive) go vet -p $(JOBS) $$linking
 	@echo "== tests without the race detector: the core, and packages that link Kubernetes, most of them on a real control plane"
-	@$(heavy_packages); $(shuffled) -p $$(($(ABREAST) + 1)) -timeout $(TIMEOUT) $(longest) $$linking $(if $(RACE),$$(grep -E '$(core)' <<<"$$all") $(sql))
+	@$(heavy_packages); echo "   not run: $$(grep -E '$(apart)' <<<"$$linking" | xargs -n 1 basename | paste -sd ' ') in test/, which have their own targets"; \
+	  $(shuffled) -p $$(($(ABREAST) + 1)) -timeout $(TIMEOUT) $(longest) $$(grep -vE '$(apart)' <<<"$$linking") $(if $(RACE),$$(grep -E '$(core)' <<<"$$all") $(sql))
 
 # The agent also runs on small 32-bit machines. The tests for 386, which run on amd64, detect typical problems of these machines:
 # unaligned 64-bit atomics and 32-bit integers. Tests of time, memory, arithmetic and the kernel only run on amd64.
@@ -143,8 +147,8 @@ bench: ## Benchmark the simulator, the strategies and the scheduler plugin.
 PAIRS ?= 12
 bench-scheduler: bench-cycle bench-scheduler-perf ## Benchmark the overhead of the plugins, alternating with stock kube-scheduler.
 
-# With BASE=REVISION, bench-cycle, bench-agent and bench-controller run the benchmarks of that revision and of the working tree
-# alternately, PAIRS=6 times each. They fail if the lower bound of the 95 % confidence interval of new ÷ base is above 1.05.
+# With BASE=REVISION, bench-cycle, bench-agent, bench-controller and bench-hold run the benchmarks of that revision and of the
+# working tree alternately, PAIRS=6 times each. They fail if the lower bound of the 95 % confidence interval of new ÷ base is above 1.05.
 turns = go run ./hack/turns -base '$(BASE)' -pairs '$(if $(filter file,$(origin PAIRS)),6,$(PAIRS))'
 
 bench-cycle: ## Benchmark the overhead of the plugins in a scheduling cycle. BASE=REVISION compares with a revision, PAIRS=6 times.
@@ -199,7 +203,11 @@ bench-dashboard: ## Benchmark requests, rendering and open pages of the dashboar
 	KUBENERGY_BENCH=1 go test ./test/scale -run Dashboard -v -count=1 -timeout 30m
 
 bench-hold: ## Benchmark 100,000 held Jobs, 2,000 held pods and a release of 10,000. Takes 90 minutes, or six with BENCH=short.
+ifneq ($(BASE),)
+	KUBENERGY_BENCH=$(or $(BENCH),1) $(turns) hold
+else
 	KUBENERGY_BENCH=$(or $(BENCH),1) go test ./test/scale/... -run '^TestHold' -v -count=1 -timeout 180m
+endif
 
 controller-long: ## Test 200 kills of controller and agents each, upgrades, and full disks, with SQLite and PostgreSQL.
 	KUBENERGY_LONG=1 go test ./internal/ledger/... ./test/controller/... -run 'Kill|Upgrade|Damage|Full|Two' -v -count=1 -timeout 60m

@@ -3,7 +3,7 @@
 // prints the ratio of the new value to the base value with its 95 % confidence interval. It fails if the entire
 // interval is above the limit.
 //
-//	turns -base REVISION [-pairs 6] [-limit 1.05] cycle|agent|controller
+//	turns -base REVISION [-pairs 6] [-limit 1.05] cycle|agent|controller|hold
 //
 // Results of fewer than six pairs are printed but not judged, because the probability that all of them are on the
 // same side of the true ratio exceeds 5 %.
@@ -65,6 +65,17 @@ var benchmarks = map[string]benchmark{
 			{"MiB at most", regexp.MustCompile(`()peak memory ([\d.]+) MiB`)},
 			{"writes/s to the API server", regexp.MustCompile(`()([\d.]+) writes/s to the API server`)},
 			{"GB a day of ledger", regexp.MustCompile(`()the ledger grows by ([\d.]+) GB`)},
+		},
+	},
+	"hold": {
+		pkg: "./test/scale", run: "^TestHold",
+		figures: []figure{
+			{"s until all are bound", regexp.MustCompile(`(\w[\w ]*): created .*?all after ([\d.]+) s`)},
+			{"MB of heap with holds", regexp.MustCompile(`()heap (?:with holds )?([\d.]+) MB`)},
+			{
+				"scheduler's CPU of an unheld pod, with ÷ without holds",
+				regexp.MustCompile(`(\w[\w ]*): (?:ratio of )?unheld pods .*?CPU (?:per pod|for one): ([\d.]+)`),
+			},
 		},
 	},
 }

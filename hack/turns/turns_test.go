@@ -35,6 +35,16 @@ func TestRead(t *testing.T) {
 				"cores": 0.52, "MiB at most": 801, "writes/s to the API server": 12.4, "GB a day of ledger": 4.01,
 			},
 		},
+		"hold": {
+			"    hold_test.go:203: held Jobs: ratio of unheld pods bound per second with and without holds: 0.99 (95 %: 0.9 " +
+				"to 1.1, 24 pairs); of scheduler CPU per pod: 1.02 (95 %: 1 to 1.1\n" +
+				"    hold_test.go:361: heap with holds 61 MB, without 40 MB; idle cores with holds 0.020, without 0.010\n" +
+				"    hold_test.go:457: released: created 100/s, first bound after 0.40 s, all after 5.6 s; unheld\n",
+			map[string]float64{
+				"held Jobs: scheduler's CPU of an unheld pod, with ÷ without holds": 1.02, "MB of heap with holds": 61,
+				"released: s until all are bound": 5.6,
+			},
+		},
 	} {
 		b := benchmarks[name]
 		if got := b.read(c.log); !maps.Equal(got, c.want) {
