@@ -200,9 +200,12 @@ func (l *Loop) acceptJob(seen *hold) {
 		l.jobs.add(h)
 	}
 	h.HeldJob, h.finishBy, h.alike, h.cron = seen.HeldJob, seen.finishBy, seen.alike, seen.cron
+	h.wrong = seen.wrong
 	if seen.state == freed {
 		l.jobs.free(h, seen.why())
-		h.reported = time.Time{} // no notification is needed: the Job was never held or released by others
+		if seen.why() == resumed {
+			h.reported = time.Time{} // no notification is needed: the Job was released by others
+		}
 		job, settings := h.question(view)
 		h.asked = asks(&job, &settings)
 		return
