@@ -2,7 +2,7 @@ package hold
 
 import (
 	"context"
-	"log/slog"
+	"runtime/debug"
 	"time"
 	"unique"
 
@@ -60,14 +60,20 @@ func readHeld(obj any) *hold {
 	return nil
 }
 
-// readSafely calls read and recovers from its panics. A Job that cannot be read is released.
+// readSafely calls read and recovers from its panics. A Job that cannot be read is released. The log message is only
+// built after a panic, because readSafely is called for each listed Job.
 func readSafely(j *batchv1.Job, read func(*batchv1.Job) *hold) (h *hold) {
-	log := slog.New(logr.ToSlogHandler(klog.Background()))
-	if !panics.Survive(log, "objects", "reading Job "+j.Namespace+"/"+j.Name, func() { h = read(j) }) {
-		h = &hold{HeldJob: kube.SeenJob(j), state: freed, reason: unique.Make(unreadable)}
-		h.remember(policy.Work{Namespace: j.Namespace, Name: j.Name, Submitted: j.CreationTimestamp.Time})
-	}
-	return h
+	defer func() {
+		if r := recover(); r != nil {
+			if times := panics.Note("objects"); panics.Worth(times) {
+				klog.Background().Error(nil, "Reading a Job panicked", "job", klog.KObj(j), "times", times, "panic", r,
+					"stack", string(debug.Stack()))
+			}
+			h = &hold{HeldJob: kube.SeenJob(j), state: freed, reason: unique.Make(unreadable)}
+			h.remember(policy.Work{Namespace: j.Namespace, Name: j.Name, Submitted: j.CreationTimestamp.Time})
+		}
+	}()
+	return read(j)
 }
 
 // unreadable is the reason for releasing an object after its processing panicked.
@@ -200,9 +206,12 @@ func (l *Loop) acceptJob(seen *hold) {
 		l.jobs.add(h)
 	}
 	h.HeldJob, h.finishBy, h.alike, h.cron = seen.HeldJob, seen.finishBy, seen.alike, seen.cron
+	h.wrong = seen.wrong
 	if seen.state == freed {
 		l.jobs.free(h, seen.why())
-		h.reported = time.Time{} // no notification is needed: the Job was never held or released by others
+		if seen.why() == resumed {
+			h.reported = time.Time{} // no notification is needed: the Job was released by others
+		}
 		job, settings := h.question(view)
 		h.asked = asks(&job, &settings)
 		return

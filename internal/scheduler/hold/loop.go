@@ -81,11 +81,10 @@ type Loop struct {
 
 	mail eventQueue // events from other goroutines to the goroutine of Run
 
-	podCache   atomic.Pointer[podCache]
-	followPods func() // starts to follow pods unless it already does
-	activator  atomic.Pointer[func(map[string]*v1.Pod)]
-	events     atomic.Int64 // number of written events; makes the names of simultaneous events unique
-	starts     sync.Map     // types.UID → *start of released objects; modified only by the goroutine of Run
+	podCache  atomic.Pointer[podCache]
+	activator atomic.Pointer[func(map[string]*v1.Pod)]
+	events    atomic.Int64 // number of written events; makes the names of simultaneous events unique
+	starts    sync.Map     // types.UID → *start of released objects; modified only by the goroutine of Run
 
 	born time.Time    // start time by the local monotonic clock, which is never adjusted
 	beat atomic.Int64 // start of the last iteration, as a duration since born
@@ -117,12 +116,11 @@ func New(c Config) *Loop {
 		c.opinion = (*kube.View).Decide
 	}
 	l := &Loop{
-		c:          c,
-		together:   together{record: c.RecordPlan, most: maxPlanned},
-		mail:       eventQueue{ready: make(chan struct{}, 1)},
-		followPods: func() {},
-		lookups:    make(chan struct{}, parallelLookups),
-		notes:      make(chan note, maxNotes), releaseEvents: make(chan note, maxReleaseEvents),
+		c:        c,
+		together: together{record: c.RecordPlan, most: maxPlanned},
+		mail:     eventQueue{ready: make(chan struct{}, 1)},
+		lookups:  make(chan struct{}, parallelLookups),
+		notes:    make(chan note, maxNotes), releaseEvents: make(chan note, maxReleaseEvents),
 		pendingNotes: map[*hold]struct{}{},
 		jobs:         newQueue(kindJob, newJobPace(), newJobCongestion(), limits),
 		pods:         newQueue(kindPod, newPodPace(), newPodCongestion(), limits),

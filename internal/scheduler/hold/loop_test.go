@@ -43,6 +43,9 @@ type world struct {
 	loop   *Loop
 	stop   func()
 
+	late      bool   // the test calls watchPods, which is otherwise called before Run
+	watchPods func() // passes the informer of pods to the loop and starts it
+
 	mu     sync.Mutex
 	view   *kube.View
 	active map[string]time.Time
@@ -88,8 +91,13 @@ func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		factory := informers.NewSharedInformerFactory(w.client, 0)
-		w.loop.WatchPods(factory.Core().V1().Pods().Informer())
-		factory.StartWithContext(ctx)
+		w.watchPods = func() {
+			w.loop.WatchPods(factory.Core().V1().Pods().Informer())
+			factory.StartWithContext(ctx)
+		}
+		if !w.late {
+			w.watchPods()
+		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if err := w.loop.Run(ctx); err != nil {

@@ -244,16 +244,18 @@ func (l *Loop) released(h *hold, now time.Time, ours bool) {
 		}
 		return
 	}
-	text := "the allowed delay has passed"
-	if cause == reasonReleased {
+	kind, reason, text := v1.EventTypeNormal, cause, "the allowed delay has passed"
+	switch {
+	case h.left == freed && h.wrong:
+		kind, reason, text = v1.EventTypeWarning, reasonNoEffect, h.why()
+	case h.left == freed:
+		text = h.why()
+	case cause == reasonReleased:
 		text = "the planned window has started"
-		if h.left == freed {
-			text = h.why()
-		}
 	}
 	// Under load most of these events are dropped, and only the metrics and the decision records show the release.
 	enqueue(l.releaseEvents, func(ctx context.Context) error {
-		return l.event(ctx, object, v1.EventTypeNormal, cause, text)
+		return l.event(ctx, object, kind, reason, text)
 	})
 }
 

@@ -22,6 +22,7 @@ import (
 type podCache struct {
 	indexer cache.Indexer
 	synced  func() bool
+	follow  func() // starts to follow pods unless the loop already follows them
 }
 
 // get returns the pod and reports whether it still exists and is not bound to a node. Before the cache has synced,
@@ -36,30 +37,43 @@ func (c *podCache) get(t *ticket) (pod *v1.Pod, waits bool) {
 }
 
 // WatchPods makes the loop follow the pods of the scheduler's informer once the first object is held. The event
-// handler is not registered before, because each pod event would cost two more wake-ups.
+// handler is not registered before, because each pod event would cost two more wake-ups. WatchPods may be called
+// while Run is running.
 func (l *Loop) WatchPods(informer cache.SharedIndexInformer) {
-	l.podCache.Store(&podCache{informer.GetIndexer(), informer.HasSynced})
-	l.followPods = sync.OnceFunc(func() {
+	follow := sync.OnceFunc(func() {
 		if err := l.follow(informer); err != nil {
 			klog.Background().Error(err, "Pods cannot be followed")
 		}
 	})
+	l.podCache.Store(&podCache{informer.GetIndexer(), informer.HasSynced, follow})
+	l.post(func() {
+		if !l.idle() { // after a restart, the loop reads the list of held Jobs before WatchPods is called
+			follow()
+		}
+	})
+}
+
+// followPods starts to follow pods if WatchPods has been called. Otherwise, WatchPods starts it.
+func (l *Loop) followPods() {
+	if pods := l.podCache.Load(); pods != nil {
+		pods.follow()
+	}
 }
 
 // follow registers an event handler for pods. The handler is called for every pod of the cluster, so it first
 // checks without a lock whether the pod is relevant.
 func (l *Loop) follow(informer cache.SharedIndexInformer) error {
 	log := slog.New(logr.ToSlogHandler(klog.Background()))
-	_, err := informer.AddEventHandler(kube.Surviving(log, cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
+	_, err := informer.AddEventHandler(kube.Surviving(log, cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
 			if pod := obj.(*v1.Pod); pod.Spec.NodeName != "" {
-				l.bound(pod)
+				l.bound(pod, initial)
 			}
 		},
 		UpdateFunc: func(old, obj any) {
 			before, pod := old.(*v1.Pod), obj.(*v1.Pod)
 			if before.Spec.NodeName == "" && pod.Spec.NodeName != "" {
-				l.bound(pod)
+				l.bound(pod, false)
 			} else {
 				l.changed(before, pod)
 			}
@@ -92,11 +106,18 @@ func (l *Loop) Started(uid types.UID, room bool) {
 	})
 }
 
-// bound is called for every pod that has been bound to a node.
-func (l *Loop) bound(pod *v1.Pod) {
+// bound is called for every pod that has been bound to a node. initial is true for pods from the initial list, which
+// were bound at an unknown time before.
+func (l *Loop) bound(pod *v1.Pod, initial bool) {
 	at, uid := l.clock.Now(), pod.UID
 	if start, ok := l.awaited(pod); ok {
-		l.post(func() { l.sawStart(start, at) })
+		l.post(func() {
+			if initial {
+				l.cancelStart(start) // the time until now is not a measure of start latency
+			} else {
+				l.sawStart(start, at)
+			}
+		})
 	}
 	if _, ours := l.gate.ticket(uid); ours {
 		l.post(func() { l.lostPod(uid) })

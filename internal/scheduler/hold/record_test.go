@@ -2,14 +2,17 @@ package hold
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
@@ -92,20 +95,74 @@ func TestMovedHoldsAreRecordedAgain(t *testing.T) {
 	})
 }
 
+// TestFreedJobsAreRecorded verifies that the release of a held Job is recorded if the owner was notified of the hold
+// before the Job became invalid or exempt, and that the owner is notified of invalid annotations.
+func TestFreedJobsAreRecorded(t *testing.T) {
+	invalid := map[string]string{v1alpha1.AnnotationStrategy: "enrgy"}
+	for name, c := range map[string]struct {
+		change    map[string]string
+		unplanned bool // the annotations change before the policies are loaded
+		events    string
+		record    string  // reason of the recorded release, "" if none is recorded
+		refused   float64 // number of refusals because of invalid annotations
+	}{
+		"invalid":           {invalid, false, "Normal Held Warning NoEffect", reasonReleased, 0},
+		"invalid unplanned": {invalid, true, "Warning NoEffect", "", 1},
+		"exempt": {
+			map[string]string{"helm.sh/hook": "post-install"}, false, "Normal Held Normal Released", reasonReleased, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var recorded atomic.Value
+			recorded.Store("")
+			prepare := func(_ *world, config *Config) {
+				config.Record = func(e *record.Entry) {
+					if e.Action == record.Release {
+						recorded.Store(e.Reason)
+					}
+				}
+			}
+			during(t, prepare, func(w *world) {
+				if w.green(time.Hour); c.unplanned {
+					w.see(kube.Unsettled())
+				}
+				w.job("j", marked(3*time.Hour))
+				bubble.Advance(time.Minute)
+				noEffect, notHeld := decisions(record.Refuse, reasonNoEffect), decisions(record.Refuse, reasonNotHeld)
+				w.annotate(c.change, "j")
+				w.wantJob("j", 0, time.Second)
+				bubble.Advance(time.Second)
+				events := w.reported("j", func(e *eventsv1.Event) string { return e.Type + " " + e.Reason })
+				if events != c.events {
+					t.Errorf("events are %q, want %q", events, c.events)
+				}
+				if got := recorded.Load(); got != c.record {
+					t.Errorf("the record of the release is %q, want %q", got, c.record)
+				}
+				noEffect = decisions(record.Refuse, reasonNoEffect) - noEffect
+				if notHeld = decisions(record.Refuse, reasonNotHeld) - notHeld; noEffect != c.refused || notHeld != 0 {
+					t.Errorf("%v refusals because of invalid annotations are counted, want %v; %v others, want 0",
+						noEffect, c.refused, notHeld)
+				}
+			})
+		})
+	}
+}
+
+// decisions returns the number of counted decisions with the default strategy.
+func decisions(action, reason string) float64 {
+	of, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer, "kubenergy_decisions_total",
+		map[string]string{"action": action, "strategy": "carbon+window"}, "reason")
+	if err != nil {
+		return 0 // no decision has been counted yet
+	}
+	return of[reason]
+}
+
 // TestDecisionsAreCounted verifies that decisions are counted by strategy and reason, even without recording, and
 // that the lateness of releases is measured.
 func TestDecisionsAreCounted(t *testing.T) {
 	during(t, nil, func(w *world) {
-		const strategy = "carbon+window"
-		count := func(action, reason string) float64 {
-			t.Helper()
-			of, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer,
-				"kubenergy_decisions_total", map[string]string{"action": action, "strategy": strategy}, "reason")
-			if err != nil {
-				return 0 // no decision has been counted yet
-			}
-			return of[reason]
-		}
 		late := func() (n uint64, sum float64) {
 			all, err := testutil.GetHistogramVecFromGatherer(legacyregistry.DefaultGatherer,
 				"kubenergy_release_lateness_seconds", map[string]string{"kind": kindJob})
@@ -122,22 +179,22 @@ func TestDecisionsAreCounted(t *testing.T) {
 		}
 		var before []float64
 		for _, w := range wants {
-			before = append(before, count(w[0], w[1]))
+			before = append(before, decisions(w[0], w[1]))
 		}
 		releasedBefore, sumBefore := late()
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
 		w.job("at-once", marked(time.Minute)) // the window starts after its deadline
 		w.job("wrong", map[string]string{v1alpha1.AnnotationAllowedDelay: "soon"})
-		others := count(record.Refuse, reasonNotHeld)
+		others := decisions(record.Refuse, reasonNotHeld)
 		// resumed by its owner
 		w.job("resumed", marked(3*time.Hour), func(j *batchv1.Job) { j.Spec.Suspend = new(false) })
 		bubble.Advance(2 * time.Hour)
-		if got := count(record.Refuse, reasonNotHeld) - others; got != 0 {
+		if got := decisions(record.Refuse, reasonNotHeld) - others; got != 0 {
 			t.Errorf("%v refusals are counted for a Job resumed by its owner", got)
 		}
 		for i, w := range wants {
-			if got := count(w[0], w[1]) - before[i]; got != 1 {
+			if got := decisions(w[0], w[1]) - before[i]; got != 1 {
 				t.Errorf("%v was counted %v times", w, got)
 			}
 		}
