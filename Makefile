@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold deadlines sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real controller-long compare-gaia e2e-real e2e-nodes e2e-vm qemu power-real fuzz fuzz-short mutants nightly repeat experiments benchmark
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold deadlines sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real controller-long ledger-damage compare-gaia e2e-real e2e-nodes e2e-vm qemu power-real fuzz fuzz-short mutants nightly repeat experiments benchmark
 
 # JOBS limits the number of packages that are compiled and linked concurrently, because linking Kubernetes needs much memory.
 JOBS    ?= 2
@@ -210,7 +210,10 @@ else
 endif
 
 controller-long: ## Test 200 kills of controller and agents each, upgrades, and full disks, with SQLite and PostgreSQL.
-	KUBENERGY_LONG=1 go test ./internal/ledger/... ./test/controller/... -run 'Kill|Upgrade|Damage|Full|Two' -v -count=1 -timeout 60m
+	KUBENERGY_LONG=1 go test ./internal/ledger/... ./test/controller/... -run 'Kill|Upgrade|Full|Two' -v -count=1 -timeout 60m
+
+ledger-damage: ## Change and truncate an SQLite ledger at each of its last 65,536 bytes. Takes one to two hours.
+	KUBENERGY_LONG=1 go test ./internal/ledger/sqlite -run 'ChangedBytes|Truncated' -v -count=1 -timeout 180m
 
 compare-gaia: ## Simulate the GAIA trace on eight grids with all strategies and forecasts. Takes half an hour on one core.
 	KUBENERGY_LONG=1 go test ./internal/cli -run CompareGAIA -v -count=1 -timeout 120m
@@ -310,8 +313,8 @@ sleep-lab: ## Test on a real control plane that machines sleep as simulated and 
 	KUBENERGY_LONG=1 go test ./test/sleep -run . -v -count=1 -timeout 90m
 
 # FASTER= is the factor by which all times are reduced. FASTER=1 takes five days.
-experiments: ## Run each bundled experiment twice and compare the results. Takes two hours.
-	KUBENERGY_LONG=1 KUBENERGY_FASTER=$(FASTER) go test ./test/experiment -run Shipped -v -count=1 -timeout 200h
+experiments: ## Run each bundled experiment twice and compare the results, and kill an experiment. Takes two hours.
+	KUBENERGY_LONG=1 KUBENERGY_FASTER=$(FASTER) go test ./test/experiment -run 'Shipped|Killed' -v -count=1 -timeout 200h
 
 # The first run builds Karmada into out/karmada, which takes six minutes on one core.
 karmada: ## Test placement and start times with failures on a real Karmada, built from the checkout KARMADA_SRC. Takes an hour.
