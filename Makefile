@@ -225,7 +225,7 @@ bench-batch: ## Benchmark bursts of 5,000 pods on 5,000 nodes with stock kube-sc
 	KUBENERGY_BENCH=1 go test ./test/batch -run Burst -v -count=1 -timeout 120m
 
 agent-long: ## Run the tests of the agent at full length: 200 kills per mode, 100,000 control groups, ten million counter sequences.
-	KUBENERGY_LONG=1 go test ./internal/energy/... ./internal/agent/... -count=1 -timeout 60m
+	KUBENERGY_LONG=1 go test ./internal/energy/... ./internal/agent/... -v -count=1 -timeout 60m
 
 gpu-long: ## Test the conservation of energy with ten million random histories of GPUs, time slices and MIG instances.
 	KUBENERGY_LONG=1 go test ./internal/agent/gpu -run HistoriesConserve -v -count=1 -timeout 180m

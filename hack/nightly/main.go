@@ -7,11 +7,12 @@
 //	nightly [-for 2h] [-only PART,...] [-fuzztime 10m]
 //
 // When all selected parts are completed, the next call runs them again. The directory out/nightly contains
-// state.json, a log of each part, and report.md with a summary. The fuzzing totals are stored
+// state.json, a log of each part, and report.md with a summary and the skipped tests. The fuzzing totals are stored
 // in docs/measurements/fuzzing.tsv, which is committed.
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -82,6 +83,8 @@ type outcome struct {
 	Says    string  `json:"says"`
 	Seconds float64 `json:"seconds"`
 	Execs   int64   `json:"execs,omitempty"` // only for fuzz targets
+	// Skipped contains the skipped tests, including subtests, by reason.
+	Skipped map[string][]string `json:"skipped,omitempty"`
 }
 
 const (
@@ -334,12 +337,12 @@ func (n *night) work(ctx context.Context) error {
 			fmt.Printf("%-10s  %s: starts again if %s are left\n", cut, p.name, about(n.takes(p)))
 			break
 		}
-		verdict, description := judge(out, err)
-		o := outcome{Verdict: verdict, Says: description, Seconds: took.Seconds()}
+		o := judge(out, err)
+		o.Seconds = took.Seconds()
 		n.lock.Lock()
 		n.Done[p.name], n.Times[p.name] = o, o.Seconds
 		n.lock.Unlock()
-		fmt.Printf("%-10s  %s  %s: %s\n", verdict, p.name, about(took), description)
+		fmt.Printf("%-10s  %s  %s: %s\n", o.Verdict, p.name, about(took), o.Says)
 		if err := n.save(); err != nil {
 			return err
 		}
@@ -381,34 +384,63 @@ func (n *night) run(ctx context.Context, name, command string) (string, error) {
 }
 
 var (
-	testLine = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`)
+	testLine = regexp.MustCompile(`(?m)^--- (PASS|FAIL): (\S+)`)
 	okLine   = regexp.MustCompile(`(?m)^ok\s`)
 	noAnswer = regexp.MustCompile(`govulncheck: fetching vulnerabilities: .*`)
-	whySkip  = regexp.MustCompile(`(?m)^\s+\S+\.go:\d+: (.*)\n--- SKIP`)
+	// The lines that start or continue a test, log a message, or end a skipped test, with the name or the message.
+	skipLine = regexp.MustCompile(`(?m)^(?:=== (?:RUN|NAME|CONT) +(\S+)|\s+\S+\.go:\d+: (.*)|\s*--- SKIP: (\S+).*)$`)
 )
 
 // judge returns the verdict for the output of a part. The part is not judged if all tests were skipped or if the
-// vulnerability database is unreachable.
-func judge(out string, err error) (verdict, description string) {
+// vulnerability database is unreachable. It fails if it contains no tests to run.
+func judge(out string, err error) outcome {
 	names := map[string][]string{}
 	for _, match := range testLine.FindAllStringSubmatch(out, -1) {
 		names[match[1]] = append(names[match[1]], match[2])
 	}
+	passes, fails := names["PASS"], names["FAIL"]
+	skipped, first, count := skips(out)
+	o := outcome{Skipped: skipped}
 	last := out[strings.LastIndexByte(strings.TrimSpace(out), '\n')+1:]
-	skips := whySkip.FindStringSubmatch(out)
 	switch {
 	case noAnswer.MatchString(out):
-		return notJudged, noAnswer.FindString(out)
-	case err != nil && len(names["FAIL"]) > 0:
-		return failed, strings.Join(names["FAIL"], ", ")
+		o.Verdict, o.Says = notJudged, noAnswer.FindString(out)
+	case err != nil && len(fails) > 0:
+		o.Verdict, o.Says = failed, strings.Join(fails, ", ")
 	case err != nil:
-		return failed, fmt.Sprintf("%v: %.200s", err, strings.TrimSpace(last))
-	case len(names["PASS"]) == 0 && len(skips) > 0:
-		return notJudged, skips[1]
-	case len(names["PASS"]) > 0:
-		return passed, fmt.Sprintf("%d tests, %d skipped", len(names["PASS"]), len(names["SKIP"]))
+		o.Verdict, o.Says = failed, fmt.Sprintf("%v: %.200s", err, strings.TrimSpace(last))
+	case len(passes) == 0 && count > 0:
+		o.Verdict, o.Says = notJudged, first
+	case len(passes) > 0:
+		o.Verdict, o.Says = passed, fmt.Sprintf("%d tests, %d skipped", len(passes), count)
+	case strings.Contains(out, "no tests to run"):
+		o.Verdict, o.Says = failed, "no tests to run"
+	default:
+		o.Verdict, o.Says = passed, fmt.Sprintf("%d packages", len(okLine.FindAllString(out, -1)))
 	}
-	return passed, fmt.Sprintf("%d packages", len(okLine.FindAllString(out, -1)))
+	return o
+}
+
+// skips returns the skipped tests, including subtests, by reason, the reason of the first one, and their number. The
+// output of go test -v contains the reason in the last message of a test.
+func skips(out string) (byReason map[string][]string, first string, n int) {
+	test, messages := "", map[string]string{}
+	for _, match := range skipLine.FindAllStringSubmatch(out, -1) {
+		switch started, message, skipped := match[1], match[2], match[3]; {
+		case started != "":
+			test = started
+		case skipped == "":
+			messages[test] = message
+		default:
+			reason := cmp.Or(messages[skipped], "no reason given")
+			if delete(messages, skipped); n == 0 {
+				byReason, first = map[string][]string{}, reason
+			}
+			byReason[reason] = append(byReason[reason], skipped)
+			n++
+		}
+	}
+	return byReason, first, n
 }
 
 // failures returns the names of the selected parts that failed.

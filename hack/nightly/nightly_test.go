@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ func TestJudge(t *testing.T) {
 		verdict, description string
 	}{
 		{"--- PASS: TestA (1s)\n    --- PASS: TestA/b (1s)\n" + skipped + "ok  \tx\n", nil, passed, "1 tests, 1 skipped"},
+		{"testing: warning: no tests to run\nPASS\nok  \tx\t1s [no tests to run]\n", nil, failed, "no tests to run"},
 		{"ok  \tx\t1s\nok  \ty\t1s\n?   \tz\t[no test files]\n", nil, passed, "2 packages"},
 		{skipped, nil, notJudged, "only root can run pods"},
 		{"--- FAIL: TestB (1s)\nFAIL\n", status, failed, "TestB"},
@@ -31,9 +33,42 @@ func TestJudge(t *testing.T) {
 			"govulncheck: fetching vulnerabilities: no such host",
 		},
 	} {
-		if verdict, description := judge(c.out, c.err); verdict != c.verdict || description != c.description {
-			t.Errorf("judge(%q) = %s, %q", c.out, verdict, description)
+		if o := judge(c.out, c.err); o.Verdict != c.verdict || o.Says != c.description {
+			t.Errorf("judge(%q) = %s, %q", c.out, o.Verdict, o.Says)
 		}
+	}
+}
+
+// TestSkips parses the output of go test -v with parallel and sequential subtests.
+func TestSkips(t *testing.T) {
+	o := judge(`=== RUN   TestA
+=== RUN   TestA/b
+    a_test.go:3: begins
+    a_test.go:4: no data: open x: gone
+=== RUN   TestA/c
+=== PAUSE TestA/c
+=== CONT  TestA/c
+=== RUN   TestA/d
+    a_test.go:9: fine
+=== NAME  TestA/c
+    a_test.go:4: no data: open x: gone
+--- PASS: TestA (0.00s)
+    --- SKIP: TestA/b (0.00s)
+    --- SKIP: TestA/c (0.00s)
+    --- PASS: TestA/d (0.00s)
+=== RUN   TestE
+--- SKIP: TestE (0.00s)
+PASS
+ok  	x	0.1s
+`, nil)
+	want := map[string][]string{"no data: open x: gone": {"TestA/b", "TestA/c"}, "no reason given": {"TestE"}}
+	if o.Verdict != passed || o.Says != "1 tests, 3 skipped" || !reflect.DeepEqual(o.Skipped, want) {
+		t.Errorf("judge() = %+v", o)
+	}
+	n := &night{Done: map[string]outcome{"a": o}}
+	if report := n.report(); !strings.Contains(report,
+		"\n## Skipped tests\n\n* a: no data: open x: gone: TestA/b, TestA/c\n* a: no reason given: TestE\n") {
+		t.Error(report)
 	}
 }
 
