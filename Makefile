@@ -62,7 +62,7 @@ tools: ## Build helm and kubectl (a link to the lab) into bin/.
 	$(alive) go build -p $(JOBS) -modfile=go.tools.mod -o bin/helm helm.sh/helm/v4/cmd/helm
 	ln -sf kubenergy-lab bin/kubectl
 
-test: forget-skipped static test-portable test-light test-heavy ## Run all tests: format, vet, unit tests with the race detector, and tests on a real control plane.
+test: forget-skipped static test-portable test-light test-heavy ## Run the tests of CI: format, vet, unit tests with the race detector, and tests on a real control plane.
 	@go run ./hack/progress skipped
 	@echo "== all tests passed"
 
