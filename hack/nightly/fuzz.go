@@ -161,7 +161,8 @@ func (n *night) fuzzOne(ctx context.Context, t target) error {
 	case ctx.Err() != nil:
 		o.Verdict, o.Says = cut, "continues in the next run"
 	case err != nil && !deadline(out):
-		o.Verdict, o.Says = judge(out, err)
+		judged := judge(out, err)
+		o.Verdict, o.Says = judged.Verdict, judged.Says
 	case execs == 0:
 		o.Verdict, o.Says = cut, "no inputs were fuzzed because the corpus took all of the time"
 	}
@@ -178,7 +179,7 @@ func (n *night) fuzzOne(ctx context.Context, t target) error {
 	return errors.Join(err, n.save())
 }
 
-// report returns a one-page report in Markdown.
+// report returns a short report in Markdown.
 func (n *night) report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Results of `make nightly`\n\nCommit %s, %s, %s on %s/%s with %d cores.\n\n"+
@@ -206,6 +207,15 @@ func (n *night) report() string {
 		if n.isOpen(p) {
 			fmt.Fprintf(&b, "| %s | not run yet | | about %s |\n", p.name, about(n.takes(p)))
 		}
+	}
+	skipped := ""
+	for _, name := range slices.Sorted(maps.Keys(n.Done)) {
+		for _, reason := range slices.Sorted(maps.Keys(n.Done[name].Skipped)) {
+			skipped += fmt.Sprintf("* %s: %s: %s\n", name, reason, strings.Join(n.Done[name].Skipped[reason], ", "))
+		}
+	}
+	if skipped != "" {
+		b.WriteString("\n## Skipped tests\n\n" + skipped)
 	}
 	for _, o := range n.totals {
 		ever.seconds, ever.execs, ever.crashers = ever.seconds+o.seconds, ever.execs+o.execs, ever.crashers+o.crashers

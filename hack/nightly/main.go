@@ -1,16 +1,18 @@
 // Program nightly runs the tests that `make test` excludes because they take hours: kill and damage tests at full
 // length, storms, ten thousand seeds, the Kubernetes integration tests, the vulnerability check, and all fuzz
-// targets. It prints the expected duration first. After an interruption, it continues with the parts that have not
-// been completed for the same code.
+// targets. Tests with a real Karmada require the absolute path of its checkout in KARMADA_SRC. The program prints the
+// expected duration first. After an interruption, it continues with the parts that have not been completed for the
+// same code.
 //
 //	nightly [-for 2h] [-only PART,...] [-fuzztime 10m]
 //
 // When all selected parts are completed, the next call runs them again. The directory out/nightly contains
-// state.json, a log of each part, and report.md with a summary. The fuzzing totals are stored in
-// docs/measurements/fuzzing.tsv, which is committed.
+// state.json, a log of each part, and report.md with a summary and the skipped tests. The fuzzing totals are stored
+// in docs/measurements/fuzzing.tsv, which is committed.
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -59,6 +61,12 @@ var parts = []part{
 	{"compare-gaia", 30 * time.Minute, "make compare-gaia"},
 	{"hold", 30 * time.Minute, "make hold"},
 	{"controller-long", time.Hour, "make controller-long"},
+	{"tutorials", 40 * time.Minute, "make tutorials"},
+	// The make targets of Slurm and Karmada fail if requirements are missing, but the tests are skipped.
+	{"slurm", 70 * time.Minute, "KUBENERGY_LONG=1 go test ./test/slurm -v -count=1 -parallel 15 -timeout 100m"},
+	{"karmada", 70 * time.Minute, "KUBENERGY_LONG=1 go test ./test/karmada -v -count=1 -timeout 180m"},
+	{"ledger-damage", 100 * time.Minute, "make ledger-damage"},
+	{"experiments", 130 * time.Minute, "make experiments"},
 	{"upstream", 4 * time.Hour, "make upstream"},
 }
 
@@ -66,7 +74,8 @@ var parts = []part{
 // other parts.
 const usualLong = 10 * time.Minute
 
-var elsewhere = regexp.MustCompile(`^\./(internal/(energy|agent|cli)|test/(controller|batch|browser|hold|sleep))(/|$)`)
+var elsewhere = regexp.MustCompile(`^\./(internal/(energy|agent|cli|ledger/sqlite)|` +
+	`test/(batch|browser|controller|experiment|hold|karmada|lifecycle|sleep|slurm))(/|$)`)
 
 // An outcome is the result of a part. An interrupted fuzz target continues for its remaining time.
 type outcome struct {
@@ -74,6 +83,8 @@ type outcome struct {
 	Says    string  `json:"says"`
 	Seconds float64 `json:"seconds"`
 	Execs   int64   `json:"execs,omitempty"` // only for fuzz targets
+	// Skipped contains the skipped tests, including subtests, by reason.
+	Skipped map[string][]string `json:"skipped,omitempty"`
 }
 
 const (
@@ -87,7 +98,7 @@ const (
 type night struct {
 	Code  string             `json:"code"`  // digest of the tested code
 	Done  map[string]outcome `json:"done"`  // completed parts for this code
-	Times map[string]float64 `json:"times"` // last measured duration by part, in seconds
+	Times map[string]float64 `json:"times"` // last measured or minimum duration by part, in seconds
 
 	alone    *os.File // lock file, held until the program exits
 	commit   string
@@ -149,13 +160,7 @@ func (n *night) open(only string) error {
 	if err != nil {
 		return err
 	}
-	n.parts = slices.Clone(parts)
-	for _, pkg := range long {
-		if !elsewhere.MatchString(pkg) {
-			command := "KUBENERGY_LONG=1 go test " + pkg + " -v -count=1 -timeout 3h"
-			n.parts = append(n.parts, part{"long " + pkg, usualLong, command})
-		}
-	}
+	n.parts = withLong(long)
 	unwanted := func(name string) bool {
 		return only != "" && !slices.ContainsFunc(strings.Split(only, ","), func(o string) bool {
 			return name == o || strings.HasPrefix(name, o+" ")
@@ -171,6 +176,18 @@ func (n *night) open(only string) error {
 	}
 	n.totals, err = readTotals(totalsFile)
 	return err
+}
+
+// withLong returns all parts, including a part for each of the given packages that no other part covers.
+func withLong(long []string) []part {
+	all := slices.Clone(parts)
+	for _, pkg := range long {
+		if !elsewhere.MatchString(pkg) {
+			command := "KUBENERGY_LONG=1 go test " + pkg + " -v -count=1 -timeout 3h"
+			all = append(all, part{"long " + pkg, usualLong, command})
+		}
+	}
+	return all
 }
 
 // load loads the state. Results for other code are discarded.
@@ -219,8 +236,7 @@ var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
 func discover(root string) (long []string, targets []target, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		name := entry.Name()
-		if err == nil && entry.IsDir() && path != root &&
-			(name[0] == '.' || slices.Contains([]string{"out", "bin", "hack", "shared", "testdata"}, name)) {
+		if err == nil && entry.IsDir() && isExcluded(path, root, name) {
 			return fs.SkipDir
 		}
 		if err != nil || !strings.HasSuffix(name, "_test.go") {
@@ -238,6 +254,11 @@ func discover(root string) (long []string, targets []target, err error) {
 		return err
 	})
 	return long, targets, err
+}
+
+// isExcluded reports whether a directory is not searched for tests.
+func isExcluded(path, root, name string) bool {
+	return path != root && (name[0] == '.' || slices.Contains([]string{"out", "bin", "hack", "shared", "testdata"}, name))
 }
 
 func (n *night) isOpen(p part) bool {
@@ -296,7 +317,8 @@ func about(d time.Duration) string {
 	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 }
 
-// work runs all parts that fit within the time limit. Interrupted parts are not recorded as completed.
+// work runs all parts that fit within the time limit. Interrupted parts are not recorded as completed, but their
+// expected duration is increased to at least the elapsed time.
 func (n *night) work(ctx context.Context) error {
 	defer n.beat()()
 	for _, p := range n.parts {
@@ -305,15 +327,22 @@ func (n *night) work(ctx context.Context) error {
 		}
 		began := time.Now()
 		out, err := n.run(ctx, p.name, p.command)
+		took := time.Since(began)
 		if ctx.Err() != nil {
+			// The part takes longer than this. Otherwise, the next run with the same limit would start it again.
+			took += took / 10
+			n.lock.Lock()
+			n.Times[p.name] = max(n.takes(p), took).Seconds()
+			n.lock.Unlock()
+			fmt.Printf("%-10s  %s: starts again if %s are left\n", cut, p.name, about(n.takes(p)))
 			break
 		}
-		seconds := time.Since(began).Seconds()
-		verdict, description := judge(out, err)
+		o := judge(out, err)
+		o.Seconds = took.Seconds()
 		n.lock.Lock()
-		n.Done[p.name], n.Times[p.name] = outcome{Verdict: verdict, Says: description, Seconds: seconds}, seconds
+		n.Done[p.name], n.Times[p.name] = o, o.Seconds
 		n.lock.Unlock()
-		fmt.Printf("%-10s  %s  %s: %s\n", verdict, p.name, about(time.Since(began)), description)
+		fmt.Printf("%-10s  %s  %s: %s\n", o.Verdict, p.name, about(took), o.Says)
 		if err := n.save(); err != nil {
 			return err
 		}
@@ -355,34 +384,63 @@ func (n *night) run(ctx context.Context, name, command string) (string, error) {
 }
 
 var (
-	testLine = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`)
+	testLine = regexp.MustCompile(`(?m)^--- (PASS|FAIL): (\S+)`)
 	okLine   = regexp.MustCompile(`(?m)^ok\s`)
 	noAnswer = regexp.MustCompile(`govulncheck: fetching vulnerabilities: .*`)
-	whySkip  = regexp.MustCompile(`(?m)^\s+\S+\.go:\d+: (.*)\n--- SKIP`)
+	// The lines that start or continue a test, log a message, or end a skipped test, with the name or the message.
+	skipLine = regexp.MustCompile(`(?m)^(?:=== (?:RUN|NAME|CONT) +(\S+)|\s+\S+\.go:\d+: (.*)|\s*--- SKIP: (\S+).*)$`)
 )
 
 // judge returns the verdict for the output of a part. The part is not judged if all tests were skipped or if the
-// vulnerability database is unreachable.
-func judge(out string, err error) (verdict, description string) {
+// vulnerability database is unreachable. It fails if it contains no tests to run.
+func judge(out string, err error) outcome {
 	names := map[string][]string{}
 	for _, match := range testLine.FindAllStringSubmatch(out, -1) {
 		names[match[1]] = append(names[match[1]], match[2])
 	}
+	passes, fails := names["PASS"], names["FAIL"]
+	skipped, first, count := skips(out)
+	o := outcome{Skipped: skipped}
 	last := out[strings.LastIndexByte(strings.TrimSpace(out), '\n')+1:]
-	skips := whySkip.FindStringSubmatch(out)
 	switch {
 	case noAnswer.MatchString(out):
-		return notJudged, noAnswer.FindString(out)
-	case err != nil && len(names["FAIL"]) > 0:
-		return failed, strings.Join(names["FAIL"], ", ")
+		o.Verdict, o.Says = notJudged, noAnswer.FindString(out)
+	case err != nil && len(fails) > 0:
+		o.Verdict, o.Says = failed, strings.Join(fails, ", ")
 	case err != nil:
-		return failed, fmt.Sprintf("%v: %.200s", err, strings.TrimSpace(last))
-	case len(names["PASS"]) == 0 && len(skips) > 0:
-		return notJudged, skips[1]
-	case len(names["PASS"]) > 0:
-		return passed, fmt.Sprintf("%d tests, %d skipped", len(names["PASS"]), len(names["SKIP"]))
+		o.Verdict, o.Says = failed, fmt.Sprintf("%v: %.200s", err, strings.TrimSpace(last))
+	case len(passes) == 0 && count > 0:
+		o.Verdict, o.Says = notJudged, first
+	case len(passes) > 0:
+		o.Verdict, o.Says = passed, fmt.Sprintf("%d tests, %d skipped", len(passes), count)
+	case strings.Contains(out, "no tests to run"):
+		o.Verdict, o.Says = failed, "no tests to run"
+	default:
+		o.Verdict, o.Says = passed, fmt.Sprintf("%d packages", len(okLine.FindAllString(out, -1)))
 	}
-	return passed, fmt.Sprintf("%d packages", len(okLine.FindAllString(out, -1)))
+	return o
+}
+
+// skips returns the skipped tests, including subtests, by reason, the reason of the first one, and their number. The
+// output of go test -v contains the reason in the last message of a test.
+func skips(out string) (byReason map[string][]string, first string, n int) {
+	test, messages := "", map[string]string{}
+	for _, match := range skipLine.FindAllStringSubmatch(out, -1) {
+		switch started, message, skipped := match[1], match[2], match[3]; {
+		case started != "":
+			test = started
+		case skipped == "":
+			messages[test] = message
+		default:
+			reason := cmp.Or(messages[skipped], "no reason given")
+			if delete(messages, skipped); n == 0 {
+				byReason, first = map[string][]string{}, reason
+			}
+			byReason[reason] = append(byReason[reason], skipped)
+			n++
+		}
+	}
+	return byReason, first, n
 }
 
 // failures returns the names of the selected parts that failed.

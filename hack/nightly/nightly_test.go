@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,6 +23,7 @@ func TestJudge(t *testing.T) {
 		verdict, description string
 	}{
 		{"--- PASS: TestA (1s)\n    --- PASS: TestA/b (1s)\n" + skipped + "ok  \tx\n", nil, passed, "1 tests, 1 skipped"},
+		{"testing: warning: no tests to run\nPASS\nok  \tx\t1s [no tests to run]\n", nil, failed, "no tests to run"},
 		{"ok  \tx\t1s\nok  \ty\t1s\n?   \tz\t[no test files]\n", nil, passed, "2 packages"},
 		{skipped, nil, notJudged, "only root can run pods"},
 		{"--- FAIL: TestB (1s)\nFAIL\n", status, failed, "TestB"},
@@ -30,9 +33,42 @@ func TestJudge(t *testing.T) {
 			"govulncheck: fetching vulnerabilities: no such host",
 		},
 	} {
-		if verdict, description := judge(c.out, c.err); verdict != c.verdict || description != c.description {
-			t.Errorf("judge(%q) = %s, %q", c.out, verdict, description)
+		if o := judge(c.out, c.err); o.Verdict != c.verdict || o.Says != c.description {
+			t.Errorf("judge(%q) = %s, %q", c.out, o.Verdict, o.Says)
 		}
+	}
+}
+
+// TestSkips parses the output of go test -v with parallel and sequential subtests.
+func TestSkips(t *testing.T) {
+	o := judge(`=== RUN   TestA
+=== RUN   TestA/b
+    a_test.go:3: begins
+    a_test.go:4: no data: open x: gone
+=== RUN   TestA/c
+=== PAUSE TestA/c
+=== CONT  TestA/c
+=== RUN   TestA/d
+    a_test.go:9: fine
+=== NAME  TestA/c
+    a_test.go:4: no data: open x: gone
+--- PASS: TestA (0.00s)
+    --- SKIP: TestA/b (0.00s)
+    --- SKIP: TestA/c (0.00s)
+    --- PASS: TestA/d (0.00s)
+=== RUN   TestE
+--- SKIP: TestE (0.00s)
+PASS
+ok  	x	0.1s
+`, nil)
+	want := map[string][]string{"no data: open x: gone": {"TestA/b", "TestA/c"}, "no reason given": {"TestE"}}
+	if o.Verdict != passed || o.Says != "1 tests, 3 skipped" || !reflect.DeepEqual(o.Skipped, want) {
+		t.Errorf("judge() = %+v", o)
+	}
+	n := &night{Done: map[string]outcome{"a": o}}
+	if report := n.report(); !strings.Contains(report,
+		"\n## Skipped tests\n\n* a: no data: open x: gone: TestA/b, TestA/c\n* a: no reason given: TestE\n") {
+		t.Error(report)
 	}
 }
 
@@ -200,9 +236,19 @@ func TestGoesOn(t *testing.T) {
 	if _, done := n.Done["second"]; done || n.Done["first"].Verdict != passed || time.Since(began) > 50*time.Second {
 		t.Errorf("unexpected state after %v: %+v", time.Since(began), n.Done)
 	}
+	if n.Times["second"] < 1.1 {
+		t.Errorf("the stored duration of the interrupted part is %v s", n.Times["second"])
+	}
+	n = run("other", time.Duration(n.Times["second"]*float64(time.Second))) // too little for the second part
+	if _, done := n.Done["first"]; !done {
+		t.Error("the first part was not run")
+	}
+	if text, _ := os.ReadFile("second"); len(text) != 1 {
+		t.Errorf("the second part was started although it does not fit, %d runs", len(text))
+	}
 	run("one", time.Minute)
 	n = run("two", time.Minute)
-	for name, times := range map[string]int{"first": 2, "second": 3, "third": 0} {
+	for name, times := range map[string]int{"first": 4, "second": 3, "third": 0} {
 		if text, _ := os.ReadFile(name); len(text) != times {
 			t.Errorf("%s ran %d times, want %d", name, len(text), times)
 		}
@@ -228,4 +274,117 @@ func TestTargetsThatAreOpen(t *testing.T) {
 	if !slices.Equal(open, []target{all[4], all[1], all[0]}) || n.rest(all[1]) != 40*time.Second {
 		t.Error(open, n.rest(all[1]))
 	}
+}
+
+// exceptions lists gated packages that no part covers, with the reasons.
+var exceptions = map[string]string{
+	"./internal/agent KUBENERGY_BENCH":      "make bench-agent requires an idle machine",
+	"./internal/agent/meter KUBENERGY_REAL": "make gpu-real requires a GPU",
+	"./test/batch KUBENERGY_BENCH":          "make bench-batch requires an idle machine",
+	"./test/perf KUBENERGY_BENCH":           "make bench-cycle requires an idle machine",
+	"./test/scale KUBENERGY_BENCH":          "bench-controller, bench-dashboard and bench-hold require an idle machine",
+}
+
+// TestGatedPackagesAreCovered verifies that a part sets the environment variable of each test that make test skips
+// without it.
+func TestGatedPackagesAreCovered(t *testing.T) {
+	root := filepath.Join("..", "..")
+	long, _, err := discover(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands strings.Builder
+	for _, p := range withLong(long) {
+		commands.WriteString(p.command + "\n")
+		if target, ok := strings.CutPrefix(p.command, "make "); ok {
+			_, recipe, found := strings.Cut(string(makefile), "\n"+target+":")
+			if recipe, _, _ = strings.Cut(recipe, "\n\n"); !found {
+				t.Errorf("%s: no make target %s", p.name, target)
+			}
+			commands.WriteString(recipe + "\n")
+		}
+	}
+	covered := func(pkg, variable string) bool {
+		for line := range strings.Lines(commands.String()) {
+			env, packages, found := strings.Cut(line, "go test ")
+			if !found || !strings.Contains(env, variable+"=1") {
+				continue
+			}
+			for _, word := range strings.Fields(packages) {
+				below, all := strings.CutSuffix(word, "/...")
+				if word == pkg || all && (pkg == below || strings.HasPrefix(pkg, below+"/")) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	gated := gates(t, root)
+	if len(gated) < 20 {
+		t.Errorf("only %d gated packages were found", len(gated))
+	}
+	for _, g := range gated {
+		pkg, variable, _ := strings.Cut(g, " ")
+		switch reason := exceptions[g]; {
+		case reason == "" && !covered(pkg, variable):
+			t.Errorf("no part runs the tests of %s with %s=1: add a part, or an exception with a reason", pkg, variable)
+		case reason != "" && covered(pkg, variable):
+			t.Errorf("%s is covered by a part, remove its exception", g)
+		}
+	}
+	for g := range exceptions {
+		if !slices.Contains(gated, g) {
+			t.Errorf("%s has an exception but is not gated", g)
+		}
+	}
+}
+
+var (
+	gate     = regexp.MustCompile(`"(KUBENERGY_(?:LONG|REAL|BENCH))"`)
+	exported = regexp.MustCompile(`(?m)^func ([A-Z]\w*)\(`)
+)
+
+// gates returns the packages with tests that depend on an environment variable, in the form "PACKAGE VARIABLE". The
+// tests contain the name of the variable, or call a function of a test kit in a file that contains it.
+func gates(t *testing.T, root string) (all []string) {
+	t.Helper()
+	tests, kits := map[string]string{}, map[string]string{} // test sources by package, variables by function
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		name := entry.Name()
+		if err == nil && entry.IsDir() && isExcluded(path, root, name) {
+			return fs.SkipDir
+		}
+		if err != nil || filepath.Ext(name) != ".go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(root, filepath.Dir(path))
+		if match := gate.FindStringSubmatch(string(text)); strings.HasSuffix(name, "_test.go") {
+			tests["./"+filepath.ToSlash(rel)] += string(text)
+		} else if match != nil {
+			for _, f := range exported.FindAllStringSubmatch(string(text), -1) {
+				kits[filepath.Base(rel)+"."+f[1]+"("] = match[1]
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg, text := range tests {
+		for _, match := range gate.FindAllStringSubmatch(text, -1) {
+			all = append(all, pkg+" "+match[1])
+		}
+		for call, variable := range kits {
+			if strings.Contains(text, call) {
+				all = append(all, pkg+" "+variable)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }

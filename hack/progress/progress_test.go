@@ -18,6 +18,9 @@ const events = `{"Action":"start","Package":"example.com/kubenergy/kubenergy/a"}
 {"Action":"skip","Package":"example.com/kubenergy/kubenergy/a","Test":"TestAway"}
 {"Action":"output","Package":"example.com/kubenergy/kubenergy/a","Output":"ok  \tx\t(cached)\n"}
 {"Action":"pass","Package":"example.com/kubenergy/kubenergy/a","Elapsed":1.5}
+{"Action":"output","Package":"d","Output":"testing: warning: no tests to run\n"}
+{"Action":"output","Package":"d","Output":"ok  \td\t0.012s [no tests to run]\n"}
+{"Action":"pass","Package":"d","Elapsed":0.012}
 {"Action":"output","Package":"b","Output":"-test.shuffle 1795882182000000000\n"}
 {"Action":"output","Package":"b","Test":"TestBad","Output":"    b_test.go:7: got 1, want 2\n"}
 {"Action":"fail","Package":"b","Test":"TestBad"}
@@ -31,7 +34,7 @@ func TestResults(t *testing.T) {
 	var out bytes.Buffer
 	r := &results{packages: map[string]*result{}, to: &out}
 	r.read(strings.NewReader(events))
-	want := "ok    a  1.5s (cached)\nc.go:1: syntax error\n    b_test.go:7: got 1, want 2\nFAIL  b  2.0s  -shuffle=1795882182000000000\nnot json\n"
+	want := "ok    a  1.5s (cached)\nno tests  d  0.0s\nc.go:1: syntax error\n    b_test.go:7: got 1, want 2\nFAIL  b  2.0s  -shuffle=1795882182000000000\nnot json\n"
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}

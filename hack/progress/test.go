@@ -161,13 +161,16 @@ func (r *results) finish(e *event, p *result) {
 		fmt.Fprintf(r.to, "FAIL  %s  %.1fs%s\n", short(e.Package), e.Elapsed, p.shuffle)
 		return
 	}
-	cached := ""
+	verdict, cached := "ok  ", ""
 	for _, line := range p.output[""] {
 		if strings.HasPrefix(line, "ok ") && strings.Contains(line, "(cached)") {
 			cached = " (cached)"
 		}
+		if strings.HasPrefix(line, "ok ") && strings.Contains(line, "[no tests to run]") {
+			verdict = "no tests"
+		}
 	}
-	fmt.Fprintf(r.to, "ok    %s  %.1fs%s\n", short(e.Package), e.Elapsed, cached)
+	fmt.Fprintf(r.to, "%s  %s  %.1fs%s\n", verdict, short(e.Package), e.Elapsed, cached)
 }
 
 // quiet reports whether a line only indicates that a test starts or continues.

@@ -146,8 +146,8 @@ func command(ctx context.Context, dir string, out io.Writer, name string, args .
 	return nil
 }
 
-// measure runs a test binary in the directory of its package and returns its figures. Figures are also returned if
-// the benchmark fails because it exceeds its own limits.
+// measure runs a test binary in the directory of its package and returns its figures. If the benchmark fails, for
+// example because it exceeds its own limits, measure prints the error and still returns the figures.
 func (b *benchmark) measure(ctx context.Context, binary, dir string) (map[string]float64, error) {
 	c := exec.CommandContext(ctx, binary, "-test.run="+b.run, "-test.v", "-test.timeout=2h")
 	c.Dir, c.Env = dir, append(os.Environ(), b.env...)
@@ -159,9 +159,12 @@ func (b *benchmark) measure(ctx context.Context, binary, dir string) (map[string
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	found := b.read(string(out))
+	found, tail := b.read(string(out)), out[max(0, len(out)-4000):]
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s logged no figures: %w\n%s", binary, err, out[max(0, len(out)-4000):])
+		return nil, fmt.Errorf("%s logged no figures: %w\n%s", binary, err, tail)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "turns: running %s: %v\n%s", binary, err, tail)
 	}
 	return found, nil
 }
@@ -183,8 +186,8 @@ func (b *benchmark) read(log string) map[string]float64 {
 	return found
 }
 
-// inTurns runs base and new alternately and returns the ratios of each figure. Figures that are not logged by both
-// are ignored.
+// inTurns runs base and new alternately and returns the ratios of each figure. It returns an error if new does not log
+// a figure of base in the same pair. Figures that only new logs are ignored.
 func inTurns(out io.Writer, arms [2]func() (map[string]float64, error), pairs int) (map[string][]float64, error) {
 	ratios := map[string][]float64{}
 	for i := range pairs {
@@ -196,7 +199,10 @@ func inTurns(out io.Writer, arms [2]func() (map[string]float64, error), pairs in
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range slices.Sorted(maps.Keys(after)) {
+		for _, name := range slices.Sorted(maps.Keys(before)) {
+			if _, logged := after[name]; !logged {
+				return nil, fmt.Errorf("pair %d: the working tree does not log the figure %q of the base", i+1, name)
+			}
 			if before[name] > 0 {
 				ratios[name] = append(ratios[name], after[name]/before[name])
 				fmt.Fprintf(out, "   pair %d: %s: %v, base %v\n", i+1, name, after[name], before[name])

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -66,7 +68,11 @@ func TestInTurns(t *testing.T) {
 			}
 			figure := figures[0]
 			figures = figures[1:]
-			return map[string]float64{"cores": figure, "of " + name: 1}, nil
+			all := map[string]float64{"cores": figure}
+			if name == "new" {
+				all["added"] = 1
+			}
+			return all, nil
 		}
 	}
 	var out bytes.Buffer
@@ -84,8 +90,36 @@ func TestInTurns(t *testing.T) {
 		t.Error("expected an error for a benchmark without figures")
 	}
 	other := func() (map[string]float64, error) { return map[string]float64{"writes": 1}, nil }
-	if _, err := inTurns(&out, [2]func() (map[string]float64, error){arm("base", 1), other}, 1); err == nil {
-		t.Error("expected an error for benchmarks without common figures")
+	_, err = inTurns(&out, [2]func() (map[string]float64, error){arm("base", 1), other}, 1)
+	if err == nil || !strings.Contains(err.Error(), `pair 1: the working tree does not log the figure "cores"`) {
+		t.Errorf("unexpected error for a missing figure: %v", err)
+	}
+}
+
+// TestFailedBenchmark verifies that the error of a failed benchmark is printed although it logged a figure.
+func TestFailedBenchmark(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "base.test")
+	script := "#!/bin/sh\necho 'cost_test.go:58: 250 busy containers, 1 s: 0.289 %'\necho --- FAIL: TestCost\nexit 1\n"
+	if err := os.WriteFile(binary, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	printed, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer printed.Close()
+	before := os.Stderr
+	os.Stderr = printed
+	b := benchmarks["agent"]
+	found, err := b.measure(t.Context(), binary, ".")
+	os.Stderr = before
+	if err != nil || found["250 busy containers: % of a core"] != 0.289 {
+		t.Errorf("measure() = %v, %v", found, err)
+	}
+	text, err := os.ReadFile(printed.Name())
+	if err != nil || !strings.Contains(string(text), "base.test: exit status 1\n") ||
+		!strings.Contains(string(text), "--- FAIL: TestCost") {
+		t.Errorf("printed %q, %v", text, err)
 	}
 }
 

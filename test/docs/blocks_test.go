@@ -106,6 +106,64 @@ func TestInlineCommandsAreFound(t *testing.T) {
 	}
 }
 
+// TestRecipes verifies that the packages, tests and targets in the recipes of the Makefile and in the parts of
+// hack/nightly exist.
+func TestRecipes(t *testing.T) {
+	c := newChecker(t)
+	nightly, err := os.ReadFile(filepath.Join(kit.Root, "hack", "nightly", "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := recipes(c.makefile)
+	n := len(all)
+	for _, m := range regexp.MustCompile(`"((?:[A-Z_]+=\S+ )*(?:go test|make) [^"%]*)"`).FindAllSubmatch(nightly, -1) {
+		all = append(all, string(m[1]))
+	}
+	if n < 30 || len(all) < n+10 {
+		t.Errorf("only %d commands of the Makefile and %d of hack/nightly were found", n, len(all)-n)
+	}
+	for _, command := range all {
+		for _, words := range simple(command) {
+			if wrong := c.command(words); wrong != "" {
+				t.Errorf("%s: %s", command, wrong)
+			}
+		}
+	}
+}
+
+var (
+	testRuns  = regexp.MustCompile(`\$\((?:go_test|shuffled)\)`)
+	expansion = regexp.MustCompile(`\$\([^()]*\)`)
+	aRun      = regexp.MustCompile(`-(?:run|skip) +'\^\(VARIABLE\)\$'`)
+)
+
+// recipes returns the commands of a Makefile that start with go test or $(go_test). Other variables are replaced by
+// the word VARIABLE, and patterns that consist of a variable are removed.
+func recipes(makefile string) (all []string) {
+	text := testRuns.ReplaceAllString(strings.ReplaceAll(makefile, "\\\n", " "), "go test")
+	for expansion.MatchString(text) {
+		text = expansion.ReplaceAllString(text, "VARIABLE")
+	}
+	for line := range strings.Lines(strings.ReplaceAll(text, "$$", "$")) {
+		if _, command, found := strings.Cut(line, "go test "); found && strings.HasPrefix(line, "\t") {
+			all = append(all, "go test "+aRun.ReplaceAllString(strings.TrimSpace(command), ""))
+		}
+	}
+	return all
+}
+
+func TestRecipesAreFound(t *testing.T) {
+	text := "list := $$(go test ./none)\na: ## go test ./none.\n\tX=$(or $(X),1) go test ./a -run 'B|C' $(if $(TO),-to '$(TO)')\n" +
+		"\t@$(light); $(shuffled) -skip '^($(norace))$$' \\\n\t  ./d\n"
+	var got []string
+	for _, command := range recipes(text) {
+		got = append(got, strings.Join(strings.Fields(command), " "))
+	}
+	if want := []string{"go test ./a -run 'B|C' VARIABLE", "go test ./d"}; !slices.Equal(got, want) {
+		t.Errorf("recipes() = %q, want %q", got, want)
+	}
+}
+
 // TestExamples verifies the example commands in the help of the command line.
 func TestExamples(t *testing.T) {
 	c := newChecker(t)
@@ -127,10 +185,11 @@ var indented = regexp.MustCompile(`\n\n {4,}(?:bin/)?(?:kube|helm|make|go|git|cu
 
 // A checker contains the tests, targets, commands and flags that exist.
 type checker struct {
-	tests   map[string][]string // directories by name of the test or benchmark
-	sources map[string]string   // text of the test files by directory
-	targets map[string]bool     // make targets
-	help    map[string]string   // help by kubenergy command
+	tests    map[string][]string // directories by name of the test or benchmark
+	sources  map[string]string   // text of the test files by directory
+	makefile string
+	targets  map[string]bool   // make targets
+	help     map[string]string // help by kubenergy command
 }
 
 var (
@@ -153,7 +212,8 @@ func newChecker(t *testing.T) *checker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range rules.FindAllStringSubmatch(string(makefile), -1) {
+	c.makefile = string(makefile)
+	for _, m := range rules.FindAllStringSubmatch(c.makefile, -1) {
 		c.targets[m[1]] = true
 	}
 	reference.EachCommand(help(t), func(words []string, help string, below []string) {

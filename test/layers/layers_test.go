@@ -66,7 +66,7 @@ func sources(t *testing.T) []source {
 		if filepath.Ext(base) != ".go" {
 			return nil
 		}
-		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
@@ -120,27 +120,6 @@ func TestCoreIsPure(t *testing.T) {
 		for _, wrong := range checkPure(s.set, s.file) {
 			t.Error(wrong)
 		}
-	}
-}
-
-// TestSimulatorIsSequential verifies that the simulator does not use concurrency, because make test runs its tests
-// without the race detector.
-func TestSimulatorIsSequential(t *testing.T) {
-	for _, s := range sources(t) {
-		if root, _, _ := strings.Cut(s.folder, "/"); s.test || root != "sim" {
-			continue
-		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.GoStmt:
-				t.Errorf("%s: the simulator must not start goroutines", s.set.Position(n.Pos()))
-			case *ast.ImportSpec:
-				if n.Path.Value == `"sync"` {
-					t.Errorf("%s: the simulator must not import package sync", s.set.Position(n.Pos()))
-				}
-			}
-			return true
-		})
 	}
 }
 

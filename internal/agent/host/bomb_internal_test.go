@@ -14,6 +14,8 @@ import (
 )
 
 // TestBombs verifies that containers are still found and that ticks are fast if a user creates very many groups.
+//
+//test:norace
 func TestBombs(t *testing.T) {
 	k, machine := newKernel(t, 2), kit.WatchMachine(t)
 	k.make("kubepods/burstable", podB+"/"+idB)
