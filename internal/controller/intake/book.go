@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"errors"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
@@ -18,6 +19,7 @@ func (h *Handler) book(ctx context.Context, n *node, sent *batch.Batch, heat *en
 	if err != nil {
 		return receipt, nil, err
 	}
+	defer claim.end()
 	owners := h.c.PodIndex.resolve(&identified, &h.news, now)
 	capped := capShares(identified, owners, &claim.limits)
 	booking := h.price(ledger.Booking{
@@ -26,11 +28,10 @@ func (h *Handler) book(ctx context.Context, n *node, sent *batch.Batch, heat *en
 	})
 	if h.c.Forward {
 		if booking.Forward, err = booking.Pack(); err != nil {
-			claim.done(false, true)
 			return receipt, nil, err
 		}
 	}
-	receipt, err = h.commit(ctx, n, &booking, claim.done)
+	receipt, err = h.commit(ctx, n, &booking, claim)
 	if err != nil {
 		return receipt, nil, err
 	}
@@ -42,7 +43,7 @@ func (h *Handler) book(ctx context.Context, n *node, sent *batch.Batch, heat *en
 
 // acked returns the highest number of a batch's stream that is booked, or 0.
 func (h *Handler) acked(ctx context.Context, n *node, b *batch.Batch) (uint64, error) {
-	if p, known := n.last(&b.Stream); known {
+	if p, known := n.last(&b.Stream); known && !p.stale {
 		return p.acked, nil
 	}
 	acked, known, err := h.c.Ledger.Acked(ctx, b.Stream)
@@ -52,19 +53,24 @@ func (h *Handler) acked(ctx context.Context, n *node, b *batch.Batch) (uint64, e
 	return acked, err
 }
 
-// commit writes a booking to the ledger and then, once it is durable, updates the state of its node. It calls done,
-// which ends the claim on the node's envelope.
-func (h *Handler) commit(ctx context.Context, n *node, booking *ledger.Booking, done func(booked, known bool),
-) (ledger.Receipt, error) {
+// commit writes a booking to the ledger and then, once it is durable, updates the state of its node. It stores the
+// result in the claim on the node's envelope, which the caller must end.
+func (h *Handler) commit(ctx context.Context, n *node, booking *ledger.Booking, c *claim) (ledger.Receipt, error) {
 	// If the client disconnects, booking still finishes, so that its result is known.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookTimeout)
 	defer cancel()
+	c.unknown = true // if Book panics
 	receipt, err := h.c.Ledger.Book(ctx, booking)
-	done(receipt.Booked, ctx.Err() == nil) // a booking that timed out may still be written
+	// A booking may be written after a timeout, or although the connection was lost during the commit.
+	c.unknown = err != nil && !Permanent(err) && !errors.Is(err, ledger.ErrPaused)
+	c.booked = receipt.Booked
+	b := booking.Batch
+	if c.unknown {
+		n.doubt(&b.Stream)
+	}
 	if err != nil {
 		return receipt, err
 	}
-	b := booking.Batch
 	n.remember(&b.Stream, receipt.Acked)
 	if receipt.Booked {
 		n.envelope.keeps(booking.NodeSeen)

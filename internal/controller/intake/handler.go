@@ -233,10 +233,13 @@ func (h *Handler) bookBatch(ctx context.Context, from *sender, n *node, b *batch
 		return later("streams", http.StatusTooManyRequests, min(wait, maxRetryAfter),
 			"too many streams or gaps from this node")
 	}
+	var receipt ledger.Receipt
+	defer func() {
+		if !receipt.New { // another controller may have recorded the previous batch
+			undo()
+		}
+	}()
 	receipt, names, err := h.book(ctx, n, b, heat, false)
-	if !receipt.New { // another controller may have recorded the previous batch
-		undo()
-	}
 	if err != nil {
 		return h.failed(b, err)
 	}

@@ -178,6 +178,7 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 	if err != nil {
 		return err
 	}
+	defer claim.end()
 	for i, c := range b.Consumers { // each name adds a row to the ledger
 		if !m.news.admit(name, fmt.Sprint(*c), now) {
 			b.Consumers[i] = &overflow
@@ -185,7 +186,7 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 	}
 	b.Batch, b.Received, b.NodeSince = &corrected, now, claim.since
 	b.Rates = h.c.Rates(name, corrected.Start, corrected.End)
-	receipt, err = h.commit(ctx, n, b, claim.done)
+	receipt, err = h.commit(ctx, n, b, claim)
 	if err == nil && receipt.Booked {
 		h.metrics.energy.Add(joules(bt.Measured))
 	}
