@@ -13,9 +13,8 @@ const (
 	skewIsTold = 2 * time.Second
 )
 
-// identify returns a batch with corrected times, and without a parent that is not confirmed.
+// identify returns a batch without a parent that is not confirmed.
 func (h *Handler) identify(n *node, b batch.Batch, now time.Time) batch.Batch {
-	b = h.correct(b, now)
 	if b.Parent == nil {
 		return b
 	}
