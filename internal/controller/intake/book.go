@@ -53,12 +53,13 @@ func (h *Handler) acked(ctx context.Context, n *node, b *batch.Batch) (uint64, e
 // book records a batch of this cluster and returns the names of the node's pods for the acknowledgement.
 func (h *Handler) book(ctx context.Context, n *node, sent *batch.Batch, heat *energy.Celsius, agentless bool,
 ) (receipt ledger.Receipt, names []byte, err error) {
-	identified := h.identify(n, *sent, h.c.Now())
 	var owners []*owner
-	booking, receipt, err := h.record(ctx, n, ledger.Booking{Batch: &identified, Agentless: agentless, Temperature: heat},
+	booking, receipt, err := h.record(ctx, n, ledger.Booking{Batch: sent, Agentless: agentless, Temperature: heat},
 		h.c.Envelope, func(b ledger.Booking, l *Limits) ledger.Booking {
-			owners = h.c.PodIndex.resolve(b.Batch, &h.news, b.Received)
-			capped := capShares(*b.Batch, owners, l)
+			confirmed := h.confirmHost(n, *b.Batch, b.Received)
+			h.compare(n, &confirmed, l)
+			owners = h.c.PodIndex.resolve(&confirmed, &h.news, b.Received)
+			capped := capShares(confirmed, owners, l)
 			b.Batch, b.Consumers = &capped, classify(&capped, owners, b.Received)
 			return b
 		})
@@ -69,8 +70,9 @@ func (h *Handler) book(ctx context.Context, n *node, sent *batch.Batch, heat *en
 }
 
 // record checks a booking, adds its consumers and its price, writes it and counts it. It returns the booking as
-// written. limitsOf returns the limits of a node. resolve returns a booking with its consumers. Each step takes the
-// booking of the step before and returns a new one.
+// written. limitsOf returns the limits of a node. resolve returns a booking with its consumers. It is called after the
+// check, because impossible batches must not use up quotas. No step modifies the batch that was sent; the package
+// comment lists the steps that modify the state of the node.
 func (h *Handler) record(ctx context.Context, n *node, b ledger.Booking, limitsOf func(string, ledger.Seen) Limits,
 	resolve func(ledger.Booking, *Limits) ledger.Booking,
 ) (_ ledger.Booking, receipt ledger.Receipt, err error) {

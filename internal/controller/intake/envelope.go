@@ -134,7 +134,6 @@ func (h *Handler) check(ctx context.Context, n *node, b *batch.Batch, limitsOf f
 		return nil, broken
 	}
 	c.seen = seen
-	h.compare(n, b, limits)
 	return c, nil
 }
 
@@ -266,7 +265,7 @@ func (h *Handler) reportedRatio() float64 {
 
 // compare records whether the mean power of a batch deviates too far from the model of the node's hardware. Estimates
 // and short measurements are not compared, nor are nodes without a model.
-func (h *Handler) compare(n *node, b *batch.Batch, l Limits) {
+func (h *Handler) compare(n *node, b *batch.Batch, l *Limits) {
 	length := b.EndSinceBoot - b.StartSinceBoot
 	measured := length - b.Unmeasured
 	if !l.Modelled || b.Quality == energy.Estimated || measured < minCompare {
