@@ -15,6 +15,10 @@ var (
 // ErrReadOnly is returned while the store is not writable, because the disk is full or failed. Reads succeed.
 var ErrReadOnly = errors.New("ledger is not writable")
 
+// ErrPaused is returned by [Ledger.Book], together with [ErrReadOnly], while the ledger waits after a failed write.
+// The booking was not recorded.
+var ErrPaused = errors.New("waiting after a failed write")
+
 // ErrDamaged is returned if stored data is corrupt. Corrupt data is excluded from all results.
 var ErrDamaged = errors.New("ledger is damaged")
 

@@ -122,8 +122,8 @@ func (l *Ledger) OnBooked(f func(*Booking, Receipt)) {
 }
 
 // Book returns when b is durable. If it returns an error, b must not be acknowledged. The booking may have been
-// recorded nevertheless, which its sequence numbers reveal when it is sent again. The caller should send it again
-// unless the error is one of [ErrOverlap], [ErrPartly] and [ErrInvalid].
+// recorded nevertheless, unless the error is [ErrPaused], [ErrOverlap], [ErrPartly] or [ErrInvalid]. Its sequence
+// numbers reveal it when it is sent again. The caller should send it again unless the error is one of the last three.
 func (l *Ledger) Book(ctx context.Context, b *Booking) (Receipt, error) {
 	r := &request{booking: b, done: make(chan result, 1)}
 	select {
@@ -313,12 +313,12 @@ func (l *Ledger) complete(r *request, receipt Receipt, err error) {
 	r.done <- result{receipt, err}
 }
 
-// paused returns the last error until the backoff has elapsed.
+// paused returns [ErrPaused] with the last error until the backoff has elapsed.
 func (l *Ledger) paused() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failure != nil && time.Now().Before(l.retry) {
-		return l.failure
+		return fmt.Errorf("%w: %w", ErrPaused, l.failure)
 	}
 	return nil
 }

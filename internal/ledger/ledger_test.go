@@ -277,14 +277,16 @@ func TestRecoversAlone(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		run.Go(func() { _ = l.Run(ctx) })
 		s.set(fmt.Errorf("%w: the disk is full", ledger.ErrReadOnly))
-		if _, err := l.Book(t.Context(), many.Booking(0, 1)); !errors.Is(err, ledger.ErrReadOnly) {
+		if _, err := l.Book(t.Context(), many.Booking(0, 1)); !errors.Is(err, ledger.ErrReadOnly) ||
+			errors.Is(err, ledger.ErrPaused) {
 			t.Fatal(err)
 		}
 		if ok, err := l.Writable(); ok || !errors.Is(err, ledger.ErrReadOnly) {
 			t.Fatal(ok, err)
 		}
 		began := time.Now()
-		if _, err := l.Book(t.Context(), many.Booking(0, 1)); !errors.Is(err, ledger.ErrReadOnly) {
+		if _, err := l.Book(t.Context(), many.Booking(0, 1)); !errors.Is(err, ledger.ErrReadOnly) ||
+			!errors.Is(err, ledger.ErrPaused) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 100*time.Millisecond { // pause after the last commit

@@ -12,8 +12,8 @@ import (
 // A Store persists a ledger. Several processes may use the same store concurrently, isolated by its transactions.
 type Store interface {
 	// Book writes bookings in one transaction. errs contains an error for each booking that was rejected and nil
-	// for the others. If err is not nil, no booking was recorded. Book without bookings writes as well, which tests
-	// whether the store is writable.
+	// for the others. If err is not nil, no booking was recorded, unless the commit failed and its result is unknown.
+	// Book without bookings writes as well, which tests whether the store is writable.
 	Book(ctx context.Context, all []*Booking) (receipts []Receipt, errs []error, err error)
 	// Acked returns the highest recorded sequence number of a stream. known is false if no batch of the stream is
 	// recorded.

@@ -90,36 +90,55 @@ func (h *hour) at(now time.Time) *hour {
 
 // A claim is the part of a node's envelope that a batch uses while it is being written.
 type claim struct {
-	limits Limits
-	since  time.Time    // creation of the node
-	seen   *ledger.Seen // hardware that the ledger has not stored yet; nil if there is none
-	// done ends the claim. It must be called once. If the batch was not booked, its part of the envelope is
-	// released. If the result is not known, the next batch queries the ledger again.
-	done func(booked, known bool)
+	envelope   *envelope
+	limits     Limits
+	since      time.Time     // creation of the node
+	seen       *ledger.Seen  // hardware that the ledger has not stored yet; nil if there is none
+	length     time.Duration // reported time
+	power, cpu float64       // increase of the excess
+	booked     bool          // the ledger has recorded the batch
+	unknown    bool          // the ledger may have recorded the batch
+}
+
+// end ends the claim. It must be called once, also after a panic. If the batch was not booked, its part of the envelope
+// is released. If the result is unknown, the next batch queries the ledger again.
+func (c *claim) end() {
+	e := c.envelope
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.going -= c.length
+	if c.unknown {
+		e.asked = time.Time{}
+	}
+	if c.booked {
+		return
+	}
+	e.time -= c.length
+	e.hour.reported = max(0, e.hour.reported-c.length)
+	e.power, e.cpu = max(0, e.power-c.power), max(0, e.cpu-c.cpu)
 }
 
 // check rejects a batch that its node cannot have produced. limitsOf returns the limits of the node.
 func (h *Handler) check(ctx context.Context, n *node, b *batch.Batch, limitsOf func(string, ledger.Seen) Limits,
 	agentless bool, now time.Time,
-) (claim, error) {
+) (*claim, error) {
 	if !agentless { // the time of estimates is not limited
 		if err := n.envelope.recall(ctx, h.c.Ledger, b.Stream.Node, now); err != nil {
-			return claim{}, err
+			return nil, err
 		}
 	}
 	limits, seen := n.envelope.limits(limitsOf, b.Stream.Node, agentless)
 	c, broken := n.envelope.reserve(b, limits, now)
 	if broken != nil {
 		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
-		return claim{}, broken
+		return nil, broken
 	}
 	c.seen = seen
-	h.compare(n, b, limits)
 	return c, nil
 }
 
 // reserve claims the part of the envelope that a batch uses, or returns the limit that the batch exceeds.
-func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (c claim, broken *breach) {
+func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (*claim, *breach) {
 	length := b.EndSinceBoot - b.StartSinceBoot
 	var cpu float64
 	for i := range b.Shares {
@@ -131,41 +150,27 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (c claim, br
 	overCPU := cpu - overCores*l.Cores*float64(length)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c.limits, c.since = l, e.cameToBe(l, now)
-	elapsed := now.Sub(c.since)
+	since := e.cameToBe(l, now)
+	elapsed := now.Sub(since)
 	reported, power, cpuNow := e.time+length, max(0, e.power+overEnergy), max(0, e.cpu+overCPU)
 	switch {
 	case !ledger.Splittable(length, len(b.Shares)):
-		return c, &breach{limitTime, fmt.Sprintf("%v of %d consumers exceed the limits of the ledger",
+		return nil, &breach{limitTime, fmt.Sprintf("%v of %d consumers exceed the limits of the ledger",
 			length, len(b.Shares))}
 	case !e.asked.IsZero() && reported > elapsed+elapsed/drift+timeSlack:
-		return c, &breach{limitTime, fmt.Sprintf("%v, in addition to %v before: the node was created %v ago", length,
+		return nil, &breach{limitTime, fmt.Sprintf("%v, in addition to %v before: the node was created %v ago", length,
 			e.time, elapsed.Round(time.Second))}
 	case power > most*slack.Seconds():
-		return c, &breach{limitPower, fmt.Sprintf("%v in %v: the node draws at most %v", b.Measured, length,
+		return nil, &breach{limitPower, fmt.Sprintf("%v in %v: the node draws at most %v", b.Measured, length,
 			l.MaxPower)}
 	case cpuNow > l.Cores*float64(slack):
-		return c, &breach{limitCPU, fmt.Sprintf("%v of CPU time in %v: the node has %v cores",
+		return nil, &breach{limitCPU, fmt.Sprintf("%v of CPU time in %v: the node has %v cores",
 			time.Duration(cpu), length, l.Cores)}
 	}
-	deltaPower, deltaCPU := power-e.power, cpuNow-e.cpu
+	c := &claim{envelope: e, limits: l, since: since, length: length, power: power - e.power, cpu: cpuNow - e.cpu}
 	e.time, e.power, e.cpu = reported, power, cpuNow
 	e.hour.at(now).reported += length
 	e.going += length
-	c.done = func(booked, known bool) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.going -= length
-		if !known {
-			e.asked = time.Time{}
-		}
-		if booked {
-			return
-		}
-		e.time -= length
-		e.hour.reported = max(0, e.hour.reported-length)
-		e.power, e.cpu = max(0, e.power-deltaPower), max(0, e.cpu-deltaCPU)
-	}
 	return c, nil
 }
 
@@ -260,7 +265,7 @@ func (h *Handler) reportedRatio() float64 {
 
 // compare records whether the mean power of a batch deviates too far from the model of the node's hardware. Estimates
 // and short measurements are not compared, nor are nodes without a model.
-func (h *Handler) compare(n *node, b *batch.Batch, l Limits) {
+func (h *Handler) compare(n *node, b *batch.Batch, l *Limits) {
 	length := b.EndSinceBoot - b.StartSinceBoot
 	measured := length - b.Unmeasured
 	if !l.Modelled || b.Quality == energy.Estimated || measured < minCompare {

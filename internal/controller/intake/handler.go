@@ -219,24 +219,11 @@ func (h *Handler) bookBatch(ctx context.Context, from *sender, n *node, b *batch
 			"of", b.Stream.Node, "from", from.address)
 		return refused("forbidden", http.StatusForbidden, "the token does not belong to node "+b.Stream.Node)
 	}
-	acked, err := h.acked(ctx, n, b)
-	if err != nil {
-		return h.failed(b, err)
-	}
-	if b.Last <= acked {
-		return acknowledge(b, acked, nil, "again")
-	}
-	undo, wait, ok := n.begins(b, false, h.c.Now())
-	if !ok {
-		h.logThrottled("Throttled node with too many streams or gaps", "node", b.Stream.Node, "boot",
-			b.Stream.Boot, "first", b.First)
-		return later("streams", http.StatusTooManyRequests, min(wait, maxRetryAfter),
-			"too many streams or gaps from this node")
-	}
-	receipt, names, err := h.book(ctx, n, b, heat, false)
-	if !receipt.New { // another controller may have recorded the previous batch
-		undo()
-	}
+	var names []byte
+	receipt, err := h.admit(ctx, n, b, false, func() (receipt ledger.Receipt, err error) {
+		receipt, names, err = h.book(ctx, n, b, heat, false)
+		return receipt, err
+	})
 	if err != nil {
 		return h.failed(b, err)
 	}
@@ -244,11 +231,7 @@ func (h *Handler) bookBatch(ctx context.Context, from *sender, n *node, b *batch
 	if !receipt.Booked {
 		result = "again"
 	}
-	return acknowledge(b, receipt.Acked, names, result)
-}
-
-func acknowledge(b *batch.Batch, acked uint64, names []byte, result string) *reply {
-	return answered(result, encodeAck(b.Stream.Epoch, acked, names))
+	return answered(result, encodeAck(b.Stream.Epoch, receipt.Acked, names))
 }
 
 // answered returns a response with a JSON body.
@@ -262,7 +245,12 @@ func answered(result string, body []byte) *reply {
 // failed returns the response to a batch that was not recorded. The agent keeps the batch.
 func (h *Handler) failed(b *batch.Batch, err error) *reply {
 	var broken *breach
+	var wait throttled
 	switch {
+	case errors.As(err, &wait):
+		h.logThrottled("Throttled node with too many streams or gaps", "node", b.Stream.Node, "boot",
+			b.Stream.Boot, "first", b.First)
+		return later("streams", http.StatusTooManyRequests, min(time.Duration(wait), maxRetryAfter), err.Error())
 	case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly):
 		h.logThrottled("Rejected batch that conflicts with the ledger", "node", b.Stream.Node, "first", b.First,
 			"last", b.Last, "error", err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -147,47 +148,33 @@ func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines 
 
 var errPanicked = fmt.Errorf("%w: recording the booking panicked", ErrRefused)
 
-// bookForwarded checks, prices and records a booking of a member.
+// bookForwarded records a booking of a member. It takes the quota of names of nodes first, even if the booking is then
+// rejected, because each name occupies memory.
 func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Booking) error {
-	var receipt ledger.Receipt
-	now, bt := h.c.Now(), b.Batch
-	name := bt.Stream.Node
+	now, name := h.c.Now(), b.Batch.Stream.Node
 	if !m.nodes.admit("", name, now) {
 		return fmt.Errorf("%w: cluster %s has more than %d nodes in a day", ErrRefused, m.Name, m.Nodes)
 	}
 	n := h.node(keyOf(name, b.Agentless))
-	acked, err := h.acked(ctx, n, bt)
-	if err != nil || bt.Last <= acked {
-		return err
-	}
-	undo, _, ok := n.begins(bt, b.Agentless, now)
-	if !ok {
-		return fmt.Errorf("%w: too many streams or gaps from this node", ErrRefused)
-	}
-	defer func() { // rejected bookings are sent again every minute
-		if !receipt.New {
-			undo()
-		}
-	}()
-	corrected := h.correct(*bt, now)
-	if b.Agentless {
-		n.envelope.count(now)
-	}
 	limits := func(string, ledger.Seen) Limits { return Limits{MaxPower: m.MaxPower} }
-	claim, err := h.check(ctx, n, &corrected, limits, b.Agentless, now)
-	if err != nil {
-		return err
-	}
-	for i, c := range b.Consumers { // each name adds a row to the ledger
-		if !m.news.admit(name, fmt.Sprint(*c), now) {
-			b.Consumers[i] = &overflow
+	_, err := h.admit(ctx, n, b.Batch, b.Agentless, func() (ledger.Receipt, error) {
+		if b.Agentless {
+			n.envelope.count(now)
+		}
+		_, receipt, err := h.record(ctx, n, *b, limits, m.limitNames)
+		return receipt, err
+	})
+	return err
+}
+
+// limitNames returns a booking without the consumers beyond the quota of names, because each name adds a row to the
+// ledger.
+func (m *member) limitNames(b ledger.Booking, _ *Limits) ledger.Booking {
+	b.Consumers = slices.Clone(b.Consumers)
+	for i, c := range b.Consumers {
+		if !m.news.admit(b.Batch.Stream.Node, fmt.Sprint(*c), b.Received) {
+			b.Consumers[i] = new(overflow)
 		}
 	}
-	b.Batch, b.Received, b.NodeSince = &corrected, now, claim.since
-	b.Rates = h.c.Rates(name, corrected.Start, corrected.End)
-	receipt, err = h.commit(ctx, n, b, claim.done)
-	if err == nil && receipt.Booked {
-		h.metrics.energy.Add(joules(bt.Measured))
-	}
-	return err
+	return b
 }

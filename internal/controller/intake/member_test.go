@@ -26,20 +26,28 @@ func (w *world) forward(cluster string, body io.Reader) *httptest.ResponseRecord
 	return answer
 }
 
-func newFederation(t testing.TB, bookings int) *world {
+func newMembers(bookings int) access.Members {
 	members := access.Members{}
 	for _, name := range []string{"alpha", "beta", "gamma"} {
 		members[name] = access.Member{Name: name, Nodes: 3, MaxPower: 2000, Bookings: bookings}
 	}
-	return newWorld(t, func(c *intake.Config) { c.Members = members })
+	return members
+}
+
+func newFederation(t testing.TB, bookings int) *world {
+	return newWorld(t, func(c *intake.Config) { c.Members = newMembers(bookings) })
+}
+
+func packed(t testing.TB, b *ledger.Booking) *bytes.Reader {
+	data, err := b.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.NewReader(data)
 }
 
 func (w *world) packed(node string) *bytes.Reader {
-	packed, err := (&ledger.Booking{Batch: of(node, 1)}).Pack()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return bytes.NewReader(packed)
+	return packed(w.t, &ledger.Booking{Batch: of(node, 1)})
 }
 
 // Two members that send large bodies and stop before the end do not delay agents or other members. Members have a

@@ -37,6 +37,7 @@ type stream struct{ boot, epoch string }
 type progress struct {
 	acked uint64
 	end   time.Duration // end of the last batch, since boot; -1 if unknown
+	stale bool          // the ledger may have recorded another batch
 }
 
 const (
@@ -96,8 +97,19 @@ func (n *node) remember(s *batch.Stream, acked uint64) {
 	if !known {
 		p.end = -1
 	}
-	p.acked = max(p.acked, acked)
+	p.acked, p.stale = max(p.acked, acked), false
 	n.acked.Add(stream{s.Boot, s.Epoch}, p, forgetNode)
+}
+
+// doubt makes the next batch of a stream read its progress from the ledger. Otherwise a recorded batch could be
+// rejected when it is sent again.
+func (n *node) doubt(s *batch.Stream) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p, known := n.last(s); known {
+		p.stale = true
+		n.acked.Add(stream{s.Boot, s.Epoch}, p, forgetNode)
+	}
 }
 
 // booked updates the state of the node after a batch was recorded.

@@ -1,6 +1,7 @@
 package intake_test
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/controller/intake"
+	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
@@ -107,6 +109,42 @@ func TestANodeHasFewParents(t *testing.T) {
 	w.add(24 * time.Hour)
 	if !parent("new") {
 		t.Error("the node cannot move after a day")
+	}
+}
+
+// Impossible batches use up neither the limit of hosts nor that of names and streams.
+func TestImpossibleBatchesCostNoQuota(t *testing.T) {
+	w := newWorld(t)
+	w.known["metal"] = true
+	for i := range 200 {
+		forged := of("a", 1, joules(1e6), guest("metal", strconv.Itoa(i)))
+		for n := range 200 {
+			id := fmt.Sprintf("cgroup//%03d-%03d", i, n)
+			forged.Shares = append(forged.Shares, energy.Share{ID: id})
+		}
+		w.refused("token-a", forged, http.StatusUnprocessableEntity)
+	}
+	b, _ := w.booked("token-a", of("a", 1, guest("metal", "real"), with("cgroup//real")))
+	if b.Batch.Parent == nil {
+		t.Error("recorded without its host")
+	}
+	if b.Consumers[0].Key != "cgroup//real" {
+		t.Errorf("consumer = %+v", b.Consumers[0])
+	}
+}
+
+// Without its host, a node that draws too little power deviates from its model.
+func TestUnconfirmedHostsAreCompared(t *testing.T) {
+	w := newWorld(t)
+	w.limits["a"] = intake.Limits{MaxPower: 200, Idle: 100, Modelled: true}
+	w.known["metal"] = true
+	w.booked("token-a", of("a", 1, joules(1), guest("metal", "vm")))
+	if w.handler.Implausible("a") {
+		t.Error("a virtual machine is implausible")
+	}
+	w.booked("token-a", of("a", 2, joules(1), guest("nowhere", "vm")))
+	if !w.handler.Implausible("a") {
+		t.Error("a node without a host is plausible")
 	}
 }
 

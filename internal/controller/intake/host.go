@@ -7,15 +7,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
 
-const (
-	maxAhead   = 2 * time.Minute      // tolerated lead of a node's clock
-	maxBehind  = 400 * 24 * time.Hour // maximum age of a batch; older ones come from clocks that were never set
-	skewIsTold = 2 * time.Second
-)
-
-// identify returns a batch with corrected times, and without a parent that is not confirmed.
-func (h *Handler) identify(n *node, b batch.Batch, now time.Time) batch.Batch {
-	b = h.correct(b, now)
+// confirmHost returns a batch without a parent that is not confirmed.
+func (h *Handler) confirmHost(n *node, b batch.Batch, now time.Time) batch.Batch {
 	if b.Parent == nil {
 		return b
 	}
@@ -24,22 +17,6 @@ func (h *Handler) identify(n *node, b batch.Batch, now time.Time) batch.Batch {
 		h.logThrottled("Recorded node without the host that it claims", "node", b.Stream.Node, "host", b.Parent.Host,
 			"vm", b.Parent.VM, "why", why)
 		b.Parent = nil
-	}
-	return b
-}
-
-// correct returns a batch that ends now if its end is too far in the future or in the past. Energy cannot have been
-// used in the future. No agent keeps batches for longer than maxBehind, but a clock that was never set shows 1970,
-// and each invented year adds rows to the ledger. All other times are accepted, because an agent may have kept its
-// batches for a long time.
-func (h *Handler) correct(b batch.Batch, now time.Time) batch.Batch {
-	ahead := b.End.Sub(now)
-	if ahead > skewIsTold {
-		h.metrics.skewed.Inc()
-	}
-	if ahead > maxAhead || ahead < -maxBehind {
-		h.metrics.moved.Inc()
-		b.SetWall(now)
 	}
 	return b
 }
