@@ -22,6 +22,7 @@ import (
 	forecastcmd "github.com/kubenergy/kubenergy/internal/cli/forecast"
 	"github.com/kubenergy/kubenergy/internal/cli/release"
 	"github.com/kubenergy/kubenergy/internal/spelling"
+	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
 // Run executes one command line and returns the exit code of the process.
@@ -102,6 +103,14 @@ func newRoot(t cmdutil.Terminal) *cobra.Command {
 		}
 		return nil
 	}
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Args = func(_ *cobra.Command, args []string) error {
+		if found, unknown, _ := root.Find(args); found == root {
+			return root.Args(root, unknown)
+		}
+		return nil
+	}
 	return root
 }
 
@@ -113,7 +122,12 @@ func meantFlag(cmd *cobra.Command, err error) string {
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-	return spelling.DidYouMean("--"+unknown.GetSpecifiedName(), names)
+	name := "--" + unknown.GetSpecifiedName()
+	meant := spelling.DidYouMean(name, names)
+	if stem, ok := strings.CutSuffix(name, "y"); ok && meant == "" {
+		return spelling.DidYouMean(stem+"ies", names)
+	}
+	return meant
 }
 
 // inWords replaces errors of Go's standard library about invalid flag values by the accepted values.
@@ -129,6 +143,9 @@ func inWords(err error) error {
 			name = "-" + flag.Shorthand
 		}
 		return fmt.Errorf("%s: %w", name, wrong.Unwrap())
+	}
+	if _, why := workload.ParseDuration(wrong.GetValue(), "6h or 90m"); flag.Value.Type() == "duration" && why != nil {
+		return fmt.Errorf("--%s: %w", flag.Name, why)
 	}
 	want, ok := map[string]string{
 		"bool": "true or false", "float64": "a number", "int": "an integer",

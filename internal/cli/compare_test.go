@@ -205,7 +205,7 @@ func TestCompareRefuses(t *testing.T) {
 		{`the zone has no weather file`, []string{
 			"-f", file, "--forecast", "weather", "--zones", "one", "--starts", "0",
 		}},
-		{`unknown strategy "greenest": want where, when`, []string{"-f", file, "--strategies", "greenest"}},
+		{`unknown strategy "greenest": want PLACEMENT, START-RULE`, []string{"-f", file, "--strategies", "greenest"}},
 		{`unknown strategy "resdual" (did you mean residual?)`, []string{"-f", file, "--strategies", "resdual"}},
 		{`, residual, `, []string{"-f", file, "--strategies", "nothing-like"}},
 		{`unknown strategy "enrgy" (did you mean energy?)`, []string{"-f", file, "--strategies", "now,enrgy"}},

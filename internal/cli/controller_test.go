@@ -233,7 +233,7 @@ func TestTop(t *testing.T) {
 	}
 	c.answers["/api/v1/pods"] = api.PodsPower{}
 	if code, _, stderr := c.run(t, withToken, "top", "pod", "-A"); code != 0 ||
-		!strings.Contains(stderr, "kubenergy report --group-by=pod") {
+		!strings.Contains(stderr, "No power readings of pods exist yet. Estimates appear about a minute") {
 		t.Errorf("without pods, in the singular: exit code %d, %q", code, stderr)
 	}
 }
@@ -522,6 +522,15 @@ func TestReport(t *testing.T) {
 		fmt.Fprintf(&all, "$ kubenergy %s\n%s\n", strings.Join(args, " "), stdout)
 	}
 	golden(t, "report.golden", all.String())
+	for args, want := range map[string]string{
+		"--group-by owner": "Z&groupBy=namespace&groupBy=owner&", "--group-by owner -n home": "Z&groupBy=owner&",
+	} {
+		c.asked = nil
+		code, stdout, stderr := c.run(t, withToken, append([]string{"report"}, strings.Fields(args)...)...)
+		if asked := strings.Join(c.asked, "\n"); code != 0 || !strings.Contains(asked, want) {
+			t.Errorf("%s: exit code %d, requests %s, output %s%s", args, code, asked, stdout, stderr)
+		}
+	}
 	for _, asked := range c.asked {
 		if strings.HasPrefix(asked, "/api/v1/namespaces/") && strings.Contains(asked, "namespace=") {
 			t.Errorf("unexpected request %s", asked)

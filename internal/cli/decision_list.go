@@ -33,7 +33,7 @@ func (l *decisionList) Text(wide, _ bool) string {
 	for _, r := range l.Decisions.Decisions {
 		cells := []string{
 			r.At.UTC().Format(time.RFC3339), r.Action, r.Namespace, r.OwnerName(), cmp.Or(r.Node, "–"),
-			windowOf(&r, wide), r.Strategy, quantityOr(r.Saving, "%.0f%%", 100),
+			windowOf(&r, wide), r.Strategy, quantityOr(r.Saving, "%.0f %%", 100),
 		}
 		if wide {
 			cells = append(cells, quantityOr(float64(r.Saved), "%.3g", 1), r.ID)

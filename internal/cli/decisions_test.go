@@ -57,7 +57,7 @@ func (c *fakeUnit) decided(t *testing.T) *book {
 	hold := recorded(t, "hold", "b", at, "", "carbon+window")
 	hold.Start, hold.End = at.Add(2*time.Hour), at.Add(3*time.Hour)
 	hold.Reason, hold.Saving, hold.Saved = "CheaperLater", 0.34, 120
-	hold.Message = "held until 2026-06-01T11:00:00Z: saves an estimated 34% (120 g); starts by 2026-06-01T14:00:00Z"
+	hold.Message = "held until 2026-06-01T11:00:00Z: saves an estimated 34 % (120 g); starts by 2026-06-01T14:00:00Z"
 	release := ledger.Record{
 		ID: "let-go", Action: "release", At: hold.Start, Namespace: "home", OwnerKind: "Job", Owner: "b", UID: hold.UID,
 		Strategy: "carbon+window", Start: hold.Start, Reason: "Released", Message: hold.Message,

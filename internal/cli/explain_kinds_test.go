@@ -187,8 +187,10 @@ func TestExplainANamespace(t *testing.T) {
 		labels             map[string]string
 		state, description string
 	}{
-		"quiet":       {map[string]string{v1alpha1.LabelMode: "shadow"}, explain.StateOptedIn, "no delay is allowed by default"},
-		"elsewhere":   {nil, explain.StateNotIn, "To opt in: kubectl label namespace elsewhere kubenergy.io/mode=shadow."},
+		"quiet":     {map[string]string{v1alpha1.LabelMode: "shadow"}, explain.StateOptedIn, "no delay is allowed by default"},
+		"elsewhere": {nil, explain.StateNotIn, "To opt in: kubectl label namespace elsewhere kubenergy.io/mode=shadow --overwrite."},
+		"misspelled": {map[string]string{v1alpha1.LabelMode: "shadwo"}, explain.StateNotIn,
+			"kubectl label namespace misspelled kubenergy.io/mode=shadow --overwrite."},
 		"kube-system": {nil, explain.StateNotIn, "No workload is held: objects are never held in namespace kube-system."},
 	} {
 		a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: c.labels}})

@@ -84,7 +84,7 @@ func workJob(name string) *batchv1.Job {
 		v1alpha1.AnnotationAllowedDelay: "8h", v1alpha1.AnnotationExpectedDuration: "2h",
 		v1alpha1.AnnotationHeldUntil:   testNow.Add(3 * time.Hour).Format(time.RFC3339),
 		v1alpha1.AnnotationLatestStart: testNow.Add(7 * time.Hour).Format(time.RFC3339),
-		v1alpha1.AnnotationHeldReason:  "held until 2026-03-02T12:00:00Z: saves an estimated 67%",
+		v1alpha1.AnnotationHeldReason:  "held until 2026-03-02T12:00:00Z: saves an estimated 67 %",
 	}
 	j.Spec.Template.Spec = podSpec()
 	return j
@@ -196,7 +196,7 @@ func TestGramsOfAHold(t *testing.T) {
 	a := twoSites(t)
 	j := workJob("nightly")
 	j.Spec.Parallelism = new(int32(3))
-	j.Annotations[v1alpha1.AnnotationHeldReason] = "held until 2026-03-02T12:00:00Z: saves an estimated 67% (0.96 gCO2e)"
+	j.Annotations[v1alpha1.AnnotationHeldReason] = "held until 2026-03-02T12:00:00Z: saves an estimated 67 % (0.96 gCO2e)"
 	a.add(t, jobsIn("ns"), j)
 	x := explained(t, a, "job/nightly")
 	best := x.Placement.Ranked[0]
@@ -359,7 +359,7 @@ func TestExplainStates(t *testing.T) {
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-time.Minute).Format(time.RFC3339)
 		}), "ns", explain.StateRunning, "leaves no time to wait, because the job runs for 2 h."},
 		"running, reason unknown": {job(unheld), "ns", explain.StateRunning, "It was not held, and the event with the reason has " +
-			"expired. A Job that is created now would be held until 12:00 UTC: saves an estimated 67%;"},
+			"expired. A Job that is created now would be held until 12:00 UTC: saves an estimated 67 %;"},
 		"running job": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Status.Active, j.Status.Ready = 2, new(int32(1))
@@ -381,6 +381,9 @@ func TestExplainStates(t *testing.T) {
 			decided := x.State != explain.StateBound && x.State != explain.StateRunning && x.State != explain.StateFinished
 			if (x.Decision != nil) != decided || (x.Placement != nil) != decided {
 				t.Errorf("state %s: has decision %v, has placement %v", x.State, x.Decision != nil, x.Placement != nil)
+			}
+			if unused := x.Placement != nil && x.Placement.Unused != ""; unused != (name == "nobody's") {
+				t.Errorf("unexpected placement %+v", x.Placement)
 			}
 		})
 	}

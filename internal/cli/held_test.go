@@ -103,7 +103,7 @@ func TestHeldToATenant(t *testing.T) {
 
 func TestBriefly(t *testing.T) {
 	for reason, want := range map[string]string{
-		"held until 2026-03-02T12:00:00Z: saves an estimated 67% (0.3 gCO2e); starts by 2026-03-02T16:00:00Z at the latest": "saves an estimated 67%",
+		"held until 2026-03-02T12:00:00Z: saves an estimated 67 % (0.3 gCO2e); starts by 2026-03-02T16:00:00Z at the latest": "saves an estimated 67 %",
 		"cleaner at noon": "cleaner at noon",
 		"":                "",
 	} {

@@ -18,6 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
+	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
 type reportFlags struct {
@@ -69,6 +70,8 @@ var reportGroups = []ledger.Dimension{
 	ledger.ByTeam, ledger.BySite, ledger.ByCluster, ledger.ByParent, ledger.ByKind,
 }
 
+var groupNames = sliceutil.Map(reportGroups, func(d ledger.Dimension) string { return string(d) })
+
 // ofSlurm maps terms of Slurm to the dimensions of its jobs.
 var ofSlurm = map[string]ledger.Dimension{
 	"account": ledger.ByNamespace, "user": ledger.ByTeam, "partition": ledger.ByParent,
@@ -76,14 +79,14 @@ var ofSlurm = map[string]ledger.Dimension{
 
 func newReport(t cmdutil.Terminal) *cobra.Command {
 	f := reportFlags{filters: map[string]*[]string{}}
-	names := sliceutil.Map(reportGroups, func(d ledger.Dimension) string { return string(d) })
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Summarize energy, emissions, cost and savings from the ledger",
 		Long: `Summarize the ledger of the controller, which includes energy, mean carbon intensity, emissions,
 cost, the estimated fraction, the turnaround time of jobs, and the savings relative to a baseline with a 95 % confidence
 interval. Savings are shown with --group-by strategy or --savings, and require the decisions recorded by the scheduler.
-Times are in UTC.`,
+Times are in UTC. The interval is extended to whole hours, or to five minutes for rows of pods. --group-by owner also
+groups by namespace unless one namespace is selected, because owners of different namespaces may have equal names.`,
 		Example: `  kubenergy report --from -30d --group-by namespace,day
   kubenergy report --group-by strategy --baseline least-allocated
   kubenergy report --group-by cluster,namespace --cluster north --cluster south
@@ -95,7 +98,7 @@ Times are in UTC.`,
 	f.ControllerFlags.Add(flags, "")
 	f.spanFlags.add(flags, "")
 	flags.StringSliceVar(&f.groupBy, "group-by", []string{"namespace"},
-		"one or more of "+strings.Join(names, ", ")+"; account, user and partition "+
+		"one or more of "+strings.Join(groupNames, ", ")+"; account, user and partition "+
 			"are namespace, team and parent of Slurm jobs; empty for the total only")
 	for _, filter := range []struct{ name, usage string }{
 		{"node", "nodes to include"},
@@ -148,9 +151,13 @@ func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, e
 		}
 		d := cmp.Or(ofSlurm[name], ledger.Dimension(name))
 		if !slices.Contains(reportGroups, d) {
-			return nil, fmt.Errorf("--group-by is %q: want one or more of %v", name, reportGroups)
+			return nil, fmt.Errorf("--group-by is %q%s: want one or more of %s", name,
+				spelling.DidYouMean(name, groupNames), strings.Join(groupNames, ", "))
 		}
 		q.GroupBy = append(q.GroupBy, d)
+	}
+	if slices.Equal(q.GroupBy, []ledger.Dimension{ledger.ByOwner}) && len(f.namespaces) != 1 {
+		q.GroupBy = []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner}
 	}
 	if _, err := strategy.New(f.baseline); err != nil {
 		return nil, fmt.Errorf("--baseline: %w", err)

@@ -17,7 +17,7 @@ func newStrategies(t cmdutil.Terminal) *cobra.Command {
 		Use:     "strategies",
 		Short:   "List the strategies supported by simulate and the scheduler",
 		Example: "  kubenergy strategies",
-		Args:    cobra.NoArgs,
+		Args:    cmdutil.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			wheres, _ := strategy.Names()
 			starting, suspending := strategy.Families()

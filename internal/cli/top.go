@@ -93,12 +93,8 @@ func (f *topFlags) run(ctx context.Context, t cmdutil.Terminal, kind string) err
 		return cmp.Or(order(&a, &b), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	if f.output.Value == "table" && len(all) == 0 {
-		text := "No power readings of nodes found. Check that agents or meters are installed."
-		if kind == "pods" { // meters and estimates only report nodes
-			text = "No power readings of pods found. Meters and estimates only provide readings of nodes. Recorded " +
-				"and estimated energy of pods is shown by kubenergy report --group-by=pod."
-		}
-		_, err := fmt.Fprintln(t.Err, text)
+		_, err := fmt.Fprintf(t.Err, "No power readings of %s exist yet. Estimates appear about a minute after the "+
+			"installation. If they do not, run %s doctor.\n", kind, t.Name)
 		return err
 	}
 	return t.Print(&powerList{"kubenergy.io/v1alpha1", all, "PowerList", kind == "pods", f.all}, f.output.Value)

@@ -103,8 +103,14 @@ type SignalSource struct {
 type Placement struct {
 	Strategy string     `json:"strategy"`
 	Note     string     `json:"note,omitempty"`
+	Unused   string     `json:"unused,omitempty"` // why the pod is not placed by this strategy
 	Ranked   []NodeRank `json:"ranked"`
 	Out      []NodeOut  `json:"out,omitempty"`
+}
+
+// Title returns the strategy and why it is not used.
+func (p *Placement) Title() string {
+	return p.Strategy + given(p.Unused != "", " (not used: "+p.Unused+")")
 }
 
 // NodeRank is a feasible node. The consumption that the pod would add is estimated from the power profile.

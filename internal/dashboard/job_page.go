@@ -96,7 +96,7 @@ func (v *JobView) nodes() *table {
 	if v.Placement == nil {
 		return t
 	}
-	t.Caption = "Choice of the node: nodes by " + v.Placement.Strategy + ", estimated for one pod that starts now"
+	t.Caption = "Choice of the node: nodes by " + v.Placement.Title() + ", estimated for one pod that starts now"
 	const most = 20
 	t.Limit = most
 	t.fill(len(v.Placement.Ranked), false, func(i int) row {

@@ -215,10 +215,10 @@ func (j *Job) sentence(m *Model) string {
 	}
 	text += given(j.Node != "", " on "+j.Node)
 	text += given(j.LatestStart != nil, "; latest start "+m.clock(deref(j.LatestStart)))
-	if j.Saving != nil {
+	why := humanize.Plain(Briefly(j.Why), m.Now)
+	if j.Saving != nil && !strings.Contains(why, "saves an estimated") {
 		text += "; saves an estimated " + percent(*j.Saving)
 	}
-	why := humanize.Plain(Briefly(j.Why), m.Now)
 	return strings.TrimSuffix(text+given(why != "", "; "+why), ".") + "."
 }
 

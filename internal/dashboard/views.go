@@ -40,7 +40,7 @@ func (p *page) decisions() {
 		t.compact()
 	}
 	if !m.Past {
-		p.Commands = []string{"kubenergy report --group-by strategy"}
+		p.Commands = []string{"kubenergy decisions"}
 	}
 }
 

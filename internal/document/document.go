@@ -32,6 +32,11 @@ func Read(path, kind string, to any) error {
 			kind, otherUse[header.Kind])
 	}
 	if err := UnmarshalYAML(text, to); err != nil {
+		var plain string
+		if yaml.Unmarshal(text, &plain) == nil && kind == ScenarioKind {
+			return fmt.Errorf("%s: not a scenario file: want YAML with apiVersion %q and kind %q; pass a trace of "+
+				"jobs with --workload", path, APIVersion, kind)
+		}
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if header.Kind == "" {

@@ -3,6 +3,7 @@ package energy
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // nameOf returns the name of v, or "kind(v)" if v is out of range.
@@ -17,7 +18,7 @@ func nameOf[T ~uint8](kind string, names []string, v T) string {
 func named[T ~uint8](kind string, names []string, text []byte, v *T) error {
 	i := slices.Index(names, string(text))
 	if i < 0 {
-		return fmt.Errorf("unknown %s %q: want one of %v", kind, text, names)
+		return fmt.Errorf("unknown %s %q: want one of %s", kind, text, strings.Join(names, ", "))
 	}
 	*v = T(i)
 	return nil

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/lab/kubelet"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/spelling"
+	"github.com/kubenergy/kubenergy/internal/workload"
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
@@ -39,10 +42,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, more ...
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				meant := strings.Join(cmd.SuggestionsFor(args[0]), " or ")
-				if meant != "" {
-					meant = " (did you mean " + meant + "?)"
-				}
+				meant := spelling.Suggest("", strings.Join(cmd.SuggestionsFor(args[0]), " or "), "")
 				return usageError{fmt.Errorf("unknown command %q%s (see kubenergy-lab --help)", args[0], meant)}
 			}
 			return nil
@@ -50,6 +50,11 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, more ...
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SuggestionsMinimumDistance = 2 // maximum edit distance
+	if info, ok := debug.ReadBuildInfo(); ok {
+		root.Version = info.Main.Version + ", Kubernetes " + KubernetesVersion
+	}
+	root.Flags().Bool("version", false, "print the version")
+	_ = pflag.CommandLine.MarkHidden("version") // flag of a library of Kubernetes, which cobra adds to all commands
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		meant := ""
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
@@ -57,10 +62,19 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, more ...
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
 			meant = spelling.DidYouMean("--"+unknown.GetSpecifiedName(), names)
 		}
+		if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok && wrong.GetFlag().Value.Type() == "duration" {
+			_, why := workload.ParseDuration(wrong.GetValue(), "6h or 90m")
+			err = fmt.Errorf("--%s: %w", wrong.GetFlag().Name, cmp.Or(why, err))
+		}
 		return usageError{fmt.Errorf("%w%s (see %s --help)", err, meant, cmd.CommandPath())}
 	})
 	root.AddCommand(newUp(), newEnv(), newRun(), newDemo())
 	root.AddCommand(more...)
+	for _, c := range root.Commands() {
+		if !c.DisableFlagParsing {
+			c.Args = root.Args
+		}
+	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

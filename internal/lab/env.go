@@ -31,7 +31,6 @@ this program to the front of PATH. make build tools installs kubectl, helm and k
 required, because the controller is reachable through the proxy of the API server.`,
 		Example: "  eval \"$(bin/kubenergy-lab env)\"\n" +
 			"  bin/kubenergy-lab up --stock &\n  eval \"$(bin/kubenergy-lab env --wait 5m)\"",
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := filepath.Abs(filepath.Join(dir, clusterName))
 			if err != nil {

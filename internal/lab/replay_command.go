@@ -47,7 +47,6 @@ func newRun() *cobra.Command {
 		Use:     "run -f scenario.yaml",
 		Short:   "Replay a scenario as Kubernetes Jobs against the real scheduler and compare strategies",
 		Example: "  kubenergy-lab run -f scenarios/demo/scenario.yaml --strategy stock,carbon+window --minutes 5",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.file == "" {
 				return usageError{errors.New("no scenario: specify -f FILE")}
@@ -73,7 +72,6 @@ func newDemo() *cobra.Command {
 		Short: "Replay the bundled trace under stock kube-scheduler, energy and carbon+window, on machines that sleep",
 		Example: `  kubenergy-lab demo
   kubenergy-lab demo --workload jobs.csv --grid DE_2022.csv.gz --zone DE`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.dir, o.shows = cmp.Or(o.dir, filepath.Join("out", "demo")), true
 			file, err := o.bundled(o.dir)
@@ -158,10 +156,9 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	}
 	summary := report.New(file, results)
 	summary.Kind = "LabReport"
-	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits and the "+
-		"time until machines sleep include Kubernetes' latencies times this factor. Energy is modelled from the "+
-		"placements, not metered.",
-		KubernetesVersion, factor)
+	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s with KubEnergy's plugins (stock: without), %.0f "+
+		"times faster than the trace; waits and the time until machines sleep include Kubernetes' latencies times "+
+		"this factor. Energy is modelled from the placements, not metered.", KubernetesVersion, factor)
 	folder := filepath.Join(o.dir, "report")
 	written, err := report.WriteDir(folder, summary, results)
 	if err != nil {
@@ -187,6 +184,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 // show serves the page with the results until it is interrupted, if run in a terminal.
 func (o *commandFlags) show(cmd *cobra.Command, folder string) error {
 	if !o.shows || os.Getenv("CI") != "" || !isTerminal(os.Stdin) || !isTerminal(cmd.OutOrStdout()) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "open it: bin/kubenergy dashboard --dir %s\n", folder)
 		return nil
 	}
 	results, err := dashboard.OpenFolder(folder)

@@ -34,7 +34,6 @@ With --stock, the cluster only has nodes of a cloud and the stock scheduler, wit
 can be installed with its Helm chart: pods with its images run as processes on this machine, using the binaries in
 the directory of this one. All other pods are simulated.`,
 		Example: "  kubenergy-lab up --nodes demo24\n  kubenergy-lab up --stock\n  kubenergy-lab kubectl get nodes",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if stock || bare {
 				return o.upStock(cmd, bare)

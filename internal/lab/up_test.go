@@ -59,9 +59,11 @@ func TestDemoOfAMistypedFile(t *testing.T) {
 // A mistyped command or flag results in a single line with a suggestion.
 func TestDidYouMean(t *testing.T) {
 	for typed, want := range map[string]string{
-		"upp":       `unknown command "upp" (did you mean up?) (see kubenergy-lab --help)`,
-		"nonsense":  `unknown command "nonsense" (see kubenergy-lab --help)`,
-		"up --stok": "unknown flag: --stok (did you mean --stock?) (see kubenergy-lab up --help)",
+		"upp":          `unknown command "upp" (did you mean up?) (see kubenergy-lab --help)`,
+		"nonsense":     `unknown command "nonsense" (see kubenergy-lab --help)`,
+		"up more":      `unknown command "more" (see kubenergy-lab --help)`,
+		"env --wait 5": `--wait: "5" has no unit: want 6h or 90m (see kubenergy-lab env --help)`,
+		"up --stok":    "unknown flag: --stok (did you mean --stock?) (see kubenergy-lab up --help)",
 	} {
 		var out, complaint bytes.Buffer
 		if code := Main(t.Context(), strings.Fields(typed), &out, &complaint); code != 2 || out.Len() > 0 ||

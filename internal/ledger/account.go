@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 )
 
 // A Kind is the type of an account. The energy of all accounts of a node adds up to the energy counted by its
@@ -65,7 +66,7 @@ func (k *Kind) UnmarshalText(text []byte) error {
 		*k = Kind(i)
 		return nil
 	}
-	return fmt.Errorf("unknown account kind %q: want one of %v", text, kindNames)
+	return fmt.Errorf("unknown account kind %q: want one of %s", text, strings.Join(kindNames[:], ", "))
 }
 
 // An Account identifies the party that energy is charged to. Accounts are comparable, and equal values denote the

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // day is a day in UTC.
@@ -158,7 +160,8 @@ func (q *Query) validate() error {
 	}
 	for i, d := range q.GroupBy {
 		if !slices.Contains(dimensions, d) {
-			return fmt.Errorf("%w: unknown dimension %q: want one of %v", ErrQuery, d, dimensions)
+			return fmt.Errorf("%w: unknown dimension %q: want one of %s", ErrQuery, d, strings.Join(
+				sliceutil.Map(dimensions, func(d Dimension) string { return string(d) }), ", "))
 		}
 		if slices.Contains(q.GroupBy[:i], d) {
 			return fmt.Errorf("%w: duplicate dimension %s", ErrQuery, d)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -64,8 +65,10 @@ var entries = [...]struct {
 	{termPrice, "hold.priceThreshold", func(t *Terms) any { return float64(t.Limits.Price) }},
 	{termCarbonCounts, "hold.carbon", func(t *Terms) any { return !t.Limits.NoCarbon }},
 	{termWeights, "weights", func(t *Terms) any { return t.Weights }},
-	{termMinSaving, "hold.minSaving", func(t *Terms) any { return t.MinSaving }},
-	{termMinSavingPerHour, "hold.minSavingPerHour", func(t *Terms) any { return t.MinSavingPerHour }},
+	{termMinSaving, "hold.minSaving", func(t *Terms) any { return fmt.Sprintf("%.4g %%", 100*t.MinSaving) }},
+	{termMinSavingPerHour, "hold.minSavingPerHour", func(t *Terms) any {
+		return fmt.Sprintf("%.4g %% per hour", 100*t.MinSavingPerHour)
+	}},
 	{termMinSavingGrams, "hold.minSavingGrams", func(t *Terms) any { return float64(t.MinSavingGrams) }},
 	{termMaxPower, "maxPowerWatts", func(t *Terms) any { return float64(t.MaxPower) }},
 	{termMinEfficiency, "minEfficiency", func(t *Terms) any { return t.MinEfficiency }},

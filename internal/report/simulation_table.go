@@ -91,11 +91,15 @@ func footnotes(r *Report) []string {
 	if r.both() {
 		saved += " on machines that " + machinesDo[r.Runs[0].EmptyNodes]
 	}
-	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Strategy != r.Baseline }) {
+	single := !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Strategy != r.Baseline })
+	switch {
+	case single && r.both():
+		saved += ", so they are only due to sleep. To compare strategies, add another, e.g. --strategy " +
+			"least-allocated,energy"
+	case single && r.Baseline == "least-allocated":
+		saved = "There are no savings with only one strategy. Add another, e.g. --strategy least-allocated,energy"
+	case single:
 		saved = "There are no savings without a baseline. List it first, e.g. --strategy least-allocated," + r.Baseline
-		if r.Baseline == "least-allocated" {
-			saved = "There are no savings with only one strategy. Add another, e.g. --strategy least-allocated,energy"
-		}
 	}
 	notes := []string{
 		r.Note + " " + r.emptyNote(),

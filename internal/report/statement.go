@@ -146,6 +146,11 @@ func (s *Statement) keyOf(j *job, ended time.Time) string {
 	return joinKey(key...)
 }
 
+// empty reports whether there are no records and no savings.
+func (s *Statement) empty() bool {
+	return len(s.Rows) == 0 && s.Total.EnergyKWh == 0 && s.Savings == nil
+}
+
 func joinKey(key ...string) string { return strings.Join(key, "\x00") + "\x00" }
 
 // save adds savings to the rows of strategies if the statement is grouped only by strategy.
@@ -164,6 +169,10 @@ func (s *Statement) save(c *Comparison) {
 // explain adds notes on the meaning of the figures and on missing data.
 func (s *Statement) explain() {
 	note := func(text string) { s.Notes = append(s.Notes, text) }
+	if s.empty() {
+		note("No energy is recorded in this period yet.")
+		return
+	}
 	note("Energy refers to the nodes. Intensity, emissions and cost include PUE, as at the site's meter. " +
 		"Energy of pods is a derived part of the node's metered energy. est. is the fraction of modelled energy.")
 	if slices.ContainsFunc(s.Rows, func(r StatementRow) bool { return slices.Contains(r.Key, "") }) {

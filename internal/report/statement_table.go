@@ -187,6 +187,8 @@ func (s *Statement) title() string {
 func (s *Statement) Text(wide, colours bool) string {
 	t := s.Sheet()
 	switch {
+	case s.empty():
+		return fmt.Sprintf("%s\n%s\n", visible(s.title()), strings.Join(s.Notes, "\n"))
 	case len(s.GroupBy) > 0:
 	case len(s.Rows) == 0:
 		t.Rows, t.Total = [][]any{t.Total}, nil

@@ -431,6 +431,14 @@ func TestEmptyStatement(t *testing.T) {
 	}
 }
 
+// A period without records has no table.
+func TestNothingRecorded(t *testing.T) {
+	s := NewStatement(&ledger.Answer{GroupBy: []ledger.Dimension{ledger.ByNode}}, nil, nil)
+	if text := s.Text(false, false); !strings.HasSuffix(text, "UTC\nNo energy is recorded in this period yet.\n") {
+		t.Errorf("unexpected text: %s", text)
+	}
+}
+
 // replay plans a snapshot with the named strategy.
 func replay(s *sched.Snapshot, name string) (sched.Plan, error) {
 	g, err := strategy.New(name)

@@ -180,7 +180,7 @@ func (r *Reason) untilCheaper() string {
 	if r.Kind == PlannedLater && r.Saving == 0 {
 		return fmt.Sprintf(" until %s, when there is capacity", r.Until.UTC().Format(time.RFC3339))
 	}
-	text := fmt.Sprintf(" until %s: saves an estimated %.0f%%", r.Until.UTC().Format(time.RFC3339), 100*r.Saving)
+	text := fmt.Sprintf(" until %s: saves an estimated %.0f %%", r.Until.UTC().Format(time.RFC3339), 100*r.Saving)
 	if r.Carbon == 0 && r.Money == 0 {
 		return text
 	}
@@ -192,7 +192,7 @@ func (r *Reason) crowd() string {
 	if r.Alone.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf(" (without other jobs it would start at %s, when they use %.0f%% of the cores)",
+	return fmt.Sprintf(" (without other jobs it would start at %s, when they use %.0f %% of the cores)",
 		r.Alone.UTC().Format(time.RFC3339), 100*r.Taken)
 }
 

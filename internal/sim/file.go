@@ -8,6 +8,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/document"
@@ -417,7 +418,8 @@ func (f *File) loadNodes(s *Scenario) error {
 	for i := range f.Sites {
 		source := cmp.Or(f.Sites[i].Nodes, f.Nodes)
 		if source == "" {
-			return f.fault("the scenario has no nodes: specify a file or one of the presets %v", workload.Presets())
+			return f.fault("the scenario has no nodes: specify a file or one of the presets %s",
+				strings.Join(workload.Presets(), ", "))
 		}
 		// The nodes of a site belong to that site. A common list contains the site of each node.
 		own := f.Sites[i].Nodes != ""

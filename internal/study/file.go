@@ -283,8 +283,9 @@ func (f *File) strategy(name string) (strategy.Strategy, string, error) {
 	s, err := strategy.ByName(name)
 	if known := slices.Concat(whens, wheres); err != nil && !strings.Contains(name, "+") &&
 		!strings.HasPrefix(name, "cap(") && !slices.Contains(known, word) {
-		err = fmt.Errorf("unknown strategy %q%s: want where, when or where+when, with where one of %s, and when one "+
-			"of %s", name, spelling.DidYouMean(word, known), strings.Join(wheres, ", "), strings.Join(whens, ", "))
+		err = fmt.Errorf("unknown strategy %q%s: want PLACEMENT, START-RULE or PLACEMENT+START-RULE, with "+
+			"PLACEMENT one of %s, and START-RULE one of %s", name, spelling.DidYouMean(word, known), strings.Join(
+			wheres, ", "), strings.Join(whens, ", "))
 	}
 	return s, name, err
 }

@@ -37,7 +37,7 @@ func OneObject(args []string, kinds ...string) (kind, name string, err error) {
 		words = strings.SplitN(args[0], "/", 2)
 	}
 	if len(words) != 2 || words[1] == "" {
-		return "", "", UsageErrorf("want %s and a name, e.g. %s nightly-report", OrOf(kinds), kinds[0])
+		return "", "", UsageErrorf("want %s and a name, e.g. %s nightly-report", OrOf(kinds), KindJob)
 	}
 	kind = kindNames[strings.ToLower(words[0])]
 	if slices.Contains(kinds, kind) {

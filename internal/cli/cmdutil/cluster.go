@@ -24,6 +24,8 @@ import (
 // ClusterFlags select a cluster, like the flags of kubectl with the same names.
 type ClusterFlags struct {
 	Kubeconfig, Context, Namespace string
+
+	Offline string // an alternative without a cluster for errors, e.g. ", or use --file"
 }
 
 // Add adds the flags --kubeconfig and --context to a flag set, and --namespace, -n for short, with the given help text
@@ -59,7 +61,8 @@ func (f *ClusterFlags) Config(t Terminal) (config *rest.Config, namespace string
 		return nil, "", UsageErrorf("no cluster is configured: KUBECONFIG is %q: no such file: correct it or set "+
 			"--kubeconfig", t.Getenv("KUBECONFIG"))
 	case clientcmd.IsEmptyConfig(err):
-		return nil, "", UsageErrorf("no cluster is configured: set --kubeconfig or KUBECONFIG")
+		return nil, "", UsageErrorf("no cluster is configured: set --kubeconfig or KUBECONFIG%s, or start a local "+
+			"cluster: kubenergy-lab up --stock", f.Offline)
 	case err != nil:
 		return nil, "", UsageErrorf("reading the kubeconfig: %s", OneLine(err))
 	}

@@ -18,6 +18,7 @@ import (
 // on this machine.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f cmdutil.ControllerFlags
+	f.Offline = ", or use --dir"
 	var dir, listen string
 	var noBrowser bool
 	cmd := &cobra.Command{

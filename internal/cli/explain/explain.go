@@ -210,8 +210,9 @@ func settingsOf(said []policy.Origin, settings *policy.Settings) []dashboard.Set
 	placement, _, _ := strings.Cut(settings.Strategy(), "+")
 	builtIn := map[string]string{
 		"allowedDelay": settings.AllowedDelay.String(), "expectedDuration": settings.Duration().String(),
-		"hold.minSaving": fmt.Sprint(settings.MinSaving), "hold.rule": settings.When, "strategy": placement,
-		"hold.minSavingPerHour": fmt.Sprint(settings.MinSavingPerHour),
+		"hold.minSaving": fmt.Sprintf("%.4g %%", 100*settings.MinSaving), "hold.rule": settings.When,
+		"strategy":              placement,
+		"hold.minSavingPerHour": fmt.Sprintf("%.4g %% per hour", 100*settings.MinSavingPerHour),
 	}
 	var all []dashboard.Setting
 	for _, o := range said {
@@ -231,7 +232,8 @@ func (e *Explainer) unseen(what string) { e.out.Unseen = append(e.out.Unseen, wh
 func (e *Explainer) warn(ctx context.Context, s *subject) {
 	if s.err != nil {
 		for line := range strings.Lines(s.err.Error()) {
-			e.out.Warnings = append(e.out.Warnings, strings.TrimSpace(line)+": the object is treated as unmarked")
+			e.out.Warnings = append(e.out.Warnings, strings.TrimSpace(line)+
+				": all KubEnergy annotations of this object are ignored")
 		}
 	}
 	both := []map[string]string{s.object.GetAnnotations(), s.pod.Annotations}

@@ -207,7 +207,7 @@ func (l *HeldList) Text(wide, _ bool) string {
 	if !l.namespaces {
 		t.Columns[0].Name = ""
 	}
-	t.Columns[6].Show = func(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
+	t.Columns[6].Show = func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
 	t.Columns[7].Show = func(v float64) string { return fmt.Sprintf("%.3g", v) }
 	at, say := l.Distance, dashboard.Briefly
 	if wide {

@@ -154,8 +154,8 @@ func (e *Explainer) namespaceState(ctx context.Context, s *subject, settings *po
 		e.set(UnknownMode, "It is unknown whether the namespace has opted in.")
 	case !optedIn:
 		e.set(StateNotIn, "The namespace has not opted in. Only annotated workloads are managed, in mode %s (%s). To "+
-			"opt in: kubectl label namespace %s %s=shadow.", settings.Mode, cmdutil.ModeMeans[settings.Mode], name,
-			v1alpha1.LabelMode)
+			"opt in: kubectl label namespace %s %s=shadow --overwrite.", settings.Mode,
+			cmdutil.ModeMeans[settings.Mode], name, v1alpha1.LabelMode)
 	case settings.AllowedDelay > 0:
 		e.set(StateOptedIn, "The mode is %s: %s. Jobs without annotations may be held for at most %v.", settings.Mode,
 			cmdutil.ModeMeans[settings.Mode], settings.AllowedDelay)

@@ -32,6 +32,9 @@ func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 	}
 	used, err := e.requested(ctx)
 	p := &dashboard.Placement{Strategy: settings.Strategy(), Note: modelNote}
+	if s.pod.Spec.SchedulerName == v1.DefaultSchedulerName {
+		p.Unused = "schedulerName " + v1.DefaultSchedulerName
+	}
 	e.out.Placement = p
 	if err != nil {
 		e.unseen("pods of all namespaces, so nodes are treated as empty: " + cmdutil.Because(err))

@@ -46,6 +46,7 @@ const (
 // NewCommand returns the command forecast, which shows the forecast of carbon intensity or price.
 func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	var f forecastFlags
+	f.Offline = ", or use --file"
 	cmd := &cobra.Command{
 		Use:   "forecast --zone NAME",
 		Short: "Show the forecast of carbon intensity or price, and the cheapest window",

@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/controller/access"
@@ -121,7 +122,7 @@ var actions = []string{"place", "hold", "release"}
 
 func checkRecord(r *ledger.Record) error {
 	if !slices.Contains(actions, r.Action) {
-		return fmt.Errorf("action is %.40q: want one of %v", r.Action, actions)
+		return fmt.Errorf("action is %.40q: want one of %s", r.Action, strings.Join(actions, ", "))
 	}
 	if !isNamespace(r.Namespace) {
 		return fmt.Errorf("%.80q is not a valid namespace name", r.Namespace)

@@ -39,6 +39,6 @@ func Example() {
 	d := strategy.Plan(snapshot)[0]
 	fmt.Printf("%s on %s: %v, %v\n", d.Job, d.Node, d.Cost.Energy, d.Cost.Carbon)
 	// Output:
-	// held until 2026-06-01T02:00:00Z: saves an estimated 75% (2.88 gCO2e); starts by 2026-06-01T03:00:00Z at the latest
+	// held until 2026-06-01T02:00:00Z: saves an estimated 75 % (2.88 gCO2e); starts by 2026-06-01T03:00:00Z at the latest
 	// report on n1: 0.03 kWh, 3 gCO2e
 }

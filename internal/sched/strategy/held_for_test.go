@@ -107,7 +107,7 @@ func TestEachHourOfWaitingSaves(t *testing.T) {
 		if wait := d.Window.Start.Sub(schedtest.Day); wait != want {
 			t.Errorf("with %v per hour: waits %v, want %v: %v", perHour, wait, want, d.Reason)
 		}
-		if said := d.Reason.String(); want == 0 && !strings.Contains(said, "saves an estimated 15%") {
+		if said := d.Reason.String(); want == 0 && !strings.Contains(said, "saves an estimated 15 %") {
 			t.Errorf("reason does not contain the saving: %s", said)
 		}
 	}

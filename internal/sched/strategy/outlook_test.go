@@ -39,9 +39,9 @@ func TestSavingsAreInTheirUnits(t *testing.T) {
 			s := &sched.Snapshot{
 				Now: schedtest.Day, Queue: []sched.Job{j}, Sites: []*sched.Site{site}, Policy: sched.Policy{Weights: c.weights},
 			}
-			share := "80%"
+			share := "80 %"
 			if when == "residual" { // it is compared with a run that may also pause later
-				share = "67%"
+				share = "67 %"
 				c.carbon *= 0.50625
 				c.money *= 0.50625
 			}

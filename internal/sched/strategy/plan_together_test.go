@@ -134,7 +134,7 @@ func TestWhatTakesTheCleanHour(t *testing.T) {
 		all = append(all, d.Reason.String())
 	}
 	reported := strings.Join(all, "\n")
-	want := "(without other jobs it would start at 2026-06-01T09:00:00Z, when they use 100% of the cores)"
+	want := "(without other jobs it would start at 2026-06-01T09:00:00Z, when they use 100 % of the cores)"
 	if strings.Count(reported, "joint plan") != 3 || strings.Count(reported, want) != 1 {
 		t.Errorf("want three held jobs and one of them with\n%s\ngot\n%s", want, reported)
 	}

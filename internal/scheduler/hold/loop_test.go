@@ -419,16 +419,20 @@ func TestWhatIsWrittenWhileHeldCounts(t *testing.T) {
 // TestReleasesThatOwnersAskForSaySo verifies that the event about a release requested by the owner mentions the
 // request.
 func TestReleasesThatOwnersAskForSaySo(t *testing.T) {
-	for name, change := range map[string]map[string]string{
-		"run-now": {v1alpha1.AnnotationRunNow: "true"}, "skip": {v1alpha1.AnnotationSkip: "true"},
-		"strategy": {v1alpha1.AnnotationStrategy: "carbon+now"},
+	for name, c := range map[string]struct {
+		change map[string]string
+		want   string
+	}{
+		"run-now":  {map[string]string{v1alpha1.AnnotationRunNow: "true"}, "requested to run now"},
+		"skip":     {map[string]string{v1alpha1.AnnotationSkip: "true"}, "requested not to be held"},
+		"strategy": {map[string]string{v1alpha1.AnnotationStrategy: "carbon+now"}, "requested to run now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			during(t, nil, func(w *world) {
 				w.green(time.Hour)
 				w.job("j", marked(3*time.Hour))
 				bubble.Advance(time.Minute)
-				w.annotate(change, "j")
+				w.annotate(c.change, "j")
 				w.wantJob("j", 0, time.Second)
 				bubble.Advance(time.Second)
 				list, err := w.client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
@@ -436,7 +440,7 @@ func TestReleasesThatOwnersAskForSaySo(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, e := range list.Items {
-					if e.Reason == reasonReleased && strings.HasPrefix(e.Note, "requested to run now") {
+					if e.Reason == reasonReleased && e.Note == c.want {
 						return
 					}
 				}

@@ -136,7 +136,7 @@ func (l *Loop) choose(logger klog.Logger, h *hold, view *kube.View, now time.Tim
 		h.reason = unique.Make(d.Reason.String())
 		q.enter(h, opened)
 	default:
-		q.free(h, notHeld(&d, &job, now))
+		q.free(h, notHeld(&d, &job, now, h.work().Marks.Skip))
 		h.kind = d.Reason.Kind
 	}
 }
@@ -166,14 +166,17 @@ func (q *queue) unplan(h *hold, mode v1alpha1.Mode, why string, now time.Time) {
 // notHeld returns the human-readable reason for not holding a job. The reasons AlreadyReleased and NoRoom are not
 // specific: the core returns AlreadyReleased for every job that must start now, and NoRoom because it was called
 // without nodes.
-func notHeld(d *sched.Decision, job *sched.Job, now time.Time) string {
+func notHeld(d *sched.Decision, job *sched.Job, now time.Time, skip bool) string {
 	if d.Reason.Kind != sched.AlreadyReleased && d.Reason.Kind != sched.NoRoom {
 		return d.Reason.String()
 	}
 	if why := policy.NoTime(now, job); why != "" && !job.Released {
 		return why
 	}
-	return "requested to run now or not to be held"
+	if skip {
+		return "requested not to be held"
+	}
+	return "requested to run now"
 }
 
 // keep sets the window of a hold to that of the decision and lets it wait.

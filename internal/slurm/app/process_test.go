@@ -189,7 +189,7 @@ func TestWithoutKubernetes(t *testing.T) {
 	}
 	description("CheaperLater", "explain", "job", "slurm-7", "-n", "physics")
 	description("1 recorded decisions", "replay", "--strategy", "carbon+window", "--from", "-1h")
-	description("total", "report", "--from", "-1h")
+	description("No energy is recorded in this period yet", "report", "--from", "-1h")
 	deliver(t, ledgerAddress, state, "n1-token", &batch.Batch{
 		Version: batch.Version, Stream: batch.Stream{Node: "n1", Boot: "b", Epoch: "e"}, First: 1, Last: 1,
 		Start: now.Add(-time.Minute), End: now, StartSinceBoot: time.Hour, EndSinceBoot: time.Hour + time.Minute,
