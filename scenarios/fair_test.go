@@ -3,12 +3,11 @@ package scenarios_test
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/test/kit"
@@ -17,9 +16,6 @@ import (
 const (
 	fairFile = "../docs/measurements/sleep.md"
 	fairRuns = 20
-	// 97.5th percentile of Student's t-distribution with 19 degrees of freedom, for the 95 % confidence interval of
-	// a mean
-	fairT = 2.093
 
 	fairBegin = "<!-- figures: KUBENERGY_LONG=1 go test ./scenarios -run Fair -rewrite -->\n"
 )
@@ -104,7 +100,8 @@ func fair(t *testing.T, trace, path, empty string) []fairRow {
 	}
 	for i, s := range fairStrategies {
 		rows[i].trace, rows[i].empty, rows[i].strategy = trace, empty, s.name
-		rows[i].less, rows[i].within = interval(less[i])
+		of := report.MeanOf(less[i], 0.05)
+		rows[i].less, rows[i].within = of.Value, *of.High-of.Value
 		if s.must && rows[i].less-rows[i].within <= 0 {
 			t.Errorf("%s, empty machines %s: energy uses %.2f ± %.2f %% less than %s", trace, empty,
 				100*rows[i].less, 100*rows[i].within, s.name)
@@ -132,19 +129,6 @@ func (r *fairRow) add(of *sim.Result) {
 	}
 }
 
-// interval returns the mean and half of its 95 % confidence interval.
-func interval(values []float64) (mean, within float64) {
-	n := float64(len(values))
-	for _, v := range values {
-		mean += v / n
-	}
-	squares := 0.0
-	for _, v := range values {
-		squares += (v - mean) * (v - mean)
-	}
-	return mean, fairT * math.Sqrt(squares/(n-1)/n)
-}
-
 func fairTable(rows []fairRow) string {
 	var b strings.Builder
 	b.WriteString("| trace | empty machines | strategy | energy | `energy` needs less by | mean wait | boots | " +
@@ -160,11 +144,4 @@ func fairTable(rows []fairRow) string {
 			words[r.empty], r.strategy, r.kWh, less, r.wait, r.boots, r.failed, r.bootKWh)
 	}
 	return b.String()
-}
-
-func TestInterval(t *testing.T) {
-	values := slices.Repeat([]float64{1, 3}, fairRuns/2)
-	if mean, within := interval(values); math.Abs(mean-2) > 1e-12 || math.Abs(within-fairT*math.Sqrt(20.0/19/20)) > 1e-12 {
-		t.Errorf("interval() = %v ± %v", mean, within)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
@@ -88,7 +89,8 @@ func TestPlanOnGeneratedDays(t *testing.T) {
 		}
 	}
 	for _, name := range names {
-		mean, half := interval(saved[name])
+		of := report.MeanOf(saved[name], 0.05)
+		mean, half := of.Value, *of.High-of.Value
 		worst := slices.Min(saved[name])
 		t.Logf("%-13s emits %.2f ± %.2f %% less than energy, %.2f %% on the worst day; makespan %v, p95 wait %v", name,
 			100*mean, 100*half, 100*worst, ends[name].Round(time.Minute), waits[name].Round(time.Minute))
