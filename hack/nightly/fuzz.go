@@ -154,17 +154,17 @@ func (n *night) fuzzOne(ctx context.Context, t target) error {
 	out, err := n.run(ctx, t.part(), fmt.Sprintf("exec go test %s -run '^$' -fuzz '^%s$' -fuzztime %v -parallel 1 "+
 		"-fuzzminimizetime 20x", t.pkg, t.name, rest.Round(time.Second)))
 	seconds, execs, crashers := fuzzed(out)
-	o := outcome{Verdict: passed, Says: "no crasher", Seconds: before.Seconds + seconds, Execs: before.Execs + execs}
+	o := outcome{Verdict: passed, Detail: "no crasher", Seconds: before.Seconds + seconds, Execs: before.Execs + execs}
 	switch {
 	case crashers > 0:
-		o.Verdict, o.Says = failed, "a failing input is in testdata/fuzz of the package"
+		o.Verdict, o.Detail = failed, "a failing input is in testdata/fuzz of the package"
 	case ctx.Err() != nil:
-		o.Verdict, o.Says = cut, "continues in the next run"
+		o.Verdict, o.Detail = cut, "continues in the next run"
 	case err != nil && !deadline(out):
 		judged := judge(out, err)
-		o.Verdict, o.Says = judged.Verdict, judged.Says
+		o.Verdict, o.Detail = judged.Verdict, judged.Detail
 	case execs == 0:
-		o.Verdict, o.Says = cut, "no inputs were fuzzed because the corpus took all of the time"
+		o.Verdict, o.Detail = cut, "no inputs were fuzzed because the corpus took all of the time"
 	}
 	n.lock.Lock()
 	n.Done[t.part()] = o
@@ -192,13 +192,13 @@ func (n *night) report() string {
 		o := n.Done[name]
 		if !strings.HasPrefix(name, "fuzz ") {
 			d := time.Duration(o.Seconds * float64(time.Second))
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, o.Verdict, about(d), strings.ReplaceAll(o.Says, "|", "/"))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, o.Verdict, about(d), strings.ReplaceAll(o.Detail, "|", "/"))
 			continue
 		}
 		now.seconds, now.execs, targets = now.seconds+o.Seconds, now.execs+o.Execs, targets+1
 		switch o.Verdict {
 		case failed:
-			bad = append(bad, fmt.Sprintf("* %s: %s\n", strings.TrimPrefix(name, "fuzz "), o.Says))
+			bad = append(bad, fmt.Sprintf("* %s: %s\n", strings.TrimPrefix(name, "fuzz "), o.Detail))
 		case cut:
 			cuts++
 		}

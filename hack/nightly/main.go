@@ -80,7 +80,7 @@ var elsewhere = regexp.MustCompile(`^\./(internal/(energy|agent|cli|ledger/sqlit
 // An outcome is the result of a part. An interrupted fuzz target continues for its remaining time.
 type outcome struct {
 	Verdict string  `json:"verdict"`
-	Says    string  `json:"says"`
+	Detail  string  `json:"detail"`
 	Seconds float64 `json:"seconds"`
 	Execs   int64   `json:"execs,omitempty"` // only for fuzz targets
 	// Skipped contains the skipped tests, including subtests, by reason.
@@ -342,7 +342,7 @@ func (n *night) work(ctx context.Context) error {
 		n.lock.Lock()
 		n.Done[p.name], n.Times[p.name] = o, o.Seconds
 		n.lock.Unlock()
-		fmt.Printf("%-10s  %s  %s: %s\n", o.Verdict, p.name, about(took), o.Says)
+		fmt.Printf("%-10s  %s  %s: %s\n", o.Verdict, p.name, about(took), o.Detail)
 		if err := n.save(); err != nil {
 			return err
 		}
@@ -404,19 +404,19 @@ func judge(out string, err error) outcome {
 	last := out[strings.LastIndexByte(strings.TrimSpace(out), '\n')+1:]
 	switch {
 	case noAnswer.MatchString(out):
-		o.Verdict, o.Says = notJudged, noAnswer.FindString(out)
+		o.Verdict, o.Detail = notJudged, noAnswer.FindString(out)
 	case err != nil && len(fails) > 0:
-		o.Verdict, o.Says = failed, strings.Join(fails, ", ")
+		o.Verdict, o.Detail = failed, strings.Join(fails, ", ")
 	case err != nil:
-		o.Verdict, o.Says = failed, fmt.Sprintf("%v: %.200s", err, strings.TrimSpace(last))
+		o.Verdict, o.Detail = failed, fmt.Sprintf("%v: %.200s", err, strings.TrimSpace(last))
 	case len(passes) == 0 && count > 0:
-		o.Verdict, o.Says = notJudged, first
+		o.Verdict, o.Detail = notJudged, first
 	case len(passes) > 0:
-		o.Verdict, o.Says = passed, fmt.Sprintf("%d tests, %d skipped", len(passes), count)
+		o.Verdict, o.Detail = passed, fmt.Sprintf("%d tests, %d skipped", len(passes), count)
 	case strings.Contains(out, "no tests to run"):
-		o.Verdict, o.Says = failed, "no tests to run"
+		o.Verdict, o.Detail = failed, "no tests to run"
 	default:
-		o.Verdict, o.Says = passed, fmt.Sprintf("%d packages", len(okLine.FindAllString(out, -1)))
+		o.Verdict, o.Detail = passed, fmt.Sprintf("%d packages", len(okLine.FindAllString(out, -1)))
 	}
 	return o
 }

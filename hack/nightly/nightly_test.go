@@ -33,8 +33,8 @@ func TestJudge(t *testing.T) {
 			"govulncheck: fetching vulnerabilities: no such host",
 		},
 	} {
-		if o := judge(c.out, c.err); o.Verdict != c.verdict || o.Says != c.description {
-			t.Errorf("judge(%q) = %s, %q", c.out, o.Verdict, o.Says)
+		if o := judge(c.out, c.err); o.Verdict != c.verdict || o.Detail != c.description {
+			t.Errorf("judge(%q) = %s, %q", c.out, o.Verdict, o.Detail)
 		}
 	}
 }
@@ -62,7 +62,7 @@ PASS
 ok  	x	0.1s
 `, nil)
 	want := map[string][]string{"no data: open x: gone": {"TestA/b", "TestA/c"}, "no reason given": {"TestE"}}
-	if o.Verdict != passed || o.Says != "1 tests, 3 skipped" || !reflect.DeepEqual(o.Skipped, want) {
+	if o.Verdict != passed || o.Detail != "1 tests, 3 skipped" || !reflect.DeepEqual(o.Skipped, want) {
 		t.Errorf("judge() = %+v", o)
 	}
 	n := &night{Done: map[string]outcome{"a": o}}

@@ -315,7 +315,7 @@ func TestExplainStates(t *testing.T) {
 		"of a controller": {pod(func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "rs", Controller: new(true)}}
 		}), "ns", explain.StateWaiting, "controlled by ReplicaSet rs"},
-		"nobody's": {
+		"not affected": {
 			pod(func(p *v1.Pod) { p.Annotations, p.Spec.SchedulerName = nil, "default-scheduler" }),
 			"elsewhere", explain.StateWaiting, "it is not marked, and namespace elsewhere has not opted in",
 		},
@@ -382,7 +382,7 @@ func TestExplainStates(t *testing.T) {
 			if (x.Decision != nil) != decided || (x.Placement != nil) != decided {
 				t.Errorf("state %s: has decision %v, has placement %v", x.State, x.Decision != nil, x.Placement != nil)
 			}
-			if unused := x.Placement != nil && x.Placement.Unused != ""; unused != (name == "nobody's") {
+			if unused := x.Placement != nil && x.Placement.Unused != ""; unused != (name == "not affected") {
 				t.Errorf("unexpected placement %+v", x.Placement)
 			}
 		})
