@@ -64,7 +64,7 @@ var benchmarks = map[string]benchmark{
 			{"cores", regexp.MustCompile(`()CPU ([\d.]+) cores`)},
 			{"MiB at most", regexp.MustCompile(`()peak memory ([\d.]+) MiB`)},
 			{"writes/s to the API server", regexp.MustCompile(`()([\d.]+) writes/s to the API server`)},
-			{"GB a day of ledger", regexp.MustCompile(`()the ledger grows by ([\d.]+) GB`)},
+			{"GB a day of ledger", regexp.MustCompile(`()the ledger grows by (-?[\d.]+) GB`)},
 		},
 	},
 	"hold": {

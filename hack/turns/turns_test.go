@@ -32,9 +32,9 @@ func TestRead(t *testing.T) {
 		},
 		"controller": {
 			"    controller_test.go:296: CPU 0.52 cores, peak memory 801 MiB, 12.4 writes/s to the API server, the ledger grows " +
-				"by 4.01 GB a day\n",
+				"by -4.01 GB a day\n",
 			map[string]float64{
-				"cores": 0.52, "MiB at most": 801, "writes/s to the API server": 12.4, "GB a day of ledger": 4.01,
+				"cores": 0.52, "MiB at most": 801, "writes/s to the API server": 12.4, "GB a day of ledger": -4.01,
 			},
 		},
 		"hold": {
