@@ -203,9 +203,9 @@ func inTurns(out io.Writer, arms [2]func() (map[string]float64, error), pairs in
 			if _, logged := after[name]; !logged {
 				return nil, fmt.Errorf("pair %d: the working tree does not log the figure %q of the base", i+1, name)
 			}
-			if before[name] > 0 {
+			fmt.Fprintf(out, "   pair %d: %s: %v, base %v\n", i+1, name, after[name], before[name])
+			if before[name] > 0 && after[name] >= 0 { // a negative ratio would lower the median
 				ratios[name] = append(ratios[name], after[name]/before[name])
-				fmt.Fprintf(out, "   pair %d: %s: %v, base %v\n", i+1, name, after[name], before[name])
 			}
 		}
 	}
