@@ -206,6 +206,10 @@ func (f *reportFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 
 // narrow applies the filters to decisions and returns a note for each filter that decisions do not support.
 func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
+	if len(*f.filters["node"])+len(*f.filters["strategy"]) > 0 {
+		// Only placements have a node and the strategy that placed the job.
+		e.Records = slices.DeleteFunc(e.Records, func(r ledger.Record) bool { return r.Action == "release" })
+	}
 	for name, fn := range map[string]func(*ledger.Record) string{
 		"owner":    (*ledger.Record).OwnerName,
 		"strategy": func(r *ledger.Record) string { return r.Strategy },

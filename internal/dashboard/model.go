@@ -181,12 +181,8 @@ type Saved struct {
 	comparison *report.Comparison // source of the savings, if they come from a comparison
 }
 
-// Step is a part of the savings. Negative values are losses.
-type Step struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Why   string  `json:"why"`
-}
+// Step is a part of the savings.
+type Step = report.Part
 
 // Use is the consumption of a namespace.
 type Use struct {

@@ -191,7 +191,7 @@ func savedBy(r *report.Report, names []string, i int) *Saved {
 	at := base
 	step := func(name, why string, next *report.Run) {
 		if next != nil && next != at {
-			s.Steps = append(s.Steps, Step{name, at.EmissionsKg - next.EmissionsKg, why})
+			s.Steps = append(s.Steps, Step{Name: name, Value: at.EmissionsKg - next.EmissionsKg, Why: why})
 			at = next
 		}
 	}

@@ -70,7 +70,11 @@ func (e *Evidence) index() *found {
 // measured returns the consumption of a job, which is the sum over its pods. If the ledger no longer keeps pods, it
 // returns the consumption that was charged to the job by name.
 func (f *found) measured(j *job) (sum ledger.Row, ok bool) {
-	for _, p := range j.places {
+	pods := j.places
+	if len(pods) == 0 {
+		pods = []*ledger.Record{j.release} // the UID is that of a pod if the pod itself was held
+	}
+	for _, p := range pods {
 		if row := f.uids[joinKey(p.UID)]; row != nil {
 			sum.Include(row)
 			ok = true

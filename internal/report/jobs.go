@@ -13,18 +13,20 @@ import (
 
 // The actions of records that are evaluated.
 const (
-	actionPlace = "place"
-	actionHold  = "hold"
+	actionPlace   = "place"
+	actionHold    = "hold"
+	actionRelease = "release"
 )
 
 // job contains all decisions about one owner of pods.
 type job struct {
 	key      ownerKey
 	kind     string           // kind of the owner
-	strategy string           // of its first placement
+	strategy string           // of its first placement, or of its release
 	first    *ledger.Record   // first placement
 	places   []*ledger.Record // the last placement of each pod
 	holds    []*ledger.Record
+	release  *ledger.Record // last release; nil if there is none
 }
 
 // short reports whether the work ends by itself. Only then does the energy charged to it by name belong to its
@@ -61,7 +63,8 @@ func lastOfEach(places []*ledger.Record) []*ledger.Record {
 	return last
 }
 
-// group groups records by the work that they concern. It omits jobs without a placement, because they did not run.
+// group groups records by the work that they concern. It omits jobs without a placement or the release of a hold,
+// because they did not run. Released jobs without a placement were placed by another scheduler.
 func group(records []ledger.Record) []*job {
 	byKey := map[ownerKey]*job{}
 	sorted := make([]*ledger.Record, 0, len(records))
@@ -84,15 +87,21 @@ func group(records []ledger.Record) []*job {
 			j.places = append(j.places, r)
 		case actionHold:
 			j.holds = append(j.holds, r)
+		case actionRelease:
+			j.release = r
 		}
 	}
 	var jobs []*job
 	for _, j := range byKey {
-		if len(j.places) == 0 {
+		switch {
+		case len(j.places) > 0:
+			j.first, j.places = j.places[0], lastOfEach(j.places)
+			j.strategy = j.places[0].Strategy
+		case j.release != nil && j.held(j.release) != nil:
+			j.strategy = j.release.Strategy
+		default:
 			continue
 		}
-		j.first, j.places = j.places[0], lastOfEach(j.places)
-		j.strategy = j.places[0].Strategy
 		jobs = append(jobs, j)
 	}
 	slices.SortFunc(jobs, func(a, b *job) int {
@@ -101,11 +110,11 @@ func group(records []ledger.Record) []*job {
 	return jobs
 }
 
-// turnaround returns the time from the creation of a job to the end of the energy that was booked for it. ok is
+// turnaround returns the time from the creation of a placed job to the end of the energy that was booked for it. ok is
 // false while the job may still be running, and for work that does not end by itself.
 func (j *job) turnaround(f *found) (took time.Duration, ended time.Time, ok bool) {
 	row, known := f.measured(j)
-	if !known || !j.short() || f.asOf.Sub(row.Last) < stillRuns {
+	if !known || !j.short() || j.first == nil || f.asOf.Sub(row.Last) < stillRuns {
 		return 0, time.Time{}, false
 	}
 	created := j.first.At

@@ -69,11 +69,11 @@ type JobSavings struct {
 	Namespace string      `json:"namespace"`
 	Owner     string      `json:"owner"`
 	Strategy  string      `json:"strategy"`
-	At        time.Time   `json:"at"` // time of its first placement
+	At        time.Time   `json:"at"` // time of its first placement, or of its release for another scheduler
 	Held      float64     `json:"heldSeconds,omitempty"`
 	Nodes     []string    `json:"nodes"`
 	Instead   []string    `json:"baselineNodes"`
-	Ratio     float64     `json:"measuredByEstimated"`
+	Ratio     float64     `json:"measuredByEstimated"` // 0 if another scheduler placed the job
 	Energy    Difference  `json:"energyKWh"`
 	Signal    string      `json:"signal,omitempty"`
 	Emissions *Difference `json:"emissionsKg,omitempty"`
@@ -100,6 +100,9 @@ const (
 	leftUnmeasured = "no energy was booked yet"
 	leftNoEstimate = "no power profile was known"
 	leftNoChoice   = "the baseline found no node"
+	leftEarlier    = "energy was booked under the same name before the release"
+	// the ledger does not record the site of a job
+	leftUnknownSite = "another scheduler placed the job in a cluster with several sites"
 )
 
 const savingsMethod = "The used energy is the booked energy. The baseline decides again on the recorded snapshot of " +
@@ -125,9 +128,10 @@ func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Compar
 		Quality: energy.Estimated,
 	}
 	for _, j := range group(e.Records) {
-		if j.places = slices.DeleteFunc(j.places, func(r *ledger.Record) bool {
-			return r.At.Before(from)
-		}); len(j.places) == 0 {
+		before := func(r *ledger.Record) bool { return r.At.Before(from) }
+		placed := len(j.places) > 0
+		j.places = slices.DeleteFunc(j.places, before)
+		if placed && len(j.places) == 0 || !placed && before(j.release) {
 			continue
 		}
 		saved, why := b.compare(j)
@@ -170,13 +174,25 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 	if !ok || row.Facility <= 0 {
 		return nil, leftUnmeasured
 	}
+	at := j.release
+	if len(j.places) > 0 {
+		at = j.places[0]
+	} else {
+		o, why := b.timing(j, &row)
+		if why != "" {
+			return nil, why
+		}
+		options = append(options, o)
+	}
 	var chosen, instead float64
-	s := &JobSavings{Namespace: j.key.namespace, Owner: j.key.owner, Strategy: j.strategy, At: j.places[0].At}
+	s := &JobSavings{Namespace: j.key.namespace, Owner: j.key.owner, Strategy: j.strategy, At: at.At}
 	for _, o := range options {
 		chosen += o.energy
 		instead += o.baseline
 		s.Held = max(s.Held, o.held.Seconds())
-		s.Nodes, s.Instead = append(s.Nodes, o.chosen.Name), append(s.Instead, o.instead.Name)
+		if o.chosen.Name != "" {
+			s.Nodes, s.Instead = append(s.Nodes, o.chosen.Name), append(s.Instead, o.instead.Name)
+		}
 	}
 	slices.Sort(s.Nodes)
 	slices.Sort(s.Instead)
@@ -185,7 +201,9 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 		return nil, leftNoEstimate
 	}
 	used := kWh(row.Facility)
-	s.Ratio = used * energy.JoulesPerKWh / chosen
+	if s.Ratio = used * energy.JoulesPerKWh / chosen; len(j.places) == 0 {
+		s.Ratio = 0
+	}
 	s.alike = chosen == instead
 	booked := float64(row.Energy().Joules()) / chosen
 	for _, o := range options {
@@ -250,6 +268,37 @@ func (b *comparison) option(j *job, place *ledger.Record) (o option, why string)
 			o.forecast = site
 		}
 	}
+	return o, ""
+}
+
+// timing returns the option for a held job that another scheduler placed: the same energy from the beginning of the
+// hold on. Its node has no name.
+func (b *comparison) timing(j *job, row *ledger.Row) (o option, why string) {
+	hold := j.held(j.release)
+	if len(hold.Snapshot) == 0 {
+		return o, leftNoSnapshot
+	}
+	s, err := ReadSnapshot(hold)
+	if err != nil {
+		return o, leftDamaged
+	}
+	if len(s.Sites) != 1 {
+		return o, leftUnknownSite
+	}
+	if row.First.Before(j.release.At.Add(-stillRuns)) {
+		return o, leftEarlier
+	}
+	o.chosen = &sched.Node{Site: s.Sites[0]}
+	o.instead, o.forecast = o.chosen, s.Sites[0]
+	o.energy = float64(row.Facility.Joules())
+	o.baseline = o.energy
+	o.ran = sched.Window{Start: row.First, End: row.Last}
+	start := hold.At
+	if d := b.whole.Plan(s)[0]; d.Held(s.Now) {
+		start = d.Window.Start // the baseline would have held the job too
+	}
+	o.held = j.release.At.Sub(hold.At)
+	o.window = sched.Window{Start: start, End: start.Add(row.Last.Sub(row.First))}
 	return o, ""
 }
 
@@ -329,6 +378,59 @@ func (s *Comparison) Moved(from time.Time, hours int) []float64 {
 	return watts
 }
 
+// Part is a part of the savings. Negative values are losses.
+type Part struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Why   string  `json:"why"`
+}
+
+// Parts splits the saved emissions by [Comparison.Signal], or the saved energy if it is empty, into parts that sum to
+// the total. The savings of a job's energy at the intensity of its own hours are attributed to placement, the rest to
+// timing. Jobs with losses are counted separately.
+func (s *Comparison) Parts() []Part {
+	signal := s.Signal()
+	var placed, timed, lost float64
+	for i := range s.PerJob {
+		j := &s.PerJob[i]
+		where, all := j.Energy.Saved, j.Energy.Saved
+		if signal != "" {
+			if j.Emissions == nil || j.Signal != signal || j.Energy.Used <= 0 {
+				continue
+			}
+			where, all = j.Energy.Saved*j.Emissions.Used/j.Energy.Used, j.Emissions.Saved
+		}
+		if all < 0 {
+			lost += all
+			continue
+		}
+		placed, timed = placed+where, timed+all-where
+	}
+	parts := []Part{
+		{"Placement", placed, "another machine, at the intensity of the hours of the actual run"},
+		{"Timing", timed, "other hours, and other sites"},
+		{"Losses", lost, "jobs that would have been better with the baseline"},
+	}
+	if signal == "" {
+		return slices.Delete(parts, 1, 2)
+	}
+	return parts
+}
+
+// Signal returns the signal that covers the largest number of jobs; empty if there is none.
+func (s *Comparison) Signal() string { return Most(s.Total.Emissions) }
+
+// Most returns the signal or currency that covers the largest number of jobs. Sums of different signals or
+// currencies are never added.
+func Most(totals map[string]Totals) (name string) {
+	for candidate, t := range totals {
+		if best := totals[name]; name == "" || t.Jobs > best.Jobs || t.Jobs == best.Jobs && candidate < name {
+			name = candidate
+		}
+	}
+	return name
+}
+
 // Since returns when the first of the compared jobs ran, or would have run with the baseline. It returns the zero
 // time if there are none.
 func (s *Comparison) Since() (first time.Time) {
@@ -396,10 +498,10 @@ func (t *Saved) total(seed uint64) {
 // spread sets the interval of each job. The relative deviation of the ratio of measured to estimated energy from
 // its median over all jobs is the assumed error of the estimate on the baseline's node.
 func (s *Comparison) spread() {
-	if len(s.PerJob) < MinJobs {
+	ratios := sliceutil.Map(s.PerJob, func(j JobSavings) float64 { return j.Ratio })
+	if ratios = slices.DeleteFunc(ratios, func(r float64) bool { return r == 0 }); len(ratios) < MinJobs {
 		return
 	}
-	ratios := sliceutil.Map(s.PerJob, func(j JobSavings) float64 { return j.Ratio })
 	slices.Sort(ratios)
 	low, median, high := between(ratios, lowTail), between(ratios, 0.5), between(ratios, highTail)
 	s.Ratio = map[string]float64{"p2.5": low, "p50": median, "p97.5": high}

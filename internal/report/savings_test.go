@@ -235,6 +235,50 @@ func TestHeldJobs(t *testing.T) {
 	}
 }
 
+// A held Job that another scheduler placed is compared with the same energy at the beginning of its hold.
+func TestHeldJobsOfAnotherScheduler(t *testing.T) {
+	later := morning.Add(4 * time.Hour)
+	evidence := func(snapshot *sched.Snapshot) *Evidence {
+		hold := record(t, actionHold, "j", morning, "", snapshot)
+		release := record(t, actionRelease, "j", later, "", nil)
+		hold.UID, release.UID = "the-job", "the-job"
+		return &Evidence{
+			Records: []ledger.Record{release, hold},
+			Owners: answer([]ledger.Dimension{ledger.ByNamespace, ledger.ByOwner},
+				booked([]string{"a", "Job/j"}, 1, 200, 0.3, later.Add(time.Hour))),
+			Sites: bySite(siteRow("here", morning, 600, 0.2), siteRow("here", later, 200, 0.3)),
+		}
+	}
+	e := evidence(cluster(t, morning, "here"))
+	c := compare(t, e, DefaultBaseline)
+	if c.Jobs != 1 || c.Held != 1 || c.Forecast != 0 || len(c.Left) != 0 || len(c.PerJob[0].Nodes) != 0 {
+		t.Fatalf("%+v", c)
+	}
+	near(t, "saved energy", c.Total.Energy.Saved, 0)
+	near(t, "saved emissions", c.Total.Emissions["average"].Saved, 0.4)
+	near(t, "saved cost", c.ByStrategy["energy"].Costs["EUR"].Saved, -0.1)
+	near(t, "held for", c.PerJob[0].Held, 4*3600)
+	e.Owners = nil
+	if c := compare(t, e, DefaultBaseline); c.Jobs != 0 || c.Left[leftUnmeasured] != 1 {
+		t.Errorf("without energy: %+v", c)
+	}
+	if c := compare(t, evidence(cluster(t, morning, "elsewhere")), DefaultBaseline); c.Left[leftUnknownSite] != 1 {
+		t.Errorf("with two sites: %+v", c)
+	}
+	again := evidence(cluster(t, morning, "here"))
+	again.Owners.Rows[0].First = morning
+	if c := compare(t, again, DefaultBaseline); c.Left[leftEarlier] != 1 {
+		t.Errorf("with an earlier Job of the same name: %+v", c)
+	}
+	if c := compare(t, evidence(nil), DefaultBaseline); c.Left[leftNoSnapshot] != 1 {
+		t.Errorf("without a snapshot: %+v", c)
+	}
+	held := e.Records[1:]
+	if jobs := group(held); len(jobs) != 0 {
+		t.Errorf("a Job that is still held is compared: %+v", jobs)
+	}
+}
+
 // If no energy was booked at the baseline's site and time, the forecast is used and the result contains a note.
 func TestForecastStandsIn(t *testing.T) {
 	e := &Evidence{

@@ -206,6 +206,16 @@ func (c *Comparison) notes() []string {
 		" on the recorded snapshots, estimated and corrected with measured energy. Negative values are losses. " +
 		"The 95 % interval is in brackets. " + humanize.Plural(c.Jobs, "job is", "jobs are") + " compared, " +
 		humanize.Plural(c.Held, "was held", "were held") + "."}
+	if c.Jobs > 0 {
+		unit := "kgCO2e"
+		if c.Signal() == "" {
+			unit = "kWh"
+		}
+		parts := sliceutil.Map(c.Parts(), func(p Part) string {
+			return humanize.Significant(p.Value) + " " + strings.ToLower(p.Name)
+		})
+		notes = append(notes, "Parts of the saved "+unit+": "+humanize.Listed(parts, "and")+".")
+	}
 	for _, why := range slices.Sorted(maps.Keys(c.Left)) {
 		notes = append(notes, humanize.Plural(c.Left[why], "job is", "jobs are")+" not compared: "+why+".")
 	}
