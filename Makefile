@@ -302,6 +302,17 @@ benchmark: ## Measure the speed and, with a meter, the power of this machine fiv
 	PATH="$(CURDIR)/bin:$$PATH" bin/kubenergy benchmark --local $(if $(WORK),--workloads '$(WORK)') -o json > out/benchmark.json
 	bin/kubenergy benchmark --results out/benchmark.json
 
+# A run continues with the instances that are missing from out/. DATA= selects other grids and traces.
+field: ## Compare strategies on unseen grids and traces: 12 instances take 20 minutes, INSTANCES=420 eight hours. HALF=tuning or test.
+	@mkdir -p out && go build -o out/ ./scenarios/field
+	for knowledge in perfect installed; do \
+	    out/field -data '$(or $(DATA),../shared/data)' -half '$(or $(HALF),test)' -instances '$(or $(INSTANCES),12)' \
+	        -knowledge $$knowledge -arms "$$(test $$knowledge = perfect && echo '$(field-arms),$(field-more)' || echo '$(field-arms)')" \
+	        -out out/field-$(or $(HALF),test)-$$knowledge.jsonl || exit; \
+	done
+field-arms = stock,energy,guarded,held stock
+field-more = energy+capacity,night,window,plan,energy+plan,guarded without carbon
+
 parity: ## Test that the simulator and the real scheduler select the same node for every job.
 	go test ./test/parity/... -run . -v -count=1 -timeout $(TIMEOUT)
 

@@ -109,11 +109,12 @@ type WorkloadSettings struct {
 
 // HoldSettings defines the conditions under which held workloads start.
 type HoldSettings struct {
-	// rule determines the start time. Window waits for the cheapest window of the expected duration. Plan
-	// distributes the cheaper hours among all waiting workloads, subject to the capacity of the nodes. Threshold
-	// waits until carbon intensity and price do not exceed their thresholds.
+	// rule determines the start time. Plan distributes the cheaper hours among all waiting workloads, subject to the
+	// capacity of the nodes. Guarded does so if signals vary enough and capacity is not short. Window waits for the
+	// cheapest window of the expected duration. Capacity waits up to 15 minutes for efficient nodes. Threshold waits
+	// until carbon intensity and price are within their thresholds.
 	// +optional
-	// +kubebuilder:validation:Enum=Window;Threshold;Plan
+	// +kubebuilder:validation:Enum=Guarded;Plan;Window;Capacity;Threshold
 	Rule string `json:"rule,omitempty"`
 	// carbonThreshold is the maximum carbon intensity for Threshold, in gCO2e/kWh.
 	// +optional
@@ -141,13 +142,13 @@ type HoldSettings struct {
 	// +kubebuilder:validation:Maximum=0.99
 	MinSaving *float64 `json:"minSaving,omitempty"`
 	// minSavingPerHour is the minimum saving for each hour of delay, as a fraction of the cost of an immediate
-	// start. It applies to Window and Plan.
+	// start. It applies to Guarded, Plan and Window.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=0.99
 	MinSavingPerHour *float64 `json:"minSavingPerHour,omitempty"`
-	// minSavingGrams is the minimum amount of avoided emissions of a hold, in gCO2e. It applies to Window and Plan
-	// if the carbon intensity is considered.
+	// minSavingGrams is the minimum amount of avoided emissions of a hold, in gCO2e. It applies to Guarded, Plan and
+	// Window if the carbon intensity is considered.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000000

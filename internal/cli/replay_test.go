@@ -232,8 +232,8 @@ func TestReplayOfPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	plan, looks := policy.PlanTogether(s, nil, func() bool { return false })
-	policy.RecordPlans(&b, slog.New(slog.DiscardHandler))(s, plan, looks)
+	plan, looks := policy.PlanTogether("plan", s, nil, func() bool { return false })
+	policy.RecordPlans(&b, slog.New(slog.DiscardHandler))("plan", s, plan, looks)
 	path := filepath.Join(t.TempDir(), "plans.jsonl")
 	for text, want := range map[string]string{
 		b.String(): "Recomputed 1 plans from their snapshots without differences",

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
@@ -16,8 +17,11 @@ const plansFile = "plans.jsonl"
 
 // plan reports whether the hold loop plans jobs together.
 func plan(trials []Trial) bool {
-	return slices.ContainsFunc(trials, func(t Trial) bool { return strategy.When(t.Strategy) == planRule })
+	return slices.ContainsFunc(trials, func(t Trial) bool { return plansJointly(t.Strategy) })
 }
+
+// plansJointly reports whether a strategy plans all held jobs jointly.
+func plansJointly(name string) bool { return sched.StartRules[strategy.When(name)].Together }
 
 // recordPlans configures the scheduler to record its plans, if it makes any. The last plan may complete after the
 // loop that started it, when the record is already closed.

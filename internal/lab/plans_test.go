@@ -30,11 +30,11 @@ func TestPlansAreMadeAgain(t *testing.T) {
 	for i := range 3 {
 		job := sched.Job{ID: "a/" + strings.Repeat("x", 1+i), Submitted: now, Duration: time.Hour}
 		snapshot := &sched.Snapshot{Now: now, Queue: []sched.Job{job}}
-		plan, looks := policy.PlanTogether(snapshot, nil, func() bool { return false })
+		plan, looks := policy.PlanTogether("plan", snapshot, nil, func() bool { return false })
 		if i == 2 { // one that completes after the loop
 			_ = plans.close()
 		}
-		s.recordPlan(snapshot, plan, looks)
+		s.recordPlan("plan", snapshot, plan, looks)
 	}
 	var out bytes.Buffer
 	if err := plansAgain(s.Dir, &out); err != nil || !strings.HasPrefix(out.String(), "recomputed 2 plans") ||

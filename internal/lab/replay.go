@@ -87,10 +87,9 @@ func Trials(names []string, sleep bool) ([]Trial, error) {
 				return nil, fmt.Errorf("%w; the lab also supports %q", err, Stock)
 			}
 			t.holds = greedy.Holds()
-			if when := strategy.When(name); t.holds && when != HoldRule && when != planRule {
-				return nil, fmt.Errorf("strategy %q: the lab's hold loop only supports the rules %q and %q", name,
-					HoldRule,
-					planRule)
+			if when := strategy.When(name); t.holds && when != HoldRule && !plansJointly(name) {
+				return nil, fmt.Errorf("strategy %q: the lab's hold loop only supports the rules %q, guarded, plan "+
+					"and capacity", name, HoldRule)
 			}
 		}
 		trials = append(trials, t)
@@ -224,7 +223,7 @@ func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
 	job.Annotations[annotationJob] = strconv.Itoa(i)
 	if t.holds && j.AllowedDelay > 0 {
 		job.Annotations[v1alpha1.AnnotationAllowedDelay] = r.clock.Shrink(j.AllowedDelay).String()
-		if strategy.When(t.Strategy) == planRule {
+		if plansJointly(t.Strategy) {
 			job.Annotations[v1alpha1.AnnotationStrategy] = t.Strategy
 		}
 		if !j.FinishBy.IsZero() {

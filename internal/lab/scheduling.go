@@ -30,11 +30,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
-// HoldRule is the start rule of the lab's hold loop, unless a Job requests planRule.
-const (
-	HoldRule = "window"
-	planRule = "plan"
-)
+// HoldRule is the start rule of the lab's hold loop, unless a Job requests a rule that plans jointly.
+const HoldRule = "window"
 
 // Scheduling is our scheduler in a cluster: plugins, hold loop and shared knowledge.
 type Scheduling struct {
@@ -50,7 +47,7 @@ type Scheduling struct {
 	OnReady    func(*scheduler.Scheduler) // may be nil
 
 	view       func() *kube.View // set by Start
-	recordPlan func(s *sched.Snapshot, plan sched.Plan, looks int)
+	recordPlan func(rule string, s *sched.Snapshot, plan sched.Plan, looks int)
 }
 
 // Start writes the configuration, installs the admission policy and runs the scheduler with the hold loop. stop

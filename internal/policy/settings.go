@@ -49,7 +49,7 @@ func (s *Settings) Policy() sched.Policy {
 // Defaults contains settings that apply if no object sets them.
 type Defaults struct {
 	// Terms are the default terms. If AllowedDelay is 0, no work is held unless it requests a delay itself.
-	// ExpectedDuration defaults to an hour, and When to window.
+	// ExpectedDuration defaults to an hour, and When to guarded.
 	Terms
 
 	Mode         v1alpha1.Mode // defaults to enforce
@@ -79,7 +79,7 @@ func BuiltIn() Defaults {
 	}
 }
 
-const defaultWhen = "window"
+const defaultWhen = "guarded"
 
 func (d *Defaults) settings() Settings {
 	s := Settings{Terms: d.Terms, MaxDelay: d.MaxDelay, MaxSignalAge: d.MaxSignalAge}

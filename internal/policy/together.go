@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,14 +14,18 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
 )
 
-// PlanTogether plans several jobs jointly with the rule "plan" until stop returns true. looks is the number of
-// calls of stop up to that point, or 0 if the plan was completed.
-func PlanTogether(s *sched.Snapshot, nodes []sched.Node, stop func() bool) (plan sched.Plan, looks int) {
+// PlanTogether plans several jobs jointly with a rule such as "guarded" until stop returns true. looks is the number
+// of calls of stop up to that point, or 0 if the plan was completed. There is no opinion on the jobs if the rule does
+// not plan jointly.
+func PlanTogether(rule string, s *sched.Snapshot, nodes []sched.Node, stop func() bool) (plan sched.Plan, looks int) {
 	for i := range nodes {
 		s.Nodes = append(s.Nodes, &nodes[i])
 	}
+	if !sched.StartRules[rule].Together {
+		return make(sched.Plan, len(s.Queue)), 0
+	}
 	asked := 0
-	plan, _ = strategies()["carbon+plan"].PlanWithin(s, func() bool {
+	plan, _ = strategies()["carbon+"+rule].PlanWithin(s, func() bool {
 		if asked++; looks == 0 && stop() {
 			looks = asked
 		}
@@ -31,7 +36,8 @@ func PlanTogether(s *sched.Snapshot, nodes []sched.Node, stop func() bool) (plan
 
 // RecordedPlan is a joint plan with all of its inputs. It is a line in the output of [RecordPlans].
 type RecordedPlan struct {
-	Snapshot json.RawMessage `json:"snapshot"` // encoded by [codec.Encode]
+	Rule     string          `json:"rule,omitempty"` // if empty, "plan"
+	Snapshot json.RawMessage `json:"snapshot"`       // encoded by [codec.Encode]
 	// Looks is the number of calls of stop until the plan was stopped; 0 if it was completed.
 	Looks     int       `json:"looks,omitempty"`
 	Decisions []Planned `json:"decisions"` // in queue order of the snapshot
@@ -70,9 +76,11 @@ func planned(now time.Time, plan sched.Plan) []Planned {
 // RecordPlans returns a function that writes plans of [PlanTogether] to w as lines of JSON. A plan is only written
 // if its decisions differ from those of the previous one. A plan that is too large for [codec.Decode] is not
 // written, which is logged.
-func RecordPlans(w io.Writer, log *slog.Logger) func(s *sched.Snapshot, plan sched.Plan, looks int) {
+func RecordPlans(
+	w io.Writer, log *slog.Logger,
+) func(rule string, s *sched.Snapshot, plan sched.Plan, looks int) {
 	var last []Planned
-	return func(s *sched.Snapshot, plan sched.Plan, looks int) {
+	return func(rule string, s *sched.Snapshot, plan sched.Plan, looks int) {
 		decisions := planned(s.Now, plan)
 		if slices.Equal(last, decisions) {
 			return
@@ -83,7 +91,7 @@ func RecordPlans(w io.Writer, log *slog.Logger) func(s *sched.Snapshot, plan sch
 			_, err = codec.Decode(snapshot)
 		}
 		if err == nil {
-			err = json.NewEncoder(w).Encode(RecordedPlan{snapshot, looks, decisions})
+			err = json.NewEncoder(w).Encode(RecordedPlan{rule, snapshot, looks, decisions})
 		}
 		if err != nil {
 			log.Warn("Failed to record a plan", "jobs", len(plan), "error", err)
@@ -98,7 +106,7 @@ func (r *RecordedPlan) Again() error {
 		return err
 	}
 	asked := 0
-	plan, looks := PlanTogether(s, nil, func() bool { asked++; return asked == r.Looks })
+	plan, looks := PlanTogether(cmp.Or(r.Rule, "plan"), s, nil, func() bool { asked++; return asked == r.Looks })
 	again, at := planned(s.Now, plan), "the plan of "+s.Now.Format(time.RFC3339Nano)
 	switch {
 	case len(again) != len(r.Decisions):

@@ -67,12 +67,12 @@ func recorded(t *testing.T, seed uint64, stopAt int) (written []byte) {
 	t.Helper()
 	s, nodes := waiting(t, seed)
 	asked := 0
-	plan, looks := policy.PlanTogether(s, nodes, func() bool { asked++; return asked == stopAt })
+	plan, looks := policy.PlanTogether("plan", s, nodes, func() bool { asked++; return asked == stopAt })
 	if looks != stopAt {
 		t.Fatalf("the plan was stopped at check %d, want %d", looks, stopAt)
 	}
 	var b bytes.Buffer
-	policy.RecordPlans(&b, slog.New(slog.DiscardHandler))(s, plan, looks)
+	policy.RecordPlans(&b, slog.New(slog.DiscardHandler))("plan", s, plan, looks)
 	return b.Bytes()
 }
 
@@ -146,10 +146,10 @@ func TestAChangedRecordIsFound(t *testing.T) {
 // again, regardless of the elapsed time.
 func TestTheSamePlanIsRecordedOnce(t *testing.T) {
 	s, nodes := waiting(t, 1)
-	plan, _ := policy.PlanTogether(s, nodes, func() bool { return false })
+	plan, _ := policy.PlanTogether("plan", s, nodes, func() bool { return false })
 	var b bytes.Buffer
 	record := policy.RecordPlans(&b, slog.New(slog.DiscardHandler))
-	record(s, plan, 0)
+	record("plan", s, plan, 0)
 	later := *s
 	later.Now = s.Now.Add(time.Second)
 	for i := range plan {
@@ -157,12 +157,12 @@ func TestTheSamePlanIsRecordedOnce(t *testing.T) {
 			plan[i].Window.Start = later.Now
 		}
 	}
-	record(&later, plan, 0)
+	record("plan", &later, plan, 0)
 	if lines := bytes.Count(b.Bytes(), []byte("\n")); lines != 1 {
 		t.Errorf("%d lines", lines)
 	}
 	plan[7].Reason.Saving += 1e-9
-	record(&later, plan, 0)
+	record("plan", &later, plan, 0)
 	if lines := bytes.Count(b.Bytes(), []byte("\n")); lines != 2 {
 		t.Errorf("%d lines after a change of the savings", lines)
 	}
@@ -176,10 +176,10 @@ func TestWhatCannotBeReadIsNotRecorded(t *testing.T) {
 		"has no site":    func(s *sched.Snapshot) { s.Nodes[3].Site = nil },
 	} {
 		s, nodes := waiting(t, 1)
-		plan, looks := policy.PlanTogether(s, nodes, func() bool { return false })
+		plan, looks := policy.PlanTogether("plan", s, nodes, func() bool { return false })
 		spoil(s)
 		var b, log bytes.Buffer
-		policy.RecordPlans(&b, slog.New(slog.NewTextHandler(&log, nil)))(s, plan, looks)
+		policy.RecordPlans(&b, slog.New(slog.NewTextHandler(&log, nil)))("plan", s, plan, looks)
 		if b.Len() > 0 || !strings.Contains(log.String(), "Failed to record") || !strings.Contains(log.String(), name) {
 			t.Errorf("%d bytes are recorded, and the log contains %q", b.Len(), log.String())
 		}

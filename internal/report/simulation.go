@@ -85,7 +85,9 @@ type Run struct {
 	Tolerated   int `json:"tolerated"`
 	Suspensions int `json:"suspensions"`
 	// jobs that started later than allowed, for any reason
-	LateStarts      int     `json:"lateStarts"`
+	LateStarts int `json:"lateStarts"`
+	// late starts of jobs that were held although a node had capacity at their submission
+	LateHadCapacity int     `json:"lateStartsHadCapacity,omitempty"`
 	MissedDeadlines int     `json:"missedDeadlines"` // number of jobs that finished late
 	HeldJobs        int     `json:"heldJobs"`
 	MeanHoldSeconds float64 `json:"meanHoldSeconds"` // of the held jobs
@@ -284,6 +286,9 @@ func summarise(r *sim.Result) Run {
 		waits = append(waits, o.Idle(j).Seconds())
 		if o.Start.After(j.LatestStart().Add(s.Slack)) && j.AllowedDelay > 0 {
 			run.LateStarts++
+			if o.HadCapacity && o.Held() {
+				run.LateHadCapacity++
+			}
 		}
 		if !j.FinishBy.IsZero() && o.Finish.After(j.FinishBy.Add(s.Slack)) {
 			run.MissedDeadlines++

@@ -16,9 +16,9 @@ func (r *Report) Text(wide, colours bool) string {
 	t := Heads(2, "strategy", "empty\nmachines", "energy\nkWh", "energy\nsaved %", "emissions\nkgCO2e",
 		"CO2e\nsaved %", "cost\n", "cost\nsaved %", "cost with\ncarbon", "mean wait\n", "p95 wait\n",
 		"mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations", "late\nstarts",
-		"missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs", "boots\n", "boots\nfailed",
-		"decisions\nper s")
-	const rare = 8
+		"late, had\ncapacity", "missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs", "boots\n",
+		"boots\nfailed", "decisions\nper s")
+	const rare = 9
 	for i := range t.Columns[len(t.Columns)-rare:] {
 		c := &t.Columns[len(t.Columns)-rare+i]
 		c.Rare, c.Show = true, func(v float64) string { return fmt.Sprintf("%.0f", v) }
@@ -42,8 +42,8 @@ func (r *Report) Text(wide, colours bool) string {
 			humanize.Span(run.MeanWaitSeconds), humanize.Span(run.P95WaitSeconds),
 			humanize.Span(run.MeanCompletionSeconds), humanize.Span(run.MakespanSeconds),
 			fmt.Sprintf("%.1f", 100*run.Utilisation), run.HeldJobs, run.DelayViolations, run.LateStarts,
-			run.MissedDeadlines, run.Suspensions, run.Tolerated, run.UnplacedJobs, slept.Boots, slept.FailedBoots,
-			run.DecisionsPerSecond)
+			run.LateHadCapacity, run.MissedDeadlines, run.Suspensions, run.Tolerated, run.UnplacedJobs, slept.Boots,
+			slept.FailedBoots, run.DecisionsPerSecond)
 	}
 	return fmt.Sprintf("%s\n%s\n%s\n", title(r), t.Framed(wide, colours), strings.Join(footnotes(r), "\n"))
 }
@@ -58,7 +58,7 @@ func (r *Report) Sheet() *Table {
 		"heldJobs", "meanHoldSeconds", "unplacedJobs", "decisions", "decisionsPerSecond", "energySavings",
 		"emissionsSavings", "costSavings", "baseline", "quality", "tolerated", "suspensions",
 		"emptyNodes", "boots", "failedBoots", "bootHours", "bootEnergyKWh", "asleepHours", "mostCycles", "adjustedCost",
-		"meanBoundedSlowdown")
+		"meanBoundedSlowdown", "lateStartsHadCapacity")
 	for _, run := range r.Runs {
 		slept := cmp.Or(run.Sleep, &Sleep{})
 		t.Add(run.Strategy, run.Jobs, run.EnergyKWh, run.EmissionsKg, run.Cost, run.Priced, run.MeanWaitSeconds,
@@ -67,7 +67,7 @@ func (r *Report) Sheet() *Table {
 			run.DecisionsPerSecond, run.Savings.Energy, run.Savings.Emissions, run.Savings.Cost, r.Baseline,
 			run.Quality, run.Tolerated, run.Suspensions, run.EmptyNodes, slept.Boots, slept.FailedBoots,
 			slept.BootHours, slept.BootEnergyKWh, slept.AsleepHours, slept.MaxCycles, run.AdjustedCost,
-			run.MeanBoundedSlowdown)
+			run.MeanBoundedSlowdown, run.LateHadCapacity)
 	}
 	return t
 }
@@ -119,8 +119,9 @@ func footnotes(r *Report) []string {
 	notes = append(notes, unplacedNotes(r)...)
 	notes = append(notes, r.Scenario.Notes...)
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateStarts > 0 }) {
-		notes = append(notes, "Late starts exceed the allowed delay for any reason. Delay violations only count "+
-			"delays by holds and suspensions, not by a lack of capacity.")
+		notes = append(notes, "Late starts exceed the allowed delay for any reason. \"Late, had capacity\" counts "+
+			"those of jobs that were held although there was capacity at their submission. Delay violations only "+
+			"count delays by holds and suspensions, not by a lack of capacity.")
 	}
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Tolerated > 0 }) {
 		notes = append(notes,

@@ -60,6 +60,8 @@ const (
 	Planned                           // the job runs now, according to a joint plan of all waiting jobs
 	ThresholdUnmet                    // the job runs now: no site will be within its limits in time
 	PlannedLater                      // the job waits in the queue: a joint plan of all jobs starts it later
+	FlatSignal                        // the job runs now: the signal varies too little within a day
+	ScarceCapacity                    // the job runs now: capacity for it may be short later
 )
 
 var reasonNames = [...]string{
@@ -67,7 +69,7 @@ var reasonNames = [...]string{
 	"BeyondForecast", "NoRoom",
 	"AboveThreshold", "WithinThreshold", "NoBenchmark", "BudgetUsedUp",
 	"Suspended", "QuotaUsedUp", "SuspendedAboveThreshold", "Planned", "ThresholdUnmet",
-	"PlannedLater",
+	"PlannedLater", "FlatSignal", "ScarceCapacity",
 }
 
 // String returns the CamelCase name, as used in conditions, events and CSV.
@@ -138,6 +140,8 @@ var plainReasons = [...]string{
 	NoRoom:          "no node has enough free capacity",
 	NoBenchmark:     "no node has a benchmark for this class of work: scheduled without it",
 	Planned:         "scheduled now by the joint plan of all waiting jobs",
+	FlatSignal:      "scheduled now: the signal varies too little within a day for waiting to pay off",
+	ScarceCapacity:  "scheduled now: capacity for it has been short recently and may be short later",
 }
 
 // String returns a human-readable description of the reason. All descriptions are produced here.

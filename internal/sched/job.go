@@ -93,7 +93,10 @@ type Job struct {
 	Owner string `json:"owner,omitempty"` // user or namespace; jobs of one owner tend to be similar
 	Queue string `json:"queue,omitempty"` // wait class that the job was submitted to
 
-	Place Place `json:"place,omitzero"` // result of the previous plan of the start rule "plan"
+	Place Place `json:"place,omitzero"` // result of the previous joint plan
+	// Shortage is the longest time within the last days in which no node had capacity for such a job, see
+	// [Shortages]. Only the start rule "guarded" uses it.
+	Shortage time.Duration `json:"shortage,omitempty"`
 
 	// Runtimes is the distribution of the run times of similar jobs, if the run time is uncertain. If nil, Duration
 	// applies.

@@ -119,6 +119,19 @@ func (n *Node) Power() energy.Watts {
 	return n.Running()
 }
 
+// Asleep reports whether n is asleep, or booting and not yet available.
+func (n *Node) Asleep() bool {
+	return n.Jobs == 0 && !n.Awake && n.Profile != nil && n.Profile.Sleeps()
+}
+
+// Room returns the resources that n offers to new jobs when it is awake.
+func (n *Node) Room() Resources {
+	if n.Free == (Resources{}) && n.Asleep() { // as reported by a simulator
+		return n.Capacity
+	}
+	return n.Free
+}
+
 // Running returns the power of n with its current jobs while the node is awake, without PUE.
 func (n *Node) Running() energy.Watts {
 	return n.cpuPower(Resources{}) + n.gpuPower(n.Capacity.GPU-n.Free.GPU)

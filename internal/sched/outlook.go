@@ -2,6 +2,7 @@ package sched
 
 import (
 	"cmp"
+	"math"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
@@ -117,6 +118,25 @@ func (o *Outlook) Over(from, to time.Time) float64 {
 	}
 	back := (from.Sub(o.end)/Day + 1) * Day
 	return o.Over(from.Add(-back), to.Add(-back))
+}
+
+// IgnoredSwing is the [Outlook.Swing] up to which the start rule "guarded" ignores signals. Measured on zones with a
+// smaller swing, delays for their signals increased emissions.
+const IgnoredSwing = 0.15
+
+// Swing returns the range of the cost over the next day, relative to the highest cost.
+func (o *Outlook) Swing() float64 {
+	least, most := math.Inf(1), math.Inf(-1)
+	for t, end := o.now, o.now.Add(Day); t.Before(end); {
+		next := o.change(t, end)
+		cost := o.Over(t, next) / next.Sub(t).Seconds()
+		least, most = min(least, cost), max(most, cost)
+		t = next
+	}
+	if most == least {
+		return 0
+	}
+	return (most - least) / math.Abs(most)
 }
 
 // signal returns the signal for policies that follow a single signal, or nil if no signal has a weight.

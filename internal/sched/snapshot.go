@@ -27,7 +27,7 @@ type Policy struct {
 	// MinSaving is the minimum saving of a hold, as a fraction of the cost of an immediate start; 0 means any
 	// saving.
 	MinSaving float64 `json:"minSaving,omitempty"`
-	// MinSavingPerHour and MinSavingGrams are further conditions of the start rule "window" on a hold: the fraction
+	// MinSavingPerHour and MinSavingGrams are further conditions of "window" and joint plans on a hold: the fraction
 	// that each hour of waiting must save, and the minimum reduction of emissions.
 	MinSavingPerHour float64      `json:"minSavingPerHour,omitempty"`
 	MinSavingGrams   energy.Grams `json:"minSavingGrams,omitempty"`

@@ -22,6 +22,12 @@ type StartRule struct {
 	Interrupts  bool // may suspend running jobs that are interruptible
 	Clairvoyant bool // requires the true length of a job
 	Together    bool // plans all jobs of a queue jointly
+	// Guarded restricts joint plans to holds that are expected to pay off and to start in time, see the start rule
+	// "guarded".
+	Guarded bool
+	// Longest is the maximum delay, regardless of signals, in a joint plan that only saves energy; 0 for joint plans
+	// that use signals.
+	Longest time.Duration
 }
 
 // StartRules contains the start rules by name. The name follows the plus sign in the name of a strategy.
@@ -30,6 +36,8 @@ var StartRules = map[string]StartRule{
 	"threshold":     {Start: belowThreshold, Holds: true},
 	"window":        {Start: cheapestWindow, Holds: true},
 	"plan":          {Start: cheapestWindow, Holds: true, Interrupts: true, Together: true}, // for a single job
+	"guarded":       {Start: guardedWindow, Holds: true, Together: true, Guarded: true},
+	"capacity":      {Start: forCapacity, Holds: true, Together: true, Longest: 15 * time.Minute},
 	"price":         {Start: cheapestTariff, Holds: true},
 	"lowest-slot":   {Start: lowestSlot, Holds: true},
 	"lowest-window": {Start: lowestWindow, Holds: true},

@@ -25,6 +25,24 @@ func StartNow(s *Snapshot, j *Job) (Window, Reason) {
 // other sites need not be checked.
 func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) { return cheapest(s, j, s.Weights(j)) }
 
+// guardedWindow implements the start rule "guarded" for a single job: the start rule "window" unless the signals vary
+// too little.
+func guardedWindow(s *Snapshot, j *Job) (Window, Reason) {
+	if o, _, ok := s.Outlook(j); ok && o.Swing() <= IgnoredSwing {
+		return j.Window(s.Now), Reason{Kind: FlatSignal}
+	}
+	return cheapestWindow(s, j)
+}
+
+// forCapacity implements the start rule "capacity" for a single job, which starts immediately.
+func forCapacity(s *Snapshot, j *Job) (Window, Reason) {
+	why, ok := s.mayWait(j, s.latest(j))
+	if ok || why == NoFreshSignal {
+		why = NothingToSave
+	}
+	return j.Window(s.Now), Reason{Kind: why}
+}
+
 func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
 	now := j.Window(s.Now)
 	latest := s.Policy.LatestStart(j)

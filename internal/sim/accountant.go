@@ -41,16 +41,13 @@ func partsOf(n *sched.Node, power energy.Watts) parts {
 	switch {
 	case power <= 0:
 		return parts{}
-	case asleep(n):
+	case n.Asleep():
 		return parts{asleep: 1}
 	}
 	bare := *n
 	bare.Free, bare.Jobs, bare.Awake = n.Capacity, 0, true
 	return parts{idle: min(1, float64(bare.Power()/power))}
 }
-
-// asleep reports whether a node is asleep, or booting and not yet available.
-func asleep(n *sched.Node) bool { return n.Jobs == 0 && !n.Awake && n.Profile.Sleeps() }
 
 // perCell is the number of timeline intervals in a [Cell]. The values per node can be coarser.
 const perCell = 5
@@ -141,7 +138,7 @@ func (a *accountant) bin(i int, n *sched.Node, w sched.Window, e sched.Estimate,
 	c.Carbon += e.Carbon
 	c.Cost += e.Cost
 	switch length := w.End.Sub(w.Start).Seconds(); {
-	case asleep(n):
+	case n.Asleep():
 		c.Asleep += length
 	case n.Jobs > 0:
 		c.Busy += float64(n.Capacity.MilliCPU-n.Free.MilliCPU) / 1000 * length

@@ -31,8 +31,10 @@ type batch struct {
 	// replans is set if the strategy makes new decisions for running jobs that may be suspended. running contains
 	// these jobs. without contains the nodes with the usage of these jobs removed.
 	replans bool
-	running []int32
-	without []sched.Node
+	// shortages is set if the strategy requires the shortages of jobs.
+	shortages *sched.Shortages
+	running   []int32
+	without   []sched.Node
 }
 
 // newBatch returns nil if jobs are decided one by one.
@@ -43,10 +45,14 @@ func newBatch(s *Scenario, strategy strategy.Strategy) *batch {
 	}
 	counter, ok := strategy.(interface{ CountsAll() bool })
 	replanner, knows := strategy.(interface{ Replans() bool })
-	return &batch{
+	b := &batch{
 		rules: s.Queue, all: ok && counter.CountsAll(), replans: knows && replanner.Replans(),
 		ends: map[int]sched.End{},
 	}
+	if guard, ok := strategy.(interface{ Guards() bool }); ok && guard.Guards() {
+		b.shortages = &sched.Shortages{}
+	}
+	return b
 }
 
 // planAll adds the new jobs to the queue and plans the queue now or at the next step. No plan is made if nothing
@@ -71,6 +77,13 @@ func (e *engine) planAll(ctx context.Context, now time.Time, at int64, ticked bo
 		e.tickAt(at + int64(b.rules.Step)) // remaining jobs may be placed now that others have started
 	}
 	return err
+}
+
+// look records the current shortages, before and after the decisions at a time.
+func (b *batch) look(now time.Time, nodes []sched.Node) {
+	if b != nil && b.shortages != nil {
+		b.shortages.Look(now, nodes)
+	}
 }
 
 func (e *engine) tickAt(at int64) {
@@ -120,6 +133,9 @@ func (e *engine) planQueue(ctx context.Context, now time.Time) (changed bool, er
 		e.expect(&b.queue[k])
 	}
 	queue := e.withRunning(now, b.queue[:size:size])
+	if b.shortages != nil {
+		b.shortages.Set(now, queue)
+	}
 	e.knowledge.look(now)
 	snapshot := e.snapshot
 	snapshot.Now, snapshot.Queue, snapshot.Nodes = now, queue, b.nodes

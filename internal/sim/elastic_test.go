@@ -55,7 +55,7 @@ func TestScalingByHand(t *testing.T) {
 	at := func(hours int) time.Time { return start.Add(time.Duration(hours) * time.Hour) }
 	o := r.Outcomes[0]
 	want := sim.Outcome{
-		Hold: o.Hold, Placed: o.Placed, Released: at(1), Start: at(1), Finish: at(5), Suspensions: 1,
+		Hold: o.Hold, Placed: o.Placed, HadCapacity: true, Released: at(1), Start: at(1), Finish: at(5), Suspensions: 1,
 		Delayed:  time.Hour,
 		Runs:     []sched.Window{{Start: at(1), End: at(2)}, {Start: at(2), End: at(3)}, {Start: at(4), End: at(5)}},
 		Replicas: []int{2, 1, 2},

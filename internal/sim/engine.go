@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
@@ -158,10 +159,28 @@ func (e *engine) instant(ctx context.Context, at int64) error {
 			return err
 		}
 	}
+	e.batch.look(now, e.nodes)
+	e.seeCapacity()
 	if err := e.decideAll(ctx, now, at, ticked); err != nil {
 		return err
 	}
+	e.batch.look(now, e.nodes)
 	return e.decideSleep(now, at)
+}
+
+// seeCapacity records whether nodes have capacity for the arriving jobs that may be held.
+func (e *engine) seeCapacity() {
+	if holder, ok := e.strategy.(interface{ Holds() bool }); !ok || !holder.Holds() {
+		return
+	}
+	for _, ev := range e.fresh {
+		if j := &e.scenario.Jobs[ev.job]; ev.kind == arrival && j.AllowedDelay > 0 {
+			e.result.Outcomes[ev.job].HadCapacity = slices.ContainsFunc(e.nodes, func(n sched.Node) bool {
+				n.Free = n.Room()
+				return j.Fits(&n)
+			})
+		}
+	}
 }
 
 // decideAll makes the decisions for the current jobs.
@@ -390,7 +409,7 @@ func (e *engine) begin(now time.Time, job, i int) error {
 	if err := e.account.bookUntil(i, n, now); err != nil {
 		return err
 	}
-	if n.Jobs == 0 && !n.Awake && n.Profile.Sleeps() {
+	if n.Asleep() {
 		e.result.Sleep.Boots++
 		e.result.Sleep.BootEnergy += e.account.wake(i, n, now)
 	}

@@ -73,12 +73,13 @@ type QueueRules struct {
 
 // Outcome is the result of one job.
 type Outcome struct {
-	Job      int             // index in Scenario.Jobs
-	Hold     *sched.Decision // the last decision that held it before its first run; nil if it was not held
-	Placed   Placed          // the decision that started it first; its Node is empty if it never started
-	Released time.Time       // time from which it only waited for capacity: submission, or the end of the hold
-	Start    time.Time       // start of the first run
-	Finish   time.Time
+	Job         int             // index in Scenario.Jobs
+	Hold        *sched.Decision // the last decision that held it before its first run; nil if it was not held
+	Placed      Placed          // the decision that started it first; its Node is empty if it never started
+	HadCapacity bool            // for jobs that may be held: whether a node had capacity at the submission
+	Released    time.Time       // time from which it only waited for capacity: submission, or the end of the hold
+	Start       time.Time       // start of the first run
+	Finish      time.Time
 
 	Runs        []sched.Window // runs of a job that was suspended or scaled; otherwise nil
 	Replicas    []int          // number of replicas of each run if chosen by the strategy; otherwise nil

@@ -110,8 +110,10 @@ var house = map[string]folder{
 	// Programs that build releases. The program for hardware tables uses the same scores as the catalog.
 	"hack": {own: []string{"energy", "grid", "hardware"}, outside: anything},
 
+	// Scenarios, and the program that compares strategies on unseen data.
+	"scenarios": {own: slices.Concat(upper, []string{"policy", "report"}), outside: anything},
+
 	// Data directories that may contain a Go file with embedded data.
-	"scenarios":  {},
 	"examples":   {},
 	"charts":     {},
 	"dashboards": {},

@@ -124,6 +124,9 @@ func (w *world) submit(t *testing.T, namespace, name, delay, scheduler string) *
 	if delay != "" {
 		job.Annotations[v1alpha1.AnnotationAllowedDelay] = delay
 	}
+	if delay != "" && namespace == team {
+		job.Annotations[v1alpha1.AnnotationStrategy] = cleanMinutes
+	}
 	created, err := w.client.BatchV1().Jobs(namespace).Create(t.Context(), job, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -141,14 +144,19 @@ func pods(scheduler string) corev1.PodTemplateSpec {
 	}
 }
 
+// cleanMinutes is a strategy that uses the short clean periods of the test's grid. Joint plans have longer slots.
+const cleanMinutes = "carbon+window"
+
 // submitCron creates a CronJob that runs every minute and allows its Jobs to be delayed.
 func (w *world) submitCron(t *testing.T, name, delay string) {
 	t.Helper()
 	cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.CronJobSpec{
 		Schedule: "* * * * *",
 		JobTemplate: batchv1.JobTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: delay}},
-			Spec:       batchv1.JobSpec{Template: pods("")},
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+				v1alpha1.AnnotationAllowedDelay: delay, v1alpha1.AnnotationStrategy: cleanMinutes,
+			}},
+			Spec: batchv1.JobSpec{Template: pods("")},
 		},
 	}}
 	if _, err := w.client.BatchV1().CronJobs(team).Create(t.Context(), cron, metav1.CreateOptions{}); err != nil {

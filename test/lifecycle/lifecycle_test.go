@@ -178,7 +178,7 @@ func (w *world) startsAtOnce(t *testing.T, namespace, name string) {
 	w.eventually(t, 30*time.Second, name+" is done", func() bool { return complete(w.job(t, namespace, name)) })
 	for key := range w.job(t, namespace, name).Annotations {
 		if key != v1alpha1.AnnotationAllowedDelay && key != v1alpha1.AnnotationExpectedDuration &&
-			strings.HasPrefix(key, "kubenergy.io/") {
+			key != v1alpha1.AnnotationStrategy && strings.HasPrefix(key, "kubenergy.io/") {
 			t.Errorf("Job %s has the unexpected annotation %s", name, key)
 		}
 	}

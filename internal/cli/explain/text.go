@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/report"
+	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
 // maxRows is the maximum number of nodes in the text output. Other formats contain all nodes.
@@ -94,9 +95,9 @@ func (x *Explanation) textNowAndThen(b *strings.Builder, bold func(string) strin
 	}
 	fmt.Fprintf(b, "\n%s\n", bold("Current decision"))
 	fmt.Fprintf(b, "%s: %s\n", x.Decision.Reason, x.Decision.Text)
-	planned := func(s dashboard.Setting) bool { return s.Name == "hold.rule" && s.Value == "plan" }
+	planned := func(s dashboard.Setting) bool { return s.Name == "hold.rule" && sched.StartRules[s.Value].Together }
 	if slices.ContainsFunc(x.Settings, planned) {
-		fmt.Fprintln(b, "This is the decision of the start rule window. A plan also considers other waiting workloads.")
+		fmt.Fprintln(b, "This is the decision for this workload alone. A joint plan also considers other workloads.")
 	}
 	rows := report.Heads(6, "site", "gCO2e/kWh\nnow", "mean if\nstarted now", "mean if\nstarted then",
 		"price if\nstarted now", "price if\nstarted then")

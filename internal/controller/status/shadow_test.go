@@ -76,7 +76,7 @@ func TestShadowByMode(t *testing.T) {
 		if all := s.status(""); all.Decided != 4 || all.Held != 4 {
 			t.Errorf("counts of all namespaces = %+v", all)
 		}
-		if n := testutil.ToFloat64(s.decisions.WithLabelValues("shadow", "window", outcomeHeld)); n != 2 {
+		if n := testutil.ToFloat64(s.decisions.WithLabelValues("shadow", "guarded", outcomeHeld)); n != 2 {
 			t.Errorf("counter of held decisions = %v, want 2", n)
 		}
 		if !strings.Contains(log.String(), "kind=Pod ") || !strings.Contains(log.String(), "kind=Job ") {

@@ -121,6 +121,7 @@ func drawBenchmarks(t *rapid.T) map[string]energy.Benchmark {
 // DrawLife generates the run-time distribution and the progress of a job.
 func DrawLife(t *rapid.T, s *sched.Snapshot, j *sched.Job) {
 	j.Interruptible = rapid.Bool().Draw(t, "interruptible")
+	j.Shortage = time.Duration(rapid.IntRange(0, 3).Draw(t, "shortageHours")) * time.Hour
 	j.RestartCost = time.Duration(rapid.IntRange(0, 3).Draw(t, "restartMinutes")) * 5 * time.Minute
 	if rapid.Bool().Draw(t, "begun") {
 		j.Done = time.Duration(rapid.Int64Range(0, int64(s.Now.Sub(j.Submitted))).Draw(t, "done"))

@@ -63,7 +63,10 @@ func (g *Greedy) Batches() bool { return g.match != nil || g.order != nil || g.s
 func (g *Greedy) CountsAll() bool { return g.startRule.Together }
 
 // Replans reports whether g includes running interruptible jobs when it plans the queue.
-func (g *Greedy) Replans() bool { return g.startRule.Together }
+func (g *Greedy) Replans() bool { return g.startRule.Together && g.startRule.Interrupts }
+
+// Guards reports whether g requires the shortages of jobs (see [sched.Shortages]).
+func (g *Greedy) Guards() bool { return g.startRule.Guarded }
 
 // Alone returns the strategy that decides on each job individually, at the same cost as g, without matching the
 // whole queue.
@@ -104,12 +107,12 @@ func (g *Greedy) planBatch(s *sched.Snapshot, b *batch) {
 			window, reason, again, _ = g.scaled(s, job)
 		}
 		b.plan[i] = sched.Decision{Job: job.ID, Window: window, Again: again, Reason: reason}
-		if !b.plan[i].Held(s.Now) && (!job.Running || g.together(s) && job.Interruptible) {
+		if !b.plan[i].Held(s.Now) && (!job.Running || g.Replans() && job.Interruptible) {
 			b.open = append(b.open, i)
 		}
 	}
 	if g.together(s) {
-		b.planTogether()
+		b.planTogether(&g.startRule)
 	}
 	if g.match != nil {
 		g.match(b)
@@ -117,8 +120,11 @@ func (g *Greedy) planBatch(s *sched.Snapshot, b *batch) {
 		g.placeOpen(b)
 	}
 	for _, i := range b.open {
-		if d := &b.plan[i]; d.Node == "" && (d.Reason.Kind == sched.Cheapest || d.Reason.Kind == sched.Planned) {
-			d.Reason.Kind = sched.NoRoom
+		switch d := &b.plan[i]; d.Reason.Kind {
+		case sched.Cheapest, sched.Planned, sched.FlatSignal, sched.ScarceCapacity:
+			if d.Node == "" {
+				d.Reason.Kind = sched.NoRoom
+			}
 		}
 	}
 }

@@ -8,6 +8,9 @@ var whenSays = map[string]string{
 	"window":    "start in the cheapest window of the expected run time, with the weights of the placement",
 	"plan": "plan all jobs jointly on the machines that are worth keeping awake, so that they share the " +
 		"cleaner hours",
+	"guarded": "like plan, but only if a grid varies enough within a day and capacity is not short, and ahead of the " +
+		"latest start",
+	"capacity":      "wait up to 15 minutes for capacity on an efficient machine that is awake, without signals",
 	"price":         "start in the window with the lowest price",
 	"lowest-slot":   "start in the slot with the lowest intensity (GAIA)",
 	"lowest-window": "start in the window with the lowest emissions over the mean run time, checked every hour (GAIA)",

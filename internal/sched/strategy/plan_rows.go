@@ -61,7 +61,7 @@ func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slo
 		r.node.Free = n.Capacity
 		r.idle = r.node.Running()
 		r.draws = slices.Repeat([]energy.Watts{unknownWatts}, slots)
-		if n.Jobs == 0 && !n.Awake && n.Profile.Sleeps() && n.Profile.BootSeconds > 0 {
+		if n.Asleep() && n.Profile.BootSeconds > 0 {
 			r.free = int((t.offset() + n.Profile.BootTime() + slot - 1) / slot)
 		}
 		for _, price := range r.price {
@@ -91,10 +91,7 @@ func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slo
 // fill adds the jobs running on a machine, until their expected end or, if this is unknown, for the whole
 // timetable.
 func (t *timetable) fill(r *row, n *sched.Node) {
-	rest, jobs := n.Capacity.Sub(n.Free), n.Jobs
-	if r.free > 0 && n.Free == (sched.Resources{}) { // asleep, as reported by a simulator: no jobs are running
-		return
-	}
+	rest, jobs := n.Capacity.Sub(n.Room()), n.Jobs
 	from := t.offset()
 	whole := time.Duration(t.slots)*t.slot - from
 	for _, e := range n.Ends {

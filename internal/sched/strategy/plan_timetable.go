@@ -16,6 +16,7 @@ type timetable struct {
 	origin time.Time // start of the first slot, aligned like the values of signals
 	slot   time.Duration
 	slots  int
+	blind  bool // only counts energy
 	// longest limits the planned run time. Longer jobs are planned with this run time, because the cost beyond it
 	// hardly depends on the start.
 	longest time.Duration
@@ -54,8 +55,9 @@ type booking struct {
 	job              *sched.Job
 	index            int // position in the queue
 	earliest, latest time.Duration
-	kept             bool // unchanged from the last plan
-	spread           bool // may be suspended and run in pieces
+	kept             bool             // unchanged from the last plan
+	spread           bool             // may be suspended and run in pieces
+	why              sched.ReasonKind // why the job is not delayed for its signals; 0 if they are considered
 	place
 }
 

@@ -22,12 +22,32 @@ func (g *Greedy) together(s *sched.Snapshot) bool { return g.startRule.Together 
 // order (ruin and recreate, Schrimpf et al. 2000), which empties machines with a low utilisation. Jobs that start
 // later are held. Jobs that start now are placed by the placement of the strategy, so that they run on the machine
 // that the same placement selects in a cluster.
-func (b *batch) planTogether() {
-	bookings := b.bookings(farthest, true)
+//
+// The start rule "guarded" only holds jobs if this is expected to pay off and not to make them late. The less the
+// prices vary within a day, the less they are considered, because the predicted saving then hardly exceeds the errors
+// of the prediction. Jobs start ahead of their latest start, and immediately if capacity may be short later.
+//
+// The start rule "capacity" ignores the signals and delays jobs for a few minutes at most, for capacity on efficient
+// machines that are awake.
+func (b *batch) planTogether(rule *sched.StartRule) {
+	bookings := b.bookings(rule, farthest)
 	if len(bookings) == 0 {
 		return
 	}
+	if rule.Guarded {
+		b.guard(bookings)
+	}
+	sites := b.snapshot.Sites
+	if rule.Longest > 0 {
+		b.snapshot.Sites = nil // without signals, only energy is counted
+	}
 	t := b.timetable(bookings, minSlots, sched.Day)
+	b.snapshot.Sites, t.blind = sites, rule.Longest > 0
+	if rule.Guarded && !t.blind && t.damp() {
+		for k := range bookings {
+			bookings[k].why = cmp.Or(bookings[k].why, sched.FlatSignal)
+		}
+	}
 	t.expectOthers()
 	t.restore(bookings)
 	if b.shares() {
@@ -81,7 +101,7 @@ func PlanAhead(s *sched.Snapshot, seed uint64, stop func() float64) sched.Plan {
 		b.plan[i] = sched.Decision{Job: s.Queue[i].ID, Window: s.Queue[i].Window(s.Queue[i].Submitted)}
 		b.open = append(b.open, i)
 	}
-	bookings := b.bookings(sched.MaxDuration, false)
+	bookings := b.bookings(&sched.StartRule{}, sched.MaxDuration)
 	if len(bookings) == 0 {
 		return b.plan
 	}
@@ -125,19 +145,22 @@ func PlanAhead(s *sched.Snapshot, seed uint64, stop func() float64) sched.Plan {
 const farthest = 4 * sched.Day
 
 // bookings returns the open jobs as bookings that start within the given time. Interruptible jobs may run in pieces
-// if inPieces is true.
-func (b *batch) bookings(ahead time.Duration, inPieces bool) (bookings []booking) {
+// if the rule may suspend them.
+func (b *batch) bookings(rule *sched.StartRule, ahead time.Duration) (bookings []booking) {
 	now := b.snapshot.Now
 	for _, i := range b.open {
 		j := b.job(i)
 		earliest := timeutil.Later(now, j.Submitted)
 		latest := earliest
 		_, why, known := b.snapshot.Outlook(j)
-		spread := j.Interruptible && inPieces
+		spread := j.Interruptible && rule.Interrupts
 		if spread && j.SpeedRelied() > 1 { // regardless of whether it is late on its own request
 			_, known = b.snapshot.Forecasts(j)
 		}
 		switch {
+		case rule.Longest > 0 && (known || why == sched.NoFreshSignal):
+			latest = timeutil.Earlier(b.snapshot.Policy.LatestStart(j), j.Submitted.Add(rule.Longest))
+			latest = timeutil.Later(earliest, latest)
 		case known && !(j.Limits.NoCarbon && b.snapshot.Policy.Weights.Price == 0):
 			latest = timeutil.Later(earliest, b.snapshot.Policy.LatestStart(j))
 			if spread {
@@ -237,19 +260,21 @@ func slotFor(span time.Duration, slots int) time.Duration {
 
 // urgent compares two bookings by the order in which they are inserted.
 func urgent(x, y *booking) int {
-	waits := func(p *booking) int {
-		if p.latest > p.earliest {
-			return 1
-		}
-		return 0
-	}
-	if c := cmp.Compare(waits(x), waits(y)); c != 0 {
+	if c := x.waits() - y.waits(); c != 0 {
 		return c
 	}
-	if waits(x) == 0 {
+	if x.waits() == 0 {
 		return cmp.Or(cmp.Compare(x.earliest, y.earliest), x.job.Submitted.Compare(y.job.Submitted))
 	}
 	return cmp.Or(cmp.Compare(y.work(), x.work()), x.job.Submitted.Compare(y.job.Submitted))
+}
+
+// waits returns 1 if the start of a booking may be delayed, otherwise 0.
+func (p *booking) waits() int {
+	if p.latest > p.earliest {
+		return 1
+	}
+	return 0
 }
 
 // worth moves a booking to an immediate start if its later start does not save as much as the policy requires, and
@@ -292,10 +317,11 @@ func (b *batch) saving(t *timetable, atOnce, later *booking) (saving sched.Reaso
 	saved := atOnce.cost - later.cost
 	least := max(policy.MinSaving, sched.Tolerance)
 	least += policy.MinSavingPerHour * (t.start(later, later.slot) - later.earliest).Hours()
-	if w.Price == 0 && w.Carbon > 0 {
+	if w.Price == 0 && w.Carbon > 0 && !t.blind {
 		saving.Carbon = energy.Grams(saved / w.Carbon)
 	}
-	if saved <= least*math.Abs(atOnce.cost) || w.Price == 0 && saving.Carbon < policy.MinSavingGrams {
+	if saved <= least*math.Abs(atOnce.cost) ||
+		w.Price == 0 && saving.Carbon < policy.MinSavingGrams && !t.blind {
 		return sched.Reason{}
 	}
 	saving.Saving = saved / max(math.Abs(atOnce.cost), math.SmallestNonzeroFloat64)
@@ -315,8 +341,8 @@ func (b *batch) adopt(t *timetable, p *booking, saving sched.Reason) (held bool)
 		start = max(start, p.runs[0].Start.Sub(t.origin))
 	}
 	if start = min(start, p.latest); start <= t.offset() {
-		if p.latest > p.earliest && d.Reason.Kind == sched.Cheapest {
-			d.Reason.Kind = sched.Planned
+		if d.Reason.Kind == sched.Cheapest && (p.latest > p.earliest || p.why == sched.ScarceCapacity) {
+			d.Reason.Kind = cmp.Or(p.why, sched.Planned)
 		}
 		d.Replicas, d.Again = t.present(p)
 		return false
@@ -325,6 +351,9 @@ func (b *batch) adopt(t *timetable, p *booking, saving sched.Reason) (held bool)
 	d.Window, d.Node, d.Again = sched.Window{Start: at, End: at.Add(n.Runtime(p.job))}, n.Name, at
 	d.Reason = saving
 	d.Reason.Kind, d.Reason.Until, d.Reason.Latest = sched.PlannedLater, at, t.origin.Add(p.latest)
+	if !p.spread { // without the margin of the rule
+		d.Reason.Latest = timeutil.Later(at, b.snapshot.Policy.LatestStart(p.job))
+	}
 	if p.job.Running {
 		d.Reason.Kind = sched.Suspended
 		return true

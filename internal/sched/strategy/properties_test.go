@@ -148,8 +148,8 @@ func TestConstantIntensityShiftsNothing(t *testing.T) {
 			schedtest.DrawLife(t, s, &s.Queue[i])
 		}
 		for _, d := range plan(t, name, s) {
-			// The start rule "plan" also waits for capacity and for other jobs to finish.
-			if d.Held(s.Now) && strategy.When(name) != "plan" {
+			// Joint plans also wait for capacity and for other jobs to finish.
+			if d.Held(s.Now) && !sched.StartRules[strategy.When(name)].Together {
 				t.Fatalf("%s: job %s is held until %v: %v", name, d.Job, d.Window.Start, d.Reason)
 			}
 		}

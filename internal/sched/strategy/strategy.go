@@ -265,7 +265,7 @@ func (g *Greedy) Holds() bool { return g.startRule.Holds }
 func (g *Greedy) Interrupts() bool { return g.startRule.Interrupts }
 
 // Scales reports whether g selects the number of replicas of elastic jobs while they run.
-func (g *Greedy) Scales() bool { return g.startRule.Scale != nil || g.startRule.Together }
+func (g *Greedy) Scales() bool { return g.startRule.Scale != nil || g.Replans() }
 
 // Clairvoyant reports whether g requires the true run times of jobs. Such strategies serve as a reference for the
 // others.

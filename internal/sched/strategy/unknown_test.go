@@ -21,7 +21,7 @@ func TestUnknownStrategies(t *testing.T) {
 		"Carbon":                  `unknown strategy "Carbon" (did you mean carbon?): want one of`,
 		"carbn+window/fifo":       `unknown strategy "carbn+window/fifo" (did you mean carbon+window/fifo?): want one of`,
 		"carbn+a\n\xff":           `unknown strategy "carbn+a\n\xff" (did you mean carbon+a\n\xff?): want one of`,
-		"carbon+windwo":           `unknown strategy "carbon+windwo" (did you mean carbon+window?): after the + want one of carbon-scaler, `,
+		"carbon+windwo":           `unknown strategy "carbon+windwo" (did you mean carbon+window?): after the + want one of capacity, carbon-scaler, `,
 		"carbon+windwo/fifo":      `unknown strategy "carbon+windwo/fifo" (did you mean carbon+window/fifo?): after the + want one of`,
 		"carbon+tomorrow":         `unknown strategy "carbon+tomorrow": after the + want one of`,
 		"energy+now/fif":          `unknown strategy "energy+now/fif" (did you mean energy+now/fifo?): after the / want one of fifo, `,

@@ -34,7 +34,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.profiles, "kubenergy-profiles", o.profiles,
 		"`file` with power profiles that replaces PowerProfiles; reloaded when it is replaced by rename")
 	fs.StringVar(&o.defaults.When, "kubenergy-hold-rule", o.defaults.When, "hold rule of Jobs and pods if no "+
-		"EnergyPolicy sets it: window, plan, threshold or another rule in docs/reference/strategies.md")
+		"EnergyPolicy sets it: guarded, plan, window, capacity or another rule in docs/reference/strategies.md")
 	fs.DurationVar(&o.defaults.AllowedDelay, "kubenergy-default-delay", o.defaults.AllowedDelay,
 		"default allowed delay of held Jobs and pods")
 	fs.DurationVar(&o.defaults.MaxDelay, "kubenergy-max-delay", o.defaults.MaxDelay,
@@ -47,9 +47,10 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"minimum saving of a hold as a fraction of the cost of an immediate start")
 	fs.Float64Var(&o.defaults.MinSavingPerHour, "kubenergy-min-saving-per-hour", o.defaults.MinSavingPerHour,
 		"minimum saving per hour of waiting as a fraction of the cost of an immediate start, "+
-			"for the rules window and plan")
+			"for the rules guarded, plan and window")
 	fs.Float64Var((*float64)(&o.defaults.MinSavingGrams), "kubenergy-min-saving-grams",
-		float64(o.defaults.MinSavingGrams), "minimum saving of a hold in gCO2e, for the rules window and plan")
+		float64(o.defaults.MinSavingGrams), "minimum saving of a hold in gCO2e, for the rules guarded, "+
+			"plan and window")
 	fs.IntVar(&o.maxPods, "kubenergy-max-held-pods", o.maxPods,
 		"maximum number of held bare pods (each is kept in memory and written to the API server)")
 	fs.Float64Var(&o.releaseRate, "kubenergy-release-rate", o.releaseRate, "maximum number of held Jobs and "+

@@ -27,8 +27,8 @@
 //     TestWindowsStayOpenUnderANewLeader, TestReleasedIsFinal.
 //   - Plans that depend on a forecast change rarely, and only if the change saves enough; see the constants in plan.go:
 //     TestOscillatingForecastsDoNotMoveHolds, TestPlansMoveForAGain.
-//   - Holds with the rule "plan" are planned jointly and outside the loop (joint_plan.go): TestTheCleanHourIsShared. If
-//     joint planning is not possible, each hold is planned separately: TestWithoutAPlanEachIsPlannedAlone.
+//   - Holds with a rule such as "guarded" are planned jointly and outside the loop (joint_plan.go):
+//     TestTheCleanHourIsShared. Otherwise, each hold is planned separately: TestWithoutAPlanEachIsPlannedAlone.
 //   - Objects that must never be held (see package policy) are released as soon as they are observed:
 //     TestJobsThatAreNotToBeHeldAreLetGo, TestGateHoldsOnlyWhatMayWait.
 //   - A hundred thousand holds fit into the memory of a scheduler, and have almost no effect on the duration of an

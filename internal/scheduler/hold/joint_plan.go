@@ -16,25 +16,25 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
-// ruleTogether is the name of the rule for joint planning of all holds.
-const ruleTogether = "plan"
-
-// together is the joint plan of all holds with the rule "plan". It is computed outside the loop, which never waits
-// for it. New objects remain held until the next plan, and deadlines are enforced regardless. If no plan can be
-// made, each hold is planned separately, as with the rule "window".
+// together is the joint plan of all holds with a rule that plans jointly, such as "guarded". It is computed outside
+// the loop, which never waits for it. New objects remain held until the next plan, and deadlines are enforced
+// regardless. If no plan can be made, each hold is planned separately, as with the rule "window".
 type together struct {
 	// nil if nodes are not available, in which case holds are planned separately
 	nodes  func(view *kube.View, now time.Time) []sched.Node
-	record func(s *sched.Snapshot, plan sched.Plan, looks int) // nil if plans are not recorded
-	most   int                                                 // max number of holds in a plan
-	broken bool                                                // the last plan failed
-	busy   bool                                                // a plan is in progress
-	wanted bool                                                // a hold waits for the next plan
-	began  time.Time                                           // start of the last plan
-	next   time.Time                                           // earliest start of the next plan
-	of     map[types.UID]sched.Decision                        // decisions of the last plan, by UID
-	jobs   map[types.UID]sched.Job                             // jobs of the last plan
-	apart  map[types.UID]bool                                  // holds that are planned separately
+	record func(string, *sched.Snapshot, sched.Plan, int) // see [Config.RecordPlan]
+	most   int                                            // max number of holds in a plan
+	rule   string                                         // rule of the last plan
+	broken bool                                           // the last plan failed
+	busy   bool                                           // a plan is in progress
+	wanted bool                                           // a hold waits for the next plan
+	began  time.Time                                      // start of the last plan
+	next   time.Time                                      // earliest start of the next plan
+	of     map[types.UID]sched.Decision                   // decisions of the last plan, by UID
+	jobs   map[types.UID]sched.Job                        // jobs of the last plan
+	apart  map[types.UID]bool                             // holds that are planned separately
+	// shortages are recorded at each plan, and at least every lookEvery. Only the goroutine of a plan uses them.
+	shortages sched.Shortages
 }
 
 // A plan starts every planEvery, or after planSoon if there is a new hold, but not before planShare times the
@@ -44,6 +44,7 @@ type together struct {
 // timeout.
 const (
 	planEvery  = 10 * time.Second
+	lookEvery  = time.Minute
 	planSoon   = time.Second
 	planShare  = 20
 	maxPlanned = 20_000
@@ -62,8 +63,9 @@ func (l *Loop) Nodes(nodes func(view *kube.View, now time.Time) []sched.Node) {
 func (l *Loop) jointly(h *hold, now time.Time, settings *policy.Settings, d *sched.Decision) (ok bool) {
 	t := &l.together
 	stuck := t.busy && now.Sub(t.began) > timeout
-	mayWait := d.Reason.Kind == sched.CheaperLater || d.Reason.Kind == sched.NothingToSave
-	if settings.When != ruleTogether || t.nodes == nil || t.broken || stuck || !mayWait || t.apart[h.UID] {
+	mayWait := d.Reason.Kind == sched.CheaperLater || d.Reason.Kind == sched.NothingToSave ||
+		d.Reason.Kind == sched.FlatSignal
+	if !sched.StartRules[settings.When].Together || t.nodes == nil || t.broken || stuck || !mayWait || t.apart[h.UID] {
 		return true
 	}
 	planned, ok := t.of[h.UID]
@@ -90,7 +92,11 @@ func (l *Loop) jointly(h *hold, now time.Time, settings *policy.Settings, d *sch
 // replan starts a joint plan if it is due.
 func (l *Loop) replan(now time.Time) {
 	t := &l.together
-	if t.busy || now.Before(t.next) || !t.wanted && (len(t.of) == 0 || now.Sub(t.began) < planEvery) {
+	every := planEvery
+	if len(t.of) == 0 {
+		every = lookEvery
+	}
+	if t.busy || now.Before(t.next) || !t.wanted && (t.began.IsZero() || now.Sub(t.began) < every) {
 		return
 	}
 	t.wanted = false
@@ -100,11 +106,7 @@ func (l *Loop) replan(now time.Time) {
 // planTogether starts a joint plan of all waiting holds with the rule.
 func (l *Loop) planTogether(view *kube.View, now time.Time) {
 	t := &l.together
-	uids, snapshot := l.allWaiting(view, now)
-	if len(uids) == 0 {
-		t.of, t.jobs, t.apart = nil, nil, nil
-		return
-	}
+	uids, rule, snapshot := l.allWaiting(view, now)
 	t.jobs = make(map[types.UID]sched.Job, len(uids))
 	for i, uid := range uids {
 		t.jobs[uid] = snapshot.Queue[i]
@@ -118,14 +120,20 @@ func (l *Loop) planTogether(view *kube.View, now time.Time) {
 		var plan sched.Plan
 		var looks int
 		ok := panics.Survive(log, "plan", "the joint plan of held objects", func() {
+			all := nodes(view, now)
+			t.shortages.Look(now, all)
+			if len(uids) == 0 {
+				return
+			}
+			t.shortages.Set(now, snapshot.Queue)
 			stop := func() bool { return time.Since(began) > planLimit }
-			plan, looks = policy.PlanTogether(snapshot, nodes(view, now), stop)
+			plan, looks = policy.PlanTogether(rule, snapshot, all, stop)
 			for i, d := range plan {
 				of[uids[i]] = d
 			}
 		})
-		if ok && record != nil { // the plan is used even if it cannot be recorded
-			panics.Survive(log, "plan", "recording a plan", func() { record(snapshot, plan, looks) })
+		if ok && record != nil && len(uids) > 0 { // the plan is used even if it cannot be recorded
+			panics.Survive(log, "plan", "recording a plan", func() { record(rule, snapshot, plan, looks) })
 		}
 		l.post(func() { l.adopt(of, ok, time.Since(began)) }) // the duration includes recording, see planShare
 	}()
@@ -133,9 +141,9 @@ func (l *Loop) planTogether(view *kube.View, now time.Time) {
 
 // allWaiting returns the jobs for a joint plan. These are all waiting holds with the rule, and released jobs that
 // have not been bound to a node yet, because they need capacity. If there are too many holds, they are selected
-// from the namespaces in turn, so that no namespace can displace the holds of others. A plan has a single policy,
-// which mainPolicy chooses. Holds with other policies are excluded.
-func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *sched.Snapshot) {
+// from the namespaces in turn, so that no namespace can displace the holds of others. A plan has a single rule and
+// policy, which mainTerms chooses. Holds with others are excluded.
+func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, rule string, s *sched.Snapshot) {
 	s = &sched.Snapshot{Now: now, Sites: view.Sites()}
 	l.together.apart = map[types.UID]bool{}
 	all := l.candidates()
@@ -147,15 +155,19 @@ func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *
 		if len(taken) == l.together.most {
 			l.together.apart[c.hold.UID] = true
 		} else if job, settings, ok := l.plannable(c.hold, view, now); ok {
-			p := planned{c, job, settings.Policy()}
-			p.policy.MaxDelay = 0 // already included in the allowed delay of the job
-			taken = append(taken, p)
+			with := terms{settings.When, settings.Policy()}
+			with.policy.MaxDelay = 0 // already included in the allowed delay of the job
+			taken = append(taken, planned{c, job, with})
 		}
 	}
 	slices.SortFunc(taken, func(a, b planned) int { return cmp.Compare(a.place, b.place) })
-	s.Policy = mainPolicy(taken)
+	main := mainTerms(taken)
+	s.Policy = main.policy
+	if len(taken) > 0 { // otherwise there are only released jobs
+		l.together.rule = main.rule
+	}
 	for _, c := range taken {
-		if c.policy != s.Policy {
+		if c.terms != main {
 			l.together.apart[c.hold.UID] = true
 			continue
 		}
@@ -167,7 +179,7 @@ func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *
 			uids, s.Queue = append(uids, uid.(types.UID)), append(s.Queue, job)
 		}
 	}
-	return uids, s
+	return uids, l.together.rule, s
 }
 
 // candidate is a hold that may be planned jointly.
@@ -177,10 +189,16 @@ type candidate struct {
 	turn  int // index among the candidates of its namespace
 }
 
-// planned is a candidate with its job and policy.
+// planned is a candidate with its job, rule and policy.
 type planned struct {
 	candidate
-	job    sched.Job
+	job sched.Job
+	terms
+}
+
+// terms are the rule and the policy of a plan.
+type terms struct {
+	rule   string
 	policy sched.Policy
 }
 
@@ -198,26 +216,26 @@ func (l *Loop) candidates() (all []candidate) {
 	return all
 }
 
-// mainPolicy returns the policy that is used in most namespaces. Ties are broken by the number of holds and then by
+// mainTerms returns the terms that are used in most namespaces. Ties are broken by the number of holds and then by
 // order.
-func mainPolicy(all []planned) (main sched.Policy) {
+func mainTerms(all []planned) (main terms) {
 	type backing struct {
-		policy    sched.Policy
+		terms
 		namespace string
 	}
-	seen, votes := map[backing]bool{}, map[sched.Policy]int{}
+	seen, votes := map[backing]bool{}, map[terms]int{}
 	for _, c := range all {
-		by := backing{c.policy, c.hold.namespace()}
+		by := backing{c.terms, c.hold.namespace()}
 		if !seen[by] {
 			seen[by] = true
-			votes[c.policy] += len(all)
+			votes[c.terms] += len(all)
 		}
-		votes[c.policy]++
+		votes[c.terms]++
 	}
 	most := 0
 	for _, c := range all {
-		if n := votes[c.policy]; n > most {
-			main, most = c.policy, n
+		if n := votes[c.terms]; n > most {
+			main, most = c.terms, n
 		}
 	}
 	return main
@@ -226,7 +244,8 @@ func mainPolicy(all []planned) (main sched.Policy) {
 // plannable returns the job and settings of a hold. ok reports whether the hold waits with the rule and is not held
 // for another reason, such as a budget.
 func (l *Loop) plannable(h *hold, view *kube.View, now time.Time) (job sched.Job, s policy.Settings, ok bool) {
-	if job, s = h.question(view); h.state != waiting && h.state != opened || s.When != ruleTogether || idle(&s) != "" {
+	if job, s = h.question(view); h.state != waiting && h.state != opened || idle(&s) != "" ||
+		!sched.StartRules[s.When].Together {
 		return job, s, false
 	}
 	work := h.work()

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -72,7 +73,7 @@ func (w *world) asks(name, cores string, delay time.Duration) {
 	w.t.Helper()
 	w.job(name, map[string]string{
 		v1alpha1.AnnotationAllowedDelay: delay.String(), v1alpha1.AnnotationExpectedDuration: "30m",
-		v1alpha1.AnnotationStrategy: "carbon+plan",
+		v1alpha1.AnnotationStrategy: "carbon+" + cmp.Or(w.rule, "plan"),
 	}, func(j *batchv1.Job) {
 		j.Spec.Template.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
 			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cores)},
@@ -111,6 +112,30 @@ func TestTheCleanHourIsShared(t *testing.T) {
 		first, second := min(got[0], got[1]), max(got[0], got[1])
 		if first < 55 || first > 66 || second < 82 || second > 96 {
 			t.Errorf("the Jobs start after %v minutes, want about 60 and 90", got)
+		}
+	})
+}
+
+// TestShortagesAreRecordedWithoutHolds verifies that after the first plan, nodes are observed every minute even
+// without holds.
+func TestShortagesAreRecordedWithoutHolds(t *testing.T) {
+	during(t, func(w *world, _ *Config) { w.anHourFromNow() }, func(w *world) {
+		var looks atomic.Int64
+		machine := w.oneMachine("a")
+		w.loop.Nodes(func(view *kube.View, now time.Time) []sched.Node {
+			looks.Add(1)
+			return machine(view, now)
+		})
+		if bubble.Advance(10 * time.Minute); looks.Load() != 0 {
+			t.Errorf("nodes are observed %d times before the first hold, want 0", looks.Load())
+		}
+		w.planned("a", 4*time.Hour)
+		w.starts(3*time.Hour, "a")
+		bubble.Advance(time.Hour) // the Job has started
+		before := looks.Load()
+		bubble.Advance(10 * time.Minute)
+		if n := looks.Load() - before; n < 9 || n > 11 {
+			t.Errorf("nodes are observed %d times in ten minutes, want 10", n)
 		}
 	})
 }
@@ -165,7 +190,8 @@ func TestNamespacesShareAPlan(t *testing.T) {
 // TestPolicyOfAPlan verifies the choice of the policy of a joint plan.
 func TestPolicyOfAPlan(t *testing.T) {
 	fn := func(namespace string, p sched.Policy) planned {
-		return planned{candidate: candidate{hold: &hold{alike: unique.Make(policy.Work{Namespace: namespace})}}, policy: p}
+		work := policy.Work{Namespace: namespace}
+		return planned{candidate: candidate{hold: &hold{alike: unique.Make(work)}}, terms: terms{"plan", p}}
 	}
 	one, other := sched.Policy{MaxSignalAge: time.Hour}, sched.Policy{MaxSignalAge: time.Minute}
 	for name, c := range map[string]struct {
@@ -178,7 +204,7 @@ func TestPolicyOfAPlan(t *testing.T) {
 		"more of fewer":      {[]planned{fn("g", other), fn("g", other), fn("g", other), fn("a", one), fn("b", one)}, one},
 		"as many namespaces": {[]planned{fn("a", one), fn("b", other), fn("b", other)}, other},
 	} {
-		if got := mainPolicy(c.all); got != c.want {
+		if got := mainTerms(c.all).policy; got != c.want {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -250,6 +276,13 @@ func (r *recordings) hold(e *record.Entry) {
 //
 //test:norace
 func TestRecordedPlansAreMadeAgain(t *testing.T) {
+	for _, rule := range []string{"plan", "guarded"} {
+		t.Run(rule, func(t *testing.T) { replayed(t, rule) })
+	}
+}
+
+func replayed(t *testing.T, rule string) {
+	t.Helper()
 	var r recordings
 	listen := func(w *world, c *Config) {
 		w.anHourFromNow()
@@ -257,8 +290,9 @@ func TestRecordedPlansAreMadeAgain(t *testing.T) {
 		c.RecordPlan = policy.RecordPlans(&r, slog.New(slog.DiscardHandler))
 	}
 	during(t, listen, func(w *world) {
+		w.rule = rule
 		for _, name := range []string{"a", "b", "c"} {
-			w.planned(name, 4*time.Hour)
+			w.planned(name, 12*time.Hour)
 		}
 		w.loop.Nodes(w.oneMachine("a", "b", "c"))
 		w.starts(3*time.Hour, "a", "b", "c")
@@ -282,7 +316,7 @@ func TestPlansStandWhileTheirRecorderPanics(t *testing.T) {
 	var reported atomic.Int64
 	prepare := func(w *world, c *Config) {
 		w.anHourFromNow()
-		c.RecordPlan = func(*sched.Snapshot, sched.Plan, int) { reported.Add(1); panic("nowhere to write") }
+		c.RecordPlan = func(string, *sched.Snapshot, sched.Plan, int) { reported.Add(1); panic("nowhere to write") }
 	}
 	during(t, prepare, func(w *world) {
 		w.planned("a", 4*time.Hour)

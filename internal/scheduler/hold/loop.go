@@ -42,11 +42,11 @@ type Config struct {
 	// Record, if set, is called for each hold after its owner was notified, and for each release. It is called from
 	// the goroutine of Run, must not block, and must copy everything that it retains.
 	Record func(*record.Entry)
-	// RecordPlan, if set, is called with each joint plan of the rule "plan", its snapshot, and the number of times
-	// that the planner had checked the clock when it was stopped (0 if it was not stopped). It is called outside
-	// the goroutine of Run for one plan at a time, must not retain its arguments, and delays the next plan until it
+	// RecordPlan, if set, is called with the rule of each joint plan, its snapshot, and the number of times that the
+	// planner had checked the clock when it was stopped (0 if it was not stopped). It is called outside the
+	// goroutine of Run for one plan at a time, must not retain its arguments, and delays the next plan until it
 	// returns.
-	RecordPlan func(s *sched.Snapshot, plan sched.Plan, looks int)
+	RecordPlan func(rule string, s *sched.Snapshot, plan sched.Plan, looks int)
 
 	// Sites, if set, returns the names of the sites where the object with the given ID, namespace/name, may run. An
 	// empty list means any site. If known is false, the loop waits briefly before it plans the object.

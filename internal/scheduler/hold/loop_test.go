@@ -38,6 +38,7 @@ import (
 
 // world runs a loop against a fake API server in virtual time.
 type world struct {
+	rule   string // of planned Jobs, by default plan
 	t      *testing.T
 	client *fake.Clientset
 	loop   *Loop

@@ -290,7 +290,7 @@ func (l *Loop) steady(h *hold, view *kube.View, now time.Time, job sched.Job, se
 		return true
 	}
 	// A hold with a threshold that will not be met in time is planned like one with "window".
-	byCost := settings.When == "window" || settings.When == "threshold"
+	byCost := settings.When == "window" || settings.When == "threshold" || sched.StartRules[settings.When].Together
 	if !held || h.basis != onForecast || d.Reason.Kind != sched.CheaperLater || !byCost {
 		return false
 	}

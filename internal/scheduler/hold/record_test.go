@@ -152,7 +152,7 @@ func TestFreedJobsAreRecorded(t *testing.T) {
 // decisions returns the number of counted decisions with the default strategy.
 func decisions(action, reason string) float64 {
 	of, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer, "kubenergy_decisions_total",
-		map[string]string{"action": action, "strategy": "carbon+window"}, "reason")
+		map[string]string{"action": action, "strategy": "carbon+guarded"}, "reason")
 	if err != nil {
 		return 0 // no decision has been counted yet
 	}

@@ -1,0 +1,128 @@
+package strategy
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
+)
+
+// The parameters of the start rule "guarded" were selected on the tuning half of scenarios/field, see
+// docs/decisions/0051-guarded-plans.md.
+const (
+	// fullSwing is the [sched.Outlook.Swing] from which prices are considered in full. Below it, they are
+	// considered in part, and not at all up to [sched.IgnoredSwing].
+	fullSwing = 0.5
+
+	// A job with less slack than this multiple of recent shortages is only held while the free capacity would be
+	// sufficient for this number of such jobs, in addition to the other jobs of the queue.
+	shortageSlack = 3
+	spareCopies   = 3
+
+	// A planned start precedes the latest start by this time and the longest boot time of a machine, but at most by
+	// this fraction of the allowed delay.
+	startMargin      = 10 * time.Minute
+	startMarginShare = 4
+)
+
+// guard restricts when jobs may start: ahead of their latest start, and immediately if capacity that is free now may
+// not be available later.
+func (b *batch) guard(bookings []booking) {
+	var boot time.Duration
+	for i := range b.nodes {
+		if p := b.nodes[i].Profile; p != nil && p.Sleeps() {
+			boot = max(boot, p.BootTime())
+		}
+	}
+	scarce := false
+	for k := range bookings {
+		p := &bookings[k]
+		if p.waits() == 0 {
+			continue
+		}
+		allowed := b.snapshot.Now.Add(p.latest).Sub(timeutil.Earlier(p.job.Submitted, b.snapshot.Now))
+		p.latest = max(p.earliest, p.latest-min(startMargin+boot, allowed/startMarginShare))
+		scarce = scarce || p.atRisk()
+	}
+	if scarce {
+		b.startScarce(bookings)
+	}
+}
+
+// atRisk reports whether the slack of a booking is short relative to recent shortages.
+func (p *booking) atRisk() bool {
+	return p.waits() == 1 && p.latest-p.earliest < shortageSlack*p.job.Shortage
+}
+
+// startScarce starts the bookings at risk if too little capacity is free for them.
+func (b *batch) startScarce(bookings []booking) {
+	free := make([]sched.Resources, len(b.nodes))
+	for i := range b.nodes {
+		free[i] = b.nodes[i].Room()
+	}
+	order := sliceutil.Order(len(bookings), func(x, y int) int {
+		p, q := &bookings[x], &bookings[y]
+		return cmp.Or(p.waits()-q.waits(),
+			cmp.Compare(q.job.Request.MilliCPU, p.job.Request.MilliCPU), p.job.Submitted.Compare(q.job.Submitted),
+			cmp.Compare(p.job.ID, q.job.ID))
+	})
+	for _, k := range order {
+		if b.stopped() {
+			return
+		}
+		p := &bookings[k]
+		copies, at := int64(0), -1
+		for i := range free {
+			n := &b.nodes[i]
+			if c := p.job.Request.CountIn(free[i]); c > 0 && p.job.MayRunAt(n.Site) && p.job.Selects(n) {
+				copies += c
+				if at < 0 || free[i].MilliCPU < free[at].MilliCPU {
+					at = i
+				}
+			}
+		}
+		if copies < spareCopies && p.atRisk() {
+			p.latest, p.why = p.earliest, sched.ScarceCapacity
+		}
+		if at >= 0 {
+			free[at] = free[at].Sub(p.job.Request)
+		}
+	}
+}
+
+// damp scales the deviations of the prices of each site from their mean by a factor that depends on the swing of the
+// next day. Sites without known signals have the factor of the first site with known signals. It reports whether all
+// factors are 0.
+func (t *timetable) damp() (flat bool) {
+	w := cmp.Or(t.s.Policy.Weights, sched.CarbonAlone)
+	known := t.s.Known(&sched.Job{}, w.CountCarbon(), w.CountPrice())
+	if len(known) == 0 {
+		return true
+	}
+	flat = true
+	done := map[*float64]bool{}
+	for i := range t.rows {
+		prices, site := t.rows[i].price, t.rows[i].node.Site
+		if done[&prices[0]] {
+			continue
+		}
+		done[&prices[0]] = true
+		if !slices.Contains(known, site) {
+			site = known[0]
+		}
+		o := sched.NewOutlook(site, w, t.s.Now)
+		factor := min(max((o.Swing()-sched.IgnoredSwing)/(fullSwing-sched.IgnoredSwing), 0), 1)
+		mean := 0.0
+		for _, v := range prices {
+			mean += v / float64(len(prices))
+		}
+		for k, v := range prices {
+			prices[k] = mean + factor*(v-mean)
+		}
+		flat = flat && factor == 0
+	}
+	return flat
+}
