@@ -93,7 +93,7 @@ static:
 # enforced by test/layers, and others), and for tests with the comment //test:norace, which measure time or memory or run a long
 # simulation. In forecast, it is used only for the tests on several processors.
 single := energy(/batch|/codec)?|forecast|grid|humanize|mincost|predict|report|sched(/codec|/sleep|/strategy)?|sim(/oracle)?|workload
-core   := /(internal/($(single))|scenarios|hack/images|test/(docs|layers))$$
+core   := /(internal/($(single))|scenarios(/field)?|hack/images|test/(docs|layers))$$
 light_folders := api cmd deploy hack internal
 norace  = $(shell grep -rhA1 --include='*_test.go' '^//test:norace$$' $(light_folders) | sed -n 's/^func \(Test\w*\).*/\1/p' | sort -u | paste -sd '|')
 

@@ -40,8 +40,6 @@ func ownData(t *testing.T) (dir string) {
 }
 
 // TestOwnData runs two arms on a directory with other data, and continues after an interruption.
-//
-//test:norace
 func TestOwnData(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	o := options{
@@ -83,8 +81,6 @@ func TestOwnData(t *testing.T) {
 
 // TestOpenData checks that instances of the open data are reproducible, that their jobs fit, and that the halves have
 // no grid or trace in common.
-//
-//test:norace
 func TestOpenData(t *testing.T) {
 	dir := filepath.Join(kit.Root, "..", "shared", "data")
 	if _, err := os.Stat(dir); err != nil {
