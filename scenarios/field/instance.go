@@ -76,7 +76,7 @@ type instance struct {
 // draw returns an instance. It depends only on the sources, the seed and the number.
 func draw(c *cache, all sources, seed uint64, id int) (*instance, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(id)))
-	zone, trace := any1(r, all.grids), any1(r, all.traces)
+	zone, trace := pick(r, all.grids), pick(r, all.traces)
 	signal, err := c.grid(zone)
 	if err != nil {
 		return nil, err
@@ -86,8 +86,8 @@ func draw(c *cache, all sources, seed uint64, id int) (*instance, error) {
 		return nil, err
 	}
 	in := &instance{
-		ID: id, Zone: zone.name, Trace: trace.name, Fleet: any1(r, fleetSizes), Mixed: r.IntN(2) == 0,
-		Target: any1(r, utilization), Power: any1(r, powerModes), Delay: any1(r, delays) * time.Hour,
+		ID: id, Zone: zone.name, Trace: trace.name, Fleet: pick(r, fleetSizes), Mixed: r.IntN(2) == 0,
+		Target: pick(r, utilization), Power: pick(r, powerModes), Delay: pick(r, delays) * time.Hour,
 		offset: zone.offset, from: signal,
 	}
 	first := signal.Series.Start().Add(forecast.MinHistory).Truncate(day).Add(day)
@@ -112,7 +112,7 @@ func draw(c *cache, all sources, seed uint64, id int) (*instance, error) {
 	return in, nil
 }
 
-func any1[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
 // fleet creates the machines: of one kind, or one of the bundled kinds for each.
 func (in *instance) fleet(r *rand.Rand, site *sched.Site) error {
@@ -122,11 +122,11 @@ func (in *instance) fleet(r *rand.Rand, site *sched.Site) error {
 	}
 	kinds := nodes
 	if !in.Mixed {
-		kinds = []sched.Node{any1(r, nodes)}
+		kinds = []sched.Node{pick(r, nodes)}
 	}
 	profiles := map[*energy.Profile]*energy.Profile{}
 	for i := range in.Fleet {
-		n := any1(r, kinds)
+		n := pick(r, kinds)
 		n.Name = fmt.Sprintf("n%04d", i)
 		if profiles[n.Profile] == nil {
 			profiles[n.Profile] = in.profile(n.Profile)

@@ -147,6 +147,11 @@ func (o *options) read() (rows []row, err error) {
 
 // run runs the arms that are missing from the file.
 func (o *options) run(ctx context.Context) error {
+	for _, name := range o.arms {
+		if !slices.ContainsFunc(arms, func(a arm) bool { return a.name == name }) {
+			return fmt.Errorf("unknown arm %q in -arms", name)
+		}
+	}
 	all, err := readSources(o.data)
 	if err != nil {
 		return err
@@ -188,6 +193,8 @@ func (o *options) run(ctx context.Context) error {
 			return err
 		}
 		if in.Jobs < minJobs {
+			fmt.Fprintf(os.Stderr, "field: instance %d is omitted: %d jobs of %s fit, want at least %d\n", id, in.Jobs,
+				in.Trace, minJobs)
 			continue
 		}
 		missing = slices.DeleteFunc(missing, func(a arm) bool { return a.flat && in.Swing >= flat })

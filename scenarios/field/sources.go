@@ -112,6 +112,9 @@ func (c *cache) trace(s source) ([]sched.Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, note := range trace.LeftOut() {
+		fmt.Fprintf(os.Stderr, "field: %s: %s\n", s.path, note)
+	}
 	for i := range trace.Jobs {
 		j := &trace.Jobs[i]
 		j.ID = strings.Join([]string{s.name, j.ID}, "/")

@@ -108,10 +108,13 @@ func (r results) table(to io.Writer, title string) {
 		if len(s.change) < 2 {
 			continue
 		}
-		const format = "| %s | %s | %d | %s | %s | %s | %d of %d | %+.2f %% (%d) | %v | %.2f %% | %.2f %% | %v | %s |\n"
-		fmt.Fprintf(to, format,
+		worst := "–"
+		if s.concerned > 0 {
+			worst = fmt.Sprintf("%+.2f %% (%d)", s.worst, s.at)
+		}
+		fmt.Fprintf(to, "| %s | %s | %d | %s | %s | %s | %d of %d | %s | %v | %.2f %% | %.2f %% | %v | %s |\n",
 			a.name, reference, len(s.change), interval(s.change, " %"), interval(s.kg, ""), interval(s.kWh, " %"),
-			s.worse, s.concerned, s.worst, s.at, s.wait.Round(time.Second), s.lateHeld(), s.lateOther(),
+			s.worse, s.concerned, worst, s.wait.Round(time.Second), s.lateHeld(), s.lateOther(),
 			s.p99().Round(time.Second), interval(s.boots, ""))
 	}
 	r.best(to)

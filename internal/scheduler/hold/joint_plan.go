@@ -18,7 +18,7 @@ import (
 
 // together is the joint plan of all holds with a rule that plans jointly, such as "guarded". It is computed outside
 // the loop, which never waits for it. New objects remain held until the next plan, and deadlines are enforced
-// regardless. If no plan can be made, each hold is planned separately, as with the rule "window".
+// regardless. If no plan can be made, each hold is planned separately, as a single job under its rule.
 type together struct {
 	// nil if nodes are not available, in which case holds are planned separately
 	nodes  func(view *kube.View, now time.Time) []sched.Node
