@@ -19,7 +19,7 @@ import (
 func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slots int) *timetable {
 	t := &timetable{
 		s: s, origin: s.Now.Truncate(slot), slot: slot, slots: slots, longest: sched.MaxDuration,
-		sums: make([]float64, slots+1), lastSlotCost: make([]float64, slots), noRoom: make([]int32, slots+1),
+		sums: make([]float64, slots+1), slotCost: make([]float64, slots), noRoom: make([]int32, slots+1),
 		bootCost: make([]float64, slots+1), cores: map[*float64]*cores{},
 	}
 	type priced struct {
@@ -55,8 +55,8 @@ func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slo
 		}
 		r := row{
 			node: *n, used: make([]sched.Resources, slots), load: make([]sched.Resources, slots),
-			jobs: make([]int32, slots), price: prices[key], up: n.Jobs > 0 || n.Awake, alone: 1,
-			wake: float64(n.Profile.WakeUp) / slot.Seconds(),
+			jobs: make([]int32, slots), changed: make([]bool, slots), price: prices[key], up: n.Jobs > 0 || n.Awake,
+			alone: 1, wake: float64(n.Profile.WakeUp) / slot.Seconds(),
 		}
 		r.node.Free = n.Capacity
 		r.idle = r.node.Running()

@@ -23,14 +23,15 @@ type timetable struct {
 	rows    []row
 	// The following fields are used by the search for one job on one row. Element k of sums is the cost of the
 	// slots before k, and element k of noRoom is the number of these slots without capacity.
-	sums         []float64
-	lastSlotCost []float64 // cost of the last, partial slot of the job if it is slot k
-	noRoom       []int32
-	bootCost     []float64           // cost of the machine wake-ups in the slots before k
-	tried        []int32             // number of tried rows per kind
-	offer        sched.Allotment     // for the search for pieces of an interruptible job
-	cores        map[*float64]*cores // by shared prices, see taken
-	never        float64             // much higher than the cost of any place that is in time
+	sums     []float64
+	slotCost []float64 // cost of the job in slot k
+	noRoom   []int32
+	bootCost []float64           // cost of the machine wake-ups in the slots before k
+	tried    []int32             // number of tried rows per kind
+	offer    sched.Allotment     // for the search for pieces of an interruptible job
+	cores    map[*float64]*cores // by shared prices, see taken
+	never    float64             // much higher than the cost of any place that is in time
+	known    []known             // by the remainder of their key
 }
 
 // row contains the slots of one machine.
@@ -39,6 +40,7 @@ type row struct {
 	used    []sched.Resources // used capacity
 	load    []sched.Resources // mean load, which determines the power
 	jobs    []int32           // number of jobs in the slot; the machine is awake for the whole slot if positive
+	changed []bool            // whether used, load or jobs differ from the previous slot
 	price   []float64         // cost per watt for the whole slot, according to the policy's weights; shared
 	free    int               // first slot after the boot
 	up      bool              // whether the machine is awake before its first slot
@@ -48,6 +50,7 @@ type row struct {
 	wake    float64           // energy of one boot, as power over one slot
 	touched int               // number of running and planned jobs
 	alone   float64           // probability that only these jobs keep the machine awake, 0 to 1
+	state   draws             // hash of the capacity in use
 }
 
 // booking is a job in a timetable. Times are relative to the start of the first slot.
@@ -143,23 +146,24 @@ func (t *timetable) best(p *booking, at int, late bool) place {
 		return nowhere
 	}
 	past, _, _ := t.ends(t.start(p, final), length)
-	whole, room := t.sum(r, p, length, first, min(past, t.slots))
-	best := nowhere
-	if !room {
-		return best
+	whole, _, last := t.ends(0, length)
+	if !t.sum(r, p, whole, first, min(past, t.slots)) {
+		return nowhere
 	}
+	best := place{row: -1, cost: math.Inf(1)}
+	sums, slotCost, noRoom := t.sums, t.slotCost, t.noRoom
 	for k := first; k <= final; k++ {
 		var c float64
 		switch end := k + whole; {
 		case k == first, whole == 1, late:
 			c = t.cost(p, r, k, length)
-		case end > t.slots || t.noRoom[end] != t.noRoom[k]:
+		case end > t.slots || noRoom[end] != noRoom[k]:
 			continue
 		default: // the job starts with the slot
-			c = t.sums[end-1] - t.sums[k] + t.lastSlotCost[end-1] + t.woken(r, k, end)
+			c = sums[end-1] - sums[k] + slotCost[end-1]*last + t.woken(r, k, end)
 		}
 		if c < best.cost-sched.Tolerance*math.Abs(c) {
-			if best = (place{row: at, slot: k, cost: c}); late {
+			if best.row, best.slot, best.cost = at, k, c; late {
 				break
 			}
 		}
@@ -167,37 +171,39 @@ func (t *timetable) best(p *booking, at int, late bool) place {
 	return best
 }
 
-// sum fills sums, lastSlotCost, noRoom and bootCost for a job of the given length between two slots, unless there
-// is not sufficient capacity at any time. It returns the number of slots that the job needs if it starts with a
-// slot.
-func (t *timetable) sum(r *row, p *booking, length time.Duration, from, to int) (whole int, room bool) {
-	request := &p.job.Request
-	whole, _, last := t.ends(0, length)
+// sum fills sums, slotCost, noRoom and bootCost for a job between two slots. It reports whether there is capacity for
+// the given number of consecutive slots.
+func (t *timetable) sum(r *row, p *booking, whole, from, to int) (room bool) {
 	t.sums[from], t.noRoom[from], t.bootCost[from] = 0, 0, 0
-	free := 0 // consecutive slots
-	for k := from; k < to; k++ {
-		t.noRoom[k+1] = t.noRoom[k]
-		if free++; !request.Within(r.node.Capacity.Sub(r.used[k])) {
-			t.noRoom[k+1]++
-			free = 0
+	noRoom, changed := t.noRoom[from+1:to+1], r.changed[from:to]
+	full, free, fits := int32(0), 0, false // slots without capacity, and consecutive ones with capacity
+	for k := range changed {
+		if k == 0 || changed[k] {
+			fits = p.job.Request.Within(r.node.Capacity.Sub(r.used[from+k]))
 		}
+		if free++; !fits {
+			full, free = full+1, 0
+		}
+		noRoom[k] = full
 		room = room || free >= whole
 	}
 	if !room {
-		return whole, false
+		return false
 	}
-	var full energy.Watts
-	for k := from; k < to; k++ {
-		if k == from || r.load[k] != r.load[k-1] || (r.jobs[k] == 0) != (r.jobs[k-1] == 0) {
-			full = r.more(k, *request)
+	sums, slotCost, bootCost, price := t.sums[from+1:to+1], t.slotCost[from:to], t.bootCost[from+1:to+1], r.price[from:to]
+	sum, boots, watts := 0., 0., 0.
+	for k := range changed {
+		if k == 0 || changed[k] {
+			watts = float64(r.more(from+k, p.job.Request))
+			if r.wakes(from + k) {
+				boots += r.wake * price[k]
+			}
 		}
-		t.sums[k+1], t.lastSlotCost[k] = t.sums[k]+float64(full)*r.price[k], float64(full)*last*r.price[k]
-		t.bootCost[k+1] = t.bootCost[k]
-		if r.wakes(k) {
-			t.bootCost[k+1] += r.wake * r.price[k]
-		}
+		c := watts * price[k]
+		sum += c
+		sums[k], slotCost[k], bootCost[k] = sum, c, boots
 	}
-	return whole, true
+	return true
 }
 
 // rests reports whether no job runs on the machine just before a slot, so that it is asleep.
@@ -218,7 +224,7 @@ func (t *timetable) cost(p *booking, r *row, k int, length time.Duration) (c flo
 	case end == k+1:
 		c = r.part(k, &p.job.Request, first)
 	case first == 1:
-		c = t.sums[end-1] - t.sums[k] + t.lastSlotCost[end-1]
+		c = t.sums[end-1] - t.sums[k] + t.slotCost[end-1]*last
 	default:
 		c = r.part(k, &p.job.Request, first) + t.sums[end-1] - t.sums[k+1] + r.part(end-1, &p.job.Request, last)
 	}
@@ -261,6 +267,12 @@ func (t *timetable) occupy(r *row, request sched.Resources, start, length time.D
 	end, first, last := t.ends(start, length)
 	from := int(start / t.slot)
 	r.touched += by
+	kind := 0
+	if turns {
+		kind = 1
+	}
+	size := hash(int(request.MilliCPU), int(request.Memory), int(request.GPU))
+	r.state += draws(by) * hash(int(start), int(length), int(size), kind)
 	for k := from; k < min(end, t.slots); k++ {
 		load := request
 		switch k {
@@ -276,6 +288,12 @@ func (t *timetable) occupy(r *row, request sched.Resources, start, length time.D
 		}
 		r.used[k], r.load[k] = r.used[k].Plus(by, room), r.load[k].Plus(by, load)
 		r.draws[k] = unknownWatts
+	}
+	for _, k := range [...]int{from, from + 1, end - 1, end} { // other slots have changed equally
+		if k == 0 || k >= t.slots {
+			continue
+		}
+		r.changed[k] = r.used[k] != r.used[k-1] || r.load[k] != r.load[k-1] || r.jobs[k] != r.jobs[k-1]
 	}
 }
 
@@ -302,10 +320,13 @@ func (t *timetable) find(p *booking, skipped []bool, late bool) {
 			continue
 		}
 		var found place
-		if p.spread && !late {
+		switch {
+		case p.spread && !late:
 			found = t.pieces(p, at)
-		} else {
+		case skipped == nil || t.known == nil:
 			found = t.best(p, at, late)
+		default:
+			found = t.cheapest(p, at, late)
 		}
 		if found.row < 0 {
 			continue
@@ -317,6 +338,28 @@ func (t *timetable) find(p *booking, skipped []bool, late bool) {
 			p.place = found
 		}
 	}
+}
+
+// A known place is the result of best for a booking on a row in a certain state.
+type known struct {
+	key       draws
+	row, slot int32
+	cost      float64
+}
+
+// cheapest returns the same place as best, from the known places if possible.
+func (t *timetable) cheapest(p *booking, at int, late bool) place {
+	which := at
+	if late {
+		which = -1 - at
+	}
+	key := hash(int(t.rows[at].state), p.index, which)
+	k := &t.known[key%draws(len(t.known))]
+	if k.key != key {
+		found := t.best(p, at, late)
+		*k = known{key, int32(found.row), int32(found.slot), found.cost}
+	}
+	return place{row: int(k.row), slot: int(k.slot), cost: k.cost}
 }
 
 // maxAlike is the number of machines of a kind that are considered for a job. More machines hardly improve the
@@ -348,7 +391,7 @@ func (t *timetable) costs(p *booking, at place) float64 {
 	}
 	length := t.runtime(p, r)
 	end, _, _ := t.ends(t.start(p, at.slot), length)
-	if _, room := t.sum(r, p, length, at.slot, min(end, t.slots)); !room {
+	if whole, _, _ := t.ends(0, length); !t.sum(r, p, whole, at.slot, min(end, t.slots)) {
 		return math.Inf(1)
 	}
 	return t.cost(p, r, at.slot, length)

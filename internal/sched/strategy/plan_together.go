@@ -239,6 +239,9 @@ const (
 	maxRemade  = 100_000
 )
 
+// maxKnown is the maximum number of known places.
+const maxKnown = 1 << 14
+
 // The minimum number of slots in a plan determines their length.
 const (
 	minSlots   = 72
@@ -380,6 +383,7 @@ type remaker struct {
 }
 
 func newRemaker(t *timetable, bookings []booking, seed uint64) *remaker {
+	t.known = make([]known, min(maxKnown, 4*len(bookings)*len(t.rows)))
 	return &remaker{
 		t: t, bookings: bookings, draws: draws(seed), was: make([]place, len(bookings)),
 		skipped: make([]bool, len(t.rows)),
@@ -395,6 +399,15 @@ func (d *draws) next() uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
+}
+
+// hash returns a hash of numbers.
+func hash(of ...int) (sum draws) {
+	for _, v := range of {
+		sum += draws(v)
+		sum = draws(sum.next())
+	}
+	return sum
 }
 
 func (d *draws) below(n int) int { return int(d.next() % uint64(n)) }
