@@ -93,6 +93,39 @@ func (b *batch) startScarce(bookings []booking) {
 	}
 }
 
+// reserve reserves capacity for one further job with the mean request of the running jobs, as long as the machine is
+// awake because of them. The machine is the one with the least free capacity that is sufficient. Without the reserve,
+// held jobs fill all machines that are awake, and jobs that must start immediately have to wait for a boot.
+func (t *timetable) reserve() {
+	var mean sched.Resources
+	jobs := int64(0)
+	for i := range t.rows {
+		if r := &t.rows[i]; r.jobs[0] > 0 {
+			mean, jobs = mean.Add(r.used[0]), jobs+int64(r.jobs[0])
+		}
+	}
+	if jobs == 0 {
+		return
+	}
+	mean = sched.Resources{MilliCPU: mean.MilliCPU / jobs, Memory: mean.Memory / jobs, GPU: mean.GPU / jobs}
+	var at *row
+	for i := range t.rows {
+		r := &t.rows[i]
+		if r.jobs[0] > 0 && mean.Within(r.node.Capacity.Sub(r.used[0])) &&
+			(at == nil || r.node.Capacity.Sub(r.used[0]).MilliCPU < at.node.Capacity.Sub(at.used[0]).MilliCPU) {
+			at = r
+		}
+	}
+	if at == nil {
+		return
+	}
+	for k := 0; k < t.slots && at.jobs[k] > 0; k++ {
+		if with := at.used[k].Add(mean); with.Within(at.node.Capacity) {
+			at.used[k] = with
+		}
+	}
+}
+
 // damp scales the deviations of the prices of each site from their mean by a factor that depends on the swing of the
 // next day. Sites without known signals have the factor of the first site with known signals. It reports whether all
 // factors are 0.

@@ -91,8 +91,32 @@ func TestGuardedStartsAhead(t *testing.T) {
 	}
 }
 
-// TestCapacityOnAwakeNodes checks that the start rule "capacity" waits for at most 15 minutes, without signals, for capacity on a node
-// that is awake instead of waking another one.
+// TestGuardedReserve checks that held jobs leave capacity for one further job on a node that is awake, unlike with
+// the start rule "plan".
+func TestGuardedReserve(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		cores int64 // of the awake node; the other node sleeps
+		held  bool
+	}{{"carbon+plan", 8, false}, {"carbon+guarded", 8, true}, {"carbon+guarded", 12, false}} {
+		s := guardedDay(t, 500, 2, 1)
+		for _, n := range s.Nodes {
+			n.Profile = &energy.Profile{Idle: 100, Max: 150, Sleep: 5, WakeUp: 50_000}
+		}
+		s.Nodes[1].Awake = false
+		running := s.Queue[0].Request
+		n := s.Nodes[0]
+		n.Capacity.MilliCPU, n.Free.MilliCPU = 1000*c.cores, 1000*c.cores
+		*n = n.Place(running)
+		n.Ends = []sched.End{{At: s.Now.Add(time.Hour), Request: running}}
+		if d := jointly(t, c.name, s)[0]; d.Held(s.Now) != c.held {
+			t.Errorf("%s, %d cores: start after %v, %v", c.name, c.cores, d.Window.Start.Sub(s.Now), d.Reason)
+		}
+	}
+}
+
+// TestCapacityOnAwakeNodes checks that the start rule "capacity" waits for at most 15 minutes, without signals, for
+// capacity on a node that is awake instead of waking another one.
 func TestCapacityOnAwakeNodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		busy time.Duration // remaining run time of the job on the node that is awake

@@ -190,7 +190,8 @@ func (t *timetable) sum(r *row, p *booking, whole, from, to int) (room bool) {
 	if !room {
 		return false
 	}
-	sums, slotCost, bootCost, price := t.sums[from+1:to+1], t.slotCost[from:to], t.bootCost[from+1:to+1], r.price[from:to]
+	sums, bootCost := t.sums[from+1:to+1], t.bootCost[from+1:to+1]
+	slotCost, price := t.slotCost[from:to], r.price[from:to]
 	sum, boots, watts := 0., 0., 0.
 	for k := range changed {
 		if k == 0 || changed[k] {
