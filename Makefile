@@ -93,7 +93,7 @@ static:
 # enforced by test/layers, and others), and for tests with the comment //test:norace, which measure time or memory or run a long
 # simulation. In forecast, it is used only for the tests on several processors.
 single := energy(/batch|/codec)?|forecast|grid|humanize|mincost|predict|report|sched(/codec|/sleep|/strategy)?|sim(/oracle)?|workload
-core   := /(internal/($(single))|scenarios(/field)?|hack/images|test/(docs|layers))$$
+core   := /(internal/($(single))|scenarios(/field)?|hack/(field|images)|test/(docs|layers))$$
 light_folders := api cmd deploy hack internal
 norace  = $(shell grep -rhA1 --include='*_test.go' '^//test:norace$$' $(light_folders) | sed -n 's/^func \(Test\w*\).*/\1/p' | sort -u | paste -sd '|')
 
@@ -304,7 +304,7 @@ benchmark: ## Measure the speed and, with a meter, the power of this machine fiv
 
 # A run continues with the instances that are missing from out/. DATA= selects other grids and traces.
 field: ## Compare strategies on unseen grids and traces: 12 instances take 20 minutes, INSTANCES=420 eight hours. HALF=tuning or test.
-	@mkdir -p out && go build -o out/ ./scenarios/field
+	@mkdir -p out && go build -o out/ ./hack/field
 	for knowledge in perfect installed; do \
 	    out/field -data '$(or $(DATA),../shared/data)' -half '$(or $(HALF),test)' -instances '$(or $(INSTANCES),12)' \
 	        -knowledge $$knowledge -arms "$$(test $$knowledge = perfect && echo '$(field-arms),$(field-more)' || echo '$(field-arms)')" \

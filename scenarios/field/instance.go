@@ -1,4 +1,6 @@
-package main
+// Package field draws instances of workloads on grids and fleets, to compare strategies on data on which none of them
+// was tuned. See docs/measurements/field.md for the protocol and the format of the data.
+package field
 
 import (
 	"context"
@@ -23,18 +25,24 @@ const day = 24 * time.Hour
 
 // Power modes: what happens to empty machines.
 const (
-	staysOn    = "stay on"
-	sleeps     = "sleep"
-	autoscaled = "autoscaled"
+	StayOn     = "stay on"
+	Sleep      = "sleep"
+	Autoscaled = "autoscaled"
 )
+
+// Utilization contains the utilizations of instances.
+var Utilization = []float64{0.15, 0.4, 0.7}
 
 // The values of an instance are drawn from these.
 var (
-	fleetSizes  = []int{3, 3, 3, 6, 6, 6, 12, 12, 12, 24, 24, 24, 50, 100, 300, 1000}
-	utilization = []float64{0.15, 0.4, 0.7}
-	powerModes  = []string{sleeps, sleeps, staysOn, autoscaled}
-	delays      = []time.Duration{1, 2, 4, 6, 12, 24} // hours
+	fleetSizes = []int{3, 3, 3, 6, 6, 6, 12, 12, 12, 24, 24, 24, 50, 100, 300, 1000}
+	powerModes = []string{Sleep, Sleep, StayOn, Autoscaled}
+	delays     = []time.Duration{1, 2, 4, 6, 12, 24} // hours
 )
+
+// MinJobs is the minimum number of jobs of an instance that is worth running. Some traces have too few jobs that fit
+// on small machines.
+const MinJobs = 100
 
 const (
 	urgentShare = 1. / 3 // of the jobs; they must start immediately
@@ -43,13 +51,12 @@ const (
 	maxLength   = 12 * time.Hour
 	enoughJobs  = 1000
 	maxDays     = 14
-	minJobs     = 100
 	tail        = 2 * day   // after the last day of jobs
 	lag         = time.Hour // delay after which providers publish the intensity of an hour
 )
 
-// An instance contains days of jobs on a fleet and a grid.
-type instance struct {
+// An Instance contains days of jobs on a fleet and a grid.
+type Instance struct {
 	ID     int           `json:"id"`
 	Zone   string        `json:"zone"`
 	Start  time.Time     `json:"start"`
@@ -68,26 +75,27 @@ type instance struct {
 	Jobs  int     `json:"jobs"`
 	May   int     `json:"may"` // jobs that may wait
 
-	scenario sim.Scenario
+	Scenario sim.Scenario  `json:"-"`
 	offset   time.Duration // of local time from UTC
 	from     grid.Signal   // complete
 }
 
-// draw returns an instance. It depends only on the sources, the seed and the number.
-func draw(c *cache, all sources, seed uint64, id int) (*instance, error) {
+// Draw returns an instance. It depends only on the sources, the seed and the number. It is not safe for concurrent
+// use.
+func (s *Sources) Draw(seed uint64, id int) (*Instance, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(id)))
-	zone, trace := pick(r, all.grids), pick(r, all.traces)
-	signal, err := c.grid(zone)
+	zone, trace := pick(r, s.grids), pick(r, s.traces)
+	signal, err := s.grid(zone)
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := c.trace(trace)
+	jobs, err := s.trace(trace)
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{
+	in := &Instance{
 		ID: id, Zone: zone.name, Trace: trace.name, Fleet: pick(r, fleetSizes), Mixed: r.IntN(2) == 0,
-		Target: pick(r, utilization), Power: pick(r, powerModes), Delay: pick(r, delays) * time.Hour,
+		Target: pick(r, Utilization), Power: pick(r, powerModes), Delay: pick(r, delays) * time.Hour,
 		offset: zone.offset, from: signal,
 	}
 	first := signal.Series.Start().Add(forecast.MinHistory).Truncate(day).Add(day)
@@ -97,10 +105,10 @@ func draw(c *cache, all sources, seed uint64, id int) (*instance, error) {
 	}
 	in.Start = first.Add(time.Duration(r.IntN(starts)) * day)
 	site := &sched.Site{Name: "site", Zone: grid.Zone(zone.name), PUE: 1.2, Carbon: signal}
-	in.scenario = sim.Scenario{Name: fmt.Sprint(id), Start: in.Start, Sites: []*sched.Site{site}}
-	in.scenario.Sleep.Policy = sleep.DefaultPolicy()
-	if in.Power == autoscaled { // the defaults of the cluster autoscaler
-		in.scenario.Sleep.Policy = sleep.Policy{After: 10 * time.Minute}
+	in.Scenario = sim.Scenario{Name: fmt.Sprint(id), Start: in.Start, Sites: []*sched.Site{site}}
+	in.Scenario.Sleep.Policy = sleep.DefaultPolicy()
+	if in.Power == Autoscaled { // the defaults of the cluster autoscaler
+		in.Scenario.Sleep.Policy = sleep.Policy{After: 10 * time.Minute}
 	}
 	if err := in.fleet(r, site); err != nil {
 		return nil, err
@@ -115,7 +123,7 @@ func draw(c *cache, all sources, seed uint64, id int) (*instance, error) {
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
 // fleet creates the machines: of one kind, or one of the bundled kinds for each.
-func (in *instance) fleet(r *rand.Rand, site *sched.Site) error {
+func (in *Instance) fleet(r *rand.Rand, site *sched.Site) error {
 	nodes, err := workload.Nodes("demo24", r.Uint64(), site)
 	if err != nil {
 		return err
@@ -132,27 +140,27 @@ func (in *instance) fleet(r *rand.Rand, site *sched.Site) error {
 			profiles[n.Profile] = in.profile(n.Profile)
 		}
 		n.Profile = profiles[n.Profile]
-		in.scenario.Nodes = append(in.scenario.Nodes, n)
+		in.Scenario.Nodes = append(in.Scenario.Nodes, n)
 	}
 	return nil
 }
 
 // profile returns the profile of a machine for the power mode.
-func (in *instance) profile(of *energy.Profile) *energy.Profile {
+func (in *Instance) profile(of *energy.Profile) *energy.Profile {
 	p := *of
 	switch in.Power {
-	case staysOn:
+	case StayOn:
 		p.Sleep, p.WakeUp, p.BootSeconds = p.Idle, 0, 0
-	case autoscaled: // a virtual machine that is deleted draws no power
+	case Autoscaled: // a virtual machine that is deleted draws no power
 		p.Sleep, p.BootSeconds = 0, 180
 	}
 	return &p
 }
 
 // fill draws the jobs of several days from the trace. It keeps their order and time of day.
-func (in *instance) fill(r *rand.Rand, trace []sched.Job) {
+func (in *Instance) fill(r *rand.Rand, trace []sched.Job) {
 	var largest, all sched.Resources
-	for _, n := range in.scenario.Nodes {
+	for _, n := range in.Scenario.Nodes {
 		largest, all = largest.Max(n.Capacity), all.Add(n.Capacity)
 	}
 	wanted := in.Target * float64(all.MilliCPU) * day.Seconds() // per day
@@ -180,7 +188,7 @@ func (in *instance) fill(r *rand.Rand, trace []sched.Job) {
 			break
 		}
 	}
-	for in.Days < maxDays && len(in.scenario.Jobs) < enoughJobs {
+	for in.Days < maxDays && len(in.Scenario.Jobs) < enoughJobs {
 		start := in.Start.Add(time.Duration(in.Days) * day)
 		var jobs []sched.Job
 		var work float64
@@ -195,14 +203,14 @@ func (in *instance) fill(r *rand.Rand, trace []sched.Job) {
 			jobs = append(jobs, j)
 		}
 		slices.SortStableFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
-		in.scenario.Jobs = append(in.scenario.Jobs, jobs...)
+		in.Scenario.Jobs = append(in.Scenario.Jobs, jobs...)
 		in.Use += work
 		in.Days++
 	}
 	in.Use /= float64(all.MilliCPU) * day.Seconds() * float64(in.Days)
-	in.Jobs = len(in.scenario.Jobs)
-	for i := range in.scenario.Jobs {
-		if in.scenario.Jobs[i].AllowedDelay > 0 {
+	in.Jobs = len(in.Scenario.Jobs)
+	for i := range in.Scenario.Jobs {
+		if in.Scenario.Jobs[i].AllowedDelay > 0 {
 			in.May++
 		}
 	}
@@ -211,11 +219,11 @@ func (in *instance) fill(r *rand.Rand, trace []sched.Job) {
 // workOf returns the work of a job in millicore-seconds.
 func workOf(j *sched.Job) float64 { return float64(j.Request.MilliCPU) * j.Duration.Seconds() }
 
-// until returns the end of the accounted period. It is the same for all arms.
-func (in *instance) until() time.Time { return in.Start.Add(time.Duration(in.Days)*day + tail) }
+// Until returns the end of the accounted period. It is the same for all arms.
+func (in *Instance) Until() time.Time { return in.Start.Add(time.Duration(in.Days)*day + tail) }
 
 // swing sets the range of the carbon intensity on the day of the instance.
-func (in *instance) swing() {
+func (in *Instance) swing() {
 	part := in.from.Series.Between(in.Start, in.Start.Add(time.Duration(in.Days)*day))
 	values := part.Values(0, part.Len())
 	for of := range slices.Chunk(values, 24) {
@@ -227,29 +235,29 @@ func (in *instance) swing() {
 
 // Knowledge of the strategies.
 const (
-	perfect   = "perfect"   // the true intensities and run times
-	installed = "installed" // as in a cluster with default settings: the forecast "best", and an hour for each job
+	Perfect   = "perfect"   // the true intensities and run times
+	Installed = "installed" // as in a cluster with default settings: the forecast "best", and an hour for each job
 )
 
-// limit removes the information from the scenario that is not available.
-func (in *instance) limit(ctx context.Context, knowledge string) error {
+// Limit removes the information from the scenario that is not available.
+func (in *Instance) Limit(ctx context.Context, knowledge string) error {
 	switch knowledge {
-	case perfect:
+	case Perfect:
 		return nil
-	case installed:
+	case Installed:
 	default:
-		return fmt.Errorf("knowledge is %q: want %s or %s", knowledge, perfect, installed)
+		return fmt.Errorf("knowledge is %q: want %s or %s", knowledge, Perfect, Installed)
 	}
 	settings := policy.BuiltIn()
-	in.scenario.Policy.MinSaving, in.scenario.Policy.MinSavingPerHour = settings.MinSaving, settings.MinSavingPerHour
-	in.scenario.Learner = func() predict.Learner { return anHour{predict.NewMean()} }
-	until := timeutil.Earlier(in.until().Add(4*day), in.from.Series.End())
+	in.Scenario.Policy.MinSaving, in.Scenario.Policy.MinSavingPerHour = settings.MinSaving, settings.MinSavingPerHour
+	in.Scenario.Learner = func() predict.Learner { return anHour{predict.NewMean()} }
+	until := timeutil.Earlier(in.Until().Add(4*day), in.from.Series.End())
 	since := timeutil.Later(in.from.Series.Start(), in.Start.Add(-180*day))
 	issued, err := forecast.Issue(ctx, forecast.Issuance{
 		History: in.from.Series.Between(since, in.from.Series.End()), Model: forecast.Chosen, From: in.Start,
 		Until: until, Lag: lag, Refit: -1, Seed: 1,
 	})
-	in.scenario.Foresight = []sim.Foresight{issued}
+	in.Scenario.Foresight = []sim.Foresight{issued}
 	return err
 }
 
@@ -258,3 +266,18 @@ type anHour struct{ predict.Learner }
 
 // Expect implements [predict.Learner].
 func (anHour) Expect(j *sched.Job) { j.Duration, j.Runtimes = time.Hour, nil }
+
+// AtNight returns the jobs with a later submission: the next 22:00 local time if the allowed delay includes it, for
+// jobs that are submitted between 06:00 and 22:00.
+func (in *Instance) AtNight() []sched.Job {
+	jobs := slices.Clone(in.Scenario.Jobs)
+	for i := range jobs {
+		j := &jobs[i]
+		local := j.Submitted.Add(in.offset)
+		night := local.Truncate(day).Add(22 * time.Hour)
+		if wait := night.Sub(local); wait > 0 && wait <= min(16*time.Hour, j.AllowedDelay) {
+			j.Submitted, j.AllowedDelay = j.Submitted.Add(wait), j.AllowedDelay-wait
+		}
+	}
+	return jobs
+}

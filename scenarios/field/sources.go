@@ -1,4 +1,4 @@
-package main
+package field
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,25 +32,31 @@ type source struct {
 	offset time.Duration // of local time from UTC, for grids
 }
 
-// sources contains the grids and traces of a data directory.
-type sources struct{ grids, traces []source }
+// Sources contains the grids and traces of a half. Each file is read once.
+type Sources struct {
+	grids, traces []source
+	signals       map[source]grid.Signal
+	jobs          map[string][]sched.Job // by path
+}
 
-// readSources reads the manifest of a data directory, or that of the open data if the directory has none. Each line
-// contains tab-separated values: the kind (grid or trace), the half (tuning or test), the zone or the name of the
-// trace, the path of the file, and for grids the offset of local time from UTC in hours.
-func readSources(dir string) (all sources, err error) {
+// ReadSources reads the manifest of a data directory, or that of the open data if the directory has none, and returns
+// the sources of a half. Each line contains tab-separated values: the kind (grid or trace), the half (tuning or
+// test), the zone or the name of the trace, the path of the file, and for grids the offset of local time from UTC in
+// hours.
+func ReadSources(dir, half string) (*Sources, error) {
+	all := &Sources{signals: map[source]grid.Signal{}, jobs: map[string][]sched.Job{}}
 	text, err := os.ReadFile(filepath.Join(dir, manifestName))
 	if errors.Is(err, fs.ErrNotExist) {
 		text, err = openData, nil
 	}
 	if err != nil {
-		return all, err
+		return nil, err
 	}
 	lines := csv.NewReader(bytes.NewReader(text))
 	lines.Comma, lines.Comment, lines.FieldsPerRecord = '\t', '#', -1
 	rows, err := lines.ReadAll()
 	if err != nil {
-		return all, fmt.Errorf("reading %s: %w", manifestName, err)
+		return nil, fmt.Errorf("reading %s: %w", manifestName, err)
 	}
 	for i, row := range rows {
 		row = append(row, "", "", "", "") // optional columns
@@ -62,64 +67,54 @@ func readSources(dir string) (all sources, err error) {
 		}
 		switch {
 		case err != nil || s.half != "tuning" && s.half != "test":
-			return all, fmt.Errorf("%s, row %d: want tuning or test, and an offset in hours", manifestName, i+1)
+			return nil, fmt.Errorf("%s, row %d: want tuning or test, and an offset in hours", manifestName, i+1)
+		case row[0] != "grid" && row[0] != "trace":
+			return nil, fmt.Errorf("%s, row %d: unknown kind %q", manifestName, i+1, row[0])
+		case s.half != half:
 		case row[0] == "grid":
 			all.grids = append(all.grids, s)
-		case row[0] == "trace":
-			all.traces = append(all.traces, s)
 		default:
-			return all, fmt.Errorf("%s, row %d: unknown kind %q", manifestName, i+1, row[0])
+			all.traces = append(all.traces, s)
 		}
+	}
+	if len(all.grids) == 0 || len(all.traces) == 0 {
+		return nil, fmt.Errorf("no grids or no traces of the half %q in %s", half, dir)
 	}
 	return all, nil
 }
 
-// of returns the sources of a half.
-func (all sources) of(half string) sources {
-	other := func(s source) bool { return s.half != half }
-	return sources{
-		slices.DeleteFunc(slices.Clone(all.grids), other), slices.DeleteFunc(slices.Clone(all.traces), other),
-	}
-}
-
-// A cache reads each file once.
-type cache struct {
-	grids  map[source]grid.Signal
-	traces map[string][]sched.Job
-}
-
-func (c *cache) grid(s source) (grid.Signal, error) {
-	if signal, known := c.grids[s]; known {
+func (s *Sources) grid(of source) (grid.Signal, error) {
+	if signal, known := s.signals[of]; known {
 		return signal, nil
 	}
-	signal, _, err := grid.ReadCSV(s.path,
-		grid.CSVOptions{Zone: grid.Zone(s.name), Fill: 3 * time.Hour, Every: time.Hour})
+	signal, _, err := grid.ReadCSV(of.path,
+		grid.CSVOptions{Zone: grid.Zone(of.name), Fill: 3 * time.Hour, Every: time.Hour})
 	if err != nil {
 		return signal, err
 	}
-	c.grids[s] = signal
+	s.signals[of] = signal
 	return signal, nil
 }
 
 // epoch is the reference time of traces with relative times.
 var epoch = time.Date(2022, 1, 3, 0, 0, 0, 0, time.UTC)
 
-func (c *cache) trace(s source) ([]sched.Job, error) {
-	if jobs, known := c.traces[s.path]; known {
+func (s *Sources) trace(of source) ([]sched.Job, error) {
+	if jobs, known := s.jobs[of.path]; known {
 		return jobs, nil
 	}
-	trace, err := workload.LoadWith(s.path, workload.Options{Start: epoch, SkipBad: true})
+	trace, err := workload.LoadWith(of.path, workload.Options{Start: epoch, SkipBad: true})
 	if err != nil {
 		return nil, err
 	}
 	for _, note := range trace.LeftOut() {
-		fmt.Fprintf(os.Stderr, "field: %s: %s\n", s.path, note)
+		fmt.Fprintf(os.Stderr, "field: %s: %s\n", of.path, note)
 	}
 	for i := range trace.Jobs {
 		j := &trace.Jobs[i]
-		j.ID = strings.Join([]string{s.name, j.ID}, "/")
+		j.ID = strings.Join([]string{of.name, j.ID}, "/")
 		j.Scaling, j.Sites, j.FinishBy, j.Request.GPU = nil, nil, time.Time{}, 0
 	}
-	c.traces[s.path] = trace.Jobs
+	s.jobs[of.path] = trace.Jobs
 	return trace.Jobs, nil
 }

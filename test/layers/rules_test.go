@@ -107,11 +107,11 @@ var house = map[string]folder{
 	"cmd":  {own: slices.Concat(wings, data, []string{"app", "cli", "lab"}), outside: heavyInMain},
 	"test": {own: slices.Concat(wings, data, []string{"app", "cli", "lab"}), outside: everything},
 
-	// Programs that build releases. The program for hardware tables uses the same scores as the catalog.
-	"hack": {own: []string{"energy", "grid", "hardware"}, outside: anything},
+	// Programs for developers. The program for hardware tables uses the same scores as the catalog, and another one
+	// compares strategies on unseen data.
+	"hack": {own: slices.Concat(upper, []string{"hardware", "report", "scenarios"}), outside: anything},
 
-	// Scenarios, and the program that compares strategies on unseen data.
-	"scenarios": {own: slices.Concat(upper, []string{"policy", "report"}), outside: anything},
+	"scenarios": {own: slices.Concat(upper, []string{"policy"}), outside: anything},
 
 	// Data directories that may contain a Go file with embedded data.
 	"examples":   {},

@@ -11,9 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
-	"github.com/kubenergy/kubenergy/internal/sched"
-	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/scenarios/field"
 )
 
 // ownData writes a data directory with a trace and a grid.
@@ -29,7 +27,7 @@ func ownData(t *testing.T) (dir string) {
 		hours += fmt.Sprintf("%s,%d\n", start.Add(time.Duration(h)*time.Hour).Format(time.RFC3339), 300+(h%24-12)*20)
 	}
 	for name, text := range map[string]string{
-		manifestName: "# a comment\ngrid\ttest\thome\tgrid.csv\t1\ntrace\ttest\tours\tjobs.csv\n", "grid.csv": hours,
+		"field.tsv": "# a comment\ngrid\ttest\thome\tgrid.csv\t1\ntrace\ttest\tours\tjobs.csv\n", "grid.csv": hours,
 		"jobs.csv": jobs,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -43,7 +41,7 @@ func ownData(t *testing.T) (dir string) {
 func TestOwnData(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	o := options{
-		data: ownData(t), half: "test", knowledge: installed, out: out, seed: 24, count: 2, workers: 2,
+		data: ownData(t), half: "test", knowledge: field.Installed, out: out, seed: 24, count: 2, workers: 2,
 		arms: []string{"stock", "energy", ours, "held stock"},
 	}
 	run := func() (table string, results []byte) {
@@ -76,51 +74,5 @@ func TestOwnData(t *testing.T) {
 	o.seed++
 	if err := o.main(t.Context(), &bytes.Buffer{}); err == nil {
 		t.Error("results of another seed are added to a file")
-	}
-}
-
-// TestOpenData checks that instances of the open data are reproducible, that their jobs fit, and that the halves have
-// no grid or trace in common.
-func TestOpenData(t *testing.T) {
-	dir := filepath.Join(kit.Root, "..", "shared", "data")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("missing data directory: %v", err)
-	}
-	all, err := readSources(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	halves := map[string]string{}
-	for _, s := range append(all.grids, all.traces...) {
-		if half := halves[s.name]; half != "" && half != s.half {
-			t.Errorf("%s belongs to both halves", s.name)
-		}
-		halves[s.name] = s.half
-	}
-	for _, half := range []string{"tuning", "test"} {
-		c := &cache{grids: map[source]grid.Signal{}, traces: map[string][]sched.Job{}}
-		for id := range 8 {
-			in, err := draw(c, all.of(half), 1, id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			again, err := draw(c, all.of(half), 1, id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(in.scenario.Jobs, again.scenario.Jobs); diff != "" {
-				t.Errorf("instance %d of the half %s differs when it is drawn again:\n%s", id, half, diff)
-			}
-			for i := range in.scenario.Jobs {
-				j := &in.scenario.Jobs[i]
-				fits := false
-				for k := range in.scenario.Nodes {
-					fits = fits || j.Fits(&in.scenario.Nodes[k])
-				}
-				if !fits || j.Submitted.Before(in.Start) || !j.Submitted.Before(in.until()) {
-					t.Fatalf("instance %d of the half %s has an invalid job: %+v", id, half, j)
-				}
-			}
-		}
 	}
 }

@@ -8,7 +8,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -32,6 +31,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
+	"github.com/kubenergy/kubenergy/scenarios/field"
 )
 
 // An arm is a way to schedule the jobs of an instance.
@@ -63,17 +63,17 @@ var arms = []arm{
 
 // A row is the result of an arm on an instance.
 type row struct {
-	Half      string        `json:"half"`
-	Seed      uint64        `json:"seed"`
-	Knowledge string        `json:"knowledge"`
-	Instance  instance      `json:"instance"`
-	Arm       string        `json:"arm"`
-	Grams     float64       `json:"grams"`
-	KWh       float64       `json:"kwh"`
-	Wait      time.Duration `json:"wait"` // mean
-	Held      int           `json:"held"`
-	Late      []lateness    `json:"late,omitempty"` // jobs that started after their latest start
-	Boots     int           `json:"boots"`
+	Half      string         `json:"half"`
+	Seed      uint64         `json:"seed"`
+	Knowledge string         `json:"knowledge"`
+	Instance  field.Instance `json:"instance"`
+	Arm       string         `json:"arm"`
+	Grams     float64        `json:"grams"`
+	KWh       float64        `json:"kwh"`
+	Wait      time.Duration  `json:"wait"` // mean
+	Held      int            `json:"held"`
+	Late      []lateness     `json:"late,omitempty"` // jobs that started after their latest start
+	Boots     int            `json:"boots"`
 }
 
 // lateness is the lateness of one job.
@@ -93,7 +93,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the instances")
 	flag.IntVar(&o.count, "instances", 420, "number of instances")
 	flag.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "number of concurrent instances")
-	flag.StringVar(&o.knowledge, "knowledge", perfect, "knowledge of the strategies: perfect or installed")
+	flag.StringVar(&o.knowledge, "knowledge", field.Perfect, "knowledge of the strategies: perfect or installed")
 	flag.StringVar(&o.out, "out", "out/field.jsonl", "file with the results, to which missing ones are added")
 	list := flag.String("arms", strings.Join(o.arms, ","), "arms to run")
 	flag.Parse()
@@ -122,27 +122,17 @@ func (o *options) main(ctx context.Context, out io.Writer) error {
 
 // read returns the results in the file.
 func (o *options) read() (rows []row, err error) {
-	file, err := os.Open(o.out)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	text, err := os.ReadFile(o.out)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	defer file.Close()
-	for lines := bufio.NewReaderSize(file, 1<<20); ; {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return rows, nil // an interrupted run may leave an incomplete line
-		}
-		if err != nil {
-			return nil, err
-		}
+	for line := range bytes.Lines(text) {
 		var r row
-		if json.Unmarshal(line, &r) == nil {
+		if json.Unmarshal(line, &r) == nil { // an interrupted run may leave an incomplete line
 			rows = append(rows, r)
 		}
 	}
+	return rows, nil
 }
 
 // run runs the arms that are missing from the file.
@@ -152,13 +142,9 @@ func (o *options) run(ctx context.Context) error {
 			return fmt.Errorf("unknown arm %q in -arms", name)
 		}
 	}
-	all, err := readSources(o.data)
+	all, err := field.ReadSources(o.data, o.half)
 	if err != nil {
 		return err
-	}
-	all = all.of(o.half)
-	if len(all.grids) == 0 || len(all.traces) == 0 {
-		return fmt.Errorf("no grids or no traces of the half %q in %s", o.half, o.data)
 	}
 	done := map[string]bool{}
 	rows, err := o.read()
@@ -177,7 +163,6 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	defer file.Close()
-	c := &cache{grids: map[source]grid.Signal{}, traces: map[string][]sched.Job{}}
 	var mu sync.Mutex
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(o.workers)
@@ -188,21 +173,21 @@ func (o *options) run(ctx context.Context) error {
 		if len(missing) == 0 {
 			continue
 		}
-		in, err := draw(c, all, o.seed, id) // caches are not safe for concurrent use
+		in, err := all.Draw(o.seed, id)
 		if err != nil {
 			return err
 		}
-		if in.Jobs < minJobs {
+		if in.Jobs < field.MinJobs {
 			fmt.Fprintf(os.Stderr, "field: instance %d is omitted: %d jobs of %s fit, want at least %d\n", id, in.Jobs,
-				in.Trace, minJobs)
+				in.Trace, field.MinJobs)
 			continue
 		}
 		missing = slices.DeleteFunc(missing, func(a arm) bool { return a.flat && in.Swing >= flat })
 		work.Go(func() error {
-			if err := in.limit(ctx, o.knowledge); err != nil {
+			if err := in.Limit(ctx, o.knowledge); err != nil {
 				return fmt.Errorf("instance %d, %s: %w", in.ID, in.Zone, err)
 			}
-			rows, err := in.run(ctx, missing)
+			rows, err := runArms(ctx, in, missing)
 			if err != nil {
 				return fmt.Errorf("instance %d: %w", in.ID, err)
 			}
@@ -222,24 +207,24 @@ func (o *options) run(ctx context.Context) error {
 	return work.Wait()
 }
 
-// run runs arms on an instance.
-func (in *instance) run(ctx context.Context, arms []arm) (rows []row, err error) {
+// runArms runs arms on an instance.
+func runArms(ctx context.Context, in *field.Instance, arms []arm) (rows []row, err error) {
 	for _, a := range arms {
-		s := in.scenario
+		s := in.Scenario
 		if a.night {
-			s.Jobs = in.atNight()
+			s.Jobs = in.AtNight()
 		}
 		if a.constant {
 			s.Foresight = []sim.Foresight{constant{}}
 		}
 		var r *sim.Result
 		if a.strategy == "" {
-			r, err = in.best(ctx)
+			r, err = best(ctx, &in.Scenario)
 		} else {
 			r, err = simulate(ctx, &s, a.strategy)
 		}
 		if err == nil {
-			err = r.AccountUntil(in.until())
+			err = r.AccountUntil(in.Until())
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.name, err)
@@ -248,7 +233,7 @@ func (in *instance) run(ctx context.Context, arms []arm) (rows []row, err error)
 			Instance: *in, Arm: a.name, Grams: float64(r.Carbon), KWh: r.Energy.KWh(), Boots: r.Sleep.Boots,
 		}
 		for i := range r.Outcomes {
-			o, j := &r.Outcomes[i], &in.scenario.Jobs[i]
+			o, j := &r.Outcomes[i], &in.Scenario.Jobs[i]
 			held := o.Held() || s.Jobs[i].Submitted.After(j.Submitted)
 			out.Wait += o.Start.Sub(j.Submitted) / time.Duration(len(r.Outcomes))
 			if held {
@@ -272,44 +257,29 @@ func simulate(ctx context.Context, s *sim.Scenario, name string) (*sim.Result, e
 }
 
 // best returns the best schedule found by a search of fixed effort.
-func (in *instance) best(ctx context.Context) (*sim.Result, error) {
+func best(ctx context.Context, s *sim.Scenario) (*sim.Result, error) {
 	var from []*sim.Result
 	for _, name := range []string{"energy", "carbon+plan"} {
-		r, err := simulate(ctx, &in.scenario, name)
+		r, err := simulate(ctx, s, name)
 		if err != nil {
 			return nil, err
 		}
 		from = append(from, r)
 	}
 	steps := 0.
-	best, _, err := oracle.Best(ctx, &in.scenario, from, 1, func() float64 { steps++; return steps / effort })
-	return best, err
+	found, _, err := oracle.Best(ctx, s, from, 1, func() float64 { steps++; return steps / effort })
+	return found, err
 }
 
 // effort is the number of steps of the search for the best schedule.
 const effort = 4000
-
-// atNight returns the jobs with a later submission: the next 22:00 local time if the allowed delay includes it, for
-// jobs that are submitted between 06:00 and 22:00.
-func (in *instance) atNight() []sched.Job {
-	jobs := slices.Clone(in.scenario.Jobs)
-	for i := range jobs {
-		j := &jobs[i]
-		local := j.Submitted.Add(in.offset)
-		night := local.Truncate(day).Add(22 * time.Hour)
-		if wait := night.Sub(local); wait > 0 && wait <= min(16*time.Hour, j.AllowedDelay) {
-			j.Submitted, j.AllowedDelay = j.Submitted.Add(wait), j.AllowedDelay-wait
-		}
-	}
-	return jobs
-}
 
 // constant is a forecast that is the same at all times.
 type constant struct{}
 
 // At implements [sim.Foresight].
 func (constant) At(now time.Time) grid.Signal {
-	series, err := grid.Constant(now.Truncate(time.Hour), 7*day, 300)
+	series, err := grid.Constant(now.Truncate(time.Hour), 7*sched.Day, 300)
 	if err != nil {
 		panic(err) // the arguments are valid
 	}
