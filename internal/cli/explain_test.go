@@ -173,6 +173,35 @@ func TestExplainAHotNode(t *testing.T) {
 	}
 }
 
+// The explanation of a finished Job contains its savings and their parts. If the controller is unreachable, that is
+// reported instead.
+func TestExplainSavings(t *testing.T) {
+	a := twoSites(t)
+	j := workJob("b")
+	j.Namespace, j.Labels, j.Spec.Suspend = "home", nil, new(false)
+	j.CreationTimestamp = metav1.NewTime(testNow.Add(-25 * time.Hour))
+	j.Status.CompletionTime = &metav1.Time{Time: testNow.Add(-16 * time.Hour)}
+	j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
+	a.add(t, jobsIn("home"), j)
+	a.add(t, "/api/v1/namespaces", &v1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{
+		Name: "home", Labels: map[string]string{v1alpha1.LabelMode: "enforce"},
+	}})
+	x := explained(t, a, "job/b", "-n", "home")
+	if x.Saved != "" || !slices.ContainsFunc(x.Unseen, func(s string) bool { return strings.HasPrefix(s, "savings: ") }) {
+		t.Errorf("without a controller: saved %q, unreadable resources %q", x.Saved, x.Unseen)
+	}
+	c := newFakeController(t)
+	c.history(t)
+	a.controller = c.answers
+	const want = "0.400 kgCO2e: 0.100 placement, 0.300 timing and 0.000 losses, relative to least-allocated"
+	if x = explained(t, a, "job/b", "-n", "home"); x.Saved != want || len(x.Unseen) > 0 {
+		t.Errorf("saved %q, want %q; unreadable resources %q", x.Saved, want, x.Unseen)
+	}
+	if _, stdout, _ := a.run(t, "explain", "job/b", "-n", "home"); !strings.Contains(stdout, "Saved: "+want) {
+		t.Errorf("the text does not contain the savings:\n%s", stdout)
+	}
+}
+
 func TestExplainAPod(t *testing.T) {
 	a := twoSites(t)
 	p := markedPod("train")

@@ -200,6 +200,30 @@ func (s *Statement) explain() {
 	}
 }
 
+// Sentence returns the savings with their parts, or the reasons why there are none. It must not be called without any
+// jobs, compared or not.
+func (c *Comparison) Sentence() string {
+	if c.Jobs == 0 {
+		return "unknown: " + strings.Join(slices.Sorted(maps.Keys(c.Left)), ", ")
+	}
+	total := 0.
+	for _, p := range c.Parts() {
+		total += p.Value
+	}
+	return humanize.Significant(total) + " " + c.split() + ", relative to " + c.Baseline
+}
+
+// split returns the unit and the parts of the savings as text.
+func (c *Comparison) split() string {
+	unit := "kgCO2e"
+	if c.Signal() == "" {
+		unit = "kWh"
+	}
+	return unit + ": " + humanize.Listed(sliceutil.Map(c.Parts(), func(p Part) string {
+		return humanize.Significant(p.Value) + " " + strings.ToLower(p.Name)
+	}), "and")
+}
+
 // notes returns notes on the savings.
 func (c *Comparison) notes() []string {
 	notes := []string{"Savings are relative to " + c.Baseline +
@@ -207,14 +231,7 @@ func (c *Comparison) notes() []string {
 		"The 95 % interval is in brackets. " + humanize.Plural(c.Jobs, "job is", "jobs are") + " compared, " +
 		humanize.Plural(c.Held, "was held", "were held") + "."}
 	if c.Jobs > 0 {
-		unit := "kgCO2e"
-		if c.Signal() == "" {
-			unit = "kWh"
-		}
-		parts := sliceutil.Map(c.Parts(), func(p Part) string {
-			return humanize.Significant(p.Value) + " " + strings.ToLower(p.Name)
-		})
-		notes = append(notes, "Parts of the saved "+unit+": "+humanize.Listed(parts, "and")+".")
+		notes = append(notes, "Parts of the saved "+c.split()+".")
 	}
 	for _, why := range slices.Sorted(maps.Keys(c.Left)) {
 		notes = append(notes, humanize.Plural(c.Left[why], "job is", "jobs are")+" not compared: "+why+".")

@@ -62,9 +62,10 @@ func NewCommand(t cmdutil.Terminal) *cobra.Command {
 		Long: `Explain the decisions of KubEnergy about a pod or a Job. The output shows whether it is held and until
 when, the effective settings and their sources, a comparison with an immediate start, the signals used, and the ranking
 of nodes. For a CronJob it explains the next Job, for a Deployment the placement of its pods, and for a namespace its
-mode, policy and budgets. The command uses your own permissions and lists the resources that you may not read. If a
-PowerProfile limits the temperature of nodes, their temperatures are requested from the controller. Infeasible nodes
-are excluded by a model, and the scheduler itself checks additional conditions.`,
+mode, policy and budgets. For a finished Job in the mode enforce, the output contains the savings by the ledger. The
+command uses your own permissions and lists the resources that you may not read. If a PowerProfile limits the
+temperature of nodes, their temperatures are requested from the controller. Infeasible nodes are excluded by a model,
+and the scheduler itself checks additional conditions.`,
 		Example: `  kubenergy explain job nightly-report -n reports
   kubenergy explain pod/train-7 -o yaml
   kubenergy explain cronjob nightly-report -n reports
@@ -182,7 +183,10 @@ func (e *Explainer) Explain(ctx context.Context, kind, namespace, name string) (
 	e.strands(ctx, s)
 	e.signals(ctx)
 	switch e.out.State {
-	case StateBound, StateRunning, StateFinished:
+	case StateFinished:
+		e.saved(ctx, s)
+		return e.out, nil
+	case StateBound, StateRunning:
 		return e.out, nil // there is no decision left to make
 	}
 	e.rank(ctx, s, &job, &settings)

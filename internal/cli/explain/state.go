@@ -18,8 +18,11 @@ import (
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // state sets the state of the object and a sentence that describes it.
@@ -131,6 +134,45 @@ func (x *Explanation) startOf(job *batchv1.Job) {
 		return // it was not held, or not long enough for an annotation
 	}
 	x.Planned, x.Started = &planned, &job.Status.StartTime.Time
+}
+
+// maxRecords is the maximum number of decisions that are read for the savings of a Job.
+const maxRecords = 2000
+
+// saved sets the savings of a finished Job.
+func (e *Explainer) saved(ctx context.Context, s *subject) {
+	if s.job == nil || !e.Settled.Enforced() {
+		return
+	}
+	q := &ledger.Query{From: s.job.CreationTimestamp.Time, To: e.Now, Namespaces: []string{e.out.Namespace}}
+	if end := s.job.Status.CompletionTime; end != nil { // the last energy is booked minutes later
+		q.To = timeutil.Earlier(e.Now, end.Add(15*time.Minute))
+	}
+	var evidence *report.Evidence
+	var missing []string
+	c, err := cmdutil.ThroughProxy(ctx, e.Config, v1alpha1.SystemNamespace, "", func() time.Time { return e.Now })
+	if err == nil {
+		evidence, _, missing, err = c.Evidence(ctx, q, true, maxRecords)
+	}
+	for _, what := range missing {
+		e.unseen("savings: " + what)
+	}
+	if err != nil {
+		e.unseen("savings: " + cmdutil.Because(err))
+	}
+	if err != nil || evidence == nil {
+		return
+	}
+	evidence.Records = slices.DeleteFunc(evidence.Records, func(r ledger.Record) bool {
+		return r.OwnerName() != "Job/"+e.out.Name
+	})
+	found, err := report.Compare(evidence, report.DefaultBaseline, q.From, 1)
+	switch {
+	case err != nil:
+		e.unseen("savings: " + err.Error())
+	case found.Jobs+len(found.Left) > 0:
+		e.out.Saved = found.Sentence()
+	}
 }
 
 // held describes a held Job based on the annotations of the hold loop, and how the Job will be released.

@@ -40,6 +40,9 @@ func (x *Explanation) Text(_, colours bool) string {
 		fmt.Fprintf(&b, "Planned start: %s\nActual start: %s (%s)\n", x.Planned.UTC().Format(time.RFC3339),
 			x.Started.UTC().Format(time.RFC3339), offBy(x.Started.Sub(*x.Planned))) // times in seconds
 	}
+	if x.Saved != "" {
+		fmt.Fprintf(&b, "Saved: %s\n", x.Saved)
+	}
 	for _, w := range x.Warnings {
 		fmt.Fprintf(&b, "Warning: %s\n", w)
 	}
