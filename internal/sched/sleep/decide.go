@@ -365,11 +365,20 @@ func (d *decision) rest() {
 	}
 }
 
+// rationed is the factor by which the time that a machine must be empty before it is put to sleep increases each time
+// that it was put to sleep beyond half of the maximum number in 24 hours. Otherwise, a machine that is put to sleep at
+// each of many short breaks would stay awake for the rest of the day.
+const rationed = 4
+
 // keeps returns the reason why an empty machine must remain awake, or [Spare] if it may sleep.
 func (d *decision) keeps(i int) (why Reason, until time.Time) {
 	m := &d.Machines[i]
 	breakEven, saves := m.BreakEven()
-	ripe := m.Since.Add(max(breakEven, d.Policy.After))
+	empty := max(breakEven, d.Policy.After)
+	if d.Policy.MaxCycles > 0 {
+		empty *= time.Duration(1 + rationed*max(m.Sleeps-d.Policy.MaxCycles/2, 0))
+	}
+	ripe := m.Since.Add(empty)
 	switch {
 	case m.Keep != "":
 		return Refused, time.Time{}

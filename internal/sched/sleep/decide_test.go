@@ -70,6 +70,14 @@ func TestDecide(t *testing.T) {
 		"maximum of cycles": {func(s *sleep.Snapshot) { s.Policy.MaxCycles, s.Machines[2].Sleeps = 3, 3 }, []string{
 			"a  works", "b sleep not-needed", "c  cycles-used-up", "d  not-needed",
 		}},
+		"half of the cycles": {func(s *sleep.Snapshot) {
+			s.Policy.MaxCycles, s.Machines[2].Sleeps = 6, 4
+			s.Machines[2].Since = s.Now.Add(-1249 * time.Second) // five times as long
+		}, []string{"a  works", "b sleep not-needed", "c  just-emptied", "d  not-needed"}},
+		"half of the cycles, empty for longer": {func(s *sleep.Snapshot) {
+			s.Policy.MaxCycles, s.Machines[2].Sleeps = 6, 4
+			s.Machines[2].Since = s.Now.Add(-1250 * time.Second)
+		}, []string{"a  works", "b sleep not-needed", "c sleep not-needed", "d  not-needed"}},
 		"headroom for half of the used resources": {func(s *sleep.Snapshot) {
 			s.Policy.Headroom, s.Machines[0].Free = 0.5, sched.Resources{}
 		}, []string{"a  works", "b  headroom", "c sleep not-needed", "d  not-needed"}},

@@ -73,7 +73,8 @@ type Policy struct {
 	MinAwake int `json:"minAwake,omitempty"`
 	// After is the minimum time that a machine is empty before it is put to sleep.
 	After time.Duration `json:"after,omitempty"`
-	// MaxCycles limits how often a machine is put to sleep within 24 hours; 0 means no limit.
+	// MaxCycles limits how often a machine is put to sleep within 24 hours; 0 means no limit. Beyond half of it, a
+	// machine must be empty for longer each time.
 	MaxCycles int `json:"maxCycles,omitempty"`
 	// Lead is the time before a planned start at which its machine must be awake.
 	Lead time.Duration `json:"lead,omitempty"`
