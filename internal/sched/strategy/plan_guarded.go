@@ -19,7 +19,7 @@ const (
 
 	// A job with less slack than this multiple of recent shortages is only held while the free capacity would be
 	// sufficient for this number of such jobs, in addition to the other jobs of the queue.
-	shortageSlack = 3
+	shortageSlack = 6
 	spareCopies   = 3
 
 	// A planned start precedes the latest start by this time and the longest boot time of a machine, but at most by
