@@ -32,7 +32,8 @@ type shortages struct {
 const (
 	// shortageMemory is the time after which shortages and kinds are forgotten.
 	shortageMemory = 3 * Day
-	// Until a kind has been recorded for a day, at least unknownShortage is assumed, decreasing to 0.
+	// Until a kind has been recorded for a day, at least unknownShortage is assumed, decreasing to 0, but at most half of
+	// the allowed delay.
 	unknownShortage = 2 * time.Hour
 	// maxShortKinds is the maximum number of kinds. Jobs of further kinds have the shortages of smaller jobs.
 	maxShortKinds = 500
@@ -88,7 +89,7 @@ func (s *Shortages) Set(now time.Time, jobs []Job) {
 	if s.kinds == nil {
 		s.kinds = map[shortKind]*shortages{}
 	}
-	known := map[shortKind]time.Duration{}
+	known := map[shortKind][2]time.Duration{} // recorded and assumed
 	for i := range jobs {
 		j := &jobs[i]
 		kind := shortKind{where: fmt.Sprintf("%q %q", j.Sites, j.Selector)}
@@ -102,16 +103,17 @@ func (s *Shortages) Set(now time.Time, jobs []Job) {
 			k.job.Request, k.job.Sites, k.job.Selector, k.asked = j.Request, j.Sites, j.Selector, now
 		}
 		if _, done := known[kind]; !done {
-			known[kind] = s.longest(kind, now)
+			recorded, assumed := s.longest(kind, now)
+			known[kind] = [2]time.Duration{recorded, assumed}
 		}
-		j.Shortage = known[kind]
+		j.Shortage = max(known[kind][0], min(known[kind][1], j.AllowedDelay/2))
 	}
 }
 
-// longest returns the shortage of a kind.
-func (s *Shortages) longest(kind shortKind, now time.Time) (longest time.Duration) {
+// longest returns the longest recorded shortage and the assumed shortage of a kind.
+func (s *Shortages) longest(kind shortKind, now time.Time) (recorded, assumed time.Duration) {
 	if k := s.kinds[kind]; k != nil {
-		longest = max(0, time.Duration(float64(unknownShortage)*(1-float64(now.Sub(k.began))/float64(Day))))
+		assumed = max(0, time.Duration(float64(unknownShortage)*(1-float64(now.Sub(k.began))/float64(Day))))
 	}
 	for other, k := range s.kinds {
 		smaller := other.where == kind.where
@@ -119,8 +121,8 @@ func (s *Shortages) longest(kind shortKind, now time.Time) (longest time.Duratio
 			smaller = smaller && other.sizes[d] <= kind.sizes[d]
 		}
 		if smaller {
-			longest = max(longest, k.longest)
+			recorded = max(recorded, k.longest)
 		}
 	}
-	return longest
+	return recorded, assumed
 }

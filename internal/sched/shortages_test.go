@@ -36,6 +36,9 @@ func TestShortages(t *testing.T) {
 		},
 		{ID: "never fits", Request: sched.Resources{MilliCPU: 100 * cores}, Selector: map[string]string{"disk": "ssd"}},
 	}
+	for i := range jobs {
+		jobs[i].AllowedDelay = 8 * time.Hour
+	}
 	var s sched.Shortages
 	check := func(at time.Duration, want ...time.Duration) {
 		t.Helper()
@@ -65,6 +68,8 @@ func TestShortages(t *testing.T) {
 	check(2*day, 3*h, 3*h, 4*h, 2*day, 2*day)
 	jobs[1].Request.MilliCPU = 1
 	check(2*day, 3*h, unknown, 4*h, 2*day, 2*day)
+	jobs[1].AllowedDelay = time.Hour
+	check(2*day, 3*h, h/2, 4*h, 2*day, 2*day)
 	jobs[1].Request.MilliCPU = 8 * cores
 	later := 14*h + 3*day + time.Second
 	s.Look(midnight.Add(later), asleep)

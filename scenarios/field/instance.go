@@ -239,8 +239,10 @@ const (
 	Installed = "installed" // as in a cluster with default settings: the forecast "best", and an hour for each job
 )
 
-// Limit removes the information from the scenario that is not available.
+// Limit sets the minimum savings of the chart, and removes the information from the scenario that is not available.
 func (in *Instance) Limit(ctx context.Context, knowledge string) error {
+	settings := policy.BuiltIn()
+	in.Scenario.Policy.MinSaving, in.Scenario.Policy.MinSavingPerHour = settings.MinSaving, settings.MinSavingPerHour
 	switch knowledge {
 	case Perfect:
 		return nil
@@ -248,8 +250,6 @@ func (in *Instance) Limit(ctx context.Context, knowledge string) error {
 	default:
 		return fmt.Errorf("knowledge is %q: want %s or %s", knowledge, Perfect, Installed)
 	}
-	settings := policy.BuiltIn()
-	in.Scenario.Policy.MinSaving, in.Scenario.Policy.MinSavingPerHour = settings.MinSaving, settings.MinSavingPerHour
 	in.Scenario.Learner = func() predict.Learner { return anHour{predict.NewMean()} }
 	until := timeutil.Earlier(in.Until().Add(4*day), in.from.Series.End())
 	since := timeutil.Later(in.from.Series.Start(), in.Start.Add(-180*day))

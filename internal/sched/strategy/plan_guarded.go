@@ -18,7 +18,8 @@ const (
 	fullSwing = 0.5
 
 	// A job with less slack than this multiple of recent shortages is only held while the free capacity would be
-	// sufficient for this number of such jobs, in addition to the other jobs of the queue.
+	// sufficient for this number of such jobs, in addition to the other jobs of the queue. With less slack than recent
+	// shortages, it is not held.
 	shortageSlack = 6
 	spareCopies   = 3
 
@@ -84,7 +85,7 @@ func (b *batch) startScarce(bookings []booking) {
 				}
 			}
 		}
-		if copies < spareCopies && p.atRisk() {
+		if p.atRisk() && (copies < spareCopies || p.latest-p.earliest < p.job.Shortage) {
 			p.latest, p.why = p.earliest, sched.ScarceCapacity
 		}
 		if at >= 0 {
