@@ -294,7 +294,13 @@ func replayed(t *testing.T, rule string) {
 		for _, name := range []string{"a", "b", "c"} {
 			w.planned(name, 12*time.Hour)
 		}
-		w.loop.Nodes(w.oneMachine("a", "b", "c"))
+		one := w.oneMachine("a", "b", "c")
+		w.loop.Nodes(func(view *kube.View, now time.Time) []sched.Node {
+			nodes := one(view, now) // with additional capacity, without which "guarded" holds no more than one Job
+			more := sched.Resources{MilliCPU: 16000}
+			nodes[0].Capacity, nodes[0].Free = nodes[0].Capacity.Add(more), nodes[0].Free.Add(more)
+			return nodes
+		})
 		w.starts(3*time.Hour, "a", "b", "c")
 	})
 	lines := bytes.Count(r.plans.Bytes(), []byte("\n"))
