@@ -2,7 +2,7 @@
 // seed: days of jobs on a fleet and a grid. Each arm runs on each instance. Results are appended to a file, from
 // which an interrupted run continues.
 //
-//	field [-data DIR] [-half test] [-seed 1] [-instances 420] [-knowledge perfect] [-out out/field.jsonl]
+//	field [-data DIR] [-half test] [-seed 1] [-instances 440] [-knowledge perfect] [-out out/field.jsonl]
 //
 // See docs/measurements/field.md for the protocol and the format of the data.
 package main
@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -63,6 +64,7 @@ var arms = []arm{
 
 // A row is the result of an arm on an instance.
 type row struct {
+	Revision  string         `json:"revision"` // of the program
 	Half      string         `json:"half"`
 	Seed      uint64         `json:"seed"`
 	Knowledge string         `json:"knowledge"`
@@ -91,7 +93,7 @@ func main() {
 	flag.StringVar(&o.data, "data", "", "directory with grids and traces")
 	flag.StringVar(&o.half, "half", "test", "half of the grids and traces: tuning or test")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the instances")
-	flag.IntVar(&o.count, "instances", 420, "number of instances")
+	flag.IntVar(&o.count, "instances", 440, "number of instances, including those that are omitted because few jobs fit")
 	flag.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "number of concurrent instances")
 	flag.StringVar(&o.knowledge, "knowledge", field.Perfect, "knowledge of the strategies: perfect or installed")
 	flag.StringVar(&o.out, "out", "out/field.jsonl", "file with the results, to which missing ones are added")
@@ -152,9 +154,10 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	for i := range rows {
-		if r := &rows[i]; r.Half != o.half || r.Seed != o.seed || r.Knowledge != o.knowledge {
-			return fmt.Errorf("%s has results of the half %s, seed %d and knowledge %s: want another -out", o.out,
-				r.Half, r.Seed, r.Knowledge)
+		r := &rows[i]
+		if r.Half != o.half || r.Seed != o.seed || r.Knowledge != o.knowledge || r.Revision != revision() {
+			return fmt.Errorf("%s has results of the half %s, seed %d, knowledge %s and revision %q, not %q: want "+
+				"another -out", o.out, r.Half, r.Seed, r.Knowledge, r.Revision, revision())
 		}
 		done[fmt.Sprint(rows[i].Instance.ID, rows[i].Arm)] = true
 	}
@@ -194,6 +197,7 @@ func (o *options) run(ctx context.Context) error {
 			lines := bytes.NewBufferString("\n") // in case an interrupted run has left an incomplete line
 			for i := range rows {
 				rows[i].Half, rows[i].Seed, rows[i].Knowledge = o.half, o.seed, o.knowledge
+				rows[i].Revision = revision()
 				if err := json.NewEncoder(lines).Encode(&rows[i]); err != nil {
 					return err
 				}
@@ -205,6 +209,21 @@ func (o *options) run(ctx context.Context) error {
 		})
 	}
 	return work.Wait()
+}
+
+// revision returns the commit from which the program was built, or "" if it is unknown.
+func revision() string {
+	info, _ := debug.ReadBuildInfo()
+	var commit, changed string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = " with changes"
+		}
+	}
+	return commit + changed
 }
 
 // runArms runs arms on an instance.

@@ -45,7 +45,7 @@ type Explanation struct {
 	LatestStart *time.Time `json:"latestStart,omitempty"`
 	Planned     *time.Time `json:"plannedStart,omitempty"` // of a Job that was held and has started
 	Started     *time.Time `json:"started,omitempty"`
-	Saved       string     `json:"saved,omitempty"` // savings of a finished Job, with their parts
+	Saved       string     `json:"saved,omitempty"`   // savings of a finished Job, with their parts
 	NextRun     *time.Time `json:"nextRun,omitempty"` // of a CronJob
 	Node        string     `json:"node,omitempty"`
 	Mode        string     `json:"mode"`

@@ -106,7 +106,7 @@ func (s *Shortages) Set(now time.Time, jobs []Job) {
 			recorded, assumed := s.longest(kind, now)
 			known[kind] = [2]time.Duration{recorded, assumed}
 		}
-		j.Shortage = max(known[kind][0], min(known[kind][1], j.AllowedDelay/2))
+		j.Shortage = max(known[kind][0], min(known[kind][1], j.LatestStart().Sub(j.Submitted)/2))
 	}
 }
 

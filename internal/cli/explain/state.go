@@ -150,7 +150,8 @@ func (e *Explainer) saved(ctx context.Context, s *subject) {
 	}
 	var evidence *report.Evidence
 	var missing []string
-	c, err := cmdutil.ThroughProxy(ctx, e.Config, v1alpha1.SystemNamespace, "", func() time.Time { return e.Now })
+	c, err := cmdutil.ThroughProxy(ctx, e.Config, v1alpha1.SystemNamespace, e.out.Namespace,
+		func() time.Time { return e.Now })
 	if err == nil {
 		evidence, _, missing, err = c.Evidence(ctx, q, true, maxRecords)
 	}

@@ -365,8 +365,8 @@ func (d *decision) rest() {
 	}
 }
 
-// rationed is the factor by which the time that a machine must be empty before it is put to sleep increases each time
-// that it was put to sleep beyond half of the maximum number in 24 hours. Otherwise, a machine that is put to sleep at
+// rationed is the multiple of the time that a machine must be empty before it is put to sleep, which is added for each
+// time that it was put to sleep beyond half of the maximum number in 24 hours. Otherwise, a machine that is put to sleep at
 // each of many short breaks would stay awake for the rest of the day.
 const rationed = 4
 
@@ -384,10 +384,10 @@ func (d *decision) keeps(i int) (why Reason, until time.Time) {
 		return Refused, time.Time{}
 	case !saves:
 		return SavesNone, time.Time{}
-	case d.Now.Before(ripe):
-		return JustEmptied, ripe
 	case d.Policy.MaxCycles > 0 && m.Sleeps >= d.Policy.MaxCycles:
 		return Cycled, time.Time{}
+	case d.Now.Before(ripe):
+		return JustEmptied, ripe
 	case m.Closed:
 		return Spare, time.Time{}
 	case d.awake[m.Zone] <= d.Policy.MinAwake:

@@ -18,8 +18,7 @@ const (
 	fullSwing = 0.5
 
 	// A job with less slack than this multiple of recent shortages is only held while the free capacity would be
-	// sufficient for this number of such jobs, in addition to the other jobs of the queue. With less slack than recent
-	// shortages, it is not held.
+	// sufficient for this number of such jobs, in addition to the other jobs of the queue.
 	shortageSlack = 6
 	spareCopies   = 3
 
@@ -85,7 +84,7 @@ func (b *batch) startScarce(bookings []booking) {
 				}
 			}
 		}
-		if p.atRisk() && (copies < spareCopies || p.latest-p.earliest < p.job.Shortage) {
+		if copies < spareCopies && p.atRisk() {
 			p.latest, p.why = p.earliest, sched.ScarceCapacity
 		}
 		if at >= 0 {
@@ -95,14 +94,15 @@ func (b *batch) startScarce(bookings []booking) {
 }
 
 // reserve reserves capacity for one further job with the mean request of the running jobs, as long as the machine is
-// awake because of them. The machine is the one with the least free capacity that is sufficient. Without the reserve,
-// held jobs fill all machines that are awake, and jobs that must start immediately have to wait for a boot.
+// awake because of them, but at most for half of the timetable. The machine is the one with the least free capacity that
+// is sufficient. Without the reserve, held jobs fill all machines that are awake, and jobs that must start immediately
+// have to wait for a boot.
 func (t *timetable) reserve() {
 	var mean sched.Resources
 	jobs := int64(0)
 	for i := range t.rows {
 		if r := &t.rows[i]; r.jobs[0] > 0 {
-			mean, jobs = mean.Add(r.used[0]), jobs+int64(r.jobs[0])
+			mean, jobs = mean.Add(r.used[0]), jobs+int64(r.node.Jobs)
 		}
 	}
 	if jobs == 0 {
@@ -120,9 +120,19 @@ func (t *timetable) reserve() {
 	if at == nil {
 		return
 	}
-	for k := 0; k < t.slots && at.jobs[k] > 0; k++ {
+	for k := 0; k < t.slots/2 && at.jobs[k] > 0; k++ {
 		if with := at.used[k].Add(mean); with.Within(at.node.Capacity) {
 			at.used[k] = with
+		}
+	}
+}
+
+// countTails doubles the energy of boots, because a machine stays awake after its work for as long as a boot costs, see
+// package sleep.
+func (t *timetable) countTails() {
+	for i := range t.rows {
+		if r := &t.rows[i]; r.node.Profile.BootSeconds > 0 {
+			r.wake *= 2
 		}
 	}
 }

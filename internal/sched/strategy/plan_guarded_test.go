@@ -62,7 +62,6 @@ func TestGuardedPlans(t *testing.T) {
 		"small swing":                         {430, 2, 0, "FlatSignal"},
 		"shortages and little capacity":       {100, 1, 2 * time.Hour, "ScarceCapacity"},
 		"shortages, sufficient capacity":      {100, 2, 2 * time.Hour, "PlannedLater"},
-		"shortages longer than the slack":     {100, 4, 5 * time.Hour, "ScarceCapacity"},
 		"short shortages and little capacity": {100, 1, time.Hour / 2, "PlannedLater"},
 	} {
 		s := guardedDay(t, c.lower, c.nodes, 1)

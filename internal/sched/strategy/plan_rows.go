@@ -60,9 +60,6 @@ func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slo
 		}
 		r.node.Free = n.Capacity
 		r.idle = r.node.Running()
-		if n.Profile.BootSeconds > 0 { // it stays awake after its work for as long as a boot costs, see package sleep
-			r.wake *= 2
-		}
 		r.draws = slices.Repeat([]energy.Watts{unknownWatts}, slots)
 		if n.Asleep() && n.Profile.BootSeconds > 0 {
 			r.free = int((t.offset() + n.Profile.BootTime() + slot - 1) / slot)

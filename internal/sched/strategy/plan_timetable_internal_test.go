@@ -140,6 +140,7 @@ func TestBookingsCostWhatTheyAdd(t *testing.T) {
 		table, bookings := randomTimetable(t, r)
 		if seed%2 == 0 {
 			table.known = make([]known, 40)
+			table.reserve()
 		}
 		before := table.total()
 		for step := range 60 {
@@ -147,6 +148,12 @@ func TestBookingsCostWhatTheyAdd(t *testing.T) {
 			previous := p.place
 			table.remove(p)
 			without := table.total()
+			if row := r.IntN(len(table.rows)); table.known != nil && table.rows[row].offers(p.job) {
+				if got, want := table.cheapest(p, row, false), table.best(p, row, false); got.row != want.row ||
+					want.row >= 0 && (got.slot != want.slot || got.cost != want.cost) {
+					t.Fatalf("seed %d, step %d: the known place is %+v, want %+v", seed, step, got, want)
+				}
+			}
 			onTime := previous.row >= 0 && table.start(p, previous.slot) <= p.latest
 			if onTime && math.Abs(before-without-table.costs(p, previous)) > 1e-9*before {
 				t.Fatalf("seed %d, step %d: removing the booking saves %v, but its cost is %v",

@@ -50,6 +50,7 @@ func (b *batch) planTogether(rule *sched.StartRule) {
 		}
 	}
 	if rule.Guarded {
+		t.countTails()
 		t.reserve()
 	} else {
 		t.expectOthers()
