@@ -93,7 +93,7 @@ func main() {
 	flag.StringVar(&o.data, "data", "", "directory with grids and traces")
 	flag.StringVar(&o.half, "half", "test", "half of the grids and traces: tuning or test")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the instances")
-	flag.IntVar(&o.count, "instances", 440, "number of instances, including those that are omitted because few jobs fit")
+	flag.IntVar(&o.count, "instances", 440, "number of drawn instances; some are omitted because few jobs fit")
 	flag.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "number of concurrent instances")
 	flag.StringVar(&o.knowledge, "knowledge", field.Perfect, "knowledge of the strategies: perfect or installed")
 	flag.StringVar(&o.out, "out", "out/field.jsonl", "file with the results, to which missing ones are added")
