@@ -32,8 +32,8 @@ type shortages struct {
 const (
 	// shortageMemory is the time after which shortages and kinds are forgotten.
 	shortageMemory = 3 * Day
-	// Until a kind has been recorded for a day, at least unknownShortage is assumed, decreasing to 0, but at most half of
-	// the allowed delay.
+	// Until a kind has been recorded for a day, at least unknownShortage is assumed, decreasing to 0, but at most half
+	// of the time until the latest start.
 	unknownShortage = 2 * time.Hour
 	// maxShortKinds is the maximum number of kinds. Jobs of further kinds have the shortages of smaller jobs.
 	maxShortKinds = 500

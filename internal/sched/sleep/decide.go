@@ -366,8 +366,8 @@ func (d *decision) rest() {
 }
 
 // rationed is the multiple of the time that a machine must be empty before it is put to sleep, which is added for each
-// time that it was put to sleep beyond half of the maximum number in 24 hours. Otherwise, a machine that is put to sleep at
-// each of many short breaks would stay awake for the rest of the day.
+// time that it was put to sleep beyond half of the maximum number in 24 hours. Otherwise, a machine that is put to
+// sleep at each of many short breaks would stay awake for the rest of the day.
 const rationed = 4
 
 // keeps returns the reason why an empty machine must remain awake, or [Spare] if it may sleep.

@@ -94,9 +94,9 @@ func (b *batch) startScarce(bookings []booking) {
 }
 
 // reserve reserves capacity for one further job with the mean request of the running jobs, as long as the machine is
-// awake because of them, but at most for half of the timetable. The machine is the one with the least free capacity that
-// is sufficient. Without the reserve, held jobs fill all machines that are awake, and jobs that must start immediately
-// have to wait for a boot.
+// awake because of them, but at most for half of the timetable. The machine is the one with the least free capacity
+// that is sufficient. Without the reserve, held jobs fill all machines that are awake, and jobs that must start
+// immediately have to wait for a boot.
 func (t *timetable) reserve() {
 	var mean sched.Resources
 	jobs := int64(0)
