@@ -26,7 +26,7 @@ func (g *Greedy) together(s *sched.Snapshot) bool { return g.startRule.Together 
 // The start rule "guarded" only holds jobs if this is expected to pay off and not to make them late. The less the
 // prices vary within a day, the less they are considered, because the predicted saving then hardly exceeds the errors
 // of the prediction. Jobs start ahead of their latest start, and immediately if capacity may be short later. Held jobs
-// leave capacity for one further job, and no other jobs are expected to keep machines awake for them.
+// leave capacity for one further job.
 //
 // The start rule "capacity" ignores the signals and delays jobs for a few minutes at most, for capacity on efficient
 // machines that are awake.
@@ -49,11 +49,10 @@ func (b *batch) planTogether(rule *sched.StartRule) {
 			bookings[k].why = cmp.Or(bookings[k].why, sched.FlatSignal)
 		}
 	}
+	t.expectOthers()
 	if rule.Guarded {
 		t.countTails()
 		t.reserve()
-	} else {
-		t.expectOthers()
 	}
 	t.restore(bookings)
 	if b.shares() {
