@@ -303,7 +303,7 @@ benchmark: ## Measure the speed and, with a meter, the power of this machine fiv
 	bin/kubenergy benchmark --results out/benchmark.json
 
 # A run continues with the instances that are missing from out/. DATA= selects other grids and traces.
-field: ## Compare strategies on unseen grids and traces: 12 instances take five minutes, INSTANCES=440 two hours. HALF=tuning or test.
+field: ## Compare strategies on unseen grids and traces: 12 instances take minutes, INSTANCES=440 hours. HALF=tuning or test.
 	@mkdir -p out && go build -o out/ ./hack/field
 	for knowledge in perfect installed; do \
 	    out/field -data '$(or $(DATA),../shared/data)' -half '$(or $(HALF),test)' -instances '$(or $(INSTANCES),12)' \

@@ -127,8 +127,8 @@ func (t *timetable) reserve() {
 	}
 }
 
-// countTails doubles the energy of boots, because a machine stays awake after its work for as long as a boot costs, see
-// package sleep.
+// countTails doubles the energy of boots, because a machine stays awake after its last job until it has drawn as much
+// energy as a boot, see package sleep.
 func (t *timetable) countTails() {
 	for i := range t.rows {
 		if r := &t.rows[i]; r.node.Profile.BootSeconds > 0 {
