@@ -45,6 +45,9 @@ var (
 			URL: url, List: "v", ListTime: "0", ListValue: "1", Zone: "zone",
 		}}
 	}
+	fromMap = func(url string) v1alpha1.CarbonSource {
+		return v1alpha1.CarbonSource{HTTP: &v1alpha1.HTTPSource{URL: url, Value: "v.ci", Measured: true}}
+	}
 	// toURL returns a source with the given URL instead of the fake provider's.
 	toURL = func(url string) func(string) v1alpha1.CarbonSource {
 		return func(string) v1alpha1.CarbonSource { return electricityMapsAt(url) }
@@ -175,6 +178,38 @@ func badSignals(t *testing.T) []badSignal {
 		{
 			name: "stale by its own timestamp", reason: dial.ReasonStale,
 			serve: description("%s", latest("DE", noonHour.Add(-3*time.Hour), "300")),
+		},
+		{
+			name: "sandbox", reason: dial.ReasonKind,
+			serve: swap(`"zone"`, `"estimationMethod":"SANDBOX_MODE_DATA","zone"`),
+		},
+		{
+			name: "sandbox, by its disclaimer only", reason: dial.ReasonKind,
+			serve: swap(`"zone"`, `"_disclaimer":"This data was requested with a sandbox API key.","zone"`),
+		},
+		{
+			name: "sandbox in the history", reason: dial.ReasonKind, serve: latestAnd(map[string]http.HandlerFunc{
+				"/history": description("%s", strings.Replace(still, `"zone"`, `"_disclaimer":"SANDBOX MODE","zone"`, 1)),
+			}),
+		},
+		{
+			name: "sandbox in a row of the history", reason: dial.ReasonKind, serve: latestAnd(map[string]http.HandlerFunc{
+				"/history": description("%s", strings.Replace(still, `[{`, `[{"estimationMethod":"sandbox_mode_data",`, 1)),
+			}),
+		},
+		{
+			name: "sandbox prices", reason: dial.ReasonKind, price: func(url string) v1alpha1.PriceSource {
+				return v1alpha1.PriceSource{ElectricityMaps: &v1alpha1.ElectricityMapsSource{URL: url, Key: "em"}}
+			},
+			serve: description(`{"_disclaimer":"of the sandbox","zone":"DE","data":[]}`),
+		},
+		{
+			name: "sandbox through a generic source", reason: dial.ReasonKind, source: fromMap,
+			serve: description(`{"zone":"DE","v":{"ci":300,"estimationMethod":"SANDBOX_MODE_DATA"}}`),
+		},
+		{
+			name: "sandbox disclaimer through a generic source", reason: dial.ReasonKind, source: fromList,
+			serve: description("%s", strings.Replace(list("DE", 0, "300"), `"zone"`, `"_disclaimer":"Sandbox","zone"`, 1)),
 		},
 		{
 			name: "stale list", reason: dial.ReasonStale, source: fromList,

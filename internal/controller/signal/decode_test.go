@@ -246,6 +246,11 @@ func TestWattTimeRecorded(t *testing.T) {
 		math.Abs(a.Points[0].Value-187.1067) > 1e-9 || !a.IssuedAt.IsZero() {
 		t.Errorf("%+v, %v, %v", a.Points, a.IssuedAt, err)
 	}
+	imputed := strings.Replace(string(data(t, "watttime/watttime-data-response-example.json")), `"value"`,
+		`"imputed_data_used":true,"value"`, 1)
+	if a, err = s.decode([]byte(imputed)); err != nil || !a.Points[0].Estimated {
+		t.Errorf("imputed: %+v, %v", a.Points, err)
+	}
 	for _, name := range []string{"login", "my-access", "region"} {
 		if _, err := s.decode(data(t, "watttime/watttime-"+name+"-response-example.json")); err == nil {
 			t.Errorf("decode() of %s succeeded, want an error", name)
@@ -380,6 +385,20 @@ func TestHTTP(t *testing.T) {
 			noon,
 		},
 		{
+			"value marked as estimated",
+			v1alpha1.HTTPSource{Value: "data.0.intensity", Measured: true},
+			`{"data":[{"intensity":100,"isEstimated":true}]}`,
+			[]Point{{Time: noon, Value: 100, Estimated: true}},
+			noon,
+		},
+		{
+			"value with a license",
+			v1alpha1.HTTPSource{Value: "v", Measured: true},
+			`{"_disclaimer":"This data is the exclusive property of its provider","v":100}`,
+			[]Point{{Time: noon, Value: 100}},
+			noon,
+		},
+		{
 			"value with time",
 			v1alpha1.HTTPSource{Value: "v", Time: "at"},
 			`{"v":7,"at":"2026-03-10T12:00:00Z"}`,
@@ -496,7 +515,8 @@ func TestFile(t *testing.T) {
 			write(300, noon.Add(time.Minute))
 		}
 		a, err := s.Fetch(t.Context(), noon)
-		if err != nil || len(a.Points) != 2 || a.Points[0].Value != want || !a.Ageless || a.Step != time.Hour {
+		if err != nil || len(a.Points) != 2 || a.Points[0].Value != want || !a.Points[0].Estimated ||
+			!a.Ageless || a.Step != time.Hour {
 			t.Fatalf("%+v, %v", a, err)
 		}
 	}

@@ -115,6 +115,8 @@ type electricityMapsRow struct {
 	UpdatedAt          instant `json:"updatedAt"`
 	EmissionFactorType string  `json:"emissionFactorType"`
 	IsEstimated        bool    `json:"isEstimated"`
+	EstimationMethod   string  `json:"estimationMethod"`
+	Disclaimer         string  `json:"_disclaimer"`
 }
 
 // electricityMapsText is a response with a single row, or with rows in one of three fields.
@@ -139,6 +141,9 @@ func (s *electricityMaps) decode(body []byte) (Answer, error) {
 	}
 	a := Answer{IssuedAt: text.UpdatedAt.Time}
 	for _, row := range rows {
+		if err := sandbox(text.EstimationMethod, text.Disclaimer, row.EstimationMethod, row.Disclaimer); err != nil {
+			return Answer{}, err
+		}
 		row.Zone, row.Unit = cmp.Or(row.Zone, text.Zone), cmp.Or(row.Unit, text.Unit)
 		if !strings.EqualFold(row.Zone, string(s.zone)) {
 			return Answer{}, dial.Refuse(dial.ReasonZone, "the response is for zone %.40q, want %s", row.Zone, s.zone)
@@ -157,6 +162,17 @@ func (s *electricityMaps) decode(body []byte) (Answer, error) {
 		return Answer{}, dial.Refuse(dial.ReasonMissing, "the response has no values or only null")
 	}
 	return a, nil
+}
+
+// sandbox returns an error if the marks of a value by Electricity Maps state that a sandbox key was used. Such values
+// are invented. Disclaimers with other contents, such as the license, are ignored.
+func sandbox(marks ...any) error {
+	for _, mark := range marks {
+		if text, ok := mark.(string); ok && strings.Contains(strings.ToLower(text), "sandbox") {
+			return dial.Refuse(dial.ReasonKind, "the key is for the sandbox, so the values are invented: %.80q", text)
+		}
+	}
+	return nil
 }
 
 // point converts a row. known is false if the row has no value.
@@ -178,7 +194,9 @@ func (s *electricityMaps) point(row electricityMapsRow) (p Point, known bool, er
 		return Point{}, false, dial.Refuse(dial.ReasonKind,
 			"the values use %.20q emission factors, want %s", row.EmissionFactorType, s.factors())
 	}
-	return Point{Time: row.Datetime.Time, Value: value.value * scale, Estimated: row.IsEstimated}, true, nil
+	return Point{
+		Time: row.Datetime.Time, Value: value.value * scale, Estimated: row.IsEstimated || row.EstimationMethod != "",
+	}, true, nil
 }
 
 // scale returns the conversion factor of a unit. The unit is required for prices and optional for intensities.

@@ -22,6 +22,7 @@ const (
 	entsoeDayAhead = "A01" // contract type day-ahead, in contrast to intraday
 	entsoeOmitting = "A03" // curve type that omits positions with an unchanged value
 	entsoeTime     = "200601021504"
+	entsoeCoupled  = 1 // position of the coupled auction; 0 if there is only one auction
 	maxPeriod      = 31 * 24 * time.Hour
 )
 
@@ -68,7 +69,9 @@ type entsoeDocument struct {
 
 type entsoeSeries struct {
 	Contract string `xml:"contract_MarketAgreement.type"`
-	// Auction is the position of the auction in zones with several auctions. The coupled auction is the first one.
+	// Auction is the position of the auction in zones with several auctions. The coupled auction is the first one. The
+	// prices of others, such as that of EXAA in Germany and Austria, are published hours earlier and only indicate the
+	// coupled prices.
 	Auction  int            `xml:"classificationSequence_AttributeInstanceComponent.position"`
 	Domain   string         `xml:"in_Domain.mRID"`
 	Currency string         `xml:"currency_Unit.name"`
@@ -227,7 +230,8 @@ func (p entsoePeriod) run(omitting bool) (entsoeRun, error) {
 }
 
 // mergeENTSOE converts periods that may overlap to points with the finest step of all periods. If there are several
-// prices for a time, the first auction takes precedence, followed by the finest step. Conflicting prices of equal
+// prices for a time, the first auction takes precedence, followed by the finest step. Prices of other auctions than the
+// coupled one are estimates. Conflicting prices of equal
 // precedence result in two points with the same time, which the caller rejects.
 func mergeENTSOE(runs []entsoeRun) ([]Point, time.Duration, error) {
 	slices.SortStableFunc(runs, func(a, b entsoeRun) int {
@@ -251,7 +255,7 @@ func mergeENTSOE(runs []entsoeRun) ([]Point, time.Duration, error) {
 					continue
 				}
 				taken[t] = own
-				points = append(points, Point{Time: t, Value: p.Value})
+				points = append(points, Point{Time: t, Value: p.Value, Estimated: r.auction > entsoeCoupled})
 			}
 		}
 		if len(points) > maxPoints {

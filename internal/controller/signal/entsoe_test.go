@@ -154,7 +154,11 @@ func TestENTSOEOnDaysOf23And25Hours(t *testing.T) {
 
 func TestENTSOEAnswersThatArePartlyUsed(t *testing.T) {
 	s := &entsoe{spec: &v1alpha1.ENTSOESource{Domain: dutch}}
-	const two = "2026-03-10T01:00Z"
+	const two, four = "2026-03-10T01:00Z", "2026-03-10T03:00Z"
+	auction := func(position int) string {
+		return fmt.Sprintf("<classificationSequence_AttributeInstanceComponent.position>%d"+
+			"</classificationSequence_AttributeInstanceComponent.position>", position)
+	}
 	other := func(extra, resolution, points string) string {
 		return entsoeSeriesText(extra, ninth, two, resolution, points)
 	}
@@ -178,8 +182,15 @@ func TestENTSOEAnswersThatArePartlyUsed(t *testing.T) {
 			other(omitting+"<contract_MarketAgreement.type>A07</contract_MarketAgreement.type>", "PT15M",
 				entsoePoints(1, 99))), "0.01@0 0.01@60"},
 		"the first auction takes precedence over a finer one": {whole(
-			other(
-				omitting+"<classificationSequence_AttributeInstanceComponent.position>2</classificationSequence_AttributeInstanceComponent.position>", "PT30M", entsoePoints(1, 99)), other(omitting+"<classificationSequence_AttributeInstanceComponent.position>1</classificationSequence_AttributeInstanceComponent.position>", "PT60M", entsoePoints(1, 10))), "0.01@0 0.01@30 0.01@60 0.01@90"},
+			other(omitting+auction(2), "PT30M", entsoePoints(1, 99)),
+			other(omitting+auction(1), "PT60M", entsoePoints(1, 10))), "0.01@0 0.01@30 0.01@60 0.01@90"},
+		"only the second auction of tomorrow": {whole(other(omitting+auction(1), "PT60M", entsoePoints(1, 10)),
+			other(omitting+auction(2), "PT60M", entsoePoints(1, 99)),
+			entsoeSeriesText(omitting+auction(2), two, four, "PT60M", entsoePoints(1, 60))),
+			"0.01@0 0.01@60 ~0.06@120 ~0.06@180"},
+		"only the second auction": {whole(other(omitting+auction(2), "PT60M", entsoePoints(1, 60))), "~0.06@0 ~0.06@60"},
+		"a single auction without a number, and another": {whole(other(omitting, "PT60M", entsoePoints(1, 10)),
+			other(omitting+auction(3), "PT60M", entsoePoints(1, 60))), "0.01@0 0.01@60"},
 		"coarse prices fill the gaps of fine prices": {whole(other(omitting, "PT60M", entsoePoints(1, 10, 2, 20)),
 			other(inEUR, "PT30M", entsoePoints(3, 33))), "0.01@0 0.01@30 0.033@60 0.02@90"},
 		"whitespace and an additional field": {whole(other(omitting+"<auction.type>A01</auction.type>", "PT60M",
@@ -201,10 +212,40 @@ func TestENTSOEAnswersThatArePartlyUsed(t *testing.T) {
 		}
 		var got []string
 		for _, p := range checked {
-			got = append(got, fmt.Sprintf("%v@%v", p.Value, p.Time.Sub(start).Minutes()))
+			mark := ""
+			if p.Estimated {
+				mark = "~"
+			}
+			got = append(got, fmt.Sprintf("%s%v@%v", mark, p.Value, p.Time.Sub(start).Minutes()))
 		}
 		if text := strings.Join(got, " "); text != c.want {
 			t.Errorf("%s: %s, want %s", name, text, c.want)
+		}
+	}
+}
+
+// TestENTSOESecondAuction verifies that a status is estimated if only the second auction has published the current
+// price. The document is constructed.
+func TestENTSOESecondAuction(t *testing.T) {
+	now := time.Date(2025, 10, 21, 9, 30, 0, 0, time.UTC)
+	for today, quality := range map[int]string{1: "derived", 2: "estimated"} {
+		series := func(position int, start, end string, price int) string {
+			return entsoeSeriesText(fmt.Sprintf("%s<classificationSequence_AttributeInstanceComponent.position>%d"+
+				"</classificationSequence_AttributeInstanceComponent.position>", omitting, position), start, end, "PT15M",
+				entsoePoints(1, price))
+		}
+		p := newProvider(t, description("<Publication_MarketDocument>%s</Publication_MarketDocument>",
+			series(2, "2025-10-21T22:00Z", "2025-10-22T22:00Z", 600)+
+				series(today, "2025-10-20T22:00Z", "2025-10-21T22:00Z", 100)))
+		k, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{
+			Currency: "EUR", Sources: []v1alpha1.PriceSource{fromENTSOE(p.URL)},
+		}, testDeps(&now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.poll(t.Context())
+		if s, err := k.Look(now); err != nil || s.Now != 0.1 || s.Quality != quality {
+			t.Errorf("today's prices are those of auction %d: %+v, %v; want quality %s", today, s, err, quality)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
-	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
@@ -21,6 +20,7 @@ const fileSlack = 24 * time.Hour
 
 // file is a CSV file in the data directory. It is read again when it has changed, and once a day because only the
 // values of the current time range are kept in memory. Its values do not age, but they must cover the current time.
+// They count as estimated, because their origin is unknown.
 type file struct {
 	terms
 	data dataFile
@@ -47,7 +47,7 @@ func (s *file) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	series := s.signal.Series
 	a := Answer{Step: series.Step(), Ageless: true}
 	if wanted := series.Between(from, until); wanted != nil {
-		a.Points = pointsIn(wanted, s.signal.Quality == energy.Estimated)
+		a.Points = pointsIn(wanted, true)
 	}
 	return a, nil
 }

@@ -76,7 +76,12 @@ func (s *httpJSON) decode(body []byte, answered, now time.Time) (Answer, error) 
 		if err != nil {
 			return Answer{}, err
 		}
-		a.Points, a.IssuedAt = []Point{{Time: answered, Value: value, Estimated: !s.spec.Measured}}, answered
+		parent := s.spec.Value[:max(0, strings.LastIndexByte(s.spec.Value, '.'))]
+		estimated, err := s.estimated(text, standing(text, parent))
+		if err != nil {
+			return Answer{}, err
+		}
+		a.Points, a.IssuedAt = []Point{{Time: answered, Value: value, Estimated: estimated}}, answered
 	}
 	if s.spec.Time != "" {
 		if a.IssuedAt, err = moment(standing(text, s.spec.Time), s.spec.Time); err != nil {
@@ -112,9 +117,27 @@ func (s *httpJSON) list(text any) ([]Point, error) {
 		if err != nil {
 			return nil, err
 		}
-		points = append(points, Point{Time: t, Value: value, Estimated: !s.spec.Measured})
+		estimated, err := s.estimated(text, entry)
+		if err != nil {
+			return nil, err
+		}
+		points = append(points, Point{Time: t, Value: value, Estimated: estimated})
 	}
 	return points, nil
+}
+
+// estimated reports whether values are estimated. The marks of Electricity Maps in any of the objects, which contain
+// the values, take precedence over the spec.
+func (s *httpJSON) estimated(objects ...any) (bool, error) {
+	estimated := !s.spec.Measured
+	for _, object := range objects {
+		fields, _ := object.(map[string]any)
+		if err := sandbox(fields["estimationMethod"], fields["_disclaimer"]); err != nil {
+			return false, err
+		}
+		estimated = estimated || fields["isEstimated"] == true
+	}
+	return estimated, nil
 }
 
 func (s *httpJSON) number(v any, path string) (float64, error) {

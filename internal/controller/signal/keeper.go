@@ -54,10 +54,11 @@ type link struct {
 	fetcher *fetcher // only if asks is set
 
 	// Only used by the polling goroutine.
-	next  time.Time
-	asked bool
-	fails int
-	still standstill
+	next   time.Time
+	asked  bool
+	fails  int
+	still  standstill
+	recent []Point // see replaceOutliers
 
 	status *v1alpha1.SignalStatus // from the last valid answer; nil if there was none
 	issued time.Time              // time of the forecast in status
@@ -251,6 +252,18 @@ func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (lacks, err 
 	if k.terms.quantity == carbon {
 		if err := l.still.frozen(&a, now); err != nil {
 			return nil, err
+		}
+	}
+	if !a.Ageless {
+		received := present
+		l.recent = k.terms.replaceOutliers(&a, l.recent, now)
+		if present, err = k.terms.present(&a, now); err != nil {
+			return nil, err
+		}
+		if present.Value != received.Value {
+			a.Lacks = cmp.Or(a.Lacks, dial.Refuse(dial.ReasonRange,
+				"the value %v at %s is implausible; using %v until the next value", received.Value,
+				received.Time.Format(time.RFC3339), present.Value))
 		}
 	}
 	s := k.terms.read(&a, present, now, l.name)

@@ -81,7 +81,7 @@ func (k *Keeper) Seed(status *v1alpha1.SignalStatus) {
 	defer k.mu.Unlock()
 	for _, l := range k.links {
 		if l.name == s.Source && l.asks && !expired(s, now, k.terms.maxAge) {
-			l.status, l.issued = s, a.IssuedAt
+			l.status, l.issued, l.recent = s, a.IssuedAt, []Point{point(s, 0)}
 			return
 		}
 	}

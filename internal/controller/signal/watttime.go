@@ -39,6 +39,8 @@ func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 		return s.get(ctx, now, "/v3/historical", url.Values{
 			"start": {now.Add(-24 * time.Hour).UTC().Format(time.RFC3339)},
 			"end":   {now.UTC().Format(time.RFC3339)},
+			// Requests imputed_data_used.
+			"include_imputed_marker": {"true"},
 		})
 	})
 	if wrong != nil || dial.ReasonOf(lacks) == dial.ReasonAuth && !dial.HasStatus(lacks, http.StatusForbidden) {
@@ -115,6 +117,7 @@ type wattTimeText struct {
 	Data []struct {
 		PointTime instant `json:"point_time"`
 		Value     number  `json:"value"`
+		Imputed   bool    `json:"imputed_data_used"`
 	} `json:"data"`
 	Meta struct {
 		Region      string  `json:"region"`
@@ -158,7 +161,9 @@ func (s *wattTime) decode(body []byte) (Answer, error) {
 			return Answer{}, dial.Refuse(dial.ReasonMissing, "the value at %s is null or absent",
 				p.PointTime.Format(time.RFC3339))
 		}
-		a.Points = append(a.Points, Point{Time: p.PointTime.Time, Value: p.Value.value * gramsPerKWhOfPoundsPerMWh})
+		a.Points = append(a.Points, Point{
+			Time: p.PointTime.Time, Value: p.Value.value * gramsPerKWhOfPoundsPerMWh, Estimated: p.Imputed,
+		})
 	}
 	return a, nil
 }
