@@ -50,6 +50,8 @@ func TestRefusals(t *testing.T) {
 			},
 			"crystalBall",
 		},
+		"an unknown zone":         {[]string{"--set", "zone=GERMANY"}, `zone "GERMANY" is unknown`},
+		"a zone in small letters": {[]string{"--set", "zone=de"}, "docs/reference/zones.md"},
 		"two kinds of data": {[]string{
 			"--set", "signals.data.configMap=a,signals.data.persistentVolumeClaim=b",
 		}, "name one of them"},
