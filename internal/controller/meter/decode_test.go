@@ -118,17 +118,22 @@ func TestShelly1(t *testing.T) {
 
 func TestShelly2(t *testing.T) {
 	text := `{"sys":{"uptime":7},"wifi":null,"switch:0":{"id":0,"output":true},"switch:1":{"apower":10,"aenergy":{"total":1}},
-		"switch:2":{"apower":10,"aenergy":{"total":1},"errors":["out_of_range:apower"]},"switch:3":{"apower":null,"aenergy":{"total":1}},
+		"switch:2":{"apower":10,"aenergy":{"total":1},"errors":["out_of_range:apower"]},
+		"switch:4":{"apower":0,"aenergy":{"total":1},"errors":["overpower","overtemp","undervoltage"]},
+		"em:1":{"total_act_power":3,"errors":["phase_sequence","out_of_range:aprt_power"]},"emdata:1":{"total_act":1},
+		"em:2":{"total_act_power":3,"errors":["phase_sequence","power_meter_failure"]},"emdata:2":{"total_act":1},
+		"em:3":{"total_act_power":3,"errors":["ct_type_not_set"]},"emdata:3":{"total_act":1},"switch:3":{"apower":null,"aenergy":{"total":1}},
 		"pm1:0":{"apower":1.5,"aenergy":{"total":18.015}},"em1:0":{"act_power":12,"id":0},"em1data:0":{"total_act_energy":99.5},"em:9":[],"x:y":7}`
-	got, err := (&shelly2{channels: []string{"pm1:0", "em1:0", "switch:1"}}).decode([]byte(text))
+	got, err := (&shelly2{channels: []string{"pm1:0", "em1:0", "switch:1", "switch:4", "em:1"}}).decode([]byte(text))
 	counted := func(channel string, watts float64, counts uint64) sample {
 		return sample{
 			channel: channel, watts: watts, powered: true, counted: true, counts: counts, unit: 3_600_000,
 			period: time.Minute,
 		}
 	}
-	same(t, got, err, counted("pm1:0", 1.5, 18_015), counted("em1:0", 12, 99_500), counted("switch:1", 10, 1000))
-	for _, channel := range []string{"switch:0", "switch:2", "switch:3", "em:9", "x:y", "sys"} {
+	same(t, got, err, counted("pm1:0", 1.5, 18_015), counted("em1:0", 12, 99_500), counted("switch:1", 10, 1000),
+		counted("switch:4", 0, 1000), counted("em:1", 3, 1000)) // errors of the relay or the wiring, not of the meter
+	for _, channel := range []string{"switch:0", "switch:2", "switch:3", "em:2", "em:3", "em:9", "x:y", "sys"} {
 		if _, err := (&shelly2{channels: []string{channel}}).decode([]byte(text)); dial.ReasonOf(
 			err) != dial.ReasonMissing {
 			t.Errorf("%s: %v", channel, err)
@@ -247,7 +252,8 @@ func TestRedfishValues(t *testing.T) {
 			counted: true, counts: 1_200_000,
 			unit: 36_000_000, step: 100_000,
 		},
-		`{"ReadingType":"Power","Reading":374}`: {watts: 374, powered: true},
+		`{"ReadingType":"Power","Reading":374}`:                                  {watts: 374, powered: true},
+		`{"InputPowerWatts":{"Reading":181},"OutputPowerWatts":{"Reading":170}}`: {watts: 181, powered: true},
 		`{"ReadingType":"EnergykWh","Reading":7.5}`: {
 			counted: true, counts: 750_000,
 			unit: 36_000_000, step: 10_000,
@@ -264,6 +270,23 @@ func TestRedfishValues(t *testing.T) {
 	} {
 		if _, err := (target{control: noControl}).decode([]byte(text)); err == nil || dial.ReasonOf(err) != reason {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestRedfishPower parses constructed Power resources in which the first PowerControl has no PowerConsumedWatts.
+func TestRedfishPower(t *testing.T) {
+	for text, watts := range map[string]float64{
+		`{"Oem":{"ts_fujitsu":{"ChassisPowerConsumption":{"CurrentPowerConsumptionW":212}}}}`:                      212,
+		`{"Oem":{"Fsas":{"ChassisPowerConsumption":{"CurrentPowerConsumptionW":"212"}}},"PowerControl":[]}`:        212,
+		`{"PowerControl":[{"PowerConsumedWatts":null,"PowerMetrics":{"AverageConsumedWatts":198}}],"Oem":{"x":1}}`: 198,
+		`{"PowerControl":[{"PowerConsumedWatts":200,"PowerMetrics":{"AverageConsumedWatts":198}}],
+			"Oem":{"ts_fujitsu":{"ChassisPowerConsumption":{"CurrentPowerConsumptionW":212}}}}`: 200,
+	} {
+		s, err := target{}.decode([]byte(text))
+		same(t, []sample{s}, err, sample{watts: watts, powered: true})
+		if s, err := (target{control: 1}).decode([]byte(text)); dial.ReasonOf(err) != dial.ReasonMissing {
+			t.Errorf("%s: second PowerControl = %+v, %v", text, s, err)
 		}
 	}
 }

@@ -280,6 +280,16 @@ func TestRedfish(t *testing.T) {
 	if s, err := device.source.read(t.Context()); err != nil || s[0].watts != 374 {
 		t.Errorf("after an update: %+v, %v", s, err)
 	}
+	delete(m.files, "/redfish/v1/Chassis/1U/Sensors")
+	m.files["/redfish/v1/Chassis/1U"] = `{"PowerSubsystem":{"@odata.id":"/redfish/v1/Chassis/1U/PowerSubsystem"}}`
+	if _, err := read(""); err == nil || !strings.Contains(err.Error(), "PowerSubsystem/PowerSupplies/0/Metrics") {
+		t.Errorf("without any known power: error %v, want one that suggests a channel", err)
+	}
+	const supply = "/redfish/v1/Chassis/1U/PowerSubsystem/PowerSupplies/0/Metrics"
+	m.files[supply] = `{"InputPowerWatts":{"Reading":181},"EnergykWh":{"Reading":7.5}}`
+	if s, err := read(supply); err != nil || s[0].watts != 181 || s[0].counts != 750_000 {
+		t.Errorf("a configured power supply: %+v, %v", s, err)
+	}
 	m.files["/redfish/v1/Chassis"] = strings.Replace(oneChassis, "]", `,{"@odata.id":"/redfish/v1/Chassis/2U"}]`, 1)
 	if _, err := read(""); err == nil || !strings.Contains(err.Error(), "1U, 2U") {
 		t.Errorf("two chassis: %v", err)

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,10 +27,11 @@ const (
 
 // Redfish reads the management controller of a server. It lists the chassis and selects the first available
 // resource with energy values: EnvironmentMetrics, which may contain a counter, then the first PowerControl of
-// Power, then the power sensor of the whole chassis or the input sensors of all power supplies. The result is
-// cached until the resource no longer exists.
+// Power or Fujitsu's equivalent, then the power sensor of the whole chassis or the input sensors of all power
+// supplies. The result is cached until the resource no longer exists.
 //
-// A channel is a chassis, e.g. 1U, a chassis with the index of a PowerControl, e.g. 1U#1, or the path of a sensor.
+// A channel is a chassis, e.g. 1U, a chassis with the index of a PowerControl, e.g. 1U#1, or the path of a sensor or
+// of the metrics of a power supply.
 type Redfish struct {
 	Device   *Device
 	channels []string
@@ -43,7 +45,12 @@ type target struct {
 	control int // index of the PowerControl in Power; noControl for other resources
 }
 
-const noControl = -1
+const (
+	noControl = -1
+
+	configurePaths = "configure as channels the paths of sensors, or of the Metrics of all power supplies, e.g. " +
+		"/redfish/v1/Chassis/1/PowerSubsystem/PowerSupplies/0/Metrics"
+)
 
 type link struct {
 	ID string `json:"@odata.id"`
@@ -64,13 +71,23 @@ type redfishChassis struct {
 // strings.
 type redfishValue struct {
 	PowerControl []struct {
-		Watts *json.Number `json:"PowerConsumedWatts"`
+		Watts   *json.Number                                `json:"PowerConsumedWatts"`
+		Metrics struct{ AverageConsumedWatts *json.Number } `json:"PowerMetrics"`
 	} `json:"PowerControl"`
+	Oem struct { // in Power
+		Fujitsu fujitsuPower `json:"ts_fujitsu"`
+		Fsas    fujitsuPower // newer versions
+	}
 
-	EnergykWh, PowerWatts struct{ Reading *json.Number }
+	EnergykWh, PowerWatts, InputPowerWatts struct{ Reading *json.Number }
 
 	Reading     *json.Number `json:"Reading"`
 	ReadingType string       `json:"ReadingType"`
+}
+
+// fujitsuPower is the power of the chassis in Fujitsu's iRMC, which may have no PowerControl.
+type fujitsuPower struct {
+	ChassisPowerConsumption struct{ CurrentPowerConsumptionW *json.Number }
 }
 
 func (r *Redfish) read(ctx context.Context) ([]sample, error) {
@@ -107,10 +124,16 @@ func (t target) decode(body []byte) (sample, error) {
 	var power, kWh *json.Number
 	switch {
 	case t.control != noControl:
-		if t.control >= len(v.PowerControl) {
+		if t.control < len(v.PowerControl) {
+			power = cmp.Or(v.PowerControl[t.control].Watts, v.PowerControl[t.control].Metrics.AverageConsumedWatts)
+		}
+		if t.control == 0 {
+			power = cmp.Or(power, v.Oem.Fujitsu.ChassisPowerConsumption.CurrentPowerConsumptionW,
+				v.Oem.Fsas.ChassisPowerConsumption.CurrentPowerConsumptionW)
+		}
+		if power == nil && t.control >= len(v.PowerControl) {
 			return sample{}, dial.Refuse(dial.ReasonMissing, "%s has %d PowerControls", t.path, len(v.PowerControl))
 		}
-		power = v.PowerControl[t.control].Watts
 	case v.ReadingType == "Power":
 		power = v.Reading
 	case v.ReadingType == "EnergykWh":
@@ -119,7 +142,7 @@ func (t target) decode(body []byte) (sample, error) {
 		return sample{}, dial.Refuse(dial.ReasonShape, "%s has type %.40q, want Power or EnergykWh", t.path,
 			v.ReadingType)
 	default:
-		power, kWh = v.PowerWatts.Reading, v.EnergykWh.Reading
+		power, kWh = cmp.Or(v.PowerWatts.Reading, v.InputPowerWatts.Reading), v.EnergykWh.Reading
 	}
 	s, err := redfishSample(power, kWh)
 	if err != nil {
@@ -229,7 +252,8 @@ func (r *Redfish) chassis(ctx context.Context, channel, place string, control in
 		}
 	}
 	if chosen || !SameServer(c.Sensors.ID) {
-		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s does not report power", channel)
+		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s reports no power in EnvironmentMetrics, Power or "+
+			"Sensors: %s", channel, configurePaths)
 	}
 	var all RedfishCollection
 	if err := r.Resource(ctx, c.Sensors.ID, &all); err != nil {
@@ -237,8 +261,8 @@ func (r *Redfish) chassis(ctx context.Context, channel, place string, control in
 	}
 	targets := sensors(channel, all.named())
 	if len(targets) == 0 {
-		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s has no power sensor: configure the path of a sensor",
-			channel)
+		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s has no sensor of its whole power: %s", channel,
+			configurePaths)
 	}
 	return targets, nil
 }

@@ -2,6 +2,7 @@ package meter
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
@@ -68,9 +69,13 @@ func (s *shelly2) decode(body []byte) ([]sample, error) {
 	return choose(s.channels, found, readShelly2)
 }
 
+// shelly2Failure matches errors of the measurement. Other errors, such as overpower, are those of the relay, and
+// leave the counter valid.
+var shelly2Failure = regexp.MustCompile(`^(power_meter_failure|ct_type_not_set|out_of_range:(a|act_|total_act_)power)$`)
+
 func readShelly2(_ string, c *shelly2Component) (sample, error) {
 	for _, e := range c.Errors {
-		if strings.Contains(e, "power") {
+		if shelly2Failure.MatchString(e) {
 			return sample{}, dial.Refuse(dial.ReasonMissing, "the device reports the error %.40q", e)
 		}
 	}
