@@ -45,10 +45,13 @@ type Sensor struct {
 // String returns the name of the sensor in the format of --wall-sensor.
 func (s Sensor) String() string { return s.Chip + "/" + s.Key }
 
+// busAddress matches the suffix that lm-sensors adds to the name of a driver, as in "power_meter-acpi-0".
+var busAddress = regexp.MustCompile(`-(?:acpi|hid|i2c|isa|mdio|pci|scsi|spi|virtual)(?:-[0-9a-f]+){1,2}$`)
+
 // matches reports whether a value of --wall-sensor selects s.
 func (s Sensor) matches(spec string) bool {
 	device, sensor, ok := strings.Cut(spec, "/")
-	if device != s.Chip && device != s.Device {
+	if device != s.Chip && device != s.Device && busAddress.ReplaceAllString(device, "") != s.Chip {
 		return false
 	}
 	return !ok || sensor == s.Key || s.Label != "" && sensor == s.Label
@@ -56,7 +59,7 @@ func (s Sensor) matches(spec string) bool {
 
 // known reports whether the sensor is known to cover the whole machine.
 func (s Sensor) known() bool {
-	return s.Chip == "power_meter" || s.Chip == "ibmpowernv" && s.Label == "System"
+	return s.Chip == "power_meter" || strings.HasPrefix(s.Device, "ACPI000D") || s.Chip == "ibmpowernv" && s.Label == "System"
 }
 
 func (s Sensor) counts() bool { return strings.HasPrefix(s.Key, "energy") }
@@ -136,25 +139,32 @@ func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
 	return h, nil
 }
 
-// addDevice adds the sensors of a device.
+// addDevice adds the sensors of a device. Like libsensors, it looks in the directory of the monitor, then in that of its
+// parent device, which contains the files of drivers that use the kernel's older interface.
 func (h *Hwmon) addDevice(dir string) {
-	chip, err := readText(h.sys, filepath.Join(dir, "name"))
-	if err != nil {
-		return // all current drivers have a name
+	parent, device := filepath.Join(dir, "device"), ""
+	if target, err := os.Readlink(parent); err == nil {
+		device = filepath.Base(target)
 	}
+	own, _ := readText(h.sys, filepath.Join(dir, "name"))
+	inherited, _ := readText(h.sys, filepath.Join(parent, "name"))
+	if chip := cmp.Or(own, inherited, device); chip != "" && !h.addSensors(dir, chip, device) {
+		h.addSensors(parent, chip, device)
+	}
+}
+
+// addSensors adds the sensors in a directory, and reports whether there are any.
+func (h *Hwmon) addSensors(dir, chip, device string) (found bool) {
 	names, err := list(dir)
 	if err != nil {
-		return
-	}
-	device := ""
-	if target, err := os.Readlink(filepath.Join(dir, "device")); err == nil {
-		device = filepath.Base(target)
+		return false
 	}
 	for _, name := range names {
 		key, kind, attribute, ok := parseSensor(name)
 		if !ok {
 			continue
 		}
+		found = true
 		path := filepath.Join(dir, name)
 		label, _ := readText(h.sys, filepath.Join(dir, key+"_label")) // most sensors have no label
 		switch {
@@ -164,12 +174,21 @@ func (h *Hwmon) addDevice(dir string) {
 					chip: chip, sensor: h.unique(chip, cmp.Or(label, key)), path: path,
 				})
 			}
-		case attribute == "average" && slices.Contains(names, key+"_input"):
-			// Use the input instead, which is more recent. ACPI power meters have only an average.
+		case slices.Contains(names, key+"_input") && slices.Contains(names, key+"_average") &&
+			h.readable(filepath.Join(dir, key+"_input")) != (attribute == "input"):
+			// Use the input, which is more recent, unless only the average can be read.
 		case len(h.sensors) < maxSensors:
 			h.sensors = append(h.sensors, Sensor{Chip: chip, Device: device, Key: key, Label: label, path: path})
 		}
 	}
+	return found
+}
+
+// readable reports whether a file contains a number.
+func (h *Hwmon) readable(path string) bool {
+	text, _ := readSmall(h.sys, path, maxNumber-1)
+	_, err := parseInt(text)
+	return err == nil
 }
 
 var sensorFile = regexp.MustCompile(`^((power|energy|temp)(?:0|[1-9]\d{0,3}))_(input|average)$`)

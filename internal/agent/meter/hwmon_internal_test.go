@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,6 +38,9 @@ func TestHwmonTakesOnlyWhatIsTheWholeMachine(t *testing.T) {
 		{"jetson", "ina3221/power1", "wall", "ina3221/power1"},
 		{"energy", "aem0", "wall", "aem0/energy1"}, // the counter rather than the power of the same device
 		{"energy", "aem0/power1", "wall", "aem0/power1"},
+		{"parent", "", "wall", "power_meter/power1"},
+		{"parent", "power_meter-acpi-0/power1", "wall", "power_meter/power1"}, // as printed by sensors
+		{"jetson", "ina3221-i2c-1-40/VDD_IN", "wall", "ina3221/power1"},
 	} {
 		var walls []string
 		if test.wall != "" {
@@ -216,6 +220,53 @@ func TestHwmonTemperatures(t *testing.T) {
 	put(t, filepath.Join(root, "hwmon1/temp1_input"), "hot")
 	if got := h.Temperatures(nil); !slices.Equal(got, want[1:]) {
 		t.Errorf("got %v, want %v", got, want[1:])
+	}
+}
+
+// TestHwmonParentDevices covers drivers that create their files, or some of them, in the directory of the parent device.
+func TestHwmonParentDevices(t *testing.T) {
+	c := newClock()
+	h, root := openHwmon(t, c, "hwmon/parent.tree")
+	want := []Temperature{{"coretemp", "Physical id 0", 55}, {"k10temp", "temp1", 41}, {"coretemp", "Physical id 1", 50}}
+	if got := h.Temperatures(nil); !slices.Equal(got, want) {
+		t.Errorf("temperatures are %v, want %v", got, want)
+	}
+	first := read(t, h, c.tick())["wall"]
+	if got := used(t, first, read(t, h, c.after(time.Second))["wall"]); got != 215_000_000 {
+		t.Errorf("energy of a second = %d µJ, want 215 J", got)
+	}
+	// A monitor without any name has that of the parent device.
+	device := filepath.Join(root, "hwmon0/device")
+	if err := errors.Join(os.Remove(filepath.Join(device, "name")), os.Rename(device, filepath.Join(root, "ACPI000D:00")),
+		os.Symlink("../ACPI000D:00", device)); err != nil {
+		t.Fatal(err)
+	}
+	o := c.config()
+	o.HwmonRoot = root
+	h, err := NewHwmon(o, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if h.choice() != "ACPI000D:00/power1 (of ACPI000D:00)" || names(h.Domains()) != "wall" {
+		t.Errorf("sensors %s, domains %v, want power1 of ACPI000D:00 as wall", h.choice(), h.Domains())
+	}
+}
+
+// TestHwmonInputOrAverage verifies that a power sensor with an unreadable input uses its average.
+func TestHwmonInputOrAverage(t *testing.T) {
+	for input, want := range map[string]string{"180000000": "power1_input", "N/A": "power1_average", "": "power1_average"} {
+		o := newClock().config()
+		o.HwmonRoot = plant(t, "hwmon/server.tree")
+		put(t, filepath.Join(o.HwmonRoot, "hwmon0/power1_input"), input)
+		h, err := NewHwmon(o, quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		if len(h.walls) != 1 || filepath.Base(h.walls[0].file.path) != want {
+			t.Errorf("input %q: sensors %v, want only %s", input, h.sensors, want)
+		}
 	}
 }
 
