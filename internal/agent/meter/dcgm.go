@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -54,24 +55,40 @@ func readDCGM(body io.Reader) (page, error) {
 			return useDCGM(&p.boards, s, v)
 		}
 		return nil
-	})
+	}, func(_ *sample, err error) { p.invalid = err })
 	for i := range p.boards {
 		b := &p.boards[i]
 		if len(b.Parts) > 1 { // if there are samples of the GPU and its instances, use the instances
 			b.Parts = slices.DeleteFunc(b.Parts, func(p gpu.Part) bool { return p.Instance == "" })
 		}
 		for k := range b.Parts {
-			if part := &b.Parts[k]; math.IsNaN(part.Busy) { // no utilization field
+			part := &b.Parts[k]
+			if math.IsNaN(part.Busy) { // no utilization field
 				part.Busy = float64(min(len(part.Uses), 1))
 			}
+		}
+		if slices.ContainsFunc(b.Parts, func(p gpu.Part) bool { return p.SMs == 0 }) {
+			p.invalid = fmt.Errorf("unknown MIG profile of an instance of %.64s", b.ID)
+			b.Parts = []gpu.Part{undivided(b.Parts)}
 		}
 	}
 	return p, err
 }
 
+// undivided returns the whole GPU with the uses of instances with an unknown size. Its energy is attributed to its
+// only consumer, or to no consumer if there are several.
+func undivided(instances []gpu.Part) gpu.Part {
+	whole := gpu.Part{SMs: 1}
+	for _, p := range instances {
+		whole.Busy = max(whole.Busy, p.Busy)
+		whole.Uses = append(whole.Uses, p.Uses...)
+	}
+	return whole
+}
+
 // migProfile matches profiles such as 1g.10gb or 1c.2g.10gb, in units of the slices of data center GPUs. On smaller
 // GPUs, the size of instances is underestimated.
-var migProfile = regexp.MustCompile(`^(?:\dc\.)?([1-7])g\.`)
+var migProfile = regexp.MustCompile(`^(?:MIG )?(?:\dc\.)?([1-7])g\.`)
 
 const migSlices = 7
 
@@ -79,11 +96,10 @@ const migSlices = 7
 func useDCGM(boards *[]gpu.Board, s *sample, v float64) error {
 	read := gpu.Part{Instance: s.labels["GPU_I_ID"], SMs: 1, Busy: math.NaN()}
 	if read.Instance != "" {
-		profile := migProfile.FindStringSubmatch(s.labels["GPU_I_PROFILE"])
-		if profile == nil {
-			return fmt.Errorf("invalid MIG profile %q", s.labels["GPU_I_PROFILE"])
+		read.SMs = 0 // unknown
+		if profile := migProfile.FindStringSubmatch(s.labels["GPU_I_PROFILE"]); profile != nil {
+			read.SMs = float64(profile[1][0]-'0') / migSlices
 		}
-		read.SMs = float64(profile[1][0]-'0') / migSlices
 	}
 	b := entry(boards, gpu.Board{ID: s.labels["UUID"]}, maxBoards, func(b *gpu.Board) bool {
 		return b.ID == s.labels["UUID"]
@@ -95,6 +111,7 @@ func useDCGM(boards *[]gpu.Board, s *sample, v float64) error {
 	if part == nil {
 		return fmt.Errorf("more than %d instances of a GPU", migSlices)
 	}
+	part.SMs = cmp.Or(part.SMs, read.SMs)
 	use := useOf(part, s)
 	switch {
 	case s.name == dcgmEnergy:

@@ -273,16 +273,54 @@ DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="b"} 2
 	}
 	for _, bad := range []string{
 		`DCGM_FI_DEV_POWER_USAGE{gpu="0"} 3`, `DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1"} x`,
-		`DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1",GPU_I_ID="1"} 3`,
-		`DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1",GPU_I_ID="1",GPU_I_PROFILE="9g.1gb"} 3`,
+		`DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1} 4`,
 	} {
-		if _, err := readDCGM(strings.NewReader(bad + "\n")); err == nil {
-			t.Errorf("parsed invalid sample %s", bad)
+		p, err := readDCGM(strings.NewReader(bad + "\n" + `DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1"} 3` + "\n"))
+		if err != nil || p.invalid == nil || len(p.boards) != 1 || *p.boards[0].Milliwatts != 3000 {
+			t.Errorf("with invalid sample %s: %+v, %v, %v, want only the next one", bad, p.boards, p.invalid, err)
 		}
 	}
 	shared := string(shared(t, "dcgm_exporter_constructed.prom"))
 	if b := dcgmPage(t, shared); len(b) != 2 || *b[0].Millijoules != 183902847261 || b[1].Millijoules != nil {
 		t.Errorf("%+v", b)
+	}
+}
+
+// TestDCGMUnknownProfile verifies that an instance with an unknown profile only affects how the energy of its own GPU
+// is attributed. DCGM 3 reported such profiles as <<<NULL>>>. The pages are constructed.
+func TestDCGMUnknownProfile(t *testing.T) {
+	const page = `DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1",GPU_I_PROFILE="3g.20gb",GPU_I_ID="1",pod="a"} 200
+DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{UUID="GPU-1",GPU_I_PROFILE="3g.20gb",GPU_I_ID="1",pod="a"} 5000000
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="GPU-1",GPU_I_PROFILE="3g.20gb",GPU_I_ID="1",pod="a"} 0.5
+DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1",PROFILE,GPU_I_ID="2",pod="b"} 200
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="GPU-1",PROFILE,GPU_I_ID="2",pod="b"} 0.75
+DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{UUID="GPU-2"} 7000000
+`
+	a, b := gpu.Use{Pod: "a"}, gpu.Use{Pod: "b"}
+	for profile, want := range map[string][]gpu.Part{
+		`GPU_I_PROFILE="<<<NULL>>>"`: {{SMs: 1, Busy: 0.75, Uses: []gpu.Use{a, b}}},
+		`GPU_I_PROFILE=""`:           {{SMs: 1, Busy: 0.75, Uses: []gpu.Use{a, b}}},
+		`GPU_I_PROFILE="9g.1gb"`:     {{SMs: 1, Busy: 0.75, Uses: []gpu.Use{a, b}}},
+		`modelName="A100"`:           {{SMs: 1, Busy: 0.75, Uses: []gpu.Use{a, b}}},
+		`GPU_I_PROFILE="MIG 2g.10gb"`: {
+			{Instance: "1", SMs: 3. / 7, Busy: 0.5, Uses: []gpu.Use{a}},
+			{Instance: "2", SMs: 2. / 7, Busy: 0.75, Uses: []gpu.Use{b}},
+		},
+	} {
+		p, err := readDCGM(strings.NewReader(strings.ReplaceAll(page, "PROFILE,", profile+",")))
+		if err != nil || (p.invalid == nil) != (len(want) == 2) || len(p.boards) != 2 {
+			t.Fatalf("%s: %+v, %v, %v", profile, p.boards, p.invalid, err)
+		}
+		if diff := cmp.Diff(want, p.boards[0].Parts); diff != "" || *p.boards[0].Millijoules != 5_000_000 ||
+			*p.boards[1].Millijoules != 7_000_000 {
+			t.Errorf("%s: %s", profile, diff)
+		}
+	}
+	// One invalid sample of an instance does not hide its profile.
+	mixed := strings.Replace(page, "PROFILE", `GPU_I_PROFILE="<<<NULL>>>"`, 1)
+	mixed = strings.Replace(mixed, "PROFILE,", `GPU_I_PROFILE="2g.10gb",`, 1)
+	if parts := dcgmPage(t, mixed)[0].Parts; len(parts) != 2 {
+		t.Errorf("parts are %+v, want two instances", parts)
 	}
 }
 

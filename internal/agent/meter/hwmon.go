@@ -59,7 +59,8 @@ func (s Sensor) matches(spec string) bool {
 
 // known reports whether the sensor is known to cover the whole machine.
 func (s Sensor) known() bool {
-	return s.Chip == "power_meter" || strings.HasPrefix(s.Device, "ACPI000D") || s.Chip == "ibmpowernv" && s.Label == "System"
+	return s.Chip == "power_meter" || strings.HasPrefix(s.Device, "ACPI000D") ||
+		s.Chip == "ibmpowernv" && s.Label == "System"
 }
 
 func (s Sensor) counts() bool { return strings.HasPrefix(s.Key, "energy") }
@@ -139,8 +140,8 @@ func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
 	return h, nil
 }
 
-// addDevice adds the sensors of a device. Like libsensors, it looks in the directory of the monitor, then in that of its
-// parent device, which contains the files of drivers that use the kernel's older interface.
+// addDevice adds the sensors of a device. Like libsensors, it looks in the directory of the monitor, then in that of
+// its parent device, which contains the files of drivers that use the kernel's older interface.
 func (h *Hwmon) addDevice(dir string) {
 	parent, device := filepath.Join(dir, "device"), ""
 	if target, err := os.Readlink(parent); err == nil {

@@ -223,11 +223,14 @@ func TestHwmonTemperatures(t *testing.T) {
 	}
 }
 
-// TestHwmonParentDevices covers drivers that create their files, or some of them, in the directory of the parent device.
+// TestHwmonParentDevices covers drivers that create their files, or some of them, in the directory of the parent
+// device.
 func TestHwmonParentDevices(t *testing.T) {
 	c := newClock()
 	h, root := openHwmon(t, c, "hwmon/parent.tree")
-	want := []Temperature{{"coretemp", "Physical id 0", 55}, {"k10temp", "temp1", 41}, {"coretemp", "Physical id 1", 50}}
+	want := []Temperature{
+		{"coretemp", "Physical id 0", 55}, {"k10temp", "temp1", 41}, {"coretemp", "Physical id 1", 50},
+	}
 	if got := h.Temperatures(nil); !slices.Equal(got, want) {
 		t.Errorf("temperatures are %v, want %v", got, want)
 	}
@@ -237,8 +240,8 @@ func TestHwmonParentDevices(t *testing.T) {
 	}
 	// A monitor without any name has that of the parent device.
 	device := filepath.Join(root, "hwmon0/device")
-	if err := errors.Join(os.Remove(filepath.Join(device, "name")), os.Rename(device, filepath.Join(root, "ACPI000D:00")),
-		os.Symlink("../ACPI000D:00", device)); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(device, "name")),
+		os.Rename(device, filepath.Join(root, "ACPI000D:00")), os.Symlink("../ACPI000D:00", device)); err != nil {
 		t.Fatal(err)
 	}
 	o := c.config()
@@ -255,7 +258,9 @@ func TestHwmonParentDevices(t *testing.T) {
 
 // TestHwmonInputOrAverage verifies that a power sensor with an unreadable input uses its average.
 func TestHwmonInputOrAverage(t *testing.T) {
-	for input, want := range map[string]string{"180000000": "power1_input", "N/A": "power1_average", "": "power1_average"} {
+	for input, want := range map[string]string{
+		"180000000": "power1_input", "N/A": "power1_average", "": "power1_average",
+	} {
 		o := newClock().config()
 		o.HwmonRoot = plant(t, "hwmon/server.tree")
 		put(t, filepath.Join(o.HwmonRoot, "hwmon0/power1_input"), input)

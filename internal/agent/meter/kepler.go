@@ -51,47 +51,62 @@ var errTwoNodes = errors.New("metrics of more than one node")
 func readKepler(body io.Reader) (page, error) {
 	var p page
 	var zones, old []keplerZone
+	var fatal error
 	node := ""
 	err := eachSample(body, func(name string) bool {
 		_, old := keplerOld[name]
 		return old || name == keplerNew || name == startTime
 	}, func(s *sample) error {
 		if s.name == startTime {
+			if _, err := strconv.ParseFloat(s.value, 64); err != nil {
+				return errValue
+			}
 			p.start = s.value
 			return nil
 		}
 		if of := cmp.Or(s.labels["node_name"], s.labels["exported_instance"], s.labels["instance"]); node == "" {
 			node = of
 		} else if of != node {
-			return errTwoNodes
+			fatal = errTwoNodes
+		}
+		kind, ok := keplerKind(s)
+		if !ok {
+			return nil
 		}
 		raw, err := s.microjoules(1e6)
 		if err != nil {
 			return err
 		}
 		if s.name != keplerNew {
-			old = append(old, keplerZone{
-				kind: keplerOld[s.name], num: s.labels["package"], mode: s.labels["mode"], raw: raw,
-			})
-		} else if kind, ok := keplerKind(s.labels["zone"]); ok {
+			old = append(old, keplerZone{kind: kind, num: s.labels["package"], mode: s.labels["mode"], raw: raw})
+		} else {
 			zones = append(zones, keplerZone{kind: kind, path: s.labels["path"], raw: raw})
 		}
 		if len(zones)+len(old) > 2*maxSeries {
-			return fmt.Errorf("more than %d counters", 2*maxSeries)
+			fatal = fmt.Errorf("more than %d counters", 2*maxSeries)
 		}
 		return nil
+	}, func(s *sample, err error) {
+		if p.invalid = err; s.name != startTime {
+			kind, known := keplerKind(s)
+			p.reject(err, kind, known)
+		}
 	})
 	if len(zones) > 0 {
 		p.series = keplerSeries(zones)
-	} else if err == nil {
-		p.series, err = oldKeplerSeries(old)
+	} else {
+		p.addOldKepler(old)
 	}
-	return distinct(p, err)
+	p.distinct()
+	return p, cmp.Or(err, fatal)
 }
 
-// keplerKind parses a zone label, e.g. "package" or "package-0".
-func keplerKind(zone string) (energy.DomainKind, bool) {
-	zone, _, _ = strings.Cut(strings.ToLower(zone), "-")
+// keplerKind returns the kind of a counter, since 0.10 from its zone label, e.g. "package" or "package-0".
+func keplerKind(s *sample) (energy.DomainKind, bool) {
+	if kind, ok := keplerOld[s.name]; ok {
+		return kind, true
+	}
+	zone, _, _ := strings.Cut(strings.ToLower(s.labels["zone"]), "-")
 	return kindIn(zone, energy.Psys, energy.DRAM)
 }
 
@@ -120,8 +135,8 @@ func keplerSeries(zones []keplerZone) []series {
 	return out
 }
 
-// oldKeplerSeries adds the modes of each counter. It returns an error if one of the modes is missing.
-func oldKeplerSeries(zones []keplerZone) ([]series, error) {
+// addOldKepler adds the counters, which are sums of their modes. It rejects counters without one of the modes.
+func (p *page) addOldKepler(zones []keplerZone) {
 	type key struct {
 		kind energy.DomainKind
 		num  string
@@ -129,28 +144,22 @@ func oldKeplerSeries(zones []keplerZone) ([]series, error) {
 	sums, modes := map[key]uint64{}, map[key][]string{}
 	for _, z := range zones {
 		k := key{z.kind, z.num}
-		if slices.Contains(modes[k], z.mode) {
-			return nil, fmt.Errorf("%s of package %.16q occurs twice", z.kind, z.num)
-		}
 		sums[k] += z.raw
 		modes[k] = append(modes[k], z.mode)
 	}
-	var out []series
 	for k, raw := range sums {
-		if slices.Sort(modes[k]); !slices.Equal(modes[k], []string{"dynamic", "idle"}) &&
-			!slices.Equal(modes[k], []string{""}) {
-			return nil, fmt.Errorf("%s of package %.16q: want the modes dynamic and idle, got %.32q", k.kind, k.num,
-				modes[k])
-		}
+		slices.Sort(modes[k])
 		number, ok := smallNumber(cmp.Or(k.num, "0"))
-		if !ok {
-			return nil, fmt.Errorf("%s of package %.16q: want a number", k.kind, k.num)
-		}
-		if raw > 0 { // Kepler exports all domains, including those without a meter
-			out = append(out, series{numbered(k.kind, keplerPrefix, number), raw})
+		switch {
+		case !slices.Equal(modes[k], []string{"dynamic", "idle"}) && !slices.Equal(modes[k], []string{""}):
+			p.reject(fmt.Errorf("%s of package %.16q: want the modes dynamic and idle once, got %.32q", k.kind, k.num,
+				modes[k]), k.kind, true)
+		case !ok:
+			p.reject(fmt.Errorf("%s of package %.16q: want a number", k.kind, k.num), k.kind, true)
+		case raw > 0: // Kepler exports all domains, including those without a meter
+			p.series = append(p.series, series{numbered(k.kind, keplerPrefix, number), raw})
 		}
 	}
-	return out, nil
 }
 
 // numbered returns a domain of another agent.
@@ -162,18 +171,18 @@ func numbered(k energy.DomainKind, prefix string, number int) energy.Domain {
 	return energy.Domain{Kind: k, Name: name}
 }
 
-// distinct sorts the series and returns an error if a domain occurs twice, because the result would be ambiguous.
-func distinct(p page, err error) (page, error) {
+// distinct sorts the series and rejects domains that occur more than once, because their values would be ambiguous.
+func (p *page) distinct() {
 	slices.SortStableFunc(p.series, func(a, b series) int {
 		return cmp.Or(cmp.Compare(a.domain.Kind, b.domain.Kind), strings.Compare(a.domain.Name, b.domain.Name))
 	})
-	for i := 1; i < len(p.series) && err == nil; i++ {
-		if p.series[i].domain == p.series[i-1].domain {
-			err = fmt.Errorf("%s occurs twice", p.series[i].domain.Name)
+	var once []series
+	for i, x := range p.series {
+		if i > 0 && p.series[i-1].domain == x.domain || i+1 < len(p.series) && p.series[i+1].domain == x.domain {
+			p.reject(fmt.Errorf("%s occurs twice", x.domain.Name), x.domain.Kind, true)
+			continue
 		}
+		once = append(once, x)
 	}
-	if err != nil {
-		return page{}, err
-	}
-	return p, nil
+	p.series = once
 }

@@ -29,17 +29,21 @@ const (
 var errMetricsTooLong = fmt.Errorf("response exceeds %d bytes", maxMetrics)
 
 // eachSample calls f for each sample with a name accepted by wanted. It skips other lines, which may contain
-// arbitrary bytes of any length, and a last line without a newline, which may be truncated. Invalid lines with
-// wanted names are skipped and reported. The response is parsed as a stream, because most lines are not needed.
-func eachSample(r io.Reader, wanted func(name string) bool, f func(*sample) error) error {
+// arbitrary bytes of any length, and a last line without a newline, which may be truncated. It calls invalid for
+// invalid samples, which have no labels if these cannot be parsed, and for those for which f returns an error. The
+// response is parsed as a stream, because most lines are not needed.
+func eachSample(r io.Reader, wanted func(name string) bool, f func(*sample) error, invalid func(*sample, error)) error {
 	limited := &io.LimitedReader{R: r, N: maxMetrics + 1}
 	lines := bufio.NewReaderSize(limited, maxLine)
-	var bad error
 	for within := false; ; { // within is true in the rest of a line that is too long
 		line, err := lines.ReadSlice('\n')
 		if name := nameOf(line); err == nil && !within && wanted(string(name)) {
-			if err := useSample(string(line), f); err != nil {
-				bad = fmt.Errorf("parsing %.64q: %w", name, err)
+			s, err := parseSample(string(line))
+			if err == nil {
+				err = f(s)
+			}
+			if err != nil {
+				invalid(s, fmt.Errorf("parsing %.64q: %w", name, err))
 			}
 		}
 		within = errors.Is(err, bufio.ErrBufferFull)
@@ -50,7 +54,7 @@ func eachSample(r io.Reader, wanted func(name string) bool, f func(*sample) erro
 		case !errors.Is(err, io.EOF):
 			return err
 		default:
-			return bad
+			return nil
 		}
 	}
 }
@@ -73,22 +77,28 @@ var (
 	unescape   = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n")
 )
 
-func useSample(line string, f func(*sample) error) error {
+// parseSample parses a line. If it returns an error, the sample has only a name.
+func parseSample(line string) (*sample, error) {
+	s := &sample{name: string(nameOf([]byte(line)))}
 	parts := sampleLine.FindStringSubmatch(line)
 	switch {
 	case parts == nil && strings.Contains(line, "{"):
-		return errLabels
-	case parts == nil || parts[3] == "":
-		return errValue
+		return s, errLabels
+	case parts == nil:
+		return s, errValue
 	}
-	s := sample{name: parts[1], labels: map[string]string{}, value: parts[3]}
+	labels := map[string]string{}
 	for _, pair := range labelPair.FindAllStringSubmatch(parts[2], -1) {
-		s.labels[strings.TrimSpace(pair[1])] = unescape.Replace(pair[2])
+		labels[strings.TrimSpace(pair[1])] = unescape.Replace(pair[2])
 	}
 	if rest := labelPair.ReplaceAllLiteralString(parts[2], ""); strings.Trim(rest, " \t,") != "" {
-		return errLabels
+		return s, errLabels
 	}
-	return f(&s)
+	s.labels, s.value = labels, parts[3]
+	if s.value == "" {
+		return s, errValue
+	}
+	return s, nil
 }
 
 // microjoules converts the value of a counter to microjoules. perUnit is 1 for values in microjoules and 1e6 for

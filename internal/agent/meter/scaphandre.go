@@ -29,25 +29,30 @@ func readScaphandre(body io.Reader) (page, error) {
 	err := eachSample(body, func(name string) bool {
 		return slices.Contains(scaphandreNames, strings.TrimSuffix(name, "_total"))
 	}, func(s *sample) error {
-		raw, err := s.microjoules(1)
-		if err != nil {
-			return err
-		}
 		d, ok := scaphandreDomain(s)
+		if !ok {
+			return nil
+		}
+		raw, err := s.microjoules(1)
 		switch {
-		case !ok:
+		case err != nil:
+			return err
 		case d.Name == scaphandreHost:
 			host = append(host, series{d, raw})
 		default:
 			rest = append(rest, series{d, raw})
 		}
 		return nil
+	}, func(s *sample, err error) {
+		d, ok := scaphandreDomain(s)
+		p.reject(err, d.Kind, ok)
 	})
 	covers := func(x series) bool { return x.domain.Kind == energy.Psys || x.domain.Kind == energy.Package }
 	if p.series = rest; !slices.ContainsFunc(rest, covers) {
 		p.series = host
 	}
-	return distinct(p, err)
+	p.distinct()
+	return p, err
 }
 
 const (

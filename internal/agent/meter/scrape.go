@@ -1,11 +1,13 @@
 package meter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -52,6 +54,17 @@ type page struct {
 	start  string        // start time of the other process; empty if unknown
 	series []series
 	boards []gpu.Board
+
+	invalid error  // last invalid sample, which was skipped
+	lost    uint16 // kinds of domains that may be incomplete because of invalid samples, one bit each
+}
+
+// reject records an invalid sample of counters of the given kind, or of any kind if it is unknown.
+func (p *page) reject(err error, k energy.DomainKind, known bool) {
+	p.invalid = err
+	if p.lost |= 1 << k; !known {
+		p.lost = math.MaxUint16
+	}
 }
 
 type series struct {
@@ -74,7 +87,10 @@ const (
 	scrapedMax = energy.Watts(10_000) // maximum power of one counter, which may be the sum of all sockets
 )
 
-var errNoAnswer = errors.New("no response yet")
+var (
+	errNoAnswer  = errors.New("no response yet")
+	errNoCounter = errors.New("no counter of energy in the response")
+)
 
 // newScraped starts scraping a URL. The function read parses a response.
 func newScraped(c Config, name, url string, read func(io.Reader) (page, error), scale func(energy.Domain) int64,
@@ -113,9 +129,10 @@ func (s *Scraped) poll(ctx context.Context, log *slog.Logger) {
 		}
 		s.mu.Lock()
 		before := s.failure
-		if s.failure = err; err == nil {
-			s.answer = answer
-		} else {
+		if err == nil {
+			s.answer, err = answer, answer.invalid
+		}
+		if s.failure = err; err != nil {
 			s.failed++
 		}
 		s.mu.Unlock()
@@ -123,8 +140,9 @@ func (s *Scraped) poll(ctx context.Context, log *slog.Logger) {
 		case err == nil && before != nil:
 			log.Info("Started reading metrics of another agent", "meter", s.name, "url", s.page,
 				"counters", len(answer.series)+len(answer.boards))
-		case err != nil && (before == nil || errors.Is(before, errNoAnswer)):
-			log.Warn("Failed to read metrics of another agent", "meter", s.name, "err", err)
+		case err != nil && (before == nil || errors.Is(before, errNoAnswer) || answer.invalid != nil &&
+			before.Error() != err.Error()):
+			log.Warn("Failed to read metrics of another agent", "meter", s.name, "url", s.page, "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -160,7 +178,7 @@ func (s *Scraped) ask(ctx context.Context) (answer page, err error) {
 	case err != nil:
 		return page{}, fmt.Errorf("GET %s: %w", s.page, err)
 	case len(answer.series)+len(answer.boards) == 0:
-		return page{}, fmt.Errorf("GET %s: no counter of energy in the response", s.page)
+		return page{}, fmt.Errorf("GET %s: %w", s.page, cmp.Or(answer.invalid, errNoCounter))
 	case len(answer.series) > maxSeries:
 		return page{}, fmt.Errorf("GET %s: too many counters: %d", s.page, len(answer.series))
 	}
@@ -197,10 +215,11 @@ func (s *Scraped) Failures() int {
 	return s.failed
 }
 
-// begin adds the series of the first response as domains, except for counters of optional kinds that are zero.
+// begin adds the series of the first response as domains, except for counters of optional kinds that are zero, and
+// kinds with an invalid sample, because a subset of the packages does not cover the machine.
 func (s *Scraped) begin(answer page) {
 	for _, x := range answer.series {
-		if x.raw == 0 && !mustMove(x.domain.Kind) {
+		if x.raw == 0 && !mustMove(x.domain.Kind) || answer.lost>>x.domain.Kind&1 == 1 {
 			continue
 		}
 		c := scrapedCounter{counter: energy.NewCounter(energy.CounterOptions{
@@ -247,10 +266,10 @@ func (s *Scraped) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) 
 	return into, err
 }
 
-// record updates the counters from a response.
+// record updates the counters from a response. A counter with an invalid sample keeps its last reading.
 func (s *Scraped) record(answer page) {
-	restarted := s.taken != 0 && answer.start != s.start
-	s.taken, s.start = answer.at, answer.start
+	restarted := s.start != "" && answer.start != "" && answer.start != s.start
+	s.taken, s.start = answer.at, cmp.Or(answer.start, s.start)
 	for i, d := range s.domains {
 		c := &s.counters[i]
 		if restarted {
@@ -258,6 +277,9 @@ func (s *Scraped) record(answer page) {
 		}
 		at := slices.IndexFunc(answer.series, func(x series) bool { return x.domain == d })
 		if at < 0 {
+			if answer.lost>>d.Kind&1 == 1 && c.last.At > 0 && answer.at-c.last.At <= s.stale {
+				continue
+			}
 			c.err = fmt.Errorf("%s is missing in the response of %s", d.Name, s.page)
 			continue
 		}

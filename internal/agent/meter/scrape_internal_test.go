@@ -369,9 +369,73 @@ K{path="",zone="nonsense"} 5
 		`kepler_node_package_joules_total{package="x",mode="dynamic"} 1` + "\n" +
 			`kepler_node_package_joules_total{package="x",mode="idle"} 1` + "\n": "number",
 	} {
-		_, err := readKepler(strings.NewReader(bad))
-		mustFail(t, err, why)
+		p, err := readKepler(strings.NewReader(bad + `kepler_node_dram_joules_total{package="0"} 3` + "\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustFail(t, p.invalid, why)
 	}
+}
+
+// TestScrapedSkipsInvalidSamples verifies that an invalid sample only delays its own counter.
+func TestScrapedSkipsInvalidSamples(t *testing.T) {
+	line := func(zone, path, value string) string {
+		return fmt.Sprintf("%s{node_name=\"n\",path=\"/p/intel-rapl:%s\",zone=\"%s\"} %s\n", keplerNew, path, zone,
+			value)
+	}
+	page := func(first, second, dram string) string {
+		return line("package", "0", first) + line("package", "1", second) + line("dram", "0:0", dram) +
+			line("nonsense", "5", "NaN")
+	}
+	e := serve(t, page("100", "200", "NaN"))
+	m := scraped(t, NameKepler, e.URL, nil)
+	e.wait(t)
+	first := read(t, m, realTick())
+	if got := names(m.Domains()); got != "kepler-package-0 kepler-package-1" || m.Failures() == 0 {
+		t.Fatalf("domains %s, %d failures, want the packages and failures", got, m.Failures())
+	}
+	for _, second := range []string{"NaN", "", "-3", "201x"} {
+		e.say(200, page("101", second, "5"))
+		e.wait(t)
+		got := read(t, m, realTick())
+		if used(t, first["kepler-package-0"], got["kepler-package-0"]) != 1e6 ||
+			got["kepler-package-1"] != first["kepler-package-1"] {
+			t.Errorf("second package %q: %v, want the last reading of it and 1 J of the first", second, got)
+		}
+	}
+	e.say(200, page("102", "203", "5"))
+	e.wait(t)
+	if got := read(t, m, realTick()); used(t, first["kepler-package-1"], got["kepler-package-1"]) != 3e6 {
+		t.Errorf("after invalid samples: %v, want 3 J", got)
+	}
+	// The packages are not used if one of them is invalid in the first response.
+	e = serve(t, page("100", "NaN", "5"))
+	m = scraped(t, NameKepler, e.URL, nil)
+	e.wait(t)
+	if got := names(m.Domains()); got != "kepler-dram-0" {
+		t.Errorf("domains %s, want no package", got)
+	}
+	// An invalid counter is unknown when its last reading is too old.
+	at := 1000 * time.Second
+	m = &Scraped{name: "x", stale: staleAfter, scale: func(energy.Domain) int64 { return 1_000_000 }}
+	for i := range 20 {
+		p := responseOf(at, i > 0)
+		m.answer, at = p, at+time.Second
+		readings, _ := m.Read(Tick{Now: func() time.Duration { return p.at }}, nil)
+		if want := i <= 15; (len(readings) == 1) != want {
+			t.Fatalf("second %d: %v", i, readings)
+		}
+	}
+}
+
+// responseOf returns a response with a counter, or with only an invalid sample of it.
+func responseOf(at time.Duration, invalid bool) page {
+	p := page{at: at, series: []series{{numbered(energy.Package, "x-", 0), 5}}}
+	if invalid {
+		p.series = nil
+		p.reject(errValue, energy.Package, true)
+	}
+	return p
 }
 
 // TestKeplerPageOfBefore parses a page of Kepler 0.6 on a machine with ACPI, two packages and no core counters,
@@ -463,14 +527,20 @@ func TestScaphandreFactor(t *testing.T) {
 
 func TestEachSample(t *testing.T) {
 	text := "# HELP a b\na 1\n" + strings.Repeat("long", maxLine) +
-		"\na{x=\"1\",y=\"q\\\"\\\\\\n}\"} 2 1700000000\na {} 3\nb 9\n\n \na" + "\r 4\nabc 5\na{,} +Inf\na 6"
+		"\na{x=\"1\",y=\"q\\\"\\\\\\n}\"} 2 1700000000\na {} 3\nb 9\n\n \na" + "\r 4\nabc 5\na{,} +Inf\n" +
+		"a{x=\"b\"} 7\na{x=\"b} 7\na{x=\"b\"}\na 6"
 	var got []string
 	err := eachSample(strings.NewReader(text), func(name string) bool { return name == "a" },
 		func(s *sample) error {
 			got = append(got, fmt.Sprintf("%s %q %q %s", s.name, s.labels["x"], s.labels["y"], s.value))
+			if s.value == "7" {
+				return errValue
+			}
 			return nil
-		})
-	want := []string{`a "" "" 1`, `a "1" "q\"\\\n}" 2`, `a "" "" 3`, `a "" "" +Inf`} // the last line may be truncated
+		}, func(s *sample, err error) { got = append(got, fmt.Sprint("invalid ", s.labels["x"], ": ", err)) })
+	want := []string{`a "" "" 1`, `a "1" "q\"\\\n}" 2`, `a "" "" 3`, `a "" "" +Inf`, `a "b" "" 7`,
+		`invalid b: parsing "a": invalid value`, `invalid : parsing "a": invalid labels`,
+		`invalid b: parsing "a": invalid value`} // the last line may be truncated
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("have %q, %v, want %q", got, err, want)
 	}

@@ -122,7 +122,8 @@ func TestShelly2(t *testing.T) {
 		"switch:4":{"apower":0,"aenergy":{"total":1},"errors":["overpower","overtemp","undervoltage"]},
 		"em:1":{"total_act_power":3,"errors":["phase_sequence","out_of_range:aprt_power"]},"emdata:1":{"total_act":1},
 		"em:2":{"total_act_power":3,"errors":["phase_sequence","power_meter_failure"]},"emdata:2":{"total_act":1},
-		"em:3":{"total_act_power":3,"errors":["ct_type_not_set"]},"emdata:3":{"total_act":1},"switch:3":{"apower":null,"aenergy":{"total":1}},
+		"em:3":{"total_act_power":3,"errors":["ct_type_not_set"]},"emdata:3":{"total_act":1},
+		"switch:3":{"apower":null,"aenergy":{"total":1}},
 		"pm1:0":{"apower":1.5,"aenergy":{"total":18.015}},"em1:0":{"act_power":12,"id":0},"em1data:0":{"total_act_energy":99.5},"em:9":[],"x:y":7}`
 	got, err := (&shelly2{channels: []string{"pm1:0", "em1:0", "switch:1", "switch:4", "em:1"}}).decode([]byte(text))
 	counted := func(channel string, watts float64, counts uint64) sample {
