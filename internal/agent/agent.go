@@ -116,7 +116,7 @@ func open(o Options, log *slog.Logger) (_ *agent, err error) {
 	if a.meters, err = meter.Open(o.Meters, log); err != nil {
 		return nil, fmt.Errorf("opening meters: %w", err)
 	}
-	a.root = meter.NewRoot(a.meters)
+	a.root = meter.NewRoot(&o.Meters, a.meters)
 	prior, err := a.prior()
 	if err != nil {
 		return nil, err

@@ -54,15 +54,15 @@ func (a *agent) tick() {
 	a.readMeters()
 	o := &a.observation
 	*o = energy.Observation{
-		At: a.sweep.At, CPUs: a.sweep.CPUs, Busy: a.sweep.Busy, Root: o.Root[:0], Parts: o.Parts[:0],
+		At: a.sweep.At, CPUs: a.sweep.CPUs, Busy: a.sweep.Busy, Root: o.Root, Parts: o.Parts,
+		EarlierRoot: o.EarlierRoot, EarlierParts: o.EarlierParts,
 	}
 	if err == nil {
 		o.Usage, o.Ended = a.sweep.Usage, a.sweep.Ended
 	} else {
 		o.At, o.Busy = host.Now(), 0
 	}
-	o.Root, o.Parts = a.root.Split(a.readings, o.Root, o.Parts)
-	a.withoutGPUs(o.Root)
+	a.splitRoot(o)
 	a.status.Source, a.status.Parent = a.root.Source(), meter.ParentOf(a.meters)
 	if a.attributor.Observe(o, &a.attribution) {
 		a.bookGPUs()
@@ -78,6 +78,24 @@ func (a *agent) tick() {
 	}
 	a.status.Tick = time.Since(began)
 	a.report()
+}
+
+// splitRoot sets the readings of the root, and follows changes of the root.
+func (a *agent) splitRoot(o *energy.Observation) {
+	before := a.root.Source()
+	a.root.Split(host.Now(), a.readings, o)
+	if source := a.root.Source(); source != before {
+		a.log.Warn("Changed the root meter", "from", before, "to", source)
+		a.status.RootChanges++
+		prior, err := a.prior()
+		if err != nil {
+			a.log.Error("Failed to read the power profile of the new root meter", "err", err)
+		}
+		a.attributing.Prior = prior
+		a.attributor.SetPrior(prior)
+	}
+	a.withoutGPUs(o.EarlierRoot)
+	a.withoutGPUs(o.Root)
 }
 
 func (a *agent) readMeters() {

@@ -158,7 +158,7 @@ func (f *benchmarkFlags) measure(ctx context.Context, t cmdutil.Terminal) (*benc
 		return nil, cmdutil.NewUsageError(err)
 	}
 	defer meter.Close(meters)
-	m := &localMeter{meters: meters, root: meter.NewRoot(meters)}
+	m := &localMeter{meters: meters, root: meter.NewRoot(&f.meters, meters)}
 	machine := &benchmark.Machine{CPUs: runtime.GOMAXPROCS(0), Power: m.power}
 	r := &benchmark.Result{Node: f.node, CPUs: machine.CPUs}
 	r.Runs, err = machine.Measure(ctx, f.plan(t.Err, f.node), f.rules, func(run benchmark.Run) {
@@ -189,9 +189,12 @@ func (m *localMeter) power() (all energy.Watts, ok bool) {
 		m.read, _ = meter.ReadSafely(one, tick, m.read) // failed readings are missing in the root
 	}
 	before := m.last
-	m.last, _ = m.root.Split(m.read, nil, nil)
+	var o energy.Observation
+	m.root.Split(host.Now(), m.read, &o)
+	m.last = o.Root
 	for i, r := range m.last {
-		if len(before) != len(m.last) || before[i].Run != r.Run || r.At <= before[i].At {
+		if len(before) != len(m.last) || before[i].Domain != r.Domain || before[i].Run != r.Run ||
+			r.At <= before[i].At {
 			return 0, false
 		}
 		all += energy.Watts(float64(r.Total-before[i].Total) / 1e6 / (r.At - before[i].At).Seconds())

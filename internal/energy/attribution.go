@@ -28,6 +28,10 @@ type Observation struct {
 	Parts []Reading     // counters of domains inside the root; empty if the root is not divided
 	Usage []Usage       // sorted by ID; nil if the sweep failed
 	Ended []Usage       // consumers that ended since the last tick, with their last known CPU times; sorted by ID
+	// EarlierRoot and EarlierParts are readings of Root and Parts from about the end of the last interval. They are set
+	// if Root has replaced other counters, so that its energy since then is attributed; the time until then is
+	// unmeasured. If they are empty, attribution starts with the current readings.
+	EarlierRoot, EarlierParts []Reading
 }
 
 // A Share is the energy of one consumer in an interval.

@@ -89,6 +89,10 @@ func NewAttributor(o AttributorOptions) *Attributor {
 // value is settled.
 func (a *Attributor) IdlePower() (w Watts, settled bool) { return a.fit.Idle() }
 
+// SetPrior sets the power profile from which the idle power of the next root is learned, as in
+// [AttributorOptions].
+func (a *Attributor) SetPrior(p *Profile) { a.o.Prior = p }
+
 // Readings appends the latest reading of each tracked counter to into. Meters resume from these readings after
 // RestoreState.
 func (a *Attributor) Readings(into []Reading) []Reading {
@@ -125,6 +129,12 @@ func (a *Attributor) Observe(o *Observation, out *Attribution) bool {
 	out.begin(a.end, o.Root)
 	state, here := follow(a.root, o.Root), present(a.root, o.Root)
 	switch {
+	case len(o.EarlierRoot) > 0:
+		a.restart(o.EarlierRoot, o.EarlierParts)
+		out.Unmeasured = a.end - out.Start
+		if follow(a.root, o.Root) == advanced && a.attribute(o, seen, out) {
+			return true
+		}
 	case state == broken, len(a.root) == 0:
 		a.restart(o.Root, o.Parts)
 	case state == advanced:

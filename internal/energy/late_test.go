@@ -307,3 +307,95 @@ func TestCheckConservedAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestReplacedRoot verifies that no energy is lost or counted twice if another counter replaces a root that cannot be
+// read, and when the first one returns.
+func TestReplacedRoot(t *testing.T) {
+	for _, test := range []struct {
+		name                 string
+		resets               bool // the packages start a new run before they become the root
+		measured, unmeasured time.Duration
+	}{
+		{name: "counter that was read all the time", measured: 30*sec - 10*ms, unmeasured: 10 * ms},
+		{name: "counter that was reset", resets: true, unmeasured: 10 * ms},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := energy.NewAttributor(energy.AttributorOptions{})
+			var out energy.Attribution
+			var end, unmeasured, cpu time.Duration
+			run := uint32(0)
+			observe := func(s int, byPackages bool, earlier int) bool {
+				at := time.Duration(s) * sec
+				read := func(s int) (w, p energy.Reading) {
+					at := time.Duration(s)*sec + 10*ms // shortly after the CPU times
+					w, p = wall(at, energy.Microjoules(s)*100e6), socket(0, at, energy.Microjoules(s)*40e6)
+					return w, p
+				}
+				o := energy.Observation{At: at, CPUs: 2, Busy: at, Usage: usage(fmt.Sprint("pod/a/1 ", s*1000, " 0"))}
+				w, p := read(s)
+				p.Run = run
+				switch {
+				case byPackages:
+					o.Root = []energy.Reading{p}
+				case earlier >= 0:
+					o.Root, o.Parts = []energy.Reading{w}, []energy.Reading{p}
+				}
+				if earlier > 0 {
+					w, p := read(earlier)
+					if !byPackages {
+						p.Run = run
+					}
+					if o.EarlierRoot, o.EarlierParts = []energy.Reading{w}, []energy.Reading{p}; byPackages {
+						o.EarlierRoot, o.EarlierParts = []energy.Reading{p}, nil
+					}
+				}
+				if !a.Observe(&o, &out) {
+					return false
+				}
+				check(t, &out)
+				if end > 0 && out.Start != end {
+					t.Fatalf("interval starts at %v, want %v", out.Start, end)
+				}
+				end = out.End
+				unmeasured += out.Unmeasured
+				for _, share := range out.Shares {
+					cpu += share.CPU
+				}
+				return true
+			}
+			for s := 1; s <= 100; s++ { // the wall with packages inside
+				observe(s, false, 0)
+			}
+			for s := 101; s < 130; s++ {
+				if observe(s, false, -1) {
+					t.Fatalf("interval %+v without readings", out)
+				}
+			}
+			if test.resets {
+				run++
+			}
+			before := unmeasured
+			if !observe(130, true, 100) {
+				t.Fatal("no interval with the new root")
+			}
+			if out.Measured != energy.Microjoules(test.measured.Seconds()*40e6) ||
+				unmeasured-before != test.unmeasured || out.Platform != 0 {
+				t.Errorf("interval of the new root = %+v, want %v of packages, %v unmeasured", out, test.measured,
+					test.unmeasured)
+			}
+			for s := 131; s <= 300; s++ {
+				observe(s, true, 0)
+			}
+			if !test.resets && unmeasured-before != test.unmeasured {
+				t.Errorf("unmeasured time = %v, want %v", unmeasured-before, test.unmeasured)
+			}
+			if !observe(301, false, 300) || out.Measured < 99e6 || out.Measured > 101e6 || out.Platform < 59e6 ||
+				out.Unmeasured != 10*ms {
+				t.Errorf("interval after the return = %+v, want 100 J, 60 J of them of the platform", out)
+			}
+			if cpu < 299*sec || cpu > 301*sec {
+				t.Errorf("CPU time of all shares = %v, want about 300 s", cpu)
+			}
+		})
+	}
+}

@@ -16,8 +16,10 @@ type Status struct {
 	// current root domain and its meter, e.g. "psys (rapl)", or "" if none; the source of counted energy is passed
 	// to Add
 	Source string
-	Idle   string       // distribution of idle energy: apart, requests or equal
-	Parent batch.Parent // host of this virtual machine, if known
+	// RootChanges counts selections of another root domain than that at the start
+	RootChanges uint64
+	Idle        string       // distribution of idle energy: apart, requests or equal
+	Parent      batch.Parent // host of this virtual machine, if known
 
 	IdlePower   energy.Watts // fitted power of the node without load
 	IdleSettled bool         // the fit is based on sufficient data

@@ -34,6 +34,9 @@ func (e *Exporter) writeStatus(p *page) {
 	for i := range s.Meters {
 		p.sample(float64(s.Meters[i].Errors), pairs("meter", s.Meters[i].Name))
 	}
+	p.one("kubenergy_agent_root_changes_total",
+		"Changes of the root meter because it could not be read, or a better one could be read again.",
+		float64(s.RootChanges))
 	if s.Delivery != nil {
 		p.delivery(s.Delivery)
 	}

@@ -1,7 +1,7 @@
 // Package meter reads the energy counters of a node. If a meter cannot be read, its energy is unknown for that
 // time; other meters are not affected, and no values are made up.
 //
-// The root domain, which determines the energy of the node, is selected once by [Root]. Meters need no Linux
+// The root domain, which determines the energy of the node, is selected by [Root]. Meters need no Linux
 // capabilities. RAPL requires that the agent owns the files; other meters need no special permissions.
 package meter
 

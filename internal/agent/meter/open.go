@@ -18,7 +18,7 @@ import (
 //   - rapl, if its zones can be read;
 //   - guest, if the file of the host exists (if configured by name, it may be created later);
 //   - scaphandre and kepler, if their URLs are configured;
-//   - the model, which is used if there is no other meter at the start;
+//   - the model, which is used if no other meter can be read;
 //   - nvml, if the library of NVIDIA's driver exists, and dcgm, if its URL is configured. They read GPUs, which are
 //     metered in addition to the node. nvml takes precedence.
 //
@@ -55,7 +55,7 @@ func Open(c Config, log *slog.Logger) ([]Meter, error) {
 
 // warn logs warnings about probable configuration errors.
 func (c *Config) warn(meters []Meter, log *slog.Logger) {
-	if r := NewRoot(meters); c.asked(auto) && r.meter != nil && r.meter.Name() == NameModel {
+	if r := NewRoot(c, meters); c.asked(auto) && r.current.meter != nil && r.current.meter.Name() == NameModel {
 		log.Warn("No meter of this node can be read, so its energy is estimated by a model", "hwmon", c.HwmonRoot,
 			"rapl", c.PowercapRoot,
 			"guest", c.GuestDir)

@@ -136,7 +136,7 @@ func TestRootIsChosenWithoutOverlap(t *testing.T) {
 	} {
 		o := all(t, c)
 		test.change(&o)
-		r := NewRoot(openAll(t, o))
+		r := NewRoot(&o, openAll(t, o))
 		root, parts := r.Domains()
 		if r.Source() != test.source || names(root) != test.root || names(parts) != test.parts {
 			t.Errorf("%s: root %s, parts %s; want %s: %s, %s", r.Source(), names(root), names(parts), test.source,
@@ -163,25 +163,56 @@ func domain(k energy.DomainKind, name string) energy.Domain {
 	return energy.Domain{Kind: k, Name: name}
 }
 
+// rootOf returns the root of meters that are read every second.
+func rootOf(c *clock, meters ...Meter) *Root {
+	o := c.config()
+	return NewRoot(&o, meters)
+}
+
+// split advances the clock by a second and returns the readings of the root and its parts.
+func (c *clock) split(r *Root, readings []energy.Reading) (root, parts []energy.Reading) {
+	var o energy.Observation
+	c.after(time.Second)
+	r.Split(c.now, readings, &o)
+	return o.Root, o.Parts
+}
+
 func TestRootWaitsForAnAnswer(t *testing.T) {
+	c := newClock()
 	kepler := &fixed{name: NameKepler}
 	model := &fixed{name: NameModel, domains: []energy.Domain{domain(energy.Model, "model")}}
-	r := NewRoot([]Meter{kepler, model})
+	r := rootOf(c, kepler, model)
 	readings := []energy.Reading{{Domain: model.domains[0], At: 1}}
-	if root, _ := r.Split(readings, nil, nil); len(root) != 0 || r.Source() != "" {
+	if root, _ := c.split(r, readings); len(root) != 0 || r.Source() != "" {
 		t.Errorf("selected the model instead of Kepler: %v", root)
 	}
 	kepler.domains = []energy.Domain{domain(energy.Package, "kepler-package-0"), domain(energy.Psys, "kepler-psys")}
 	readings = append(readings, energy.Reading{Domain: kepler.domains[0], At: 1},
 		energy.Reading{Domain: kepler.domains[1], At: 2})
-	root, parts := r.Split(readings, nil, nil)
+	root, parts := c.split(r, readings)
 	if len(root) != 1 || root[0].At != 2 || len(parts) != 1 || r.Source() != "psys (kepler)" {
 		t.Errorf("%s: %v, %v", r.Source(), root, parts)
 	}
 	// An agent without usable domains is skipped.
 	kepler.domains = []energy.Domain{domain(energy.DRAM, "kepler-dram-0")}
-	if r := NewRoot([]Meter{kepler, model}); r.Source() != "model (model)" {
+	if r := rootOf(c, kepler, model); r.Source() != "model (model)" {
 		t.Errorf("with DRAM only: %s", r.Source())
+	}
+	// An agent that never responds is not waited for forever, and used when it responds.
+	kepler.domains = nil
+	r = rootOf(c, kepler, model)
+	for range 15 {
+		c.split(r, readings[:1])
+	}
+	if r.Source() != "model (model)" {
+		t.Errorf("without a response: Source() = %q", r.Source())
+	}
+	kepler.domains = []energy.Domain{domain(energy.Psys, "kepler-psys")}
+	for range 122 {
+		c.split(r, readings)
+	}
+	if r.Source() != "psys (kepler)" {
+		t.Errorf("after a late response: Source() = %q", r.Source())
 	}
 }
 
@@ -190,49 +221,131 @@ func TestRootOfTwoPsysIsNotAdded(t *testing.T) {
 		domain(energy.Psys, "psys"), domain(energy.Psys, "psys-1"), domain(energy.Package, "package-0"),
 		domain(energy.Package, "package-1"),
 	}}
-	if r := NewRoot([]Meter{rapl}); r.Source() != "package (rapl)" {
+	if r := rootOf(newClock(), rapl); r.Source() != "package (rapl)" {
 		t.Errorf("Source() = %s", r.Source())
 	}
 }
 
-// TestRootStays verifies that the node is unmeasured if one of the root's domains cannot be read, and that no other
-// root is selected.
-func TestRootStays(t *testing.T) {
+// TestRootMustBePlausible runs a node with all kinds of meters, some of which fail, and verifies its root in each
+// second. A counter that does not advance is stuck; the meter stops returning it after 15 s.
+func TestRootMustBePlausible(t *testing.T) {
+	wall, psys := domain(energy.Wall, "wall"), domain(energy.Psys, "psys")
+	packages := []energy.Domain{domain(energy.Package, "package-0"), domain(energy.Package, "package-1")}
+	dram, guest, model := domain(energy.DRAM, "dram-0"), domain(energy.Guest, "guest"), domain(energy.Model, "model")
+	const forever = 1000
+	type span struct{ from, to int } // seconds
+	for name, test := range map[string]struct {
+		meters        []Meter
+		absent, stuck map[string]span
+		want          map[int]string // source from a second on
+		counted       map[int]bool   // whether there are readings of the root in a second
+	}{
+		"all work": {
+			want: map[int]string{0: "wall (hwmon)"}, counted: map[int]bool{0: true, 1: true, 500: true},
+		},
+		"never readable": {
+			absent:  map[string]span{"wall": {0, forever}},
+			want:    map[int]string{0: "wall (hwmon)", 2: "psys (rapl)"},
+			counted: map[int]bool{0: false, 1: false, 2: true, 3: true},
+		},
+		"stuck from the start": {
+			stuck:   map[string]span{"psys": {0, forever}},
+			absent:  map[string]span{"wall": {0, forever}},
+			want:    map[int]string{0: "wall (hwmon)", 2: "psys (rapl)", 16: "package+dram (rapl)"},
+			counted: map[int]bool{2: true, 3: false, 15: false, 16: true, 17: true},
+		},
+		"a short failure": {
+			absent:  map[string]span{"wall": {100, 129}},
+			want:    map[int]string{0: "wall (hwmon)"},
+			counted: map[int]bool{99: true, 100: false, 128: false, 129: true},
+		},
+		"a long failure": {
+			absent:  map[string]span{"wall": {100, 200}, "psys": {90, forever}, "dram-0": {300, forever}},
+			want:    map[int]string{0: "wall (hwmon)", 129: "package+dram (rapl)", 319: "wall (hwmon)"},
+			counted: map[int]bool{128: false, 129: true, 300: false, 319: true, 320: true},
+		},
+		"a memory counter": {
+			absent: map[string]span{"wall": {0, forever}, "psys": {0, forever}, "dram-0": {100, forever}},
+			want:   map[int]string{2: "package+dram (rapl)", 129: "package (rapl)"},
+		},
+		"one of two packages": {
+			absent: map[string]span{"wall": {0, forever}, "psys": {0, forever}, "package-1": {100, 300}},
+			want:   map[int]string{2: "package+dram (rapl)", 129: "model (model)", 419: "package+dram (rapl)"},
+		},
+		"a virtual machine": {
+			meters: []Meter{
+				&fixed{name: NameGuest, domains: []energy.Domain{guest}},
+				&fixed{name: NameModel, domains: []energy.Domain{model}},
+			},
+			absent: map[string]span{"guest": {100, forever}},
+			want:   map[int]string{0: "guest (guest)"}, counted: map[int]bool{99: true, 100: false, 900: false},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClock()
+			if test.meters == nil {
+				test.meters = []Meter{
+					&fixed{name: NameHwmon, domains: []energy.Domain{wall}},
+					&fixed{name: NameRAPL, domains: append([]energy.Domain{psys, dram}, packages...)},
+					&fixed{name: NameModel, domains: []energy.Domain{model}},
+				}
+			}
+			r, source := rootOf(c, test.meters...), ""
+			c.now -= time.Second
+			for s := range forever {
+				var readings []energy.Reading
+				for _, m := range test.meters {
+					for _, d := range m.Domains() {
+						total, at := energy.Microjoules(s), c.now+time.Second
+						if f, ok := test.stuck[d.Name]; ok && s >= f.from && s < f.to {
+							total = energy.Microjoules(f.from)
+							if s > f.from+15 {
+								continue
+							}
+						}
+						if f, ok := test.absent[d.Name]; !ok || s < f.from || s >= f.to {
+							readings = append(readings, energy.Reading{Domain: d, At: at, Total: total})
+						}
+					}
+				}
+				root, _ := c.split(r, readings)
+				if next, ok := test.want[s]; ok {
+					source = next
+				}
+				if source != "" && r.Source() != source {
+					t.Fatalf("second %d: Source() = %s, want %s", s, r.Source(), source)
+				}
+				if want, ok := test.counted[s]; ok && len(root) > 0 != want {
+					t.Fatalf("second %d: root = %v, want readings: %v", s, root, want)
+				}
+			}
+		})
+	}
+}
+
+// TestRootEarlier verifies that another root comes with its readings at the last advance of the previous one.
+func TestRootEarlier(t *testing.T) {
 	c := newClock()
-	o := all(t, c)
-	o.HwmonRoot, o.PowercapRoot = "/nowhere", plant(t, "rapl/two-sockets.tree")
-	meters := openAll(t, o)
-	r := NewRoot(meters)
-	split := func() (root, parts []energy.Reading) {
-		var readings []energy.Reading
-		for _, m := range meters {
-			readings, _ = m.Read(Tick{Now: c.Now, Busy: c.now, CPUs: 4}, readings)
+	wall, socket := domain(energy.Wall, "wall"), domain(energy.Package, "package-0")
+	r := rootOf(c, &fixed{name: NameHwmon, domains: []energy.Domain{wall}},
+		&fixed{name: NameRAPL, domains: []energy.Domain{socket}})
+	var o energy.Observation
+	for s := 1; len(o.EarlierRoot) == 0; s++ {
+		at := c.after(time.Second).Now()
+		readings := []energy.Reading{{Domain: socket, At: at, Total: energy.Microjoules(s)}}
+		if s <= 10 {
+			readings = append(readings, energy.Reading{Domain: wall, At: at, Total: energy.Microjoules(s)})
 		}
-		if len(readings) < 3 {
-			t.Fatalf("got %v", readings)
-		}
-		return r.Split(readings, nil, nil)
-	}
-	if root, parts := split(); len(root) != 4 || len(parts) != 0 {
-		t.Errorf("root %v, parts %v", root, parts)
-	}
-	file := filepath.Join(o.PowercapRoot, "intel-rapl:1/energy_uj")
-	put(t, file, "?")
-	for range 100 {
-		c.after(time.Second)
-		if root, _ := split(); len(root) != 0 {
-			t.Fatalf("without package-1 the root is %v", root)
+		if r.Split(c.now, readings, &o); s == 100 {
+			t.Fatal("the root did not change")
 		}
 	}
-	for _, path := range []string{"intel-rapl:0", "intel-rapl:1"} {
-		put(t, filepath.Join(o.PowercapRoot, path, "energy_uj"), "9000000")
+	if o.EarlierRoot[0].Total != 10 || o.EarlierRoot[0].Domain != socket || len(o.EarlierParts) != 0 ||
+		len(o.Root) != 1 || o.Root[0].Total != 40 {
+		t.Errorf("root %+v, earlier %+v, want 40 and 10 µJ", o.Root, o.EarlierRoot)
 	}
-	c.after(time.Second)
-	if root, _ := split(); len(root) != 4 {
-		t.Errorf("root after recovery = %v", root)
-	}
-	if r.Source() != "package+dram (rapl)" {
-		t.Errorf("Source() changed to %s", r.Source())
+	if r.Split(c.now, nil, &o); len(o.EarlierRoot) != 0 {
+		t.Errorf("earlier readings are repeated: %+v", o)
 	}
 }
 

@@ -166,7 +166,7 @@ func TestRAPLZeroIsNoMeter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if r := NewRoot([]Meter{again, openModel(t, c, nil)}); r.Source() != "model (model)" {
+	if r := rootOf(c, again, openModel(t, c, nil)); r.Source() != "model (model)" {
 		t.Errorf("Source() = %s", r.Source())
 	}
 }
