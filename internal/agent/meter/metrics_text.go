@@ -29,9 +29,9 @@ const (
 var errMetricsTooLong = fmt.Errorf("response exceeds %d bytes", maxMetrics)
 
 // eachSample calls f for each sample with a name accepted by wanted. It skips other lines, which may contain
-// arbitrary bytes of any length, and a last line without a newline, which may be truncated. It calls invalid for
-// invalid samples, which have no labels if these cannot be parsed, and for those for which f returns an error. The
-// response is parsed as a stream, because most lines are not needed.
+// arbitrary bytes of any length, and a last line without a newline, which may be truncated. It calls invalid if a
+// sample cannot be parsed, in which case it may have no labels, or if f returns an error. The response is parsed as a
+// stream, because most lines are not needed.
 func eachSample(r io.Reader, wanted func(name string) bool, f func(*sample) error, invalid func(*sample, error)) error {
 	limited := &io.LimitedReader{R: r, N: maxMetrics + 1}
 	lines := bufio.NewReaderSize(limited, maxLine)

@@ -226,8 +226,8 @@ func TestRootOfTwoPsysIsNotAdded(t *testing.T) {
 	}
 }
 
-// TestRootMustBePlausible runs a node with all kinds of meters, some of which fail, and verifies its root in each
-// second. A counter that does not advance is stuck; the meter stops returning it after 15 s.
+// TestRootMustBePlausible runs a node with several meters that fail at times, and verifies its root in each second. A
+// counter that does not advance is stuck; the meter stops returning it after 15 s.
 func TestRootMustBePlausible(t *testing.T) {
 	wall, psys := domain(energy.Wall, "wall"), domain(energy.Psys, "psys")
 	packages := []energy.Domain{domain(energy.Package, "package-0"), domain(energy.Package, "package-1")}
