@@ -10,12 +10,15 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -52,10 +55,50 @@ func main() {
 }
 
 func run(command *exec.Cmd) error {
-	out := newPulse(os.Stdout, func() string { return filepath.Base(command.Path) + " is running" })
+	var built compiled
+	out := newPulse(os.Stdout, func() string { return filepath.Base(command.Path) + " is running" + built.String() })
 	defer out.stop()
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, out, out
+	if a := command.Args; filepath.Base(a[0]) == "go" && len(a) > 1 && a[1] == "build" {
+		command.Args = slices.Insert(a, 2, "-v")
+		built.to, command.Stderr = out, &built
+	}
 	return command.Run()
+}
+
+// compiled removes the package names that go build -v prints, and remembers the last one.
+type compiled struct {
+	to    io.Writer
+	lock  sync.Mutex
+	last  string
+	count int
+}
+
+// Write implements [io.Writer].
+func (c *compiled) Write(text []byte) (int, error) {
+	for line := range bytes.Lines(text) {
+		name := string(bytes.TrimSpace(line))
+		if name == "" || strings.ContainsAny(name, " \t:") { // an error
+			if _, err := c.to.Write(line); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		c.lock.Lock()
+		c.last = name
+		c.count++
+		c.lock.Unlock()
+	}
+	return len(text), nil
+}
+
+func (c *compiled) String() string {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.count == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d packages compiled, the last is %s", c.count, c.last)
 }
 
 // A pulse is a writer that adds a line with the elapsed time after each period of silence.

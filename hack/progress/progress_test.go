@@ -69,3 +69,20 @@ func TestPulseSaysThatItLives(t *testing.T) {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
+
+func TestCompiledPackages(t *testing.T) {
+	var out bytes.Buffer
+	c := compiled{to: &out}
+	if c.String() != "" {
+		t.Errorf("got %q before the first package", c.String())
+	}
+	if _, err := c.Write([]byte("k8s.io/api/core/v1\nx.go:3:1: syntax error\ngolang.org/x/net/http2\n")); err != nil {
+		t.Fatal(err)
+	}
+	if want := ", 2 packages compiled, the last is golang.org/x/net/http2"; c.String() != want {
+		t.Errorf("got %q, want %q", c.String(), want)
+	}
+	if want := "x.go:3:1: syntax error\n"; out.String() != want {
+		t.Errorf("got output %q, want %q", out.String(), want)
+	}
+}

@@ -219,8 +219,8 @@ func (r *Replay) submit(ctx context.Context) error {
 func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
 	j := &r.Scenario.Jobs[i]
 	job := kube.TraceJob(fmt.Sprintf("job-%04d", i), j, r.clock.Shrink)
-	job.Namespace = t.namespace
-	job.Annotations[annotationJob] = strconv.Itoa(i)
+	t.place(job, r.clock.Shrink(j.Duration))
+	job.Annotations[annotationJob], job.Spec.Template.Annotations[annotationJob] = strconv.Itoa(i), strconv.Itoa(i)
 	if t.holds && j.AllowedDelay > 0 {
 		job.Annotations[v1alpha1.AnnotationAllowedDelay] = r.clock.Shrink(j.AllowedDelay).String()
 		if plansJointly(t.Strategy) {
@@ -230,14 +230,19 @@ func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
 			job.Annotations[v1alpha1.AnnotationFinishBy] = r.clock.ToWall(j.FinishBy).Format(time.RFC3339)
 		}
 	}
-	pod := &job.Spec.Template
-	pod.Annotations[annotationJob] = strconv.Itoa(i)
-	pod.Annotations[v1alpha1.AnnotationLabRunSeconds] = RunSeconds(r.clock.Shrink(j.Duration))
-	pod.Spec.SchedulerName = t.profile()
-	pod.Spec.NodeSelector = map[string]string{labelTrial: t.namespace}
-	maps.Copy(pod.Spec.NodeSelector, j.Selector)
-	pod.Spec.Containers[0].Image = "simulated"
 	return job
+}
+
+// place sets the scheduler, the nodes and the simulated run time of a Job of the trial.
+func (t *Trial) place(job *batchv1.Job, run time.Duration) {
+	job.Namespace = t.namespace
+	pod := &job.Spec.Template
+	pod.Annotations[v1alpha1.AnnotationLabRunSeconds] = RunSeconds(run)
+	pod.Spec.SchedulerName = t.profile()
+	selector := map[string]string{labelTrial: t.namespace}
+	maps.Copy(selector, pod.Spec.NodeSelector)
+	pod.Spec.NodeSelector = selector
+	pod.Spec.Containers[0].Image = "simulated"
 }
 
 // node returns the name of a node of the scenario in the trial.
@@ -307,7 +312,8 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 					m.Forced, m.Killed)
 			}
 			for _, c := range m.Changes {
-				c.Node, c.At = strings.TrimPrefix(c.Node, t.node("")), r.clock.ToTrace(c.At)
+				c.Node = strings.TrimPrefix(c.Node, t.node(""))
+				c.At = timeutil.Later(r.clock.ToTrace(c.At), scenario.Start)
 				power = append(power, c)
 			}
 		}

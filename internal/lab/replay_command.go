@@ -132,25 +132,28 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	if len(scenario.Jobs) == 0 {
 		return usageError{errors.New("no jobs to replay")}
 	}
-	if err := rehearse(cmd.Context(), scenario); err != nil {
+	simulated, err := rehearse(cmd.Context(), scenario, trials)
+	if err != nil {
 		return usageError{err}
 	}
 	factor := o.factor
 	if factor <= 0 {
 		factor = max(1, span(scenario).Minutes()/o.minutes)
 	}
-	// A release is late if it is delayed by more than one second of wall-clock time, which is the limit promised by
-	// the scheduler.
-	scenario.Slack = time.Duration(factor * float64(time.Second))
 	var results []*sim.Result
 	err = withCluster(cmd, o.dir, kubelet.Programs{}, func(ctx context.Context, c *Cluster) error {
 		r := &Replay{
 			Cluster: c, Scenario: scenario, Factor: factor, Trials: trials,
 			Progress: progressTo(stderr),
 		}
-		results, err = r.play(ctx, o.dir, stderr)
+		results, err = r.play(ctx, o.dir, o.factor <= 0, stderr)
+		factor = r.Factor
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	results, invalid, err := compare(results, simulated, span(scenario)/maxLag)
 	if err != nil {
 		return err
 	}
@@ -158,7 +161,11 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	summary.Kind = "LabReport"
 	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s with KubEnergy's plugins (stock: without), %.0f "+
 		"times faster than the trace; waits and the time until machines sleep include Kubernetes' latencies times "+
-		"this factor. Energy is modelled from the placements, not metered.", KubernetesVersion, factor)
+		"this factor. Energy is modelled from the placements, not metered. Simulated rows come from the simulator.",
+		KubernetesVersion, factor)
+	if invalid != "" {
+		summary.Note = invalid + " " + summary.Note
+	}
 	folder := filepath.Join(o.dir, "report")
 	written, err := report.WriteDir(folder, summary, results)
 	if err != nil {
@@ -178,6 +185,9 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 			return err
 		}
 	}
+	if invalid != "" {
+		return errors.New("the figures are not valid, see the note in the report")
+	}
 	return o.show(cmd, folder)
 }
 
@@ -195,15 +205,22 @@ func (o *commandFlags) show(cmd *cobra.Command, folder string) error {
 		cmd.ErrOrStderr())
 }
 
-// play starts our scheduler next to the stock one and replays the trace under both.
-func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim.Result, error) {
+// play starts our scheduler next to the stock one and replays the trace under both, with a slower clock if permitted
+// and the machine is busy.
+func (r *Replay) play(ctx context.Context, dir string, slower bool, stderr io.Writer) ([]*sim.Result, error) {
 	quiet := sayThatItLives(stderr, "nodes are being added")
 	err := r.Prepare(ctx)
+	if err == nil && slower {
+		err = r.slowDown(ctx)
+	}
 	quiet()
 	if err != nil {
 		return nil, err
 	}
-	const settle = 3 * time.Second // time for the scheduler to start before the first job is due
+	// A release is late if it is delayed by more than one second of wall-clock time, which is the limit promised by
+	// the scheduler.
+	r.Scenario.Slack = time.Duration(r.Factor * float64(time.Second))
+	const settle = 6 * time.Second // time for the scheduler to start and for machines to sleep before the first job is due
 	clock := Clock{Trace: r.Scenario.Start, Wall: time.Now().Add(settle), Factor: r.Factor}
 	quiet = sayThatItLives(stderr, "the schedulers are starting")
 	stop, err := r.startScheduling(ctx, dir, clock)
@@ -242,30 +259,43 @@ func (r *Replay) startScheduling(ctx context.Context, dir string, clock Clock) (
 	return func() { end(); _ = plans.close() }, nil
 }
 
-// rehearse simulates the scenario to detect errors immediately that would otherwise only occur at the end of a
-// replay, e.g. a grid that ends before the last job.
-func rehearse(ctx context.Context, s *sim.Scenario) error {
+// rehearse simulates the trials. It detects errors immediately that would otherwise only occur at the end of a replay,
+// e.g. a grid that ends before the last job. Stock kube-scheduler is modeled as "least-allocated" with random ties.
+func rehearse(ctx context.Context, s *sim.Scenario, trials []Trial) (results []*sim.Result, err error) {
+	profiles := map[string]*energy.Profile{}
 	for i := range s.Nodes {
-		if n := &s.Nodes[i]; n.Speed != 0 && n.Speed != 1 {
-			return fmt.Errorf(
+		n := &s.Nodes[i]
+		if n.Speed != 0 && n.Speed != 1 {
+			return nil, fmt.Errorf(
 				"node %s has speed %v: Kubernetes nodes have no speed, so the lab requires speed 1", n.Name,
 				n.Speed)
 		}
-	}
-	profiles := map[string]*energy.Profile{}
-	for i := range s.Nodes {
-		p := s.Nodes[i].Profile
-		if known := profiles[p.Name]; known != nil && !reflect.DeepEqual(known, p) {
-			return fmt.Errorf("two power profiles have the name %q: Kubernetes nodes refer to them by name", p.Name)
+		if known := profiles[n.Profile.Name]; known != nil && !reflect.DeepEqual(known, n.Profile) {
+			return nil, fmt.Errorf("two power profiles have the name %q: Kubernetes nodes refer to them by name",
+				n.Profile.Name)
 		}
-		profiles[p.Name] = p
+		profiles[n.Profile.Name] = n.Profile
 	}
-	strategy, err := strategy.New("carbon+" + HoldRule)
-	if err != nil {
-		return err
+	for i := range trials {
+		t, scenario := &trials[i], *s
+		name := t.Strategy
+		if name == Stock {
+			name, scenario.Policy.Seed = "least-allocated", 1
+		}
+		if !t.Sleeps {
+			scenario = *scenario.StayingAwake()
+		}
+		planner, err := strategy.ByName(name)
+		if err != nil {
+			return nil, err
+		}
+		result, err := sim.Run(ctx, &scenario, t.Strategy+" (simulated)", planner)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, result)
 	}
-	_, err = sim.Run(ctx, s, "the rehearsal", strategy)
-	return err
+	return results, nil
 }
 
 // isTerminal reports whether the argument is a terminal.

@@ -103,10 +103,10 @@ func TestMachinesSleepAsSimulated(t *testing.T) {
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Runs) != 2 || r.Runs[0].Sleep != nil || r.Runs[1].Sleep == nil {
+	if len(r.Runs) != 4 || r.Runs[0].Sleep != nil || r.Runs[2].Sleep == nil {
 		t.Fatalf("runs: %+v", r.Runs)
 	}
-	on, run := &r.Runs[0], &r.Runs[1]
+	on, run := &r.Runs[0], &r.Runs[2]
 
 	planner, err := strategy.New(strategyName)
 	if err != nil {
@@ -132,7 +132,7 @@ func TestMachinesSleepAsSimulated(t *testing.T) {
 		t.Errorf("sleep time exceeds that of the simulation by %.1f %%, want at most 5 %%", 100*off)
 	}
 	decidedAgain(t, dir)
-	for _, run := range r.Runs {
+	for _, run := range []*report.Run{on, run} {
 		if run.Jobs != len(scenario.Jobs) || run.UnplacedJobs > 0 || run.MissedDeadlines > 0 {
 			t.Errorf("%s: of %d jobs, %d were not placed and %d missed their deadline", run.EmptyNodes, run.Jobs,
 				run.UnplacedJobs, run.MissedDeadlines)
