@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/ledger"
@@ -16,13 +17,17 @@ import (
 
 // accounts maps the control groups that slurmstepd creates for job steps and tasks to ledger accounts. The path is
 // /slurm/uid_1000/job_7/step_0/task_1 in version 1, and /system.slice/slurmstepd.scope/job_7/step_0/user/task_1 in
-// version 2. It is safe for concurrent use.
+// version 2. Since Slurm 26.05, version 2 uses the SLUID of the job, e.g. s5K1KKYAYG5D00, instead of job_7, unless
+// cgroup.conf sets CgroupJobIdPaths. It is safe for concurrent use.
 type accounts struct {
 	mu    sync.Mutex
-	of    map[int64]charged
+	of    map[string]charged   // by the name of the job's control group
 	next  chan struct{}        // closed when jobs have been read again
 	asked chan struct{}        // requests reading jobs again
 	vain  map[string]time.Time // by node: until then, unknown jobs are not looked up
+
+	sluids     atomic.Bool // Slurm has reported the SLUID of a job
+	warnSLUIDs sync.Once
 
 	timeout time.Duration // maximum duration of a lookup of an unknown job
 }
@@ -34,8 +39,8 @@ type charged struct {
 	seen    time.Time
 }
 
-// stepGroup matches the part of a path that slurmstepd creates.
-var stepGroup = regexp.MustCompile(`/job_(\d+)/step_(\w+)(?:(?:/user)?/task_(\w+))?`)
+// stepGroup matches the part of a path that slurmstepd creates. A SLUID is a number of 64 bits in Crockford's base 32.
+var stepGroup = regexp.MustCompile(`/(job_\d+|s[0-9A-HJKMNP-TV-Z]{13})/step_(\w+)(?:(?:/user)?/task_(\w+))?`)
 
 // remembered is for how long a job is kept after slurmctld has removed it, because agents may deliver late. After
 // that, its energy is recorded under the control group.
@@ -49,25 +54,30 @@ func (a *accounts) saw(jobs []Job, now time.Time) {
 		if j.Hosts == "" {
 			continue // not started yet
 		}
-		a.of[int64(j.ID)] = charged{ledger.Account{
+		c := charged{ledger.Account{
 			Kind: ledger.Workload, Namespace: namespaceOf(j.Account), OwnerKind: "Job", Owner: j.name(),
 			Parent: "Partition/" + j.partition(), Team: j.User,
 		}, j.Hosts, now}
+		a.of["job_"+strconv.FormatInt(int64(j.ID), 10)] = c
+		if j.Step.SLUID != "" {
+			a.of[j.Step.SLUID] = c
+			a.sluids.Store(true)
+		}
 	}
-	maps.DeleteFunc(a.of, func(_ int64, c charged) bool { return now.Sub(c.seen) > remembered })
+	maps.DeleteFunc(a.of, func(_ string, c charged) bool { return now.Sub(c.seen) > remembered })
 	close(a.next)
 	a.next = make(chan struct{})
 }
 
-// find returns the account and nodes of a job. An agent may report a job that started after the last query of
+// find returns the account and nodes of the job with a control group. An agent may report a job that started after the last query of
 // Slurm, so Slurm is queried again. The number and duration of these queries are limited, and they are suspended
 // for a node that reports unknown jobs.
-func (a *accounts) find(node string, id int64) (c charged, ok bool) {
+func (a *accounts) find(node, job string) (c charged, ok bool) {
 	const looks = 2 // the first query may have started before the job
 	began := time.Now()
 	for try := 0; ; try++ {
 		a.mu.Lock()
-		c, ok = a.of[id]
+		c, ok = a.of[job]
 		next := a.next
 		vain := try == looks || time.Since(began) >= a.timeout
 		if !ok && vain {
@@ -97,8 +107,13 @@ func (d *Driver) Account(node, path string) (step string, a ledger.Account, ok b
 	if m == nil {
 		return "", a, false
 	}
-	id, _ := strconv.ParseInt(m[1], 10, 64)
-	c, ok := d.accounts.find(node, id)
+	c, ok := d.accounts.find(node, m[1])
+	if !ok && strings.HasPrefix(m[1], "s") && !d.accounts.sluids.Load() {
+		d.accounts.warnSLUIDs.Do(func() {
+			d.o.Log.Warn("Failed to find the job of a control group named by SLUID; start slurmrestd with v0.0.44 or "+
+				"later, or set CgroupJobIdPaths=yes in cgroup.conf", "node", node, "group", path)
+		})
+	}
 	if !ok || !lists(c.hosts, node) {
 		return "", a, false
 	}

@@ -2,6 +2,7 @@ package slurm_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ func testAccounts(t *testing.T) {
 	for id, hosts := range map[int64]string{1: "n[1-2]", 2: "n[08-10,12],login", 3: "rack[1-2]n[1-4]", 4: ""} {
 		w.add(id, "", func(j *job) { j.state, j.hosts = "RUNNING", hosts })
 	}
+	w.jobs[1].sluid = "s5K1KKYAYG5D00"
 	w.look()
 	go func() { _ = w.driver.Run(t.Context()) }() // queries Slurm again for unknown jobs
 	const v1, v2 = "/slurm/uid_1000", "/system.slice/slurmstepd.scope"
@@ -23,6 +25,10 @@ func testAccounts(t *testing.T) {
 		{"n1", v1 + "/job_1/step_0", "slurm-1.0"},
 		{"n2", v2 + "/job_1/step_batch/user/task_0", "slurm-1.batch.0"},
 		{"n2", v1 + "/job_1/step_0/task_3", "slurm-1.0.3"},
+		{"n1", v2 + "/s5K1KKYAYG5D00/step_0/user/task_0", "slurm-1.0.0"}, // Slurm 26.05
+		{"n1", "/system.slice/n1_slurmstepd.scope/s5K1KKYAYG5D00/step_batch", "slurm-1.batch"},
+		{"n3", v2 + "/s5K1KKYAYG5D00/step_0", ""},
+		{"n1", v2 + "/sEKNKTV3WPV500/step_0", ""},
 		{"n3", v2 + "/job_1/step_0", ""}, // the job does not run on this node
 		{"n11", v2 + "/job_1/step_0", ""},
 		{"n09", v2 + "/job_2/step_0", "slurm-2.0"},
@@ -44,6 +50,24 @@ func testAccounts(t *testing.T) {
 		}); ok && a != want {
 			t.Errorf("unexpected account %+v", a)
 		}
+	}
+}
+
+// TestSLUIDsAreNotReported verifies the warning if control groups are named by SLUID, but slurmrestd uses a version
+// without them.
+func TestSLUIDsAreNotReported(t *testing.T) { synctest.Test(t, testSLUIDsAreNotReported) }
+
+func testSLUIDsAreNotReported(t *testing.T) {
+	w := newWorld(t, "v0.0.43")
+	w.add(7, "", func(j *job) { j.state, j.hosts = "RUNNING", "n1" })
+	w.look()
+	for range 2 {
+		if _, _, ok := w.driver.Account("n1", "/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0"); ok {
+			t.Error("Account() of an unknown SLUID succeeded")
+		}
+	}
+	if got := strings.Count(w.log.String(), "named by SLUID"); got != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", got, w.log.String())
 	}
 }
 

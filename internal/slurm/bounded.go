@@ -73,7 +73,7 @@ func sizeOf(texts ...string) (n int) {
 
 func (j *Job) size() int {
 	return sizeOf(j.Name, j.Account, j.User, j.Partition, j.Comment, j.AdminComment, j.Reason, j.Reservation,
-		j.ArrayTasks, j.Tres, j.Hosts) + sizeOf(j.State...) + sizeOf(j.Flags...)
+		j.ArrayTasks, j.Tres, j.Hosts, j.Step.SLUID) + sizeOf(j.State...) + sizeOf(j.Flags...)
 }
 
 func (n *Node) size() int {

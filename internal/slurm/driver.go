@@ -81,7 +81,7 @@ func New(o Options) *Driver {
 		o: o, memory: m, metrics: metrics, reported: map[string]string{}, sleepers: map[string]*sleeper{},
 		room: m.room(),
 		accounts: accounts{
-			of: map[int64]charged{}, vain: map[string]time.Time{},
+			of: map[string]charged{}, vain: map[string]time.Time{},
 			next: make(chan struct{}), asked: make(chan struct{}, 1), timeout: 5 * time.Second,
 		},
 	}

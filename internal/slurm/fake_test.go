@@ -45,7 +45,7 @@ type job struct {
 	deadline             time.Time
 	array, resv, account string
 	tres                 string
-	hosts                string
+	hosts, sluid         string
 	flags                []string
 }
 
@@ -122,7 +122,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				"submit_time": f.number(unix(j.submit)), "eligible_time": f.number(unix(j.begin)),
 				"deadline": f.number(unix(j.deadline)), "time_limit": f.number(int64(j.limit / time.Minute)),
 				"cpus": f.number(j.cpus), "array_task_string": j.array, "nodes": j.hosts, "flags": j.flags,
-				"tres_req_str": j.tres,
+				"tres_req_str": j.tres, "step_id": map[string]any{"sluid": j.sluid},
 			})
 		}
 		answer["jobs"] = all

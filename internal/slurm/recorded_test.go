@@ -66,6 +66,8 @@ func TestRecordedAnswers(t *testing.T) {
 			if jobs, err := c.Jobs(t.Context()); err != nil || len(jobs) != 1 || jobs[0].State[0] != "RUNNING" ||
 				jobs[0].End <= jobs[0].Start {
 				t.Errorf("running: %+v: %v", jobs, err)
+			} else if sluid := jobs[0].Step.SLUID; (sluid == "s23DM84B4W7700") != (version >= "v0.0.44") {
+				t.Errorf("unexpected SLUID %q", sluid)
 			}
 			if err := c.SetBegin(t.Context(), 1, time.Now()); err != nil {
 				t.Error(err)

@@ -95,6 +95,9 @@ type Job struct {
 	Nodes        number `json:"node_count"`
 	Tres         string `json:"tres_req_str"`
 	Hosts        string `json:"nodes"` // allocated nodes
+	Step         struct {
+		SLUID string `json:"sluid"` // of the job; since Slurm 26.05 with v0.0.44 and later
+	} `json:"step_id"`
 }
 
 // Node contains the fields of a Slurm node that are used.
