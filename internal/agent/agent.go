@@ -191,6 +191,7 @@ func (a *agent) openDelivery() error {
 		a.gpus.names.Store(&names)
 	}
 	push.Hardware = func() *batch.Hardware { return host.Hardware(o.Host.Proc, "/sys") }
+	push.Findings = func() []string { return a.page.Findings() }
 	push.Temperature = func() *energy.Celsius { return a.hottest.Swap(nil) }
 	a.pusher, err = delivery.NewPusher(push, a.queue, a.log)
 	return err

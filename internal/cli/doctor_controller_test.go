@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,15 @@ func TestDoctorChecksTheController(t *testing.T) {
 				Node: "a", AsOf: testNow.Add(-10 * time.Second),
 			}}}
 		}, "ok the controller is available; ok 1 node reported power"},
+		{"findings", func(c *fakeUnit) {
+			c.answers["/api/v1/nodes/power"] = api.NodesPower{Nodes: []api.NodePower{{
+				Node: "a", AsOf: testNow.Add(-10 * time.Second), Findings: []string{"--cgroup=/x has not\nmatched"},
+			}, {
+				Node: "b", AsOf: testNow.Add(-10 * time.Second), Findings: slices.Repeat([]string{"f"}, 11),
+			}}}
+		}, "ok the controller is available; ok 2 nodes reported power; " +
+			`warn the agent of node a reports: --cgroup=/x has not` + strings.Repeat("; warn the agent of node b reports: f", 9) +
+			"; warn the agents report 2 more findings"},
 		{"late nodes", func(*fakeUnit) {}, "ok the controller is available; warn 1 of 5 nodes"},
 		{
 			"no nodes", func(c *fakeUnit) { c.answers["/api/v1/nodes/power"] = api.NodesPower{} },

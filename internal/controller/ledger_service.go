@@ -150,7 +150,8 @@ func (u *ledgerService) addIntake(p *app) error {
 		},
 		Rates: p.rates.Of, Envelope: envelope, Known: func(node string) bool { return p.nodes.Node(node) != nil },
 		Members: p.members, Forward: p.options.Forward.URL != "",
-		Power: p.nodes.Power, Hardware: p.labels.Reported, Now: time.Now, Log: p.log, Registerer: p.registry,
+		Findings: func(node string, all []string) { u.live.Found(node, all) },
+		Power:    p.nodes.Power, Hardware: p.labels.Reported, Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
 	u.live = live.New(live.Options{
 		Now: time.Now, Container: p.directory.Container,

@@ -26,8 +26,7 @@ type accounts struct {
 	asked chan struct{}        // requests reading jobs again
 	vain  map[string]time.Time // by node: until then, unknown jobs are not looked up
 
-	sluids     atomic.Bool // Slurm has reported the SLUID of a job
-	warnSLUIDs sync.Once
+	sluids atomic.Bool // Slurm has reported the SLUID of a job, or its absence has been logged
 
 	timeout time.Duration // maximum duration of a lookup of an unknown job
 }
@@ -69,9 +68,9 @@ func (a *accounts) saw(jobs []Job, now time.Time) {
 	a.next = make(chan struct{})
 }
 
-// find returns the account and nodes of the job with a control group. An agent may report a job that started after the last query of
-// Slurm, so Slurm is queried again. The number and duration of these queries are limited, and they are suspended
-// for a node that reports unknown jobs.
+// find returns the account and nodes of the job with a control group. An agent may report a job that started after the
+// last query of Slurm, so Slurm is queried again. The number and duration of these queries are limited, and they are
+// suspended for a node that reports unknown jobs.
 func (a *accounts) find(node, job string) (c charged, ok bool) {
 	const looks = 2 // the first query may have started before the job
 	began := time.Now()
@@ -108,11 +107,9 @@ func (d *Driver) Account(node, path string) (step string, a ledger.Account, ok b
 		return "", a, false
 	}
 	c, ok := d.accounts.find(node, m[1])
-	if !ok && strings.HasPrefix(m[1], "s") && !d.accounts.sluids.Load() {
-		d.accounts.warnSLUIDs.Do(func() {
-			d.o.Log.Warn("Failed to find the job of a control group named by SLUID; start slurmrestd with v0.0.44 or "+
-				"later, or set CgroupJobIdPaths=yes in cgroup.conf", "node", node, "group", path)
-		})
+	if !ok && strings.HasPrefix(m[1], "s") && d.accounts.sluids.CompareAndSwap(false, true) {
+		d.o.Log.Warn("Failed to find the job of a control group named by SLUID; start slurmrestd with v0.0.44 or "+
+			"later, or set CgroupJobIdPaths=yes in cgroup.conf", "node", node, "group", path)
 	}
 	if !ok || !lists(c.hosts, node) {
 		return "", a, false

@@ -31,6 +31,8 @@ type PushOptions struct {
 	Hardware func() *batch.Hardware
 	// Temperature, if set, returns the node's temperature, or nil if there is no new reading.
 	Temperature func() *energy.Celsius
+	// Findings, if set, returns the problems found on the node. They are sent with each batch.
+	Findings func() []string
 }
 
 // Pusher sends the batches of a queue, oldest first and one at a time, until each is acknowledged.
@@ -205,6 +207,9 @@ func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
 	}
 	if p.opts.Temperature != nil {
 		header[batch.TemperatureHeader] = batch.EncodeTemperature(p.opts.Temperature())
+	}
+	if p.opts.Findings != nil {
+		header[batch.FindingsHeader] = batch.EncodeFindings(p.opts.Findings())
 	}
 	maps.DeleteFunc(header, func(_, value string) bool { return value == "" })
 	ack, err := p.post(ctx, b, header)

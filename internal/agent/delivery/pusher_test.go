@@ -701,6 +701,28 @@ func TestTemperatureIsTold(t *testing.T) {
 	})
 }
 
+// TestFindingsAreSent verifies that findings are sent with each batch while there are any.
+func TestFindingsAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		m := meter(t, QueueOptions{}, PushOptions{
+			Findings: func() []string { return []string{"a"}[:1-min(1, int(time.Since(began).Minutes()))] },
+		})
+		reported := map[string]int{}
+		var lock sync.Mutex
+		m.pusher.client = clientOf(t, wire{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			lock.Lock()
+			defer lock.Unlock()
+			reported[r.Header.Get(batch.FindingsHeader)]++
+			m.sink.ServeHTTP(w, r)
+		})})
+		m.run(func(context.Context) { m.seconds(115) })
+		if len(reported) != 2 || reported[`["a"]`] < 3 || reported[""] < 3 {
+			t.Errorf("reported: %v", reported)
+		}
+	})
+}
+
 func clientOf(t *testing.T, transport http.RoundTripper) *apiclient.Client {
 	client, err := apiclient.New(apiclient.Options{URL: "http://sink.example/batches", Node: true, Transport: transport})
 	if err != nil {

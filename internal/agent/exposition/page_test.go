@@ -115,7 +115,10 @@ func fixture() *Exporter {
 		Source: "psys (rapl)", Idle: "requests", Parent: batch.Parent{Host: "rack7", VM: "guest3"}, IdlePower: 42.5,
 		IdleSettled: true,
 		Tick:        300 * time.Microsecond, Sweep: 200 * time.Microsecond, Lost: 1,
-		Host:   host.Stats{Blind: true, Folded: 6, Truncated: 7},
+		Host: host.Stats{
+			Blind: true, Folded: 6, Truncated: 7, Unmatched: []string{"/slurm/*"},
+			Unattributed: []host.GroupShare{{Group: "/docker/5d9c", Ratio: 0.25}, {Group: "other", Ratio: 0.125}},
+		},
 		Guests: &guests.Stats{Trees: 8, Failing: 1, Refused: 9, Stuck: 10},
 		Meters: []MeterStatus{{"hwmon", false, 17}, {"rapl", true, 0}},
 		Delivery: &DeliveryStatus{

@@ -55,6 +55,13 @@ type DeliveryStatus struct {
 	delivery.PushStats
 }
 
+// Findings returns the findings of the host as of the last tick.
+func (e *Exporter) Findings() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.status.Host.Findings()
+}
+
 // SetStatus sets the status after a tick. It copies s, but retains Delivery, Guests and Boards.
 func (e *Exporter) SetStatus(s *Status) {
 	e.mu.Lock()

@@ -92,4 +92,13 @@ func (e *Exporter) writeHeld(p *page) {
 		float64(h.Folded))
 	p.one("kubenergy_agent_truncated_walks_total",
 		"Walks through control groups that were truncated because of a limit.", float64(h.Truncated))
+	p.family("kubenergy_agent_unattributed_cpu_ratio",
+		"Fraction of the CPU time in the last minute that groups of unknown workloads used, accounted to the system.")
+	for _, g := range h.Unattributed {
+		p.sample(g.Ratio, pairs("group", g.Group))
+	}
+	p.family("kubenergy_agent_pattern_unmatched", "Patterns of --cgroup that have not matched any control group (1).")
+	for _, pattern := range h.Unmatched {
+		p.sample(1, pairs("pattern", pattern))
+	}
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -31,36 +32,47 @@ const (
 )
 
 // below returns the role of the group name inside the group base, and the key of its consumer: the UID of a pod, the
-// ID of a container, or the name and number of a virtual machine. in is the role of base, where slice means a group of
-// pods.
+// ID of a container in the group of its pod, UID/ID of a container elsewhere, or the name and number of a virtual
+// machine. in is the role of base, where slice means a group of pods.
 //
 // It supports the layouts of both cgroup drivers of the kubelet, below any parent groups:
 //
 //	kubepods/burstable/pod<uid>/<container>
 //	kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice/cri-containerd-<container>.scope
 //
+// If the kubelet uses systemd and the container runtime does not, containers are outside the group of their pod, at the
+// root or below the service of the runtime:
+//
+//	kubepods-burstable-pod<uid>.slice:cri-containerd:<container>
+//	kubepods-burstable-pod<uid>.slice/<container>
+//
 // It also supports the layouts of libvirt:
 //
 //	machine/qemu-3-name.libvirt-qemu
 //	machine.slice/machine-qemu\x2d3\x2dname.scope
 func below(in role, base, name string) (role, string) {
+	id := containerID(name)
 	switch {
+	case in == container || in == vm || in == ignored:
+		return ignored, ""
 	case in == pod:
-		if id := containerID(name); id != "" {
+		if id != "" {
 			return container, id
 		}
 		return ignored, ""
-	case in == container || in == vm || in == ignored:
-		return ignored, ""
+	}
+	if uid := cmp.Or(unitUID(base), unitUID(name)); uid != "" && id != "" {
+		return container, uid + "/" + id
+	}
+	switch {
+	case in == slice && isClass(name), isKubepods(name):
+		return slice, ""
 	case in == slice:
-		if isClass(name) {
-			return slice, ""
-		}
-		if uid := podUID(base, name); uid != "" {
+		if uid := podUID(name); uid != "" {
 			return pod, uid
 		}
 		return ignored, ""
-	case isKubepods(name):
+	case unitUID(name) != "" && strings.HasSuffix(name, ".slice"):
 		return slice, ""
 	}
 	if machine := machineName(name); machine != "" {
@@ -80,20 +92,31 @@ func isClass(name string) bool {
 		strings.HasSuffix(name, "kubepods-burstable.slice") || strings.HasSuffix(name, "kubepods-besteffort.slice")
 }
 
-// podUID returns the UID of a pod, or "" if name is not the group of a pod. The systemd driver replaces dashes in
-// the UID with underscores, because systemd uses dashes to separate levels.
-func podUID(base, name string) string {
-	uid, ok := strings.CutPrefix(name, "pod")
-	if !ok || strings.HasSuffix(name, ".slice") {
-		uid, ok = strings.CutPrefix(name, strings.TrimSuffix(base, ".slice")+"-pod")
-		if !ok {
-			return ""
-		}
-		if uid, ok = strings.CutSuffix(uid, ".slice"); !ok {
-			return ""
-		}
-		uid = strings.ReplaceAll(uid, "_", "-")
+// podUID returns the UID of a pod, or "" if name is not the group of a pod.
+func podUID(name string) string {
+	if uid, ok := strings.CutPrefix(name, "pod"); ok && !strings.HasSuffix(name, ".slice") {
+		return validUID(uid)
 	}
+	if strings.HasSuffix(name, ".slice") {
+		return unitUID(name)
+	}
+	return ""
+}
+
+// unitUID returns the UID of the pod in the name of its systemd slice or of a container in the notation
+// SLICE:PREFIX:NAME, or "". The systemd driver replaces dashes in the UID with underscores, because systemd uses dashes
+// to separate levels.
+func unitUID(name string) string {
+	unit, _, _ := strings.Cut(name, ":")
+	if parts := podUnit.FindStringSubmatch(unit); parts != nil {
+		return validUID(strings.ReplaceAll(parts[1], "_", "-"))
+	}
+	return ""
+}
+
+var podUnit = regexp.MustCompile(`^(?:[\w.-]+-)?kubepods(?:-burstable|-besteffort)?-pod([\w.-]+)\.slice$`)
+
+func validUID(uid string) string {
 	if len(uid) > maxUID || !word.MatchString(uid) || strings.Trim(uid, ".") == "" {
 		return ""
 	}
@@ -109,19 +132,24 @@ func containerID(name string) string {
 	return ""
 }
 
-// containerName matches a container ID, optionally in a scope with the prefix of a container runtime.
-var containerName = regexp.MustCompile(
-	`^(?:([0-9a-f]{12,128})|(?:cri-containerd|containerd|crio|docker|libpod|cri-o)-([0-9a-f]{12,128})(?:\.scope)?)$`)
+// containerName matches a container ID, optionally in a scope or in the notation SLICE:PREFIX:NAME with the prefix of a
+// container runtime.
+var containerName = regexp.MustCompile(`^(?:([0-9a-f]{12,128})|(?:[\w.-]+\.slice:)?` +
+	`(?:cri-containerd|containerd|crio|docker|libpod|cri-o|nerdctl)[-:]([0-9a-f]{12,128})(?:\.scope)?)$`)
 
 // word matches valid pod UIDs, except that names of dots only must be rejected separately because they are relative
 // paths.
 var word = regexp.MustCompile(`^[\w.-]+$`)
 
-// glob is a path pattern, split into elements.
-type glob []string
+// glob is a path pattern.
+type glob struct {
+	pattern  string
+	elements []string
+	matched  bool // at least one group matched
+}
 
-func parseGlobs(patterns []string) ([]glob, error) {
-	var globs []glob
+func parseGlobs(patterns []string) ([]*glob, error) {
+	var globs []*glob
 	for _, p := range patterns {
 		elements := strings.Split(strings.Trim(p, "/"), "/")
 		for _, e := range elements {
@@ -129,31 +157,43 @@ func parseGlobs(patterns []string) ([]glob, error) {
 				return nil, fmt.Errorf("invalid cgroup pattern %q: invalid element %q", p, e)
 			}
 		}
-		globs = append(globs, elements)
+		globs = append(globs, &glob{pattern: p, elements: elements})
 	}
 	return globs, nil
 }
 
-// match reports whether the path of a group matches a pattern, and whether groups inside it may match.
-func match(globs []glob, rel string) (full, within bool) {
+// match reports whether the path of a group matches a pattern, whether groups inside it may match, and whether it is
+// near to a match, i.e. a pattern matches its parent and continues with a wildcard.
+func match(globs []*glob, rel string) (full, within, near bool) {
+	parent, name := path.Split(rel)
 	depth := strings.Count(rel, "/") + 1
 	for _, g := range globs {
-		if depth > len(g) {
+		if depth > len(g.elements) {
 			continue
 		}
-		matches, _ := path.Match(strings.Join(g[:depth], "/"), rel)
-		full = full || matches && depth == len(g)
-		within = within || matches && depth < len(g)
+		above, _ := path.Match(strings.Join(g.elements[:depth-1], "/"), strings.TrimSuffix(parent, "/"))
+		if !above {
+			continue
+		}
+		matches, _ := path.Match(g.elements[depth-1], name)
+		g.matched = g.matched || matches && depth == len(g.elements)
+		full = full || matches && depth == len(g.elements)
+		within = within || matches && depth < len(g.elements)
+		near = near || strings.ContainsAny(g.elements[depth-1], `*?[`)
 	}
-	return full, within
+	return full, within, near
 }
 
-// placeOf returns the outermost pod or virtual machine in a path as listed in /proc/PID/cgroup.
+// placeOf returns the outermost pod or virtual machine in a path as listed in /proc/PID/cgroup. For a container outside
+// the group of its pod, it returns the pod.
 func placeOf(rel string) (role, string) {
 	in, base := other, ""
 	for name := range strings.SplitSeq(strings.Trim(rel, "/"), "/") {
 		next, key := below(in, base, name)
-		if next == pod || next == vm {
+		switch uid, _, _ := strings.Cut(key, "/"); next {
+		case container:
+			return pod, uid
+		case pod, vm:
 			return next, key
 		}
 		in, base = next, name

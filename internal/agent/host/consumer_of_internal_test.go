@@ -18,10 +18,13 @@ func TestConsumerOf(t *testing.T) {
 		uid, cid := "6b0d7f8e-4c1f-4a57-9c55-1f0b6d2a7e11", strings.Repeat("0c7e", 16)
 		other := strings.Repeat("a1b2", 16)
 		pod := "/kubepods/burstable/pod" + uid
-		k.make(pod+"/"+cid, "/kubepods/burstable/pod11111111-2222-3333-4444-555555555555/"+other, "/user.slice")
+		loose := strings.Repeat("c3d4", 16)
+		colon := "/system.slice/containerd.service/" + colon(uid, loose)
+		k.make(pod+"/"+cid, "/kubepods/burstable/pod11111111-2222-3333-4444-555555555555/"+other, "/user.slice", colon)
 		for pid, group := range []string{
 			pod + "/" + cid, pod + "/" + cid + "/inner", pod, "/user.slice/session", "/",
 			"/../../../../" + "besteffort/pod7/" + other, "/../" + strings.Repeat("9", 64), "/../..",
+			colon + "/init", "/../.." + colon,
 		} {
 			k.process(100+pid, "python3", group, time.Second)
 		}
@@ -32,6 +35,7 @@ func TestConsumerOf(t *testing.T) {
 		for pid, want := range []string{
 			own, own, energy.ContainerID(uid, ""), energy.System, energy.System,
 			energy.ContainerID("11111111-2222-3333-4444-555555555555", other), "", "",
+			energy.ContainerID(uid, loose), energy.ContainerID(uid, loose),
 		} {
 			if have := r.ConsumerOf(100 + pid); have != want {
 				text, _ := r.io.slurp(filepath.Join(k.proc, strconv.Itoa(100+pid)), "/cgroup", 4096)

@@ -120,6 +120,9 @@ func (h *Host) walk(now time.Duration, late bool) {
 	}
 	d.late = late
 	d.budget = walkBudget
+	if now >= h.candidates.next {
+		h.candidates.found, h.candidates.due = map[string]place{}, true
+	}
 	known := len(h.byID)
 	for _, one := range h.hierarchies {
 		d.hot = append(d.hot, place{hier: one, dir: one.dir})
@@ -210,16 +213,19 @@ func (h *Host) enter(in place, name string) {
 	}
 	var key string
 	p.role, key = below(in.role, path.Base(in.dir), name)
-	within := false
+	within, near := false, false
 	if p.role == other || p.role == container || p.role == ignored {
 		rel := p.dir[len(p.hier.dir)+1:]
 		var full bool
-		if full, within = match(h.globs, rel); full && p.role != container && len(rel) <= maxGroup {
+		if full, within, near = match(h.globs, rel); full && p.role != container && len(rel) <= maxGroup {
 			p.role, key = group, rel
 		}
 	}
 	switch p.role {
 	case ignored:
+		if in.role == slice {
+			h.addCandidate(p, true, near)
+		}
 		if !within {
 			return
 		}
@@ -227,6 +233,7 @@ func (h *Host) enter(in place, name string) {
 		h.addSlice(p)
 		h.watchAbove(p)
 	case other:
+		h.addCandidate(p, path.Base(in.dir) == "lxc", near)
 	default:
 		if !h.addMember(p, key) {
 			return
@@ -244,6 +251,7 @@ func (h *Host) enter(in place, name string) {
 func (h *Host) addSlice(p place) {
 	n := h.insert(p)
 	switch base := path.Base(p.dir); {
+	case unitUID(base) != "": // of one pod
 	case isKubepods(base):
 		n.class = kubepods
 	case strings.Contains(base, "burstable"):
@@ -269,27 +277,39 @@ func (h *Host) addMember(p place, key string) bool {
 	case pod:
 		id = energy.ContainerID(key, "")
 	case container:
-		if parent != nil && parent.role == pod {
-			id = parent.id + "/" + key
-		}
+		id = containerOf(parent, key)
 	case group:
 		id = energy.CgroupID(sanitise(key, maxGroup, true))
 	case vm:
 		id, late = h.vmID(vmName(key), key)
 	}
 	if !h.admit(p.role, id, parent, false) {
+		if same := h.byID[id]; p.role != container && (same == nil || same.hier == p.hier) {
+			h.addCandidate(p, true, false)
+		}
 		return false
 	}
-	if parent == nil && path.Dir(p.dir) != p.hier.dir {
+	if parent == nil && path.Dir(p.dir) != p.hier.dir && p.role != container {
 		h.insert(place{hier: p.hier, dir: path.Dir(p.dir), role: slice})
 	}
-	if p.role == vm || p.role == group {
+	if p.role == vm || p.role == group || p.role == container && (parent == nil || parent.role != pod) {
 		h.watchAbove(p)
 	}
 	n := h.insert(p)
 	n.rebase = n.rebase || late
 	h.name(n, id, key)
 	return true
+}
+
+// containerOf returns the consumer ID of a container with a key as returned by [below], or "" if it is invalid.
+func containerOf(parent *node, key string) string {
+	if uid, id, outside := strings.Cut(key, "/"); outside {
+		return energy.ContainerID(uid, id)
+	}
+	if key == "" || parent == nil || parent.role != pod {
+		return ""
+	}
+	return parent.id + "/" + key
 }
 
 // admit reports whether a consumer may be added. Time of consumers that are not added is accounted to their

@@ -59,6 +59,11 @@ type Stats struct {
 	Overflows  int // overflows of the inotify queue
 	Missed     int // consumers found by a walk without an inotify event
 	Reads      int64
+
+	// Unattributed contains groups that look like workloads but are accounted to the system, by CPU time in the last
+	// minute. It is nil if they used at most 1 % of the node's CPU time.
+	Unattributed []GroupShare
+	Unmatched    []string // patterns of Options.Groups that have not matched any group for at least a minute
 }
 
 const (
@@ -74,7 +79,7 @@ type Host struct {
 	log         *slog.Logger
 	opts        Options
 	hierarchies []*hierarchy
-	globs       []glob
+	globs       []*glob
 	now         func() time.Duration
 
 	root  *node // the whole node; its own time is that of the system
@@ -95,6 +100,8 @@ type Host struct {
 	found discovery
 	vms   search
 	weigh weighing
+
+	candidates candidates
 
 	io    files
 	stats Stats
@@ -118,7 +125,7 @@ func Open(opts Options, log *slog.Logger) (*Host, error) {
 		log: log, opts: opts, hierarchies: found, globs: globs, now: Now,
 		root:  &node{role: system, id: energy.System, fd: -1},
 		byDir: map[string]*node{}, byID: map[string]*node{},
-		io: newFiles(), changed: true, vms: search{wait: searchWait},
+		io: newFiles(), changed: true, vms: search{wait: searchWait}, candidates: candidates{found: map[string]place{}},
 	}
 	h.limit = descriptorBudget(opts.Max)
 	h.boot, _ = bootID(opts.Proc) // may not exist in tests

@@ -14,6 +14,11 @@ const s = time.Second
 // under returns a UID as written by the systemd driver.
 func under(uid string) string { return strings.ReplaceAll(uid, "-", "_") }
 
+// colon returns the name of a container if the kubelet uses systemd and containerd does not.
+func colon(uid, id string) string {
+	return "kubepods-burstable-pod" + under(uid) + ".slice:cri-containerd:" + id
+}
+
 // TestLayouts covers the layouts of kubelets, container runtimes and libvirt, with one second of CPU time in each
 // leaf.
 func TestLayouts(t *testing.T) {
@@ -76,6 +81,53 @@ func TestLayouts(t *testing.T) {
 				"system.slice/docker-" + idB + ".scope/" + nested + "cri-containerd-" + idA + ".scope",
 				"system.slice/docker-" + idB + ".scope/" + nested + "cri-containerd-" + idB + ".scope",
 			}, want: pods,
+		},
+		"systemd kubelet, cgroupfs containerd, below its service": {
+			leaves: []string{
+				burstable + "nothing", "system.slice/containerd.service/" + colon(uidA, idA) + "/init",
+				"system.slice/containerd.service/" + colon(uidA, idB), "system.slice/containerd.service/shim",
+			}, want: map[string]time.Duration{
+				"pod/" + uidA: s, "pod/" + uidA + "/" + idA: s, "pod/" + uidA + "/" + idB: s, "system": s,
+			},
+		},
+		"systemd kubelet, cgroupfs containerd, at the root": {
+			leaves: []string{colon(uidA, idA), "kubepods-pod" + under(uidA) + ".slice:cri-containerd:" + idB},
+			want:   map[string]time.Duration{"pod/" + uidA + "/" + idA: s, "pod/" + uidA + "/" + idB: s, "system": 0},
+		},
+		"systemd kubelet, cgroupfs containerd, in kind": {
+			leaves: []string{
+				"docker/" + idB + "/system.slice/kubelet-" + colon(uidA, idA),
+				"user.slice/user-1000.slice/user@1000.service/k3s-rootless.service/" + colon(uidA, idB),
+			}, want: map[string]time.Duration{"pod/" + uidA + "/" + idA: s, "pod/" + uidA + "/" + idB: s, "system": 0},
+		},
+		"systemd kubelet, cgroupfs containerd, inside kubepods.slice": {
+			leaves: []string{"kubepods.slice/" + colon(uidA, idA), burstable + colon(uidA, idB)},
+			want: map[string]time.Duration{
+				"pod/" + uidA: 0, "pod/" + uidA + "/" + idA: s, "pod/" + uidA + "/" + idB: s, "system": 0,
+			},
+		},
+		"systemd kubelet, cgroupfs Docker": {
+			leaves: []string{
+				burstable + "nothing", "kubepods-burstable-pod" + under(uidA) + ".slice/" + idA,
+				"docker/kubepods-burstable-pod" + under(uidA) + ".slice/" + idB,
+			}, want: map[string]time.Duration{
+				"pod/" + uidA: s, "pod/" + uidA + "/" + idA: s, "pod/" + uidA + "/" + idB: s, "system": 0,
+			},
+		},
+		"containers of other runtimes in a pod": {
+			leaves: []string{
+				burstable + "libpod-" + idA + ".scope/container", burstable + "nerdctl-" + idB + ".scope",
+				burstable + "kata_" + idB, burstable + "libpod-conmon-" + idB + ".scope",
+			}, want: map[string]time.Duration{
+				"pod/" + uidA: 2 * s, "pod/" + uidA + "/" + idA: s, "pod/" + uidA + "/" + idB: s, "system": 0,
+			},
+		},
+		"containers that only look like those of a pod": {
+			leaves: []string{
+				burstable + "cri-containerd-" + idA + ".scope/" + colon(uidB, idB),
+				"kubepods-burstable-pod...slice:cri-containerd:" + idA, colon(uidB, "conmon-"+idB),
+				"burstable-pod" + uidB + ".slice:cri-containerd:" + idB,
+			}, want: map[string]time.Duration{"pod/" + uidA: 0, "pod/" + uidA + "/" + idA: s, "system": 3 * s},
 		},
 		"static pod": {
 			leaves: []string{"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + hash +

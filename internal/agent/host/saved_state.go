@@ -230,9 +230,9 @@ func (n *node) restoreID() bool {
 		n.id = energy.ContainerID(key, "")
 		return key != "" && n.class == noClass
 	case container:
-		key := containerID(base)
-		n.id = n.parent.id + "/" + key
-		return key != "" && n.parent.role == pod
+		_, key := below(n.parent.role, path.Base(path.Dir(n.dir)), base)
+		n.id = containerOf(n.parent, key)
+		return n.id != ""
 	case group:
 		n.id = energy.CgroupID(sanitise(n.path(), maxGroup, true))
 		return true

@@ -17,11 +17,12 @@ func TestStateGoesOn(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		k := newKernel(t, version)
 		machine := `machine.slice/machine-qemu\x2d3\x2dweb.scope`
-		k.make(podA+"/"+idA, podA+"/"+idB, podB+"/"+idB, machine)
+		loose := "system.slice/containerd.service/" + colon(uidA, hash)
+		k.make(podA+"/"+idA, podA+"/"+idB, podB+"/"+idB, machine, loose)
 		k.mkdir(filepath.Join(k.proc, "sys/kernel/random"))
 		k.write(filepath.Join(k.proc, "sys/kernel/random/boot_id"), hash+"\n")
 		r := k.open(Options{})
-		for _, p := range []string{podA + "/" + idA, podA + "/" + idB, podB + "/" + idB, machine, ""} {
+		for _, p := range []string{podA + "/" + idA, podA + "/" + idB, podB + "/" + idB, machine, loose, ""} {
 			k.burn(p, s)
 		}
 		r.sweep()
@@ -53,7 +54,7 @@ func TestStateGoesOn(t *testing.T) {
 		again.wantEnded(map[string]time.Duration{"pod/" + uidB: 2 * s, "pod/" + uidB + "/" + idB: s})
 		again.want(map[string]time.Duration{
 			"pod/" + uidA: s, "pod/" + uidA + "/" + idB: 2 * s, "pod/" + uidC: 0, "pod/" + uidC + "/" + idA: s,
-			"vm/web": 2 * s, "system": 2 * s,
+			"pod/" + uidA + "/" + hash: s, "vm/web": 2 * s, "system": 2 * s,
 		})
 		if again.credited() != k.busy {
 			t.Errorf("credited %v, used %v", again.credited(), k.busy)

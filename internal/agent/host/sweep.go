@@ -35,6 +35,9 @@ func (h *Host) Sweep(into *Sweep) error {
 	clear(h.weigh.dead)
 	h.weigh.dead = h.weigh.dead[:0]
 	h.attribute()
+	if h.candidates.due {
+		h.compare(now)
+	}
 	if err != nil {
 		into.Usage, into.Ended = nil, nil
 		return err

@@ -39,6 +39,8 @@ type NodePower struct {
 	// Fresh contains the UIDs of pods that were first measured in the last minutes. The power of the node includes
 	// them.
 	Fresh []string `json:"fresh,omitempty"`
+	// Findings are the problems that the agent has found on the node, in English.
+	Findings []string `json:"findings,omitempty"`
 }
 
 // Hot returns the temperatures of all nodes that are currently too hot for new pods, by node name. The parameter

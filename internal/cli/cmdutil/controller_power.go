@@ -33,6 +33,7 @@ type PowerReading struct {
 	PowerState  string         `json:"powerState,omitempty"` // state of a machine that is not awake
 	Celsius     *float64       `json:"celsius,omitempty"`
 	TooHot      bool           `json:"tooHot,omitempty"`
+	Findings    []string       `json:"findings,omitempty"` // problems that the agent has found on the node
 }
 
 // Nodes returns the current power of each node, including nodes of other clusters of a federation. Ages of readings
@@ -47,7 +48,7 @@ func (c *ControllerClient) Nodes(ctx context.Context) ([]PowerReading, error) {
 	for _, n := range slices.Concat(answer.Nodes, answer.Members) {
 		d := PowerReading{
 			Name: n.Node, Host: n.Host, Watts: n.Watts, Source: n.Source, Quality: n.Quality, AsOf: n.AsOf,
-			Implausible: n.Implausible, PowerState: n.PowerState,
+			Implausible: n.Implausible, PowerState: n.PowerState, Findings: n.Findings,
 		}
 		if !n.Temperature.AsOf.IsZero() {
 			d.Celsius = new(float64(n.Temperature.Celsius))

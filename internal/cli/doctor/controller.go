@@ -106,4 +106,22 @@ func (d *Doctor) checkAges(ctx context.Context, c *cmdutil.ControllerClient) {
 	default:
 		d.ok("%s reported power within the last %v", humanize.Count(len(nodes), "node"), oldest)
 	}
+	d.reportFindings(nodes)
+}
+
+// reportFindings reports the findings of the agents, up to a limit.
+func (d *Doctor) reportFindings(nodes []cmdutil.PowerReading) {
+	const shown = 10
+	count := 0
+	for i := range nodes {
+		for _, finding := range nodes[i].Findings {
+			if count++; count <= shown {
+				d.warn(`see "When something is wrong" in docs/reference/agent.md`, "the agent of node %s reports: %s",
+					cmdutil.Printable(nodes[i].Name), cmdutil.Printable(finding))
+			}
+		}
+	}
+	if count > shown {
+		d.warn("list them with kubenergy top nodes -o json", "the agents report %d more findings", count-shown)
+	}
 }

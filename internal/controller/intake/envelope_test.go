@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -588,5 +589,25 @@ func TestTemperatureOfAnAgent(t *testing.T) {
 	}
 	if got := send(3, "999"); got != nil || !strings.Contains(w.logged.String(), "Ignored invalid temperature") {
 		t.Errorf("temperature = %v; log: %s", got, w.logged)
+	}
+}
+
+// The findings of an agent are passed on with each batch, and invalid findings do not affect the batch.
+func TestFindingsOfAnAgent(t *testing.T) {
+	w := newWorld(t)
+	got := map[string][]string{}
+	w.restart(func(c *intake.Config) { c.Findings = func(node string, all []string) { got[node] = all } })
+	for i, tt := range []struct {
+		header string
+		want   []string
+	}{{`["a","b"]`, []string{"a", "b"}}, {`["c"`, []string{"a", "b"}}, {"", nil}} {
+		r := post("token-a", bytes.NewReader(w.encoded(of("a", uint64(i+1)))), "")
+		r.Header.Set(batch.FindingsHeader, tt.header)
+		if answer := w.do(r); answer.Code != http.StatusOK {
+			t.Fatalf("%d %s", answer.Code, answer.Body)
+		}
+		if !slices.Equal(got["a"], tt.want) {
+			t.Errorf("with %q, the findings are %q, want %q", tt.header, got["a"], tt.want)
+		}
 	}
 }

@@ -53,6 +53,8 @@ type Config struct {
 	Forward bool
 	// Hardware is called with the hardware that the agent of a node of the cluster reports. It may be nil.
 	Hardware func(node string, reported *batch.Hardware)
+	// Findings is called with the problems that the agent of a node reports with a batch. It may be nil.
+	Findings func(node string, all []string)
 	// Known reports whether a node exists. It is not called for nodes that have sent batches.
 	Known func(node string) bool
 
@@ -198,6 +200,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 		if heat, err = batch.DecodeTemperature(reported); err != nil {
 			h.logThrottled("Ignored invalid temperature of a node", "node", from.node, "error", err)
 		}
+	}
+	if found, err := batch.DecodeFindings(r.Header.Get(batch.FindingsHeader)); err != nil {
+		h.logThrottled("Ignored invalid findings of a node", "node", from.node, "error", err)
+	} else if h.c.Findings != nil {
+		h.c.Findings(from.node, found)
 	}
 	return h.bookBatch(r.Context(), from, n, b, heat)
 }

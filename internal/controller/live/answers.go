@@ -47,6 +47,7 @@ func (s *State) listNodes(now time.Time) api.NodesPower {
 		p := api.NodePower{
 			Node: name, Host: n.host, Watts: rounded(float64(v.power)), AsOf: v.asOf.UTC().Truncate(time.Millisecond),
 			Quality: v.quality, Source: v.source, Implausible: v.implausible, Temperature: n.heat,
+			Findings: n.findings,
 		}
 		for _, f := range n.fresh {
 			if now.Sub(f.since) <= freshFor && !f.since.After(v.asOf) {

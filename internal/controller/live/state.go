@@ -85,6 +85,7 @@ type node struct {
 	host      string // host of the virtual machine as reported by its agent; empty if unknown
 	wall      value  // reading of a network meter, which takes precedence
 	heat      sched.Heat
+	findings  []string
 	heard     time.Time
 	met       bool            // an earlier batch has listed its pods
 	pods      map[string]*pod // by UID
@@ -173,6 +174,14 @@ func (s *State) node(name string) *node {
 		s.nodes[name] = n
 	}
 	return n
+}
+
+// Found sets the findings of the agent of a node. They are shown once the node has a power value.
+func (s *State) Found(name string, findings []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.node(name)
+	n.findings, n.heard = findings, s.o.Now()
 }
 
 // Forget removes a deleted node.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -592,5 +593,19 @@ func TestHotNodes(t *testing.T) {
 	w.now = w.now.Add(tick)
 	if heat := nodes(s)["limited"].Temperature; !heat.Hot {
 		t.Errorf("without power at 82 °C: %+v", heat)
+	}
+}
+
+// TestFindings verifies that the findings of an agent are listed with its node until it reports others.
+func TestFindings(t *testing.T) {
+	w := &watch{noon}
+	s := state(Options{Now: w.Now})
+	for _, want := range [][]string{{"a"}, nil} {
+		w.now = w.now.Add(tick)
+		s.Found("n", want)
+		s.Booked(booking(w, "n", 80), booked)
+		if got := nodes(s)["n"].Findings; !slices.Equal(got, want) {
+			t.Errorf("findings %q, want %q", got, want)
+		}
 	}
 }
