@@ -350,7 +350,8 @@ deadlines: ## Test promise P1 while scheduler and controller are randomly restar
 chart-test: ## Test the installation of the Helm chart, its manifests and permissions, and the examples.
 	go test ./test/chart/... ./test/install/... -run . -v -count=1 -timeout $(TIMEOUT)
 
-manifests: ## Regenerate deploy/ and parts of values.schema.json from the Helm chart.
+manifests: ## Regenerate deploy/ and parts of values.schema.json from the Helm chart, and its CEL from the lists in Go.
+	go test -count=1 ./internal/policy -run AdmissionPolicies -rewrite
 	go test -count=1 ./test/chart -run 'Current|Schema' -rewrite
 
 # Builds one image from scratch for each binary, without a container daemon.

@@ -208,7 +208,15 @@ func TestNotSuspended(t *testing.T) {
 		"in a queue":    {func(j *batchv1.Job) { j.Labels[LabelKueueQueue] = "q" }, false},
 		"of the system": {func(j *batchv1.Job) { j.Namespace = "kube-system" }, false},
 		"ours":          {func(j *batchv1.Job) { j.Namespace = v1alpha1.SystemNamespace }, false},
-		"a hook":        {func(j *batchv1.Job) { j.Annotations = map[string]string{helmHook: "pre-install"} }, false},
+		"a hook": {
+			func(j *batchv1.Job) { j.Annotations = map[string]string{"helm.sh/hook": "pre-install"} },
+			false,
+		},
+		"managed by another controller": {
+			func(j *batchv1.Job) { j.Spec.ManagedBy = new("example.com/other-controller") },
+			false,
+		},
+		"managed by the job controller": {func(j *batchv1.Job) { j.Spec.ManagedBy = new(batchv1.JobControllerName) }, true},
 		"over": {func(j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
 		}, false},

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -13,15 +14,21 @@ import (
 // LabelKueueQueue is the label of Jobs that are admitted, and thus resumed, by Kueue.
 const LabelKueueQueue = "kueue.x-k8s.io/queue-name"
 
-// Labels and annotations of other systems that control when their objects run. If two systems hold the same object,
-// they may wait for each other forever. A hook that waits blocks a deployment.
-const (
-	helmHook     = "helm.sh/hook"                    // an annotation
-	argoCDHook   = "argocd.argoproj.io/hook"         // an annotation
-	argoWorkflow = "workflows.argoproj.io/workflow"  // a label
-	argoNodeName = "workflows.argoproj.io/node-name" // an annotation
-	karmada      = "karmada.io/managed"              // a label on objects in member clusters of a federation
-)
+// otherSystems lists the keys of labels and annotations by which other systems mark the objects that they start. If
+// two systems hold the same object, they may wait for each other forever. A hook that waits blocks a deployment. A
+// key that ends in a slash is a prefix. The admission policies of the chart are generated from this list and from
+// the rules below, see TestAdmissionPolicies.
+var otherSystems = [...]struct{ key, why string }{
+	// Kueue with manageJobsWithoutQueueName also manages Jobs without the label of a queue.
+	{"kueue.x-k8s.io/", "Kueue decides when the Job runs"},
+	{"workflows.argoproj.io/", "the object is a step of an Argo workflow"},
+	{"helm.sh/hook", "the object is a Helm hook"},
+	{"argocd.argoproj.io/hook", "the object is an Argo CD hook"},
+	{"karmada.io/managed", "propagated by Karmada, so it may only be held in the federation"}, // in member clusters
+}
+
+// systemNamespaces are the namespaces without held objects.
+var systemNamespaces = []string{metav1.NamespaceSystem, v1alpha1.SystemNamespace}
 
 // NeverHeld reports whether a Job or a bare pod must not be held, and the reason.
 func NeverHeld(o metav1.Object) (why string, never bool) {
@@ -54,12 +61,6 @@ func NeverHeldJob(job *batchv1.Job) (why string, never bool) {
 	if why, never := neverHeldObject(job, job.Spec.Template.Spec.PriorityClassName); never {
 		return why, true
 	}
-	for i := range job.OwnerReferences {
-		owner := &job.OwnerReferences[i]
-		if owner.Kind != "CronJob" || !strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {
-			return "owned by " + owner.Kind + " " + owner.Name, true
-		}
-	}
 	if suspended := job.Spec.Suspend != nil && *job.Spec.Suspend; suspended &&
 		job.Labels[v1alpha1.LabelHeld] != "true" {
 		return "suspended by its user", true
@@ -68,28 +69,39 @@ func NeverHeldJob(job *batchv1.Job) (why string, never bool) {
 }
 
 func neverHeldObject(o metav1.Object, priorityClass string) (why string, never bool) {
-	switch ns := o.GetNamespace(); ns {
-	case metav1.NamespaceSystem, v1alpha1.SystemNamespace:
+	if ns := o.GetNamespace(); slices.Contains(systemNamespaces, ns) {
 		return "objects are never held in namespace " + ns, true
 	}
 	if strings.HasPrefix(priorityClass, "system-") && strings.HasSuffix(priorityClass, "-critical") {
 		return "the priority class is " + priorityClass, true
 	}
-	labels, annotations := o.GetLabels(), o.GetAnnotations()
-	for _, mark := range [...]struct {
-		in  map[string]string
-		key string
-		why string
-	}{
-		{labels, LabelKueueQueue, "Kueue decides when the Job runs"},
-		{annotations, helmHook, "the object is a Helm hook"},
-		{annotations, argoCDHook, "the object is an Argo CD hook"},
-		{labels, argoWorkflow, "the object is a step of an Argo workflow"},
-		{annotations, argoNodeName, "the object is a step of an Argo workflow"},
-		{labels, karmada, "propagated by Karmada, so it may only be held in the federation"},
-	} {
-		if _, ok := mark.in[mark.key]; ok {
-			return mark.why, true
+	return startedByOthers(o)
+}
+
+// startedByOthers reports whether another system decides when an object runs, and the reason.
+func startedByOthers(o metav1.Object) (why string, others bool) {
+	for _, keys := range [...]map[string]string{o.GetLabels(), o.GetAnnotations()} {
+		for _, system := range otherSystems {
+			_, others = keys[system.key]
+			for key := range keys {
+				others = others || strings.HasSuffix(system.key, "/") && strings.HasPrefix(key, system.key)
+			}
+			if others {
+				return system.why, true
+			}
+		}
+	}
+	job, ok := o.(*batchv1.Job)
+	if !ok {
+		return "", false
+	}
+	if by := job.Spec.ManagedBy; by != nil && *by != batchv1.JobControllerName {
+		return *by + " decides when it runs", true
+	}
+	for i := range job.OwnerReferences {
+		owner := &job.OwnerReferences[i]
+		if owner.Kind != "CronJob" || !strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {
+			return "owned by " + owner.Kind + " " + owner.Name, true
 		}
 	}
 	return "", false

@@ -258,6 +258,15 @@ var rows = map[string]row{
 	"a Job of an Argo workflow": {delaying, "enforce", func(j *batchv1.Job) {
 		j.Labels = map[string]string{"workflows.argoproj.io/workflow": "w"}
 	}, false, false},
+	"a Job managed by another controller": {delaying, "enforce", func(j *batchv1.Job) {
+		j.Spec.ManagedBy = new("example.com/other-controller")
+	}, false, false},
+	"a Job managed by the job controller": {delaying, "enforce", func(j *batchv1.Job) {
+		j.Spec.ManagedBy = new(batchv1.JobControllerName)
+	}, true, false},
+	"a Job with a priority of Kueue": {delaying, "enforce", func(j *batchv1.Job) {
+		j.Labels = map[string]string{"kueue.x-k8s.io/priority-class": "low"}
+	}, false, false},
 	"a Helm hook": {delaying, "enforce", annotated("helm.sh/hook", "pre-install"), false, false},
 	"a Job of another controller": {delaying, "enforce", func(j *batchv1.Job) {
 		j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "o", UID: "o"}}

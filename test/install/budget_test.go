@@ -63,7 +63,8 @@ func (w *world) testBudgetGuard(t *testing.T) {
 		"suspended": func(j *batchv1.Job) {
 			j.Spec.Suspend, j.Labels = new(true), map[string]string{v1alpha1.LabelBudgetSuspended: "month"}
 		},
-		"queued": func(j *batchv1.Job) { j.Labels = map[string]string{policy.LabelKueueQueue: "q"} },
+		"queued":  func(j *batchv1.Job) { j.Labels = map[string]string{policy.LabelKueueQueue: "q"} },
+		"managed": func(j *batchv1.Job) { j.Spec.ManagedBy = new("example.com/other-controller") },
 		"workflow": func(j *batchv1.Job) {
 			j.OwnerReferences = []metav1.OwnerReference{{
 				APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow", Name: "w", UID: "w",
@@ -150,6 +151,7 @@ func (w *world) testBudgetGuard(t *testing.T) {
 		"and one of a CronJob":                       {suspend(controller, "cron"), true},
 		"and resumes it":                             {resume(controller, "suspended"), true},
 		"suspends a Job of Kueue":                    {suspend(controller, "queued"), false},
+		"suspends a Job of another controller":       {suspend(controller, "managed"), false},
 		"suspends a Job of a workflow":               {suspend(controller, "workflow"), false},
 		"suspends without the label":                 {merge(controller, "runs", `{"spec":{"suspend":true}}`), false},
 		"sets the label without suspending": {merge(controller, "runs",
