@@ -206,7 +206,7 @@ func (p *profiler) look(ctx context.Context) error {
 		row := profileRow{Node: n.Name, Label: n.Labels[v1alpha1.LabelPowerProfile], node: &n}
 		capacity := n.Status.Capacity
 		row.Profile, row.Kind, row.Known = p.catalogue.Detect(n.Labels, n.Annotations, n.Spec.ProviderID,
-			capacity.Cpu().Value(), capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
+			capacity.Cpu().Value(), capacity.Memory().Value(), policy.CountGPUs(capacity))
 		if row.Known {
 			of := energy.Watts(row.Kind.Components.GPUs)
 			row.IdleWatts = float64(row.Profile.Idle + of*row.Profile.GPUIdle)

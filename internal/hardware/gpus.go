@@ -100,7 +100,8 @@ func (d *detection) findGPU() (f found, unknown bool) {
 		if sevenths > 0 {
 			f.share = rounded(float64(sevenths)/7, 1e4)
 		}
-		if shared {
+		// The product has no suffix if the resource of shared devices has another name.
+		if shared || strings.HasPrefix(place.from, "label "+labelNVIDIA) {
 			if n, err := strconv.ParseInt(d.labels[labelNVIDIA+"replicas"], 10, 64); err == nil && n > 1 {
 				f.share = rounded(f.share/float64(n), 1e4)
 				f.count *= n

@@ -67,7 +67,7 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 func (v *View) detect(n *v1.Node) (*energy.Profile, hardware.Kind, bool) {
 	capacity := n.Status.Capacity
 	return cmp.Or(v.defaults.Hardware, hardware.Default()).Detect(n.Labels, n.Annotations, n.Spec.ProviderID,
-		capacity.Cpu().Value(), capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
+		capacity.Cpu().Value(), capacity.Memory().Value(), policy.CountGPUs(capacity))
 }
 
 // Guess returns a human-readable description of the power of the node's detected hardware, regardless of its

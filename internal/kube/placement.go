@@ -63,7 +63,8 @@ func lacks(want, free sched.Resources) string {
 	for _, r := range []struct {
 		name       string
 		want, free int64
-	}{{"CPU", want.MilliCPU, free.MilliCPU}, {"memory", want.Memory, free.Memory}, {"GPUs", want.GPU, free.GPU}} {
+	}{{"CPU", want.MilliCPU, free.MilliCPU}, {"memory", want.Memory, free.Memory}, {"GPUs", want.GPU, free.GPU},
+		{"partitions of GPUs", want.MilliGPU, free.MilliGPU}} {
 		if r.want > max(r.free, 0) {
 			short = append(short, r.name)
 		}

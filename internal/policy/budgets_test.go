@@ -216,7 +216,10 @@ func TestNotSuspended(t *testing.T) {
 			func(j *batchv1.Job) { j.Spec.ManagedBy = new("example.com/other-controller") },
 			false,
 		},
-		"managed by the job controller": {func(j *batchv1.Job) { j.Spec.ManagedBy = new(batchv1.JobControllerName) }, true},
+		"managed by the job controller": {
+			func(j *batchv1.Job) { j.Spec.ManagedBy = new(batchv1.JobControllerName) },
+			true,
+		},
 		"over": {func(j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
 		}, false},

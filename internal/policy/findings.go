@@ -8,6 +8,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -239,19 +240,33 @@ func NoTime(now time.Time, job *sched.Job) string {
 	return fmt.Sprintf("%s leaves no time to wait, because the job runs for %v", text, job.Duration)
 }
 
-// FindOwner returns a finding if a workload has annotations for waiting, but is never held because its owner
-// controls when it runs.
+// FindOwner returns a finding if a workload has annotations for waiting, but is never held because its owner or
+// another system controls when it runs.
 func FindOwner(o metav1.Object, w *Work) []Finding {
 	owner := metav1.GetControllerOfNoCopy(o)
 	// annotations of a Job's pods are read together with the Job
-	if owner == nil || owner.Kind == "Job" || !w.mayWait() {
+	if !w.mayWait() || owner != nil && owner.Kind == "Job" {
 		return nil
 	}
-	why, never := NeverHeld(o)
+	why, never := startedByOthers(o)
+	if owner != nil && !never {
+		why, never = NeverHeld(o)
+	}
 	if !never {
 		return nil
 	}
 	return []Finding{{"the annotations request a hold, but the object is never held", why}}
+}
+
+// FindGPUs returns a finding if a pod requests devices that estimates and scores of nodes leave out.
+func FindGPUs(pod *v1.Pod) []Finding {
+	from := UnknownGPUs(pod)
+	if from == "" {
+		return nil
+	}
+	return []Finding{{
+		"the GPUs of " + from + " are unknown", "estimates and scores of nodes do not include their power",
+	}}
 }
 
 // FindPolicy returns a finding for each allowed delay in the policy of a namespace that exceeds the maximum.

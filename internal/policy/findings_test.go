@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -178,6 +179,30 @@ func TestFindOwner(t *testing.T) {
 		if tc.found && (len(all) != 1 || !strings.Contains(all[0].String(), "controlled by "+tc.kind+" web")) ||
 			!tc.found && len(all) > 0 {
 			t.Errorf("%s with %s: found %q", tc.kind, tc.annotation, all)
+		}
+	}
+}
+
+// TestFindOwnerOfManagedJobs verifies that a Job that another system starts is reported if it has annotations for
+// waiting.
+func TestFindOwnerOfManagedJobs(t *testing.T) {
+	for want, change := range map[string]func(*batchv1.Job){
+		"":                              func(*batchv1.Job) {},
+		"example.com/other decides":     func(j *batchv1.Job) { j.Spec.ManagedBy = new("example.com/other") },
+		"Kueue decides":                 func(j *batchv1.Job) { j.Labels = map[string]string{LabelKueueQueue: "q"} },
+		"the object is an Argo CD hook": func(j *batchv1.Job) { j.Annotations["argocd.argoproj.io/hook"] = "Sync" },
+	} {
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: "j", Annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"},
+		}}
+		change(job)
+		work, err := ReadJob(job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := FindOwner(job, &work)
+		if (len(all) == 1) != (want != "") || want != "" && !strings.Contains(all[0].Mend, want) {
+			t.Errorf("found %q, want %q", all, want)
 		}
 	}
 }

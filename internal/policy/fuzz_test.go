@@ -143,7 +143,8 @@ func FuzzRequests(f *testing.F) {
 		defer memtest.Limit(t, 100*(len(cpu)+len(memory)+len(gpus)))()
 		list := v1.ResourceList{}
 		for name, text := range map[v1.ResourceName]string{
-			v1.ResourceCPU: cpu, v1.ResourceMemory: memory, NvidiaGPU: gpus, amdGPU: gpus,
+			v1.ResourceCPU: cpu, v1.ResourceMemory: memory, NvidiaGPU: gpus, "amd.com/gpu": gpus,
+			"nvidia.com/mig-3g.20gb": gpus,
 		} {
 			if hugeExponent.MatchString(text) {
 				return
@@ -165,7 +166,8 @@ func FuzzRequests(f *testing.F) {
 		most, _ := ReadJob(job)
 		least, _ := ReadJob(one)
 		a, b := least.request, most.request
-		if min(a.MilliCPU, a.Memory, a.GPU) < 0 || b.MilliCPU < a.MilliCPU || b.Memory < a.Memory || b.GPU < a.GPU {
+		if min(a.MilliCPU, a.Memory, a.GPU, a.MilliGPU) < 0 || b.MilliCPU < a.MilliCPU || b.Memory < a.Memory ||
+			b.GPU < a.GPU || b.MilliGPU < a.MilliGPU {
 			t.Fatalf("%+v of one container exceeds %+v of all", a, b)
 		}
 	})

@@ -129,7 +129,7 @@ func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 	job.Released = m.RunNow || m.ReleasedBefore || m.Skip || s.When == "now"
 	job.Limits, job.Class, job.PUE = s.Limits, w.Class, m.PUE
 	job.GPUClass = s.GPUClass
-	if onGPU := hardware.OnGPU(job.Class); job.Request.GPU > 0 && r.classes[onGPU] {
+	if onGPU := hardware.OnGPU(job.Class); job.Request.Devices() > 0 && r.classes[onGPU] {
 		job.Class = onGPU
 	}
 	job.PerformanceWeight, job.HasPerformanceWeight = m.Performance, m.HasPerformance

@@ -104,6 +104,11 @@ func TestPodJob(t *testing.T) {
 			want: sched.Job{Duration: time.Hour, Request: sched.Resources{MilliCPU: 3000}},
 		},
 		{
+			name: "partitions of GPUs",
+			spec: podSpec(container("nvidia.com/mig-3g.20gb", "2"), container("amd.com/cpx_nps4", "1")),
+			want: sched.Job{Duration: time.Hour, Request: sched.Resources{MilliGPU: 2*428 + 125}},
+		},
+		{
 			name: "GPUs of both vendors",
 			spec: podSpec(container("nvidia.com/gpu", "2"), container("amd.com/gpu", "1", "example.com/gpu", "9")),
 			want: sched.Job{Duration: time.Hour, Request: sched.Resources{GPU: 3}},
@@ -193,5 +198,51 @@ func TestMarked(t *testing.T) {
 		if got := marked(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}}); got != tc.want {
 			t.Errorf("Marked with %v: %v", tc.annotations, got)
 		}
+	}
+}
+
+// TestGPUsOf verifies the GPUs per unit of resources. All other resources of accelerators are unknown, not missing.
+func TestGPUsOf(t *testing.T) {
+	for name, want := range map[v1.ResourceName]sched.Resources{
+		"nvidia.com/gpu": {GPU: 1}, "nvidia.com/gpu.shared": {GPU: 1}, "amd.com/gpu": {GPU: 1},
+		"habana.ai/gaudi":       {GPU: 1},
+		"nvidia.com/mig-1g.5gb": {MilliGPU: 142}, "nvidia.com/mig-3g.20gb": {MilliGPU: 428},
+		"nvidia.com/mig-7g.80gb": {MilliGPU: 1000}, "nvidia.com/mig-1g.10gb.me": {MilliGPU: 142},
+		"nvidia.com/mig-1g.23gb-me": {MilliGPU: 142}, "nvidia.com/mig-1g.24gb.me.all": {MilliGPU: 142},
+		"nvidia.com/mig-1c.3g.20gb": {MilliGPU: 142}, "nvidia.com/mig-2g.12gb": {MilliGPU: 500}, // of an A30
+		"amd.com/spx_nps1": {MilliGPU: 1000}, "amd.com/dpx_nps2": {MilliGPU: 500}, "amd.com/cpx_nps4": {MilliGPU: 125},
+		"cpu": {}, "example.com/gpu": {}, "gpu.intel.com/i915_monitoring": {}, "nvidia.com/gpumem": {},
+	} {
+		requests := v1.ResourceList{name: resource.MustParse("1")}
+		pod := &v1.Pod{Spec: podSpec(v1.Container{Resources: v1.ResourceRequirements{Requests: requests}})}
+		if got, scalar := GPUsOf(name), ScalarGPUs(map[v1.ResourceName]int64{name: 1}); got != want || scalar != want {
+			t.Errorf("%s: %+v, and %+v in a NodeInfo, want %+v", name, got, scalar, want)
+		}
+		if from := UnknownGPUs(pod); from != "" {
+			t.Errorf("%s: unknown GPUs of %s", name, from)
+		}
+	}
+	for _, name := range []v1.ResourceName{
+		"gpu.intel.com/i915", "gpu.intel.com/xe", "nvidia.com/mig-1g.5gb.shared", "nvidia.com/GA102GL_A10",
+		"aws.amazon.com/neuroncore", "google.com/tpu",
+	} {
+		requests := v1.ResourceList{name: resource.MustParse("1")}
+		pod := &v1.Pod{Spec: podSpec(v1.Container{Resources: v1.ResourceRequirements{Requests: requests}})}
+		if from := UnknownGPUs(pod); GPUsOf(name) != (sched.Resources{}) || from != "resource "+string(name) {
+			t.Errorf("%s: %+v, unknown GPUs of %q", name, GPUsOf(name), from)
+		}
+	}
+	claims := &v1.Pod{Spec: v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{
+		Name: "gpu", ResourceClaimTemplateName: new("one-gpu"),
+	}}}}
+	if all := FindGPUs(claims); len(all) != 1 || all[0].Said != "the GPUs of resource claim gpu are unknown" {
+		t.Errorf("%v", all)
+	}
+	mixed := v1.ResourceList{
+		"nvidia.com/gpu": resource.MustParse("1"), "nvidia.com/mig-3g.20gb": resource.MustParse("2"),
+	}
+	slices := v1.ResourceList{"nvidia.com/mig-1g.5gb": resource.MustParse("7")}
+	if n, one := CountGPUs(mixed), CountGPUs(slices); n != 2 || one != 1 {
+		t.Errorf("%d and %d GPUs, want 2 and 1", n, one)
 	}
 }

@@ -15,16 +15,22 @@ type Resources struct {
 	MilliCPU int64 // in thousandths of a core
 	Memory   int64 // in bytes
 	GPU      int64 // in whole devices
+	// MilliGPU counts partitions of GPUs, in thousandths of a device. A whole device cannot replace them, nor the
+	// reverse.
+	MilliGPU int64 `json:",omitempty"`
 }
+
+// Devices returns the GPUs and their partitions as a number of devices.
+func (r Resources) Devices() float64 { return float64(r.GPU) + float64(r.MilliGPU)/1000 }
 
 // Add returns r + o.
 func (r Resources) Add(o Resources) Resources {
-	return Resources{r.MilliCPU + o.MilliCPU, r.Memory + o.Memory, r.GPU + o.GPU}
+	return Resources{r.MilliCPU + o.MilliCPU, r.Memory + o.Memory, r.GPU + o.GPU, r.MilliGPU + o.MilliGPU}
 }
 
 // Sub returns r − o.
 func (r Resources) Sub(o Resources) Resources {
-	return Resources{r.MilliCPU - o.MilliCPU, r.Memory - o.Memory, r.GPU - o.GPU}
+	return Resources{r.MilliCPU - o.MilliCPU, r.Memory - o.Memory, r.GPU - o.GPU, r.MilliGPU - o.MilliGPU}
 }
 
 // CountIn returns how many times r fits into the free resources. For an empty request it returns math.MaxInt32.
@@ -40,13 +46,16 @@ func (r Resources) CountIn(free Resources) int64 {
 
 // Max returns the larger amount of each resource.
 func (r Resources) Max(o Resources) Resources {
-	return Resources{max(r.MilliCPU, o.MilliCPU), max(r.Memory, o.Memory), max(r.GPU, o.GPU)}
+	return Resources{
+		max(r.MilliCPU, o.MilliCPU), max(r.Memory, o.Memory), max(r.GPU, o.GPU), max(r.MilliGPU, o.MilliGPU),
+	}
 }
 
 // Within reports whether r fits into o. A resource that r does not request always fits, because the free amount of
 // a node may be negative, for example after it lost GPUs.
 func (r Resources) Within(o Resources) bool {
-	return r.MilliCPU <= max(o.MilliCPU, 0) && r.Memory <= max(o.Memory, 0) && r.GPU <= max(o.GPU, 0)
+	return r.MilliCPU <= max(o.MilliCPU, 0) && r.Memory <= max(o.Memory, 0) && r.GPU <= max(o.GPU, 0) &&
+		r.MilliGPU <= max(o.MilliGPU, 0)
 }
 
 // Job is a unit of work to schedule: a pod, a Kubernetes Job, a batch job, or a record of a trace.
@@ -186,8 +195,8 @@ func (j *Job) Selects(n *Node) bool {
 	return true
 }
 
-// Vector returns the amounts of CPU, memory and GPUs, in this order and in the units of Resources.
-func (r Resources) Vector() [3]int64 { return [3]int64{r.MilliCPU, r.Memory, r.GPU} }
+// Vector returns the amounts of CPU, memory, GPUs and partitions of GPUs, in this order and in the units of Resources.
+func (r Resources) Vector() [4]int64 { return [4]int64{r.MilliCPU, r.Memory, r.GPU, r.MilliGPU} }
 
 // left returns the expected remaining work of j: its duration minus the completed work or, with a run-time
 // distribution, the mean residual run time. A job that has run longer than any known run time is expected to run
@@ -220,7 +229,7 @@ func (r Resources) Share(of float64) Resources {
 		return r
 	}
 	part := func(v int64) int64 { return int64(math.Round(of * float64(v))) }
-	return Resources{part(r.MilliCPU), part(r.Memory), part(r.GPU)}
+	return Resources{part(r.MilliCPU), part(r.Memory), part(r.GPU), part(r.MilliGPU)}
 }
 
 // Plus returns r + o, or r − o if by is negative.

@@ -36,7 +36,7 @@ func (j *Job) Admits(n *Node, maxPower energy.Watts, minEfficiency float64) (why
 	pue := n.PUEFor(j)
 	cpu := energy.Watts(pue) * n.Profile.Power(1)
 	if maxPower > 0 {
-		full := cpu + energy.Watts(pue*float64(n.Capacity.GPU))*n.Profile.GPUPower(j.GPUClass)
+		full := cpu + energy.Watts(pue*n.Capacity.Devices())*n.Profile.GPUPower(j.GPUClass)
 		if full > maxPower {
 			return fmt.Sprintf("draws up to %.4g W including a PUE of %.4g: want at most %.4g W", float64(full), pue,
 				float64(maxPower)), false

@@ -69,7 +69,7 @@ func (j *Job) On(replicas int) Job {
 	scaled := func(all int64) int64 { return all / int64(j.Scaling.Least) * int64(replicas) }
 	sized.Request = Resources{
 		MilliCPU: scaled(j.Request.MilliCPU), Memory: scaled(j.Request.Memory),
-		GPU: scaled(j.Request.GPU),
+		GPU: scaled(j.Request.GPU), MilliGPU: scaled(j.Request.MilliGPU),
 	}
 	return sized
 }

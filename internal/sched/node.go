@@ -134,14 +134,16 @@ func (n *Node) Room() Resources {
 
 // Running returns the power of n with its current jobs while the node is awake, without PUE.
 func (n *Node) Running() energy.Watts {
-	return n.cpuPower(Resources{}) + n.gpuPower(n.Capacity.GPU-n.Free.GPU)
+	return n.cpuPower(Resources{}) + n.gpuPower(n.Capacity.Sub(n.Free))
 }
 
-func (n *Node) gpuPower(held int64) energy.Watts {
-	if n.Capacity.GPU == 0 {
+// gpuPower returns the power of the GPUs of n if held is allocated.
+func (n *Node) gpuPower(held Resources) energy.Watts {
+	if n.Capacity.Devices() == 0 {
 		return 0
 	}
-	return n.Profile.GPUIdle*energy.Watts(n.Capacity.GPU-held) + n.Profile.GPUMax*energy.Watts(held)
+	return n.Profile.GPUIdle*energy.Watts(n.Capacity.Sub(held).Devices()) +
+		n.Profile.GPUMax*energy.Watts(held.Devices())
 }
 
 // Place returns a copy of n with one more job of the given request on it.
@@ -176,10 +178,10 @@ func (n *Node) Marginal(j *Job) (energy.Watts, energy.Joules) {
 // of work.
 func (n *Node) with(j *Job) energy.Watts {
 	after := n.cpuPower(j.Request)
-	if n.Capacity.GPU > 0 {
-		after += n.gpuPower(n.Capacity.GPU - n.Free.GPU + j.Request.GPU)
+	if n.Capacity.Devices() > 0 {
+		after += n.gpuPower(n.Capacity.Sub(n.Free).Add(j.Request))
 		if j.GPUClass != "" {
-			after += (n.Profile.GPUPower(j.GPUClass) - n.Profile.GPUMax) * energy.Watts(j.Request.GPU)
+			after += (n.Profile.GPUPower(j.GPUClass) - n.Profile.GPUMax) * energy.Watts(j.Request.Devices())
 		}
 	}
 	return after

@@ -44,7 +44,8 @@ func Fold(nodes []*Node) []*Node {
 			benchmarks: written(n.Benchmarks), works: n.Jobs > 0, awake: n.Awake,
 			parts: Resources{
 				MilliCPU: loadParts * n.Free.MilliCPU / max(n.Capacity.MilliCPU, 1),
-				Memory:   loadParts * n.Free.Memory / max(n.Capacity.Memory, 1), GPU: n.Free.GPU,
+				Memory:   loadParts * n.Free.Memory / max(n.Capacity.Memory, 1),
+				GPU:      n.Free.GPU, MilliGPU: n.Free.MilliGPU,
 			},
 			hasLive: n.HasLive, live: n.Live, notInLive: n.Provisional,
 		}

@@ -29,7 +29,7 @@ func ValidPower(w energy.Watts) bool { return w >= 0 && !math.IsInf(float64(w), 
 
 // MaxPower returns the maximum power of n.
 func (n *Node) MaxPower() energy.Watts {
-	return n.Profile.Power(1) + n.Profile.GPUMax*energy.Watts(n.Capacity.GPU)
+	return n.Profile.Power(1) + n.Profile.GPUMax*energy.Watts(n.Capacity.Devices())
 }
 
 // Added returns the increase in the power of n, in watts, when j runs on it. It uses the expected power of j if

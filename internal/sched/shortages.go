@@ -17,7 +17,7 @@ type Shortages struct {
 // thirds of a factor of two.
 type shortKind struct {
 	where string
-	sizes [3]int
+	sizes [4]int
 }
 
 // shortages are the shortages for one kind of jobs.

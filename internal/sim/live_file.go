@@ -59,7 +59,7 @@ func (f *File) loadLive(s *Scenario) error {
 // modelled returns the benchmark result of a node according to the simulator's own model, with all of its cores and
 // GPUs in use.
 func modelled(n *sched.Node) energy.Benchmark {
-	gpus := energy.Watts(n.Capacity.GPU)
+	gpus := energy.Watts(n.Capacity.Devices())
 	return energy.Benchmark{
 		Rate:  cmp.Or(n.Speed, 1) * float64(n.Capacity.MilliCPU) / 1000,
 		Power: n.Profile.Power(1) + gpus*n.Profile.GPUMax, Idle: n.Profile.Power(0) + gpus*n.Profile.GPUIdle,

@@ -161,7 +161,7 @@ func (p *pods) read(job int, now time.Time) {
 		cpu = p.use.of[job]
 	}
 	drew := energy.Watts(float64(cpu) * (node.sum - m.sum) / over.Seconds())
-	drew += (node.profile.GPUPower(j.GPUClass) - node.profile.GPUIdle) * energy.Watts(j.Request.GPU)
+	drew += (node.profile.GPUPower(j.GPUClass) - node.profile.GPUIdle) * energy.Watts(j.Request.Devices())
 	m.since, m.sum = now, node.sum
 	p.job = *j
 	p.job.Duration, p.job.Runtimes = 0, nil

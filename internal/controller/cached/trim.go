@@ -87,6 +87,7 @@ func (t *trimmer) trimPod(p *v1.Pod) {
 	p.Spec = v1.PodSpec{
 		NodeName: unique.Make(p.Spec.NodeName).Value(), SchedulerName: unique.Make(p.Spec.SchedulerName).Value(),
 		PriorityClassName: p.Spec.PriorityClassName, NodeSelector: p.Spec.NodeSelector, Containers: t.size(p),
+		ResourceClaims: p.Spec.ResourceClaims,
 	}
 	status := v1.PodStatus{
 		Phase: v1.PodPhase(unique.Make(string(p.Status.Phase)).Value()), StartTime: p.Status.StartTime,
@@ -158,6 +159,7 @@ func (t *trimmer) trimJob(j *batchv1.Job) {
 	}
 	j.Spec = batchv1.JobSpec{
 		Suspend: j.Spec.Suspend, Parallelism: j.Spec.Parallelism, Completions: j.Spec.Completions, Template: template,
+		ManagedBy: j.Spec.ManagedBy,
 	}
 	var ended []batchv1.JobCondition
 	for i := range j.Status.Conditions {

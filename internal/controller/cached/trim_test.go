@@ -40,6 +40,8 @@ func TestTrim(t *testing.T) {
 		"kubectl.kubernetes.io/last-applied-configuration": long, v1alpha1.AnnotationBudgetActions: long,
 	}
 	j.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	j.Spec.ManagedBy = new("example.com/other-controller")
+	neverBefore, _ := policy.NeverHeldJob(j)
 	j.Spec.Parallelism, j.Spec.Completions = new(int32(4)), new(int32(3))
 	j.Spec.Template = podTemplate()
 	before, errBefore := policy.ReadJob(j)
@@ -49,6 +51,9 @@ func TestTrim(t *testing.T) {
 	after, errAfter := policy.ReadJob(j)
 	if fmt.Sprintf("%+v", before) != fmt.Sprintf("%+v", after) || errBefore != nil || errAfter != nil {
 		t.Errorf("the trimmed Job reads as %+v, want %+v", after, before)
+	}
+	if never, _ := policy.NeverHeldJob(j); never != neverBefore || never == "" {
+		t.Errorf("the trimmed Job is never held because of %q, want %q", never, neverBefore)
 	}
 	if !kube.SeenJob(j).Annotated || j.ManagedFields != nil ||
 		len(j.Annotations["kubectl.kubernetes.io/last-applied-configuration"]) != 0 {
@@ -61,6 +66,7 @@ func TestTrim(t *testing.T) {
 	p.Status.Phase = v1.PodRunning
 	p.Spec = podTemplate().Spec
 	p.Spec.NodeName = "n1"
+	p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("one-gpu")}}
 	p.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "1h", "other": long}
 	p.Spec.Volumes = append(p.Spec.Volumes, podTemplate().Spec.Volumes...)
 	podBefore, errBefore := policy.ReadPod(p)
@@ -74,6 +80,9 @@ func TestTrim(t *testing.T) {
 	}
 	if seen != 1 {
 		t.Errorf("saw was called with %d containers in total, want 1", seen)
+	}
+	if policy.UnknownGPUs(p) == "" {
+		t.Error("the trimmed pod has no resource claims")
 	}
 	podAfter, errAfter := policy.ReadPod(p)
 	if fmt.Sprintf("%+v", podBefore) != fmt.Sprintf("%+v", podAfter) || errBefore != nil || errAfter != nil {

@@ -156,7 +156,7 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 		s := &scene{
 			books: b, ready: up-e.begun >= startGrace && (last.IsZero() || silent >= agentGone),
 			node: n.Name, now: now, at: up, cores: float64(n.Status.Capacity.Cpu().MilliValue()) / milli,
-			bytes: n.Status.Capacity.Memory().AsApproximateFloat64(), gpus: kube.Allocatable(n).GPU,
+			bytes: n.Status.Capacity.Memory().AsApproximateFloat64(), gpus: kube.Allocatable(n).Devices(),
 		}
 		s.podsKnown = panics.Survive(e.o.Log, "estimate", n.Name, func() { s.workers = workersOf(pods, view) }) &&
 			err == nil

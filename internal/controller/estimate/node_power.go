@@ -109,7 +109,7 @@ func machinesOf(nodes []v1.Node) map[sleep.State]float64 {
 // powerOf returns the power of a node with the given pods: the modeled power without GPUs, plus the GPU power of a
 // [scene].
 func powerOf(n *sched.Node, workers []worker) energy.Watts {
-	s := scene{gpus: n.Capacity.GPU, workers: workers, profile: n.Profile}
+	s := scene{gpus: n.Capacity.Devices(), workers: workers, profile: n.Profile}
 	for i := range workers {
 		workers[i].running = !workers[i].ended // pending pods on the node also request resources
 	}
@@ -119,6 +119,6 @@ func powerOf(n *sched.Node, workers []worker) energy.Watts {
 		gpus += free
 	}
 	without := *n
-	without.Capacity.GPU = 0
+	without.Capacity.GPU, without.Capacity.MilliGPU = 0, 0
 	return without.Power() + gpus
 }

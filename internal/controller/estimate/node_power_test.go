@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 
@@ -50,6 +51,31 @@ func TestPowerOfNodesWithGPUs(t *testing.T) {
 kubenergy_node_power_watts{node="n1"} 590
 `), "kubenergy_node_power_watts"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPowerOfPartitions verifies that partitions of a GPU count as fractions of it, as in the mixed strategy of MIG.
+func TestPowerOfPartitions(t *testing.T) {
+	node := kit.Node("n1", "4")
+	node.Status.Allocatable["nvidia.com/mig-3g.20gb"] = resource.MustParse("2")
+	without, with := kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon), 0.856
+	view := testView(t)
+	load := kube.Load{}
+	load.Add(without)
+	idle, _ := load.Node(view, node)
+	pod := without.DeepCopy()
+	pod.Spec.Containers[0].Resources.Requests["nvidia.com/mig-3g.20gb"] = resource.MustParse("2")
+	load = kube.Load{}
+	load.Add(pod)
+	busy, _ := load.Node(view, node)
+	rise := float64(busy.Profile.GPUMax-busy.Profile.GPUIdle) * with
+	if got := float64(busy.Power() - idle.Power()); math.Abs(got-rise) > 1e-9 || rise == 0 {
+		t.Errorf("a pod with two instances adds %v W in decisions, want %v W", got, rise)
+	}
+	got := float64(powerOf(&busy, workersOf([]v1.Pod{*pod}, view)) -
+		powerOf(&idle, workersOf([]v1.Pod{*without}, view)))
+	if math.Abs(got-rise) > 1e-9 {
+		t.Errorf("a pod with two instances adds %v W in estimates, want %v W", got, rise)
 	}
 }
 

@@ -24,8 +24,8 @@ type scene struct {
 	at    time.Duration
 	cores float64
 	bytes float64 // memory capacity
-	gpus  int64
-	power string // power state of the machine from its label; empty if awake
+	gpus  float64 // devices, including partitions
+	power string  // power state of the machine from its label; empty if awake
 
 	workers   []worker
 	podsKnown bool
@@ -75,7 +75,7 @@ type worker struct {
 	pod     podName
 	request int64 // CPU request in millicores
 	bytes   int64 // memory request
-	gpus    int64
+	gpus    float64
 	// class of GPU work, a key of the classes in power profiles
 	gpuClass string
 	running  bool
@@ -96,8 +96,8 @@ func workersOf(pods []v1.Pod, view *kube.View) []worker {
 		}
 		request := policy.PodRequest(p)
 		w := worker{
-			uid: p.UID, pod: podName{p.Namespace, p.Name}, request: max(request.MilliCPU, 0), gpus: max(request.GPU, 0),
-			bytes:   max(request.Memory, 0),
+			uid: p.UID, pod: podName{p.Namespace, p.Name}, request: max(request.MilliCPU, 0),
+			gpus: max(request.Devices(), 0), bytes: max(request.Memory, 0),
 			running: p.Status.Phase == v1.PodRunning, ended: over(p),
 		}
 		if w.gpus > 0 {

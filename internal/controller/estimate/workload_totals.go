@@ -112,6 +112,7 @@ const (
 const (
 	lacksNode    = "node"    // the node no longer exists
 	lacksProfile = "profile" // no record, and the node has no power profile
+	lacksGPUs    = "gpus"    // no record, and the number of GPUs of the pod is unknown
 	lacksGrid    = "grid"    // the energy is known, but no carbon intensity was recorded while the pod ran
 	lacksTime    = "time"    // the running time is unknown
 	lacksLeader  = "leader"  // finished just before this replica became leader and possibly not counted by any
@@ -332,6 +333,8 @@ func (f *finished) complete(view *kube.View, n *v1.Node, job *sched.Job, rates *
 ) (lacks string) {
 	if gap := f.window.End.Sub(f.window.Start) - f.tally.covered; gap > 0 && n == nil && f.tally.covered == 0 {
 		return lacksNode
+	} else if gap > 0 && f.tally.covered == 0 && policy.UnknownGPUs(f.pod) != "" {
+		return lacksGPUs
 	} else if gap > 0 && n != nil {
 		capacity := kube.Allocatable(n)
 		node, known := view.Node(n, capacity, capacity, 0)
@@ -360,7 +363,7 @@ func (f *finished) complete(view *kube.View, n *v1.Node, job *sched.Job, rates *
 // PodPower returns the power of a pod based on its requests: its fraction of the node at full load, and its GPUs.
 // The sum over all pods never exceeds the maximum power of the node.
 func PodPower(n *sched.Node, job *sched.Job) energy.Watts {
-	power := n.Profile.GPUPower(job.GPUClass) * energy.Watts(min(job.Request.GPU, n.Capacity.GPU))
+	power := n.Profile.GPUPower(job.GPUClass) * energy.Watts(min(job.Request.Devices(), n.Capacity.Devices()))
 	if n.Capacity.MilliCPU > 0 {
 		part := float64(job.Request.MilliCPU) / float64(n.Capacity.MilliCPU)
 		power += (n.Profile.Power(1) - n.Profile.Memory) * energy.Watts(min(part, 1))

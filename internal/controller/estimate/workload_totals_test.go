@@ -353,6 +353,8 @@ func TestWhatIsNotAccounted(t *testing.T) {
 	on := func(namespace, node string) *v1.Pod {
 		return kit.On(kit.Pod(namespace, "p", kit.Noon), node, "1", kit.Noon)
 	}
+	claiming := on("team", "n1")
+	claiming.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("one-gpu")}}
 	for _, tc := range []struct {
 		name   string
 		pod    *v1.Pod
@@ -364,6 +366,7 @@ func TestWhatIsNotAccounted(t *testing.T) {
 		{name: "in a namespace with mode Off", pod: on("off", "n1"), end: time.Hour},
 		{name: "on a deleted node", pod: on("team", "n2"), end: time.Hour, lacks: lacksNode},
 		{name: "on a node without a profile", pod: on("team", "unknown"), end: time.Hour, lacks: lacksProfile},
+		{name: "with a resource claim", pod: claiming, end: time.Hour, lacks: lacksGPUs},
 		{name: "without a duration", pod: on("team", "n1"), lacks: lacksTime},
 		{
 			name: "before the first recorded intensity", pod: on("team", "n1"), end: -time.Hour, lacks: lacksGrid,

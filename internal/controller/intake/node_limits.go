@@ -53,13 +53,13 @@ func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *acces
 		l.Since = n.CreationTimestamp.Time
 		l.Says = ledger.Seen{
 			Made: n.CreationTimestamp.Unix(), Cores: n.Status.Capacity.Cpu().Value(),
-			GPUs: policy.ResourcesOf(n.Status.Capacity).GPU, Bytes: n.Status.Capacity.Memory().Value(),
+			GPUs: policy.CountGPUs(n.Status.Capacity), Bytes: n.Status.Capacity.Memory().Value(),
 		}
 		seen = seen.Add(l.Says)
 		n = clipped(n, l.Says, seen)
 		l.Cores = n.Status.Capacity.Cpu().AsApproximateFloat64()
 		profile := view().Trusted(n)
-		boards := energy.Watts(policy.ResourcesOf(n.Status.Capacity).GPU)
+		boards := energy.Watts(policy.CountGPUs(n.Status.Capacity))
 		switch {
 		case profile == nil && boards > 0 && most == 0:
 			l.MaxPower = DefaultMaxPower + boards*DefaultGPUPower
@@ -85,7 +85,7 @@ func clipped(n *v1.Node, claimed, seen ledger.Seen) *v1.Node {
 	own[v1.ResourceMemory] = *resource.NewQuantity(min(claimed.Bytes, seen.Bytes), resource.BinarySI)
 	if claimed.GPUs > seen.GPUs {
 		maps.DeleteFunc(own, func(name v1.ResourceName, q resource.Quantity) bool {
-			return policy.ResourcesOf(v1.ResourceList{name: q}).GPU > 0
+			return policy.CountGPUs(v1.ResourceList{name: q}) > 0
 		})
 		own[policy.NvidiaGPU] = *resource.NewQuantity(seen.GPUs, resource.DecimalSI)
 	}

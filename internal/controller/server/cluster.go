@@ -73,5 +73,5 @@ func loads(nodes []v1.Node, pods []v1.Pod) []loadedNode {
 
 func resourcesOf(r sched.Resources) NodeResources {
 	const milli = 1000
-	return NodeResources{CPU: float64(r.MilliCPU) / milli, Memory: r.Memory, GPU: r.GPU}
+	return NodeResources{CPU: float64(r.MilliCPU) / milli, Memory: r.Memory, GPU: r.Devices()}
 }

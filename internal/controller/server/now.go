@@ -50,7 +50,7 @@ type Node struct {
 type NodeResources struct {
 	CPU    float64 `json:"cpu"` // cores
 	Memory int64   `json:"memoryBytes"`
-	GPU    int64   `json:"gpu,omitempty"`
+	GPU    float64 `json:"gpu,omitempty"` // devices, including partitions
 }
 
 // NodeNow is the current power of a node, without PUE.

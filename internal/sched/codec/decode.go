@@ -221,7 +221,7 @@ func (r *reader) node(in *writtenNode, sites []*sched.Site, profiles []*energy.P
 }
 
 func (r *reader) resources(what string, v sched.Resources) {
-	for _, amount := range [...]int64{v.MilliCPU, v.Memory, v.GPU} {
+	for _, amount := range v.Vector() {
 		r.want(amount >= 0 && amount <= maxAmount, "%s is %v", what, v)
 	}
 }

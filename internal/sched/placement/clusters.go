@@ -110,7 +110,7 @@ func gradeOf(free sched.Resources) (least sched.Resources) {
 			least = g
 		}
 	}
-	least.GPU = free.GPU
+	least.GPU, least.MilliGPU = free.GPU, free.MilliGPU
 	return least
 }
 

@@ -42,22 +42,21 @@ func HighestLoad(c *Costing, n *sched.Node) (float64, bool) {
 // The scores of the default scheduler are available as "least-allocated". They are relative to the capacity of the
 // node instead of its free resources.
 func AuthorsStock(c *Costing, n *sched.Node) (float64, bool) {
-	var shares [3]float64
-	kinds := 2
-	if c.Job.Request.GPU > 0 {
-		kinds = 3
-	}
+	var shares []float64
 	cost := 0.0
-	for k := range kinds {
-		share, fits := shareOf(c.Job.Request.Vector()[k], n.Free.Vector()[k])
+	for k, requested := range c.Job.Request.Vector() {
+		if k > 1 && requested <= 0 {
+			continue // GPUs only count if they are requested
+		}
+		share, fits := shareOf(requested, n.Free.Vector()[k])
 		if !fits {
 			return noFit, true
 		}
-		shares[k] = share
 		cost -= 1 - share
-		for _, other := range shares[:k] {
+		for _, other := range shares {
 			cost -= 2 * (1 - math.Abs(share-other))
 		}
+		shares = append(shares, share)
 	}
 	return cost, true
 }

@@ -323,7 +323,8 @@ func (d *decision) wakeForHeadroom() {
 // helps reports whether a machine provides any of the resources that are missing from the headroom.
 func (d *decision) helps(i int, lacks sched.Resources) bool {
 	has := d.Machines[i].Capacity
-	return lacks.MilliCPU > 0 && has.MilliCPU > 0 || lacks.Memory > 0 && has.Memory > 0 || lacks.GPU > 0 && has.GPU > 0
+	return lacks.MilliCPU > 0 && has.MilliCPU > 0 || lacks.Memory > 0 && has.Memory > 0 ||
+		lacks.GPU > 0 && has.GPU > 0 || lacks.MilliGPU > 0 && has.MilliGPU > 0
 }
 
 // missingHeadroom returns the resources missing from the headroom, and whether no machine that is up has capacity
@@ -333,7 +334,10 @@ func (d *decision) missingHeadroom() (lack sched.Resources, cramped bool) {
 		return sched.Resources{}, false
 	}
 	share := func(of int64) int64 { return int64(d.Policy.Headroom * float64(of)) }
-	want := sched.Resources{MilliCPU: share(d.used.MilliCPU), Memory: share(d.used.Memory), GPU: share(d.used.GPU)}
+	want := sched.Resources{
+		MilliCPU: share(d.used.MilliCPU), Memory: share(d.used.Memory), GPU: share(d.used.GPU),
+		MilliGPU: share(d.used.MilliGPU),
+	}
 	return want.Sub(d.free).Max(sched.Resources{}), d.roomy == 0 && d.largest != (sched.Resources{})
 }
 

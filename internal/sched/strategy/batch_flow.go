@@ -83,7 +83,7 @@ func (b *batch) inParts() draft {
 // they use, highest first. The last jobs get the remaining nodes, so they should be the jobs with the smallest
 // loss.
 func (b *batch) byStake() []int {
-	var free [3]float64
+	var free [4]float64
 	for k := range b.nodes {
 		for d, amount := range b.nodes[k].Free.Vector() {
 			free[d] += float64(max(amount, 0))
@@ -186,7 +186,7 @@ func (f *flowProblem) state() {
 
 // ask fills in the requests of the jobs and returns their sum. Jobs that fit on no node are excluded, because their
 // requests might overflow the sum.
-func (f *flowProblem) ask(costs [][]float64) (all [3]int64) {
+func (f *flowProblem) ask(costs [][]float64) (all [4]int64) {
 	for k, row := range costs {
 		items := &f.packing.Items[k]
 		items.Demand = make([]int64, len(all))

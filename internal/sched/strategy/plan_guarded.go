@@ -108,7 +108,10 @@ func (t *timetable) reserve() {
 	if jobs == 0 {
 		return
 	}
-	mean = sched.Resources{MilliCPU: mean.MilliCPU / jobs, Memory: mean.Memory / jobs, GPU: mean.GPU / jobs}
+	mean = sched.Resources{
+		MilliCPU: mean.MilliCPU / jobs, Memory: mean.Memory / jobs, GPU: mean.GPU / jobs,
+		MilliGPU: mean.MilliGPU / jobs,
+	}
 	var at *row
 	for i := range t.rows {
 		r := &t.rows[i]

@@ -30,7 +30,8 @@ func (b *batch) shares() bool {
 		scarcer := func(asks, all int64) bool {
 			return float64(asks)*float64(most.MilliCPU) > float64(all)*float64(j.Request.MilliCPU)
 		}
-		return !j.Even() || scarcer(j.Request.Memory, most.Memory) || scarcer(j.Request.GPU, most.GPU)
+		return !j.Even() || scarcer(j.Request.Memory, most.Memory) || scarcer(j.Request.GPU, most.GPU) ||
+			scarcer(j.Request.MilliGPU, most.MilliGPU)
 	})
 }
 

@@ -272,7 +272,7 @@ func (t *timetable) occupy(r *row, request sched.Resources, start, length time.D
 	if turns {
 		kind = 1
 	}
-	size := hash(int(request.MilliCPU), int(request.Memory), int(request.GPU))
+	size := hash(int(request.MilliCPU), int(request.Memory), int(request.GPU+request.MilliGPU<<16))
 	r.state += draws(by) * hash(int(start), int(length), int(size), kind)
 	for k := from; k < min(end, t.slots); k++ {
 		load := request

@@ -170,9 +170,9 @@ func (e *Energy) annotated(node *sched.Node, n fwk.NodeInfo, now time.Time) {
 }
 
 func resources(r fwk.Resource) sched.Resources {
-	return sched.Resources{
-		MilliCPU: r.GetMilliCPU(), Memory: r.GetMemory(), GPU: policy.ScalarGPUs(r.GetScalarResources()),
-	}
+	all := policy.ScalarGPUs(r.GetScalarResources())
+	all.MilliCPU, all.Memory = r.GetMilliCPU(), r.GetMemory()
+	return all
 }
 
 // workloads returns the number of pods of a node, or 0 if all of them belong to the node itself, because such pods
