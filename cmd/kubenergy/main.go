@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // grid files refer to time zones
 
 	"github.com/kubenergy/kubenergy/internal/cli"
 )

@@ -37,7 +37,7 @@ func editable(t *testing.T) (dir string) {
 		"grid.csv": grid.String(), "weather.csv": weather.String(), "jobs.csv": jobs.String(),
 		"nodes.csv": "name,cpu,idle_watts,max_watts\nn1,4,100,300\n",
 		"prices.csv": strings.ReplaceAll(strings.ReplaceAll(grid.String(), ",", ",0."), ",0.ci_lifecycle_g_per_kwh",
-			",price"),
+			",price_per_kwh"),
 		"comparison.yaml": `apiVersion: kubenergy.io/v1alpha1
 kind: Comparison
 name: edited
@@ -471,7 +471,7 @@ func TestCompareWithShortPrices(t *testing.T) {
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	file := edited(t, dir, "comparison.yaml", "priced.yaml", "price: 0.3", "prices: {file: prices.csv, column: price}",
+	file := edited(t, dir, "comparison.yaml", "priced.yaml", "price: 0.3", "prices: {file: prices.csv, column: price_per_kwh}",
 		"count: 3", "count: 1", "[now, lowest-window, wait-awhile]", "[now]")
 	if s := sweepOf(t, "-f", file); len(s.Strategies) != 1 || !s.Strategies[0].Priced {
 		t.Errorf("%+v", s.Strategies)

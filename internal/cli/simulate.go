@@ -63,6 +63,8 @@ file. The setting queue controls how often the queue is planned and for how many
 		"a quoted pattern joins consecutive files")
 	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
 	flags.StringVar(&f.over.Fill, "fill", "", cmdutil.FillUsage)
+	flags.StringVar(&f.over.TimeZone, "time-zone", "",
+		"IANA time zone of times without an offset in the grid file, e.g. Europe/Berlin")
 	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, required if the grid file contains several zones")
 	flags.StringVar(&f.over.Start, "start", "",
 		"start of the trace, e.g. 2022-06-01 or RFC 3339 (default: start of the grid file)")

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,12 +33,20 @@ type CSVOptions struct {
 	Fill   time.Duration
 	Filled *int
 
-	// Every, unless zero, is the step of the resulting series. It must be a multiple of the step of the file. Only
-	// the values that start at a multiple of Every are kept, and each covers a whole step; the other rows must
-	// contain valid numbers, but may be missing. Values in between are dropped rather than averaged, because
-	// published results were computed in this way, e.g. by Let's Wait Awhile, which uses every second quarter
-	// of an hour.
+	// Every, unless zero, is the step of the resulting series. It must be a multiple of the step of the file. Prices
+	// are averaged. Of intensities, only the values that start at a multiple of Every are kept, and each covers a
+	// whole step; the other rows must contain valid numbers, but may be missing. They are dropped rather than
+	// averaged, because published results were computed in this way, e.g. by Let's Wait Awhile, which uses every
+	// second quarter of an hour.
 	Every time.Duration
+
+	// The format of the file, as far as the file does not determine it.
+	TimeZone *time.Location // of times without an offset
+	Unit     string         // of the values, e.g. per-MWh or kg/MWh; takes precedence over the name of the column
+	Decimal  string         // decimal separator: "." or ","
+	Dates    string         // DayFirst or MonthFirst
+
+	AssumedUTC *bool // if not nil, set to true if times had no zone and were read as UTC
 }
 
 // ErrOutside is returned if a file has values, but none in the requested time range.
@@ -56,13 +64,20 @@ var lifecycleColumns = []string{
 // maxIntensity is far above the intensity of any oil-fired grid. Higher values indicate another unit.
 const maxIntensity = 10_000
 
-// ReadCSV reads one column of hourly or finer values of one zone. The file must have a header. Its first column is
-// the start of each interval in RFC 3339 or a similar format, in UTC if it has no offset. It may be preceded by an
-// unnamed column, such as the row numbers written by pandas. A column "zone" or "Zone Id" distinguishes zones; in a
-// file without such a column, each zone may have its own column. The quality of a series is derived, because it is
-// computed from the reports of power plants. If a column "estimated" or "Data Estimated" has a value other than 0
-// and false, the provider filled in values and the quality is estimated. Gaps that are not filled, duplicates and
-// invalid values are reported as errors with their line.
+// ReadCSV reads one column of hourly or finer values of one zone. The separator is a comma, a semicolon or a tab, and
+// a decimal comma is recognized. The file must have a header. Its first column is the start of each interval, or its
+// end if the name denotes that, as "Interval End" does; another column with a name such as "Interval Start" takes
+// precedence. It may be preceded by an unnamed column, such as the row numbers written by pandas.
+//
+// Times have an offset, or are in the zone of the options or of the header. Otherwise they are in UTC if their layout
+// is that of ISO 8601, unless the header or changes of clocks show that they are local, which is an error.
+//
+// A column "zone" or "Zone Id" distinguishes zones; in a file without such a column, each zone may have its own
+// column. The name of the column of values contains their unit; intensities without one are in gCO2e/kWh. If the step
+// changes, the resulting series has the smallest step. The quality of a series is derived, because it is computed from
+// the reports of power plants. If a column "estimated" or "Data Estimated" has a value other than 0 and false, the
+// provider filled in values and the quality is estimated. Gaps that are not filled, duplicates and invalid values are
+// reported as errors with their line.
 func ReadCSV(path string, o CSVOptions) (Signal, Zone, error) {
 	text, err := ReadFile(path)
 	if err != nil {
@@ -73,40 +88,53 @@ func ReadCSV(path string, o CSVOptions) (Signal, Zone, error) {
 
 // ParseCSV is like [ReadCSV] for a text in memory. The given name is used in errors.
 func ParseCSV(name string, text []byte, o CSVOptions) (Signal, Zone, error) {
+	survey := newCSVReader(name, text, o)
+	_, _, _ = survey.read(survey.survey) // the second pass returns the error again
 	r := newCSVReader(name, text, o)
-	if o.Fill > 0 { // the first two rows may be separated by a gap
-		first := newCSVReader(name, text, o)
-		first.measuring = true
-		_, _, _ = first.read() // read returns the error again
-		r.step = first.step
-	}
-	return r.read()
+	r.evidence = survey
+	return r.read(r.row)
 }
 
 func newCSVReader(name string, text []byte, o CSVOptions) *csvReader {
 	r := &csvReader{file: name, options: o, csv: csv.NewReader(bytes.NewReader(text))}
+	header, _, _ := bytes.Cut(text, []byte{'\n'})
+	for _, separator := range []byte{'\t', ';'} {
+		if bytes.IndexByte(header, separator) >= 0 {
+			r.csv.Comma = rune(separator)
+			break
+		}
+	}
 	r.csv.ReuseRecord = true
-	r.csv.TrimLeadingSpace = true
+	r.csv.TrimLeadingSpace = r.csv.Comma != '\t'
 	return r
 }
 
 type csvReader struct {
-	file    string
-	options CSVOptions
-	csv     *csv.Reader
+	file     string
+	options  CSVOptions
+	csv      *csv.Reader
+	evidence *csvReader // the reader of the first pass
 
-	time                   int // index of the first column, or of the second if the first contains row numbers
-	value, zone, estimated int // column indexes; -1 if absent
-	name                   string
-	scale                  float64
-	zones                  []string
-	signal                 []float64
-	rows                   int // number of rows of the zone
-	start, last            time.Time
-	previous               float64 // value at last
-	step                   time.Duration
-	measuring              bool // only determine the step; see measure
-	quality                energy.Quality
+	time                             int  // index of the column with times
+	ends                             bool // the times are the ends of intervals
+	value, zone, estimated, sequence int  // column indexes; -1 if absent
+	name                             string
+	scale                            float64
+	clock                            clock
+	decimals                         decimals
+	zones                            []string
+	rows                             []sample // of the zone
+	step                             time.Duration
+	start                            time.Time
+	signal                           []float64
+	quality                          energy.Quality
+}
+
+// sample is the value of a row.
+type sample struct {
+	time  time.Time
+	value float64
+	line  int
 }
 
 func (r *csvReader) fail(field, format string, args ...any) *RowError {
@@ -121,7 +149,7 @@ func (r *csvReader) failOption(option, format string, args ...any) *RowError {
 	return err
 }
 
-func (r *csvReader) read() (Signal, Zone, error) {
+func (r *csvReader) read(use func(row []string) error) (Signal, Zone, error) {
 	header, err := r.csv.Read()
 	if err == io.EOF {
 		return Signal{}, "", &RowError{File: r.file, Err: errors.New("the file is empty")}
@@ -132,8 +160,15 @@ func (r *csvReader) read() (Signal, Zone, error) {
 	if err := r.columns(slices.Clone(header)); err != nil {
 		return Signal{}, "", err
 	}
+	if r.evidence != nil {
+		r.clock.dates, r.decimals = r.evidence.clock.dates, r.evidence.decimals
+	}
+	if r.options.Decimal != "" {
+		r.decimals = decimals{comma: r.options.Decimal == ",", point: r.options.Decimal == "."}
+	}
 	r.quality = energy.Derived
-	for {
+	noUnit := r.unit(r.name)
+	for first := true; ; first = false {
 		row, err := r.csv.Read()
 		if err == io.EOF {
 			break
@@ -141,11 +176,25 @@ func (r *csvReader) read() (Signal, Zone, error) {
 		if err != nil {
 			return Signal{}, "", r.broken(err)
 		}
-		if err := r.row(row); err != nil {
+		if first && row[r.time] == "" { // energy-charts.info has units in the second line
+			noUnit = r.unit(r.name + " " + row[r.value])
+			continue
+		}
+		if noUnit != nil {
+			return Signal{}, "", noUnit
+		}
+		if err := use(row); err != nil {
 			return Signal{}, "", err
 		}
 	}
 	return r.finish()
+}
+
+// survey collects evidence for the format of dates and numbers.
+func (r *csvReader) survey(row []string) error {
+	r.clock.note(row[r.time])
+	r.decimals.note(strings.TrimSpace(row[r.value]))
+	return nil
 }
 
 // broken converts an error of encoding/csv to a RowError.
@@ -174,29 +223,53 @@ func (r *csvReader) row(row []string) error {
 				strings.Join(r.zones, ", "))
 		}
 	}
-	t, err := ParseTime(row[r.time])
+	if r.sequence >= 0 && laterSequence.MatchString(row[r.sequence]) {
+		return nil
+	}
+	at, last, missing := row[r.time], time.Time{}, blank(row[r.value])
+	if r.time > 0 && timeOfDay.MatchString(at) {
+		at = row[r.time-1] + " " + at // the date is in a column of its own
+	}
+	if n := len(r.rows); n > 0 {
+		last = r.rows[n-1].time
+	}
+	if missing && r.options.Fill > 0 {
+		return nil
+	}
+	t, err := r.clock.parse(at, last)
 	if err != nil {
 		return r.fail("time", "%w", err)
 	}
-	if r.options.Fill > 0 && row[r.value] == "" {
-		return nil // treat the row as missing
-	}
-	v, err := r.number(row[r.value])
-	if err != nil {
-		return err
+	v, invalid := r.number(row[r.value])
+	if invalid != nil {
+		if missing {
+			invalid.Option = OptionFill
+		}
+		return invalid
 	}
 	r.markEstimated(row)
-	if every := r.options.Every; every > 0 && !t.Truncate(every).Equal(t) {
+	if every := r.options.Every; every > 0 && !r.options.Price && !t.Truncate(every).Equal(t) {
 		return nil
 	}
-	v *= r.scale
-	if err := r.follow(t, v); err != nil {
-		return err
+	if !t.After(last) {
+		if r.clock.floating && changedIn(t) != "" {
+			return r.fail("time", "%s is duplicate, and clocks are put back at this time in %s: %s", at, changedIn(t),
+				timeZoneHint)
+		}
+		return r.fail("time", "%s is out of order or duplicate: want a time after %s", t.Format(time.RFC3339),
+			last.Format(time.RFC3339))
 	}
-	r.rows++
-	r.previous = v
-	r.keep(t, v)
+	line, _ := r.csv.FieldPos(0)
+	r.rows = append(r.rows, sample{t, v * r.scale, line})
 	return nil
+}
+
+// laterSequence matches the later auctions of a day in downloads from ENTSO-E.
+var laterSequence = regexp.MustCompile(`(?i)^sequence.* [2-9]$`)
+
+// blank reports whether a field has no value.
+func blank(text string) bool {
+	return slices.Contains([]string{"", "-", "–", "n/e", "n/a", "na", "null"}, strings.ToLower(strings.TrimSpace(text)))
 }
 
 // markEstimated lowers the quality if the row is marked as estimated.
@@ -218,8 +291,14 @@ func (r *csvReader) keep(t time.Time, value float64) {
 }
 
 // number parses the value of a row.
-func (r *csvReader) number(text string) (float64, error) {
-	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+func (r *csvReader) number(text string) (float64, *RowError) {
+	text = strings.Trim(text, " \u00a0")
+	if text != "" && r.decimals.open == text && !r.decimals.comma && !r.decimals.point {
+		return 0, r.fail(r.name, "the comma in %q may separate decimals or thousands: %s", text,
+			hint("decimal", `","`, "decimal"))
+	}
+	v, err := r.decimals.parse(text)
+	scaled := v * r.scale
 	switch {
 	case err != nil:
 		return 0, r.fail(r.name, "%q is not a number", text)
@@ -227,41 +306,12 @@ func (r *csvReader) number(text string) (float64, error) {
 		return 0, r.fail(r.name, "%q is not a finite number", text)
 	case !r.options.Price && v < 0:
 		return 0, r.fail(r.name, "%q is negative", text)
-	case !r.options.Price && v > maxIntensity:
+	case !r.options.Price && scaled > maxIntensity:
 		return 0, r.fail(r.name, "%q is above %d gCO2e per kWh: is the unit different?", text, maxIntensity)
-	case r.options.Price && math.Abs(v*r.scale) > float64(MaxPriceOf(r.options.Currency)):
-		return 0, r.fail(r.name, "%q is above %v per kWh: is it per MWh, without the unit in the column name?", text,
-			MaxPriceOf(r.options.Currency))
+	case r.options.Price && math.Abs(scaled) > float64(MaxPriceOf(r.options.Currency)):
+		return 0, r.fail(r.name, "%q is above %v per kWh: is the unit different?", text, MaxPriceOf(r.options.Currency))
 	}
 	return v, nil
-}
-
-// begin sets the step to the difference of the first two rows.
-func (r *csvReader) begin(t time.Time) error {
-	r.step = t.Sub(r.last)
-	if r.step <= 0 {
-		return r.fail("time", "%s is not after %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339))
-	}
-	if r.step > time.Hour {
-		err := r.fail("time", "%s is %v after the previous row: want an hour or less", t.Format(time.RFC3339), r.step)
-		if r.options.Fill == 0 {
-			err.Option = OptionFill
-		}
-		return err
-	}
-	return nil
-}
-
-// measure sets the step to the smallest difference between the first rows. It returns an error to stop reading.
-func (r *csvReader) measure(t time.Time) error {
-	const most = 24 // an irregular step further down is an error and does not determine the step
-	if step := t.Sub(r.last); step > 0 && step <= time.Hour && (r.step == 0 || step < r.step) {
-		r.step = step
-	}
-	if r.rows >= most {
-		return errors.New("step is known")
-	}
-	return nil
 }
 
 func (r *csvReader) finish() (Signal, Zone, error) {
@@ -269,35 +319,33 @@ func (r *csvReader) finish() (Signal, Zone, error) {
 	if r.zone >= 0 && zone == "" && len(r.zones) == 1 {
 		zone = Zone(r.zones[0])
 	}
+	if r.options.AssumedUTC != nil && r.clock.floating {
+		*r.options.AssumedUTC = true
+	}
 	switch {
-	case r.rows == 0 && r.zone >= 0 && len(r.zones) > 0:
+	case len(r.rows) == 0 && r.zone >= 0 && len(r.zones) > 0:
 		return Signal{}, "", &RowError{
 			File: r.file, Option: OptionZone, Err: fmt.Errorf("no zone %q: the file has %s", zone,
 				strings.Join(r.zones, ", ")),
 		}
-	case r.rows == 0:
+	case len(r.rows) == 0:
 		return Signal{}, "", &RowError{File: r.file, Err: errors.New("the file has no values")}
-	case len(r.signal) == 0:
+	}
+	if r.ends {
+		r.toStarts()
+	}
+	if err := r.join(); err != nil {
+		return Signal{}, "", err
+	}
+	if len(r.signal) == 0 {
 		return Signal{}, "", &RowError{File: r.file, Err: ErrOutside}
-	case r.rows == 1:
-		r.step = time.Hour
 	}
 	series, err := NewSeries(r.start, r.step, r.signal)
+	if err == nil && r.options.Price && r.options.Every > r.step {
+		series, err = series.average(r.options.Every)
+	}
 	if err != nil {
 		return Signal{}, "", &RowError{File: r.file, Err: err}
 	}
 	return Signal{Series: series, Quality: r.quality}, zone, nil
-}
-
-// ParseTime parses the start of an interval in the formats common in public data, in UTC if there is no offset.
-func ParseTime(text string) (time.Time, error) {
-	for _, layout := range []string{
-		"2006-1-2T15:04Z07:00", time.RFC3339, "2006-1-2 15:04:05", "2006-1-2 15:04:05-07:00", "2006-1-2 15:04",
-		"2006-1-2T15:04",
-	} {
-		if t, err := time.Parse(layout, strings.TrimSpace(text)); err == nil {
-			return t.UTC(), nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%q is not a time: want e.g. 2022-06-01T13:00Z", text)
 }

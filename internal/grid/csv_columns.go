@@ -1,10 +1,22 @@
 package grid
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
+)
+
+// Names of columns with the start and the end of an interval.
+var (
+	startName = regexp.MustCompile(`(?i)^` + intervalWords + `(start|starts|startzeit|begin|begins|beginning|von|from|` +
+		`anfang|uhrzeit)` + intervalSuffix)
+	endName = regexp.MustCompile(`(?i)^` + intervalWords + `(end|ends|ending|ende|endzeit|bis|to|he)` + intervalSuffix)
+)
+
+const (
+	intervalWords  = `((interval|period|hour|delivery|valid|date|datetime|datum|time|timestamp|mtu|utc|trading)[ _-]?)*`
+	intervalSuffix = `([ _-]?(time|date|datetime|utc|gmt|ept|local))*(\s*\(.*\))?$`
 )
 
 // columns determines the columns from the header.
@@ -15,17 +27,25 @@ func (r *csvReader) columns(header []string) error {
 		})
 	}
 	r.zone, r.estimated = called("zone", "zone id"), called("estimated", "data estimated")
+	r.sequence = called("sequence")
 	if r.time = 0; header[0] == "" && len(header) > 2 {
 		r.time = 1
 	}
+	if i := slices.IndexFunc(header, startName.MatchString); i >= 0 {
+		r.time = i
+	}
+	r.ends = endName.MatchString(header[r.time])
+	r.clock = newClock(header[r.time], &r.options)
 	var values []string
 	for i, name := range header {
-		if i > r.time && i != r.zone && i != r.estimated {
+		if i > r.time && i != r.zone && i != r.estimated && i != r.sequence && !endName.MatchString(name) &&
+			!startName.MatchString(name) {
 			values = append(values, name)
 		}
 	}
 	if len(header) < 2 {
-		return r.fail("", "the header has one column: want a time and at least one column of values")
+		return r.fail("", "the header has one column: want a time and at least one column of values, separated by "+
+			"a comma, a semicolon or a tab")
 	}
 	if _, err := ParseTime(header[r.time]); err == nil {
 		return r.fail("", "the first line is a row of values: want a header with the names of the columns")
@@ -35,32 +55,26 @@ func (r *csvReader) columns(header []string) error {
 		return err
 	}
 	r.value = slices.Index(header, r.name)
-	return r.unit()
-}
-
-// unit determines the unit of the values from the name of the column.
-func (r *csvReader) unit() error {
-	r.scale = 1
-	unit := strings.ToLower(r.name)
-	if r.options.Price {
-		if strings.Contains(unit, "mwh") {
-			r.scale = 1.0 / 1000
-		}
-		return nil
-	}
-	if r.name == string(r.options.Zone) {
-		return nil
-	}
-	// Only the name of the column distinguishes grams from percentages or pounds.
-	for _, foreign := range []string{"pct", "percent", "kg", "lb", "lbs", "mwh"} {
-		if slices.Contains(strings.FieldsFunc(unit, notLetter), foreign) {
-			return r.fail("", "column %q does not look like gCO2e per kWh", r.name)
-		}
-	}
 	return nil
 }
 
-func notLetter(r rune) bool { return !unicode.IsLetter(r) }
+// unit sets the scale from the option Unit or, if it is empty, from the unit in text.
+func (r *csvReader) unit(text string) error {
+	u := unitOf(cmp.Or(r.options.Unit, text))
+	r.scale = u.scale(r.options.Price)
+	switch {
+	case r.scale != 0:
+		return nil
+	case r.options.Price:
+		return r.fail("", "column %q names no unit of energy: want %s in the name, or %s", r.name, unitWords(true),
+			hint("unit", "per-MWh", "unit"))
+	case r.name != string(r.options.Zone) && (u.percent || u.mass > 0 && u.mass != 1 || u.perEnergy == 1.0/1000):
+		return r.fail("", "column %q does not look like gCO2e per kWh: want %s in the name, or %s", r.name,
+			unitWords(false), hint("unit", "kg/MWh", "unit"))
+	}
+	r.scale = 1
+	return nil
+}
 
 // zoneID matches the column names that are zones.
 var zoneID = regexp.MustCompile(`^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$`)
@@ -81,11 +95,16 @@ func (r *csvReader) choose(values []string) (string, error) {
 		}
 	}
 	zonesOnly := !slices.ContainsFunc(values, func(name string) bool { return !zoneID.MatchString(name) })
+	withUnit := slices.DeleteFunc(slices.Clone(values), func(name string) bool {
+		return unitOf(name).scale(r.options.Price) == 0
+	})
 	switch {
 	case columnOfZone && slices.Contains(values, zone):
 		return zone, nil
 	case len(values) == 1:
 		return values[0], nil
+	case len(withUnit) == 1:
+		return withUnit[0], nil
 	case columnOfZone && zonesOnly:
 		return "", r.failOption(OptionZone, "no zone %q: the file has %s", zone, all)
 	case columnOfZone:

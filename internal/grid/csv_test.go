@@ -81,8 +81,8 @@ func TestReadCSV(t *testing.T) {
 		},
 		"prices beside carbon": {
 			"t," + grid.DefaultColumn +
-				",price\n2022-01-01T00:00Z,400,0.1\n2022-01-01T01:00Z,400,0.2\n",
-			grid.CSVOptions{Price: true, Column: "price"},
+				",price_per_kwh\n2022-01-01T00:00Z,400,0.1\n2022-01-01T01:00Z,400,0.2\n",
+			grid.CSVOptions{Price: true, Column: "price_per_kwh"},
 			0.2, time.Hour, energy.Derived,
 		},
 		"generation by source": {
@@ -184,14 +184,14 @@ func TestReadCSVRefuses(t *testing.T) {
 			grid.CSVOptions{Price: true},
 			"select a column",
 		},
-		"price of a MWh": {"t,price\n2022-01-01T00:00Z,120\n", grid.CSVOptions{Price: true}, "is it per MWh"},
+		"price of a MWh": {"t,per kWh\n2022-01-01T00:00Z,120\n", grid.CSVOptions{Price: true}, "is the unit different"},
 		"price in euros": {
-			"t,price\n2022-01-01T00:00Z,31\n",
+			"t,EUR/kWh\n2022-01-01T00:00Z,31\n",
 			grid.CSVOptions{Price: true, Currency: "EUR"},
 			"is above 20 per kWh",
 		},
 		"price in yen": {
-			"t,price\n2022-01-01T00:00Z,2001\n",
+			"t,JPY/kWh\n2022-01-01T00:00Z,2001\n",
 			grid.CSVOptions{Price: true, Currency: "JPY"},
 			"is above 2000 per kWh",
 		},
@@ -309,6 +309,7 @@ func TestReadCSVRealYear(t *testing.T) {
 func FuzzReadCSV(f *testing.F) {
 	f.Add([]byte(header + "2022-01-01T00:00Z,DE,1,2,3,4,0\n2022-01-01T01:00Z,DE,1,2,3,4,0\n"))
 	f.Add([]byte("t,v\n2022-01-01 00:00:00,1\n"))
+	f.Add([]byte("Interval End;g/kWh\n01/10/2024 00:00 (CET) - x;1,5\n01/10/2024 00:15;2\n01/10/2024 00:05;3\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		defer memtest.Limit(t, 100*len(text))()
 		signal, _, err := grid.ReadCSV(write(t, string(text)), grid.CSVOptions{})

@@ -49,23 +49,30 @@ type part struct {
 	Signal
 }
 
-// join concatenates parts, which must be sorted by start.
+// join concatenates parts, which must be sorted by start. The result has the smallest of their steps.
 func join(o CSVOptions, parts []part) (Signal, error) {
 	joined := parts[0].Signal
 	if len(parts) == 1 {
 		return joined, nil
 	}
 	step := joined.Series.Step()
-	values := slices.Clone(joined.Series.values)
-	for i, p := range parts[1:] {
-		before := parts[i]
-		gap := p.Series.Start().Sub(before.Series.End())
-		if p.Series.Step() != step || gap != 0 && !o.fills(gap, step) {
+	for _, p := range parts {
+		step = min(step, p.Series.Step())
+	}
+	var values []float64
+	for i, p := range parts {
+		ratio := p.Series.Step() / step
+		gap := time.Duration(0)
+		if i > 0 {
+			gap = p.Series.Start().Sub(parts[i-1].Series.End())
+		}
+		regular := p.Series.Step()%step == 0 && ratio <= maxRefinement
+		if !regular || gap != 0 && !o.fills(gap, step) {
 			err := &RowError{File: p.path, Err: fmt.Errorf("starting at %s with step %v, it does not follow %s, "+
 				"ending at %s with step %v",
-				p.Series.Start().Format(time.RFC3339), p.Series.Step(), before.path,
-				before.Series.End().Format(time.RFC3339), step)}
-			if p.Series.Step() == step && gap > 0 {
+				p.Series.Start().Format(time.RFC3339), p.Series.Step(), parts[max(0, i-1)].path,
+				parts[max(0, i-1)].Series.End().Format(time.RFC3339), step)}
+			if regular && gap > 0 {
 				err.Option = OptionFill
 			}
 			return Signal{}, err
@@ -75,7 +82,9 @@ func join(o CSVOptions, parts []part) (Signal, error) {
 			values = append(values, o.between(values[len(values)-1], p.Series.Value(0), int(gap/step))...)
 			joined.Quality = energy.Estimated
 		}
-		values = append(values, p.Series.values...)
+		for _, v := range p.Series.values {
+			values = append(values, slices.Repeat([]float64{v}, int(ratio))...)
+		}
 	}
 	series, err := NewSeries(parts[0].Series.Start(), step, values)
 	joined.Series = series

@@ -90,32 +90,37 @@ type GridFile struct {
 	File   string `json:"file"`
 	Column string `json:"column,omitempty"`
 	Zone   string `json:"zone,omitempty"`  // of prices, if the file has several zones
-	Every  string `json:"every,omitempty"` // step, e.g. 30m; values in between are dropped
+	Every  string `json:"every,omitempty"` // step, e.g. 30m; prices are averaged, other values in between are dropped
 	Fill   string `json:"fill,omitempty"`  // maximum length of gaps to fill, e.g. 3h
+
+	TimeZone string `json:"timeZone,omitempty"` // of times without an offset, e.g. Europe/Berlin
+	Unit     string `json:"unit,omitempty"`     // if the name of the column does not contain it, e.g. per-MWh
+	Decimal  string `json:"decimal,omitempty"`  // decimal separator, if the file leaves it open
+	Dates    string `json:"dates,omitempty"`    // day-first or month-first, if the file leaves it open
 }
 
 // read reads the values of a zone with the options o.
-func (f *File) read(g *GridFile, o grid.CSVOptions) (s grid.Signal, zone grid.Zone, note string, err error) {
-	o.Column, o.Filled = g.Column, new(int)
+func (f *File) read(g *GridFile, o grid.CSVOptions) (s grid.Signal, zone grid.Zone, notes []string, err error) {
+	o.Column, o.Filled, o.AssumedUTC = g.Column, new(int), new(bool)
+	if err = o.SetFormat(g.TimeZone, g.Unit, g.Decimal, g.Dates); err != nil {
+		return s, "", nil, f.fault("%w", err)
+	}
 	if g.Every != "" {
 		if o.Every, err = time.ParseDuration(g.Every); err != nil || o.Every <= 0 || o.Every > time.Hour {
-			return s, "", "", f.fault("every: %q is not a step: want 30m or 1h", g.Every)
+			return s, "", nil, f.fault("every: %q is not a step: want 30m or 1h", g.Every)
 		}
 	}
 	if err = duration(&o.Fill, f.Called("fill"), g.Fill); err != nil {
-		return s, "", "", err
+		return s, "", nil, err
 	}
 	path, err := FindFile(f.name, g.File)
 	if err != nil {
-		return s, "", "", f.fault("%w", err)
+		return s, "", nil, f.fault("%w", err)
 	}
 	if s, zone, err = grid.ReadFiles(o, path); err != nil {
-		return s, "", "", f.ofGrid(err, o.Price)
+		return s, "", nil, f.ofGrid(err, o.Price)
 	}
-	if *o.Filled > 0 {
-		note = grid.FilledNote(filepath.Base(g.File), *o.Filled, o.Fill)
-	}
-	return s, zone, note, nil
+	return s, zone, o.Notes(filepath.Base(g.File)), nil
 }
 
 // ofGrid adds the field or flag that fixes an error of a grid file to the error.
@@ -193,8 +198,8 @@ func (f *File) site() (*SiteFile, error) {
 		f.Sites = []SiteFile{{}}
 	case 1:
 	default:
-		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --price, --forecast and --weather "+
-			"apply to one site, but %s has %d: change the file instead", f.name, len(f.Sites))
+		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --time-zone, --price, --forecast and "+
+			"--weather apply to one site, but %s has %d: change the file instead", f.name, len(f.Sites))
 	}
 	return &f.Sites[0], nil
 }
@@ -370,11 +375,10 @@ func (f *File) loadSite(in *SiteFile) (*sched.Site, []string, error) {
 	if in.Grid.File == "" {
 		return nil, nil, f.fault("site %q has no grid file", in.Name)
 	}
-	signal, zone, note, err := f.read(&in.Grid, grid.CSVOptions{Zone: grid.Zone(in.Zone)})
+	signal, zone, notes, err := f.read(&in.Grid, grid.CSVOptions{Zone: grid.Zone(in.Zone)})
 	if err != nil {
 		return nil, nil, err
 	}
-	notes := []string{note}
 	site := &sched.Site{Name: cmp.Or(in.Name, string(zone)), Zone: zone, PUE: in.PUE, Weight: in.Weight, Carbon: signal}
 	switch {
 	case in.Price != nil && in.Prices.File != "":
@@ -386,14 +390,15 @@ func (f *File) loadSite(in *SiteFile) (*sched.Site, []string, error) {
 		}
 		site.Price = grid.Signal{Series: series}
 	case in.Prices.File != "":
-		if site.Price, _, note, err = f.read(&in.Prices, grid.CSVOptions{
+		var more []string
+		if site.Price, _, more, err = f.read(&in.Prices, grid.CSVOptions{
 			Zone: grid.Zone(in.Prices.Zone), Price: true,
 		}); err != nil {
 			return nil, nil, err
 		}
-		notes = append(notes, note)
+		notes = append(notes, more...)
 	}
-	return site, slices.DeleteFunc(notes, func(note string) bool { return note == "" }), nil
+	return site, notes, nil
 }
 
 func (f *File) loadStart(s *Scenario) error {

@@ -13,7 +13,7 @@ import (
 // File names are relative to the working directory.
 type Overrides struct {
 	Workload, Format, Nodes, Grid, Column, Fill, Zone, Start, MaxDelay, EmptyNodes string
-	Forecast, Weather, RestartCost, Learner, Power                                 string
+	Forecast, Weather, RestartCost, Learner, Power, TimeZone                       string
 	Interruptible                                                                  *bool
 	SkipBad                                                                        bool
 	Strategies                                                                     []string
@@ -85,7 +85,7 @@ func (f *File) Override(o Overrides) error {
 
 // overrideSite applies the overrides of the grid. There must be at most one site.
 func (f *File) overrideSite(o *Overrides) error {
-	if cmp.Or(o.Grid, o.Column, o.Fill, o.Zone, o.Forecast, o.Weather) == "" && o.Price == nil {
+	if cmp.Or(o.Grid, o.Column, o.Fill, o.Zone, o.TimeZone, o.Forecast, o.Weather) == "" && o.Price == nil {
 		return nil
 	}
 	site, err := f.site()
@@ -97,6 +97,7 @@ func (f *File) overrideSite(o *Overrides) error {
 	}
 	site.Grid.Column = cmp.Or(o.Column, site.Grid.Column)
 	site.Grid.Fill = cmp.Or(o.Fill, site.Grid.Fill)
+	site.Grid.TimeZone = cmp.Or(o.TimeZone, site.Grid.TimeZone)
 	site.Zone = cmp.Or(o.Zone, site.Zone)
 	site.Forecast.Model = cmp.Or(o.Forecast, site.Forecast.Model)
 	if o.Weather != "" {

@@ -253,12 +253,34 @@ func guess(text []byte) (string, error) {
 				return h.format, nil
 			}
 		}
+		if name := unsupported(columns); name != "" {
+			return "", fmt.Errorf("the file is %s: want %s, or csv with %s", name, strings.Join(Formats(), ", "),
+				strings.Join(ours.required, ", "))
+		}
 		return ours.name, nil
 	case isNumbers(fields):
 		return ecsched.name, nil
 	}
 	return "", fmt.Errorf("the first line is neither a header nor a job of a known format: want %s",
 		strings.Join(Formats(), ", "))
+}
+
+// unsupported returns a description of a published table that is not supported, or an empty string.
+func unsupported(columns []string) string {
+	has := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(columns, name) })
+	}
+	switch {
+	case has("Terminated", "Failed", "Running", "Waiting") || has("task_name", "instance_num"):
+		return "a raw table of Alibaba's cluster-trace-v2018, of which only CloudSimPy's batch tasks are supported"
+	case has("vmId", "vmid", "vmTypeId", "HashOwner", "vmcreated"):
+		return "a table of Azure's public traces, of which only GAIA's conversion is supported"
+	case has("collection_id", "collection_logical_name", "missing info", "missing_info", "missing_type"):
+		return "a table of Google's cluster traces, which are not supported"
+	case has(ours.required...):
+		return ""
+	}
+	return "a table of unknown format"
 }
 
 func isNumbers(fields []string) bool {

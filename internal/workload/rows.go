@@ -89,7 +89,7 @@ func (r *rows) nextOf(table *csv.Reader) error {
 }
 
 // newLines reads a table without a header, with fields separated by spaces. A field that starts with the comment
-// character ends its line. If more is set, the first row determines the number of columns, and the columns beyond
+// character ends its line, and a line that starts with # is a comment. If more is set, the first row determines the number of columns, and the columns beyond
 // the named ones are ignored.
 func newLines(file string, text []byte, columns []string, comment byte, more bool) *rows {
 	r := &rows{file: file, index: map[string]int{}, width: len(columns)}
@@ -104,6 +104,9 @@ func newLines(file string, text []byte, columns []string, comment byte, more boo
 			r.record = strings.Fields(string(line))
 			if at := slices.IndexFunc(r.record, func(f string) bool { return f[0] == comment }); at >= 0 {
 				r.record = r.record[:at]
+			}
+			if len(r.record) > 0 && r.record[0][0] == '#' {
+				r.record = nil
 			}
 			if more && len(r.record) > 0 {
 				r.width, more = max(r.width, len(r.record)), false

@@ -35,6 +35,12 @@ const (
 	swfQueue        = 14
 )
 
+// swfUsed lists the columns that are read.
+var swfUsed = [...]int{
+	swfID, swfSubmit, swfRunTime, swfAllocated, swfUsedMemory, swfRequested, swfTimeLimit, swfWantedMemory, swfStatus,
+	swfUser, swfQueue,
+}
+
 // A checkpointed job is listed in the log as a whole, and additionally once for each of its parts with one of these
 // statuses.
 const (
@@ -56,8 +62,8 @@ var swf = format{
 
 func (t *Trace) swfJob(row *rows, start time.Time) {
 	var v [len(swfColumns)]float64
-	for i, column := range swfColumns {
-		v[i] = parsed(row, column, swfNumber)
+	for _, i := range swfUsed {
+		v[i] = parsed(row, swfColumns[i], swfNumber)
 	}
 	if v[swfID] < 0 {
 		row.refuse(swfColumns[swfID], errors.New("is missing"))

@@ -76,6 +76,13 @@ func TestReadTraces(t *testing.T) {
 			{Why: "has no number of processors", Count: 1},
 			{Why: "is part of a job that is listed as a whole", Count: 1},
 		}},
+		"SWF with comments and waits": {
+			"# converted\n3 1 -3 9 1 -1 -1 1 9 -1 1 5 1 -1 -1 1 -1 -1\n# end\n", "swf",
+			[]sched.Job{{
+				ID: "3", Submitted: t0.Add(time.Second), Duration: 9 * time.Second, AllowedDelay: workload.NoDelayGiven,
+				Request: sched.Resources{MilliCPU: 1000}, TimeLimit: 9 * time.Second, Owner: "5",
+			}}, nil,
+		},
 		"Alibaba": {alibabaText, "alibaba", append([]sched.Job{
 			{
 				ID: "1-1-0", Submitted: at(539), Duration: 116382 * time.Millisecond,

@@ -124,7 +124,7 @@ func (f *backtestFlags) evaluation(cmd *cobra.Command, t cmdutil.Terminal) (fore
 		Stride: f.stride, Horizon: f.horizon, Windows: f.windows, Refit: f.refit, Calibrate: f.calibrate, Seed: f.seed,
 		Models: f.models, Now: t.Now,
 	}
-	signal, zone, err := readGrid(t, grid.CSVOptions{
+	signal, zone, err := ReadGrid(t, grid.CSVOptions{
 		Column: f.column, Zone: grid.Zone(f.zone), Fill: f.fill,
 	}, f.grids...)
 	if err != nil {
@@ -183,10 +183,10 @@ func (f *backtestFlags) tooShort(s *grid.Series, most int) error {
 		f.windows, f.stride, most)
 }
 
-// readGrid reads consecutive files of one zone. A name may be a pattern. It prints the number of filled gaps, and
+// ReadGrid reads consecutive files of one zone. A name may be a pattern. It prints notes about the files, and
 // adds the relevant flag to errors.
-func readGrid(t cmdutil.Terminal, o grid.CSVOptions, names ...string) (grid.Signal, grid.Zone, error) {
-	o.Filled = new(int)
+func ReadGrid(t cmdutil.Terminal, o grid.CSVOptions, names ...string) (grid.Signal, grid.Zone, error) {
+	o.Filled, o.AssumedUTC = new(int), new(bool)
 	signal, zone, err := grid.ReadFiles(o, names...)
 	if row, ok := errors.AsType[*grid.RowError](err); ok {
 		switch row.Option {
@@ -197,8 +197,8 @@ func readGrid(t cmdutil.Terminal, o grid.CSVOptions, names ...string) (grid.Sign
 			err = fmt.Errorf("--%s: %w", row.Option, err)
 		}
 	}
-	if *o.Filled > 0 {
-		fmt.Fprintln(t.Err, grid.FilledNote(strings.Join(names, ", "), *o.Filled, o.Fill))
+	for _, note := range o.Notes(strings.Join(names, ", ")) {
+		fmt.Fprintln(t.Err, note)
 	}
 	return signal, zone, err
 }

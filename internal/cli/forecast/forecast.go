@@ -223,7 +223,7 @@ func ReadOutlook(s *v1alpha1.SignalStatus) (*Outlook, error) {
 
 // fromFile forecasts a recorded series.
 func (f *forecastFlags) fromFile(t cmdutil.Terminal) (*Outlook, error) {
-	signal, zone, err := readGrid(t, grid.CSVOptions{
+	signal, zone, err := ReadGrid(t, grid.CSVOptions{
 		Column: f.column, Zone: grid.Zone(f.zone), Price: f.quantity.Value == quantityPrice, Fill: f.fill,
 	}, f.file)
 	if err != nil {

@@ -450,7 +450,7 @@ func TestTariffFile(t *testing.T) {
 // of the zone.
 func TestPricesOfSmallCurrencies(t *testing.T) {
 	now, dir := noon, t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "yen.csv"), []byte("t,v\n2026-03-10T12:00Z,31\n2026-03-10T13:00Z,28\n"),
+	if err := os.WriteFile(filepath.Join(dir, "yen.csv"), []byte("t,JPY/kWh\n2026-03-10T12:00Z,31\n2026-03-10T13:00Z,28\n"),
 		0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -472,5 +472,48 @@ func TestPricesOfSmallCurrencies(t *testing.T) {
 				t.Errorf("%s: 31 %s: %+v", name, currency, s)
 			}
 		}
+	}
+}
+
+// TestFileWithAChangeOfStep verifies that a price file with hours and then quarters of an hour is read, and that a
+// file without a unit is rejected with the required word.
+func TestFileWithAChangeOfStep(t *testing.T) {
+	dir := t.TempDir()
+	fetch := func(column string) (Answer, error) {
+		var text strings.Builder
+		fmt.Fprintf(&text, "Datetime (UTC),%s\n", column)
+		for h := range 6 * 24 {
+			at := noon.Add(time.Duration(h-3*24) * time.Hour)
+			for q := range 4 {
+				if q == 0 || at.After(noon) {
+					fmt.Fprintf(&text, "%s,%d\n", at.Add(time.Duration(q)*15*time.Minute).Format(time.DateTime), 100+h+q)
+				}
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, "mtu.csv"), []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := newFile(terms{zone: "DE", quantity: price, currency: "EUR"}, &v1alpha1.FileSource{Path: "mtu.csv"}, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Fetch(t.Context(), noon)
+	}
+	a, err := fetch("Price (EUR/MWh)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range a.Points {
+		hour, quarter := int(p.Time.Sub(noon.Add(-3*24*time.Hour))/time.Hour), p.Time.Minute()/15
+		if p.Time.Before(noon.Add(time.Hour)) {
+			quarter = 0
+		}
+		if want := float64(100+hour+quarter) / 1000; i > 0 && p.Time.Sub(a.Points[i-1].Time) != 15*time.Minute ||
+			math.Abs(p.Value-want) > 1e-9 {
+			t.Fatalf("value at %v is %v, want %v", p.Time, p.Value, want)
+		}
+	}
+	if _, err := fetch("LMP"); err == nil || !strings.Contains(err.Error(), "per-MWh") {
+		t.Errorf("a price without a unit: %v", err)
 	}
 }
