@@ -16,7 +16,6 @@ func TestGridConvert(t *testing.T) {
 	if err := os.WriteFile(in, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := twoSites(t)
 	column := "DE/LU [€/MWh] Originalauflösungen"
 	for name, c := range map[string]struct {
 		args []string
@@ -30,7 +29,7 @@ func TestGridConvert(t *testing.T) {
 		"a gap":       {[]string{in, "--price", "--column", column, "--time-zone", "Europe/Berlin"}, 2, "set --fill 3h"},
 		"in the file": {[]string{in, "--price", "--column", column, "--time-zone", "Europe/Berlin", "--fill", "1h", "-o", out}, 0, "filled in 1"},
 	} {
-		code, stdout, stderr := a.run(t, append([]string{"grid", "convert"}, c.args...)...)
+		code, stdout, stderr := execute(t, append([]string{"grid", "convert"}, c.args...)...)
 		if code != c.code || !strings.Contains(stderr, c.want) || stdout != "" {
 			t.Errorf("%s: exit code %d, output %q, error %q", name, code, stdout, stderr)
 		}
@@ -44,7 +43,7 @@ func TestGridConvert(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("converted file:\n%s\nwant:\n%s", got, want)
 	}
-	code, stdout, stderr := a.run(t, "grid", "convert", out, "--price")
+	code, stdout, stderr := execute(t, "grid", "convert", out, "--price")
 	if code != 0 || stderr != "" || stdout != want {
 		t.Errorf("converting the result again: exit code %d, %s\n%s", code, stderr, stdout)
 	}

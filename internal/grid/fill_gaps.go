@@ -114,7 +114,9 @@ func (r *csvReader) follow(row, next sample, length time.Duration) error {
 }
 
 func (r *csvReader) failAt(row sample, option, format string, args ...any) *RowError {
-	return &RowError{File: r.file, Line: row.line, Field: "time", Option: option, Err: fmt.Errorf(format, args...)}
+	err := r.failOption(option, format, args...)
+	err.Line, err.Field = row.line, "time"
+	return err
 }
 
 // average returns the means of s over whole steps.

@@ -254,7 +254,7 @@ func guess(text []byte) (string, error) {
 			}
 		}
 		if name := unsupported(columns); name != "" {
-			return "", fmt.Errorf("the file is %s: want %s, or csv with %s", name, strings.Join(Formats(), ", "),
+			return "", fmt.Errorf("the file is %s; want %s, or csv with %s", name, strings.Join(Formats(), ", "),
 				strings.Join(ours.required, ", "))
 		}
 		return ours.name, nil
@@ -272,9 +272,9 @@ func unsupported(columns []string) string {
 	}
 	switch {
 	case has("Terminated", "Failed", "Running", "Waiting") || has("task_name", "instance_num"):
-		return "a raw table of Alibaba's cluster-trace-v2018, of which only CloudSimPy's batch tasks are supported"
+		return "a raw table of Alibaba's cluster-trace-v2018: only CloudSimPy's batch tasks are supported"
 	case has("vmId", "vmid", "vmTypeId", "HashOwner", "vmcreated"):
-		return "a table of Azure's public traces, of which only GAIA's conversion is supported"
+		return "a table of Azure's public traces: only GAIA's conversion is supported"
 	case has("collection_id", "collection_logical_name", "missing info", "missing_info", "missing_type"):
 		return "a table of Google's cluster traces, which are not supported"
 	case has(ours.required...):

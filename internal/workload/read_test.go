@@ -145,7 +145,7 @@ func TestReadRefuses(t *testing.T) {
 		"raw Alibaba":    {"M1,1,j_1,1,Terminated,419623,419624,100,0.3\n", "", "raw table of Alibaba's cluster-trace-v2018"},
 		"raw Azure":      {"vmId,tenantId,vmTypeId,priority\n1,1,1,0\n", "", "Azure's public traces"},
 		"raw Google":     {"time,type,collection_id,priority\n1,1,1,0\n", "", "Google's cluster traces, which are not supported"},
-		"unknown":        {"a,b\n1,2\n", "", "a table of unknown format: want csv, ecsched, swf"},
+		"unknown":        {"a,b\n1,2\n", "", "a table of unknown format; want csv, ecsched, swf"},
 		"missing column": {"id,submit_time,cpu\na,0,1\n", "", `workload.csv:1: column "duration" is missing`},
 		"unknown column": {
 			"id,submit_time,duration,cpu,colour\na,0,1,1,red\n", "",

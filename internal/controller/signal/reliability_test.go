@@ -504,7 +504,7 @@ func TestFileWithAChangeOfStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, p := range a.Points {
-		hour, quarter := int(p.Time.Sub(noon.Add(-3*24*time.Hour))/time.Hour), p.Time.Minute()/15
+		hour, quarter := int(p.Time.Sub(noon.Add(-3*24*time.Hour))/time.Hour), int(p.Time.Sub(noon.Add(-3*24*time.Hour))/(15*time.Minute))%4
 		if p.Time.Before(noon.Add(time.Hour)) {
 			quarter = 0
 		}
