@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // grid files refer to time zones
+	_ "time/tzdata" // time zones of grid and trace files, also on machines without zone data
 
 	"github.com/kubenergy/kubenergy/internal/cli"
 )

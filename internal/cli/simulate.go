@@ -56,7 +56,8 @@ file. The setting queue controls how often the queue is planned and for how many
 	flags.StringVarP(&f.file, "filename", "f", "", "scenario file")
 	flags.StringVar(&f.over.Workload, "workload", "", "trace of jobs; may be compressed with gzip")
 	flags.StringVar(&f.over.Format, "format", "",
-		"format of the trace: csv, ecsched, swf, alibaba, openb, gaia or surf (default: detected)")
+		"format of the trace: csv, ecsched, swf, alibaba, openb, gaia, surf or sacct (default: detected)")
+	flags.StringVar(&f.over.TimeZone, "time-zone", "", timeZoneUsage)
 	flags.BoolVar(&f.over.SkipBad, "skip-bad", false, skipBadUsage)
 	flags.StringVar(&f.over.Nodes, "nodes", "", "file with nodes, or a preset: "+strings.Join(workload.Presets(), ", "))
 	flags.StringVar(&f.over.Grid, "grid", "", "CSV file with carbon intensity over time, may be compressed with gzip; "+

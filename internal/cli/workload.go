@@ -46,15 +46,18 @@ func newWorkload(t cmdutil.Terminal) *cobra.Command {
 
 // traceFlags select the format of a trace and the handling of invalid rows.
 type traceFlags struct {
-	format  string
-	skipBad bool
+	format, zone string
+	skipBad      bool
 }
 
 func (f *traceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.format, "format", "",
 		"format of the trace: "+strings.Join(workload.Formats(), ", ")+" (default: detected)")
+	cmd.Flags().StringVar(&f.zone, "time-zone", "", timeZoneUsage)
 	cmd.Flags().BoolVar(&f.skipBad, "skip-bad", false, skipBadUsage)
 }
+
+const timeZoneUsage = "time zone of local times in a trace of sacct, e.g. Europe/Berlin"
 
 const skipBadUsage = "skip invalid rows of the trace and report their number, instead of failing on the first one"
 
@@ -71,7 +74,9 @@ func (f *traceFlags) read(t cmdutil.Terminal, path string) (*workload.Trace, err
 	if err := workload.CheckFormat(f.format); err != nil {
 		return nil, cmdutil.UsageErrorf("--format: %w", err)
 	}
-	trace, err := workload.LoadWith(path, workload.Options{Format: f.format, Start: traceBegin, SkipBad: f.skipBad})
+	trace, err := workload.LoadWith(path, workload.Options{
+		Format: f.format, Start: traceBegin, Zone: f.zone, SkipBad: f.skipBad,
+	})
 	if err != nil {
 		return nil, cmdutil.NewUsageError(err)
 	}

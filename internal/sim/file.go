@@ -67,6 +67,8 @@ type WorkloadFile struct {
 	File    string `json:"file"`
 	Format  string `json:"format,omitempty"`
 	SkipBad bool   `json:"skipBad,omitempty"` // skip invalid rows instead of returning the first error
+	// TimeZone is the zone of local times, e.g. Europe/Berlin. If it is empty, local times are errors.
+	TimeZone string `json:"timeZone,omitempty"`
 }
 
 // SiteFile describes a site: its grid, and in a scenario with several sites, its nodes.
@@ -496,7 +498,7 @@ func (f *File) loadJobs(s *Scenario) error {
 		return f.fault("%w", err)
 	}
 	trace, err := workload.LoadWith(path, workload.Options{
-		Format: f.Workload.Format, Start: s.Start, SkipBad: f.Workload.SkipBad,
+		Format: f.Workload.Format, Start: s.Start, Zone: f.Workload.TimeZone, SkipBad: f.Workload.SkipBad,
 	})
 	if err != nil {
 		return f.ofFlag("workload", err)

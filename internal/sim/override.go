@@ -62,6 +62,7 @@ func (f *File) Override(o Overrides) error {
 		name, flag string
 	}{
 		{&f.Workload.Format, &o.Format, "workload.format", "--format"},
+		{&f.Workload.TimeZone, &o.TimeZone, "workload.timeZone", "--time-zone"},
 		{&f.Start, &o.Start, "start", "--start"},
 		{&f.MaxDelay, &o.MaxDelay, "maxDelay", "--max-delay"},
 		{&f.EmptyNodes, &o.EmptyNodes, "emptyNodes", "--empty-nodes"},

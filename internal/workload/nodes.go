@@ -72,7 +72,7 @@ func Nodes(source string, seed uint64, sites ...*sched.Site) ([]sched.Node, erro
 // group of nodes.
 func readNodes(file string, text []byte, required, optional []string, group func(*rows) []sched.Node,
 ) ([]sched.Node, error) {
-	row, err := newRows(file, text, required, optional)
+	row, err := newRows(file, text, required, optional, false)
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ type format struct {
 	comment            byte
 	more               bool   // rows without a header may have additional columns, the same number in all rows
 	id                 string // the column with the job IDs, if any
+	wide               bool   // the header determines the separator, and may contain other columns
 	ordered            bool   // the order of the rows is preserved
 	dated              bool   // times are absolute, independent of the start
 	add                func(t *Trace, row *rows, start time.Time)
@@ -39,7 +40,7 @@ type format struct {
 // formats contains the formats supported by [Load].
 var formats = []format{
 	ours, ecsched, swf, alibaba, openb, gaia(formatGAIA, 0), gaia(formatGAIAHours, time.Hour),
-	gaia(formatGAIASeconds, time.Second), surf,
+	gaia(formatGAIASeconds, time.Second), surf, sacct,
 }
 
 // Formats returns the names of the formats supported by [Load].
@@ -54,7 +55,11 @@ func (f *format) open(file string, text []byte) (*rows, error) {
 	if f.comment != 0 {
 		return newLines(file, text, f.required, f.comment, f.more), nil
 	}
-	return newRows(file, text, f.required, f.optional)
+	r, err := newRows(file, text, f.required, f.optional, f.wide)
+	if err != nil && f.wide {
+		err = fmt.Errorf("%w (want the output of sacct --parsable2 with its header)", err)
+	}
+	return r, err
 }
 
 // Trace contains the jobs of a file.
@@ -91,6 +96,7 @@ func (t *Trace) skip(row *rows, why string) {
 type Options struct {
 	Format  string    // if empty, determined from the first line of the file
 	Start   time.Time // reference time of relative times
+	Zone    string    // time zone of local times, e.g. Europe/Berlin; if empty, local times are errors
 	SkipBad bool      // skip and count invalid rows instead of returning the first error
 }
 
@@ -150,6 +156,12 @@ func (t *Trace) read(file string, text []byte, f format, o *Options) (err error)
 	row, err := f.open(file, text)
 	if err != nil {
 		return err
+	}
+	if o.Zone != "" {
+		if row.zone, err = time.LoadLocation(o.Zone); err != nil || f.name != sacct.name {
+			return fmt.Errorf("time zone %q: want a name such as Europe/Berlin, and a trace in the format %s, not %s",
+				o.Zone, sacct.name, f.name)
+		}
 	}
 	good := *t // result of the previous rows
 	if o.SkipBad {
@@ -236,9 +248,9 @@ func firstLine(text []byte) (line string, columns []string) {
 }
 
 // guess determines the format from the first line: a header contains commas, ECSched has five numbers, and SWF has
-// at least eighteen columns that start with numbers, or comments that start with a semicolon. An unknown header is
-// passed to our own reader and a row of more than five numbers to the SWF reader, because their errors are the most
-// helpful.
+// at least eighteen columns that start with numbers, or comments that start with a semicolon. A header with the
+// column JobID is from sacct. An unknown header is passed to our own reader and a row of more than five numbers to the
+// SWF reader, because their errors are the most helpful.
 func guess(text []byte) (string, error) {
 	line, columns := firstLine(text)
 	fields := strings.Fields(line)
@@ -247,6 +259,8 @@ func guess(text []byte) (string, error) {
 		return "", errors.New("the file is empty")
 	case line[0] == ';' || len(fields) > len(ecsched.required) && isNumbers(fields[:min(len(fields), len(swfColumns))]):
 		return swf.name, nil
+	case strings.Contains(strings.ToLower(line), "jobid"):
+		return sacct.name, nil
 	case len(columns) > 1:
 		for _, h := range headers {
 			if slices.Contains(columns, h.column) {

@@ -314,7 +314,15 @@ func TestUseOfCores(t *testing.T) {
 func fuzzRead(f *testing.F, format string) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		defer memtest.Limit(t, 100*len(text))()
-		jobs, err := read(write(t, string(text)), format, t0)
+		options := workload.Options{Format: format, Start: t0}
+		if format == "sacct" {
+			options.Zone = "UTC"
+		}
+		trace, err := workload.LoadWith(write(t, string(text)), options)
+		var jobs []sched.Job
+		if trace != nil {
+			jobs = trace.Jobs
+		}
 		if (err == nil) != (len(jobs) > 0) {
 			t.Fatalf("Load() returned %d jobs and error %v", len(jobs), err)
 		}
@@ -331,7 +339,8 @@ func fuzzRead(f *testing.F, format string) {
 			}
 			seen[j.ID] = true
 		}
-		skipping, err := workload.LoadWith(write(t, string(text)), workload.Options{Format: format, Start: t0, SkipBad: true})
+		options.SkipBad = true
+		skipping, err := workload.LoadWith(write(t, string(text)), options)
 		if len(jobs) > 0 && (err != nil || len(skipping.Jobs) != len(jobs)) || err == nil && len(skipping.Jobs) == 0 {
 			t.Fatalf("got %d jobs, but when skipping invalid rows %+v and error %v", len(jobs), skipping, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
@@ -22,7 +23,8 @@ type rows struct {
 	index  map[string]int
 	record []string
 	line   int
-	width  int // number of fields per row
+	width  int            // number of fields per row
+	zone   *time.Location // of local times, or nil
 
 	// skip handles invalid rows. If it is nil, reading stops at the first invalid row.
 	skip func(wrong error)
@@ -31,11 +33,15 @@ type rows struct {
 	err   error  // the error of that field
 }
 
-// newRows reads the header of a CSV table. The header must contain every required column and no columns other than
-// the required and optional ones. Lines that start with # are comments.
-func newRows(file string, text []byte, required, optional []string) (*rows, error) {
+// newRows reads the header of a CSV table. The header must contain every required column and, unless the table is
+// wide, no columns other than the required and optional ones. Lines that start with # are comments.
+func newRows(file string, text []byte, required, optional []string, wide bool) (*rows, error) {
 	table := csv.NewReader(bytes.NewReader(text))
-	table.Comment, table.TrimLeadingSpace, table.ReuseRecord = '#', true, true
+	table.Comment, table.TrimLeadingSpace, table.ReuseRecord, table.LazyQuotes = '#', !wide, true, wide
+	header, _ := firstLine(text)
+	if i := strings.IndexAny(header, "|;\t,"); wide && i >= 0 {
+		table.Comma = rune(header[i])
+	}
 	r := &rows{file: file, index: map[string]int{}}
 	r.next = func() error { return r.nextOf(table) }
 	if err := r.next(); err != nil {
@@ -47,7 +53,15 @@ func newRows(file string, text []byte, required, optional []string) (*rows, erro
 	r.width = len(r.record)
 	for i, name := range r.record {
 		name = strings.Clone(strings.TrimSpace(name))
+		if wide {
+			name = strings.TrimSuffix(strings.ToLower(name), "raw")
+		}
 		switch _, twice := r.index[name]; {
+		case wide:
+			if !twice {
+				r.index[name] = i
+			}
+			continue
 		case i == 0 && name == "":
 			continue // the row numbers written by pandas
 		case twice:
