@@ -30,6 +30,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
@@ -221,6 +222,25 @@ func TestPageOfAFolder(t *testing.T) {
 		t.Errorf("empty columns are shown: %.300s", text)
 	}
 	s.want("/how", "A single run has no interval", "the scenario's file")
+	s.want("/search?run=5&q=zzz", `No Job "zzz": none of the 371 decisions shown here contains this text.`)
+	m, err := folder(t, dir).Model(t.Context(), dashboard.Query{Run: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kWh, kg float64
+	jobs := 0
+	for i := range m.Machines {
+		kWh, kg, jobs = kWh+m.Machines[i].KWh, kg+*m.Machines[i].Kg, jobs+m.Machines[i].Jobs
+	}
+	if math.Abs(kWh-last.EnergyKWh) > 1e-6 || math.Abs(kg-last.EmissionsKg) > 1e-6 || jobs != 280 {
+		t.Errorf("the machines used %v kWh and emitted %v kg in %d jobs, want %v, %v and 280", kWh, kg, jobs,
+			last.EnergyKWh, last.EmissionsKg)
+	}
+	s.want("/machines?run=5", "24 machines with "+humanize.Significant(last.EnergyKWh)+" kWh", m.Machines[0].Name,
+		strconv.Itoa(m.Machines[0].Jobs))
+	if _, _, body := s.get("/machines?run=5"); !strings.Contains(body, "/decisions?q="+m.Machines[0].Name) {
+		t.Error("a machine has no link to its decisions")
+	}
 	s.want("/?run=0", "This run is the baseline")
 	s.want("/?from=2026-06-01T11:00:00Z&to=2026-06-01T14:00:00Z", "show all")
 	for _, path := range []string{

@@ -37,7 +37,8 @@ type Model struct {
 	Jobs       []Job           `json:"jobs"`            // held jobs, including finished ones if they are known
 	Saved      *Saved          `json:"saved,omitempty"`
 	Namespaces []Use           `json:"namespaces"` // in descending order of energy
-	Budgets    []Budget        `json:"budgets"`    // in order of their exhaustion
+	Machines   []Use           `json:"machines,omitempty"`
+	Budgets    []Budget        `json:"budgets"` // in order of their exhaustion
 	Decisions  []ledger.Record `json:"decisions,omitempty"`
 	Findings   []Finding       `json:"findings,omitempty"`
 	Strategies []Strategy      `json:"strategies,omitempty"`
@@ -184,13 +185,14 @@ type Saved struct {
 // Step is a part of the savings.
 type Step = report.Part
 
-// Use is the consumption of a namespace.
+// Use is the consumption of a namespace or a machine.
 type Use struct {
 	Cluster   string   `json:"cluster,omitempty"` // empty if the cluster has no name
 	Name      string   `json:"name"`
 	KWh       float64  `json:"energyKWh"`
 	Kg        *float64 `json:"emissionsKg,omitempty"`
 	Estimated float64  `json:"estimatedShare"`
+	Jobs      int      `json:"jobs,omitempty"` // number of jobs that ran on a machine of a simulation
 }
 
 // Budget is an EnergyBudget with its usage.
@@ -223,6 +225,7 @@ type View string
 const (
 	Overview  View = "overview"
 	Decisions View = "decisions"
+	Machines  View = "machines"
 	Savings   View = "savings"
 	Compare   View = "compare"
 	Doctor    View = "doctor"

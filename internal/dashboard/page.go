@@ -170,7 +170,7 @@ type viewLink struct {
 	Current    bool
 }
 
-var views = []View{Overview, Decisions, Savings, Compare, Doctor}
+var views = []View{Overview, Decisions, Machines, Savings, Compare, Doctor}
 
 func viewPath(v View) string { return "/" + strings.TrimPrefix(string(v), string(Overview)) }
 
@@ -181,7 +181,7 @@ func (p *page) Timeless() bool { return p.From.Equal(p.To) }
 func (p *page) Views() (links []viewLink) {
 	for _, v := range views {
 		if v == Doctor && p.Past || v == Compare && len(p.Strategies) == 0 && p.View != Compare ||
-			p.Timeless() && v != Compare {
+			p.Timeless() && v != Compare || v == Machines && p.Past && len(p.Machines) == 0 {
 			continue
 		}
 		links = append(links, viewLink{p.titled(v), p.Here(v), v == p.View})

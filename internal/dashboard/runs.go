@@ -61,6 +61,7 @@ func NewResults(r *report.Report, results []*sim.Result) *Results {
 		m.ofSites(result.Scenario)
 		m.Power = powerOf(result, results[0], names[0])
 		m.ofOutcomes(result)
+		m.ofNodes(result)
 		m.Saved = savedBy(r, names, i)
 		m.Strategies = strategiesOf(r, names)
 		all.Models = append(all.Models, m)
@@ -162,6 +163,23 @@ func (m *Model) ofOutcomes(r *sim.Result) {
 		m.Jobs = append(m.Jobs, job)
 	}
 	slices.SortStableFunc(m.Decisions, func(a, b ledger.Record) int { return b.At.Compare(a.At) })
+}
+
+// ofNodes adds the consumption of each machine, including its idle power.
+func (m *Model) ofNodes(r *sim.Result) {
+	jobs := map[string]int{}
+	for i := range m.Jobs {
+		jobs[m.Jobs[i].Node]++
+	}
+	for i, e := range r.NodeEnergy {
+		u := Use{Name: r.Scenario.Nodes[i].Name, KWh: e.KWh(), Kg: new(float64), Estimated: 1}
+		for _, cells := range r.Cells {
+			*u.Kg += cells[i].Carbon.Kg()
+		}
+		u.Jobs = jobs[u.Name]
+		m.Machines = append(m.Machines, u)
+	}
+	slices.SortStableFunc(m.Machines, func(a, b Use) int { return cmp.Compare(b.KWh, a.KWh) })
 }
 
 func record(j *sched.Job, action string, start time.Time, reason, why, strategy string, at time.Time) ledger.Record {

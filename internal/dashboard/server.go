@@ -275,8 +275,8 @@ func viewed(p *page, _ *http.Request) error {
 	}
 	p.Heading = p.titled(p.View)
 	map[View]func(){
-		Overview: p.overview, Decisions: p.decisions, Savings: p.savings, Compare: p.compare, Doctor: p.doctor,
-		"how": p.how,
+		Overview: p.overview, Decisions: p.decisions, Machines: p.machines, Savings: p.savings, Compare: p.compare,
+		Doctor: p.doctor, "how": p.how,
 	}[p.View]()
 	return nil
 }
@@ -347,7 +347,7 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
 	v := cmp.Or(View(r.URL.Query().Get("view")), Overview)
 	if !slices.Contains(views, v) {
-		return wrong("view is %.40q: want overview, decisions, savings, compare or doctor", v)
+		return wrong("view is %.40q: want overview, decisions, machines, savings, compare or doctor", v)
 	}
 	p, err := s.start(w, r, v)
 	if err != nil {

@@ -32,6 +32,10 @@ func (p *page) decisions() {
 	found := m.filtered(p.Filter)
 	p.Said = []string{fmt.Sprintf("%s out of %d, the most recent first.", humanize.Count(len(found), "decision"),
 		len(m.Decisions))}
+	if q := p.Filter.Q; q != "" && len(found) == 0 {
+		p.Said = []string{fmt.Sprintf("No Job %q: none of the %d decisions shown here contains this text.", q,
+			len(m.Decisions)), given(!m.Past, "A Job without a decision in this period may exist: kubenergy explain job")}
+	}
 	t := &table{Caption: "Decisions", Limit: maxDecisions, Header: columns(7, "time (UTC)", "what", "work", "strategy",
 		"node", "start", "why", "kWh", "gCO2e")}
 	t.fill(len(found), p.whole, func(i int) row { return m.decisionRow(found[i]) })
@@ -42,6 +46,28 @@ func (p *page) decisions() {
 	if !m.Past {
 		p.Commands = []string{"kubenergy decisions"}
 	}
+}
+
+// machines fills the table of machines.
+func (p *page) machines() {
+	sum := 0.0
+	for i := range p.Machines {
+		sum += p.Machines[i].KWh
+	}
+	p.Said = []string{humanize.Count(len(p.Machines), "machine") + " with " + humanize.Significant(sum) + " kWh" +
+		given(!p.Past, " in the last seven days") + ", in descending order of energy."}
+	t := &table{
+		Caption: "Machines", Limit: maxDecisions, Header: columns(1, "machine", "kWh", "share", "kgCO2e", "jobs"),
+	}
+	t.fill(len(p.Machines), p.whole, func(i int) row {
+		u := &p.Machines[i]
+		return row{Links: map[int]string{0: "/decisions?" + p.ofRun(url.Values{"q": {u.Name}})}, Cells: []string{
+			pathOf(u.Cluster, u.Name), humanize.Significant(u.KWh), percent(u.KWh / max(sum, 1e-12)), optional(u.Kg),
+			given(p.Past, strconv.Itoa(u.Jobs)),
+		}}
+	})
+	t.compact()
+	p.show(t)
 }
 
 func (m *Model) decisionRow(d *ledger.Record) row {

@@ -146,7 +146,8 @@ func (c *Cluster) StartStock(ctx context.Context) error {
 	return err
 }
 
-// CloudNodes returns six nodes of a cloud in three zones of one region, with the labels set by cloud providers.
+// CloudNodes returns six nodes of a cloud in three zones of one region, with the labels set by cloud providers. The
+// machines are of two generations with different energy per core.
 func CloudNodes() []NodeSpec {
 	const region = "eu-central-1"
 	var specs []NodeSpec
@@ -154,7 +155,7 @@ func CloudNodes() []NodeSpec {
 		for _, kind := range []struct {
 			name             string
 			cpus, memoryGiBs int64
-		}{{"m5.2xlarge", 8, 32}, {"c5.4xlarge", 16, 32}} {
+		}{{"m6a.2xlarge", 8, 32}, {"c5.4xlarge", 16, 32}} {
 			specs = append(specs, NodeSpec{
 				Name:     fmt.Sprintf("ip-10-0-%d-%d.%s.compute.internal", i, kind.cpus, region),
 				Capacity: Capacity(kind.cpus, kind.memoryGiBs),

@@ -105,6 +105,13 @@ func (s *LiveSource) Model(ctx context.Context, q dashboard.Query) (*dashboard.M
 	case dashboard.Decisions:
 		r.mode(ctx)
 		r.decisions(ctx)
+	case dashboard.Machines:
+		r.mode(ctx)
+		if c, err := s.controller(ctx); err != nil {
+			r.unseen("energy of machines", err)
+		} else {
+			m.Machines = r.used(ctx, c, "machines", ledger.Query{GroupBy: []ledger.Dimension{ledger.ByCluster, ledger.ByNode}})
+		}
 	case dashboard.Doctor:
 		r.mode(ctx)
 		m.Findings = doctor.Examine(ctx, s.Cluster, s.flags.Component, s.t.Now).Findings

@@ -57,7 +57,11 @@ func (r *liveReader) overview(ctx context.Context) {
 	}
 	r.booked(ctx, c)
 	r.drawn(ctx, c)
-	r.used(ctx, c)
+	r.m.Namespaces = append(r.m.Namespaces, r.used(ctx, c, "namespaces", ledger.Query{
+		Limit: 2 * dashboard.MaxNamespaces, GroupBy: []ledger.Dimension{ledger.ByCluster, ledger.ByNamespace},
+		Kinds: ledger.Workloads(),
+	})...)
+	r.m.Namespaces = r.m.Namespaces[:min(len(r.m.Namespaces), dashboard.MaxNamespaces)]
 	r.savings(ctx, savingsWait)
 }
 
@@ -305,16 +309,14 @@ func (r *liveReader) drawn(ctx context.Context, c *cmdutil.ControllerClient) {
 	}
 }
 
-// used adds the namespaces with the highest energy in a week.
-func (r *liveReader) used(ctx context.Context, c *cmdutil.ControllerClient) {
-	answer, err := c.Ledger(ctx, &ledger.Query{
-		From: r.m.Now.Add(-cmdutil.SavingsSpan), To: r.m.Now, Namespaces: r.namespaces(),
-		Limit:   2 * dashboard.MaxNamespaces,
-		GroupBy: []ledger.Dimension{ledger.ByCluster, ledger.ByNamespace}, Kinds: ledger.Workloads(),
-	}, nil)
+// used returns the consumption in a week by cluster and a further dimension, in descending order of energy.
+func (r *liveReader) used(ctx context.Context, c *cmdutil.ControllerClient, of string, q ledger.Query,
+) (all []dashboard.Use) {
+	q.From, q.To, q.Namespaces = r.m.Now.Add(-cmdutil.SavingsSpan), r.m.Now, r.namespaces()
+	answer, err := c.Ledger(ctx, &q, nil)
 	if err != nil {
-		r.unseen("energy of namespaces", err)
-		return
+		r.unseen("energy of "+of, err)
+		return nil
 	}
 	for _, row := range answer.Rows {
 		if len(row.Key) != 2 || row.Key[1] == "" {
@@ -326,10 +328,10 @@ func (r *liveReader) used(ctx context.Context, c *cmdutil.ControllerClient) {
 		if len(row.Emissions) == 1 {
 			u.Kg = new(row.Carbon.Grams().Kg())
 		}
-		r.m.Namespaces = append(r.m.Namespaces, u)
+		all = append(all, u)
 	}
-	slices.SortStableFunc(r.m.Namespaces, func(a, b dashboard.Use) int { return cmp.Compare(b.KWh, a.KWh) })
-	r.m.Namespaces = r.m.Namespaces[:min(len(r.m.Namespaces), dashboard.MaxNamespaces)]
+	slices.SortStableFunc(all, func(a, b dashboard.Use) int { return cmp.Compare(b.KWh, a.KWh) })
+	return all
 }
 
 // budgets adds the budgets in order of their exhaustion.
