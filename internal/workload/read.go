@@ -158,9 +158,11 @@ func (t *Trace) read(file string, text []byte, f format, o *Options) (err error)
 		return err
 	}
 	if o.Zone != "" {
-		if row.zone, err = time.LoadLocation(o.Zone); err != nil || f.name != sacct.name {
-			return fmt.Errorf("time zone %q: want a name such as Europe/Berlin, and a trace in the format %s, not %s",
-				o.Zone, sacct.name, f.name)
+		if f.name != sacct.name {
+			return fmt.Errorf("time zone %q: the format %s has no local times", o.Zone, f.name)
+		}
+		if row.zone, err = time.LoadLocation(o.Zone); err != nil {
+			return fmt.Errorf("unknown time zone %q: want a name such as UTC or Europe/Berlin", o.Zone)
 		}
 	}
 	good := *t // result of the previous rows
