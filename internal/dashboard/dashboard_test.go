@@ -222,7 +222,7 @@ func TestPageOfAFolder(t *testing.T) {
 		t.Errorf("empty columns are shown: %.300s", text)
 	}
 	s.want("/how", "A single run has no interval", "the scenario's file")
-	s.want("/search?run=5&q=zzz", `No Job "zzz": none of the 371 decisions shown here contains this text.`)
+	s.want("/search?run=5&q=zzz", `No Job "zzz": the text occurs in none of 371 decisions.`)
 	m, err := folder(t, dir).Model(t.Context(), dashboard.Query{Run: 5})
 	if err != nil {
 		t.Fatal(err)
