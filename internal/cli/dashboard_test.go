@@ -87,6 +87,11 @@ func booked(q url.Values) *ledger.Answer {
 		}
 		return answer
 	}
+	if slices.Equal(q["groupBy"], []string{"cluster", "node"}) {
+		row(3.6e6, 3.6e6, "", "small")
+		row(3.6e6, 5*3.6e6, "", "big")
+		return answer
+	}
 	for at := from.Truncate(time.Hour); at.Before(to); at = at.Add(time.Hour) {
 		row(100*3600, 0, at.Format(time.RFC3339), "DE", "workload")
 		row(50*3600, 0, at.Format(time.RFC3339), "DE", "idle")
@@ -193,6 +198,10 @@ func TestDashboardOfACluster(t *testing.T) {
 	if len(m.Namespaces) != 5 || m.Namespaces[0].Name != "ns-6" || m.Namespaces[0].Cluster != "alpha" ||
 		m.Namespaces[0].KWh != 7 || *m.Namespaces[0].Kg != 1.4 {
 		t.Errorf("unexpected namespaces %+v", m.Namespaces)
+	}
+	machines := modelOf(t, liveOf(t, a, cmdutil.ControllerFlags{}), dashboard.Machines).Machines
+	if len(machines) != 2 || machines[0].Name != "big" || machines[0].KWh != 6 || *machines[1].Kg != 0.4 {
+		t.Errorf("unexpected machines %+v", machines)
 	}
 	if b := m.Budgets; len(b) != 2 || b[0].Name != "soon" || !b[0].UsedUp.Equal(testNow.Add(24*time.Hour)) ||
 		b[1].UsedUp != nil {
