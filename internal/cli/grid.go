@@ -52,13 +52,16 @@ gridstatus. If the file leaves one of them open, the error contains the flag to 
 		RunE: func(_ *cobra.Command, args []string) error { return f.convert(t, args) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.timeZone, "time-zone", "", "IANA time zone of times without an offset, e.g. Europe/Berlin or UTC")
+	flags.StringVar(&f.timeZone, "time-zone", "",
+		"IANA time zone of times without an offset, e.g. Europe/Berlin or UTC")
 	flags.StringVar(&f.options.Column, "column", "", "column of the values (default: the only one with a unit)")
 	flags.StringVar(&f.zone, "zone", "", "grid zone, required if the file contains several zones")
 	flags.BoolVar(&f.options.Price, "price", false, "convert prices instead of carbon intensities")
-	flags.StringVar(&f.unit, "unit", "", "unit of the values, e.g. per-MWh, ct/kWh or kg/MWh (default: in the column name)")
+	flags.StringVar(&f.unit, "unit", "",
+		"unit of the values, e.g. per-MWh, ct/kWh or kg/MWh (default: in the column name)")
 	flags.StringVar(&f.decimal, "decimal", "", "decimal separator: . or , (default: detected)")
-	flags.StringVar(&f.dates, "dates", "", "order of dates such as 01/02/2024: day-first or month-first (default: detected)")
+	flags.StringVar(&f.dates, "dates", "",
+		"order of dates such as 01/02/2024: day-first or month-first (default: detected)")
 	flags.DurationVar(&f.options.Fill, "fill", 0, cmdutil.FillUsage)
 	flags.StringVarP(&f.output, "output", "o", "", "output file (default: standard output)")
 	return cmd
@@ -89,7 +92,8 @@ func (f *gridFlags) convert(t cmdutil.Terminal, files []string) error {
 	s := signal.Series
 	for i := range s.Len() {
 		row := []string{
-			s.Start().Add(time.Duration(i) * s.Step()).Format(time.RFC3339), strconv.FormatFloat(s.Value(i), 'g', -1, 64),
+			s.Start().Add(time.Duration(i) * s.Step()).Format(time.RFC3339),
+			strconv.FormatFloat(s.Value(i), 'g', -1, 64),
 		}
 		_ = out.Write(append(row, end...))
 	}

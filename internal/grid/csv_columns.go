@@ -9,8 +9,8 @@ import (
 
 // Names of columns with the start and the end of an interval.
 var (
-	startName = regexp.MustCompile(`(?i)^` + intervalWords + `(start|starts|startzeit|begin|begins|beginning|von|from|` +
-		`anfang|uhrzeit)` + intervalSuffix)
+	startName = regexp.MustCompile(`(?i)^` + intervalWords + `(start|starts|startzeit|begin|begins|beginning|von|` +
+		`from|anfang|uhrzeit)` + intervalSuffix)
 	endName = regexp.MustCompile(`(?i)^` + intervalWords + `(end|ends|ending|ende|endzeit|bis|to|he)` + intervalSuffix)
 )
 

@@ -161,7 +161,8 @@ func (o *CSVOptions) Notes(name string) (notes []string) {
 			"interpolation", name, *o.Filled, o.Fill))
 	}
 	if *o.AssumedUTC {
-		notes = append(notes, name+": the times have no time zone and were read as UTC; if they are local, "+timeZoneHint)
+		notes = append(notes, name+": the times have no time zone and were read as UTC; if they are local, "+
+			timeZoneHint)
 	}
 	return notes
 }

@@ -103,8 +103,8 @@ func (r *rows) nextOf(table *csv.Reader) error {
 }
 
 // newLines reads a table without a header, with fields separated by spaces. A field that starts with the comment
-// character ends its line, and a line that starts with # is a comment. If more is set, the first row determines the number of columns, and the columns beyond
-// the named ones are ignored.
+// character ends its line, and a line that starts with # is a comment. If more is set, the first row determines the
+// number of columns, and the columns beyond the named ones are ignored.
 func newLines(file string, text []byte, columns []string, comment byte, more bool) *rows {
 	r := &rows{file: file, index: map[string]int{}, width: len(columns)}
 	for i, name := range columns {
