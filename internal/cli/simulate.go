@@ -57,15 +57,14 @@ file. The setting queue controls how often the queue is planned and for how many
 	flags.StringVar(&f.over.Workload, "workload", "", "trace of jobs; may be compressed with gzip")
 	flags.StringVar(&f.over.Format, "format", "",
 		"format of the trace: csv, ecsched, swf, alibaba, openb, gaia, surf or sacct (default: detected)")
-	flags.StringVar(&f.over.TimeZone, "time-zone", "", timeZoneUsage)
+	flags.StringVar(&f.over.TimeZone, "time-zone", "",
+		"time zone of times without an offset in the grid file or in a trace of sacct, e.g. Europe/Berlin")
 	flags.BoolVar(&f.over.SkipBad, "skip-bad", false, skipBadUsage)
 	flags.StringVar(&f.over.Nodes, "nodes", "", "file with nodes, or a preset: "+strings.Join(workload.Presets(), ", "))
 	flags.StringVar(&f.over.Grid, "grid", "", "CSV file with carbon intensity over time, may be compressed with gzip; "+
 		"a quoted pattern joins consecutive files")
 	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
 	flags.StringVar(&f.over.Fill, "fill", "", cmdutil.FillUsage)
-	flags.StringVar(&f.over.TimeZone, "time-zone", "",
-		"IANA time zone of times without an offset in the grid file, e.g. Europe/Berlin")
 	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, required if the grid file contains several zones")
 	flags.StringVar(&f.over.Start, "start", "",
 		"start of the trace, e.g. 2022-06-01 or RFC 3339 (default: start of the grid file)")

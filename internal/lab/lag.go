@@ -67,8 +67,8 @@ func compare(measured, simulated []*sim.Result, limit time.Duration) (all []*sim
 		for _, m := range measured {
 			m.Strategy += " (not valid)"
 		}
-		invalid = fmt.Sprintf("NOT VALID: this machine was too busy. On average, pods started later than simulated: %s "+
-			"of the trace (limit %s). Try again with more --minutes, or use kubenergy simulate.",
+		invalid = fmt.Sprintf("NOT VALID: this machine was too busy. On average, pods started later than simulated: "+
+			"%s of the trace (limit %s). Try again with more --minutes, or use kubenergy simulate.",
 			strings.Join(slow, ", "), humanize.Rounded(limit))
 	}
 	_, err = sim.Align(all...)

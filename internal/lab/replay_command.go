@@ -220,7 +220,7 @@ func (r *Replay) play(ctx context.Context, dir string, slower bool, stderr io.Wr
 	// A release is late if it is delayed by more than one second of wall-clock time, which is the limit promised by
 	// the scheduler.
 	r.Scenario.Slack = time.Duration(r.Factor * float64(time.Second))
-	const settle = 6 * time.Second // time for the scheduler to start and for machines to sleep before the first job is due
+	const settle = 6 * time.Second // time for the scheduler to start and for machines to sleep before the first job
 	clock := Clock{Trace: r.Scenario.Start, Wall: time.Now().Add(settle), Factor: r.Factor}
 	quiet = sayThatItLives(stderr, "the schedulers are starting")
 	stop, err := r.startScheduling(ctx, dir, clock)

@@ -200,7 +200,7 @@ func (f *File) site() (*SiteFile, error) {
 		f.Sites = []SiteFile{{}}
 	case 1:
 	default:
-		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --time-zone, --price, --forecast and "+
+		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --price, --forecast and "+
 			"--weather apply to one site, but %s has %d: change the file instead", f.name, len(f.Sites))
 	}
 	return &f.Sites[0], nil

@@ -26,6 +26,9 @@ func (f *File) Override(o Overrides) error {
 	if err := f.overrideSite(&o); err != nil {
 		return err
 	}
+	for i := range f.Sites {
+		f.Sites[i].Grid.TimeZone = cmp.Or(o.TimeZone, f.Sites[i].Grid.TimeZone)
+	}
 	if o.Workload != "" {
 		f.Workload = WorkloadFile{File: fromHere(o.Workload)}
 	}
@@ -86,7 +89,7 @@ func (f *File) Override(o Overrides) error {
 
 // overrideSite applies the overrides of the grid. There must be at most one site.
 func (f *File) overrideSite(o *Overrides) error {
-	if cmp.Or(o.Grid, o.Column, o.Fill, o.Zone, o.TimeZone, o.Forecast, o.Weather) == "" && o.Price == nil {
+	if cmp.Or(o.Grid, o.Column, o.Fill, o.Zone, o.Forecast, o.Weather) == "" && o.Price == nil {
 		return nil
 	}
 	site, err := f.site()
@@ -98,7 +101,6 @@ func (f *File) overrideSite(o *Overrides) error {
 	}
 	site.Grid.Column = cmp.Or(o.Column, site.Grid.Column)
 	site.Grid.Fill = cmp.Or(o.Fill, site.Grid.Fill)
-	site.Grid.TimeZone = cmp.Or(o.TimeZone, site.Grid.TimeZone)
 	site.Zone = cmp.Or(o.Zone, site.Zone)
 	site.Forecast.Model = cmp.Or(o.Forecast, site.Forecast.Model)
 	if o.Weather != "" {
