@@ -92,7 +92,7 @@ func (p *app) addParts(ctx context.Context, api *rest.Config) (err error) {
 		View: p.objects.View, History: p.history, Node: p.nodes.Node, Hosts: p.hosts, Members: p.members,
 	}
 	p.shadow = status.NewShadow(status.ShadowOptions{
-		View: p.objects.View, Leads: p.leads, Events: p.manager.GetEventRecorder(reporter),
+		View: p.objects.View, CronJob: p.held.CronJob, Leads: p.leads, Events: p.manager.GetEventRecorder(reporter),
 		Signal: func() string { return zone.Signal(p.objects.View()) }, Log: p.log, Registerer: p.registry,
 	})
 	p.workloads = estimate.NewWorkloads(estimate.WorkloadOptions{

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
@@ -35,9 +37,9 @@ func RunOf(o metav1.Object) *Run {
 }
 
 // Deadline returns the latest start of a Job. This is its creation time plus the allowed delay, or earlier if the
-// Job must finish by a given time or before the next tick of its CronJob c. run is nil if the Job is not controlled
-// by a CronJob, and c is nil if the CronJob is unknown. The deadline is never before the creation time. It is used
-// by both the hold loop and the controller.
+// Job must finish by a given time or if the next run of its CronJob c is due before that, see [LatestRun]. run is nil
+// if the Job is not controlled by a CronJob, and c is nil if the CronJob is unknown. The deadline is never before the
+// creation time. It is used by both the hold loop and the controller.
 func Deadline(job *sched.Job, run *Run, c *batchv1.CronJob) (time.Time, error) {
 	latest := job.LatestStart()
 	if run == nil || c == nil {
@@ -66,26 +68,28 @@ func ReadDeadline(ctx context.Context, client kubernetes.Interface, namespace st
 	return latest, nil
 }
 
-// tickMargin is the minimum time between the expected end of a held run and the next tick of its CronJob.
+// tickMargin is the minimum time between the latest start of a run, or its expected end if runs must not overlap, and
+// the next tick of its CronJob.
 const tickMargin = 10 * time.Second
 
-// LatestRun returns the latest start of a CronJob's run that lets it finish before the next tick. With the
-// concurrency policy Replace, the CronJob controller deletes an unfinished run at the next tick, even if it is
-// held. With Forbid, it skips the next run. LatestRun returns the zero time if runs may overlap.
+// LatestRun returns the latest start of a CronJob's run. If runs may overlap (concurrency policy Allow), this is before
+// the next tick, so that at most one run waits. Otherwise the run must also be expected to finish before the next tick:
+// with Replace, the CronJob controller deletes an unfinished run at the next tick, even if it is held, and with Forbid,
+// it skips the next run. LatestRun returns the zero time if the schedule has no further tick.
 func LatestRun(c *batchv1.CronJob, scheduled time.Time, duration time.Duration) (time.Time, error) {
-	if c.Spec.ConcurrencyPolicy == batchv1.AllowConcurrent {
-		return time.Time{}, nil
-	}
 	tick, err := NextTick(c, scheduled)
-	if err != nil {
+	if err != nil || tick.IsZero() {
 		return time.Time{}, err
+	}
+	if c.Spec.ConcurrencyPolicy == batchv1.AllowConcurrent {
+		duration = 0
 	}
 	return tick.Add(-duration - tickMargin), nil
 }
 
-// NextTick returns the next time of the schedule after the given time. It interprets schedules like the CronJob
-// controller. The default time zone is the zone of that controller, which is the offset of the scheduled time in a
-// Job's annotation.
+// NextTick returns the next time of the schedule after the given time, or the zero time if there is none. It interprets
+// schedules like the CronJob controller. The default time zone is the zone of that controller, which is the offset of
+// the scheduled time in a Job's annotation.
 func NextTick(c *batchv1.CronJob, after time.Time) (time.Time, error) {
 	text := c.Spec.Schedule
 	if zone := c.Spec.TimeZone; zone != nil && !strings.Contains(text, "TZ") {
@@ -95,9 +99,61 @@ func NextTick(c *batchv1.CronJob, after time.Time) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("schedule: %w", err)
 	}
-	tick := schedule.Next(after)
-	if tick.IsZero() {
-		return time.Time{}, fmt.Errorf("schedule %q has no next tick", text)
+	return schedule.Next(after), nil
+}
+
+// NextRun returns the Job that a CronJob would create at the given time.
+func NextRun(c *batchv1.CronJob, now time.Time) *batchv1.Job {
+	template := c.Spec.JobTemplate.DeepCopy()
+	job := &batchv1.Job{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	job.Namespace, job.Name, job.CreationTimestamp = c.Namespace, c.Name, metav1.NewTime(now)
+	job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(c, batchv1.SchemeGroupVersion.WithKind(
+		"CronJob"))}
+	return job
+}
+
+// maxTicks limits the ticks that waitingRuns considers. It exceeds the number of minutes in a day.
+const maxTicks = 1500
+
+// waitingRuns returns the maximum number of runs that would wait at the same time after a given time if each run waited
+// for the whole delay, and the shortest period between two ticks. It returns 0 if the schedule is invalid.
+func waitingRuns(c *batchv1.CronJob, after time.Time, delay time.Duration) (runs int, period time.Duration) {
+	var ticks []time.Time
+	first := 0 // oldest run that still waits
+	for n := range maxTicks {
+		tick, err := NextTick(c, after)
+		if err != nil || tick.IsZero() {
+			break
+		}
+		if n == 1 || n > 1 && tick.Sub(after) < period {
+			period = tick.Sub(after)
+		}
+		for ticks, after = append(ticks, tick), tick; first < n && !ticks[first].Add(delay).After(tick); {
+			first++
+		}
+		runs = max(runs, n+1-first)
 	}
-	return tick, nil
+	return runs, period
+}
+
+// FindRuns returns a finding if runs of a CronJob may overlap, and the allowed delay of run, one of its Jobs, exceeds
+// the period of the CronJob. Without the limit of [LatestRun], several runs would then wait and start together. c is
+// nil if the CronJob is unknown.
+func FindRuns(view *View, c *batchv1.CronJob, run *batchv1.Job) []policy.Finding {
+	work, err := policy.ReadJob(run)
+	_, never := policy.NeverHeldJob(run)
+	job, settings := view.Settle(&work)
+	if c == nil || c.Spec.ConcurrencyPolicy != batchv1.AllowConcurrent || err != nil || never || !settings.Ours ||
+		settings.Mode == v1alpha1.ModeOff {
+		return nil
+	}
+	runs, period := waitingRuns(c, work.Submitted, job.AllowedDelay)
+	if runs < 2 {
+		return nil
+	}
+	return []policy.Finding{{
+		Said: fmt.Sprintf("the allowed delay of %v exceeds the period of the CronJob, so %d runs would wait at once; each "+
+			"run is only held until the next one is due", job.AllowedDelay, runs),
+		Mend: fmt.Sprintf("reduce the delay to at most %v, or run the CronJob less often", period),
+	}}
 }

@@ -87,7 +87,15 @@ func TestDeadline(t *testing.T) {
 	}{
 		{delay: time.Hour, want: time.Hour},
 		{delay: time.Hour, want: time.Hour, run: run},
-		{delay: 9 * time.Hour, want: 9 * time.Hour, run: run, schedule: hourly, concurrency: batchv1.AllowConcurrent},
+		{
+			delay: 9 * time.Hour, duration: time.Minute, want: time.Hour - tickMargin, run: run, schedule: hourly,
+			concurrency: batchv1.AllowConcurrent,
+		},
+		{delay: time.Minute, want: time.Minute, run: run, schedule: hourly, concurrency: batchv1.AllowConcurrent},
+		{ // a schedule without ticks, for runs that users create
+			delay: 9 * time.Hour, want: 9 * time.Hour, run: run, schedule: "0 0 31 2 *",
+			concurrency: batchv1.AllowConcurrent,
+		},
 		{
 			delay: 9 * time.Hour, duration: time.Minute, want: 59*time.Minute - tickMargin, run: run, schedule: hourly,
 			concurrency: batchv1.ForbidConcurrent,
@@ -104,6 +112,32 @@ func TestDeadline(t *testing.T) {
 		got, err := Deadline(job, c.run, cron)
 		if (err != nil) != c.fails || err == nil && got.Sub(created) != c.want {
 			t.Errorf("%+v: %v, %v", c, got.Sub(created), err)
+		}
+	}
+}
+
+func TestWaitingRuns(t *testing.T) {
+	after := time.Date(2026, 6, 1, 20, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		schedule      string
+		delay, period time.Duration
+		want          int
+	}{
+		{"*/10 * * * *", 6 * time.Hour, 10 * time.Minute, 36},
+		{"*/10 9-17 * * *", 6 * time.Hour, 10 * time.Minute, 36}, // not before tomorrow
+		{"*/10 * * * *", 11 * time.Minute, 10 * time.Minute, 2},
+		{"*/10 * * * *", 10 * time.Minute, 10 * time.Minute, 1},
+		{"0,5 * * * *", 6 * time.Minute, 5 * time.Minute, 2},
+		{"* * * * *", 24 * time.Hour, time.Minute, 1440},
+		{"0 22 * * *", 8 * time.Hour, 24 * time.Hour, 1},
+		{"TZ=Asia/Kolkata 0 22 * * *", 30 * time.Hour, 24 * time.Hour, 2},
+		{"@hourly", 2 * time.Hour, time.Hour, 2},
+		{"0 0 31 2 *", 6 * time.Hour, 0, 0},
+		{"whenever", 6 * time.Hour, 0, 0},
+	} {
+		job := &batchv1.CronJob{Spec: batchv1.CronJobSpec{Schedule: c.schedule}}
+		if runs, period := waitingRuns(job, after, c.delay); runs != c.want || period != c.period {
+			t.Errorf("%s with %v: got %d runs, period %v; want %d, %v", c.schedule, c.delay, runs, period, c.want, c.period)
 		}
 	}
 }

@@ -290,6 +290,11 @@ func ReadNamespace(n *NamespaceMarks) (map[string]Terms, error) {
 
 var modes = []v1alpha1.Mode{v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce}
 
+// EnforceCommand returns a command that sets the mode of a namespace to enforce.
+func EnforceCommand(namespace string) string {
+	return "kubectl label namespace " + namespace + " " + v1alpha1.LabelMode + "=enforce --overwrite"
+}
+
 // ModeOf returns the mode in the label of a namespace, or "" if there is none or it is invalid.
 func ModeOf(labels map[string]string) v1alpha1.Mode {
 	if m := v1alpha1.Mode(labels[v1alpha1.LabelMode]); slices.Contains(modes, m) {

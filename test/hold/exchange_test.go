@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -121,8 +122,8 @@ func (d *diary) judgeExchanges(t *testing.T, m *kit.Machine, deadlines *deadline
 	report(t, m, "Jobs released", late, 0, -time.Hour, time.Second)
 }
 
-// deadlineBook computes the deadlines of Jobs. The deadline is the creation time plus the delay. For CronJobs that
-// do not allow overlapping runs, it is at the latest before the next tick. Creation times are truncated to seconds,
+// deadlineBook computes the deadlines of Jobs. The deadline is the creation time plus the delay. For runs of CronJobs,
+// it is at the latest before the next tick. Creation times are truncated to seconds,
 // so a deadline is never earlier than the time at which the Job was first observed.
 type deadlineBook struct {
 	mu sync.Mutex
@@ -147,11 +148,13 @@ func (w *world) watchDeadlines(t *testing.T, namespace string) *deadlineBook {
 				delay, _ = time.ParseDuration(text)
 			}
 			deadline := job.CreationTimestamp.Add(delay)
-			if run := kube.RunOf(job); run != nil && job.Annotations["test/overlaps"] == "" {
-				// A run takes one second, and ten seconds remain before the next run.
-				if end := run.Scheduled.Truncate(time.Minute).Add(time.Minute - 11*time.Second); end.Before(deadline) {
-					deadline = end
+			if run := kube.RunOf(job); run != nil {
+				// Ten seconds remain before the next run. A run that must not overlap takes one second.
+				end := run.Scheduled.Truncate(time.Minute).Add(time.Minute - 10*time.Second)
+				if job.Annotations["test/overlaps"] == "" {
+					end = end.Add(-time.Second)
 				}
+				deadline = timeutil.Earlier(deadline, end)
 			}
 			if deadline.Before(seen) {
 				deadline = seen

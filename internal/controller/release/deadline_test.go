@@ -69,8 +69,8 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 			"asked":   {0, 2 * time.Second},
 			"invalid": {0, 2 * time.Second},
 			"shadow":  {time.Hour, time.Hour + time.Second},
-			"unknown": {0, 3 * time.Second}, // no policy allows a delay
-			"allow":   {20 * time.Hour, 20*time.Hour + time.Second},
+			"unknown": {0, 3 * time.Second},                                          // no policy allows a delay
+			"allow":   {12*time.Hour - 10*time.Second, 12*time.Hour - 9*time.Second}, // the next run is 12 h later
 			"forbid":  {11*time.Hour - 10*time.Second, 11*time.Hour - 9*time.Second}, // the next run is 12 h later
 			"broken":  {0, time.Second},
 			"gone":    {2 * time.Hour, 2*time.Hour + time.Second}, // its CronJob does not exist
@@ -176,6 +176,12 @@ func TestSchedulesMoveDeadlines(t *testing.T) {
 			c := cronJob("enforce", "c", "0 */4 * * *", batchv1.ReplaceConcurrent)
 			c.Generation = 2
 			h.SawCronJob(c)
+		}, 3*time.Hour - 10*time.Second},
+		{func() {
+			h.SawCronJob(cronJob("enforce", "c", "0 */2 * * *", batchv1.AllowConcurrent))
+		}, 2*time.Hour - 10*time.Second},
+		{func() {
+			h.SawCronJob(cronJob("enforce", "c", "0 */4 * * *", batchv1.ReplaceConcurrent))
 		}, 3*time.Hour - 10*time.Second},
 		{func() { h.SawCronJob(cronJob("other", "c", "0 * * * *", batchv1.ForbidConcurrent)) }, 3*time.Hour - 10*time.Second},
 		{func() { h.LostCronJob(cronJob("enforce", "c", "", "")) }, 3*time.Hour - 10*time.Second},

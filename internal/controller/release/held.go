@@ -130,6 +130,14 @@ func (h *Held) LostCronJob(c *batchv1.CronJob) {
 	delete(h.cronJobs, client.ObjectKeyFromObject(c))
 }
 
+// CronJob returns a CronJob with the fields that the deadlines of its runs depend on. It returns nil if the CronJob is
+// unknown.
+func (h *Held) CronJob(namespace, name string) *batchv1.CronJob {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cronJobs[types.NamespacedName{Namespace: namespace, Name: name}]
+}
+
 // waits reports whether a Job is known to be held and suspended.
 func (h *Held) waits(uid string) bool {
 	h.mu.Lock()

@@ -26,6 +26,7 @@ import (
 // ShadowOptions are the dependencies of a [Shadow].
 type ShadowOptions struct {
 	View       func() *kube.View
+	CronJob    func(namespace, name string) *batchv1.CronJob // nil if the CronJob is unknown
 	Leads      func() bool
 	Events     events.EventRecorder
 	Signal     func() string // kind of carbon intensity that is used in decisions
@@ -140,6 +141,7 @@ func (s *Shadow) decide(w newWork) {
 	if policy.Mentions(w.Object) {
 		s.notify(w.Object, &work, err)
 	}
+	s.notifyCronJob(w.Object)
 	// Work with invalid annotations is treated as if it had none.
 	if _, never := policy.NeverHeld(w.Object); never || err != nil {
 		return
@@ -168,10 +170,38 @@ func (s *Shadow) decide(w newWork) {
 	}
 	log.Info("Made a shadow decision", "mode", settings.Mode, "kind", kind, "wouldHold", held, "start",
 		decision.Window.Start, "reason", decision.Reason.String())
-	if held && settings.Mode == v1alpha1.ModeAdvise {
-		s.o.Events.Eventf(w.Object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s",
-			Bounded(decision.Reason.String()))
+	// In shadow mode, only one event per namespace and hour is emitted.
+	if held && (settings.Mode == v1alpha1.ModeAdvise || s.first(work.Namespace+" WouldHold")) {
+		s.o.Events.Eventf(w.Object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s; to hold such work: %s",
+			Bounded(decision.Reason.String()), policy.EnforceCommand(work.Namespace))
 	}
+}
+
+// eventDelayReduced is the reason of events about CronJobs with runs that are not held for the whole allowed delay.
+const eventDelayReduced = "DelayReduced"
+
+// notifyCronJob emits an event about the CronJob of a new Job if several of its runs would wait at once.
+func (s *Shadow) notifyCronJob(o client.Object) {
+	job, isJob := o.(*batchv1.Job)
+	run := kube.RunOf(o)
+	if !isJob || run == nil {
+		return
+	}
+	c := s.o.CronJob(job.Namespace, run.CronJob)
+	for _, f := range kube.FindRuns(s.o.View(), c, job) {
+		if s.first(c.Namespace + " " + c.Name + " " + f.String()) {
+			s.o.Events.Eventf(c, nil, v1.EventTypeWarning, eventDelayReduced, "Reading", "%s", Bounded(f.String()))
+		}
+	}
+}
+
+// first reports whether a key has not been used within the last hour.
+func (s *Shadow) first(key string) bool {
+	if _, before := s.reported.Get(key); before {
+		return false
+	}
+	s.reported.Add(key, nil, time.Hour)
+	return true
 }
 
 // notify emits events about annotations and labels of new work that have no effect. Each finding is reported once
@@ -196,12 +226,9 @@ func (s *Shadow) notify(o client.Object, work *policy.Work, err error) {
 		said = append(said, "all energy annotations here are ignored: "+err.Error())
 	}
 	for _, text := range said {
-		key := o.GetNamespace() + " " + text
-		if _, before := s.reported.Get(key); before {
-			continue
+		if s.first(o.GetNamespace() + " " + text) {
+			s.o.Events.Eventf(o, nil, v1.EventTypeWarning, "NoEffect", "Reading", "%s", Bounded(text))
 		}
-		s.reported.Add(key, nil, time.Hour)
-		s.o.Events.Eventf(o, nil, v1.EventTypeWarning, "NoEffect", "Reading", "%s", Bounded(text))
 	}
 }
 

@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -24,7 +25,49 @@ import (
 func testShadow(view func() *kube.View, leads func() bool, recorder events.EventRecorder) *Shadow {
 	return NewShadow(ShadowOptions{
 		View: view, Leads: leads, Events: recorder, Signal: func() string { return "average" }, Log: kit.Silent,
-		Registerer: prometheus.NewRegistry(),
+		Registerer: prometheus.NewRegistry(), CronJob: func(namespace, name string) *batchv1.CronJob {
+			return crons[name]
+		},
+	})
+}
+
+// crons contains the CronJobs of each namespace.
+var crons = map[string]*batchv1.CronJob{
+	"etl": {
+		ObjectMeta: metav1.ObjectMeta{Namespace: "enforce", Name: "etl"},
+		Spec:       batchv1.CronJobSpec{Schedule: "*/10 * * * *", ConcurrencyPolicy: batchv1.AllowConcurrent},
+	},
+	"one": {Spec: batchv1.CronJobSpec{Schedule: "*/10 * * * *", ConcurrencyPolicy: batchv1.ForbidConcurrent}},
+}
+
+// TestRunsThatWouldWaitAtOnce verifies that a CronJob with a delay beyond its period gets one event per hour.
+func TestRunsThatWouldWaitAtOnce(t *testing.T) {
+	inShadow(t, func(t *testing.T, s *Shadow, recorder *events.FakeRecorder, _ *bool) {
+		for i, cron := range []string{"etl", "etl", "one", "unknown"} {
+			for _, ns := range []string{"enforce", "off", "elsewhere"} {
+				j := kit.Job(ns, fmt.Sprint(cron, i), time.Now())
+				j.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"}
+				if ns == "elsewhere" {
+					j.Annotations = nil
+				}
+				j.OwnerReferences = []metav1.OwnerReference{{
+					APIVersion: "batch/v1", Kind: "CronJob", Name: cron, Controller: new(true),
+				}}
+				s.Created(j)
+			}
+		}
+		settle()
+		close(recorder.Events)
+		var reported []string
+		for e := range recorder.Events {
+			reported = append(reported, e)
+		}
+		const want = "Warning DelayReduced the allowed delay of 6h0m0s exceeds the period of the CronJob, so 36 runs would " +
+			"wait at once; each run is only held until the next one is due: reduce the delay to at most 10m0s, or run the " +
+			"CronJob less often"
+		if len(reported) != 1 || reported[0] != want {
+			t.Errorf("got events %q, want %q", reported, want)
+		}
 	})
 }
 
@@ -87,8 +130,11 @@ func TestShadowByMode(t *testing.T) {
 		for e := range recorder.Events {
 			reported = append(reported, e)
 		}
-		if len(reported) != 2 || !strings.Contains(reported[0], "would be held until") {
-			t.Errorf("events = %q, want one for each object in mode advise", reported)
+		all := strings.Join(reported, "\n")
+		if len(reported) != 3 || !strings.Contains(reported[0], "would be held until") ||
+			strings.Count(all, "kubectl label namespace advise kubenergy.io/mode=enforce") != 2 ||
+			strings.Count(all, "kubectl label namespace shadow kubenergy.io/mode=enforce") != 1 {
+			t.Errorf("events = %q, want one for each object in mode advise and one for the namespace in mode shadow", reported)
 		}
 		s.Forget("shadow")
 		if n := testutil.CollectAndCount(s.decisions); n != 1 || s.status("shadow") != nil {

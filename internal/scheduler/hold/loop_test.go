@@ -761,7 +761,7 @@ func TestRunOfACronJobEndsBeforeTheNextTick(t *testing.T) {
 	for policy, want := range map[batchv1.ConcurrencyPolicy]time.Duration{
 		batchv1.ReplaceConcurrent: 49 * time.Minute,
 		batchv1.ForbidConcurrent:  49 * time.Minute,
-		batchv1.AllowConcurrent:   2 * time.Hour,
+		batchv1.AllowConcurrent:   59*time.Minute + 50*time.Second,
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			prepare := func(w *world, _ *Config) {
@@ -783,10 +783,12 @@ func TestRunOfACronJobEndsBeforeTheNextTick(t *testing.T) {
 						APIVersion: "batch/v1", Kind: "CronJob", Name: "c", Controller: &yes,
 					}}
 				})
-				if policy != batchv1.AllowConcurrent {
-					w.green(45 * time.Minute)
+				w.green(45 * time.Minute)
+				w.wantJob("j", 44*time.Minute, want+time.Minute)
+				latest := w.read("j").Annotations[v1alpha1.AnnotationLatestStart]
+				if got, err := time.Parse(time.RFC3339, latest); err != nil || got.Sub(got.Truncate(time.Hour)) > want {
+					t.Errorf("latest start is %v (%v), want %v after the hour", got, err, want)
 				}
-				w.wantJob("j", min(want, 44*time.Minute), want+time.Minute)
 			})
 		})
 	}

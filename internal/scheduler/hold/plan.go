@@ -63,8 +63,8 @@ func (l *Loop) evaluate(h *hold, view *kube.View) {
 	}
 }
 
-// clampToTick limits the deadline of a CronJob's run so that the run ends before the next one is due. If the
-// schedule cannot be read, the Job is released.
+// clampToTick limits the deadline of a CronJob's run by the next one, see [kube.LatestRun]. If the schedule cannot be
+// read, the Job is released.
 func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name string, run *kube.Run, job sched.Job,
 	wishes uint64,
 ) {
@@ -90,7 +90,7 @@ func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name s
 		l.jobs.enter(h, waiting)
 		l.jobs.setLatest(h, latest) // also applies to standby replicas
 		if latest.Before(job.LatestStart()) && !latest.After(l.clock.Now()) {
-			l.jobs.free(h, "the Job must finish before the next run of its CronJob")
+			l.jobs.free(h, "the next run of its CronJob leaves no time to wait")
 		}
 	})
 }
