@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +51,10 @@ func TestExplainACronJob(t *testing.T) {
 		}, explain.StateScheduled, "created at 12:00 UTC (in 3 h) and may be held until 13:59 UTC (in 5 h).", true},
 		"fills its time": {func(c *batchv1.CronJob) {
 			c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "0 * * * *", batchv1.ReplaceConcurrent
-		}, explain.StateScheduled, "will not be held: it must finish before the next one (concurrencyPolicy Replace).", true},
+		}, explain.StateScheduled, "will not be held: the next one leaves no time to wait (concurrencyPolicy Replace).", true},
+		"several would wait": {func(c *batchv1.CronJob) {
+			c.Spec.Schedule = "*/10 * * * *"
+		}, explain.StateScheduled, "created at 09:10 UTC (in 10 min) and may be held until 09:19 UTC", true},
 		"suspended": {func(c *batchv1.CronJob) { c.Spec.Suspend = new(true) }, explain.StateSuspended, "creates no Jobs", true},
 		"of nonsense": {
 			func(c *batchv1.CronJob) { c.Spec.Schedule = "at ten" }, explain.StateSuspended,
@@ -90,6 +94,41 @@ func TestExplainACronJob(t *testing.T) {
 	a.refused["list all namespaces"], a.refused["get namespaces"] = true, true
 	if x := explained(t, a, "cronjob", "nightly"); !strings.Contains(x.Sentence, "it is unknown whether it may be held") {
 		t.Errorf("unexpected sentence without permission to read namespaces: %q", x.Sentence)
+	}
+}
+
+// The warning about several runs that would wait names their number and a delay that avoids it. CronJobs with runs that
+// must not overlap have no warning.
+func TestSeveralRunsWouldWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*batchv1.CronJob)
+		want   string
+	}{
+		"every ten minutes": {func(*batchv1.CronJob) {}, "the allowed delay of 8 h exceeds the period of the CronJob, so 48 " +
+			"runs would wait at once; each run is only held until the next one is due: reduce the delay to at most 10 min, " +
+			"or run the CronJob less often"},
+		"Forbid":  {func(c *batchv1.CronJob) { c.Spec.ConcurrencyPolicy = batchv1.ForbidConcurrent }, ""},
+		"daily":   {func(c *batchv1.CronJob) { c.Spec.Schedule = "0 22 * * *" }, ""},
+		"skipped": {func(c *batchv1.CronJob) { c.Spec.JobTemplate.Annotations[v1alpha1.AnnotationSkip] = "true" }, ""},
+	} {
+		a := twoSites(t)
+		a.add(t, cronJobPath, nightlyCron(func(cron *batchv1.CronJob) {
+			cron.Spec.Schedule = "*/10 * * * *"
+			c.change(cron)
+		}))
+		_, explanation, _ := a.run(t, "explain", "cronjob", "nightly", "-n", "ns")
+		_, findings, _ := a.run(t, "doctor")
+		want, finding := "Warning: "+c.want+"\n", "ns/nightly: "+strings.Replace(c.want, " due: ", " due\n\t→ ", 1)
+		if c.want == "" {
+			want, finding = "", ""
+		}
+		findings = regexp.MustCompile(`\n +→`).ReplaceAllString(findings, "\n\t→")
+		if strings.Contains(explanation, "at once") != (want != "") || !strings.Contains(explanation, want) {
+			t.Errorf("%s: want %q, got %s", name, want, explanation)
+		}
+		if strings.Contains(findings, "at once") != (want != "") || !strings.Contains(findings, finding) {
+			t.Errorf("%s: want %q, got %s", name, finding, findings)
+		}
 	}
 }
 
@@ -319,5 +358,25 @@ func TestExplainReadsTheSchedulersVariables(t *testing.T) {
 	a.add(t, podPath, markedPod("train"))
 	if x := explained(t, a, "pod/train"); strings.Contains(strings.Join(x.Unseen, "\n"), "variables") {
 		t.Errorf("unexpected unreadable resources for an unaffected pod: %q", x.Unseen)
+	}
+}
+
+// In mode shadow, the event with the decision at the creation of a Job takes precedence over the current decision.
+func TestExplainByShadowEvent(t *testing.T) {
+	a := twoSites(t)
+	j := workJob("nightly")
+	unheld(j)
+	a.add(t, jobsIn("quiet"), j)
+	e := v1.Event{
+		ObjectMeta: created("e", testNow), InvolvedObject: v1.ObjectReference{UID: j.UID}, Reason: "WouldHold",
+		ReportingController: "kubenergy-controller", EventTime: metav1.NewMicroTime(testNow.Add(-time.Hour)),
+		Message: "would be held until 2026-03-02T14:34:00Z: saves an estimated 80 %; starts by 2026-03-02T16:00:00Z at the " +
+			"latest; to hold such work: kubectl label namespace quiet kubenergy.io/mode=enforce --overwrite",
+	}
+	a.add(t, "/api/v1/namespaces/quiet/events", &e)
+	const want = "In mode enforce, it would have been held until 14:34 UTC: saves an estimated 80 %; starts by 16:00 UTC at " +
+		"the latest. To enforce decisions: kubectl label namespace quiet kubenergy.io/mode=enforce --overwrite."
+	if x := explained(t, a, "job", "nightly", "-n", "quiet"); !strings.HasSuffix(x.Sentence, want) {
+		t.Errorf("got %q, want %q", x.Sentence, want)
 	}
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -43,9 +44,23 @@ var labelsOf = map[string][]string{
 		v1alpha1.LabelHeld, v1alpha1.LabelWorkloadType, v1alpha1.LabelWorkloadClass, v1alpha1.LabelTeam,
 		v1alpha1.LabelInterruptible, v1alpha1.LabelBudgetSuspended, v1alpha1.AnnotationBudgetExceeded,
 		gardenerWorkloadType, GardenerBudgetExceeded,
+		v1alpha1.LabelExperiment, v1alpha1.LabelExperimentLoad, v1alpha1.LabelExperimentApp,
 	},
 	onNamespaces: {v1alpha1.LabelMode, v1alpha1.LabelTeam, gardenerPolicies},
 	onNodes:      {v1alpha1.LabelPowerProfile, v1alpha1.LabelSite},
+}
+
+// Mistyped is a regular expression that matches keys with a misspelled prefix of KubEnergy, and keys of any other prefix
+// with the name of a common annotation of KubEnergy. It also matches the correct keys.
+const Mistyped = `^([a-z0-9-]+[.])*kub[a-z-]*(n[a-z]{0,3}g[a-z]?(y|ie)|nery)([.][a-z.-]*)?/|` +
+	`(^|/)(allowed-delay|finish-by|expected-duration|carbon-threshold|carbon-percentile|price-threshold)$`
+
+var mistyped = regexp.MustCompile(Mistyped)
+
+// WorkKeys returns the annotations and labels that have an effect on pods, Jobs and pod templates, including those of
+// other systems.
+func WorkKeys() (annotations, labels []string) {
+	return slices.Sorted(maps.Keys(known)), slices.Sorted(slices.Values(labelsOf[onWork]))
 }
 
 // FindKeys returns a finding for each key with the prefix of KubEnergy or Compute Gardener that has no effect on a
@@ -96,6 +111,8 @@ func findKey(what, key, on string) []Finding {
 	}
 	mend := "unknown key" + spelling.DidYouMean(key, allKeys())
 	switch {
+	case !strings.HasPrefix(key, v1alpha1.Prefix) && mistyped.MatchString(key):
+		mend = "the keys of KubEnergy have the prefix " + v1alpha1.Prefix
 	case what == "label" && holder == on, what == "annotation" && known[key] && on == onWork:
 		return nil
 	case holder != "":
@@ -121,11 +138,11 @@ func Mentions(o metav1.Object) bool {
 	return len(ours(o.GetLabels(), o.GetAnnotations())) > 0
 }
 
-// ours returns the sorted keys with the prefix of KubEnergy or Compute Gardener.
+// ours returns the sorted keys with the prefix of KubEnergy, a misspelled one, or the prefix of Compute Gardener.
 func ours(from ...map[string]string) (keys []string) {
 	for _, m := range from {
 		for key := range m {
-			if strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener) {
+			if strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener) || mistyped.MatchString(key) {
 				keys = append(keys, key)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
@@ -27,6 +29,34 @@ func GetJSON(ctx context.Context, client kubernetes.Interface, path string, into
 		return err
 	}
 	return json.Unmarshal(data, into)
+}
+
+// Elsewhere is like [Because], but for a missing Job, CronJob or pod it adds the namespaces that contain one of this
+// name, as far as the user may list them.
+func Elsewhere(ctx context.Context, client kubernetes.Interface, err error, kind, name string) string {
+	text := Because(err)
+	if !apierrors.IsNotFound(err) {
+		return text
+	}
+	var found []string
+	note := func(o metav1.Object) {
+		if o.GetName() == name {
+			found = append(found, "-n "+o.GetNamespace())
+		}
+	}
+	options := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
+	switch kind { // if the lists fail, only the missing object is reported
+	case KindJob:
+		_ = EachItem(ctx, options, client.BatchV1().Jobs("").List, func(j *batchv1.Job) { note(j) })
+	case KindCronJob:
+		_ = EachItem(ctx, options, client.BatchV1().CronJobs("").List, func(c *batchv1.CronJob) { note(c) })
+	case KindPod:
+		_ = EachItem(ctx, options, client.CoreV1().Pods("").List, func(p *v1.Pod) { note(p) })
+	}
+	if len(found) > 0 {
+		text += ", but it exists with " + humanize.Few(3, found)
+	}
+	return text
 }
 
 // ResourcePath is the path of the API group and version of KubEnergy, with a trailing slash.

@@ -30,6 +30,7 @@ func EndOf(job *batchv1.Job) batchv1.JobConditionType {
 // Serving describes the scheduler names of KubEnergy and whether a scheduler serves them.
 type Serving struct {
 	Configured []string // profiles of the scheduler's configuration, except the default scheduler
+	replaces   bool     // the configuration has a profile of the default scheduler
 	seen       bool     // whether the configuration could be read
 	Runs       bool
 }
@@ -40,7 +41,10 @@ var usualNames = []string{policy.SchedulerName, policy.GardenerSchedulerName, po
 // ReadServing reads the Leases and the scheduler configuration in a namespace.
 func ReadServing(ctx context.Context, client kubernetes.Interface, namespace string, now time.Time) (Serving, error) {
 	var s Serving
-	s.Configured, s.seen = configuredNames(ctx, client, namespace)
+	all, seen := configuredNames(ctx, client, namespace)
+	isDefault := func(name string) bool { return name == v1.DefaultSchedulerName } // also served by the default scheduler
+	s.replaces, s.seen = slices.ContainsFunc(all, isDefault), seen
+	s.Configured = slices.DeleteFunc(all, isDefault)
 	why, err := kube.Absent(ctx, client, namespace, SchedulerName, now)
 	s.Runs = why == ""
 	return s, err
@@ -62,8 +66,7 @@ func WithoutScheduler(ctx context.Context, client kubernetes.Interface, namespac
 	return text + ", so the controller " + controllerDoes, true
 }
 
-// configuredNames returns the profiles of the scheduler's configuration, except the default scheduler. seen reports
-// whether the configuration could be read.
+// configuredNames returns the profiles of the scheduler's configuration. seen reports whether it could be read.
 func configuredNames(ctx context.Context, client kubernetes.Interface, namespace string) (names []string, seen bool) {
 	config, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, SchedulerName, metav1.GetOptions{})
 	if err != nil {
@@ -78,9 +81,7 @@ func configuredNames(ctx context.Context, client kubernetes.Interface, namespace
 		return nil, false
 	}
 	for _, p := range file.Profiles {
-		if p.SchedulerName != v1.DefaultSchedulerName { // also served by the default scheduler
-			names = append(names, p.SchedulerName)
-		}
+		names = append(names, p.SchedulerName)
 	}
 	return names, true
 }
@@ -88,6 +89,11 @@ func configuredNames(ctx context.Context, client kubernetes.Interface, namespace
 // Names returns all scheduler names of KubEnergy that pods may use.
 func (s *Serving) Names() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(usualNames, s.Configured))))
+}
+
+// Places reports whether KubEnergy places pods with this scheduler name.
+func (s *Serving) Places(name string) bool {
+	return slices.Contains(s.Names(), name) || s.replaces && name == v1.DefaultSchedulerName
 }
 
 // Stranded returns the names that no scheduler serves.

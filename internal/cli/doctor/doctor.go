@@ -59,6 +59,7 @@ var Checks = []struct {
 	{"grid zones", (*Doctor).checkZones},
 	{"nodes", (*Doctor).checkNodes},
 	{"held jobs", (*Doctor).checkHeldJobs},
+	{"held jobs", (*Doctor).checkCronJobs},
 	{"scheduler names", (*Doctor).checkStranded},
 	{"variables", (*Doctor).checkVariables},
 	{"controller", (*Doctor).CheckController},

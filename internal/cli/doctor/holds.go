@@ -17,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/release"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
@@ -98,6 +99,24 @@ func (d *Doctor) checkHeldJobs(ctx context.Context) {
 	}
 	if len(late)+len(overdueWithoutDate) == 0 {
 		d.ok("%s held, none past its latest start", humanize.Count(held, "Job"))
+	}
+}
+
+// checkCronJobs reports CronJobs with several runs that would wait at once.
+func (d *Doctor) checkCronJobs(ctx context.Context) {
+	view, err := d.knowledge(ctx)
+	if err != nil {
+		return // reported by other checks
+	}
+	err = cmdutil.EachItem(ctx, metav1.ListOptions{}, d.client.BatchV1().CronJobs(v1.NamespaceAll).List,
+		func(c *batchv1.CronJob) {
+			for _, f := range kube.FindRuns(view, c, kube.NextRun(c, d.Now())) {
+				d.warn(humanize.Plain(f.Mend, d.Now()), "CronJob %s/%s: %s", c.Namespace, c.Name,
+					humanize.Plain(f.Said, d.Now()))
+			}
+		})
+	if err != nil {
+		d.unseen("CronJobs", err)
 	}
 }
 

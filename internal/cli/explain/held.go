@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -72,6 +73,11 @@ func printHeld(ctx context.Context, t cmdutil.Terminal, c *cmdutil.Cluster, name
 	h := &Holdings{Cluster: c, Now: t.Now()}
 	if err := h.Read(ctx, namespace); err != nil {
 		return err
+	}
+	if len(h.Items) == 0 && namespace != v1.NamespaceAll {
+		if _, err := c.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return fmt.Errorf("namespace %s does not exist", namespace)
+		}
 	}
 	for _, u := range h.Unseen {
 		fmt.Fprintln(t.Err, "not readable:", u)

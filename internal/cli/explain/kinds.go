@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -50,7 +49,8 @@ func (e *Explainer) read(ctx context.Context, kind, namespace, name string) (*su
 		return nil, fmt.Errorf("job %s/%s is not waiting: see kubenergy decisions -n %s for its decisions, and the "+
 			"log of kubenergy-slurm for the reason why a job was not delayed", namespace, name, namespace)
 	case err != nil:
-		return nil, fmt.Errorf("reading %s %s/%s: %s", titles[kind], namespace, name, cmdutil.Because(err))
+		return nil, fmt.Errorf("reading %s %s/%s: %s", titles[kind], namespace, name,
+			cmdutil.Elsewhere(ctx, e, err, kind, name))
 	}
 	s.kind = kind
 	s.work, s.err = policy.Read(s.object)
@@ -65,7 +65,7 @@ func (e *Explainer) get(ctx context.Context, kind, namespace, name string) (*sub
 		return &subject{object: pod, pod: pod}, err
 	case cmdutil.KindCronJob:
 		c, err := e.BatchV1().CronJobs(namespace).Get(ctx, name, metav1.GetOptions{})
-		s := ofJob(jobOf(c, e.Now))
+		s := ofJob(kube.NextRun(c, e.Now))
 		s.cron = c
 		s.above = policy.FindAbove("CronJob", "spec.jobTemplate.metadata", c, &c.Spec.JobTemplate)
 		return s, err
@@ -100,16 +100,6 @@ func podOf(namespace string, template *v1.PodTemplateSpec) *v1.Pod {
 	return pod
 }
 
-// jobOf returns the Job that a CronJob would create now.
-func jobOf(c *batchv1.CronJob, now time.Time) *batchv1.Job {
-	template := c.Spec.JobTemplate.DeepCopy()
-	job := &batchv1.Job{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-	job.Namespace, job.Name, job.CreationTimestamp = c.Namespace, c.Name, metav1.NewTime(now)
-	job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(c, batchv1.SchemeGroupVersion.WithKind(
-		"CronJob"))}
-	return job
-}
-
 // cronJobState describes when the next Job is created and whether it may be held.
 func (e *Explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Settings) {
 	tick, err := kube.NextTick(s.cron, e.Now.UTC())
@@ -117,22 +107,27 @@ func (e *Explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Se
 	case err != nil:
 		e.set(StateSuspended, "The schedule is invalid, so its Jobs are not held: %s.", cmdutil.OneLine(err))
 		return
+	case tick.IsZero():
+		e.set(StateSuspended, "Its schedule never creates a Job.")
+		return
 	case ptr.Deref(s.cron.Spec.Suspend, false):
 		e.set(StateSuspended, "It is suspended and creates no Jobs until a user resumes it.")
 		return
 	}
 	e.set(StateScheduled, "The next Job is created at %s", e.clock(tick))
 	e.out.NextRun = &tick
+	for _, f := range kube.FindRuns(e.View, s.cron, s.job) {
+		e.out.Warnings = append(e.out.Warnings, humanize.Plain(f.String(), e.Now))
+	}
 	why := e.notHeld(s, job, settings)
 	if latest, err := kube.LatestRun(s.cron, tick, job.Duration); err == nil && !latest.IsZero() && why == "" {
-		// With Forbid and Replace, a run must finish before the next tick.
 		if job.AllowedDelay = min(job.AllowedDelay, max(0, latest.Sub(tick))); job.AllowedDelay == 0 {
-			why = "it must finish before the next one (concurrencyPolicy " + string(s.cron.Spec.ConcurrencyPolicy) + ")"
+			why = "the next one leaves no time to wait (concurrencyPolicy " + string(s.cron.Spec.ConcurrencyPolicy) + ")"
 		}
 	}
 	switch latest := tick.Add(job.AllowedDelay); {
 	case why != "":
-		e.out.Sentence += ", but will not be held: " + why + "."
+		e.out.Sentence += ", but will not be held: " + why + "." + e.wouldHold(s, *job, settings)
 	case e.noMode:
 		e.out.Sentence += ", but it is unknown whether it may be held."
 	default:
@@ -199,6 +194,9 @@ func (e *Explainer) policyOf(ctx context.Context, namespace string) {
 	if c := p.Status.Shadow; c != nil && c.Decided > 0 {
 		e.out.Sentence += fmt.Sprintf(" Decisions that were not applied: %d of %d would have been holds and saved an "+
 			"estimated %.4g gCO2e.", c.Held, c.Decided, c.SavedGrams)
+		if e.Settled.Mode != v1alpha1.ModeEnforce {
+			e.out.Sentence += " To enforce decisions: " + policy.EnforceCommand(namespace) + "."
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -25,17 +26,21 @@ const modelNote = "feasibility is based on requests, node selector, affinity, ta
 
 // rank ranks the feasible nodes for the pod.
 func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settings *policy.Settings) {
+	p := &dashboard.Placement{Strategy: settings.Strategy(), Note: modelNote}
+	name := cmp.Or(s.pod.Spec.SchedulerName, v1.DefaultSchedulerName)
+	if serving, _ := cmdutil.ReadServing(ctx, e.Cluster, v1alpha1.SystemNamespace, e.Now); !serving.Places(name) {
+		p.Unused, p.Note = "schedulerName "+name, "the scheduler "+name+" chooses the node without KubEnergy; to let "+
+			"KubEnergy choose it, set schedulerName: "+policy.SchedulerName
+		e.out.Placement = p
+		return
+	}
 	nodes, err := e.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		e.unseen("nodes: " + cmdutil.Because(err))
 		return
 	}
-	used, err := e.requested(ctx)
-	p := &dashboard.Placement{Strategy: settings.Strategy(), Note: modelNote}
-	if s.pod.Spec.SchedulerName == v1.DefaultSchedulerName {
-		p.Unused = "schedulerName " + v1.DefaultSchedulerName
-	}
 	e.out.Placement = p
+	used, err := e.requested(ctx)
 	if err != nil {
 		e.unseen("pods of all namespaces, so nodes are treated as empty: " + cmdutil.Because(err))
 	}

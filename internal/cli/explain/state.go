@@ -56,7 +56,8 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 	switch e.out.State {
 	case StateWaiting, StateSuspended:
 		if why := e.notHeld(s, job, settings); why != "" && !e.budget {
-			e.out.Sentence = strings.TrimSuffix(e.out.Sentence, ".") + "; not held: " + why + "."
+			e.out.Sentence = strings.TrimSuffix(e.out.Sentence, ".") + "; not held: " + why + "." +
+				e.wouldHold(s, *job, settings)
 		}
 	case StateRunning, StateReleased, StateFinished:
 		if s.kind == cmdutil.KindJob {
@@ -89,6 +90,45 @@ func (e *Explainer) notHeld(s *subject, job *sched.Job, settings *policy.Setting
 		return "no delay is allowed"
 	}
 	return policy.NoTime(e.submitted(s), job)
+}
+
+// wouldHold describes the decision that the mode enforce would make about an object in mode shadow or advise. It
+// returns "" if the mode is not the reason why the object is not held.
+func (e *Explainer) wouldHold(s *subject, job sched.Job, settings *policy.Settings) string {
+	enforced := *settings
+	enforced.Mode = v1alpha1.ModeEnforce
+	why := e.notHeld(s, &job, &enforced)
+	switch {
+	case e.noMode, e.noZones, settings.Mode == v1alpha1.ModeOff, why == e.notHeld(s, &job, settings):
+		return ""
+	case why != "":
+		return " It would not be held in mode enforce either: " + why + "."
+	}
+	what, d := "it would be ", e.View.Decide(e.Now, job, enforced)
+	if s.cron != nil || e.out.State != StateWaiting {
+		what, d = "a Job that is created now would be ", e.decideAnew(job, &enforced)
+	}
+	held, reason := d.Held(e.Now), dashboard.WithoutGrams(d.Reason.String())
+	for _, event := range e.out.Events { // the decision at its creation, unless the event has expired
+		if text, ok := strings.CutPrefix(event.Text, "would be "); ok && event.Reason == "WouldHold" {
+			what, held = "it would have been ", true
+			reason, _, _ = strings.Cut(text, "; to hold such work")
+		}
+	}
+	if !held {
+		return " In mode enforce, " + what + "started immediately: " + reason + "."
+	}
+	return " In mode enforce, " + what + reason + ". To enforce decisions: " + policy.EnforceCommand(s.work.Namespace) +
+		"."
+}
+
+// decideAnew returns the decision for a Job like the given one that is created now.
+func (e *Explainer) decideAnew(job sched.Job, settings *policy.Settings) sched.Decision {
+	if !job.FinishBy.IsZero() {
+		job.FinishBy = job.FinishBy.Add(e.Now.Sub(job.Submitted))
+	}
+	job.Submitted = e.Now
+	return e.View.Decide(e.Now, job, *settings)
 }
 
 func (e *Explainer) jobState(ctx context.Context, job *batchv1.Job) {
@@ -274,7 +314,7 @@ func (e *Explainer) past(s *subject, job sched.Job, settings *policy.Settings) s
 		}
 	}
 	if why := e.notHeld(s, &job, settings); why != "" {
-		return " It was not held: " + why + "."
+		return " It was not held: " + why + "." + e.wouldHold(s, job, settings)
 	}
 	switch {
 	case e.noMode:
@@ -283,11 +323,7 @@ func (e *Explainer) past(s *subject, job sched.Job, settings *policy.Settings) s
 		return " It was not held, and the reason is unknown."
 	}
 	text := " It was not held, and the event with the reason has expired. A Job that is created now would "
-	if !job.FinishBy.IsZero() {
-		job.FinishBy = job.FinishBy.Add(e.Now.Sub(job.Submitted))
-	}
-	job.Submitted = e.Now
-	d := e.View.Decide(e.Now, job, *settings)
+	d := e.decideAnew(job, settings)
 	why := dashboard.WithoutGrams(d.Reason.String())
 	if d.Held(e.Now) {
 		return text + "be " + why + ". If no Job is ever held, run kubenergy doctor."

@@ -117,6 +117,10 @@ func (x *Explanation) textNowAndThen(b *strings.Builder, bold func(string) strin
 }
 
 func textPlacement(p *dashboard.Placement, b *strings.Builder, bold func(string) string) {
+	if p.Unused != "" {
+		fmt.Fprintf(b, "\n%s\nNodes are not ranked: %s.\n", bold("Placement"), p.Note)
+		return
+	}
 	fmt.Fprintf(b, "\n%s\n", bold("Nodes ranked by "+p.Title()))
 	rows := report.Heads(7, "rank", "node", "site", "cost", "gCO2e", "Wh", "profile")
 	for _, r := range p.Ranked[:min(len(p.Ranked), maxRows)] {

@@ -130,7 +130,8 @@ type Releaser struct {
 func (r *Releaser) one(ctx context.Context, namespace, name string) error {
 	job, err := r.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("reading Job %s/%s: %s", namespace, name, cmdutil.Because(err))
+		return fmt.Errorf("reading Job %s/%s: %s", namespace, name,
+			cmdutil.Elsewhere(ctx, r.Client, err, cmdutil.KindJob, name))
 	}
 	what := "released"
 	if waitsBy(job) == "" {

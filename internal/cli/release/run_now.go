@@ -56,7 +56,8 @@ func RunNow(ctx context.Context, client *cmdutil.Cluster, kind, namespace, name 
 		pod, err := client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		switch {
 		case err != nil:
-			return "", fmt.Errorf("annotating pod %s/%s: %s", namespace, name, cmdutil.Because(err))
+			return "", fmt.Errorf("annotating pod %s/%s: %s", namespace, name,
+				cmdutil.Elsewhere(ctx, client, err, cmdutil.KindPod, name))
 		case pod.Spec.NodeName != "":
 			return "already scheduled to " + pod.Spec.NodeName, nil
 		case policy.Serves(pod.Spec.SchedulerName):
@@ -71,7 +72,8 @@ func RunNow(ctx context.Context, client *cmdutil.Cluster, kind, namespace, name 
 	job, err := client.BatchV1().Jobs(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 	switch suspended := err == nil && job.Spec.Suspend != nil && *job.Spec.Suspend; {
 	case err != nil:
-		return "", fmt.Errorf("annotating Job %s/%s: %s", namespace, name, cmdutil.Because(err))
+		return "", fmt.Errorf("annotating Job %s/%s: %s", namespace, name,
+			cmdutil.Elsewhere(ctx, client, err, cmdutil.KindJob, name))
 	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
 		return "marked, but suspended because of a budget (kubenergy.io/budget-suspended): users with the role " +
 			"kubenergy-releaser can resume it with kubenergy release", nil
