@@ -6,6 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 const generated = "# Generated from charts/kubenergy by `make manifests`: edit it there.\n"
@@ -22,6 +27,7 @@ metadata:
 // TestManifestsAreCurrent verifies that the plain manifests in deploy/ match the chart. They are used without Helm
 // and by programs that set up a cluster themselves.
 func TestManifestsAreCurrent(t *testing.T) {
+	current(t, filepath.Join(Folder, "files/hold/keys.yaml"), knownKeys(t))
 	documents, err := Template(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +68,22 @@ func TestManifestsAreCurrent(t *testing.T) {
 		}
 		current(t, filepath.Join(root, "deploy", to), append([]byte(generated), text...))
 	}
+}
+
+// knownKeys returns the file with the keys that the admission policy kubenergy-warnings accepts.
+func knownKeys(t *testing.T) []byte {
+	t.Helper()
+	annotations, labels := policy.WorkKeys()
+	annotations = slices.DeleteFunc(annotations, func(key string) bool { return key == "" }) // the missing alias of others
+	placements, rules := strategy.Names()
+	text, err := yaml.Marshal(map[string]any{
+		"annotations": annotations, "labels": labels, "mistyped": policy.Mistyped, "placements": placements,
+		"startRules": rules,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]byte("# Generated from package policy by `make manifests`.\n"), text...)
 }
 
 // plain returns the text of a document without comments and labels that are specific to Helm.

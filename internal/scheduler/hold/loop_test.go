@@ -759,8 +759,8 @@ func TestPlanOfAJobOutlivesTheProcess(t *testing.T) {
 
 func TestRunOfACronJobEndsBeforeTheNextTick(t *testing.T) {
 	for policy, want := range map[batchv1.ConcurrencyPolicy]time.Duration{
-		batchv1.ReplaceConcurrent: 49 * time.Minute,
-		batchv1.ForbidConcurrent:  49 * time.Minute,
+		batchv1.ReplaceConcurrent: 49*time.Minute + 50*time.Second, // it runs for ten minutes
+		batchv1.ForbidConcurrent:  49*time.Minute + 50*time.Second,
 		batchv1.AllowConcurrent:   59*time.Minute + 50*time.Second,
 	} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -786,7 +786,7 @@ func TestRunOfACronJobEndsBeforeTheNextTick(t *testing.T) {
 				w.green(45 * time.Minute)
 				w.wantJob("j", 44*time.Minute, want+time.Minute)
 				latest := w.read("j").Annotations[v1alpha1.AnnotationLatestStart]
-				if got, err := time.Parse(time.RFC3339, latest); err != nil || got.Sub(got.Truncate(time.Hour)) > want {
+				if got, err := time.Parse(time.RFC3339, latest); err != nil || got.Sub(got.Truncate(time.Hour)) != want {
 					t.Errorf("latest start is %v (%v), want %v after the hour", got, err, want)
 				}
 			})
