@@ -33,10 +33,9 @@ func (p *page) decisions() {
 	p.Said = []string{fmt.Sprintf("%s out of %d, the most recent first.", humanize.Count(len(found), "decision"),
 		len(m.Decisions))}
 	if q := p.Filter.Q; q != "" && len(found) == 0 {
-		p.Said = []string{
-			fmt.Sprintf("No Job %q: the text occurs in none of %s.", q, humanize.Count(len(m.Decisions), "decision")),
-			given(!m.Past, "A Job without a decision in this period may exist: kubenergy explain job"),
-		}
+		p.Said = said(fmt.Sprintf("No Job %q: the text occurs in none of %s.", q,
+			humanize.Count(len(m.Decisions), "decision")), given(!m.Past,
+			"A Job without a decision in this period may exist: kubenergy explain job"))
 	}
 	t := &table{Caption: "Decisions", Limit: maxDecisions, Header: columns(7, "time (UTC)", "what", "work", "strategy",
 		"node", "start", "why", "kWh", "gCO2e")}

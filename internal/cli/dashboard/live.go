@@ -110,8 +110,9 @@ func (s *LiveSource) Model(ctx context.Context, q dashboard.Query) (*dashboard.M
 		if c, err := s.controller(ctx); err != nil {
 			r.unseen("energy of machines", err)
 		} else {
-			m.Machines = r.used(ctx, c, "machines",
-				ledger.Query{GroupBy: []ledger.Dimension{ledger.ByCluster, ledger.ByNode}})
+			m.Machines = r.used(ctx, c, "machines", ledger.Query{
+				GroupBy: []ledger.Dimension{ledger.ByCluster, ledger.ByNode},
+			})
 		}
 	case dashboard.Doctor:
 		r.mode(ctx)
