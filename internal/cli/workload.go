@@ -77,6 +77,9 @@ func (f *traceFlags) read(t cmdutil.Terminal, path string) (*workload.Trace, err
 	trace, err := workload.LoadWith(path, workload.Options{
 		Format: f.format, Start: traceBegin, Zone: f.zone, SkipBad: f.skipBad,
 	})
+	if err == nil && f.zone != "" && trace.Format != workload.FormatSacct {
+		err = fmt.Errorf("--time-zone: the format %s has no local times", trace.Format)
+	}
 	if err != nil {
 		return nil, cmdutil.NewUsageError(err)
 	}

@@ -96,7 +96,7 @@ func (t *Trace) skip(row *rows, why string) {
 type Options struct {
 	Format  string    // if empty, determined from the first line of the file
 	Start   time.Time // reference time of relative times
-	Zone    string    // time zone of local times, e.g. Europe/Berlin; if empty, local times are errors
+	Zone    string    // time zone of local times, e.g. Europe/Berlin; if empty, local times are errors; only in sacct
 	SkipBad bool      // skip and count invalid rows instead of returning the first error
 }
 
@@ -158,9 +158,6 @@ func (t *Trace) read(file string, text []byte, f format, o *Options) (err error)
 		return err
 	}
 	if o.Zone != "" {
-		if f.name != sacct.name {
-			return fmt.Errorf("time zone %q: the format %s has no local times", o.Zone, f.name)
-		}
 		if row.zone, err = time.LoadLocation(o.Zone); err != nil {
 			return fmt.Errorf("unknown time zone %q: want a name such as UTC or Europe/Berlin", o.Zone)
 		}

@@ -10,10 +10,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
+// FormatSacct is the format of the output of Slurm's sacct. It is the only one with local times.
+const FormatSacct = "sacct"
+
 // sacct is the output of sacct --parsable2 of Slurm. Its columns are compared in lower case and without the suffix
 // Raw, so that raw job IDs and durations are accepted.
 var sacct = format{
-	name: "sacct", id: "jobid", dated: true, wide: true, add: (*Trace).sacctJob, required: []string{"jobid", "submit"},
+	name: FormatSacct, id: "jobid", dated: true, wide: true, add: (*Trace).sacctJob, required: []string{"jobid", "submit"},
 	optional: []string{"elapsed", "alloccpus", "reqmem", "timelimit", "state", "user", "partition"},
 }
 
