@@ -27,6 +27,7 @@ type Marks struct {
 	PUE            float64 // 0 if not set
 	Performance    float64
 	HasPerformance bool
+	Order          string // order of the queue, which only has an effect in simulations; empty if not set
 
 	BudgetKWh  float64             // the workload's own budget; 0 if not set
 	BudgetDeed v1alpha1.BudgetDeed // action when it is used up; empty if not set
@@ -102,6 +103,7 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 		var both bool
 		if m.Where, _, both = strings.Cut(value, "+"); both {
 			m.When, m.said = strategy.When(value), m.said|termRule
+			_, m.Order, _ = strings.Cut(value, "/")
 		}
 		_, err := strategy.New(value)
 		return err

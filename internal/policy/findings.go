@@ -72,13 +72,32 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 	for _, key := range ours(labels) {
 		all = append(all, findKey("label", key, onWork)...)
 	}
-	if value, said := labels[v1alpha1.LabelInterruptible]; said && value != "true" && value != "false" {
+	switch value, said := labels[v1alpha1.LabelInterruptible]; {
+	case said && value != "true" && value != "false":
 		all = append(all, Finding{
 			fmt.Sprintf("label %s is %s and has no effect", v1alpha1.LabelInterruptible, excerpt(value)),
 			"want true or false",
 		})
+	case value == "true" && !propagated(append(annotations, labels)...):
+		all = append(all, Finding{
+			"label " + v1alpha1.LabelInterruptible + " has no effect",
+			"only kubenergy-karmada interrupts Jobs, to move them to another cluster",
+		})
 	}
 	return all
+}
+
+// propagated reports whether an object has a label or annotation of Karmada, which sets them on the objects that it
+// propagates and on their copies in member clusters.
+func propagated(marks ...map[string]string) bool {
+	return slices.ContainsFunc(marks, func(m map[string]string) bool {
+		for key := range m {
+			if domain, _, _ := strings.Cut(key, "/"); domain == "karmada.io" || strings.HasSuffix(domain, ".karmada.io") {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // FindAbove returns a finding for each key on an object, such as a CronJob, that only has an effect on the template
@@ -226,9 +245,21 @@ func (r *Rules) findDelay(now time.Time, w *Work, job *sched.Job, s *Settings) (
 // findRule returns findings for strategies and thresholds.
 func (r *Rules) findRule(w *Work, s *Settings) (all []Finding) {
 	m := &w.Marks
-	if strategy := strategies()[s.Strategy()]; strategy != nil && strategy.Interrupts() && m.said&termRule != 0 {
+	if rule := sched.StartRules[s.When]; rule.Interrupts && !rule.Together && m.said&termRule != 0 {
 		all = append(all, Finding{Said: "strategy " + s.Strategy() +
 			" only suspends running jobs in simulations: in a cluster, a job is never suspended after its start"})
+	}
+	if m.Order != "" {
+		all = append(all, Finding{
+			"the order /" + m.Order + " in " + v1alpha1.AnnotationStrategy + " has no effect outside of simulations",
+			"omit it, and use a PriorityClass to start pods before others",
+		})
+	}
+	if m.HasPerformance && !WeighsPerformance(s.Strategy()) {
+		all = append(all, Finding{
+			v1alpha1.AnnotationPerformanceWeight + " has no effect with the strategy " + s.Strategy(),
+			"use the strategy hybrid, hybrid-idle or profile",
+		})
 	}
 	limits := m.said & (termCarbon | termPercentile | termPrice)
 	if limits != 0 && s.When != "threshold" {
@@ -242,6 +273,12 @@ func (r *Rules) findRule(w *Work, s *Settings) (all []Finding) {
 		})
 	}
 	return all
+}
+
+// WeighsPerformance reports whether a strategy uses the annotation performance-weight.
+func WeighsPerformance(strategy string) bool {
+	where, _, _ := strings.Cut(strategy, "+")
+	return where == "profile" || strings.HasPrefix(where, "hybrid")
 }
 
 // NoTime returns the reason why the requested completion time of a job leaves no time to wait. It returns "" if

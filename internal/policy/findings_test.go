@@ -36,6 +36,18 @@ func TestFindings(t *testing.T) {
 		{"kubenergy.io/strategy", "carbon+residual", "only suspends running jobs in simulations"},
 		{"kubenergy.io/strategy", "carbon+wait-awhile", "only suspends running jobs in simulations"},
 		{"kubenergy.io/strategy", "carbon+carbon-scaler", "only suspends running jobs in simulations"},
+		{"kubenergy.io/strategy", "carbon+ecovisor", "only suspends running jobs in simulations"},
+		{"kubenergy.io/strategy", "carbon+plan", ""},
+		{"kubenergy.io/strategy", "carbon+guarded", ""},
+		{"kubenergy.io/strategy", "carbon+capacity", ""},
+		{"kubenergy.io/strategy", "carbon+window/shortest", "the order /shortest in kubenergy.io/strategy has no effect outside of simulations"},
+		{"kubenergy.io/strategy", "balanced+now/fifo", "the order /fifo"},
+		{"kubenergy.io/strategy", "energy+threshold/least-work", "the order /least-work"},
+		{"kubenergy.io/performance-weight", "0.7", "kubenergy.io/performance-weight has no effect with the strategy carbon+guarded: use the strategy hybrid"},
+		{"kubenergy.io/performance-weight kubenergy.io/strategy", "0.7 energy+window", "no effect with the strategy energy+window"},
+		{"kubenergy.io/performance-weight kubenergy.io/strategy", "0.7 hybrid", ""},
+		{"kubenergy.io/performance-weight kubenergy.io/strategy", "0.7 hybrid-idle+now", ""},
+		{"kubenergy.io/performance-weight kubenergy.io/strategy", "0.7 profile", ""},
 		{"kubenergy.io/price-threshold", "0.2", "no grid zone has prices"},
 		{"kubenergy.io/carbon-counts", "false", "no grid zone has prices"},
 		{"kubenergy.io/carbon-threshold kubenergy.io/strategy", "200 carbon+window", "thresholds have no effect with the strategy carbon+window"},
@@ -47,7 +59,11 @@ func TestFindings(t *testing.T) {
 		{"kubenergy.io/allowed-delay", "6h", ""},
 		{"kubenergy.io/carbon-threshold", "200", ""},
 		{"label kubenergy.io/team", "a", ""},
-		{"label kubenergy.io/interruptible", "true", ""},
+		{"label kubenergy.io/interruptible", "true", "label kubenergy.io/interruptible has no effect: only kubenergy-karmada interrupts Jobs"},
+		{"label kubenergy.io/interruptible", "false", ""},
+		{"label kubenergy.io/interruptible karmada.io/managed", "true true", ""},
+		{"label kubenergy.io/interruptible propagationpolicy.karmada.io/permanent-id", "true 1", ""},
+		{"label kubenergy.io/interruptible notkarmada.io/managed", "true true", "only kubenergy-karmada"},
 		{"label kubenergy.io/interruptible", "yes", "label kubenergy.io/interruptible is \"yes\" and has no effect: want true or false"},
 		{"kubenergy.io/strategy", "energy", ""},
 		{"example.com/allowed-dely", "6h", ""},
@@ -55,12 +71,12 @@ func TestFindings(t *testing.T) {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: "p", CreationTimestamp: metav1.Now(), Annotations: map[string]string{},
 		}}
-		if label, ok := strings.CutPrefix(tc.key, "label "); ok {
-			pod.Labels = map[string]string{label: tc.value}
-		} else {
-			values := strings.Fields(tc.value)
-			for i, key := range strings.Fields(tc.key) {
-				pod.Annotations[key] = values[i]
+		keys, label := strings.CutPrefix(tc.key, "label ")
+		for i, key := range strings.Fields(keys) {
+			if value := strings.Fields(tc.value)[i]; label {
+				metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
+			} else {
+				pod.Annotations[key] = value
 			}
 		}
 		work, err := ReadPod(pod)

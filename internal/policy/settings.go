@@ -192,7 +192,11 @@ func (r *Rules) Decide(now time.Time, job sched.Job, s Settings) sched.Decision 
 	if strategy == nil {
 		return sched.Decision{Job: job.ID, Window: sched.Window{Start: now, End: now.Add(job.Duration)}}
 	}
-	return strategy.Plan(r.Question(now, job, s))[0]
+	d := strategy.Plan(r.Question(now, job, s))[0]
+	if d.Reason.Kind == sched.NoRoom { // there are no nodes in the question
+		d.Reason.Kind = sched.Cheapest
+	}
+	return d
 }
 
 // Saving returns the savings of a start according to the forecast. share is relative to the cost of an immediate

@@ -70,6 +70,9 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	user := strings.ToValidUTF8(access.UserOf(r.Context()).Username, "?")
 	job.Annotations[v1alpha1.AnnotationSubmittedBy] = shortened(user)
 	expected := s.expect(r.Context(), job) // before the Job itself is counted
+	if asked.EnergyPriority != nil && !policy.WeighsPerformance(expected.Strategy) {
+		expected.addNote("EnergyPriority has no effect with the strategy " + expected.Strategy)
+	}
 	if err := s.Client.Create(r.Context(), job, client.FieldOwner("kubenergy-controller")); err != nil {
 		return s.notCreated(job, err)
 	}
@@ -130,7 +133,7 @@ func (asked *submissionFields) kubeJob() (*batchv1.Job, error) {
 	if asked.EnergyPriority != nil {
 		strategy = cmp.Or(strategy, "carbon")
 		put(v1alpha1.AnnotationPerformanceWeight, strconv.FormatFloat(1-*asked.EnergyPriority, 'g', 6, 64),
-			strings.HasPrefix(strategy, "hybrid"))
+			policy.WeighsPerformance(strategy))
 	}
 	put(v1alpha1.AnnotationStrategy, strategy, strategy != "")
 	put(v1alpha1.AnnotationExpectedDuration, duration.String(), duration > 0)
@@ -237,6 +240,9 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	view := s.View()
 	wanted, settings := view.Settle(&work)
 	expected := Expected{Strategy: settings.Strategy()}
+	for _, f := range append(policy.FindKeys(job.Labels, job.Annotations), view.Find(now, &work)...) {
+		expected.addNote(f.String())
+	}
 	if s.Worlds {
 		expected.addNote("the cheapest backend is chosen within seconds; see annotation " + v1alpha1.AnnotationRunsOn)
 	}

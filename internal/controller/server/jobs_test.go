@@ -184,6 +184,20 @@ func TestIngestExpects(t *testing.T) {
 		e.Start == nil || !e.Start.After(w.now) {
 		t.Errorf("%+v", e)
 	}
+	// Settings without an effect are reported.
+	for i, c := range []struct{ body, want string }{
+		{`"strategy":"carbon+window/shortest"`, "the order /shortest in kubenergy.io/strategy has no effect"},
+		{`"strategy":"energy","energyPriority":0.5`, "EnergyPriority has no effect with the strategy energy+guarded"},
+		{`"energyPriority":0.5`, "EnergyPriority has no effect with the strategy carbon+guarded"},
+		{`"strategy":"profile","energyPriority":0.5`, ""},
+		{`"strategy":"carbon+residual"`, "only suspends running jobs in simulations"},
+		{`"allowedDelay":"900h"`, "at most 24h0m0s is allowed"},
+	} {
+		e := submit(fmt.Sprint("no-effect-", i), `"cpu":1,`+c.body)
+		if c.want == "" && strings.Contains(e.Note, "effect") || !strings.Contains(e.Note, c.want) {
+			t.Errorf("%s: the note is %q, want %q", c.body, e.Note, c.want)
+		}
+	}
 	w.config.View = kube.Unsettled
 	if e := w.expectOf(t, `{"id":"six","cpu":1}`); e.Node != "" || !strings.Contains(e.Note, "no preference") &&
 		!strings.Contains(e.Note, "no node") {
