@@ -179,6 +179,10 @@ func (s *Statement) explain() {
 		note("– marks missing values, for example of idle nodes, systems and energy of unknown origin, " +
 			"which belong to no pod, or of pods without that label.")
 	}
+	const window = 5 * time.Minute
+	if s.Total.First.Sub(s.From) >= window {
+		note("The first energy in this report was booked at " + stamp(s.Total.First) + "; earlier energy is not known.")
+	}
 	if s.Total.UnchartedShare > 0 {
 		note(percent(s.Total.UnchartedShare) + " of the energy has no carbon intensity and no emissions in the report.")
 	}

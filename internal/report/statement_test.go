@@ -415,6 +415,20 @@ func TestStatementJSON(t *testing.T) {
 	}
 }
 
+// A statement of a period that begins before the books says so.
+func TestBeginningOfTheBooks(t *testing.T) {
+	from := time.Date(2026, 6, 1, 13, 0, 0, 0, time.UTC)
+	for late, want := range map[time.Duration]bool{0: false, 4 * time.Minute: false, 29 * time.Minute: true} {
+		s := NewStatement(&ledger.Answer{From: from, To: from.Add(time.Hour), Rows: []ledger.Row{{}}, Total: ledger.Row{
+			First: from.Add(late), Last: from.Add(time.Hour),
+		}}, nil, nil)
+		notes := strings.Join(s.Notes, "\n")
+		if strings.Contains(notes, "booked at 2026-06-01T13:29:00Z") != want || strings.Contains(notes, "booked at") != want {
+			t.Errorf("%v: %s", late, notes)
+		}
+	}
+}
+
 // An empty statement is valid.
 func TestEmptyStatement(t *testing.T) {
 	for _, by := range [][]ledger.Dimension{nil, {ledger.ByNode}} {

@@ -112,7 +112,7 @@ type Reason struct {
 	Limit     string  // annotation with the limit, without prefix; empty if the strategy sets the limit
 	Threshold float64 // value of the limit
 	Unit      string  // unit of Present and Threshold
-	Site      string  // site of the signal, if there are several
+	Site      string  // site of the signal, or of the saving if the rule considers one site, if there are several
 
 	// Alone and Taken are set for PlannedLater. Alone is the start of the job if other jobs used no capacity, and
 	// Taken is the fraction of the cores that they use at that time. Both are zero if the start would be the same.
@@ -186,9 +186,17 @@ func (r *Reason) untilCheaper() string {
 	}
 	text := fmt.Sprintf(" until %s: saves an estimated %.0f %%", r.Until.UTC().Format(time.RFC3339), 100*r.Saving)
 	if r.Carbon == 0 && r.Money == 0 {
-		return text
+		return text + r.atSite()
 	}
-	return text + " (" + r.saved() + ")"
+	return text + " (" + r.saved() + ")" + r.atSite()
+}
+
+// atSite returns the site that the saving refers to, unless the present value of its signal is also described.
+func (r *Reason) atSite() string {
+	if r.Site == "" || r.Unit != "" {
+		return ""
+	}
+	return " at " + r.Site
 }
 
 // crowd describes why the job cannot start at its cheapest time.
@@ -217,7 +225,7 @@ func (r *Reason) tooLittle() string {
 	case r.Kind == ThresholdUnmet:
 		return "waiting has no known saving"
 	default:
-		return "waiting saves nothing"
+		return "waiting saves nothing" + r.atSite()
 	}
 	return "waiting" + r.untilCheaper() + ", less than required by hold.minSaving, minSavingPerHour or minSavingGrams"
 }

@@ -19,6 +19,7 @@ type Outlook struct {
 	carbon, price *grid.Series // nil if the signal has no weight
 	weights       Weights
 	pue           float64 // PUE of the site for the job
+	site          string  // name of the site if there are several
 	now, end      time.Time
 	short         bool    // whether less than a day is known
 	mean          float64 // mean of the known values, used beyond end
@@ -56,6 +57,7 @@ func (s *Snapshot) Forecasts(j *Job) (o Outlook, ok bool) {
 		cost := site.pue() * here.Over(s.Now, s.Now.Add(Day))
 		if chosen == nil || cost < least || cost == least && site.Name < chosen.Name {
 			o, chosen, least = here, site, cost
+			o.site = site.Name
 		}
 	}
 	return o, chosen != nil

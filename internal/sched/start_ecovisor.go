@@ -16,7 +16,7 @@ func ecovisor(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	const lowShare = 0.3
 	var buffer [32]Piece
 	limit, day := quantile(series, s.Now, s.Now.Add(Day), lowShare, buffer[:0])
-	r := Reason{Kind: WithinThreshold, Present: series.At(s.Now), Threshold: limit, Unit: unitCarbon}
+	r := Reason{Kind: WithinThreshold, Present: series.At(s.Now), Threshold: limit, Unit: unitCarbon, Site: o.site}
 	if o.carbon == nil {
 		r.Unit = unitPrice
 	}

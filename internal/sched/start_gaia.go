@@ -83,7 +83,7 @@ func atOnce(s *Snapshot, j *Job, why ReasonKind) (Window, Reason) {
 func (o *Outlook) choose(s *Snapshot, j *Job, start time.Time, costNow, costLater float64) (Window, Reason) {
 	if saved := costNow - costLater; !start.After(s.Now) || saved <= max(Tolerance,
 		s.Policy.MinSaving)*math.Abs(costNow) {
-		return atOnce(s, j, NothingToSave)
+		return j.Window(s.Now), Reason{Kind: NothingToSave, Site: o.site}
 	}
 	return j.Window(start), o.later(s, j, start, costNow, costLater)
 }
@@ -91,7 +91,7 @@ func (o *Outlook) choose(s *Snapshot, j *Job, start time.Time, costNow, costLate
 // later returns the reason for a hold, including its expected saving.
 func (o *Outlook) later(s *Snapshot, j *Job, until time.Time, costNow, costLater float64) Reason {
 	r := Reason{
-		Kind: CheaperLater, Until: until, Latest: s.latest(j),
+		Kind: CheaperLater, Until: until, Latest: s.latest(j), Site: o.site,
 		Saving: (costNow - costLater) / max(math.Abs(costNow), math.SmallestNonzeroFloat64),
 	}
 	if j.Running {

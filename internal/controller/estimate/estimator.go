@@ -150,6 +150,9 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 			b = &books{next: 1, pods: map[types.UID]*account{}, stream: batch.Stream{
 				Node: n.Name, Boot: controllerBoot, Epoch: fmt.Sprintf("%s-%d", e.epoch, e.opened),
 			}}
+			if !last.IsZero() && silent < agentGone { // otherwise estimates may have been recorded before
+				b.from = up - silent
+			}
 			e.books[n.Name] = b
 		}
 		pods, err := e.o.Pods(ctx, n.Name)

@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ type books struct {
 	root       int                // byWall or byModel
 	at         time.Duration      // time of the last tick
 	now        time.Time
+	from       time.Duration // last batch of the agent, which is the start of the first model; 0 if unknown
 	reported   time.Duration // energy has been attributed until this time
 	source     string
 	out        energy.Attribution
@@ -73,8 +75,9 @@ func (b *books) observe(s *scene, q *queue) {
 	case b.attributor == nil, b.root == byModel && s.profile == nil: // the energy until now is unknown
 		b.attributor = nil
 		if root != byNothing {
-			b.begin(s, root, s.at)
+			b.begin(s, root, cmp.Or(b.from, s.at))
 		}
+		b.from = 0
 		return
 	case b.root == byModel:
 		b.follow(s, q)

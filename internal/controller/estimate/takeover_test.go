@@ -80,7 +80,7 @@ func TestTakeOverInTheLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[int]energy.Joules{0: 30_000, 30: 18_000, 35: 30_000, 40: 30_000, 45: 30_000}
+	want := map[int]energy.Joules{0: 30_000, 30: 30_000, 35: 30_000, 40: 30_000, 45: 30_000}
 	for minute := 5; minute < 30; minute += 5 {
 		want[minute] = 60_000
 	}

@@ -63,6 +63,37 @@ func TestSavingsAreInTheirUnits(t *testing.T) {
 	}
 }
 
+// TestReasonsContainTheSite checks that rules that consider only the site with the lowest cost over the next day report
+// it if there are several sites.
+func TestReasonsContainTheSite(t *testing.T) {
+	site := func(name string, first float64) *sched.Site {
+		values := slices.Repeat([]float64{100}, 48)
+		values[0] = first
+		return &sched.Site{Name: name, Carbon: schedtest.Hourly(t, values...)}
+	}
+	for _, c := range []struct {
+		sites []*sched.Site
+		want  string
+	}{
+		{[]*sched.Site{site("clean", 500), site("dirty", 5000)}, " at clean"},
+		{[]*sched.Site{site("clean", 100), site("dirty", 5000)}, " at clean"},
+		{[]*sched.Site{site("only", 500)}, ""},
+		{[]*sched.Site{site("only", 100)}, ""},
+	} {
+		s := &sched.Snapshot{Now: schedtest.Day, Sites: c.sites, Queue: []sched.Job{{
+			ID: "j", Submitted: schedtest.Day, Duration: time.Hour, AllowedDelay: 4 * time.Hour,
+		}}}
+		for _, when := range []string{
+			"rolling", "residual", "carbon-scaler", "wait-awhile", "lowest-slot", "lowest-window", "carbon-time", "ecovisor",
+		} {
+			text := plan(t, "carbon+"+when, s)[0].Reason.String()
+			if strings.Contains(text, " at "+c.sites[0].Name) != (c.want != "") || strings.Contains(text, "dirty") {
+				t.Errorf("%s: the reason is %q, want %q in it", when, text, c.want)
+			}
+		}
+	}
+}
+
 // TestRunningJobsGoByTheirOwnSite checks that a running job is not suspended because of the signal of another site.
 func TestRunningJobsGoByTheirOwnSite(t *testing.T) {
 	falling := make([]float64, 48)
