@@ -191,7 +191,6 @@ func TestIngestExpects(t *testing.T) {
 		{`"energyPriority":0.5`, "EnergyPriority has no effect with the strategy carbon+guarded"},
 		{`"strategy":"profile","energyPriority":0.5`, ""},
 		{`"strategy":"carbon+residual"`, "only suspends running jobs in simulations"},
-		{`"allowedDelay":"900h"`, "at most 24h0m0s is allowed"},
 	} {
 		e := submit(fmt.Sprint("no-effect-", i), `"cpu":1,`+c.body)
 		if c.want == "" && strings.Contains(e.Note, "effect") || !strings.Contains(e.Note, c.want) {
