@@ -77,7 +77,10 @@ func (l *Loop) jointly(h *hold, now time.Time, settings *policy.Settings, d *sch
 	if planned.Reason.Kind == sched.NoOpinion { // no node is large enough, e.g. for a Job with many pods
 		return true
 	}
-	*d = planned
+	alone := d.Reason
+	if *d = planned; !d.Held(now) {
+		d.Reason = startsNow(d.Reason, alone)
+	}
 	// Plans may move starts slightly. Limit the notifications of the owner, more so the longer the hold still has
 	// to wait.
 	const seldom = 10
@@ -87,6 +90,18 @@ func (l *Loop) jointly(h *hold, now time.Time, settings *policy.Settings, d *sch
 	}
 	d.Again = d.Window.Start
 	return true
+}
+
+// startsNow returns the reason for not delaying a hold, given the reasons of the joint plan and of the decision for the
+// hold alone. If waiting does not pay off for the hold alone, this is the reason, regardless of the plan.
+func startsNow(plan, alone sched.Reason) sched.Reason {
+	switch {
+	case alone.Kind != sched.CheaperLater:
+		return alone
+	case plan.Kind == sched.Cheapest, plan.Kind == sched.NoRoom, plan.Kind == sched.AlreadyReleased:
+		return sched.Reason{Kind: sched.Planned}
+	}
+	return plan
 }
 
 // replan starts a joint plan if it is due.

@@ -116,6 +116,70 @@ func TestTheCleanHourIsShared(t *testing.T) {
 	})
 }
 
+// TestReasonsOfJointPlansAreSpecific verifies that a Job that a joint plan does not hold gets the reason of the signals,
+// with and without capacity and power profiles.
+func TestReasonsOfJointPlansAreSpecific(t *testing.T) {
+	flat, rising := []float64{300}, []float64{300, 400, 500, 600}
+	for _, c := range []struct {
+		rule   string
+		values []float64
+		node   func(*sched.Node)
+		want   string
+	}{
+		{"plan", flat, nil, "not held: waiting saves nothing"},
+		{"plan", rising, nil, "not held: waiting saves nothing"},
+		{"plan", flat, func(n *sched.Node) { n.Profile = nil }, "not held: waiting saves nothing"},
+		{"plan", rising, func(n *sched.Node) { n.Free = sched.Resources{} }, "not held: waiting saves nothing"},
+		{"guarded", flat, nil, "not held: scheduled now: the signal varies too little"},
+		{"guarded", flat, func(n *sched.Node) { n.Profile = nil }, "not held: scheduled now: the signal varies too little"},
+		{"guarded", rising, nil, "not held: waiting saves nothing"},
+		{"guarded", rising, func(n *sched.Node) { n.Profile = nil }, "not held: waiting saves nothing"},
+	} {
+		during(t, func(w *world, _ *Config) {
+			series, err := grid.NewSeries(time.Now(), time.Hour, append(c.values, slices.Repeat(c.values[len(c.values)-1:], 40)...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.know(kube.Contents{Sites: []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}}})
+		}, func(w *world) {
+			w.rule = c.rule
+			machine := w.oneMachine()
+			w.loop.Nodes(func(view *kube.View, now time.Time) []sched.Node {
+				nodes := machine(view, now)
+				if c.node != nil {
+					c.node(&nodes[0])
+				}
+				return nodes
+			})
+			w.planned("a", 4*time.Hour)
+			bubble.Advance(time.Minute)
+			if got := w.notes("a"); w.events("a") != "NotHeld" || !strings.HasPrefix(got, c.want) {
+				t.Errorf("%s, %v: the event is %s: %q, want NotHeld: %q", c.rule, c.values, w.events("a"), got, c.want)
+			}
+		})
+	}
+}
+
+// TestStartsNow verifies which reason is reported if neither the joint plan nor the decision alone delays a hold.
+func TestStartsNow(t *testing.T) {
+	for _, c := range []struct{ plan, alone, want sched.ReasonKind }{
+		{sched.Cheapest, sched.NothingToSave, sched.NothingToSave},
+		{sched.Planned, sched.NothingToSave, sched.NothingToSave},
+		{sched.NoRoom, sched.NothingToSave, sched.NothingToSave},
+		{sched.AlreadyReleased, sched.FlatSignal, sched.FlatSignal},
+		{sched.Planned, sched.CheaperLater, sched.Planned},
+		{sched.NoRoom, sched.CheaperLater, sched.Planned},
+		{sched.ScarceCapacity, sched.NothingToSave, sched.NothingToSave},
+		{sched.ScarceCapacity, sched.CheaperLater, sched.ScarceCapacity},
+		{sched.FlatSignal, sched.CheaperLater, sched.FlatSignal},
+		{sched.NoFreshSignal, sched.CheaperLater, sched.NoFreshSignal},
+	} {
+		if got := startsNow(sched.Reason{Kind: c.plan}, sched.Reason{Kind: c.alone}).Kind; got != c.want {
+			t.Errorf("%v and %v: got %v, want %v", c.plan, c.alone, got, c.want)
+		}
+	}
+}
+
 // TestShortagesAreRecordedWithoutHolds verifies that after the first plan, nodes are observed every minute even
 // without holds.
 func TestShortagesAreRecordedWithoutHolds(t *testing.T) {

@@ -163,11 +163,10 @@ func (q *queue) unplan(h *hold, mode v1alpha1.Mode, why string, now time.Time) {
 	q.free(h, why)
 }
 
-// notHeld returns the human-readable reason for not holding a job. The reasons AlreadyReleased and NoRoom are not
-// specific: the core returns AlreadyReleased for every job that must start now, and NoRoom because it was called
-// without nodes.
+// notHeld returns the human-readable reason for not holding a job. The reasons AlreadyReleased and Cheapest are not
+// specific: the core returns them for every job that must start now.
 func notHeld(d *sched.Decision, job *sched.Job, now time.Time, skip bool) string {
-	if d.Reason.Kind != sched.AlreadyReleased && d.Reason.Kind != sched.NoRoom {
+	if d.Reason.Kind != sched.AlreadyReleased && d.Reason.Kind != sched.Cheapest {
 		return d.Reason.String()
 	}
 	if why := policy.NoTime(now, job); why != "" && !job.Released {
