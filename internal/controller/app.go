@@ -180,6 +180,10 @@ func (p *app) addRunners() error {
 	if err = errors.Join(errBindings, err); err != nil {
 		return fmt.Errorf("building clients: %w", err)
 	}
+	karmada := func() bool {
+		_, err := cluster.Discovery().ServerResourcesForGroupVersion(kube.Bindings.GroupVersion().String())
+		return err == nil
+	}
 	overdue := release.New(release.Options{
 		Client: cluster, Held: p.held, View: p.objects.View, Clock: time.Now, Log: p.log, Registerer: p.registry,
 		Leads: p.leads, Events: p.manager.GetEventRecorder(reporter), NoScheduler: func(ctx context.Context) bool {
@@ -211,7 +215,7 @@ func (p *app) addRunners() error {
 		func(ctx context.Context) error { return p.objects.Run(p.beats.Loop(ctx, "objects")) },
 		p.kept("overdue", overdue.Run), p.kept("overdue", overdue.Warn),
 		p.kept("bindings", func(ctx context.Context) error {
-			return release.Bindings(ctx, bindings, p.held, p.log)
+			return release.Bindings(ctx, bindings, karmada, p.held, p.log)
 		}),
 		p.kept("shadow", p.shadow.Run),
 		p.kept("account", p.workloads.Run), p.kept("history", func(ctx context.Context) error {

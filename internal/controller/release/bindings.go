@@ -24,18 +24,18 @@ const (
 )
 
 // Bindings releases ResourceBindings of Karmada that were suspended by admission and not released by
-// kubenergy-karmada, until ctx is done. It is idle if the API server is not Karmada's.
-func Bindings(ctx context.Context, c dynamic.Interface, held *Held, log *slog.Logger) error {
+// kubenergy-karmada, until ctx is done. It is idle if the API server is not Karmada's. The function served reports
+// whether the API server serves ResourceBindings, because other API servers also forbid to list them.
+func Bindings(ctx context.Context, c dynamic.Interface, served func() bool, held *Held, log *slog.Logger) error {
 	reported := false
 	for {
 		err := freeBindings(ctx, c, held, log)
 		pause := bindingLook
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-			if pause = absentLook; !reported && apierrors.IsForbidden(err) { // also returned without the resource
+			if pause = absentLook; !reported && apierrors.IsForbidden(err) && served() {
 				reported = true
-				log.Info("Failed to list ResourceBindings; apply deploy/karmada/federation.yaml if you use Karmada",
-					"error", err)
+				log.Warn("Failed to list ResourceBindings of Karmada; apply deploy/karmada/federation.yaml", "error", err)
 			}
 		case err != nil && ctx.Err() == nil:
 			log.Warn("Failed to check suspended bindings", "error", err)

@@ -143,9 +143,16 @@ func TestManyBindings(t *testing.T) {
 	}
 }
 
-// TestForbiddenIsToldOnce verifies that a missing permission is logged only once, because most API servers are not
-// Karmada's.
+// TestForbiddenIsToldOnce verifies that a missing permission is logged once by Karmada's API server, and not by others,
+// which also return Forbidden.
 func TestForbiddenIsToldOnce(t *testing.T) {
+	for _, karmada := range []bool{true, false} {
+		t.Run(fmt.Sprint(karmada), func(t *testing.T) { forbidden(t, karmada) })
+	}
+}
+
+func forbidden(t *testing.T, karmada bool) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{kube.Bindings: "ResourceBindingList"})
@@ -157,10 +164,12 @@ func TestForbiddenIsToldOnce(t *testing.T) {
 		var log bytes.Buffer
 		ctx, stop := context.WithTimeout(t.Context(), 11*time.Minute)
 		defer stop()
-		if err := Bindings(ctx, client, NewHeld(), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+		served := func() bool { return karmada }
+		if err := Bindings(ctx, client, served, NewHeld(), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
 			t.Fatal(err)
 		}
-		if lines := strings.Count(log.String(), "deploy/karmada/federation.yaml"); looks != 3 || lines != 1 {
+		lines := strings.Count(log.String(), "deploy/karmada/federation.yaml")
+		if looks != 3 || (lines == 1) != karmada || (log.Len() > 0) != karmada {
 			t.Errorf("got %d checks and %d log messages:\n%s", looks, lines, &log)
 		}
 	})
