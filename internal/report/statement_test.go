@@ -415,7 +415,7 @@ func TestStatementJSON(t *testing.T) {
 	}
 }
 
-// A statement of a period that begins before the books says so.
+// A statement of a period that begins before the first booking contains a note.
 func TestBeginningOfTheBooks(t *testing.T) {
 	from := time.Date(2026, 6, 1, 13, 0, 0, 0, time.UTC)
 	for late, want := range map[time.Duration]bool{0: false, 4 * time.Minute: false, 29 * time.Minute: true} {
