@@ -50,8 +50,8 @@ var labelsOf = map[string][]string{
 	onNodes:      {v1alpha1.LabelPowerProfile, v1alpha1.LabelSite},
 }
 
-// Mistyped is a regular expression that matches keys with a misspelled prefix of KubEnergy, and keys of any other prefix
-// with the name of a common annotation of KubEnergy. It also matches the correct keys.
+// Mistyped is a regular expression that matches keys with a misspelled prefix of KubEnergy, and keys of any other
+// prefix with the name of a common annotation of KubEnergy. It also matches the correct keys.
 const Mistyped = `^([a-z0-9-]+[.])*kub[a-z-]*(n[a-z]{0,3}g[a-z]?(y|ie)|nery)([.][a-z.-]*)?/|` +
 	`(^|/)(allowed-delay|finish-by|expected-duration|carbon-threshold|carbon-percentile|price-threshold)$`
 
@@ -92,7 +92,8 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 func propagated(marks ...map[string]string) bool {
 	return slices.ContainsFunc(marks, func(m map[string]string) bool {
 		for key := range m {
-			if domain, _, _ := strings.Cut(key, "/"); domain == "karmada.io" || strings.HasSuffix(domain, ".karmada.io") {
+			domain, _, _ := strings.Cut(key, "/")
+			if domain == "karmada.io" || strings.HasSuffix(domain, ".karmada.io") {
 				return true
 			}
 		}
@@ -161,7 +162,8 @@ func Mentions(o metav1.Object) bool {
 func ours(from ...map[string]string) (keys []string) {
 	for _, m := range from {
 		for key := range m {
-			if strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener) || mistyped.MatchString(key) {
+			if strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener) ||
+				mistyped.MatchString(key) {
 				keys = append(keys, key)
 			}
 		}

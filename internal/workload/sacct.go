@@ -16,7 +16,8 @@ const FormatSacct = "sacct"
 // sacct is the output of sacct --parsable2 of Slurm. Its columns are compared in lower case and without the suffix
 // Raw, so that raw job IDs and durations are accepted.
 var sacct = format{
-	name: FormatSacct, id: "jobid", dated: true, wide: true, add: (*Trace).sacctJob, required: []string{"jobid", "submit"},
+	name: FormatSacct, id: "jobid", dated: true, wide: true, add: (*Trace).sacctJob,
+	required: []string{"jobid", "submit"},
 	optional: []string{"elapsed", "alloccpus", "reqmem", "timelimit", "state", "user", "partition"},
 }
 

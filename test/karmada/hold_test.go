@@ -37,7 +37,7 @@ func (s *stage) controllerAlone(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		client := dynamic.NewForConfigOrDie(s.account("kubenergy-controller"))
-		ended <- release.Bindings(ctx, client, release.NewHeld(), slog.New(slog.DiscardHandler))
+		ended <- release.Bindings(ctx, client, func() bool { return true }, release.NewHeld(), slog.New(slog.DiscardHandler))
 	}()
 	defer func() {
 		stop()

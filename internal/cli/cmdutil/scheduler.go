@@ -42,7 +42,8 @@ var usualNames = []string{policy.SchedulerName, policy.GardenerSchedulerName, po
 func ReadServing(ctx context.Context, client kubernetes.Interface, namespace string, now time.Time) (Serving, error) {
 	var s Serving
 	all, seen := configuredNames(ctx, client, namespace)
-	isDefault := func(name string) bool { return name == v1.DefaultSchedulerName } // also served by the default scheduler
+	// Also served by the default scheduler.
+	isDefault := func(name string) bool { return name == v1.DefaultSchedulerName }
 	s.replaces, s.seen = slices.ContainsFunc(all, isDefault), seen
 	s.Configured = slices.DeleteFunc(all, isDefault)
 	why, err := kube.Absent(ctx, client, namespace, SchedulerName, now)

@@ -122,7 +122,8 @@ func (e *Explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Se
 	why := e.notHeld(s, job, settings)
 	if latest, err := kube.LatestRun(s.cron, tick, job.Duration); err == nil && !latest.IsZero() && why == "" {
 		if job.AllowedDelay = min(job.AllowedDelay, max(0, latest.Sub(tick))); job.AllowedDelay == 0 {
-			why = "the next one leaves no time to wait (concurrencyPolicy " + string(s.cron.Spec.ConcurrencyPolicy) + ")"
+			why = "the next one leaves no time to wait (concurrencyPolicy " +
+				string(s.cron.Spec.ConcurrencyPolicy) + ")"
 		}
 	}
 	switch latest := tick.Add(job.AllowedDelay); {

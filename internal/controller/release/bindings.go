@@ -35,7 +35,8 @@ func Bindings(ctx context.Context, c dynamic.Interface, served func() bool, held
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 			if pause = absentLook; !reported && apierrors.IsForbidden(err) && served() {
 				reported = true
-				log.Warn("Failed to list ResourceBindings of Karmada; apply deploy/karmada/federation.yaml", "error", err)
+				log.Warn("Failed to list ResourceBindings of Karmada; apply deploy/karmada/federation.yaml", "error",
+					err)
 			}
 		case err != nil && ctx.Err() == nil:
 			log.Warn("Failed to check suspended bindings", "error", err)

@@ -172,7 +172,8 @@ func (s *Shadow) decide(w newWork) {
 		decision.Window.Start, "reason", decision.Reason.String())
 	// In shadow mode, only one event per namespace and hour is emitted.
 	if held && (settings.Mode == v1alpha1.ModeAdvise || s.first(work.Namespace+" WouldHold")) {
-		s.o.Events.Eventf(w.Object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s; to hold such work: %s",
+		s.o.Events.Eventf(w.Object, nil, v1.EventTypeNormal, "WouldHold", "Holding",
+			"would be %s; to hold such work: %s",
 			Bounded(decision.Reason.String()), policy.EnforceCommand(work.Namespace))
 	}
 }
