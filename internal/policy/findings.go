@@ -131,7 +131,7 @@ func findKey(what, key, on string) []Finding {
 	}
 	mend := "unknown key" + spelling.DidYouMean(key, allKeys())
 	switch {
-	case !strings.HasPrefix(key, v1alpha1.Prefix) && mistyped.MatchString(key):
+	case !strings.HasPrefix(key, v1alpha1.Prefix) && !strings.HasPrefix(key, gardener) && mistyped.MatchString(key):
 		mend = "the keys of KubEnergy have the prefix " + v1alpha1.Prefix
 	case what == "label" && holder == on, what == "annotation" && known[key] && on == onWork:
 		return nil
