@@ -179,7 +179,7 @@ func (c *fakeUnit) draw() {
 			Temperature: sched.Heat{Celsius: 61.5, Limit: 85, AsOf: at(time.Minute)},
 		},
 		{
-			Node: "b", Watts: 310, AsOf: at(50 * time.Second), Quality: energy.Estimated, Source: "profile",
+			Node: "b", Watts: 310, AsOf: at(100 * time.Second), Quality: energy.Estimated, Source: "profile",
 			Implausible: true, Temperature: sched.Heat{Celsius: 91, Limit: 85, AsOf: at(time.Minute), Hot: true},
 		},
 		{Node: "c", Watts: 9, AsOf: at(45 * time.Second), Quality: energy.Derived, Source: "evil\x1b[2J"},

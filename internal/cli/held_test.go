@@ -86,8 +86,8 @@ func TestHeldToATenant(t *testing.T) {
 	a.add(t, jobsIn("ns"), workJob("nightly"))
 	a.refused["list all gridzones"], a.refused["list pods"] = true, true
 	code, stdout, stderr := a.run(t, "held", "-n", "ns")
-	if code != 0 || !strings.Contains(stdout, "nightly") || strings.Contains(stdout, "SAVES") ||
-		!strings.Contains(stderr, "savings are unknown") || !strings.Contains(stderr, "not readable: pods: forbidden") {
+	if code != 0 || !strings.Contains(stdout, "nightly") || !strings.Contains(stdout, "67 %") ||
+		!strings.Contains(stderr, "only the savings in reasons are known") || !strings.Contains(stderr, "not readable: pods: forbidden") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	a.delete(jobsIn("ns") + "/nightly")

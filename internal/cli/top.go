@@ -49,11 +49,11 @@ func newTopOf(t cmdutil.Terminal, kind string) *cobra.Command {
 		Aliases: []string{strings.TrimSuffix(kind, "s")},
 		Short:   "Show the current power of " + kind + " with source, quality and age",
 		Long: "Show the current power of " + kind + ` at the node, without PUE, with the source, quality and age of the
-reading. Readings older than 45 seconds are marked as stale and are not used for decisions. A node is marked
-"implausible" if a model of the hardware contradicts the reading, "guest of" if it is a virtual machine that is included
-in the reading of its host, "asleep", "booting" or "stopping" if the machine is not awake, and "too hot" if it exceeds
-the maximum temperature of its PowerProfile and does not accept pods. In a federation, CLUSTER/NODE is a node of another
-cluster, and only pods of the queried cluster are shown.`,
+reading. Readings older than 45 seconds are not used for decisions and are marked as stale, except estimates, which are
+marked after 90 seconds. A node is marked "implausible" if a model of the hardware contradicts the reading, "guest of"
+if it is a virtual machine that is included in the reading of its host, "asleep", "booting" or "stopping" if the machine
+is not awake, and "too hot" if it exceeds the maximum temperature of its PowerProfile and does not accept pods. In a
+federation, CLUSTER/NODE is a node of another cluster, and only pods of the queried cluster are shown.`,
 		Args: cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t, kind) },
 	}

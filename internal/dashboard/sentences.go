@@ -23,12 +23,33 @@ func (m *Model) clock(t time.Time) string {
 	return humanize.Clock(t, m.Now) + " (" + humanize.Away(t, m.Now) + ")"
 }
 
-// nominal matches the savings in the message of a hold.
-var nominal = regexp.MustCompile(` \([^()]* (k?gCO2e|in money)\)`)
+// nominal matches the savings in grams and money in the message of a hold, and promised all of its savings.
+var (
+	nominal  = regexp.MustCompile(` \([^()]* (k?gCO2e|in money)\)`)
+	promised = regexp.MustCompile(`saves an estimated (\d+) %(?: \((-?[\d.e+-]+) (k?)gCO2e)?`)
+)
 
-// WithoutGrams removes savings in grams and money from a message of the scheduler. The hold loop does not know the
-// node, so it estimates them from the nominal power of the request.
-func WithoutGrams(text string) string { return nominal.ReplaceAllString(text, "") }
+// Expected returns the saving in the message of a hold, as a fraction of the cost of an immediate start and in grams.
+// Values that the message does not contain are nil.
+func Expected(message string) (share, grams *float64) {
+	found := promised.FindStringSubmatch(message)
+	if found == nil {
+		return nil, nil
+	}
+	const perKilo, perPercent = 1000, 100
+	if v, err := strconv.ParseFloat(found[1], 64); err == nil {
+		share = new(v / perPercent)
+	}
+	if v, err := strconv.ParseFloat(found[2], 64); err == nil {
+		if grams = new(v); found[3] != "" {
+			*grams *= perKilo
+		}
+	}
+	return share, grams
+}
+
+// Jointly reports whether the message of a hold is that of a joint plan.
+func Jointly(message string) bool { return strings.Contains(message, "joint plan") }
 
 func percent(share float64) string {
 	const unit = "\u00a0%" // prevents a line break before the unit
@@ -228,7 +249,7 @@ func Briefly(reason string) string {
 	if _, rest, ok := strings.Cut(reason, "Z: "); ok {
 		reason = rest
 	}
-	return WithoutGrams(reason)
+	return nominal.ReplaceAllString(reason, "")
 }
 
 func interval(d *report.Difference) string {

@@ -12,7 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
-// LiveFor is the maximum age of a reading that is considered current.
+// LiveFor is the maximum age of a reading that is considered current. Estimates of nodes without an agent are made once
+// a minute, so the maximum age of estimates is twice as long.
 const LiveFor = 45 * time.Second
 
 // PowerReading is the power of a node or a pod.
@@ -86,8 +87,11 @@ func (c *ControllerClient) Pods(ctx context.Context, everywhere bool) ([]PowerRe
 }
 
 func aged(d PowerReading, now time.Time) PowerReading {
-	age := max(0, now.Sub(d.AsOf))
-	d.AgeSeconds, d.Stale = age.Round(time.Second).Seconds(), age > LiveFor
+	age, most := max(0, now.Sub(d.AsOf)), LiveFor
+	if d.Quality == energy.Estimated {
+		most *= 2
+	}
+	d.AgeSeconds, d.Stale = age.Round(time.Second).Seconds(), age > most
 	return d
 }
 

@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
@@ -162,5 +161,5 @@ func HeldMessage(pod *v1.Pod) string {
 	if pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) > 0 || c.Reason != v1.PodReasonSchedulingGated {
 		return ""
 	}
-	return dashboard.WithoutGrams(strings.TrimSuffix(c.Message, "."))
+	return strings.TrimSuffix(c.Message, ".")
 }

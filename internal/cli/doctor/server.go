@@ -147,8 +147,8 @@ func (d *Doctor) checkMetrics(context.Context) {
 		},
 		{
 			"monitoring.coreos.com/v1", "servicemonitors", "ServiceMonitor of the Prometheus operator is installed",
-			"ServiceMonitor is not installed: keep serviceMonitor of the chart disabled, and let Prometheus discover " +
-				"pods by annotations",
+			"ServiceMonitor is not installed: keep metrics.serviceMonitor of the chart disabled, and configure " +
+				"Prometheus as described in docs/how-to/grafana.md",
 		},
 	} {
 		switch served, err := d.served(m.groupVersion, m.resource); {

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
-	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/kube"
@@ -103,7 +103,8 @@ type Explainer struct {
 
 	Settled policy.Settings
 	Best    *sched.Node // highest-ranked node; nil if the strategy cannot rank nodes
-	pod     sched.Job   // a single pod of the job on that node
+
+	reason string // reason of the hold; empty if it is not held or the reason is unknown
 
 	// Resources that the user may not read.
 	noZones  bool // grid zones, so the current decision is unknown
@@ -284,52 +285,33 @@ func (e *Explainer) clock(t time.Time) string {
 	return humanize.Clock(t, e.Now) + " UTC (" + humanize.Away(t, e.Now) + ")"
 }
 
-// decide adds the decision that would be made now.
+// decide adds the decision that would be made now. For a held object, it contains the saving of the hold, so that all
+// outputs show the same one.
 func (e *Explainer) decide(job *sched.Job, settings *policy.Settings) {
 	d := e.View.Decide(e.Now, *job, *settings)
-	held := d.Held(e.Now)
-	if held {
-		e.spare(&d)
+	held, text := d.Held(e.Now), d.Reason.String()
+	if d.Reason.Kind == sched.Cheapest {
+		if text = "starts immediately"; settings.AllowedDelay <= 0 {
+			text += ", because no delay is allowed"
+		}
 	}
 	e.out.Decision = &dashboard.Decision{
 		Held: held, Until: d.Window.Start.UTC(), Reason: d.Reason.Kind.String(),
-		Text: humanize.Plain(d.Reason.String(), e.Now), Saving: d.Reason.Saving, Grams: float64(d.Reason.Carbon),
+		Saving: d.Reason.Saving, Grams: float64(d.Reason.Carbon),
 	}
+	if share, grams := dashboard.Expected(e.reason); held && share != nil {
+		text, e.out.Decision.Saving, e.out.Decision.Grams = e.reason, *share, ptr.Deref(grams, 0)
+		if dashboard.Jointly(text) {
+			e.out.Decision.Reason = sched.PlannedLater.String()
+		}
+	}
+	e.out.Decision.Text = humanize.Plain(text, e.Now)
 	then := d.Window.Start
 	if e.out.HeldUntil != nil && e.out.HeldUntil.After(e.Now) {
 		then = *e.out.HeldUntil // compare with the current plan of the hold instead of a new one
 	}
 	for _, site := range e.View.Sites() {
 		e.compare(site, job.Duration, then)
-	}
-}
-
-// spare recomputes the savings of a hold in grams and money for the highest-ranked node, so that they match the
-// table of nodes. The decision itself is made before a node is selected and uses a nominal power.
-func (e *Explainer) spare(d *sched.Decision) {
-	then := d.Window.Start
-	if e.Best == nil || e.Best.Profile == nil {
-		return
-	}
-	on := func(start time.Time) (sched.Estimate, bool) {
-		w := sched.Window{Start: start, End: start.Add(e.Best.Runtime(&e.pod))}
-		s := e.Best.Site.Carbon.Series
-		return (&sched.Snapshot{}).Estimate(&e.pod, e.Best, w), s == nil || s.Covers(w.Start, w.End)
-	}
-	start, _ := on(e.Now)
-	later, known := on(then)
-	if !known {
-		return
-	}
-	pods := 1.0
-	if e.pod.Request.MilliCPU > 0 {
-		pods = float64(e.Job.Request.MilliCPU) / float64(e.pod.Request.MilliCPU)
-	}
-	if d.Reason.Carbon != 0 {
-		d.Reason.Carbon = energy.Grams(pods) * (start.Carbon - later.Carbon)
-	}
-	if d.Reason.Money != 0 {
-		d.Reason.Money = grid.Money(pods) * (start.Cost - later.Cost)
 	}
 }
 

@@ -42,9 +42,9 @@ func NewHeldCommand(t cmdutil.Terminal) *cobra.Command {
 		Use:   "held",
 		Short: "List held Jobs and pods with planned start, latest start, expected saving and reason",
 		Long: `List the Jobs and bare pods that are currently held, with creation time, planned start, latest start,
-expected saving relative to an immediate start, and reason. The command uses your own permissions. Grams are based
-on the nominal power of the requested resources, while kubenergy explain uses the highest-ranked node and shows more
-details. Use kubenergy run-now to start a held Job or pod.`,
+expected saving relative to an immediate start, and reason. The command uses your own permissions. The saving is the
+one in the reason, as when the start was planned. Grams are based on the nominal power of the requested resources. Use
+kubenergy explain for more details, and kubenergy run-now to start a held Job or pod.`,
 		Example: `  kubenergy held -n reports
   kubenergy held -A -o wide`,
 		Args: cmdutil.NoArguments,
@@ -129,7 +129,7 @@ func (h *Holdings) Read(ctx context.Context, namespace string) error {
 	for _, u := range unseen {
 		switch u.Resource {
 		case "gridzones":
-			h.Unseen = append(h.Unseen, cmdutil.OneLine(u.Err)+": savings are unknown")
+			h.Unseen = append(h.Unseen, cmdutil.OneLine(u.Err)+": only the savings in reasons are known")
 		case "energypolicies":
 			h.NoPolicy = true
 		case "namespaces":
@@ -195,13 +195,16 @@ func (h *Holdings) addPod(pod *v1.Pod) {
 	h.Items = append(h.Items, item)
 }
 
-// save sets the expected saving of the planned start if it is known.
+// save sets the expected saving of the planned start if it is known: the one in the reason, or else the current one.
 func (h *Holdings) save(item *dashboard.Job, work *policy.Work) {
 	if item.PlannedStart == nil {
 		return
 	}
 	job, settings := h.View.Settle(work)
 	item.PlannedEnd = new(item.PlannedStart.Add(job.Duration))
+	if item.Saving, item.SavedGrams = dashboard.Expected(item.Why); item.Saving != nil {
+		return
+	}
 	if share, carbon, ok := h.View.Saving(h.Now, job, settings, *item.PlannedStart); ok {
 		item.Saving, item.SavedGrams = &share, new(float64(carbon))
 	}

@@ -61,7 +61,7 @@ func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 	slices.SortFunc(p.Out, func(a, b dashboard.NodeOut) int { return strings.Compare(a.Node, b.Node) })
 	ranked, opinion := ask.Rank(feasible)
 	if opinion && len(ranked) > 0 {
-		e.Best, e.pod = ranked[0].Node, one
+		e.Best = ranked[0].Node
 	}
 	if !opinion && len(ranked) > 0 {
 		p.Note = "the strategy cannot rank nodes without current signals and power profiles, so the default scores " +

@@ -108,7 +108,7 @@ func (e *Explainer) wouldHold(s *subject, job sched.Job, settings *policy.Settin
 	if s.cron != nil || e.out.State != StateWaiting {
 		what, d = "a Job that is created now would be ", e.decideAnew(job, &enforced)
 	}
-	held, reason := d.Held(e.Now), dashboard.WithoutGrams(d.Reason.String())
+	held, reason := d.Held(e.Now), d.Reason.String()
 	for _, event := range e.out.Events { // the decision at its creation, unless the event has expired
 		if text, ok := strings.CutPrefix(event.Text, "would be "); ok && event.Reason == "WouldHold" {
 			what, held = "it would have been ", true
@@ -239,7 +239,8 @@ func (e *Explainer) held(ctx context.Context, annotations map[string]string) {
 	default:
 		e.set(StateHeld, "It is held until %s.", e.clock(*w.Until))
 		if w.Reason != "" {
-			e.out.Sentence += " Reason: " + dashboard.WithoutGrams(w.Reason) + "."
+			e.reason = w.Reason
+			e.out.Sentence += " Reason: " + w.Reason + "."
 		}
 		if w.Until.Before(e.Now) {
 			e.out.Sentence += " This time has passed. If the Job remains held, run kubenergy doctor."
@@ -262,7 +263,8 @@ func (e *Explainer) podState(pod *v1.Pod, settings *policy.Settings) {
 	case len(pod.Spec.SchedulingGates) > 0:
 		e.set(StateSuspended, "It has scheduling gates of other controllers.")
 	case cmdutil.HeldMessage(pod) != "" && settings.Enforced():
-		e.set(StateHeld, "It is held. Reason: %s.", cmdutil.HeldMessage(pod))
+		e.reason = cmdutil.HeldMessage(pod)
+		e.set(StateHeld, "It is held. Reason: %s.", e.reason)
 	case policy.Scheduled(pod).Reason == v1.PodReasonUnschedulable:
 		e.set(StateWaiting, "It is waiting for a node. Scheduler %s reported: %s.", pod.Spec.SchedulerName,
 			strings.TrimSuffix(policy.Scheduled(pod).Message, "."))
@@ -290,7 +292,7 @@ func (e *Explainer) events(ctx context.Context, s *subject) {
 		if strings.HasPrefix(event.ReportingController, "kubenergy-") {
 			e.out.Events = append(e.out.Events, dashboard.Reported{
 				At:     cmp.Or(event.EventTime.Time, event.LastTimestamp.Time, event.CreationTimestamp.Time),
-				Reason: event.Reason, Text: dashboard.WithoutGrams(event.Message),
+				Reason: event.Reason, Text: event.Message,
 			})
 		}
 	}
@@ -303,7 +305,7 @@ func (e *Explainer) past(s *subject, job sched.Job, settings *policy.Settings) s
 	w := cmdutil.ReadWritten(s.job.Annotations)
 	released := s.job.Annotations[v1alpha1.AnnotationReleasedAt] != ""
 	if released && w.Reason != "" {
-		return " It was held before, with the reason: " + dashboard.WithoutGrams(w.Reason) + "."
+		return " It was held before, with the reason: " + w.Reason + "."
 	}
 	if released {
 		return ""
@@ -324,7 +326,7 @@ func (e *Explainer) past(s *subject, job sched.Job, settings *policy.Settings) s
 	}
 	text := " It was not held, and the event with the reason has expired. A Job that is created now would "
 	d := e.decideAnew(job, settings)
-	why := dashboard.WithoutGrams(d.Reason.String())
+	why := d.Reason.String()
 	if d.Held(e.Now) {
 		return text + "be " + why + ". If no Job is ever held, run kubenergy doctor."
 	}

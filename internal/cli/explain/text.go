@@ -98,8 +98,8 @@ func (x *Explanation) textNowAndThen(b *strings.Builder, bold func(string) strin
 	}
 	fmt.Fprintf(b, "\n%s\n", bold("Current decision"))
 	fmt.Fprintf(b, "%s: %s\n", x.Decision.Reason, x.Decision.Text)
-	planned := func(s dashboard.Setting) bool { return s.Name == "hold.rule" && sched.StartRules[s.Value].Together }
-	if slices.ContainsFunc(x.Settings, planned) {
+	together := func(s dashboard.Setting) bool { return s.Name == "hold.rule" && sched.StartRules[s.Value].Together }
+	if slices.ContainsFunc(x.Settings, together) && x.Decision.Reason != sched.PlannedLater.String() {
 		fmt.Fprintln(b, "This is the decision for this workload alone. A joint plan also considers other workloads.")
 	}
 	rows := report.Heads(6, "site", "gCO2e/kWh\nnow", "mean if\nstarted now", "mean if\nstarted then",
