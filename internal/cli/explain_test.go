@@ -405,8 +405,8 @@ func TestExplainStates(t *testing.T) {
 		}), "ns", explain.StateRunning, "It was not held: no delay is allowed."},
 		"running in shadow": {job(unheld), "quiet", explain.StateRunning, "It was not held: the effective mode is shadow " +
 			"(decisions are counted but not applied). In mode enforce, a Job that is created now would be held until 12:00 " +
-			"UTC: saves an estimated 67 %; starts by 17:00 UTC at the latest. To enforce decisions: kubectl label namespace quiet " +
-			"kubenergy.io/mode=enforce --overwrite."},
+			"UTC: saves an estimated 67 % (0.32 gCO2e); starts by 17:00 UTC at the latest. To enforce decisions: " +
+			"kubectl label namespace quiet kubenergy.io/mode=enforce --overwrite."},
 		"running in shadow, no delay": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationAllowedDelay] = "0"

@@ -176,8 +176,8 @@ func TestWarnings(t *testing.T) {
 			strings.Replace(jobWith(typo, "", ""), `"name"`, `"ownerReferences": [{"kind": "CronJob"}], "name"`, 1), "",
 		},
 		"several": {
-			jobWith(bad+`, "kubenergy.io/run-now": "yes", "kubeenergy.io/x": ""`, "", typo),
-			unknown + "\n" + invalid + `; kubenergy.io/run-now is "yes", want true or false` +
+			jobWith(bad+`, "kubeenergy.io/x": ""`, "", typo),
+			unknown + "\n" + invalid +
 				"\nno effect on KubEnergy: kubeenergy.io/x; the keys of KubEnergy start with kubenergy.io/",
 		},
 	} {

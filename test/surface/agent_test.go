@@ -82,7 +82,7 @@ func TestOldStateFolder(t *testing.T) {
 		want int64
 	}{
 		"after a reboot":   {"00000000-0000-4000-8000-000000000000", last - first},
-		"on the same boot": {strings.TrimSpace(string(now)), last - first + 2_000_000},
+		"on the same boot": {strings.TrimSpace(string(now)), last - first + 2_000_000 + step},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &sink{next: map[string]uint64{}, joules: map[string]int64{}}
@@ -131,7 +131,11 @@ func copyState(t *testing.T, to, boot string) {
 	}
 }
 
-// startAgent runs the agent with a constant counter until the test ends and returns its address.
+// step is the advance of the counter of startAgent in microjoules.
+const step = 10
+
+// startAgent runs the agent until the test ends and returns its address. The counter of the machine advances once,
+// after the agent responds.
 func startAgent(t *testing.T, counter int64, args ...string) string {
 	t.Helper()
 	zone := filepath.Join(t.TempDir(), "intel-rapl:0")
@@ -169,5 +173,10 @@ func startAgent(t *testing.T, counter int64, args ...string) string {
 		}
 		return true, answer.Body.Close()
 	})
+	// A counter that never advances is not plausible.
+	later := strconv.FormatInt(counter+step, 10) + "\n"
+	if err := os.WriteFile(filepath.Join(zone, "energy_uj"), []byte(later), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	return address
 }
