@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/kube"
@@ -332,6 +334,37 @@ func (w *world) testAdmission(t *testing.T) {
 			func() bool { return !w.suspends(t, "enforce", newJob(delayed)) })
 		w.setPolicy(t, enforcing, nil, "sentinel-last")
 	})
+}
+
+// warnings collects the warnings of the API server.
+type warnings []string
+
+// HandleWarningHeader implements [rest.WarningHandler].
+func (h *warnings) HandleWarningHeader(_ int, _, text string) { *h = append(*h, text) }
+
+// testWarnings verifies that a client gets a warning about a misspelled annotation, and none about correct ones.
+func (w *world) testWarnings(t *testing.T) {
+	var got warnings
+	config := rest.CopyConfig(w.Config())
+	config.WarningHandler = &got
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	creates := func(job *batchv1.Job) string {
+		got = nil
+		if _, err := client.BatchV1().Jobs("plain").Create(t.Context(), job,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(got, "\n")
+	}
+	kit.Eventually(t, 20*time.Second, "the API server warns about a misspelled annotation", func() bool {
+		return strings.Contains(creates(newJob(annotated("kubenergy.io/allowed-dealy", "6h"))), "allowed-dealy on workloads")
+	})
+	if text := creates(newJob(delayed)); text != "" {
+		t.Errorf("got warnings about a correct Job: %s", text)
+	}
 }
 
 func (w *world) testRow(t *testing.T, r *row, view *kube.View) {

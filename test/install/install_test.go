@@ -114,6 +114,7 @@ func TestInstall(t *testing.T) {
 	t.Run("every example is accepted", w.testExamples)
 	t.Run("plain manifests are accepted", w.testManifests)
 	t.Run("admission", w.testAdmission)
+	t.Run("warnings", w.testWarnings)
 	t.Run("rights", w.testRights)
 	t.Run("guard", w.testGuard)
 	t.Run("guard of budgets", w.testBudgetGuard)

@@ -147,11 +147,11 @@ func pods(scheduler string) corev1.PodTemplateSpec {
 // cleanMinutes is a strategy that uses the short clean periods of the test's grid. Joint plans have longer slots.
 const cleanMinutes = "carbon+window"
 
-// submitCron creates a CronJob that runs every minute and allows its Jobs to be delayed.
+// submitCron creates a CronJob that runs within 70 s, then every hour, and allows its Jobs to be delayed.
 func (w *world) submitCron(t *testing.T, name, delay string) {
 	t.Helper()
 	cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.CronJobSpec{
-		Schedule: "* * * * *",
+		Schedule: fmt.Sprintf("%d * * * *", time.Now().Add(70*time.Second).Minute()),
 		JobTemplate: batchv1.JobTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 				v1alpha1.AnnotationAllowedDelay: delay, v1alpha1.AnnotationStrategy: cleanMinutes,

@@ -208,7 +208,7 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 	// Runs must not overlap. In the hour before 22:00, no run could be delayed, so the schedule is changed.
 	w.shell.run(t, fmt.Sprintf(`kubectl patch cronjob backup -n team-a -p '{"spec":{"schedule":"0 %d * * *"}}'`,
 		(time.Now().UTC().Hour()+12)%24))
-	w.submitCron(t, "minutely", "2h")
+	w.submitCron(t, "hourly", "2h")
 	if got := w.heldUntil(t, "nightly-report"); got.Before(cleanest) {
 		t.Errorf("nightly-report is held until %v, want a time in the cleanest hours starting at %v", got, cleanest)
 	}
@@ -240,7 +240,7 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 		t.Error("Job without an allowed delay is suspended")
 	}
 	w.eventually(t, 75*time.Second, "a Job of the CronJob is held", func() bool {
-		for _, job := range w.ownedBy(t, "minutely") {
+		for _, job := range w.ownedBy(t, "hourly") {
 			if held(&job) {
 				return true
 			}
