@@ -67,6 +67,10 @@ func TestFindings(t *testing.T) {
 		{"label kubenergy.io/interruptible", "yes", "label kubenergy.io/interruptible is \"yes\" and has no effect: want true or false"},
 		{"kubenergy.io/strategy", "energy", ""},
 		{"example.com/allowed-dely", "6h", ""},
+		{"example.com/strategy", "energy", ""},
+		{"kubenergy/allowed-delay", "6h", "the keys of KubEnergy have the prefix kubenergy.io/"},
+		{"allowed-delay", "6h", "the keys of KubEnergy have the prefix kubenergy.io/"},
+		{"label kubeenergy.io/team", "a", "label kubeenergy.io/team has no effect: the keys of KubEnergy have the prefix"},
 	} {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: "p", CreationTimestamp: metav1.Now(), Annotations: map[string]string{},
