@@ -134,7 +134,9 @@ test-portable:
 	@$(alive) env GOARCH=arm64 CGO_ENABLED=0 go build -p $(JOBS) ./cmd/kubenergy-agent ./cmd/kubenergy-gpu
 ifeq ($(shell go env GOHOSTARCH),amd64)
 	@echo "== tests of the agent for 386"
-	@GOARCH=386 CGO_ENABLED=0 $(shuffled) -short -skip '^$(not_386)$$' -p $(JOBS) -timeout $(TIMEOUT) $(metering)
+	@export GOARCH=386 CGO_ENABLED=0; if go test -run '^$$' ./internal/humanize >/dev/null 2>&1; then \
+		$(shuffled) -short -skip '^$(not_386)$$' -p $(JOBS) -timeout $(TIMEOUT) $(metering); \
+	else echo "   not run, because this kernel does not run programs for 386; only compiled"; go vet $(metering); fi
 endif
 
 lint: ## Run golangci-lint, which is built as a Go tool the first time.
