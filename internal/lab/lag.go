@@ -22,7 +22,7 @@ import (
 const (
 	probes      = 5
 	maxSlowdown = 3
-	maxLatency  = 200
+	maxLatency  = 100
 	maxLag      = 100
 )
 
