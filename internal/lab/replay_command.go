@@ -210,12 +210,16 @@ func (o *commandFlags) show(cmd *cobra.Command, folder string) error {
 func (r *Replay) play(ctx context.Context, dir string, slower bool, stderr io.Writer) ([]*sim.Result, error) {
 	quiet := sayThatItLives(stderr, "nodes are being added")
 	err := r.Prepare(ctx)
+	wanted := r.Factor
 	if err == nil && slower {
 		err = r.slowDown(ctx)
 	}
 	quiet()
 	if err != nil {
 		return nil, err
+	}
+	if r.Factor < wanted {
+		fmt.Fprintf(stderr, "this machine is busy, so the clock is %.1f times slower than requested\n", wanted/r.Factor)
 	}
 	// A release is late if it is delayed by more than one second of wall-clock time, which is the limit promised by
 	// the scheduler.

@@ -231,8 +231,8 @@ func (p entsoePeriod) run(omitting bool) (entsoeRun, error) {
 
 // mergeENTSOE converts periods that may overlap to points with the finest step of all periods. If there are several
 // prices for a time, the first auction takes precedence, followed by the finest step. Prices of other auctions than the
-// coupled one are estimates. Conflicting prices of equal
-// precedence result in two points with the same time, which the caller rejects.
+// coupled one are estimates. Conflicting prices of equal precedence result in two points with the same time, which the
+// caller rejects.
 func mergeENTSOE(runs []entsoeRun) ([]Point, time.Duration, error) {
 	slices.SortStableFunc(runs, func(a, b entsoeRun) int {
 		return cmp.Or(cmp.Compare(a.auction, b.auction), cmp.Compare(a.step, b.step))
