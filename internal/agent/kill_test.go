@@ -1,14 +1,11 @@
 package agent_test
 
 import (
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"regexp"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,7 +64,7 @@ func TestKill(t *testing.T) {
 			if err := killer.Start(); err != nil {
 				t.Fatal(err)
 			}
-			kit.Eventually(t, 30*time.Second, "the agent ticks", func() bool { return ticks(address) > 2 })
+			kit.Eventually(t, 30*time.Second, "the agent ticks", func() bool { return killtest.Ticks(address) > 2 })
 			counter.Start(0.5)
 			if err := killer.Kill(); err != nil {
 				t.Fatal(err)
@@ -106,25 +103,4 @@ func TestKill(t *testing.T) {
 			}
 		})
 	}
-}
-
-var tickCount = regexp.MustCompile(`(?m)^kubenergy_agent_tick_duration_seconds_count\{[^}]*\} (\d+)$`)
-
-// ticks returns the agent's number of ticks, or 0 if the agent does not respond.
-func ticks(address string) int {
-	resp, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		return 0
-	}
-	defer resp.Body.Close()
-	page, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return 0
-	}
-	match := tickCount.FindSubmatch(page)
-	if match == nil {
-		return 0
-	}
-	n, _ := strconv.Atoi(string(match[1]))
-	return n
 }

@@ -153,9 +153,10 @@ func (k *killed) newMetered(t *testing.T) *metered {
 	if err := m.killer.Start(); err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, time.Minute, "the released agent delivers batches", func() bool { return k.wire.heard(m.node) })
+	kit.Eventually(t, time.Minute, "the released agent ticks", func() bool { return killtest.Ticks(m.address) > 2 })
 	const watts = 0.1 // the counter overflows after 100 J
 	counter.Start(watts)
+	kit.Eventually(t, time.Minute, "the released agent delivers batches", func() bool { return k.wire.heard(m.node) })
 	return m
 }
 
