@@ -44,7 +44,8 @@ removes them at the end, including those of a run that was killed. The command p
 A file can contain programs and images as contestants. Programs run with your permissions, and images with those of a
 cluster administrator, so each must be allowed by --allow-program. Review files from others before you run them.
 
-On a busy machine, experiments require --force, and differences are not judged.`,
+On a busy machine, experiments require --force. The figures of an experiment on a busy machine are marked as not valid,
+and the command fails unless --force is set.`,
 		Example: `  kubenergy experiment -f scenarios/experiments/escheduler.yaml --faster 20
   kubenergy experiment -f experiment.yaml --target cluster --out results/
   kubenergy experiment --clean --target cluster`,
@@ -62,7 +63,7 @@ On a busy machine, experiments require --force, and differences are not judged.`
 	flags.Float64Var(&f.faster, "faster", 1, "factor by which all times of the file are divided; rates do not change")
 	flags.StringArrayVar(&f.allowed, "allow-program", nil,
 		"`binary` or image of a contestant in the file that may run; can be repeated")
-	flags.BoolVar(&f.force, "force", false, "run on a busy machine, without judging differences")
+	flags.BoolVar(&f.force, "force", false, "run on a busy machine, and do not fail if its figures are not valid")
 	flags.BoolVar(&f.clean, "clean", false, "only clean up after a killed experiment, as the next experiment does")
 	cmd.AddCommand(newExperimentServe(t))
 	return cmd
@@ -83,7 +84,7 @@ func (f *experimentFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	if err := file.Programs(); err != nil {
 		return err
 	}
-	notJudged, err := f.announce(t, file)
+	notValid, err := f.announce(t, file)
 	if err != nil {
 		return err
 	}
@@ -109,11 +110,15 @@ func (f *experimentFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	}
 	for i := range trials {
 		if share := trials[i].Others; share > experiment.MaxOthers {
-			notJudged = append(notJudged, fmt.Sprintf("in arm %d, other programs used %.0f %% of this machine's "+
+			notValid = append(notValid, fmt.Sprintf("in arm %d, other programs used %.0f %% of this machine's "+
 				"processors", trials[i].Arm, 100*share))
 		}
+		if late := trials[i].Overrun; late > experiment.MaxOverrun {
+			notValid = append(notValid, fmt.Sprintf("in arm %d, the control plane was too slow: simulated Jobs took "+
+				"%.1f s longer than specified (limit %d s)", trials[i].Arm, late, experiment.MaxOverrun))
+		}
 	}
-	e := report.NewExperiment(file.Name, file.Names(), trials, notJudged, []string{fmt.Sprintf("Meter: %s. Modelled "+
+	e := report.NewExperiment(file.Name, file.Names(), trials, notValid, []string{fmt.Sprintf("Meter: %s. Modelled "+
 		"energy is computed from power profiles and the usage of pods, so its correlation with CPU is no finding "+
 		"(docs/how-to/experiments.md). All other metrics are measured.", manifest["meter"])})
 	command := append([]string{t.Name}, t.Args...)
@@ -123,7 +128,10 @@ func (f *experimentFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 		return err
 	}
 	fmt.Fprintln(t.Err, "wrote", strings.Join(written, ", "))
-	return t.Print(e, "table")
+	if err := t.Print(e, "table"); err != nil || len(notValid) == 0 || f.force {
+		return err
+	}
+	return errors.New("the figures are not valid, see the notes of the report")
 }
 
 // remove removes the objects and files of an experiment that was killed.
@@ -155,8 +163,8 @@ func (f *experimentFlags) read() (*experiment.File, error) {
 	return file, file.Allow(f.allowed)
 }
 
-// announce prints the duration and the required disk space. It returns the reasons why differences are not judged.
-func (f *experimentFlags) announce(t cmdutil.Terminal, file *experiment.File) (notJudged []string, err error) {
+// announce prints the duration and the required disk space. It returns the reasons why figures are not valid.
+func (f *experimentFlags) announce(t cmdutil.Terminal, file *experiment.File) (notValid []string, err error) {
 	fmt.Fprintf(t.Err, "%s: %s of %s, %s each, for about %s, using up to 0.5 GB in %s meanwhile\n", file.Name,
 		humanize.Count(file.Rounds, "round"), strings.Join(file.Names(), ", "),
 		humanize.Span(file.Duration.Seconds()), humanize.Rounded(file.Takes()), f.out)
@@ -168,7 +176,7 @@ func (f *experimentFlags) announce(t cmdutil.Terminal, file *experiment.File) (n
 	}
 	why := fmt.Sprintf("%.0f %% of this machine's processors were in use before the start", 100*share)
 	if !f.force {
-		return nil, fmt.Errorf("%s: wait for other programs, or set --force to run without judging differences", why)
+		return nil, fmt.Errorf("%s: wait for other programs, or set --force to run without valid figures", why)
 	}
 	return []string{why}, nil
 }

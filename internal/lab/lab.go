@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/daemon"
 	"github.com/kubenergy/kubenergy/internal/lab/kubelet"
+	_ "github.com/kubenergy/kubenergy/internal/lab/quiet" // before k8s.io/apiserver is initialized
 )
 
 var (

@@ -61,10 +61,6 @@ func (r *Replay) sleep(ctx context.Context, t *Trial) error {
 			System: systems + "/" + node,
 		})
 	}
-	// Machines are empty since the start of the trace. The first decisions take this time, which would be many minutes
-	// of the trace.
-	const latency = 5 * time.Second
-	time.Sleep(time.Until(r.clock.Wall.Add(-latency)))
 	return power.Run(ctx, o)
 }
 

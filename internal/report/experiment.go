@@ -24,6 +24,7 @@ type ExperimentTrial struct {
 	Seconds    float64
 	Values     map[string]float64 // by metric; unknown metrics are absent
 	Others     float64            // fraction of this machine's CPU time used by unrelated programs
+	Overrun    float64            // mean time in seconds by which simulated Jobs exceeded their run time
 	Samples    []ExperimentSample
 }
 
@@ -50,7 +51,8 @@ type Experiment struct {
 	Name       string          `json:"name"`
 	Baseline   string          `json:"baseline"`
 	Rounds     int             `json:"rounds"`
-	NotJudged  []string        `json:"notJudged,omitempty"` // reasons why differences are not judged
+	NotValid   []string        `json:"notValid,omitempty"`  // reasons why no figure is valid
+	NotJudged  []string        `json:"notJudged,omitempty"` // other reasons why differences are not judged
 	Rows       []ExperimentRow `json:"rows"`
 	Notes      []string        `json:"notes"`
 
@@ -77,11 +79,12 @@ type ExperimentRow struct {
 // MinRounds is the minimum number of rounds needed to judge differences.
 const MinRounds = 3
 
-// NewExperiment aggregates arms. contestants are in display order, and the first one is the baseline.
-func NewExperiment(name string, contestants []string, trials []ExperimentTrial, notJudged, notes []string) *Experiment {
+// NewExperiment aggregates arms. contestants are in display order, and the first one is the baseline. notValid are the
+// reasons why the machine was too busy for valid figures.
+func NewExperiment(name string, contestants []string, trials []ExperimentTrial, notValid, notes []string) *Experiment {
 	e := &Experiment{
 		APIVersion: "kubenergy.io/v1alpha1", Kind: "ExperimentReport", Name: name, Baseline: contestants[0],
-		NotJudged: notJudged, contestants: contestants, trials: trials,
+		NotValid: notValid, contestants: contestants, trials: trials,
 	}
 	for i := range trials {
 		e.Rounds = max(e.Rounds, trials[i].Round)
@@ -102,7 +105,7 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 		}
 	}
 	for i := range e.Rows {
-		if r := &e.Rows[i]; r.Difference != nil && len(e.NotJudged) == 0 {
+		if r := &e.Rows[i]; r.Difference != nil && len(e.NotJudged)+len(e.NotValid) == 0 {
 			all := MeanOf(r.pairs, 0.05/compared)
 			r.Differs = *all.Low > 0 || *all.High < 0
 		}
@@ -113,6 +116,9 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 	if len(unknown) > 0 {
 		e.Notes = append(e.Notes, "The CPU time of "+strings.Join(unknown, ", ")+" is unknown and not included "+
 			"in modelled energy.")
+	}
+	for _, why := range e.NotValid {
+		e.Notes = append(e.Notes, "NOT VALID: "+why+".")
 	}
 	for _, why := range e.NotJudged {
 		e.Notes = append(e.Notes, "Not judged: "+why+".")
@@ -168,12 +174,20 @@ func MeanOf(values []float64, beyond float64) Interval {
 }
 
 func (e *Experiment) title() string {
-	judged := ""
-	if len(e.NotJudged) > 0 {
+	judged := e.mark()
+	if judged == "" && len(e.NotJudged) > 0 {
 		judged = " (not judged)"
 	}
 	return fmt.Sprintf("%s: %s in %s, against %s%s", e.Name, strings.Join(e.contestants, ", "),
 		humanize.Count(e.Rounds, "round"), e.Baseline, judged)
+}
+
+// mark returns the suffix of all contestants if the figures are not valid.
+func (e *Experiment) mark() string {
+	if len(e.NotValid) == 0 {
+		return ""
+	}
+	return " (not valid)"
 }
 
 func (e *Experiment) table() *Table {
@@ -190,7 +204,7 @@ func (e *Experiment) table() *Table {
 		{Name: "Differs", Field: "differs"},
 	}}
 	for _, r := range e.Rows {
-		cells := []any{r.Contestant, r.Metric, r.Arms, r.Mean.Value, r.Mean.Low, r.Mean.High, nil, nil, nil, nil}
+		cells := []any{r.Contestant + e.mark(), r.Metric, r.Arms, r.Mean.Value, r.Mean.Low, r.Mean.High, nil, nil, nil, nil}
 		if d := r.Difference; d != nil {
 			cells[6], cells[7], cells[8] = d.Value, d.Low, d.High
 		}
@@ -209,10 +223,10 @@ func (e *Experiment) Text(wide, colours bool) string {
 
 // trialTable returns a table with one row per arm.
 func (e *Experiment) trialTable() *Table {
-	t := Sheet(append([]string{"arm", "round", "contestant", "start", "seconds", "otherPrograms"},
+	t := Sheet(append([]string{"arm", "round", "contestant", "start", "seconds", "otherPrograms", "overrun"},
 		ExperimentMetrics...)...)
 	for _, trial := range e.trials {
-		cells := []any{trial.Arm, trial.Round, trial.Contestant, trial.Start, trial.Seconds, trial.Others}
+		cells := []any{trial.Arm, trial.Round, trial.Contestant, trial.Start, trial.Seconds, trial.Others, trial.Overrun}
 		values := sliceutil.Map(ExperimentMetrics, func(m string) any { return entry(trial.Values, m) })
 		t.Add(append(cells, values...)...)
 	}

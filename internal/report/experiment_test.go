@@ -34,8 +34,8 @@ func trialsOf(rounds int, seed uint64, above float64) (trials []report.Experimen
 	return trials
 }
 
-func experimentOf(trials []report.ExperimentTrial, notJudged ...string) *report.Experiment {
-	return report.NewExperiment("test", []string{"a", "b"}, trials, notJudged, []string{"Energy is modelled."})
+func experimentOf(trials []report.ExperimentTrial, notValid ...string) *report.Experiment {
+	return report.NewExperiment("test", []string{"a", "b"}, trials, notValid, []string{"Energy is modelled."})
 }
 
 func rowOf(t *testing.T, e *report.Experiment, contestant, metric string) *report.ExperimentRow {
@@ -77,14 +77,17 @@ func TestExperimentFindsNoDifferenceWhereThereIsNone(t *testing.T) {
 	}
 }
 
-// Differences are not judged on a busy machine, or with too few rounds.
+// Figures are not valid on a busy machine, and differences are not judged with too few rounds.
 func TestExperimentIsNotJudged(t *testing.T) {
 	busy := experimentOf(trialsOf(6, 1, 400), "other programs used the machine")
 	few := experimentOf(trialsOf(2, 1, 400))
-	for name, e := range map[string]*report.Experiment{"other programs": busy, "2 rounds": few} {
-		if rowOf(t, e, "b", "energyJoules").Differs || !strings.Contains(e.Text(false, false), "Not judged: ") ||
-			!strings.Contains(e.Text(false, false), name) {
-			t.Errorf("differences are judged:\n%s", e.Text(false, false))
+	for name, e := range map[string]*report.Experiment{"NOT VALID: other programs": busy, "Not judged: ": few} {
+		text := e.Text(false, false)
+		if rowOf(t, e, "b", "energyJoules").Differs || !strings.Contains(text, name) {
+			t.Errorf("%s: differences are judged:\n%s", name, text)
+		}
+		if marked := strings.Contains(text, "b (not valid)"); marked != (e == busy) {
+			t.Errorf("%s: figures marked: %v:\n%s", name, marked, text)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -424,10 +425,14 @@ func (a *arm) sumUp(trial *report.ExperimentTrial) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v["podsPending"], v["jobsFinished"] = 0, 0
+	var overruns []float64
 	for _, p := range a.pods {
 		if !p.ended.IsZero() {
 			v["jobsFinished"]++
 			v["makespanSeconds"] = max(v["makespanSeconds"], p.ended.Sub(a.began).Seconds())
+			if run, err := strconv.ParseFloat(p.Annotations[v1alpha1.AnnotationLabRunSeconds], 64); err == nil {
+				overruns = append(overruns, p.ended.Sub(p.bound).Seconds()-run)
+			}
 		}
 		if p.created.IsZero() {
 			continue
@@ -440,6 +445,9 @@ func (a *arm) sumUp(trial *report.ExperimentTrial) {
 				took[name] = append(took[name], 1e3*at.Sub(p.created).Seconds())
 			}
 		}
+	}
+	if len(overruns) > 0 {
+		trial.Overrun = stat.Mean(overruns, nil)
 	}
 	for name, all := range took {
 		if len(all) > 0 {

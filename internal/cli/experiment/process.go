@@ -80,5 +80,9 @@ func program(name string) (string, error) {
 	return path, nil
 }
 
-// MaxOthers is the maximum fraction of the machine's CPU time that other programs may use.
-const MaxOthers = 0.15
+// Limits of valid figures: the fraction of the machine's CPU time that other programs may use, and the mean time in
+// seconds by which simulated Jobs may exceed their run time. On an idle machine, that time is below one second.
+const (
+	MaxOthers  = 0.15
+	MaxOverrun = 3
+)
