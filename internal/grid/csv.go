@@ -2,6 +2,7 @@ package grid
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -88,179 +89,199 @@ func ReadCSV(path string, o CSVOptions) (Signal, Zone, error) {
 
 // ParseCSV is like [ReadCSV] for a text in memory. The given name is used in errors.
 func ParseCSV(name string, text []byte, o CSVOptions) (Signal, Zone, error) {
-	survey := newCSVReader(name, text, o)
-	_, _, _ = survey.read(survey.survey) // the second pass returns the error again
-	r := newCSVReader(name, text, o)
-	r.evidence = survey
-	return r.read(r.row)
-}
-
-func newCSVReader(name string, text []byte, o CSVOptions) *csvReader {
-	r := &csvReader{file: name, options: o, csv: csv.NewReader(bytes.NewReader(text))}
-	header, _, _ := bytes.Cut(text, []byte{'\n'})
-	for _, separator := range []byte{'\t', ';'} {
-		if bytes.IndexByte(header, separator) >= 0 {
-			r.csv.Comma = rune(separator)
-			break
-		}
+	f, err := parseFile(name, text, &o)
+	if err != nil {
+		return Signal{}, "", err
 	}
-	r.csv.ReuseRecord = true
-	r.csv.TrimLeadingSpace = r.csv.Comma != '\t'
-	return r
+	return join(&o, []*csvFile{f})
 }
 
-type csvReader struct {
-	file     string
-	options  CSVOptions
-	csv      *csv.Reader
-	evidence *csvReader // the reader of the first pass
+// csvFile contains the values of a file.
+type csvFile struct {
+	name    string
+	options *CSVOptions
+	line    int // of the current row
 
-	time                             int  // index of the column with times
-	ends                             bool // the times are the ends of intervals
-	value, zone, estimated, sequence int  // column indexes; -1 if absent
-	name                             string
-	scale                            float64
-	clock                            clock
-	decimals                         decimals
-	zones                            []string
-	rows                             []sample // of the zone
-	step                             time.Duration
-	start                            time.Time
-	signal                           []float64
-	quality                          energy.Quality
+	column   columns
+	scale    float64 // factor to convert values to gCO2e/kWh or to the price per kWh
+	clock    clock
+	decimals decimals
+
+	zones   []string
+	zone    Zone
+	rows    []sample // of the zone
+	step    time.Duration
+	quality energy.Quality
 }
 
 // sample is the value of a row.
 type sample struct {
-	time  time.Time
-	value float64
+	file  *csvFile
 	line  int
+	time  time.Time
+	step  time.Duration // duration of the value
+	value float64
 }
 
-func (r *csvReader) fail(field, format string, args ...any) *RowError {
-	line, _ := r.csv.FieldPos(0)
-	return &RowError{File: r.file, Line: line, Field: field, Err: fmt.Errorf(format, args...)}
+// rowText contains the fields of a row that are parsed.
+type rowText struct {
+	line        int
+	time, value string
 }
 
-// failOption is like fail for errors that the caller can fix by setting an option.
-func (r *csvReader) failOption(option, format string, args ...any) *RowError {
-	err := r.fail("", format, args...)
-	err.Option = option
-	return err
+// fail returns an error in the current row. The option, if not empty, is one that the caller can set to fix the error.
+func (f *csvFile) fail(field, option, format string, args ...any) error {
+	return &RowError{File: f.name, Line: f.line, Field: field, Option: option, Err: fmt.Errorf(format, args...)}
 }
 
-func (r *csvReader) read(use func(row []string) error) (Signal, Zone, error) {
-	header, err := r.csv.Read()
-	if err == io.EOF {
-		return Signal{}, "", &RowError{File: r.file, Err: errors.New("the file is empty")}
-	}
-	if err != nil {
-		return Signal{}, "", r.broken(err)
-	}
-	if err := r.columns(slices.Clone(header)); err != nil {
-		return Signal{}, "", err
-	}
-	if r.evidence != nil {
-		r.clock.dates, r.decimals = r.evidence.clock.dates, r.evidence.decimals
-	}
-	if r.options.Decimal != "" {
-		r.decimals = decimals{comma: r.options.Decimal == ",", point: r.options.Decimal == "."}
-	}
-	r.quality = energy.Derived
-	noUnit := r.unit(r.name)
-	for first := true; ; first = false {
-		row, err := r.csv.Read()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return Signal{}, "", r.broken(err)
-		}
-		if first && row[r.time] == "" { // energy-charts.info has units in the second line
-			noUnit = r.unit(r.name + " " + row[r.value])
-			continue
-		}
-		if noUnit != nil {
-			return Signal{}, "", noUnit
-		}
-		if err := use(row); err != nil {
-			return Signal{}, "", err
+func parseFile(name string, text []byte, o *CSVOptions) (*csvFile, error) {
+	f := &csvFile{name: name, options: o, zone: o.Zone, quality: energy.Derived}
+	f.decimals = decimals{comma: o.Decimal == ",", point: o.Decimal == "."}
+	// Dates and numbers are parsed after reading all rows, because a single row may leave their format open.
+	texts, invalid := f.read(text)
+	for _, row := range texts {
+		if err := f.parse(row); err != nil {
+			return nil, err
 		}
 	}
-	return r.finish()
-}
-
-// survey collects evidence for the format of dates and numbers.
-func (r *csvReader) survey(row []string) error {
-	r.clock.note(row[r.time])
-	r.decimals.note(strings.TrimSpace(row[r.value]))
-	return nil
-}
-
-// broken converts an error of encoding/csv to a RowError.
-func (r *csvReader) broken(err error) error {
-	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
-		cause := parse.Err
-		if errors.Is(cause, csv.ErrFieldCount) {
-			cause = errors.New("the row has fewer or more fields than the header: is it truncated?")
-		}
-		return &RowError{File: r.file, Line: parse.Line, Err: cause}
-	}
-	return &RowError{File: r.file, Err: err}
-}
-
-func (r *csvReader) row(row []string) error {
-	if r.zone >= 0 {
-		zone := row[r.zone]
-		if !slices.Contains(r.zones, zone) {
-			r.zones = append(r.zones, strings.Clone(zone))
-		}
-		if r.options.Zone != "" && zone != string(r.options.Zone) {
-			return nil
-		}
-		if r.options.Zone == "" && len(r.zones) > 1 {
-			return r.failOption(OptionZone, "the file has several zones, including %s: select one",
-				strings.Join(r.zones, ", "))
-		}
-	}
-	if r.sequence >= 0 && laterSequence.MatchString(row[r.sequence]) {
-		return nil
-	}
-	at, last, missing := row[r.time], time.Time{}, blank(row[r.value])
-	if r.time > 0 && timeOfDay.MatchString(at) {
-		at = row[r.time-1] + " " + at // the date is in a column of its own
-	}
-	if n := len(r.rows); n > 0 {
-		last = r.rows[n-1].time
-	}
-	if missing && r.options.Fill > 0 {
-		return nil
-	}
-	t, err := r.clock.parse(at, last)
-	if err != nil {
-		return r.fail("time", "%w", err)
-	}
-	v, invalid := r.number(row[r.value])
 	if invalid != nil {
-		if missing {
-			invalid.Option = OptionFill
-		}
-		return invalid
+		return nil, invalid
 	}
-	r.markEstimated(row)
-	if every := r.options.Every; every > 0 && !r.options.Price && !t.Truncate(every).Equal(t) {
+	f.line = 0
+	switch {
+	case len(f.rows) == 0 && len(f.zones) > 0 && !slices.Contains(f.zones, string(f.zone)):
+		return nil, f.fail("", OptionZone, "no zone %q: the file has %s", f.zone, strings.Join(f.zones, ", "))
+	case len(f.rows) == 0:
+		return nil, f.fail("", "", "the file has no values")
+	}
+	if o.AssumedUTC != nil && f.clock.floating {
+		*o.AssumedUTC = true
+	}
+	return f, f.measure()
+}
+
+// read returns the rows of the zone up to the first malformed one, and its error. It collects evidence for the formats
+// of dates and numbers.
+func (f *csvFile) read(text []byte) (rows []rowText, err error) {
+	table := csv.NewReader(bytes.NewReader(text))
+	firstLine, _, _ := bytes.Cut(text, []byte{'\n'})
+	if i := bytes.IndexAny(firstLine, "\t;"); i >= 0 {
+		table.Comma = rune(firstLine[i])
+	}
+	table.ReuseRecord = true
+	table.TrimLeadingSpace = table.Comma != '\t'
+	header, err := f.next(table)
+	if err == io.EOF {
+		return nil, f.fail("", "", "the file is empty")
+	}
+	if err == nil {
+		err = f.setColumns(slices.Clone(header))
+	}
+	if err != nil {
+		return nil, err
+	}
+	noUnit := f.setUnit(f.column.name)
+	for first := true; ; first = false {
+		row, err := f.next(table)
+		switch {
+		case err == io.EOF:
+			return rows, nil
+		case err != nil:
+			return rows, err
+		case first && row[f.column.time] == "": // energy-charts.info has units in the second line
+			noUnit = f.setUnit(f.column.name + " " + row[f.column.value])
+			continue
+		case noUnit != nil:
+			return nil, noUnit
+		}
+		at, value := row[f.column.time], row[f.column.value]
+		if f.column.time > 0 && timeOfDay.MatchString(at) {
+			at = row[f.column.time-1] + " " + at // the date is in a column of its own
+		}
+		f.clock.note(at)
+		if f.options.Decimal == "" {
+			f.decimals.note(strings.TrimSpace(value))
+		}
+		wanted, err := f.selects(row)
+		if err != nil {
+			return rows, err
+		}
+		if wanted {
+			rows = append(rows, rowText{f.line, strings.Clone(at), strings.Clone(value)})
+		}
+	}
+}
+
+// next reads a row. It returns [io.EOF] after the last one.
+func (f *csvFile) next(table *csv.Reader) ([]string, error) {
+	row, err := table.Read()
+	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
+		f.line = wrong.Line
+		if errors.Is(err, csv.ErrFieldCount) {
+			return nil, f.fail("", "", "the row has fewer or more fields than the header: is it truncated?")
+		}
+		return nil, f.fail("", "", "%w", wrong.Err)
+	}
+	if err == nil {
+		f.line, _ = table.FieldPos(0)
+	}
+	return row, err
+}
+
+// selects reports whether a row is read. It lowers the quality if the row is marked as estimated.
+func (f *csvFile) selects(row []string) (bool, error) {
+	if f.column.zone >= 0 {
+		zone := row[f.column.zone]
+		if !slices.Contains(f.zones, zone) {
+			f.zones = append(f.zones, strings.Clone(zone))
+		}
+		if f.options.Zone == "" && len(f.zones) > 1 {
+			return false, f.fail("", OptionZone, "the file has several zones, including %s: select one",
+				strings.Join(f.zones, ", "))
+		}
+		if f.zone = cmp.Or(f.options.Zone, Zone(f.zones[0])); zone != string(f.zone) {
+			return false, nil
+		}
+	}
+	if f.column.sequence >= 0 && laterSequence.MatchString(row[f.column.sequence]) {
+		return false, nil
+	}
+	if f.options.Fill > 0 && blank(row[f.column.value]) {
+		return false, nil
+	}
+	if f.column.estimated >= 0 && !slices.Contains([]string{"", "0", "false"}, row[f.column.estimated]) {
+		f.quality = energy.Estimated
+	}
+	return true, nil
+}
+
+// parse adds the value of a row.
+func (f *csvFile) parse(row rowText) error {
+	f.line = row.line
+	var last time.Time
+	if n := len(f.rows); n > 0 {
+		last = f.rows[n-1].time
+	}
+	t, err := f.clock.parse(row.time, last)
+	if err != nil {
+		return f.fail("time", "", "%w", err)
+	}
+	value, err := f.number(row.value)
+	if err != nil {
+		return err
+	}
+	if every := f.options.Every; every > 0 && !f.options.Price && !t.Truncate(every).Equal(t) {
 		return nil
 	}
 	if !t.After(last) {
-		if r.clock.floating && changedIn(t) != "" {
-			return r.fail("time", "%s is duplicate, and clocks are put back at this time in %s: %s", at, changedIn(t),
-				timeZoneHint)
+		if f.clock.floating && changedIn(t) != "" {
+			return f.fail("time", "", "%s is duplicate, and clocks are put back at this time in %s: %s", row.time,
+				changedIn(t), timeZoneHint)
 		}
-		return r.fail("time", "%s is out of order or duplicate: want a time after %s", t.Format(time.RFC3339),
+		return f.fail("time", "", "%s is out of order or duplicate: want a time after %s", t.Format(time.RFC3339),
 			last.Format(time.RFC3339))
 	}
-	line, _ := r.csv.FieldPos(0)
-	r.rows = append(r.rows, sample{t, v * r.scale, line})
+	f.rows = append(f.rows, sample{file: f, line: f.line, time: t, value: value})
 	return nil
 }
 
@@ -272,80 +293,30 @@ func blank(text string) bool {
 	return slices.Contains([]string{"", "-", "–", "n/e", "n/a", "na", "null"}, strings.ToLower(strings.TrimSpace(text)))
 }
 
-// markEstimated lowers the quality if the row is marked as estimated.
-func (r *csvReader) markEstimated(row []string) {
-	if r.estimated >= 0 && !slices.Contains([]string{"", "0", "false"}, row[r.estimated]) {
-		r.quality = energy.Estimated
+// number parses and converts the value of a row.
+func (f *csvFile) number(text string) (float64, error) {
+	option := ""
+	if blank(text) {
+		option = OptionFill
 	}
-}
-
-// keep appends a value to the series if it is in the requested time range.
-func (r *csvReader) keep(t time.Time, value float64) {
-	if t.Before(r.options.From) || !r.options.Until.IsZero() && !t.Before(r.options.Until) {
-		return
-	}
-	if len(r.signal) == 0 {
-		r.start = t
-	}
-	r.signal = append(r.signal, value)
-}
-
-// number parses the value of a row.
-func (r *csvReader) number(text string) (float64, *RowError) {
 	text = strings.Trim(text, " \u00a0")
-	if text != "" && r.decimals.open == text && !r.decimals.comma && !r.decimals.point {
-		return 0, r.fail(r.name, "the comma in %q may separate decimals or thousands: %s", text,
+	if text != "" && f.decimals.open == text && !f.decimals.comma && !f.decimals.point {
+		return 0, f.fail(f.column.name, "", "the comma in %q may separate decimals or thousands: %s", text,
 			hint("decimal", `","`, "decimal"))
 	}
-	v, err := r.decimals.parse(text)
-	scaled := v * r.scale
+	v, err := f.decimals.parse(text)
+	scaled, limit := v*f.scale, float64(MaxPriceOf(f.options.Currency))
 	switch {
 	case err != nil:
-		return 0, r.fail(r.name, "%q is not a number", text)
+		err = f.fail(f.column.name, option, "%q is not a number", text)
 	case math.IsNaN(v) || math.IsInf(v, 0):
-		return 0, r.fail(r.name, "%q is not a finite number", text)
-	case !r.options.Price && v < 0:
-		return 0, r.fail(r.name, "%q is negative", text)
-	case !r.options.Price && scaled > maxIntensity:
-		return 0, r.fail(r.name, "%q is above %d gCO2e per kWh: is the unit different?", text, maxIntensity)
-	case r.options.Price && math.Abs(scaled) > float64(MaxPriceOf(r.options.Currency)):
-		return 0, r.fail(r.name, "%q is above %v per kWh: is the unit different?", text, MaxPriceOf(r.options.Currency))
+		err = f.fail(f.column.name, "", "%q is not a finite number", text)
+	case !f.options.Price && v < 0:
+		err = f.fail(f.column.name, "", "%q is negative", text)
+	case !f.options.Price && scaled > maxIntensity:
+		err = f.fail(f.column.name, "", "%q is above %d gCO2e per kWh: is the unit different?", text, maxIntensity)
+	case f.options.Price && math.Abs(scaled) > limit:
+		err = f.fail(f.column.name, "", "%q is above %v per kWh: is the unit different?", text, limit)
 	}
-	return v, nil
-}
-
-func (r *csvReader) finish() (Signal, Zone, error) {
-	zone := r.options.Zone
-	if r.zone >= 0 && zone == "" && len(r.zones) == 1 {
-		zone = Zone(r.zones[0])
-	}
-	if r.options.AssumedUTC != nil && r.clock.floating {
-		*r.options.AssumedUTC = true
-	}
-	switch {
-	case len(r.rows) == 0 && r.zone >= 0 && len(r.zones) > 0:
-		return Signal{}, "", &RowError{
-			File: r.file, Option: OptionZone, Err: fmt.Errorf("no zone %q: the file has %s", zone,
-				strings.Join(r.zones, ", ")),
-		}
-	case len(r.rows) == 0:
-		return Signal{}, "", &RowError{File: r.file, Err: errors.New("the file has no values")}
-	}
-	if r.ends {
-		r.toStarts()
-	}
-	if err := r.join(); err != nil {
-		return Signal{}, "", err
-	}
-	if len(r.signal) == 0 {
-		return Signal{}, "", &RowError{File: r.file, Err: ErrOutside}
-	}
-	series, err := NewSeries(r.start, r.step, r.signal)
-	if err == nil && r.options.Price && r.options.Every > r.step {
-		series, err = series.average(r.options.Every)
-	}
-	if err != nil {
-		return Signal{}, "", &RowError{File: r.file, Err: err}
-	}
-	return Signal{Series: series, Quality: r.quality}, zone, nil
+	return scaled, err
 }

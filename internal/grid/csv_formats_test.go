@@ -100,6 +100,10 @@ func TestFormats(t *testing.T) {
 			"Hour Ending (UTC),v\n2026-03-28 22:00,0\n2026-03-28 23:00,1\n2026-03-29 00:00,2\n2026-03-29 00:15,3\n2026-03-29 00:30,4\n", "",
 			grid.CSVOptions{}, "2026-03-28T21:00:00Z", 15 * time.Minute, []float64{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 4},
 		},
+		"hour ending, then a quarter": {
+			"Hour Ending (UTC),v\n2026-03-28 22:00,0\n2026-03-28 23:00,1\n2026-03-29 00:00,2\n2026-03-29 00:15,3\n", "",
+			grid.CSVOptions{}, "2026-03-28T21:00:00Z", 15 * time.Minute, []float64{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3},
+		},
 		"start beside end": {
 			"interval_end_utc,interval_start_utc,v\n2026-03-28T23:00Z,2026-03-28T22:00Z,1\n", "", grid.CSVOptions{},
 			"2026-03-28T22:00:00Z", time.Hour, []float64{1},

@@ -11,112 +11,158 @@ import (
 // maxRefinement limits the ratio of the largest and the smallest step, and with it the size of the series.
 const maxRefinement = 12
 
-// steps returns the smallest step, and for each row whether the next one follows after a step instead of a gap. A
-// difference is a step if it occurs twice in succession, or if it is the smallest one. The step is an hour if there is
-// only one row, and 0 if no row follows within an hour.
-func (r *csvReader) steps() (smallest time.Duration, follows []bool) {
-	if len(r.rows) == 1 {
-		return time.Hour, make([]bool, 1)
+// measure determines the steps of the rows, and converts the times of ends to those of starts. The difference of the
+// times of two rows is a step if it occurs twice in succession, or if it is the smallest one. Otherwise there is a gap,
+// and the step is that of the row beside it. The step is an hour if there is only one row.
+func (f *csvFile) measure() error {
+	if len(f.rows) == 1 {
+		f.step = time.Hour
 	}
-	diffs, follows := make([]time.Duration, len(r.rows)-1), make([]bool, len(r.rows))
-	for i := range diffs {
-		diffs[i] = r.rows[i+1].time.Sub(r.rows[i].time)
+	steps := make([]time.Duration, len(f.rows)-1) // between a row and the next one; 0 for a gap
+	var shortest time.Duration                    // the smallest difference, for a file without a succession
+	difference := func(i int) time.Duration {
+		if i < 0 || i >= len(steps) {
+			return 0
+		}
+		return f.rows[i+1].time.Sub(f.rows[i].time)
 	}
-	var shortest time.Duration // the smallest difference, for a file without a succession
-	for i, d := range diffs {
+	for i := range steps {
+		d := difference(i)
 		if d > time.Hour {
 			continue
 		}
-		follows[i] = i > 0 && diffs[i-1] == d || i+1 < len(diffs) && diffs[i+1] == d
 		if shortest == 0 || d < shortest {
 			shortest = d
 		}
-		atEnd := i > 1 && i+1 == len(diffs) && smallest > 0 && smallest%d == 0 // its successor is not in the file
-		if (follows[i] || atEnd) && (smallest == 0 || d < smallest) {
-			smallest = d
+		if difference(i-1) == d || difference(i+1) == d {
+			steps[i] = d
+		}
+		atEnd := i > 1 && i+1 == len(steps) && f.step > 0 && f.step%d == 0 // its successor is not in the file
+		if (steps[i] > 0 || atEnd) && (f.step == 0 || d < f.step) {
+			f.step = d
 		}
 	}
-	smallest = cmp.Or(smallest, shortest)
-	for i, d := range diffs {
-		follows[i] = follows[i] || d == smallest
+	if f.step = cmp.Or(f.step, shortest); f.step == 0 {
+		option := OptionFill
+		if f.options.Fill > 0 {
+			option = ""
+		}
+		return f.rows[1].fail(option, "%s is %v after the previous row: want an hour or less",
+			f.rows[1].time.Format(time.RFC3339), difference(0))
 	}
-	return smallest, follows
-}
-
-// toStarts converts the times of the rows from the ends to the starts of intervals.
-func (r *csvReader) toStarts() {
-	length, follows := r.steps()
-	for i := len(r.rows) - 1; i >= 0; i-- {
-		if i > 0 && follows[i-1] {
-			length = r.rows[i].time.Sub(r.rows[i-1].time)
+	for i := range steps {
+		if difference(i) == f.step {
+			steps[i] = f.step
 		}
-		r.rows[i].time = r.rows[i].time.Add(-length)
 	}
-}
-
-// join converts the rows to values with the smallest step. A value with a larger step is repeated. It fills gaps if
-// the options allow it.
-func (r *csvReader) join() error {
-	smallest, follows := r.steps()
-	r.step = smallest
-	length := smallest
-	for i, row := range r.rows {
-		last := i+1 == len(r.rows)
-		if !last && follows[i] {
-			length = r.rows[i+1].time.Sub(row.time)
+	step := f.step
+	if !f.column.ends {
+		for i := range f.rows {
+			if i < len(steps) {
+				step = cmp.Or(steps[i], step)
+			}
+			f.rows[i].step = step
 		}
-		if smallest > 0 && (length%smallest != 0 || length/smallest > maxRefinement) {
-			return r.failAt(r.rows[i+1], "", "%s follows after %v: want steps that are multiples of %v, up to %d times",
-				r.rows[i+1].time.Format(time.RFC3339), length, smallest, maxRefinement)
+		return nil
+	}
+	for i := len(steps); i >= 0; i-- {
+		if i > 0 {
+			step = cmp.Or(steps[i-1], step)
 		}
-		for t := row.time; t.Before(row.time.Add(length)); t = t.Add(smallest) {
-			r.keep(t, row.value)
-		}
-		if last {
-			break
-		}
-		if err := r.follow(row, r.rows[i+1], length); err != nil {
-			return err
-		}
+		f.rows[i].step, f.rows[i].time = step, f.rows[i].time.Add(-step)
 	}
 	return nil
 }
 
-// follow checks that next follows row after length, and fills the gap between them if the options allow it.
-func (r *csvReader) follow(row, next sample, length time.Duration) error {
-	end := row.time.Add(length)
-	gap := next.time.Sub(end)
-	switch {
-	case gap == 0:
-		return nil
-	case length == 0:
-		option := OptionFill
-		if r.options.Fill > 0 {
-			option = ""
-		}
-		return r.failAt(next, option, "%s is %v after the previous row: want an hour or less",
-			next.time.Format(time.RFC3339), gap)
-	case gap < 0:
-		return r.failAt(next, "", "%s is out of order or duplicate: want %s", next.time.Format(time.RFC3339),
-			end.Format(time.RFC3339))
-	case r.clock.floating && gap == time.Hour && changedIn(end) != "":
-		return r.failAt(next, "", "%s is missing, and clocks are put forward at this time in %s: %s",
-			end.Format("2006-01-02 15:04"), changedIn(end), timeZoneHint)
-	case r.options.fills(gap, r.step):
-		for i, v := range r.options.between(row.value, next.value, int(gap/r.step)) {
-			r.keep(end.Add(time.Duration(i)*r.step), v)
-		}
-		r.quality = energy.Estimated
-		return nil
+// join concatenates the rows of files, which must be sorted, to a series with the smallest of their steps. A value with
+// a larger step is repeated. Gaps are filled if the options allow it.
+func join(o *CSVOptions, files []*csvFile) (Signal, Zone, error) {
+	var rows []sample
+	quality, step := energy.Derived, time.Hour
+	for _, f := range files {
+		rows = append(rows, f.rows...)
+		quality, step = min(quality, f.quality), min(step, f.step)
 	}
-	return r.failAt(next, OptionFill, "a gap: %s follows %s, want %s", next.time.Format(time.RFC3339),
-		row.time.Format(time.RFC3339), end.Format(time.RFC3339))
+	var start time.Time
+	var values []float64
+	keep := func(t time.Time, value float64) {
+		if t.Before(o.From) || !o.Until.IsZero() && !t.Before(o.Until) {
+			return
+		}
+		if len(values) == 0 {
+			start = t
+		}
+		values = append(values, value)
+	}
+	for i, row := range rows {
+		if row.step%step != 0 || row.step/step > maxRefinement {
+			return Signal{}, "", row.fail("", "%s has a step of %v: want a multiple of %v, up to %d times",
+				row.time.Format(time.RFC3339), row.step, step, maxRefinement)
+		}
+		for t := row.time; t.Before(row.end()); t = t.Add(step) {
+			keep(t, row.value)
+		}
+		if i+1 == len(rows) {
+			break
+		}
+		next := rows[i+1]
+		missing, err := o.missing(row, next, step)
+		if err != nil {
+			return Signal{}, "", err
+		}
+		for k := range missing { // by linear interpolation
+			keep(row.end().Add(time.Duration(k)*step),
+				row.value+(next.value-row.value)*float64(k+1)/float64(missing+1))
+			quality = energy.Estimated
+		}
+		if o.Filled != nil {
+			*o.Filled += missing
+		}
+	}
+	if len(values) == 0 {
+		return Signal{}, "", &RowError{File: files[0].name, Err: ErrOutside}
+	}
+	series, err := NewSeries(start, step, values)
+	if err == nil && o.Price && o.Every > step {
+		series, err = series.average(o.Every)
+	}
+	if err != nil {
+		return Signal{}, "", &RowError{File: files[0].name, Err: err}
+	}
+	return Signal{Series: series, Quality: quality}, files[0].zone, nil
 }
 
-func (r *csvReader) failAt(row sample, option, format string, args ...any) *RowError {
-	err := r.failOption(option, format, args...)
-	err.Line, err.Field = row.line, "time"
-	return err
+// missing returns the number of values to fill in between two rows, or an error if next must not follow row.
+func (o *CSVOptions) missing(row, next sample, step time.Duration) (int, error) {
+	const most = 100_000 // limits the number of values in files with very short steps
+	from, until, end := row.time.Format(time.RFC3339), next.time.Format(time.RFC3339), row.end().Format(time.RFC3339)
+	gap := next.time.Sub(row.end())
+	switch {
+	case gap == 0:
+		return 0, nil
+	case next.file.clock.floating && gap == time.Hour && changedIn(row.end()) != "":
+		return 0, next.fail("", "%s is missing, and clocks are put forward at this time in %s: %s",
+			row.end().Format("2006-01-02 15:04"), changedIn(row.end()), timeZoneHint)
+	case gap > 0 && gap <= o.Fill && gap%step == 0 && gap/step <= most:
+		return int(gap / step), nil
+	case row.file != next.file:
+		err := &RowError{File: next.file.name, Err: fmt.Errorf("starting at %s with step %v, it does not follow %s, "+
+			"ending at %s with step %v", until, next.step, row.file.name, end, row.step)}
+		if gap > 0 {
+			err.Option = OptionFill
+		}
+		return 0, err
+	case gap < 0:
+		return 0, next.fail("", "%s is out of order or duplicate: want %s", until, end)
+	}
+	return 0, next.fail(OptionFill, "a gap: %s follows %s, want %s", until, from, end)
+}
+
+func (s *sample) end() time.Time { return s.time.Add(s.step) }
+
+func (s *sample) fail(option, format string, args ...any) error {
+	s.file.line = s.line
+	return s.file.fail("time", option, format, args...)
 }
 
 // average returns the means of s over whole steps.
@@ -130,24 +176,6 @@ func (s *Series) average(step time.Duration) (*Series, error) {
 		means = append(means, s.Mean(t, t.Add(step)))
 	}
 	return NewSeries(start, step, means)
-}
-
-// fills reports whether a gap can be filled.
-func (o *CSVOptions) fills(gap, step time.Duration) bool {
-	const most = 100_000 // limits the number of values in files with very short steps
-	return gap > 0 && gap <= o.Fill && gap%step == 0 && gap/step <= most
-}
-
-// between returns count values, linearly interpolated between from and to, and adds count to Filled.
-func (o *CSVOptions) between(from, to float64, count int) []float64 {
-	values := make([]float64, count)
-	for i := range values {
-		values[i] = from + (to-from)*float64(i+1)/float64(count+1)
-	}
-	if o.Filled != nil {
-		*o.Filled += count
-	}
-	return values
 }
 
 // Notes returns notes about assumptions and missing values in a file that was read with Filled and AssumedUTC.
