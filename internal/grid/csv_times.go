@@ -1,6 +1,7 @@
 package grid
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -42,9 +43,7 @@ func newClock(header string, o *CSVOptions) clock {
 	case cetName.MatchString(header):
 		c.zone, _ = time.LoadLocation("Europe/Brussels")
 	case offset != nil:
-		hours, _ := strconv.Atoi(offset[1] + offset[2])
-		minutes, _ := strconv.Atoi(offset[1] + "0" + offset[3])
-		c.zone = time.FixedZone("", hours*3600+minutes*60)
+		c.zone = fixedZone(offset[1], offset[2], offset[3])
 	case utcName.MatchString(header):
 		c.zone = time.UTC
 	case localName.MatchString(header):
@@ -53,28 +52,27 @@ func newClock(header string, o *CSVOptions) clock {
 	return c
 }
 
-// Layouts of times with an offset, of unambiguous times without one, and of local times. In the last ones, 2/1 is
-// replaced by 1/2 if the month is first.
+// fixedZone returns a zone with an offset. The minutes may be empty.
+func fixedZone(sign, hours, minutes string) *time.Location {
+	h, _ := strconv.Atoi(sign + hours)
+	m, _ := strconv.Atoi(sign + "0" + minutes)
+	return time.FixedZone("", h*3600+m*60)
+}
+
+// Layouts of unambiguous and of local times, without a zone. In dates with slashes, the day is first.
 var (
-	offsetLayouts = []string{
-		"2006-1-2T15:04Z07:00", time.RFC3339, "2006-1-2 15:04:05-07:00", "2006-1-2 15:04:05Z07:00",
-		"2006-1-2 15:04Z07:00", "2006-1-2 15:04:05-07", "2006-1-2T15:04:05-0700", "2006-1-2 15:04:05-0700",
-		"2006-1-2T15:04-0700", "2006-1-2 15:04-0700",
-	}
 	isoLayouts = []string{
-		"2006-1-2 15:04:05", "2006-1-2 15:04", "2006-1-2T15:04", "2006-1-2T15:04:05", "2006/1/2 15:04",
-		"2006/1/2 15:04:05", "20060102 15:04", "20060102T1504", "200601021504",
-		"2006010215",
+		"2006-1-2T15:04", "2006-1-2 15:04:05", "2006-1-2T15:04:05", "2006-1-2 15:04", "2006/1/2 15:04",
+		"2006/1/2 15:04:05", "20060102 15:04", "20060102T1504", "200601021504", "2006010215",
 	}
 	localLayouts = []string{
 		"2.1.2006 15:04", "2.1.2006 15:04:05", "2.1.06 15:04", "Jan 2, 2006 3:04 PM", "2 Jan 2006 15:04",
-		"2-Jan-2006 15:04",
-		"2/1/2006 15:04", "2/1/2006 15:04:05", "2/1/2006 3:04 PM", "2/1/2006 3:04:05 PM", "2/1/06 15:04",
+		"2-Jan-2006 15:04", "2/1/2006 15:04", "2/1/2006 15:04:05", "2/1/2006 3:04 PM", "2/1/2006 3:04:05 PM",
+		"2/1/06 15:04",
 	}
-	hasOffset    = regexp.MustCompile(`^.{10,}(Z|[+-]\d\d(:?\d\d)?)$`)
-	abbreviation = regexp.MustCompile(`^(.*[\dM])\s*\(?([A-Z]{3,5})\)?$`)
-	slashes      = regexp.MustCompile(`^(\d{1,2})[/-](\d{1,2})[/-](\d{2}|\d{4})\b`)
-	timeOfDay    = regexp.MustCompile(`^\d{1,2}:\d\d`)
+	zoneSuffix = regexp.MustCompile(`^(.{9,}?[\dM])\s*(?:([+-])([01]\d):?([0-5]\d)?|\(?(Z|[A-Z]{3,5})\)?)$`)
+	slashes    = regexp.MustCompile(`^(\d{1,2})[/-](\d{1,2})[/-](\d{2}|\d{4})\b`)
+	timeOfDay  = regexp.MustCompile(`^\d{1,2}:\d\d`)
 )
 
 // note records evidence for the order of day and month.
@@ -95,11 +93,6 @@ func (c *clock) note(text string) {
 // exists twice is the first one after the time of the previous row.
 func (c *clock) parse(text string, last time.Time) (time.Time, error) {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), " - ")
-	if hasOffset.MatchString(text) {
-		if t, ok := parseAny(text, offsetLayouts); ok {
-			return t.UTC(), nil
-		}
-	}
 	const end = 1_900_000_000 // numbers such as 2024123123 are dates
 	switch n, err := strconv.ParseInt(text, 10, 64); {
 	case err == nil && n >= 1e8 && n < end:
@@ -107,21 +100,23 @@ func (c *clock) parse(text string, last time.Time) (time.Time, error) {
 	case err == nil && n >= 1e11 && n < end*1000 && len(text) == 13:
 		return time.UnixMilli(n).UTC(), nil
 	}
-	zone, abbr := c.zone, ""
-	if m := abbreviation.FindStringSubmatch(text); m != nil {
-		text, abbr = m[1], strings.NewReplacer("MESZ", "CEST", "MEZ", "CET").Replace(m[2])
+	local, zone, abbr := text, c.zone, ""
+	if m := zoneSuffix.FindStringSubmatch(text); m != nil {
+		local, abbr = m[1], strings.NewReplacer("MESZ", "CEST", "MEZ", "CET").Replace(m[5])
 		switch abbr {
-		case "UTC", "GMT":
+		case "":
+			zone = fixedZone(m[2], m[3], m[4])
+		case "Z", "UTC", "GMT":
 			zone = time.UTC
 		case "CET", "CEST":
 			zone, _ = time.LoadLocation("Europe/Brussels")
 		}
 	}
-	wall, iso := parseAny(text, isoLayouts)
+	wall, iso := parseAny(local, isoLayouts)
 	if !iso {
 		var err error
-		if wall, err = c.parseLocal(text); err != nil {
-			return time.Time{}, err
+		if wall, err = c.parseLocal(local); err != nil {
+			return time.Time{}, fmt.Errorf("%q %w", text, err)
 		}
 	}
 	switch {
@@ -141,25 +136,22 @@ func (c *clock) parse(text string, last time.Time) (time.Time, error) {
 
 // parseLocal parses a time in a layout that is common in local times.
 func (c *clock) parseLocal(text string) (time.Time, error) {
-	d := slashes.FindStringSubmatch(text)
-	if d != nil {
-		if d[1] != d[2] && c.dates == "" {
-			return time.Time{}, fmt.Errorf("%q may start with the day or the month, and no other row shows which: %s",
-				text, hint("dates", DayFirst+" or "+MonthFirst, "dates"))
-		}
-		if c.dates == MonthFirst {
-			d[1], d[2] = d[2], d[1]
-		}
-		text = d[1] + "/" + d[2] + "/" + d[3] + text[len(d[0]):]
+	if d := slashes.FindStringSubmatch(text); d != nil && d[1] != d[2] && c.dates == "" {
+		return time.Time{}, fmt.Errorf("may start with the day or the month, and no other row shows which: %s",
+			hint("dates", DayFirst+" or "+MonthFirst, "dates"))
 	}
+	dayFirst := "$1/$2/$3"
+	if c.dates == MonthFirst {
+		dayFirst = "$2/$1/$3"
+	}
+	text = slashes.ReplaceAllString(text, dayFirst)
 	if t, ok := parseAny(text, localLayouts); ok {
 		return t, nil
 	}
-	why := "is not a time"
 	if _, ok := parseAny(text+" 00:00", slices.Concat(isoLayouts, localLayouts)); ok {
-		why = "is a date without a time"
+		return time.Time{}, errors.New("is a date without a time: want e.g. 2022-06-01T13:00Z")
 	}
-	return time.Time{}, fmt.Errorf("%q %s: want e.g. 2022-06-01T13:00Z", text, why)
+	return time.Time{}, errors.New("is not a time: want e.g. 2022-06-01T13:00Z")
 }
 
 func parseAny(text string, layouts []string) (time.Time, bool) {
@@ -171,7 +163,8 @@ func parseAny(text string, layouts []string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// instants returns the times at which clocks in the zone show the time wall: one, or none or two when clocks change.
+// instants returns the times at which clocks in the zone show the time wall, in order: one, or none or two when clocks
+// change.
 func instants(wall time.Time, zone *time.Location) (found []time.Time) {
 	for _, near := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		_, offset := wall.Add(near).In(zone).Zone()
@@ -180,7 +173,6 @@ func instants(wall time.Time, zone *time.Location) (found []time.Time) {
 			found = append(found, t)
 		}
 	}
-	slices.SortFunc(found, time.Time.Compare)
 	return found
 }
 

@@ -40,15 +40,12 @@ type unit struct {
 func unitOf(text string) unit {
 	u := unit{percent: strings.Contains(text, "%")}
 	for i, found := range energyName.FindAllStringSubmatch(text, -1) {
-		factor := 1.0
-		if strings.EqualFold(found[1][:1], "m") {
-			factor = 1.0 / 1000
-		}
-		if i > 0 && factor != u.perEnergy {
+		perEnergy := map[string]float64{"k": 1, "m": 1.0 / 1000}[strings.ToLower(found[1][:1])]
+		if i > 0 && perEnergy != u.perEnergy {
 			u.perEnergy = 0
 			break
 		}
-		u.perEnergy = factor
+		u.perEnergy = perEnergy
 	}
 	if hundredthName.MatchString(text) {
 		u.part = 0.01

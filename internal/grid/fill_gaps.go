@@ -1,8 +1,9 @@
 package grid
 
 import (
-	"cmp"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -15,61 +16,52 @@ const maxRefinement = 12
 // times of two rows is a step if it occurs twice in succession, or if it is the smallest one. Otherwise there is a gap,
 // and the step is that of the row beside it. The step is an hour if there is only one row.
 func (f *csvFile) measure() error {
-	if len(f.rows) == 1 {
+	const never = time.Duration(math.MaxInt64)
+	diffs := make([]time.Duration, len(f.rows)-1)
+	for i := range diffs {
+		diffs[i] = f.rows[i+1].time.Sub(f.rows[i].time)
+	}
+	repeated := func(i int) bool {
+		return i > 0 && diffs[i-1] == diffs[i] || i+1 < len(diffs) && diffs[i+1] == diffs[i]
+	}
+	f.step = never
+	for i, d := range diffs {
+		last := i > 1 && i+1 == len(diffs) && f.step%d == 0 // its successor is not in the file
+		if d <= time.Hour && (repeated(i) || last) {
+			f.step = min(f.step, d)
+		}
+	}
+	switch {
+	case len(diffs) == 0:
 		f.step = time.Hour
+	case f.step == never: // without a succession
+		f.step = slices.Min(diffs)
 	}
-	steps := make([]time.Duration, len(f.rows)-1) // between a row and the next one; 0 for a gap
-	var shortest time.Duration                    // the smallest difference, for a file without a succession
-	difference := func(i int) time.Duration {
-		if i < 0 || i >= len(steps) {
-			return 0
-		}
-		return f.rows[i+1].time.Sub(f.rows[i].time)
-	}
-	for i := range steps {
-		d := difference(i)
-		if d > time.Hour {
-			continue
-		}
-		if shortest == 0 || d < shortest {
-			shortest = d
-		}
-		if difference(i-1) == d || difference(i+1) == d {
-			steps[i] = d
-		}
-		atEnd := i > 1 && i+1 == len(steps) && f.step > 0 && f.step%d == 0 // its successor is not in the file
-		if (steps[i] > 0 || atEnd) && (f.step == 0 || d < f.step) {
-			f.step = d
-		}
-	}
-	if f.step = cmp.Or(f.step, shortest); f.step == 0 {
+	if f.step > time.Hour {
 		option := OptionFill
 		if f.options.Fill > 0 {
 			option = ""
 		}
 		return f.rows[1].fail(option, "%s is %v after the previous row: want an hour or less",
-			f.rows[1].time.Format(time.RFC3339), difference(0))
-	}
-	for i := range steps {
-		if difference(i) == f.step {
-			steps[i] = f.step
-		}
+			f.rows[1].time.Format(time.RFC3339), diffs[0])
 	}
 	step := f.step
+	update := func(row, difference int) {
+		if difference >= 0 && difference < len(diffs) && diffs[difference] <= time.Hour &&
+			(repeated(difference) || diffs[difference] == f.step) {
+			step = diffs[difference]
+		}
+		f.rows[row].step = step
+	}
 	if !f.column.ends {
 		for i := range f.rows {
-			if i < len(steps) {
-				step = cmp.Or(steps[i], step)
-			}
-			f.rows[i].step = step
+			update(i, i)
 		}
 		return nil
 	}
-	for i := len(steps); i >= 0; i-- {
-		if i > 0 {
-			step = cmp.Or(steps[i-1], step)
-		}
-		f.rows[i].step, f.rows[i].time = step, f.rows[i].time.Add(-step)
+	for i := range slices.Backward(f.rows) {
+		update(i, i-1)
+		f.rows[i].time = f.rows[i].time.Add(-step)
 	}
 	return nil
 }
