@@ -80,11 +80,7 @@ const maxIntensity = 10_000
 // provider filled in values and the quality is estimated. Gaps that are not filled, duplicates and invalid values are
 // reported as errors with their line.
 func ReadCSV(path string, o CSVOptions) (Signal, Zone, error) {
-	text, err := ReadFile(path)
-	if err != nil {
-		return Signal{}, "", err
-	}
-	return ParseCSV(path, text, o)
+	return ReadFiles(o, path)
 }
 
 // ParseCSV is like [ReadCSV] for a text in memory. The given name is used in errors.
@@ -300,7 +296,7 @@ func (f *csvFile) number(text string) (float64, error) {
 		option = OptionFill
 	}
 	text = strings.Trim(text, " \u00a0")
-	if text != "" && f.decimals.open == text && !f.decimals.comma && !f.decimals.point {
+	if f.decimals.open(text) {
 		return 0, f.fail(f.column.name, "", "the comma in %q may separate decimals or thousands: %s", text,
 			hint("decimal", `","`, "decimal"))
 	}

@@ -87,37 +87,37 @@ var zoneID = regexp.MustCompile(`^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$`)
 
 // choose returns the name of the column of values to read.
 func (f *csvFile) choose(values []string) (string, error) {
-	zone, all := string(f.options.Zone), strings.Join(values, ", ")
-	columnOfZone := f.column.zone < 0 && zone != "" // the file may have a column for each zone
-	if want := f.options.Column; want != "" {
-		if !slices.Contains(values, want) {
-			return "", f.fail("", OptionColumn, "no column %q: the file has %s", want, all)
-		}
-		return want, nil
+	o, all := f.options, strings.Join(values, ", ")
+	zone := "" // the file may have a column for each zone
+	if f.column.zone < 0 {
+		zone = string(o.Zone)
 	}
-	for _, name := range lifecycleColumns {
-		if !f.options.Price && slices.Contains(values, name) {
-			return name, nil
-		}
-	}
+	has := func(name string) bool { return slices.Contains(values, name) }
+	lifecycle := slices.IndexFunc(lifecycleColumns, has)
 	zonesOnly := !slices.ContainsFunc(values, func(name string) bool { return !zoneID.MatchString(name) })
 	withUnit := slices.DeleteFunc(slices.Clone(values), func(name string) bool {
-		return unitOf(name).scale(f.options.Price) == 0
+		return unitOf(name).scale(o.Price) == 0
 	})
 	switch {
-	case columnOfZone && slices.Contains(values, zone):
+	case has(o.Column) && o.Column != "":
+		return o.Column, nil
+	case o.Column != "":
+		return "", f.fail("", OptionColumn, "no column %q: the file has %s", o.Column, all)
+	case lifecycle >= 0 && !o.Price:
+		return lifecycleColumns[lifecycle], nil
+	case has(zone) && zone != "":
 		return zone, nil
 	case len(values) == 1:
 		return values[0], nil
 	case len(withUnit) == 1:
 		return withUnit[0], nil
-	case columnOfZone && zonesOnly:
+	case zonesOnly && zone != "":
 		return "", f.fail("", OptionZone, "no zone %q: the file has %s", zone, all)
-	case columnOfZone:
-		return "", f.fail("", OptionColumn,
-			"select a column: the file has neither a column %q nor a column %s, but %s", "zone", zone, all)
 	case zonesOnly:
 		return "", f.fail("", OptionZone, "select a zone: the file has %s", all)
+	case zone != "":
+		return "", f.fail("", OptionColumn,
+			"select a column: the file has neither a column %q nor a column %s, but %s", "zone", zone, all)
 	}
 	return "", f.fail("", OptionColumn, "select a column: the file has %s", all)
 }

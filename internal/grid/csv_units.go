@@ -89,8 +89,7 @@ func unitWords(price bool) string {
 
 // decimals determines the decimal separator of numbers.
 type decimals struct {
-	comma, point bool
-	open         string // the first number that may have either separator
+	comma, point bool // the numbers show that it is one of them
 }
 
 var (
@@ -104,11 +103,14 @@ func (d *decimals) note(text string) {
 	switch {
 	case comma > point && (point >= 0 || !groupedByComma.MatchString(text)):
 		d.comma = true
-	case comma > point && d.open == "":
-		d.open = strings.Clone(text)
 	case point > comma:
 		d.point = true
 	}
+}
+
+// open reports whether a comma in text may separate decimals or thousands.
+func (d *decimals) open(text string) bool {
+	return !d.comma && !d.point && groupedByComma.MatchString(text)
 }
 
 // parse parses a number.
