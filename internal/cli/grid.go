@@ -27,13 +27,9 @@ func newGrid(t cmdutil.Terminal) *cobra.Command {
 	return cmd
 }
 
-type gridFlags struct {
-	options                                      grid.CSVOptions
-	zone, timeZone, unit, decimal, dates, output string
-}
-
 func newGridConvert(t cmdutil.Terminal) *cobra.Command {
-	var f gridFlags
+	var o grid.CSVOptions
+	var timeZone, output string
 	cmd := &cobra.Command{
 		Use:   "convert FILE...",
 		Short: "Convert a grid file of a provider to CSV with times in UTC",
@@ -49,35 +45,43 @@ gridstatus. If the file leaves one of them open, the error contains the flag to 
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return f.convert(t, args) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := o.SetFormat(timeZone, o.Unit, o.Decimal, o.Dates); err != nil {
+				return cmdutil.NewUsageError(err)
+			}
+			signal, zone, err := forecastcmd.ReadGrid(t, o, args...)
+			if err != nil {
+				return cmdutil.NewUsageError(err)
+			}
+			var text bytes.Buffer
+			_ = csv.NewWriter(&text).WriteAll(gridTable(signal, zone, o.Price)) // a buffer returns no errors
+			if output != "" {
+				return os.WriteFile(output, text.Bytes(), 0o644)
+			}
+			_, err = text.WriteTo(t.Out)
+			return err
+		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.timeZone, "time-zone", "",
+	flags.StringVar(&timeZone, "time-zone", "",
 		"IANA time zone of times without an offset, e.g. Europe/Berlin or UTC")
-	flags.StringVar(&f.options.Column, "column", "", "column of the values (default: the only one with a unit)")
-	flags.StringVar(&f.zone, "zone", "", "grid zone, required if the file contains several zones")
-	flags.BoolVar(&f.options.Price, "price", false, "convert prices instead of carbon intensities")
-	flags.StringVar(&f.unit, "unit", "",
+	flags.StringVar(&o.Column, "column", "", "column of the values (default: the only one with a unit)")
+	flags.StringVar((*string)(&o.Zone), "zone", "", "grid zone, required if the file contains several zones")
+	flags.BoolVar(&o.Price, "price", false, "convert prices instead of carbon intensities")
+	flags.StringVar(&o.Unit, "unit", "",
 		"unit of the values, e.g. per-MWh, ct/kWh or kg/MWh (default: in the column name)")
-	flags.StringVar(&f.decimal, "decimal", "", "decimal separator: . or , (default: detected)")
-	flags.StringVar(&f.dates, "dates", "",
+	flags.StringVar(&o.Decimal, "decimal", "", "decimal separator: . or , (default: detected)")
+	flags.StringVar(&o.Dates, "dates", "",
 		"order of dates such as 01/02/2024: day-first or month-first (default: detected)")
-	flags.DurationVar(&f.options.Fill, "fill", 0, cmdutil.FillUsage)
-	flags.StringVarP(&f.output, "output", "o", "", "output file (default: standard output)")
+	flags.DurationVar(&o.Fill, "fill", 0, cmdutil.FillUsage)
+	flags.StringVarP(&output, "output", "o", "", "output file (default: standard output)")
 	return cmd
 }
 
-func (f *gridFlags) convert(t cmdutil.Terminal, files []string) error {
-	f.options.Zone = grid.Zone(f.zone)
-	if err := f.options.SetFormat(f.timeZone, f.unit, f.decimal, f.dates); err != nil {
-		return cmdutil.NewUsageError(err)
-	}
-	signal, zone, err := forecastcmd.ReadGrid(t, f.options, files...)
-	if err != nil {
-		return cmdutil.NewUsageError(err)
-	}
+// gridTable returns the rows of a file that grid.ReadCSV reads without options.
+func gridTable(signal grid.Signal, zone grid.Zone, price bool) [][]string {
 	header, end := []string{"datetime_utc", "ci_g_per_kwh", "estimated"}, []string{"0"}
-	if f.options.Price {
+	if price {
 		header[1] = "price_per_kwh"
 	}
 	if signal.Quality == energy.Estimated {
@@ -86,21 +90,11 @@ func (f *gridFlags) convert(t cmdutil.Terminal, files []string) error {
 	if zone != "" {
 		header, end = append(header, "zone"), append(end, string(zone))
 	}
-	var text bytes.Buffer
-	out := csv.NewWriter(&text)
-	_ = out.Write(header)
-	s := signal.Series
-	for i := range s.Len() {
-		row := []string{
-			s.Start().Add(time.Duration(i) * s.Step()).Format(time.RFC3339),
-			strconv.FormatFloat(s.Value(i), 'g', -1, 64),
-		}
-		_ = out.Write(append(row, end...))
+	table := [][]string{header}
+	for i := range signal.Series.Len() {
+		at := signal.Series.Start().Add(time.Duration(i) * signal.Series.Step())
+		value := strconv.FormatFloat(signal.Series.Value(i), 'g', -1, 64)
+		table = append(table, append([]string{at.Format(time.RFC3339), value}, end...))
 	}
-	out.Flush() // a buffer returns no errors
-	if f.output != "" {
-		return os.WriteFile(f.output, text.Bytes(), 0o644)
-	}
-	_, err = t.Out.Write(text.Bytes())
-	return err
+	return table
 }
