@@ -14,7 +14,7 @@ const maxRefinement = 12
 
 // measure determines the steps of the rows, and converts the times of ends to those of starts. The difference of the
 // times of two rows is a step if it occurs twice in succession, or if it is the smallest one. Otherwise there is a gap,
-// and the step is that of the row beside it. The step is an hour if there is only one row.
+// and the step is that of an adjacent row. The step is an hour if there is only one row.
 func (f *csvFile) measure() error {
 	const never = time.Duration(math.MaxInt64)
 	diffs := make([]time.Duration, len(f.rows)-1)
