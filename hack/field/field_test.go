@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/kubenergy/kubenergy/scenarios/field"
 )
 
 // ownData writes a data directory with a trace and a grid.
@@ -41,7 +39,7 @@ func ownData(t *testing.T) (dir string) {
 func TestOwnData(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	o := options{
-		data: ownData(t), half: "test", knowledge: field.Installed, out: out, seed: 24, count: 2, workers: 2,
+		data: ownData(t), half: "test", knowledge: Installed, out: out, seed: 24, count: 2, workers: 2,
 		arms: []string{"stock", "energy", ours, "held stock"},
 	}
 	run := func() (table string, results []byte) {

@@ -32,7 +32,6 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
-	"github.com/kubenergy/kubenergy/scenarios/field"
 )
 
 // An arm is a way to schedule the jobs of an instance.
@@ -64,18 +63,18 @@ var arms = []arm{
 
 // A row is the result of an arm on an instance.
 type row struct {
-	Revision  string         `json:"revision"` // of the program
-	Half      string         `json:"half"`
-	Seed      uint64         `json:"seed"`
-	Knowledge string         `json:"knowledge"`
-	Instance  field.Instance `json:"instance"`
-	Arm       string         `json:"arm"`
-	Grams     float64        `json:"grams"`
-	KWh       float64        `json:"kwh"`
-	Wait      time.Duration  `json:"wait"` // mean
-	Held      int            `json:"held"`
-	Late      []lateness     `json:"late,omitempty"` // jobs that started after their latest start
-	Boots     int            `json:"boots"`
+	Revision  string        `json:"revision"` // of the program
+	Half      string        `json:"half"`
+	Seed      uint64        `json:"seed"`
+	Knowledge string        `json:"knowledge"`
+	Instance  Instance      `json:"instance"`
+	Arm       string        `json:"arm"`
+	Grams     float64       `json:"grams"`
+	KWh       float64       `json:"kwh"`
+	Wait      time.Duration `json:"wait"` // mean
+	Held      int           `json:"held"`
+	Late      []lateness    `json:"late,omitempty"` // jobs that started after their latest start
+	Boots     int           `json:"boots"`
 }
 
 // lateness is the lateness of one job.
@@ -95,7 +94,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the instances")
 	flag.IntVar(&o.count, "instances", 440, "number of drawn instances; some are omitted because few jobs fit")
 	flag.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "number of concurrent instances")
-	flag.StringVar(&o.knowledge, "knowledge", field.Perfect, "knowledge of the strategies: perfect or installed")
+	flag.StringVar(&o.knowledge, "knowledge", Perfect, "knowledge of the strategies: perfect or installed")
 	flag.StringVar(&o.out, "out", "out/field.jsonl", "file with the results, to which missing ones are added")
 	list := flag.String("arms", strings.Join(o.arms, ","), "arms to run")
 	flag.Parse()
@@ -144,7 +143,7 @@ func (o *options) run(ctx context.Context) error {
 			return fmt.Errorf("unknown arm %q in -arms", name)
 		}
 	}
-	all, err := field.ReadSources(o.data, o.half)
+	all, err := ReadSources(o.data, o.half)
 	if err != nil {
 		return err
 	}
@@ -180,9 +179,9 @@ func (o *options) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if in.Jobs < field.MinJobs {
+		if in.Jobs < MinJobs {
 			fmt.Fprintf(os.Stderr, "field: instance %d is omitted: %d jobs of %s fit, want at least %d\n", id, in.Jobs,
-				in.Trace, field.MinJobs)
+				in.Trace, MinJobs)
 			continue
 		}
 		missing = slices.DeleteFunc(missing, func(a arm) bool { return a.flat && in.Swing >= flat })
@@ -227,7 +226,7 @@ func revision() string {
 }
 
 // runArms runs arms on an instance.
-func runArms(ctx context.Context, in *field.Instance, arms []arm) (rows []row, err error) {
+func runArms(ctx context.Context, in *Instance, arms []arm) (rows []row, err error) {
 	for _, a := range arms {
 		s := in.Scenario
 		if a.night {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/report"
-	"github.com/kubenergy/kubenergy/scenarios/field"
 )
 
 const (
@@ -44,11 +43,11 @@ func (o *options) print(to io.Writer) error {
 		all[r.Arm][r.Instance.ID] = r
 	}
 	all.table(to, "All instances")
-	all.only(func(in *field.Instance) bool { return in.Swing < flat }).table(to, "Daily swing below 15 %")
+	all.only(func(in *Instance) bool { return in.Swing < flat }).table(to, "Daily swing below 15 %")
 	met := map[string]map[int]bool{} // by arm: instances of the rows in which it meets the limits on late starts
-	for _, power := range []string{field.StayOn, field.Sleep, field.Autoscaled} {
-		for _, target := range field.Utilization {
-			some := all.only(func(in *field.Instance) bool { return in.Power == power && in.Target == target })
+	for _, power := range []string{StayOn, Sleep, Autoscaled} {
+		for _, target := range Utilization {
+			some := all.only(func(in *Instance) bool { return in.Power == power && in.Target == target })
 			some.table(to, fmt.Sprintf("Machines %s, utilization %.0f %%", power, 100*target))
 			for arm, rows := range some {
 				if met[arm] == nil {
@@ -63,7 +62,7 @@ func (o *options) print(to io.Writer) error {
 	fmt.Fprintf(to, "\n## %s relative to other arms, where these meet the limits on late starts\n\n", ours)
 	fmt.Fprint(to, "| arm | n | difference |\n|---|---|---|\n")
 	for _, a := range arms {
-		some := all.only(func(in *field.Instance) bool { return met[a.name][in.ID] })
+		some := all.only(func(in *Instance) bool { return met[a.name][in.ID] })
 		if d := some.differences(ours, a.name); len(d) > 1 && a.name != ours {
 			fmt.Fprintf(to, "| %s | %d | %s |\n", a.name, len(d), interval(d, " points"))
 		}
@@ -72,7 +71,7 @@ func (o *options) print(to io.Writer) error {
 }
 
 // only returns the results of the instances that satisfy a condition.
-func (r results) only(ok func(*field.Instance) bool) results {
+func (r results) only(ok func(*Instance) bool) results {
 	some := results{}
 	for arm, rows := range r {
 		some[arm] = map[int]*row{}

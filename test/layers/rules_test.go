@@ -109,9 +109,9 @@ var house = map[string]folder{
 
 	// Programs for developers. The program for hardware tables uses the same scores as the catalog, and another one
 	// compares strategies on unseen data.
-	"hack": {own: slices.Concat(upper, []string{"hardware", "report", "scenarios"}), outside: anything},
+	"hack": {own: slices.Concat(upper, []string{"hardware", "policy", "report"}), outside: anything},
 
-	"scenarios": {own: slices.Concat(upper, []string{"policy"}), outside: anything},
+	"scenarios": {own: upper, outside: anything},
 
 	// Data directories that may contain a Go file with embedded data.
 	"examples":   {},

@@ -10,7 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// The parameters of the start rule "guarded" were selected on the tuning half of scenarios/field, see
+// The parameters of the start rule "guarded" were selected on the tuning half of hack/field, see
 // docs/decisions/0051-guarded-plans.md.
 const (
 	// fullSwing is the [sched.Outlook.Swing] from which prices are considered in full. Below it, they are

@@ -1,6 +1,4 @@
-// Package field draws instances of workloads on grids and fleets, to compare strategies on data on which none of them
-// was tuned. See docs/measurements/field.md for the protocol and the format of the data.
-package field
+package main
 
 import (
 	"context"
