@@ -225,7 +225,7 @@ func TestCertifyPackedRefuses(t *testing.T) {
 		"invalid class":                 func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 2 },
 		"class that is not permitted":   func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 1 },
 		"exceeded capacity":             func(p *mincost.Packing, _ *mincost.Packed) { p.Bins[0].Capacity[0] = 3 },
-		"packing of different size": func(p *mincost.Packing, _ *mincost.Packed) { p.Items = p.Items[:1] },
+		"packing of different size":     func(p *mincost.Packing, _ *mincost.Packed) { p.Items = p.Items[:1] },
 	} {
 		if one(change) == nil {
 			t.Errorf("%s: Certify() accepted an invalid packing", name)
