@@ -77,12 +77,8 @@ func setVariables(environ []string) map[string]string {
 func FindKey(environ []string, named bool) (all []Finding) {
 	set := setVariables(environ)
 	for _, name := range GardenerKeys {
-		if !named && set[name] != "" {
-			all = append(all, Finding{
-				"environment variable " + name + " has no effect on its own",
-				"it is the API key of GridZones with a source electricityMaps with key: " + GardenerKey,
-			})
-		}
+		all = addIf(all, !named && set[name] != "", "environment variable "+name+" has no effect on its own",
+			"it is the API key of GridZones with a source electricityMaps with key: "+GardenerKey)
 	}
 	return all
 }
@@ -107,13 +103,8 @@ func findVariables(program string, set map[string]string) (all []Finding) {
 		}
 		all = append(all, Finding{"environment variable " + name + " has no effect", why})
 	}
-	if pricing(set) && set["PRICING_SCHEDULES_PATH"] == "" {
-		all = append(all, Finding{
-			"PRICING_ENABLED without PRICING_SCHEDULES_PATH: only workloads with their own price threshold wait " +
-				"for prices", "",
-		})
-	}
-	return all
+	return addIf(all, pricing(set) && set["PRICING_SCHEDULES_PATH"] == "", "PRICING_ENABLED without "+
+		"PRICING_SCHEDULES_PATH: only workloads with their own price threshold wait for prices", "")
 }
 
 // pricing reports whether work is held for lower prices.

@@ -31,6 +31,14 @@ func (f Finding) String() string {
 	return f.Said + ": " + f.Mend
 }
 
+// addIf adds a finding if a setting is wrong.
+func addIf(all []Finding, wrong bool, said, mend string) []Finding {
+	if wrong {
+		all = append(all, Finding{said, mend})
+	}
+	return all
+}
+
 // Kinds of objects that have KubEnergy labels and annotations.
 const (
 	onWork       = "pods and Jobs"
@@ -72,19 +80,13 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 	for _, key := range ours(labels) {
 		all = append(all, findKey("label", key, onWork)...)
 	}
-	switch value, said := labels[v1alpha1.LabelInterruptible]; {
-	case said && value != "true" && value != "false":
-		all = append(all, Finding{
-			fmt.Sprintf("label %s is %s and has no effect", v1alpha1.LabelInterruptible, excerpt(value)),
-			"want true or false",
-		})
-	case value == "true" && !propagated(append(annotations, labels)...):
-		all = append(all, Finding{
-			"label " + v1alpha1.LabelInterruptible + " has no effect",
-			"only kubenergy-karmada interrupts Jobs, to move them to another cluster",
-		})
-	}
-	return all
+	value, said := labels[v1alpha1.LabelInterruptible]
+	all = addIf(all, said && value != "true" && value != "false",
+		fmt.Sprintf("label %s is %s and has no effect", v1alpha1.LabelInterruptible, excerpt(value)),
+		"want true or false")
+	return addIf(all, value == "true" && !propagated(append(annotations, labels)...),
+		"label "+v1alpha1.LabelInterruptible+" has no effect",
+		"only kubenergy-karmada interrupts Jobs, to move them to another cluster")
 }
 
 // propagated reports whether an object has a label or annotation of Karmada, which sets them on the objects that it
@@ -224,57 +226,35 @@ func (r *Rules) Find(now time.Time, w *Work) []Finding {
 // findDelay returns findings for delays and completion times.
 func (r *Rules) findDelay(now time.Time, w *Work, job *sched.Job, s *Settings) (all []Finding) {
 	m := &w.Marks
-	if m.said&termDelay != 0 && s.MaxDelay > 0 && m.AllowedDelay > s.MaxDelay {
-		all = append(all, Finding{Said: fmt.Sprintf("%s is %v, but at most %v is allowed (maxDelay)",
-			v1alpha1.AnnotationAllowedDelay, m.AllowedDelay, s.MaxDelay)})
-	}
-	if m.said&termDelay != 0 && m.AllowedDelay > 0 && r.of(w.Namespace).never {
-		all = append(all, Finding{Said: v1alpha1.AnnotationAllowedDelay +
-			" has no effect, because no work is held while maxDelay is 0"})
-	}
-	switch why := NoTime(now, job); {
-	case m.FinishBy.IsZero():
-	case why != "":
-		all = append(all, Finding{Said: why})
-	case s.AllowedDelay <= 0:
-		all = append(all, Finding{
-			v1alpha1.AnnotationFinishBy + " requires an allowed delay", "also set " + v1alpha1.AnnotationAllowedDelay,
-		})
-	}
-	return all
+	delays, finishes := m.said&termDelay != 0, !m.FinishBy.IsZero()
+	all = addIf(all, delays && s.MaxDelay > 0 && m.AllowedDelay > s.MaxDelay,
+		fmt.Sprintf("%s is %v, but at most %v is allowed (maxDelay)", v1alpha1.AnnotationAllowedDelay, m.AllowedDelay,
+			s.MaxDelay), "")
+	all = addIf(all, delays && m.AllowedDelay > 0 && r.of(w.Namespace).never,
+		v1alpha1.AnnotationAllowedDelay+" has no effect, because no work is held while maxDelay is 0", "")
+	why := NoTime(now, job)
+	all = addIf(all, finishes && why != "", why, "")
+	return addIf(all, finishes && why == "" && s.AllowedDelay <= 0,
+		v1alpha1.AnnotationFinishBy+" requires an allowed delay", "also set "+v1alpha1.AnnotationAllowedDelay)
 }
 
 // findRule returns findings for strategies and thresholds.
 func (r *Rules) findRule(w *Work, s *Settings) (all []Finding) {
 	m := &w.Marks
-	if rule := sched.StartRules[s.When]; rule.Interrupts && !rule.Together && m.said&termRule != 0 {
-		all = append(all, Finding{Said: "strategy " + s.Strategy() +
-			" only suspends running jobs in simulations: in a cluster, a job is never suspended after its start"})
-	}
-	if m.Order != "" {
-		all = append(all, Finding{
-			"the order /" + m.Order + " in " + v1alpha1.AnnotationStrategy + " has no effect outside of simulations",
-			"omit it, and use a PriorityClass to start pods before others",
-		})
-	}
-	if m.HasPerformance && !WeighsPerformance(s.Strategy()) {
-		all = append(all, Finding{
-			v1alpha1.AnnotationPerformanceWeight + " has no effect with the strategy " + s.Strategy(),
-			"use the strategy hybrid, hybrid-idle or profile",
-		})
-	}
-	limits := m.said & (termCarbon | termPercentile | termPrice)
-	if limits != 0 && s.When != "threshold" {
-		all = append(all, Finding{
-			"thresholds have no effect with the strategy " + s.Strategy(), "omit the + and the rule, or use +threshold",
-		})
-	}
-	if m.said&(termPrice|termCarbonCounts) != 0 && (m.Limits.HasPrice || m.Limits.NoCarbon) && !r.priced() {
-		all = append(all, Finding{
-			"no grid zone has prices, so no work is held because of prices", "configure prices in a GridZone",
-		})
-	}
-	return all
+	rule := sched.StartRules[s.When]
+	all = addIf(all, rule.Interrupts && !rule.Together && m.said&termRule != 0, "strategy "+s.Strategy()+
+		" only suspends running jobs in simulations: in a cluster, a job is never suspended after its start", "")
+	all = addIf(all, m.Order != "",
+		"the order /"+m.Order+" in "+v1alpha1.AnnotationStrategy+" has no effect outside of simulations",
+		"omit it, and use a PriorityClass to start pods before others")
+	all = addIf(all, m.HasPerformance && !WeighsPerformance(s.Strategy()),
+		v1alpha1.AnnotationPerformanceWeight+" has no effect with the strategy "+s.Strategy(),
+		"use the strategy hybrid, hybrid-idle or profile")
+	all = addIf(all, m.said&(termCarbon|termPercentile|termPrice) != 0 && s.When != "threshold",
+		"thresholds have no effect with the strategy "+s.Strategy(), "omit the + and the rule, or use +threshold")
+	return addIf(all,
+		m.said&(termPrice|termCarbonCounts) != 0 && (m.Limits.HasPrice || m.Limits.NoCarbon) && !r.priced(),
+		"no grid zone has prices, so no work is held because of prices", "configure prices in a GridZone")
 }
 
 // WeighsPerformance reports whether a strategy uses the annotation performance-weight.
@@ -308,21 +288,14 @@ func FindOwner(o metav1.Object, w *Work) []Finding {
 	if owner != nil && !never {
 		why, never = NeverHeld(o)
 	}
-	if !never {
-		return nil
-	}
-	return []Finding{{"the annotations request a hold, but the object is never held", why}}
+	return addIf(nil, never, "the annotations request a hold, but the object is never held", why)
 }
 
 // FindGPUs returns a finding if a pod requests devices that estimates and scores of nodes leave out.
 func FindGPUs(pod *v1.Pod) []Finding {
 	from := UnknownGPUs(pod)
-	if from == "" {
-		return nil
-	}
-	return []Finding{{
-		"the GPUs of " + from + " are unknown", "estimates and scores of nodes do not include their power",
-	}}
+	return addIf(nil, from != "", "the GPUs of "+from+" are unknown",
+		"estimates and scores of nodes do not include their power")
 }
 
 // FindPolicy returns a finding for each allowed delay in the policy of a namespace that exceeds the maximum.
@@ -332,11 +305,10 @@ func (r *Rules) FindPolicy(namespace string) (all []Finding) {
 		return nil
 	}
 	check := func(field string, d *metav1.Duration) {
-		if d != nil && most > 0 && d.Duration > most {
-			all = append(all, Finding{
+		if d != nil {
+			all = addIf(all, most > 0 && d.Duration > most,
 				fmt.Sprintf("%s is %v, which is reduced to %v", field, d.Duration, most),
-				"increase maxDelay of the namespace or the cluster",
-			})
+				"increase maxDelay of the namespace or the cluster")
 		}
 	}
 	check("allowedDelay", p.Spec.AllowedDelay)

@@ -129,9 +129,7 @@ func amount(q *quantities.Quantity, scale quantities.Scale) int64 {
 // ScalarGPUs returns the GPUs in the scalar resources of a scheduler's NodeInfo.
 func ScalarGPUs(scalars map[v1.ResourceName]int64) (r sched.Resources) {
 	for name, n := range scalars {
-		if each := GPUsOf(name); each != (sched.Resources{}) {
-			r = r.Add(Times(each, n))
-		}
+		r = r.Add(Times(GPUsOf(name), n))
 	}
 	return r
 }

@@ -19,8 +19,7 @@ type Settings struct {
 	Terms
 
 	Mode v1alpha1.Mode
-	Ours bool   // marked, in an opted-in namespace, or with a scheduler name that implies it
-	Type string // workload type
+	Ours bool // marked, in an opted-in namespace, or with a scheduler name that implies it
 
 	MaxDelay     time.Duration // 0 means no limit
 	MaxSignalAge time.Duration
@@ -116,7 +115,7 @@ func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 	rules := r.of(w.Namespace)
 	s := rules.settings(w.Type, w.scheduler())
 	s.apply(&w.Marks.Terms)
-	s.Mode, s.Type = rules.mode, w.Type
+	s.Mode = rules.mode
 	s.namespace, s.owners = w.Namespace, w.Owners
 	s.owners.Team = r.TeamOf(w.Namespace, w.Owners.Team)
 	expected := rules.optedIn || r.expected(w)
