@@ -4,8 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"log/slog"
 	"net"
 	"os"
 	"regexp"
@@ -15,6 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/agent/guests"
 	"github.com/kubenergy/kubenergy/internal/agent/host"
 	"github.com/kubenergy/kubenergy/internal/agent/meter"
+	"github.com/kubenergy/kubenergy/internal/daemon"
 	"github.com/kubenergy/kubenergy/internal/energy"
 )
 
@@ -38,8 +37,7 @@ type Options struct {
 
 	GuestsDir string // directory for the counters of virtual machines
 
-	LogFormat string // json or text
-	LogLevel  slog.Level
+	daemon.Logging
 }
 
 // DefaultOptions returns the default options.
@@ -53,7 +51,7 @@ func DefaultOptions() Options {
 		Host:   host.Options{Root: "/sys/fs/cgroup", Proc: "/proc", Max: 5000},
 		Meters: meter.DefaultConfig(),
 		Listen: ":2112", MaxConsumers: 2000, BatchInterval: 15 * time.Second,
-		GuestsDir: "/run/kubenergy/guests", LogFormat: "json",
+		GuestsDir: "/run/kubenergy/guests", Logging: daemon.Logging{LogFormat: "json"},
 	}
 }
 
@@ -107,32 +105,23 @@ const (
 func (o Options) Validate() error {
 	o = o.complete()
 	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if o.Interval < minInterval || o.Interval > maxInterval {
-		bad("--interval is %v: want %v to %v", o.Interval, minInterval, maxInterval)
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	if o.BatchInterval < o.Interval || o.BatchInterval > time.Hour {
-		bad("--batch-interval is %v: want the interval (%v) to 1h", o.BatchInterval, o.Interval)
-	}
-	if !nodeName.MatchString(o.Node) {
-		bad("--node-name is %q: want at most 253 printable ASCII characters without spaces and slashes", o.Node)
-	}
-	if o.MaxConsumers < 1 {
-		bad("--max-consumers is %d: want at least 1", o.MaxConsumers)
-	}
-	if o.LogFormat != "json" && o.LogFormat != "text" {
-		bad("--log-format is %q: want json or text", o.LogFormat)
-	}
-	if _, _, err := net.SplitHostPort(o.Listen); err != nil && o.Listen != "0" {
-		bad("--listen is %q: want host:port, :port or 0", o.Listen)
-	}
-	if o.Push.URL != "" && !meter.IsURL(o.Push.URL) {
-		bad("--push-url is %q: want http://… or https://…", o.Push.URL)
-	}
-	if (o.Push.CertFile == "") != (o.Push.KeyFile == "") {
-		bad("--push-cert-file and --push-key-file must be set together")
-	}
-	return errors.Join(errors.Join(errs...), o.Meters.Validate())
+	bad(o.Interval < minInterval || o.Interval > maxInterval, "--interval is %v: want %v to %v", o.Interval,
+		minInterval, maxInterval)
+	bad(o.BatchInterval < o.Interval || o.BatchInterval > time.Hour,
+		"--batch-interval is %v: want the interval (%v) to 1h", o.BatchInterval, o.Interval)
+	bad(!nodeName.MatchString(o.Node),
+		"--node-name is %q: want at most 253 printable ASCII characters without spaces and slashes", o.Node)
+	bad(o.MaxConsumers < 1, "--max-consumers is %d: want at least 1", o.MaxConsumers)
+	_, _, err := net.SplitHostPort(o.Listen)
+	bad(err != nil && o.Listen != "0", "--listen is %q: want host:port, :port or 0", o.Listen)
+	bad(o.Push.URL != "" && !meter.IsURL(o.Push.URL), "--push-url is %q: want http://… or https://…", o.Push.URL)
+	bad((o.Push.CertFile == "") != (o.Push.KeyFile == ""), "--push-cert-file and --push-key-file must be set together")
+	return errors.Join(errors.Join(errs...), o.Logging.Validate(), o.Meters.Validate())
 }
 
 // nodeName matches names without spaces and slashes.
@@ -148,13 +137,4 @@ func (o Options) complete() Options {
 	}
 	o.Meters.Interval = o.Interval
 	return o
-}
-
-// Logger returns a logger that writes to w with the configured format and level.
-func (o *Options) Logger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: o.LogLevel}
-	if o.LogFormat == "text" {
-		return slog.New(slog.NewTextHandler(w, options))
-	}
-	return slog.New(slog.NewJSONHandler(w, options))
 }

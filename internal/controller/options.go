@@ -6,9 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -69,9 +69,8 @@ type Options struct {
 	Group func(node, path string) (name string, a ledger.Account, ok bool)
 	// Beats are the heartbeats that /healthz checks. Nil means only those of the controller's own loops. No flag
 	// sets it.
-	Beats     *daemon.Heartbeats
-	LogFormat string // "json" or "text"
-	LogLevel  slog.Level
+	Beats *daemon.Heartbeats
+	daemon.Logging
 }
 
 // keepsLedger reports whether a ledger is configured.
@@ -176,57 +175,31 @@ func NewOptions(fs *flag.FlagSet) *Options {
 
 // Validate returns an error with all invalid options.
 func (o *Options) Validate() error {
-	var errs []error
-	for name, namespace := range map[string]string{"namespace": o.Namespace, "agent-namespace": o.agentNamespace()} {
-		if why := validation.IsDNS1123Label(namespace); len(why) > 0 {
-			errs = append(errs, fmt.Errorf("--%s is %q: %s", name, namespace, why[0]))
+	errs := []error{o.Logging.Validate()}
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
 		}
+	}
+	for name, label := range map[string]string{
+		"namespace": o.Namespace, "agent-namespace": o.agentNamespace(), "cluster": o.Cluster,
+	} {
+		why := validation.IsDNS1123Label(label)
+		bad(len(why) > 0 && (name != "cluster" || label != ""), "--%s is %q: %s", name, label, strings.Join(why, "; "))
 	}
 	for name, address := range map[string]string{
 		"metrics-bind-address": o.MetricsAddress, "health-probe-bind-address": o.ProbeAddress,
 		"api-bind-address": o.API,
 	} {
-		if address == "0" {
-			continue
-		}
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			errs = append(errs, fmt.Errorf("--%s is %q: want host:port, :port or 0", name, address))
-		}
+		_, _, err := net.SplitHostPort(address)
+		bad(err != nil && address != "0", "--%s is %q: want host:port, :port or 0", name, address)
 	}
-	errs = append(errs, o.checkFederation()...)
-	if (o.APICert == "") != (o.APIKey == "") {
-		errs = append(errs, errors.New("--api-cert-file and --api-key-file must be given together"))
-	}
-	if !(o.NodeMaxPower > 0) {
-		errs = append(errs, fmt.Errorf("--node-max-watts is %v: want more than 0", o.NodeMaxPower))
-	}
-	if o.LedgerDSN != "" && o.State == "" && o.API != "0" && o.APICert == "" {
-		errs = append(errs, errors.New("--state-dir is missing: the certificate of the HTTP API is stored there"))
-	}
-	if o.LogFormat != "json" && o.LogFormat != "text" {
-		errs = append(errs, fmt.Errorf("--log-format is %q: want json or text", o.LogFormat))
-	}
+	bad(o.Forward.URL != "" && (o.Cluster == "" || o.Forward.TokenFile == "" || !o.keepsLedger()),
+		"--forward-to needs --cluster, --forward-token-file and a ledger (--state-dir)")
+	bad(o.Forward.Most < 1, "--forward-keep is %d: want 1 or more", o.Forward.Most)
+	bad((o.APICert == "") != (o.APIKey == ""), "--api-cert-file and --api-key-file must be given together")
+	bad(!(o.NodeMaxPower > 0), "--node-max-watts is %v: want more than 0", o.NodeMaxPower)
+	bad(o.LedgerDSN != "" && o.State == "" && o.API != "0" && o.APICert == "",
+		"--state-dir is missing: the certificate of the HTTP API is stored there")
 	return errors.Join(errs...)
-}
-
-func (o *Options) checkFederation() (errs []error) {
-	if why := validation.IsDNS1123Label(o.Cluster); o.Cluster != "" && len(why) > 0 {
-		errs = append(errs, fmt.Errorf("--cluster is %q: %s", o.Cluster, why[0]))
-	}
-	if o.Forward.URL != "" && (o.Cluster == "" || o.Forward.TokenFile == "" || !o.keepsLedger()) {
-		errs = append(errs, errors.New("--forward-to needs --cluster, --forward-token-file and a ledger (--state-dir)"))
-	}
-	if o.Forward.Most < 1 {
-		errs = append(errs, fmt.Errorf("--forward-keep is %d: want 1 or more", o.Forward.Most))
-	}
-	return errs
-}
-
-// Logger returns a logger that writes to w in the configured format and level.
-func (o *Options) Logger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: o.LogLevel}
-	if o.LogFormat == "text" {
-		return slog.New(slog.NewTextHandler(w, options))
-	}
-	return slog.New(slog.NewJSONHandler(w, options))
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/controller/cached"
 	kit "github.com/kubenergy/kubenergy/internal/controller/controllertest"
+	"github.com/kubenergy/kubenergy/internal/daemon"
 	testkit "github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -493,7 +494,9 @@ func TestOptions(t *testing.T) {
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
-	bad := Options{Namespace: "No Good", MetricsAddress: "8443", ProbeAddress: "0", LogFormat: "xml"}
+	bad := Options{
+		Namespace: "No Good", MetricsAddress: "8443", ProbeAddress: "0", Logging: daemon.Logging{LogFormat: "xml"},
+	}
 	err := bad.Validate()
 	for _, want := range []string{"--namespace", "--metrics-bind-address", "--log-format"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

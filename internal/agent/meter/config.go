@@ -155,28 +155,27 @@ var domainName = regexp.MustCompile(`^(gpu-[a-z0-9-]{1,80}|` +
 // Validate returns an error that lists all invalid options.
 func (c *Config) Validate() error {
 	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, name := range c.Meters {
-		if !slices.Contains(kinds, name) && name != auto {
-			bad("--meters: unknown meter %q: want %s, %s", name, auto, strings.Join(kinds, ", "))
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	if slices.Contains(c.Meters, auto) && len(c.Meters) > 1 || len(c.Meters) == 0 {
-		bad("--meters is %q: want only %s, or a list", strings.Join(c.Meters, ","), auto)
+	for _, name := range c.Meters {
+		bad(!slices.Contains(kinds, name) && name != auto, "--meters: unknown meter %q: want %s, %s", name, auto,
+			strings.Join(kinds, ", "))
 	}
+	bad(slices.Contains(c.Meters, auto) && len(c.Meters) > 1 || len(c.Meters) == 0,
+		"--meters is %q: want only %s, or a list", strings.Join(c.Meters, ","), auto)
 	for _, source := range []struct{ name, url string }{
 		{NameScaphandre, c.ScaphandreURL}, {NameKepler, c.KeplerURL}, {NameDCGM, c.DCGMURL},
 	} {
-		switch {
-		case source.url == "" && c.asked(source.name):
-			bad("--meters contains %s: --%s-url is required", source.name, source.name)
-		case source.url != "" && !IsURL(source.url):
-			bad("--%s-url is %q: want http://… or https://…", source.name, source.url)
-		}
+		bad(source.url == "" && c.asked(source.name), "--meters contains %s: --%s-url is required", source.name,
+			source.name)
+		bad(source.url != "" && !IsURL(source.url), "--%s-url is %q: want http://… or https://…", source.name,
+			source.url)
 	}
-	if c.ScrapeInterval < minScrapeInterval || c.ScrapeInterval > maxScrapeInterval {
-		bad("--scrape-interval is %v: want %v to %v", c.ScrapeInterval, minScrapeInterval, maxScrapeInterval)
-	}
+	bad(c.ScrapeInterval < minScrapeInterval || c.ScrapeInterval > maxScrapeInterval,
+		"--scrape-interval is %v: want %v to %v", c.ScrapeInterval, minScrapeInterval, maxScrapeInterval)
 	c.checkCalibration(bad)
 	return errors.Join(errs...)
 }
@@ -187,17 +186,16 @@ func IsURL(text string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
-func (c *Config) checkCalibration(bad func(format string, args ...any)) {
-	if f := c.ScaphandreFactor; f != 0 && !(f >= minCalibration && f <= maxScaphandreFactor) {
-		bad("--scaphandre-factor is %v: want %v to %v, or 0 (none)", f, minCalibration, maxScaphandreFactor)
-	}
+func (c *Config) checkCalibration(bad func(wrong bool, format string, args ...any)) {
+	f := c.ScaphandreFactor
+	bad(f != 0 && !(f >= minCalibration && f <= maxScaphandreFactor),
+		"--scaphandre-factor is %v: want %v to %v, or 0 (none)", f, minCalibration, maxScaphandreFactor)
 	for _, name := range slices.Sorted(maps.Keys(c.Calibrate)) {
-		if f := c.Calibrate[name]; !(f >= minCalibration && f <= maxCalibration) {
-			bad("--calibrate %s=%v: want a factor of %v to %v", name, f, minCalibration, maxCalibration)
-		}
-		if !slices.Contains(kinds, name) && !domainName.MatchString(name) {
-			bad("--calibrate %s: want a kind of meter or a domain", name)
-		}
+		f = c.Calibrate[name]
+		bad(!(f >= minCalibration && f <= maxCalibration), "--calibrate %s=%v: want a factor of %v to %v", name, f,
+			minCalibration, maxCalibration)
+		bad(!slices.Contains(kinds, name) && !domainName.MatchString(name),
+			"--calibrate %s: want a kind of meter or a domain", name)
 	}
 }
 
