@@ -2,7 +2,6 @@ package energy
 
 import (
 	"math"
-	"strconv"
 )
 
 // Microjoules is an exact amount of energy. It is the unit of counters and of all accounting. Its range is 2.5 GWh,
@@ -28,28 +27,3 @@ func (j Joules) Microjoules() Microjoules {
 
 // String formats u as joules or kilowatt-hours.
 func (u Microjoules) String() string { return u.Joules().String() }
-
-// AppendDecimal appends v/10^digits to b as an exact decimal number without trailing zeros.
-func AppendDecimal(b []byte, v int64, digits int) []byte {
-	u := uint64(v)
-	if v < 0 {
-		b = append(b, '-')
-		u = -u
-	}
-	unit := uint64(1)
-	for range digits {
-		unit *= 10
-	}
-	b = strconv.AppendUint(b, u/unit, 10)
-	rest := u % unit
-	if rest == 0 {
-		return b
-	}
-	b = append(b, '.')
-	for rest > 0 {
-		unit /= 10
-		b = append(b, byte('0'+rest/unit))
-		rest %= unit
-	}
-	return b
-}

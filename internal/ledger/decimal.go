@@ -16,7 +16,16 @@ const (
 )
 
 // decimal formats v/10^places exactly, without trailing zeros.
-func decimal(v int64, places int) string { return string(energy.AppendDecimal(nil, v, places)) }
+func decimal(v int64, places int) string {
+	digits, negative := strings.CutPrefix(strconv.FormatInt(v, 10), "-")
+	digits = strings.Repeat("0", max(0, places+1-len(digits))) + digits
+	point := len(digits) - places
+	text := strings.TrimSuffix(digits[:point]+"."+strings.TrimRight(digits[point:], "0"), ".")
+	if negative {
+		return "-" + text
+	}
+	return text
+}
 
 // longestNumber limits the length of parsed numbers, because an exponent makes a short text expensive to parse.
 const longestNumber = 40

@@ -87,7 +87,6 @@ type Activity struct {
 	Writing  time.Duration // total duration of commits
 	Folding  time.Duration
 	Waiting  int // current length of the queue
-	Left     int // bookings in the journal after the last fold
 }
 
 type request struct {
@@ -415,7 +414,6 @@ func (l *Ledger) foldAll(ctx context.Context) time.Duration {
 		l.mu.Lock()
 		l.activity.Folds++
 		l.activity.Folding += time.Since(began)
-		l.activity.Left = left
 		l.mu.Unlock()
 		if left == 0 || left == before { // damaged bookings remain in the journal
 			return l.o.FoldEvery
