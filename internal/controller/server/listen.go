@@ -25,12 +25,8 @@ const (
 	idleHTTP2      = 10 * time.Second
 )
 
-// Serve listens on an address until ctx is done and then waits for active requests to finish. Without TLS, only
-// loopback addresses are allowed, because responses and tokens would be sent in plain text.
+// Serve listens on an address until ctx is done and then waits for active requests to finish.
 func Serve(ctx context.Context, addr string, handler http.Handler, config *tls.Config, log *slog.Logger) error {
-	if config == nil && !daemon.Loopback(addr) {
-		return fmt.Errorf("serving the HTTP interface on %s: without TLS, want a loopback address", addr)
-	}
 	listener, err := daemon.Listen(addr, maxConnections, maxOfPeer)
 	if err != nil {
 		return fmt.Errorf("serving the HTTP interface: %w", err)
@@ -45,19 +41,15 @@ func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, c
 ) error {
 	server := daemon.NewServer(handler, log)
 	server.WriteTimeout, server.IdleTimeout = writeWithin, idleFor
-	if config != nil {
-		config = config.Clone()
-		config.NextProtos = []string{"h2", "http/1.1"}
-		server.TLSConfig = config
-		if err := http2.ConfigureServer(server, &http2.Server{
-			MaxConcurrentStreams: daemon.MaxStreams,
-			IdleTimeout:          idleHTTP2, // also for unauthenticated connections without a request
-		}); err != nil {
-			return fmt.Errorf("configuring HTTP/2: %w", err)
-		}
-		listener = tls.NewListener(listener, config)
+	server.TLSConfig = config.Clone()
+	server.TLSConfig.NextProtos = []string{"h2", "http/1.1"}
+	if err := http2.ConfigureServer(server, &http2.Server{
+		MaxConcurrentStreams: daemon.MaxStreams,
+		IdleTimeout:          idleHTTP2, // also for unauthenticated connections without a request
+	}); err != nil {
+		return fmt.Errorf("configuring HTTP/2: %w", err)
 	}
-	if err := daemon.Serve(ctx, listener, server); err != nil {
+	if err := daemon.Serve(ctx, tls.NewListener(listener, server.TLSConfig), server); err != nil {
 		return fmt.Errorf("serving the HTTP interface: %w", err)
 	}
 	return nil

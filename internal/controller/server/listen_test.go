@@ -42,13 +42,20 @@ func listening(t *testing.T, handler http.Handler, config *tls.Config) (address 
 	return listener.Addr().String(), func() error { cancel(); return <-ended }
 }
 
-func TestServe(t *testing.T) {
+// certified returns the configuration of a server with a certificate, and a pool with its CA.
+func certified(t *testing.T) (config *tls.Config, pool *x509.CertPool) {
+	t.Helper()
 	dir, pool := t.TempDir(), x509.NewCertPool()
 	issue(t, dir, "one", pool)
 	config, err := Certificates(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), discard)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return config, pool
+}
+
+func TestServe(t *testing.T) {
+	config, pool := certified(t)
 	address, stop := listening(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Proto)
 	}), config)
@@ -81,12 +88,7 @@ func TestServe(t *testing.T) {
 // TestIdleHTTP2 verifies that an HTTP/2 connection without any request, which needs no token, is closed.
 func TestIdleHTTP2(t *testing.T) {
 	t.Parallel()
-	dir, pool := t.TempDir(), x509.NewCertPool()
-	issue(t, dir, "one", pool)
-	config, err := Certificates(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config, pool := certified(t)
 	address, _ := listening(t, http.NotFoundHandler(), config)
 	c, err := tls.Dial("tcp", address, &tls.Config{RootCAs: pool, NextProtos: []string{"h2"}})
 	if err != nil {
@@ -107,13 +109,12 @@ func TestIdleHTTP2(t *testing.T) {
 	}
 }
 
-func TestServePlain(t *testing.T) {
+func TestServeLimits(t *testing.T) {
 	for _, addr := range []string{
 		":0", "0.0.0.0:0", "[::]:0", "10.0.0.1:0", "example.org:80", "nowhere", "127.0.0.1.example.org:0",
 	} {
-		if err := Serve(t.Context(), addr, http.NotFoundHandler(), nil, discard); err == nil ||
-			!strings.Contains(err.Error(), "loopback") {
-			t.Errorf("%s: %v", addr, err)
+		if daemon.Loopback(addr) {
+			t.Errorf("Loopback(%q) = true, want false", addr)
 		}
 	}
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:8080", "localhost:1", "127.8.8.8:1"} {
@@ -121,20 +122,24 @@ func TestServePlain(t *testing.T) {
 			t.Errorf("Loopback(%q) = false, want true", addr)
 		}
 	}
+	config, pool := certified(t)
 	address, stop := listening(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusTeapot)
-	}), nil)
-	answer, err := http.Get("http://" + address)
+	}), config)
+	client := &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true,
+	}}
+	answer, err := client.Get("https://" + address)
 	if err != nil || answer.StatusCode != http.StatusTeapot {
 		t.Fatal(answer, err)
 	}
 	answer.Body.Close()
-	r, err := http.NewRequest("GET", "http://"+address, nil)
+	r, err := http.NewRequest("GET", "https://"+address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("X", strings.Repeat("x", 128<<10))
-	if answer, err := http.DefaultClient.Do(r); err == nil {
+	if answer, err := client.Do(r); err == nil {
 		answer.Body.Close()
 		if answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("large headers: %d", answer.StatusCode)
@@ -148,7 +153,7 @@ func TestServePlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	if err := Serve(t.Context(), taken.Addr().String(), http.NotFoundHandler(), nil, discard); err == nil {
+	if err := Serve(t.Context(), taken.Addr().String(), http.NotFoundHandler(), config, discard); err == nil {
 		t.Error("Serve() on a port in use succeeded, want an error")
 	}
 }
@@ -156,14 +161,17 @@ func TestServePlain(t *testing.T) {
 // TestServeFinishes verifies that an active request is completed during shutdown.
 func TestServeFinishes(t *testing.T) {
 	begun, proceed := make(chan struct{}), make(chan struct{})
+	config, pool := certified(t)
 	address, stop := listening(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(begun)
 		<-proceed
 		_, _ = io.WriteString(w, "all of it")
-	}), nil)
+	}), config)
 	got := make(chan string, 1)
 	go func() {
-		answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + address)
+		answer, err := (&http.Client{Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true,
+		}}).Get("https://" + address)
 		if err != nil {
 			got <- err.Error()
 			return
