@@ -125,7 +125,6 @@ type placement struct {
 	SpreadConstraints  []spread          `json:"spreadConstraints"`
 	ReplicaScheduling  *struct {
 		Type             string `json:"replicaSchedulingType"`
-		Division         string `json:"replicaDivisionPreference"`
 		WeightPreference struct {
 			StaticWeightList []json.RawMessage `json:"staticWeightList"`
 		} `json:"weightPreference"`

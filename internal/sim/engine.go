@@ -210,7 +210,6 @@ func (e *engine) decideAll(ctx context.Context, now time.Time, at int64, ticked 
 func (e *engine) collect(now time.Time, at int64) (ticked bool, err error) {
 	for len(e.events) > 0 && e.events[0].at == at {
 		ev := e.events.pop()
-		e.result.Events++
 		switch ev.kind {
 		case completion:
 			if err := e.complete(now, at, int(ev.job)); err != nil {
@@ -237,7 +236,6 @@ func (e *engine) collect(now time.Time, at int64) (ticked bool, err error) {
 		e.arrived++
 		e.knowledge.changed = true
 		e.fresh = append(e.fresh, event{at: at, kind: arrival, job: job})
-		e.result.Events++
 	}
 	return ticked, nil
 }

@@ -68,7 +68,6 @@ func Replay(s *Scenario, name string, placements []Placement, power []PowerChang
 func (e *engine) observe(ev event, power []PowerChange) error {
 	now := e.scenario.Start.Add(time.Duration(ev.at))
 	e.chartCounts(now)
-	e.result.Events++
 	switch ev.kind {
 	case completion:
 		return e.complete(now, ev.at, int(ev.job))

@@ -186,7 +186,6 @@ type Result struct {
 	Sleep      Sleep
 	Power      []PowerChange // of machines that take time to boot, in order; all are awake initially
 	Timeline   []Sample
-	Events     int           // number of processed events: arrivals, completions, releases and due decisions
 	Decisions  int           // number of calls of Strategy.Plan
 	Elapsed    time.Duration // elapsed real time of the run, including decisions
 

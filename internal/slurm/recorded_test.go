@@ -64,7 +64,7 @@ func TestRecordedAnswers(t *testing.T) {
 			}
 			state = "running-"
 			if jobs, err := c.Jobs(t.Context()); err != nil || len(jobs) != 1 || jobs[0].State[0] != "RUNNING" ||
-				jobs[0].End <= jobs[0].Start {
+				jobs[0].End <= jobs[0].Submit {
 				t.Errorf("running: %+v: %v", jobs, err)
 			} else if sluid := jobs[0].Step.SLUID; (sluid == "s23DM84B4W7700") != (version >= "v0.0.44") {
 				t.Errorf("unexpected SLUID %q", sluid)

@@ -87,7 +87,6 @@ type Job struct {
 	ArrayTasks   string `json:"array_task_string"`
 	Submit       number `json:"submit_time"`
 	Eligible     number `json:"eligible_time"` // BeginTime of a pending job
-	Start        number `json:"start_time"`
 	End          number `json:"end_time"`
 	Deadline     number `json:"deadline"`   // latest end
 	TimeLimit    number `json:"time_limit"` // in minutes
