@@ -27,7 +27,7 @@ type columns struct {
 	name                             string // of the values
 }
 
-// setColumns determines the columns from the headef.
+// setColumns determines the columns from the header.
 func (f *csvFile) setColumns(header []string) (err error) {
 	called := func(names ...string) int {
 		return slices.IndexFunc(header, func(column string) bool {

@@ -224,8 +224,8 @@ func (r *Replay) play(ctx context.Context, dir string, slower bool, stderr io.Wr
 	// A release is late if it is delayed by more than one second of wall-clock time, which is the limit promised by
 	// the scheduler.
 	r.Scenario.Slack = time.Duration(r.Factor * float64(time.Second))
-	// The scheduler starts, and machines go to sleep, eight per second or two, before the first job. Otherwise, the first
-	// jobs would be spread over machines that are only awake because these seconds count as hours of the trace.
+	// The scheduler starts, and machines go to sleep, eight per second or two, before the first job. Otherwise, the
+	// first jobs would be spread over machines that are awake only because these seconds count as hours of the trace.
 	settle := 6 * time.Second
 	if sleeps(r.Scenario) {
 		settle += min(time.Duration(len(r.Scenario.Nodes))*time.Second/4, time.Minute)

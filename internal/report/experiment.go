@@ -204,7 +204,9 @@ func (e *Experiment) table() *Table {
 		{Name: "Differs", Field: "differs"},
 	}}
 	for _, r := range e.Rows {
-		cells := []any{r.Contestant + e.mark(), r.Metric, r.Arms, r.Mean.Value, r.Mean.Low, r.Mean.High, nil, nil, nil, nil}
+		cells := []any{
+			r.Contestant + e.mark(), r.Metric, r.Arms, r.Mean.Value, r.Mean.Low, r.Mean.High, nil, nil, nil, nil,
+		}
 		if d := r.Difference; d != nil {
 			cells[6], cells[7], cells[8] = d.Value, d.Low, d.High
 		}
@@ -223,11 +225,11 @@ func (e *Experiment) Text(wide, colours bool) string {
 
 // trialTable returns a table with one row per arm.
 func (e *Experiment) trialTable() *Table {
-	t := Sheet(append([]string{"arm", "round", "contestant", "start", "seconds", "otherPrograms", "overrun"},
-		ExperimentMetrics...)...)
-	for _, trial := range e.trials {
-		cells := []any{trial.Arm, trial.Round, trial.Contestant, trial.Start, trial.Seconds, trial.Others, trial.Overrun}
-		values := sliceutil.Map(ExperimentMetrics, func(m string) any { return entry(trial.Values, m) })
+	columns := []string{"arm", "round", "contestant", "start", "seconds", "otherPrograms", "overrun"}
+	t := Sheet(append(columns, ExperimentMetrics...)...)
+	for _, r := range e.trials {
+		cells := []any{r.Arm, r.Round, r.Contestant, r.Start, r.Seconds, r.Others, r.Overrun}
+		values := sliceutil.Map(ExperimentMetrics, func(m string) any { return entry(r.Values, m) })
 		t.Add(append(cells, values...)...)
 	}
 	return t
