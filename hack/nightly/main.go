@@ -7,8 +7,9 @@
 //	nightly [-for 2h] [-only PART,...] [-fuzztime 10m]
 //
 // When all selected parts are completed, the next call runs them again. The directory out/nightly contains
-// state.json, a log of each part, and report.md with a summary and the skipped tests. The fuzzing totals are stored
-// in docs/measurements/fuzzing.tsv, which is committed.
+// state.json, a log of each part, and report.md with a summary and the skipped tests. The fuzzing totals in
+// docs/measurements/fuzzing.tsv and the last outcome of each other part in docs/measurements/nightly.tsv are committed.
+// Parts start in the order of their last outcome, so that nights on different machines cover all of them.
 package main
 
 import (
@@ -111,6 +112,7 @@ type night struct {
 	lock    sync.Mutex // protects Done, Times, running and totals
 	running map[string]time.Time
 	totals  totals
+	records records
 }
 
 func main() {
@@ -174,8 +176,14 @@ func (n *night) open(only string) error {
 	if only != "" && !slices.ContainsFunc(n.parts, n.isOpen) && len(n.openTargets()) == 0 {
 		maps.DeleteFunc(n.Done, func(name string, _ outcome) bool { return !unwanted(name) })
 	}
-	n.totals, err = readTotals(totalsFile)
-	return err
+	if n.totals, err = readTotals(totalsFile); err != nil {
+		return err
+	}
+	if n.records, err = readRecords(recordsFile); err != nil {
+		return err
+	}
+	n.records.order(n.parts)
+	return nil
 }
 
 // withLong returns all parts, including a part for each of the given packages that no other part covers.
@@ -343,7 +351,7 @@ func (n *night) work(ctx context.Context) error {
 		n.Done[p.name], n.Times[p.name] = o, o.Seconds
 		n.lock.Unlock()
 		fmt.Printf("%-10s  %s  %s: %s\n", o.Verdict, p.name, about(took), o.Detail)
-		if err := n.save(); err != nil {
+		if err := errors.Join(n.save(), n.records.add(recordsFile, p.name, n.commit, o)); err != nil {
 			return err
 		}
 	}

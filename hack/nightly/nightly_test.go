@@ -127,6 +127,34 @@ func TestTotalsAreKept(t *testing.T) {
 	}
 }
 
+// The outcomes of earlier nights are kept, and parts without an outcome are run first.
+func TestRecords(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "nightly.tsv")
+	all, err := readRecords(name)
+	if err != nil || len(all) != 0 {
+		t.Fatal(all, err)
+	}
+	all["old"] = record{"2026-01-01", "x", passed, 60, "3 tests"}
+	if err := all.add(name, "b", "y+", outcome{Verdict: failed, Detail: "TestA\tand\nmore", Seconds: 7}); err != nil {
+		t.Fatal(err)
+	}
+	again, err := readRecords(name)
+	if err != nil || len(again) != 2 || again["old"] != all["old"] || again["b"].detail != "TestA and more" {
+		t.Error(again, err)
+	}
+	parts := []part{{name: "b"}, {name: "new"}, {name: "old"}}
+	again.order(parts)
+	if parts[0].name != "new" || parts[1].name != "old" || parts[2].name != "b" {
+		t.Errorf("order: %v", parts)
+	}
+	if err := os.WriteFile(name, []byte("a\tb\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readRecords(name); err == nil {
+		t.Error("expected an error for an incomplete row")
+	}
+}
+
 func TestDiscover(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{
@@ -206,9 +234,12 @@ func bodyOf(t *testing.T, dir, name string) string {
 // code, and must run all parts for other code.
 func TestGoesOn(t *testing.T) {
 	t.Chdir(t.TempDir())
+	if err := os.MkdirAll(filepath.Dir(recordsFile), 0o750); err != nil {
+		t.Fatal(err)
+	}
 	run := func(code string, limit time.Duration) *night {
 		t.Helper()
-		n := &night{workers: 1, running: map[string]time.Time{}, commit: "c", parts: []part{
+		n := &night{workers: 1, running: map[string]time.Time{}, records: records{}, commit: "c", parts: []part{
 			{"first", time.Millisecond, "echo >>first"},
 			{"second", time.Millisecond, "echo >>second; [ $(wc -l <second) -gt 1 ] || sleep 60"},
 			{"third", time.Hour, "echo >>third"},
