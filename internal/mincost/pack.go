@@ -11,6 +11,11 @@ type Packing struct {
 	Items []Items
 	Bins  []Bins
 	Cost  Matrix // per item of a class (row) in a bin of a group (column); Missing if not permitted
+
+	// Room reports whether a bin of a group can hold the given items, if this does not only depend on capacities.
+	// For example, a part of a device must not be split over two devices. Removing items must not make a feasible
+	// bin infeasible. If nil, only the capacities are checked.
+	Room func(group int, held []Held) bool
 }
 
 // Items is a class of identical items.

@@ -15,6 +15,7 @@ type bins struct {
 	held  [][]Held // by bin, sorted by class
 	left  []int64  // by class: items without a bin
 	cost  int64
+	trial []Held
 }
 
 func newBins(p *Packing) *bins {
@@ -51,7 +52,12 @@ func (b *bins) fits(bin, class int) bool {
 			return false
 		}
 	}
-	return true
+	if b.p.Room == nil {
+		return true
+	}
+	b.trial = append(b.trial[:0], b.held[bin]...)
+	b.trial = change(b.trial, class, 1)
+	return b.p.Room(b.group[bin], b.trial)
 }
 
 // change adds the given number of items of a class.

@@ -244,7 +244,12 @@ func (s *search) swaps(bin, out, in int) bool {
 			return false
 		}
 	}
-	return true
+	if s.p.Room == nil {
+		return true
+	}
+	s.trial = append(s.trial[:0], s.held[bin]...)
+	s.trial = change(change(s.trial, out, -1), in, 1)
+	return s.p.Room(s.group[bin], s.trial)
 }
 
 func holds(held []Held, class int) bool {

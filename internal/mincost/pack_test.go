@@ -39,6 +39,11 @@ func drawPacking(t *rapid.T, classes, groups int) mincost.Packing {
 			p.Cost.Cost[i] = rapid.Int64Range(-span, span).Draw(t, "cost")
 		}
 	}
+	if rapid.Bool().Draw(t, "devices") {
+		p.Room = func(group int, held []mincost.Held) bool { // at most two classes per bin
+			return len(held) <= 2
+		}
+	}
 	return p
 }
 
@@ -78,9 +83,11 @@ func cheapest(p *mincost.Packing, class int, left int64, held []map[int]int64, g
 }
 
 func roomy(p *mincost.Packing, group int, held map[int]int64) bool {
+	var list []mincost.Held
 	used := make([]int64, len(p.Bins[group].Capacity))
 	for class := range p.Items {
 		if n := held[class]; n > 0 {
+			list = append(list, mincost.Held{Class: class, Count: n})
 			for k, d := range p.Items[class].Demand {
 				used[k] += n * d
 			}
@@ -91,7 +98,7 @@ func roomy(p *mincost.Packing, group int, held map[int]int64) bool {
 			return false
 		}
 	}
-	return true
+	return p.Room == nil || p.Room(group, list)
 }
 
 // TestPackIsBoundedByTheOptimum checks that a packing is a valid placement and that the optimum is between its
@@ -225,7 +232,10 @@ func TestCertifyPackedRefuses(t *testing.T) {
 		"invalid class":                 func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 2 },
 		"class that is not permitted":   func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 1 },
 		"exceeded capacity":             func(p *mincost.Packing, _ *mincost.Packed) { p.Bins[0].Capacity[0] = 3 },
-		"packing of different size":     func(p *mincost.Packing, _ *mincost.Packed) { p.Items = p.Items[:1] },
+		"bin rejected by Room": func(p *mincost.Packing, _ *mincost.Packed) {
+			p.Room = func(int, []mincost.Held) bool { return false }
+		},
+		"packing of different size": func(p *mincost.Packing, _ *mincost.Packed) { p.Items = p.Items[:1] },
 	} {
 		if one(change) == nil {
 			t.Errorf("%s: Certify() accepted an invalid packing", name)

@@ -68,5 +68,8 @@ func holds(p *mincost.Packing, group int, held []mincost.Held, left []int64) (co
 	if len(held) == 0 {
 		return 0, nil
 	}
+	if p.Room != nil && !p.Room(group, held) {
+		return 0, errors.New("items do not fit according to Room")
+	}
 	return cost + bins.Opening, nil
 }
