@@ -3,9 +3,11 @@ package lab
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -16,41 +18,74 @@ import (
 )
 
 // A replay on a busy machine lags behind its clock, and each second counts as many minutes of the trace. The clock is
-// therefore slowed down, at most by maxSlowdown, until the latency of a Job is at most 1/maxLatency of the trace. If
-// pods still start later than in the simulation by more than 1/maxLag of the trace on average, the figures are not
+// therefore slowed down in proportion to the latency of Jobs beyond 1/maxLatency of the trace, at most by maxSlowdown.
+// If pods still start later than in the simulation by more than 1/maxLag of the trace on average, the figures are not
 // valid.
 const (
-	probes      = 5
 	maxSlowdown = 3
-	maxLatency  = 100
+	maxLatency  = 150
 	maxLag      = 100
 )
 
-// slowDown reduces the factor of the clock if the control plane is slow. It measures the latency of a few Jobs without
-// run time.
-func (r *Replay) slowDown(ctx context.Context) error {
-	t := Trial{Strategy: Stock, namespace: r.Trials[0].namespace}
-	began := time.Now()
-	for i := range probes {
-		job := kube.TraceJob(fmt.Sprintf("probe-%d", i), &sched.Job{}, func(d time.Duration) time.Duration { return d })
-		t.place(job, 0)
-		job.Spec.Template.Spec.NodeName = t.node(r.Scenario.Nodes[0].Name) // the scheduler is not running yet
-		jobs := r.client.BatchV1().Jobs(t.namespace)
-		if _, err := jobs.Create(ctx, job, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-		err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true,
-			func(ctx context.Context) (bool, error) {
-				seen, err := jobs.Get(ctx, job.Name, metav1.GetOptions{})
-				return err == nil && seen.Status.Succeeded > 0, err
-			})
-		if err != nil {
-			return fmt.Errorf("waiting for a Job without run time: %w", err)
-		}
+// slowDown reduces the factor of the clock if the control plane is slow. It runs the schedulers for a few seconds.
+func (r *Replay) slowDown(ctx context.Context, dir string) error {
+	stop, err := r.startScheduling(ctx, dir, Clock{Trace: r.Scenario.Start, Wall: time.Now(), Factor: r.Factor})
+	if err != nil {
+		return err
 	}
-	latency := time.Since(began) / probes
-	r.Factor = max(r.Factor/maxSlowdown, min(r.Factor, float64(span(r.Scenario)/maxLatency)/float64(latency)))
+	defer stop()
+	latency, err := r.latency(ctx)
+	if err != nil {
+		return fmt.Errorf("measuring the latency of Jobs: %w", err)
+	}
+	limit := float64(span(r.Scenario)/maxLatency) / r.Factor
+	r.Factor /= min(max(1, float64(latency)/limit), maxSlowdown)
 	return nil
+}
+
+// latency returns the mean latency of Jobs without run time. They arrive for a few seconds, at twice the mean rate of
+// the replay.
+func (r *Replay) latency(ctx context.Context) (time.Duration, error) {
+	const (
+		seconds, fewest, most = 4, 5, 200
+		probe                 = "probe-"
+	)
+	mean := float64(len(r.Scenario.Jobs)*len(r.Trials)) / span(r.Scenario).Seconds() * r.Factor
+	rate := max(2*mean, float64(fewest)/seconds)
+	n, began := min(int(seconds*rate), most), time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range n {
+		job := kube.TraceJob(probe+strconv.Itoa(i), &sched.Job{}, func(d time.Duration) time.Duration { return d })
+		r.Trials[i%len(r.Trials)].place(job, 0)
+		group.Go(func() error {
+			kube.Pause(ctx, time.Until(began.Add(time.Duration(float64(i)/rate*float64(time.Second)))))
+			_, err := r.client.BatchV1().Jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{})
+			return err
+		})
+	}
+	var unfinished time.Duration // integral of the number of Jobs that have not finished
+	group.Go(func() error {
+		last := began
+		return wait.PollUntilContextTimeout(ctx, 10*pollInterval, readyTimeout, true,
+			func(ctx context.Context) (bool, error) {
+				list, err := r.client.BatchV1().Jobs("").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+				if err != nil {
+					return false, err
+				}
+				left := n
+				for i := range list.Items {
+					if strings.HasPrefix(list.Items[i].Name, probe) && list.Items[i].Status.Succeeded > 0 {
+						left--
+					}
+				}
+				unfinished += time.Duration(left) * time.Since(last)
+				last = time.Now()
+				return left == 0, nil
+			})
+	})
+	err := group.Wait()
+	arrival := time.Duration(float64(n-1) / 2 / rate * float64(time.Second))
+	return unfinished/time.Duration(n) - arrival, err
 }
 
 // compare returns the measured results, each followed by the simulated one. If the control plane was too slow, it marks

@@ -212,7 +212,7 @@ func (r *Replay) play(ctx context.Context, dir string, slower bool, stderr io.Wr
 	err := r.Prepare(ctx)
 	wanted := r.Factor
 	if err == nil && slower {
-		err = r.slowDown(ctx)
+		err = r.slowDown(ctx, dir)
 	}
 	quiet()
 	if err != nil {
