@@ -56,18 +56,21 @@ file. The setting queue controls how often the queue is planned and for how many
 	flags.StringVarP(&f.file, "filename", "f", "", "scenario file")
 	flags.StringVar(&f.over.Workload, "workload", "", "trace of jobs; may be compressed with gzip")
 	flags.StringVar(&f.over.Format, "format", "",
-		"format of the trace: csv, ecsched, swf, alibaba, openb, gaia, surf or sacct (default: detected)")
+		"format of the trace: "+strings.Join(workload.Formats(), ", ")+" (default: detected)")
 	flags.StringVar(&f.over.TimeZone, "time-zone", "",
-		"time zone of times without an offset in the grid file or in a trace of sacct, e.g. Europe/Berlin")
+		"time zone of times without an offset in files of the grid and of prices, and in a trace of sacct, e.g. "+
+			"Europe/Berlin")
 	flags.BoolVar(&f.over.SkipBad, "skip-bad", false, skipBadUsage)
 	flags.StringVar(&f.over.Nodes, "nodes", "", "file with nodes, or a preset: "+strings.Join(workload.Presets(), ", "))
 	flags.StringVar(&f.over.Grid, "grid", "", "CSV file with carbon intensity over time, may be compressed with gzip; "+
 		"a quoted pattern joins consecutive files")
-	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
+	flags.StringVar(&f.over.Column, "column", "", "column of the grid file, or its only column (default "+
+		"ci_lifecycle_g_per_kwh)")
 	flags.StringVar(&f.over.Fill, "fill", "", cmdutil.FillUsage)
 	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, required if the grid file contains several zones")
 	flags.StringVar(&f.over.Start, "start", "",
-		"start of the trace, e.g. 2022-06-01 or RFC 3339 (default: start of the grid file)")
+		"start of the trace, e.g. 2022-06-01 or RFC 3339 (default: start of the grid file, or the first hour of a "+
+			"trace with absolute times)")
 	flags.StringSliceVar(&f.over.Strategies, "strategy", nil, "strategies to compare, starting with the baseline "+
 		"(default: strategies of the file, or least-allocated,energy,carbon+window)")
 	flags.StringVar(&f.over.MaxDelay, "max-delay", "",
@@ -162,6 +165,10 @@ func (f *simulateFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	if err != nil {
 		return cmdutil.NewUsageError(err)
 	}
+	if file.IgnoresPrices() {
+		scenario.Notes = append(scenario.Notes,
+			"Decisions do not depend on prices: set weights: {price: 1}, or use the start rule price.")
+	}
 	if !slices.ContainsFunc(scenario.Jobs, func(j sched.Job) bool { return j.Interruptible }) {
 		scenario.Notes = append(scenario.Notes,
 			report.StartsOnly(file.Strategies, "interruptible: true (--interruptible)")...)
@@ -202,6 +209,9 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 	note := &results[0].Scenario.Notes // the report prints the notes
 	sleeping := fmt.Sprintf("If machines were asleep whenever they are empty, and woke up in time, the best schedule "+
 		"found would emit %s kg.", humanize.Significant(foreseen.Carbon.Kg()))
+	if !s.Sleeps() {
+		sleeping = "Machines stay on, so the best schedule found includes their idle power."
+	}
 	least, asleep, err := oracle.Bound(s, rounds)
 	if err != nil {
 		*note = append(*note, sleeping, "No lower bound of the emissions is available: "+err.Error()+".")

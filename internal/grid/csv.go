@@ -62,8 +62,8 @@ var lifecycleColumns = []string{
 	DefaultColumn, "carbon_intensity", "Carbon Intensity gCO₂eq/kWh (LCA)", "Carbon intensity gCO₂eq/kWh (Life cycle)",
 }
 
-// maxIntensity is far above the intensity of any oil-fired grid. Higher values indicate another unit.
-const maxIntensity = 10_000
+// MaxIntensity is far above the intensity of any oil-fired grid. Higher values indicate another unit.
+const MaxIntensity = 10_000
 
 // ReadCSV reads one column of hourly or finer values of one zone. The separator is a comma, a semicolon or a tab, and
 // a decimal comma is recognized. The file must have a header. Its first column is the start of each interval, or its
@@ -309,8 +309,8 @@ func (f *csvFile) number(text string) (float64, error) {
 		err = f.fail(f.column.name, "", "%q is not a finite number", text)
 	case !f.options.Price && v < 0:
 		err = f.fail(f.column.name, "", "%q is negative", text)
-	case !f.options.Price && scaled > maxIntensity:
-		err = f.fail(f.column.name, "", "%q is above %d gCO2e per kWh: is the unit different?", text, maxIntensity)
+	case !f.options.Price && scaled > MaxIntensity:
+		err = f.fail(f.column.name, "", "%q is above %d gCO2e per kWh: is the unit different?", text, MaxIntensity)
 	case f.options.Price && math.Abs(scaled) > limit:
 		err = f.fail(f.column.name, "", "%q is above %v per kWh: is the unit different?", text, limit)
 	}

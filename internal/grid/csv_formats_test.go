@@ -180,6 +180,10 @@ func TestAmbiguousFormats(t *testing.T) {
 		"no such hour": {
 			hours("t", iso, "2026-03-29", 0, 1, 2), grid.CSVOptions{TimeZone: berlin(t)}, 4, []string{"does not exist in Europe/Berlin"},
 		},
+		"local times read as UTC": {
+			hours("t", iso, "2026-03-29", 0, 1, 3, 4), grid.CSVOptions{TimeZone: time.UTC}, 4,
+			[]string{"clocks are put forward at this time in Europe/Berlin: is the time zone of the file UTC?"},
+		},
 		"LMP": {
 			"Interval Start,LMP\n2026-03-28T23:00:00+00:00,12\n", grid.CSVOptions{Price: true}, 1,
 			[]string{`column "LMP" names no unit`, "per-MWh", "--unit"},

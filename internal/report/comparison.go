@@ -230,8 +230,8 @@ func (s *Sweep) notes() []string {
 		compared += " Rows of machines that stay on are compared with " + s.Baseline +
 			" on machines that stay on. If machines sleep, boots and failed boots are included."
 	}
-	rated := "No optimum is known for these nodes, so there is no η. It requires one node with power proportional " +
-		"to the used cores."
+	rated := "There is no η, because no optimum is known for these nodes, or no schedule saves emissions. An optimum " +
+		"is known for one node with power proportional to the used cores, and for unlimited nodes."
 	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil }) {
 		rated = "η is the saving divided by the saving of the family's clairvoyant optimum. Figures are ratios of " +
 			"sums over zones and starts of savings as fractions of the baseline of each trial."

@@ -106,9 +106,7 @@ func footnotes(r *Report) []string {
 		fmt.Sprintf("%s. All runs are accounted until %s. Forecast: %s.", saved,
 			r.Scenario.Accounted.Format("2006-01-02 15:04 MST"), r.Scenario.Forecast),
 	}
-	if r.Scenario.Learner != "" {
-		notes[1] += " Run times: " + r.Scenario.Learner + "."
-	}
+	notes[1] += " Run times: " + cmp.Or(r.Scenario.Learner, "known") + "."
 	if r.Scenario.Power != "" {
 		notes[1] += " Power of jobs: " + r.Scenario.Power + "."
 	}

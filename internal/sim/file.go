@@ -79,7 +79,8 @@ type SiteFile struct {
 	Weight int64    `json:"weight,omitempty"` // for "karmada-static"; defaults to 1
 	Nodes  string   `json:"nodes,omitempty"`
 	Grid   GridFile `json:"grid"`
-	Price  *float64 `json:"price,omitempty"` // constant, per kWh
+	Carbon *float64 `json:"carbon,omitempty"` // constant instead of grid, in gCO2e/kWh; requires prices
+	Price  *float64 `json:"price,omitempty"`  // constant, per kWh
 	Prices GridFile `json:"prices,omitzero"`
 
 	// Forecast is the forecast of the intensity given to strategies; defaults to a perfect one.
@@ -374,33 +375,56 @@ func (f *File) ofFlag(field string, err error) error {
 
 // loadSite reads the files of a site. It also returns notes on them.
 func (f *File) loadSite(in *SiteFile) (*sched.Site, []string, error) {
-	if in.Grid.File == "" {
-		return nil, nil, f.fault("site %q has no grid file", in.Name)
+	site := &sched.Site{Name: in.Name, PUE: in.PUE, Weight: in.Weight}
+	var notes, more []string
+	var err error
+	switch {
+	case in.Price != nil && in.Prices.File != "":
+		return nil, nil, f.fault("site %q has both price and prices", in.Name)
+	case in.Grid.File != "" && in.Carbon != nil:
+		return nil, nil, f.fault("site %q has both grid and carbon", in.Name)
+	case in.Carbon != nil && !(*in.Carbon >= 0 && *in.Carbon <= grid.MaxIntensity):
+		return nil, nil, f.fault("site %q: carbon is %v: want 0 to %d gCO2e/kWh", in.Name, *in.Carbon,
+			grid.MaxIntensity)
+	case in.Grid.File == "" && (in.Carbon == nil || in.Prices.File == ""):
+		return nil, nil, f.fault("site %q has no grid file: set grid, or prices and a constant intensity such as "+
+			"carbon: 400", in.Name)
 	}
-	signal, zone, notes, err := f.read(&in.Grid, grid.CSVOptions{Zone: grid.Zone(in.Zone)})
+	if in.Prices.File != "" {
+		o := grid.CSVOptions{Zone: grid.Zone(in.Prices.Zone), Price: true}
+		if site.Price, site.Zone, notes, err = f.read(&in.Prices, o); err != nil {
+			return nil, nil, err
+		}
+	}
+	if in.Carbon != nil {
+		site.Zone = cmp.Or(grid.Zone(in.Zone), site.Zone)
+		site.Carbon, err = during(site.Price, *in.Carbon)
+	} else {
+		site.Carbon, site.Zone, more, err = f.read(&in.Grid, grid.CSVOptions{Zone: grid.Zone(in.Zone)})
+	}
+	if err == nil && in.Price != nil {
+		if site.Price, err = during(site.Carbon, *in.Price); err != nil {
+			err = f.fault("site %q: price: %w", in.Name, err)
+		}
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	site := &sched.Site{Name: cmp.Or(in.Name, string(zone)), Zone: zone, PUE: in.PUE, Weight: in.Weight, Carbon: signal}
-	switch {
-	case in.Price != nil && in.Prices.File != "":
-		return nil, nil, f.fault("site %q has both price and prices", site.Name)
-	case in.Price != nil:
-		series, err := grid.Constant(signal.Series.Start(), signal.Series.End().Sub(signal.Series.Start()), *in.Price)
-		if err != nil {
-			return nil, nil, f.fault("site %q: price: %w", site.Name, err)
-		}
-		site.Price = grid.Signal{Series: series}
-	case in.Prices.File != "":
-		var more []string
-		if site.Price, _, more, err = f.read(&in.Prices, grid.CSVOptions{
-			Zone: grid.Zone(in.Prices.Zone), Price: true,
-		}); err != nil {
-			return nil, nil, err
-		}
-		notes = append(notes, more...)
-	}
-	return site, notes, nil
+	site.Name = cmp.Or(site.Name, string(site.Zone))
+	return site, append(more, notes...), nil
+}
+
+// IgnoresPrices reports whether there are prices over time, but no strategy considers them.
+func (f *File) IgnoresPrices() bool {
+	varies := slices.ContainsFunc(f.Sites, func(s SiteFile) bool { return s.Prices.File != "" })
+	return varies && f.Weights.Price == 0 && f.Limits.Price == nil && !slices.ContainsFunc(f.Strategies,
+		func(name string) bool { return strings.Contains(name, "price") })
+}
+
+// during returns a constant signal for the time of another one.
+func during(s grid.Signal, value float64) (grid.Signal, error) {
+	series, err := grid.Constant(s.Series.Start(), s.Series.End().Sub(s.Series.Start()), value)
+	return grid.Signal{Series: series}, err
 }
 
 func (f *File) loadStart(s *Scenario) error {
@@ -508,7 +532,8 @@ func (f *File) loadJobs(s *Scenario) error {
 		s.Notes = append(s.Notes, filepath.Base(f.Workload.File)+": "+line)
 	}
 	if trace.Dated && f.Start == "" {
-		s.Start = s.Jobs[0].Submitted.Truncate(time.Hour) // instead of months earlier, at the start of the grid file
+		first := slices.MinFunc(s.Jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
+		s.Start = first.Submitted.Truncate(time.Hour) // instead of months earlier, at the start of the grid file
 	}
 	limit := time.Duration(0)
 	if f.MaxDelay != "" {

@@ -29,6 +29,34 @@ func gridScenario(t *testing.T, site string, files map[string]string) *sim.File 
 	return f
 }
 
+// Costs can be compared without a grid file, with a constant intensity.
+func TestConstantIntensity(t *testing.T) {
+	files := map[string]string{
+		"jobs.csv":   "id,submit_time,duration,cpu\n1,0,1h,1\n",
+		"prices.csv": "datetime_utc,price_per_kwh\n2026-06-01T00:00Z,0.1\n2026-06-01T01:00Z,0.2\n",
+	}
+	load := func(site string) (*sim.Scenario, error) {
+		return gridScenario(t, "nodes: demo24\nsites: [{name: pjm, "+site+"}]\n", files).Load()
+	}
+	s, err := load("prices: {file: prices.csv}, carbon: 400")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, p := s.Sites[0].Carbon.Series, s.Sites[0].Price.Series; c.At(s.Start) != 400 || !c.End().Equal(p.End()) {
+		t.Errorf("intensity %v until %v, prices until %v", c.At(s.Start), c.End(), p.End())
+	}
+	for site, want := range map[string]string{
+		"prices: {file: prices.csv}": "has no grid file: set grid, or prices and a constant intensity",
+		"carbon: 400":                "has no grid file",
+		"prices: {file: prices.csv}, carbon: 400, grid: {file: prices.csv}": "both grid and carbon",
+		"prices: {file: prices.csv}, carbon: -1":                            "carbon is -1: want 0 to 10000",
+	} {
+		if _, err := load(site); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", site, err, want)
+		}
+	}
+}
+
 // Prices are hourly until 30 September 2025 22:00 UTC and quarter-hourly from then on, in one file or in two. They
 // are also read correctly in steps of an hour.
 func TestPricesWithAChangeOfStep(t *testing.T) {

@@ -28,6 +28,7 @@ func (f *File) Override(o Overrides) error {
 	}
 	for i := range f.Sites {
 		f.Sites[i].Grid.TimeZone = cmp.Or(o.TimeZone, f.Sites[i].Grid.TimeZone)
+		f.Sites[i].Prices.TimeZone = cmp.Or(o.TimeZone, f.Sites[i].Prices.TimeZone)
 	}
 	if o.Workload != "" {
 		f.Workload = WorkloadFile{File: fromHere(o.Workload)}

@@ -64,10 +64,29 @@ func (t *Trace) csvJob(row *rows, start time.Time) {
 	job.Selector = given(row, columnSelector, nil, selector)
 	job.Sites = given(row, columnSites, nil, places)
 	scaling(row, &job)
+	_, relative := seconds(row.text(columnSubmit))
+	t.Dated = relative != nil && (t.Dated || len(t.Jobs) == 0)
 	t.Jobs = append(t.Jobs, job)
 	if _, has := row.index[columnUse]; has {
 		t.Use = append(t.Use, given(row, columnUse, 1, share))
 	}
+}
+
+// doubts returns notes on numbers that are unlikely without a unit.
+func (t *Trace) doubts() (notes []string) {
+	var memory int64
+	var delay time.Duration
+	for i := range t.Jobs {
+		memory, delay = max(memory, t.Jobs[i].Request.Memory), max(delay, t.Jobs[i].AllowedDelay)
+	}
+	if memory > 0 && memory < 1<<20 {
+		notes = append(notes, fmt.Sprintf("all jobs request at most %d bytes of memory: is a unit such as Gi missing?",
+			memory))
+	}
+	if delay > 0 && delay < time.Minute {
+		notes = append(notes, fmt.Sprintf("all allowed delays are at most %v: is a unit such as h missing?", delay))
+	}
+	return notes
 }
 
 // selector parses the labels required on a node.
@@ -125,7 +144,8 @@ func moment(text string, start time.Time) (time.Time, error) {
 
 func notBefore(start, t time.Time) error {
 	if t.Before(start) {
-		return fmt.Errorf("%s is before the start, %s", t.Format(time.RFC3339), start.Format(time.RFC3339))
+		return fmt.Errorf("%s is before the start, %s (kubenergy workload convert makes times relative)",
+			t.Format(time.RFC3339), start.Format(time.RFC3339))
 	}
 	return nil
 }

@@ -71,6 +71,9 @@ type Trace struct {
 	// cores.
 	Use     []float64
 	Skipped []Skipped // skipped rows, by reason
+	// Repeated is the number of jobs without a given run time that start or end in the hour that occurs twice when
+	// clocks are put back. The first occurrence is assumed if it is possible.
+	Repeated int
 }
 
 // Skipped counts expected rows of a trace that do not describe a job to run, e.g. jobs that were cancelled before
@@ -211,7 +214,7 @@ func bySubmission(jobs []sched.Job) []sched.Job {
 	return sorted
 }
 
-// LeftOut returns one line per reason for skipped rows.
+// LeftOut returns notes on skipped rows, and on ambiguous times and unlikely numbers.
 func (t *Trace) LeftOut() (lines []string) {
 	for _, s := range t.Skipped {
 		rows := "rows"
@@ -219,6 +222,13 @@ func (t *Trace) LeftOut() (lines []string) {
 			rows = "row"
 		}
 		lines = append(lines, fmt.Sprintf("skipped %d %s: %s", s.Count, rows, s.Why))
+	}
+	if t.Format == ours.name {
+		lines = append(lines, t.doubts()...)
+	}
+	if t.Repeated > 0 {
+		lines = append(lines, fmt.Sprintf("assumed the first occurrence of ambiguous local times of %d jobs: clocks "+
+			"are put back, so add the column Elapsed, or run sacct with SLURM_TIME_FORMAT=%%s", t.Repeated))
 	}
 	return lines
 }
@@ -274,8 +284,9 @@ func guess(text []byte) (string, error) {
 	case isNumbers(fields):
 		return ecsched.name, nil
 	}
-	return "", fmt.Errorf("the first line is neither a header nor a job of a known format: want %s",
-		strings.Join(Formats(), ", "))
+	return "", fmt.Errorf("the first line is neither a header nor a job of a known format: want %s; csv has columns "+
+		"separated by commas: %s, and optionally %s", strings.Join(Formats(), ", "), strings.Join(ours.required, ", "),
+		strings.Join(ours.optional, ", "))
 }
 
 // unsupported returns a description of a published table that is not supported, or an empty string.

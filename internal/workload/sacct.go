@@ -46,7 +46,14 @@ func (t *Trace) sacctJob(row *rows, start time.Time) {
 	if has("elapsed") {
 		job.Duration = parsed(row, "elapsed", slurmDuration)
 	} else if has("start") && has("end") {
-		job.Duration = max(0, parsed(row, "end", row.slurmTime).Sub(parsed(row, "start", row.slurmTime)))
+		began, ended := parsed(row, "start", row.slurmTime), parsed(row, "end", row.slurmTime)
+		if row.repeats(began) || row.repeats(ended) {
+			t.Repeated++
+		}
+		if ended.Before(began) && row.repeats(ended) {
+			ended = ended.Add(time.Hour)
+		}
+		job.Duration = max(0, ended.Sub(began))
 	}
 	if strings.Contains(row.text("timelimit"), ":") { // otherwise e.g. UNLIMITED
 		job.TimeLimit = parsed(row, "timelimit", slurmDuration)
@@ -105,7 +112,8 @@ func (r *rows) allocated(request *sched.Resources) {
 	request.Memory = bytes * times
 }
 
-// slurmTime parses Unix seconds, a time with an offset, or a time in the zone of the trace.
+// slurmTime parses Unix seconds, a time with an offset, or a time in the zone of the trace: the first one if clocks
+// show it twice.
 func (r *rows) slurmTime(text string) (time.Time, error) {
 	if isNumber(text) {
 		d, err := seconds(text)
@@ -117,11 +125,19 @@ func (r *rows) slurmTime(text string) (time.Time, error) {
 		} else if r.zone == nil && !strings.Contains(layout, "Z") {
 			return t, fmt.Errorf("%q has no time zone: set --time-zone, e.g. Europe/Berlin or UTC, or run sacct with "+
 				"SLURM_TIME_FORMAT=%%s", text)
+		} else if first := t.Add(-time.Hour); !strings.Contains(layout, "Z") && r.repeats(first) {
+			return first.UTC(), nil
 		} else {
 			return t.UTC(), nil
 		}
 	}
 	return time.Time{}, fmt.Errorf("%q: want a time such as 2026-10-01T12:00:00", text)
+}
+
+// repeats reports whether the local time of t also occurs one hour later, because clocks are put back.
+func (r *rows) repeats(t time.Time) bool {
+	const clock = time.DateOnly + time.TimeOnly
+	return r.zone != nil && t.In(r.zone).Format(clock) == t.Add(time.Hour).In(r.zone).Format(clock)
 }
 
 // slurmDuration parses [days-]hours:minutes:seconds, minutes:seconds or seconds.

@@ -122,6 +122,46 @@ func TestReadSacctColumns(t *testing.T) {
 	}
 }
 
+// In the hour that occurs twice, the first occurrence is assumed unless a job would end before its start.
+func TestReadSacctRepeatedHour(t *testing.T) {
+	text := "JobID|Submit|Start|End|NCPUS\n" +
+		"1|2026-10-25T01:00:00|2026-10-25T01:50:00|2026-10-25T02:10:00|1\n" + // or 80 minutes
+		"2|2026-10-25T01:00:00|2026-10-25T02:50:00|2026-10-25T02:10:00|1\n" +
+		"3|2026-10-25T01:00:00|2026-10-25T03:50:00|2026-10-25T04:10:00|1\n"
+	got, err := workload.LoadWith(write(t, text), workload.Options{Start: t0, Zone: "Europe/Berlin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got.Jobs {
+		if d := got.Jobs[i].Duration; d != 20*time.Minute {
+			t.Errorf("job %s takes %v, want 20m", got.Jobs[i].ID, d)
+		}
+	}
+	if notes := strings.Join(got.LeftOut(), "\n"); !strings.Contains(notes, "ambiguous local times of 2 jobs") {
+		t.Errorf("notes: %q", notes)
+	}
+}
+
+// Numbers without a unit are seconds and bytes, and absolute times set the start.
+func TestUnlikelyNumbers(t *testing.T) {
+	for text, want := range map[string]string{
+		"id,submit_time,duration,cpu,memory,allowed_delay\n1,2026-06-01T08:00:00Z,240,1,8,12\n": "at most 8 bytes of memory" +
+			": is a unit such as Gi missing?; all allowed delays are at most 12s: is a unit such as h missing?",
+		"id,submit_time,duration,cpu,memory,allowed_delay\n1,0,240m,1,8Gi,12h\n": "",
+	} {
+		got, err := workload.LoadWith(write(t, text), workload.Options{Start: t0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := strings.Join(got.LeftOut(), "; "); !strings.HasSuffix(notes, want) || want == "" && notes != "" {
+			t.Errorf("notes: %q, want %q", notes, want)
+		}
+		if absolute := want != ""; got.Dated != absolute {
+			t.Errorf("dated: %v, want %v", got.Dated, absolute)
+		}
+	}
+}
+
 func FuzzReadSacct(f *testing.F) {
 	f.Add([]byte(sacctText))
 	f.Add([]byte("JobID|Submit|ElapsedRaw|NCPUS|ReqMem\n7|1780300800|90|2|1e3Pc\n"))

@@ -8,9 +8,13 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 )
 
-// Version returns the commit that the program was built from, or the version of the module.
+// Version returns the commit that the program was built from, with a + if the checkout had uncommitted changes, or the
+// version of the module.
 func Version() string {
 	b := ReadBuilt()
+	if b.Modified {
+		b.Commit += "+"
+	}
 	return cmp.Or(b.Commit, b.Version)
 }
 
