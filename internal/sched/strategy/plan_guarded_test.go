@@ -137,3 +137,37 @@ func TestCapacityOnAwakeNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestSavingOfAMovedStart checks that the saving of a planned start is computed again if a job with a long delay makes
+// the slots of the plan longer, so that the start moves out of the clean minutes.
+func TestSavingOfAMovedStart(t *testing.T) {
+	s := guardedDay(t, 500, 2, 1)
+	values := make([]float64, 120*60/5)
+	for i := range values {
+		if values[i] = 500; i == 5 { // from 25 to 30 minutes from now
+			values[i] = 100
+		}
+	}
+	carbon, err := grid.NewSeries(s.Now, 5*time.Minute, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Sites[0].Carbon = grid.Signal{Series: carbon}
+	s.Queue[0].Duration, s.Queue[0].AllowedDelay = 5*time.Minute, time.Hour
+	first := jointly(t, "carbon+plan", s)[0]
+	if wait := first.Window.Start.Sub(s.Now); wait != 25*time.Minute || first.Reason.Saving < 0.7 {
+		t.Fatalf("planned in %v, saving %.2f", wait, first.Reason.Saving)
+	}
+	s.Queue[0].Place = first.Place()
+	s.Queue[0].AllowedDelay = 24 * time.Hour // the slots have the length of the signal's steps
+	if same := jointly(t, "carbon+plan", s)[0]; same.Window.Start.Sub(s.Now) != 25*time.Minute {
+		t.Errorf("with a longer delay, planned in %v", same.Window.Start.Sub(s.Now))
+	}
+	long := s.Queue[0]
+	long.ID, long.AllowedDelay, long.Place = "long", 96*time.Hour, sched.Place{}
+	s.Queue = append(s.Queue, long)
+	again := jointly(t, "carbon+plan", s)[0]
+	if again.Held(s.Now) && !again.Window.Start.Equal(first.Window.Start) && again.Reason.Saving >= first.Reason.Saving {
+		t.Errorf("the start moved to %v with the former saving of %.2f", again.Window.Start, again.Reason.Saving)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/mincost"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
@@ -190,7 +191,8 @@ func (b *batch) timetable(bookings []booking, slots int, longest time.Duration) 
 		p := &bookings[k]
 		span = max(span, p.latest+time.Duration(min(float64(p.job.Remaining())/slowest, float64(longest))))
 	}
-	slot := slotFor(span, slots)
+	const finer = 4 // at most this many times the slots if the signals change more often
+	slot := max(min(slotFor(span, slots), b.finestStep()), slotFor(span, finer*slots))
 	slots = int(span/slot) + 3
 	t := newTimetable(&b.snapshot, b.nodes, slot, slots+slots/2) // additional slots for jobs that do not fit in time
 	t.longest = longest
@@ -199,6 +201,20 @@ func (b *batch) timetable(bookings []booking, slots int, longest time.Duration) 
 		bookings[k].latest += t.offset()
 	}
 	return t
+}
+
+// finestStep returns the shortest step of all signals, at least shortest. Longer slots would hide their changes.
+func (b *batch) finestStep() time.Duration {
+	const shortest = 5 * time.Minute
+	finest := time.Hour
+	for _, site := range b.snapshot.Sites {
+		for _, series := range []*grid.Series{site.Carbon.Series, site.Price.Series} {
+			if series != nil {
+				finest = min(finest, series.Step())
+			}
+		}
+	}
+	return max(finest, shortest)
 }
 
 // insertAll inserts all bookings that have no place yet: first the jobs that cannot wait in order of time, then the
@@ -231,7 +247,8 @@ func (t *timetable) restore(bookings []booking) {
 			continue
 		}
 		if at.cost = t.costs(p, at); !math.IsInf(at.cost, 1) {
-			p.place, p.kept = at, true
+			// A start moves if the slots have become longer. Its saving is then computed again.
+			p.place, p.kept = at, t.start(p, at.slot) == start
 			t.put(p, 1)
 		}
 	}
