@@ -250,6 +250,8 @@ func (l *Loop) released(h *hold, now time.Time, ours bool) {
 		kind, reason, text = v1.EventTypeWarning, reasonNoEffect, h.why()
 	case h.left == freed:
 		text = h.why()
+	case h.left == opened && now.Add(q.pace.lead()).Before(h.start):
+		text = "started ahead of its planned start: " + h.why()
 	case cause == reasonReleased:
 		text = "the planned window has started"
 	}

@@ -5,13 +5,17 @@ import (
 	"fmt"
 	"testing"
 	"time"
+	"unique"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
 
@@ -131,5 +135,29 @@ func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 			b.loop.flushNotes()
 		}()
 		reported(before)
+	}
+}
+
+// TestStartAheadOfThePlan verifies that the event of a hold that a joint plan starts early does not claim that its
+// window has started.
+func TestStartAheadOfThePlan(t *testing.T) {
+	for early, want := range map[time.Duration]string{
+		time.Hour: "started ahead of its planned start: " + sched.Reason{Kind: sched.Planned}.String(),
+		0:         "the planned window has started",
+	} {
+		b := newBench(t, "j", marked(10*time.Hour))
+		client := fake.NewClientset()
+		b.loop.c.Client, b.loop.leads = client, true
+		now := epoch.Add(2 * time.Hour)
+		b.h.start, b.h.reported, b.h.left = now.Add(early), now.Add(early), opened
+		b.h.reason = unique.Make(sched.Reason{Kind: sched.Planned}.String())
+		b.loop.released(b.h, now, true)
+		if err := (<-b.loop.releaseEvents)(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		events, err := client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(events.Items) != 1 || events.Items[0].Note != want {
+			t.Errorf("%v early: %v, %v, want %q", early, events.Items, err, want)
+		}
 	}
 }
