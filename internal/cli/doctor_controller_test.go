@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/apiclient/api"
 	"github.com/kubenergy/kubenergy/internal/cli/doctor"
+	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
@@ -22,12 +23,17 @@ func TestDoctorChecksTheController(t *testing.T) {
 	}{
 		{"well", func(c *fakeUnit) {
 			c.answers["/api/v1/nodes/power"] = api.NodesPower{Nodes: []api.NodePower{{
-				Node: "a", AsOf: testNow.Add(-10 * time.Second),
+				Node: "a", AsOf: testNow.Add(-10 * time.Second), Quality: energy.Measured,
 			}}}
 		}, "ok the controller is available; ok 1 node reported power"},
+		{"no meter", func(c *fakeUnit) {
+			c.answers["/api/v1/nodes/power"] = api.NodesPower{Nodes: []api.NodePower{{
+				Node: "a", AsOf: testNow.Add(-10 * time.Second),
+			}}}
+		}, "ok the controller is available; warn no node is metered: the power of all 1 is estimated"},
 		{"findings", func(c *fakeUnit) {
 			c.answers["/api/v1/nodes/power"] = api.NodesPower{Nodes: []api.NodePower{{
-				Node: "a", AsOf: testNow.Add(-10 * time.Second), Findings: []string{"--cgroup=/x has not\nmatched"},
+				Node: "a", AsOf: testNow.Add(-10 * time.Second), Quality: energy.Measured, Findings: []string{"--cgroup=/x has not\nmatched"},
 			}, {
 				Node: "b", AsOf: testNow.Add(-10 * time.Second), Findings: slices.Repeat([]string{"f"}, 11),
 			}}}

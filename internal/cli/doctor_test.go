@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/cli/release"
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
@@ -158,7 +159,7 @@ func healthy(t *testing.T) *apiServer {
 		"/api/v1/ledger":            ledger.Answer{},
 		"/api/v1/ledger/statistics": map[string]any{"journal": 0},
 		"/api/v1/nodes/power": api.NodesPower{Nodes: []api.NodePower{{
-			Node: "n1", AsOf: testNow.Add(-8 * time.Second),
+			Node: "n1", AsOf: testNow.Add(-8 * time.Second), Quality: energy.Measured,
 		}}},
 	}
 	return a

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
+	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
@@ -88,23 +89,29 @@ func (d *Doctor) checkAges(ctx context.Context, c *cmdutil.ControllerClient) {
 		d.warn(adviceRights, "%v", err)
 		return
 	}
-	stale, oldest := 0, time.Duration(0)
+	stale, estimated, oldest := 0, 0, time.Duration(0)
 	for i := range nodes {
+		if nodes[i].Quality == energy.Estimated {
+			estimated++
+		}
 		if nodes[i].Stale {
 			stale++
 		}
 		oldest = max(oldest, time.Duration(nodes[i].AgeSeconds)*time.Second)
 	}
+	const advice = "enable agents (agent.enabled) or configure meters; until then energy is estimated"
 	switch {
 	case len(nodes) == 0:
-		d.warn("enable agents (agent.enabled) or configure meters; until then energy is estimated",
-			"no node reports its power")
+		d.warn(advice, "no node reports its power")
 	case stale > 0:
 		d.warn("check the agents of the first nodes listed by kubenergy top nodes --sort age",
 			"%d of %s have not reported their power for more than %v, the longest for %v", stale,
 			humanize.Count(len(nodes), "node"), cmdutil.LiveFor, oldest)
+	case estimated == len(nodes):
+		d.warn(advice, "no node is metered: the power of all %d is estimated", len(nodes))
 	default:
-		d.ok("%s reported power within the last %v", humanize.Count(len(nodes), "node"), oldest)
+		d.ok("%s reported power within the last %v, measured on %d", humanize.Count(len(nodes), "node"), oldest,
+			len(nodes)-estimated)
 	}
 	d.reportFindings(nodes)
 }
