@@ -27,9 +27,7 @@ func (m *Matrix) Set(row, col int, cost int64) { m.Cost[row*m.Cols+col] = cost }
 
 // Assignment is a matching of maximum size and minimum cost, with a dual solution that proves its optimality.
 type Assignment struct {
-	Cols  []int // column of each row; -1 if it has none
-	Size  int
-	Total int64 // total cost of all edges
+	Cols []int // column of each row; -1 if it has none
 
 	alone    int64   // cost of a row without a column, higher than any saving by an exchange of edges
 	row, col []int64 // dual values; those of columns are never positive
@@ -46,14 +44,7 @@ func Assign(m Matrix) *Assignment {
 	for row := range m.Rows {
 		s.enter(row)
 	}
-	a := &Assignment{Cols: s.colOf, alone: alone, row: s.u, col: s.v}
-	for row, col := range a.Cols {
-		if col >= 0 {
-			a.Size++
-			a.Total += m.Cost[row*m.Cols+col]
-		}
-	}
-	return a
+	return &Assignment{Cols: s.colOf, alone: alone, row: s.u, col: s.v}
 }
 
 // alone returns the cost of a row without a column.

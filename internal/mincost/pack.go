@@ -42,12 +42,10 @@ type Held struct {
 
 // Packed is a placement with a lower bound on the cost.
 type Packed struct {
-	Bins    [][]Held // by bin, starting with the first group
-	LeftOut []int64  // by class
-	Placed  int64    // number of items
-	Cost    int64
-	Bound   int64 // no placement has a lower cost
-	Whole   bool  // whether the search completed within the available time
+	Bins  [][]Held // by bin, starting with the first group
+	Cost  int64    // including that of items that are left out
+	Bound int64    // no placement has a lower cost
+	Whole bool     // whether the search completed within the available time
 }
 
 // Gap returns (cost − bound)/|bound|. It is 0 if both are equal, and +Inf if only the bound is 0.

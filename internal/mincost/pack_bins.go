@@ -3,6 +3,8 @@ package mincost
 import (
 	"cmp"
 	"slices"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // bins is a placement under construction.
@@ -114,12 +116,5 @@ func (b *bins) occupy(bin, class int, count int64) {
 
 // save returns a copy of the placement.
 func (b *bins) save() *Packed {
-	a := &Packed{Bins: make([][]Held, len(b.held)), LeftOut: slices.Clone(b.left), Cost: b.cost}
-	for k, held := range b.held {
-		a.Bins[k] = slices.Clone(held)
-		for _, h := range held {
-			a.Placed += h.Count
-		}
-	}
-	return a
+	return &Packed{Bins: sliceutil.Map(b.held, slices.Clone), Cost: b.cost}
 }

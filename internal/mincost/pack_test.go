@@ -221,17 +221,15 @@ func TestCertifyPackedRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(p *mincost.Packing, a *mincost.Packed){
-		"wrong cost":                    func(_ *mincost.Packing, a *mincost.Packed) { a.Cost-- },
-		"wrong number of items":         func(_ *mincost.Packing, a *mincost.Packed) { a.Placed++ },
-		"bound above the cost":          func(_ *mincost.Packing, a *mincost.Packed) { a.Bound = a.Cost + 1 },
-		"wrong number of omitted items": func(_ *mincost.Packing, a *mincost.Packed) { a.LeftOut[1] = 0 },
-		"missing bin":                   func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = a.Bins[:1] },
-		"additional bin":                func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = append(a.Bins, nil) },
-		"more items than exist":         func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = 2 },
-		"negative number of items":      func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = -1 },
-		"invalid class":                 func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 2 },
-		"class that is not permitted":   func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 1 },
-		"exceeded capacity":             func(p *mincost.Packing, _ *mincost.Packed) { p.Bins[0].Capacity[0] = 3 },
+		"wrong cost":                  func(_ *mincost.Packing, a *mincost.Packed) { a.Cost-- },
+		"bound above the cost":        func(_ *mincost.Packing, a *mincost.Packed) { a.Bound = a.Cost + 1 },
+		"missing bin":                 func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = a.Bins[:1] },
+		"additional bin":              func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = append(a.Bins, nil) },
+		"more items than exist":       func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = 2 },
+		"negative number of items":    func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = -1 },
+		"invalid class":               func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 2 },
+		"class that is not permitted": func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 1 },
+		"exceeded capacity":           func(p *mincost.Packing, _ *mincost.Packed) { p.Bins[0].Capacity[0] = 3 },
 		"bin rejected by Room": func(p *mincost.Packing, _ *mincost.Packed) {
 			p.Room = func(int, []mincost.Held) bool { return false }
 		},

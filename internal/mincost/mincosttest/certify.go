@@ -16,19 +16,15 @@ func Certify(p *mincost.Packing, a *mincost.Packed) error {
 	for i, class := range p.Items {
 		left[i] = class.Count
 	}
-	bin, cost, placed := 0, int64(0), int64(0)
+	bin, cost := 0, int64(0)
 	for j, group := range p.Bins {
 		for range group.Count {
 			if bin >= len(a.Bins) {
 				return errors.New("certifying packing: bins are missing")
 			}
-			held := a.Bins[bin]
-			c, err := holds(p, j, held, left)
+			c, err := holds(p, j, a.Bins[bin], left)
 			if err != nil {
 				return fmt.Errorf("certifying packing: bin %d: %w", bin, err)
-			}
-			for _, h := range held {
-				placed += h.Count
 			}
 			cost += c
 			bin++
@@ -37,10 +33,9 @@ func Certify(p *mincost.Packing, a *mincost.Packed) error {
 	for i, n := range left {
 		cost += n * p.Items[i].LeftOut
 	}
-	if bin != len(a.Bins) || cost != a.Cost || placed != a.Placed || !slices.Equal(left, a.LeftOut) ||
-		a.Cost < a.Bound {
-		return fmt.Errorf("certifying packing: %d items cost %d, want %d items at %d with a bound of %d", placed, cost,
-			a.Placed, a.Cost, a.Bound)
+	if bin != len(a.Bins) || cost != a.Cost || a.Cost < a.Bound {
+		return fmt.Errorf("certifying packing: %d bins cost %d, want %d bins at %d with a bound of %d", bin, cost,
+			len(a.Bins), a.Cost, a.Bound)
 	}
 	return nil
 }
