@@ -262,7 +262,7 @@ func (f *File) check() error {
 			priced++
 		}
 	}
-	return cmp.Or(f.checkPrices(priced), f.checkStrategies(), f.checkPolicy())
+	return cmp.Or(f.checkPrices(priced), f.checkStrategies(priced), f.checkPolicy())
 }
 
 // checkPrices validates the prices; priced is the number of sites with a price.
@@ -273,26 +273,21 @@ func (f *File) checkPrices(priced int) error {
 				"a file of prices", f.Called("price"), *p, grid.MaxPrice)
 		}
 	}
-	switch {
-	case priced > 0 && priced < len(f.Sites):
-		return f.fault("some sites have no price: want a price for all sites or for none")
-	case f.Weights.Price > 0 && priced == 0:
-		return f.fault("price has a weight, but no site has a price")
-	case f.Limits.Price != nil && priced == 0:
-		return f.fault("limits.price is set, but no site has a price")
-	case priced == 0:
-		if i := slices.IndexFunc(f.Strategies, func(name string) bool {
-			return strategy.When(name) == "price"
-		}); i >= 0 {
-			return fmt.Errorf("%s: strategy %q requires prices, but no site has any: set price or prices of the site",
-				f.Called("strategies"), f.Strategies[i])
-		}
-	}
-	return nil
+	return cmp.Or(
+		f.want(priced == 0 || priced == len(f.Sites),
+			"some sites have no price: want a price for all sites or for none"),
+		f.want(priced > 0 || !(f.Weights.Price > 0), "price has a weight, but no site has a price"),
+		f.want(priced > 0 || f.Limits.Price == nil, "limits.price is set, but no site has a price"),
+	)
 }
 
-func (f *File) checkStrategies() error {
+// checkStrategies validates the strategies; priced is the number of sites with a price.
+func (f *File) checkStrategies(priced int) error {
 	for i, name := range f.Strategies {
+		if strategy.When(name) == "price" && priced == 0 {
+			return fmt.Errorf("%s: strategy %q requires prices, but no site has any: set price or prices of the site",
+				f.Called("strategies"), name)
+		}
 		if slices.Contains(f.Strategies[:i], name) {
 			return fmt.Errorf("%s: duplicate strategy %q", f.Called("strategies"), name)
 		}

@@ -104,9 +104,7 @@ func (f *File) overrideSite(o *Overrides) error {
 	site.Grid.Fill = cmp.Or(o.Fill, site.Grid.Fill)
 	site.Zone = cmp.Or(o.Zone, site.Zone)
 	site.Forecast.Model = cmp.Or(o.Forecast, site.Forecast.Model)
-	if o.Weather != "" {
-		site.Forecast.Weather = fromHere(o.Weather)
-	}
+	site.Forecast.Weather = cmp.Or(fromHere(o.Weather), site.Forecast.Weather)
 	if o.Price != nil {
 		site.Price, site.Prices = o.Price, GridFile{}
 	}
@@ -114,9 +112,9 @@ func (f *File) overrideSite(o *Overrides) error {
 }
 
 // fromHere makes a file name on the command line independent of the location of the scenario file. Names of presets
-// are unchanged.
+// and "" are unchanged.
 func fromHere(name string) string {
-	if slices.Contains(workload.Presets(), name) {
+	if name == "" || slices.Contains(workload.Presets(), name) {
 		return name
 	}
 	if abs, err := filepath.Abs(name); err == nil {

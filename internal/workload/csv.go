@@ -43,8 +43,7 @@ var ours = format{
 	required: []string{columnID, columnSubmit, columnDuration, columnCPU},
 	optional: []string{
 		columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnTimeLimit, columnOwner, columnQueue,
-		columnSelector,
-		columnSites, columnUse, columnMinReplicas, columnMaxReplicas, columnThroughput,
+		columnSelector, columnSites, columnUse, columnMinReplicas, columnMaxReplicas, columnThroughput,
 	},
 }
 
@@ -61,8 +60,7 @@ func (t *Trace) csvJob(row *rows, start time.Time) {
 	if !job.FinishBy.IsZero() && !job.FinishBy.After(job.Submitted) {
 		row.refuse(columnDeadline, fmt.Errorf("%q is not after the submission", row.text(columnDeadline)))
 	}
-	job.Selector = given(row, columnSelector, nil, selector)
-	job.Sites = given(row, columnSites, nil, places)
+	job.Selector, job.Sites = given(row, columnSelector, nil, selector), given(row, columnSites, nil, places)
 	scaling(row, &job)
 	_, relative := seconds(row.text(columnSubmit))
 	t.Dated = relative != nil && (t.Dated || len(t.Jobs) == 0)
@@ -225,16 +223,8 @@ var memorySuffixes = [...]struct {
 	suffix string
 	factor float64
 }{
-	{"Ki", 1 << 10},
-	{"Mi", 1 << 20},
-	{"Gi", 1 << 30},
-	{"Ti", 1 << 40},
-	{"Pi", 1 << 50},
-	{"k", 1e3},
-	{"K", 1e3},
-	{"M", 1e6},
-	{"G", 1e9},
-	{"T", 1e12},
+	{"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40}, {"Pi", 1 << 50},
+	{"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12},
 }
 
 // size parses a number of bytes.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
@@ -217,11 +218,7 @@ func bySubmission(jobs []sched.Job) []sched.Job {
 // LeftOut returns notes on skipped rows, and on ambiguous times and unlikely numbers.
 func (t *Trace) LeftOut() (lines []string) {
 	for _, s := range t.Skipped {
-		rows := "rows"
-		if s.Count == 1 {
-			rows = "row"
-		}
-		lines = append(lines, fmt.Sprintf("skipped %d %s: %s", s.Count, rows, s.Why))
+		lines = append(lines, fmt.Sprintf("skipped %s: %s", humanize.Count(s.Count, "row"), s.Why))
 	}
 	if t.Format == ours.name {
 		lines = append(lines, t.doubts()...)
