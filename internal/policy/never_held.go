@@ -82,12 +82,10 @@ func neverHeldObject(o metav1.Object, priorityClass string) (why string, never b
 func startedByOthers(o metav1.Object) (why string, others bool) {
 	for _, keys := range [...]map[string]string{o.GetLabels(), o.GetAnnotations()} {
 		for _, system := range otherSystems {
-			_, others = keys[system.key]
 			for key := range keys {
-				others = others || strings.HasSuffix(system.key, "/") && strings.HasPrefix(key, system.key)
-			}
-			if others {
-				return system.why, true
+				if key == system.key || strings.HasSuffix(system.key, "/") && strings.HasPrefix(key, system.key) {
+					return system.why, true
+				}
 			}
 		}
 	}
