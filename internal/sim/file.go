@@ -453,9 +453,12 @@ func (f *File) loadNodes(s *Scenario) error {
 		if own {
 			sites = s.Sites[i : i+1]
 		}
-		source, err := f.nodeSource(source)
-		if err != nil {
-			return err
+		if !slices.Contains(workload.Presets(), source) {
+			path, err := FindFile(f.name, source)
+			if err != nil {
+				return f.fault("%w", err)
+			}
+			source = path
 		}
 		nodes, err := workload.Nodes(source, f.Seed, sites...)
 		if err != nil {
@@ -491,18 +494,6 @@ func StayAwake(nodes []sched.Node) []sched.Node {
 		n.Profile = awake[n.Profile]
 	}
 	return nodes
-}
-
-// nodeSource returns the path of a list of nodes, or the name of a preset.
-func (f *File) nodeSource(source string) (string, error) {
-	if slices.Contains(workload.Presets(), source) {
-		return source, nil
-	}
-	path, err := FindFile(f.name, source)
-	if err != nil {
-		return "", f.fault("%w", err)
-	}
-	return path, nil
 }
 
 func (f *File) loadJobs(s *Scenario) error {
