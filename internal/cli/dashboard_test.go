@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -423,6 +424,48 @@ func TestDashboardActs(t *testing.T) {
 	}
 	if mode := a.get(t, "/api/v1/namespaces/ns").GetLabels()[v1alpha1.LabelMode]; mode != "shadow" {
 		t.Errorf("unexpected mode %q", mode)
+	}
+}
+
+// The page of a Job that another scheduler places is about a zone with nodes, like explain, and not about the default
+// zone. It explains why the start of a joint plan is not the best one of the Job.
+func TestDashboardOfAJobOfAnotherScheduler(t *testing.T) {
+	a := observed(t)
+	nodes := map[string]int32{"DE": 0, "FR": 6, "US": 2}
+	dirty := zone("US")
+	dirty.Spec.Default = false
+	a.add(t, zonePath, dirty)
+	for name, n := range nodes {
+		edit(t, a, zonePath+"/"+name, func(z *v1alpha1.GridZone) {
+			z.Status.Nodes = &n
+			if name == "DE" {
+				z.Status.Carbon.Values = slices.Repeat([]float64{374}, 48)
+			}
+		})
+	}
+	edit(t, a, jobsIn("ns")+"/nightly", func(j *batchv1.Job) {
+		j.Spec.Template.Spec.SchedulerName = "default-scheduler"
+		j.Annotations[v1alpha1.AnnotationHeldUntil] = testNow.Add(6 * time.Hour).Format(time.RFC3339)
+		j.Annotations[v1alpha1.AnnotationHeldReason] += ", according to the joint plan of all waiting jobs"
+	})
+	s := liveOf(t, a, cmdutil.ControllerFlags{})
+	client, address := browse(t, s)
+	page := text(t, client, address+"/job?kind=job&namespace=ns&name=nightly")
+	for _, want := range []string{
+		"saves an estimated 67 %", "the best start has 10 gCO2e/kWh over its run, 66.7 % less",
+		"by start, at FR, the cleanest zone with nodes, because no node is ranked", "8 h 2026-03-02 12:00 10 66.7 %",
+		"The planned start, 15:00, is not the best one of this Job alone, because the joint plan",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not contain %q:\n%s", want, page)
+		}
+	}
+	var names []string
+	for _, z := range modelOf(t, s, dashboard.Overview).Zones {
+		names = append(names, z.Name)
+	}
+	if got := strings.Join(names, " "); got != "FR US DE" {
+		t.Errorf("got zones %s, want those with nodes first", got)
 	}
 }
 

@@ -34,6 +34,11 @@ func (p *page) job(v *JobView) {
 			}}
 			if d.Set {
 				p.SetDelay, r.Class = i, "set"
+				if at := v.HeldUntil; at != nil && Jointly(v.Sentence) && stamp(*at) != stamp(d.Start) {
+					p.Said = append(p.Said, "The planned start, "+humanize.Clock(*at, v.Now)+", is not the best one "+
+						"of this Job alone, because the joint plan also considers other Jobs and capacity, and its "+
+						"starts are multiples of its step.")
+				}
 			}
 			t.Rows = append(t.Rows, r)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/humanize"
 	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
@@ -148,17 +149,22 @@ func (s *LiveSource) Job(ctx context.Context, _ dashboard.Query,
 		Explanation: found.Explanation, Now: e.Now.UTC(),
 		Command: "kubenergy explain " + kind + " " + name + " -n " + namespace,
 	}
-	site := e.View.DefaultSite()
+	var site *sched.Site
 	switch {
 	case found.State != explain.StateHeld && found.State != explain.StateWaiting:
 		return v, nil
 	case e.Best != nil && e.Best.Site.Name != "":
 		site, v.Where = e.Best.Site, e.Best.Site.Name+", the site of the highest ranked node"
-	case site == nil:
-		v.Where = "no node is ranked, and there is no default GridZone"
-		return v, nil
 	default:
-		v.Where = site.Name + ", the default GridZone, because no node is ranked"
+		q, run := e.View.Question(e.Now, e.Job, e.Settled), e.View.Decide(e.Now, e.Job, e.Settled).Window
+		known := q.Known(&e.Job, true, false)
+		if len(known) == 0 {
+			v.Where = "no node is ranked, and no zone with nodes has a current carbon intensity"
+			return v, nil
+		}
+		mean := func(s *sched.Site) float64 { return s.Carbon.Series.Mean(run.Start, run.End) }
+		site = slices.MinFunc(known, func(a, b *sched.Site) int { return cmp.Compare(mean(a), mean(b)) })
+		v.Where = site.Name + ", the cleanest zone with nodes, because no node is ranked"
 	}
 	if site.Carbon.Series == nil {
 		v.Where += ", has no carbon intensity"
@@ -166,7 +172,7 @@ func (s *LiveSource) Job(ctx context.Context, _ dashboard.Query,
 	}
 	v.Weigh(site.Carbon.Series, "gCO2e/kWh", &e.Job, e.Now.UTC(), func(allowed time.Duration) time.Time {
 		job := e.Job
-		job.AllowedDelay = allowed
+		job.AllowedDelay, job.Sites = allowed, []string{site.Name}
 		return e.View.Decide(e.Now, job, e.Settled).Window.Start.UTC()
 	})
 	return v, nil

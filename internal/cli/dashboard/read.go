@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
@@ -108,8 +109,10 @@ func (r *liveReader) zones(ctx context.Context, h *explain.Holdings) {
 		r.unseen("the grid", err)
 		return
 	}
-	// The default zone is the first one.
-	place := func(z v1alpha1.GridZone) string { return fmt.Sprint(!z.Spec.Default, " ", z.Name) }
+	// Zones with nodes are first, and then the default zone.
+	place := func(z v1alpha1.GridZone) string {
+		return fmt.Sprint(ptr.Deref(z.Status.Nodes, 1) == 0, !z.Spec.Default, " ", z.Name)
+	}
 	slices.SortFunc(zones, func(a, b v1alpha1.GridZone) int { return strings.Compare(place(a), place(b)) })
 	for _, z := range zones {
 		carbon, price := true, true
