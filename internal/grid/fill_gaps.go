@@ -147,20 +147,14 @@ func (o *CSVOptions) missing(row, next sample, step time.Duration) (int, error) 
 	case gap < 0:
 		return 0, next.fail("", "%s is out of order or duplicate: want %s", until, end)
 	}
-	if shown := o.shown(row.end()); gap == time.Hour && changedIn(shown) != "" {
-		return 0, next.fail("", "a gap: %s follows %s, want %s; clocks are put forward at this time in %s: is the "+
-			"time zone of the file %v?", until, from, end, changedIn(shown), o.TimeZone)
+	if o.TimeZone != nil && gap == time.Hour {
+		_, offset := row.end().In(o.TimeZone).Zone()
+		if zone := changedIn(row.end().Add(time.Duration(offset) * time.Second)); zone != "" {
+			return 0, next.fail("", "a gap: %s follows %s, want %s; clocks are put forward at this time in %s: is the "+
+				"time zone of the file %v?", until, from, end, zone, o.TimeZone)
+		}
 	}
 	return 0, next.fail(OptionFill, "a gap: %s follows %s, want %s", until, from, end)
-}
-
-// shown returns the time that a file with the option TimeZone shows, as if it were UTC. It is zero without the option.
-func (o *CSVOptions) shown(t time.Time) time.Time {
-	if o.TimeZone == nil {
-		return time.Time{}
-	}
-	_, offset := t.In(o.TimeZone).Zone()
-	return t.Add(time.Duration(offset) * time.Second)
 }
 
 func (s *sample) end() time.Time { return s.time.Add(s.step) }

@@ -38,20 +38,16 @@ func (r *Replay) slowDown(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("measuring the latency of Jobs: %w", err)
 	}
-	limit := float64(span(r.Scenario)/maxLatency) / r.Factor
-	r.Factor /= min(max(1, float64(latency)/limit), maxSlowdown)
+	r.Factor /= min(max(1, float64(latency)/float64(span(r.Scenario)/maxLatency)*r.Factor), maxSlowdown)
 	return nil
 }
 
 // latency returns the mean latency of Jobs without run time. They arrive for a few seconds, at twice the mean rate of
 // the replay.
 func (r *Replay) latency(ctx context.Context) (time.Duration, error) {
-	const (
-		seconds, fewest, most = 4, 5, 200
-		probe                 = "probe-"
-	)
-	mean := float64(len(r.Scenario.Jobs)*len(r.Trials)) / span(r.Scenario).Seconds() * r.Factor
-	rate := max(2*mean, float64(fewest)/seconds)
+	const seconds, fewest, most, probe = 4, 5, 200, "probe-"
+	rate := 2 * float64(len(r.Scenario.Jobs)*len(r.Trials)) / span(r.Scenario).Seconds() * r.Factor
+	rate = max(rate, float64(fewest)/seconds)
 	n, began := min(int(seconds*rate), most), time.Now()
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range n {
@@ -84,8 +80,8 @@ func (r *Replay) latency(ctx context.Context) (time.Duration, error) {
 			})
 	})
 	err := group.Wait()
-	arrival := time.Duration(float64(n-1) / 2 / rate * float64(time.Second))
-	return unfinished/time.Duration(n) - arrival, err
+	// The first term includes the mean time until the Jobs arrive.
+	return unfinished/time.Duration(n) - time.Duration(float64(n-1)/2/rate*float64(time.Second)), err
 }
 
 // compare returns the measured results, each followed by the simulated one. If the control plane was too slow, it marks

@@ -58,6 +58,7 @@ type Experiment struct {
 
 	contestants []string
 	trials      []ExperimentTrial
+	mark        string // suffix of all contestants if the figures are not valid
 }
 
 // ExperimentRow contains one metric of a contestant.
@@ -118,6 +119,7 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 			"in modelled energy.")
 	}
 	for _, why := range e.NotValid {
+		e.mark = " (not valid)"
 		e.Notes = append(e.Notes, "NOT VALID: "+why+".")
 	}
 	for _, why := range e.NotJudged {
@@ -174,20 +176,12 @@ func MeanOf(values []float64, beyond float64) Interval {
 }
 
 func (e *Experiment) title() string {
-	judged := e.mark()
+	judged := e.mark
 	if judged == "" && len(e.NotJudged) > 0 {
 		judged = " (not judged)"
 	}
 	return fmt.Sprintf("%s: %s in %s, against %s%s", e.Name, strings.Join(e.contestants, ", "),
 		humanize.Count(e.Rounds, "round"), e.Baseline, judged)
-}
-
-// mark returns the suffix of all contestants if the figures are not valid.
-func (e *Experiment) mark() string {
-	if len(e.NotValid) == 0 {
-		return ""
-	}
-	return " (not valid)"
 }
 
 func (e *Experiment) table() *Table {
@@ -205,7 +199,7 @@ func (e *Experiment) table() *Table {
 	}}
 	for _, r := range e.Rows {
 		cells := []any{
-			r.Contestant + e.mark(), r.Metric, r.Arms, r.Mean.Value, r.Mean.Low, r.Mean.High, nil, nil, nil, nil,
+			r.Contestant + e.mark, r.Metric, r.Arms, r.Mean.Value, r.Mean.Low, r.Mean.High, nil, nil, nil, nil,
 		}
 		if d := r.Difference; d != nil {
 			cells[6], cells[7], cells[8] = d.Value, d.Low, d.High

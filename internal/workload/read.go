@@ -220,9 +220,7 @@ func (t *Trace) LeftOut() (lines []string) {
 	for _, s := range t.Skipped {
 		lines = append(lines, fmt.Sprintf("skipped %s: %s", humanize.Count(s.Count, "row"), s.Why))
 	}
-	if t.Format == ours.name {
-		lines = append(lines, t.doubts()...)
-	}
+	lines = append(lines, t.doubts()...)
 	if t.Repeated > 0 {
 		lines = append(lines, fmt.Sprintf("assumed the first occurrence of ambiguous local times of %d jobs: clocks "+
 			"are put back, so add the column Elapsed, or run sacct with SLURM_TIME_FORMAT=%%s", t.Repeated))
