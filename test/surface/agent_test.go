@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/agent/delivery/killtest"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -166,14 +167,8 @@ func startAgent(t *testing.T, counter int64, args ...string) string {
 			t.Logf("log of the agent:\n%s", log.String())
 		}
 	})
-	kit.Await(t, time.Minute, "the agent responds to requests", func(context.Context) (bool, error) {
-		answer, err := http.Get("http://" + address + "/healthz")
-		if err != nil {
-			return false, err
-		}
-		return true, answer.Body.Close()
-	})
-	// A counter that never advances is not plausible.
+	// A counter that does not advance after its first reading is not plausible.
+	kit.Eventually(t, time.Minute, "the agent ticks", func() bool { return killtest.Ticks(address) > 2 })
 	later := strconv.FormatInt(counter+step, 10) + "\n"
 	if err := os.WriteFile(filepath.Join(zone, "energy_uj"), []byte(later), 0o644); err != nil {
 		t.Fatal(err)
