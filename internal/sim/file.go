@@ -412,8 +412,8 @@ func (f *File) loadSite(in *SiteFile) (*sched.Site, []string, error) {
 // IgnoresPrices reports whether there are prices over time, but no strategy considers them.
 func (f *File) IgnoresPrices() bool {
 	varies := slices.ContainsFunc(f.Sites, func(s SiteFile) bool { return s.Prices.File != "" })
-	used := f.Weights.Price != 0 || f.Limits.Price != nil || strings.Contains(fmt.Sprint(f.Strategies), "price")
-	return varies && !used
+	byPrice := func(name string) bool { return strategy.When(name) == "price" }
+	return varies && f.Weights.Price == 0 && f.Limits.Price == nil && !slices.ContainsFunc(f.Strategies, byPrice)
 }
 
 // during returns a constant signal for the time of another one.
