@@ -67,9 +67,15 @@ var parts = []part{
 	{"slurm", 70 * time.Minute, "KUBENERGY_LONG=1 go test ./test/slurm -v -count=1 -parallel 15 -timeout 100m"},
 	{"karmada", 70 * time.Minute, "KUBENERGY_LONG=1 go test ./test/karmada -v -count=1 -timeout 180m"},
 	{"ledger-damage", 100 * time.Minute, "make ledger-damage"},
-	{"experiments", 130 * time.Minute, "make experiments"},
-	{"upstream", 4 * time.Hour, "make upstream"},
+	{"experiments", 40 * time.Minute, "KUBENERGY_LONG=1 go test ./test/experiment -run Killed -v -count=1 -timeout 2h"},
 }
+
+// Experiments and the upstream tests take many hours in total. Therefore, each experiment and each suite is a part.
+var (
+	experiments = strings.Fields("control escheduler hybrid kubenergysched stock")
+	suites      = strings.Fields("batch bind eventhandler extender filters nominated_node_name plugins podgroup " +
+		"preemption queueing scheduler scoring serving taint")
+)
 
 // usualLong is the default duration of a package with KUBENERGY_LONG. Packages that match elsewhere are covered by
 // other parts.
@@ -189,6 +195,13 @@ func (n *night) open(only string) error {
 // withLong returns all parts, including a part for each of the given packages that no other part covers.
 func withLong(long []string) []part {
 	all := slices.Clone(parts)
+	for _, name := range experiments {
+		command := "KUBENERGY_LONG=1 go test ./test/experiment -run 'Shipped.*/^" + name + "$' -v -count=1 -timeout 2h"
+		all = append(all, part{"experiments " + name, 25 * time.Minute, command})
+	}
+	for _, suite := range suites {
+		all = append(all, part{"upstream " + suite, 20 * time.Minute, "make upstream SUITES=" + suite})
+	}
 	for _, pkg := range long {
 		if !elsewhere.MatchString(pkg) {
 			command := "KUBENERGY_LONG=1 go test " + pkg + " -v -count=1 -timeout 3h"

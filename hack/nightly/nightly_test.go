@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -316,6 +317,39 @@ var exceptions = map[string]string{
 	"./test/scale KUBENERGY_BENCH":          "bench-controller, bench-dashboard and bench-hold require an idle machine",
 }
 
+// TestAllExperimentsAndSuitesAreParts verifies that there is a part for each experiment and each upstream suite.
+func TestAllExperimentsAndSuitesAreParts(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "scenarios", "experiments", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		if name := strings.TrimSuffix(filepath.Base(file), ".yaml"); name != "machines" { // shared by the experiments
+			names = append(names, name)
+		}
+	}
+	if !slices.Equal(names, experiments) {
+		t.Errorf("experiments: %q, files: %q", experiments, names)
+	}
+	list := exec.Command("go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}",
+		"k8s.io/kubernetes/test/integration/scheduler/...")
+	listed, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names = nil
+	for path := range strings.FieldsSeq(string(listed)) {
+		_, rest, _ := strings.Cut(path, "/integration/")
+		suite, _, _ := strings.Cut(strings.TrimPrefix(rest, "scheduler/"), "/")
+		names = append(names, suite)
+	}
+	slices.Sort(names)
+	if !slices.Equal(slices.Compact(names), suites) {
+		t.Errorf("suites: %q, packages: %q", suites, names)
+	}
+}
+
 // TestGatedPackagesAreCovered verifies that a part sets the environment variable of each test that make test skips
 // without it.
 func TestGatedPackagesAreCovered(t *testing.T) {
@@ -332,6 +366,7 @@ func TestGatedPackagesAreCovered(t *testing.T) {
 	for _, p := range withLong(long) {
 		commands.WriteString(p.command + "\n")
 		if target, ok := strings.CutPrefix(p.command, "make "); ok {
+			target, _, _ = strings.Cut(target, " ")
 			_, recipe, found := strings.Cut(string(makefile), "\n"+target+":")
 			if recipe, _, _ = strings.Cut(recipe, "\n\n"); !found {
 				t.Errorf("%s: no make target %s", p.name, target)
