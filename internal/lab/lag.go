@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,6 +28,9 @@ const (
 	maxLag      = 100
 )
 
+var errBusy = errors.New("NOT VALID: this machine is too busy, and pods start later than simulated; " +
+	"try again with more --minutes, or use kubenergy simulate")
+
 // slowDown reduces the factor of the clock if the control plane is slow. It runs the schedulers for a few seconds.
 func (r *Replay) slowDown(ctx context.Context, dir string) error {
 	stop, err := r.startScheduling(ctx, dir, Clock{Trace: r.Scenario.Start, Wall: time.Now(), Factor: r.Factor})
@@ -35,6 +39,9 @@ func (r *Replay) slowDown(ctx context.Context, dir string) error {
 	}
 	defer stop()
 	latency, err := r.latency(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errBusy
+	}
 	if err != nil {
 		return fmt.Errorf("measuring the latency of Jobs: %w", err)
 	}
@@ -62,7 +69,7 @@ func (r *Replay) latency(ctx context.Context) (time.Duration, error) {
 	var unfinished time.Duration // integral of the number of Jobs that have not finished
 	group.Go(func() error {
 		last := began
-		return wait.PollUntilContextTimeout(ctx, 10*pollInterval, readyTimeout, true,
+		return wait.PollUntilContextTimeout(ctx, 10*pollInterval, time.Minute, true,
 			func(ctx context.Context) (bool, error) {
 				list, err := r.client.BatchV1().Jobs("").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 				if err != nil {
@@ -98,9 +105,8 @@ func compare(measured, simulated []*sim.Result, limit time.Duration) (all []*sim
 		for _, m := range measured {
 			m.Strategy += " (not valid)"
 		}
-		invalid = fmt.Sprintf("NOT VALID: this machine was too busy. On average, pods started later than simulated: "+
-			"%s of the trace (limit %s). Try again with more --minutes, or use kubenergy simulate.",
-			strings.Join(slow, ", "), humanize.Rounded(limit))
+		invalid = fmt.Sprintf("%v. Mean delays: %s of the trace (limit %s).", errBusy, strings.Join(slow, ", "),
+			humanize.Rounded(limit))
 	}
 	_, err = sim.Align(all...)
 	return all, invalid, err

@@ -1,10 +1,12 @@
 package lab
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sim"
 )
 
@@ -29,6 +31,32 @@ func TestLateReplayIsNotValid(t *testing.T) {
 		if marked := strings.HasSuffix(all[0].Strategy, " (not valid)"); marked == test.valid ||
 			(invalid == "") != test.valid {
 			t.Errorf("%v late: strategy %q, reason %q", test.late, all[0].Strategy, invalid)
+		}
+	}
+}
+
+// TestLateReplayIsAborted verifies that a replay ends as soon as its results cannot be valid.
+func TestLateReplayIsAborted(t *testing.T) {
+	at := time.Now().Add(-time.Hour)
+	for _, test := range []struct {
+		factor float64
+		queued time.Duration // until the start of pods, in the simulation
+		want   error
+	}{{600, 0, errBusy}, {600, 4 * time.Hour, nil}, {1, 0, nil}} {
+		simulated := &sim.Result{Outcomes: []sim.Outcome{{Released: at, Start: at.Add(test.queued)}}}
+		r := &Replay{
+			Cluster: &Cluster{done: make(chan struct{})}, Trials: make([]Trial, 1), Simulated: []*sim.Result{simulated},
+			Scenario: &sim.Scenario{Start: at, Jobs: []sched.Job{{Submitted: at.Add(4 * time.Hour)}}},
+			clock:    Clock{Trace: at, Wall: time.Now(), Factor: test.factor},
+		}
+		w := &watch{replay: r, trials: map[string]map[int]*observed{"": {0: {}}}}
+		time.AfterFunc(1500*time.Millisecond, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.trials[""][0].finished = time.Now()
+		})
+		if err := r.wait(t.Context(), w); !errors.Is(err, test.want) {
+			t.Errorf("%+v: error %v", test, err)
 		}
 	}
 }

@@ -53,6 +53,9 @@ type Replay struct {
 	Factor   float64
 	Trials   []Trial
 	Progress func(Progress) // called about once a second; may be nil
+	// Simulated contains the simulated results of the trials. If it is set, the replay is aborted as soon as pods are
+	// known to start too much later.
+	Simulated []*sim.Result
 
 	client     kubernetes.Interface
 	clock      Clock
@@ -182,7 +185,7 @@ func (r *Replay) Run(ctx context.Context, clock Clock) ([]*sim.Result, error) {
 			group.Go(func() error { return r.sleep(groupCtx, t) })
 		}
 	}
-	group.Go(func() error { return r.submit(groupCtx) })
+	group.Go(func() error { return r.submit(groupCtx, watch) })
 	group.Go(func() error {
 		defer cancel()
 		return r.wait(groupCtx, watch)
@@ -195,7 +198,7 @@ func (r *Replay) Run(ctx context.Context, clock Clock) ([]*sim.Result, error) {
 }
 
 // submit creates the Jobs of all trials when they are due.
-func (r *Replay) submit(ctx context.Context) error {
+func (r *Replay) submit(ctx context.Context, w *watch) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	for i := range r.Scenario.Jobs {
@@ -206,7 +209,7 @@ func (r *Replay) submit(ctx context.Context) error {
 		}
 		for k := range r.Trials {
 			group.Go(func() error {
-				job := r.kubeJob(&r.Trials[k], i)
+				job := r.kubeJob(&r.Trials[k], i, w)
 				_, err := r.client.BatchV1().Jobs(job.Namespace).Create(groupCtx, job, metav1.CreateOptions{})
 				return err
 			})
@@ -216,10 +219,10 @@ func (r *Replay) submit(ctx context.Context) error {
 }
 
 // kubeJob returns the Kubernetes Job for a job of the trace in a trial.
-func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
+func (r *Replay) kubeJob(t *Trial, i int, w *watch) *batchv1.Job {
 	j := &r.Scenario.Jobs[i]
 	job := kube.TraceJob(fmt.Sprintf("job-%04d", i), j, r.clock.Shrink)
-	t.place(job, r.clock.Shrink(j.Duration))
+	t.place(job, w.request(r.clock.Shrink(j.Duration)))
 	job.Annotations[annotationJob], job.Spec.Template.Annotations[annotationJob] = strconv.Itoa(i), strconv.Itoa(i)
 	if t.holds && j.AllowedDelay > 0 {
 		job.Annotations[v1alpha1.AnnotationAllowedDelay] = r.clock.Shrink(j.AllowedDelay).String()
@@ -268,8 +271,16 @@ func (t *Trial) profile() string {
 func (r *Replay) wait(ctx context.Context, w *watch) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
+	waited, last := make([]float64, len(r.Trials)), r.clock.Trace
 	for {
 		progress := w.progress()
+		for k, s := range r.Simulated {
+			waited[k] += float64(progress.Trials[k].Pending) * max(0, float64(progress.Trace.Sub(last)))
+			if waited[k] > float64(startDelay(s)+span(r.Scenario)/maxLag)*float64(len(r.Scenario.Jobs)) {
+				return errBusy
+			}
+		}
+		last = timeutil.Later(last, progress.Trace)
 		if r.Progress != nil {
 			r.Progress(progress)
 		}

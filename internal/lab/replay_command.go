@@ -144,7 +144,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	err = withCluster(cmd, o.dir, kubelet.Programs{}, func(ctx context.Context, c *Cluster) error {
 		r := &Replay{
 			Cluster: c, Scenario: scenario, Factor: factor, Trials: trials,
-			Progress: progressTo(stderr),
+			Progress: progressTo(stderr), Simulated: simulated,
 		}
 		results, err = r.play(ctx, o.dir, o.factor <= 0, stderr)
 		factor = r.Factor

@@ -22,8 +22,9 @@ type watch struct {
 	factory informers.SharedInformerFactory
 	cancel  context.CancelFunc
 
-	mu     sync.Mutex
-	trials map[string]map[int]*observed // by namespace and job
+	mu       sync.Mutex
+	trials   map[string]map[int]*observed // by namespace and job
+	overhead time.Duration                // moving average of the time by which pods run longer than requested
 }
 
 type observed struct {
@@ -80,9 +81,21 @@ func (w *watch) see(object any) {
 		}
 	case *corev1.Pod:
 		if seen := w.entry(o.Namespace, o.Annotations); seen != nil && o.Spec.NodeName != "" {
-			seen.pod(o, now)
+			run, err := strconv.ParseFloat(o.Annotations[v1alpha1.AnnotationLabRunSeconds], 64)
+			if seen.pod(o, now) && err == nil {
+				requested := time.Duration(run * float64(time.Second))
+				w.overhead += (now.Sub(seen.bound) - requested - w.overhead) / 16
+			}
 		}
 	}
+}
+
+// request returns the run time to request for a pod that should run for the given time, including the latencies of
+// its start and its end.
+func (w *watch) request(run time.Duration) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return max(0, run-w.overhead)
 }
 
 func (seen *observed) job(o *batchv1.Job, now time.Time) {
@@ -102,13 +115,16 @@ func (seen *observed) job(o *batchv1.Job, now time.Time) {
 	}
 }
 
-func (seen *observed) pod(o *corev1.Pod, now time.Time) {
+// pod reports whether the pod has just finished.
+func (seen *observed) pod(o *corev1.Pod, now time.Time) bool {
 	if seen.node == "" {
 		seen.node, seen.bound = o.Spec.NodeName, now
 	}
-	if o.Status.Phase == corev1.PodSucceeded && seen.finished.IsZero() {
-		seen.finished = now
+	if o.Status.Phase != corev1.PodSucceeded || !seen.finished.IsZero() {
+		return false
 	}
+	seen.finished = now
+	return true
 }
 
 // entry returns the record of an object of the replay, or nil for other objects.
