@@ -45,8 +45,13 @@ func (r *Replay) slowDown(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("measuring the latency of Jobs: %w", err)
 	}
-	r.Factor /= min(max(1, float64(latency)/float64(span(r.Scenario)/maxLatency)*r.Factor), maxSlowdown)
+	r.Factor /= slowdown(latency, span(r.Scenario), r.Factor)
 	return nil
+}
+
+// slowdown returns the factor by which the clock is slowed down for the given latency of Jobs and length of the trace.
+func slowdown(latency, length time.Duration, factor float64) float64 {
+	return min(max(1, float64(latency)/float64(length/maxLatency)*factor), maxSlowdown)
 }
 
 // latency returns the mean latency of Jobs without run time. They arrive for a few seconds, at twice the mean rate of

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,19 @@ func TestLateReplayIsAborted(t *testing.T) {
 		})
 		if err := r.wait(t.Context(), w); !errors.Is(err, test.want) {
 			t.Errorf("%+v: error %v", test, err)
+		}
+	}
+}
+
+// TestSlowdown verifies that the clock is slowed down so that the latency of Jobs is 1/150 of the trace, at most by a
+// factor of three.
+func TestSlowdown(t *testing.T) {
+	for latency, want := range map[time.Duration]float64{
+		0: 1, 100 * time.Millisecond: 1, 200 * time.Millisecond: 1, 300 * time.Millisecond: 1.5, 600 * time.Millisecond: 3,
+		time.Minute: 3,
+	} {
+		if got := slowdown(latency, 15*time.Hour, 1800); math.Abs(got-want) > 1e-9 {
+			t.Errorf("latency %v: %v, want %v", latency, got, want)
 		}
 	}
 }

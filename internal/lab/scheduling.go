@@ -178,10 +178,10 @@ func newScheduling(c *Cluster, dir string, s *sim.Scenario, clock Clock, trials 
 		compressed := *site
 		var err error
 		if compressed.Carbon, err = clock.Signal(site.Carbon, s.Start, until); err != nil {
-			return nil, fmt.Errorf("site %s: %w", site.Name, err)
+			return nil, fmt.Errorf("%s%w", site.Heading(), err)
 		}
 		if compressed.Price, err = clock.Signal(site.Price, s.Start, until); err != nil {
-			return nil, fmt.Errorf("site %s: %w", site.Name, err)
+			return nil, fmt.Errorf("%s%w", site.Heading(), err)
 		}
 		scheduling.Sites = append(scheduling.Sites, &compressed)
 	}

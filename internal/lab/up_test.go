@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/hardware"
 )
 
 func TestStockTakesNoScenario(t *testing.T) {
@@ -35,6 +38,19 @@ func TestCloudNodes(t *testing.T) {
 	}
 	if len(names) < 4 {
 		t.Errorf("got only %d nodes, want at least 4", len(names))
+	}
+	// The machines must differ, so that placement is visible.
+	perCore := map[energy.Watts]bool{}
+	for _, n := range CloudNodes() {
+		cpus, memory := n.Capacity.Cpu().Value(), n.Capacity.Memory().Value()
+		p, _, ok := hardware.Default().Detect(n.Labels, nil, "aws:///x", cpus, memory, 0)
+		if !ok {
+			t.Fatalf("node %s has unknown hardware", n.Name)
+		}
+		perCore[(p.Max-p.Idle)/energy.Watts(cpus)] = true
+	}
+	if len(perCore) < 2 {
+		t.Errorf("all nodes draw the same power per core: %v", perCore)
 	}
 }
 

@@ -129,7 +129,7 @@ func NewTail(nodes []sched.Node, from, until time.Time) (*Consumption, error) {
 		}
 		for _, signal := range [...]*grid.Series{n.Site.Carbon.Series, n.Site.Price.Series} {
 			if signal != nil && !signal.Covers(from, until) {
-				return nil, fmt.Errorf("site %s: no signal covers %s to %s", n.Site.Name, from.Format(time.RFC3339),
+				return nil, fmt.Errorf("%sno signal covers %s to %s", n.Site.Heading(), from.Format(time.RFC3339),
 					until.Format(time.RFC3339))
 			}
 		}

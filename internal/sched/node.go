@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -15,6 +16,19 @@ type Site struct {
 	Weight int64       `json:"weight,omitempty"` // for the placement "karmada-static"; 0 means 1
 	Carbon grid.Signal `json:"carbon,omitzero"`  // in gCO2e per kWh
 	Price  grid.Signal `json:"price,omitzero"`   // in money per kWh; if absent, energy is free at this site
+}
+
+// Heading returns the name and the zone of the site for the beginning of an error message, or "" if both are empty.
+func (s *Site) Heading() string {
+	switch {
+	case s.Name != "" && s.Zone != "":
+		return fmt.Sprintf("site %s, zone %s: ", s.Name, s.Zone)
+	case s.Name != "":
+		return fmt.Sprintf("site %s: ", s.Name)
+	case s.Zone != "":
+		return fmt.Sprintf("zone %s: ", s.Zone)
+	}
+	return ""
 }
 
 func (s *Site) pue() float64 {

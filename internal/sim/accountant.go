@@ -73,13 +73,9 @@ func (a *accountant) bookUntil(i int, n *sched.Node, t time.Time) error {
 	a.since[i] = t
 	for _, signal := range [2]*grid.Series{site.Carbon.Series, site.Price.Series} {
 		if signal != nil && !signal.Covers(window.Start, window.End) {
-			name := ""
-			if site.Name != "" || site.Zone != "" {
-				name = fmt.Sprintf("site %s, zone %s: ", site.Name, site.Zone)
-			}
 			return fmt.Errorf("%sthe signal covers %s to %s, but the run reaches %s: start earlier, provide a longer "+
 				"series, or shorten the trace, e.g. kubenergy workload convert TRACE | head -1000 > jobs.csv",
-				name, signal.Start().Format(time.RFC3339), signal.End().Format(time.RFC3339),
+				site.Heading(), signal.Start().Format(time.RFC3339), signal.End().Format(time.RFC3339),
 				window.End.Format(time.RFC3339))
 		}
 	}

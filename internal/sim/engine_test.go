@@ -178,6 +178,10 @@ func TestRunRefuses(t *testing.T) {
 		"before the start":     {func(s *sim.Scenario) { s.Start = start.Add(time.Second) }, "at or after"},
 		"outside the series":   {func(s *sim.Scenario) { s.Start = start.Add(-time.Second) }, "not the start"},
 		"series ends too soon": {func(s *sim.Scenario) { s.Jobs[0].Duration = 2 * time.Hour }, "the run reaches"},
+		"unnamed site": {func(s *sim.Scenario) {
+			s.Jobs[0].Duration, s.Sites[0] = 2*time.Hour, site(t, "", 1, 500)
+			s.Nodes[0].Site = s.Sites[0]
+		}, "the run reaches"},
 	} {
 		s := good()
 		c.change(s)
@@ -186,7 +190,7 @@ func TestRunRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := sim.Run(context.Background(), s, name, strategy); err == nil ||
-			!strings.Contains(err.Error(), c.want) {
+			!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "site ,") {
 			t.Errorf("%s: expected an error that contains %[3]q, got %[2]v", name, err, c.want)
 		}
 	}

@@ -72,8 +72,8 @@ func (s *Scenario) checkNodes() (errs []error) {
 func (s *Scenario) checkSites() (errs []error) {
 	for _, site := range s.Sites {
 		if c := site.Carbon.Series; c != nil && !c.Covers(s.Start, s.Start) {
-			errs = append(errs, fmt.Errorf("site %s, zone %s: the series covers %s to %s, but not the start %s",
-				site.Name, site.Zone, c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339),
+			errs = append(errs, fmt.Errorf("%sthe series covers %s to %s, but not the start %s",
+				site.Heading(), c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339),
 				s.Start.Format(time.RFC3339)))
 		}
 	}

@@ -4,12 +4,15 @@ package demo
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kubenergy/kubenergy/internal/lab"
 	"github.com/kubenergy/kubenergy/internal/report"
@@ -35,8 +38,16 @@ func TestDemo(t *testing.T) {
 	machine := kit.WatchMachine(t)
 	var stdout bytes.Buffer
 	stderr := talk{last: time.Now()}
+	restore := redirectStandardError(t)
 	code := lab.Main(t.Context(), args, &stdout, &stderr)
+	if direct := restore(); strings.Contains(direct, "etcd-client") {
+		t.Errorf("written to standard error: %s", direct)
+	}
 	t.Log("\n" + stderr.String())
+	if code != 0 && stdout.Len() == 0 && strings.Contains(stderr.String(), "NOT VALID") {
+		machine.TooSlow("the replay was aborted")
+		return
+	}
 	_, _ = stderr.Write(nil) // measure the silence until now
 	if stderr.silence > 10*time.Second {
 		machine.TooSlow("demo printed no output for %v", stderr.silence.Round(time.Second))
@@ -91,6 +102,34 @@ func TestDemo(t *testing.T) {
 		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", path, err)
 		}
+	}
+}
+
+// redirectStandardError redirects the standard error of the process, including that of libraries, and returns a function
+// that restores it and returns the output.
+func redirectStandardError(t *testing.T) (restore func() string) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := unix.Dup(unix.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Dup3(int(file.Fd()), unix.Stderr, 0); err != nil {
+		t.Fatal(err)
+	}
+	return func() string {
+		t.Helper()
+		if err := errors.Join(unix.Dup3(old, unix.Stderr, 0), unix.Close(old), file.Close()); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
 	}
 }
 
