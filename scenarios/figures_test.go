@@ -132,15 +132,16 @@ func simulateDemo(t *testing.T) (*report.Report, []byte) {
 	if _, err := sim.Align(results...); err != nil {
 		t.Fatal(err)
 	}
-	r, dir := report.New(file, results), t.TempDir()
-	if _, err := report.WriteDir(dir, r, results); err != nil {
+	// More than three lines are not readable: the first strategy on machines that stay on and that sleep, and the last.
+	shown, dir := []*sim.Result{results[0], results[len(results)/2], results[len(results)-1]}, t.TempDir()
+	if _, err := report.WriteDir(dir, report.New(file, shown), shown); err != nil {
 		t.Fatal(err)
 	}
 	svg, err := os.ReadFile(filepath.Join(dir, "timeline.svg"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, svg
+	return report.New(file, results), svg
 }
 
 // table returns the table of the README.
