@@ -135,10 +135,13 @@ func (n *node) record(value time.Duration, reborn bool) {
 	case n.rebase:
 		n.rebase, n.rebased = false, true
 		n.lose()
+	case reborn, value < n.raw && n.fell: // a second decrease in a row is a reset
+		n.total += value
+		if n.ino != 0 {
+			n.ino = inode(n.dir) // otherwise, the next walk would take the group for another one
+		}
 	case value >= n.raw:
 		n.total += value - n.raw
-	case reborn, n.fell: // a second decrease in a row is a reset
-		n.total += value
 	default:
 		n.fell, n.failed = true, true
 		return

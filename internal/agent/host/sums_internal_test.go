@@ -341,6 +341,35 @@ func TestMax(t *testing.T) {
 	}
 }
 
+// TestRestartAfterReplacement restarts after a group and its parent have been replaced by others of the same name between
+// two sweeps. The groups must not be taken for new ones.
+func TestRestartAfterReplacement(t *testing.T) {
+	k := newKernel(t, 2)
+	options := Options{Groups: []string{"slurm/job_*/step_*"}}
+	k.make("slurm/job_1/step_1")
+	r := k.open(options)
+	k.burn("slurm/job_1/step_1", s)
+	r.sweep()
+	for _, used := range []time.Duration{s / 2, 3 * s} {
+		k.remove("slurm")
+		k.make("slurm/job_1/step_1")
+		k.burn("slurm/job_1/step_1", used)
+		k.burn("slurm/job_1", used)
+		r.sweep()
+		again := k.open(options)
+		if err := again.RestoreState(r.AppendState(nil)); err != nil {
+			t.Fatal(err)
+		}
+		again.credit, again.known, again.clock = r.credit, r.known, r.clock
+		r = again
+		k.burn("slurm/job_1/step_1", s)
+		r.sweep()
+		if r.credited() != k.busy {
+			t.Errorf("credited %v, used %v:\n%s", r.credited(), k.busy, lines(r.known))
+		}
+	}
+}
+
 // TestAnyHistory randomly creates and removes groups, uses CPU time, injects read failures, delays or drops events,
 // and kills the host. It verifies that no time is credited twice, and that none is missing after the failures.
 func TestAnyHistory(t *testing.T) {
