@@ -149,7 +149,7 @@ func TestRealBoth(t *testing.T) {
 	if off := math.Abs(got.Seconds()/used.Seconds() - 1); off > 0.02 || before[id] == 0 {
 		t.Errorf("in both hierarchies: %v of %v", got, used)
 	}
-	if h.Stats().Duplicates != 1 {
+	if h.Stats().Duplicates < 1 { // this machine may run other pods
 		t.Errorf("stats %+v, want the pod as a duplicate", h.Stats())
 	}
 }
@@ -240,6 +240,7 @@ func churn(t *testing.T, version, many int) {
 		}
 	}
 	tick()
+	others, kept, watched := h.counts(pod, container), h.Stats().Kept, len(h.watch.places) // this machine may run other pods
 	worker := hosttest.Start(t)
 	began := worker.Burn(0)
 	made := 0
@@ -282,8 +283,8 @@ func churn(t *testing.T, version, many int) {
 	stats := h.Stats()
 	t.Logf("%d groups: heap %d to %d KiB, descriptors %d to %d, credited %v of %v; %+v",
 		made, base>>10, most>>10, open, maxOpen, credit, used, stats)
-	if maxOpen > open+2 || stats.Kept > 10 {
-		t.Errorf("descriptors leak: %d, then %d; %d kept", open, maxOpen, stats.Kept)
+	if maxOpen > open+2 || stats.Kept > kept+10 {
+		t.Errorf("descriptors leak: %d, then %d; %d kept, %d before", open, maxOpen, stats.Kept, kept)
 	}
 	if most > base+4<<20 {
 		t.Errorf("memory grows: %d KiB, then %d KiB", base>>10, most>>10)
@@ -297,7 +298,7 @@ func churn(t *testing.T, version, many int) {
 	if h.lift == 0 && all > sweep.Busy-first+100*time.Millisecond*time.Duration(runtime.NumCPU()) {
 		t.Errorf("all consumers were credited %v, the node used %v", all, sweep.Busy-first)
 	}
-	if h.counts(pod, container) > 10 || len(h.watch.places) > 50 {
+	if h.counts(pod, container) > others+10 || len(h.watch.places) > watched+50 {
 		t.Errorf("left behind: %+v", stats)
 	}
 }
