@@ -66,7 +66,8 @@ func (f *csvFile) setColumns(header []string) (err error) {
 
 // setUnit sets the scale from the option Unit or, if it is empty, from the unit in text.
 func (f *csvFile) setUnit(text string) error {
-	u := unitOf(cmp.Or(f.options.Unit, text))
+	text = cmp.Or(f.options.Unit, text)
+	u := unitOf(text)
 	f.scale = u.scale(f.options.Price)
 	switch {
 	case f.scale != 0:
@@ -74,6 +75,8 @@ func (f *csvFile) setUnit(text string) error {
 	case f.options.Price:
 		return f.fail("", "", "column %q names no unit of energy: want %s in the name, or %s", f.column.name,
 			unitWords(true), hint("unit", "per-MWh", "unit"))
+	case u.scale(true) != 0 && u.part > 0, u.mass == 0 && priceName.MatchString(text):
+		return f.fail("", "", "column %q contains prices: %s", f.column.name, priceHint)
 	case f.column.name != string(f.options.Zone) && (u.percent || u.mass > 0 && u.mass != 1 || u.perEnergy == 1.0/1000):
 		return f.fail("", "", "column %q does not look like gCO2e per kWh: want %s in the name, or %s", f.column.name,
 			unitWords(false), hint("unit", "kg/MWh", "unit"))

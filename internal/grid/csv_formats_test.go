@@ -191,6 +191,10 @@ func TestAmbiguousFormats(t *testing.T) {
 		"two units":       {"t,MWh or kWh\n2026-03-28T23:00Z,12\n", grid.CSVOptions{Price: true}, 1, []string{"names no unit"}},
 		"EUR/MW":          {"t,Price_EUR/MW\n2026-03-28T23:00Z,12\n", grid.CSVOptions{Price: true}, 1, []string{"names no unit"}},
 		"percent":         {"t,Renewable %\n2026-03-28T23:00Z,12\n", grid.CSVOptions{}, 1, []string{"want g/kWh"}},
+		"price":           {"t,price\n2026-03-28T23:00Z,12\n", grid.CSVOptions{}, 1, []string{"contains prices", "--price"}},
+		"EUR/kWh":         {"t,EUR/kWh\n2026-03-28T23:00Z,12\n", grid.CSVOptions{}, 1, []string{"contains prices", "--price"}},
+		"EUR/MWh":         {"t,[€/MWh]\n2026-03-28T23:00Z,12\n", grid.CSVOptions{}, 1, []string{"contains prices", "--price"}},
+		"ct/kWh":          {"t,ct/kWh\n2026-03-28T23:00Z,12\n", grid.CSVOptions{}, 1, []string{"contains prices", "--price"}},
 		"decimal comma?":  {"t;v\n2026-03-28T23:00Z;1,234\n", grid.CSVOptions{}, 2, []string{`"1,234"`, "set decimal"}},
 		"mixed decimals":  {"t;v\n2026-03-28T23:00Z;1,2\n2026-03-29T00:00Z;12.5\n", grid.CSVOptions{}, 3, []string{"is not a number"}},
 		"separated by |":  {"t|v\n2026-03-28T23:00Z|1\n", grid.CSVOptions{}, 1, []string{"a semicolon or a tab"}},
@@ -243,6 +247,13 @@ func TestUnits(t *testing.T) {
 		if err != nil || s.Series.Value(0)/2 < want*0.999 || s.Series.Value(0)/2 > want*1.001 {
 			t.Errorf("intensity in %s: got %v, %v, want a factor of %v", name, s.Series, err, want)
 		}
+	}
+	if err := (&grid.CSVOptions{}).SetFormat("", "ct/kWh", "", ""); err == nil || !strings.Contains(err.Error(), "--price") {
+		t.Errorf("SetFormat() of a price without Price: %v, want an error with the flag --price", err)
+	}
+	// Names of zones that contain parts of currencies.
+	if _, _, err := grid.ParseCSV("x", []byte("t,CL-SEN\n2024-01-01T00:00Z,2\n"), grid.CSVOptions{}); err != nil {
+		t.Errorf("intensity of the zone CL-SEN: %v", err)
 	}
 	for _, c := range [][4]string{{"Local"}, {"Mars"}, {"", "per-day"}, {"", "", ";"}, {"", "", "", "iso"}} {
 		if err := (&grid.CSVOptions{Price: true}).SetFormat(c[0], c[1], c[2], c[3]); err == nil {

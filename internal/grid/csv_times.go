@@ -227,6 +227,8 @@ func (o *CSVOptions) SetFormat(timeZone, unit, decimal, dates string) (err error
 		}
 	}
 	switch {
+	case !o.Price && unitOf(unit).scale(true) != 0:
+		return fmt.Errorf("unit: %q is a unit of prices: %s", unit, priceHint)
 	case unit != "" && unitOf(unit).scale(o.Price) == 0:
 		return fmt.Errorf("unit: %q is not a unit: want %s", unit, unitWords(o.Price))
 	case !slices.Contains([]string{"", ".", ","}, decimal):

@@ -15,6 +15,11 @@ var energyName = regexp.MustCompile(`(?i)(k|m|kilo[\s_-]?|mega[\s_-]?)w(?:atts?)
 // hundredthName matches a hundredth of a currency before a unit of energy, if it is written with one character.
 var hundredthName = regexp.MustCompile(`(?i)¢|(?:^|[^\pL])[cp]\s*(?:/|_?per)`)
 
+// priceName matches the name of a column of prices.
+var priceName = regexp.MustCompile(`(?i)price|preis|[€$£¢]|(?:^|[^\pL])(?:eur|usd|gbp)(?:[^\pL]|$)`)
+
+const priceHint = "use prices instead of grid in the scenario, or convert them with kubenergy grid convert --price"
+
 // moneyParts contains parts of currencies, as fractions of the currency.
 var moneyParts = map[string]float64{
 	"ct": 0.01, "cts": 0.01, "cent": 0.01, "cents": 0.01, "eurocent": 0.01, "eurocents": 0.01, "penny": 0.01,
