@@ -165,10 +165,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	if err != nil {
 		return cmdutil.NewUsageError(err)
 	}
-	if file.IgnoresPrices() {
-		scenario.Notes = append(scenario.Notes,
-			"Decisions do not depend on prices: set weights: {price: 1}, or use the start rule price.")
-	}
+	scenario.Notes = append(scenario.Notes, file.Unused()...)
 	if !slices.ContainsFunc(scenario.Jobs, func(j sched.Job) bool { return j.Interruptible }) {
 		scenario.Notes = append(scenario.Notes,
 			report.StartsOnly(file.Strategies, "interruptible: true (--interruptible)")...)

@@ -48,6 +48,7 @@ type CSVOptions struct {
 	Dates    string         // DayFirst or MonthFirst
 
 	AssumedUTC *bool // if not nil, set to true if times had no zone and were read as UTC
+	ZoneUnused *bool // if not nil, set to true if Zone selected neither rows nor a column
 }
 
 // ErrOutside is returned if a file has values, but none in the requested time range.
@@ -152,6 +153,9 @@ func parseFile(name string, text []byte, o *CSVOptions) (*csvFile, error) {
 	}
 	if o.AssumedUTC != nil && f.clock.floating {
 		*o.AssumedUTC = true
+	}
+	if o.ZoneUnused != nil && o.Zone != "" && f.column.zone < 0 && f.column.name != string(o.Zone) {
+		*o.ZoneUnused = true
 	}
 	return f, f.measure()
 }

@@ -177,7 +177,8 @@ func (s *Series) average(step time.Duration) (*Series, error) {
 	return NewSeries(start, step, means)
 }
 
-// Notes returns notes about assumptions and missing values in a file that was read with Filled and AssumedUTC.
+// Notes returns notes about assumptions and missing values in a file that was read with Filled, AssumedUTC and,
+// optionally, ZoneUnused.
 func (o *CSVOptions) Notes(name string) (notes []string) {
 	switch {
 	case *o.Filled == 1:
@@ -190,6 +191,9 @@ func (o *CSVOptions) Notes(name string) (notes []string) {
 	if *o.AssumedUTC {
 		notes = append(notes, name+": the times have no time zone and were read as UTC; if they are local, "+
 			timeZoneHint)
+	}
+	if o.ZoneUnused != nil && *o.ZoneUnused {
+		notes = append(notes, fmt.Sprintf("%s: the file has no zones, so the zone %s is only a name", name, o.Zone))
 	}
 	return notes
 }

@@ -120,6 +120,9 @@ func (f *File) read(g *GridFile, o grid.CSVOptions) (s grid.Signal, zone grid.Zo
 	if err != nil {
 		return s, "", nil, f.fault("%w", err)
 	}
+	if f.flags[grid.OptionZone] != "" && !o.Price { // in a file, zone may only be a name
+		o.ZoneUnused = new(bool)
+	}
 	if s, zone, err = grid.ReadFiles(o, path); err != nil {
 		return s, "", nil, f.ofGrid(err, o.Price)
 	}
@@ -409,11 +412,29 @@ func (f *File) loadSite(in *SiteFile) (*sched.Site, []string, error) {
 	return site, append(more, notes...), nil
 }
 
-// IgnoresPrices reports whether there are prices over time, but no strategy considers them.
-func (f *File) IgnoresPrices() bool {
+// Unused returns notes on settings that affect no decision of the strategies.
+func (f *File) Unused() (notes []string) {
 	varies := slices.ContainsFunc(f.Sites, func(s SiteFile) bool { return s.Prices.File != "" })
 	byPrice := func(name string) bool { return strategy.When(name) == "price" }
-	return varies && f.Weights.Price == 0 && f.Limits.Price == nil && !slices.ContainsFunc(f.Strategies, byPrice)
+	if varies && f.Weights.Price == 0 && f.Limits.Price == nil && !slices.ContainsFunc(f.Strategies, byPrice) {
+		notes = append(notes,
+			"Decisions do not depend on prices: set weights: {price: 1}, or use the start rule price.")
+	}
+	if f.Interruptible && !slices.ContainsFunc(f.Strategies, strategy.Interrupts) {
+		notes = append(notes,
+			"No strategy suspends jobs, so interruptible: true (--interruptible) has no effect: use e.g. +residual.")
+	}
+	weighed := f.Weights.Wait != 0 || f.MinSavingGrams > 0
+	byPower := func(name string) bool {
+		s, err := strategy.ByName(name)
+		reader, ok := s.(interface{ ReadsLive() bool })
+		return err == nil && (ok && reader.ReadsLive() || weighed && strategy.Holds(name))
+	}
+	if f.Power == powerLearnt && !slices.ContainsFunc(f.Strategies, byPower) {
+		notes = append(notes, "No decision depends on the power of jobs, so power: learnt (--power) has no effect: "+
+			"use the placement exec, or set weights: {wait: 1} for a start rule such as window.")
+	}
+	return notes
 }
 
 // during returns a constant signal for the time of another one.

@@ -186,7 +186,7 @@ func (f *backtestFlags) tooShort(s *grid.Series, most int) error {
 // ReadGrid reads consecutive files of one zone. A name may be a pattern. It prints notes about the files, and
 // adds the relevant flag to errors.
 func ReadGrid(t cmdutil.Terminal, o grid.CSVOptions, names ...string) (grid.Signal, grid.Zone, error) {
-	o.Filled, o.AssumedUTC = new(int), new(bool)
+	o.Filled, o.AssumedUTC, o.ZoneUnused = new(int), new(bool), new(bool)
 	signal, zone, err := grid.ReadFiles(o, names...)
 	if row, ok := errors.AsType[*grid.RowError](err); ok {
 		switch row.Option {
