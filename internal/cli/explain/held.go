@@ -43,8 +43,9 @@ func NewHeldCommand(t cmdutil.Terminal) *cobra.Command {
 		Short: "List held Jobs and pods with planned start, latest start, expected saving and reason",
 		Long: `List the Jobs and bare pods that are currently held, with creation time, planned start, latest start,
 expected saving relative to an immediate start, and reason. The command uses your own permissions. The saving is the
-one in the reason, as when the start was planned. Grams are based on the nominal power of the requested resources. Use
-kubenergy explain for more details, and kubenergy run-now to start a held Job or pod.`,
+one in the reason, as when the start was planned. Grams of a joint plan are based on the power of the planned machine,
+and other grams on a nominal power per requested core. Use kubenergy explain for more details, and kubenergy run-now to
+start a held Job or pod.`,
 		Example: `  kubenergy held -n reports
   kubenergy held -A -o wide`,
 		Args: cmdutil.NoArguments,
