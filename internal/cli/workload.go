@@ -108,7 +108,12 @@ func newConvert(t cmdutil.Terminal) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeTrace(t.Out, trace, first(trace.Jobs))
+			begin := first(trace.Jobs)
+			if trace.Dated {
+				fmt.Fprintf(t.Err, "%s: time 0 is %s, the submission of the first job\n", args[0],
+					begin.UTC().Format(time.RFC3339Nano))
+			}
+			return writeTrace(t.Out, trace, begin)
 		},
 	}
 	f.add(cmd)
