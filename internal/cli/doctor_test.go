@@ -388,6 +388,22 @@ func TestDoctorFinds(t *testing.T) {
 			a.add(t, "/apis/apps/v1/namespaces/ns/deployments", d)
 		}, "scheduler names", dashboard.StatusFail, "1 Deployment uses the scheduler kubenergy, and its pods remain pending while no " +
 			"such scheduler is running: ns/web"},
+		"CronJob with an annotation outside of its template": {func(t *testing.T, a *apiServer) {
+			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", nightlyCron(func(c *batchv1.CronJob) {
+				c.Annotations = map[string]string{v1alpha1.AnnotationFinishBy: "08:00"}
+			}))
+		}, "held jobs", dashboard.StatusWarn, "CronJob ns/nightly: annotation kubenergy.io/finish-by of a CronJob has no effect"},
+		"CronJob with a misspelled annotation": {func(t *testing.T, a *apiServer) {
+			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", nightlyCron(func(c *batchv1.CronJob) {
+				c.Spec.JobTemplate.Spec.Template.Annotations = map[string]string{"kubenergy.io/alowed-delay": "6h"}
+			}))
+		}, "held jobs", dashboard.StatusWarn, "CronJob ns/nightly: annotation kubenergy.io/alowed-delay has no effect"},
+		"CronJob with an invalid annotation": {func(t *testing.T, a *apiServer) {
+			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", nightlyCron(func(c *batchv1.CronJob) {
+				c.Spec.JobTemplate.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "soon"}
+			}))
+		}, "held jobs", dashboard.StatusWarn, `CronJob ns/nightly: all energy annotations are ignored: annotation ` +
+			`kubenergy.io/allowed-delay is "soon"`},
 		"CronJob with a scheduler name of another system": {func(t *testing.T, a *apiServer) {
 			configure(t, a, "profiles: [{schedulerName: kubenergy}]")
 			c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}

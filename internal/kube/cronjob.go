@@ -154,6 +154,7 @@ func FindRuns(view *View, c *batchv1.CronJob, run *batchv1.Job) []policy.Finding
 	return []policy.Finding{{
 		Said: fmt.Sprintf("the allowed delay of %v exceeds the period of the CronJob, so %d runs would wait at once; "+
 			"each run is only held until the next one is due", job.AllowedDelay, runs),
-		Mend: fmt.Sprintf("reduce the delay to at most %v, or run the CronJob less often", period),
+		Mend:    fmt.Sprintf("reduce the delay to at most %v, or run the CronJob less often", period),
+		Reduced: true,
 	}}
 }

@@ -101,7 +101,7 @@ func findVariables(program string, set map[string]string) (all []Finding) {
 		default:
 			why = "unknown variable" + spelling.DidYouMean(name, variableNames())
 		}
-		all = append(all, Finding{"environment variable " + name + " has no effect", why})
+		all = append(all, Finding{Said: "environment variable " + name + " has no effect", Mend: why})
 	}
 	return addIf(all, pricing(set) && set["PRICING_SCHEDULES_PATH"] == "", "PRICING_ENABLED without "+
 		"PRICING_SCHEDULES_PATH: only workloads with their own price threshold wait for prices", "")
@@ -124,8 +124,8 @@ func FindDelay(environ []string, most time.Duration) (all []Finding) {
 	delay, err := readDuration(setVariables(environ)["MAX_SCHEDULING_DELAY"])
 	if err == nil && most > 0 && delay > most {
 		all = append(all, Finding{
-			fmt.Sprintf("MAX_SCHEDULING_DELAY is %v, which is reduced to %v (maxDelay)", delay, most),
-			"set maxDelay in the EnergyPolicy of kubenergy-system",
+			Said: fmt.Sprintf("MAX_SCHEDULING_DELAY is %v, which is reduced to %v (maxDelay)", delay, most),
+			Mend: "set maxDelay in the EnergyPolicy of kubenergy-system",
 		})
 	}
 	return all

@@ -22,6 +22,8 @@ import (
 type Finding struct {
 	Said string // the setting and its consequence
 	Mend string // how to fix it; empty if unknown
+
+	Reduced bool // the setting has an effect, but a smaller one
 }
 
 func (f Finding) String() string {
@@ -34,7 +36,7 @@ func (f Finding) String() string {
 // addIf adds a finding if a setting is wrong.
 func addIf(all []Finding, wrong bool, said, mend string) []Finding {
 	if wrong {
-		all = append(all, Finding{said, mend})
+		all = append(all, Finding{Said: said, Mend: mend})
 	}
 	return all
 }
@@ -112,7 +114,7 @@ func FindAbove(kind, path string, o, template metav1.Object) (all []Finding) {
 			if _, both := below[key]; both {
 				continue
 			}
-			f := Finding{what + " " + key + " of a " + kind + " has no effect", "set it in " + path}
+			f := Finding{Said: what + " " + key + " of a " + kind + " has no effect", Mend: "set it in " + path}
 			if found := findKey(what, key, onWork); len(found) > 0 {
 				f.Mend = found[0].Mend
 			}
@@ -122,6 +124,11 @@ func FindAbove(kind, path string, o, template metav1.Object) (all []Finding) {
 	find("annotation", o.GetAnnotations(), template.GetAnnotations())
 	find("label", o.GetLabels(), template.GetLabels())
 	return all
+}
+
+// FindCronJob returns a finding for each key on a CronJob that only has an effect on its template.
+func FindCronJob(c *batchv1.CronJob) []Finding {
+	return FindAbove("CronJob", "spec.jobTemplate.metadata", c, &c.Spec.JobTemplate)
 }
 
 // findKey returns a finding if a key has no effect on the given kind of objects. The parameter what must be "label"
@@ -144,7 +151,7 @@ func findKey(what, key, on string) []Finding {
 	case known[key]:
 		mend = "it is an annotation"
 	}
-	return []Finding{{said + " has no effect", mend}}
+	return []Finding{{Said: said + " has no effect", Mend: mend}}
 }
 
 // allKeys returns all keys that have an effect on any kind of objects.
@@ -194,8 +201,8 @@ func FindNamespace(o metav1.Object) (all []Finding) {
 			names = append(names, string(m))
 		}
 		all = append(all, Finding{
-			fmt.Sprintf("label %s is %s, which is not a mode", v1alpha1.LabelMode, excerpt(mode)),
-			"want one of " + strings.Join(names, ", ") + spelling.DidYouMean(mode, names),
+			Said: fmt.Sprintf("label %s is %s, which is not a mode", v1alpha1.LabelMode, excerpt(mode)),
+			Mend: "want one of " + strings.Join(names, ", ") + spelling.DidYouMean(mode, names),
 		})
 	}
 	for _, key := range ours(labels) {
@@ -227,9 +234,10 @@ func (r *Rules) Find(now time.Time, w *Work) []Finding {
 func (r *Rules) findDelay(now time.Time, w *Work, job *sched.Job, s *Settings) (all []Finding) {
 	m := &w.Marks
 	delays, finishes := m.said&termDelay != 0, !m.FinishBy.IsZero()
-	all = addIf(all, delays && s.MaxDelay > 0 && m.AllowedDelay > s.MaxDelay,
-		fmt.Sprintf("%s is %v, but at most %v is allowed (maxDelay)", v1alpha1.AnnotationAllowedDelay, m.AllowedDelay,
-			s.MaxDelay), "")
+	if delays && s.MaxDelay > 0 && m.AllowedDelay > s.MaxDelay {
+		all = append(all, Finding{Reduced: true, Said: fmt.Sprintf("%s is %v, but at most %v is allowed (maxDelay)",
+			v1alpha1.AnnotationAllowedDelay, m.AllowedDelay, s.MaxDelay)})
+	}
 	all = addIf(all, delays && m.AllowedDelay > 0 && r.of(w.Namespace).never,
 		v1alpha1.AnnotationAllowedDelay+" has no effect, because no work is held while maxDelay is 0", "")
 	why := NoTime(now, job)

@@ -102,7 +102,7 @@ func (d *Doctor) checkHeldJobs(ctx context.Context) {
 	}
 }
 
-// checkCronJobs reports CronJobs with several runs that would wait at once.
+// checkCronJobs reports CronJobs with mistakes in annotations, or with several runs that would wait at once.
 func (d *Doctor) checkCronJobs(ctx context.Context) {
 	view, err := d.knowledge(ctx)
 	if err != nil {
@@ -110,7 +110,15 @@ func (d *Doctor) checkCronJobs(ctx context.Context) {
 	}
 	err = cmdutil.EachItem(ctx, metav1.ListOptions{}, d.client.BatchV1().CronJobs(v1.NamespaceAll).List,
 		func(c *batchv1.CronJob) {
-			for _, f := range kube.FindRuns(view, c, kube.NextRun(c, d.Now())) {
+			run := kube.NextRun(c, d.Now())
+			found := slices.Concat(policy.FindCronJob(c), policy.FindKeys(run.Labels, run.Annotations,
+				run.Spec.Template.Annotations), kube.FindRuns(view, c, run))
+			if _, err := policy.ReadJob(run); err != nil {
+				found = append(found, policy.Finding{
+					Said: "all energy annotations are ignored: " + err.Error(), Mend: "correct the value",
+				})
+			}
+			for _, f := range found {
 				d.warn(humanize.Plain(f.Mend, d.Now()), "CronJob %s/%s: %s", c.Namespace, c.Name,
 					humanize.Plain(f.Said, d.Now()))
 			}

@@ -67,7 +67,7 @@ func (e *Explainer) get(ctx context.Context, kind, namespace, name string) (*sub
 		c, err := e.BatchV1().CronJobs(namespace).Get(ctx, name, metav1.GetOptions{})
 		s := ofJob(kube.NextRun(c, e.Now))
 		s.cron = c
-		s.above = policy.FindAbove("CronJob", "spec.jobTemplate.metadata", c, &c.Spec.JobTemplate)
+		s.above = policy.FindCronJob(c)
 		return s, err
 	case cmdutil.KindDeployment:
 		d, err := e.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})

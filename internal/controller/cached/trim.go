@@ -170,11 +170,12 @@ func (t *trimmer) trimJob(j *batchv1.Job) {
 	j.Status = batchv1.JobStatus{Conditions: ended}
 }
 
-// trimCronJob keeps the fields that the deadlines of runs depend on.
+// trimCronJob keeps the fields that the deadlines of runs depend on, and the metadata that findings are about.
 func trimCronJob(c *batchv1.CronJob) {
-	c.Labels, c.Annotations, c.Status = nil, nil, batchv1.CronJobStatus{}
+	c.Status = batchv1.CronJobStatus{}
 	c.Spec = batchv1.CronJobSpec{
 		Schedule: c.Spec.Schedule, TimeZone: c.Spec.TimeZone, ConcurrencyPolicy: c.Spec.ConcurrencyPolicy,
+		JobTemplate: batchv1.JobTemplateSpec{ObjectMeta: c.Spec.JobTemplate.ObjectMeta},
 	}
 }
 

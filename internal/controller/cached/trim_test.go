@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -91,6 +92,24 @@ func TestTrim(t *testing.T) {
 	if p.Spec.Volumes != nil || p.Spec.Containers[0].Image != "" || p.Spec.NodeName != "n1" ||
 		p.Status.Phase != "Running" {
 		t.Errorf("unexpected pod %+v", p)
+	}
+}
+
+// A trimmed CronJob has the keys that are reported if they are not in the template.
+func TestTrimCronJob(t *testing.T) {
+	c := &batchv1.CronJob{}
+	c.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h", v1alpha1.AnnotationStrategy: "carbon"}
+	c.Spec.JobTemplate.Annotations = map[string]string{v1alpha1.AnnotationStrategy: "carbon"}
+	c.Spec.JobTemplate.Spec.Template = podTemplate()
+	before := policy.FindCronJob(c)
+	if _, err := transform(silent, trimCronJob)(c); err != nil {
+		t.Fatal(err)
+	}
+	if after := policy.FindCronJob(c); len(after) != 1 || !slices.Equal(before, after) {
+		t.Errorf("findings of the trimmed CronJob = %v, want %v", after, before)
+	}
+	if len(c.Spec.JobTemplate.Spec.Template.Spec.Containers) > 0 {
+		t.Errorf("the trimmed CronJob has containers: %+v", c.Spec.JobTemplate.Spec)
 	}
 }
 

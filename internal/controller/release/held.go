@@ -1,6 +1,7 @@
 package release
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -117,8 +118,9 @@ func (h *Held) SawCronJob(c *batchv1.CronJob) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := client.ObjectKeyFromObject(c)
-	// The status changes with every run. Deadlines are recomputed only if the spec has changed.
-	if before := h.cronJobs[key]; before == nil || !equality.Semantic.DeepEqual(before.Spec, c.Spec) {
+	// The status changes with every run. Deadlines are recomputed only if the spec or the metadata has changed.
+	if before := h.cronJobs[key]; before == nil || !equality.Semantic.DeepEqual(before.Spec, c.Spec) ||
+		!maps.Equal(before.Annotations, c.Annotations) || !maps.Equal(before.Labels, c.Labels) {
 		h.cronJobs[key] = c
 	}
 }
@@ -130,8 +132,8 @@ func (h *Held) LostCronJob(c *batchv1.CronJob) {
 	delete(h.cronJobs, client.ObjectKeyFromObject(c))
 }
 
-// CronJob returns a CronJob with the fields that the deadlines of its runs depend on. It returns nil if the CronJob is
-// unknown.
+// CronJob returns a CronJob with its metadata and the fields that the deadlines of its runs depend on. It returns nil
+// if the CronJob is unknown.
 func (h *Held) CronJob(namespace, name string) *batchv1.CronJob {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -178,20 +179,31 @@ func (s *Shadow) decide(w newWork) {
 	}
 }
 
-// eventDelayReduced is the reason of events about CronJobs with runs that are not held for the whole allowed delay.
+// eventDelayReduced is the reason of events about work that is not held for the whole allowed delay.
 const eventDelayReduced = "DelayReduced"
 
-// notifyCronJob emits an event about the CronJob of a new Job if several of its runs would wait at once.
+// notifyCronJob emits events about the CronJob of a new Job: if several of its runs would wait at once, and if keys
+// only have an effect on its template.
 func (s *Shadow) notifyCronJob(o client.Object) {
 	job, isJob := o.(*batchv1.Job)
 	run := kube.RunOf(o)
 	if !isJob || run == nil {
 		return
 	}
-	c := s.o.CronJob(job.Namespace, run.CronJob)
-	for _, f := range kube.FindRuns(s.o.View(), c, job) {
-		if s.first(c.Namespace + " " + c.Name + " " + f.String()) {
-			s.o.Events.Eventf(c, nil, v1.EventTypeWarning, eventDelayReduced, "Reading", "%s", Bounded(f.String()))
+	if c := s.o.CronJob(job.Namespace, run.CronJob); c != nil {
+		s.report(c, c.Namespace+" "+c.Name, append(policy.FindCronJob(c), kube.FindRuns(s.o.View(), c, job)...))
+	}
+}
+
+// report emits an event about an object for each finding, at most once per hour and scope.
+func (s *Shadow) report(o client.Object, scope string, found []policy.Finding) {
+	for _, f := range found {
+		reason := "NoEffect"
+		if f.Reduced {
+			reason = eventDelayReduced
+		}
+		if text := f.String(); s.first(scope + " " + text) {
+			s.o.Events.Eventf(o, nil, v1.EventTypeWarning, reason, "Reading", "%s", Bounded(text))
 		}
 	}
 }
@@ -209,28 +221,19 @@ func (s *Shadow) first(key string) bool {
 // per hour and namespace, because owners use the same annotations in many manifests. Invalid annotations of work
 // that is or would be held are reported by the scheduler.
 func (s *Shadow) notify(o client.Object, work *policy.Work, err error) {
-	var said []string
 	annotations, labels := []map[string]string{o.GetAnnotations()}, o.GetLabels()
 	job, isJob := o.(*batchv1.Job)
 	if isJob {
 		annotations = append(annotations, job.Spec.Template.Annotations)
 	}
-	for _, f := range policy.FindKeys(labels, annotations...) {
-		said = append(said, f.String())
-	}
+	found := policy.FindKeys(labels, annotations...)
 	switch {
 	case err == nil:
-		for _, f := range append(policy.FindOwner(o, work), s.o.View().Find(time.Now(), work)...) {
-			said = append(said, f.String())
-		}
+		found = slices.Concat(found, policy.FindOwner(o, work), s.o.View().Find(time.Now(), work))
 	case isJob && labels[v1alpha1.LabelHeld] == "", !isJob && metav1.GetControllerOfNoCopy(o) != nil:
-		said = append(said, "all energy annotations here are ignored: "+err.Error())
+		found = append(found, policy.Finding{Said: "all energy annotations here are ignored: " + err.Error()})
 	}
-	for _, text := range said {
-		if s.first(o.GetNamespace() + " " + text) {
-			s.o.Events.Eventf(o, nil, v1.EventTypeWarning, "NoEffect", "Reading", "%s", Bounded(text))
-		}
-	}
+	s.report(o, o.GetNamespace(), found)
 }
 
 // Outcomes of a decision.

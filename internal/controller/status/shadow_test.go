@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,14 +35,17 @@ func testShadow(view func() *kube.View, leads func() bool, recorder events.Event
 // crons contains the CronJobs of each namespace.
 var crons = map[string]*batchv1.CronJob{
 	"etl": {
-		ObjectMeta: metav1.ObjectMeta{Namespace: "enforce", Name: "etl"},
-		Spec:       batchv1.CronJobSpec{Schedule: "*/10 * * * *", ConcurrencyPolicy: batchv1.AllowConcurrent},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "enforce", Name: "etl", Annotations: map[string]string{v1alpha1.AnnotationFinishBy: "08:00"},
+		},
+		Spec: batchv1.CronJobSpec{Schedule: "*/10 * * * *", ConcurrencyPolicy: batchv1.AllowConcurrent},
 	},
 	"one": {Spec: batchv1.CronJobSpec{Schedule: "*/10 * * * *", ConcurrencyPolicy: batchv1.ForbidConcurrent}},
 }
 
-// TestRunsThatWouldWaitAtOnce verifies that a CronJob with a delay beyond its period gets one event per hour.
-func TestRunsThatWouldWaitAtOnce(t *testing.T) {
+// TestEventsOfCronJobs verifies that a CronJob with a delay beyond its period, and with an annotation that only has an
+// effect on its template, gets one event per hour for each.
+func TestEventsOfCronJobs(t *testing.T) {
 	inShadow(t, func(t *testing.T, s *Shadow, recorder *events.FakeRecorder, _ *bool) {
 		for i, cron := range []string{"etl", "etl", "one", "unknown"} {
 			for _, ns := range []string{"enforce", "off", "elsewhere"} {
@@ -62,10 +66,13 @@ func TestRunsThatWouldWaitAtOnce(t *testing.T) {
 		for e := range recorder.Events {
 			reported = append(reported, e)
 		}
-		const want = "Warning DelayReduced the allowed delay of 6h0m0s exceeds the period of the CronJob, so 36 runs would " +
-			"wait at once; each run is only held until the next one is due: reduce the delay to at most 10m0s, or run the " +
-			"CronJob less often"
-		if len(reported) != 1 || reported[0] != want {
+		want := []string{
+			"Warning NoEffect annotation kubenergy.io/finish-by of a CronJob has no effect: set it in spec.jobTemplate.metadata",
+			"Warning DelayReduced the allowed delay of 6h0m0s exceeds the period of the CronJob, so 36 runs would " +
+				"wait at once; each run is only held until the next one is due: reduce the delay to at most 10m0s, or run the " +
+				"CronJob less often",
+		}
+		if !slices.Equal(reported, want) {
 			t.Errorf("got events %q, want %q", reported, want)
 		}
 	})
@@ -160,6 +167,9 @@ func TestWhatIsWrittenInVainIsToldOnce(t *testing.T) {
 		of.Annotations = map[string]string{v1alpha1.AnnotationFinishBy: time.Now().Add(time.Minute).Format(time.RFC3339)}
 		of.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: new(true)}}
 		s.Created(of)
+		long := kit.Job("enforce", "long", time.Now())
+		long.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "900h"}
+		s.Created(long)
 		nonsense := kit.Job("elsewhere", "nonsense", time.Now())
 		nonsense.Annotations = map[string]string{v1alpha1.AnnotationStrategy: "luck"}
 		s.Created(nonsense)
@@ -170,7 +180,8 @@ func TestWhatIsWrittenInVainIsToldOnce(t *testing.T) {
 			reported = append(reported, e)
 		}
 		all := strings.Join(reported, "\n")
-		if len(reported) != 4 || strings.Count(all, "Warning NoEffect") != 4 || !strings.Contains(all, "leaves no time") ||
+		if len(reported) != 5 || strings.Count(all, "Warning NoEffect") != 4 || !strings.Contains(all, "leaves no time") ||
+			!strings.Contains(all, "Warning DelayReduced kubenergy.io/allowed-delay is 900h0m0s, but at most 24h0m0s is allowed") ||
 			strings.Count(all, "did you mean kubenergy.io/allowed-delay?") != 2 || !strings.Contains(all, `"luck"`) {
 			t.Errorf("unexpected events:\n%s", all)
 		}
