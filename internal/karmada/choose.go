@@ -14,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // question is the input of a strategy for a binding: a single replica and the candidate nodes of all clusters.
@@ -92,10 +93,7 @@ func (q *question) divide(replicas int32) (answer, error) {
 	}
 	// Order the clusters: first those with kept replicas, then by the cost of a single replica. Use the first ones
 	// that have enough capacity together.
-	var order []string
-	for _, t := range q.kept {
-		order = append(order, t.Name)
-	}
+	order := sliceutil.Map(q.kept, func(t target) string { return t.Name })
 	for len(q.kept) < q.most {
 		one, err := q.plan(strategy, 1, func(cluster string) bool { return !slices.Contains(order, cluster) })
 		if err != nil {

@@ -31,6 +31,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // LeaseName is the name of the Lease in karmada-system for the leader that schedules bindings. A stock
@@ -200,10 +201,8 @@ func (d *Driver) reconcile(ctx context.Context, b *binding) error {
 }
 
 // clusters returns all clusters from the informer, sorted by name.
-func (d *Driver) clusters() (all []*cluster) {
-	for _, o := range d.joined.GetStore().List() {
-		all = append(all, o.(*cluster))
-	}
+func (d *Driver) clusters() []*cluster {
+	all := sliceutil.Map(d.joined.GetStore().List(), func(o any) *cluster { return o.(*cluster) })
 	slices.SortFunc(all, func(a, b *cluster) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
@@ -306,11 +305,7 @@ func (d *Driver) sent(cluster string) []*binding {
 }
 
 func bindings(all []any) []*binding {
-	bindings := make([]*binding, len(all))
-	for i := range all {
-		bindings[i] = all[i].(*binding)
-	}
-	return bindings
+	return sliceutil.Map(all, func(o any) *binding { return o.(*binding) })
 }
 
 // binding returns the binding with the given key, or nil.

@@ -30,6 +30,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Constants of the estimator protocol, defined in pkg/estimator/pb/estimator.proto of Karmada. Requests are parsed
@@ -201,11 +202,7 @@ func (e *estimator) opinion(ctx context.Context, request sched.Resources) (targe
 	case len(waiting) == 0:
 		return nil, "nothing waits"
 	}
-	uids := make([]types.UID, len(waiting))
-	for i, b := range waiting {
-		uids[i] = b.UID
-	}
-	key := fmt.Sprint(request, uids)
+	key := fmt.Sprint(request, sliceutil.Map(waiting, func(b *binding) types.UID { return b.UID }))
 	now := e.Clock()
 	e.mu.Lock()
 	maps.DeleteFunc(e.known, func(_ string, old *opinion) bool { return now.Sub(old.at) > remembered })

@@ -14,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // needs returns the resource request of a replica, as computed by Karmada.
@@ -74,11 +75,8 @@ func (b *binding) duplicated() bool {
 }
 
 // clusters returns the names of the clusters that the binding is propagated to.
-func (b *binding) clusters() (names []string) {
-	for _, t := range b.Spec.Clusters {
-		names = append(names, t.Name)
-	}
-	return names
+func (b *binding) clusters() []string {
+	return sliceutil.Map(b.Spec.Clusters, func(t target) string { return t.Name })
 }
 
 // replicas returns the number of replicas in a cluster.
@@ -130,11 +128,8 @@ func (b *binding) refuses(c *cluster) string {
 
 func (c *cluster) serves(version, kind string) bool {
 	for _, api := range c.Status.APIEnablements {
-		if api.GroupVersion != version {
-			continue
-		}
 		for _, r := range api.Resources {
-			if r.Kind == kind {
+			if api.GroupVersion == version && r.Kind == kind {
 				return true
 			}
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // SchedulerName is the scheduler name in a PropagationPolicy for bindings that are scheduled by the Driver.
@@ -243,10 +244,7 @@ func (d *Driver) answer(ctx context.Context, b *binding, kept []target, where st
 
 // written formats the replicas by cluster for messages.
 func written(targets []target) string {
-	var all []string
-	for _, t := range targets {
-		all = append(all, fmt.Sprintf("%s %d", t.Name, t.Replicas))
-	}
+	all := sliceutil.Map(targets, func(t target) string { return fmt.Sprintf("%s %d", t.Name, t.Replicas) })
 	return strings.Join(all, ", ")
 }
 

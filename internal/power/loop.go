@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // loop decides on the machines and advances the state of each. All state that must survive a restart is stored on
@@ -158,10 +159,7 @@ func (l *loop) decide(c *cluster, now time.Time) (transitions []*transition) {
 
 // free returns the number of machines that may be woken in this round in addition to those in the plan.
 func (l *loop) free(nodes []*v1.Node, plan *sleep.Plan, now time.Time) int {
-	var woken []time.Time
-	for _, n := range nodes {
-		woken = append(woken, remembered(n, now).Wake)
-	}
+	woken := sliceutil.Map(nodes, func(n *v1.Node) time.Time { return remembered(n, now).Wake })
 	free, _ := l.Policy.Ramp(now, woken)
 	for i := range plan.Verdicts {
 		if plan.Verdicts[i].Do == sleep.Wake {

@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Any user may create pods, and their specs are compared with every sleeping node. Therefore, the work per round is
@@ -62,9 +63,8 @@ type finder struct {
 // needs returns at most maxNeeds needs. The first pod of each asker comes before the other pods of any asker.
 func (l *loop) needs(work []asker, nodes []*v1.Node, machines []sleep.Machine, now time.Time) (needs []sleep.Need) {
 	maps.DeleteFunc(l.vain, func(_ vain, saw sighted) bool { return now.Sub(saw.last) >= usualTime })
-	f := &finder{loop: l, machines: machines, fits: map[string][]int{}, now: now}
-	for _, n := range nodes {
-		f.nodes = append(f.nodes, bare(n))
+	f := &finder{
+		loop: l, machines: machines, nodes: sliceutil.Map(nodes, bare), fits: map[string][]int{}, now: now,
 	}
 	var others []sleep.Need
 	l.rounds++

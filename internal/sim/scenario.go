@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/spelling"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
@@ -103,10 +104,7 @@ func (s *Scenario) checkJobs() (errs []error) {
 func (s *Scenario) checkPlaces(j *sched.Job) error {
 	for _, name := range j.Sites {
 		if !slices.ContainsFunc(s.Sites, func(site *sched.Site) bool { return site.Name == name }) {
-			var names []string
-			for _, site := range s.Sites {
-				names = append(names, site.Name)
-			}
+			names := sliceutil.Map(s.Sites, func(site *sched.Site) string { return site.Name })
 			return fmt.Errorf("sites: unknown site %q%s: have %s", name, spelling.DidYouMean(name, names),
 				strings.Join(names, ", "))
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // The columns of a workload table, identified by name.
@@ -261,11 +262,8 @@ func roundUp(v float64) int64 {
 }
 
 func selectorText(labels map[string]string) string {
-	var pairs []string
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		pairs = append(pairs, key+"="+labels[key])
-	}
-	return strings.Join(pairs, ";")
+	pair := func(key string) string { return key + "=" + labels[key] }
+	return strings.Join(sliceutil.Map(slices.Sorted(maps.Keys(labels)), pair), ";")
 }
 
 // csvColumn is a column of the table written by WriteCSV.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // maxReplicas limits memory usage, because the throughput of each number of replicas is stored.
@@ -82,9 +83,6 @@ func throughputText(s *sched.Scaling) string {
 	if len(s.Throughput) == 1 {
 		return ""
 	}
-	var parts []string
-	for _, v := range s.Throughput {
-		parts = append(parts, strconv.FormatFloat(v, 'g', -1, 64))
-	}
-	return strings.Join(parts, ";")
+	format := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	return strings.Join(sliceutil.Map(s.Throughput, format), ";")
 }

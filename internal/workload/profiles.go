@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // A server is one published result of SPECpower_ssj2008, with the measured system.
@@ -74,10 +75,7 @@ func (p profiles) named(name string) (*energy.Profile, error) {
 	}
 	i := slices.IndexFunc(servers, func(s server) bool { return s.name == name })
 	if i < 0 {
-		var names []string
-		for _, s := range servers {
-			names = append(names, s.name)
-		}
+		names := sliceutil.Map(servers, func(s server) string { return s.name })
 		return nil, fmt.Errorf("unknown power profile %q: have %s", name, strings.Join(names, ", "))
 	}
 	p[name] = servers[i].profile()

@@ -45,12 +45,7 @@ var formats = []format{
 }
 
 // Formats returns the names of the formats supported by [Load].
-func Formats() (names []string) {
-	for _, f := range formats {
-		names = append(names, f.name)
-	}
-	return names
-}
+func Formats() []string { return sliceutil.Map(formats, func(f format) string { return f.name }) }
 
 func (f *format) open(file string, text []byte) (*rows, error) {
 	if f.comment != 0 {
@@ -208,11 +203,7 @@ func bySubmission(jobs []sched.Job) []sched.Job {
 	if slices.IsSorted(order) {
 		return jobs
 	}
-	sorted := make([]sched.Job, len(jobs))
-	for i, k := range order {
-		sorted[i] = jobs[k]
-	}
-	return sorted
+	return sliceutil.Map(order, func(k int) sched.Job { return jobs[k] })
 }
 
 // LeftOut returns notes on skipped rows, and on ambiguous times and unlikely numbers.

@@ -13,6 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
@@ -90,10 +91,7 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 		return asked()
 	}
 	plan := strategy.PlanAhead(snapshot, seed, func() float64 { return stop() / ahead })
-	scripts := []assigned{assignedBy(plan)}
-	for _, r := range from {
-		scripts = append(scripts, recorded(r))
-	}
+	scripts := append([]assigned{assignedBy(plan)}, sliceutil.Map(from, recorded)...)
 	var at assigned
 	for _, script := range scripts {
 		played, err := c.play(s, script)
