@@ -13,6 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Ledger is the interface for querying the usage.
@@ -75,14 +76,11 @@ func (e *Engine) ask(ctx context.Context, all []*budgetCase, now time.Time) (fai
 	}
 	for q, cases := range together {
 		by := grouped(cases, func(c *budgetCase) string { return c.budget.Namespace })
-		var dimensions []ledger.Dimension
-		for d := range strings.FieldsSeq(q.by) {
-			dimensions = append(dimensions, ledger.Dimension(d))
-		}
+		groupBy := sliceutil.Map(strings.Fields(q.by), func(d string) ledger.Dimension { return ledger.Dimension(d) })
 		failed = cmp.Or(failed, sum(ctx, e, by, 1, func(c *budgetCase, key []string) bool {
-			return inScope(dimensions, key, &c.budget.Spec.Scope)
+			return inScope(groupBy, key, &c.budget.Spec.Scope)
 		}, &ledger.Query{
-			From: q.from, To: q.to, GroupBy: dimensions, Namespaces: sortedKeys(by),
+			From: q.from, To: q.to, GroupBy: groupBy, Namespaces: sortedKeys(by),
 			Kinds: ledger.Workloads(), Clusters: strings.Fields(q.clusters), Own: e.o.Cluster,
 		}))
 	}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"syscall"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Policy defines the permitted addresses in addition to those of the public internet. Link-local addresses,
@@ -119,13 +121,7 @@ var (
 	tunnelled  = prefixes("2002::/16")
 )
 
-func prefixes(texts ...string) []netip.Prefix {
-	all := make([]netip.Prefix, len(texts))
-	for i, text := range texts {
-		all[i] = netip.MustParsePrefix(text)
-	}
-	return all
-}
+func prefixes(texts ...string) []netip.Prefix { return sliceutil.Map(texts, netip.MustParsePrefix) }
 
 func within(ip netip.Addr, all []netip.Prefix) bool {
 	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(ip) })

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/apiclient"
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Kinds of meters.
@@ -125,12 +126,9 @@ func (e *Entry) read(from map[string]any, taken map[string]bool) []error {
 		errs = append(errs, errors.New("duplicate name, want a unique one"))
 	}
 	taken["name "+e.Name] = true
-	places := []string{e.URL}
-	if len(e.Channels) > 0 {
-		places = nil
-	}
-	for _, channel := range e.Channels {
-		places = append(places, e.URL+" "+channel)
+	places := sliceutil.Map(e.Channels, func(channel string) string { return e.URL + " " + channel })
+	if len(places) == 0 {
+		places = []string{e.URL}
 	}
 	for _, place := range places {
 		if taken[place] {

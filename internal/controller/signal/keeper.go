@@ -17,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
@@ -67,22 +68,15 @@ type link struct {
 
 // NewCarbonKeeper returns a keeper for the carbon intensity of a zone.
 func NewCarbonKeeper(zone grid.Zone, of *v1alpha1.CarbonSpec, d Deps) (*Keeper, error) {
-	var sources []spec
-	for _, s := range of.Sources {
-		sources = append(sources, spec{CarbonSource: s})
-	}
+	sources := sliceutil.Map(of.Sources, func(s v1alpha1.CarbonSource) spec { return spec{CarbonSource: s} })
 	w := terms{zone: zone, quantity: carbon, marginal: of.Signal == signalMarginal, maxAge: defaultCarbonAge}
 	return newKeeper(w, of.MaxAge, d, sources)
 }
 
 // NewPriceKeeper returns a keeper for the electricity price of a zone.
 func NewPriceKeeper(zone grid.Zone, of *v1alpha1.PriceSpec, d Deps) (*Keeper, error) {
-	var sources []spec
-	for _, s := range of.Sources {
-		sources = append(sources, specOf(s))
-	}
 	w := terms{zone: zone, quantity: price, currency: of.Currency, maxAge: defaultPriceAge}
-	return newKeeper(w, of.MaxAge, d, sources)
+	return newKeeper(w, of.MaxAge, d, sliceutil.Map(of.Sources, specOf))
 }
 
 func newKeeper(w terms, maxAge *metav1.Duration, d Deps, sources []spec) (*Keeper, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/forecast"
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
@@ -230,9 +231,5 @@ func rounded(q quantity, values []float64) []float64 {
 	if q == price {
 		scale = 1e5
 	}
-	out := make([]float64, len(values))
-	for i, v := range values {
-		out[i] = math.Round(v*scale) / scale
-	}
-	return out
+	return sliceutil.Map(values, func(v float64) float64 { return math.Round(v*scale) / scale })
 }
