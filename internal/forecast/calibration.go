@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Calibration multiplies the forecasts of a day ahead by a factor that would have minimized the errors of the last
@@ -22,10 +24,7 @@ const priorQuantiles = 48
 
 // newPrior converts the errors of a day, by lead, to quantiles.
 func newPrior(errs [][]timed) prior {
-	var all []float64
-	for _, e := range slices.Concat(errs...) {
-		all = append(all, e.err)
-	}
+	all := sliceutil.Map(slices.Concat(errs...), func(e timed) float64 { return e.err })
 	if len(all) == 0 {
 		return nil
 	}

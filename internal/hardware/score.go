@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Result is the measured power of one machine.
@@ -198,10 +199,7 @@ func summary(basis string, rows []Scored) Errors {
 		return e
 	}
 	sorted := func(fn func(Scored) float64) (median, p90 float64) {
-		var all []float64
-		for _, r := range rows {
-			all = append(all, math.Abs(fn(r)))
-		}
+		all := sliceutil.Map(rows, func(r Scored) float64 { return math.Abs(fn(r)) })
 		slices.Sort(all)
 		return all[len(all)/2], all[len(all)*9/10]
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // View is an immutable snapshot of sites, hardware and policies. Each change is published as a new View. The zero
@@ -95,9 +96,7 @@ func contentsOf(sites []*sched.Site, profiles []*energy.Profile, defaultProfile 
 	if len(sites) > 0 {
 		c.DefaultSite = sites[0].Name
 	}
-	for _, p := range profiles {
-		c.Profiles = append(c.Profiles, &NodeProfile{Profile: *p})
-	}
+	c.Profiles = sliceutil.Map(profiles, func(p *energy.Profile) *NodeProfile { return &NodeProfile{Profile: *p} })
 	return c
 }
 
@@ -221,9 +220,7 @@ func (v *View) Profile(name string) *NodeProfile { return v.profileByName[name] 
 
 // withoutSignals returns copies of the sites that only have a name, zone and PUE.
 func withoutSignals(sites []*sched.Site) []*sched.Site {
-	bare := make([]*sched.Site, len(sites))
-	for i, s := range sites {
-		bare[i] = &sched.Site{Name: s.Name, Zone: s.Zone, PUE: s.PUE}
-	}
-	return bare
+	return sliceutil.Map(sites, func(s *sched.Site) *sched.Site {
+		return &sched.Site{Name: s.Name, Zone: s.Zone, PUE: s.PUE}
+	})
 }
