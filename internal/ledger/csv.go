@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // rest is the key of the row that sums the rows beyond the limit.
@@ -27,17 +28,11 @@ type column struct {
 // is not included.
 func (a *Answer) WriteCSV(w io.Writer) error {
 	columns := a.columns()
-	cells := make([]string, len(columns))
-	for i, c := range columns {
-		cells[i] = humanize.CSVCell(c.name)
-	}
 	out := csv.NewWriter(w)
-	_ = out.Write(cells) // errors are sticky and checked after Flush
+	// Errors are sticky and checked after Flush.
+	_ = out.Write(sliceutil.Map(columns, func(c column) string { return humanize.CSVCell(c.name) }))
 	for i := range a.Rows {
-		for k, c := range columns {
-			cells[k] = c.cell(&a.Rows[i])
-		}
-		_ = out.Write(cells)
+		_ = out.Write(sliceutil.Map(columns, func(c column) string { return c.cell(&a.Rows[i]) }))
 	}
 	out.Flush()
 	if err := out.Error(); err != nil {

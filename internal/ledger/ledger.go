@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // errClosed is returned by [Ledger.Book] for bookings that are not recorded because the ledger is being closed.
@@ -258,10 +260,7 @@ func (l *Ledger) commit(group []*request) {
 		}
 		return
 	}
-	bookings := make([]*Booking, len(group))
-	for i, r := range group {
-		bookings[i] = r.booking
-	}
+	bookings := sliceutil.Map(group, func(r *request) *Booking { return r.booking })
 	began := time.Now()
 	limited, cancel := context.WithTimeout(context.Background(), longestCommit)
 	l.writing(began)

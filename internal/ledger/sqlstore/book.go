@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Book implements [ledger.Store].
@@ -66,10 +67,7 @@ func (b *booker) book(all []*ledger.Booking) {
 // lock creates the rows of all nodes and locks them if several processes can write concurrently, because streams
 // and spans are read before they are written. All processes lock nodes in the same order to avoid deadlocks.
 func (b *booker) lock(all []*ledger.Booking) {
-	var nodes []string
-	for _, booking := range all {
-		nodes = append(nodes, booking.Batch.Stream.Node)
-	}
+	nodes := sliceutil.Map(all, func(b *ledger.Booking) string { return b.Batch.Stream.Node })
 	slices.Sort(nodes)
 	nodes = slices.Compact(nodes)
 	for range 2 {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // A Dialect describes the differences between databases.
@@ -361,10 +362,7 @@ func (s *session) one(query string, args []any, into ...any) (found bool) {
 
 // upsert inserts rows or replaces existing ones. The given number of leading columns are the key.
 func (s *session) upsert(table string, columns []string, keys int, rows ...[]any) {
-	set := make([]string, 0, len(columns)-keys)
-	for _, column := range columns[keys:] {
-		set = append(set, column+" = excluded."+column)
-	}
+	set := sliceutil.Map(columns[keys:], func(column string) string { return column + " = excluded." + column })
 	s.insert(table, columns, rows, "ON CONFLICT ("+strings.Join(columns[:keys], ", ")+") DO UPDATE SET "+
 		strings.Join(set, ", "))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 const windowSeconds = int64(ledger.WindowLength / time.Second)
@@ -200,10 +201,7 @@ func (r *reading) asOf() (asOf time.Time) {
 // firstSummed returns the start of the first sum, or to if there is none. Budgets with an unlimited period query
 // all days since 1970.
 func (r *reading) firstSummed(to int64) (first int64) {
-	var each []string
-	for _, t := range sumTables {
-		each = append(each, "SELECT MIN(start) AS start FROM "+t.name)
-	}
+	each := sliceutil.Map(sumTables[:], func(t *sumTable) string { return "SELECT MIN(start) AS start FROM " + t.name })
 	r.one("looking up the first sum", "SELECT COALESCE(MIN(start), $1) FROM ("+strings.Join(each, " UNION ALL ")+
 		") AS firsts", []any{to}, &first)
 	return first

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
@@ -68,10 +69,7 @@ func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slo
 			t.never = max(t.never, float64(slots*slots)*math.Abs(price)*float64(n.Profile.Power(1)))
 		}
 		t.fill(&r, n)
-		labels := make([]string, len(selected))
-		for k, key := range selected {
-			labels[k] = strconv.Quote(n.Labels[key])
-		}
+		labels := sliceutil.Map(selected, func(key string) string { return strconv.Quote(n.Labels[key]) })
 		kind := alike{key, n.Profile, n.Capacity, n.Speed, strings.Join(labels, ","), sched.Resources{}, r.free, r.up}
 		if n.Jobs == 0 { // capacity in use on an empty machine belongs to the machine
 			kind.rest = n.Free
@@ -119,10 +117,7 @@ func (t *timetable) prices(site *sched.Site, pue float64) []float64 {
 	if slices.Contains(known, site) {
 		known = []*sched.Site{site}
 	}
-	var outlooks []sched.Outlook
-	for _, site := range known {
-		outlooks = append(outlooks, sched.NewOutlook(site, w, t.s.Now))
-	}
+	outlooks := sliceutil.Map(known, func(s *sched.Site) sched.Outlook { return sched.NewOutlook(s, w, t.s.Now) })
 	horizon := t.s.Horizon()
 	for k := range prices {
 		begins := t.origin.Add(time.Duration(k) * t.slot)
