@@ -22,7 +22,7 @@ const (
 type job struct {
 	key      ownerKey
 	kind     string           // kind of the owner
-	strategy string           // of its first placement, or of its release
+	strategy string           // of its first placement; empty if another scheduler placed it
 	first    *ledger.Record   // first placement
 	places   []*ledger.Record // the last placement of each pod
 	holds    []*ledger.Record
@@ -97,9 +97,7 @@ func group(records []ledger.Record) []*job {
 		case len(j.places) > 0:
 			j.first, j.places = j.places[0], lastOfEach(j.places)
 			j.strategy = j.places[0].Strategy
-		case j.release != nil && j.held(j.release) != nil:
-			j.strategy = j.release.Strategy
-		default:
+		case j.release == nil || j.held(j.release) == nil:
 			continue
 		}
 		jobs = append(jobs, j)

@@ -34,10 +34,12 @@ type Comparison struct {
 	NoCost     int                `json:"noCost"`     // number of compared jobs without a comparison of costs
 	Left       map[string]int     `json:"left"`       // jobs that are not compared, by reason
 	Total      Saved              `json:"total"`      // sums over the compared jobs
-	ByStrategy map[string]*Saved  `json:"byStrategy"` // by the strategy that placed the jobs
+	ByStrategy map[string]*Saved  `json:"byStrategy"` // by JobSavings.Strategy
 	PerJob     []JobSavings       `json:"perJob"`     // sorted by namespace and owner
 	Quality    energy.Quality     `json:"quality"`
 	Ratio      map[string]float64 `json:"measuredByEstimated,omitempty"` // quantiles p2.5, p50 and p97.5
+
+	seed uint64
 }
 
 // Saved contains the consumption, the baseline's estimated consumption, and the difference.
@@ -68,8 +70,8 @@ type Difference struct {
 type JobSavings struct {
 	Namespace string      `json:"namespace"`
 	Owner     string      `json:"owner"`
-	Strategy  string      `json:"strategy"`
-	At        time.Time   `json:"at"` // time of its first placement, or of its release for another scheduler
+	Strategy  string      `json:"strategy"` // empty if another scheduler placed the job, as in the ledger
+	At        time.Time   `json:"at"`       // time of its first placement, or of its release for another scheduler
 	Held      float64     `json:"heldSeconds,omitempty"`
 	Nodes     []string    `json:"nodes"`
 	Instead   []string    `json:"baselineNodes"`
@@ -446,7 +448,7 @@ func (s *Comparison) Since() (first time.Time) {
 
 // sum adds up the jobs and computes all intervals.
 func (s *Comparison) sum(seed uint64) {
-	s.Jobs = len(s.PerJob)
+	s.Jobs, s.seed = len(s.PerJob), seed
 	s.spread()
 	for i := range s.PerJob {
 		j := &s.PerJob[i]

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -108,13 +109,7 @@ var jobKeys = map[string]func(*job, time.Time) string{
 
 // turnarounds adds the mean time from the creation of jobs to their end.
 func (s *Statement) turnarounds(e *Evidence) {
-	f := e.index()
-	rows := map[string]*StatementRow{}
-	for i := range s.Rows {
-		if s.Rows[i].Key != nil {
-			rows[joinKey(s.Rows[i].Key...)] = &s.Rows[i]
-		}
-	}
+	f, rows := e.index(), s.byKey()
 	sums := map[*StatementRow]time.Duration{}
 	for _, j := range group(e.Records) {
 		took, ended, ok := j.turnaround(f)
@@ -131,6 +126,17 @@ func (s *Statement) turnarounds(e *Evidence) {
 	for row, sum := range sums {
 		row.TurnaroundHours = new(sum.Hours() / float64(row.Jobs))
 	}
+}
+
+// byKey returns the rows by their joined keys, except rows beyond a limit.
+func (s *Statement) byKey() map[string]*StatementRow {
+	rows := map[string]*StatementRow{}
+	for i := range s.Rows {
+		if s.Rows[i].Key != nil {
+			rows[joinKey(s.Rows[i].Key...)] = &s.Rows[i]
+		}
+	}
+	return rows
 }
 
 // keyOf returns the key of the row that a job belongs to, or an empty string if it is unknown.
@@ -153,15 +159,32 @@ func (s *Statement) empty() bool {
 
 func joinKey(key ...string) string { return strings.Join(key, "\x00") + "\x00" }
 
-// save adds savings to the rows of strategies if the statement is grouped only by strategy.
+// savedKeys returns the key of a compared job for each supported dimension. Savings cannot be divided among the hours
+// and nodes of a job.
+var savedKeys = map[string]func(*JobSavings) string{
+	string(ledger.ByNamespace): func(j *JobSavings) string { return j.Namespace },
+	string(ledger.ByOwner):     func(j *JobSavings) string { return j.Owner },
+	string(ledger.ByStrategy):  func(j *JobSavings) string { return j.Strategy },
+}
+
+// save adds the savings to the total, and to the rows if all dimensions are supported.
 func (s *Statement) save(c *Comparison) {
 	s.Total.Saved = &c.Total
-	if !slices.Equal(s.GroupBy, []string{string(ledger.ByStrategy)}) {
+	if slices.ContainsFunc(s.GroupBy, func(d string) bool { return savedKeys[d] == nil }) {
 		return
 	}
-	for i := range s.Rows {
-		if row := &s.Rows[i]; len(row.Key) == 1 {
-			row.Saved = c.ByStrategy[row.Key[0]]
+	rows := s.byKey()
+	for i := range c.PerJob {
+		j := &c.PerJob[i]
+		key := joinKey(sliceutil.Map(s.GroupBy, func(d string) string { return savedKeys[d](j) })...)
+		if row := rows[key]; row != nil {
+			row.Saved = cmp.Or(row.Saved, &Saved{})
+			row.Saved.jobs = append(row.Saved.jobs, j)
+		}
+	}
+	for _, row := range rows {
+		if row.Saved != nil {
+			row.Saved.total(c.seed)
 		}
 	}
 }

@@ -132,8 +132,8 @@ func (c *Comparison) jobs() *shown {
 		if j.Cost != nil {
 			cost = j.Cost.String() + " " + j.Currency
 		}
-		t.Add(j.Namespace+"/"+j.Owner, j.Strategy, humanize.Few(3, j.Nodes), humanize.Few(3, j.Instead), held,
-			j.Energy.String(), emissions, cost)
+		t.Add(j.Namespace+"/"+j.Owner, cmp.Or(j.Strategy, "–"), humanize.Few(3, j.Nodes), humanize.Few(3, j.Instead),
+			held, j.Energy.String(), emissions, cost)
 	}
 	return t.shown(true)
 }

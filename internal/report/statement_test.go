@@ -481,3 +481,47 @@ func TestStatementOfGPUs(t *testing.T) {
 		}
 	}
 }
+
+// The savings of Jobs are in the row of their energy, even if another scheduler placed all of them.
+func TestSavingsOfRows(t *testing.T) {
+	e := many(t, 2)
+	later := morning.Add(4 * time.Hour)
+	hold := record(t, actionHold, "held", morning, "", cluster(t, morning, "here"))
+	release := record(t, actionRelease, "held", later, "", nil)
+	hold.Namespace, release.Namespace, hold.Strategy, release.Strategy = "b", "b", "energy+guarded", "energy+guarded"
+	e.Owners = answer([]ledger.Dimension{ledger.ByNamespace, ledger.ByOwner},
+		booked([]string{"b", "Job/held"}, 1, 200, 0.3, later.Add(time.Hour)))
+	e.Sites = bySite(siteRow("here", morning, 600, 0.2), siteRow("here", later, 200, 0.3))
+	foreign := &Evidence{Records: []ledger.Record{hold, release}, Owners: e.Owners, Sites: e.Sites}
+	e.Records = append(e.Records, hold, release)
+	for _, c := range []struct {
+		e    *Evidence
+		by   []ledger.Dimension
+		key  []string
+		jobs int // -1 if the row has no savings
+		kg   float64
+	}{
+		{e, []ledger.Dimension{ledger.ByNamespace}, []string{"a"}, 2, 0.4},
+		{e, []ledger.Dimension{ledger.ByNamespace}, []string{"b"}, 1, 0.4},
+		{e, []ledger.Dimension{ledger.ByOwner, ledger.ByNamespace}, []string{"Job/held", "b"}, 1, 0.4},
+		{e, []ledger.Dimension{ledger.ByStrategy}, []string{"energy"}, 2, 0.4},
+		{e, []ledger.Dimension{ledger.ByStrategy}, []string{""}, 1, 0.4},
+		{foreign, []ledger.Dimension{ledger.ByStrategy}, []string{""}, 1, 0.4},
+		{e, []ledger.Dimension{ledger.ByNamespace, ledger.ByStrategy}, []string{"b", ""}, 1, 0.4},
+		{e, []ledger.Dimension{ledger.ByNamespace}, []string{"c"}, -1, 0},
+		{e, []ledger.Dimension{ledger.ByTeam}, []string{""}, -1, 0},
+		{e, []ledger.Dimension{ledger.ByDay}, []string{"2026-06-01T00:00:00Z"}, -1, 0},
+	} {
+		row := booked(c.key, 3, 400, 0.3, later)
+		s := NewStatement(answer(c.by, row), c.e, compare(t, c.e, DefaultBaseline))
+		if saved := s.Rows[0].Saved; c.jobs < 0 {
+			if saved != nil {
+				t.Errorf("by %v, row %q: unexpected savings %+v", c.by, c.key, saved)
+			}
+		} else if saved == nil || saved.Jobs != c.jobs {
+			t.Errorf("by %v, row %q: savings are %+v, want those of %d jobs", c.by, c.key, saved, c.jobs)
+		} else {
+			near(t, fmt.Sprint("kg saved by ", c.key), saved.Emissions["average"].Saved, c.kg)
+		}
+	}
+}
