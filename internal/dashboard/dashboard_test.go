@@ -197,6 +197,19 @@ func (s *site) want(path string, texts ...string) {
 	}
 }
 
+// The savings of a replay have the source of its figures, which are not all simulated.
+func TestSavingsOfAReplay(t *testing.T) {
+	r := &report.Report{Note: "NOT VALID: too busy. Placed by a real kube-scheduler."}
+	at := &sim.Result{Scenario: &sim.Scenario{}}
+	for _, name := range []string{"stock", "stock (simulated)"} {
+		r.Runs = append(r.Runs, report.Run{Strategy: name})
+	}
+	method := dashboard.NewResults(r, []*sim.Result{at, at}).Models[0].Saved.Method
+	if !strings.HasPrefix(method, r.Note) || strings.Contains(method, "simulated") {
+		t.Errorf("unexpected source of savings: %s", method)
+	}
+}
+
 // The page of a directory contains the same figures as the summary of the runs.
 func TestPageOfAFolder(t *testing.T) {
 	summary, dir := demo(t)

@@ -195,8 +195,8 @@ func savedBy(r *report.Report, names []string, i int) *Saved {
 	run, base := &r.Runs[i], &r.Runs[0]
 	s := &Saved{
 		Against: names[0], Jobs: run.Jobs, Held: run.HeldJobs, MeanWait: &run.MeanWaitSeconds, Late: &run.LateStarts,
-		Method: "Both are simulated with the same work on the same machines. A single run has no interval. " +
-			"To get one, use kubenergy compare.",
+		Method: r.Note + " Both have the same work and the same machines. A single run has no interval. To get one, " +
+			"use kubenergy compare.",
 		Energy:    new(report.DifferenceOf(run.EnergyKWh, base.EnergyKWh)),
 		Emissions: new(report.DifferenceOf(run.EmissionsKg, base.EmissionsKg)), Unit: "kgCO2e",
 	}
