@@ -18,6 +18,9 @@ import (
 // maxHolds is the maximum number of held jobs above each other, and minHolds the minimum number per run.
 const maxHolds, minHolds = 60, 10
 
+// holdDays is the maximum number of days in the figure, because holds of hours are not visible in months.
+const holdDays = 7
+
 // holds returns the indices of the jobs of a run that were held and then started, in descending order of the hold's
 // duration.
 func holds(r *sim.Result) (jobs []int) {
@@ -67,11 +70,13 @@ func (u upright) Thumbnail(c *draw.Canvas) {
 	c.StrokeLine2(draw.LineStyle(u), x, c.Min.Y, x, c.Max.Y)
 }
 
-// holdsPlot draws a row for each of the jobs.
-func holdsPlot(r *sim.Result, jobs []int, title string, columns int, start time.Time, colour color.RGBA) *plot.Plot {
+// holdsPlot draws a row for each of the jobs, until the end of the axis.
+func holdsPlot(r *sim.Result, jobs []int, title string, columns int, start time.Time, span float64,
+	colour color.RGBA,
+) *plot.Plot {
 	var held, runs []plotter.XYs
 	waits, latest := strokes{LineStyle: waitStyle}, strokes{LineStyle: latestStyle}
-	at := func(t time.Time, y float64) plotter.XY { return plotter.XY{X: t.Sub(start).Seconds(), Y: y} }
+	at := func(t time.Time, y float64) plotter.XY { return plotter.XY{X: min(t.Sub(start).Seconds(), span), Y: y} }
 	names := make([]string, len(jobs))
 	for row, i := range jobs {
 		j, o, y := &r.Scenario.Jobs[i], &r.Outcomes[i], -float64(row)
@@ -81,7 +86,9 @@ func holdsPlot(r *sim.Result, jobs []int, title string, columns int, start time.
 		for _, w := range o.Windows() {
 			runs = append(runs, box(at(w.Start, y).X, at(w.End, y).X, y, 0.34))
 		}
-		latest.XYs = append(latest.XYs, at(j.LatestStart(), y-0.46), at(j.LatestStart(), y+0.46))
+		if mark := at(j.LatestStart(), y-0.46); mark.X < span {
+			latest.XYs = append(latest.XYs, mark, at(j.LatestStart(), y+0.46))
+		}
 	}
 	p := rowPlot(title, "Job", names, columns)
 	p.Add(&plotter.Polygon{XYs: held, Color: blend(colour, 0xFF, paler)}, &plotter.Polygon{XYs: runs, Color: colour},
@@ -89,35 +96,69 @@ func holdsPlot(r *sim.Result, jobs []int, title string, columns int, start time.
 	return p
 }
 
+// busiest returns the first of the days with the most holds, and limits held to holds that begin on these days.
+func busiest(results []*sim.Result, held [][]int, start time.Time) time.Time {
+	day := func(run, job int) int {
+		return int(results[run].Scenario.Jobs[job].Submitted.Sub(start).Hours() / 24)
+	}
+	counts, best := map[int]int{}, 0 // number of holds in the days from each day on
+	for i, jobs := range held {
+		for _, k := range jobs {
+			for first := range holdDays {
+				counts[day(i, k)-first]++
+			}
+		}
+	}
+	for first, n := range counts {
+		if n > counts[best] || n == counts[best] && first < best {
+			best = first
+		}
+	}
+	best = max(0, best)
+	for i := range held {
+		held[i] = slices.DeleteFunc(held[i], func(k int) bool { return day(i, k) < best || day(i, k) >= best+holdDays })
+	}
+	return start.AddDate(0, 0, best)
+}
+
 // holdsFigure draws when jobs were held and when they ran, in a panel for each run that held jobs.
 func holdsFigure(results []*sim.Result) figure {
 	start, end := period(results)
-	span := end.Sub(start).Seconds()
-	names := runNames(results)
+	names, which := runNames(results), ""
+	var most, left int
 	held, panelled := sliceutil.Map(results, holds), 0
+	for _, jobs := range held {
+		left += len(jobs)
+	}
+	if left > 0 && end.Sub(start) > holdDays*24*time.Hour {
+		start = busiest(results, held, start.Truncate(24*time.Hour))
+		end = start.AddDate(0, 0, holdDays)
+		which = " in the week with the most holds, from " + start.Format(time.DateOnly)
+	}
+	span := end.Sub(start).Seconds()
 	for _, jobs := range held {
 		panelled += min(1, len(jobs))
 	}
 	columns := min(2, max(1, panelled))
 	limit := max(minHolds, maxHolds/max(1, (panelled+1)/2))
 	var plots []*plot.Plot
-	var most, left int
 	for i, r := range results {
 		if len(held[i]) == 0 {
 			continue
 		}
 		jobs := held[i][:min(len(held[i]), limit)]
-		left, most = left+len(held[i])-len(jobs), max(most, len(jobs))
+		left, most = left-len(jobs), max(most, len(jobs))
 		slices.SortFunc(jobs, func(a, b int) int {
 			return cmp.Or(r.Scenario.Jobs[a].Submitted.Compare(r.Scenario.Jobs[b].Submitted), a-b)
 		})
-		plots = append(plots, holdsPlot(r, jobs, names[i], columns, start, runStyle(results, i).Color.(color.RGBA)))
+		plots = append(plots, holdsPlot(r, jobs, names[i], columns, start, span,
+			runStyle(results, i).Color.(color.RGBA)))
 	}
-	title := "Held jobs, in order of submission"
+	title := "Held jobs" + which + ", in order of submission"
 	if len(plots) == 0 {
 		plots, most = []*plot.Plot{rowPlot("", "Job", []string{"no job was held"}, columns)}, 1
 	} else if left > 0 {
-		title = fmt.Sprintf("The jobs with the longest holds, in order of submission. holds.csv has %d more.", left)
+		title = fmt.Sprintf("The longest holds%s, in order of submission. holds.csv has %d more.", which, left)
 	}
 	keys := []key{
 		{"held", &plotter.Polygon{Color: blend(black, 0xFF, paler)}},

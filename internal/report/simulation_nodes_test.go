@@ -162,3 +162,27 @@ func TestHoldsByHand(t *testing.T) {
 		}
 	}
 }
+
+// A long run is limited to the week with the most holds, and bars end with the week.
+func TestHoldsOfALongRun(t *testing.T) {
+	s, day := oneNode(t, 300), 24*time.Hour
+	r := &sim.Result{Strategy: "energy+window", Scenario: s, Accounted: s.Start.Add(90 * day)}
+	for _, at := range []time.Duration{2 * day, 29 * day, 30 * day, 35 * day, 37 * day, 60 * day} {
+		add(s, "d"+strconv.Itoa(int(at/day)), at+12*time.Hour, 3*day, 2*day)
+	}
+	add(s, "also", 30*day, time.Hour, 20*day)
+	for i, j := range s.Jobs {
+		start := j.Submitted.Add(6 * time.Hour)
+		r.Outcomes = append(r.Outcomes, sim.Outcome{
+			Job: i, Hold: &sched.Decision{}, Released: start, Start: start, Finish: start.Add(j.Duration),
+			Placed: sim.Placed{Node: "n"},
+		})
+	}
+	f := holdsFigure([]*sim.Result{r})
+	const want = "The longest holds in the week with the most holds, from 2026-06-30, in order of submission. " +
+		"holds.csv has 3 more."
+	p := f.plots[0][0]
+	if f.keys[0][0].name != want || p.X.Max != 7*day.Seconds() || p.Y.Min != 0.5-4 {
+		t.Errorf("title %q, %v s, rows until %v, want %q, a week and 4 rows", f.keys[0][0].name, p.X.Max, p.Y.Min, want)
+	}
+}
