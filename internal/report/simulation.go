@@ -130,7 +130,7 @@ func New(file *sim.File, results []*sim.Result) *Report {
 			Start: s.Start, Accounted: results[0].Accounted, MaxDelay: file.MaxDelay,
 			Forecast: forecastOf(file, s),
 			Learner:  file.Learner, Power: file.Power, Seed: s.Policy.Seed,
-			Notes: append(bootNotes(s), s.Notes...),
+			Notes: slices.Concat(bootNotes(s), s.Notes, alikeNotes(results)),
 		},
 	}
 	for i := range s.Jobs {
@@ -169,6 +169,36 @@ func StartsOnly(strategies []string, mend string) []string {
 	}
 	return []string{"No job may be suspended, so " + humanize.Listed(names,
 		"and") + " only chose starts. To allow suspensions, set " + mend + "."}
+}
+
+// alikeNotes returns a note if strategies chose the same node and start for every job, in all of their runs.
+func alikeNotes(results []*sim.Result) []string {
+	var names, groups []string
+	runs := map[string][]*sim.Result{}
+	for _, r := range results {
+		names, runs[r.Strategy] = append(names, r.Strategy), append(runs[r.Strategy], r)
+	}
+	alike := func(a, b sim.Outcome) bool {
+		return a.Placed.Node == b.Placed.Node && a.Start.Equal(b.Start) && a.Finish.Equal(b.Finish)
+	}
+	same := func(a, b *sim.Result) bool { return slices.EqualFunc(a.Outcomes, b.Outcomes, alike) }
+	for len(names) > 0 {
+		first, group := runs[names[0]], names[:1:1]
+		names = slices.DeleteFunc(names[1:], func(name string) bool {
+			equal := slices.EqualFunc(first, runs[name], same)
+			if equal && !slices.Contains(group, name) {
+				group = append(group, name)
+			}
+			return equal
+		})
+		if len(group) > 1 {
+			groups = append(groups, humanize.Listed(group, "and"))
+		}
+	}
+	if groups == nil {
+		return nil
+	}
+	return []string{"These strategies chose the same node and start for every job: " + strings.Join(groups, "; ") + "."}
 }
 
 // fitNowhere returns the number of jobs that do not fit on any empty node. No run places them, so one run is

@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,6 +158,27 @@ func TestSavings(t *testing.T) {
 	base.Cost, better.Cost = -2, -1
 	if got := report.New(&sim.File{}, []*sim.Result{base, better}).Runs[1].Savings.Cost; got != -0.5 {
 		t.Errorf("with negative prices, half the revenue is a saving of %v, want -0.5", got)
+	}
+}
+
+// Strategies with the same node and start of every job in all states of machines are listed.
+func TestAlikeStrategies(t *testing.T) {
+	s := scenario(t, false)
+	run := func(name string, putOff int) *sim.Result { return result(s, name, putOff, true) }
+	moved := run("moved", 5)
+	moved.Outcomes[7].Placed.Node = "node-1"
+	results := []*sim.Result{
+		run("stock", 0), run("a", 5), moved, run("b", 5), run("none", 0), run("mixed", 5),
+		run("stock", 0), run("a", 5), run("moved", 5), run("b", 5), run("none", 0), run("mixed", 6), run("best", 0),
+	}
+	notes := strings.Join(report.New(&sim.File{}, results).Scenario.Notes, "\n")
+	const want = "These strategies chose the same node and start for every job: stock and none; a and b."
+	if !strings.Contains(notes, want) || strings.Contains(notes, "moved") || strings.Contains(notes, "mixed") {
+		t.Errorf("notes are %q, want %q", notes, want)
+	}
+	notes = strings.Join(report.New(&sim.File{}, results[1:3]).Scenario.Notes, "\n")
+	if strings.Contains(notes, "same node") {
+		t.Errorf("unexpected note in %q", notes)
 	}
 }
 
