@@ -49,6 +49,7 @@ it is complete, and an interrupted command can be repeated to continue.`,
 		"forecasts, instead of those in the file: perfect, or models")
 	flags.StringVar(&f.over.Lag, "lag", "",
 		"delay in full hours until models receive the intensity of an hour, from its start (default 0h)")
+	flags.IntVar(&f.over.Jobs, "jobs", 0, jobsUsage)
 	flags.IntVar(&f.workers, "workers", 0, "number of concurrent trials (default: number of cores)")
 	flags.StringVar(&f.shard, "shard", "",
 		"shard I/N to run, e.g. 0/8; Indexed Jobs use JOB_COMPLETION_INDEX and JOB_COMPLETIONS")

@@ -61,6 +61,7 @@ file. The setting queue controls how often the queue is planned and for how many
 		"time zone of times without an offset in files of the grid and of prices, and in a trace of sacct, e.g. "+
 			"Europe/Berlin")
 	flags.BoolVar(&f.over.SkipBad, "skip-bad", false, skipBadUsage)
+	flags.IntVar(&f.over.Jobs, "jobs", 0, jobsUsage)
 	flags.StringVar(&f.over.Nodes, "nodes", "", "file with nodes, or a preset: "+strings.Join(workload.Presets(), ", "))
 	flags.StringVar(&f.over.Grid, "grid", "", "CSV file with carbon intensity over time, may be compressed with gzip; "+
 		"a quoted pattern joins consecutive files")

@@ -61,6 +61,8 @@ const timeZoneUsage = "time zone of local times in a trace of sacct, e.g. Europe
 
 const skipBadUsage = "skip invalid rows of the trace and report their number, instead of failing on the first one"
 
+const jobsUsage = "maximum number of jobs, from the start of the trace; 0 for the number in the file, or all"
+
 // oneFile requires exactly one argument, the name of a file.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {

@@ -74,7 +74,7 @@ func (a *accountant) bookUntil(i int, n *sched.Node, t time.Time) error {
 	for _, signal := range [2]*grid.Series{site.Carbon.Series, site.Price.Series} {
 		if signal != nil && !signal.Covers(window.Start, window.End) {
 			return fmt.Errorf("%sthe signal covers %s to %s, but the run reaches %s: start earlier, provide a longer "+
-				"series, or shorten the trace, e.g. kubenergy workload convert TRACE | head -1000 > jobs.csv",
+				"series, or shorten the trace with --jobs, or with jobs below workload",
 				site.Heading(), signal.Start().Format(time.RFC3339), signal.End().Format(time.RFC3339),
 				window.End.Format(time.RFC3339))
 		}

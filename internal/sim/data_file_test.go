@@ -95,3 +95,45 @@ func TestStartOfADatedTrace(t *testing.T) {
 		}
 	}
 }
+
+// A trace can be cut to its first jobs, in a file and by a flag, which takes precedence.
+func TestFirstJobsOfATrace(t *testing.T) {
+	dir := t.TempDir()
+	const scenario = "apiVersion: kubenergy.io/v1alpha1\nkind: Scenario\nworkload: {file: jobs.csv, jobs: 3}\n" +
+		"nodes: unlimited\nsites: [{grid: {file: grid.csv}}]\n"
+	for name, text := range map[string]string{
+		"grid.csv":      "time,ci_lifecycle_g_per_kwh\n2022-06-01T00:00Z,300\n2022-06-01T01:00Z,300\n",
+		"jobs.csv":      "id,submit_time,duration,cpu\nd,9000000,60,1\nb,20,60,1\nc,30,60,1\na,10,60,1\n",
+		"scenario.yaml": scenario,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, want := range map[int]string{
+		0: "b c a; jobs.csv: simulated the first 3 of 4 jobs", 1: "a; jobs.csv: simulated the first 1 of 4 jobs",
+		4: "d b c a; ", 9: "d b c a; ", -1: "; --jobs is -1: want the number of jobs, or 0 for all",
+	} {
+		f, err := sim.ReadFile(filepath.Join(dir, "scenario.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Override(sim.Overrides{Jobs: n}); err != nil {
+			t.Fatal(err)
+		}
+		s, err := f.Load()
+		var ids []string
+		said := ""
+		if err != nil {
+			said = err.Error()
+		} else {
+			for _, j := range s.Jobs {
+				ids = append(ids, j.ID)
+			}
+			said = strings.Join(s.Notes, "\n")
+		}
+		if got := strings.Join(ids, " ") + "; " + said; got != want {
+			t.Errorf("--jobs %d: got %q, want %q", n, got, want)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
@@ -69,6 +70,7 @@ type WorkloadFile struct {
 	SkipBad bool   `json:"skipBad,omitempty"` // skip invalid rows instead of returning the first error
 	// TimeZone is the zone of local times, e.g. Europe/Berlin. If it is empty, local times are errors.
 	TimeZone string `json:"timeZone,omitempty"`
+	Jobs     int    `json:"jobs,omitempty"` // maximum number of jobs, from the start of the trace; 0 for all
 }
 
 // SiteFile describes a site: its grid, and in a scenario with several sites, its nodes.
@@ -307,6 +309,8 @@ func (f *File) checkPolicy() error {
 	return cmp.Or(
 		want(amount(f.CarbonPrice), "%s is %v: want the price of a tonne, 0 or more", f.Called("carbonPrice"),
 			f.CarbonPrice),
+		want(f.Workload.Jobs >= 0, "%s is %d: want the number of jobs, or 0 for all", f.Called("workload.jobs"),
+			f.Workload.Jobs),
 		f.want(f.MinSaving >= 0 && f.MinSaving < 1, "minSaving is %v: want 0 or more and less than 1", f.MinSaving),
 		f.want(f.MinSavingPerHour >= 0 && f.MinSavingPerHour < 1,
 			"minSavingPerHour is %v: want 0 or more and less than 1", f.MinSavingPerHour),
@@ -537,6 +541,17 @@ func (f *File) loadJobs(s *Scenario) error {
 	s.Jobs, s.Use = trace.Jobs, trace.Use
 	for _, line := range trace.LeftOut() {
 		s.Notes = append(s.Notes, filepath.Base(f.Workload.File)+": "+line)
+	}
+	if n, all := f.Workload.Jobs, len(s.Jobs); n > 0 && n < all {
+		earlier := func(a, b int) int { return trace.Jobs[a].Submitted.Compare(trace.Jobs[b].Submitted) }
+		first := sliceutil.Order(all, earlier)[:n]
+		slices.Sort(first) // the order of the rows is significant in some formats
+		s.Jobs = sliceutil.Map(first, func(i int) sched.Job { return trace.Jobs[i] })
+		if s.Use != nil {
+			s.Use = sliceutil.Map(first, func(i int) float64 { return trace.Use[i] })
+		}
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: simulated the first %d of %d jobs", filepath.Base(f.Workload.File),
+			n, all))
 	}
 	if trace.Dated && f.Start == "" {
 		first := slices.MinFunc(s.Jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })

@@ -16,6 +16,7 @@ type Overrides struct {
 	Forecast, Weather, RestartCost, Learner, Power, TimeZone                       string
 	Interruptible                                                                  *bool
 	SkipBad                                                                        bool
+	Jobs                                                                           int
 	Strategies                                                                     []string
 	Price, CarbonPrice                                                             *float64
 	Seed                                                                           *uint64
@@ -34,6 +35,7 @@ func (f *File) Override(o Overrides) error {
 		f.Workload = WorkloadFile{File: fromHere(o.Workload)}
 	}
 	f.Workload.SkipBad = f.Workload.SkipBad || o.SkipBad
+	f.Workload.Jobs = cmp.Or(o.Jobs, f.Workload.Jobs)
 	if o.Nodes != "" {
 		f.Nodes = fromHere(o.Nodes)
 		for i := range f.Sites {
@@ -56,6 +58,7 @@ func (f *File) Override(o Overrides) error {
 		{o.Forecast != "", "forecast.model", "--forecast"},
 		{o.Weather != "" || o.Forecast != "", "forecast.weather", "--weather"},
 		{len(o.Strategies) > 0, "strategies", "--strategy"},
+		{o.Jobs != 0, "workload.jobs", "--jobs"},
 	} {
 		if given.is {
 			f.flags[given.field] = given.flag

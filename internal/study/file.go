@@ -53,6 +53,7 @@ type File struct {
 	restartCosts []time.Duration
 	lag          time.Duration
 	indices      []int // of the selected starts
+	jobs         int   // replaces jobs of the workload if it is not 0
 }
 
 // zoneFile is a grid zone.
@@ -97,6 +98,7 @@ type Overrides struct {
 	Strategies, Zones, Forecasts []string
 	Starts, Lag                  string
 	Seeds                        []uint
+	Jobs                         int
 }
 
 // called returns the prefix of errors about a field, which is its flag, or the file and the field.
@@ -112,7 +114,7 @@ func (f *File) fault(err error) error {
 
 // Apply applies the overrides to the file.
 func (f *File) Apply(o *Overrides) error {
-	f.flags = map[string]string{}
+	f.flags, f.jobs = map[string]string{}, o.Jobs
 	if len(o.Strategies) > 0 {
 		if f.Baseline == "" && len(f.Strategies) > 0 {
 			f.Baseline = f.Strategies[0]
@@ -308,6 +310,7 @@ func (f *File) base() (file *sim.File, jobs, nodes string, err error) {
 		return nil, "", "", err
 	}
 	found := *scenario
+	found.Workload.Jobs = cmp.Or(f.jobs, found.Workload.Jobs)
 	names := []*string{&found.Workload.File, &found.Nodes}
 	if found.Sites = slices.Clone(scenario.Sites); len(found.Sites) == 1 {
 		names = append(names, &found.Sites[0].Nodes)

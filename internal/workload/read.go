@@ -62,7 +62,7 @@ func (f *format) open(file string, text []byte) (*rows, error) {
 type Trace struct {
 	Format string
 	Dated  bool        // the trace contains absolute submission times
-	Jobs   []sched.Job // sorted by submission time
+	Jobs   []sched.Job // sorted by submission time, or in the order of the rows for formats that preserve it
 	// Use is the fraction of its cores that a job uses, by index of Jobs. If it is nil, all jobs use all of their
 	// cores.
 	Use     []float64
