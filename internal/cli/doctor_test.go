@@ -595,6 +595,31 @@ func TestDoctorWithoutAnInstallation(t *testing.T) {
 	golden(t, "doctor_empty.golden", stdout)
 }
 
+// What an uninstallation leaves behind is not reported as working.
+func TestDoctorAfterAnUninstallation(t *testing.T) {
+	a := healthy(t)
+	gone(t, a)
+	a.add(t, leasePath, lease(cmdutil.ControllerName, time.Hour))
+	for _, name := range []string{cmdutil.SchedulerName, cmdutil.ControllerName} {
+		a.delete(deploymentPath + "/" + name)
+		a.delete(accountPath + "/" + name)
+	}
+	for _, kind := range []string{"mutatingadmissionpolicies/", "mutatingadmissionpolicybindings/"} {
+		a.delete(policyPath + kind + release.HoldPolicy)
+	}
+	_, stdout, _ := a.run(t, "doctor")
+	for _, want := range []string{
+		"warn  hold policy         nothing is held, because no scheduler is installed or running",
+		"warn  mode                the mode of the cluster is enforce: decisions are applied; no scheduler is installed or running",
+		"warn  grid zones          GridZone DE: carbon 300 gCO2e/kWh from electricityMaps, measured, 10 min old; " +
+			"no controller that updates it is installed or running",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("missing %q in:\n%s", want, stdout)
+		}
+	}
+}
+
 func TestDoctorWithoutAServer(t *testing.T) {
 	a := newAPIServer(t)
 	edited := strings.Replace(a.kubeconfig, "kubeconfig", "nowhere", 1)

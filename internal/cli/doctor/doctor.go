@@ -131,6 +131,23 @@ func (d *Doctor) fail(advice, format string, args ...any) {
 	d.add(dashboard.StatusFail, advice, format, args...)
 }
 
+// absent reports whether a program is not running. It returns false if this cannot be determined.
+func (d *Doctor) absent(ctx context.Context, program string) bool {
+	why, err := kube.Absent(ctx, d.client, d.Namespace, program, d.Now())
+	return why != "" && err == nil
+}
+
+// okWithScheduler adds a property that only has an effect if a scheduler is running.
+func (d *Doctor) okWithScheduler(ctx context.Context, format string, args ...any) {
+	if d.absent(ctx, cmdutil.SchedulerName) {
+		d.warn(adviceInstall, format+"; no scheduler is installed or running", args...)
+		return
+	}
+	d.ok(format, args...)
+}
+
+const adviceInstall = "install the chart, or start its components"
+
 const adviceRights = "ask a user with this permission, or use another --context"
 
 // unseen adds a warning for a resource that could not be read. It is not a failure, because the cause may be

@@ -36,6 +36,9 @@ func (d *Doctor) checkHoldPolicy(ctx context.Context) {
 	const startScheduler = "start the scheduler, or release all Jobs: kubenergy release --all --remove-policy"
 	absence, _ := cmdutil.WithoutScheduler(ctx, d.client, d.Namespace, d.Now(), "releases them at their latest start")
 	switch {
+	case errPolicy != nil && errBinding != nil && d.absent(ctx, cmdutil.SchedulerName):
+		d.warn(adviceInstall, "nothing is held, because no scheduler is installed or running")
+		return
 	case errPolicy != nil && errBinding != nil:
 		d.warn("set hold.enabled in the chart, or apply deploy/hold",
 			"not installed: only bare pods are held, Jobs are not")

@@ -23,7 +23,7 @@ import (
 
 func (d *Doctor) checkMode(ctx context.Context) {
 	if !d.crds {
-		d.ok("EnergyPolicy is not installed: the settings of the scheduler apply")
+		d.okWithScheduler(ctx, "EnergyPolicy is not installed: the settings of the scheduler apply")
 		return
 	}
 	var policies v1alpha1.EnergyPolicyList
@@ -53,7 +53,7 @@ func (d *Doctor) checkMode(ctx context.Context) {
 	if n := d.namespacesOfTheirOwn(ctx, policies.Items); n > 0 {
 		own = fmt.Sprintf("; %s a different mode", humanize.Plural(n, "namespace has", "namespaces have"))
 	}
-	d.ok("the mode of the cluster is %s: %s%s", mode, cmdutil.ModeMeans[mode], own)
+	d.okWithScheduler(ctx, "the mode of the cluster is %s: %s%s", mode, cmdutil.ModeMeans[mode], own)
 }
 
 // checkDelays reports policies with a delay that exceeds the maximum.
@@ -97,7 +97,8 @@ func (d *Doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.E
 
 func (d *Doctor) checkZones(ctx context.Context) {
 	if !d.crds {
-		d.ok("GridZone is not installed: signals are read from files of the scheduler, which are not checked")
+		d.okWithScheduler(ctx, "GridZone is not installed: signals are read from files of the scheduler, which "+
+			"are not checked")
 		return
 	}
 	zones, err := cmdutil.ListZones(ctx, d.client)
@@ -110,11 +111,11 @@ func (d *Doctor) checkZones(ctx context.Context) {
 			"there is no GridZone: workloads are not held, and nodes are ranked by energy only")
 	}
 	for i := range zones {
-		d.checkZone(&zones[i])
+		d.checkZone(ctx, &zones[i])
 	}
 }
 
-func (d *Doctor) checkZone(z *v1alpha1.GridZone) {
+func (d *Doctor) checkZone(ctx context.Context, z *v1alpha1.GridZone) {
 	ready := meta.FindStatusCondition(z.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ready == nil:
@@ -125,15 +126,17 @@ func (d *Doctor) checkZone(z *v1alpha1.GridZone) {
 			z.Name, ready.Message)
 		return
 	}
-	d.checkSignal(z, "carbon", z.Status.Carbon, cmp.Or(z.Spec.Carbon, &v1alpha1.CarbonSpec{}).MaxAge)
-	d.checkSignal(z, "price", z.Status.Price, cmp.Or(z.Spec.Price, &v1alpha1.PriceSpec{}).MaxAge)
+	d.checkSignal(ctx, z, "carbon", z.Status.Carbon, cmp.Or(z.Spec.Carbon, &v1alpha1.CarbonSpec{}).MaxAge)
+	d.checkSignal(ctx, z, "price", z.Status.Price, cmp.Or(z.Spec.Price, &v1alpha1.PriceSpec{}).MaxAge)
 	// The message of the condition lists problems of other sources after the selected source.
 	if _, trouble, ok := strings.Cut(ready.Message, "; "); ok {
 		d.warn("check its sources: kubectl describe gridzone "+z.Name, "GridZone %s: %s", z.Name, trouble)
 	}
 }
 
-func (d *Doctor) checkSignal(z *v1alpha1.GridZone, name string, s *v1alpha1.SignalStatus, maxAge *metav1.Duration) {
+func (d *Doctor) checkSignal(ctx context.Context, z *v1alpha1.GridZone, name string, s *v1alpha1.SignalStatus,
+	maxAge *metav1.Duration,
+) {
 	if s == nil {
 		return
 	}
@@ -153,6 +156,8 @@ func (d *Doctor) checkSignal(z *v1alpha1.GridZone, name string, s *v1alpha1.Sign
 	case !end.After(now):
 		d.fail("check whether kubenergy-controller is running", "%s, but its last value ended %s ago", what,
 			humanize.Rounded(now.Sub(end)))
+	case d.absent(ctx, cmdutil.ControllerName):
+		d.warn(adviceInstall, "%s; no controller that updates it is installed or running", what)
 	case end.Sub(now) < 2*time.Hour:
 		d.warn("put a source with forecasts first in its spec",
 			"%s, but only known for the next %s, which limits holds", what, humanize.Rounded(end.Sub(now)))
@@ -196,7 +201,7 @@ func (d *Doctor) checkNodes(ctx context.Context) {
 	}
 	switch {
 	case !d.crds:
-		d.ok("%s; power profiles are read from files of the scheduler, which are not checked",
+		d.okWithScheduler(ctx, "%s; power profiles are read from files of the scheduler, which are not checked",
 			humanize.Count(all, "node"))
 	case len(noProfile)+len(noSite) == 0:
 		d.ok("%s, each with a power profile and a grid zone", humanize.Count(all, "node"))
