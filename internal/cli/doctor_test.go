@@ -402,7 +402,7 @@ func TestDoctorFinds(t *testing.T) {
 			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", nightlyCron(func(c *batchv1.CronJob) {
 				c.Spec.JobTemplate.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "soon"}
 			}))
-		}, "held jobs", dashboard.StatusWarn, `CronJob ns/nightly: all energy annotations are ignored: annotation ` +
+		}, "held jobs", dashboard.StatusWarn, `CronJob ns/nightly: all annotations are ignored: annotation ` +
 			`kubenergy.io/allowed-delay is "soon"`},
 		"CronJob with a scheduler name of another system": {func(t *testing.T, a *apiServer) {
 			configure(t, a, "profiles: [{schedulerName: kubenergy}]")

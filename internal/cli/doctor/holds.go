@@ -117,9 +117,7 @@ func (d *Doctor) checkCronJobs(ctx context.Context) {
 			found := slices.Concat(policy.FindCronJob(c), policy.FindKeys(run.Labels, run.Annotations,
 				run.Spec.Template.Annotations), kube.FindRuns(view, c, run))
 			if _, err := policy.ReadJob(run); err != nil {
-				found = append(found, policy.Finding{
-					Said: "all energy annotations are ignored: " + err.Error(), Mend: "correct the value",
-				})
+				d.warn("correct the value", "CronJob %s/%s: all annotations are ignored: %v", c.Namespace, c.Name, err)
 			}
 			for _, f := range found {
 				d.warn(humanize.Plain(f.Mend, d.Now()), "CronJob %s/%s: %s", c.Namespace, c.Name,
