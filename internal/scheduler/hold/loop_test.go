@@ -379,6 +379,33 @@ func TestPlanFollowsTheForecast(t *testing.T) {
 	})
 }
 
+// TestMovedStartsAreTold verifies that the owner of a Job gets another event if its start moves by more than an hour,
+// and that a smaller move, and that of a pod, only change the annotation or the condition.
+func TestMovedStartsAreTold(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(30 * time.Minute)
+		w.job("j", marked(6*time.Hour))
+		w.loop.Hold(w.pod("p", marked(6*time.Hour)))
+		for _, c := range []struct {
+			after time.Duration
+			want  string
+		}{{30 * time.Minute, "Held"}, {70 * time.Minute, "Held"}, {4 * time.Hour, "Held Held"}} {
+			w.green(c.after)
+			bubble.Advance(10 * time.Minute)
+			if got := w.events("j"); got != c.want {
+				t.Errorf("events of the Job after a move to %v are %q, want %q", c.after, got, c.want)
+			}
+		}
+		until := w.read("j").Annotations[v1alpha1.AnnotationHeldUntil]
+		if notes := w.notes("j"); until == "" || strings.Count(notes, until) != 1 {
+			t.Errorf("the notes %q do not contain the start %q once", notes, until)
+		}
+		if got := w.events("p"); got != "Held" {
+			t.Errorf("events of the pod are %q, want Held", got)
+		}
+	})
+}
+
 func TestDeadlineIsForced(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(40 * time.Minute)

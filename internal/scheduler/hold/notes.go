@@ -37,9 +37,11 @@ const (
 	quietAbove  = maxNotes / 4
 	maxRefusals = 5 // max failed notes per hold; after that, each plan is written at most once
 	reporter    = "kubenergy-scheduler"
+	// moves of a Job's start by more than this cause another event
+	maxSilentMove = time.Hour
 
-	// Events about releases are limited further: the cluster is starting the released work at the same time, and
-	// each event would cost about a tenth of a start.
+	// Events about releases and moves are limited further: the cluster is starting the released work at the same
+	// time, and each event would cost about a tenth of a start.
 	maxReleaseEvents       = 1024
 	releaseEventsPerSecond = 10
 	releaseEventBurst      = 50
@@ -99,8 +101,8 @@ func (l *Loop) lead() {
 	}
 }
 
-// explain writes the reason for the hold to the object once per plan, and an event once per hold. If the queue is
-// filling up, this is postponed.
+// explain writes the reason for the hold to the object once per plan, and an event once per hold and per material
+// move of a Job's start. If the queue is filling up, this is postponed.
 func (l *Loop) explain(h *hold) {
 	reported := h.reported
 	if !l.leads || h.basis == unplanned || h.state != waiting && h.state != lookingUp || sameTime(h.start, reported) {
@@ -115,7 +117,10 @@ func (l *Loop) explain(h *hold) {
 	if h.queue == l.jobs {
 		write = l.writeAnnotations(h)
 	}
+	// A pod's last reported start is unknown after a restart.
+	moved := h.queue == l.jobs && !reported.IsZero() && h.start.Sub(reported).Abs() > maxSilentMove
 	quietly := !reported.IsZero() || len(l.notes) > quietAbove
+	event := func(ctx context.Context) error { return l.event(ctx, object, v1.EventTypeNormal, reasonHeld, reason) }
 	queued := enqueue(l.notes, func(ctx context.Context) error {
 		if err := write(ctx); err != nil {
 			if !apierrors.IsNotFound(err) { // the object has changed: retry if it is still held
@@ -128,10 +133,13 @@ func (l *Loop) explain(h *hold) {
 			}
 			return err
 		}
-		if quietly {
-			return nil
+		switch {
+		case moved:
+			enqueue(l.releaseEvents, event)
+		case !quietly:
+			return event(ctx)
 		}
-		return l.event(ctx, object, v1.EventTypeNormal, reasonHeld, reason)
+		return nil
 	})
 	if queued {
 		h.reported = h.start
