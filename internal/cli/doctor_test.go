@@ -595,7 +595,7 @@ func TestDoctorWithoutAnInstallation(t *testing.T) {
 	golden(t, "doctor_empty.golden", stdout)
 }
 
-// What an uninstallation leaves behind is not reported as working.
+// Objects that remain after an uninstallation are not reported as working.
 func TestDoctorAfterAnUninstallation(t *testing.T) {
 	a := healthy(t)
 	gone(t, a)
@@ -609,7 +609,7 @@ func TestDoctorAfterAnUninstallation(t *testing.T) {
 	}
 	_, stdout, _ := a.run(t, "doctor")
 	for _, want := range []string{
-		"warn  hold policy         nothing is held, because no scheduler is installed or running",
+		"warn  hold policy         no workload is held, because no scheduler is installed or running",
 		"warn  mode                the mode of the cluster is enforce: decisions are applied; no scheduler is installed or running",
 		"warn  grid zones          GridZone DE: carbon 300 gCO2e/kWh from electricityMaps, measured, 10 min old; " +
 			"no controller that updates it is installed or running",

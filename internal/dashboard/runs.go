@@ -54,7 +54,7 @@ func NewResults(r *report.Report, results []*sim.Result) *Results {
 	for i, result := range results {
 		m := &Model{
 			APIVersion: document.APIVersion, Kind: KindDashboard,
-			Title: cmp.Or(r.Scenario.Name, "simulation"), Note: r.Note,
+			Title: cmp.Or(r.Scenario.Name, "results"), Note: r.Note,
 			Now: result.Accounted.UTC(), From: result.Scenario.Start.UTC(), To: result.Accounted.UTC(), Past: true,
 			Runs: names, Run: i, Namespaces: []Use{}, Budgets: []Budget{},
 		}

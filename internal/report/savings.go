@@ -1,8 +1,8 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -126,8 +126,7 @@ func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Compar
 		}
 	}
 	s := &Comparison{
-		Baseline: baseline, Method: savingsMethod, Left: map[string]int{}, ByStrategy: map[string]*Saved{},
-		Quality: energy.Estimated,
+		Baseline: baseline, Method: savingsMethod, Left: map[string]int{}, Quality: energy.Estimated,
 	}
 	for _, j := range group(e.Records) {
 		before := func(r *ledger.Record) bool { return r.At.Before(from) }
@@ -453,11 +452,6 @@ func (s *Comparison) sum(seed uint64) {
 	for i := range s.PerJob {
 		j := &s.PerJob[i]
 		s.Total.jobs = append(s.Total.jobs, j)
-		if s.ByStrategy[j.Strategy] == nil {
-			s.ByStrategy[j.Strategy] = &Saved{}
-		}
-		one := s.ByStrategy[j.Strategy]
-		one.jobs = append(one.jobs, j)
 		if j.Held > 0 {
 			s.Held++
 		}
@@ -472,9 +466,21 @@ func (s *Comparison) sum(seed uint64) {
 		}
 	}
 	s.Total.total(seed)
-	for _, name := range slices.Sorted(maps.Keys(s.ByStrategy)) {
-		s.ByStrategy[name].total(seed)
+	s.ByStrategy = s.sumsBy(func(j *JobSavings) string { return j.Strategy })
+}
+
+// sumsBy returns the sums over the jobs by key.
+func (s *Comparison) sumsBy(key func(*JobSavings) string) map[string]*Saved {
+	sums := map[string]*Saved{}
+	for i := range s.PerJob {
+		k := key(&s.PerJob[i])
+		sums[k] = cmp.Or(sums[k], &Saved{})
+		sums[k].jobs = append(sums[k].jobs, &s.PerJob[i])
 	}
+	for _, one := range sums {
+		one.total(s.seed)
+	}
+	return sums
 }
 
 func (t *Saved) total(seed uint64) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // maxHolds is the maximum number of held jobs above each other, and minHolds the minimum number per run.
@@ -96,29 +97,22 @@ func holdsPlot(r *sim.Result, jobs []int, title string, columns int, start time.
 	return p
 }
 
-// busiest returns the first of the days with the most holds, and limits held to holds that begin on these days.
-func busiest(results []*sim.Result, held [][]int, start time.Time) time.Time {
-	day := func(run, job int) int {
-		return int(results[run].Scenario.Jobs[job].Submitted.Sub(start).Hours() / 24)
-	}
-	counts, best := map[int]int{}, 0 // number of holds in the days from each day on
+// busiest returns the first day of the week with the most holds, and limits held to holds that begin in this week.
+// Weeks are counted from start.
+func busiest(results []*sim.Result, held [][]int, start, end time.Time) time.Time {
+	const week = holdDays * 24 * time.Hour
+	weekOf := func(run, job int) int { return int(results[run].Scenario.Jobs[job].Submitted.Sub(start) / week) }
+	counts := make([]int, end.Sub(start)/week+1)
 	for i, jobs := range held {
 		for _, k := range jobs {
-			for first := range holdDays {
-				counts[day(i, k)-first]++
-			}
+			counts[weekOf(i, k)]++
 		}
 	}
-	for first, n := range counts {
-		if n > counts[best] || n == counts[best] && first < best {
-			best = first
-		}
-	}
-	best = max(0, best)
+	best := slices.Index(counts, slices.Max(counts))
 	for i := range held {
-		held[i] = slices.DeleteFunc(held[i], func(k int) bool { return day(i, k) < best || day(i, k) >= best+holdDays })
+		held[i] = slices.DeleteFunc(held[i], func(k int) bool { return weekOf(i, k) != best })
 	}
-	return start.AddDate(0, 0, best)
+	return start.AddDate(0, 0, best*holdDays)
 }
 
 // holdsFigure draws when jobs were held and when they ran, in a panel for each run that held jobs.
@@ -131,8 +125,8 @@ func holdsFigure(results []*sim.Result) figure {
 		left += len(jobs)
 	}
 	if left > 0 && end.Sub(start) > holdDays*24*time.Hour {
-		start = busiest(results, held, start.Truncate(24*time.Hour))
-		end = start.AddDate(0, 0, holdDays)
+		start = busiest(results, held, start.Truncate(24*time.Hour), end)
+		end = timeutil.Earlier(end, start.AddDate(0, 0, holdDays))
 		which = " in the week with the most holds, from " + start.Format(time.DateOnly)
 	}
 	span := end.Sub(start).Seconds()

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -173,18 +172,12 @@ func (s *Statement) save(c *Comparison) {
 	if slices.ContainsFunc(s.GroupBy, func(d string) bool { return savedKeys[d] == nil }) {
 		return
 	}
-	rows := s.byKey()
-	for i := range c.PerJob {
-		j := &c.PerJob[i]
-		key := joinKey(sliceutil.Map(s.GroupBy, func(d string) string { return savedKeys[d](j) })...)
-		if row := rows[key]; row != nil {
-			row.Saved = cmp.Or(row.Saved, &Saved{})
-			row.Saved.jobs = append(row.Saved.jobs, j)
-		}
-	}
-	for _, row := range rows {
-		if row.Saved != nil {
-			row.Saved.total(c.seed)
+	sums := c.sumsBy(func(j *JobSavings) string {
+		return joinKey(sliceutil.Map(s.GroupBy, func(d string) string { return savedKeys[d](j) })...)
+	})
+	for i := range s.Rows {
+		if row := &s.Rows[i]; row.Key != nil {
+			row.Saved = sums[joinKey(row.Key...)]
 		}
 	}
 }
@@ -224,6 +217,9 @@ func (s *Statement) explain() {
 	}
 	if s.Savings != nil {
 		s.Notes = append(s.Notes, s.Savings.notes()...)
+		if !slices.ContainsFunc(s.Rows, func(r StatementRow) bool { return r.Saved != nil }) && s.Savings.Jobs > 0 {
+			note("Rows only contain savings if grouped by namespace, owner or strategy.")
+		}
 	}
 }
 

@@ -515,8 +515,8 @@ func TestSavingsOfRows(t *testing.T) {
 		row := booked(c.key, 3, 400, 0.3, later)
 		s := NewStatement(answer(c.by, row), c.e, compare(t, c.e, DefaultBaseline))
 		if saved := s.Rows[0].Saved; c.jobs < 0 {
-			if saved != nil {
-				t.Errorf("by %v, row %q: unexpected savings %+v", c.by, c.key, saved)
+			if saved != nil || !strings.Contains(strings.Join(s.Notes, "\n"), "only contain savings if grouped by") {
+				t.Errorf("by %v, row %q: unexpected savings %+v or notes %q", c.by, c.key, saved, s.Notes)
 			}
 		} else if saved == nil || saved.Jobs != c.jobs {
 			t.Errorf("by %v, row %q: savings are %+v, want those of %d jobs", c.by, c.key, saved, c.jobs)

@@ -1,5 +1,8 @@
 {{/* Names are fixed, because there is only one KubEnergy in a cluster and the name of its namespace is compiled in. */}}
 {{- define "kubenergy.namespace" -}}
+{{- if not (semverCompare ">=1.36.0-0 <1.38.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "Kubernetes %s is not supported: want 1.36 or 1.37. Jobs are held by MutatingAdmissionPolicy v1, which older versions do not serve, and the scheduler is kube-scheduler 1.36, which may be at most one minor version older than the API server. docs/explanation/will-it-work.md lists what works with other versions" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
 {{- if not (and .Values.ledger .Values.api) -}}
 {{- fail "values of this release are missing: upgrade with --reset-then-reuse-values in place of --reuse-values" -}}
 {{- end -}}

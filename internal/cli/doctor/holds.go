@@ -37,7 +37,7 @@ func (d *Doctor) checkHoldPolicy(ctx context.Context) {
 	absence, _ := cmdutil.WithoutScheduler(ctx, d.client, d.Namespace, d.Now(), "releases them at their latest start")
 	switch {
 	case errPolicy != nil && errBinding != nil && d.absent(ctx, cmdutil.SchedulerName):
-		d.warn(adviceInstall, "nothing is held, because no scheduler is installed or running")
+		d.warn(adviceInstall, "no workload is held, because no scheduler is installed or running")
 		return
 	case errPolicy != nil && errBinding != nil:
 		d.warn("set hold.enabled in the chart, or apply deploy/hold",
