@@ -1,6 +1,7 @@
 package energy
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -100,11 +101,8 @@ func (f *Fit) Add(u float64, p Watts, dt time.Duration) {
 	if !(u >= 0 && u <= math.MaxFloat64) || !(p >= minPower && p <= megawatt) || dt <= 0 || dt > longest {
 		return
 	}
-	if f.mean == 0 {
-		f.mean = dt
-	}
-	usual := f.mean
-	f.mean += (min(dt, 2*usual) - usual) / 16
+	usual := cmp.Or(f.mean, dt)
+	f.mean = usual + (min(dt, 2*usual)-usual)/16
 	if dt < usual/4 {
 		return
 	}

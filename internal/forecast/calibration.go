@@ -43,10 +43,7 @@ type weighted struct{ ratio, weight float64 }
 // at the same time of day, once all hours of that day ahead are known.
 func (iss *issuing) calibrateAll(origins []int, values []float32, terms []term) {
 	raw := slices.Clone(values)
-	place := make(map[int]int, len(origins))
-	for i, t := range origins {
-		place[t] = i
-	}
+	place := sliceutil.Places(origins, func(t *int) int { return *t })
 	for _, term := range terms {
 		_ = inParallel(term.end-term.first, func(j int) error {
 			i := term.first + j

@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,10 +79,7 @@ func (iss *issuing) learns() bool {
 
 // terms divides the origins into terms. Terms without origins are omitted.
 func (iss *issuing) terms(origins []int) []term {
-	anchor := origins[0]
-	if iss.anchor != nil {
-		anchor = *iss.anchor
-	}
+	anchor := *cmp.Or(iss.anchor, &origins[0])
 	if !iss.learns() || iss.refit <= 0 {
 		return []term{{end: len(origins), learnt: anchor}}
 	}

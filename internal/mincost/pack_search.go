@@ -218,7 +218,7 @@ func (s *search) exchangeFor(bin, out, in int) {
 		}
 		left := partners
 		for other := s.first[there]; other < s.first[there+1] && left > 0; other++ {
-			if !holds(s.held[other], in) {
+			if !slices.ContainsFunc(s.held[other], func(h Held) bool { return h.Class == in }) {
 				continue
 			}
 			left--
@@ -250,10 +250,6 @@ func (s *search) swaps(bin, out, in int) bool {
 	s.trial = append(s.trial[:0], s.held[bin]...)
 	s.trial = change(change(s.trial, out, -1), in, 1)
 	return s.p.Room(s.group[bin], s.trial)
-}
-
-func holds(held []Held, class int) bool {
-	return slices.ContainsFunc(held, func(h Held) bool { return h.Class == class })
 }
 
 // vacate empties a bin if its contents cost less elsewhere than here including the opening cost.

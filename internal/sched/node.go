@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -31,12 +32,7 @@ func (s *Site) Heading() string {
 	return ""
 }
 
-func (s *Site) pue() float64 {
-	if s.PUE == 0 {
-		return 1
-	}
-	return s.PUE
-}
+func (s *Site) pue() float64 { return cmp.Or(s.PUE, 1) }
 
 // pueFor returns the PUE that applies to j at the site: the job's own PUE if set, otherwise the site's.
 func (s *Site) pueFor(j *Job) float64 {

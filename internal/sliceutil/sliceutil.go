@@ -31,3 +31,32 @@ func Order[I ~int | ~int32](n int, compare func(a, b I) int) []I {
 	slices.SortStableFunc(order, compare)
 	return order
 }
+
+// Refs returns pointers to the elements.
+func Refs[T any](all []T) []*T {
+	refs := make([]*T, len(all))
+	for i := range all {
+		refs[i] = &all[i]
+	}
+	return refs
+}
+
+// Places returns the index of each element by its key. If several elements have the same key, the last one counts.
+func Places[T any, K comparable](all []T, key func(*T) K) map[K]int {
+	places := make(map[K]int, len(all))
+	for i := range all {
+		places[key(&all[i])] = i
+	}
+	return places
+}
+
+// TrueFirst compares two booleans for sorting. It orders true before false.
+func TrueFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // rows reads a table row by row. It does not interpret fields, and returns errors with file, line and field. A row
@@ -106,10 +107,8 @@ func (r *rows) nextOf(table *csv.Reader) error {
 // character ends its line, and a line that starts with # is a comment. If more is set, the first row determines the
 // number of columns, and the columns beyond the named ones are ignored.
 func newLines(file string, text []byte, columns []string, comment byte, more bool) *rows {
-	r := &rows{file: file, index: map[string]int{}, width: len(columns)}
-	for i, name := range columns {
-		r.index[name] = i
-	}
+	r := &rows{file: file, width: len(columns)}
+	r.index = sliceutil.Places(columns, func(name *string) string { return *name })
 	r.next = func() error {
 		for len(text) > 0 {
 			var line []byte

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kubenergy/kubenergy/internal/energy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Condense reduces shares, which must be sorted by ID, to at most limit elements. No energy is lost, but some of it
@@ -84,13 +85,8 @@ func toOthers(shares []energy.Share, limit int) []energy.Share {
 		order = append(order, &shares[i])
 	}
 	slices.SortFunc(order, func(a, b *energy.Share) int {
-		if a.Ended != b.Ended {
-			if a.Ended {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(a.Dynamic+a.Idle, b.Dynamic+b.Idle), strings.Compare(a.ID, b.ID))
+		return cmp.Or(sliceutil.TrueFirst(a.Ended, b.Ended), cmp.Compare(a.Dynamic+a.Idle, b.Dynamic+b.Idle),
+			strings.Compare(a.ID, b.ID))
 	})
 	least := make(map[string]bool, surplus)
 	for _, s := range order[:min(surplus, len(order))] {

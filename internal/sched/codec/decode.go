@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Limits of an encoded snapshot. A cluster has up to 5,000 nodes, and batch strategies plan a few thousand jobs at
@@ -110,19 +111,13 @@ func (r *reader) read() *sched.Snapshot {
 	for _, v := range [...]float64{w.Carbon, w.Wait, w.Price, w.Utilisation} {
 		r.number("weight", math.Abs(v))
 	}
-	sites := make([]*sched.Site, len(in.Sites))
-	for i := range in.Sites {
-		sites[i] = r.site(&in.Sites[i])
-	}
+	sites := sliceutil.Map(sliceutil.Refs(in.Sites), r.site)
 	for _, i := range in.Offered {
 		if site := at(r, "site", sites, i); site != nil {
 			s.Sites = append(s.Sites, site)
 		}
 	}
-	profiles := make([]*energy.Profile, len(in.Profiles))
-	for i := range in.Profiles {
-		profiles[i] = &in.Profiles[i] // validated by its UnmarshalJSON method
-	}
+	profiles := sliceutil.Refs(in.Profiles) // validated by the UnmarshalJSON method
 	for i := range in.Nodes {
 		s.Nodes = append(s.Nodes, r.node(&in.Nodes[i], sites, profiles))
 		r.want(i == 0 || in.Nodes[i-1].Name < in.Nodes[i].Name, "node %q is listed twice or unsorted", in.Nodes[i].Name)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // runtimes encodes a distribution. Jobs with the same distribution share the encoded form.
@@ -29,11 +30,7 @@ func (r *reader) lives() []*sched.Runtimes {
 	if r.err != nil {
 		return nil
 	}
-	all := make([]*sched.Runtimes, len(r.in.Runtimes))
-	for i := range r.in.Runtimes {
-		all[i] = r.runtimes(&r.in.Runtimes[i])
-	}
-	return all
+	return sliceutil.Map(sliceutil.Refs(r.in.Runtimes), r.runtimes)
 }
 
 func (r *reader) runtimes(in *writtenRuntimes) *sched.Runtimes {

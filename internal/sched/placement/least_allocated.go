@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/kubenergy/kubenergy/internal/sched"
@@ -36,12 +37,7 @@ const (
 )
 
 func stockRequest(r sched.Resources) sched.Resources {
-	if r.MilliCPU == 0 {
-		r.MilliCPU = defaultMilliCPU
-	}
-	if r.Memory == 0 {
-		r.Memory = defaultMemory
-	}
+	r.MilliCPU, r.Memory = cmp.Or(r.MilliCPU, defaultMilliCPU), cmp.Or(r.Memory, defaultMemory)
 	return r
 }
 

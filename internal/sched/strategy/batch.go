@@ -6,6 +6,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
 	"github.com/kubenergy/kubenergy/internal/sched/placement"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // matcher is a placement that considers the whole queue.
@@ -158,10 +159,7 @@ func newBatch(s *sched.Snapshot, cost placement.NodeCost, stop func() bool) *bat
 		maxNodePairs: maxNodePairs,
 	}
 	codec.ShareProfiles(b.nodes)
-	b.snapshot.Nodes = make([]*sched.Node, len(b.nodes))
-	for k := range b.nodes {
-		b.snapshot.Nodes[k] = &b.nodes[k]
-	}
+	b.snapshot.Nodes = sliceutil.Refs(b.nodes)
 	return b
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/mincost"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/placement"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // matchByPrices places the whole queue in one step. Equivalent jobs form a class, nodes with equal costs form a
@@ -67,10 +68,7 @@ func (b *batch) inParts() draft {
 		matchByPrices(work)
 		b.proof.Whole = work.proof.Whole
 	}
-	node := make(map[string]int, len(b.nodes))
-	for k := range b.nodes {
-		node[b.nodes[k].Name] = k
-	}
+	node := sliceutil.Places(b.nodes, func(n *sched.Node) string { return n.Name })
 	return b.try(func(k int) int {
 		if n, ok := node[work.plan[b.open[k]].Node]; ok {
 			return n

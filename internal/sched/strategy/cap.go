@@ -35,8 +35,7 @@ func NewCap(inner *Greedy, most, least int64) (*Cap, error) {
 		return nil, fmt.Errorf("cap of %d to %d cores: want at least 1 core and an ascending range", least, most)
 	case inner.match != nil || inner.startRule.Together:
 		return nil,
-			fmt.Errorf("cap of %s: strategies that decide on the whole queue cannot be throttled job by job",
-				inner)
+			fmt.Errorf("cap of %s: strategies that decide on the whole queue cannot be throttled job by job", inner)
 	}
 	return &Cap{inner: inner, most: most, least: least}, nil
 }

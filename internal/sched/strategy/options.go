@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/mincost"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Options returns, for every job placed by plan, further nodes with sufficient capacity after the plan has been
@@ -16,10 +17,7 @@ import (
 func (g *Greedy) Options(s *sched.Snapshot, plan sched.Plan, most int) [][]string {
 	options := make([][]string, len(plan))
 	before, after := newBatch(s, g.cost, mincost.NeverStop), newBatch(s, g.cost, mincost.NeverStop)
-	position := make(map[string]int, len(after.nodes))
-	for k := range after.nodes {
-		position[after.nodes[k].Name] = k
-	}
+	position := sliceutil.Places(after.nodes, func(n *sched.Node) string { return n.Name })
 	for _, i := range s.InOrder(nil) { // the first of equivalent jobs represents all of them
 		if k, ok := position[plan[i].Node]; ok {
 			after.nodes[k] = after.nodes[k].Place(s.Queue[i].Request)

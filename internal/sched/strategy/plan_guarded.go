@@ -59,10 +59,7 @@ func (p *booking) atRisk() bool {
 
 // startScarce starts the bookings at risk if too little capacity is free for them.
 func (b *batch) startScarce(bookings []booking) {
-	free := make([]sched.Resources, len(b.nodes))
-	for i := range b.nodes {
-		free[i] = b.nodes[i].Room()
-	}
+	free := sliceutil.Map(b.snapshot.Nodes, (*sched.Node).Room)
 	order := sliceutil.Order(len(bookings), func(x, y int) int {
 		p, q := &bookings[x], &bookings[y]
 		return cmp.Or(p.waits()-q.waits(),

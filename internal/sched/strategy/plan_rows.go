@@ -37,13 +37,11 @@ func newTimetable(s *sched.Snapshot, nodes []sched.Node, slot time.Duration, slo
 		free     int
 		up       bool
 	}
-	keys := map[string]bool{} // label keys that distinguish machines
+	labels := map[string]string{}
 	for i := range s.Queue {
-		for key := range s.Queue[i].Selector {
-			keys[key] = true
-		}
+		maps.Copy(labels, s.Queue[i].Selector)
 	}
-	selected := slices.Sorted(maps.Keys(keys))
+	selected := slices.Sorted(maps.Keys(labels)) // keys of labels that distinguish machines
 	prices, kinds := map[priced][]float64{}, map[alike]int{}
 	for i := range nodes {
 		n := &nodes[i]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/mincost"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // maxShared is the maximum number of jobs that are planned jointly in pieces. Larger queues are planned job by job,
@@ -75,15 +76,11 @@ func (t *timetable) shareOut(bookings []booking, stop func() bool) {
 		shares[i] = s.share(f, i, &bookings[i])
 	}
 	slices.SortStableFunc(shares, func(x, y share) int {
-		switch {
-		case math.Abs(x.urgent-y.urgent) > sched.Tolerance:
+		if math.Abs(x.urgent-y.urgent) > sched.Tolerance {
 			return cmp.Compare(y.urgent, x.urgent)
-		case x.p.job.Running && !y.p.job.Running: // avoid suspending one job for another
-			return -1
-		case y.p.job.Running && !x.p.job.Running:
-			return 1
 		}
-		return cmp.Compare(x.p.latest, y.p.latest)
+		// avoid suspending one job for another
+		return cmp.Or(sliceutil.TrueFirst(x.p.job.Running, y.p.job.Running), cmp.Compare(x.p.latest, y.p.latest))
 	})
 	for i := range shares {
 		s.schedule(&shares[i])

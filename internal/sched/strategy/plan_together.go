@@ -63,10 +63,7 @@ func (b *batch) planTogether(rule *sched.StartRule) {
 	}
 	b.open = b.open[:0]
 	b.snapshot.Queue = slices.Clone(b.snapshot.Queue) // elastic jobs that start on more replicas are modified
-	savings := make([]sched.Reason, len(bookings))
-	for k := range bookings {
-		savings[k] = b.worth(t, &bookings[k])
-	}
+	savings := sliceutil.Map(sliceutil.Refs(bookings), func(p *booking) sched.Reason { return b.worth(t, p) })
 	var running []*booking
 	for k := range bookings {
 		p := &bookings[k]
@@ -230,10 +227,7 @@ func (t *timetable) insertAll(bookings []booking, stopped func() bool) {
 
 // restore places bookings as in the last plan if there is still capacity.
 func (t *timetable) restore(bookings []booking) {
-	rows := make(map[string]int, len(t.rows))
-	for i := range t.rows {
-		rows[t.rows[i].node.Name] = i
-	}
+	rows := sliceutil.Places(t.rows, func(r *row) string { return r.node.Name })
 	for k := range bookings {
 		p := &bookings[k]
 		row, known := rows[p.job.Place.Node]

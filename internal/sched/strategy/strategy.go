@@ -8,6 +8,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/mincost"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/placement"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Strategy makes scheduling decisions. It must be deterministic: the same snapshot results in the same plan.
@@ -175,10 +176,7 @@ func (g *Greedy) inTurn(
 ) sched.Plan {
 	plan := make(sched.Plan, len(s.Queue))
 	work := *s
-	nodes := make([]sched.Node, len(s.Nodes)) // copied before they are modified
-	for i, n := range s.Nodes {
-		nodes[i] = *n
-	}
+	nodes := sliceutil.Map(s.Nodes, func(n *sched.Node) sched.Node { return *n }) // copied before they are modified
 	feasible := make([]*sched.Node, 0, len(nodes))
 	for _, i := range s.InOrder(g.order) {
 		job := &s.Queue[i]

@@ -79,10 +79,7 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 	s = withinPolicy(s)
 	c := search{ctx: ctx, s: s, placing: placing, end: timeutil.Later(s.Start, s.LastEnd())}
 	const ahead = 0.3 // fraction of the time for the plan
-	snapshot := &sched.Snapshot{Now: s.Start, Queue: s.Jobs, Sites: s.Sites}
-	for i := range s.Nodes {
-		snapshot.Nodes = append(snapshot.Nodes, &s.Nodes[i])
-	}
+	snapshot := &sched.Snapshot{Now: s.Start, Queue: s.Jobs, Sites: s.Sites, Nodes: sliceutil.Refs(s.Nodes)}
 	asked := stop
 	stop = func() float64 {
 		if ctx.Err() != nil {
@@ -133,12 +130,8 @@ func (c *search) play(s *sim.Scenario, of assigned) (*sim.Result, error) {
 
 // anneal improves the best schedule by changing one start at a time.
 func (c *search) anneal(best *sim.Result, at assigned, seed uint64, stop func() float64) (*sim.Result, error) {
-	var movable []*sched.Job
-	for i := range c.s.Jobs {
-		if j := &c.s.Jobs[i]; j.LatestStart().After(j.Submitted) {
-			movable = append(movable, j)
-		}
-	}
+	fixed := func(j *sched.Job) bool { return !j.LatestStart().After(j.Submitted) }
+	movable := slices.DeleteFunc(sliceutil.Refs(c.s.Jobs), fixed)
 	if len(movable) == 0 {
 		return best, nil
 	}
