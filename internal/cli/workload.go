@@ -287,23 +287,12 @@ func (f *manifestFlags) check() error {
 		return fmt.Errorf("--max-delay is %v: want 0 or more", f.delay)
 	case f.limit < 0:
 		return fmt.Errorf("--limit is %d: want 0 or more", f.limit)
-	case f.prefix == "" || len(f.prefix) > maxNamePrefix || labelName(f.prefix) != f.prefix:
+	case f.prefix == "" || len(f.prefix) > maxNamePrefix || workload.LabelName(f.prefix) != f.prefix:
 		return fmt.Errorf("--name-prefix is %q: want at most %d lower-case letters, digits and dashes", f.prefix,
 			maxNamePrefix)
 	}
 	f.image = cmp.Or(f.image, "busybox")
 	return nil
-}
-
-// labelName replaces all characters that are not allowed in the name of an object or the value of a label.
-func labelName(text string) string {
-	name := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(text))
-	return strings.Trim(name[:min(len(name), 63)], "-")
 }
 
 func (f *manifestFlags) write(w io.Writer, jobs []sched.Job) error {
@@ -339,7 +328,7 @@ func (f *manifestFlags) job(name string, j *sched.Job) *batchv1.Job {
 	}
 	job.Labels = map[string]string{"app.kubernetes.io/name": "trace-job", "app.kubernetes.io/part-of": f.prefix}
 	for key, value := range map[string]string{"trace-owner": j.Owner, "trace-queue": j.Queue} {
-		if value = labelName(value); value != "" {
+		if value = workload.LabelName(value); value != "" {
 			job.Labels[key] = value
 		}
 	}

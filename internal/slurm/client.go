@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -268,9 +269,7 @@ func (c *Client) failure(status int, errs []said, start []byte) error {
 			text += "; slurmctld does not respond to slurmrestd or rejects the token: check both"
 		}
 	}
-	if text == "" {
-		text = strings.ToValidUTF8(string(start), "?")
-	}
+	text = cmp.Or(text, strings.ToValidUTF8(string(start), "?"))
 	switch {
 	case denied:
 		return newFault(forbidden,

@@ -1,10 +1,12 @@
 package slurm
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/workload"
 )
 
 // marked matches annotations in a comment, such as kubenergy:allowed-delay=6h,expected-duration=45m. The comment
@@ -29,16 +31,4 @@ func marksOf(comment string) map[string]string {
 
 // namespaceOf returns the namespace name of a Slurm account, which policies, budgets and the ledger use. Characters
 // that are invalid in a namespace name are replaced by dashes.
-func namespaceOf(account string) string {
-	name := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(account))
-	const longest = 63
-	if name = strings.Trim(name[:min(len(name), longest)], "-"); name == "" {
-		return "none"
-	}
-	return name
-}
+func namespaceOf(account string) string { return cmp.Or(workload.LabelName(account), "none") }

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -52,9 +53,7 @@ type room map[string]*sched.Room
 const milli = 1000
 
 func (r room) of(partition string) *sched.Room {
-	if r[partition] == nil {
-		r[partition] = &sched.Room{}
-	}
+	r[partition] = cmp.Or(r[partition], &sched.Room{})
 	return r[partition]
 }
 

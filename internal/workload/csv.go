@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,17 +158,14 @@ func duration(text string) (time.Duration, error) {
 	return ParseDuration(text, "seconds, or a duration such as 90m")
 }
 
+var digit = regexp.MustCompile(`[0-9]`)
+
 // ParseDuration parses a Go duration. It rejects negative durations and durations of more than a hundred years. Errors
 // include want as the expected format.
 func ParseDuration(text, want string) (time.Duration, error) {
 	// time.ParseDuration does not distinguish overflows from syntax errors. With all digits replaced by zeros, only
 	// syntax errors remain.
-	_, wrong := time.ParseDuration(strings.Map(func(r rune) rune {
-		if '0' <= r && r <= '9' {
-			return '0'
-		}
-		return r
-	}, text))
+	_, wrong := time.ParseDuration(digit.ReplaceAllString(text, "0"))
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil && isNumber(text) && strings.ContainsAny(text, "0123456789"): // excludes Inf and NaN
@@ -336,4 +334,12 @@ func unless(nothing bool, v float64) string {
 		return ""
 	}
 	return decimal(v)
+}
+
+var notInLabel = regexp.MustCompile(`[^a-z0-9]`)
+
+// LabelName replaces all characters that are not allowed in the name of an object or the value of a label.
+func LabelName(text string) string {
+	name := notInLabel.ReplaceAllString(strings.ToLower(text), "-")
+	return strings.Trim(name[:min(len(name), 63)], "-")
 }
