@@ -21,6 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/daemon"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Objects keeps a [View] up to date with objects of the API server. These are GridZones, PowerProfiles,
@@ -112,9 +113,7 @@ func NewObjects(config *rest.Config, log *slog.Logger) (*Objects, error) {
 		Defaults: policy.BuiltIn(), Log: log, changed: make(chan struct{}, 1),
 		limits: limits{timeout: 30 * time.Second, belief: 5 * time.Second, grace: 30 * time.Second},
 	}
-	for i := range kinds {
-		o.watches = append(o.watches, newWatched(&kinds[i], client))
-	}
+	o.watches = sliceutil.Map(sliceutil.Refs(kinds), func(k *kind) *watched { return newWatched(k, client) })
 	return o, nil
 }
 
@@ -141,7 +140,7 @@ func (o *Objects) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, w := range o.watches {
-		if err := w.prepare(func() { Poke(o.changed) }, o.Log); err != nil {
+		if err := w.prepare(func() { daemon.Poke(o.changed) }, o.Log); err != nil {
 			return fmt.Errorf("watching %s: %w", w.resource.Resource, err)
 		}
 		running.Go(func() { w.informer.RunWithContext(ctx) })

@@ -13,11 +13,3 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 	return ctx.Err() == nil
 }
-
-// Poke sends to a channel with a buffer of one unless a value is already pending. It does not block.
-func Poke(changed chan<- struct{}) {
-	select {
-	case changed <- struct{}{}:
-	default:
-	}
-}

@@ -101,7 +101,7 @@ func (l *loop) follow(ctx context.Context, changed chan<- struct{}) (synced []ca
 	factory := informers.NewSharedInformerFactoryWithOptions(l.Client, 0, informers.WithTransform(kube.Trim))
 	nodes, pods := factory.Core().V1().Nodes(), factory.Core().V1().Pods()
 	jobs, volumes := factory.Batch().V1().Jobs(), factory.Core().V1().PersistentVolumes()
-	poke := func() { kube.Poke(changed) }
+	poke := func() { daemon.Poke(changed) }
 	handler := kube.Surviving(l.Log, cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { poke() }, UpdateFunc: func(any, any) { poke() }, DeleteFunc: func(any) { poke() },
 	})

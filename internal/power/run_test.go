@@ -22,6 +22,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/daemon"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/sched/sleep"
@@ -33,7 +34,7 @@ func TestRun(t *testing.T) {
 	off, reported := make(chan struct{}, 1), make(chan struct{}, 1)
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), `"off"`) {
-			kube.Poke(off)
+			daemon.Poke(off)
 		}
 		_, _ = fmt.Fprintf(w, `{"on": true, "uuid": %q}`, someUUID)
 	}))
@@ -44,7 +45,7 @@ func TestRun(t *testing.T) {
 	client.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		e, ok := a.(clienttesting.CreateAction).GetObject().(*eventsv1.Event)
 		if ok && e.Reason == reasonStopping && e.Regarding.Name == "m0" {
-			kube.Poke(reported)
+			daemon.Poke(reported)
 		}
 		return false, nil, nil
 	})

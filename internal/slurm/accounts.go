@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/daemon"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 )
 
@@ -87,10 +88,7 @@ func (a *accounts) find(node, job string) (c charged, ok bool) {
 		if ok || vain {
 			return c, ok
 		}
-		select {
-		case a.asked <- struct{}{}:
-		default:
-		}
+		daemon.Poke(a.asked)
 		select {
 		case <-next:
 		case <-time.After(a.timeout - time.Since(began)):

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/daemon"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
 )
@@ -316,7 +317,7 @@ func (q *Queue) seal() {
 	q.open.Shares = make([]energy.Share, 0, len(b.Shares)+len(b.Shares)/8)
 	q.push(s)
 	q.bound()
-	poke(q.ready)
+	daemon.Poke(q.ready)
 }
 
 func (q *Queue) push(s *sealed) {
@@ -332,14 +333,6 @@ func sizeOf(b *batch.Batch) int {
 		size += len(b.Shares[i].ID) + 75
 	}
 	return size
-}
-
-// poke notifies the reader of a channel with a buffer of one, unless a notification is already pending.
-func poke(reader chan<- struct{}) {
-	select {
-	case reader <- struct{}{}:
-	default:
-	}
 }
 
 // next returns the oldest batch, skipping the streams in passOver, and marks it as sent. It returns nil if there is

@@ -124,7 +124,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // Booked triggers a sweep after new records were committed to the ledger.
 func (e *Engine) Booked() {
-	kube.Poke(e.booked)
+	daemon.Poke(e.booked)
 }
 
 // safely calls f and recovers from a panic.

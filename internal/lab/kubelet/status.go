@@ -12,7 +12,7 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/daemon"
 )
 
 // address is the address of all nodes and the listen address of all pods, because everything runs on this machine.
@@ -82,7 +82,7 @@ func (p *pod) set(change func(*state)) {
 	p.mu.Lock()
 	change(&p.state)
 	p.mu.Unlock()
-	kube.Poke(p.changed)
+	daemon.Poke(p.changed)
 }
 
 // finish marks the state as final.

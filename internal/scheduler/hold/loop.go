@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/kubenergy/kubenergy/internal/daemon"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
@@ -416,7 +417,7 @@ func (m *eventQueue) post(f func()) {
 	m.mu.Lock()
 	m.mail = append(m.mail, f)
 	m.mu.Unlock()
-	kube.Poke(m.ready)
+	daemon.Poke(m.ready)
 }
 
 func (m *eventQueue) drain() []func() {

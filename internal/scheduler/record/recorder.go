@@ -10,7 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/kubenergy/kubenergy/internal/apiclient"
-	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/daemon"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
@@ -130,7 +130,7 @@ func (r *Recorder) Send(t *Draft) {
 		r.dropped++
 	}
 	r.mu.Unlock()
-	kube.Poke(r.ready)
+	daemon.Poke(r.ready)
 }
 
 // oldest removes the oldest draft and returns it. The caller must hold mu.
