@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -105,6 +106,19 @@ type Refused struct {
 	Header http.Header
 	Text   string // start of the body in a single line
 	Body   []byte // possibly truncated
+}
+
+// RetryAfter parses the Retry-After header of a response, which contains either seconds or a date, and limits it to
+// most. It returns 0 if there is none.
+func RetryAfter(h http.Header, now time.Time, most time.Duration) time.Duration {
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+		return min(time.Duration(seconds)*time.Second, most)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return min(max(0, at.Sub(now)), most)
+	}
+	return 0
 }
 
 // Errors of requests, in addition to network errors.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/apiclient"
@@ -77,7 +76,7 @@ func (p *Pusher) refusal(refused *apiclient.Refused) error {
 		f.reason, f.lasting = reasonCredentials, true
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
 		f.reason = reasonBusy
-		f.after = retryAfter(refused.Header.Get("Retry-After"))
+		f.after = apiclient.RetryAfter(refused.Header, time.Now(), longestPause)
 		p.until = time.Now().Add(f.after)
 	case code == http.StatusConflict:
 		f.reason, f.lasting = reasonConflict, true
@@ -88,15 +87,4 @@ func (p *Pusher) refusal(refused *apiclient.Refused) error {
 		f.err = fmt.Errorf("%w: redirects are not followed, use the final URL", refused)
 	}
 	return f
-}
-
-// retryAfter parses a Retry-After header, which contains seconds or a date.
-func retryAfter(value string) time.Duration {
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return min(time.Duration(seconds)*time.Second, longestPause)
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(time.Until(at), 0), longestPause)
-	}
-	return 0
 }

@@ -10,9 +10,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 )
 
 // A Client sends HTTP requests. Responses are limited in size, and errors do not contain secrets.
@@ -71,7 +72,7 @@ func (c *Client) status(u *url.URL, resp *http.Response) error {
 			c.Secrets.Conceal(to))
 	}
 	err := &Error{
-		Reason: ReasonHTTP, Status: resp.StatusCode, Wait: retryAfter(resp.Header, c.Now()),
+		Reason: ReasonHTTP, Status: resp.StatusCode, Wait: apiclient.RetryAfter(resp.Header, c.Now(), MaxWait),
 		Err: errors.New(strings.TrimSpace(fmt.Sprintf("%s responded with %d %s", Place(u), resp.StatusCode,
 			http.StatusText(resp.StatusCode)))),
 	}
@@ -95,15 +96,3 @@ func (c *Client) failed(u *url.URL, err error) error {
 
 // MaxWait is the upper limit of Retry-After. A provider must not be able to disable itself for longer.
 const MaxWait = time.Hour
-
-// retryAfter parses the Retry-After header, which contains either seconds or a date. It returns 0 if there is none.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	text := strings.TrimSpace(h.Get("Retry-After"))
-	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, MaxWait)
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return min(max(0, at.Sub(now)), MaxWait)
-	}
-	return 0
-}

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/kubenergy/kubenergy/internal/apiclient"
 )
 
 func TestRetryAfter(t *testing.T) {
@@ -15,7 +17,7 @@ func TestRetryAfter(t *testing.T) {
 		noon.Add(-time.Hour).Format(http.TimeFormat):       0,
 		noon.AddDate(10, 0, 0).Format(http.TimeFormat):     MaxWait,
 	} {
-		if got := retryAfter(http.Header{"Retry-After": {text}}, noon); got != want {
+		if got := apiclient.RetryAfter(http.Header{"Retry-After": {text}}, noon, MaxWait); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
