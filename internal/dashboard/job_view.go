@@ -3,13 +3,13 @@ package dashboard
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/document"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
@@ -51,12 +51,8 @@ func (v *JobView) Weigh(s *grid.Series, unit string, job *sched.Job, from time.T
 			break
 		}
 		at := timeutil.Later(start(d), from)
-		saving := 0.0
-		if first != 0 {
-			saving = (first - mean(at)) / math.Abs(first)
-		}
 		v.Delays = append(v.Delays, Delay{
-			Allowed: d, Start: at, Value: mean(at), Saving: saving, Set: d == job.AllowedDelay,
+			Allowed: d, Start: at, Value: mean(at), Saving: report.Saving(first, mean(at)), Set: d == job.AllowedDelay,
 		})
 	}
 }

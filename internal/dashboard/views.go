@@ -264,9 +264,7 @@ func drawPareto(all []Strategy) template.HTML {
 	for i := range all {
 		longest, kg = math.Max(longest, all[i].WaitHours), append(kg, all[i].Kg)
 	}
-	if longest == 0 {
-		longest = 1
-	}
+	longest = cmp.Or(longest, 1)
 	d.low, d.top = 0, math.Max(1.08*slices.Max(kg), 1e-12)
 	x := func(wait float64) float64 { return 6 + 88*wait/longest }
 	y := func(v float64) float64 { return 4 + 0.82*d.y(v) }

@@ -120,10 +120,7 @@ const (
 
 // Quotes reports whether the figures include the start with the given index.
 func (o *SweepOptions) Quotes(index int) bool {
-	if o.Quote != QuoteEven && o.Quote != QuoteOdd {
-		return true
-	}
-	return (index%2 == 0) == (o.Quote == QuoteEven)
+	return o.Quote != QuoteEven && o.Quote != QuoteOdd || (index%2 == 0) == (o.Quote == QuoteEven)
 }
 
 // trialKey identifies the trials that are compared with the same baseline trial.

@@ -175,11 +175,9 @@ func (s *Sweep) zonesFigure() figure {
 
 // nodesFigure stacks the energy of the types of nodes.
 func (s *Sweep) nodesFigure() figure {
-	types := map[string]bool{}
+	types := map[string]float64{}
 	for i := range s.Strategies {
-		for name := range s.Strategies[i].NodeEnergy {
-			types[name] = true
-		}
+		maps.Copy(types, s.Strategies[i].NodeEnergy)
 	}
 	labels := sliceutil.Map(s.Strategies, s.label)
 	f, slot := figureOfBars(1, labels)

@@ -3,6 +3,8 @@ package report
 import (
 	"math"
 	"slices"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // sums contains the terms of the ratios of a row, added up over trials.
@@ -87,12 +89,7 @@ func (c *sweeper) interval(fn func(starts []int) float64) Interval {
 	if len(c.drawn) == 0 {
 		return i
 	}
-	values := make([]float64, 0, len(c.drawn))
-	for _, starts := range c.drawn {
-		if v := fn(starts); !math.IsNaN(v) {
-			values = append(values, v)
-		}
-	}
+	values := slices.DeleteFunc(sliceutil.Map(c.drawn, fn), math.IsNaN)
 	if len(values) == 0 {
 		return i
 	}
@@ -114,11 +111,11 @@ func (c *sweeper) row(key Variant) *SweepRow {
 	for _, t := range c.rows[key] {
 		base, _ := c.baseline(t) // newSweeper has verified that it exists
 		cell := sums{
-			trials: 1, saved: saving(base.Grams, t.Grams), grams: base.Grams - t.Grams, base: math.Abs(base.Grams),
+			trials: 1, saved: Saving(base.Grams, t.Grams), grams: base.Grams - t.Grams, base: math.Abs(base.Grams),
 		}
 		if least, ok := t.Optima[t.Family]; ok {
-			cell.optimum, cell.best = saving(base.Grams, least), base.Grams-least
-			cell.suspending = saving(base.Grams, t.Optima[Interruptible])
+			cell.optimum, cell.best = Saving(base.Grams, least), base.Grams-least
+			cell.suspending = Saving(base.Grams, t.Optima[Interruptible])
 		} else {
 			known = false
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
@@ -67,10 +68,7 @@ func lastOfEach(places []*ledger.Record) []*ledger.Record {
 // because they did not run. Released jobs without a placement were placed by another scheduler.
 func group(records []ledger.Record) []*job {
 	byKey := map[ownerKey]*job{}
-	sorted := make([]*ledger.Record, 0, len(records))
-	for i := range records {
-		sorted = append(sorted, &records[i])
-	}
+	sorted := sliceutil.Refs(records)
 	slices.SortFunc(sorted, func(a, b *ledger.Record) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
 	})

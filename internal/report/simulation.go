@@ -148,9 +148,9 @@ func New(file *sim.File, results []*sim.Result) *Report {
 		if len(r.Runs) > 0 {
 			base := &r.Runs[0]
 			run.Savings = Savings{
-				Energy:    saving(base.EnergyKWh, run.EnergyKWh),
-				Emissions: saving(base.EmissionsKg, run.EmissionsKg),
-				Cost:      saving(base.Cost, run.Cost),
+				Energy:    Saving(base.EnergyKWh, run.EnergyKWh),
+				Emissions: Saving(base.EmissionsKg, run.EmissionsKg),
+				Cost:      Saving(base.Cost, run.Cost),
 			}
 		}
 		r.Runs = append(r.Runs, run)
@@ -271,7 +271,8 @@ func adjustedCost(cost, grams, carbonPrice float64) *float64 {
 	return new(cost + carbonPrice*grams/1e6)
 }
 
-func saving(base, v float64) float64 {
+// Saving returns the relative saving of v compared with base, or 0 if base is 0.
+func Saving(base, v float64) float64 {
 	if base == 0 {
 		return 0
 	}

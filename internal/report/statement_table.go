@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,15 +162,10 @@ func (s *Statement) addSaved(t *statementTable) {
 	}
 }
 
+var notInWord = regexp.MustCompile(`[^a-z0-9_]`)
+
 // word converts a name to a part of a column name.
-func word(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' {
-			return r
-		}
-		return '_'
-	}, strings.ToLower(s))
-}
+func word(s string) string { return notInWord.ReplaceAllString(strings.ToLower(s), "_") }
 
 func (s *Statement) title() string {
 	const layout = "2006-01-02 15:04 MST"

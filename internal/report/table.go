@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -172,10 +173,8 @@ func (t *Table) silent(i int) bool {
 	shows := func(row []any) bool {
 		return c.text(row[i]) != "" && !(c.Rare && (row[i] == 0 || row[i] == 0.0))
 	}
-	if i == 0 || len(t.Rows) == 0 && t.Total == nil {
-		return false
-	}
-	return !slices.ContainsFunc(t.Rows, shows) && (t.Total == nil || !shows(t.Total))
+	return i > 0 && (len(t.Rows) > 0 || t.Total != nil) &&
+		!slices.ContainsFunc(t.Rows, shows) && (t.Total == nil || !shows(t.Total))
 }
 
 // only returns text if when is true, and an empty cell otherwise. Columns with only empty cells are omitted.
@@ -267,10 +266,7 @@ func render(v any, show func(float64) string, word func(string) string) string {
 	case time.Time:
 		return stamp(v)
 	case *time.Time:
-		if v == nil {
-			return ""
-		}
-		return stamp(*v)
+		return stamp(*cmp.Or(v, &time.Time{}))
 	case string:
 		return word(v)
 	}
