@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -159,10 +160,7 @@ func stamp(s *v1alpha1.SignalStatus) string {
 
 // siteOf converts a GridZone to a site. A zone without a status is a site without signals.
 func siteOf(z *v1alpha1.GridZone) (*sched.Site, error) {
-	site := &sched.Site{Name: z.Name, Zone: grid.Zone(z.Spec.Zone)}
-	if z.Spec.PUE != nil {
-		site.PUE = *z.Spec.PUE
-	}
+	site := &sched.Site{Name: z.Name, Zone: grid.Zone(z.Spec.Zone), PUE: ptr.Deref(z.Spec.PUE, 0)}
 	var err error
 	if c := z.Spec.Carbon; c != nil {
 		if site.Carbon, err = Signal(z.Status.Carbon, c.MaxAge); err != nil {

@@ -135,9 +135,7 @@ func (v *View) indexSites(c *Contents) (err error) {
 			return nil
 		})
 	for _, s := range c.Sites {
-		if v.siteByZone[s.Zone] == nil {
-			v.siteByZone[s.Zone] = s
-		}
+		v.siteByZone[s.Zone] = cmp.Or(v.siteByZone[s.Zone], s)
 	}
 	if c.DefaultSite == "" && len(c.Sites) == 1 && !c.oneOfMany {
 		v.defaultSite = c.Sites[0]

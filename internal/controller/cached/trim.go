@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Options returns cache options that trim objects to the fields that some component reads. saw is called with each
@@ -126,11 +127,7 @@ func (t *trimmer) size(p *v1.Pod) []v1.Container {
 }
 
 func writtenOwners(owners []metav1.OwnerReference) string {
-	var b strings.Builder
-	for i := range owners {
-		b.WriteString(owners[i].String())
-	}
-	return b.String()
+	return strings.Join(sliceutil.Map(owners, func(o metav1.OwnerReference) string { return o.String() }), "")
 }
 
 // maxPooled is the maximum size of a pool. Values that have been removed from a pool remain valid.

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -168,11 +169,8 @@ func (s *State) contradicts(node string, power energy.Watts) bool {
 }
 
 func (s *State) node(name string) *node {
-	n := s.nodes[name]
-	if n == nil {
-		n = &node{}
-		s.nodes[name] = n
-	}
+	n := cmp.Or(s.nodes[name], &node{})
+	s.nodes[name] = n
 	return n
 }
 

@@ -85,12 +85,8 @@ func supplement(points, more []Point) []Point {
 	for _, p := range points {
 		have[p.Time.UnixNano()] = true
 	}
-	for _, p := range more {
-		if !have[p.Time.UnixNano()] {
-			points = append(points, p)
-		}
-	}
-	return points
+	known := func(p Point) bool { return have[p.Time.UnixNano()] }
+	return append(points, slices.DeleteFunc(slices.Clone(more), known)...)
 }
 
 // pointsIn converts a series to points.

@@ -26,6 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // PolicyOptions are the dependencies of [Policies].
@@ -159,10 +160,7 @@ func (p *Policies) build(ctx context.Context) (*rules, error) {
 	if err := p.o.Client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
-	contents := kube.Contents{Defaults: p.o.Defaults}
-	for i := range all.Items {
-		contents.Policies = append(contents.Policies, &all.Items[i])
-	}
+	contents := kube.Contents{Defaults: p.o.Defaults, Policies: sliceutil.Refs(all.Items)}
 	for i := range namespaces.Items {
 		n := &namespaces.Items[i]
 		contents.Namespaces = append(contents.Namespaces,
@@ -273,9 +271,7 @@ func (p *Policies) ofPolicy(ctx context.Context, own client.Object) []reconcile.
 	if err := p.o.Client.List(ctx, &all); err != nil {
 		p.o.Log.Warn("Failed to list EnergyPolicies, their modes will be updated later", "error", err)
 	}
-	requests := make([]reconcile.Request, 0, len(all.Items))
-	for i := range all.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
-	}
-	return requests
+	return sliceutil.Map(all.Items, func(e v1alpha1.EnergyPolicy) reconcile.Request {
+		return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&e)}
+	})
 }

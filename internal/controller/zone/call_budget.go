@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -135,15 +135,11 @@ func (k *Calls) attempt(ctx context.Context, batch []*reservation) error {
 	return err
 }
 
+var notInKey = regexp.MustCompile(`[^a-zA-Z0-9._-]`)
+
 // callsKey converts the name of a source to a valid key of a ConfigMap.
 func callsKey(name string) string {
-	key := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '.', r == '_':
-			return r
-		}
-		return '_'
-	}, name)
+	key := notInKey.ReplaceAllString(name, "_")
 	const longest = 200
 	if key == name && len(key) <= longest {
 		return key

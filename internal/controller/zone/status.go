@@ -99,11 +99,9 @@ func signalChanged(previous, current *v1alpha1.SignalStatus) bool {
 	if previous == nil || current == nil {
 		return previous != current
 	}
-	if previous.Now != current.Now || previous.Unit != current.Unit || previous.Quality != current.Quality ||
-		previous.Source != current.Source || previous.ForecastSource != current.ForecastSource {
-		return true
-	}
-	return ageChanged(previous.AsOf, current.AsOf) || futureChanged(previous, current)
+	return previous.Now != current.Now || previous.Unit != current.Unit || previous.Quality != current.Quality ||
+		previous.Source != current.Source || previous.ForecastSource != current.ForecastSource ||
+		ageChanged(previous.AsOf, current.AsOf) || futureChanged(previous, current)
 }
 
 func ageChanged(previous, current *metav1.Time) bool {
