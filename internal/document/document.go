@@ -28,8 +28,7 @@ func Read(path, kind string, to any) error {
 	if yaml.Unmarshal(text,
 		&header) == nil && header.Kind != "" && (header.Kind != kind || header.APIVersion != APIVersion) {
 		return fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q%s", path, header.APIVersion, header.Kind,
-			APIVersion,
-			kind, otherUse[header.Kind])
+			APIVersion, kind, otherUse[header.Kind])
 	}
 	if err := UnmarshalYAML(text, to); err != nil {
 		var plain string

@@ -243,10 +243,8 @@ func (f *csvFile) selects(row []string) (bool, error) {
 			return false, nil
 		}
 	}
-	if f.column.sequence >= 0 && laterSequence.MatchString(row[f.column.sequence]) {
-		return false, nil
-	}
-	if f.options.Fill > 0 && blank(row[f.column.value]) {
+	if f.column.sequence >= 0 && laterSequence.MatchString(row[f.column.sequence]) ||
+		f.options.Fill > 0 && blank(row[f.column.value]) {
 		return false, nil
 	}
 	if f.column.estimated >= 0 && !slices.Contains([]string{"", "0", "false"}, row[f.column.estimated]) {

@@ -206,8 +206,7 @@ func (t *Tariff) Series(from, until time.Time, step time.Duration) (*Series, err
 		return nil, fmt.Errorf("step is %v: want a number of minutes that divides an hour", step)
 	case !until.After(from) || until.Sub(from) > maxTariffSpan:
 		return nil, fmt.Errorf("from %s until %s: want an end after the start, by at most %v",
-			from.Format(time.RFC3339),
-			until.Format(time.RFC3339), maxTariffSpan)
+			from.Format(time.RFC3339), until.Format(time.RFC3339), maxTariffSpan)
 	}
 	if err := t.Validate(); err != nil {
 		return nil, fmt.Errorf("tariff: %w", err)

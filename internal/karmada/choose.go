@@ -46,12 +46,10 @@ func ask(b *binding, job sched.Job, settings *policy.Settings, view *kube.View, 
 		if why != "" {
 			q.refused = append(q.refused, c.Name+": "+why)
 		}
-		var fit []*sched.Node
-		for _, n := range nodes {
-			if _, ok := job.Admits(n, settings.MaxPower, settings.MinEfficiency); ok && job.Fits(n) {
-				fit = append(fit, n)
-			}
-		}
+		fit := slices.DeleteFunc(slices.Clone(nodes), func(n *sched.Node) bool {
+			_, ok := job.Admits(n, settings.MaxPower, settings.MinEfficiency)
+			return !ok || !job.Fits(n)
+		})
 		q.all, q.Nodes = append(q.all, fit...), append(q.Nodes, sched.Fold(fit)...) // exclude full nodes before folding
 	}
 	return q

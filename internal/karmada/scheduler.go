@@ -51,10 +51,8 @@ func (b *binding) triggered() bool {
 // waits reports whether the clusters of a binding do not match its spec: it was never scheduled, its placement or
 // number of replicas has changed, rescheduling was triggered, or one of its clusters no longer exists.
 func (b *binding) waits(gone func(cluster string) bool) bool {
-	switch {
-	case !b.applied, len(b.Spec.Clusters) == 0, b.triggered():
-		return true
-	case slices.ContainsFunc(b.Spec.Clusters, func(t target) bool { return gone(t.Name) }):
+	if !b.applied || len(b.Spec.Clusters) == 0 || b.triggered() ||
+		slices.ContainsFunc(b.Spec.Clusters, func(t target) bool { return gone(t.Name) }) {
 		return true
 	}
 	sum := int32(0)

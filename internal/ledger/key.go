@@ -178,12 +178,9 @@ const (
 
 // ofAccounts reports whether the query requires dimensions that only accounts have.
 func (q *Query) ofAccounts() bool {
-	for _, d := range q.GroupBy {
-		if keys[d] != nil && d != BySite && d != ByCluster {
-			return true
-		}
-	}
-	return len(q.Namespaces)+len(q.Kinds)+len(q.Owners)+len(q.Teams)+len(q.Strategies) > 0
+	detailed := func(d Dimension) bool { return keys[d] != nil && d != BySite && d != ByCluster }
+	return len(q.Namespaces)+len(q.Kinds)+len(q.Owners)+len(q.Teams)+len(q.Strategies) > 0 ||
+		slices.ContainsFunc(q.GroupBy, detailed)
 }
 
 // Maximum lengths of series in windows and in hours.

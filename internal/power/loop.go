@@ -122,10 +122,7 @@ func (l *loop) decide(c *cluster, now time.Time) (transitions []*transition) {
 	if panics.Survive(l.Log, "power", "taking a snapshot", func() { s = l.snapshot(c, now) }) {
 		plan = l.plan(&s)
 	}
-	verdicts := map[string]int{} // index by node name
-	for i := range plan.Verdicts {
-		verdicts[s.Machines[i].Name] = i
-	}
+	verdicts := sliceutil.Places(s.Machines[:len(plan.Verdicts)], func(m *sleep.Machine) string { return m.Name })
 	asked, free := 0, l.free(c.nodes, &plan, now)
 	for _, n := range c.nodes {
 		if kube.PowerState(n) == sleep.Awake && !isReady(n) {

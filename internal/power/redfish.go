@@ -62,8 +62,7 @@ func (s *System) read(ctx context.Context) error {
 			return err
 		}
 		if len(all.Members) != 1 || !meter.SameServer(all.Members[0].ID) {
-			return dial.Refuse(dial.ReasonMissing, "it has %d systems: set system to the path of one",
-				len(all.Members))
+			return dial.Refuse(dial.ReasonMissing, "it has %d systems: set system to the path of one", len(all.Members))
 		}
 		s.at = all.Members[0].ID
 	}

@@ -116,8 +116,7 @@ func ReadParts(dirs []string) (*Book, []*Planned, error) {
 	if len(missing) > 0 {
 		const some = 3
 		return nil, nil, fmt.Errorf("%d of %d trials are missing (%d damaged lines), e.g. %s: run their shards again",
-			len(missing), len(book.Planned), damaged,
-			strings.Join(missing[:min(some, len(missing))], "; "))
+			len(missing), len(book.Planned), damaged, strings.Join(missing[:min(some, len(missing))], "; "))
 	}
 	return book, book.Planned, nil
 }

@@ -57,8 +57,7 @@ func Open(c Config, log *slog.Logger) ([]Meter, error) {
 func (c *Config) warn(meters []Meter, log *slog.Logger) {
 	if r := NewRoot(c, meters); c.asked(auto) && r.current.meter != nil && r.current.meter.Name() == NameModel {
 		log.Warn("No meter of this node can be read, so its energy is estimated by a model", "hwmon", c.HwmonRoot,
-			"rapl", c.PowercapRoot,
-			"guest", c.GuestDir)
+			"rapl", c.PowercapRoot, "guest", c.GuestDir)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Calibrate)) {
 		if !slices.ContainsFunc(meters, func(m Meter) bool { return calibrates(name, m) }) {

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -115,9 +116,7 @@ type operation struct {
 
 // check records an error. It reports whether there has been no error so far.
 func (o *operation) check(err error) bool {
-	if o.err == nil {
-		o.err = err
-	}
+	o.err = cmp.Or(o.err, err)
 	return o.err == nil
 }
 
