@@ -22,6 +22,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/charts"
@@ -147,8 +148,5 @@ func admitsHolds(ctx context.Context, client kubernetes.Interface) (bool, error)
 	}
 	got, err := client.BatchV1().Jobs(probe.Namespace).Create(ctx, probe,
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if err != nil {
-		return false, err
-	}
-	return got.Spec.Suspend != nil && *got.Spec.Suspend, nil
+	return err == nil && ptr.Deref(got.Spec.Suspend, false), err
 }

@@ -276,8 +276,7 @@ func rehearse(ctx context.Context, s *sim.Scenario, trials []Trial) (results []*
 		n := &s.Nodes[i]
 		if n.Speed != 0 && n.Speed != 1 {
 			return nil, fmt.Errorf(
-				"node %s has speed %v: Kubernetes nodes have no speed, so the lab requires speed 1", n.Name,
-				n.Speed)
+				"node %s has speed %v: Kubernetes nodes have no speed, so the lab requires speed 1", n.Name, n.Speed)
 		}
 		if known := profiles[n.Profile.Name]; known != nil && !reflect.DeepEqual(known, n.Profile) {
 			return nil, fmt.Errorf("two power profiles have the name %q: Kubernetes nodes refer to them by name",

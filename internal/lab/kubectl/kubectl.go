@@ -88,12 +88,8 @@ func namesCluster(args []string) bool {
 
 // needsCluster reports whether a command requires a cluster, unlike e.g. help and completion.
 func needsCluster(args []string) bool {
-	for _, a := range args {
-		if a == "--help" || a == "-h" || a == "--client" || a == "--client=true" {
-			return false
-		}
-	}
+	local := []string{"--help", "-h", "--client", "--client=true"}
 	return len(args) > 0 && !slices.Contains([]string{
 		"help", "completion", "config", "options", "kustomize", "plugin",
-	}, args[0])
+	}, args[0]) && !slices.ContainsFunc(args, func(a string) bool { return slices.Contains(local, a) })
 }

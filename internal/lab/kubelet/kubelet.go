@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/token"
 
 	"github.com/kubenergy/kubenergy/internal/kube"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Options configures the pods to run.
@@ -87,10 +88,7 @@ func (o *Programs) Runs(p *corev1.Pod) bool {
 // Expression returns a jq expression equivalent to Runs. It returns a value for selected pods and nothing for
 // others.
 func (o *Programs) Expression() string {
-	var names []string
-	for _, name := range o.Images {
-		names = append(names, regexp.QuoteMeta(name))
-	}
+	names := sliceutil.Map(o.Images, regexp.QuoteMeta)
 	pattern := strings.ReplaceAll(`(^|/)(`+strings.Join(names, "|")+`)([:@][^/]*)?$`, `\`, `\\`)
 	return `select([.spec.containers[].image | test("` + pattern + `")] | any) | .metadata.name`
 }

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/kubernetes/pkg/probe"
+
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // ports maps ports of a pod to ports of this machine.
@@ -89,11 +91,8 @@ func (p ports) rewrite(arg string) string {
 
 // String returns the value of the annotation lab-ports, e.g. "8081=40123,8443=40124".
 func (p ports) String() string {
-	var pairs []string
-	for _, port := range slices.Sorted(maps.Keys(p)) {
-		pairs = append(pairs, fmt.Sprintf("%d=%d", port, p[port]))
-	}
-	return strings.Join(pairs, ",")
+	pair := func(port int) string { return fmt.Sprintf("%d=%d", port, p[port]) }
+	return strings.Join(sliceutil.Map(slices.Sorted(maps.Keys(p)), pair), ",")
 }
 
 // probed returns the port of this machine for the port of a probe.

@@ -229,10 +229,8 @@ func targetPort(service *corev1.Service, port int32) (intstr.IntOrString, bool) 
 func (p *pod) behind(namespace string, selector labels.Selector, target intstr.IntOrString) (int, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.latest.Namespace != namespace || !selector.Matches(labels.Set(p.latest.Labels)) {
-		return 0, false
-	}
-	if p.term.Err() != nil || !p.state.ready(p.latest) {
+	if p.latest.Namespace != namespace || !selector.Matches(labels.Set(p.latest.Labels)) ||
+		p.term.Err() != nil || !p.state.ready(p.latest) {
 		return 0, false
 	}
 	for i := range p.latest.Spec.Containers {

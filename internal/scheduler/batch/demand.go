@@ -39,8 +39,7 @@ func Plain(pod *v1.Pod) bool {
 	spread := func(c v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable == v1.DoNotSchedule }
 	bound := func(v v1.Volume) bool { // other volumes are available on every node
 		return v.EmptyDir == nil && v.ConfigMap == nil && v.Secret == nil && v.DownwardAPI == nil &&
-			v.Projected == nil &&
-			v.HostPath == nil
+			v.Projected == nil && v.HostPath == nil
 	}
 	return !slices.ContainsFunc(spec.TopologySpreadConstraints, spread) && !slices.ContainsFunc(spec.Volumes, bound) &&
 		!slices.ContainsFunc(spec.InitContainers, takesHostPort) && !slices.ContainsFunc(spec.Containers, takesHostPort)

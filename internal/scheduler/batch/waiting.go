@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // Pod is a waiting pod with its requirements, as read with a view.
@@ -175,14 +176,8 @@ func (p *Planner) intake() *intake {
 	}
 	p.mu.Unlock()
 	slices.SortFunc(all, func(a, b waiter) int {
-		if a.failed != b.failed {
-			if a.failed {
-				return 1
-			}
-			return -1
-		}
-		return cmp.Or(cmp.Compare(corev1.PodPriority(b.pod.Object), corev1.PodPriority(a.pod.Object)),
-			cmp.Compare(a.seq, b.seq))
+		return cmp.Or(sliceutil.TrueFirst(!a.failed, !b.failed),
+			cmp.Compare(corev1.PodPriority(b.pod.Object), corev1.PodPriority(a.pod.Object)), cmp.Compare(a.seq, b.seq))
 	})
 	in.queue = all[:0]
 	for _, w := range all {

@@ -17,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/scheduler/batch"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // shortlists narrows cycles in which the scores of this plugin are decisive. From a sample with as many feasible
@@ -157,28 +158,21 @@ func shortlistable(pod *v1.Pod) bool {
 func (e *Energy) narrowToCheapest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	l, where, policy := e.shortlists, e.wheres[r.settings.Where], e.policy(r.settings.Weights)
 	if l == nil || !e.retries.allow(len(nodes)) || !l.decide() || r.settings.MaxPower != 0 ||
-		r.settings.MinEfficiency != 0 ||
-		where.Symmetry(&policy) != strategy.Interchangeable || !where.NodeLocal(&policy) || !shortlistable(pod) ||
-		!e.retries.untried(pod) {
+		r.settings.MinEfficiency != 0 || where.Symmetry(&policy) != strategy.Interchangeable ||
+		!where.NodeLocal(&policy) || !shortlistable(pod) || !e.retries.untried(pod) {
 		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.begin(r)
-	if e.scratch.snapshot.Now.Before(l.resumes) {
-		return nil
-	}
-	if !e.findBest(r, pod, nodes) {
+	if e.scratch.snapshot.Now.Before(l.resumes) || !e.findBest(r, pod, nodes) {
 		return nil
 	}
 	l.of = r
-	names := make(sets.Set[string], len(l.best))
-	for i := range l.best {
-		names.Insert(e.book.seats[l.best[i].seat].name)
-	}
+	names := sliceutil.Map(l.best, func(c choice) string { return e.book.seats[c.seat].name })
 	r.shortlisted = true
 	shortlisted.WithLabelValues(outcomeMade).Inc()
-	return &fwk.PreFilterResult{NodeNames: names}
+	return &fwk.PreFilterResult{NodeNames: sets.New(names...)}
 }
 
 // candidates returns all nodes that were available to the decision. These are the nodes of the shortlist that
@@ -189,15 +183,12 @@ func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 	if !r.shortlisted || l.of != r || len(l.changed) > 0 { // a changed node may now cost more than others
 		return left
 	}
-	listed := make(map[int32]bool, len(l.best))
-	for _, c := range l.best {
-		listed[c.member] = true
-	}
+	listed := sets.New(sliceutil.Map(l.best, func(c choice) int32 { return c.member })...)
 	all := slices.Clone(left)
 	for i := range l.members[:l.seen] {
 		m := &l.members[i]
 		// skip nodes that have changed since the decision
-		if n := r.cluster[m.at]; m.group != none && !listed[int32(i)] && n.GetGeneration() == m.generation {
+		if n := r.cluster[m.at]; m.group != none && !listed.Has(int32(i)) && n.GetGeneration() == m.generation {
 			all = append(all, n)
 		}
 	}
