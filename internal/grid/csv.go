@@ -276,8 +276,12 @@ func (f *csvFile) parse(row rowText) error {
 			return f.fail("time", "", "%s is duplicate, and clocks are put back at this time in %s: %s", row.time,
 				changedIn(t), timeZoneHint)
 		}
-		return f.fail("time", "", "%s is out of order or duplicate: want a time after %s", t.Format(time.RFC3339),
-			last.Format(time.RFC3339))
+		wrong := ""
+		if f.options.TimeZone != nil {
+			wrong = ", or another time zone if clocks are put back at this time"
+		}
+		return f.fail("time", "", "%s is out of order or duplicate: want a time after %s%s", t.Format(time.RFC3339),
+			last.Format(time.RFC3339), wrong)
 	}
 	f.rows = append(f.rows, sample{file: f, line: f.line, time: t, value: value})
 	return nil
@@ -300,7 +304,7 @@ func (f *csvFile) number(text string) (float64, error) {
 	text = strings.Trim(text, " \u00a0")
 	if f.decimals.open(text) {
 		return 0, f.fail(f.column.name, "", "the comma in %q may separate decimals or thousands: %s", text,
-			hint("decimal", `","`, "decimal"))
+			hint("decimal", `","`, "decimal", convert))
 	}
 	v, err := f.decimals.parse(text)
 	scaled, limit := v*f.scale, float64(MaxPriceOf(f.options.Currency))

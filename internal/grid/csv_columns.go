@@ -74,12 +74,12 @@ func (f *csvFile) setUnit(text string) error {
 		return nil
 	case f.options.Price:
 		return f.fail("", "", "column %q names no unit of energy: want %s in the name, or %s", f.column.name,
-			unitWords(true), hint("unit", "per-MWh", "unit"))
+			unitWords(true), hint("unit", "per-MWh", "unit", convert))
 	case u.scale(true) != 0 && u.part > 0, u.mass == 0 && priceName.MatchString(text):
 		return f.fail("", "", "column %q contains prices: %s", f.column.name, priceHint)
 	case f.column.name != string(f.options.Zone) && (u.percent || u.mass > 0 && u.mass != 1 || u.perEnergy == 1.0/1000):
 		return f.fail("", "", "column %q does not look like gCO2e per kWh: want %s in the name, or %s", f.column.name,
-			unitWords(false), hint("unit", "kg/MWh", "unit"))
+			unitWords(false), hint("unit", "kg/MWh", "unit", convert))
 	}
 	f.scale = 1
 	return nil

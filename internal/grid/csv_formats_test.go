@@ -180,6 +180,10 @@ func TestAmbiguousFormats(t *testing.T) {
 		"no such hour": {
 			hours("t", iso, "2026-03-29", 0, 1, 2), grid.CSVOptions{TimeZone: berlin(t)}, 4, []string{"does not exist in Europe/Berlin"},
 		},
+		"local times read as UTC in autumn": {
+			hours("t", iso, "2024-10-27", 0, 1, 2, 2, 3), grid.CSVOptions{TimeZone: time.UTC}, 5,
+			[]string{"is out of order or duplicate", "or another time zone if clocks are put back at this time"},
+		},
 		"local times read as UTC": {
 			hours("t", iso, "2026-03-29", 0, 1, 3, 4), grid.CSVOptions{TimeZone: time.UTC}, 4,
 			[]string{"clocks are put forward at this time in Europe/Berlin: is the time zone of the file UTC?"},

@@ -138,7 +138,7 @@ func (c *clock) parse(text string, last time.Time) (time.Time, error) {
 func (c *clock) parseLocal(text string) (time.Time, error) {
 	if d := slashes.FindStringSubmatch(text); d != nil && d[1] != d[2] && c.dates == "" {
 		return time.Time{}, fmt.Errorf("may start with the day or the month, and no other row shows which: %s",
-			hint("dates", DayFirst+" or "+MonthFirst, "dates"))
+			hint("dates", DayFirst+" or "+MonthFirst, "dates", convert))
 	}
 	dayFirst := "$1/$2/$3"
 	if c.dates == MonthFirst {
@@ -209,13 +209,15 @@ func changedIn(wall time.Time) string {
 	return ""
 }
 
+const convert = "grid convert"
+
 // hint returns the ways to set an option of a file.
-func hint(field, value, flag string) string {
-	return fmt.Sprintf("set %s, e.g. %s, for the file in the scenario, or convert it with kubenergy grid convert --%s",
-		field, value, flag)
+func hint(field, value, flag, command string) string {
+	return fmt.Sprintf("set %s, e.g. %s, for the file in the scenario, or --%s of kubenergy %s", field, value, flag,
+		command)
 }
 
-var timeZoneHint = hint("timeZone", "Europe/Berlin or UTC", "time-zone")
+var timeZoneHint = hint("timeZone", "Europe/Berlin or UTC", "time-zone", "simulate or grid convert")
 
 // SetFormat sets the format of a file from the fields or flags timeZone, unit, decimal and dates. Empty texts have no
 // effect. It returns an error for an unknown value.

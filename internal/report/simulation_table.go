@@ -79,7 +79,7 @@ func title(r *Report) string {
 		if s.Name != s.Zone {
 			label = s.Name + " (" + s.Zone + ")"
 		}
-		sites = append(sites, fmt.Sprintf("%s, PUE %.3g", label, s.PUE))
+		sites = append(sites, fmt.Sprintf("%s, PUE %.3g", cmp.Or(label, "without a zone"), s.PUE))
 	}
 	return fmt.Sprintf("%s on %s from %s; grid %s", humanize.Count(r.Scenario.Jobs, "job"),
 		humanize.Count(r.Scenario.Nodes, "node"), r.Scenario.Start.Format("2006-01-02 15:04 MST"),
@@ -117,9 +117,12 @@ func footnotes(r *Report) []string {
 	notes = append(notes, unplacedNotes(r)...)
 	notes = append(notes, r.Scenario.Notes...)
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateStarts > 0 }) {
-		notes = append(notes, "Late starts exceed the allowed delay for any reason. \"Late, had capacity\" counts "+
-			"those of jobs that were held although there was capacity at their submission. Delay violations only "+
-			"count delays by holds and suspensions, not by a lack of capacity.")
+		notes = append(notes, "Late starts exceed the allowed delay for any reason. Delay violations only count "+
+			"delays by holds and suspensions, not by a lack of capacity.")
+	}
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateHadCapacity > 0 }) {
+		notes = append(notes, "\"Late, had capacity\" counts late starts of jobs that were held although there was "+
+			"capacity at their submission.")
 	}
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Tolerated > 0 }) {
 		notes = append(notes,

@@ -137,7 +137,8 @@ func moment(text string, start time.Time) (time.Time, error) {
 	}
 	d, err := seconds(text)
 	if err != nil && !isNumber(text) {
-		err = fmt.Errorf("%q: want seconds since the start of the trace, or 2022-06-01T12:00:00Z", text)
+		err = fmt.Errorf("%q: want seconds since the start of the trace, or a time with its offset from UTC, "+
+			"e.g. 2022-06-01T12:00:00+02:00", text)
 	}
 	return start.Add(d), err
 }

@@ -125,6 +125,9 @@ func (r *rows) slurmTime(text string) (time.Time, error) {
 		} else if r.zone == nil && !strings.Contains(layout, "Z") {
 			return t, fmt.Errorf("%q has no time zone: set --time-zone, e.g. Europe/Berlin or UTC, or run sacct with "+
 				"SLURM_TIME_FORMAT=%%s", text)
+		} else if r.zone != nil && !strings.Contains(layout, "Z") && t.Format(layout) != text {
+			return t, fmt.Errorf("%q does not exist in %s, because clocks are put forward: want another time zone",
+				text, r.zone)
 		} else if first := t.Add(-time.Hour); !strings.Contains(layout, "Z") && r.repeats(first) {
 			return first.UTC(), nil
 		} else {

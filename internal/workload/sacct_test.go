@@ -93,6 +93,10 @@ func TestReadSacctColumns(t *testing.T) {
 			"JobID|Submit|Elapsed|NCPUS\n7|2026-06-01T10:00:00|00:01:30|2\n", "",
 			`workload.csv:2: submit: "2026-06-01T10:00:00" has no time zone: set --time-zone`,
 		},
+		"skipped time": {
+			"JobID|Submit|Elapsed|NCPUS\n7|2026-03-29T02:30:00|00:01:30|2\n", "Europe/Berlin",
+			`"2026-03-29T02:30:00" does not exist in Europe/Berlin`,
+		},
 		"no submission": {"JobID|Elapsed|NCPUS\n7|00:01:30|2\n", "", `column "submit" is missing`},
 		"fixed width": {
 			"       JobID              Submit\n------------ -------------------\n", "",
