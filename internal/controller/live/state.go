@@ -1,7 +1,6 @@
 package live
 
 import (
-	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -169,8 +168,11 @@ func (s *State) contradicts(node string, power energy.Watts) bool {
 }
 
 func (s *State) node(name string) *node {
-	n := cmp.Or(s.nodes[name], &node{})
-	s.nodes[name] = n
+	n := s.nodes[name]
+	if n == nil {
+		n = &node{}
+		s.nodes[name] = n
+	}
 	return n
 }
 
