@@ -290,8 +290,14 @@ func ReadNamespace(n *NamespaceMarks) (map[string]Terms, error) {
 
 var modes = []v1alpha1.Mode{v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce}
 
-// EnforceCommand returns a command that sets the mode of a namespace to enforce.
-func EnforceCommand(namespace string) string {
+// Slurm is the scheduler name of Slurm's jobs.
+const Slurm = "slurm"
+
+// EnforceCommand returns a command, or for a Slurm account a setting, that changes the mode of a namespace to enforce.
+func EnforceCommand(namespace, scheduler string) string {
+	if scheduler == Slurm {
+		return "set mode: enforce in the EnergyPolicy of the account"
+	}
 	return "kubectl label namespace " + namespace + " " + v1alpha1.LabelMode + "=enforce --overwrite"
 }
 

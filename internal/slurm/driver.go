@@ -30,7 +30,8 @@ type Options struct {
 	Rules func() (*policy.Rules, bool)
 	// Record is called for each decision with the input of the decision.
 	Record func(ledger.Record, *sched.Snapshot)
-	// Show is called after each pass with all jobs that wait for a BeginTime set by the driver.
+	// Show is called after each pass with all jobs that wait for a BeginTime set by the driver, and with those that
+	// are not delayed because of the mode shadow or advise.
 	Show func([]Held)
 	// Seen is called in each pass with all nodes and jobs. It may be nil. Its errors are logged.
 	Seen func(context.Context, []Node, []Job) error
@@ -46,9 +47,11 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Held is a job that waits for a BeginTime set by the driver.
+// Held is a job that waits for a BeginTime set by the driver, or a pending or running job that is not delayed because
+// of the mode. The latter has no Begin and no Reason.
 type Held struct {
 	Namespace, Name, User    string
+	Running                  bool
 	Marks                    map[string]string // annotations in its comment
 	Submitted, Begin, Latest time.Time
 	Reason                   string
@@ -153,6 +156,7 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 		d.o.Log.Info("Connected to Slurm", "version", d.o.Client.Version(), "nodes", len(l.nodes), "jobs", len(l.jobs))
 	}
 	d.memory.keepQueues(d.room)
+	l.shadow()
 	for _, j := range l.waiting {
 		e := d.memory.entry(j)
 		l.states[l.decide(j, e)]++
@@ -287,7 +291,7 @@ func (j *Job) name() string { return "slurm-" + strconv.FormatInt(int64(j.ID), 1
 func (j *Job) work() (policy.Work, error) {
 	namespace := namespaceOf(j.Account)
 	return policy.ReadBatch(policy.Work{
-		Namespace: namespace, Name: j.name(), Submitted: j.Submit.time(), Scheduler: "slurm",
+		Namespace: namespace, Name: j.name(), Submitted: j.Submit.time(), Scheduler: policy.Slurm,
 		Owners: policy.Owners{Owner: "Job/" + j.name(), Team: j.User},
 	}, j.request(), marksOf(j.Comment))
 }
@@ -486,9 +490,28 @@ func (l *look) hold(j *Job, e *entry, job *sched.Job) {
 	if n := len(l.calls); n > 0 && l.calls[n-1].job == j {
 		begin = l.calls[n-1].begin
 	}
+	l.show(j, job, begin, e.Reason)
+}
+
+func (l *look) show(j *Job, job *sched.Job, begin time.Time, reason string) {
 	l.held = append(l.held, Held{
-		Namespace: namespaceOf(j.Account), Name: j.name(), User: j.User, Marks: marksOf(j.Comment),
-		Submitted: job.Submitted, Begin: begin, Latest: job.LatestStart(), Reason: e.Reason, Request: job.Request,
-		Duration: job.Duration,
+		Namespace: namespaceOf(j.Account), Name: j.name(), User: j.User, Running: j.State.has("RUNNING"),
+		Marks: marksOf(j.Comment), Submitted: job.Submitted, Begin: begin, Latest: job.LatestStart(), Reason: reason,
+		Request: job.Request, Duration: job.Duration,
 	})
+}
+
+// shadow adds the jobs that are not delayed because of the mode to the list passed to Show. Jobs may have started
+// between two passes.
+func (l *look) shadow() {
+	for i := range l.jobs {
+		j := &l.jobs[i]
+		if marksOf(j.Comment) == nil || !j.State.has("PENDING") && !j.State.has("RUNNING") {
+			continue
+		}
+		job, s, err := l.question(j)
+		if err == nil && s.Ours && (s.Mode == v1alpha1.ModeShadow || s.Mode == v1alpha1.ModeAdvise) {
+			l.show(j, &job, time.Time{}, "")
+		}
+	}
 }

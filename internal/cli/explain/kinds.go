@@ -196,7 +196,7 @@ func (e *Explainer) policyOf(ctx context.Context, namespace string) {
 		e.out.Sentence += fmt.Sprintf(" Decisions that were not applied: %d of %d would have been holds and saved an "+
 			"estimated %.4g gCO2e.", c.Held, c.Decided, c.SavedGrams)
 		if e.Settled.Mode != v1alpha1.ModeEnforce {
-			e.out.Sentence += " To enforce decisions: " + policy.EnforceCommand(namespace) + "."
+			e.out.Sentence += " To enforce decisions: " + policy.EnforceCommand(namespace, "") + "."
 		}
 	}
 }

@@ -118,8 +118,8 @@ func (e *Explainer) wouldHold(s *subject, job sched.Job, settings *policy.Settin
 	if !held {
 		return " In mode enforce, " + what + "started immediately: " + reason + "."
 	}
-	return " In mode enforce, " + what + reason + ". To enforce decisions: " + policy.EnforceCommand(s.work.Namespace) +
-		"."
+	return " In mode enforce, " + what + reason + ". To enforce decisions: " +
+		policy.EnforceCommand(s.work.Namespace, s.work.Scheduler) + "."
 }
 
 // decideAnew returns the decision for a Job like the given one that is created now.

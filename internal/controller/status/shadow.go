@@ -175,7 +175,7 @@ func (s *Shadow) decide(w newWork) {
 	if held && (settings.Mode == v1alpha1.ModeAdvise || s.first(work.Namespace+" WouldHold")) {
 		s.o.Events.Eventf(w.Object, nil, v1.EventTypeNormal, "WouldHold", "Holding",
 			"would be %s; to hold such work: %s",
-			Bounded(decision.Reason.String()), policy.EnforceCommand(work.Namespace))
+			Bounded(decision.Reason.String()), policy.EnforceCommand(work.Namespace, work.Scheduler))
 	}
 }
 

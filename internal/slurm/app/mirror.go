@@ -19,7 +19,8 @@ import (
 )
 
 // mirror publishes waiting Slurm jobs as held Jobs in the namespaces of their accounts. This makes them available
-// to kubenergy held, explain and run-now, to the dashboard and to budgets.
+// to kubenergy held, explain and run-now, to the dashboard and to budgets. Jobs that are not delayed because of the mode
+// become Jobs that are not held, so that the controller counts the decisions about them.
 type mirror struct{ store *standalone.Server }
 
 var kindJob = batchv1.SchemeGroupVersion.WithKind("Job")
@@ -52,24 +53,31 @@ func (m mirror) runNow(namespace, name string) bool {
 
 func jobOf(h *slurm.Held) *batchv1.Job {
 	annotations := maps.Clone(h.Marks)
-	annotations[v1alpha1.AnnotationHeldUntil] = h.Begin.UTC().Format(time.RFC3339)
-	annotations[v1alpha1.AnnotationHeldReason] = h.Reason
 	if annotations[v1alpha1.AnnotationExpectedDuration] == "" {
 		annotations[v1alpha1.AnnotationExpectedDuration] = h.Duration.String() // limited by --time
 	}
 	annotations[v1alpha1.AnnotationLatestStart] = h.Latest.UTC().Format(time.RFC3339)
+	var status batchv1.JobStatus
+	var labels map[string]string
+	if held := !h.Begin.IsZero(); held {
+		labels = map[string]string{v1alpha1.LabelHeld: "true"}
+		annotations[v1alpha1.AnnotationHeldUntil] = h.Begin.UTC().Format(time.RFC3339)
+		annotations[v1alpha1.AnnotationHeldReason] = h.Reason
+	} else if h.Running {
+		status = batchv1.JobStatus{Active: 1, Ready: new(int32(1))}
+	}
 	requests := policy.ListOf(sched.Resources{MilliCPU: h.Request.MilliCPU, Memory: h.Request.Memory})
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: kindJob.GroupVersion().String(), Kind: kindJob.Kind},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: h.Namespace, Name: h.Name, CreationTimestamp: metav1.NewTime(h.Submitted),
-			Annotations: annotations,
-			Labels:      map[string]string{v1alpha1.LabelHeld: "true"},
+			Annotations: annotations, Labels: labels,
 		},
-		Spec: batchv1.JobSpec{Suspend: new(true), Template: v1.PodTemplateSpec{
+		Status: status,
+		Spec: batchv1.JobSpec{Suspend: new(labels != nil), Template: v1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelTeam: h.User}},
-			Spec: v1.PodSpec{Containers: []v1.Container{{
-				Name: "slurm", Resources: v1.ResourceRequirements{Requests: requests},
+			Spec: v1.PodSpec{SchedulerName: policy.Slurm, Containers: []v1.Container{{
+				Name: policy.Slurm, Resources: v1.ResourceRequirements{Requests: requests},
 			}}},
 		}},
 	}

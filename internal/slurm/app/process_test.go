@@ -23,10 +23,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli"
+	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	"github.com/kubenergy/kubenergy/internal/controller"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
@@ -42,6 +46,11 @@ apiVersion: kubenergy.io/v1alpha1
 kind: EnergyPolicy
 metadata: {name: default}
 spec: {mode: enforce}
+---
+apiVersion: kubenergy.io/v1alpha1
+kind: EnergyPolicy
+metadata: {name: default, namespace: chemistry}
+spec: {mode: shadow}
 ---
 apiVersion: kubenergy.io/v1alpha1
 kind: EnergyBudget
@@ -73,6 +82,9 @@ func (q *queue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"job_id": 7, "account": "physics", "user_name": "ada", "partition": "main", "job_state": []string{"PENDING"},
 			"comment": "kubenergy:allowed-delay=8h", "submit_time": number(q.submit.Unix()), "cpus": number(4),
 			"eligible_time": number(q.begin), "time_limit": number(60),
+		}, map[string]any{
+			"job_id": 9, "account": "chemistry", "partition": "main", "job_state": []string{"RUNNING"},
+			"comment": "kubenergy:allowed-delay=8h", "submit_time": number(time.Now().Unix()), "cpus": number(4),
 		}}})
 	case "/slurm/v0.0.45/job/7":
 		var body struct {
@@ -188,6 +200,20 @@ func TestWithoutKubernetes(t *testing.T) {
 		t.Error(text)
 	}
 	description("CheaperLater", "explain", "job", "slurm-7", "-n", "physics")
+	description("To enforce decisions: set mode: enforce in the EnergyPolicy of the account", "explain", "job", "slurm-9",
+		"-n", "chemistry")
+	kit.Eventually(t, time.Minute, "the decision is counted in the policy of the account", func() bool {
+		var list v1alpha1.EnergyPolicyList
+		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(state, "kubeconfig"))
+		if err == nil {
+			client := kubernetes.NewForConfigOrDie(config)
+			err = cmdutil.GetJSON(t.Context(), client, cmdutil.ResourcePath+"energypolicies", &list)
+		}
+		return err == nil && slices.ContainsFunc(list.Items, func(p v1alpha1.EnergyPolicy) bool {
+			c := p.Status.Shadow
+			return p.Namespace == "chemistry" && c != nil && c.Decided == 1 && c.Held == 1 && c.SavedGrams > 0
+		})
+	})
 	description("1 recorded decisions", "replay", "--strategy", "carbon+window", "--from", "-1h")
 	description("No energy is recorded in this period yet", "report", "--from", "-1h")
 	deliver(t, ledgerAddress, state, "n1-token", &batch.Batch{
