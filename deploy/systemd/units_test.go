@@ -289,7 +289,7 @@ func TestAnalyze(t *testing.T) {
 	if err := copyUnits(filepath.Join(root, "usr/lib/systemd/system")); err != nil {
 		t.Fatal(err)
 	}
-	for _, program := range []string{"usr/local/bin/kubenergy-agent", "usr/libexec/virtiofsd", "usr/bin/mkdir"} {
+	for _, program := range []string{"usr/local/bin/kubenergy-agent", "usr/libexec/virtiofsd", "usr/bin/mkdir", "bin/sh"} {
 		path := filepath.Join(root, program)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755)); err != nil { //nolint:gosec // a program
 			t.Fatal(err)
@@ -297,7 +297,7 @@ func TestAnalyze(t *testing.T) {
 	}
 	verify := func() string {
 		cmd := exec.CommandContext(t.Context(), analyze, "verify", "--root="+root, agent, "virtiofsd@web-1.service",
-			"virtiofsd@web-1.socket", mount)
+			"virtiofsd@web-1.socket", mount, "kubenergy-slurm-token.service", "kubenergy-slurm-token.timer")
 		out, err := cmd.CombinedOutput()
 		if err != nil && len(out) == 0 {
 			return err.Error()

@@ -277,10 +277,18 @@ func (s *stage) startRest(args ...string) {
 	time.Sleep(time.Second)
 }
 
-// token writes a token of an account.
+// token replaces the token file with the command of the systemd unit.
 func (s *stage) token(account string) {
 	s.t.Helper()
-	s.write("token", 0o600, s.run("scontrol", "token", "username="+account, "lifespan=3600"))
+	unit, err := os.ReadFile("../../deploy/systemd/kubenergy-slurm-token.service")
+	_, script, ok := strings.Cut(string(unit), "\nExecStart=/bin/sh -euc '")
+	script, _, closed := strings.Cut(script, "'\n")
+	if err != nil || !ok || !closed {
+		s.t.Fatalf("no command in the unit of the token: %v", err)
+	}
+	script = strings.NewReplacer("=kubenergy", "="+account, "chown kubenergy", "chown root", "slurm-token", "token").
+		Replace(script)
+	s.run("sh", "-euc", "cd "+s.path("")+"; "+script)
 }
 
 // submit submits a job that sleeps and returns its ID and the messages for the submitter.
