@@ -30,7 +30,7 @@ type Options struct {
 	Rules func() (*policy.Rules, bool)
 	// Record is called for each decision with the input of the decision.
 	Record func(ledger.Record, *sched.Snapshot)
-	// Show is called after each pass with all jobs that wait for a BeginTime set by the driver, and with those that
+	// Show is called after each pass with all jobs that wait for a BeginTime set by the driver, and with all jobs that
 	// are not delayed because of the mode shadow or advise.
 	Show func([]Held)
 	// Seen is called in each pass with all nodes and jobs. It may be nil. Its errors are logged.

@@ -19,8 +19,8 @@ import (
 )
 
 // mirror publishes waiting Slurm jobs as held Jobs in the namespaces of their accounts. This makes them available
-// to kubenergy held, explain and run-now, to the dashboard and to budgets. Jobs that are not delayed because of the mode
-// become Jobs that are not held, so that the controller counts the decisions about them.
+// to kubenergy held, explain and run-now, to the dashboard and to budgets. Jobs that are not delayed because of the
+// mode become Jobs that are not held, so that the controller counts the decisions about them.
 type mirror struct{ store *standalone.Server }
 
 var kindJob = batchv1.SchemeGroupVersion.WithKind("Job")
