@@ -20,6 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/sim/oracle"
 	"github.com/kubenergy/kubenergy/internal/workload"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 const (
@@ -34,7 +35,7 @@ func TestClustersInputIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]byte{"jobs.csv": jobs.Bytes(), "grid.csv": clusterGrids()} {
-		hold(t, filepath.Join("clusters", name), want)
+		kit.Golden(t, filepath.Join("clusters", name), want, *rewrite)
 	}
 }
 
@@ -165,7 +166,7 @@ func TestClustersBetweenBounds(t *testing.T) {
 	if !begins || !ends {
 		t.Fatalf("%s does not contain %q and %q", clustersPage, clustersBegin, figuresEnd)
 	}
-	hold(t, clustersPage, []byte(before+clustersBegin+table.String()+figuresEnd+after))
+	kit.Golden(t, clustersPage, []byte(before+clustersBegin+table.String()+figuresEnd+after), *rewrite)
 	t.Log("\n" + table.String())
 
 	if best.late > 0 || !(least < best.Carbon && best.Carbon < window.Carbon) {

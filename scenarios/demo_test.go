@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/internal/workload"
 	"github.com/kubenergy/kubenergy/internal/workload/workloadtest"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the generated files")
@@ -29,19 +29,7 @@ func TestDemoInputIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]byte{"jobs.csv": jobs.Bytes(), "grid.csv": intensity()} {
-		path := filepath.Join("demo", name)
-		if *rewrite {
-			if err := os.WriteFile(path, want, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not current: run go test ./scenarios -rewrite", path)
-		}
+		kit.Golden(t, filepath.Join("demo", name), want, *rewrite)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
 	"github.com/kubenergy/kubenergy/scenarios"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // Files with the figures of the README, relative to this directory.
@@ -67,8 +68,8 @@ func TestFiguresAreCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hold(t, figuresFile, append(text, '\n'))
-	hold(t, pictureFile, picture)
+	kit.Golden(t, figuresFile, append(text, '\n'), *rewrite)
+	kit.Golden(t, pictureFile, picture, *rewrite)
 
 	readme, err := os.ReadFile(readmeFile)
 	if err != nil {
@@ -79,24 +80,7 @@ func TestFiguresAreCurrent(t *testing.T) {
 	if !begins || !ends {
 		t.Fatalf("README.md does not contain %q and %q", strings.TrimSpace(figuresBegin), figuresEnd)
 	}
-	hold(t, readmeFile, fmt.Appendf(nil, "%s%s%s%s%s", before, figuresBegin, all.table(), figuresEnd, after))
-}
-
-// hold checks that a file has the expected content, or writes it if the flag -rewrite is set.
-func hold(t *testing.T, path string, want []byte) {
-	t.Helper()
-	if *rewrite {
-		if err := os.WriteFile(path, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not current: run go test ./scenarios -run Figures -rewrite", path)
-	}
+	kit.Golden(t, readmeFile, fmt.Appendf(nil, "%s%s%s%s%s", before, figuresBegin, all.table(), figuresEnd, after), *rewrite)
 }
 
 // simulateDemo returns the report of the demo with machines that are always on and machines that sleep, and the

@@ -2,7 +2,6 @@ package scenarios_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -21,6 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/workload"
 	"github.com/kubenergy/kubenergy/internal/workload/workloadtest"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // The samples are synthetic and contain no values from published data.
@@ -34,19 +34,8 @@ var samples = map[string]func() []byte{
 
 func TestSamplesAreCurrent(t *testing.T) {
 	for name, make := range samples {
-		path, want := filepath.FromSlash(name), make()
-		if *rewrite {
-			if err := os.WriteFile(path, want, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not current: run go test ./scenarios -rewrite", name)
-		}
+		got := make()
+		kit.Golden(t, filepath.FromSlash(name), got, *rewrite)
 		if len(got) > 10_000 {
 			t.Errorf("%s has %d bytes, want at most 10,000", name, len(got))
 		}
@@ -168,13 +157,7 @@ func sampleDecisions(t *testing.T) []ledger.Record {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var packed bytes.Buffer
-		z := gzip.NewWriter(&packed)
-		_, _ = z.Write(data) // bytes.Buffer never returns an error
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
-		}
-		r.Digest, r.Snapshot = codec.Digest(data), packed.Bytes()
+		r.Digest, r.Snapshot = codec.Digest(data), kit.Gzip(data)
 		records = append(records, r)
 	}
 	return records

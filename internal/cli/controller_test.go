@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -32,6 +31,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // fakeUnit is a fake controller, reachable directly and through the proxy of an API server.
@@ -490,18 +490,10 @@ func recorded(t *testing.T, action, name string, at time.Time, node, strategy st
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	if _, err := z.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
 	return ledger.Record{
 		ID: action + name, Action: action, At: at, Namespace: "home", OwnerKind: "Job", Owner: name, UID: "uid-" + name,
 		Strategy: strategy, Node: node,
-		Snapshot: b.Bytes(), Digest: codec.Digest(data),
+		Snapshot: kit.Gzip(data), Digest: codec.Digest(data),
 	}
 }
 

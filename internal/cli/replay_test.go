@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
@@ -23,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
+	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
@@ -56,17 +56,9 @@ func placedRecord(t *testing.T) ledger.Record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	if _, err := z.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
 	return ledger.Record{
 		ID: "r1", At: now, Action: "place", Namespace: "a", OwnerKind: "Job", Owner: "j", Strategy: "energy", Node: "n",
-		Digest: codec.Digest(data), Snapshot: b.Bytes(),
+		Digest: codec.Digest(data), Snapshot: kit.Gzip(data),
 	}
 }
 

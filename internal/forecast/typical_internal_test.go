@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 var rewrite = flag.Bool("rewrite", false, "regenerate the tables of typical days from the shared data directory")
@@ -43,19 +44,7 @@ func TestTypicalTables(t *testing.T) {
 			"US-NW-BPAT":  shared(t, "carbon/eia_2022/BPAT_2022.csv.gz"),
 		}),
 	} {
-		path := filepath.Join("typical", name)
-		if *rewrite {
-			if err := os.WriteFile(path, want, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("%s does not match its source: run go test ./internal/forecast -run TypicalTables -rewrite", path)
-		}
+		kit.Golden(t, filepath.Join("typical", name), want, *rewrite)
 	}
 }
 

@@ -1,8 +1,6 @@
 package grid_test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"math"
 	"os"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
@@ -33,14 +32,6 @@ func TestReadCSV(t *testing.T) {
 		"2022-01-01T00:00Z,FR,30,40,1,1,0\n" +
 		"2022-01-01T01:00Z,DE,166.66,218.0,80.81,72.84,0\n" +
 		"2022-01-01T01:00Z,FR,31,41,1,1,1\n"
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	if _, err := w.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
 	for name, c := range map[string]struct {
 		text    string
 		options grid.CSVOptions
@@ -56,7 +47,7 @@ func TestReadCSV(t *testing.T) {
 			166.66, time.Hour,
 			energy.Derived,
 		},
-		"gzip": {packed.String(), grid.CSVOptions{Zone: "DE"}, 218, time.Hour, energy.Derived},
+		"gzip": {string(kit.Gzip([]byte(text))), grid.CSVOptions{Zone: "DE"}, 218, time.Hour, energy.Derived},
 		"carriage returns": {
 			strings.ReplaceAll(text, "\n", "\r\n"),
 			grid.CSVOptions{Zone: "DE"},
@@ -272,15 +263,7 @@ func TestReadCSVOfATime(t *testing.T) {
 
 // A text is limited to the given number of bytes, compressed or not.
 func TestReadText(t *testing.T) {
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	if _, err := w.Write([]byte("12345")); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{"12345", packed.String()} {
+	for _, text := range []string{"12345", string(kit.Gzip([]byte("12345")))} {
 		for limit, want := range map[int64]bool{4: false, 5: true, 6: true, math.MaxInt64: true} {
 			got, err := grid.ReadText(strings.NewReader(text), limit)
 			if (err == nil) != want || want && string(got) != "12345" {

@@ -1,8 +1,6 @@
 package report
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"math"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/codec"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 var morning = time.Date(2026, 6, 1, 8, 0, 0, 0, time.UTC)
@@ -73,15 +72,7 @@ func record(t testing.TB, action, name string, at time.Time, node string, s *sch
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	if _, err := z.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r.Snapshot, r.Digest = b.Bytes(), codec.Digest(data)
+	r.Snapshot, r.Digest = kit.Gzip(data), codec.Digest(data)
 	return r
 }
 

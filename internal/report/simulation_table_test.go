@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/report"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files; review the diff before committing it")
@@ -22,22 +23,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the golden files; review the 
 // golden compares got with a file in testdata.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *rewrite {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got)\n%s", path, diff)
-	}
+	kit.Golden(t, filepath.Join("testdata", name), got, *rewrite)
 }
 
 // compared returns a report of two runs, and their results.

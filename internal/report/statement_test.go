@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -28,6 +27,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 var rewriteStatements = flag.Bool("rewrite-statements", false,
@@ -266,20 +266,7 @@ func TestStatementFormats(t *testing.T) {
 			if err := Write(&b, s, format, false); err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join("testdata", "statement."+format)
-			if *rewriteStatements {
-				if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), b.String()); diff != "" {
-				t.Errorf("%s (-want +got), rewrite it with -rewrite-statements:\n%s", path, diff)
-			}
+			kit.Golden(t, filepath.Join("testdata", "statement."+format), b.Bytes(), *rewriteStatements)
 		})
 	}
 	if err := Write(io.Discard, s, "xml", false); err == nil {

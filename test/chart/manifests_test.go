@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 const generated = "# Generated from charts/kubenergy by `make manifests`: edit it there.\n"
@@ -27,7 +28,7 @@ metadata:
 // TestManifestsAreCurrent verifies that the plain manifests in deploy/ match the chart. They are used without Helm
 // and by programs that set up a cluster themselves.
 func TestManifestsAreCurrent(t *testing.T) {
-	current(t, filepath.Join(Folder, "files/hold/keys.yaml"), knownKeys(t))
+	kit.Golden(t, filepath.Join(Folder, "files/hold/keys.yaml"), knownKeys(t), *rewrite)
 	documents, err := Template(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +40,7 @@ func TestManifestsAreCurrent(t *testing.T) {
 				parts = append(parts, plain(d))
 			}
 		}
-		current(t, filepath.Join(root, "deploy", name), []byte(generated+strings.Join(parts, "---\n")))
+		kit.Golden(t, filepath.Join(root, "deploy", name), []byte(generated+strings.Join(parts, "---\n")), *rewrite)
 	}
 	fn := func(component string) func(*Document) bool {
 		return func(d *Document) bool { return d.Object.GetLabels()["app.kubernetes.io/name"] == component }
@@ -66,7 +67,7 @@ func TestManifestsAreCurrent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		current(t, filepath.Join(root, "deploy", to), append([]byte(generated), text...))
+		kit.Golden(t, filepath.Join(root, "deploy", to), append([]byte(generated), text...), *rewrite)
 	}
 }
 

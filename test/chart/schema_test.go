@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/charts"
 	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 var rewrite = flag.Bool("rewrite", false,
@@ -56,7 +57,7 @@ func TestSchemaKnowsOurKinds(t *testing.T) {
 	if err := encoder.Encode(schema); err != nil {
 		t.Fatal(err)
 	}
-	current(t, path, now.Bytes())
+	kit.Golden(t, path, now.Bytes(), *rewrite)
 }
 
 // TestPoliciesTakeEveryWhere verifies that policies accept all strategies that annotations and profiles accept.
@@ -131,25 +132,4 @@ func jsonSchema(p *apiextensionsv1.JSONSchemaProps) map[string]any {
 		s["properties"] = properties
 	}
 	return s
-}
-
-// current checks that a generated file is up to date. With -rewrite it updates the file.
-func current(t *testing.T, path string, now []byte) {
-	t.Helper()
-	if *rewrite {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, now, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	previous, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(previous), string(now)); diff != "" {
-		t.Errorf("%s is outdated, run make manifests (-have,+want):\n%s", path, diff)
-	}
 }

@@ -187,16 +187,8 @@ func TestLinks(t *testing.T) {
 			}
 		}
 	}
-	list := filepath.Join(kit.Root, "docs/links.txt")
-	want := strings.Join(slices.Sorted(maps.Keys(outer)), "\n") + "\n"
-	if *rewrite {
-		if err := os.WriteFile(list, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if have, err := os.ReadFile(list); err != nil || string(have) != want {
-		t.Errorf("docs/links.txt is outdated, run go test ./test/docs -run TestLinks -rewrite (error: %v)", err)
-	}
+	kit.Golden(t, filepath.Join(kit.Root, "docs/links.txt"),
+		[]byte(strings.Join(slices.Sorted(maps.Keys(outer)), "\n")+"\n"), *rewrite)
 }
 
 // TestPagesAreReachable follows links from docs/README.md to every page in docs. A link to a directory reaches all

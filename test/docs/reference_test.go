@@ -309,14 +309,8 @@ func TestZones(t *testing.T) {
 		}
 	}
 	reference.Hold(t, "docs/reference/zones.md", "./test/docs -run TestZones", b.String()+"\n", *rewrite)
-	list := filepath.Join(kit.Root, "charts", "kubenergy", "files", "zones.txt")
-	want := strings.Join(forecast.TypicalZones(), "\n") + "\n"
-	if *rewrite {
-		kit.Write(t, list, want)
-	}
-	if text, err := os.ReadFile(list); err != nil || string(text) != want {
-		t.Errorf("%s differs from the bundled typical days (%v): run go test ./test/docs -run TestZones -rewrite", list, err)
-	}
+	kit.Golden(t, filepath.Join(kit.Root, "charts", "kubenergy", "files", "zones.txt"),
+		[]byte(strings.Join(forecast.TypicalZones(), "\n")+"\n"), *rewrite)
 }
 
 // at returns the schema of a key, or nil if it does not exist.

@@ -1,7 +1,6 @@
 package grafana
 
 import (
-	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -33,19 +32,7 @@ func TestDashboardsAreCurrent(t *testing.T) {
 		}
 		path := filepath.Join(folder, d.name+".json")
 		names = append(names, path)
-		if *rewrite {
-			if err := errorOf(os.MkdirAll(folder, 0o755), os.WriteFile(path, now, 0o644)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		previous, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(previous, now) {
-			t.Errorf("%s is outdated, run go test ./test/grafana -rewrite (-have,+want):\n%s",
-				path, cmp.Diff(string(previous), string(now)))
-		}
+		kit.Golden(t, path, now, *rewrite)
 	}
 	slices.Sort(names)
 	files, err := filepath.Glob(filepath.Join(folder, "*"))

@@ -3,12 +3,10 @@ package install
 import (
 	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
@@ -49,18 +48,7 @@ func (w *world) testRights(t *testing.T) {
 			}
 		}
 	}
-	if *rewrite {
-		if err := os.WriteFile(rightsFile, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(rightsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text.String()); diff != "" {
-		t.Errorf("permissions have changed; if this is intended, run this test with -rewrite (-want,+got):\n%s", diff)
-	}
+	kit.Golden(t, rightsFile, []byte(text.String()), *rewrite)
 	for line := range strings.Lines(text.String()) {
 		if strings.Contains(line, "secrets") || strings.Contains(line, "*") && !strings.Contains(line, "/*") {
 			t.Errorf("permission that no KubEnergy account may have: %s", strings.TrimSpace(line))

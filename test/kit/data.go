@@ -1,10 +1,15 @@
 package kit
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubenergy/kubenergy/scenarios"
 )
@@ -67,5 +72,29 @@ func link(t testing.TB, path, name string) {
 		if err := os.Symlink(at, path); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Gzip returns compressed data.
+func Gzip(data []byte) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = z.Write(data) // a buffer returns no error
+	_ = z.Close()
+	return b.Bytes()
+}
+
+// Golden checks that a file has the given content. If rewrite is set, it writes the file before.
+func Golden(t testing.TB, path string, got []byte, rewrite bool) {
+	t.Helper()
+	if rewrite {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, got, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if diff := cmp.Diff(string(want), string(got)); err != nil || diff != "" {
+		t.Errorf("%s is not current; if the change is intended, run go test -run '^%s$' -rewrite (error: %v; -want +got):"+
+			"\n%s", path, t.Name(), err, diff)
 	}
 }

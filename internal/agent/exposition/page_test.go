@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -26,6 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/agent/meter"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/energy/batch"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected page")
@@ -175,19 +175,7 @@ var variable = regexp.MustCompile(`(?m)^(process_\w+|go_goroutines)( |\{.*\} ).*
 
 func TestPage(t *testing.T) {
 	got := variable.ReplaceAllString(body(fixture(), false), "$1 …")
-	const path = "testdata/page.txt"
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
-	}
+	kit.Golden(t, "testdata/page.txt", []byte(got), *rewrite)
 }
 
 func TestPageIsWellFormed(t *testing.T) {

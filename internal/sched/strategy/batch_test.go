@@ -81,23 +81,7 @@ func TestBatchKeepsToCapacityAndOrder(t *testing.T) {
 		if len(got) != len(s.Queue) {
 			t.Fatalf("got %d decisions for %d jobs", len(got), len(s.Queue))
 		}
-		left := map[string]sched.Node{}
-		for _, n := range s.Nodes {
-			left[n.Name] = *n
-		}
-		for i, d := range got {
-			if d.Job != s.Queue[i].ID {
-				t.Fatalf("decision %d is for job %s", i, d.Job)
-			}
-			if d.Node == "" {
-				continue
-			}
-			n, ok := left[d.Node]
-			if !ok || !s.Queue[i].Fits(&n) {
-				t.Fatalf("%s: job %s does not fit on node %s", name, d.Job, d.Node)
-			}
-			left[d.Node] = n.Place(s.Queue[i].Request)
-		}
+		_, left := carriedOut(t, s, got)
 		for i, d := range got {
 			for _, n := range left {
 				if d.Node == "" && d.Reason.Kind != sched.NoFreshSignal && s.Queue[i].Fits(&n) {
