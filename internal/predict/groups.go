@@ -95,6 +95,7 @@ type Groups struct {
 	outcomes [calibrationBins]float64     // number of run times per predicted quantile
 	adjusted [calibrationBins + 1]float64 // calibrated fraction at the edges of the bins
 
+	seen     int // number of run times
 	round    int // number of Refresh calls
 	current  map[groupKey]*expectation
 	reported map[string]*[binCount + 1]float64 // by job: the first prediction
@@ -107,6 +108,7 @@ type expectation struct {
 	below       *[binCount + 1]float64 // predicted fraction of run times below each edge
 	adjusted    [binCount + 1]float64  // calibrated fraction
 	runtimes    *sched.Runtimes
+	foreseen    *sched.Runtimes // without rare run times
 }
 
 // NewGroups returns a learner without observations.
@@ -143,8 +145,11 @@ func (g *Groups) Ended(j *sched.Job, ran time.Duration) {
 	}
 	delete(g.reported, j.ID)
 	g.learn((below[bin] + below[bin+1]) / 2)
+	g.seen++
 	for level, key := range groupsOf(j) {
-		of(g.groups[level], key).add(bin, keeps[level])
+		h := of(g.groups[level], key)
+		h.add(bin, keeps[level])
+		h.last = g.seen
 	}
 }
 
@@ -216,7 +221,7 @@ func (g *Groups) expect(j *sched.Job) *expectation {
 func (g *Groups) Expect(j *sched.Job) {
 	e := g.expect(j)
 	if e.runtimes == nil {
-		e.runtimes = g.runtimes(&e.adjusted)
+		e.runtimes = g.runtimes(&e.adjusted, survivalStep, survivalBins)
 	}
 	if g.reported[j.ID] == nil {
 		g.reported[j.ID] = e.below
@@ -224,12 +229,12 @@ func (g *Groups) Expect(j *sched.Job) {
 	j.Runtimes, j.Duration = e.runtimes, e.runtimes.Mean()
 }
 
-// runtimes converts a distribution to the steps of [Survival].
-func (g *Groups) runtimes(below *[binCount + 1]float64) *sched.Runtimes {
-	survival := make([]float64, survivalBins+1)
+// runtimes converts a distribution to equal steps. Jobs that run longer are assumed to finish in the last step.
+func (g *Groups) runtimes(below *[binCount + 1]float64, step time.Duration, steps int) *sched.Runtimes {
+	survival := make([]float64, steps+1)
 	bin := 0
 	for b := range survival {
-		at := float64(b) * survivalStep.Seconds()
+		at := float64(b) * step.Seconds()
 		for bin < binCount-1 && g.edges[bin+1] <= at {
 			bin++
 		}
@@ -239,7 +244,7 @@ func (g *Groups) runtimes(below *[binCount + 1]float64) *sched.Runtimes {
 			survival[b] = min(survival[b], survival[b-1])
 		}
 	}
-	runtimes, err := sched.NewRuntimes(survivalStep, survival)
+	runtimes, err := sched.NewRuntimes(step, survival)
 	if err != nil {
 		panic(err) // the values start with 1 and do not increase
 	}

@@ -3,6 +3,7 @@ package predict
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -33,10 +34,11 @@ func binEdges() []float64 {
 
 // histogram counts run times with weights that decrease with every later one.
 type histogram struct {
-	bins  [binCount]float64
-	total float64
-	unit  float64 // weight of the last run time; all weights are relative to it
-	seen  int     // number of run times
+	bins    []int32 // with at least one run time, sorted
+	weights []float64
+	unit    float64 // weight of the last run time; all weights are relative to it
+	seen    int     // number of run times
+	last    int     // number of run times of all jobs at the last one
 }
 
 // rescaleAt is the weight above which all weights are normalized.
@@ -47,13 +49,15 @@ func (h *histogram) add(bin int, keep float64) {
 	h.unit = cmp.Or(h.unit, 1)
 	h.seen++
 	h.unit /= keep
-	h.bins[bin] += h.unit
-	h.total += h.unit
+	i, found := slices.BinarySearch(h.bins, int32(bin))
+	if !found {
+		h.bins, h.weights = slices.Insert(h.bins, i, int32(bin)), slices.Insert(h.weights, i, 0)
+	}
+	h.weights[i] += h.unit
 	if h.unit > rescaleAt {
-		for i := range h.bins {
-			h.bins[i] /= h.unit
+		for i := range h.weights {
+			h.weights[i] /= h.unit
 		}
-		h.total /= h.unit
 		h.unit = 1
 	}
 }
@@ -63,9 +67,16 @@ func (h *histogram) mix(p *[binCount]float64, k float64) {
 	if h.unit == 0 {
 		return
 	}
-	n := h.total / h.unit // effective number of run times in h
+	total := 0.0
+	for _, w := range h.weights {
+		total += w
+	}
+	n := total / h.unit // effective number of run times in h
 	share := n / (n + k)
 	for i := range p {
-		p[i] = (1-share)*p[i] + share*h.bins[i]/h.total
+		p[i] *= 1 - share
+	}
+	for i, bin := range h.bins {
+		p[bin] += share * h.weights[i] / total
 	}
 }

@@ -13,6 +13,7 @@ type Runtimes struct {
 	Step     time.Duration
 	Survival []float64 // fraction of jobs that run longer than i·Step; Survival[0] is 1
 	executed []float64 // integral of Survival from 0 to i·Step, in seconds
+	likely   time.Duration
 }
 
 // NewRuntimes returns the distribution for the given fractions of jobs that run longer than 0, step, 2·step and so
@@ -33,7 +34,21 @@ func NewRuntimes(step time.Duration, survival []float64) (*Runtimes, error) {
 			r.executed[i] = r.executed[i-1] + step.Seconds()*(v+survival[i-1])/2
 		}
 	}
+	r.likely = r.Quantile(likely)
 	return r, nil
+}
+
+// likely is the fraction of jobs that must finish by their completion deadline if they start at the latest start.
+const likely = 0.9
+
+// Quantile returns the time by which the given fraction of jobs have finished.
+func (r *Runtimes) Quantile(p float64) time.Duration {
+	for i, v := range r.Survival[1:] {
+		if before := r.Survival[i]; v <= 1-p && v < before {
+			return r.Step*time.Duration(i) + time.Duration((before-(1-p))/(before-v)*float64(r.Step))
+		}
+	}
+	return r.Step * time.Duration(len(r.Survival)-1)
 }
 
 // Longer returns the fraction of jobs that run longer than d.
