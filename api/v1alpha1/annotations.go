@@ -20,7 +20,7 @@ const (
 	AnnotationAllowedDelay = Prefix + "allowed-delay"
 	// RFC 3339 time: deadline for the completion; no hold lasts beyond this time minus the expected duration
 	AnnotationFinishBy = Prefix + "finish-by"
-	// duration: expected run time; defaults to one hour
+	// duration: expected run time; defaults to the learnt run time, or one hour
 	AnnotationExpectedDuration = Prefix + "expected-duration"
 	// `"true"`: start the workload immediately, regardless of all other settings
 	AnnotationRunNow = Prefix + "run-now"

@@ -76,7 +76,7 @@ type WorkloadSettings struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('744h')",message="must be between 0 and 744h"
 	AllowedDelay *metav1.Duration `json:"allowedDelay,omitempty"`
-	// expectedDuration is the expected run time of workloads that do not specify it.
+	// expectedDuration is the expected run time of workloads that do not specify it, until it is learnt.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('744h')",message="must be greater than 0 and at most 744h"
 	ExpectedDuration *metav1.Duration `json:"expectedDuration,omitempty"`

@@ -13,7 +13,7 @@ var GroupVersion = schema.GroupVersion{Group: "kubenergy.io", Version: "v1alpha1
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&GridZone{}, &GridZoneList{}, &PowerProfile{}, &PowerProfileList{}, &EnergyPolicy{}, &EnergyPolicyList{},
-		&EnergyBudget{}, &EnergyBudgetList{})
+		&EnergyBudget{}, &EnergyBudgetList{}, &JobProfile{}, &JobProfileList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -67,7 +67,7 @@ func newAPIServer(t *testing.T) *apiServer {
 		allowed: func(string, *authorizationv1.ResourceAttributes) bool { return true },
 		served: map[string][]string{
 			"admissionregistration.k8s.io/v1": {"mutatingadmissionpolicies"},
-			"kubenergy.io/v1alpha1":           {"gridzones", "energypolicies", "powerprofiles"},
+			"kubenergy.io/v1alpha1":           {"gridzones", "energypolicies", "powerprofiles", "energybudgets", "jobprofiles"},
 		},
 	}
 	server := httptest.NewServer(a)
@@ -318,7 +318,7 @@ func (a *apiServer) list(q *http.Request, r request) (int, any) {
 // listKinds maps resources to their list kinds, which are required by clients without a schema.
 var listKinds = map[string]string{
 	"gridzones": "GridZoneList", "powerprofiles": "PowerProfileList", "energypolicies": "EnergyPolicyList",
-	"energybudgets": "EnergyBudgetList",
+	"energybudgets": "EnergyBudgetList", "jobprofiles": "JobProfileList",
 }
 
 // readPathOf returns the path of an object, which is used as the token of the next page.

@@ -82,6 +82,7 @@ func newRoot(t cmdutil.Terminal) *cobra.Command {
 		newExperiment(t),
 		explain.NewCommand(t),
 		forecastcmd.NewCommand(t),
+		newForget(t),
 		newGrid(t),
 		explain.NewHeldCommand(t),
 		doctor.NewCommand(t),

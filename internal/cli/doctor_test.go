@@ -24,6 +24,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/dashboard"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/ledger"
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
@@ -130,7 +131,7 @@ func healthy(t *testing.T) *apiServer {
 		}
 		return true
 	}
-	for _, name := range []string{"gridzones", "powerprofiles", "energypolicies"} {
+	for _, name := range []string{"gridzones", "powerprofiles", "energypolicies", "energybudgets", "jobprofiles"} {
 		a.add(t, crdPath, newCRD(name+".kubenergy.io"))
 	}
 	for _, name := range []string{cmdutil.SchedulerName, cmdutil.ControllerName} {
@@ -393,6 +394,11 @@ func TestDoctorFinds(t *testing.T) {
 				c.Annotations = map[string]string{v1alpha1.AnnotationFinishBy: "08:00"}
 			}))
 		}, "held jobs", dashboard.StatusWarn, "CronJob ns/nightly: annotation kubenergy.io/finish-by of a CronJob has no effect"},
+		"CronJob with a wrong duration": {func(t *testing.T, a *apiServer) {
+			c := nightlyCron(nil)
+			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", c)
+			addRunTimes(t, a, kube.NextRun(c, testNow), 20)
+		}, "held jobs", dashboard.StatusWarn, "expected-duration is 2 h, but similar Jobs usually run for 3"},
 		"CronJob with a misspelled annotation": {func(t *testing.T, a *apiServer) {
 			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", nightlyCron(func(c *batchv1.CronJob) {
 				c.Spec.JobTemplate.Spec.Template.Annotations = map[string]string{"kubenergy.io/alowed-delay": "6h"}

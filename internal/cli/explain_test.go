@@ -639,3 +639,45 @@ func TestMissingObjectsElsewhere(t *testing.T) {
 		t.Error(stderr)
 	}
 }
+
+// addRunTimes adds a profile with a number of run times of 40 minutes of a Job.
+func addRunTimes(t *testing.T, a *apiServer, job *batchv1.Job, runs int) {
+	t.Helper()
+	profile := &v1alpha1.JobProfile{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.PolicyName}}
+	learnt, err := policy.ReadJobProfile(profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, _ := policy.ReadJob(job)
+	for range runs {
+		learnt.Learn(&work, 40*time.Minute)
+	}
+	learnt.Write(profile)
+	a.add(t, "/apis/kubenergy.io/v1alpha1/namespaces/ns/jobprofiles", profile)
+}
+
+// TestExplainRunTimes describes the learnt run time of a Job, until the user forgets it.
+func TestExplainRunTimes(t *testing.T) {
+	a := twoSites(t)
+	job := workJob("report-29384756")
+	delete(job.Annotations, v1alpha1.AnnotationExpectedDuration)
+	a.add(t, jobsIn("ns"), job)
+	addRunTimes(t, a, job, 3)
+	if x := explained(t, a, "job/report-29384756"); !strings.Contains(x.Sentence, "is not known yet (3 of 5 runs)") {
+		t.Error(x.Sentence)
+	}
+	addRunTimes(t, a, job, 200)
+	if x := explained(t, a, "job/report-29384756"); !strings.Contains(x.Sentence, "Such Jobs usually run for 3") ||
+		!strings.Contains(x.Sentence, "(200 runs)") {
+		t.Error(x.Sentence)
+	}
+	if code, out, errs := a.run(t, "forget", "-n", "ns"); code != 0 || !strings.Contains(out, "are forgotten") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+	if x := explained(t, a, "job/report-29384756"); strings.Contains(x.Sentence, "Such Jobs") {
+		t.Error(x.Sentence)
+	}
+	if code, out, _ := a.run(t, "forget", "-n", "empty"); code != 0 || !strings.Contains(out, "no run times") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}

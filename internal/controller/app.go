@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/controller/cached"
 	"github.com/kubenergy/kubenergy/internal/controller/estimate"
 	"github.com/kubenergy/kubenergy/internal/controller/intake"
+	"github.com/kubenergy/kubenergy/internal/controller/learn"
 	"github.com/kubenergy/kubenergy/internal/controller/meter"
 	"github.com/kubenergy/kubenergy/internal/controller/release"
 	"github.com/kubenergy/kubenergy/internal/controller/signal"
@@ -193,7 +194,8 @@ func (p *app) addRunners() error {
 			return why != "" && err == nil
 		},
 	})
-	watchers := []watcher{p.held, p.workloads}
+	runTimes := &learn.RunTimes{Client: p.direct, Leads: p.leads, Now: time.Now, Log: p.log}
+	watchers := []watcher{p.held, p.workloads, runTimes}
 	if p.unit != nil {
 		watchers = append(watchers, p.directory)
 	}
@@ -217,7 +219,7 @@ func (p *app) addRunners() error {
 		p.kept("bindings", func(ctx context.Context) error {
 			return release.Bindings(ctx, bindings, karmada, p.held, p.log)
 		}),
-		p.kept("shadow", p.shadow.Run),
+		p.kept("shadow", p.shadow.Run), p.kept("run times", runTimes.Run),
 		p.kept("account", p.workloads.Run), p.kept("history", func(ctx context.Context) error {
 			return p.history.Run(ctx, p.objects.View)
 		}),

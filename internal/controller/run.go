@@ -175,6 +175,7 @@ func mapper() meta.RESTMapper {
 			batchv1.SchemeGroupVersion.WithKind("Job"), batchv1.SchemeGroupVersion.WithKind("CronJob"),
 			coordinationv1.SchemeGroupVersion.WithKind("Lease"), eventsv1.SchemeGroupVersion.WithKind("Event"),
 			v1alpha1.GroupVersion.WithKind("EnergyPolicy"), v1alpha1.GroupVersion.WithKind("EnergyBudget"),
+			v1alpha1.GroupVersion.WithKind("JobProfile"),
 		},
 		meta.RESTScopeRoot: {
 			v1.SchemeGroupVersion.WithKind("Node"), v1.SchemeGroupVersion.WithKind("Namespace"),

@@ -82,6 +82,7 @@ func reading[T any](kind string, fill func(it *item, o *T)) func(*unstructured.U
 func assemble(items []*item, defaults policy.Defaults) *Contents {
 	c := &Contents{
 		Defaults: defaults, Regions: map[string]string{}, Unused: map[string]bool{}, Units: map[string]Units{},
+		RunTimes: map[string]*policy.RunTimes{},
 	}
 	zones := 0
 	for _, it := range items {
@@ -231,6 +232,21 @@ func readPolicy(it *item, p *v1alpha1.EnergyPolicy) {
 	}
 	p.ManagedFields, p.Status = nil, v1alpha1.EnergyPolicyStatus{}
 	it.put = func(c *Contents) { c.Policies = append(c.Policies, p) }
+}
+
+func readJobProfile(it *item, p *v1alpha1.JobProfile) {
+	forgotten := p.Spec.ForgetBefore.Equal(p.Status.ForgottenBefore)
+	if p.Name != v1alpha1.PolicyName || p.Status.Runs == 0 || !forgotten {
+		return
+	}
+	it.version = fmt.Sprint(p.Status.Runs, " ", p.Status.LastUID)
+	learnt, err := policy.ReadJobProfile(p)
+	if err != nil {
+		it.refuse(err)
+		return
+	}
+	namespace := p.Namespace
+	it.put = func(c *Contents) { c.RunTimes[namespace] = learnt }
 }
 
 const kindBudget = "EnergyBudget"

@@ -86,6 +86,10 @@ var kinds = []kind{
 		read:     reading(kindBudget, readBudget), perNamespace: true,
 	},
 	{
+		resource: v1alpha1.GroupVersion.WithResource("jobprofiles"),
+		read:     reading("JobProfile", readJobProfile), perNamespace: true,
+	},
+	{
 		resource: v1.SchemeGroupVersion.WithResource("configmaps"), in: metav1.NamespaceSystem, name: knowledgeBaseName,
 		read: reading("ConfigMap", readKnowledge),
 	},

@@ -115,7 +115,7 @@ func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		kind := map[string]string{
 			"gridzones": "GridZoneList", "powerprofiles": "PowerProfileList", "energypolicies": "EnergyPolicyList",
-			"namespaces": "NamespaceList", "configmaps": "ConfigMapList",
+			"namespaces": "NamespaceList", "configmaps": "ConfigMapList", "jobprofiles": "JobProfileList",
 		}[resource]
 		version := "v1"
 		if strings.Contains(r.URL.Path, v1alpha1.GroupVersion.Group) {
@@ -545,10 +545,29 @@ func TestObjectsFollowTheServer(t *testing.T) {
 		Data: map[string]string{"profiles.yaml": "training:\n- {nodeName: n1, performanceRate: 10, " +
 			"powerConsumptionWatts: 90, idlePowerWatts: 50}\n"},
 	})
+	profile := &v1alpha1.JobProfile{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: v1alpha1.PolicyName}}
+	learnt, err := policy.ReadJobProfile(profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := policy.Work{Namespace: "team", Owners: policy.Owners{Owner: "Job/report-1"}}
+	for range policy.EnoughRuns {
+		learnt.Learn(&work, 2*time.Hour)
+	}
+	learnt.Write(profile)
+	server.set("jobprofiles", profile)
 	until("everything", func(v *View) bool {
 		mode, _ := v.Mode("team")
 		return len(v.Sites()) == 2 && v.Profile("big") != nil && mode == v1alpha1.ModeEnforce && v.Delays("team") &&
-			len(v.benchmarks) == 1
+			len(v.benchmarks) == 1 && v.RunTimes("team") != nil
+	})
+	if job, _ := o.View().Settle(&work); job.Duration < 90*time.Minute {
+		t.Errorf("expected duration is %v after runs of 2 h", job.Duration)
+	}
+	profile.Spec.ForgetBefore = &metav1.Time{Time: time.Now()}
+	server.set("jobprofiles", profile)
+	until("forgotten run times, before the controller resets the profile", func(v *View) bool {
+		return v.RunTimes("team") == nil
 	})
 	v := o.View()
 	if v.Sites()[0].Name != "fr" || v.Sites()[1].Carbon.MaxAge != 3*time.Hour ||

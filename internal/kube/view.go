@@ -64,6 +64,7 @@ type Contents struct {
 	Namespaces     []policy.NamespaceMarks
 	Benchmarks     map[string]map[string]energy.Benchmark // by class and node
 	Budgets        []*v1alpha1.EnergyBudget               // used-up budgets prevent new work from starting
+	RunTimes       map[string]*policy.RunTimes            // by namespace
 	Defaults       policy.Defaults
 	// Unsettled indicates that the policies have not been loaded yet. No decisions are made until then.
 	Unsettled bool
@@ -108,7 +109,7 @@ func (c *Contents) View() (*View, error) {
 	}
 	sources := policy.Sources{
 		Defaults: c.Defaults, Policies: c.Policies, Namespaces: c.Namespaces, Budgets: c.Budgets,
-		Sites: c.waitedFor(), Classes: v.indexBenchmarks(c.Benchmarks),
+		Sites: c.waitedFor(), Classes: v.indexBenchmarks(c.Benchmarks), RunTimes: c.RunTimes,
 	}
 	v.Rules = sources.Rules()
 	return v, nil

@@ -50,6 +50,7 @@ type Rules struct {
 	classes    map[string]bool                   // benchmark classes
 	teams      map[string]string                 // teams by namespace, from namespace labels
 	claimed    map[string]bool                   // teams in the label of any namespace
+	runTimes   map[string]*RunTimes              // by namespace
 }
 
 // Sources contains the inputs of Rules.
@@ -60,6 +61,7 @@ type Sources struct {
 	Budgets    []*v1alpha1.EnergyBudget // used-up budgets prevent new work from starting
 	Sites      []*sched.Site            // sites with signals that affect holds
 	Classes    map[string]bool          // benchmark classes
+	RunTimes   map[string]*RunTimes     // by namespace
 }
 
 // Rules computes the rules.
@@ -73,7 +75,7 @@ func (c *Sources) Rules() Rules {
 	r := Rules{
 		policies: book.policies, elsewhere: book.of("", nil, nil),
 		namespaces: make(map[string]*namespaceRules, len(c.Namespaces)+len(book.policies)),
-		closings:   closings(c.Budgets), sites: c.Sites, classes: c.Classes,
+		closings:   closings(c.Budgets), sites: c.Sites, classes: c.Classes, runTimes: c.RunTimes,
 		teams: map[string]string{}, claimed: map[string]bool{},
 	}
 	// Namespaces with the same settings share their rules, because most of ten thousand opted-in namespaces only

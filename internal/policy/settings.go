@@ -125,6 +125,9 @@ func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 	m := &w.Marks
 	job := w.job()
 	job.Duration, job.AllowedDelay, job.FinishBy = s.Duration(), s.AllowedDelay, m.FinishBy
+	if learnt, _ := r.RunTimes(w.Namespace).Of(w); learnt != nil && !w.StatesDuration() {
+		job.Duration, job.Runtimes = learnt.Mean(), learnt
+	}
 	job.Released = m.RunNow || m.ReleasedBefore || m.Skip || s.When == "now"
 	job.Limits, job.Class, job.PUE = s.Limits, w.Class, m.PUE
 	job.GPUClass = s.GPUClass
@@ -154,7 +157,10 @@ func (r *Rules) Origins(w *Work) []Origin {
 			}
 		}
 	}
-	_, s := r.Settle(w)
+	job, s := r.Settle(w)
+	if job.Runtimes != nil {
+		said["expectedDuration"] = Origin{"expectedDuration", job.Duration.Round(time.Minute).String(), "learnt"}
+	}
 	said["mode"] = Origin{"mode", string(s.Mode), rules.modeFrom}
 	if s.MaxDelay > 0 || rules.never {
 		said["maxDelay"] = Origin{"maxDelay", s.MaxDelay.String(), rules.maxFrom}

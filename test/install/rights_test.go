@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -136,6 +137,16 @@ func (w *world) testGuard(t *testing.T) {
 			[]byte(patch), dryPatch, subresource)
 		return err
 	}
+	profile := func(name, spec string) error {
+		o := &unstructured.Unstructured{}
+		if err := o.UnmarshalJSON([]byte(`{"apiVersion":"kubenergy.io/v1alpha1","kind":"JobProfile","metadata":{"name":"` +
+			name + `"},"spec":` + spec + `}`)); err != nil {
+			t.Fatal(err)
+		}
+		profiles := ours.Resource(v1alpha1.GroupVersion.WithResource("jobprofiles"))
+		_, err := profiles.Namespace(metav1.NamespaceDefault).Create(ctx, o, dry)
+		return err
+	}
 	for what, c := range map[string]struct {
 		err     error
 		allowed bool
@@ -155,6 +166,9 @@ func (w *world) testGuard(t *testing.T) {
 		"another ConfigMap in the agents' namespace":   {configMap(cluster.AgentNamespace, "kubenergy-calls"), false},
 		"the status of a policy":                       {policy(`{"status":{"held":3}}`, "status"), true},
 		"the spec of a policy":                         {policy(`{"spec":{"mode":"off"}}`, ""), false},
+		"learnt run times":                             {profile(v1alpha1.PolicyName, `{}`), true},
+		"other learnt run times":                       {profile("mine", `{}`), false},
+		"run times to forget":                          {profile(v1alpha1.PolicyName, `{"forgetBefore":"2026-06-01T00:00:00Z"}`), false},
 		// The request succeeds but has no effect on the spec.
 		"the spec of a policy through its status": {policy(`{"spec":{"mode":"off"}}`, "status"), true},
 	} {

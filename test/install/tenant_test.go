@@ -138,7 +138,7 @@ func (w *world) testTenant(t *testing.T) {
 		}
 		resource := map[string]string{
 			"EnergyBudget": "energybudgets", "EnergyPolicy": "energypolicies", "GridZone": "gridzones",
-			"PowerProfile": "powerprofiles",
+			"PowerProfile": "powerprofiles", "JobProfile": "jobprofiles",
 		}[kind]
 		client := dynamic.ResourceInterface(me.objects.Resource(v1alpha1.GroupVersion.WithResource(resource)))
 		if namespace != "" {
@@ -212,6 +212,7 @@ func (w *world) testTenant(t *testing.T) {
 		"a cluster-wide policy":             func() error { return create("EnergyPolicy", v1alpha1.SystemNamespace, `{"mode":"off"}`) },
 		"a zone":                            func() error { return create("GridZone", "", `{"source":{"static":{"carbonIntensity":1}}}`) },
 		"a profile":                         func() error { return create("PowerProfile", "", `{"idleWatts":1,"maxWatts":2}`) },
+		"learnt run times":                  func() error { return create("JobProfile", mine, `{}`) },
 		"a namespace's mode":                func() error { return label(ctx, me, yours) },
 		"a token of the viewer account":     func() error { return viewerToken(ctx, me, v1alpha1.SystemNamespace) },
 		"Secrets with API keys":             func() error { return get(ctx, me, "secrets", v1alpha1.SystemNamespace) },

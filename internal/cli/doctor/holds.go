@@ -116,7 +116,8 @@ func (d *Doctor) checkCronJobs(ctx context.Context) {
 			run := kube.NextRun(c, d.Now())
 			found := slices.Concat(policy.FindCronJob(c), policy.FindKeys(run.Labels, run.Annotations,
 				run.Spec.Template.Annotations), kube.FindRuns(view, c, run))
-			if _, err := policy.ReadJob(run); err != nil {
+			work, err := policy.ReadJob(run)
+			if found = append(found, view.FindDuration(&work)...); err != nil {
 				d.warn("correct the value", "CronJob %s/%s: all annotations are ignored: %v", c.Namespace, c.Name, err)
 			}
 			for _, f := range found {

@@ -29,7 +29,7 @@ type customResource struct {
 func (d *Doctor) checkCRDs(ctx context.Context) {
 	const install = "install the chart, which contains them in the directory crds"
 	var missing, broken, old []string
-	names := []string{"gridzones", "powerprofiles", "energypolicies"}
+	names := []string{"gridzones", "powerprofiles", "energypolicies", "energybudgets", "jobprofiles"}
 	for _, name := range names {
 		name += "." + v1alpha1.GroupVersion.Group
 		var crd customResource
@@ -63,7 +63,7 @@ func (d *Doctor) checkCRDs(ctx context.Context) {
 		d.warn("migrate the objects and remove the version from status.storedVersions before it is no longer "+
 			"served", "stored in versions other than %s: %s", v1alpha1.GroupVersion.Version, strings.Join(old, ", "))
 	default:
-		d.ok("GridZone, PowerProfile and EnergyPolicy are established and stored as %s", v1alpha1.GroupVersion.Version)
+		d.ok("all kinds of KubEnergy are established and stored as %s", v1alpha1.GroupVersion.Version)
 	}
 }
 

@@ -247,7 +247,8 @@ func (e *Explainer) warn(ctx context.Context, s *subject) {
 			"annotation "+key+" of another system is interpreted like an annotation of KubEnergy")
 	}
 	found := slices.Concat(s.above, policy.FindKeys(s.object.GetLabels(), both...),
-		policy.FindOwner(s.object, &s.work), policy.FindGPUs(s.pod), e.View.Find(e.submitted(s), &s.work))
+		policy.FindOwner(s.object, &s.work), policy.FindGPUs(s.pod), e.View.Find(e.submitted(s), &s.work),
+		e.View.FindDuration(&s.work))
 	// If the namespace cannot be read, lacks has reported it.
 	if n, err := e.CoreV1().Namespaces().Get(ctx, s.work.Namespace, metav1.GetOptions{}); err == nil {
 		found = append(found, policy.FindNamespace(n)...)

@@ -30,6 +30,7 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 	switch s.kind {
 	case cmdutil.KindCronJob:
 		e.cronJobState(s, job, settings)
+		e.runTimes(s)
 		return
 	case cmdutil.KindDeployment:
 		e.set(StatePlaced, "%s. They are placed by the scheduler %s and never held, because the pods of a Deployment "+
@@ -63,6 +64,18 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 		if s.kind == cmdutil.KindJob {
 			e.out.Sentence += e.past(s, *job, settings)
 		}
+	}
+	e.runTimes(s)
+}
+
+// runTimes adds the run times of similar Jobs.
+func (e *Explainer) runTimes(s *subject) {
+	switch learnt, runs := e.View.RunTimes(s.work.Namespace).Of(&s.work); {
+	case learnt != nil:
+		e.out.Sentence += " Such Jobs usually run for " + policy.Usually(learnt, runs) + "."
+	case runs > 0:
+		e.out.Sentence += fmt.Sprintf(" The run time of such Jobs is not known yet (%d of %d runs).", runs,
+			policy.EnoughRuns)
 	}
 }
 

@@ -164,7 +164,9 @@ func (t *trimmer) trimJob(j *batchv1.Job) {
 			ended = append(ended, batchv1.JobCondition{Type: c.Type, Status: c.Status})
 		}
 	}
-	j.Status = batchv1.JobStatus{Conditions: ended}
+	j.Status = batchv1.JobStatus{
+		Conditions: ended, StartTime: j.Status.StartTime, CompletionTime: j.Status.CompletionTime,
+	}
 }
 
 // trimCronJob keeps the fields that the deadlines of runs depend on, and the metadata that findings are about.

@@ -25,10 +25,12 @@ var scheme, kinds = func() (*runtime.Scheme, map[schema.GroupVersionResource]sch
 }()
 
 // ofFiles reports whether objects of a kind are read from files. All other objects are written by programs.
-func ofFiles(k schema.GroupVersionKind) bool { return k.GroupVersion() == v1alpha1.GroupVersion }
+func ofFiles(k schema.GroupVersionKind) bool {
+	return k.GroupVersion() == v1alpha1.GroupVersion && k.Kind != "JobProfile"
+}
 
 func kept(k schema.GroupVersionKind) bool {
-	return ofFiles(k) || k.Kind == "ConfigMap" || k.Kind == "Job"
+	return ofFiles(k) || k.Kind == "ConfigMap" || k.Kind == "Job" || k.Kind == "JobProfile"
 }
 
 // ofCluster contains the cluster-scoped kinds that are read from files.
