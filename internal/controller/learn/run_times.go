@@ -48,7 +48,7 @@ type run struct {
 
 const (
 	// every is the interval between two writes.
-	every = time.Minute
+	every = 5 * time.Minute
 	// settle is the time after a completion at which all earlier completions are expected to be known.
 	settle = 30 * time.Second
 	// forgotten is the age of completions that are not learnt any more.

@@ -104,7 +104,7 @@ func history(t *testing.T, restarts bool) (status [2]v1alpha1.JobProfileStatus) 
 				c.refuse = errors.New("unavailable")
 			}
 		}
-		bubble.Advance(5 * time.Minute)
+		bubble.Advance(10 * time.Minute)
 		c.stop()
 		for i := range status {
 			status[i] = c.profile(fmt.Sprint("ns-", i)).Status
@@ -130,7 +130,7 @@ func TestForget(t *testing.T) {
 		for range 20 {
 			c.complete(r)
 		}
-		bubble.Advance(2 * time.Minute)
+		bubble.Advance(6 * time.Minute)
 		writes := c.writes
 		c.stop()
 		c.start()
@@ -150,7 +150,7 @@ func TestForget(t *testing.T) {
 		for range 5 {
 			c.complete(r)
 		}
-		bubble.Advance(2 * time.Minute)
+		bubble.Advance(6 * time.Minute)
 		if got := c.profile("ns-0").Status.Runs; before < 5 || got < 1 || got > 5 {
 			t.Errorf("%d runs after %d were forgotten and some of 5 learnt", got, before)
 		}
