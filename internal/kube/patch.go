@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/policy"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // HeldJob identifies a version of a held Job for patches.
@@ -58,11 +59,9 @@ func (j HeldJob) annotate(annotations map[string]string) []patchOp {
 			op("test", "/metadata/resourceVersion", j.Version), op("add", "/metadata/annotations", annotations),
 		}
 	}
-	var ops []patchOp
-	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		ops = append(ops, op("add", "/metadata/annotations/"+escape(key), annotations[key]))
-	}
-	return ops
+	return sliceutil.Map(slices.Sorted(maps.Keys(annotations)), func(key string) patchOp {
+		return op("add", "/metadata/annotations/"+escape(key), annotations[key])
+	})
 }
 
 // ReleasePatch returns a patch that resumes the Job, unless Kueue does so, and removes the held label. The patch

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/lab/kubelet"
 	"github.com/kubenergy/kubenergy/internal/sim"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 func newUp() *cobra.Command {
@@ -62,11 +63,7 @@ func (o *commandFlags) up(cmd *cobra.Command) error {
 		return usageError{err}
 	}
 	return withCluster(cmd, dir, kubelet.Programs{}, func(ctx context.Context, c *Cluster) error {
-		var nodes []NodeSpec
-		for i := range scenario.Nodes {
-			nodes = append(nodes, NodeSpecOf(&scenario.Nodes[i]))
-		}
-		if err := c.AddNodes(ctx, nodes); err != nil {
+		if err := c.AddNodes(ctx, sliceutil.Map(sliceutil.Refs(scenario.Nodes), NodeSpecOf)); err != nil {
 			return err
 		}
 		clock := Clock{Trace: scenario.Start, Wall: time.Now(), Factor: 1}

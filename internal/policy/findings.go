@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 	"github.com/kubenergy/kubenergy/internal/spelling"
 )
 
@@ -196,10 +197,7 @@ func holderOf(key, on string) string {
 func FindNamespace(o metav1.Object) (all []Finding) {
 	labels := o.GetLabels()
 	if mode := labels[v1alpha1.LabelMode]; mode != "" && ModeOf(labels) == "" {
-		var names []string
-		for _, m := range modes {
-			names = append(names, string(m))
-		}
+		names := sliceutil.Map(modes, func(m v1alpha1.Mode) string { return string(m) })
 		all = append(all, Finding{
 			Said: fmt.Sprintf("label %s is %s, which is not a mode", v1alpha1.LabelMode, excerpt(mode)),
 			Mend: "want one of " + strings.Join(names, ", ") + spelling.DidYouMean(mode, names),

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
 
 // DataVariable is the environment variable with the directory of public data, which is created by "kubenergy data
@@ -35,10 +36,8 @@ func FindFile(document, name string) (string, error) {
 		return "", fmt.Errorf("file %q: want a name without a variable, or %sSET/FILE", name, inData)
 	}
 	text, _ := os.ReadFile(document) // a missing document is not an error
-	var sets []string
-	for _, m := range dataSets.FindAllStringSubmatch(string(text)+inData+rest, -1) {
-		sets = append(sets, m[1])
-	}
+	sets := sliceutil.Map(dataSets.FindAllStringSubmatch(string(text)+inData+rest, -1),
+		func(m []string) string { return m[1] })
 	slices.Sort(sets)
 	fetch := "kubenergy data fetch " + strings.Join(slices.Compact(sets), " ")
 	folder := os.Getenv(DataVariable)

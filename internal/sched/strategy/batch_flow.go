@@ -166,11 +166,7 @@ func (f *flowProblem) state() {
 	}
 	costs, openings := f.costs()
 	all := f.ask(costs)
-	var known []float64
-	for _, row := range costs {
-		known = append(known, row...)
-	}
-	scale := scaleOf(append(known, openings...)) / flowShare
+	scale := scaleOf(append(slices.Concat(costs...), openings...)) / flowShare
 	p.Cost = mincost.NewMatrix(len(b.kinds), len(f.members))
 	for g, nodes := range f.members {
 		bins := mincost.Bins{Count: int64(len(nodes)), Opening: scale.integer(openings[g])}
