@@ -63,7 +63,7 @@ type JobProfileStatus struct {
 	// groups are the run times of similar Jobs.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=2000
+	// +kubebuilder:validation:MaxItems=400
 	Groups []RunTimeGroup `json:"groups,omitempty"`
 }
 
@@ -92,8 +92,10 @@ type RunTimeGroup struct {
 	Unit float64 `json:"unit"`
 	// bins are the bins of run times, which have a ratio of 1.05 and start with one second.
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=320
 	Bins []int32 `json:"bins"`
 	// weights are the weights of the run times by bin.
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=320
 	Weights []float64 `json:"weights"`
 }

@@ -194,7 +194,9 @@ func (p *app) addRunners() error {
 			return why != "" && err == nil
 		},
 	})
-	runTimes := &learn.RunTimes{Client: p.direct, Leads: p.leads, Now: time.Now, Log: p.log}
+	runTimes := &learn.RunTimes{
+		Client: p.direct, Leads: func() bool { return p.leads() && p.knowsWork() }, Now: time.Now, Log: p.log,
+	}
 	watchers := []watcher{p.held, p.workloads, runTimes}
 	if p.unit != nil {
 		watchers = append(watchers, p.directory)

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -19,18 +18,26 @@ type RunTimes struct {
 	groups *predict.Groups
 }
 
-// suffix matches the parts of a Job's name that are generated: the time of a CronJob, the random characters of
-// generateName, and numbers and dates that users append.
-var suffix = regexp.MustCompile(`(?:[-.][bcdfghjklmnpqrstvwxz2456789]{5})?(?:[-._]?[0-9]+)*$`)
+// random are the characters that the API server appends to generateName.
+const random = "bcdfghjklmnpqrstvwxz2456789"
 
-// series returns the name that the runs of a Job have in common. It is empty for pods without a Job, and if the name is
-// only generated.
+// series returns the part of the name that the runs of a Job have in common: without the time of a CronJob's run, the
+// random characters of generateName, and numbers and dates that users append. It is empty for pods without a Job.
 func (w *Work) series() string {
-	job, ok := strings.CutPrefix(w.Owners.Owner, "Job/")
+	name, ok := strings.CutPrefix(w.Owners.Owner, "Job/")
 	if !ok {
 		return ""
 	}
-	return suffix.ReplaceAllString(job, "")
+	for before := ""; name != before; {
+		before = name
+		if n := len(name) - 6; n > 0 && (name[n] == '-' || name[n] == '.') && strings.Trim(name[n+1:], random) == "" {
+			name = name[:n]
+		}
+		if rest := strings.TrimRight(name, "0123456789"); rest != name {
+			name = strings.TrimRight(rest, "-._")
+		}
+	}
+	return name
 }
 
 // ReadJobProfile returns the run times in the status of a JobProfile.
@@ -51,8 +58,8 @@ func ReadJobProfile(p *v1alpha1.JobProfile) (*RunTimes, error) {
 // EnoughRuns is the number of runs of a Job from which its run time is known.
 const EnoughRuns = predict.Enough
 
-// maxGroups is the maximum number of groups per level in a JobProfile, which limits its size to about 300 kB.
-const maxGroups = 300
+// maxGroups is the maximum number of groups per level in a JobProfile, which limits its size to a few hundred kB.
+const maxGroups = 100
 
 // Write writes the run times to the status of a JobProfile.
 func (r *RunTimes) Write(p *v1alpha1.JobProfile) {
@@ -79,12 +86,16 @@ func (r *RunTimes) Learn(w *Work, ran time.Duration) {
 // Of returns the distribution of the run times of similar Jobs, or nil if too few have completed, and the number of
 // completed Jobs of the same series.
 func (r *RunTimes) Of(w *Work) (runtimes *sched.Runtimes, runs int) {
-	if r == nil || w.series() == "" {
+	if r == nil {
+		return nil, 0
+	}
+	like := w.similar()
+	if like.Owner == "" {
 		return nil, 0
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.groups.Foresee(w.similar())
+	return r.groups.Foresee(like)
 }
 
 // similar returns a job with the properties that similar Jobs share.

@@ -110,7 +110,8 @@ func (s *Settings) limitDelay(rules *namespaceRules, mayWait bool) {
 // maximum.
 const longestUnsaid = 24 * time.Hour
 
-// Settle returns the job for the core and the effective settings of a workload under the rules.
+// Settle returns the job for the core and the effective settings of a workload under the rules. Its duration is the
+// stated one, so that its latest start does not depend on learnt run times, see [sched.Job.Foresee].
 func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 	rules := r.of(w.Namespace)
 	s := rules.settings(w.Type, w.scheduler())
@@ -125,8 +126,8 @@ func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 	m := &w.Marks
 	job := w.job()
 	job.Duration, job.AllowedDelay, job.FinishBy = s.Duration(), s.AllowedDelay, m.FinishBy
-	if learnt, _ := r.RunTimes(w.Namespace).Of(w); learnt != nil && !w.StatesDuration() {
-		job.Duration, job.Runtimes = learnt.Mean(), learnt
+	if !w.StatesDuration() {
+		job.Runtimes, _ = r.RunTimes(w.Namespace).Of(w)
 	}
 	job.Released = m.RunNow || m.ReleasedBefore || m.Skip || s.When == "now"
 	job.Limits, job.Class, job.PUE = s.Limits, w.Class, m.PUE
@@ -159,7 +160,7 @@ func (r *Rules) Origins(w *Work) []Origin {
 	}
 	job, s := r.Settle(w)
 	if job.Runtimes != nil {
-		said["expectedDuration"] = Origin{"expectedDuration", job.Duration.Round(time.Minute).String(), "learnt"}
+		said["expectedDuration"] = Origin{"expectedDuration", job.Runtimes.Mean().Round(time.Second).String(), "learnt"}
 	}
 	said["mode"] = Origin{"mode", string(s.Mode), rules.modeFrom}
 	if s.MaxDelay > 0 || rules.never {
@@ -218,6 +219,7 @@ func (r *Rules) Question(now time.Time, job sched.Job, s Settings) *sched.Snapsh
 	job.Limits = r.applicable(job.Limits)
 	// running work is never suspended, except in the simulator
 	job.Interruptible, job.Running = false, false
+	job.Foresee()
 	policy := s.Policy()
 	policy.Closed, policy.Budget, _ = r.BudgetClosed(now, s.namespace, s.owners)
 	return &sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: r.sites, Policy: policy}

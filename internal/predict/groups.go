@@ -187,7 +187,9 @@ func (g *Groups) came(share float64) float64 {
 func (g *Groups) below(j *sched.Job) *[binCount + 1]float64 {
 	p := g.prior
 	for level, key := range groupsOf(j) {
-		of(g.groups[level], key).mix(&p, shrinkage[level])
+		if h := g.groups[level][key]; h != nil {
+			h.mix(&p, shrinkage[level])
+		}
 	}
 	var below [binCount + 1]float64
 	for i, share := range p {
@@ -197,12 +199,15 @@ func (g *Groups) below(j *sched.Job) *[binCount + 1]float64 {
 	return &below
 }
 
+// maxCurrent limits the number of predictions that are kept.
+const maxCurrent = 4096
+
 // expect returns the prediction for the group of j.
 func (g *Groups) expect(j *sched.Job) *expectation {
 	seen := 0
 	for level, key := range groupsOf(j) {
-		if level != levelAll {
-			seen += of(g.groups[level], key).seen
+		if h := g.groups[level][key]; h != nil && level != levelAll {
+			seen += h.seen
 		}
 	}
 	key := keyOf(j, levelOwnerClass)
@@ -211,6 +216,9 @@ func (g *Groups) expect(j *sched.Job) *expectation {
 		e = &expectation{round: g.round, seen: seen, below: g.below(j)}
 		for i, share := range e.below {
 			e.adjusted[i] = g.came(share)
+		}
+		if len(g.current) >= maxCurrent {
+			clear(g.current) // requests may be arbitrary
 		}
 		g.current[key] = e
 	}

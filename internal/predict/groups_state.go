@@ -98,9 +98,9 @@ func areWeights(all []float64) bool {
 
 // Foresee returns the distribution of the run time of j in steps of a twentieth of the median, and the number of
 // observed run times of its owner. It returns nil if they are fewer than [Enough]. The distribution ends with the run
-// time that one in two hundred jobs exceeds, or fifteen times the median.
+// time that one in two hundred jobs exceeds, or after 300 steps, which are longer if one in twenty jobs exceeds them.
 func (g *Groups) Foresee(j *sched.Job) (r *sched.Runtimes, seen int) {
-	const rare, fine, most = 0.005, 20, 15 * 20
+	const rare, fine, most = 0.005, 20, 300
 	if h := g.groups[levelOwner][keyOf(j, levelOwner)]; h != nil {
 		seen = h.seen
 	}
@@ -112,7 +112,7 @@ func (g *Groups) Foresee(j *sched.Job) (r *sched.Runtimes, seen int) {
 		until := func(p float64) float64 { // in seconds
 			return g.edges[max(1, slices.IndexFunc(e.adjusted[:], func(below float64) bool { return below >= p }))]
 		}
-		step := math.Ceil(until(0.5) / fine)
+		step := math.Ceil(max(until(0.5)/fine, until(0.95)/most))
 		e.foreseen = g.runtimes(&e.adjusted, fromSeconds(step), min(most, int(math.Ceil(until(1-rare)/step))))
 	}
 	return e.foreseen, seen

@@ -86,6 +86,32 @@ func TestForesee(t *testing.T) {
 	}
 }
 
+// TestManyRuns verifies that the state remains valid and small after many runs with outliers, and that skewed run times
+// are not cut off.
+func TestManyRuns(t *testing.T) {
+	r := rand.New(rand.NewPCG(45, 6))
+	g, j := predict.NewGroups(), &sched.Job{Owner: "o"}
+	for i := range 20_000 {
+		ran := time.Minute
+		if i%4 == 0 {
+			ran = 5 * time.Hour
+		}
+		g.Ended(j, time.Duration(float64(ran)*(1+r.ExpFloat64()/20)))
+	}
+	s := g.State(10)
+	if _, err := predict.Restore(&s); err != nil {
+		t.Fatal(err)
+	}
+	if runtimes, _ := g.Foresee(j); runtimes.Quantile(0.9) < 4*time.Hour || runtimes.Mean() < time.Hour {
+		t.Errorf("one in ten runs exceeds %v, mean %v", runtimes.Quantile(0.9), runtimes.Mean())
+	}
+	for i := range s.Groups {
+		if n := len(s.Groups[i].Bins); n > 120 {
+			t.Errorf("level %d has %d bins", s.Groups[i].Level, n)
+		}
+	}
+}
+
 func TestInvalidStates(t *testing.T) {
 	g := predict.NewGroups()
 	g.Ended(&sched.Job{Owner: "o"}, time.Hour)

@@ -54,12 +54,33 @@ func (h *histogram) add(bin int, keep float64) {
 		h.bins, h.weights = slices.Insert(h.bins, i, int32(bin)), slices.Insert(h.weights, i, 0)
 	}
 	h.weights[i] += h.unit
+	if h.seen%pruneEvery == 0 {
+		h.prune()
+	}
 	if h.unit > rescaleAt {
 		for i := range h.weights {
 			h.weights[i] /= h.unit
 		}
 		h.unit = 1
 	}
+}
+
+// negligible is the weight of a bin relative to the last run time below which the bin is removed.
+const (
+	negligible = 1e-5
+	pruneEvery = 64
+)
+
+// prune removes bins with negligible weights, which limits the size of the histogram.
+func (h *histogram) prune() {
+	kept := 0
+	for i, w := range h.weights {
+		if w >= negligible*h.unit {
+			h.bins[kept], h.weights[kept] = h.bins[i], w
+			kept++
+		}
+	}
+	h.bins, h.weights = h.bins[:kept], h.weights[:kept]
 }
 
 // mix replaces p by a mixture of p and h. The weight of h is its number of run times, and the weight of p is k.

@@ -150,25 +150,26 @@ func (j *Job) Nominal() energy.Watts {
 	return energy.Watts(nominalWattsPerCore * float64(j.Request.MilliCPU) / 1000)
 }
 
-// Likely returns the expected run time, or if it is uncertain, the time within which nine of ten similar jobs finish.
-func (j *Job) Likely() time.Duration {
-	if j.Runtimes != nil {
-		return j.Runtimes.likely
-	}
-	return j.Duration
-}
-
 // LatestStart returns the latest permitted start: submission plus the allowed delay, or earlier if the job would
 // otherwise miss its completion deadline. It is never before the submission.
 func (j *Job) LatestStart() time.Time {
 	latest := j.Submitted.Add(j.AllowedDelay)
 	if !j.FinishBy.IsZero() {
-		latest = timeutil.Earlier(latest, j.FinishBy.Add(-j.Likely()))
+		latest = timeutil.Earlier(latest, j.FinishBy.Add(-j.Duration))
 	}
 	if latest.Before(j.Submitted) {
 		return j.Submitted
 	}
 	return latest
+}
+
+// Foresee sets the duration to the mean of the run times of similar jobs, if they are known. The latest start is not
+// changed, or becomes earlier.
+func (j *Job) Foresee() {
+	if j.Runtimes != nil {
+		latest := j.LatestStart()
+		j.Duration, j.AllowedDelay = j.Runtimes.Mean(), min(j.AllowedDelay, latest.Sub(j.Submitted))
+	}
 }
 
 // opensAt reports whether a delayed start at t will find capacity, as far as openings are known.

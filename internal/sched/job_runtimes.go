@@ -13,7 +13,6 @@ type Runtimes struct {
 	Step     time.Duration
 	Survival []float64 // fraction of jobs that run longer than i·Step; Survival[0] is 1
 	executed []float64 // integral of Survival from 0 to i·Step, in seconds
-	likely   time.Duration
 }
 
 // NewRuntimes returns the distribution for the given fractions of jobs that run longer than 0, step, 2·step and so
@@ -34,12 +33,8 @@ func NewRuntimes(step time.Duration, survival []float64) (*Runtimes, error) {
 			r.executed[i] = r.executed[i-1] + step.Seconds()*(v+survival[i-1])/2
 		}
 	}
-	r.likely = r.Quantile(likely)
 	return r, nil
 }
-
-// likely is the fraction of jobs that must finish by their completion deadline if they start at the latest start.
-const likely = 0.9
 
 // Quantile returns the time by which the given fraction of jobs have finished.
 func (r *Runtimes) Quantile(p float64) time.Duration {

@@ -120,7 +120,7 @@ func (e *Explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Se
 		e.out.Warnings = append(e.out.Warnings, humanize.Plain(f.String(), e.Now))
 	}
 	why := e.notHeld(s, job, settings)
-	if latest, err := kube.LatestRun(s.cron, tick, job.Likely()); err == nil && !latest.IsZero() && why == "" {
+	if latest, err := kube.LatestRun(s.cron, tick, job.Duration); err == nil && !latest.IsZero() && why == "" {
 		if job.AllowedDelay = min(job.AllowedDelay, max(0, latest.Sub(tick))); job.AllowedDelay == 0 {
 			why = "the next one leaves no time to wait (concurrencyPolicy " +
 				string(s.cron.Spec.ConcurrencyPolicy) + ")"

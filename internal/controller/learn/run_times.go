@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -55,11 +54,16 @@ const (
 	forgotten = 24 * time.Hour
 )
 
-// Saw must be called for each Job that an informer adds or updates. Jobs that have failed, or that another system
-// starts, are not learnt.
+// Saw must be called for each Job that an informer adds or updates. Jobs that have failed or are never held, for
+// example because another system starts them, are not learnt. Neither are Jobs that a budget has suspended, because
+// their start time is that of the last resumption.
 func (r *RunTimes) Saw(o client.Object) {
 	j, ok := o.(*batchv1.Job)
 	if !ok || j.Status.StartTime == nil || j.Status.CompletionTime == nil || !completed(j) {
+		return
+	}
+	if _, never := policy.NeverHeldJob(j); never || j.Annotations[v1alpha1.AnnotationBudgetReleased] != "" ||
+		j.Annotations[v1alpha1.AnnotationBudgetActions] != "" {
 		return
 	}
 	work, _ := policy.ReadJob(j) // invalid annotations do not matter
@@ -133,7 +137,11 @@ func (r *RunTimes) learn(ctx context.Context, namespace string, runs []run) erro
 	if apierrors.IsNotFound(err) {
 		err = r.Client.Create(ctx, p)
 	}
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause):
+		r.done(runs) // the namespace is deleted, or the CRD is missing, which doctor reports
+		return nil
+	case err != nil:
 		return err
 	}
 	s := &p.Status
@@ -144,7 +152,9 @@ func (r *RunTimes) learn(ctx context.Context, namespace string, runs []run) erro
 	learnt, err := policy.ReadJobProfile(p)
 	if err != nil {
 		r.Log.Error("The run times of a namespace are invalid and reset", "namespace", namespace, "error", err)
-		*s = v1alpha1.JobProfileStatus{ForgottenBefore: s.ForgottenBefore}
+		*s = v1alpha1.JobProfileStatus{
+			ForgottenBefore: s.ForgottenBefore, LastCompletion: s.LastCompletion, LastUID: s.LastUID,
+		}
 		if learnt, err = policy.ReadJobProfile(p); err != nil {
 			return err
 		}
@@ -161,10 +171,15 @@ func (r *RunTimes) learn(ctx context.Context, namespace string, runs []run) erro
 			return err
 		}
 	}
+	r.done(runs)
+	return nil
+}
+
+// done removes runs that need not be learnt any more.
+func (r *RunTimes) done(runs []run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.pending, func(uid types.UID, _ run) bool {
-		return slices.ContainsFunc(runs, func(one run) bool { return one.uid == uid })
-	})
-	return nil
+	for i := range runs {
+		delete(r.pending, runs[i].uid)
+	}
 }

@@ -22,6 +22,7 @@ import (
 func (h *hold) question(view *kube.View) (sched.Job, policy.Settings) {
 	job, settings := h.settled(view)
 	job.AllowedDelay = h.latest.Sub(job.Submitted)
+	job.Foresee()
 	return job, settings
 }
 

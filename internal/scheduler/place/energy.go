@@ -162,7 +162,7 @@ func (e *Energy) read(pod *v1.Pod) *request {
 	if e.args.Scope != All && (err != nil || !settings.Enforced()) {
 		return nil
 	}
-	if settings.ExpectedDuration == 0 {
+	if job.Foresee(); settings.ExpectedDuration == 0 && job.Runtimes == nil {
 		job.Duration = e.args.ExpectedDuration.Duration
 	}
 	if settings.Weights == (sched.Weights{}) {

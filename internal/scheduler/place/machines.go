@@ -61,12 +61,13 @@ func run(n *sched.Node, pod *v1.Pod, view *kube.View, now time.Time) {
 		return
 	}
 	kind, _ := policy.OwnerOf(pod)
-	if _, settings := view.Settle(&work); settings.ExpectedDuration > 0 || kind == "Job" {
+	if job, settings := view.Settle(&work); settings.ExpectedDuration > 0 || kind == "Job" {
 		began := now // the pod has just been bound
 		if pod.Status.StartTime != nil {
 			began = pod.Status.StartTime.Time
 		}
-		ends := began.Add(settings.Duration())
+		job.Foresee()
+		ends := began.Add(job.Duration)
 		if !ends.After(now) {
 			ends = now.Add(now.Sub(began))
 		}
