@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,8 +29,8 @@ type cluster struct {
 	client.Client
 	t      *testing.T
 	jobs   []*batchv1.Job
-	writes int
-	refuse error
+	writes atomic.Int32
+	refuse atomic.Bool
 	run    *RunTimes
 	stop   func()
 }
@@ -40,8 +41,8 @@ func newCluster(t *testing.T) *cluster {
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, under client.Client, sub string,
 			o client.Object, opts ...client.SubResourceUpdateOption,
 		) error {
-			if c.writes++; c.refuse != nil {
-				return c.refuse
+			if c.writes.Add(1); c.refuse.Load() {
+				return errors.New("unavailable")
 			}
 			return under.SubResource(sub).Update(ctx, o, opts...)
 		}}).Build()
@@ -100,9 +101,7 @@ func history(t *testing.T, restarts bool) (status [2]v1alpha1.JobProfileStatus) 
 				c.stop()
 				c.start()
 			}
-			if c.refuse = nil; restarts && i%100 < 20 {
-				c.refuse = errors.New("unavailable")
-			}
+			c.refuse.Store(restarts && i%100 < 20)
 		}
 		bubble.Advance(10 * time.Minute)
 		c.stop()
@@ -131,12 +130,12 @@ func TestForget(t *testing.T) {
 			c.complete(r)
 		}
 		bubble.Advance(6 * time.Minute)
-		writes := c.writes
+		writes := c.writes.Load()
 		c.stop()
 		c.start()
 		bubble.Advance(10 * time.Minute)
-		if c.writes != writes {
-			t.Errorf("%d writes without a new run", c.writes-writes)
+		if now := c.writes.Load(); now != writes {
+			t.Errorf("%d writes without a new run", now-writes)
 		}
 		p := c.profile("ns-0")
 		before := p.Status.Runs
