@@ -56,7 +56,8 @@ func TestFair(t *testing.T) {
 	if !begins || !ends {
 		t.Fatalf("%s does not contain %q and %q", fairFile, strings.TrimSpace(fairBegin), figuresEnd)
 	}
-	kit.Golden(t, fairFile, fmt.Appendf(nil, "%s%s%s%s%s", before, fairBegin, fairTable(rows), figuresEnd, after), *rewrite)
+	kit.Golden(t, fairFile, fmt.Appendf(nil, "%s%s%s%s%s", before, fairBegin, fairTable(rows), figuresEnd, after),
+		*rewrite)
 }
 
 func fairOf(t *testing.T, trace, path string) []fairRow {

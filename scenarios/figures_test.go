@@ -80,7 +80,8 @@ func TestFiguresAreCurrent(t *testing.T) {
 	if !begins || !ends {
 		t.Fatalf("README.md does not contain %q and %q", strings.TrimSpace(figuresBegin), figuresEnd)
 	}
-	kit.Golden(t, readmeFile, fmt.Appendf(nil, "%s%s%s%s%s", before, figuresBegin, all.table(), figuresEnd, after), *rewrite)
+	kit.Golden(t, readmeFile, fmt.Appendf(nil, "%s%s%s%s%s", before, figuresBegin, all.table(), figuresEnd, after),
+		*rewrite)
 }
 
 // simulateDemo returns the report of the demo with machines that are always on and machines that sleep, and the

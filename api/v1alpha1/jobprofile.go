@@ -72,7 +72,7 @@ type RunTimeGroup struct {
 	// level determines which Jobs are similar: 0 for all Jobs, 1 for the same request, 2 for the same owner, and 3
 	// for the same owner and request.
 	Level int32 `json:"level"`
-	// owner is the CronJob or another controller of the Jobs, or their name without generated suffixes.
+	// owner is the name of the Jobs without generated suffixes. For runs of a CronJob, it is the name of the CronJob.
 	// +optional
 	Owner string `json:"owner,omitempty"`
 	// milliCPU is the requested CPU of all pods that a Job runs in parallel, in thousandths of a core.

@@ -120,7 +120,8 @@ func TestLearntDurations(t *testing.T) {
 func TestFindDuration(t *testing.T) {
 	r := learntRules(t, 200)
 	for stated, want := range map[string]string{
-		"10m": "is 10 min, but similar Jobs usually run for 3", "20m": "", "80m": "", "3h": "is 3 h, but similar Jobs", "": "",
+		"10m": "is 10 min, but similar Jobs usually run for 3", "20m": "", "80m": "", "": "",
+		"3h": "is 3 h, but similar Jobs",
 	} {
 		annotations := map[string]string{}
 		if stated != "" {

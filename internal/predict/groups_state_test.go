@@ -116,16 +116,18 @@ func TestInvalidStates(t *testing.T) {
 	g := predict.NewGroups()
 	g.Ended(&sched.Job{Owner: "o"}, time.Hour)
 	for name, change := range map[string]func(*predict.State){
-		"too few outcomes":  func(s *predict.State) { s.Outcomes = s.Outcomes[1:] },
-		"negative outcome":  func(s *predict.State) { s.Outcomes[3] = -1 },
-		"level":             func(s *predict.State) { s.Groups[0].Level = 4 },
-		"no runs":           func(s *predict.State) { s.Groups[0].Seen = 0 },
-		"later than all":    func(s *predict.State) { s.Groups[0].Last = 2 },
-		"no unit":           func(s *predict.State) { s.Groups[0].Unit = 0 },
-		"no bins":           func(s *predict.State) { s.Groups[0].Bins, s.Groups[0].Weights = nil, nil },
-		"missing weight":    func(s *predict.State) { s.Groups[0].Weights = nil },
-		"bin out of range":  func(s *predict.State) { s.Groups[0].Bins[0] = 320 },
-		"bins not in order": func(s *predict.State) { s.Groups[0].Bins = []int32{3, 3}; s.Groups[0].Weights = []float64{1, 1} },
+		"too few outcomes": func(s *predict.State) { s.Outcomes = s.Outcomes[1:] },
+		"negative outcome": func(s *predict.State) { s.Outcomes[3] = -1 },
+		"level":            func(s *predict.State) { s.Groups[0].Level = 4 },
+		"no runs":          func(s *predict.State) { s.Groups[0].Seen = 0 },
+		"later than all":   func(s *predict.State) { s.Groups[0].Last = 2 },
+		"no unit":          func(s *predict.State) { s.Groups[0].Unit = 0 },
+		"no bins":          func(s *predict.State) { s.Groups[0].Bins, s.Groups[0].Weights = nil, nil },
+		"missing weight":   func(s *predict.State) { s.Groups[0].Weights = nil },
+		"bin out of range": func(s *predict.State) { s.Groups[0].Bins[0] = 320 },
+		"bins not in order": func(s *predict.State) {
+			s.Groups[0].Bins, s.Groups[0].Weights = []int32{3, 3}, []float64{1, 1}
+		},
 	} {
 		s := g.State(10)
 		if _, err := predict.Restore(&s); err != nil {

@@ -139,7 +139,9 @@ func (r *RunTimes) learn(ctx context.Context, namespace string, runs []run) erro
 	}
 	switch {
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause):
-		r.done(runs) // the namespace is deleted, or the CRD is missing, which doctor reports
+		r.Log.Info("Run times are not learnt: the namespace or the kind JobProfile does not exist",
+			"namespace", namespace, "runs", len(runs), "error", err)
+		r.done(runs)
 		return nil
 	case err != nil:
 		return err
