@@ -64,7 +64,7 @@ func TestAPanicInParallelIsTheCallers(t *testing.T) {
 			t.Errorf("recovered panic = %s", what)
 		}
 	}()
-	_ = inParallel(8, func(i int) error {
+	_ = inParallel(0, 8, func(i int) error {
 		if i == 3 {
 			panic("planted")
 		}

@@ -45,7 +45,7 @@ func (iss *issuing) calibrateAll(origins []int, values []float32, terms []term) 
 	raw := slices.Clone(values)
 	place := sliceutil.Places(origins, func(t *int) int { return *t })
 	for _, term := range terms {
-		_ = inParallel(term.end-term.first, func(j int) error {
+		_ = inParallel(iss.processors, term.end-term.first, func(j int) error {
 			i := term.first + j
 			for d := range term.prior {
 				first, end := d*24, min((d+1)*24, iss.horizon)

@@ -29,6 +29,8 @@ type Evaluation struct {
 	Refit     time.Duration // interval between trainings; 0 means that models are trained once, before First
 	Calibrate bool          // calibrate the forecasts of trained models with their recent errors
 	Seed      uint64
+	// Processors is the maximum number of processors that are used concurrently. 0 means all.
+	Processors int
 
 	Now      func() time.Time // measures the training time; nil disables the measurement
 	Progress func(done, total int)
@@ -82,7 +84,9 @@ func Evaluate(ctx context.Context, e Evaluation) ([]Accuracy, error) {
 	for _, name := range e.Models {
 		iss := &issuing{
 			record: r, model: name, refit: int(e.Refit / time.Hour), calibrate: e.Calibrate, now: e.Now,
-			training: training{horizon: horizon, daily: e.stride()%day == 0, seed: e.Seed},
+			training: training{
+				horizon: horizon, daily: e.stride()%day == 0, seed: e.Seed, processors: e.Processors,
+			},
 		}
 		if name != WithWeather && r.weather != nil {
 			without := *r

@@ -56,7 +56,7 @@ func (iss *issuing) issue(ctx context.Context, origins []int) ([]float32, []term
 	}
 	values := make([]float32, len(origins)*iss.horizon)
 	terms := iss.terms(origins)
-	err := inParallel(len(terms), func(i int) error {
+	err := inParallel(iss.processors, len(terms), func(i int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (iss *issuing) serve(t *term, origins []int, into []float32) error {
 	last := origins[len(origins)-1]
 	known.values, known.days = iss.values[:last], iss.days[:last+iss.horizon]
 	v := newView(&known, l.shape)
-	return inParallel(len(origins), func(i int) error {
+	return inParallel(iss.processors, len(origins), func(i int) error {
 		x := make([]float64, v.width+1)
 		for h := range iss.horizon {
 			into[i*iss.horizon+h] = float32(l.at(v, x, origins[i], h))
@@ -138,7 +138,7 @@ func (iss *issuing) plain(name string, origins []int, into []float32) error {
 		return err
 	}
 	if name == Chosen {
-		return inParallel(len(origins), func(i int) error {
+		return inParallel(iss.processors, len(origins), func(i int) error {
 			f, err := Best(series, iss.timeOf(origins[i]), time.Duration(iss.horizon)*time.Hour)
 			if err != nil {
 				return err

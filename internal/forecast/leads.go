@@ -147,9 +147,9 @@ func (v *view) choose(o *origins, day, horizon int) (float64, error) {
 }
 
 // regress fits the second stage.
-func (v *view) regress(o *origins, horizon int) (*regressions, error) {
+func (v *view) regress(o *origins, horizon, processors int) (*regressions, error) {
 	r := &regressions{leads: make([]regression, horizon), penalties: make([]float64, (horizon+23)/24)}
-	err := inParallel(len(r.penalties), func(day int) error {
+	err := inParallel(processors, len(r.penalties), func(day int) error {
 		var err error
 		r.penalties[day], err = v.choose(o, day, horizon)
 		return err
@@ -158,7 +158,7 @@ func (v *view) regress(o *origins, horizon int) (*regressions, error) {
 		return nil, fmt.Errorf("choosing penalties: %w", err)
 	}
 	errs := make([][]timed, horizon)
-	err = inParallel(horizon, func(h int) error {
+	err = inParallel(processors, horizon, func(h int) error {
 		l := v.prepare(o, h)
 		s := newSolver(v.width)
 		scratch := make([]float64, len(l.all))

@@ -27,6 +27,8 @@ type training struct {
 	// emphasizes this hour.
 	daily bool
 	seed  uint64 // for sampling the training data of trees
+	// processors is the maximum number of processors that are used concurrently. 0 means all.
+	processors int
 }
 
 // learnt is a model that has been trained on a history. It is immutable.
@@ -58,11 +60,11 @@ func learn(r *record, until int, o training) (*learnt, error) {
 		l.least, l.most = min(l.least, y-math.Ln2), max(l.most, y+math.Ln2)
 	}
 	origins := trainingOrigins(until, o.daily)
-	if l.leads, err = v.regress(origins, o.horizon); err != nil {
+	if l.leads, err = v.regress(origins, o.horizon, o.processors); err != nil {
 		return nil, err
 	}
 	if r.weather == nil {
-		if l.levels, err = v.regressLevels(origins, o.horizon); err != nil {
+		if l.levels, err = v.regressLevels(origins, o.horizon, o.processors); err != nil {
 			return nil, err
 		}
 	}

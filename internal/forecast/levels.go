@@ -15,9 +15,9 @@ const (
 )
 
 // regressLevels fits the second estimate.
-func (v *view) regressLevels(o *origins, horizon int) (levelRegressions, error) {
+func (v *view) regressLevels(o *origins, horizon, processors int) (levelRegressions, error) {
 	all := make(levelRegressions, horizon)
-	err := inParallel(horizon, func(h int) error {
+	err := inParallel(processors, horizon, func(h int) error {
 		var scratch [maxLevelFeatures]float64
 		hours := o.before(h)
 		p := len(v.levelFeatures(scratch[:0], reach, h))

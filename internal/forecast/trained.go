@@ -1,0 +1,119 @@
+package forecast
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+)
+
+// A Trained is the model History of a zone, trained on all of its history. It is immutable and safe for concurrent
+// use.
+type Trained struct {
+	learnt  *learnt
+	horizon int // in hours
+	// Error and BestError are the mean absolute percentage errors of History and of Best over the last four weeks
+	// of the history, which were not used for training.
+	Error, BestError float64
+}
+
+const (
+	// Compared is the length of the period in which History and Best are compared.
+	Compared = 28 * day
+	// comparisonStride differs from a day, so that the forecasts of the comparison start at all hours of the day.
+	comparisonStride = 25 * time.Hour
+	// recent is the length of the history that a forecast of a trained model is based on: the hours that features
+	// use, and those that tell whether such an hour is odd.
+	recent = reach + 9*24
+
+	lowLevel, highLevel = 0.1, 0.9 // percentiles of a forecast
+)
+
+// Train trains the model History with the hourly or finer history until its end, and compares it with Best. Forecasts
+// of the model cover the given horizon in full hours. The history must cover MinHistory, the period of the
+// comparison and the horizon. Train uses a single processor, and the result only depends on its arguments. Two years
+// take about two seconds.
+func Train(ctx context.Context, history *grid.Series, horizon time.Duration) (*Trained, error) {
+	if history == nil || history.End().Sub(history.Start()) < MinHistory+Compared+horizon {
+		return nil, fmt.Errorf("history is too short for training: want at least %v", MinHistory+Compared+horizon)
+	}
+	windows := int(Compared / comparisonStride)
+	first := history.End().Truncate(time.Hour).Add(-horizon - time.Duration(windows-1)*comparisonStride)
+	compared, err := Evaluate(ctx, Evaluation{
+		History: history, Models: []string{History, Chosen}, First: first, Windows: windows, Stride: comparisonStride,
+		Horizon: horizon, Processors: 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	hours, err := fullHours(horizon)
+	if err != nil {
+		return nil, err
+	}
+	r, err := newRecord(history, nil, hours)
+	if err != nil {
+		return nil, err
+	}
+	l, err := learn(r, len(r.values), training{horizon: hours, processors: 1})
+	if err != nil {
+		return nil, err
+	}
+	return &Trained{learnt: l, horizon: hours, Error: compared[0].MAPE, BestError: compared[1].MAPE}, nil
+}
+
+// Better reports whether the model was clearly more accurate than Best. The margin avoids models that are better by
+// chance.
+func (m *Trained) Better() bool { return m.Error < margin*m.BestError }
+
+// Forecast is like [Best] with the trained model. The history must be of the same zone and contain the 38 days before
+// its end. The forecast must end within the horizon of the model after the end of the history.
+func (m *Trained) Forecast(history *grid.Series, from time.Time, horizon time.Duration) (grid.Forecast, error) {
+	if history == nil {
+		return grid.Forecast{}, fmt.Errorf("no history to forecast from with %s", History)
+	}
+	if begin := history.End().Add(-recent * time.Hour); history.Start().Before(begin) {
+		history = history.Between(begin, history.End())
+	}
+	r, err := newRecord(history, nil, m.horizon)
+	if err != nil {
+		return grid.Forecast{}, err
+	}
+	known := len(r.values)
+	first := int(from.Truncate(time.Hour).Unix()/3600 - r.start)
+	end := r.hourOf(from.Add(horizon))
+	if first < 0 || known < recent || end <= first || end > known+m.horizon {
+		return grid.Forecast{}, fmt.Errorf("forecasting with %s: the history from %s to %s or the horizon of %d h does "+
+			"not suffice for %s to %s", History, history.Start().Format(time.RFC3339),
+			history.End().Format(time.RFC3339), m.horizon, from.Format(time.RFC3339),
+			from.Add(horizon).Format(time.RFC3339))
+	}
+	v := newView(r, m.learnt.shape)
+	x := make([]float64, v.width+1)
+	values := make([][3]float64, end-first)
+	for i := range values {
+		hour := first + i
+		if hour < known {
+			values[i] = [3]float64{r.values[hour], r.values[hour], r.values[hour]}
+			continue
+		}
+		y, margins := m.learnt.at(v, x, known, hour-known), &m.learnt.leads.margins
+		spread := func(q float64) float64 { return math.Exp(margins.at(hour-known, r.days[hour].hour, q)) }
+		values[i] = [3]float64{y, y * min(1, spread(lowLevel)), y * max(1, spread(highLevel))}
+	}
+	f := grid.Forecast{IssuedAt: from, Model: History}
+	column := func(c int) (*grid.Series, error) {
+		all := make([]float64, len(values))
+		for i := range all {
+			all[i] = values[i][c]
+		}
+		return grid.NewSeries(r.timeOf(first), time.Hour, all)
+	}
+	var errLow, errHigh error
+	f.Series, err = column(0)
+	f.Low, errLow = column(1)
+	f.High, errHigh = column(2)
+	return f, cmp.Or(err, errLow, errHigh)
+}
