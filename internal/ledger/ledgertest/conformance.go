@@ -29,6 +29,7 @@ func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, er
 		"time of nodes":      reportedTime,
 		"guests":             guests,
 		"temperatures":       temperatures,
+		"states":             states,
 		"two at once":        twoAtOnce,
 		"several folders":    severalFolders,
 	} {

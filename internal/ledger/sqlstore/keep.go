@@ -23,6 +23,7 @@ const (
 	namesLonger     = 2 * aDay  // the use of a name is recorded once a day
 	minStreams      = 366 * aDay
 	minSpans        = 30 * aDay // see docs/reference/protocol.md, Numbers
+	maxStates       = 3 * 366 * aDay
 )
 
 // Keep implements [ledger.Store]. It drops windows before hours and hours before days.
@@ -50,6 +51,7 @@ func (d *DB) Keep(ctx context.Context, keep ledger.Retention, now time.Time) err
 		{"records", seconds(keep.Records), func(before int64) { k.decisions("DELETE FROM records", "1 = 1", before) }},
 		{"streams", longer(longer(seconds(keep.Streams), days), minStreams), k.streams},
 		{"spans of boots", minSpans, k.spans},
+		{"states", maxStates, func(before int64) { k.exec("DELETE FROM states WHERE saved < $1", before) }},
 	} {
 		if step.long != 0 {
 			k.within("dropping old "+step.what, func() { step.do(k.now - step.long) })

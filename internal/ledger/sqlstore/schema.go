@@ -21,6 +21,7 @@ var (
 
 	migrations = []migration{
 		{tables, false},
+		{statesTable, true},
 	}
 )
 
