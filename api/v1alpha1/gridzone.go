@@ -80,6 +80,10 @@ type CarbonSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	Sources []CarbonSource `json:"sources"`
+	// history is a file with past values, from which forecasts are trained. Without it, the values of the sources are
+	// recorded, and forecasts are trained after three months.
+	// +optional
+	History *FileSource `json:"history,omitempty"`
 }
 
 // CarbonSource is a source of the carbon intensity.

@@ -163,6 +163,9 @@ func (p *app) addReconcilers() error {
 		Calls: zone.NewCalls(p.direct, p.options.Namespace), Data: p.options.Data, Clock: time.Now, Log: p.log,
 		Metrics: signals,
 	}
+	if p.unit != nil {
+		deps.States = p.unit.store
+	}
 	api := p.manager.GetClient()
 	return errors.Join(
 		p.registry.Register(panics.Collector(p.log, signals)), p.registry.Register(panics.Metrics()),

@@ -177,10 +177,13 @@ func oddHours(logs []float64) []bool {
 	}
 	usual := make([]float64, 24)
 	for i := 8 * 24; i < n; i++ {
+		own, beside := week[i-24], max(week[i-25], week[i-23])
+		if own <= oddnessBeside*beside {
+			continue
+		}
 		copy(usual, week[i-47:i-23])
 		slices.Sort(usual)
-		own, beside := week[i-24], max(week[i-25], week[i-23])
-		odd[i] = own > oddness*usual[12] && own > oddnessBeside*beside
+		odd[i] = own > oddness*usual[12]
 	}
 	return odd
 }

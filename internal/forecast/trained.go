@@ -21,26 +21,28 @@ type Trained struct {
 }
 
 const (
-	// Compared is the length of the period in which History and Best are compared.
-	Compared = 28 * day
+	// compared is the length of the period in which History and Best are compared.
+	compared = 28 * day
 	// comparisonStride differs from a day, so that the forecasts of the comparison start at all hours of the day.
 	comparisonStride = 25 * time.Hour
-	// recent is the length of the history that a forecast of a trained model is based on: the hours that features
-	// use, and those that tell whether such an hour is odd.
-	recent = reach + 9*24
+	// Recent is the length of the history that forecasts of a Trained are based on: the hours that features use, and
+	// those that tell whether such an hour is odd.
+	Recent = (reach + 9*24) * time.Hour
 
 	lowLevel, highLevel = 0.1, 0.9 // percentiles of a forecast
 )
 
+// MinTraining is the minimum length of the history for [Train] with a horizon.
+func MinTraining(horizon time.Duration) time.Duration { return MinHistory + compared + horizon }
+
 // Train trains the model History with the hourly or finer history until its end, and compares it with Best. Forecasts
-// of the model cover the given horizon in full hours. The history must cover MinHistory, the period of the
-// comparison and the horizon. Train uses a single processor, and the result only depends on its arguments. Two years
-// take about two seconds.
+// of the model cover the given horizon in full hours. Train uses a single processor, and the result only depends on its
+// arguments. Two years take a few seconds.
 func Train(ctx context.Context, history *grid.Series, horizon time.Duration) (*Trained, error) {
-	if history == nil || history.End().Sub(history.Start()) < MinHistory+Compared+horizon {
-		return nil, fmt.Errorf("history is too short for training: want at least %v", MinHistory+Compared+horizon)
+	if least := MinTraining(horizon); history == nil || history.End().Sub(history.Start()) < least {
+		return nil, fmt.Errorf("history is too short for training: want at least %v", least)
 	}
-	windows := int(Compared / comparisonStride)
+	windows := int(compared / comparisonStride)
 	first := history.End().Truncate(time.Hour).Add(-horizon - time.Duration(windows-1)*comparisonStride)
 	compared, err := Evaluate(ctx, Evaluation{
 		History: history, Models: []string{History, Chosen}, First: first, Windows: windows, Stride: comparisonStride,
@@ -68,13 +70,13 @@ func Train(ctx context.Context, history *grid.Series, horizon time.Duration) (*T
 // chance.
 func (m *Trained) Better() bool { return m.Error < margin*m.BestError }
 
-// Forecast is like [Best] with the trained model. The history must be of the same zone and contain the 38 days before
-// its end. The forecast must end within the horizon of the model after the end of the history.
+// Forecast is like [Best] with the trained model. The history must be of the same zone and cover Recent. The forecast
+// must end within the horizon of the model after the end of the history.
 func (m *Trained) Forecast(history *grid.Series, from time.Time, horizon time.Duration) (grid.Forecast, error) {
 	if history == nil {
 		return grid.Forecast{}, fmt.Errorf("no history to forecast from with %s", History)
 	}
-	if begin := history.End().Add(-recent * time.Hour); history.Start().Before(begin) {
+	if begin := history.End().Add(-Recent); history.Start().Before(begin) {
 		history = history.Between(begin, history.End())
 	}
 	r, err := newRecord(history, nil, m.horizon)
@@ -84,11 +86,9 @@ func (m *Trained) Forecast(history *grid.Series, from time.Time, horizon time.Du
 	known := len(r.values)
 	first := int(from.Truncate(time.Hour).Unix()/3600 - r.start)
 	end := r.hourOf(from.Add(horizon))
-	if first < 0 || known < recent || end <= first || end > known+m.horizon {
-		return grid.Forecast{}, fmt.Errorf("forecasting with %s: the history from %s to %s or the horizon of %d h does "+
-			"not suffice for %s to %s", History, history.Start().Format(time.RFC3339),
-			history.End().Format(time.RFC3339), m.horizon, from.Format(time.RFC3339),
-			from.Add(horizon).Format(time.RFC3339))
+	if first < 0 || known < int(Recent/time.Hour) || end <= first || end > known+m.horizon {
+		return grid.Forecast{}, fmt.Errorf("%s of %v from %s: a history of %d hours from %s and a horizon of %d h do not "+
+			"suffice", History, horizon, from.Format(time.RFC3339), known, r.timeOf(0).Format(time.RFC3339), m.horizon)
 	}
 	v := newView(r, m.learnt.shape)
 	x := make([]float64, v.width+1)

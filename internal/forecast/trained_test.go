@@ -186,3 +186,29 @@ func recorded(t testing.TB, zone string) *grid.Series {
 	}
 	return s
 }
+
+// BenchmarkTrain measures the training with two years.
+func BenchmarkTrain(b *testing.B) {
+	s := recorded(b, "DE")
+	s = s.Between(s.Start(), s.Start().AddDate(2, 0, 0))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := forecast.Train(b.Context(), s, 53*time.Hour); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkTrainedForecast(b *testing.B) {
+	s := recorded(b, "DE")
+	s = s.Between(s.Start(), s.Start().AddDate(0, 4, 0))
+	m, err := forecast.Train(b.Context(), s, 53*time.Hour)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := m.Forecast(s, s.End(), 50*time.Hour); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

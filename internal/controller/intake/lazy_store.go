@@ -167,6 +167,19 @@ func (s *LazyStore) Outbox() (ledger.Outbox, error) {
 	return ask(s, func(l ledger.Store) (ledger.Outbox, error) { return l.(ledger.Outbox), nil })
 }
 
+// SaveState implements [ledger.StateStore].
+func (s *LazyStore) SaveState(ctx context.Context, name string, payload []byte) error {
+	_, err := ask(s, func(l ledger.Store) (any, error) {
+		return nil, l.(ledger.StateStore).SaveState(ctx, name, payload)
+	})
+	return err
+}
+
+// States implements [ledger.StateStore].
+func (s *LazyStore) States(ctx context.Context, prefix string) (map[string][]byte, error) {
+	return ask(s, func(l ledger.Store) (map[string][]byte, error) { return l.(ledger.StateStore).States(ctx, prefix) })
+}
+
 // Close implements [ledger.Store].
 func (s *LazyStore) Close() error {
 	s.mu.Lock()

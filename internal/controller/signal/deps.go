@@ -17,6 +17,7 @@ type Deps struct {
 	Clock   func() time.Time
 	Log     *slog.Logger
 	Metrics *Metrics
+	States  States // stores histories; may be nil
 }
 
 // Budget limits the number of requests. To survive restarts and to apply to all replicas together, it is usually

@@ -52,21 +52,50 @@ func (s *file) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	return a, nil
 }
 
+// Past implements [pastSource] with the hourly means of the file.
+func (s *file) Past(_ context.Context, now time.Time) (points []Point, err error) {
+	err = s.data.read(true, func(text []byte) error {
+		signal, err := s.parse(text, now.Add(-archiveSpan), now)
+		if err != nil {
+			return err
+		}
+		hourly := hourlyMeans(signal.Series.Start(), signal.Series.End(), func(hour time.Time) (float64, bool) {
+			end := hour.Add(time.Hour)
+			if !signal.Series.Covers(hour, end) {
+				return 0, false
+			}
+			return signal.Series.Mean(hour, end), true
+		})
+		if hourly != nil {
+			points = pointsIn(hourly, true)
+		}
+		return nil
+	})
+	return points, err
+}
+
 // read reads the file if it has changed or if the cached values do not cover the given range.
 func (s *file) read(from, until time.Time) error {
 	kept := s.signal.Series != nil && !from.Before(s.from) && !until.After(s.until)
 	return s.data.read(!kept, func(text []byte) error {
 		from, until = from.Add(-fileSlack), until.Add(fileSlack)
-		signal, _, err := grid.ParseCSV(s.spec.Path, text, grid.CSVOptions{
-			Column: s.spec.Column, Zone: s.zone, Price: s.quantity == price, Currency: s.currency, From: from,
-			Until: until,
-		})
+		signal, err := s.parse(text, from, until)
 		if err != nil {
-			return &dial.Error{Reason: reasonOfRow(err), Err: err}
+			return err
 		}
 		s.signal, s.from, s.until = signal, from, until
 		return nil
 	})
+}
+
+func (s *file) parse(text []byte, from, until time.Time) (grid.Signal, error) {
+	signal, _, err := grid.ParseCSV(s.spec.Path, text, grid.CSVOptions{
+		Column: s.spec.Column, Zone: s.zone, Price: s.quantity == price, Currency: s.currency, From: from, Until: until,
+	})
+	if err != nil {
+		return signal, &dial.Error{Reason: reasonOfRow(err), Err: err}
+	}
+	return signal, nil
 }
 
 // reasonOfRow returns the reason for rejecting a file.

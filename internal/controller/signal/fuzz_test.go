@@ -33,7 +33,7 @@ func believable(t *testing.T, a Answer, marginal bool) {
 	h.add(&a, noon)
 	s := w.read(&a, present, noon, "x")
 	l := &link{name: "x"}
-	l.complete(s, h, nil, noon)
+	l.complete(s, basis{past: h}, noon)
 	for i, v := range s.Values {
 		if math.IsNaN(v) || v < 0 || v > maxIntensity || s.Low != nil && (s.Low[i] > v || s.High[i] < v) {
 			t.Fatalf("invalid value %v was accepted", v)
@@ -103,6 +103,7 @@ func FuzzPrometheus(f *testing.F) {
 	f.Add([]byte(`{"status":"success","data":{"resultType":"scalar","result":[1773145200.5,"0.42"]}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		defer memtest.Limit(t, 100*len(body))()
+		_, _ = decodePrometheusRange(body)
 		if p, err := decodePrometheus(body); err == nil {
 			believable(t, Answer{Points: []Point{p}, IssuedAt: p.Time}, false)
 		}

@@ -38,9 +38,13 @@ type Keeper struct {
 	deps    Deps
 	links   []*link
 	typical *forecast.Curve // forecast without a history; may be nil
+	archive *archive
+	past    []*link // sources of past values that have not been read yet; each is a pastSource
+	retry   time.Time
 
-	mu      sync.Mutex // guards history, and status, issued and err of all links
+	mu      sync.Mutex // guards history and trained, and status, issued and err of all links
 	history Track
+	trained *training // nil before the first training
 }
 
 // link is a source in a chain with its polling state.
@@ -70,7 +74,19 @@ type link struct {
 func NewCarbonKeeper(zone grid.Zone, of *v1alpha1.CarbonSpec, d Deps) (*Keeper, error) {
 	sources := sliceutil.Map(of.Sources, func(s v1alpha1.CarbonSource) spec { return spec{CarbonSource: s} })
 	w := terms{zone: zone, quantity: carbon, marginal: of.Signal == signalMarginal, maxAge: defaultCarbonAge}
-	return newKeeper(w, of.MaxAge, d, sources)
+	k, err := newKeeper(w, of.MaxAge, d, sources)
+	if err != nil || of.History == nil {
+		return k, err
+	}
+	file, err := newFile(w, of.History, d.Data)
+	if marginal := of.History.Signal == signalMarginal; marginal != w.marginal {
+		err = dial.Refuse(dial.ReasonKind, "the file contains %s intensity, want %s", Kind(marginal), Kind(w.marginal))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("history of zone %s: %w", zone, err)
+	}
+	k.past = append(k.past, &link{name: "history", source: file})
+	return k, nil
 }
 
 // NewPriceKeeper returns a keeper for the electricity price of a zone.
@@ -92,7 +108,15 @@ func newKeeper(w terms, maxAge *metav1.Duration, d Deps, sources []spec) (*Keepe
 			return nil, fmt.Errorf("signal %s of zone %s: %w", w.quantity, w.zone, err)
 		}
 	}
-	k := &Keeper{terms: w, deps: b.deps, links: b.links, history: Track{Span: historySpan}}
+	k := &Keeper{
+		terms: w, deps: b.deps, links: b.links, history: Track{Span: historySpan},
+		archive: newArchive(w, b.links[0].kind, d.States),
+	}
+	for _, l := range k.links {
+		if _, ok := l.source.(pastSource); ok {
+			k.past = append(k.past, l)
+		}
+	}
 	if w.quantity == carbon && !w.marginal {
 		curve, _ := forecast.TypicalDay(w.zone)
 		k.typical = &curve
@@ -105,11 +129,18 @@ func (k *Keeper) Run(ctx context.Context, changed func()) {
 	k.deps.Metrics.add(k)
 	defer k.deps.Metrics.remove(k)
 	k.start(k.deps.Clock())
+	var training sync.WaitGroup
+	defer training.Wait()
+	if k.terms.quantity == carbon {
+		training.Go(func() { panics.Survive(k.deps.Log, "training", "training a forecast", func() { k.train(ctx) }) })
+	}
 	for {
+		k.restore(ctx, k.deps.Clock())
 		next := k.poll(ctx)
 		if ctx.Err() != nil {
 			return
 		}
+		k.store(ctx)
 		changed()
 		if !kube.Pause(ctx, max(time.Second, next.Sub(k.deps.Clock()))) {
 			return
@@ -133,6 +164,12 @@ func (k *Keeper) start(now time.Time) {
 			l.next = now.Add(rand.N(firstPollWithin))
 		}
 	}
+}
+
+// observes reports whether the values of a source are observations, which form the history, unlike a constant, a
+// tariff or a typical day.
+func (l *link) observes() bool {
+	return l.kind != "static" && l.kind != "tariff" && l.kind != "typical"
 }
 
 // ask polls a source and updates its state.
@@ -267,10 +304,15 @@ func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (lacks, err 
 	if a.Ageless { // the response contains past values
 		past = &Track{Span: historySpan}
 	}
+	b := basis{past: past, typical: k.typical}
 	if l.kind != "typical" { // not an observation
 		past.add(&a, now)
 	}
-	issued := l.complete(s, past, k.typical, now)
+	if l.observes() {
+		k.archive.note(past, now)
+		b.archive, b.trained = k.archive, k.trained.model()
+	}
+	issued := l.complete(s, b, now)
 	l.status, l.issued = s, issued
 	return a.Lacks, nil
 }

@@ -27,17 +27,39 @@ func newPrometheus(spec *v1alpha1.PrometheusSource, q quantity, f *fetcher) (Sou
 
 // Fetch evaluates the query at the current time of the server.
 func (s *prometheus) Fetch(ctx context.Context, _ time.Time) (Answer, error) {
-	p, err := fetched(ctx, s.fetch, request{
-		url: s.spec.URL, path: "/api/v1/query", query: url.Values{"query": {s.spec.Query}}, key: s.spec.Key,
-		scheme: "Bearer ",
-	}, decodePrometheus)
+	p, err := fetched(ctx, s.fetch, s.request("/api/v1/query", url.Values{}), decodePrometheus)
 	p.Value *= s.scale
 	p.Estimated = !s.spec.Measured
 	return Answer{Points: []Point{p}, IssuedAt: p.Time}, err
 }
 
-// decodePrometheus parses the response of an instant query, which must be a scalar or a vector with one sample.
-func decodePrometheus(body []byte) (Point, error) {
+// Past implements [pastSource] with the values of the query at full hours. Servers limit the number of values to
+// 11,000.
+func (s *prometheus) Past(ctx context.Context, now time.Time) ([]Point, error) {
+	const span = 450 * 24 * time.Hour
+	end := now.Truncate(time.Hour)
+	points, err := fetched(ctx, s.fetch, s.request("/api/v1/query_range", url.Values{
+		"start": {end.Add(-span).Format(time.RFC3339)}, "end": {end.Format(time.RFC3339)}, "step": {"3600"},
+	}), decodePrometheusRange)
+	for i := range points {
+		points[i].Value *= s.scale
+	}
+	return points, err
+}
+
+func (s *prometheus) request(path string, query url.Values) request {
+	query.Set("query", s.spec.Query)
+	return request{url: s.spec.URL, path: path, query: query, key: s.spec.Key, scheme: "Bearer "}
+}
+
+// promSeries is a series in a response, with a value or several values.
+type promSeries struct {
+	Value  [2]any   `json:"value"`
+	Values [][2]any `json:"values"`
+}
+
+// decodeQuery parses the response of a query and returns the type of its result.
+func decodeQuery(body []byte) (kind string, result json.RawMessage, err error) {
 	var text struct {
 		Status string `json:"status"`
 		Data   struct {
@@ -46,35 +68,72 @@ func decodePrometheus(body []byte) (Point, error) {
 		} `json:"data"`
 	}
 	if err := decode(body, &text); err != nil {
-		return Point{}, err
+		return "", nil, err
 	}
 	if text.Status != "success" {
-		return Point{}, dial.Refuse(dial.ReasonHTTP, "the status of the query is %.20q, want success", text.Status)
+		return "", nil, dial.Refuse(dial.ReasonHTTP, "the status of the query is %.20q, want success", text.Status)
 	}
-	switch text.Data.ResultType {
+	return text.Data.ResultType, text.Data.Result, nil
+}
+
+// decodeSeries parses a result that must consist of a single series.
+func decodeSeries(result json.RawMessage) (promSeries, error) {
+	var series []promSeries
+	if err := decode(result, &series); err != nil {
+		return promSeries{}, err
+	}
+	switch len(series) {
+	case 0:
+		return promSeries{}, dial.Refuse(dial.ReasonMissing, "the query returned no value")
+	case 1:
+		return series[0], nil
+	}
+	return promSeries{}, dial.Refuse(dial.ReasonShape, "the query returned %d values, want one", len(series))
+}
+
+// decodePrometheus parses the response of an instant query, which must be a scalar or a vector with one sample.
+func decodePrometheus(body []byte) (Point, error) {
+	kind, result, err := decodeQuery(body)
+	if err != nil {
+		return Point{}, err
+	}
+	switch kind {
 	case "scalar":
 		var sample [2]any
-		if err := decode(text.Data.Result, &sample); err != nil {
+		if err := decode(result, &sample); err != nil {
 			return Point{}, err
 		}
 		return prometheusSample(sample)
 	case "vector":
-		var series []struct {
-			Value [2]any `json:"value"`
-		}
-		if err := decode(text.Data.Result, &series); err != nil {
+		series, err := decodeSeries(result)
+		if err != nil {
 			return Point{}, err
 		}
-		switch len(series) {
-		case 0:
-			return Point{}, dial.Refuse(dial.ReasonMissing, "the query returned no value")
-		case 1:
-			return prometheusSample(series[0].Value)
-		}
-		return Point{}, dial.Refuse(dial.ReasonShape, "the query returned %d values, want one", len(series))
+		return prometheusSample(series.Value)
 	}
-	return Point{}, dial.Refuse(dial.ReasonShape, "the query returned a %.20q, want a scalar or a single value",
-		text.Data.ResultType)
+	return Point{}, dial.Refuse(dial.ReasonShape, "the query returned a %.20q, want a scalar or a single value", kind)
+}
+
+// decodePrometheusRange parses the response of a range query, which must be a matrix with one series.
+func decodePrometheusRange(body []byte) ([]Point, error) {
+	kind, result, err := decodeQuery(body)
+	switch {
+	case err != nil:
+		return nil, err
+	case kind != "matrix":
+		return nil, dial.Refuse(dial.ReasonShape, "the query returned a %.20q, want a matrix", kind)
+	}
+	series, err := decodeSeries(result)
+	if err != nil {
+		return nil, err
+	}
+	var points []Point
+	for _, sample := range series.Values {
+		if p, err := prometheusSample(sample); err == nil { // other values are still useful
+			points = append(points, p)
+		}
+	}
+	return points, nil
 }
 
 // prometheusSample converts a sample with a time in seconds and a value in a string.

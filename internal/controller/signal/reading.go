@@ -141,9 +141,30 @@ func commonStep(points []Point) time.Duration {
 	return minStep
 }
 
-// complete extends the forecast of a new status if it is too short, and returns the time when the forecast was
-// made. curve is the typical day of the zone and may be nil.
-func (l *link) complete(s *v1alpha1.SignalStatus, past *Track, curve *forecast.Curve, now time.Time) time.Time {
+// A basis is what forecasts are based on. All fields except for past may be nil.
+type basis struct {
+	past    *Track
+	archive *archive // includes past
+	trained *forecast.Trained
+	typical *forecast.Curve // typical day of the zone
+}
+
+// hours returns the hourly means until the given time. Hours that are not known are taken from ahead.
+func (b *basis) hours(until time.Time, ahead func(time.Time) (float64, bool)) *grid.Series {
+	known := b.past.mean
+	if b.archive != nil {
+		known = b.archive.mean
+	}
+	return hourlyMeans(until.Add(-forecast.Recent), until, func(hour time.Time) (float64, bool) {
+		if mean, ok := known(hour); ok {
+			return mean, true
+		}
+		return ahead(hour)
+	})
+}
+
+// complete extends the forecast of a new status if it is too short, and returns the time when the forecast was made.
+func (l *link) complete(s *v1alpha1.SignalStatus, b basis, now time.Time) time.Time {
 	issued := now
 	if s.AsOf != nil {
 		issued = s.AsOf.Time
@@ -152,7 +173,7 @@ func (l *link) complete(s *v1alpha1.SignalStatus, past *Track, curve *forecast.C
 	if from.Sub(now) >= nearEnough {
 		return issued
 	}
-	next, name, made := l.expected(s, past, curve, now)
+	next, name, made := l.expected(s, &b, now)
 	if next == nil {
 		return issued // no forecast is available, and values are never invented
 	}
@@ -179,16 +200,21 @@ func (l *link) complete(s *v1alpha1.SignalStatus, past *Track, curve *forecast.C
 }
 
 // expected returns a forecast for the time after a new status, with the name of its model and its time of issue. It
-// uses the best model for the history. If the history is too short, for example for a day after a restart, it
-// reuses the previous forecast unless that is too old or based on the typical day. Otherwise it uses the typical
-// day. It returns nil if none of these is available.
-func (l *link) expected(s *v1alpha1.SignalStatus, past *Track, curve *forecast.Curve,
-	now time.Time,
-) (next func(time.Time) (Point, bool), name string, issued time.Time) {
+// uses the trained model if there is one, and otherwise the best plain model for the history. If the history is too
+// short, for example for a day after a restart without a ledger, it reuses the previous forecast unless that is too old
+// or based on the typical day. Otherwise it uses the typical day. It returns nil if none of these is available.
+func (l *link) expected(s *v1alpha1.SignalStatus, b *basis, now time.Time) (
+	next func(time.Time) (Point, bool), name string, issued time.Time,
+) {
 	from, last := until(s), now.Add(buildAhead)
-	hours := past.hourly(from, func(t time.Time) (float64, bool) {
+	hours := b.hours(from, func(t time.Time) (float64, bool) {
 		return s.Values[min(index(s, t), len(s.Values)-1)], !t.Add(time.Hour).Before(s.Start.Time)
 	})
+	if b.trained != nil {
+		if f, err := b.trained.Forecast(hours, from, last.Sub(from)); err == nil {
+			return pointsOf(f), f.Model, now
+		}
+	}
 	if f, err := forecast.Best(hours, from, last.Sub(from)); err == nil {
 		return pointsOf(f), f.Model, now
 	}
@@ -203,11 +229,11 @@ func (l *link) expected(s *v1alpha1.SignalStatus, past *Track, curve *forecast.C
 			}, name, l.issued
 		}
 	}
-	if curve == nil {
+	if b.typical == nil {
 		return nil, "", now
 	}
 	known := from.Add(-time.Second) // within the hour of the last known value
-	f, err := forecast.Typical(*curve, s.Values[len(s.Values)-1], known, last.Sub(known))
+	f, err := forecast.Typical(*b.typical, s.Values[len(s.Values)-1], known, last.Sub(known))
 	if err != nil {
 		return nil, "", now // the range exceeds its horizon of two days
 	}

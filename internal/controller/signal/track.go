@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -9,9 +10,10 @@ import (
 	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
-// Track stores past values in slots of five minutes. Unknown values are NaN. Values older than Span are removed.
+// Track stores past values in slots. Unknown values are NaN. Values older than Span are removed.
 type Track struct {
 	Span time.Duration
+	Step time.Duration // duration of a slot, at most an hour; 0 means five minutes
 
 	first  int64 // number of the first slot, counted from 1970
 	values []float64
@@ -25,16 +27,24 @@ const (
 	// bridged is the maximum length of a gap that is filled with the previous value, in slots, in hours of a
 	// history, or in steps of an answer.
 	bridged = 3
+	// bridgedDays is the maximum length of a gap in a history that is filled with the values of the previous day, in
+	// hours.
+	bridgedDays = 72
 )
 
-func slotOf(t time.Time) int64 { return t.Unix() / int64(slot/time.Second) }
+func (t *Track) slotOf(at time.Time) int64 { return at.Unix() / int64(t.step()/time.Second) }
+
+func (t *Track) step() time.Duration { return cmp.Or(t.Step, slot) }
+
+// start returns the start of the first value.
+func (t *Track) start() time.Time { return time.Unix(t.first*int64(t.step()/time.Second), 0).UTC() }
 
 func (t *Track) end() int64 { return t.first + int64(len(t.values)) }
 
 // Note stores the current value. A short gap before it is filled, so that the restart of a process or a short
 // interruption of a source leaves no gap.
 func (t *Track) Note(now time.Time, value float64) {
-	at, end := slotOf(now), t.end()
+	at, end := t.slotOf(now), t.end()
 	if at-end <= bridged && len(t.values) > 0 {
 		for last := t.values[len(t.values)-1]; end < at; end++ {
 			t.set(end, last)
@@ -44,7 +54,7 @@ func (t *Track) Note(now time.Time, value float64) {
 }
 
 func (t *Track) set(at int64, value float64) {
-	most := int64(t.Span / slot)
+	most := int64(t.Span / t.step())
 	switch {
 	case len(t.values) == 0 || at-t.end() >= most:
 		t.first, t.values = at, nil
@@ -66,11 +76,11 @@ func (t *Track) set(at int64, value float64) {
 
 // During returns the values between two times, or nil unless all of them are known.
 func (t *Track) During(start, end time.Time) *grid.Series {
-	from, to := slotOf(start)-t.first, slotOf(end)-t.first
+	from, to := t.slotOf(start)-t.first, t.slotOf(end)-t.first
 	if from < 0 || to >= int64(len(t.values)) || to < from {
 		return nil
 	}
-	s, err := grid.NewSeries(time.Unix((t.first+from)*int64(slot/time.Second), 0), slot, t.values[from:to+1])
+	s, err := grid.NewSeries(t.start().Add(time.Duration(from)*t.step()), t.step(), t.values[from:to+1])
 	if err != nil { // a series must not contain NaN
 		return nil
 	}
@@ -82,35 +92,33 @@ func (t *Track) add(a *Answer, now time.Time) {
 	oldest := now.Add(-t.Span)
 	for i, p := range a.Points {
 		for at := timeutil.Later(p.Time,
-			oldest); !at.After(now) && at.Before(p.Time.Add(a.hold(i))); at = at.Add(slot) {
-			t.set(slotOf(at), p.Value)
+			oldest); !at.After(now) && at.Before(p.Time.Add(a.hold(i))); at = at.Add(t.step()) {
+			t.set(t.slotOf(at), p.Value)
 		}
 	}
 }
 
-// hourly returns hourly means until the given time, starting after the last long gap. Missing hours are taken from
-// ahead. It returns nil if there are no values.
-func (t *Track) hourly(until time.Time, ahead func(time.Time) (float64, bool)) *grid.Series {
-	if len(t.values) == 0 {
-		return nil
-	}
+// hourlyMeans returns the means of the hours from the one of first until the given time, starting after the last long
+// gap. It returns nil if there are none.
+func hourlyMeans(first, until time.Time, mean func(hour time.Time) (float64, bool)) *grid.Series {
 	var values []float64
 	var start time.Time
 	missing := 0
-	first := time.Unix(t.first*int64(slot/time.Second), 0).UTC()
 	for hour := first.Truncate(time.Hour); hour.Before(until); hour = hour.Add(time.Hour) {
-		value, ok := t.mean(hour)
-		if !ok {
-			value, ok = ahead(hour)
-		}
+		value, ok := mean(hour)
 		if !ok {
 			missing++
 			continue
 		}
-		if missing > bridged || len(values) == 0 {
-			values, start = values[:0], hour
-		} else if missing > 0 {
+		switch {
+		case len(values) > 0 && missing <= bridged:
 			values = append(values, slices.Repeat(values[len(values)-1:], missing)...)
+		case len(values) >= 24 && missing <= bridgedDays:
+			for range missing {
+				values = append(values, values[len(values)-24])
+			}
+		default:
+			values, start = values[:0], hour
 		}
 		values, missing = append(values, value), 0
 	}
@@ -124,7 +132,7 @@ func (t *Track) hourly(until time.Time, ahead func(time.Time) (float64, bool)) *
 // mean returns the mean of the known values of an hour. It returns false if there are none.
 func (t *Track) mean(hour time.Time) (float64, bool) {
 	sum, n := 0.0, 0
-	for i := slotOf(hour) - t.first; i < slotOf(hour.Add(time.Hour))-t.first; i++ {
+	for i := t.slotOf(hour) - t.first; i < t.slotOf(hour.Add(time.Hour))-t.first; i++ {
 		if i >= 0 && i < int64(len(t.values)) && !math.IsNaN(t.values[i]) {
 			sum += t.values[i]
 			n++

@@ -1,0 +1,285 @@
+package signal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/forecast"
+)
+
+// memory is a store of states, which fails while err is set.
+type memory struct {
+	states map[string][]byte
+	err    error
+}
+
+func (m *memory) SaveState(_ context.Context, name string, payload []byte) error {
+	if m.err == nil {
+		m.states[name] = payload
+	}
+	return m.err
+}
+
+func (m *memory) States(_ context.Context, prefix string) (map[string][]byte, error) {
+	found := maps.Clone(m.states)
+	maps.DeleteFunc(found, func(name string, _ []byte) bool { return !strings.HasPrefix(name, prefix) })
+	return found, m.err
+}
+
+// weekly returns a carbon intensity that is low at noon, and lower on weekends.
+func weekly(t time.Time) float64 {
+	v := 400 - 150*math.Cos(2*math.Pi*float64(t.UTC().Hour()-12)/24) + float64(t.Unix()/3600%7)
+	if day := t.UTC().Weekday(); day == time.Saturday || day == time.Sunday {
+		v *= .8
+	}
+	return v
+}
+
+func measuredWeekly(now time.Time) (Answer, error) {
+	return hourly(now, 0, weekly(now.Truncate(time.Hour))), nil
+}
+
+// step polls like Run.
+func (k *Keeper) step(t *testing.T, now time.Time) {
+	k.restore(t.Context(), now)
+	k.poll(t.Context())
+	k.store(t.Context())
+}
+
+// TestForecastsAfterRestarts checks that forecasts of a controller that is restarted at random times equal those of
+// one that is not.
+//
+//test:norace
+func TestForecastsAfterRestarts(t *testing.T) {
+	now := noon.AddDate(0, 0, -98)
+	states := &memory{states: map[string][]byte{}}
+	source := &scripted{name: "first", fetch: measuredWeekly}
+	start := func(states States) *Keeper {
+		k := chain(t, &now, source)
+		k.archive = newArchive(k.terms, "first", states)
+		return k
+	}
+	steady, restarted := start(nil), start(states)
+	random := rand.New(rand.NewPCG(1, 2))
+	used, restarts := map[string]int{}, 0
+	for ; now.Before(noon); now = now.Add(time.Hour) {
+		fresh := random.IntN(150) == 0
+		if fresh {
+			restarted, restarts = start(states), restarts+1
+		}
+		for _, k := range []*Keeper{steady, restarted} {
+			k.step(t, now)
+			k.retrain(t.Context(), now.Truncate(retrain))
+		}
+		if fresh {
+			continue // was not trained before the poll
+		}
+		want, _ := steady.Look(now)
+		got, _ := restarted.Look(now)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("at %s after %d restarts (-uninterrupted +restarted):\n%s", now, restarts, diff)
+		}
+		used[want.ForecastSource]++
+	}
+	t.Logf("%d restarts; forecasts: %v", restarts, used)
+	if restarts < 8 || used[forecast.History] == 0 {
+		t.Errorf("%d restarts; forecasts: %v", restarts, used)
+	}
+}
+
+// TestHistoryFile checks that a file with past values suffices for a trained forecast.
+func TestHistoryFile(t *testing.T) {
+	now := noon
+	d := testDeps(&now)
+	d.Data = t.TempDir()
+	var text strings.Builder
+	text.WriteString("time,value\n")
+	for at := now.Truncate(time.Hour).AddDate(0, 0, -120); at.Before(now.AddDate(0, 0, 7)); at = at.Add(time.Hour) {
+		fmt.Fprintf(&text, "%s,%.3f\n", at.Format(time.RFC3339), weekly(at))
+	}
+	if err := os.WriteFile(filepath.Join(d.Data, "de.csv"), []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{
+		Sources: []v1alpha1.CarbonSource{staticSource(1)}, History: &v1alpha1.FileSource{Path: "de.csv"},
+	}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.links[0] = &link{name: "first", source: &scripted{fetch: measuredWeekly}, every: time.Minute, asks: true}
+	k.step(t, now)
+	k.retrain(t.Context(), now.Truncate(retrain))
+	if m := k.trained; m == nil || m.model() == nil || !m.start.Equal(now.Truncate(time.Hour).AddDate(0, 0, -120)) {
+		t.Fatalf("training: %+v", m)
+	}
+	now = now.Add(2 * time.Minute)
+	k.step(t, now)
+	s, err := k.Look(now)
+	if err != nil || s.ForecastSource != forecast.History || len(s.Values) != 48 || len(s.Low) != 48 {
+		t.Fatalf("status %+v, error %v", s, err)
+	}
+	for i, v := range s.Values {
+		if want := weekly(s.Start.Add(time.Duration(i) * time.Hour)); math.Abs(v/want-1) > .05 {
+			t.Errorf("value %d is %v, want %v", i, v, want)
+		}
+	}
+	// Values after the present are not history.
+	if _, known := k.archive.mean(now.Truncate(time.Hour).Add(time.Hour)); known {
+		t.Error("the archive contains the future")
+	}
+	for d, history := range map[*Deps]v1alpha1.FileSource{
+		new(testDeps(&now)): {Path: "de.csv"}, // without a data directory
+		&d:                  {Path: "de.csv", Signal: signalMarginal},
+	} {
+		if _, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{
+			Sources: []v1alpha1.CarbonSource{staticSource(1)}, History: &history,
+		}, *d); err == nil {
+			t.Errorf("history %+v was accepted", history)
+		}
+	}
+}
+
+// TestArchive checks that the stored history is never replaced by a shorter one, and that past values do not replace
+// recorded ones.
+func TestArchive(t *testing.T) {
+	now := noon
+	states := &memory{states: map[string][]byte{}, err: errors.New("not open")}
+	source := &scripted{name: "first", fetch: measuredWeekly}
+	k := chain(t, &now, source)
+	k.archive = newArchive(k.terms, "first", states)
+	k.step(t, now)
+	if k.archive.loaded {
+		t.Error("loaded from a store that is not open")
+	}
+	states.err = nil
+	hour := now.Truncate(time.Hour)
+	states.states[k.archive.prefix+"2026-03"] = []byte(`{"start":"2026-03-01T00:00:00Z","values":[7,null,9]}`)
+	states.states[k.archive.prefix+"2026-02"] = []byte(`{"start":"2026-02-`)
+	states.states["signal/DE/price/EUR/first/2026-03"] = []byte(`{"start":"2026-03-01T00:00:00Z","values":[1,1,1]}`)
+	now = now.Add(time.Minute)
+	k.step(t, now)
+	k.archive.fill([]Point{{Time: hour.Add(-3 * time.Hour), Value: 5}, {Time: hour, Value: 6}}, now)
+	k.store(t.Context())
+	month := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	for at, want := range map[time.Time]float64{
+		month: 7, month.Add(2 * time.Hour): 9, hour: weekly(hour), hour.Add(-3 * time.Hour): 5,
+	} {
+		if got, _ := k.archive.mean(at); math.Abs(got-want) > 1e-6 {
+			t.Errorf("value of %s is %v, want %v", at, got, want)
+		}
+	}
+	if _, known := k.archive.mean(month.Add(time.Hour)); known {
+		t.Error("an unknown hour has a value")
+	}
+	again := newArchive(k.terms, "first", states)
+	if err := again.load(t.Context()); err == nil {
+		t.Error("a damaged month was not reported")
+	}
+	for at := month; at.Before(now); at = at.Add(time.Hour) {
+		want, wantKnown := k.archive.mean(at)
+		if got, known := again.mean(at); got != want && wantKnown || known != wantKnown {
+			t.Errorf("value of %s after a restart is %v (%v), want %v (%v)", at, got, known, want, wantKnown)
+		}
+	}
+	// A month that could not be stored is stored later.
+	states.err = errors.New("disk full")
+	now = now.Add(time.Hour)
+	k.step(t, now)
+	states.err = nil
+	k.store(t.Context())
+	again = newArchive(k.terms, "first", states)
+	if _ = again.load(t.Context()); !again.loaded {
+		t.Error("the history was not loaded")
+	}
+	if _, known := again.mean(hour.Add(time.Hour)); !known {
+		t.Error("the hour while the disk was full is missing")
+	}
+}
+
+// TestPastOfPrometheus checks that past values are imported, and that invalid ones do not prevent it.
+func TestPastOfPrometheus(t *testing.T) {
+	now, hour := noon, noon.Truncate(time.Hour)
+	at := func(hours int) int64 { return hour.Add(time.Duration(hours) * time.Hour).Unix() }
+	fails := true
+	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		switch {
+		case r.URL.Path == "/api/v1/query":
+			_, _ = io.WriteString(w, sampleText(now, "300"))
+		case fails:
+			w.WriteHeader(http.StatusBadRequest)
+		case q.Get("query") != "ci" || q.Get("step") != "3600" || !strings.HasSuffix(q.Get("end"), ":00:00Z"):
+			t.Errorf("unexpected request %s", r.URL)
+		default:
+			_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[`+
+				`[%d,"410"],[%d,"NaN"],[%d,"-3"],[%d,"420"],[%d,"x"],[%d,"430"]]}]}}`, at(-9), at(-8), at(-7), at(-6), at(-5),
+				at(0))
+		}
+	})
+	k := carbonKeeper(t, testDeps(&now), v1alpha1.CarbonSource{Prometheus: &v1alpha1.PrometheusSource{
+		URL: p.URL, Query: "ci",
+	}})
+	k.step(t, now)
+	fails = false
+	if k.step(t, now); len(k.past) != 1 {
+		t.Error("the past values were requested again at once")
+	}
+	now = now.Add(30 * time.Minute)
+	k.step(t, now)
+	k.restore(t.Context(), now.Add(retryPast))
+	if len(k.past) != 0 {
+		t.Error("the past values were not read")
+	}
+	for hours, want := range map[int]float64{-9: 410, -8: 0, -7: 0, -6: 420, -5: 0, 0: 300} {
+		if got, known := k.archive.mean(hour.Add(time.Duration(hours) * time.Hour)); known != (want > 0) ||
+			known && got != want {
+			t.Errorf("value of hour %d is %v (%v), want %v", hours, got, known, want)
+		}
+	}
+}
+
+// TestGapsInHistories checks that an outage of up to three days does not discard the history before it.
+func TestGapsInHistories(t *testing.T) {
+	first := noon.Truncate(24 * time.Hour)
+	for gap, want := range map[int]int{3: 100, 30: 100, 72: 100 + 20, 73: 120 - 73 + 26} {
+		length := max(100, gap+48)
+		mean := func(at time.Time) (float64, bool) {
+			i := int(at.Sub(first) / time.Hour)
+			return float64(i), i < 26 || i >= 26+gap
+		}
+		s := hourlyMeans(first, first.Add(time.Duration(length)*time.Hour), mean)
+		if gap == 73 {
+			want = length - 26 - gap
+		}
+		if s.Len() != want {
+			t.Fatalf("gap of %d hours: history of %d hours, want %d", gap, s.Len(), want)
+		}
+		for i := range s.Len() {
+			at := s.Start().Add(time.Duration(i) * time.Hour)
+			value, known := mean(at)
+			hour := int(at.Sub(first) / time.Hour)
+			if !known && gap == 3 {
+				value = 25
+			} else if !known {
+				value = float64(hour - 24*((hour-26)/24+1))
+			}
+			if s.Value(i) != value {
+				t.Errorf("gap of %d hours: value of hour %d is %v, want %v", gap, hour, s.Value(i), value)
+			}
+		}
+	}
+}
