@@ -477,6 +477,25 @@ type SignalStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=2016
 	High []float64 `json:"high,omitempty"`
+	// accuracy contains the accuracy of the forecasts of the last four weeks, as they were issued every hour, by lead
+	// time.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	Accuracy []ForecastAccuracy `json:"accuracy,omitempty"`
+}
+
+// ForecastAccuracy is the accuracy of the forecasts of an hour, compared with its recorded mean.
+type ForecastAccuracy struct {
+	// ahead is the lead time: the time from the issue of a forecast to the start of the hour.
+	Ahead metav1.Duration `json:"ahead"`
+	// errorPercent is the mean absolute error, relative to the mean absolute value.
+	ErrorPercent float64 `json:"errorPercent"`
+	// insidePercent is the percentage of values between the 10th and the 90th percentile, which is 80 for accurate
+	// percentiles. Absent if the forecasts have no percentiles.
+	// +optional
+	InsidePercent *float64 `json:"insidePercent,omitempty"`
+	// forecasts is the number of forecasts.
+	Forecasts int32 `json:"forecasts"`
 }
 
 // Condition types of KubEnergy objects.

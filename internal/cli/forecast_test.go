@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/cli/cmdutil"
 	forecastcmd "github.com/kubenergy/kubenergy/internal/cli/forecast"
@@ -64,6 +66,8 @@ func TestForecastErrors(t *testing.T) {
 		{[]string{"--zone", "DE", "--hours", "-1"}, 2, "--hours is -1"},
 		{[]string{"--zone", "DE", "--duration", "0s"}, 2, "--duration is 0s"},
 		{[]string{"--zone", "DE", "--start", "2026-01-01"}, 2, "require --file"},
+		{[]string{"--file", "x.csv", "--score"}, 2, "--score requires a cluster"},
+		{[]string{"--zone", "DE", "--quantity", "price", "--score"}, 1, "GridZone DE has no price"},
 	} {
 		code, stdout, stderr := a.run(t, append([]string{"forecast"}, c.args...)...)
 		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
@@ -79,6 +83,30 @@ func TestForecastErrors(t *testing.T) {
 	if code, _, stderr := a.run(t, "forecast", "--zone", "DE"); code != 1 ||
 		!strings.Contains(stderr, "listing GridZones: forbidden") {
 		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+func TestForecastScore(t *testing.T) {
+	a := twoSites(t)
+	if code, stdout, stderr := a.run(t, "forecast", "--zone", "DE", "--score"); code != 0 ||
+		!strings.Contains(stdout, "No forecast has been compared yet") {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	edit(t, a, zonePath+"/DE", func(z *v1alpha1.GridZone) {
+		z.Status.Carbon.Accuracy = []v1alpha1.ForecastAccuracy{
+			{Ahead: metav1.Duration{Duration: time.Hour}, ErrorPercent: 3.25, Forecasts: 600},
+			{Ahead: metav1.Duration{Duration: 24 * time.Hour}, ErrorPercent: 12, InsidePercent: new(79.0), Forecasts: 577},
+		}
+	})
+	for format, want := range map[string]string{
+		"text": "1 h    3.2 %   -                         600",
+		"csv":  "86400,12,79,577\n",
+		"json": `"insidePercent": 79,`,
+	} {
+		if code, stdout, stderr := a.run(t, "forecast", "--zone", "DE", "--score", "-o", format); code != 0 ||
+			!strings.Contains(stdout, want) {
+			t.Errorf("%s: exit code %d, %s, %q", format, code, stdout, stderr)
+		}
 	}
 }
 

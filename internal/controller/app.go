@@ -81,7 +81,7 @@ func (p *app) knowsWork() bool { return p.synced.Load() >= followed }
 
 // addParts adds all components to the manager.
 func (p *app) addParts(ctx context.Context, api *rest.Config) (err error) {
-	p.history, p.held = zone.NewHistory(p.registry), release.NewHeld()
+	p.history, p.held = zone.NewHistory(), release.NewHeld()
 	p.agents = estimate.NewAgents(time.Now)
 	if p.hosts, err = access.NewHostTokens(p.options.HostTokens, time.Now, p.log); err != nil {
 		return err

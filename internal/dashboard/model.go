@@ -75,14 +75,16 @@ type Zone struct {
 // Signal is a quantity of a zone.
 type Signal struct {
 	Line
-	Unit       string     `json:"unit"`
-	Now        *float64   `json:"now,omitempty"`
-	Source     string     `json:"source,omitempty"`
-	Forecast   string     `json:"forecast,omitempty"`
-	Quality    string     `json:"quality"`
-	AsOf       *time.Time `json:"asOf,omitempty"`
-	AgeSeconds *float64   `json:"ageSeconds,omitempty"`
-	Stale      bool       `json:"stale,omitempty"`
+	Unit     string   `json:"unit"`
+	Now      *float64 `json:"now,omitempty"`
+	Source   string   `json:"source,omitempty"`
+	Forecast string   `json:"forecast,omitempty"`
+	// ForecastError is the error of forecasts one day ahead over the last four weeks, in percent.
+	ForecastError *float64   `json:"forecastErrorPercent,omitempty"`
+	Quality       string     `json:"quality"`
+	AsOf          *time.Time `json:"asOf,omitempty"`
+	AgeSeconds    *float64   `json:"ageSeconds,omitempty"`
+	Stale         bool       `json:"stale,omitempty"`
 }
 
 // Power is the power of all machines.

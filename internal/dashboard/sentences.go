@@ -124,7 +124,11 @@ func (s *Signal) provenance() string {
 		age = given(s.Stale, "STALE: ") + humanize.Rounded(time.Duration(*s.AgeSeconds*float64(time.Second))) + " old" +
 			given(s.Stale, ", not used for decisions")
 	}
-	return strings.Join(said(s.Quality, s.Source, given(s.Forecast != "", "forecast by "+s.Forecast), age), ", ")
+	forecast := given(s.Forecast != "", "forecast by "+s.Forecast)
+	if s.Forecast != "" && s.ForecastError != nil {
+		forecast += fmt.Sprintf(" (error one day ahead: %.1f %%)", *s.ForecastError)
+	}
+	return strings.Join(said(s.Quality, s.Source, forecast, age), ", ")
 }
 
 // powerSentence describes the power of all machines.

@@ -87,8 +87,9 @@ func (m *Trained) Forecast(history *grid.Series, from time.Time, horizon time.Du
 	first := int(from.Truncate(time.Hour).Unix()/3600 - r.start)
 	end := r.hourOf(from.Add(horizon))
 	if first < 0 || known < int(Recent/time.Hour) || end <= first || end > known+m.horizon {
-		return grid.Forecast{}, fmt.Errorf("%s of %v from %s: a history of %d hours from %s and a horizon of %d h do not "+
-			"suffice", History, horizon, from.Format(time.RFC3339), known, r.timeOf(0).Format(time.RFC3339), m.horizon)
+		return grid.Forecast{}, fmt.Errorf("%s of %v from %s: a history of %d hours from %s and a horizon of %d h do "+
+			"not suffice", History, horizon, from.Format(time.RFC3339), known, r.timeOf(0).Format(time.RFC3339),
+			m.horizon)
 	}
 	v := newView(r, m.learnt.shape)
 	x := make([]float64, v.width+1)

@@ -147,6 +147,11 @@ func (r *liveReader) signal(s *v1alpha1.SignalStatus, fresh bool) *dashboard.Sig
 	if v, ok := shown.At(r.m.Now); ok {
 		shown.Now = &v
 	}
+	for _, a := range s.Accuracy {
+		if a.Ahead.Duration == 24*time.Hour {
+			shown.ForecastError = &a.ErrorPercent
+		}
+	}
 	if s.AsOf != nil {
 		shown.AsOf, shown.AgeSeconds = new(s.AsOf.UTC()), new(max(0, r.m.Now.Sub(s.AsOf.Time)).Seconds())
 	}

@@ -33,6 +33,7 @@ type forecastFlags struct {
 	file, column, start string
 	quantity, output    *cmdutil.Choice
 	hours               int
+	score               bool
 	duration, fill      time.Duration
 }
 
@@ -72,6 +73,8 @@ For a recorded series, only the values before --start are used. Times are in UTC
 	flags.DurationVar(&f.fill, "fill", 0, cmdutil.FillUsage)
 	flags.StringVar(&f.start, "start", "", "start of the forecast with --file, as date (2022-06-01), RFC 3339 or "+
 		"relative time (-7d) (default: end of the file)")
+	flags.BoolVar(&f.score, "score", false, "show the accuracy of the forecasts that the controller issued in the "+
+		"last four weeks, by lead time")
 	f.output = cmdutil.Output(flags, "text", "svg", "csv", "json")
 	flags.StringVar(&f.out, "out", "", "output file; the extension determines the format unless -o is set")
 	cmd.AddCommand(newForecastBacktest(t))
@@ -121,6 +124,8 @@ func (f *forecastFlags) check(cmd *cobra.Command) error {
 		return errors.New("want --zone or --file")
 	case f.file == "" && (f.start != "" || f.column != "" || f.fill != 0):
 		return errors.New("--start, --column and --fill require --file")
+	case f.score && (f.file != "" || f.output.Value == "svg"):
+		return errors.New("--score requires a cluster, and the output format text, csv or json")
 	case f.fill < 0:
 		return fmt.Errorf("--fill is %v: want 0 or more", f.fill)
 	case f.hours < 0 || f.hours > int(forecast.MaxHorizon.Hours()):
@@ -134,6 +139,9 @@ func (f *forecastFlags) check(cmd *cobra.Command) error {
 func (f *forecastFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 	var o *Outlook
 	var err error
+	if f.score {
+		return f.printScores(ctx, t)
+	}
 	if f.file != "" {
 		o, err = f.fromFile(t)
 	} else {
@@ -154,34 +162,55 @@ func (f *forecastFlags) run(ctx context.Context, t cmdutil.Terminal) error {
 
 // fromCluster reads the forecast from the status of a GridZone.
 func (f *forecastFlags) fromCluster(ctx context.Context, t cmdutil.Terminal) (*Outlook, error) {
-	c, err := f.Open(t)
+	status, name, err := f.status(ctx, t)
 	if err != nil {
 		return nil, err
+	}
+	o, err := ReadOutlook(status)
+	if err != nil {
+		return nil, fmt.Errorf("GridZone %s: %s: %w", name, f.quantity, err)
+	}
+	o.Zone, o.Now = name, t.Now()
+	return o, nil
+}
+
+// status returns the status of the signal, and the name of its GridZone with the zone.
+func (f *forecastFlags) status(ctx context.Context, t cmdutil.Terminal) (*v1alpha1.SignalStatus, string, error) {
+	c, err := f.Open(t)
+	if err != nil {
+		return nil, "", err
 	}
 	zones, err := cmdutil.ListZones(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("listing GridZones: %s", cmdutil.Because(err))
+		return nil, "", fmt.Errorf("listing GridZones: %s", cmdutil.Because(err))
 	}
 	z, err := chooseZone(zones, f.zone)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	status := z.Status.Carbon
+	status, name := z.Status.Carbon, z.Name
 	if f.quantity.Value == quantityPrice {
 		status = z.Status.Price
 	}
 	if status == nil {
-		return nil, fmt.Errorf("GridZone %s has no %s: see kubectl describe gridzone %s", z.Name, f.quantity, z.Name)
+		return nil, "", fmt.Errorf("GridZone %s has no %s: see kubectl describe gridzone %s", z.Name, f.quantity,
+			z.Name)
 	}
-	o, err := ReadOutlook(status)
-	if err != nil {
-		return nil, fmt.Errorf("GridZone %s: %s: %w", z.Name, f.quantity, err)
-	}
-	o.Zone, o.Now = z.Name, t.Now()
 	if z.Spec.Zone != z.Name {
-		o.Zone += " (" + z.Spec.Zone + ")"
+		name += " (" + z.Spec.Zone + ")"
 	}
-	return o, nil
+	return status, name, nil
+}
+
+func (f *forecastFlags) printScores(ctx context.Context, t cmdutil.Terminal) error {
+	status, name, err := f.status(ctx, t)
+	if err != nil {
+		return err
+	}
+	return t.PrintTo(f.out, &scores{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "ForecastAccuracy", Zone: name, Quantity: f.quantity.Value,
+		Model: status.ForecastSource, Accuracy: append([]v1alpha1.ForecastAccuracy{}, status.Accuracy...),
+	}, f.output.Value)
 }
 
 func chooseZone(zones []v1alpha1.GridZone, name string) (*v1alpha1.GridZone, error) {

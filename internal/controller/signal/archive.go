@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,11 +24,13 @@ const (
 	// archiveSpan is the length of an archive. Models are trained on all of it.
 	archiveSpan = 2 * 366 * 24 * time.Hour
 	storeWithin = 10 * time.Second
+	monthLayout = "2006-01"
 	retryPast   = time.Hour
 )
 
-// An archive contains the hourly means of a signal over two years. Each calendar month is a state, so that forecasts
-// after a restart of the controller are based on the same history as before.
+// An archive contains the hourly means of a signal over two years, and the issued forecasts of four weeks. The means
+// of a calendar month are a state, and so are the forecasts of a day, so that forecasts after a restart of the
+// controller are based on the same history as before.
 type archive struct {
 	prefix string // of the names of the states
 	states States // nil if nothing is stored
@@ -35,7 +38,8 @@ type archive struct {
 
 	mu      sync.Mutex
 	hours   Track
-	changed map[time.Time]bool // months to be stored, by their start
+	issued  map[time.Time]*issued // by hour
+	changed map[string]bool       // months and days to be stored, e.g. 2026-12 and 2026-12-24
 }
 
 // A month is the state of a calendar month in UTC.
@@ -53,7 +57,8 @@ func newArchive(w terms, source string, states States) *archive {
 	}
 	return &archive{
 		prefix: fmt.Sprintf("signal/%s/%s/%s/%s/", w.zone, w.quantity, unit, source), states: states,
-		hours: Track{Span: archiveSpan, Step: time.Hour}, changed: map[time.Time]bool{},
+		hours: Track{Span: archiveSpan, Step: time.Hour}, changed: map[string]bool{},
+		issued: map[time.Time]*issued{},
 	}
 }
 
@@ -94,7 +99,7 @@ func (a *archive) set(hour time.Time, mean float64) {
 		return
 	}
 	a.hours.set(a.hours.slotOf(hour), mean)
-	a.changed[time.Date(hour.Year(), hour.Month(), 1, 0, 0, 0, 0, time.UTC)] = true
+	a.changed[hour.Format(monthLayout)] = true
 }
 
 // mean returns the mean of an hour. It returns false if it is unknown.
@@ -126,57 +131,91 @@ func (a *archive) load(ctx context.Context) error {
 	defer a.mu.Unlock()
 	a.loaded = true
 	for name, text := range all {
-		var m month
-		if damaged := json.Unmarshal(text, &m); damaged != nil {
-			err = errors.Join(err, fmt.Errorf("state %q: %w", name, damaged))
-			continue
+		err = errors.Join(err, a.decode(name, text))
+	}
+	return err
+}
+
+// decode adds the values or forecasts of a state, except those that are known.
+func (a *archive) decode(name string, text []byte) error {
+	var m month
+	var day []*issued
+	if _, err := time.Parse(monthLayout, strings.TrimPrefix(name, a.prefix)); err == nil {
+		if err := json.Unmarshal(text, &m); err != nil {
+			return fmt.Errorf("state %q: %w", name, err)
 		}
-		for i, value := range m.Values {
-			hour := m.Start.Add(time.Duration(i) * time.Hour)
-			if _, known := a.hours.mean(hour); !known && value != nil {
-				a.hours.set(a.hours.slotOf(hour), *value)
-			}
+	} else if err := json.Unmarshal(text, &day); err != nil {
+		return fmt.Errorf("state %q: %w", name, err)
+	}
+	for i, value := range m.Values {
+		hour := m.Start.Add(time.Duration(i) * time.Hour)
+		if _, known := a.hours.mean(hour); !known && value != nil {
+			a.hours.set(a.hours.slotOf(hour), *value)
+		}
+	}
+	for _, f := range day {
+		if f != nil && a.issued[f.At] == nil {
+			a.issued[f.At] = f
+		}
+	}
+	return nil
+}
+
+// encode returns a state. Its name is a month or a day.
+func (a *archive) encode(name string) ([]byte, error) {
+	start, err := time.Parse(monthLayout, name)
+	if err != nil {
+		if start, err = time.Parse(time.DateOnly, name); err != nil {
+			return nil, err
+		}
+		var day []*issued
+		for h := range 24 {
+			day = append(day, a.issued[start.Add(time.Duration(h)*time.Hour)])
+		}
+		return json.Marshal(day)
+	}
+	m := month{Start: start}
+	for hour := start; hour.Before(start.AddDate(0, 1, 0)); hour = hour.Add(time.Hour) {
+		var value *float64
+		if mean, ok := a.hours.mean(hour); ok {
+			value = &mean
+		}
+		m.Values = append(m.Values, value)
+	}
+	return json.Marshal(&m)
+}
+
+// save stores the months and days that have changed. The next call stores those that could not be stored.
+func (a *archive) save(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeWithin)
+	defer cancel()
+	pending, err := a.pending()
+	for name, payload := range pending {
+		if failed := a.states.SaveState(ctx, a.prefix+name, payload); failed != nil {
+			err = errors.Join(err, failed)
+			a.mu.Lock()
+			a.changed[name] = true
+			a.mu.Unlock()
 		}
 	}
 	return err
 }
 
-// save stores the months that have changed. The next call stores those that could not be stored.
-func (a *archive) save(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, storeWithin)
-	defer cancel()
-	var errs []error
-	for start, payload := range a.pending() {
-		err := a.states.SaveState(ctx, a.prefix+start.Format("2006-01"), payload)
-		if errs = append(errs, err); err != nil {
-			a.mu.Lock()
-			a.changed[start] = true
-			a.mu.Unlock()
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// pending returns the states of the months that have changed since the last call.
-func (a *archive) pending() map[time.Time][]byte {
+// pending returns the states that have changed since the last call.
+func (a *archive) pending() (all map[string][]byte, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	all := map[time.Time][]byte{}
-	for start := range a.changed {
-		m := month{Start: start}
-		for hour := start; hour.Before(start.AddDate(0, 1, 0)); hour = hour.Add(time.Hour) {
-			var value *float64
-			if mean, ok := a.hours.mean(hour); ok {
-				value = &mean
-			}
-			m.Values = append(m.Values, value)
+	all = map[string][]byte{}
+	for name := range a.changed {
+		payload, failed := a.encode(name)
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
 		}
-		if payload, err := json.Marshal(&m); err == nil { // values are finite
-			all[start] = payload
-		}
+		all[name] = payload
 	}
 	clear(a.changed)
-	return all
+	return all, err
 }
 
 // pastSource is a source that provides past values in full hours.

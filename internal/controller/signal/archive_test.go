@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	prom "github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/forecast"
@@ -281,5 +284,72 @@ func TestGapsInHistories(t *testing.T) {
 				t.Errorf("gap of %d hours: value of hour %d is %v, want %v", gap, hour, s.Value(i), value)
 			}
 		}
+	}
+}
+
+// TestAccuracyOfForecasts checks the accuracy in the status and in metrics, with a source that always expects 300 for
+// the next hour, 200 for the first day, and 199 later, while the actual value is 200, which is outside of the
+// percentiles after two days. Nothing is counted twice after a restart.
+func TestAccuracyOfForecasts(t *testing.T) {
+	now := noon
+	states := &memory{states: map[string][]byte{}}
+	d := testDeps(&now)
+	d.States = states
+	start := func() *Keeper {
+		k := carbonKeeper(t, d, staticSource(1))
+		k.links = []*link{{name: "first", every: time.Minute, asks: true, source: &scripted{
+			fetch: func(now time.Time) (Answer, error) {
+				values := make([]float64, 52)
+				for i := range values {
+					values[i] = 200 + float64(now.Hour()%2)/1000 // a constant would be rejected as frozen
+				}
+				values[1] = 300
+				a := hourly(now, 0, values...)
+				for i := range a.Points {
+					a.Points[i].Low, a.Points[i].High = 150, 350
+				}
+				for i := 24; i < len(a.Points); i++ {
+					a.Points[i].Value = 199
+				}
+				for i := 48; i < len(a.Points); i++ {
+					a.Points[i].High = 199
+				}
+				return a, nil
+			},
+		}}}
+		return k
+	}
+	k := start()
+	var s *v1alpha1.SignalStatus
+	for hours := range 80 {
+		if hours%7 == 0 {
+			k = start()
+		}
+		for range 3 {
+			k.step(t, now)
+			now = now.Add(20 * time.Minute)
+		}
+		s, _ = k.Look(now.Add(-time.Minute))
+	}
+	want := []v1alpha1.ForecastAccuracy{
+		{Ahead: metav1.Duration{Duration: time.Hour}, ErrorPercent: 50, InsidePercent: new(100.0), Forecasts: 79},
+		{Ahead: metav1.Duration{Duration: 6 * time.Hour}, ErrorPercent: 0, InsidePercent: new(100.0), Forecasts: 74},
+		{Ahead: metav1.Duration{Duration: 24 * time.Hour}, ErrorPercent: .5, InsidePercent: new(100.0), Forecasts: 56},
+		{Ahead: metav1.Duration{Duration: 48 * time.Hour}, ErrorPercent: .5, InsidePercent: new(0.0), Forecasts: 32},
+	}
+	if diff := cmp.Diff(want, s.Accuracy); diff != "" {
+		t.Errorf("accuracy (-want +got):\n%s", diff)
+	}
+	for name, forecasts := range map[string]uint64{"1h": 79, "6h": 74, "24h": 56, "48h": 32} {
+		var m dto.Metric
+		if err := d.Metrics.misses.WithLabelValues("DE", name).(prom.Metric).Write(&m); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Summary.GetSampleCount(); got != forecasts {
+			t.Errorf("%d errors of forecasts %s ahead, want %d", got, name, forecasts)
+		}
+	}
+	if n := len(k.archive.issued); n != 81 {
+		t.Errorf("%d forecasts were kept, want 81", n)
 	}
 }

@@ -313,6 +313,9 @@ func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (lacks, err 
 		b.archive, b.trained = k.archive, k.trained.model()
 	}
 	issued := l.complete(s, b, now)
+	if b.archive != nil {
+		k.score(s, now)
+	}
 	l.status, l.issued = s, issued
 	return a.Lacks, nil
 }

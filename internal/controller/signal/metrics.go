@@ -16,6 +16,7 @@ type Metrics struct {
 	clock    func() time.Time
 	requests *prom.CounterVec
 	rejected *prom.CounterVec
+	misses   *prom.SummaryVec
 
 	mu      sync.Mutex
 	keepers []*Keeper // in order of creation
@@ -36,6 +37,10 @@ func NewMetrics(clock func() time.Time) *Metrics {
 	with := instrument.With(nil) // Collect includes the counters
 	return &Metrics{
 		clock: clock,
+		misses: prom.NewSummaryVec(prom.SummaryOpts{
+			Name: "kubenergy_forecast_error_ratio",
+			Help: "Relative error of forecasts of hourly carbon intensity.",
+		}, []string{"zone", "horizon"}),
 		requests: with.Counters("kubenergy_signal_requests_total",
 			"Number of requests to signal sources, including retries, by outcome: ok or a reason.",
 			"source", "outcome"),
@@ -48,6 +53,7 @@ func NewMetrics(clock func() time.Time) *Metrics {
 func (m *Metrics) Describe(ch chan<- *prom.Desc) {
 	m.requests.Describe(ch)
 	m.rejected.Describe(ch)
+	m.misses.Describe(ch)
 	ch <- descAge
 	ch <- descCarbon
 	ch <- descPrice
@@ -57,6 +63,7 @@ func (m *Metrics) Describe(ch chan<- *prom.Desc) {
 func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	m.requests.Collect(ch)
 	m.rejected.Collect(ch)
+	m.misses.Collect(ch)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock()
@@ -100,12 +107,17 @@ func (m *Metrics) remove(k *Keeper) {
 	defer m.mu.Unlock()
 	m.keepers = slices.DeleteFunc(m.keepers, func(other *Keeper) bool { return other == k })
 	kept := make(map[string]bool)
+	left := false
 	for _, other := range m.keepers {
+		left = left || other.terms.zone == k.terms.zone
 		if other.terms.zone == k.terms.zone && other.terms.quantity == k.terms.quantity {
 			for _, l := range other.links {
 				kept[l.name] = true
 			}
 		}
+	}
+	if !left {
+		m.misses.DeletePartialMatch(prom.Labels{"zone": string(k.terms.zone)})
 	}
 	for _, l := range k.links {
 		if !kept[l.name] {

@@ -7,9 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-
 	"github.com/kubenergy/kubenergy/internal/controller/signal"
 	"github.com/kubenergy/kubenergy/internal/daemon"
 	"github.com/kubenergy/kubenergy/internal/grid"
@@ -19,8 +16,6 @@ import (
 // A History records past carbon intensities and prices, which forecasts do not contain, to compute the emissions of
 // finished work. It is safe for concurrent use.
 type History struct {
-	misses *prometheus.SummaryVec
-
 	mu    sync.Mutex
 	sites map[string]*siteHistory
 }
@@ -29,7 +24,6 @@ type History struct {
 type siteHistory struct {
 	units         kube.Units // units of the tracks
 	carbon, price signal.Track
-	forecast      foretold
 }
 
 // remembered is the length of the history. Emissions of work that ran longer are unknown.
@@ -51,14 +45,8 @@ func Signal(v *kube.View) string {
 	return cmp.Or(all, signal.Kind(false))
 }
 
-// NewHistory returns an empty History. It exports the forecast error as a metric unless registry is nil.
-func NewHistory(registry prometheus.Registerer) *History {
-	misses := promauto.With(registry).NewSummaryVec(prometheus.SummaryOpts{
-		Name: "kubenergy_forecast_error_ratio",
-		Help: "Relative error of forecasts of hourly carbon intensity.",
-	}, []string{"zone", "horizon"})
-	return &History{sites: map[string]*siteHistory{}, misses: misses}
-}
+// NewHistory returns an empty History.
+func NewHistory() *History { return &History{sites: map[string]*siteHistory{}} }
 
 // Run takes a sample every second until ctx is done.
 func (h *History) Run(ctx context.Context, view func() *kube.View) error {
@@ -74,13 +62,7 @@ func (h *History) Run(ctx context.Context, view func() *kube.View) error {
 func (h *History) Sample(v *kube.View, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.sites, func(name string, of *siteHistory) bool {
-		gone := v.Site(name) == nil
-		if gone {
-			h.misses.DeletePartialMatch(prometheus.Labels{"zone": string(of.forecast.zone)})
-		}
-		return gone
-	})
+	maps.DeleteFunc(h.sites, func(name string, _ *siteHistory) bool { return v.Site(name) == nil })
 	for _, s := range v.Sites() {
 		current, of := v.Units(s.Name), h.sites[s.Name]
 		if of == nil {
@@ -89,7 +71,7 @@ func (h *History) Sample(v *kube.View, now time.Time) {
 		}
 		waits := current.Behind && of.units.Behind
 		if current.Marginal != of.units.Marginal {
-			of.carbon, of.forecast.of, waits = newTrack(), nil, current.Behind
+			of.carbon, waits = newTrack(), current.Behind
 		}
 		if current.Currency != of.units.Currency {
 			of.price, waits = newTrack(), current.Behind
@@ -103,20 +85,8 @@ func (h *History) Sample(v *kube.View, now time.Time) {
 				track.Note(now, current.Series.At(now))
 			}
 		}
-		if of.forecast.zone = s.Zone; s.Carbon.Fresh(now, 0) {
-			of.forecast.look(s.Carbon.Series, &of.carbon, now, func(ahead string, miss float64) {
-				h.misses.WithLabelValues(string(s.Zone), ahead).Observe(miss)
-			})
-		}
 	}
 }
-
-// horizons are the lead times of the forecasts that are compared with the recorded values, with their names in
-// metrics.
-var horizons = []struct {
-	ahead time.Duration
-	name  string
-}{{time.Hour, "1h"}, {6 * time.Hour, "6h"}, {24 * time.Hour, "24h"}}
 
 // during returns the carbon intensity and the price at a site in [start, end). Each is returned only if it was
 // recorded for the whole interval and in the given units.

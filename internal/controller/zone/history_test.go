@@ -1,12 +1,8 @@
 package zone
 
 import (
-	"math"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 
 	kit "github.com/kubenergy/kubenergy/internal/controller/controllertest"
 	"github.com/kubenergy/kubenergy/internal/grid"
@@ -43,7 +39,7 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 	home := func(value float64, current kube.Units) *kube.View {
 		return viewOf(value, map[string]kube.Units{"home": current})
 	}
-	h := NewHistory(nil)
+	h := NewHistory()
 	average := kube.Units{Currency: "EUR"}
 	units := average // units of the view
 	know := func(from, to time.Time) (carbon, price *grid.Series) {
@@ -142,81 +138,5 @@ func TestHistory(t *testing.T) {
 	note(1, kit.Noon.Add(20000*time.Hour))
 	if track.During(last, last) != nil {
 		t.Error("the history contains values from years ago")
-	}
-}
-
-// Forecasts of an hour are compared with the recorded mean, once per hour and lead time, and only if the whole hour
-// was recorded.
-func TestErrorsOfForecasts(t *testing.T) {
-	r := prometheus.NewRegistry()
-	h := NewHistory(r)
-	view := func(now time.Time, marginal bool, ahead ...float64) *kube.View { // hourly forecast from now on
-		t.Helper()
-		s, err := grid.NewSeries(now.Truncate(time.Hour), time.Hour, ahead)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := kube.Contents{
-			Units: map[string]kube.Units{"home": {Currency: "EUR", Marginal: marginal}},
-			Sites: []*sched.Site{{Name: "home", Zone: "DE", Carbon: grid.Signal{Series: s}}},
-		}
-		v, err := c.View()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-	errors := func() map[string][2]float64 {
-		t.Helper()
-		families, err := r.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := map[string][2]float64{}
-		for _, f := range families {
-			for _, m := range f.Metric {
-				if m.Label[1].GetValue() != "DE" {
-					t.Errorf("unexpected zone %q", m.Label[1].GetValue())
-				}
-				all[m.Label[0].GetValue()] = [2]float64{
-					float64(m.Summary.GetSampleCount()), math.Round(m.Summary.GetSampleSum()*1e6) / 1e6,
-				}
-			}
-		}
-		return all
-	}
-	pass := func(from time.Time, d time.Duration, v *kube.View) {
-		for now := from; now.Before(from.Add(d)); now = now.Add(time.Minute) {
-			h.Sample(v, now)
-		}
-	}
-	noon := kit.Noon
-	// The forecast at noon is 100, then 300 from 13:00, and 200 for an hour from 18:00. The actual value from 13:00
-	// is 200.
-	pass(noon, time.Hour, view(noon, false, 100, 300, 300, 300, 300, 300, 200))
-	pass(noon.Add(time.Hour), 7*time.Hour, view(noon.Add(time.Hour), false, 200, 200, 200, 200, 200, 200, 200))
-	want := map[string][2]float64{"1h": {6, 0.5}, "6h": {1, 0}} // at 13:00 300 instead of 200, then correct
-	if diff := cmp.Diff(want, errors()); diff != "" {
-		t.Errorf("by 20:00 (-want +got):\n%s", diff)
-	}
-	// If signals are missing for half of a forecast hour, the hour is skipped.
-	pass(noon.Add(8*time.Hour), 30*time.Minute, view(noon.Add(8*time.Hour), false, 200, 400, 400))
-	pass(noon.Add(9*time.Hour+30*time.Minute), 31*time.Minute, view(noon.Add(9*time.Hour), false, 200, 400))
-	if got := errors()["1h"]; got[0] > 7 || got[1] > 0.5 {
-		t.Errorf("with an incomplete hour: unexpected errors %v", got)
-	}
-	// Forecasts of the other kind of intensity are not compared.
-	before := errors()["1h"]
-	pass(noon.Add(10*time.Hour+time.Minute), 2*time.Hour, view(noon.Add(10*time.Hour), true, 700, 700))
-	if got := errors()["1h"]; got[1] != before[1] {
-		t.Errorf("the average was compared with the marginal: %v after %v", got, before)
-	}
-	empty, err := (&kube.Contents{}).View()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Sample(empty, noon.Add(20*time.Hour))
-	if got := errors(); len(got) > 0 {
-		t.Errorf("metrics remain after the zone was deleted: %v", got)
 	}
 }

@@ -41,7 +41,7 @@ func TestRates(t *testing.T) {
 		}
 		return south1
 	}
-	r := &Rates{View: func() *kube.View { return view }, History: NewHistory(nil), Node: node}
+	r := &Rates{View: func() *kube.View { return view }, History: NewHistory(), Node: node}
 
 	half := start.Add(30 * time.Minute)
 	got := r.Of("a host", half, half.Add(time.Hour))
@@ -72,7 +72,7 @@ func TestRates(t *testing.T) {
 		t.Errorf("unexpected intensity of an empty interval: %v", got.Carbon)
 	}
 	north.Carbon.AsOf, north.Carbon.MaxAge = start.Add(-3*time.Hour), time.Hour
-	if got = (&Rates{View: r.View, History: NewHistory(nil), Node: node}).Of("a host", half,
+	if got = (&Rates{View: r.View, History: NewHistory(), Node: node}).Of("a host", half,
 		half.Add(time.Minute)); !math.IsNaN(got.Carbon) {
 		t.Errorf("an expired forecast returned %v", got.Carbon)
 	}
