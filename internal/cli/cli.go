@@ -92,6 +92,7 @@ func newRoot(t cmdutil.Terminal) *cobra.Command {
 		newProfile(t),
 		newReport(t),
 		newReplay(t),
+		newOptimum(t),
 		newTop(t),
 		newVersion(t),
 		newWake(t),

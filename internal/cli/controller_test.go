@@ -537,6 +537,23 @@ func TestReport(t *testing.T) {
 	}
 }
 
+func TestOptimum(t *testing.T) {
+	c := newFakeController(t)
+	c.history(t)
+	if code, stdout, stderr := c.run(t, withToken, "optimum"); code != 0 || stderr != "" ||
+		!strings.Contains(stdout, "held job") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	if code, _, stderr := c.run(t, withToken, "optimum", "--from", "soon"); code != 2 || !strings.Contains(stderr, "--from") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	c.refuse["/api/v1/decisions"] = 403
+	if code, stdout, stderr := c.run(t, withToken, "optimum"); code != 0 || stderr != "" ||
+		!strings.Contains(stdout, "No held job can be compared") || !strings.Contains(stdout, "cannot be read") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
 // Without access to nodes, or if data has expired, the rest of the report is still printed.
 func TestReportWithoutAllRights(t *testing.T) {
 	c := newFakeController(t)

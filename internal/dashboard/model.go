@@ -180,6 +180,7 @@ type Saved struct {
 	Method    string             `json:"method,omitempty"`
 	Command   string             `json:"command,omitempty"` // equivalent command
 	Shadow    bool               `json:"shadow,omitempty"`  // the savings are hypothetical
+	Optimum   *report.Optimum    `json:"optimum,omitempty"`
 
 	comparison *report.Comparison // source of the savings, if they come from a comparison
 }

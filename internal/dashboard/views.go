@@ -122,7 +122,8 @@ func (m *Model) filtered(f *filter) (found []*ledger.Record) {
 // savings fills the page of savings and their causes.
 func (p *page) savings() {
 	m, s := p.Model, cmp.Or(p.Saved, &Saved{Shadow: true})
-	p.Said, p.Commands = said(m.savedSentence(), s.Method), said(s.Command)
+	p.Said = said(m.savedSentence(), s.Optimum.Sentence(), s.Method)
+	p.Commands = said(s.Command, given(s.Optimum != nil, "kubenergy optimum"))
 	if plot := drawSteps(s); plot != "" {
 		p.Figures = []pageFigure{{
 			"Step by step from the " + s.Unit + " with " + s.Against + " to the actual " + s.Unit,

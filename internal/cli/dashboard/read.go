@@ -473,6 +473,9 @@ func (s *LiveSource) compare(ctx context.Context, now time.Time) (*dashboard.Sav
 		return nil, err
 	}
 	saved := dashboard.SavedOf(found)
+	if o := report.FindOptimum(evidence, q.From); o.Efficiency != nil {
+		saved.Optimum = o
+	}
 	saved.Method = strings.Join(append([]string{"Savings of the last seven days. " + saved.Method}, missing...), " ")
 	saved.Command = fmt.Sprintf("kubenergy report --savings --max-decisions %d", pageDecisions)
 	return saved, nil

@@ -1,0 +1,275 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/internal/grid"
+	"github.com/kubenergy/kubenergy/internal/humanize"
+	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
+	"github.com/kubenergy/kubenergy/internal/timeutil"
+)
+
+// An Optimum compares the starts of held jobs with their best starts in hindsight, given the booked carbon
+// intensities, energy and run times. Emissions are those of the booked energy of a job, distributed evenly over its
+// run time, at the site where it ran. Each job is considered alone, so the optimum ignores that machines may be
+// occupied. See docs/explanation/oracles.md.
+type Optimum struct {
+	Jobs   int            `json:"jobs"`
+	Left   map[string]int `json:"left"` // held jobs that are not included, by reason
+	Signal string         `json:"signal,omitempty"`
+	// Immediate, Actual and Best are emissions in kg: with starts at the beginning of the holds, with the actual
+	// starts, and with the best permitted starts.
+	Immediate float64 `json:"immediateKg"`
+	Actual    float64 `json:"actualKg"`
+	Best      float64 `json:"bestKg"`
+	// Efficiency is the part of the possible savings that was achieved; nil if no savings were possible.
+	Efficiency *float64 `json:"etaGrams,omitempty"`
+	// Parts sum to Actual - Best. Each but the first and the last is the difference that a piece of knowledge makes
+	// when a recorded decision is repeated with it. Negative values are gains by chance.
+	Parts []Part `json:"parts"`
+	// Longer is what one more hour of allowed delay of each job would have saved at best, in kg.
+	Longer float64  `json:"oneMoreHourKg"`
+	Notes  []string `json:"notes,omitempty"`
+}
+
+// Reasons why held jobs are not included, in addition to those of a Comparison.
+const (
+	leftUnfinished = "its last permitted run has not ended yet"
+	leftSites      = "it ran at several sites or at an unknown one"
+	leftRates      = "the carbon intensity of an hour was not booked"
+	leftSignal     = "it has several signals, or another one"
+	leftRule       = "the recorded strategy is unknown"
+)
+
+// FindOptimum returns the optimum of the jobs whose hold began at the given time or later. The evidence must contain
+// snapshots and the rates of sites.
+func FindOptimum(e *Evidence, from time.Time) *Optimum {
+	o := &Optimum{Left: map[string]int{}, Parts: []Part{
+		{Name: "Start", Why: "started earlier or later than last planned"},
+		{Name: "Room", Why: "last planned for another time than without other jobs"},
+		{Name: "Forecast", Why: "the actual intensities were not known"},
+		{Name: "Run time", Why: "the actual run time was not known"},
+		{Name: "Rest", Why: "conditions of the start rule, and the unexplained rest"},
+	}}
+	found := e.index()
+	var all []hindsight
+	signals := map[string]int{}
+	for _, j := range group(e.Records) {
+		end := j.release
+		if len(j.places) > 0 {
+			end = j.places[0]
+		}
+		hold := j.held(end)
+		if hold == nil || hold.At.Before(from) {
+			continue
+		}
+		h, why := found.hindsight(j, hold, end)
+		if why != "" {
+			o.Left[why]++
+			continue
+		}
+		all = append(all, h)
+		signals[h.signal]++
+	}
+	for signal, n := range signals { // emissions of different signals are never added
+		if o.Signal == "" || n > signals[o.Signal] || n == signals[o.Signal] && signal < o.Signal {
+			o.Signal = signal
+		}
+	}
+	for i := range all {
+		if h := &all[i]; h.signal != o.Signal {
+			o.Left[leftSignal]++
+		} else if why := h.add(o); why != "" {
+			o.Left[why]++
+		}
+	}
+	if possible := o.Immediate - o.Best; possible > 0 {
+		o.Efficiency = new((o.Immediate - o.Actual) / possible)
+	}
+	return o
+}
+
+// hindsight is what is known about a held job in hindsight.
+type hindsight struct {
+	question    *ledger.Record // first decision to hold the job
+	last        *ledger.Record // last decision before its release
+	signal      string
+	site        string
+	kWh         float64
+	ran         sched.Window
+	latest      time.Time    // latest start
+	intensities *grid.Series // from the question to the end of a run that starts an hour after latest
+}
+
+// hindsight returns the hindsight of a held job, or the reason why there is none.
+func (f *found) hindsight(j *job, hold, end *ledger.Record) (h hindsight, why string) {
+	h.question, h.last = hold, hold
+	for _, r := range j.holds {
+		if r.UID == hold.UID && !r.At.After(end.At) {
+			h.last = r
+		}
+	}
+	s, err := ReadSnapshot(hold)
+	row, booked := f.measured(j)
+	switch {
+	case len(hold.Snapshot) == 0:
+		return h, leftNoSnapshot
+	case err != nil:
+		return h, leftDamaged
+	case !booked || row.Facility <= 0 || !row.Last.After(row.First):
+		return h, leftUnmeasured
+	case row.First.Before(hold.At.Add(-stillRuns)):
+		return h, leftEarlier
+	case len(row.Signals()) != 1 || row.Uncharted > 0 && float64(row.Uncharted) > unknownShare*float64(row.Facility):
+		return h, leftSignal
+	}
+	h.signal, h.kWh, h.ran = row.Signals()[0], kWh(row.Facility), sched.Window{Start: row.First, End: row.Last}
+	if h.site = siteOf(j, s); h.site == "" {
+		return h, leftSites
+	}
+	h.latest = timeutil.Later(s.Policy.LatestStart(&s.Queue[0]), hold.At)
+	first := timeutil.Earlier(hold.At, h.ran.Start).UTC().Truncate(time.Hour)
+	until := timeutil.Later(h.latest.Add(time.Hour+h.ran.End.Sub(h.ran.Start)), h.ran.End)
+	if until.After(f.asOf) {
+		return h, leftUnfinished
+	}
+	var values []float64
+	for hour := first; hour.Before(until); hour = hour.Add(time.Hour) {
+		rate, known := f.rates[rateKey{h.site, h.signal, hour.Unix()}]
+		if !known {
+			return h, leftRates
+		}
+		values = append(values, rate)
+	}
+	if h.intensities, err = grid.NewSeries(first, time.Hour, values); err != nil {
+		return h, leftRates
+	}
+	return h, ""
+}
+
+// siteOf returns the site where the pods of a job ran, or "" if it is not known or not the same for all.
+func siteOf(j *job, hold *sched.Snapshot) string {
+	if len(hold.Sites) == 1 {
+		return hold.Sites[0].Name
+	}
+	site := ""
+	for _, p := range j.places {
+		s, err := ReadSnapshot(p)
+		if err != nil {
+			return ""
+		}
+		n := nodeNamed(s, p.Node)
+		if n == nil || site != "" && n.Site.Name != site {
+			return ""
+		}
+		site = n.Site.Name
+	}
+	return site
+}
+
+// emissions returns the emissions in kg if the job had started at the given time.
+func (h *hindsight) emissions(start time.Time) float64 {
+	return h.kWh * h.intensities.Mean(start, start.Add(h.ran.End.Sub(h.ran.Start))) / 1000
+}
+
+// planned returns the start that the rule of a decision chooses for the job alone, limited to the permitted starts.
+// With known, it uses the actual intensities of the site.
+func (h *hindsight) planned(r *ledger.Record, known bool, duration time.Duration) (start time.Time, why string) {
+	rule, err := strategy.New(r.Strategy)
+	if err != nil {
+		return start, leftRule
+	}
+	s, err := ReadSnapshot(r)
+	if err != nil {
+		return start, leftDamaged
+	}
+	if known {
+		for _, site := range s.Sites {
+			if site.Name == h.site {
+				site.Carbon = grid.Signal{Series: h.intensities, Quality: site.Carbon.Quality}
+			}
+		}
+	}
+	job := &s.Queue[0]
+	job.AllowedDelay, job.FinishBy = h.latest.Sub(job.Submitted), time.Time{}
+	job.Duration = cmp.Or(duration, job.Duration)
+	start = s.Now
+	if d := rule.Plan(s)[0]; d.Held(s.Now) {
+		start = d.Window.Start
+	}
+	return h.within(start), ""
+}
+
+// within limits a start to the permitted ones.
+func (h *hindsight) within(start time.Time) time.Time {
+	return timeutil.Later(timeutil.Earlier(start, h.latest), h.question.At)
+}
+
+// add adds a job to the sums. It returns the reason if the decision cannot be repeated.
+func (h *hindsight) add(o *Optimum) (why string) {
+	length := h.ran.End.Sub(h.ran.Start)
+	alone, why1 := h.planned(h.last, false, 0)
+	informed, why2 := h.planned(h.question, true, 0)
+	timed, why3 := h.planned(h.question, true, length)
+	if why = cmp.Or(why1, why2, why3); why != "" {
+		return why
+	}
+	best := h.emissions(sched.BestStart(h.intensities, h.question.At, h.latest, length))
+	longer := h.emissions(sched.BestStart(h.intensities, h.question.At, h.latest.Add(time.Hour), length))
+	values := []float64{
+		h.emissions(h.ran.Start), h.emissions(h.within(h.last.Start)), h.emissions(alone), h.emissions(informed),
+		h.emissions(timed), best,
+	}
+	o.Jobs++
+	o.Immediate += h.emissions(h.question.At)
+	o.Actual += values[0]
+	o.Best += best
+	o.Longer += best - longer
+	for i := range o.Parts {
+		o.Parts[i].Value += values[i] - values[i+1]
+	}
+	return ""
+}
+
+// Sentence summarizes the optimum. It is empty if there is nothing to say.
+func (o *Optimum) Sentence() string {
+	if o == nil || o.Efficiency == nil {
+		return ""
+	}
+	return fmt.Sprintf("The starts of %s achieved %.0f %% of the possible savings (η = %.2f). One more hour of "+
+		"allowed delay would have saved up to %s kg more.", humanize.Count(o.Jobs, "held job"), 100**o.Efficiency,
+		*o.Efficiency, humanize.Significant(o.Longer))
+}
+
+// Text implements [Document].
+func (o *Optimum) Text(bool, bool) string {
+	var b strings.Builder
+	if o.Jobs == 0 {
+		b.WriteString("No held job can be compared with its best start.\n")
+	} else {
+		fmt.Fprintf(&b, "%s with %s intensities:\n", humanize.Count(o.Jobs, "held job"), o.Signal)
+		t := Heads(1, "STARTS", "KGCO2E", "")
+		t.Add("at once", humanize.Significant(o.Immediate), "")
+		t.Add("actual", humanize.Significant(o.Actual), "")
+		for _, p := range o.Parts {
+			t.Add("  "+strings.ToLower(p.Name), humanize.Significant(p.Value), p.Why)
+		}
+		t.Add("best", humanize.Significant(o.Best), "in hindsight, each job alone")
+		b.WriteString(t.Plain())
+		b.WriteString(cmp.Or(o.Sentence(), "No start could have saved emissions.") + "\n")
+	}
+	for _, why := range slices.Sorted(maps.Keys(o.Left)) {
+		fmt.Fprintf(&b, "Not included: %s: %s.\n", humanize.Count(o.Left[why], "held job"), why)
+	}
+	for _, note := range o.Notes {
+		b.WriteString(note + "\n")
+	}
+	return b.String()
+}
