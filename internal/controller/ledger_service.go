@@ -55,6 +55,7 @@ type ledgerService struct {
 	folder  *server.Folder // nil if no CSV directory is configured
 	handler http.Handler
 	tls     *tls.Config
+	leads   func() bool
 	address string // address of the API; "0" if it is not served
 	log     *slog.Logger
 }
@@ -164,6 +165,7 @@ func (u *ledgerService) addIntake(p *app) error {
 		Hottest: func(node string) energy.Celsius { return p.objects.View().Hottest(p.nodes.Node(node)) },
 	})
 	u.ledger.OnBooked(u.live.Booked)
+	u.leads = p.leads
 	return p.registry.Register(panics.Collector(p.log,
 		&intake.LedgerMetrics{Ledger: u.ledger, Nodes: u.live.Nodes, Now: time.Now}))
 }
@@ -315,6 +317,12 @@ func (u *ledgerService) run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return panics.Keep(groupCtx, u.log, "ledger", "opening the ledger", u.store.Run) })
 	group.Go(func() error { return u.ledger.Run(groupCtx) })
+	group.Go(func() error {
+		return panics.Keep(groupCtx, u.log, "live", "storing the power of owners", func(ctx context.Context) error {
+			u.live.Keep(ctx, u.store, u.leads, u.log)
+			return nil
+		})
+	})
 	if u.folder != nil {
 		group.Go(func() error { return panics.Keep(groupCtx, u.log, "folder", "writing CSV files", u.folder.Run) })
 	}
