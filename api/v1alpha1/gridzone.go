@@ -486,7 +486,8 @@ type SignalStatus struct {
 
 // ForecastAccuracy is the accuracy of the forecasts of an hour, compared with its recorded mean.
 type ForecastAccuracy struct {
-	// ahead is the lead time: the time from the issue of a forecast to the start of the hour.
+	// ahead is the lead time: the time from the start of the hour in which a forecast was issued to the start of the
+	// forecast hour.
 	Ahead metav1.Duration `json:"ahead"`
 	// errorPercent is the mean absolute error, relative to the mean absolute value.
 	ErrorPercent float64 `json:"errorPercent"`

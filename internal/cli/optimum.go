@@ -20,9 +20,9 @@ func newOptimum(t cmdutil.Terminal) *cobra.Command {
 		Short: "Compare the starts of held jobs with the best ones in hindsight",
 		Long: `Compare the emissions of the held jobs of an interval, by default of the last seven days, with those of
 their best permitted starts in hindsight. The output contains the part of the possible savings that was achieved (η),
-what the rest is due to, and what one more hour of allowed delay would have saved. The parts result from repeating the
-recorded decisions with the actual carbon intensities and run times. Each job is considered alone, with its booked
-energy. Times are in UTC.`,
+the causes of the rest, and the savings of one more hour of allowed delay. The parts result from repeating the recorded
+decisions with the actual carbon intensities and run times. Each job is considered alone, with its booked energy. Times
+are in UTC.`,
 		Example: `  kubenergy optimum
   kubenergy optimum --from -14d --to -7d -n batch -o json`,
 		Args: cmdutil.NoArguments,
@@ -51,7 +51,9 @@ func (f *optimumFlags) run(cmd *cobra.Command, t cmdutil.Terminal) error {
 	if evidence == nil || !known {
 		evidence = &report.Evidence{}
 	}
-	o := report.FindOptimum(evidence, q.From)
-	o.Notes = missing
+	o := report.FindOptimum(evidence, q.From, q.To)
+	if o.Jobs == 0 {
+		o.Notes = missing
+	}
 	return t.Print(o, f.output.Value)
 }

@@ -137,33 +137,26 @@ func (s *Smoothed) Samples() int { return int(s.count) }
 // At returns the end of the latest sample.
 func (s *Smoothed) At() time.Time { return time.Unix(0, s.at).UTC() }
 
-// storedSmoothed contains the fields of a Smoothed, see there.
-type storedSmoothed struct {
-	At         int64   `json:"at"`
-	Weight     float64 `json:"weight"`
-	Sum        float64 `json:"sum"`
-	Squares    float64 `json:"squares"`
-	OddAt      int64   `json:"oddAt,omitempty"`
-	Odd        float32 `json:"odd,omitempty"`
-	OddSeconds float32 `json:"oddSeconds,omitempty"`
-	Count      int32   `json:"count"`
+// fields returns pointers to the fields, in the order in which they are stored.
+func (s *Smoothed) fields() [8]any {
+	return [8]any{&s.at, &s.weight, &s.sum, &s.squares, &s.oddAt, &s.odd, &s.oddSeconds, &s.count}
 }
 
 // MarshalJSON implements [json.Marshaler], to restore a Smoothed after a restart.
-func (s Smoothed) MarshalJSON() ([]byte, error) {
-	return json.Marshal(storedSmoothed{s.at, s.weight, s.sum, s.squares, s.oddAt, s.odd, s.oddSeconds, s.count})
-}
+func (s Smoothed) MarshalJSON() ([]byte, error) { return json.Marshal(s.fields()) }
 
 // UnmarshalJSON implements [json.Unmarshaler]. It returns an error for sums that no samples can have.
 func (s *Smoothed) UnmarshalJSON(text []byte) error {
-	var f storedSmoothed
-	if err := json.Unmarshal(text, &f); err != nil {
+	var stored Smoothed
+	into := stored.fields()
+	if err := json.Unmarshal(text, &into); err != nil {
 		return err
 	}
-	if min(f.Weight, f.Sum, f.Squares, float64(f.Odd), float64(f.OddSeconds), float64(f.Count)) < 0 {
+	if min(stored.weight, stored.sum, stored.squares, float64(min(stored.odd, stored.oddSeconds))) < 0 ||
+		stored.count < 0 {
 		return errors.New("smoothed power with a negative sum")
 	}
-	*s = Smoothed{f.At, f.Weight, f.Sum, f.Squares, f.OddAt, f.Odd, f.OddSeconds, f.Count}
+	*s = stored
 	return nil
 }
 

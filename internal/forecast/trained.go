@@ -26,7 +26,7 @@ const (
 	// comparisonStride differs from a day, so that the forecasts of the comparison start at all hours of the day.
 	comparisonStride = 25 * time.Hour
 	// Recent is the length of the history that forecasts of a Trained are based on: the hours that features use, and
-	// those that tell whether such an hour is odd.
+	// hours that determine whether such an hour is odd.
 	Recent = (reach + 9*24) * time.Hour
 
 	lowLevel, highLevel = 0.1, 0.9 // percentiles of a forecast
@@ -93,28 +93,23 @@ func (m *Trained) Forecast(history *grid.Series, from time.Time, horizon time.Du
 	}
 	v := newView(r, m.learnt.shape)
 	x := make([]float64, v.width+1)
-	values := make([][3]float64, end-first)
-	for i := range values {
-		hour := first + i
-		if hour < known {
-			values[i] = [3]float64{r.values[hour], r.values[hour], r.values[hour]}
-			continue
+	var mid, low, high []float64
+	for hour := first; hour < end; hour++ {
+		y, least, most := 0.0, 1.0, 1.0
+		if ahead := hour - known; ahead < 0 {
+			y = r.values[hour]
+		} else {
+			y = m.learnt.at(v, x, known, ahead)
+			margins := &m.learnt.leads.margins
+			least = min(1, math.Exp(margins.at(ahead, r.days[hour].hour, lowLevel)))
+			most = max(1, math.Exp(margins.at(ahead, r.days[hour].hour, highLevel)))
 		}
-		y, margins := m.learnt.at(v, x, known, hour-known), &m.learnt.leads.margins
-		spread := func(q float64) float64 { return math.Exp(margins.at(hour-known, r.days[hour].hour, q)) }
-		values[i] = [3]float64{y, y * min(1, spread(lowLevel)), y * max(1, spread(highLevel))}
+		mid, low, high = append(mid, y), append(low, y*least), append(high, y*most)
 	}
 	f := grid.Forecast{IssuedAt: from, Model: History}
-	column := func(c int) (*grid.Series, error) {
-		all := make([]float64, len(values))
-		for i := range all {
-			all[i] = values[i][c]
-		}
-		return grid.NewSeries(r.timeOf(first), time.Hour, all)
-	}
 	var errLow, errHigh error
-	f.Series, err = column(0)
-	f.Low, errLow = column(1)
-	f.High, errHigh = column(2)
+	f.Series, err = grid.NewSeries(r.timeOf(first), time.Hour, mid)
+	f.Low, errLow = grid.NewSeries(r.timeOf(first), time.Hour, low)
+	f.High, errHigh = grid.NewSeries(r.timeOf(first), time.Hour, high)
 	return f, cmp.Or(err, errLow, errHigh)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // TestTrainedEqualsTheBacktest checks that live forecasts, which are based on a short part of the history, equal
-// those that Issue makes for the same times.
+// the forecasts of Issue for the same times.
 func TestTrainedEqualsTheBacktest(t *testing.T) {
 	s, _ := windy(t, 100, t0)
 	until := t0.Add(97 * 24 * time.Hour)
@@ -87,7 +87,7 @@ func TestTrainedRefuses(t *testing.T) {
 }
 
 // TestTrainedMonths selects a model at the start of months of recorded years, as the controller does, and compares its
-// forecasts over the month with those of each plain model, the best of which is not known at the start.
+// forecasts over the month with each plain model. The best plain model is not known at the start.
 func TestTrainedMonths(t *testing.T) {
 	long(t)
 	const horizon = 50 * time.Hour

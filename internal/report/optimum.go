@@ -34,7 +34,7 @@ type Optimum struct {
 	// Parts sum to Actual - Best. Each but the first and the last is the difference that a piece of knowledge makes
 	// when a recorded decision is repeated with it. Negative values are gains by chance.
 	Parts []Part `json:"parts"`
-	// Longer is what one more hour of allowed delay of each job would have saved at best, in kg.
+	// Longer contains the emissions in kg that one more hour of allowed delay of each job would have saved at best.
 	Longer float64  `json:"oneMoreHourKg"`
 	Notes  []string `json:"notes,omitempty"`
 }
@@ -46,11 +46,12 @@ const (
 	leftRates      = "the carbon intensity of an hour was not booked"
 	leftSignal     = "it has several signals, or another one"
 	leftRule       = "the recorded strategy is unknown"
+	leftReused     = "its name was used by several jobs"
 )
 
-// FindOptimum returns the optimum of the jobs whose hold began at the given time or later. The evidence must contain
-// snapshots and the rates of sites.
-func FindOptimum(e *Evidence, from time.Time) *Optimum {
+// FindOptimum returns the optimum of the jobs with a hold that began at from or later and runs that ended before to.
+// The evidence must contain snapshots and the rates of sites.
+func FindOptimum(e *Evidence, from, to time.Time) *Optimum {
 	o := &Optimum{Left: map[string]int{}, Parts: []Part{
 		{Name: "Start", Why: "started earlier or later than last planned"},
 		{Name: "Room", Why: "last planned for another time than without other jobs"},
@@ -59,8 +60,9 @@ func FindOptimum(e *Evidence, from time.Time) *Optimum {
 		{Name: "Rest", Why: "conditions of the start rule, and the unexplained rest"},
 	}}
 	found := e.index()
+	found.asOf = timeutil.Earlier(found.asOf, to)
 	var all []hindsight
-	signals := map[string]int{}
+	signals := map[string]Totals{}
 	for _, j := range group(e.Records) {
 		end := j.release
 		if len(j.places) > 0 {
@@ -76,13 +78,9 @@ func FindOptimum(e *Evidence, from time.Time) *Optimum {
 			continue
 		}
 		all = append(all, h)
-		signals[h.signal]++
+		signals[h.signal] = Totals{Jobs: signals[h.signal].Jobs + 1}
 	}
-	for signal, n := range signals { // emissions of different signals are never added
-		if o.Signal == "" || n > signals[o.Signal] || n == signals[o.Signal] && signal < o.Signal {
-			o.Signal = signal
-		}
-	}
+	o.Signal = Most(signals)
 	for i := range all {
 		if h := &all[i]; h.signal != o.Signal {
 			o.Left[leftSignal]++
@@ -96,63 +94,80 @@ func FindOptimum(e *Evidence, from time.Time) *Optimum {
 	return o
 }
 
-// hindsight is what is known about a held job in hindsight.
+// hindsight contains the data of a held job that are known in hindsight.
 type hindsight struct {
-	question    *ledger.Record // first decision to hold the job
-	last        *ledger.Record // last decision before its release
+	first, last decision // the first decision to hold the job, and the last one before its release
 	signal      string
 	site        string
 	kWh         float64
 	ran         sched.Window
 	latest      time.Time    // latest start
-	intensities *grid.Series // from the question to the end of a run that starts an hour after latest
+	intensities *grid.Series // from the first decision to the end of a run that starts an hour after latest
+}
+
+// A decision is a recorded decision about a start with its snapshot.
+type decision struct {
+	*ledger.Record
+	s *sched.Snapshot
 }
 
 // hindsight returns the hindsight of a held job, or the reason why there is none.
 func (f *found) hindsight(j *job, hold, end *ledger.Record) (h hindsight, why string) {
-	h.question, h.last = hold, hold
+	h.first.Record, h.last.Record = hold, hold
 	for _, r := range j.holds {
-		if r.UID == hold.UID && !r.At.After(end.At) {
-			h.last = r
+		if r.UID != hold.UID {
+			return h, leftReused
+		}
+		if !r.At.After(end.At) {
+			h.last.Record = r
 		}
 	}
-	s, err := ReadSnapshot(hold)
+	for _, d := range []*decision{&h.first, &h.last} {
+		var err error
+		if len(d.Snapshot) == 0 {
+			return h, leftNoSnapshot
+		}
+		if d.s, err = ReadSnapshot(d.Record); err != nil {
+			return h, leftDamaged
+		}
+	}
 	row, booked := f.measured(j)
 	switch {
-	case len(hold.Snapshot) == 0:
-		return h, leftNoSnapshot
-	case err != nil:
-		return h, leftDamaged
 	case !booked || row.Facility <= 0 || !row.Last.After(row.First):
 		return h, leftUnmeasured
 	case row.First.Before(hold.At.Add(-stillRuns)):
 		return h, leftEarlier
-	case len(row.Signals()) != 1 || row.Uncharted > 0 && float64(row.Uncharted) > unknownShare*float64(row.Facility):
+	case len(row.Signals()) != 1 || float64(row.Uncharted) > unknownShare*float64(row.Facility):
 		return h, leftSignal
 	}
 	h.signal, h.kWh, h.ran = row.Signals()[0], kWh(row.Facility), sched.Window{Start: row.First, End: row.Last}
-	if h.site = siteOf(j, s); h.site == "" {
+	if h.site = siteOf(j, h.first.s); h.site == "" {
 		return h, leftSites
 	}
-	h.latest = timeutil.Later(s.Policy.LatestStart(&s.Queue[0]), hold.At)
-	first := timeutil.Earlier(hold.At, h.ran.Start).UTC().Truncate(time.Hour)
-	until := timeutil.Later(h.latest.Add(time.Hour+h.ran.End.Sub(h.ran.Start)), h.ran.End)
+	queued := &h.first.s.Queue[0]
+	h.latest = timeutil.Later(h.first.s.Policy.LatestStart(queued), hold.At)
+	begin := timeutil.Earlier(hold.At, h.ran.Start).UTC().Truncate(time.Hour)
+	until := timeutil.Later(h.latest.Add(time.Hour+max(h.length(), queued.Duration)), h.ran.End.Add(stillRuns))
 	if until.After(f.asOf) {
 		return h, leftUnfinished
 	}
 	var values []float64
-	for hour := first; hour.Before(until); hour = hour.Add(time.Hour) {
+	for hour := begin; hour.Before(until); hour = hour.Add(time.Hour) {
 		rate, known := f.rates[rateKey{h.site, h.signal, hour.Unix()}]
 		if !known {
 			return h, leftRates
 		}
 		values = append(values, rate)
 	}
-	if h.intensities, err = grid.NewSeries(first, time.Hour, values); err != nil {
+	var err error
+	if h.intensities, err = grid.NewSeries(begin, time.Hour, values); err != nil {
 		return h, leftRates
 	}
 	return h, ""
 }
+
+// length returns the actual run time.
+func (h *hindsight) length() time.Duration { return h.ran.End.Sub(h.ran.Start) }
 
 // siteOf returns the site where the pods of a job ran, or "" if it is not known or not the same for all.
 func siteOf(j *job, hold *sched.Snapshot) string {
@@ -176,59 +191,55 @@ func siteOf(j *job, hold *sched.Snapshot) string {
 
 // emissions returns the emissions in kg if the job had started at the given time.
 func (h *hindsight) emissions(start time.Time) float64 {
-	return h.kWh * h.intensities.Mean(start, start.Add(h.ran.End.Sub(h.ran.Start))) / 1000
+	return h.kWh * h.intensities.Mean(start, start.Add(h.length())) / 1000
 }
 
-// planned returns the start that the rule of a decision chooses for the job alone, limited to the permitted starts.
-// With known, it uses the actual intensities of the site.
-func (h *hindsight) planned(r *ledger.Record, known bool, duration time.Duration) (start time.Time, why string) {
-	rule, err := strategy.New(r.Strategy)
-	if err != nil {
+// planned returns the start that the rule of a decision chooses for the job alone at its site, limited to the permitted
+// starts. With known, it uses the actual intensities. A duration of 0 means the expected one.
+func (h *hindsight) planned(d decision, known bool, duration time.Duration) (start time.Time, why string) {
+	rule, err := strategy.New(d.Strategy)
+	i := slices.IndexFunc(d.s.Sites, func(s *sched.Site) bool { return s.Name == h.site })
+	switch {
+	case err != nil:
 		return start, leftRule
+	case i < 0:
+		return start, leftSites
 	}
-	s, err := ReadSnapshot(r)
-	if err != nil {
-		return start, leftDamaged
-	}
+	site, s, queued := *d.s.Sites[i], *d.s, d.s.Queue[0]
 	if known {
-		for _, site := range s.Sites {
-			if site.Name == h.site {
-				site.Carbon = grid.Signal{Series: h.intensities, Quality: site.Carbon.Quality}
-			}
-		}
+		site.Carbon = grid.Signal{Series: h.intensities, Quality: site.Carbon.Quality}
 	}
-	job := &s.Queue[0]
-	job.AllowedDelay, job.FinishBy = h.latest.Sub(job.Submitted), time.Time{}
-	job.Duration = cmp.Or(duration, job.Duration)
+	queued.AllowedDelay, queued.FinishBy = h.latest.Sub(queued.Submitted), time.Time{}
+	queued.Duration = cmp.Or(duration, queued.Duration)
+	s.Sites, s.Queue = []*sched.Site{&site}, []sched.Job{queued}
 	start = s.Now
-	if d := rule.Plan(s)[0]; d.Held(s.Now) {
-		start = d.Window.Start
+	if chosen := rule.Plan(&s)[0]; chosen.Held(s.Now) {
+		start = chosen.Window.Start
 	}
 	return h.within(start), ""
 }
 
 // within limits a start to the permitted ones.
 func (h *hindsight) within(start time.Time) time.Time {
-	return timeutil.Later(timeutil.Earlier(start, h.latest), h.question.At)
+	return timeutil.Later(timeutil.Earlier(start, h.latest), h.first.At)
 }
 
 // add adds a job to the sums. It returns the reason if the decision cannot be repeated.
 func (h *hindsight) add(o *Optimum) (why string) {
-	length := h.ran.End.Sub(h.ran.Start)
 	alone, why1 := h.planned(h.last, false, 0)
-	informed, why2 := h.planned(h.question, true, 0)
-	timed, why3 := h.planned(h.question, true, length)
+	informed, why2 := h.planned(h.first, true, 0)
+	timed, why3 := h.planned(h.first, true, h.length())
 	if why = cmp.Or(why1, why2, why3); why != "" {
 		return why
 	}
-	best := h.emissions(sched.BestStart(h.intensities, h.question.At, h.latest, length))
-	longer := h.emissions(sched.BestStart(h.intensities, h.question.At, h.latest.Add(time.Hour), length))
+	best := h.emissions(sched.BestStart(h.intensities, h.first.At, h.latest, h.length()))
+	longer := h.emissions(sched.BestStart(h.intensities, h.first.At, h.latest.Add(time.Hour), h.length()))
 	values := []float64{
 		h.emissions(h.ran.Start), h.emissions(h.within(h.last.Start)), h.emissions(alone), h.emissions(informed),
 		h.emissions(timed), best,
 	}
 	o.Jobs++
-	o.Immediate += h.emissions(h.question.At)
+	o.Immediate += h.emissions(h.first.At)
 	o.Actual += values[0]
 	o.Best += best
 	o.Longer += best - longer
@@ -238,7 +249,7 @@ func (h *hindsight) add(o *Optimum) (why string) {
 	return ""
 }
 
-// Sentence summarizes the optimum. It is empty if there is nothing to say.
+// Sentence summarizes the optimum. It is empty if no savings were possible.
 func (o *Optimum) Sentence() string {
 	if o == nil || o.Efficiency == nil {
 		return ""

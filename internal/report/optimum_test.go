@@ -71,6 +71,9 @@ func TestOptimum(t *testing.T) {
 			record(t, "release", "unfinished", hour(9), "", nil),
 			holding(t, "no-snapshot", hour(0), hour(2), nil),
 			record(t, "release", "no-snapshot", hour(4), "", nil),
+			holding(t, "reused", hour(0), hour(2), waiting(t, 400, 200)),
+			record(t, "release", "reused", hour(4), "", nil),
+			holding(t, "reused", hour(5), hour(6), waiting(t, 400, 200)),
 			holding(t, "before", hour(-1), hour(2), waiting(t, 400, 200)),
 			record(t, "release", "before", hour(4), "", nil),
 		},
@@ -78,13 +81,16 @@ func TestOptimum(t *testing.T) {
 		Sites: bookedHours(),
 	}
 	for i := range e.Records {
+		if r := &e.Records[i]; r.Owner == "reused" && r.At.Equal(hour(5)) {
+			r.UID = "another"
+		}
 		if e.Records[i].Owner == "unfinished" && e.Records[i].Action == "hold" {
 			s := waiting(t, 400, 200)
 			s.Now, s.Queue[0].Submitted = hour(8), hour(8)
 			e.Records[i] = holding(t, "unfinished", hour(8), hour(9), s)
 		}
 	}
-	o := FindOptimum(e, morning)
+	o := FindOptimum(e, morning, morning.AddDate(0, 0, 1))
 	mean := func(a, b float64) float64 { return (a + b) / 2 / 1000 }
 	parts := map[string]float64{
 		"Start":    mean(200, 500) - mean(350, 100), // 12:00 instead of 10:00
@@ -106,7 +112,7 @@ func TestOptimum(t *testing.T) {
 	near(t, "best", o.Best, mean(100, 200))
 	near(t, "efficiency", *o.Efficiency, (350.-350)/(350-150))
 	near(t, "one more hour", o.Longer, 0)
-	want := map[string]int{leftUnmeasured: 1, leftUnfinished: 1, leftNoSnapshot: 1}
+	want := map[string]int{leftUnmeasured: 1, leftUnfinished: 1, leftNoSnapshot: 1, leftReused: 1}
 	if diff := cmp.Diff(want, o.Left); diff != "" || o.Jobs != 1 || o.Signal != "average" {
 		t.Errorf("%d jobs with %s; left (-want +got):\n%s", o.Jobs, o.Signal, diff)
 	}
@@ -118,8 +124,8 @@ func TestOptimum(t *testing.T) {
 	}
 }
 
-// TestOptimumOfRunTimes checks the parts of a job whose forecast was right, but whose run time was not known, and
-// the value of another hour.
+// TestOptimumOfRunTimes checks the parts of a job with a correct forecast but an unknown run time, and the value of
+// another hour.
 func TestOptimumOfRunTimes(t *testing.T) {
 	hour := func(h int) time.Time { return morning.Add(time.Duration(h) * time.Hour) }
 	e := &Evidence{
@@ -130,7 +136,7 @@ func TestOptimumOfRunTimes(t *testing.T) {
 		UIDs:  byUID(finished("x", hour(3), 3*time.Hour)), // 100, 200, 500; at 10:00 350, 100, 200
 		Sites: bookedHours(),
 	}
-	o := FindOptimum(e, morning)
+	o := FindOptimum(e, morning, morning.AddDate(0, 0, 1))
 	if o.Jobs != 1 {
 		t.Fatalf("left: %v", o.Left)
 	}
@@ -143,7 +149,20 @@ func TestOptimumOfRunTimes(t *testing.T) {
 	}
 	near(t, "efficiency", *o.Efficiency, (1050.-800)/(1050-650))
 	near(t, "one more hour", o.Longer, (650.-610)/3000) // from 13:00: 500, 50, 60
-	if none := FindOptimum(&Evidence{}, morning); none.Jobs != 0 || none.Efficiency != nil ||
+	// An expected run time that is much longer than the actual one is not a wrong forecast.
+	long := waiting(t, actual...)
+	long.Queue[0].Duration = 5 * time.Hour
+	e.Records[0] = holding(t, "x", hour(0), hour(4), long) // the mean of five hours is lowest from 12:00
+	e.UIDs = byUID(finished("x", hour(4), 30*time.Minute))
+	o = FindOptimum(e, morning, morning.AddDate(0, 0, 1))
+	for _, p := range o.Parts {
+		want := 0.0
+		if p.Name == "Run time" {
+			want = (200. - 100) / 1000 // 12:00 instead of 11:00
+		}
+		near(t, p.Name, p.Value, want)
+	}
+	if none := FindOptimum(&Evidence{}, morning, morning); none.Jobs != 0 || none.Efficiency != nil ||
 		!strings.HasPrefix(none.Text(false, false), "No held job") {
 		t.Errorf("optimum without decisions: %+v", none)
 	}

@@ -473,7 +473,7 @@ func (s *LiveSource) compare(ctx context.Context, now time.Time) (*dashboard.Sav
 		return nil, err
 	}
 	saved := dashboard.SavedOf(found)
-	if o := report.FindOptimum(evidence, q.From); o.Efficiency != nil {
+	if o := report.FindOptimum(evidence, q.From, q.To); o.Efficiency != nil {
 		saved.Optimum = o
 	}
 	saved.Method = strings.Join(append([]string{"Savings of the last seven days. " + saved.Method}, missing...), " ")

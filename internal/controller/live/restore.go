@@ -29,8 +29,8 @@ type storedOwner struct {
 	Containers map[string]energy.Smoothed `json:"containers,omitempty"`
 }
 
-// Keep restores the statistics of owners once, and stores those that have changed every few minutes and when ctx is
-// done, so that a restart does not lose them. It does nothing while leads returns false, because only the leader
+// Keep restores the statistics of owners once, and stores changed ones every few minutes and when ctx is done, so that
+// a restart does not lose them. It does nothing while leads returns false, because only the leader
 // receives batches.
 func (s *State) Keep(ctx context.Context, states ledger.StateStore, leads func() bool, log *slog.Logger) {
 	var stored time.Time // statistics that were updated later have not been stored
@@ -104,7 +104,7 @@ func (s *State) store(ctx context.Context, states ledger.StateStore, since time.
 	var errs []error
 	for namespace, owners := range s.changed(since) {
 		payload, err := json.Marshal(owners)
-		for err == nil && len(payload) > ledger.MaxState { // keep those that were updated last
+		for err == nil && len(payload) > ledger.MaxState { // keep the owners that were updated last
 			owners = owners[:len(owners)/2]
 			payload, err = json.Marshal(owners)
 		}

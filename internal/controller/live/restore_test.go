@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -13,33 +12,15 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/ledger"
+	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
-
-// memory is a store of states, which fails while err is set.
-type memory struct {
-	states map[string][]byte
-	err    error
-}
-
-func (m *memory) SaveState(_ context.Context, name string, payload []byte) error {
-	if m.err == nil {
-		m.states[name] = payload
-	}
-	return m.err
-}
-
-func (m *memory) States(_ context.Context, prefix string) (map[string][]byte, error) {
-	found := maps.Clone(m.states)
-	maps.DeleteFunc(found, func(name string, _ []byte) bool { return !strings.HasPrefix(name, prefix) })
-	return found, m.err
-}
 
 // TestRestore checks that the statistics of owners after restarts equal those of a controller that was not restarted,
 // also if the store is not available at the start and batches arrive before it is.
 func TestRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		states := &memory{states: map[string][]byte{"power/x": []byte("{")}}
+		states := &kit.States{All: map[string][]byte{"power/x": []byte("{")}}
 		leads := true
 		begin := func() (*State, func()) {
 			s := state(Options{Now: time.Now, Container: func(_, id string) string { return id }})
@@ -62,10 +43,10 @@ func TestRestore(t *testing.T) {
 			s.Booked(b, booked)
 			if i%20 == 10 {
 				end()
-				states.err = errors.New("not open")
+				states.Err = errors.New("not open")
 				s, end = begin()
 				bubble.Advance(time.Minute)
-				states.err = nil
+				states.Err = nil
 			}
 			bubble.Advance(tick)
 		}
@@ -98,18 +79,18 @@ func TestStoredOwnersAreLimited(t *testing.T) {
 			s.Booked(booking(w, "n1", 500, u), booked)
 		}
 	}
-	states := &memory{states: map[string][]byte{}}
+	states := &kit.States{All: map[string][]byte{}}
 	next, err := s.store(t.Context(), states, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := states.states[statePrefix+"shop"]
+	text := states.All[statePrefix+"shop"]
 	if len(text) > ledger.MaxState || !strings.Contains(string(text), "job-7999-") || strings.Contains(string(text), "job-9-") {
 		t.Errorf("stored %d bytes", len(text))
 	}
-	clear(states.states)
+	clear(states.All)
 	w.now = w.now.Add(time.Hour)
-	if _, err := s.store(t.Context(), states, next.Add(time.Hour)); err != nil || len(states.states) > 0 {
-		t.Errorf("stored %d unchanged namespaces, error %v", len(states.states), err)
+	if _, err := s.store(t.Context(), states, next.Add(time.Hour)); err != nil || len(states.All) > 0 {
+		t.Errorf("stored %d unchanged namespaces, error %v", len(states.All), err)
 	}
 }

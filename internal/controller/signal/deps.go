@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/controller/past"
 )
 
 // Deps contains the dependencies of keepers.
@@ -17,7 +18,7 @@ type Deps struct {
 	Clock   func() time.Time
 	Log     *slog.Logger
 	Metrics *Metrics
-	States  States // stores histories; may be nil
+	States  past.States // stores histories; may be nil
 }
 
 // Budget limits the number of requests. To survive restarts and to apply to all replicas together, it is usually

@@ -4,8 +4,8 @@
 //
 // open_chain.go creates the sources of a zone and chain.go polls them in their order. Each kind of source has a
 // file that builds its requests. fetch.go sends them within limits, check.go validates answers, and reading.go
-// converts an answer to a status with a forecast. keeper.go stores the status, track.go stores past values, and
-// state.go provides the current state.
+// converts an answer to a status with a forecast. keeper.go stores the status, history.go keeps past values and trains
+// forecasts on them, and state.go provides the current state.
 //
 // # Invariants and their tests
 //

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/controller/past"
 	"github.com/kubenergy/kubenergy/internal/grid"
 )
 
@@ -55,11 +56,11 @@ func (s *file) Fetch(_ context.Context, now time.Time) (Answer, error) {
 // Past implements [pastSource] with the hourly means of the file.
 func (s *file) Past(_ context.Context, now time.Time) (points []Point, err error) {
 	err = s.data.read(true, func(text []byte) error {
-		signal, err := s.parse(text, now.Add(-archiveSpan), now)
+		signal, err := s.parse(text, now.Add(-past.ArchiveSpan), now)
 		if err != nil {
 			return err
 		}
-		hourly := hourlyMeans(signal.Series.Start(), signal.Series.End(), func(hour time.Time) (float64, bool) {
+		hourly := past.HourlyMeans(signal.Series.Start(), signal.Series.End(), func(hour time.Time) (float64, bool) {
 			end := hour.Add(time.Hour)
 			if !signal.Series.Covers(hour, end) {
 				return 0, false

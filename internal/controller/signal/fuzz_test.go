@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/controller/past"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
@@ -29,11 +30,11 @@ func believable(t *testing.T, a Answer, marginal bool) {
 		return
 	}
 	_ = new(standstill).frozen(&a, noon)
-	h := &Track{Span: historySpan}
-	h.add(&a, noon)
+	h := &past.Track{Span: historySpan}
+	a.addTo(h, noon)
 	s := w.read(&a, present, noon, "x")
 	l := &link{name: "x"}
-	l.complete(s, basis{past: h}, noon)
+	l.complete(s, basis{track: h}, noon)
 	for i, v := range s.Values {
 		if math.IsNaN(v) || v < 0 || v > maxIntensity || s.Low != nil && (s.Low[i] > v || s.High[i] < v) {
 			t.Fatalf("invalid value %v was accepted", v)

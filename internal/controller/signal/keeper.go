@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/controller/dial"
+	"github.com/kubenergy/kubenergy/internal/controller/past"
 	"github.com/kubenergy/kubenergy/internal/forecast"
 	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
@@ -38,12 +39,13 @@ type Keeper struct {
 	deps    Deps
 	links   []*link
 	typical *forecast.Curve // forecast without a history; may be nil
-	archive *archive
+	archive *past.Archive
 	past    []*link // sources of past values that have not been read yet; each is a pastSource
 	retry   time.Time
+	failing map[string]bool // by task, see report
 
 	mu      sync.Mutex // guards history and trained, and status, issued and err of all links
-	history Track
+	history past.Track
 	trained *training // nil before the first training
 }
 
@@ -109,8 +111,8 @@ func newKeeper(w terms, maxAge *metav1.Duration, d Deps, sources []spec) (*Keepe
 		}
 	}
 	k := &Keeper{
-		terms: w, deps: b.deps, links: b.links, history: Track{Span: historySpan},
-		archive: newArchive(w, b.links[0].kind, d.States),
+		terms: w, deps: b.deps, links: b.links, history: past.Track{Span: historySpan},
+		archive: newArchive(w, sources[0], d.States), failing: map[string]bool{},
 	}
 	for _, l := range k.links {
 		if _, ok := l.source.(pastSource); ok {
@@ -126,21 +128,25 @@ func newKeeper(w terms, maxAge *metav1.Duration, d Deps, sources []spec) (*Keepe
 
 // Run polls the sources until ctx is done. It calls changed when the result of Look may have changed.
 func (k *Keeper) Run(ctx context.Context, changed func()) {
-	k.deps.Metrics.add(k)
-	defer k.deps.Metrics.remove(k)
-	k.start(k.deps.Clock())
+	ctx, cancel := context.WithCancel(ctx)
 	var training sync.WaitGroup
-	defer training.Wait()
+	k.deps.Metrics.add(k)
+	defer func() {
+		cancel()
+		k.deps.Metrics.remove(k)
+		training.Wait()
+	}()
+	k.start(k.deps.Clock())
 	if k.terms.quantity == carbon {
-		training.Go(func() { panics.Survive(k.deps.Log, "training", "training a forecast", func() { k.train(ctx) }) })
+		training.Go(func() { k.train(ctx) })
 	}
 	for {
-		k.restore(ctx, k.deps.Clock())
+		k.report("read the history", k.archive.Load(ctx))
 		next := k.poll(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		k.store(ctx)
+		k.recall(ctx, k.deps.Clock())
 		changed()
 		if !kube.Pause(ctx, max(time.Second, next.Sub(k.deps.Clock()))) {
 			return
@@ -164,12 +170,6 @@ func (k *Keeper) start(now time.Time) {
 			l.next = now.Add(rand.N(firstPollWithin))
 		}
 	}
-}
-
-// observes reports whether the values of a source are observations, which form the history, unlike a constant, a
-// tariff or a typical day.
-func (l *link) observes() bool {
-	return l.kind != "static" && l.kind != "tariff" && l.kind != "typical"
 }
 
 // ask polls a source and updates its state.
@@ -300,16 +300,15 @@ func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (lacks, err 
 	s := k.terms.read(&a, present, now, l.name)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	past := &k.history
+	b := basis{track: &k.history, typical: k.typical}
 	if a.Ageless { // the response contains past values
-		past = &Track{Span: historySpan}
+		b.track = &past.Track{Span: historySpan}
 	}
-	b := basis{past: past, typical: k.typical}
 	if l.kind != "typical" { // not an observation
-		past.add(&a, now)
+		a.addTo(b.track, now)
 	}
 	if l.observes() {
-		k.archive.note(past, now)
+		k.archive.Note(b.track, now)
 		b.archive, b.trained = k.archive, k.trained.model()
 	}
 	issued := l.complete(s, b, now)

@@ -76,21 +76,6 @@ func decodeQuery(body []byte) (kind string, result json.RawMessage, err error) {
 	return text.Data.ResultType, text.Data.Result, nil
 }
 
-// decodeSeries parses a result that must consist of a single series.
-func decodeSeries(result json.RawMessage) (promSeries, error) {
-	var series []promSeries
-	if err := decode(result, &series); err != nil {
-		return promSeries{}, err
-	}
-	switch len(series) {
-	case 0:
-		return promSeries{}, dial.Refuse(dial.ReasonMissing, "the query returned no value")
-	case 1:
-		return series[0], nil
-	}
-	return promSeries{}, dial.Refuse(dial.ReasonShape, "the query returned %d values, want one", len(series))
-}
-
 // decodePrometheus parses the response of an instant query, which must be a scalar or a vector with one sample.
 func decodePrometheus(body []byte) (Point, error) {
 	kind, result, err := decodeQuery(body)
@@ -105,16 +90,23 @@ func decodePrometheus(body []byte) (Point, error) {
 		}
 		return prometheusSample(sample)
 	case "vector":
-		series, err := decodeSeries(result)
-		if err != nil {
+		var series []promSeries
+		if err := decode(result, &series); err != nil {
 			return Point{}, err
 		}
-		return prometheusSample(series.Value)
+		switch len(series) {
+		case 0:
+			return Point{}, dial.Refuse(dial.ReasonMissing, "the query returned no value")
+		case 1:
+			return prometheusSample(series[0].Value)
+		}
+		return Point{}, dial.Refuse(dial.ReasonShape, "the query returned %d values, want one", len(series))
 	}
 	return Point{}, dial.Refuse(dial.ReasonShape, "the query returned a %.20q, want a scalar or a single value", kind)
 }
 
-// decodePrometheusRange parses the response of a range query, which must be a matrix with one series.
+// decodePrometheusRange parses the response of a range query, which must be a matrix with one value
+// at any time.
 func decodePrometheusRange(body []byte) ([]Point, error) {
 	kind, result, err := decodeQuery(body)
 	switch {
@@ -123,14 +115,22 @@ func decodePrometheusRange(body []byte) ([]Point, error) {
 	case kind != "matrix":
 		return nil, dial.Refuse(dial.ReasonShape, "the query returned a %.20q, want a matrix", kind)
 	}
-	series, err := decodeSeries(result)
-	if err != nil {
+	var all []promSeries
+	if err := decode(result, &all); err != nil {
 		return nil, err
 	}
 	var points []Point
-	for _, sample := range series.Values {
-		if p, err := prometheusSample(sample); err == nil { // other values are still useful
-			points = append(points, p)
+	known := map[time.Time]bool{}
+	for _, series := range all { // labels such as the pod of an exporter change with time
+		for _, sample := range series.Values {
+			p, err := prometheusSample(sample)
+			if known[p.Time] {
+				return nil, dial.Refuse(dial.ReasonShape, "the query returned several values at %s, want one",
+					p.Time.Format(time.RFC3339))
+			}
+			if err == nil { // other values are still useful
+				points, known[p.Time] = append(points, p), true
+			}
 		}
 	}
 	return points, nil

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/controller/past"
 	"github.com/kubenergy/kubenergy/internal/energy"
 	"github.com/kubenergy/kubenergy/internal/forecast"
 	"github.com/kubenergy/kubenergy/internal/grid"
@@ -23,6 +24,7 @@ const (
 	nearEnough = horizon - 2*time.Hour // sources with a longer forecast need no additional model
 	maxValues  = 2016                  // maximum number of values in a status
 	tailSpan   = 24 * time.Hour        // maximum age of a forecast that is reused without a history
+	bridged    = 3                     // maximum length of a gap in an answer that is filled, in steps
 )
 
 // read converts a validated answer to a status that starts at the current time. It only contains the source's own
@@ -141,21 +143,21 @@ func commonStep(points []Point) time.Duration {
 	return minStep
 }
 
-// A basis is what forecasts are based on. All fields except for past may be nil.
+// A basis contains the data that forecasts are based on. All fields except for track may be nil.
 type basis struct {
-	past    *Track
-	archive *archive // includes past
+	track   *past.Track
+	archive *past.Archive // includes track
 	trained *forecast.Trained
 	typical *forecast.Curve // typical day of the zone
 }
 
 // hours returns the hourly means until the given time. Hours that are not known are taken from ahead.
 func (b *basis) hours(until time.Time, ahead func(time.Time) (float64, bool)) *grid.Series {
-	known := b.past.mean
+	known := b.track.Mean
 	if b.archive != nil {
-		known = b.archive.mean
+		known = b.archive.Mean
 	}
-	return hourlyMeans(until.Add(-forecast.Recent), until, func(hour time.Time) (float64, bool) {
+	return past.HourlyMeans(until.Add(-forecast.Recent), until, func(hour time.Time) (float64, bool) {
 		if mean, ok := known(hour); ok {
 			return mean, true
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/internal/controller/past"
 	"github.com/kubenergy/kubenergy/internal/controller/signal"
 	"github.com/kubenergy/kubenergy/internal/daemon"
 	"github.com/kubenergy/kubenergy/internal/grid"
@@ -23,13 +24,13 @@ type History struct {
 // siteHistory is the history of a site.
 type siteHistory struct {
 	units         kube.Units // units of the tracks
-	carbon, price signal.Track
+	carbon, price past.Track
 }
 
 // remembered is the length of the history. Emissions of work that ran longer are unknown.
 const remembered = 72 * time.Hour
 
-func newTrack() signal.Track { return signal.Track{Span: remembered} }
+func newTrack() past.Track { return past.Track{Span: remembered} }
 
 // Signal returns the kind of carbon intensity that all sites use, as a metric label, or "mixed" if they differ,
 // because sums over different kinds have no meaning.
@@ -80,7 +81,7 @@ func (h *History) Sample(v *kube.View, now time.Time) {
 		if waits {
 			continue
 		}
-		for track, current := range map[*signal.Track]grid.Signal{&of.carbon: s.Carbon, &of.price: s.Price} {
+		for track, current := range map[*past.Track]grid.Signal{&of.carbon: s.Carbon, &of.price: s.Price} {
 			if current.Fresh(now, 0) {
 				track.Note(now, current.Series.At(now))
 			}

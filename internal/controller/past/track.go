@@ -1,4 +1,4 @@
-package signal
+package past
 
 import (
 	"cmp"
@@ -7,25 +7,23 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/internal/grid"
-	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Track stores past values in slots. Unknown values are NaN. Values older than Span are removed.
 type Track struct {
 	Span time.Duration
-	Step time.Duration // duration of a slot, at most an hour; 0 means five minutes
+	Step time.Duration // duration of a slot, at most an hour; 0 means Slot
 
 	first  int64 // number of the first slot, counted from 1970
 	values []float64
 }
 
 const (
-	// historySpan is the length of the history that is used for forecasts.
-	historySpan = 28 * 24 * time.Hour
+	// Slot is the default duration of a slot.
+	Slot = 5 * time.Minute
 
-	slot = 5 * time.Minute
-	// bridged is the maximum length of a gap that is filled with the previous value, in slots, in hours of a
-	// history, or in steps of an answer.
+	// bridged is the maximum length of a gap that is filled with the previous value, in slots or in hours of a
+	// history.
 	bridged = 3
 	// bridgedDays is the maximum length of a gap in a history that is filled with the values of the previous day, in
 	// hours.
@@ -34,10 +32,16 @@ const (
 
 func (t *Track) slotOf(at time.Time) int64 { return at.Unix() / int64(t.step()/time.Second) }
 
-func (t *Track) step() time.Duration { return cmp.Or(t.Step, slot) }
+// Empty reports whether the track has no values.
+func (t *Track) Empty() bool { return len(t.values) == 0 }
 
-// start returns the start of the first value.
-func (t *Track) start() time.Time { return time.Unix(t.first*int64(t.step()/time.Second), 0).UTC() }
+// Set stores the value in effect at a time.
+func (t *Track) Set(at time.Time, value float64) { t.set(t.slotOf(at), value) }
+
+func (t *Track) step() time.Duration { return cmp.Or(t.Step, Slot) }
+
+// Start returns the start of the first value. It must not be called without values.
+func (t *Track) Start() time.Time { return time.Unix(t.first*int64(t.step()/time.Second), 0).UTC() }
 
 func (t *Track) end() int64 { return t.first + int64(len(t.values)) }
 
@@ -80,29 +84,23 @@ func (t *Track) During(start, end time.Time) *grid.Series {
 	if from < 0 || to >= int64(len(t.values)) || to < from {
 		return nil
 	}
-	s, err := grid.NewSeries(t.start().Add(time.Duration(from)*t.step()), t.step(), t.values[from:to+1])
+	s, err := grid.NewSeries(t.Start().Add(time.Duration(from)*t.step()), t.step(), t.values[from:to+1])
 	if err != nil { // a series must not contain NaN
 		return nil
 	}
 	return s
 }
 
-// add stores the values of an answer up to now.
-func (t *Track) add(a *Answer, now time.Time) {
-	oldest := now.Add(-t.Span)
-	for i, p := range a.Points {
-		for at := timeutil.Later(p.Time,
-			oldest); !at.After(now) && at.Before(p.Time.Add(a.hold(i))); at = at.Add(t.step()) {
-			t.set(t.slotOf(at), p.Value)
-		}
-	}
+// HourlyMeans returns the means of the hours from the one of first until the given time, starting after the last long
+// gap. It returns nil if there are none.
+func HourlyMeans(first, until time.Time, mean func(hour time.Time) (float64, bool)) *grid.Series {
+	return hourlyMeans(first, until, false, mean)
 }
 
-// hourlyMeans returns the means of the hours from the one of first until the given time, starting after the last long
-// gap. It returns nil if there are none.
-func hourlyMeans(first, until time.Time, mean func(hour time.Time) (float64, bool)) *grid.Series {
-	var values []float64
-	var start time.Time
+// hourlyMeans is like HourlyMeans. With longest, it returns the longest period without a long gap.
+func hourlyMeans(first, until time.Time, longest bool, mean func(time.Time) (float64, bool)) *grid.Series {
+	var values, most []float64
+	var start, mostStart time.Time
 	missing := 0
 	for hour := first.Truncate(time.Hour); hour.Before(until); hour = hour.Add(time.Hour) {
 		value, ok := mean(hour)
@@ -118,9 +116,15 @@ func hourlyMeans(first, until time.Time, mean func(hour time.Time) (float64, boo
 				values = append(values, values[len(values)-24])
 			}
 		default:
-			values, start = values[:0], hour
+			if len(values) > len(most) {
+				most, mostStart = values, start
+			}
+			values, start = nil, hour
 		}
 		values, missing = append(values, value), 0
+	}
+	if longest && len(most) > len(values) {
+		values, start = most, mostStart
 	}
 	s, err := grid.NewSeries(start, time.Hour, values)
 	if err != nil {
@@ -129,8 +133,8 @@ func hourlyMeans(first, until time.Time, mean func(hour time.Time) (float64, boo
 	return s
 }
 
-// mean returns the mean of the known values of an hour. It returns false if there are none.
-func (t *Track) mean(hour time.Time) (float64, bool) {
+// Mean returns the mean of the known values of an hour. It returns false if there are none.
+func (t *Track) Mean(hour time.Time) (float64, bool) {
 	sum, n := 0.0, 0
 	for i := t.slotOf(hour) - t.first; i < t.slotOf(hour.Add(time.Hour))-t.first; i++ {
 		if i >= 0 && i < int64(len(t.values)) && !math.IsNaN(t.values[i]) {
