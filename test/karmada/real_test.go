@@ -80,10 +80,15 @@ current-context: c
 // kubenergy installs the objects that kubenergy-karmada requires, with the given power profile and policy.
 func (f *federation) kubenergy(power, policy string) {
 	f.t.Helper()
-	f.applyFolder(f.t, filepath.Join(kit.Root, "charts", "kubenergy", "crds"))
+	crds := filepath.Join(kit.Root, "charts", "kubenergy", "crds")
+	f.applyFolder(f.t, crds)
+	kinds, err := os.ReadDir(crds)
+	if err != nil {
+		f.t.Fatal(err)
+	}
 	f.await(time.Minute, "the KubEnergy kinds are available", func() bool {
 		found, err := f.client.Discovery().ServerResourcesForGroupVersion("kubenergy.io/v1alpha1")
-		return err == nil && len(found.APIResources) == 8 // four kinds and their status subresources
+		return err == nil && len(found.APIResources) == 2*len(kinds) // with their status subresources
 	})
 	f.apply(f.t, fmt.Appendf(nil, `
 {apiVersion: v1, kind: Namespace, metadata: {name: kubenergy-system}}
