@@ -277,6 +277,18 @@ func (s *stage) ended(ids ...int64) {
 	})
 }
 
+// reported waits until the epilogs have appended the energy to the output of the jobs. They wait until the agents have
+// delivered their batches.
+func (s *stage) reported(ids ...int64) {
+	s.t.Helper()
+	kit.Eventually(s.t, 2*time.Minute, "the epilogs have written", func() bool {
+		return !slices.ContainsFunc(ids, func(id int64) bool {
+			_, out := s.cpuOf(id)
+			return !strings.Contains(out, "Slurm counted ")
+		})
+	})
+}
+
 // TestEnergy verifies that the recorded energy of jobs, idle and unknown equals that of the counters to the
 // microjoule. The energy of each job must be accurate within 1 % and must be printed in its output alongside the
 // value of Slurm.
@@ -288,8 +300,7 @@ func TestEnergy(t *testing.T) {
 		s.work(submitter, "main", "n1", 90), s.work(physicist, "debug", "n2", 75), s.work(physicist, "main", "n1", 60),
 	}
 	s.ended(jobs...)
-	time.Sleep(20 * time.Second) // epilogs wait until the agents have delivered their batches
-
+	s.reported(jobs...)
 	fed := int64(0)
 	for _, n := range nodes {
 		current := n.settle(s)
@@ -338,7 +349,7 @@ func TestRanks(t *testing.T) {
 	id, _ := s.sbatch(submitter, "--output=%j.out", "--time=10", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1",
 		s.script("#!/bin/sh\nOMPI_MCA_btl_tcp_if_include=lo exec srun --mpi=pmix "+s.path("ranks")+" 90\n"))
 	s.ended(id)
-	time.Sleep(20 * time.Second)
+	s.reported(id)
 	cpu, out := s.cpuOf(id)
 	t.Log(out)
 	if len(cpu) != 2 {
