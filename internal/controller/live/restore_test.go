@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,33 +21,32 @@ import (
 // also if the store is not available at the start and batches arrive before it is.
 func TestRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		states := &kit.States{All: map[string][]byte{"power/x": []byte("{")}}
-		leads := true
-		begin := func() (*State, func()) {
+		var leads atomic.Bool
+		begin := func(states *kit.States) (*State, func()) {
 			s := state(Options{Now: time.Now, Container: func(_, id string) string { return id }})
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				s.Keep(ctx, states, func() bool { return leads }, slog.New(slog.DiscardHandler))
+				s.Keep(ctx, states, leads.Load, slog.New(slog.DiscardHandler))
 			}()
 			return s, func() { cancel(); <-done }
 		}
-		steady, endSteady := begin()
-		leads = false
-		s, end := begin()
+		states := &kit.States{All: map[string][]byte{"power/x": []byte("{")}}
+		steady, endSteady := begin(&kit.States{All: map[string][]byte{}})
+		s, end := begin(states)
 		bubble.Advance(time.Minute)
-		leads = true
+		leads.Store(true)
 		for i := range 60 {
 			b := booking(&watch{time.Now()}, "n1", 500, replica("a", 40+float64(i%7)), replica("b", 50))
 			steady.Booked(b, booked)
 			s.Booked(b, booked)
 			if i%20 == 10 {
 				end()
-				states.Err = errors.New("not open")
-				s, end = begin()
+				states.Fail(errors.New("not open"))
+				s, end = begin(states)
 				bubble.Advance(time.Minute)
-				states.Err = nil
+				states.Fail(nil)
 			}
 			bubble.Advance(tick)
 		}

@@ -17,10 +17,11 @@ import (
 func TestArchive(t *testing.T) {
 	now := time.Date(2026, 3, 10, 12, 20, 0, 0, time.UTC)
 	hour, month := now.Truncate(time.Hour), time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	states := &kit.States{Err: errors.New("not open"), All: map[string][]byte{
+	states := &kit.States{All: map[string][]byte{
 		"a/2026-03": []byte(`{"start":"2026-03-01T00:00:00Z","values":[7,null,9]}`),
 		"a/2026-02": []byte(`{"start":"2026-02-`), "b/2026-03": []byte(`{"start":"2026-03-01T01:00:00Z","values":[1]}`),
 	}}
+	states.Fail(errors.New("not open"))
 	a := NewArchive("a/", states)
 	track := Track{Span: aDay}
 	track.Set(hour, 100.00000049)
@@ -28,7 +29,7 @@ func TestArchive(t *testing.T) {
 	if err := a.Load(t.Context()); err == nil || a.Save(t.Context()) != nil || len(states.All) != 3 {
 		t.Errorf("loading from a store that is not open: %v", err)
 	}
-	states.Err = nil
+	states.Fail(nil)
 	if err := a.Load(t.Context()); err == nil {
 		t.Error("a damaged month was not reported")
 	}
@@ -45,11 +46,11 @@ func TestArchive(t *testing.T) {
 		}
 	}
 	check(a)
-	states.Err = errors.New("disk full")
+	states.Fail(errors.New("disk full"))
 	if a.Save(t.Context()) == nil {
 		t.Error("stored on a full disk")
 	}
-	states.Err = nil
+	states.Fail(nil)
 	if err := a.Save(t.Context()); err != nil {
 		t.Fatal(err)
 	}

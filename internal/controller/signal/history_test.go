@@ -85,6 +85,8 @@ func TestForecastsAfterRestarts(t *testing.T) {
 }
 
 // TestHistoryFile checks that a file with past values suffices for a trained forecast.
+//
+//test:norace
 func TestHistoryFile(t *testing.T) {
 	now := noon
 	d := testDeps(&now)
