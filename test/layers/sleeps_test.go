@@ -81,7 +81,7 @@ var sleeps = map[string]allowance{
 	"test/real/real_test.go":             {2, interval},
 	"test/scale/controller_test.go":      {2, interval},
 	"test/scale/hold_test.go":            {5, interval + "; " + instant + "; " + unseen},
-	"test/slurm/energy_test.go":          {4, unseen},
+	"test/slurm/energy_test.go":          {2, unseen},
 	"test/slurm/ingest_test.go":          {1, moment},
 	"test/slurm/power_test.go":           {2, pace},
 	"test/slurm/slurm_test.go":           {5, pace + "; " + instant + "; " + unseen},
