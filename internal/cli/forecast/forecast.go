@@ -51,9 +51,9 @@ func NewCommand(t cmdutil.Terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forecast --zone NAME",
 		Short: "Show the forecast of carbon intensity or price, and the cheapest window",
-		Long: `Show the forecast of a GridZone of the cluster, or compute a forecast from a file with the best simple model.
-For a recorded series, only the values before --start are used; forecast backtest compares it with trained models.
-Times are in UTC.`,
+		Long: `Show the forecast of a GridZone of the cluster, or compute a forecast from a file with the best simple
+model. For a recorded series, only the values before --start are used; forecast backtest compares it with trained
+models. Times are in UTC.`,
 		Example: `  kubenergy forecast --zone DE --duration 2h
   kubenergy forecast --zone DE --quantity price -o svg --out price.svg
   kubenergy forecast --file DE_2022.csv.gz --zone DE --start 2022-06-01`,
