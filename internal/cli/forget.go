@@ -22,7 +22,7 @@ func newForget(t cmdutil.Terminal) *cobra.Command {
 after its workloads have changed. Until enough Jobs have completed again, expected durations are those of annotations
 and policies. The command requires the role edit in the namespace.`,
 		Example: "  kubenergy forget -n reports",
-		Args:    cobra.NoArgs,
+		Args:    cmdutil.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.Open(t)
 			if err != nil {

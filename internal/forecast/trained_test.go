@@ -148,6 +148,10 @@ func TestTrainedMonths(t *testing.T) {
 	n := float64(months)
 	t.Logf("%d months: trained %.3f, best %.3f, selected %.3f (trained in %d), least %.3f; in %d more than 2 %% above",
 		months, sum/n, sumBest/n, sumSelected/n, selected, sumLeast/n, worse)
+	if sumSelected > .9*sumBest {
+		t.Errorf("the error of the selected models is %.3f times that of the simple ones, want at most 0.9",
+			sumSelected/sumBest)
+	}
 }
 
 func recordedZones(t testing.TB) (zones []string) {

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -438,47 +437,6 @@ func (r *liveReader) savings(ctx context.Context, timeout time.Duration) {
 	if err != nil {
 		r.unseen("savings", err)
 	}
-}
-
-// renewSavings computes the savings again if they are too old.
-func (s *LiveSource) renewSavings(ctx context.Context, now time.Time) error {
-	if now.Sub(s.savedAt) <= savingsAge { // the group serializes calls
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, savingsTake)
-	defer cancel()
-	saved, err := s.compare(ctx, now)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.saved, s.savedErr, s.savedAt = saved, err, now
-	return err
-}
-
-// compare computes the savings like kubenergy report --savings.
-func (s *LiveSource) compare(ctx context.Context, now time.Time) (*dashboard.Saved, error) {
-	c, err := s.controller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	q := &ledger.Query{From: now.Add(-cmdutil.SavingsSpan), To: now, Namespaces: s.namespaces()}
-	evidence, known, missing, err := c.Evidence(ctx, q, true, pageDecisions)
-	switch {
-	case err != nil:
-		return nil, err
-	case !known || evidence == nil:
-		return nil, errors.New(strings.Join(missing, " "))
-	}
-	found, err := report.Compare(evidence, report.DefaultBaseline, q.From, 1)
-	if err != nil {
-		return nil, err
-	}
-	saved := dashboard.SavedOf(found)
-	if o := report.FindOptimum(evidence, q.From, q.To); o.Efficiency != nil {
-		saved.Optimum = o
-	}
-	saved.Method = strings.Join(append([]string{"Savings of the last seven days. " + saved.Method}, missing...), " ")
-	saved.Command = fmt.Sprintf("kubenergy report --savings --max-decisions %d", pageDecisions)
-	return saved, nil
 }
 
 // shadowed adds the hypothetical savings that the controller counts in shadow mode.

@@ -99,8 +99,8 @@ func HourlyMeans(first, until time.Time, mean func(hour time.Time) (float64, boo
 
 // hourlyMeans is like HourlyMeans. With longest, it returns the longest period without a long gap.
 func hourlyMeans(first, until time.Time, longest bool, mean func(time.Time) (float64, bool)) *grid.Series {
-	var values, most []float64
-	var start, mostStart time.Time
+	var values, longestValues []float64
+	var start, longestStart time.Time
 	missing := 0
 	for hour := first.Truncate(time.Hour); hour.Before(until); hour = hour.Add(time.Hour) {
 		value, ok := mean(hour)
@@ -116,15 +116,15 @@ func hourlyMeans(first, until time.Time, longest bool, mean func(time.Time) (flo
 				values = append(values, values[len(values)-24])
 			}
 		default:
-			if len(values) > len(most) {
-				most, mostStart = values, start
+			if len(values) > len(longestValues) {
+				longestValues, longestStart = values, start
 			}
 			values, start = nil, hour
 		}
 		values, missing = append(values, value), 0
 	}
-	if longest && len(most) > len(values) {
-		values, start = most, mostStart
+	if longest && len(longestValues) > len(values) {
+		values, start = longestValues, longestStart
 	}
 	s, err := grid.NewSeries(start, time.Hour, values)
 	if err != nil {

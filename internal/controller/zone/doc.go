@@ -4,9 +4,9 @@
 // A signal takes three forms. A [signal.Answer] is the response of a source. The status of the GridZone contains
 // the result of a [signal.Keeper] and is read by other components. A [grid.Signal] in a [kube.View] is the form
 // that decisions are based on. Past values are stored in a [past.Track] of five-minute slots. A keeper has a
-// track of four weeks to forecast from, and [History] has tracks of three days to compute the emissions of finished
-// work. Keepers run in the leader only. The History runs in every replica and reads views, so that a new leader has
-// past values.
+// track of four weeks and a [past.Archive] of two years to forecast from, and [History] has tracks of three days to
+// compute the emissions of finished work. Keepers run in the leader only. The History runs in every replica and reads
+// views, so that a new leader has past values.
 //
 // Invariants and their tests:
 //
