@@ -50,6 +50,14 @@ const (
 	AnnotationPUE = Prefix + "pue"
 	// 0 to 1: weight of the speed in the strategy `hybrid`; 0 considers only energy, 1 considers only speed
 	AnnotationPerformanceWeight = Prefix + "performance-weight"
+	// duration, e.g. `2m`: work that an interruptible Job repeats each time it is resumed, e.g. to load its checkpoint;
+	// defaults to 0
+	AnnotationRestartCost = Prefix + "restart-cost"
+	// duration: interval of the checkpoints of an interruptible Job that writes none on SIGTERM, so that a pause
+	// loses the work since the last one
+	AnnotationCheckpointInterval = Prefix + "checkpoint-interval"
+	// 1 to 1000: maximum number of pauses of an interruptible Job; unlimited by default
+	AnnotationMaxPauses = Prefix + "max-pauses"
 	// kWh: budget of the workload for its energy at the nodes over its lifetime
 	AnnotationBudgetKWh = Prefix + "energy-budget-kwh"
 	// `log`, `notify`, `annotate`, `label`, `event` or `suspend`: action when the budget of the workload is
@@ -62,8 +70,8 @@ const (
 	// `batch`, `service`, `stateful`, `system` or `generic`: workload type that selects overrides of the policy;
 	// defaults to a type derived from the kind of the owner
 	LabelWorkloadType = Prefix + "workload-type"
-	// `true`: on a Job of a Karmada federation, allow moving the Job to another cluster while it runs; the Job
-	// restarts there
+	// `true`: on a Job, allow pausing it while it runs, by a start rule that [pauses](../how-to/pauses.md) Jobs;
+	// on a Job of a Karmada federation, allow moving it to another cluster, where it restarts
 	LabelInterruptible = Prefix + "interruptible"
 	// name: class of benchmarks for the strategy `hybrid`
 	LabelWorkloadClass = Prefix + "workload-class"
@@ -132,8 +140,14 @@ const (
 	AnnotationHeldReason = Prefix + "held-reason"
 	// RFC 3339 time: deadline of the hold
 	AnnotationLatestStart = Prefix + "latest-start"
-	// RFC 3339 time: time of the release; a Job with this annotation is never held again
+	// RFC 3339 time: time of the release; a Job with this annotation is not held again, but may be paused
 	AnnotationReleasedAt = Prefix + "released-at"
+	// duration: run time before the last pause, without repeated and lost work
+	AnnotationWorked = Prefix + "worked"
+	// number: pauses so far
+	AnnotationPauses = Prefix + "pauses"
+	// duration: run time that pauses have cost, which is repeated or lost work
+	AnnotationLostWork = Prefix + "lost-work"
 	// user who called `POST /ingest`, or `kubenergy-slurm/UID`: submitter; in the second form, kubenergy-slurm
 	// created the Job for the job with this UID
 	AnnotationSubmittedBy = Prefix + "submitted-by"

@@ -45,7 +45,7 @@ func Deadline(job *sched.Job, run *Run, c *batchv1.CronJob) (time.Time, error) {
 	if run == nil || c == nil {
 		return latest, nil
 	}
-	end, err := LatestRun(c, run.Scheduled, job.Duration)
+	end, err := LatestRun(c, run.Scheduled, job.Unfinished())
 	if err != nil || end.IsZero() {
 		return latest, err
 	}

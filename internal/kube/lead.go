@@ -21,6 +21,9 @@ import (
 // HoldLease is the name of a Lease. Its holder releases Jobs at their windows and writes to held objects.
 const HoldLease = "kubenergy-hold"
 
+// HoldPolicy is the name of the admission policy that suspends new Jobs, and of its binding.
+const HoldPolicy = "kubenergy-hold"
+
 // Scheduler is the name of the scheduler's Deployment and Lease, and the value of a label of its pods.
 const Scheduler = "kubenergy-scheduler"
 

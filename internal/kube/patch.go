@@ -93,6 +93,16 @@ func (j HeldJob) Release(ctx context.Context, client kubernetes.Interface, names
 	return false, fmt.Errorf("releasing Job %s/%s: %w", namespace, name, err)
 }
 
+// PausePatch returns a patch that suspends a running Job and makes it a held Job, unless it has changed.
+func PausePatch(j *batchv1.Job, annotations map[string]string) []byte {
+	ops := append(asSeen(j), put("/metadata/labels", j.Labels, v1alpha1.LabelHeld, "true"))
+	ops = append(ops, SeenJob(j).annotate(annotations)...)
+	if _, ok := j.Annotations[v1alpha1.AnnotationReleasedAt]; ok {
+		ops = append(ops, drop("/metadata/annotations", v1alpha1.AnnotationReleasedAt))
+	}
+	return render(append(ops, op("add", "/spec/suspend", true)))
+}
+
 // SayPatch returns a patch that sets annotations. The patch fails if the Job has been released in the meantime.
 func (j HeldJob) SayPatch(annotations map[string]string) []byte {
 	return render(append(j.guard(), j.annotate(annotations)...))

@@ -29,10 +29,25 @@ type Marks struct {
 	HasPerformance bool
 	Order          string // order of the queue, which only has an effect in simulations; empty if not set
 
+	RestartCost time.Duration // repeated after each pause
+	Checkpoints time.Duration // interval of checkpoints if none is written on SIGTERM; 0 if not set
+	MaxPauses   int           // 0 means no limit
+	// state of a Job that was paused
+	Worked, Lost time.Duration
+	Pauses       int
+
 	BudgetKWh  float64             // the workload's own budget; 0 if not set
 	BudgetDeed v1alpha1.BudgetDeed // action when it is used up; empty if not set
 
 	Gardener bool // an annotation of Compute Gardener requests a hold, so its default behavior applies
+}
+
+// Repeats returns the work that the current run of a Job repeats, because it was paused before.
+func (m *Marks) Repeats() time.Duration {
+	if m.Pauses > 0 {
+		return m.RestartCost
+	}
+	return 0
 }
 
 // annotation describes an annotation on a pod, a Job or its pod template.
@@ -129,6 +144,21 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 		key: v1alpha1.AnnotationPUE, alias: gardener + "pue",
 		read: keep(between[float64](1, maxPUE), func(m *Marks) *float64 { return &m.PUE }),
 	},
+	{
+		key:  v1alpha1.AnnotationRestartCost,
+		read: keep(readDuration, func(m *Marks) *time.Duration { return &m.RestartCost }),
+	},
+	{
+		key:  v1alpha1.AnnotationCheckpointInterval,
+		read: keep(positive(readDuration), func(m *Marks) *time.Duration { return &m.Checkpoints }),
+	},
+	{
+		key:  v1alpha1.AnnotationMaxPauses,
+		read: keep(positive(readCount), func(m *Marks) *int { return &m.MaxPauses }),
+	},
+	{key: v1alpha1.AnnotationWorked, read: keep(readDuration, func(m *Marks) *time.Duration { return &m.Worked })},
+	{key: v1alpha1.AnnotationLostWork, read: keep(readDuration, func(m *Marks) *time.Duration { return &m.Lost })},
+	{key: v1alpha1.AnnotationPauses, read: keep(readCount, func(m *Marks) *int { return &m.Pauses })},
 	{
 		// of the hybrid scheduler
 		key: v1alpha1.AnnotationPerformanceWeight, alias: "scheduler.policy/performance-weight",

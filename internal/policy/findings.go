@@ -84,12 +84,9 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 		all = append(all, findKey("label", key, onWork)...)
 	}
 	value, said := labels[v1alpha1.LabelInterruptible]
-	all = addIf(all, said && value != "true" && value != "false",
+	return addIf(all, said && value != "true" && value != "false",
 		fmt.Sprintf("label %s is %s and has no effect", v1alpha1.LabelInterruptible, excerpt(value)),
 		"want true or false")
-	return addIf(all, value == "true" && !propagated(append(annotations, labels)...),
-		"label "+v1alpha1.LabelInterruptible+" has no effect",
-		"only kubenergy-karmada interrupts Jobs, to move them to another cluster")
 }
 
 // propagated reports whether an object has a label or annotation of Karmada, which sets them on the objects that it
@@ -248,8 +245,19 @@ func (r *Rules) findDelay(now time.Time, w *Work, job *sched.Job, s *Settings) (
 func (r *Rules) findRule(w *Work, s *Settings) (all []Finding) {
 	m := &w.Marks
 	rule := sched.StartRules[s.When]
-	all = addIf(all, rule.Interrupts && !rule.Together && m.said&termRule != 0, "strategy "+s.Strategy()+
-		" only suspends running jobs in simulations: in a cluster, a job is never suspended after its start", "")
+	onlyJobs := "only Jobs with the label " + v1alpha1.LabelInterruptible + `: "true" are paused`
+	switch {
+	case w.Interruptible && w.pod:
+		all = addIf(all, true, "label "+v1alpha1.LabelInterruptible+" has no effect on a pod", onlyJobs)
+	case w.Interruptible:
+		all = addIf(all, !pausing(&rule), "label "+v1alpha1.LabelInterruptible+" has no effect with the strategy "+
+			s.Strategy(), "use a start rule that pauses Jobs, e.g. carbon+residual")
+	default:
+		all = addIf(all, pausing(&rule) && m.said&termRule != 0, "strategy "+s.Strategy()+" does not pause this work",
+			onlyJobs)
+		all = addIf(all, m.RestartCost > 0 || m.Checkpoints > 0 || m.MaxPauses > 0,
+			"restart-cost, checkpoint-interval and max-pauses have no effect", onlyJobs)
+	}
 	all = addIf(all, m.Order != "",
 		"the order /"+m.Order+" in "+v1alpha1.AnnotationStrategy+" has no effect outside of simulations",
 		"omit it, and use a PriorityClass to start pods before others")

@@ -130,6 +130,9 @@ func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 		job.Runtimes, _ = r.RunTimes(w.Namespace).Of(w)
 	}
 	job.Released = m.RunNow || m.ReleasedBefore || m.Skip || s.When == "now"
+	rule := sched.StartRules[s.When]
+	job.Done, job.RestartCost = m.Worked, m.RestartCost+m.Checkpoints
+	job.Interruptible = w.Interruptible && !w.pod && pausing(&rule) && (m.MaxPauses == 0 || m.Pauses < m.MaxPauses)
 	job.Limits, job.Class, job.PUE = s.Limits, w.Class, m.PUE
 	job.GPUClass = s.GPUClass
 	if onGPU := hardware.OnGPU(job.Class); job.Request.Devices() > 0 && r.classes[onGPU] {
@@ -138,6 +141,9 @@ func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 	job.PerformanceWeight, job.HasPerformanceWeight = m.Performance, m.HasPerformance
 	return job, s
 }
+
+// pausing reports whether a rule pauses running Jobs in a cluster.
+func pausing(rule *sched.StartRule) bool { return rule.Interrupts && !rule.Together }
 
 // scheduler returns the scheduler name that determines the terms of the workload.
 func (w *Work) scheduler() string {
@@ -217,8 +223,6 @@ func (r *Rules) Saving(now time.Time, job sched.Job, s Settings, start time.Time
 // Question returns the input of [Rules.Decide].
 func (r *Rules) Question(now time.Time, job sched.Job, s Settings) *sched.Snapshot {
 	job.Limits = r.applicable(job.Limits)
-	// running work is never suspended, except in the simulator
-	job.Interruptible, job.Running = false, false
 	job.Foresee()
 	policy := s.Policy()
 	policy.Closed, policy.Budget, _ = r.BudgetClosed(now, s.namespace, s.owners)

@@ -64,6 +64,15 @@ func readNumber(value string, least, most float64) (float64, error) {
 	return v, nil
 }
 
+// readCount parses a number of events of a workload.
+func readCount(value string) (int, error) {
+	n, err := parse(value, strconv.Atoi)
+	if err != nil || n < 0 || n > 1000 {
+		return 0, errors.New("want a whole number up to 1000")
+	}
+	return n, nil
+}
+
 func readBool(value string) (bool, error) {
 	b, err := parse(value, strconv.ParseBool)
 	if err != nil {

@@ -26,6 +26,8 @@ type Work struct {
 	Class           string    // benchmark class
 	Marks           Marks
 	Owners          Owners // charged owners, which determine the budgets that apply
+	Interruptible   bool   // may be paused while it runs, if it is a Job
+	pod             bool
 
 	request  sched.Resources
 	selector string // node selector as a sorted list of key=value
@@ -59,6 +61,7 @@ func ReadPod(pod *v1.Pod) (Work, error) {
 		Type: podType(pod), Scheduler: pod.Spec.SchedulerName,
 		Class: lookUpLabel(pod.Labels, v1alpha1.LabelWorkloadClass), Marks: marks, Owners: PodOwners(pod),
 		request: PodRequest(pod), selector: labels.Set(pod.Spec.NodeSelector).String(),
+		Interruptible: interruptible(pod), pod: true,
 	}, err
 }
 
@@ -71,8 +74,9 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 		Namespace: j.Namespace, Name: j.Name, Submitted: j.CreationTimestamp.Time,
 		Type: typeBatch, Scheduler: template.Spec.SchedulerName,
 		Class: lookUpLabel(j.Spec.Template.Labels, v1alpha1.LabelWorkloadClass), Marks: marks, Owners: JobOwners(j),
-		request:  Times(PodRequest(template), podsAtOnce(j)),
-		selector: labels.Set(template.Spec.NodeSelector).String(),
+		request:       Times(PodRequest(template), podsAtOnce(j)),
+		selector:      labels.Set(template.Spec.NodeSelector).String(),
+		Interruptible: interruptible(j),
 	}
 	for _, of := range [2]map[string]string{j.Labels, j.Spec.Template.Labels} {
 		if t, ok := labelledType(of); ok {
@@ -81,6 +85,11 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 		}
 	}
 	return w, err
+}
+
+// interruptible reports whether an object may be paused. In a federation, the label allows moving it.
+func interruptible(o metav1.Object) bool {
+	return o.GetLabels()[v1alpha1.LabelInterruptible] == "true" && !propagated(o.GetLabels(), o.GetAnnotations())
 }
 
 // ReadBatch converts a job of another batch system such as Slurm with the given request and annotations. w contains

@@ -17,6 +17,7 @@ const (
 	actionPlace   = "place"
 	actionHold    = "hold"
 	actionRelease = "release"
+	actionPause   = "pause"
 )
 
 // job contains all decisions about one owner of pods.
@@ -28,6 +29,7 @@ type job struct {
 	places   []*ledger.Record // the last placement of each pod
 	holds    []*ledger.Record
 	release  *ledger.Record // last release; nil if there is none
+	paused   bool           // it was paused while it ran, so it has several runs
 }
 
 // short reports whether the work ends by itself. Only then does the energy charged to it by name belong to its
@@ -87,6 +89,8 @@ func group(records []ledger.Record) []*job {
 			j.holds = append(j.holds, r)
 		case actionRelease:
 			j.release = r
+		case actionPause:
+			j.paused = true
 		}
 	}
 	var jobs []*job

@@ -113,6 +113,9 @@ type decision struct {
 
 // hindsight returns the hindsight of a held job, or the reason why there is none.
 func (f *found) hindsight(j *job, hold, end *ledger.Record) (h hindsight, why string) {
+	if j.paused {
+		return h, leftPaused
+	}
 	h.first.Record, h.last.Record = hold, hold
 	for _, r := range j.holds {
 		if r.UID != hold.UID {

@@ -130,7 +130,7 @@ func (d *Redecided) decide(r *ledger.Record, s *sched.Snapshot, g *strategy.Gree
 	recorded, instead := choice{Node: r.Node, Reason: r.Reason},
 		choice{Node: decision.Node, Reason: decision.Reason.Kind.String()}
 	start, other := s.Now, s.Now
-	if r.Action == actionHold {
+	if r.Action == actionHold || r.Action == actionPause {
 		recorded.Until, recorded.Node, start = r.Start, "", r.Start
 	}
 	if decision.Held(s.Now) {

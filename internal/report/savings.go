@@ -103,6 +103,7 @@ const (
 	leftNoEstimate = "no power profile was known"
 	leftNoChoice   = "the baseline found no node"
 	leftEarlier    = "energy was booked under the same name before the release"
+	leftPaused     = "it was paused while it ran"
 	// the ledger does not record the site of a job
 	leftUnknownSite = "another scheduler placed the job in a cluster with several sites"
 )
@@ -163,6 +164,9 @@ type option struct {
 }
 
 func (b *comparison) compare(j *job) (*JobSavings, string) {
+	if j.paused {
+		return nil, leftPaused
+	}
 	var options []option
 	for _, p := range j.places {
 		o, why := b.option(j, p)

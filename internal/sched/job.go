@@ -151,24 +151,44 @@ func (j *Job) Nominal() energy.Watts {
 }
 
 // LatestStart returns the latest permitted start: submission plus the allowed delay, or earlier if the job would
-// otherwise miss its completion deadline. It is never before the submission.
-func (j *Job) LatestStart() time.Time {
-	latest := j.Submitted.Add(j.AllowedDelay)
+// otherwise miss its completion deadline. It is never before the submission. For a job that has worked already, it is
+// the latest time to resume, so that all pauses and the repeated work together take at most the allowed delay.
+func (j *Job) LatestStart() time.Time { return j.latestStart(j.AllowedDelay) }
+
+func (j *Job) latestStart(delay time.Duration) time.Time {
+	latest := j.Submitted.Add(delay + j.progress())
 	if !j.FinishBy.IsZero() {
-		latest = timeutil.Earlier(latest, j.FinishBy.Add(-j.Duration))
+		latest = timeutil.Earlier(latest, j.FinishBy.Add(-j.Unfinished()))
 	}
-	if latest.Before(j.Submitted) {
-		return j.Submitted
-	}
-	return latest
+	return timeutil.Later(latest, j.Submitted)
 }
+
+// Unfinished returns the expected run time of j from its next start, regardless of the run times of similar jobs.
+func (j *Job) Unfinished() time.Duration {
+	if j.Done <= 0 {
+		return j.Duration
+	}
+	return max(0, j.Duration-j.Done) + j.RestartCost
+}
+
+// progress returns by how much the work that a paused or running job has done postpones its deadline.
+func (j *Job) progress() time.Duration {
+	if j.Done <= 0 {
+		return 0
+	}
+	return cmp.Or(j.Worked, j.Done) - j.RestartCost
+}
+
+// StartBy sets the allowed delay so that it ends at the given time.
+func (j *Job) StartBy(latest time.Time) { j.AllowedDelay = latest.Sub(j.Submitted) - j.progress() }
 
 // Foresee sets the duration to the mean of the run times of similar jobs, if they are known. The latest start is not
 // changed, or becomes earlier.
 func (j *Job) Foresee() {
 	if j.Runtimes != nil {
-		latest := j.LatestStart()
-		j.Duration, j.AllowedDelay = j.Runtimes.Mean(), min(j.AllowedDelay, latest.Sub(j.Submitted))
+		latest, delay := j.LatestStart(), j.AllowedDelay
+		j.StartBy(latest)
+		j.Duration, j.AllowedDelay = j.Runtimes.Mean(), min(j.AllowedDelay, delay)
 	}
 }
 

@@ -1,13 +1,17 @@
 package sched
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // ecovisor implements the start rule "ecovisor" as in GAIA (based on Souza et al., ASPLOS 2023). A job runs while
 // the signal is below the 30th percentile of its next 24 hours, and otherwise waits until its delay is exhausted.
 // The signal is the carbon intensity if it has a weight, otherwise the price. The job is planned again at every
 // step of the signal. The percentile is computed for the 24 hours from now on, while GAIA uses the 24 hours after
 // submission. The job also runs if the signal does not fall below its current value within that day. The rule uses
-// a limit and does not estimate a saving, so [Policy].MinSaving does not apply.
+// a limit and does not estimate a saving, so [Policy].MinSaving does not apply. In contrast to GAIA, a job is not
+// suspended if the work that it repeats costs more than that saves.
 func ecovisor(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	series := o.signal()
 	if series == nil { // constant cost
@@ -34,5 +38,14 @@ func ecovisor(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 			break
 		}
 	}
+	if j.Running && !o.pays(j, cmp.Or(r.Until, r.Latest)) {
+		return j.Window(s.Now), Reason{Kind: NothingToSave}, again
+	}
 	return j.Window(again), r, again
+}
+
+// pays reports whether suspending a running job until the given time saves more than the repeated work costs.
+func (o *Outlook) pays(j *Job, until time.Time) bool {
+	left := j.left()
+	return j.RestartCost == 0 || o.Over(until, until.Add(left+j.RestartCost)) < o.Over(o.now, o.now.Add(left))
 }

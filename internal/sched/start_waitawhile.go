@@ -39,6 +39,9 @@ func waitAwhile(s *Snapshot, j *Job, o Outlook) (Window, Reason, time.Time) {
 	}
 	pieces = pieces[:n]
 	slices.SortFunc(pieces, func(a, b Piece) int { return a.Start.Compare(b.Start) })
+	if j.Running {
+		cost += j.RestartCost.Seconds() * pieces[0].Rate // if it is suspended
+	}
 	costNow := o.Over(s.Now, s.Now.Add(left))
 	saved := costNow - cost
 	if first := pieces[0].Start; first.After(s.Now) && saved > max(Tolerance, s.Policy.MinSaving)*math.Abs(costNow) {

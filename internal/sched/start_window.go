@@ -100,11 +100,7 @@ func (p *Policy) AllowedDelay(j *Job) time.Duration {
 
 // LatestStart returns the latest start of the job, limited by the policy.
 func (p *Policy) LatestStart(j *Job) time.Time {
-	latest := j.LatestStart()
-	if limit := j.Submitted.Add(p.MaxDelay); p.MaxDelay > 0 && limit.Before(latest) {
-		return limit
-	}
-	return latest
+	return j.latestStart(p.AllowedDelay(j))
 }
 
 // mayWait reports whether j may start later than now, and if not, the reason why it starts now.

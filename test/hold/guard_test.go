@@ -29,12 +29,19 @@ func (w *world) guardHolds(t *testing.T, namespace string) {
 	})
 	for what, c := range map[string]struct{ job, patch string }{
 		"suspend a Job without the label": {"foreign", `{"spec":{"suspend":true}}`},
-		"label a Job":                     {"foreign", `{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`},
-		"change the parallelism":          {"guarded", `{"spec":{"parallelism":50}}`},
-		"change the pods' node selector":  {"guarded", `{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`},
-		"change a foreign label":          {"guarded", `{"metadata":{"labels":{"app":"x"}}}`},
-		"change a foreign annotation":     {"guarded", `{"metadata":{"annotations":{"a":"b"}}}`},
-		"add a finalizer":                 {"guarded", `{"metadata":{"finalizers":["a.b/c"]}}`},
+		"pause a Job without the label": {
+			"foreign", `{"metadata":{"labels":{"kubenergy.io/held":"true"}},"spec":{"suspend":true}}`,
+		},
+		"pause a Job that it makes interruptible": {
+			"foreign",
+			`{"metadata":{"labels":{"kubenergy.io/held":"true","kubenergy.io/interruptible":"true"}},"spec":{"suspend":true}}`,
+		},
+		"label a Job":                    {"foreign", `{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`},
+		"change the parallelism":         {"guarded", `{"spec":{"parallelism":50}}`},
+		"change the pods' node selector": {"guarded", `{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`},
+		"change a foreign label":         {"guarded", `{"metadata":{"labels":{"app":"x"}}}`},
+		"change a foreign annotation":    {"guarded", `{"metadata":{"annotations":{"a":"b"}}}`},
+		"add a finalizer":                {"guarded", `{"metadata":{"finalizers":["a.b/c"]}}`},
 		"add an owner": {
 			"guarded",
 			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`,

@@ -54,6 +54,10 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 	} else {
 		e.podState(s.pod, settings)
 	}
+	if m := &s.work.Marks; m.Pauses > 0 {
+		e.out.Sentence += fmt.Sprintf(" It was paused %s after %v of work, and pauses have cost %v of work.",
+			humanize.Count(m.Pauses, "time"), m.Worked, m.Lost)
+	}
 	switch e.out.State {
 	case StateWaiting, StateSuspended:
 		if why := e.notHeld(s, job, settings); why != "" && !e.budget {

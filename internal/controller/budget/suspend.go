@@ -18,9 +18,6 @@ import (
 	"github.com/kubenergy/kubenergy/internal/policy"
 )
 
-// holdPolicy is the name of the binding of the admission policy that suspends new Jobs.
-const holdPolicy = "kubenergy-hold"
-
 // HoldsEnabled returns a function for [Options.MaySuspend]. Budgets suspend Jobs only while the binding of the
 // admission policy exists. An uninstall, or an administrator in an emergency, first deletes the binding and then
 // resumes all Jobs, so that no Job is suspended afterwards. The reader must not be a cache.
@@ -28,7 +25,8 @@ func HoldsEnabled(direct client.Reader) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callTime)
 		defer cancel()
-		err := direct.Get(ctx, types.NamespacedName{Name: holdPolicy}, &admissionv1.MutatingAdmissionPolicyBinding{})
+		name := types.NamespacedName{Name: kube.HoldPolicy}
+		err := direct.Get(ctx, name, &admissionv1.MutatingAdmissionPolicyBinding{})
 		if apierrors.IsNotFound(err) {
 			return ErrHoldsOff
 		} else if err != nil {

@@ -73,7 +73,8 @@ func (r *RunTimes) Saw(o client.Object) {
 		r.pending = map[types.UID]run{}
 	}
 	ended := *j.Status.CompletionTime
-	r.pending[j.UID] = run{j.UID, ended, ended.Sub(j.Status.StartTime.Time), work}
+	m := &work.Marks
+	r.pending[j.UID] = run{j.UID, ended, m.Worked + max(0, ended.Sub(j.Status.StartTime.Time)-m.Repeats()), work}
 }
 
 func completed(j *batchv1.Job) bool {

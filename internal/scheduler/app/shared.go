@@ -46,7 +46,7 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 		return place.Deps{}, err
 	}
 	holds := hold.Config{
-		Client: client, View: knowledge, Namespace: v1alpha1.SystemNamespace, MaxPods: s.options.maxPods,
+		Client: client, View: knowledge, Namespace: v1alpha1.SystemNamespace, MaxPods: s.options.maxPods, Pauses: true,
 		ReleaseRate: s.options.releaseRate, MaxRamp: energy.Watts(s.options.maxRamp),
 		Stuck: func() { klog.FlushAndExit(klog.ExitFlushTimeout, 1) }, // the kubelet restarts the container
 	}

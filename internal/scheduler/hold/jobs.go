@@ -231,7 +231,7 @@ func (h *hold) firstDeadline(view *kube.View) time.Time {
 		return latest
 	}
 	if settings.AllowedDelay <= 0 {
-		latest = job.Submitted.Add(unknownDelay)
+		latest = job.Submitted.Add(unknownDelay + job.Done)
 	}
 	if !h.latest.IsZero() {
 		// that process had loaded the policies and the schedule of the CronJob

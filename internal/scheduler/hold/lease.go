@@ -18,6 +18,9 @@ func (l *Loop) campaign(ctx context.Context) {
 		klog.FromContext(ctx).Info("Acquired Lease of the hold loop", "lease", klog.KRef(l.c.Namespace, kube.HoldLease),
 			"identity", l.identity)
 		l.post(l.lead)
+		if l.c.Pauses {
+			l.goes(func(context.Context) { l.pauseJobs(term) })
+		}
 		context.AfterFunc(term, func() { l.post(func() { l.leads = false }) })
 	})
 }

@@ -49,6 +49,9 @@ type Config struct {
 	// returns.
 	RecordPlan func(rule string, s *sched.Snapshot, plan sched.Plan, looks int)
 
+	// Pauses enables pausing running Jobs that are interruptible, see [pauser].
+	Pauses bool
+
 	// Sites, if set, returns the names of the sites where the object with the given ID, namespace/name, may run. An
 	// empty list means any site. If known is false, the loop waits briefly before it plans the object.
 	Sites func(id string) (sites []string, known bool)

@@ -26,6 +26,8 @@ const (
 	reasonDeadlineForced = "DeadlineForced"
 	reasonNotHeld        = "NotHeld"
 	reasonNoEffect       = "NoEffect"
+	reasonPaused         = "Paused"
+	reasonNotPaused      = "NotPaused"
 )
 
 // Notes are written at a lower rate than releases, so that they do not delay releases under load.

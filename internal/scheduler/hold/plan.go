@@ -21,7 +21,7 @@ import (
 // the deadline of the hold.
 func (h *hold) question(view *kube.View) (sched.Job, policy.Settings) {
 	job, settings := h.settled(view)
-	job.AllowedDelay = h.latest.Sub(job.Submitted)
+	job.StartBy(h.latest)
 	job.Foresee()
 	return job, settings
 }

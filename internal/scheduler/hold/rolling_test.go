@@ -5,11 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/internal/grid"
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
-	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 // counting counts how often each job is planned and returns the decisions of a rolling policy.
@@ -71,43 +69,4 @@ func TestDeadlineBeatsRolling(t *testing.T) {
 		w.job("j", marked(90*time.Minute))
 		w.wantJob("j", 89*time.Minute, 90*time.Minute)
 	})
-}
-
-// TestNothingThatRunsIsSuspended verifies that policies that suspend jobs only choose a start in the hold loop,
-// even for work that is declared as interruptible and running.
-func TestNothingThatRunsIsSuspended(t *testing.T) {
-	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	values := make([]float64, 48)
-	for i := range values {
-		if values[i] = 500; i > 3 {
-			values[i] = 10
-		}
-	}
-	series, err := grid.NewSeries(begin, time.Hour, values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	contents := kube.Contents{Sites: []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}}}
-	view, err := contents.View()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, suspending := strategy.Families()
-	if len(suspending) == 0 {
-		t.Fatal("no policy suspends")
-	}
-	for _, when := range suspending {
-		j := sched.Job{
-			ID: "j", Submitted: begin, Duration: 5 * time.Hour, AllowedDelay: 12 * time.Hour,
-			Request: sched.Resources{MilliCPU: 1000},
-		}
-		settings := policy.Settings{Terms: policy.Terms{When: when}}
-		if d := view.Decide(begin, j, settings); !d.Held(begin) {
-			t.Errorf("%s: a job that has not started is not held despite the current cost: %v", when, d.Reason)
-		}
-		j.Interruptible, j.Running, j.Done = true, true, time.Hour
-		if d := view.Question(begin.Add(time.Hour), j, settings).Queue[0]; d.Interruptible || d.Running {
-			t.Errorf("the policy %s may suspend the job", when)
-		}
-	}
 }

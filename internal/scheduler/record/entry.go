@@ -20,6 +20,7 @@ const (
 	Place   = "place"
 	Hold    = "hold"
 	Release = "release"
+	Pause   = "pause"  // suspension of a running Job, until a planned resumption
 	Move    = "move"   // migration of running work to another cluster
 	Refuse  = "refuse" // decision not to hold an object that may wait; counted, but not recorded
 )
