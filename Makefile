@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold deadlines sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real controller-long ledger-damage compare-gaia e2e-real e2e-nodes e2e-vm qemu power-real fuzz fuzz-short mutants nightly repeat experiments benchmark
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold deadlines sleep-lab order-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real controller-long ledger-damage compare-gaia e2e-real e2e-nodes e2e-vm qemu power-real fuzz fuzz-short mutants nightly repeat experiments benchmark
 
 # JOBS limits the number of packages that are compiled and linked concurrently, because linking Kubernetes needs much memory.
 JOBS    ?= 2
@@ -27,7 +27,7 @@ light_tests := /test/(docs|kit|layers)$$
 # The slowest packages that link Kubernetes, which are started first.
 longest := ./test/hold ./test/lifecycle ./test/experiment ./test/controller ./internal/lab ./scenarios
 # Packages whose tests only run in targets of their own. make test compiles and vets them, but does not link them.
-apart := /test/(guest|nodes|real|scale|sleep|slurm|vm)$$
+apart := /test/(guest|nodes|order|real|scale|sleep|slurm|vm)$$
 light_packages := all=$$(go list ./...); light=$$(grep -vE '$(heavy)' <<<"$$all"; grep -E '$(light_tests)' <<<"$$all")
 heavy_packages := all=$$(go list ./...); linking=$$(grep -E '$(heavy)' <<<"$$all" | grep -vE '$(light_tests)')
 
@@ -326,6 +326,9 @@ tutorials: ## Execute the three tutorials, which takes half an hour. TO= stores 
 
 sleep-lab: ## Test on a real control plane that machines sleep as simulated and that no work is lost. Takes half an hour.
 	KUBENERGY_LONG=1 go test ./test/sleep -run . -v -count=1 -timeout 90m
+
+order-lab: ## Test on a real control plane that the order "aging" lowers the mean completion time as simulated. Takes half an hour.
+	KUBENERGY_LONG=1 go test ./test/order -run . -v -count=1 -timeout 120m
 
 # FASTER= is the factor by which all times are reduced. FASTER=1 takes five days.
 experiments: ## Run each bundled experiment twice and compare the results, and kill an experiment. Takes two hours.

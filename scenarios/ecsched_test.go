@@ -102,3 +102,13 @@ func TestECSchedLearned(t *testing.T) {
 		}
 	}
 }
+
+// TestECSchedAging checks the order "aging", which clusters support, with known run times.
+func TestECSchedAging(t *testing.T) {
+	kit.Data(t, "ecsched/ecsched_input_9549jobs.txt")
+	arrival, aging := ecsched(t, "order", "balanced+now/fifo"), ecsched(t, "order", "balanced+now/aging")
+	if aging.mean > 0.85*arrival.mean {
+		t.Errorf("mean completion time is %.1f s, want at least 15 %% below %.1f s in order of arrival", aging.mean,
+			arrival.mean)
+	}
+}

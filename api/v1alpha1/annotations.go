@@ -26,8 +26,8 @@ const (
 	AnnotationRunNow = Prefix + "run-now"
 	// `"true"`: do not hold the workload and do not choose its node
 	AnnotationSkip = Prefix + "skip"
-	// name, e.g. `carbon` or `carbon+window`: strategy that scores the nodes and, after the `+`, start rule that
-	// chooses the start time; `+now` disables holding
+	// name, e.g. `carbon`, `carbon+window` or `carbon+now/aging`: strategy that scores the nodes and, after the `+`,
+	// start rule that chooses the start time; `+now` disables holding, and `/aging` schedules short pods first
 	AnnotationStrategy = Prefix + "strategy"
 	// g/kWh: hold the workload while the carbon intensity is above this value, unless the forecast never falls
 	// below it before the deadline

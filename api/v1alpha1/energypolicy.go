@@ -90,6 +90,12 @@ type WorkloadSettings struct {
 	// +optional
 	// +kubebuilder:validation:Enum=balanced;carbon;ecsched-carbon;ecsched-dp;ecsched-energy;ecsched-k8s;ecsched-ml;energy;exec;fcfs;flow-carbon;flow-dp;flow-energy;flow-ml;hybrid;hybrid-idle;least-allocated;max-min;min-min;most-allocated;peaks;profile;random;round-robin
 	Strategy string `json:"strategy,omitempty"`
+	// order determines when waiting pods are scheduled relative to pods of the same priority. FIFO schedules pods in
+	// order of arrival. Aging schedules a pod as if it had arrived later by its expected run time, but at most by an
+	// hour, so that short pods are scheduled earlier. Defaults to FIFO.
+	// +optional
+	// +kubebuilder:validation:Enum=FIFO;Aging
+	Order string `json:"order,omitempty"`
 	// maxPowerWatts is the maximum power at full load of eligible nodes, in watts.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

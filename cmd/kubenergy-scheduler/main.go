@@ -1,4 +1,5 @@
-// Command kubenergy-scheduler is kube-scheduler with the plugins KubEnergy and KubEnergyHold and a hold loop.
+// Command kubenergy-scheduler is kube-scheduler with the plugins KubEnergy, KubEnergyHold and KubEnergySort, and a hold
+// loop.
 package main
 
 import (

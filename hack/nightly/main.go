@@ -59,6 +59,7 @@ var parts = []part{
 	{"browser", 10 * time.Minute, "make browser"},
 	{"storm", 30 * time.Minute, "make storm"},
 	{"sleep-lab", 45 * time.Minute, "make sleep-lab"},
+	{"order-lab", 45 * time.Minute, "make order-lab"},
 	{"compare-gaia", 30 * time.Minute, "make compare-gaia"},
 	{"hold", 30 * time.Minute, "make hold"},
 	{"controller-long", time.Hour, "make controller-long"},
@@ -82,7 +83,7 @@ var (
 const usualLong = 10 * time.Minute
 
 var elsewhere = regexp.MustCompile(`^\./(internal/(energy|agent|cli|ledger/sqlite)|` +
-	`test/(batch|browser|controller|experiment|hold|karmada|lifecycle|sleep|slurm))(/|$)`)
+	`test/(batch|browser|controller|experiment|hold|karmada|lifecycle|order|sleep|slurm))(/|$)`)
 
 // An outcome is the result of a part. An interrupted fuzz target continues for its remaining time.
 type outcome struct {

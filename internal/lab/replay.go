@@ -224,6 +224,9 @@ func (r *Replay) kubeJob(t *Trial, i int, w *watch) *batchv1.Job {
 	job := kube.TraceJob(fmt.Sprintf("job-%04d", i), j, r.clock.Shrink)
 	t.place(job, w.request(r.clock.Shrink(j.Duration)))
 	job.Annotations[annotationJob], job.Spec.Template.Annotations[annotationJob] = strconv.Itoa(i), strconv.Itoa(i)
+	if strings.Contains(t.Strategy, "/") {
+		job.Spec.Template.Annotations[v1alpha1.AnnotationStrategy] = t.Strategy
+	}
 	if t.holds && j.AllowedDelay > 0 {
 		job.Annotations[v1alpha1.AnnotationAllowedDelay] = r.clock.Shrink(j.AllowedDelay).String()
 		if plansJointly(t.Strategy) {

@@ -40,6 +40,7 @@ type Scheduling struct {
 	Profiles []*energy.Profile // the first is the default
 	Policy   sched.Policy
 	MaxDelay time.Duration // maximum of any hold
+	MaxShift time.Duration // bound of the order "aging"; 0 for the default
 	// Strategies maps schedulerNames to the strategies of additional profiles.
 	Strategies map[string]string
 	Log        *slog.Logger               // nil to disable logging
@@ -83,7 +84,8 @@ func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err er
 	}
 	loop := hold.New(hold.Config{Client: client, View: files.View, RecordPlan: s.recordPlan})
 	var plugins []app.Option
-	for name, factory := range place.New(place.Deps{View: files.View, Gate: loop, Clock: s.Clock, Log: s.Log}) {
+	for name, factory := range place.New(place.Deps{View: files.View, Gate: loop, Clock: s.Clock, Log: s.Log,
+		MaxShift: s.MaxShift}) {
 		plugins = append(plugins, app.WithPlugin(name, factory))
 	}
 	knowledge := startComponent(ctx, "files", files.Run)
@@ -136,7 +138,12 @@ func (s *Scheduling) writeConfig() (string, error) {
 	if !ok || len(shipped) == 0 {
 		return "", errors.New("the shipped scheduler configuration has no profile")
 	}
-	profiles := append([]any{map[string]any{"schedulerName": "default-scheduler"}}, shipped...)
+	stock, _ := runtime.DeepCopyJSONValue(shipped[0]).(map[string]any)
+	stock["schedulerName"] = "default-scheduler"
+	delete(stock, "pluginConfig")
+	plugins, _ := stock["plugins"].(map[string]any) // all profiles of a scheduler must have the same queueSort
+	stock["plugins"] = map[string]any{"queueSort": plugins["queueSort"]}
+	profiles := append([]any{stock}, shipped...)
 	for name, strategy := range s.Strategies {
 		profile, _ := runtime.DeepCopyJSONValue(shipped[0]).(map[string]any)
 		profile["schedulerName"] = name
@@ -151,6 +158,7 @@ func (s *Scheduling) writeConfig() (string, error) {
 	config["profiles"] = profiles
 	// kube-scheduler's default limit of 50 requests per second corresponds to minutes in a compressed trace.
 	config["clientConnection"] = map[string]any{"qps": 5000, "burst": 5000}
+	config["podMaxBackoffSeconds"] = 1 // a backoff of ten seconds also corresponds to minutes
 	path := filepath.Join(s.Dir, "scheduler-config.yaml")
 	return path, writeYAML(path, config)
 }
@@ -170,8 +178,8 @@ func withArgs(pluginConfig any, args map[string]any) any {
 func newScheduling(c *Cluster, dir string, s *sim.Scenario, clock Clock, trials []Trial) (*Scheduling, error) {
 	scheduling := &Scheduling{
 		Dir: dir, Policy: clock.Policy(s.Policy), Strategies: map[string]string{},
-		MaxDelay: 7 * 24 * time.Hour,
-		Log:      slog.New(slog.NewTextHandler(c.logs, nil)),
+		MaxDelay: 7 * 24 * time.Hour, MaxShift: clock.Shrink(sched.MaxShift),
+		Log: slog.New(slog.NewTextHandler(c.logs, nil)),
 	}
 	until := s.Start.Add(2*span(s) + 48*time.Hour)
 	for _, site := range s.Sites {

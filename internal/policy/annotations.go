@@ -27,7 +27,6 @@ type Marks struct {
 	PUE            float64 // 0 if not set
 	Performance    float64
 	HasPerformance bool
-	Order          string // order of the queue, which only has an effect in simulations; empty if not set
 
 	RestartCost time.Duration // repeated after each pause
 	Checkpoints time.Duration // interval of checkpoints if none is written on SIGTERM; 0 if not set
@@ -118,7 +117,10 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 		var both bool
 		if m.Where, _, both = strings.Cut(value, "+"); both {
 			m.When, m.said = strategy.When(value), m.said|termRule
-			_, m.Order, _ = strings.Cut(value, "/")
+		}
+		var ordered bool
+		if _, m.Order, ordered = strings.Cut(value, "/"); ordered {
+			m.said |= termOrder
 		}
 		_, err := strategy.New(value)
 		return err

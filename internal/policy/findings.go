@@ -258,9 +258,9 @@ func (r *Rules) findRule(w *Work, s *Settings) (all []Finding) {
 		all = addIf(all, m.RestartCost > 0 || m.Checkpoints > 0 || m.MaxPauses > 0,
 			"restart-cost, checkpoint-interval and max-pauses have no effect", onlyJobs)
 	}
-	all = addIf(all, m.Order != "",
+	all = addIf(all, m.Order != "" && m.Order != "fifo" && m.Order != sched.Aging,
 		"the order /"+m.Order+" in "+v1alpha1.AnnotationStrategy+" has no effect outside of simulations",
-		"omit it, and use a PriorityClass to start pods before others")
+		"use /"+sched.Aging+", or a PriorityClass to start pods before others")
 	all = addIf(all, m.HasPerformance && !WeighsPerformance(s.Strategy()),
 		v1alpha1.AnnotationPerformanceWeight+" has no effect with the strategy "+s.Strategy(),
 		"use the strategy hybrid, hybrid-idle or profile")

@@ -18,6 +18,7 @@ type Terms struct {
 	AllowedDelay     time.Duration
 	ExpectedDuration time.Duration
 	Where, When      string // names of the two parts of the strategy
+	Order            string // order of the queue; empty for that of arrival
 	Limits           sched.Limits
 	Weights          sched.Weights
 	MinSaving        float64 // min relative saving of a hold
@@ -47,6 +48,7 @@ const (
 	termMaxPower
 	termMinEfficiency
 	termGPUClass
+	termOrder
 )
 
 // entries contains the terms with their names in EnergyPolicies and functions that return their human-readable
@@ -60,6 +62,7 @@ var entries = [...]struct {
 	{termDuration, "expectedDuration", func(t *Terms) any { return t.ExpectedDuration }},
 	{termStrategy, "strategy", func(t *Terms) any { return t.Where }},
 	{termRule, "hold.rule", func(t *Terms) any { return t.When }},
+	{termOrder, "order", func(t *Terms) any { return t.Order }},
 	{termCarbon, "hold.carbonThreshold", func(t *Terms) any { return float64(t.Limits.Carbon) }},
 	{termPercentile, "hold.carbonPercentile", func(t *Terms) any { return 100 * t.Limits.Percentile }},
 	{termPrice, "hold.priceThreshold", func(t *Terms) any { return float64(t.Limits.Price) }},
@@ -87,6 +90,7 @@ func (t *Terms) apply(above *Terms) {
 	overwrite(said&termDuration, &t.ExpectedDuration, &above.ExpectedDuration)
 	overwrite(said&termStrategy, &t.Where, &above.Where)
 	overwrite(said&termRule, &t.When, &above.When)
+	overwrite(said&termOrder, &t.Order, &above.Order)
 	// Absolute and relative limits of carbon intensity replace each other.
 	overwrite(said&(termCarbon|termPercentile), &t.Limits.Carbon, &above.Limits.Carbon)
 	overwrite(said&(termCarbon|termPercentile), &t.Limits.Percentile, &above.Limits.Percentile)
@@ -137,6 +141,9 @@ func termsOf(w *v1alpha1.WorkloadSettings) (t Terms) {
 	}
 	if w.Strategy != "" {
 		t.Where, t.said = w.Strategy, t.said|termStrategy
+	}
+	if w.Order != "" {
+		t.Order, t.said = strings.ToLower(w.Order), t.said|termOrder
 	}
 	if w.GPUWorkloadType != "" {
 		t.GPUClass, t.said = w.GPUWorkloadType, t.said|termGPUClass

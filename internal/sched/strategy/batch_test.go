@@ -252,7 +252,9 @@ func TestOrders(t *testing.T) {
 		Name: "n", Site: &sched.Site{}, Capacity: sched.Resources{MilliCPU: 16000, Memory: 64 << 30},
 		Free: sched.Resources{MilliCPU: 4000, Memory: 40 << 30},
 	}
-	first := map[string]string{"fifo": "first", "shortest": "short", "smallest": "small", "least-work": "light"}
+	first := map[string]string{
+		"fifo": "first", "shortest": "short", "smallest": "small", "least-work": "light", "aging": "short",
+	}
 	if orders := sched.Orders(); len(orders) != len(first) {
 		t.Fatalf("unexpected orders: %v", orders)
 	}

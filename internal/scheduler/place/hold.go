@@ -46,6 +46,7 @@ type shared struct {
 
 	follow sync.Once
 	seen   kube.SeenWatts
+	turns  turns // of the pods that the plugins Hold of all profiles have admitted to the queue
 }
 
 // watchNodes records when other components change the power in node annotations.
@@ -73,6 +74,7 @@ type Hold struct {
 	gate    Gate // nil if no pods are held
 	clock   func() time.Time
 	running *atomic.Bool // whether the queue, which all profiles share, has started
+	turns   *turns       // sets the position of admitted pods in the queue
 	logger  klog.Logger
 	rescue  rescue
 }
@@ -87,8 +89,9 @@ var (
 var held = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "held by KubEnergy: see the pod's PodScheduled condition")
 
 func (d Deps) newHold(ctx context.Context, s *shared, handle fwk.Handle) *Hold {
-	h := &Hold{gate: d.Gate, clock: d.Clock, running: &s.running, rescue: rescue{log: d.Log}}
+	h := &Hold{gate: d.Gate, clock: d.Clock, running: &s.running, turns: &s.turns, rescue: rescue{log: d.Log}}
 	s.watchPods(h.gate, handle)
+	s.turns.pods = handle.SharedInformerFactory().Core().V1().Pods().Lister()
 	if h.gate != nil {
 		h.logger = klog.FromContext(ctx)
 		h.ActivateBy(handle.Activate)
@@ -114,19 +117,19 @@ func (h *Hold) ActivateBy(activate func(klog.Logger, map[string]*v1.Pod)) {
 // Name implements [fwk.Plugin].
 func (*Hold) Name() string { return HoldName }
 
-// PreEnqueue rejects the pod if it is held. It checks the deadline itself, so that a gate that has stopped working
-// does not hold pods beyond it.
+// PreEnqueue rejects the pod if it is held, and otherwise sets its position in the queue. It checks the deadline
+// itself, so that a gate that has stopped working does not hold pods beyond it.
 func (h *Hold) PreEnqueue(_ context.Context, pod *v1.Pod) (status *fwk.Status) {
-	if h.gate == nil {
-		return nil
-	}
 	if !h.running.Load() {
 		h.running.Store(true)
 	}
 	defer h.rescue.from("PreEnqueue", func() { status = nil })
-	if until, ok := h.gate.Hold(pod); ok && h.clock().Before(until) {
-		return held
+	if h.gate != nil {
+		if until, ok := h.gate.Hold(pod); ok && h.clock().Before(until) {
+			return held
+		}
 	}
+	h.turns.enter(pod)
 	return nil
 }
 

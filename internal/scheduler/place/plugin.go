@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
+	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/scheduler/live"
 	"github.com/kubenergy/kubenergy/internal/scheduler/record"
 )
@@ -29,6 +30,8 @@ type Deps struct {
 
 	Live     *live.Feed       // nil if only the power in node annotations is available
 	Recorder *record.Recorder // nil disables recording
+
+	MaxShift time.Duration // bound of the order "aging"; defaults to that of package sched
 
 	// Go runs a background task until the context is done. It defaults to starting a goroutine without waiting for
 	// it.
@@ -48,23 +51,38 @@ func New(d Deps) map[string]Factory {
 		d.Clock = time.Now
 	}
 	d.Log = cmp.Or(d.Log, slog.New(slog.DiscardHandler))
+	d.MaxShift = cmp.Or(d.MaxShift, sched.MaxShift)
 	if d.Go == nil {
 		d.Go = func(ctx context.Context, _ string, run func(context.Context) error) { go func() { _ = run(ctx) }() }
 	}
 	metrics.Register()
-	common := &shared{}
+	common := &shared{turns: turns{view: d.View, bound: d.MaxShift}}
 	return map[string]Factory{
 		EnergyName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			return d.newEnergy(ctx, args, handle, common)
 		},
 		HoldName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			// All profiles of the process share a hold loop, which is configured by flags.
-			if given, ok := args.(*runtime.Unknown); ok && given != nil && len(given.Raw) > 0 {
-				return nil, fmt.Errorf("building plugin %s: want no args; use the flags --kubenergy-*", HoldName)
+			if err := noArgs(HoldName, args); err != nil {
+				return nil, err
 			}
 			return d.newHold(ctx, common, handle), nil
 		},
+		SortName: func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+			if err := noArgs(SortName, args); err != nil {
+				return nil, err
+			}
+			return &Sort{turns: &common.turns}, nil
+		},
 	}
+}
+
+// noArgs returns an error if a plugin without options has arguments.
+func noArgs(plugin string, args runtime.Object) error {
+	if given, ok := args.(*runtime.Unknown); ok && given != nil && len(given.Raw) > 0 {
+		return fmt.Errorf("building plugin %s: want no args; use the flags --kubenergy-*", plugin)
+	}
+	return nil
 }
 
 // NewLate is like [New], but the dependencies are built when the first factory is called, because the connection to
@@ -90,7 +108,7 @@ func NewLate(build func(ctx context.Context, config *rest.Config) (Deps, error))
 			return built[name](ctx, args, handle)
 		}
 	}
-	return map[string]Factory{EnergyName: late(EnergyName), HoldName: late(HoldName)}
+	return map[string]Factory{EnergyName: late(EnergyName), HoldName: late(HoldName), SortName: late(SortName)}
 }
 
 // rescue recovers from panics in plugins, which would otherwise terminate kube-scheduler. Only the first panic is
