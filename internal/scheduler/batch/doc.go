@@ -6,6 +6,9 @@
 // passes a copy of the nodes to the planner, which computes the plan in its own goroutine, so that cycles do not
 // wait for it.
 //
+// A scheduler that keeps up with the arrival of pods places each pod before a plan exists. Therefore the planner can
+// keep new pods out of the queue for a moment, see [Planner.Gather]. It plans them together and then activates them.
+//
 // A plan is a proposal. It does not reserve capacity, does not apply to pods that are not part of it, and expires
 // after a while. The pod's own cycle checks whether a planned node is still feasible.
 //
@@ -15,5 +18,6 @@
 //  2. call [Planner.Turn] at the start of each cycle, and [Planner.Ask] whenever Turn requests it;
 //  3. call [Planner.Requeue] if the pod was not placed or not bound, preceded by [Planner.Exclude] if the plan was the
 //     cause, in which case the pod is never planned again;
-//  4. run [Planner.Run] in a goroutine.
+//  4. call [Planner.GatherWith] first if pods are gathered;
+//  5. run [Planner.Run] in a goroutine.
 package batch

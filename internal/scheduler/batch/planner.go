@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/kube/panics"
@@ -23,7 +24,11 @@ type Limits struct {
 	// TimeLimit is the maximum time to improve a plan. The rest of the queue is then placed pod by pod with the
 	// same cost function.
 	TimeLimit metav1.Duration `json:"timeLimit"`
-	// MinPods is the minimum number of waiting pods that are not part of a plan, below which no plan is made.
+	// Gather is the time for which the pods of a Job that has just arrived are kept out of the queue, in order to plan
+	// them together with others. 0 disables this.
+	Gather metav1.Duration `json:"gather"`
+	// MinPods is the minimum number of waiting pods that are not part of a plan, below which a scheduling cycle
+	// requests no plan. It does not apply to gathered pods.
 	MinPods  int             `json:"leastPods"`
 	MaxPods  int             `json:"mostPods"` // max number of pods per plan; 0 disables planning
 	Believed metav1.Duration `json:"believed"` // lifetime of a plan, starting when the nodes are copied
@@ -55,6 +60,7 @@ type Planner struct {
 	asked  chan *Question // buffered for the single question that busy permits
 	busy   atomic.Bool    // nodes are being copied or a plan is being made
 	logged bool           // accessed only by Run
+	gathering
 
 	mu        sync.Mutex
 	pods      map[types.UID]*waiter
@@ -71,7 +77,10 @@ type Planner struct {
 // New returns a planner.
 func New(c Config) *Planner {
 	metrics.Register()
-	return &Planner{c: c, asked: make(chan *Question, 1), pods: map[types.UID]*waiter{}, number: 1}
+	return &Planner{
+		c: c, asked: make(chan *Question, 1), pods: map[types.UID]*waiter{}, number: 1,
+		gathering: gathering{closed: make(chan *group, maxClosedGroups), groups: lru.New(maxRemembered)},
+	}
 }
 
 // Question is the cluster as observed by a scheduling cycle. It is owned by the planner.
@@ -113,6 +122,8 @@ func (p *Planner) Run(ctx context.Context) error {
 		case q := <-p.asked:
 			p.answer(ctx, q)
 			p.busy.Store(false)
+		case g := <-p.closed:
+			p.answerGroup(ctx, g)
 		}
 	}
 }

@@ -122,11 +122,12 @@ func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
 
 // wanted reports whether a new plan is needed. This is the case if there are enough pods that the current plan did
 // not consider, or enough pods that exceeded its size and few remaining steps. A plan with many remaining steps is
-// not replaced because of a few new pods, which usually have to wait for the others anyway.
+// not replaced because of a few new pods, which usually have to wait for the others anyway. While pods are gathered,
+// no plan is needed, because all waiting pods are planned with them.
 func (p *Planner) wanted(now time.Time) bool {
 	newcomers := p.unplanned >= p.c.MinPods && 2*p.unplanned >= p.unused
 	rest := p.beyond >= p.c.MinPods && p.unused < p.c.MinPods
-	return (newcomers || rest) && !now.Before(p.notBefore)
+	return (newcomers || rest) && p.kept == 0 && !now.Before(p.notBefore)
 }
 
 // resumeHeld makes released pods available for planning. It is called when the cycle of a held pod starts, because

@@ -180,7 +180,8 @@ func (l *Loop) sawJobs(all []*hold) {
 }
 
 func (l *Loop) lostJob(uid types.UID) {
-	if h := l.jobs.byUID[uid]; h != nil {
+	if h := l.jobs.byUID[uid]; h != nil { // also if another replica or the controller has released it
+		l.latest.Add(uid, h.latest)
 		l.jobs.remove(h)
 	}
 }
@@ -258,6 +259,7 @@ func (l *Loop) releaseDueJobs(logger klog.Logger, now time.Time) {
 // user has removed the label to take over the Job.
 func (l *Loop) releaseJob(h *hold, now time.Time) {
 	job, first := h.HeldJob, h.failures == 0
+	l.latest.Add(h.UID, h.latest) // before its pods exist
 	if !h.Queued {
 		l.awaitStart(h, now, true)
 	}

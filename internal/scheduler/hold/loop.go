@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
 
 	"github.com/kubenergy/kubenergy/internal/daemon"
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -71,6 +72,8 @@ const (
 	planChunk       = 500
 	// max planning time per iteration; the remaining holds are planned in the next one
 	planTime = 5 * time.Millisecond
+	// max number of released Jobs with a known deadline
+	maxRemembered = 1 << 15
 )
 
 // opinion decides when a job should start.
@@ -89,6 +92,7 @@ type Loop struct {
 	activator atomic.Pointer[func(map[string]*v1.Pod)]
 	events    atomic.Int64 // number of written events; makes the names of simultaneous events unique
 	starts    sync.Map     // types.UID → *start of released objects; modified only by the goroutine of Run
+	latest    *lru.Cache   // deadlines of released Jobs by UID
 
 	born time.Time    // start time by the local monotonic clock, which is never adjusted
 	beat atomic.Int64 // start of the last iteration, as a duration since born
@@ -123,6 +127,7 @@ func New(c Config) *Loop {
 		c:        c,
 		together: together{record: c.RecordPlan, most: maxPlanned},
 		mail:     eventQueue{ready: make(chan struct{}, 1)},
+		latest:   lru.New(maxRemembered),
 		lookups:  make(chan struct{}, parallelLookups),
 		notes:    make(chan note, maxNotes), releaseEvents: make(chan note, maxReleaseEvents),
 		pendingNotes: map[*hold]struct{}{},
@@ -186,6 +191,14 @@ func (l *Loop) Hold(pod *v1.Pod) (until time.Time, held bool) {
 func (l *Loop) Holds(uid types.UID) bool {
 	t, ok := l.gate.ticket(uid)
 	return ok && !t.released.Load() && l.gate.clock.Now().UnixNano() < t.latest.Load()
+}
+
+// LatestStart returns the latest start of a Job that was held and released.
+func (l *Loop) LatestStart(job types.UID) (latest time.Time, known bool) {
+	if found, ok := l.latest.Get(job); ok {
+		return found.(time.Time), true
+	}
+	return time.Time{}, false
 }
 
 // SetActivator sets the function that moves pods into the scheduler's queue. The keys of its argument are

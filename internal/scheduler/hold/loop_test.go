@@ -304,7 +304,17 @@ func TestJobIsReleasedWhenItsWindowOpens(t *testing.T) {
 		if got := w.events("j"); got != "Held Released" {
 			t.Errorf("events are %q", got)
 		}
+		w.wantLatest(released, 3*time.Hour)
 	})
+}
+
+// wantLatest checks the deadline of a released Job.
+func (w *world) wantLatest(job *batchv1.Job, delay time.Duration) {
+	w.t.Helper()
+	want := job.CreationTimestamp.Add(delay)
+	if latest, known := w.loop.LatestStart(job.UID); !known || !latest.Equal(want) {
+		w.t.Errorf("latest start of the released Job is %v (%v), want %v", latest, known, want)
+	}
 }
 
 // TestJobWaitsForItsSites verifies that a Job waits for the window of the sites where it may run, which become
@@ -762,10 +772,15 @@ func TestJobWithoutLabelIsNotTouched(t *testing.T) {
 		w.job("j", marked(3*time.Hour))
 		bubble.Advance(time.Minute)
 		job := w.read("j")
+		if _, known := w.loop.LatestStart(job.UID); known {
+			t.Error("a held Job counts as released")
+		}
 		delete(job.Labels, v1alpha1.LabelHeld)
 		if _, err := w.client.BatchV1().Jobs("default").Update(t.Context(), job, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		bubble.Advance(time.Second)
+		w.wantLatest(job, 3*time.Hour) // as if another replica had released it
 		bubble.Advance(4 * time.Hour)
 		if !w.suspended("j") {
 			t.Error("the Job was resumed")

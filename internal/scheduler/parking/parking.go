@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 
 	"github.com/kubenergy/kubenergy/internal/scheduler/place"
@@ -39,6 +40,7 @@ type queue struct {
 type holder interface {
 	fwk.PreEnqueuePlugin
 	ActivateBy(activate func(klog.Logger, map[string]*v1.Pod))
+	GatherWith(nodes func() []fwk.NodeInfo)
 }
 
 // place.Hold must implement holder. Otherwise no pod would be parked, without an error.
@@ -56,11 +58,24 @@ func Install(s *scheduler.Scheduler) {
 			if h, ok := p.(holder); ok && p.Name() == place.HoldName {
 				q.holds[name] = h
 				h.ActivateBy(q.Activate)
+				h.GatherWith(nodesOf(s))
 			}
 		}
 	}
 	if len(q.holds) > 0 {
 		s.SchedulingQueue = q
+	}
+}
+
+// nodesOf returns a function that lists the nodes with the assumed pods. It has its own snapshot, because that of
+// kube-scheduler changes with every scheduling cycle.
+func nodesOf(s *scheduler.Scheduler) func() []fwk.NodeInfo {
+	snapshot := internalcache.NewEmptySnapshot()
+	return func() []fwk.NodeInfo {
+		// kube-scheduler recovers from an inconsistent snapshot, and an incomplete plan does no harm.
+		_ = s.Cache.UpdateSnapshot(klog.Background(), snapshot)
+		nodes, _ := snapshot.List()
+		return nodes
 	}
 }
 

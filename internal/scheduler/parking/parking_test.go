@@ -36,6 +36,8 @@ type gate struct {
 
 func (g *gate) ActivateBy(activate func(klog.Logger, map[string]*v1.Pod)) { g.activate = activate }
 
+func (*gate) GatherWith(func() []fwk.NodeInfo) {}
+
 func (*gate) Name() string { return place.HoldName }
 
 func (g *gate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {

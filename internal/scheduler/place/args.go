@@ -68,6 +68,8 @@ func DefaultArgs() EnergyArgs {
 		Shortlist: 32,
 		Batch: batch.Limits{
 			TimeLimit: metav1.Duration{Duration: 200 * time.Millisecond}, MinPods: 16, MaxPods: 5000,
+			// The rest of batch.MaxKept suffices to plan the pods within the time limit.
+			Gather:   metav1.Duration{Duration: 800 * time.Millisecond},
 			Believed: metav1.Duration{Duration: 30 * time.Second}, Options: 3,
 		},
 	}
@@ -91,6 +93,8 @@ func (a *EnergyArgs) Validate() error {
 	check(a.Shortlist >= 0 && a.Shortlist <= fewNodes, "shortlist", a.Shortlist, fmt.Sprint("0 (none) to ", fewNodes))
 	check(b.TimeLimit.Duration > 0, "batch.timeLimit", b.TimeLimit.Duration, "more than 0")
 	check(b.Believed.Duration > 0, "batch.believed", b.Believed.Duration, "more than 0")
+	check(b.Gather.Duration >= 0 && b.Gather.Duration < batch.MaxKept, "batch.gather", b.Gather.Duration,
+		fmt.Sprint("0 (disabled) or more, and less than ", batch.MaxKept))
 	check(b.MinPods >= 1, "batch.leastPods", b.MinPods, "1 or more")
 	check(b.MaxPods >= 0, "batch.mostPods", b.MaxPods, "0 (no plans) or more")
 	check(b.Options >= 0 && b.Options <= maxOptions, "batch.options", b.Options, fmt.Sprint("0 to ", maxOptions))

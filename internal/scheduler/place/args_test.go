@@ -56,6 +56,7 @@ func TestDecodeArgs(t *testing.T) {
 		{name: "other version", obj: unknown(`{"apiVersion":"kubescheduler.config.kubenergy.io/v9"}`), wantErr: "v9"},
 		{name: "negative age", obj: unknown(`{"maxSignalAge":"-1s"}`), wantErr: "maxSignalAge is -1s"},
 		{name: "no duration", obj: unknown(`{"expectedDuration":"0s"}`), wantErr: "expectedDuration is 0s"},
+		{name: "too long a wait", obj: unknown(`{"batch":{"gather":"1s"}}`), wantErr: "batch.gather is 1s: want 0 (disabled)"},
 		{name: "infinite weight", obj: unknown(`{"weights":{"carbon":1e999}}`), wantErr: "weights"},
 		{name: "another object", obj: &v1.Pod{}, wantErr: "unexpected type *v1.Pod"},
 	} {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/resource"
@@ -154,14 +156,49 @@ func (e *Energy) narrowToPlan(state fwk.CycleState, r *request, pod *v1.Pod,
 	return &fwk.PreFilterResult{NodeNames: left}
 }
 
-// ask passes a copy of the nodes to the planner, including the pods that the scheduler has assumed on them.
+// gathers reports whether the pod must be kept out of the queue, because it is planned together with pods that
+// arrive at the same time. Only marked pods of Jobs with a strategy that plans the whole queue are gathered, and only
+// if this does not delay them beyond the latest start of their Job. gate may be nil.
+func (e *Energy) gathers(pod *v1.Pod, gate Gate) bool {
+	if e == nil || e.args.Scope != All && !e.view().Concerns(pod) {
+		return false
+	}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || owner.Kind != "Job" || len(pod.Spec.SchedulingGates) > 0 || pod.Spec.SchedulingGroup != nil {
+		return false
+	}
+	if kept, known := e.batch.planner.Kept(pod.UID); known {
+		return kept
+	}
+	p, ok := e.readBatch(pod)
+	if !ok || !e.batch.plans(p.Where) {
+		return false
+	}
+	var latest time.Time
+	known := false
+	if gate != nil {
+		latest, known = gate.LatestStart(owner.UID)
+	}
+	if known && latest.Before(e.clock().Add(batch.MaxKept)) || !known && p.Job.AllowedDelay > 0 {
+		return false // also if the Job may have a deadline that is not known
+	}
+	return e.batch.planner.Gather(pod)
+}
+
+// ask passes a copy of the nodes to the planner. The planner waits for this call even if the copying panics.
 func (e *Energy) ask(r *request, nodes []fwk.NodeInfo) {
-	var q *batch.Question
-	defer func() { e.batch.planner.Ask(q) }() // the planner waits for this call even if the copying panics
+	e.batch.planner.Ask(e.question(r.view, func() []fwk.NodeInfo { return nodes }))
+}
+
+// question returns a copy of the nodes, including the pods that the scheduler has assumed on them. It returns nil if
+// the copying panics.
+func (e *Energy) question(view *kube.View, list func() []fwk.NodeInfo) (q *batch.Question) {
+	defer e.rescue.from("planning", nil)
+	nodes := list()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	copied := batch.Question{
-		View: r.view, At: e.clock(), Objects: make([]*v1.Node, len(nodes)), Slots: make([]int, len(nodes)),
+		View: view, At: e.clock(), Objects: make([]*v1.Node, len(nodes)), Slots: make([]int, len(nodes)),
 	}
 	for i, n := range nodes {
 		copied.Objects[i] = n.Node()
@@ -169,10 +206,10 @@ func (e *Energy) ask(r *request, nodes []fwk.NodeInfo) {
 			copied.Slots[i] = n.GetAllocatable().GetAllowedPodNumber() - len(n.GetPods())
 		}
 	}
-	e.book.open(r.view, nodes)
+	e.book.open(view, nodes)
 	e.copyNodes(&e.scratch.all, nodes, copied.At)
 	copied.Nodes = slices.Clone(e.scratch.all.nodes)
-	q = &copied
+	return &copied
 }
 
 // possible returns the nodes of a step that still exist, that admit the pod and that have capacity for it. Plans

@@ -133,6 +133,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	e.retries = d.newRetries(klog.FromContext(ctx), handle, &common.again)
 	e.shortlists = newShortlists(args.Shortlist, args.Replaces, handle)
 	e.batch = d.newBatching(ctx, e, planners, handle)
+	common.energies[handle.ProfileName()] = e
 	return e, nil
 }
 

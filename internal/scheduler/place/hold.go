@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/scheduler/batch"
 )
 
 // HoldName is the name of [Hold] in KubeSchedulerConfiguration.
@@ -27,6 +28,9 @@ type Gate interface {
 	Hold(pod *v1.Pod) (until time.Time, held bool)
 	// Holds reports whether a pod is held, without any side effects. Held pods are not planned.
 	Holds(uid types.UID) bool
+	// LatestStart returns the latest start of a Job that was held and released, by the UID of the Job. Neither this
+	// method nor Holds blocks.
+	LatestStart(job types.UID) (latest time.Time, known bool)
 	// SetActivator sets the function that moves released pods to the queue. The gate must call it, because no other
 	// event does so. The keys of the map are chosen by the gate. SetActivator may be called once per profile with
 	// equivalent functions.
@@ -47,6 +51,8 @@ type shared struct {
 	follow sync.Once
 	seen   kube.SeenWatts
 	turns  turns // of the pods that the plugins Hold of all profiles have admitted to the queue
+
+	energies map[string]*Energy // by profile; complete before the queue is started
 }
 
 // watchNodes records when other components change the power in node annotations.
@@ -69,14 +75,17 @@ func (s *shared) watchPods(gate Gate, handle fwk.Handle) {
 	}
 }
 
-// Hold is a plugin that keeps pods held by the Gate out of the scheduling queue.
+// Hold is a plugin that keeps pods out of the scheduling queue that are held by the Gate or gathered for a joint plan.
 type Hold struct {
 	gate    Gate // nil if no pods are held
 	clock   func() time.Time
-	running *atomic.Bool // whether the queue, which all profiles share, has started
-	turns   *turns       // sets the position of admitted pods in the queue
+	common  *shared
+	profile string
 	logger  klog.Logger
 	rescue  rescue
+
+	gatherer *Energy // nil if no pods are gathered
+	activate func(pods map[string]*v1.Pod)
 }
 
 var (
@@ -88,40 +97,58 @@ var (
 // them more than once. The reason and the deadline are in the condition of the pod, which the hold loop writes.
 var held = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "held by KubEnergy: see the pod's PodScheduled condition")
 
+// gathered is the status of pods that are gathered for a joint plan.
+var gathered = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "waiting for other pods to be planned with")
+
 func (d Deps) newHold(ctx context.Context, s *shared, handle fwk.Handle) *Hold {
-	h := &Hold{gate: d.Gate, clock: d.Clock, running: &s.running, turns: &s.turns, rescue: rescue{log: d.Log}}
+	h := &Hold{
+		gate: d.Gate, clock: d.Clock, common: s, profile: handle.ProfileName(), logger: klog.FromContext(ctx),
+		rescue: rescue{log: d.Log},
+	}
 	s.watchPods(h.gate, handle)
 	s.turns.pods = handle.SharedInformerFactory().Core().V1().Pods().Lister()
-	if h.gate != nil {
-		h.logger = klog.FromContext(ctx)
-		h.ActivateBy(handle.Activate)
-	}
+	h.ActivateBy(handle.Activate)
 	return h
 }
 
 // ActivateBy sets the function that receives the released pods. Package parking uses it, because it wraps the queue
 // of kube-scheduler.
 func (h *Hold) ActivateBy(activate func(klog.Logger, map[string]*v1.Pod)) {
-	if h.gate == nil {
-		return
-	}
-	h.gate.SetActivator(func(pods map[string]*v1.Pod) {
+	h.activate = func(pods map[string]*v1.Pod) {
 		// The handle has no queue until all profiles are built. Before the first pod has been seen, no pod needs to
 		// be activated, because PreEnqueue is called for each new pod.
-		if h.running.Load() {
+		if h.common.running.Load() {
 			activate(h.logger, pods)
 		}
-	})
+	}
+	if h.gate != nil {
+		h.gate.SetActivator(h.activate)
+	}
+}
+
+// GatherWith enables the gathering of pods for joint plans. nodes returns the nodes outside of scheduling cycles. It
+// is called from one goroutine at a time, and its result is only read until the next call.
+func (h *Hold) GatherWith(nodes func() []fwk.NodeInfo) {
+	e := h.common.energies[h.profile]
+	if e == nil || e.batch == nil {
+		return
+	}
+	h.gatherer = e
+	e.batch.planner.GatherWith(func() *batch.Question { return e.question(e.view(), nodes) },
+		func(pods map[string]*v1.Pod) {
+			defer h.rescue.from("gathering", nil) // the pods are checked again later, see package parking
+			h.activate(pods)
+		})
 }
 
 // Name implements [fwk.Plugin].
 func (*Hold) Name() string { return HoldName }
 
-// PreEnqueue rejects the pod if it is held, and otherwise sets its position in the queue. It checks the deadline
-// itself, so that a gate that has stopped working does not hold pods beyond it.
+// PreEnqueue rejects the pod if it is held or gathered, and otherwise sets its position in the queue. It checks the
+// deadline itself, so that a gate that has stopped working does not hold pods beyond it.
 func (h *Hold) PreEnqueue(_ context.Context, pod *v1.Pod) (status *fwk.Status) {
-	if !h.running.Load() {
-		h.running.Store(true)
+	if !h.common.running.Load() {
+		h.common.running.Store(true)
 	}
 	defer h.rescue.from("PreEnqueue", func() { status = nil })
 	if h.gate != nil {
@@ -129,7 +156,10 @@ func (h *Hold) PreEnqueue(_ context.Context, pod *v1.Pod) (status *fwk.Status) {
 			return held
 		}
 	}
-	h.turns.enter(pod)
+	if h.gatherer.gathers(pod, h.gate) {
+		return gathered
+	}
+	h.common.turns.enter(pod)
 	return nil
 }
 

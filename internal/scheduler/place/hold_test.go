@@ -25,6 +25,7 @@ type door struct {
 	until    time.Time
 	closed   bool
 	broken   bool
+	latest   map[types.UID]time.Time // by Job
 	activate func(map[string]*v1.Pod)
 }
 
@@ -36,6 +37,11 @@ func (d *door) Hold(*v1.Pod) (time.Time, bool) {
 }
 
 func (*door) Holds(types.UID) bool { return false }
+
+func (d *door) LatestStart(job types.UID) (time.Time, bool) {
+	latest, known := d.latest[job]
+	return latest, known
+}
 
 func (*door) WatchPods(cache.SharedIndexInformer) {}
 

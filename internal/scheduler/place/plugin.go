@@ -56,7 +56,7 @@ func New(d Deps) map[string]Factory {
 		d.Go = func(ctx context.Context, _ string, run func(context.Context) error) { go func() { _ = run(ctx) }() }
 	}
 	metrics.Register()
-	common := &shared{turns: turns{view: d.View, bound: d.MaxShift}}
+	common := &shared{energies: map[string]*Energy{}, turns: turns{view: d.View, bound: d.MaxShift}}
 	return map[string]Factory{
 		EnergyName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			return d.newEnergy(ctx, args, handle, common)
