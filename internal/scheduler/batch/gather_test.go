@@ -27,7 +27,7 @@ type gatherer struct {
 	batches []int         // numbers of pods that were activated together
 	at      time.Time     // time of the last activation
 	plans   []int         // sizes of the plans
-	slow    time.Duration // time to copy the nodes
+	stuck   chan struct{} // if not nil, copying the nodes takes until it is closed
 	broken  bool          // the nodes cannot be copied
 }
 
@@ -47,7 +47,9 @@ func newGatherer(t *testing.T) *gatherer {
 		g.node(fmt.Sprint("n", i), 8, nil)
 	}
 	g.GatherWith(func() *Question {
-		time.Sleep(g.slow)
+		if g.stuck != nil {
+			<-g.stuck
+		}
 		if g.broken {
 			return nil
 		}
@@ -157,16 +159,17 @@ func TestLaterPodsFormAnotherGroup(t *testing.T) {
 // TestPodsAreKeptForASecond verifies that a planner that is slow or cannot plan does not delay pods any longer.
 func TestPodsAreKeptForASecond(t *testing.T) {
 	for name, tc := range map[string]struct {
-		slow   time.Duration
-		broken bool
-		within time.Duration
+		stuck, broken bool
+		within        time.Duration
 	}{
-		"slow": {slow: time.Hour, within: MaxKept}, "without nodes": {broken: true, within: window},
+		"stuck": {stuck: true, within: MaxKept}, "without nodes": {broken: true, within: window},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGatherer(t)
-				g.slow, g.broken = tc.slow, tc.broken
+				if g.broken = tc.broken; tc.stuck {
+					g.stuck = make(chan struct{})
+				}
 				began := time.Now()
 				var uids []types.UID
 				for i := range 3 {
@@ -183,7 +186,10 @@ func TestPodsAreKeptForASecond(t *testing.T) {
 						t.Errorf("%s is kept out of the queue for more than %v", uid, MaxKept)
 					}
 				}
-				bubble.Advance(2 * tc.slow) // ends the sleep before the test ends
+				if tc.stuck {
+					close(g.stuck)
+				}
+				bubble.Advance(time.Minute)
 				if len(g.batches) != 1 {
 					t.Errorf("pods were activated again: %v", g.batches)
 				}
