@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// MaxKept is the maximum time for which a pod is kept out of the scheduling queue, including the computation of
-	// the plan.
+	// MaxKept is the maximum time that a pod is kept out of the scheduling queue, including the computation of the
+	// plan.
 	MaxKept = time.Second
 
 	minGathered     = 2       // fewer pods are placed one by one

@@ -24,8 +24,8 @@ type Limits struct {
 	// TimeLimit is the maximum time to improve a plan. The rest of the queue is then placed pod by pod with the
 	// same cost function.
 	TimeLimit metav1.Duration `json:"timeLimit"`
-	// Gather is the time for which the pods of a Job that has just arrived are kept out of the queue, in order to plan
-	// them together with others. 0 disables this.
+	// Gather is the time that new pods of Jobs are kept out of the queue, in order to plan them together with others.
+	// 0 disables gathering.
 	Gather metav1.Duration `json:"gather"`
 	// MinPods is the minimum number of waiting pods that are not part of a plan, below which a scheduling cycle
 	// requests no plan. It does not apply to gathered pods.

@@ -21,8 +21,10 @@ import (
 // newGathering returns a Hold plugin that gathers the pods of b, and the names of the pods that it has activated.
 func newGathering(b *batched, gate Gate) (h *Hold, activated *[]string) {
 	h = &Hold{
-		gate: gate, clock: b.clock, common: &shared{energies: map[string]*Energy{"default-scheduler": b.Energy}},
-		profile: "default-scheduler",
+		gate: gate, clock: b.clock, profile: "default-scheduler",
+		common: &shared{
+			energies: map[string]*Energy{"default-scheduler": b.Energy}, turns: turns{view: b.view},
+		},
 	}
 	h.GatherWith(func() []fwk.NodeInfo { return b.nodes })
 	activated = new([]string)
