@@ -22,6 +22,8 @@ type factoryHandle struct {
 	factory informers.SharedInformerFactory
 }
 
+func (h *factoryHandle) ProfileName() string { return "kubenergy" }
+
 func (h *factoryHandle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 
 // TestMachinesOfAPlan verifies that a plan considers schedulable and sleeping nodes with their running pods and the
