@@ -61,16 +61,7 @@ func (w *world) exchange(t *testing.T, e exchanges) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	if err := w.Apply(t.Context(), deploy.Everything, func(o *unstructured.Unstructured) bool {
-		return !slices.Contains([]string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
-			o.GetKind())
-	}); err != nil {
-		t.Fatal(err)
-	}
-	w.forgetLeases(t)
-	p := &pair{w: w, signals: w.declining(t)}
-	p.start(t, 0)
-	p.start(t, 1)
+	p := w.startPair(t, w.declining(t))
 	namespace := w.Namespace(t, "exchanges", nil)
 	d := w.watch(t, namespace)
 	deadlines := w.watchDeadlines(t, namespace)
@@ -79,15 +70,7 @@ func (w *world) exchange(t *testing.T, e exchanges) {
 	var arriving sync.WaitGroup
 	arriving.Go(func() { w.arrive(t, namespace, e, rand.New(rand.NewPCG(seed, 1)), begin) })
 	defer arriving.Wait()
-	at := make([]time.Duration, e.number)
-	for i := range at {
-		at[i] = time.Duration(random.Int64N(int64(e.length)))
-	}
-	slices.Sort(at)
-	for _, after := range at {
-		time.Sleep(time.Until(begin.Add(after)))
-		p.exchange(t, random)
-	}
+	p.exchanges(t, random, e.number, begin, e.length)
 	arriving.Wait()
 	machine.Eventually(e.maxDelay+time.Minute, "all Jobs are released", func() bool {
 		d.mu.Lock()
@@ -221,6 +204,33 @@ type pair struct {
 	signals string
 	running [2]*kit.Process // scheduler and controller, nil if stopped
 	starts  int
+}
+
+func (w *world) startPair(t *testing.T, signals string) *pair {
+	if err := w.Apply(t.Context(), deploy.Everything, func(o *unstructured.Unstructured) bool {
+		return !slices.Contains([]string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
+			o.GetKind())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.forgetLeases(t)
+	p := &pair{w: w, signals: signals}
+	p.start(t, 0)
+	p.start(t, 1)
+	return p
+}
+
+// exchanges exchanges programs at random times within the given length.
+func (p *pair) exchanges(t *testing.T, random *rand.Rand, number int, begin time.Time, length time.Duration) {
+	at := make([]time.Duration, number)
+	for i := range at {
+		at[i] = time.Duration(random.Int64N(int64(length)))
+	}
+	slices.Sort(at)
+	for _, after := range at {
+		time.Sleep(time.Until(begin.Add(after)))
+		p.exchange(t, random)
+	}
 }
 
 // exchange restarts the stopped program and waits until it is ready, or stops one of the two programs if both run.

@@ -1,9 +1,15 @@
 package hold
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,7 +39,7 @@ func TestPauses(t *testing.T) {
 			j.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(1))
 		}))
 	}
-	shared.suspendedTo(t, namespace, true, 4*time.Minute, first.Process)
+	shared.suspendedTo(t, namespace, true, 150*time.Second, first.Process)
 	paused := shared.job(t, namespace, "interruptible")
 	worked, err := time.ParseDuration(paused.Annotations[v1alpha1.AnnotationWorked])
 	if err != nil || worked <= 0 || worked > time.Since(paused.CreationTimestamp.Time) ||
@@ -46,7 +52,7 @@ func TestPauses(t *testing.T) {
 	first.Kill()
 	shared.forgetLeases(t)
 	second := shared.scheduler(t, "pauses-2", shared.minutes(t))
-	shared.suspendedTo(t, namespace, false, 4*time.Minute, second.Process)
+	shared.suspendedTo(t, namespace, false, 150*time.Second, second.Process)
 	kit.Eventually(t, time.Minute, "the resumed Job runs", func() bool {
 		return shared.job(t, namespace, "interruptible").Status.Active == 1
 	})
@@ -54,25 +60,151 @@ func TestPauses(t *testing.T) {
 	if *steady.Spec.Suspend || steady.Annotations[v1alpha1.AnnotationPauses] != "" {
 		t.Errorf("a Job without the label was paused: %v", steady.Annotations)
 	}
-	events, err := shared.Client.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{
+	if reports := shared.reports(t, namespace); !slices.ContainsFunc(reports, func(text string) bool {
+		return strings.HasPrefix(text, "Paused: ")
+	}) {
+		t.Errorf("events %q, want one with the reason Paused", reports)
+	}
+}
+
+// TestPausesAcrossExchanges verifies that the sum of a Job's pauses stays within its allowed delay, that each pause
+// ends once, and that its work is booked to within the time of a start, while the scheduler and the controller are
+// stopped and restarted 50 times.
+func TestPausesAcrossExchanges(t *testing.T) {
+	if !long {
+		t.Skip("takes a quarter of an hour: run make hold")
+	}
+	const (
+		jobs, number = 20, 50
+		length       = 13 * time.Minute
+		restart      = 3 * time.Second
+	)
+	machine := kit.WatchMachine(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	p := shared.startPair(t, shared.minutes(t))
+	namespace := shared.Namespace(t, "pauses-exchanged", nil)
+	book := shared.watchPauses(t, namespace)
+	begin := time.Now()
+	for i := range jobs {
+		delay := time.Duration(1+random.IntN(6)) * time.Minute
+		shared.createJob(t, namespace, newJob(fmt.Sprint("job-", i), delay.String(), func(j *batchv1.Job) {
+			j.Labels = map[string]string{v1alpha1.LabelInterruptible: "true"}
+			j.Annotations[v1alpha1.AnnotationStrategy] = "carbon+ecovisor"
+			j.Annotations[v1alpha1.AnnotationExpectedDuration] = "1h"
+			j.Annotations[v1alpha1.AnnotationRestartCost] = restart.String()
+			j.Spec.Template.Annotations[v1alpha1.AnnotationLabRunSeconds] = "3600"
+			j.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(1))
+		}))
+	}
+	p.exchanges(t, random, number, begin, length)
+	end := time.Now()
+	book.mu.Lock()
+	defer book.mu.Unlock()
+	var late []time.Duration
+	total := 0
+	for name, j := range book.of {
+		delay, _ := time.ParseDuration(j.last.Annotations[v1alpha1.AnnotationAllowedDelay])
+		worked, _ := time.ParseDuration(j.last.Annotations[v1alpha1.AnnotationWorked])
+		lost, _ := time.ParseDuration(j.last.Annotations[v1alpha1.AnnotationLostWork])
+		pauses, _ := strconv.Atoi(j.last.Annotations[v1alpha1.AnnotationPauses])
+		total += pauses
+		idle := j.idle
+		if *j.last.Spec.Suspend {
+			idle += end.Sub(j.since)
+		}
+		late = append(late, idle+lost-delay)
+		if idle+lost > delay+neverLate {
+			t.Errorf("%s was suspended for %v and lost %v, allowed are %v", name, idle, lost, delay)
+		}
+		if pauses != j.pauses || lost != time.Duration(pauses)*restart {
+			t.Errorf("%s: %d pauses and a loss of %v are booked, want %d and %v each", name, pauses, lost, j.pauses, restart)
+		}
+		// Containers start after the release of their Job. All repeated work except the next one has been done.
+		ran := j.ran - time.Duration(max(0, pauses-1))*restart
+		if late := ran - worked; pauses > 0 && (late < -time.Second || late > time.Duration(pauses)*10*time.Second) {
+			t.Errorf("%s: %v of work is booked, it ran for %v", name, worked, ran)
+		}
+	}
+	t.Logf("%d Jobs were paused %d times", len(book.of), total)
+	if len(book.of) != jobs || total < jobs {
+		t.Errorf("%d Jobs were paused %d times, want %d Jobs and at least as many pauses", len(book.of), total, jobs)
+	}
+	report(t, machine, "sum of pauses and repeated work", late, 0, -time.Hour, time.Second)
+}
+
+// pauseBook records when the Jobs of a namespace were suspended.
+type pauseBook struct {
+	mu sync.Mutex
+	of map[string]*pausedJob
+}
+
+type pausedJob struct {
+	last      *batchv1.Job
+	since     time.Time     // last change of spec.suspend
+	idle, ran time.Duration // until then; ran only contains runs that have ended
+	pauses    int
+}
+
+func (w *world) watchPauses(t *testing.T, namespace string) *pauseBook {
+	book := &pauseBook{of: map[string]*pausedJob{}}
+	watcher, err := w.Client.BatchV1().Jobs(namespace).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watcher.Stop)
+	go func() {
+		for event := range watcher.ResultChan() {
+			job, ok := event.Object.(*batchv1.Job)
+			if !ok {
+				continue
+			}
+			now := time.Now()
+			book.mu.Lock()
+			j := book.of[job.Name]
+			if j == nil {
+				j = &pausedJob{last: job, since: job.CreationTimestamp.Time}
+				book.of[job.Name] = j
+			}
+			switch before, after := *j.last.Spec.Suspend, *job.Spec.Suspend; {
+			case before && !after:
+				j.idle, j.since = j.idle+now.Sub(j.since), now
+			case !before && after:
+				j.ran, j.since = j.ran+now.Sub(j.since), now
+				j.pauses++
+			}
+			j.last = job
+			book.mu.Unlock()
+		}
+	}()
+	return book
+}
+
+// reports returns the reasons and texts of the events about the interruptible Job.
+func (w *world) reports(t *testing.T, namespace string) (all []string) {
+	t.Helper()
+	events, err := w.Client.CoreV1().Events(namespace).List(context.WithoutCancel(t.Context()), metav1.ListOptions{
 		FieldSelector: "involvedObject.name=interruptible",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var reasons []string
 	for i := range events.Items {
-		reasons = append(reasons, events.Items[i].Reason)
+		all = append(all, events.Items[i].Reason+": "+events.Items[i].Message)
 	}
-	if all := strings.Join(reasons, " "); !strings.Contains(all, "Paused") {
-		t.Errorf("events %q, want one with the reason Paused", all)
-	}
+	return all
 }
 
 // suspendedTo waits until the interruptible Job has started and is suspended, or is resumed.
 func (w *world) suspendedTo(t *testing.T, namespace string, want bool, within time.Duration, s *kit.Process,
 ) {
 	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("events %q", w.reports(t, namespace))
+		}
+	})
 	kit.Eventually(t, within, "the Job is paused or resumed", func() bool {
 		j := w.job(t, namespace, "interruptible")
 		return *j.Spec.Suspend == want && (!want || j.Annotations[v1alpha1.AnnotationPauses] != "")

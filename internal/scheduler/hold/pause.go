@@ -31,8 +31,6 @@ import (
 
 const (
 	pausesAtOnce = 8
-	// minResume is the minimum time between the end of the grace period of a Job's pods and its resumption.
-	minResume = time.Minute
 	// pauseRetry is the time after which a pause that failed or was not possible is considered again, unless the rule
 	// decides earlier.
 	pauseRetry = 10 * time.Minute
@@ -184,8 +182,9 @@ func (p *pauser) tryPause(ctx context.Context, view *kube.View, seen *batchv1.Jo
 	}
 	until := timeutil.Earlier(d.Window.Start, latest)
 	grace := time.Duration(ptr.Deref(j.Spec.Template.Spec.TerminationGracePeriodSeconds, 30)) * time.Second
-	if until.Before(now.Add(grace + minResume)) {
-		return fmt.Sprintf("its latest resumption at %s leaves no time", latest.UTC().Format(time.RFC3339)), nil
+	if until.Before(now.Add(grace + d.job.RestartCost)) {
+		return fmt.Sprintf("it would be resumed at %s, before its pods have ended and work is repeated",
+			until.UTC().Format(time.RFC3339)), nil
 	}
 	pause[v1alpha1.AnnotationHeldUntil] = until.UTC().Format(time.RFC3339)
 	pause[v1alpha1.AnnotationLatestStart] = latest.UTC().Format(time.RFC3339)

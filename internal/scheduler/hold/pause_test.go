@@ -212,7 +212,7 @@ func TestNotPaused(t *testing.T) {
 			change: func(_ *world, j *batchv1.Job) {
 				j.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(7 * 3600))
 			},
-			event: "leaves no time",
+			event: "before its pods have ended",
 		},
 		"disruption budget": {
 			change: func(w *world, _ *batchv1.Job) {
