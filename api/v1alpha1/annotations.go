@@ -56,7 +56,7 @@ const (
 	// duration: interval of the checkpoints of an interruptible Job that writes none on SIGTERM, so that a pause
 	// loses the work since the last one
 	AnnotationCheckpointInterval = Prefix + "checkpoint-interval"
-	// 1 to 1000: maximum number of pauses of an interruptible Job; unlimited by default
+	// 1 to 1000: maximum number of pauses of an interruptible Job; defaults to 1000
 	AnnotationMaxPauses = Prefix + "max-pauses"
 	// kWh: budget of the workload for its energy at the nodes over its lifetime
 	AnnotationBudgetKWh = Prefix + "energy-budget-kwh"
@@ -142,6 +142,8 @@ const (
 	AnnotationLatestStart = Prefix + "latest-start"
 	// RFC 3339 time: time of the release; a Job with this annotation is not held again, but may be paused
 	AnnotationReleasedAt = Prefix + "released-at"
+	// UID: Job that was paused; on another Job, e.g. a copy, the next three annotations are ignored
+	AnnotationPaused = Prefix + "paused"
 	// duration: run time before the last pause, without repeated and lost work
 	AnnotationWorked = Prefix + "worked"
 	// number: pauses so far

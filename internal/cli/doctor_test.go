@@ -141,7 +141,7 @@ func healthy(t *testing.T) *apiServer {
 	}
 	a.add(t, leasePath, lease(cmdutil.HoldLease, 3*time.Second))
 	for kind, names := range map[string][]string{
-		"mutatingadmissionpolicies": {release.HoldPolicy}, "mutatingadmissionpolicybindings": {release.HoldPolicy},
+		"mutatingadmissionpolicies": {kube.HoldPolicy}, "mutatingadmissionpolicybindings": {kube.HoldPolicy},
 		"validatingadmissionpolicies": doctor.GuardPolicies, "validatingadmissionpolicybindings": doctor.GuardPolicies,
 	} {
 		for _, name := range names {
@@ -320,14 +320,14 @@ func TestDoctorFinds(t *testing.T) {
 			a.allowed = except(a.allowed, true, "get", "secrets", cmdutil.ControllerName)
 		}, "permissions", dashboard.StatusWarn, "kubenergy-controller is allowed to get secrets"},
 		"no binding": {func(_ *testing.T, a *apiServer) {
-			a.delete(policyPath + "mutatingadmissionpolicybindings/" + release.HoldPolicy)
+			a.delete(policyPath + "mutatingadmissionpolicybindings/" + kube.HoldPolicy)
 		}, "hold policy", dashboard.StatusWarn, "has no binding, so no Job is held"},
 		"binding without a policy": {func(_ *testing.T, a *apiServer) {
-			a.delete(policyPath + "mutatingadmissionpolicies/" + release.HoldPolicy)
+			a.delete(policyPath + "mutatingadmissionpolicies/" + kube.HoldPolicy)
 		}, "hold policy", dashboard.StatusWarn, "refers to a missing policy"},
 		"binding older than the policy": {func(t *testing.T, a *apiServer) {
 			a.add(t, policyPath+"mutatingadmissionpolicybindings",
-				&metav1.PartialObjectMetadata{ObjectMeta: created(release.HoldPolicy, testNow.Add(-72*time.Hour))})
+				&metav1.PartialObjectMetadata{ObjectMeta: created(kube.HoldPolicy, testNow.Add(-72*time.Hour))})
 		}, "hold policy", dashboard.StatusWarn, "older than the scheduler"},
 		"no guard": {func(_ *testing.T, a *apiServer) {
 			a.delete(policyPath + "validatingadmissionpolicybindings/" + doctor.GuardPolicies[1])
@@ -611,7 +611,7 @@ func TestDoctorAfterAnUninstallation(t *testing.T) {
 		a.delete(accountPath + "/" + name)
 	}
 	for _, kind := range []string{"mutatingadmissionpolicies/", "mutatingadmissionpolicybindings/"} {
-		a.delete(policyPath + kind + release.HoldPolicy)
+		a.delete(policyPath + kind + kube.HoldPolicy)
 	}
 	_, stdout, _ := a.run(t, "doctor")
 	for _, want := range []string{

@@ -164,7 +164,7 @@ func TestReleaseAllOfANamespace(t *testing.T) {
 func TestReleaseRemovesThePolicyFirst(t *testing.T) {
 	a := newAPIServer(t)
 	for _, kind := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
-		a.add(t, policyPath+kind, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: release.HoldPolicy}})
+		a.add(t, policyPath+kind, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: kube.HoldPolicy}})
 	}
 	a.add(t, jobsIn("ns"), heldJob("one"))
 	var order []string
@@ -186,7 +186,7 @@ func TestReleaseRemovesThePolicyFirst(t *testing.T) {
 		t.Errorf("unexpected output %q", out)
 	}
 	want := []string{
-		"DELETE mutatingadmissionpolicybindings/" + release.HoldPolicy, "DELETE mutatingadmissionpolicies/" + release.HoldPolicy,
+		"DELETE mutatingadmissionpolicybindings/" + kube.HoldPolicy, "DELETE mutatingadmissionpolicies/" + kube.HoldPolicy,
 		"PATCH jobs/one", "PATCH jobs/late",
 	}
 	if strings.Join(order, "\n") != strings.Join(want, "\n") {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/policy"
@@ -26,12 +27,17 @@ type HeldJob struct {
 	Version   string // resourceVersion
 	Annotated bool   // the Job has annotations
 	Queued    bool   // the Job is in a queue of Kueue, which resumes it itself
+	Final     bool   // the Job must not be paused after its release
 }
 
 // SeenJob returns the fields of a Job that patches need.
 func SeenJob(j *batchv1.Job) HeldJob {
 	_, queued := j.Labels[policy.LabelKueueQueue]
-	return HeldJob{UID: j.UID, Version: j.ResourceVersion, Annotated: len(j.Annotations) > 0, Queued: queued}
+	return HeldJob{
+		UID: j.UID, Version: j.ResourceVersion, Annotated: len(j.Annotations) > 0, Queued: queued,
+		// Otherwise a Job that its user has resumed would be paused again.
+		Final: j.Labels[v1alpha1.LabelInterruptible] == "true" && !ptr.Deref(j.Spec.Suspend, false),
+	}
 }
 
 // patchOp is an operation of a JSON patch. The API server applies all operations to the current version of the
@@ -72,8 +78,11 @@ func (j HeldJob) ReleasePatch(now time.Time) []byte {
 	if j.Queued {
 		return render(ops)
 	}
-	ops = append(ops, j.annotate(map[string]string{v1alpha1.AnnotationReleasedAt: now.UTC().Format(time.RFC3339)})...)
-	return render(append(ops, op("add", "/spec/suspend", false)))
+	marks := map[string]string{v1alpha1.AnnotationReleasedAt: now.UTC().Format(time.RFC3339)}
+	if j.Final {
+		marks[v1alpha1.AnnotationRunNow] = "true"
+	}
+	return render(append(append(ops, j.annotate(marks)...), op("add", "/spec/suspend", false)))
 }
 
 // Release releases the Job with ReleasePatch and reports whether this call released it.

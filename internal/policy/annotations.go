@@ -49,6 +49,18 @@ func (m *Marks) Repeats() time.Duration {
 	return 0
 }
 
+// Pause records a pause after a run of the given length, with the work that the run did in addition to repeated work.
+// The repeated work of the next run is counted as lost in advance, so that the cost of the last pause is counted too.
+func (m *Marks) Pause(ran, useful time.Duration) {
+	lost := time.Duration(0)
+	if m.Checkpoints > 0 {
+		lost = useful % m.Checkpoints
+	}
+	m.Worked += useful - lost
+	m.Lost += lost - m.Repeats() + min(ran, m.Repeats()) + m.RestartCost
+	m.Pauses++
+}
+
 // annotation describes an annotation on a pod, a Job or its pod template.
 type annotation struct {
 	key       string
@@ -260,7 +272,7 @@ func indexKeys() (marking, known map[string]bool) {
 		v1alpha1.AnnotationHeldReason: true, v1alpha1.AnnotationLatestStart: true,
 		v1alpha1.AnnotationSubmittedBy: true, v1alpha1.AnnotationLabRunSeconds: true,
 		v1alpha1.AnnotationLabPorts: true, v1alpha1.AnnotationBackend: true, v1alpha1.AnnotationRunsOn: true,
-		v1alpha1.AnnotationNextStep: true, v1alpha1.AnnotationMoved: true,
+		v1alpha1.AnnotationNextStep: true, v1alpha1.AnnotationMoved: true, v1alpha1.AnnotationPaused: true,
 	}
 	for _, a := range annotations {
 		known[a.key], known[a.alias] = true, true

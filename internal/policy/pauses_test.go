@@ -28,7 +28,18 @@ func TestInterruptibleJobs(t *testing.T) {
 				v1alpha1.AnnotationWorked: "4h", v1alpha1.AnnotationRestartCost: "10m",
 				v1alpha1.AnnotationCheckpointInterval: "20m",
 			},
-			want: true, latest: 9*time.Hour + 30*time.Minute,
+			want: true, latest: 9*time.Hour + 50*time.Minute,
+		},
+		"copy of a paused Job": {
+			annotations: map[string]string{v1alpha1.AnnotationWorked: "4h", v1alpha1.AnnotationPaused: "another"},
+			want:        true, latest: 6 * time.Hour,
+		},
+		"longer than expected": { // it is expected to run for another 10 hours
+			annotations: map[string]string{
+				v1alpha1.AnnotationWorked:   "10h",
+				v1alpha1.AnnotationFinishBy: created.Add(21 * time.Hour).Format(time.RFC3339),
+			},
+			want: true, latest: 11 * time.Hour,
 		},
 		"completion": { // 3 of 8 h of work remain, and 10 minutes are repeated
 			annotations: map[string]string{
@@ -53,11 +64,11 @@ func TestInterruptibleJobs(t *testing.T) {
 		},
 	} {
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: "j", CreationTimestamp: metav1.NewTime(created),
+			Namespace: "team", Name: "j", UID: "its-own", CreationTimestamp: metav1.NewTime(created),
 			Labels: map[string]string{v1alpha1.LabelInterruptible: "true"},
 			Annotations: map[string]string{
 				v1alpha1.AnnotationStrategy: "carbon+residual", v1alpha1.AnnotationAllowedDelay: "6h",
-				v1alpha1.AnnotationExpectedDuration: "8h",
+				v1alpha1.AnnotationExpectedDuration: "8h", v1alpha1.AnnotationPaused: "its-own",
 			},
 		}}
 		for key, value := range tc.labels {

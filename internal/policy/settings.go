@@ -131,8 +131,8 @@ func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 	}
 	job.Released = m.RunNow || m.ReleasedBefore || m.Skip || s.When == "now"
 	rule := sched.StartRules[s.When]
-	job.Done, job.RestartCost = m.Worked, m.RestartCost+m.Checkpoints
-	job.Interruptible = w.Interruptible && !w.pod && pausing(&rule) && (m.MaxPauses == 0 || m.Pauses < m.MaxPauses)
+	job.Done, job.RestartCost = m.Worked, m.RestartCost
+	job.Interruptible = w.Interruptible && !w.pod && pausing(&rule) && m.Pauses < cmp.Or(m.MaxPauses, maxCount)
 	job.Limits, job.Class, job.PUE = s.Limits, w.Class, m.PUE
 	job.GPUClass = s.GPUClass
 	if onGPU := hardware.OnGPU(job.Class); job.Request.Devices() > 0 && r.classes[onGPU] {

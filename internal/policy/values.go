@@ -64,10 +64,12 @@ func readNumber(value string, least, most float64) (float64, error) {
 	return v, nil
 }
 
+const maxCount = 1000 // e.g. of the pauses of a workload
+
 // readCount parses a number of events of a workload.
 func readCount(value string) (int, error) {
 	n, err := parse(value, strconv.Atoi)
-	if err != nil || n < 0 || n > 1000 {
+	if err != nil || n < 0 || n > maxCount {
 		return 0, errors.New("want a whole number up to 1000")
 	}
 	return n, nil

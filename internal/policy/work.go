@@ -78,6 +78,9 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 		selector:      labels.Set(template.Spec.NodeSelector).String(),
 		Interruptible: interruptible(j),
 	}
+	if j.Annotations[v1alpha1.AnnotationPaused] != string(j.UID) {
+		w.Marks.Worked, w.Marks.Lost, w.Marks.Pauses = 0, 0, 0
+	}
 	for _, of := range [2]map[string]string{j.Labels, j.Spec.Template.Labels} {
 		if t, ok := labelledType(of); ok {
 			w.Type = t

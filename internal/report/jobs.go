@@ -29,7 +29,18 @@ type job struct {
 	places   []*ledger.Record // the last placement of each pod
 	holds    []*ledger.Record
 	release  *ledger.Record // last release; nil if there is none
-	paused   bool           // it was paused while it ran, so it has several runs
+	releases []*ledger.Record
+	pauses   []*ledger.Record
+}
+
+// paused returns how long the work was paused between its first and its last run.
+func (j *job) paused() (sum time.Duration) {
+	for _, p := range j.pauses {
+		if i := slices.IndexFunc(j.releases, func(r *ledger.Record) bool { return r.At.After(p.At) }); i >= 0 {
+			sum += j.releases[i].At.Sub(p.At)
+		}
+	}
+	return sum
 }
 
 // short reports whether the work ends by itself. Only then does the energy charged to it by name belong to its
@@ -88,9 +99,9 @@ func group(records []ledger.Record) []*job {
 		case actionHold:
 			j.holds = append(j.holds, r)
 		case actionRelease:
-			j.release = r
+			j.release, j.releases = r, append(j.releases, r)
 		case actionPause:
-			j.paused = true
+			j.pauses = append(j.pauses, r)
 		}
 	}
 	var jobs []*job
@@ -99,7 +110,7 @@ func group(records []ledger.Record) []*job {
 		case len(j.places) > 0:
 			j.first, j.places = j.places[0], lastOfEach(j.places)
 			j.strategy = j.places[0].Strategy
-		case j.release == nil || j.held(j.release) == nil:
+		case j.release == nil || j.held(j.release) == nil && len(j.pauses) == 0:
 			continue
 		}
 		jobs = append(jobs, j)

@@ -103,7 +103,6 @@ const (
 	leftNoEstimate = "no power profile was known"
 	leftNoChoice   = "the baseline found no node"
 	leftEarlier    = "energy was booked under the same name before the release"
-	leftPaused     = "it was paused while it ran"
 	// the ledger does not record the site of a job
 	leftUnknownSite = "another scheduler placed the job in a cluster with several sites"
 )
@@ -164,11 +163,12 @@ type option struct {
 }
 
 func (b *comparison) compare(j *job) (*JobSavings, string) {
-	if j.paused {
-		return nil, leftPaused
+	places := j.places
+	if len(j.pauses) > 0 {
+		places = nil // it has several runs, so only their times are compared
 	}
 	var options []option
-	for _, p := range j.places {
+	for _, p := range places {
 		o, why := b.option(j, p)
 		if why != "" {
 			return nil, why
@@ -180,8 +180,8 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 		return nil, leftUnmeasured
 	}
 	at := j.release
-	if len(j.places) > 0 {
-		at = j.places[0]
+	if len(places) > 0 {
+		at = places[0]
 	} else {
 		o, why := b.timing(j, &row)
 		if why != "" {
@@ -206,7 +206,7 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 		return nil, leftNoEstimate
 	}
 	used := kWh(row.Facility)
-	if s.Ratio = used * energy.JoulesPerKWh / chosen; len(j.places) == 0 {
+	if s.Ratio = used * energy.JoulesPerKWh / chosen; len(places) == 0 {
 		s.Ratio = 0
 	}
 	s.alike = chosen == instead
@@ -276,10 +276,15 @@ func (b *comparison) option(j *job, place *ledger.Record) (o option, why string)
 	return o, ""
 }
 
-// timing returns the option for a held job that another scheduler placed: the same energy from the beginning of the
-// hold on. Its node has no name.
+// timing returns the option for a held job that another scheduler placed, or that was paused: the same energy without
+// interruption from the beginning of the hold or, if it was only paused, of its first run on. Its node has no name.
 func (b *comparison) timing(j *job, row *ledger.Row) (o option, why string) {
 	hold := j.held(j.release)
+	paused := len(j.pauses) > 0
+	ran := paused && (hold == nil || hold.At.After(j.pauses[0].At)) // before the first hold
+	if ran {
+		hold = j.pauses[0]
+	}
 	if len(hold.Snapshot) == 0 {
 		return o, leftNoSnapshot
 	}
@@ -290,7 +295,7 @@ func (b *comparison) timing(j *job, row *ledger.Row) (o option, why string) {
 	if len(s.Sites) != 1 {
 		return o, leftUnknownSite
 	}
-	if row.First.Before(j.release.At.Add(-stillRuns)) {
+	if !paused && row.First.Before(j.release.At.Add(-stillRuns)) {
 		return o, leftEarlier
 	}
 	o.chosen = &sched.Node{Site: s.Sites[0]}
@@ -303,7 +308,14 @@ func (b *comparison) timing(j *job, row *ledger.Row) (o option, why string) {
 		start = d.Window.Start // the baseline would have held the job too
 	}
 	o.held = j.release.At.Sub(hold.At)
-	o.window = sched.Window{Start: start, End: start.Add(row.Last.Sub(row.First))}
+	idle := j.paused()
+	if paused {
+		if ran {
+			start = row.First
+		}
+		o.held = row.First.Sub(start) + idle
+	}
+	o.window = sched.Window{Start: start, End: start.Add(max(time.Minute, row.Last.Sub(row.First)-idle))}
 	return o, ""
 }
 

@@ -270,6 +270,47 @@ func TestHeldJobsOfAnotherScheduler(t *testing.T) {
 	}
 }
 
+// TestPausedJobs verifies that the energy of a paused Job is compared with that of an uninterrupted run of the same
+// length, regardless of the scheduler of its pods and of a hold before its first run.
+func TestPausedJobs(t *testing.T) {
+	at := func(hours int) time.Time { return morning.Add(time.Duration(hours) * time.Hour) }
+	pause := record(t, actionPause, "j", at(1), "", cluster(t, at(1), "here"))
+	again := record(t, actionHold, "j", at(2), "", cluster(t, at(2), "here")) // planned again while it was paused
+	resumed := record(t, actionRelease, "j", at(3), "", nil)
+	hold := record(t, actionHold, "j", at(-2), "", cluster(t, at(-2), "here"))
+	start := record(t, actionRelease, "j", morning, "", nil)
+	for _, r := range []*ledger.Record{&pause, &again, &resumed, &hold, &start} {
+		r.UID = "the-job"
+	}
+	first := record(t, actionPlace, "j", morning, "thrifty", cluster(t, morning, "here"))
+	second := record(t, actionPlace, "j", at(3), "thrifty", cluster(t, at(3), "here"))
+	row := booked([]string{"a", "Job/j"}, 2, 200, 0.3, at(4)) // ran from 0 to 1 and from 3 to 4
+	row.First = morning
+	sites := bySite(siteRow("here", morning, 200, 0.3), siteRow("here", at(1), 600, 0.3), siteRow("here", at(3), 200, 0.3))
+	for name, records := range map[string][]ledger.Record{
+		"placed by another scheduler": {pause, again, resumed},
+		"placed by KubEnergy":         {first, pause, again, resumed, second},
+	} {
+		e := &Evidence{
+			Records: records, Owners: answer([]ledger.Dimension{ledger.ByNamespace, ledger.ByOwner}, row), Sites: sites,
+		}
+		c := compare(t, e, DefaultBaseline)
+		if c.Jobs != 1 || c.Held != 1 || len(c.Left) != 0 {
+			t.Fatalf("%s: %+v", name, c)
+		}
+		near(t, name+": saved energy", c.Total.Energy.Saved, 0)
+		near(t, name+": saved emissions", c.Total.Emissions["average"].Saved, 2*(0.4-0.2))
+		near(t, name+": paused for", c.PerJob[0].Held, 2*3600)
+	}
+	c := compare(t, &Evidence{
+		Records: []ledger.Record{hold, start, pause, again, resumed},
+		Owners:  answer([]ledger.Dimension{ledger.ByNamespace, ledger.ByOwner}, row),
+		Sites:   bySite(siteRow("here", at(-2), 500, 0.3), siteRow("here", at(-1), 700, 0.3)),
+	}, DefaultBaseline)
+	near(t, "held before: saved emissions", c.Total.Emissions["average"].Saved, 2*(0.6-0.2))
+	near(t, "held before: waited for", c.PerJob[0].Held, 4*3600)
+}
+
 // If no energy was booked at the baseline's site and time, the forecast is used and the result contains a note.
 func TestForecastStandsIn(t *testing.T) {
 	e := &Evidence{

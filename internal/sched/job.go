@@ -163,12 +163,13 @@ func (j *Job) latestStart(delay time.Duration) time.Time {
 	return timeutil.Later(latest, j.Submitted)
 }
 
-// Unfinished returns the expected run time of j from its next start, regardless of the run times of similar jobs.
+// Unfinished returns the expected run time of j from its next start, regardless of the run times of similar jobs. A job
+// that has run longer than expected is expected to run for the same time again.
 func (j *Job) Unfinished() time.Duration {
 	if j.Done <= 0 {
 		return j.Duration
 	}
-	return max(0, j.Duration-j.Done) + j.RestartCost
+	return cmp.Or(max(0, j.Duration-j.Done), j.Done) + j.RestartCost
 }
 
 // progress returns by how much the work that a paused or running job has done postpones its deadline.

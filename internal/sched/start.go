@@ -49,16 +49,16 @@ var StartRules = map[string]StartRule{
 	"carbon-scaler": {roll: residual, Scale: carbonScaler, Holds: true, Interrupts: true},
 }
 
-// Ask applies the rule to a job. While a budget is exhausted, the rule is only applied after the budget allows new
-// work, with the signals known by then. A running job continues unless the rule may suspend it and the job is
-// interruptible.
+// Ask applies the rule to a job. While a budget is exhausted, the rule is only applied to a job that has not run yet
+// after the budget allows new work, with the signals known by then. A running job continues unless the rule may suspend
+// it and the job is interruptible.
 func (u *StartRule) Ask(s *Snapshot, j *Job) (w Window, r Reason, again time.Time) {
 	suspends := u.Interrupts && j.Interruptible && !u.Together // planned alone, a job only gets a start
 	if j.Running && !suspends {
 		w, r = StartNow(s, j)
 		return w, r, time.Time{}
 	}
-	if u.Holds && !j.Running {
+	if u.Holds && !j.Running && j.Done == 0 {
 		if w, r, held := s.Closed(j); held {
 			if u.roll != nil {
 				again = w.Start

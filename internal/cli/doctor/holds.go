@@ -27,8 +27,8 @@ var GuardPolicies = []string{"kubenergy-hold-guard", "kubenergy-guard", "kubener
 // checkHoldPolicy checks that Jobs are only suspended on creation if a component releases them.
 func (d *Doctor) checkHoldPolicy(ctx context.Context) {
 	policies := d.client.AdmissionregistrationV1()
-	_, errPolicy := policies.MutatingAdmissionPolicies().Get(ctx, release.HoldPolicy, metav1.GetOptions{})
-	binding, errBinding := policies.MutatingAdmissionPolicyBindings().Get(ctx, release.HoldPolicy, metav1.GetOptions{})
+	_, errPolicy := policies.MutatingAdmissionPolicies().Get(ctx, kube.HoldPolicy, metav1.GetOptions{})
+	binding, errBinding := policies.MutatingAdmissionPolicyBindings().Get(ctx, kube.HoldPolicy, metav1.GetOptions{})
 	if err := cmp.Or(cmdutil.IgnoreNotFound(errPolicy), cmdutil.IgnoreNotFound(errBinding)); err != nil {
 		d.unseen("admission policies", err)
 		return
@@ -45,11 +45,11 @@ func (d *Doctor) checkHoldPolicy(ctx context.Context) {
 		return
 	case errBinding != nil:
 		d.warn("create the binding, or remove the policy",
-			"MutatingAdmissionPolicy %s has no binding, so no Job is held", release.HoldPolicy)
+			"MutatingAdmissionPolicy %s has no binding, so no Job is held", kube.HoldPolicy)
 		return
 	case errPolicy != nil:
 		d.warn("create the policy, or remove the binding",
-			"MutatingAdmissionPolicyBinding %s refers to a missing policy, so no Job is held", release.HoldPolicy)
+			"MutatingAdmissionPolicyBinding %s refers to a missing policy, so no Job is held", kube.HoldPolicy)
 		return
 	case absence != "":
 		d.fail(startScheduler, "Jobs are suspended on creation, but %s", absence)
@@ -59,7 +59,7 @@ func (d *Doctor) checkHoldPolicy(ctx context.Context) {
 	case !d.scheduler.IsZero() && binding.CreationTimestamp.Time.Before(d.scheduler):
 		d.warn("create the binding last and delete it first",
 			"MutatingAdmissionPolicyBinding %s is older than the scheduler: Jobs created in between were suspended "+
-				"and not released", release.HoldPolicy)
+				"and not released", kube.HoldPolicy)
 	default:
 		d.ok("Jobs that may wait are suspended on creation and released by the holder of Lease %s", cmdutil.HoldLease)
 	}

@@ -55,8 +55,8 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 		e.podState(s.pod, settings)
 	}
 	if m := &s.work.Marks; m.Pauses > 0 {
-		e.out.Sentence += fmt.Sprintf(" It was paused %s after %v of work, and pauses have cost %v of work.",
-			humanize.Count(m.Pauses, "time"), m.Worked, m.Lost)
+		e.out.Sentence += fmt.Sprintf(" It had done %v of work before its last pause. "+
+			"It was paused %s, which cost %v of work.", m.Worked, humanize.Count(m.Pauses, "time"), m.Lost)
 	}
 	switch e.out.State {
 	case StateWaiting, StateSuspended:

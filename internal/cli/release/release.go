@@ -26,9 +26,6 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 )
 
-// HoldPolicy is the name of the MutatingAdmissionPolicy that suspends Jobs, and of its binding.
-const HoldPolicy = "kubenergy-hold"
-
 const (
 	// Workers is the maximum number of concurrent releases.
 	Workers = 32
@@ -149,13 +146,13 @@ func (r *Releaser) one(ctx context.Context, namespace, name string) error {
 // binding has no effect.
 func (r *Releaser) RemovePolicy(ctx context.Context) error {
 	policies := r.Client.AdmissionregistrationV1()
-	err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, HoldPolicy, metav1.DeleteOptions{})
+	err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, kube.HoldPolicy, metav1.DeleteOptions{})
 	if cmdutil.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting MutatingAdmissionPolicyBinding %s: %s", HoldPolicy, cmdutil.Because(err))
+		return fmt.Errorf("deleting MutatingAdmissionPolicyBinding %s: %s", kube.HoldPolicy, cmdutil.Because(err))
 	}
-	err = policies.MutatingAdmissionPolicies().Delete(ctx, HoldPolicy, metav1.DeleteOptions{})
+	err = policies.MutatingAdmissionPolicies().Delete(ctx, kube.HoldPolicy, metav1.DeleteOptions{})
 	if cmdutil.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting MutatingAdmissionPolicy %s: %s", HoldPolicy, cmdutil.Because(err))
+		return fmt.Errorf("deleting MutatingAdmissionPolicy %s: %s", kube.HoldPolicy, cmdutil.Because(err))
 	}
 	return nil
 }
@@ -317,5 +314,7 @@ func Patch(job *batchv1.Job, now time.Time) []byte {
 	if waitsBy(job) == v1alpha1.LabelBudgetSuspended {
 		return kube.BudgetResumePatch(job, true)
 	}
-	return kube.SeenJob(job).ReleasePatch(now)
+	held := kube.SeenJob(job)
+	held.Final = job.Labels[v1alpha1.LabelInterruptible] == "true"
+	return held.ReleasePatch(now)
 }

@@ -424,6 +424,6 @@ func (w *Workloads) heldFor(ctx context.Context, pod *v1.Pod) time.Duration {
 	if err != nil || !release.Plausible(released, job.CreationTimestamp.Time) {
 		return 0
 	}
-	worked, _ := time.ParseDuration(job.Annotations[v1alpha1.AnnotationWorked]) // before a pause
-	return max(0, released.Sub(job.CreationTimestamp.Time)-worked)
+	work, _ := policy.ReadJob(&job) // invalid annotations do not matter
+	return max(0, released.Sub(job.CreationTimestamp.Time)-work.Marks.Worked)
 }

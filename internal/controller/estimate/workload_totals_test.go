@@ -110,6 +110,23 @@ func (b *bookkeeping) want(what string, c prometheus.Collector, want float64) {
 	}
 }
 
+// TestWorkIsNotHeldTime verifies that the work of a Job before a pause does not count as held time.
+func TestWorkIsNotHeldTime(t *testing.T) {
+	job := kit.Job("team", "job", kit.Noon)
+	job.Annotations = map[string]string{
+		v1alpha1.AnnotationReleasedAt: kit.Noon.Add(5 * time.Hour).Format(time.RFC3339),
+		v1alpha1.AnnotationPaused:     string(job.UID), v1alpha1.AnnotationWorked: "2h",
+	}
+	b := newBookkeeping(t, kit.NewWorld(t, job))
+	pod := kit.Pod("team", "job-1", kit.Noon)
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: job.UID, Controller: new(true),
+	}}
+	if held := b.heldFor(t.Context(), pod); held != 3*time.Hour {
+		t.Errorf("held for %v, want 3h", held)
+	}
+}
+
 // TestHeldJobIsAccounted verifies the totals of a Job that was held for three hours and ran for one hour: the usage
 // reported by the agent with the emissions and costs of that hour, and the counterfactual with those of three hours
 // earlier.

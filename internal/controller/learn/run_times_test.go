@@ -158,6 +158,25 @@ func TestForget(t *testing.T) {
 }
 
 // TestNotLearnt verifies that failed and unfinished Jobs are not learnt.
+// TestPausedRun verifies that the run time of a paused Job is the sum of its runs without repeated work.
+func TestPausedRun(t *testing.T) {
+	r := &RunTimes{Now: time.Now}
+	start := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+	r.Saw(&batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{UID: "j", Annotations: map[string]string{
+			v1alpha1.AnnotationPaused: "j", v1alpha1.AnnotationWorked: "3h", v1alpha1.AnnotationPauses: "2",
+			v1alpha1.AnnotationRestartCost: "10m",
+		}},
+		Status: batchv1.JobStatus{
+			StartTime: &start, CompletionTime: new(metav1.NewTime(start.Add(time.Hour))),
+			Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}},
+		},
+	})
+	if got, want := r.pending["j"].ran, 3*time.Hour+50*time.Minute; got != want {
+		t.Errorf("learnt %v, want %v", got, want)
+	}
+}
+
 func TestNotLearnt(t *testing.T) {
 	r := &RunTimes{Now: time.Now}
 	for name, change := range map[string]func(*batchv1.Job){

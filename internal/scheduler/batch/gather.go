@@ -64,7 +64,8 @@ func (p *Planner) Gather(pod *v1.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if p.nodes == nil || p.c.Gather.Duration == 0 || now.Before(p.notBefore) {
+	if p.nodes == nil || p.c.Gather.Duration == 0 || now.Before(p.notBefore) ||
+		p.open != nil && len(p.open.pods) >= p.c.MaxPods {
 		return false
 	}
 	if p.open == nil {
@@ -82,7 +83,7 @@ func (p *Planner) Gather(pod *v1.Pod) bool {
 // complete passes a group to the planner. A pod that is alone is released.
 func (p *Planner) complete(g *group) {
 	p.mu.Lock()
-	p.open = nil
+	p.close(g)
 	enough := len(g.pods) >= minGathered
 	p.mu.Unlock()
 	if enough {
@@ -95,18 +96,29 @@ func (p *Planner) complete(g *group) {
 	p.release(g)
 }
 
+// close makes a group accept no more pods. The caller must hold p.mu.
+func (p *Planner) close(g *group) {
+	if p.open == g {
+		p.open = nil
+	}
+}
+
 // answerGroup plans a group together with the other waiting pods, and releases it.
 func (p *Planner) answerGroup(ctx context.Context, g *group) {
 	defer p.release(g)
-	if q := p.nodes(); q != nil {
-		q.asked = time.Now()
-		p.answer(ctx, q)
+	q := p.nodes()
+	if q == nil {
+		p.pause()
+		return
 	}
+	q.asked = time.Now()
+	p.answer(ctx, q)
 }
 
 // release moves the pods of a group to the queue unless it has been released before.
 func (p *Planner) release(g *group) {
 	p.mu.Lock()
+	p.close(g) // if it is released before it is complete
 	pods := g.pods
 	if g.pods = nil; pods != nil {
 		p.kept--

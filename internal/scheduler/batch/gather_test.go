@@ -198,6 +198,30 @@ func TestPodsAreKeptForASecond(t *testing.T) {
 	}
 }
 
+// TestTimersSwap verifies that pods are gathered after a group was released before it was complete, because the
+// process was not running for a moment.
+func TestTimersSwap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGatherer(t)
+		pod := func(name string) *v1.Pod {
+			return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: name, UID: types.UID(name)}}
+		}
+		if !g.Gather(pod("a")) || !g.Gather(pod("b")) {
+			t.Fatal("pods are not gathered")
+		}
+		first := g.open
+		g.release(first)
+		if !g.Gather(pod("c")) || !g.Gather(pod("d")) {
+			t.Error("later pods are not gathered")
+		}
+		g.complete(first)
+		bubble.Advance(MaxKept)
+		if want := []int{2, 2}; !slices.Equal(g.batches, want) {
+			t.Errorf("activated %v pods, want %v", g.batches, want)
+		}
+	})
+}
+
 // TestNothingIsGatheredAfterAFailure verifies that pods are not delayed while no plans are made.
 func TestNothingIsGatheredAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

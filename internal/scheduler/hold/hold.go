@@ -104,8 +104,10 @@ var outdated = time.Unix(0, 0)
 // settings contains everything that a plan depends on except the signals of the grid.
 type settings struct {
 	delay, duration time.Duration
+	done, restart   time.Duration
 	finishBy        time.Time
 	released        bool
+	interruptible   bool
 	limits          sched.Limits
 	when            string
 	weights         sched.Weights
@@ -119,7 +121,8 @@ var seed = maphash.MakeSeed()
 // the hash saves 150 bytes of settings per hold.
 func asks(j *sched.Job, s *policy.Settings) uint64 {
 	return maphash.Comparable(seed, settings{
-		delay: j.AllowedDelay, duration: j.Duration, finishBy: j.FinishBy.UTC(), released: j.Released,
+		delay: j.AllowedDelay, duration: j.Duration, done: j.Done, restart: j.RestartCost,
+		finishBy: j.FinishBy.UTC(), released: j.Released, interruptible: j.Interruptible,
 		limits: j.Limits, when: s.When, weights: s.Weights, mode: s.Mode,
 	})
 }

@@ -240,7 +240,7 @@ func (l *Loop) released(h *hold, now time.Time, ours bool) {
 	}
 	q, object := h.queue, h.object()
 	cause := h.cause(now, q.pace.lead())
-	heldFor.WithLabelValues(q.kind).Observe(max(0, now.Sub(h.submitted).Seconds()))
+	heldFor.WithLabelValues(q.kind).Observe(max(0, (now.Sub(h.submitted) - h.alike.Value().Marks.Worked).Seconds()))
 	releases.WithLabelValues(q.kind, cause).Inc()
 	l.recordRelease(h, now, cause)
 	if h.reported.IsZero() { // the owner was never notified of a hold

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -31,9 +32,7 @@ import (
 
 const (
 	pausesAtOnce = 8
-	// pauseRetry is the time after which a pause that failed or was not possible is considered again, unless the rule
-	// decides earlier.
-	pauseRetry = 10 * time.Minute
+	pauseTimeout = 3 * time.Second
 )
 
 // pauser pauses running Jobs with the label interruptible. The state of a pause is only in the Job: a single patch
@@ -87,14 +86,11 @@ func (p *pauser) turn(ctx context.Context) {
 			continue
 		}
 		next, known := last[j.UID]
-		due := !known || next.at.IsZero() && next.view != view || !next.at.IsZero() && !now.Before(next.at)
-		if due {
+		if !known || next.at.IsZero() && next.view != view || !next.at.IsZero() && !now.Before(next.at) {
 			d, held := p.ask(view, j, j.Status.StartTime.Time, now)
+			next = review{d.Again, view}
 			// A start, and a decision of an earlier leader, is valid until the next step of the rule.
-			if next = (review{d.Again, view}); held && known {
-				if soon := now.Add(pauseRetry); next.at.IsZero() || soon.Before(next.at) {
-					next.at = soon
-				}
+			if held && known {
 				calls.Go(func() error {
 					safely(klog.FromContext(ctx), func() { p.pause(ctx, view, j) })
 					return nil
@@ -106,58 +102,53 @@ func (p *pauser) turn(ctx context.Context) {
 	_ = calls.Wait() // the functions never return errors
 }
 
-// asked is a decision about a running Job.
+// asked is a decision about a Job.
 type asked struct {
 	sched.Decision
-	job      sched.Job // as running
+	job      sched.Job
 	settings policy.Settings
-	marks    policy.Marks
-	useful   time.Duration // work since the run started, without repeated work
+	work     policy.Work
+	useful   time.Duration // work of the current run, without repeated work
 }
 
-// ask decides whether a Job should continue to run, given the start of its current run. held is false if it may not be
-// paused.
+// ask decides whether a Job continues to run, given the start of its current run. held is false if it does, and if it
+// may not be paused.
 func (p *pauser) ask(view *kube.View, j *batchv1.Job, since, now time.Time) (d asked, held bool) {
-	work, err := policy.ReadJob(j)
-	work.Marks.ReleasedBefore = false
-	d.job, d.settings = view.Settle(&work)
+	var err error
+	d.work, err = policy.ReadJob(j)
+	m := &d.work.Marks
+	m.ReleasedBefore = false
+	d.job, d.settings = view.Settle(&d.work)
 	if err != nil || !d.settings.Enforced() || d.job.AllowedDelay <= 0 || d.job.Released || !d.job.Interruptible {
 		return d, false
 	}
-	d.marks = work.Marks
-	d.useful = max(0, now.Sub(since)-d.marks.Repeats()).Truncate(time.Second)
+	d.useful = max(0, now.Sub(since)-m.Repeats()).Truncate(time.Second)
 	d.job.Running, d.job.Done = true, d.job.Done+d.useful
-	d.job.Foresee()
+	d.job.RestartCost += m.Checkpoints // a pause may lose that much
 	d.Decision = p.l.c.opinion(view, now, d.job, d.settings)
 	return d, d.Held(now)
 }
 
-// pause decides again with the exact times of the Job's pods, and then pauses it.
+// pause tries to pause a Job. A failed attempt is repeated at the next step of its rule.
 func (p *pauser) pause(ctx context.Context, view *kube.View, seen *batchv1.Job) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	// Less than `kubenergy release` waits for Jobs that are suspended while it disables holding.
+	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
 	defer cancel()
 	why, err := p.tryPause(ctx, view, seen)
-	object := p.l.jobs.object(seen.UID, seen.Namespace, seen.Name)
 	switch {
-	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil:
+	case apierrors.IsNotFound(err) || errors.Is(err, context.Canceled): // the Job was deleted, or the Lease is lost
+	case err != nil:
 		klog.FromContext(ctx).Error(err, "Failed to pause Job", "job", klog.KObj(seen))
 	case why != "":
+		object := p.l.jobs.object(seen.UID, seen.Namespace, seen.Name)
 		p.l.post(func() { p.l.queueEvent(object, v1.EventTypeNormal, reasonNotPaused, "not paused: "+why) })
 	}
 }
 
-// tryPause returns the reason why a Job that should be paused is not.
+// tryPause pauses a Job if its rule still decides so with the exact times of its pods, and would then hold the paused
+// Job. It returns the reason if other conditions prevent a pause.
 func (p *pauser) tryPause(ctx context.Context, view *kube.View, seen *batchv1.Job) (why string, err error) {
 	client := p.l.c.Client
-	// An uninstallation first deletes the binding of the policy that suspends Jobs, and then resumes all Jobs.
-	_, err = client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, kube.HoldPolicy,
-		metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return "holding is disabled: the binding of the policy " + kube.HoldPolicy + " does not exist", nil
-	}
-	if err != nil {
-		return "", err
-	}
 	j, err := client.BatchV1().Jobs(seen.Namespace).Get(ctx, seen.Name, metav1.GetOptions{})
 	if err != nil || j.UID != seen.UID || policy.NotSuspended(j) != "" || j.Labels[v1alpha1.LabelHeld] != "" ||
 		j.DeletionTimestamp != nil {
@@ -175,47 +166,54 @@ func (p *pauser) tryPause(ctx context.Context, view *kube.View, seen *batchv1.Jo
 	if why, err = disrupts(ctx, client, j, pods); why != "" || err != nil {
 		return why, err
 	}
-	paused, pause := d.paused(now.Sub(since))
-	latest, err := kube.ReadDeadline(ctx, client, j.Namespace, &paused, kube.RunOf(j))
+	// From now on, the question is that of the hold that follows.
+	d.work.Marks.Pause(now.Sub(since).Truncate(time.Second), d.useful)
+	d.job, d.settings = view.Settle(&d.work)
+	latest, err := kube.ReadDeadline(ctx, client, j.Namespace, &d.job, kube.RunOf(j))
 	if err != nil {
 		return "", err
 	}
+	d.job.StartBy(latest)
+	d.Decision = p.l.c.opinion(view, now, d.job, d.settings)
 	until := timeutil.Earlier(d.Window.Start, latest)
 	grace := time.Duration(ptr.Deref(j.Spec.Template.Spec.TerminationGracePeriodSeconds, 30)) * time.Second
 	if until.Before(now.Add(grace + d.job.RestartCost)) {
 		return fmt.Sprintf("it would be resumed at %s, before its pods have ended and work is repeated",
 			until.UTC().Format(time.RFC3339)), nil
 	}
-	pause[v1alpha1.AnnotationHeldUntil] = until.UTC().Format(time.RFC3339)
-	pause[v1alpha1.AnnotationLatestStart] = latest.UTC().Format(time.RFC3339)
-	pause[v1alpha1.AnnotationHeldReason] = d.Reason.String()
-	_, err = client.BatchV1().Jobs(j.Namespace).Patch(ctx, j.Name, types.JSONPatchType, kube.PausePatch(j, pause),
-		metav1.PatchOptions{})
+	m := &d.work.Marks
+	patch := kube.PausePatch(j, map[string]string{
+		v1alpha1.AnnotationWorked: m.Worked.String(), v1alpha1.AnnotationLostWork: m.Lost.String(),
+		v1alpha1.AnnotationPauses: strconv.Itoa(m.Pauses), v1alpha1.AnnotationPaused: string(j.UID),
+		v1alpha1.AnnotationHeldUntil:   until.UTC().Format(time.RFC3339),
+		v1alpha1.AnnotationLatestStart: latest.UTC().Format(time.RFC3339),
+		v1alpha1.AnnotationHeldReason:  d.Reason.String(),
+	})
+	// An uninstallation first deletes the binding of the policy that suspends Jobs, and then resumes all Jobs.
+	_, err = client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, kube.HoldPolicy,
+		metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "holding is disabled: the binding of the policy " + kube.HoldPolicy + " does not exist", nil
+	}
 	if err == nil {
+		_, err = client.BatchV1().Jobs(j.Namespace).Patch(ctx, j.Name, types.JSONPatchType, patch,
+			metav1.PatchOptions{})
+	}
+	switch {
+	case err == nil:
 		p.l.post(func() { p.l.paused(j, now, until, view, &d) })
+	case apierrors.IsInvalid(err): // rejected by an admission policy, or the Job has changed
+		current, errGet := client.BatchV1().Jobs(j.Namespace).Get(ctx, j.Name, metav1.GetOptions{})
+		if errGet == nil && current.ResourceVersion != j.ResourceVersion {
+			return "", nil
+		}
 	}
 	return "", err
 }
 
-// paused returns the job after a pause, and the annotations that record its progress. ran is the length of the run.
-func (d *asked) paused(ran time.Duration) (job sched.Job, annotations map[string]string) {
-	m, job := &d.marks, d.job
-	lost := time.Duration(0)
-	if m.Checkpoints > 0 {
-		lost = d.useful % m.Checkpoints
-	}
-	job.Running, job.Done = false, m.Worked+d.useful-lost
-	// The repeated work of the next run is counted in advance, so that the cost of the last pause is counted too.
-	lost += m.Lost - m.Repeats() + min(ran.Truncate(time.Second), m.Repeats()) + m.RestartCost
-	return job, map[string]string{
-		v1alpha1.AnnotationWorked: job.Done.String(), v1alpha1.AnnotationLostWork: lost.String(),
-		v1alpha1.AnnotationPauses: strconv.Itoa(m.Pauses + 1),
-	}
-}
-
 // paused records a pause and informs the owner.
 func (l *Loop) paused(j *batchv1.Job, at, until time.Time, view *kube.View, d *asked) {
-	text := fmt.Sprintf("paused after %v of work: %v", d.marks.Worked+d.useful, d.Reason)
+	text := fmt.Sprintf("paused after %v of work: %v", d.work.Marks.Worked, d.Reason)
 	l.queueEvent(l.jobs.object(j.UID, j.Namespace, j.Name), v1.EventTypeNormal, reasonPaused, text)
 	record.Decided(record.Pause, d.settings.Strategy(), d.Reason.Kind.String())
 	if l.c.Record != nil {
@@ -232,8 +230,9 @@ func (l *Loop) paused(j *batchv1.Job, at, until time.Time, view *kube.View, d *a
 func runningSince(ctx context.Context, client kubernetes.Interface, j *batchv1.Job) (since time.Time, running int,
 	err error,
 ) {
-	selector := labels.Set{batchv1.ControllerUidLabel: string(j.UID)}.String()
-	pods, err := client.CoreV1().Pods(j.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	pods, err := client.CoreV1().Pods(j.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: metav1.FormatLabelSelector(j.Spec.Selector), // always set by the API server
+	})
 	if err != nil {
 		return since, 0, err
 	}

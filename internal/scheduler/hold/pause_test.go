@@ -70,6 +70,7 @@ func (w *world) runsJob(annotations map[string]string, change ...func(*batchv1.J
 		j.Labels = map[string]string{v1alpha1.LabelInterruptible: "true"}
 		j.Spec.Suspend = new(false)
 		j.Spec.Template.Labels = map[string]string{"app": "training"}
+		j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{batchv1.ControllerUidLabel: "j"}}
 	}}, change...)...)
 	w.jobRuns(new(metav1.Now()))
 }
@@ -156,6 +157,68 @@ func TestJobIsPausedAndResumed(t *testing.T) {
 	})
 }
 
+// TestSeveralPauses verifies the booked work and the deadline after two pauses.
+func TestSeveralPauses(t *testing.T) {
+	var p pauseRecords
+	during(t, p.enable, func(w *world) {
+		w.hours(100, 900, 100, 900, 100)
+		w.runsJob(map[string]string{
+			v1alpha1.AnnotationRestartCost: "5m", v1alpha1.AnnotationStrategy: "carbon+ecovisor",
+		})
+		created := w.read("j").CreationTimestamp
+		pauses, started := 0, time.Now()
+		var ran time.Duration // of the runs that have ended
+		for range 4 * 60 {
+			before := w.suspended("j")
+			bubble.Advance(time.Minute)
+			switch after := w.suspended("j"); {
+			case after && !before:
+				pauses++
+				ran += time.Since(started)
+				w.jobRuns(nil)
+			case before && !after:
+				started = time.Now()
+				w.jobRuns(new(metav1.Now()))
+			}
+		}
+		j := w.read("j")
+		worked, _ := time.ParseDuration(j.Annotations[v1alpha1.AnnotationWorked])
+		if pauses != 2 || j.Annotations[v1alpha1.AnnotationPauses] != "2" ||
+			j.Annotations[v1alpha1.AnnotationLostWork] != "10m0s" || // a second run and the next one repeat work
+			(ran-5*time.Minute-worked).Abs() > 2*time.Minute {
+			t.Errorf("%d pauses, %v of work in %v: %v", pauses, worked, ran, j.Annotations)
+		}
+		want := created.Add(6*time.Hour + worked - 5*time.Minute).UTC().Format(time.RFC3339)
+		if got := j.Annotations[v1alpha1.AnnotationLatestStart]; got != want {
+			t.Errorf("the latest resumption is %s, want %s", got, want)
+		}
+	})
+}
+
+// TestResumedByItsUser verifies that a Job that its user has resumed is not paused again.
+func TestResumedByItsUser(t *testing.T) {
+	var p pauseRecords
+	during(t, p.enable, func(w *world) {
+		w.hours(100, 900, 900, 900, 100)
+		w.runsJob(nil)
+		bubble.Advance(61 * time.Minute)
+		if !w.suspended("j") {
+			t.Fatal("the Job was not paused")
+		}
+		j := w.read("j")
+		j.Spec.Suspend = new(false)
+		if _, err := w.client.BatchV1().Jobs("default").Update(t.Context(), j, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		bubble.Advance(time.Minute)
+		w.jobRuns(new(metav1.Now()))
+		bubble.Advance(90 * time.Minute)
+		if w.suspended("j") || w.read("j").Labels[v1alpha1.LabelHeld] != "" {
+			t.Errorf("the Job was paused again: %v", w.read("j").Annotations)
+		}
+	})
+}
+
 // TestPausesEndInTime verifies that the sum of all pauses and the repeated work does not exceed the allowed delay (P1),
 // although the grid remains dirty.
 func TestPausesEndInTime(t *testing.T) {
@@ -194,8 +257,26 @@ func TestNotPaused(t *testing.T) {
 	}{
 		"repeats more than it saves": {annotations: map[string]string{v1alpha1.AnnotationRestartCost: "3h"}},
 		"as often as allowed": {annotations: map[string]string{
-			v1alpha1.AnnotationMaxPauses: "2", v1alpha1.AnnotationPauses: "2",
+			v1alpha1.AnnotationMaxPauses: "2", v1alpha1.AnnotationPauses: "2", v1alpha1.AnnotationPaused: "j",
 		}},
+		// the last pause must not end at once
+		"next run of its CronJob": {
+			annotations: map[string]string{v1alpha1.AnnotationExpectedDuration: "3h"},
+			change: func(w *world, j *batchv1.Job) {
+				c := &batchv1.CronJob{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"},
+					Spec: batchv1.CronJobSpec{
+						Schedule: "0 3 * * *", TimeZone: new("Etc/UTC"), ConcurrencyPolicy: batchv1.ReplaceConcurrent,
+					},
+				}
+				if _, err := w.client.BatchV1().CronJobs("default").Create(w.t.Context(), c, metav1.CreateOptions{}); err != nil {
+					w.t.Fatal(err)
+				}
+				j.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(c,
+					batchv1.SchemeGroupVersion.WithKind("CronJob"))}
+			},
+			event: "before its pods have ended",
+		},
 		"requested to run":     {annotations: map[string]string{v1alpha1.AnnotationRunNow: "true"}},
 		"rule that only holds": {annotations: map[string]string{v1alpha1.AnnotationStrategy: "carbon+rolling"}},
 		"not interruptible": {change: func(_ *world, j *batchv1.Job) {

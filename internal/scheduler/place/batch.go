@@ -157,8 +157,9 @@ func (e *Energy) narrowToPlan(state fwk.CycleState, r *request, pod *v1.Pod,
 }
 
 // gathers reports whether the pod must be kept out of the queue, because it is planned together with pods that
-// arrive at the same time. Only marked pods of Jobs with a strategy that plans the whole queue are gathered, and only
-// if this does not delay them beyond the latest start of their Job. gate may be nil.
+// arrive at the same time. Only pods of Jobs with a strategy that plans the whole queue are gathered (with the scope
+// "all", also unmarked ones), and only if this does not delay them beyond the latest start of their Job.
+// gate may be nil.
 func (e *Energy) gathers(pod *v1.Pod, gate Gate) bool {
 	if e == nil || e.args.Scope != All && !e.view().Concerns(pod) {
 		return false

@@ -3,6 +3,7 @@ package place
 import (
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,8 +22,8 @@ import (
 const SortName = "KubEnergySort"
 
 // Sort sorts the scheduling queue like PrioritySort of kube-scheduler, by priority and time, except that the time of
-// pods with the order "aging" is at least their turn. For all other pods, the overhead is an atomic read or a map
-// lookup. As in PrioritySort, the time of a pod is that of its last failed attempt, or its arrival.
+// pods with the order "aging" is at least their turn. Without such pods, the overhead is an atomic read. As in
+// PrioritySort, the time of a pod is that of its last failed attempt, or its arrival.
 //
 // The time of a pod is never earlier than with PrioritySort, so that other pods only gain, and it is the same once its
 // turn has come, so that no pod starves. The turn must not change while the pod is in a heap of kube-scheduler.
@@ -50,6 +51,7 @@ type turns struct {
 	bound time.Duration
 	pods  corelisters.PodLister
 
+	some   atomic.Bool // a turn has been set
 	mu     sync.RWMutex
 	at     map[types.UID]turn
 	tidyAt int // number of turns at which those of pods that have left the queue are removed
@@ -62,6 +64,9 @@ type turn struct {
 
 // later returns the turn of a pod, or its time in the queue if that is later or the pod has no turn.
 func (t *turns) later(uid types.UID, queued time.Time) time.Time {
+	if !t.some.Load() {
+		return queued
+	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if turn, ok := t.at[uid]; ok && turn.at.After(queued) {
@@ -74,6 +79,9 @@ func (t *turns) later(uid types.UID, queued time.Time) time.Time {
 // turn. It must not be called while the pod is in a heap of the queue, except for a pod that leaves it.
 func (t *turns) enter(pod *v1.Pod) {
 	expected, aging := t.aging(pod)
+	if !aging && !t.some.Load() {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, known := t.at[pod.UID]
@@ -84,6 +92,7 @@ func (t *turns) enter(pod *v1.Pod) {
 		if len(t.at) >= t.tidyAt {
 			t.tidy()
 		}
+		t.some.Store(true)
 		// kube-scheduler also uses this clock for the times in its queue
 		t.at[pod.UID] = turn{pod, sched.Turn(time.Now(), expected, t.bound)}
 	}
