@@ -12,11 +12,12 @@ const SystemNamespace = "kubenergy-system"
 // PolicyName is the name of the EnergyPolicy that applies to a namespace. Other names are rejected.
 const PolicyName = "default"
 
-// Annotations of pods, of Jobs and of pod templates of Jobs. A Job's own annotations take precedence over the
-// annotations of its pod template. If any value is invalid, all annotations are ignored: the pod or Job is
+// Annotations of pods, of Jobs and of pod templates of Jobs. For the start of a Job, its own annotations take precedence
+// over those of its pod template. The node and the order in the queue only depend on the annotations of the pod. If any value is invalid, all annotations are ignored: the pod or Job is
 // scheduled as if it had none, and an event reports the invalid value.
 const (
-	// duration, e.g. `6h`: maximum delay of the start after creation; `0` starts the workload immediately
+	// duration, e.g. `6h`: maximum delay of the start after creation, and of an interruptible Job including all pauses
+	// and repeated work; `0` starts the workload immediately
 	AnnotationAllowedDelay = Prefix + "allowed-delay"
 	// RFC 3339 time: deadline for the completion; no hold lasts beyond this time minus the expected duration
 	AnnotationFinishBy = Prefix + "finish-by"
