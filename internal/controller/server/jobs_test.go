@@ -190,7 +190,7 @@ func TestIngestExpects(t *testing.T) {
 		{`"strategy":"energy","energyPriority":0.5`, "EnergyPriority has no effect with the strategy energy+guarded"},
 		{`"energyPriority":0.5`, "EnergyPriority has no effect with the strategy carbon+guarded"},
 		{`"strategy":"profile","energyPriority":0.5`, ""},
-		{`"strategy":"carbon+residual"`, "only suspends running jobs in simulations"},
+		{`"strategy":"carbon+residual"`, "does not pause this work"},
 	} {
 		e := submit(fmt.Sprint("no-effect-", i), `"cpu":1,`+c.body)
 		if c.want == "" && strings.Contains(e.Note, "effect") || !strings.Contains(e.Note, c.want) {

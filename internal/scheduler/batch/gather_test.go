@@ -22,13 +22,26 @@ type gatherer struct {
 	*world
 	t *testing.T
 
-	mu      sync.Mutex
+	mu  sync.Mutex
+	now activations
+
+	stuck  chan struct{} // if not nil, copying the nodes takes until it is closed
+	broken bool          // the nodes cannot be copied
+}
+
+// activations contains the scheduling queue and its history.
+type activations struct {
 	queue   []string
-	batches []int         // numbers of pods that were activated together
-	at      time.Time     // time of the last activation
-	plans   []int         // sizes of the plans
-	stuck   chan struct{} // if not nil, copying the nodes takes until it is closed
-	broken  bool          // the nodes cannot be copied
+	batches []int     // numbers of pods that were activated together
+	at      time.Time // time of the last activation
+	plans   []int     // sizes of the plans
+}
+
+// seen returns the activations so far.
+func (g *gatherer) seen() activations {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return activations{slices.Clone(g.now.queue), slices.Clone(g.now.batches), g.now.at, slices.Clone(g.now.plans)}
 }
 
 const window = 800 * time.Millisecond
@@ -58,9 +71,9 @@ func newGatherer(t *testing.T) *gatherer {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		for _, pod := range pods {
-			g.queue = append(g.queue, pod.Name)
+			g.now.queue = append(g.now.queue, pod.Name)
 		}
-		g.batches, g.at = append(g.batches, len(pods)), time.Now()
+		g.now.batches, g.now.at = append(g.now.batches, len(pods)), time.Now()
 	})
 	var running sync.WaitGroup
 	running.Go(func() { _ = g.Run(t.Context()) })
@@ -75,7 +88,9 @@ type counted struct {
 }
 
 func (c counted) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, strategy.Optimality) {
-	c.g.plans = append(c.g.plans, len(s.Queue))
+	c.g.mu.Lock()
+	c.g.now.plans = append(c.g.now.plans, len(s.Queue))
+	c.g.mu.Unlock()
 	return c.Strategy.PlanWithin(s, stop)
 }
 
@@ -97,12 +112,12 @@ func TestGatheredPodsArePlannedTogether(t *testing.T) {
 		first := g.arrive("a")
 		bubble.Advance(window - 1)
 		second := g.arrive("b")
-		if kept, known := g.Kept(first); !kept || !known || len(g.queue) > 0 {
-			t.Fatalf("kept = %v, known = %v, queue = %v in the window", kept, known, g.queue)
+		if kept, known := g.Kept(first); !kept || !known || len(g.seen().queue) > 0 {
+			t.Fatalf("kept = %v, known = %v, queue = %v in the window", kept, known, g.seen().queue)
 		}
 		bubble.Advance(1)
-		if !slices.Equal(g.batches, []int{2}) || !slices.Equal(g.plans, []int{2}) {
-			t.Fatalf("activations of %v pods, plans for %v pods, want 2 and 2", g.batches, g.plans)
+		if !slices.Equal(g.seen().batches, []int{2}) || !slices.Equal(g.seen().plans, []int{2}) {
+			t.Fatalf("activations of %v pods, plans for %v pods, want 2 and 2", g.seen().batches, g.seen().plans)
 		}
 		for _, uid := range []types.UID{first, second} {
 			if kept, known := g.Kept(uid); kept || !known {
@@ -113,8 +128,8 @@ func TestGatheredPodsArePlannedTogether(t *testing.T) {
 			}
 		}
 		bubble.Advance(time.Minute)
-		if len(g.batches) != 1 {
-			t.Errorf("pods were activated again: %v", g.batches)
+		if len(g.seen().batches) != 1 {
+			t.Errorf("pods were activated again: %v", g.seen().batches)
 		}
 	})
 }
@@ -124,8 +139,8 @@ func TestAPodAloneIsNotPlanned(t *testing.T) {
 		g := newGatherer(t)
 		g.arrive("a")
 		bubble.Advance(window)
-		if !slices.Equal(g.queue, []string{"a"}) || len(g.plans) > 0 {
-			t.Errorf("queue = %v, plans = %v, want the pod without a plan", g.queue, g.plans)
+		if !slices.Equal(g.seen().queue, []string{"a"}) || len(g.seen().plans) > 0 {
+			t.Errorf("queue = %v, plans = %v, want the pod without a plan", g.seen().queue, g.seen().plans)
 		}
 	})
 }
@@ -147,8 +162,8 @@ func TestLaterPodsFormAnotherGroup(t *testing.T) {
 		}
 		bubble.Advance(window)
 		// The second plan includes the pods of the first one, because none of them has been scheduled.
-		if !slices.Equal(g.batches, []int{20, 3}) || !slices.Equal(g.plans, []int{20, 23}) {
-			t.Errorf("activations of %v pods, plans for %v pods, want 20 and 3, 20 and 23", g.batches, g.plans)
+		if !slices.Equal(g.seen().batches, []int{20, 3}) || !slices.Equal(g.seen().plans, []int{20, 23}) {
+			t.Errorf("activations of %v pods, plans for %v pods, want 20 and 3, 20 and 23", g.seen().batches, g.seen().plans)
 		}
 		if g.kept != 0 {
 			t.Errorf("%d groups remain", g.kept)
@@ -176,11 +191,9 @@ func TestPodsAreKeptForASecond(t *testing.T) {
 					uids = append(uids, g.arrive(fmt.Sprint("a", i)))
 				}
 				bubble.Advance(MaxKept)
-				g.mu.Lock()
-				if !slices.Equal(g.batches, []int{3}) || g.at.Sub(began) != tc.within {
-					t.Errorf("%v pods were activated after %v, want 3 after %v", g.batches, g.at.Sub(began), tc.within)
+				if seen := g.seen(); !slices.Equal(seen.batches, []int{3}) || seen.at.Sub(began) != tc.within {
+					t.Errorf("%v pods were activated after %v, want 3 after %v", seen.batches, seen.at.Sub(began), tc.within)
 				}
-				g.mu.Unlock()
 				for _, uid := range uids {
 					if kept, _ := g.Kept(uid); kept {
 						t.Errorf("%s is kept out of the queue for more than %v", uid, MaxKept)
@@ -190,8 +203,8 @@ func TestPodsAreKeptForASecond(t *testing.T) {
 					close(g.stuck)
 				}
 				bubble.Advance(time.Minute)
-				if len(g.batches) != 1 {
-					t.Errorf("pods were activated again: %v", g.batches)
+				if len(g.seen().batches) != 1 {
+					t.Errorf("pods were activated again: %v", g.seen().batches)
 				}
 			})
 		})
@@ -216,8 +229,8 @@ func TestTimersSwap(t *testing.T) {
 		}
 		g.complete(first)
 		bubble.Advance(MaxKept)
-		if want := []int{2, 2}; !slices.Equal(g.batches, want) {
-			t.Errorf("activated %v pods, want %v", g.batches, want)
+		if want := []int{2, 2}; !slices.Equal(g.seen().batches, want) {
+			t.Errorf("activated %v pods, want %v", g.seen().batches, want)
 		}
 	})
 }
