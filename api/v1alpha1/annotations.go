@@ -12,9 +12,10 @@ const SystemNamespace = "kubenergy-system"
 // PolicyName is the name of the EnergyPolicy that applies to a namespace. Other names are rejected.
 const PolicyName = "default"
 
-// Annotations of pods, of Jobs and of pod templates of Jobs. For the start of a Job, its own annotations take precedence
-// over those of its pod template. The node and the order in the queue only depend on the annotations of the pod. If any value is invalid, all annotations are ignored: the pod or Job is
-// scheduled as if it had none, and an event reports the invalid value.
+// Annotations of pods, of Jobs and of pod templates of Jobs. For the start of a Job, its own annotations take
+// precedence over those of its pod template. The node and the order in the queue only depend on the annotations of the
+// pod. If any value is invalid, all annotations are ignored: the pod or Job is scheduled as if it had none, and an
+// event reports the invalid value.
 const (
 	// duration, e.g. `6h`: maximum delay of the start after creation, and of an interruptible Job including all pauses
 	// and repeated work; `0` starts the workload immediately
