@@ -30,8 +30,8 @@ type Marks struct {
 
 	RestartCost time.Duration // repeated after each pause
 	Checkpoints time.Duration // interval of checkpoints if none is written on SIGTERM; 0 if not set
-	MaxPauses   int           // 0 means no limit
-	// state of a Job that was paused
+	MaxPauses   int           // 0 if not set
+	// State of a Job that was paused. It is 0 for other objects, whose owners could use it to wait longer.
 	Worked, Lost time.Duration
 	Pauses       int
 
@@ -48,6 +48,9 @@ func (m *Marks) Repeats() time.Duration {
 	}
 	return 0
 }
+
+// forgetPauses removes the state that annotations of another Job, or of an object that cannot be paused, contain.
+func (m *Marks) forgetPauses() { m.Worked, m.Lost, m.Pauses = 0, 0, 0 }
 
 // Pause records a pause after a run of the given length, with the work that the run did in addition to repeated work.
 // The repeated work of the next run is counted as lost in advance, so that the cost of the last pause is counted too.

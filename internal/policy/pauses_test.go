@@ -5,9 +5,11 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/internal/sched"
 )
 
 // TestInterruptibleJobs verifies which Jobs may be paused, and their latest resumption.
@@ -87,6 +89,23 @@ func TestInterruptibleJobs(t *testing.T) {
 		if got.Interruptible != tc.want || !got.LatestStart().Equal(created.Add(tc.latest)) {
 			t.Errorf("%s: interruptible %v, latest resumption after %v, want %v and %v", name, got.Interruptible,
 				got.LatestStart().Sub(created), tc.want, tc.latest)
+		}
+	}
+}
+
+// TestOnlyJobsArePaused verifies that annotations on pods, and on jobs of other batch systems, do not extend holds.
+func TestOnlyJobsArePaused(t *testing.T) {
+	annotations := map[string]string{
+		v1alpha1.AnnotationAllowedDelay: "6h", v1alpha1.AnnotationWorked: "100h", v1alpha1.AnnotationPaused: "its-own",
+	}
+	pod, errPod := ReadPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "its-own", Annotations: annotations}})
+	batch, errBatch := ReadBatch(Work{}, sched.Resources{}, annotations)
+	c := Sources{Defaults: BuiltIn()}
+	rules := c.Rules()
+	for _, work := range []*Work{&pod, &batch} {
+		job, _ := rules.Settle(work)
+		if delay := job.LatestStart().Sub(job.Submitted); errPod != nil || errBatch != nil || delay != 6*time.Hour {
+			t.Errorf("may wait for %v (errors %v, %v), want 6h", delay, errPod, errBatch)
 		}
 	}
 }

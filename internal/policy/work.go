@@ -56,6 +56,7 @@ func Read(o metav1.Object) (Work, error) {
 // annotations.
 func ReadPod(pod *v1.Pod) (Work, error) {
 	marks, err := ReadMarks(pod.Annotations)
+	marks.forgetPauses()
 	return Work{
 		Namespace: pod.Namespace, Name: pod.Name, Submitted: pod.CreationTimestamp.Time,
 		Type: podType(pod), Scheduler: pod.Spec.SchedulerName,
@@ -79,7 +80,7 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 		Interruptible: interruptible(j),
 	}
 	if j.Annotations[v1alpha1.AnnotationPaused] != string(j.UID) {
-		w.Marks.Worked, w.Marks.Lost, w.Marks.Pauses = 0, 0, 0
+		w.Marks.forgetPauses()
 	}
 	for _, of := range [2]map[string]string{j.Labels, j.Spec.Template.Labels} {
 		if t, ok := labelledType(of); ok {
@@ -101,6 +102,7 @@ func ReadBatch(w Work, request sched.Resources, annotations map[string]string) (
 	var err error
 	w.Type, w.request = typeBatch, request
 	w.Marks, err = ReadMarks(annotations)
+	w.Marks.forgetPauses()
 	return w, err
 }
 

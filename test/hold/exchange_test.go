@@ -115,6 +115,34 @@ type deadlineBook struct {
 
 func (w *world) watchDeadlines(t *testing.T, namespace string) *deadlineBook {
 	book := &deadlineBook{of: map[string]time.Time{}}
+	w.watchJobs(t, namespace, func(job *batchv1.Job) {
+		seen, delay := time.Now(), time.Duration(0)
+		if text := job.Annotations["kubenergy.io/allowed-delay"]; text != "" {
+			delay, _ = time.ParseDuration(text)
+		}
+		deadline := job.CreationTimestamp.Add(delay)
+		if run := kube.RunOf(job); run != nil {
+			// Ten seconds remain before the next run. A run that must not overlap takes one second.
+			end := run.Scheduled.Truncate(time.Minute).Add(time.Minute - 10*time.Second)
+			if job.Annotations["test/overlaps"] == "" {
+				end = end.Add(-time.Second)
+			}
+			deadline = timeutil.Earlier(deadline, end)
+		}
+		if deadline.Before(seen) {
+			deadline = seen
+		}
+		book.mu.Lock()
+		defer book.mu.Unlock()
+		if _, known := book.of[job.Name]; !known {
+			book.of[job.Name] = deadline
+		}
+	})
+	return book
+}
+
+// watchJobs calls see for each event of a Job in a namespace, one after the other, until the test ends.
+func (w *world) watchJobs(t *testing.T, namespace string, see func(*batchv1.Job)) {
 	watcher, err := w.Client.BatchV1().Jobs(namespace).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -122,34 +150,11 @@ func (w *world) watchDeadlines(t *testing.T, namespace string) *deadlineBook {
 	t.Cleanup(watcher.Stop)
 	go func() {
 		for event := range watcher.ResultChan() {
-			job, ok := event.Object.(*batchv1.Job)
-			if !ok {
-				continue
+			if job, ok := event.Object.(*batchv1.Job); ok {
+				see(job)
 			}
-			seen, delay := time.Now(), time.Duration(0)
-			if text := job.Annotations["kubenergy.io/allowed-delay"]; text != "" {
-				delay, _ = time.ParseDuration(text)
-			}
-			deadline := job.CreationTimestamp.Add(delay)
-			if run := kube.RunOf(job); run != nil {
-				// Ten seconds remain before the next run. A run that must not overlap takes one second.
-				end := run.Scheduled.Truncate(time.Minute).Add(time.Minute - 10*time.Second)
-				if job.Annotations["test/overlaps"] == "" {
-					end = end.Add(-time.Second)
-				}
-				deadline = timeutil.Earlier(deadline, end)
-			}
-			if deadline.Before(seen) {
-				deadline = seen
-			}
-			book.mu.Lock()
-			if _, known := book.of[job.Name]; !known {
-				book.of[job.Name] = deadline
-			}
-			book.mu.Unlock()
 		}
 	}()
-	return book
 }
 
 // arrive creates Jobs and CronJobs with random delays at random times.

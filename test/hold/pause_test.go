@@ -149,35 +149,24 @@ type pausedJob struct {
 
 func (w *world) watchPauses(t *testing.T, namespace string) *pauseBook {
 	book := &pauseBook{of: map[string]*pausedJob{}}
-	watcher, err := w.Client.BatchV1().Jobs(namespace).Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(watcher.Stop)
-	go func() {
-		for event := range watcher.ResultChan() {
-			job, ok := event.Object.(*batchv1.Job)
-			if !ok {
-				continue
-			}
-			now := time.Now()
-			book.mu.Lock()
-			j := book.of[job.Name]
-			if j == nil {
-				j = &pausedJob{last: job, since: job.CreationTimestamp.Time}
-				book.of[job.Name] = j
-			}
-			switch before, after := *j.last.Spec.Suspend, *job.Spec.Suspend; {
-			case before && !after:
-				j.idle, j.since = j.idle+now.Sub(j.since), now
-			case !before && after:
-				j.ran, j.since = j.ran+now.Sub(j.since), now
-				j.pauses++
-			}
-			j.last = job
-			book.mu.Unlock()
+	w.watchJobs(t, namespace, func(job *batchv1.Job) {
+		now := time.Now()
+		book.mu.Lock()
+		defer book.mu.Unlock()
+		j := book.of[job.Name]
+		if j == nil {
+			j = &pausedJob{last: job, since: job.CreationTimestamp.Time}
+			book.of[job.Name] = j
 		}
-	}()
+		switch before, after := *j.last.Spec.Suspend, *job.Spec.Suspend; {
+		case before && !after:
+			j.idle, j.since = j.idle+now.Sub(j.since), now
+		case !before && after:
+			j.ran, j.since = j.ran+now.Sub(j.since), now
+			j.pauses++
+		}
+		j.last = job
+	})
 	return book
 }
 

@@ -157,7 +157,6 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestNotLearnt verifies that failed and unfinished Jobs are not learnt.
 // TestPausedRun verifies that the run time of a paused Job is the sum of its runs without repeated work.
 func TestPausedRun(t *testing.T) {
 	r := &RunTimes{Now: time.Now}
@@ -177,6 +176,7 @@ func TestPausedRun(t *testing.T) {
 	}
 }
 
+// TestNotLearnt verifies that failed and unfinished Jobs are not learnt.
 func TestNotLearnt(t *testing.T) {
 	r := &RunTimes{Now: time.Now}
 	for name, change := range map[string]func(*batchv1.Job){

@@ -153,7 +153,7 @@ func TestLaterPodsFormAnotherGroup(t *testing.T) {
 		for i := range 20 {
 			g.arrive(fmt.Sprint("a", i))
 		}
-		if _, _, wanted := g.Turn("nobody"); wanted {
+		if _, _, wanted := g.Turn("unknown"); wanted {
 			t.Error("a cycle requests a plan while pods are gathered")
 		}
 		bubble.Advance(window)
