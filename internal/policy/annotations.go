@@ -31,7 +31,7 @@ type Marks struct {
 	RestartCost time.Duration // repeated after each pause
 	Checkpoints time.Duration // interval of checkpoints if none is written on SIGTERM; 0 if not set
 	MaxPauses   int           // 0 if not set
-	// State of a Job that was paused. It is 0 for other objects, whose owners could use it to wait longer.
+	// State of a Job that was paused. It is 0 for other objects, so that annotations cannot extend their holds.
 	Worked, Lost time.Duration
 	Pauses       int
 
