@@ -84,7 +84,12 @@ func TestKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			used := energy.Microjoules(counter.Used())
-			kit.Eventually(t, 30*time.Second, "all energy is recorded", func() bool {
+			t.Cleanup(func() {
+				if total := sink.Totals(); t.Failed() {
+					t.Logf("used %d µJ, recorded %d in %d batches", used, total.Measured, total.Batches)
+				}
+			})
+			kit.Eventually(t, 2*time.Minute, "all energy is recorded", func() bool {
 				return sink.Totals().Measured >= used
 			})
 			if output, err := killer.End(); err != nil {

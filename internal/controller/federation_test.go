@@ -31,9 +31,10 @@ func TestFederation(t *testing.T) {
 	o.State, o.API, o.Cluster = t.TempDir(), "0", "center"
 	o.Members = file("members.yaml", "clusters: [{name: alpha, zone: home, pue: 1.5}]")
 	center, _ := start(t, s, o)
-	kit.Eventually(t, 30*time.Second, "the view has the zone", func() bool {
-		site := center.objects.View().Site("home")
-		return site != nil && site.Carbon.Fresh(time.Now(), 0)
+	// The signal of a new controller begins at the full hour, and may not cover the batch just after that.
+	kit.Eventually(t, 60*time.Second, "the view has the signal of the zone", func() bool {
+		site, now := center.objects.View().Site("home"), time.Now()
+		return site != nil && site.Carbon.Fresh(now, 0) && site.Carbon.Series.Covers(now.Add(-20*time.Second), now)
 	})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/v1/clusters/alpha/bookings" || r.Header.Get("Authorization") != "Bearer secret" {
