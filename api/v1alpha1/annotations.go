@@ -60,6 +60,13 @@ const (
 	AnnotationCheckpointInterval = Prefix + "checkpoint-interval"
 	// 1 to 1000: maximum number of pauses of an interruptible Job; defaults to 1000
 	AnnotationMaxPauses = Prefix + "max-pauses"
+	// range, e.g. `1-8`: minimum and maximum number of pods between which the start rule `carbon-scaler`
+	// [changes](../how-to/scaling.md) the `parallelism` of an interruptible Job; its expected duration refers to the
+	// minimum
+	AnnotationReplicas = Prefix + "replicas"
+	// 0 to 1, or numbers separated by commas: parallel fraction of the work of a Job with `replicas`, or its
+	// throughput with the minimum number of pods, with one more, and so on; by default, it is proportional
+	AnnotationSpeedup = Prefix + "speedup"
 	// kWh: budget of the workload for its energy at the nodes over its lifetime
 	AnnotationBudgetKWh = Prefix + "energy-budget-kwh"
 	// `log`, `notify`, `annotate`, `label`, `event` or `suspend`: action when the budget of the workload is
@@ -144,10 +151,13 @@ const (
 	AnnotationLatestStart = Prefix + "latest-start"
 	// RFC 3339 time: time of the release; a Job with this annotation is not held again, but may be paused
 	AnnotationReleasedAt = Prefix + "released-at"
-	// UID: Job that was paused; on another Job, e.g. a copy, the next three annotations are ignored
+	// UID: Job that was paused or scaled; on another Job, e.g. a copy, the next four annotations are ignored
 	AnnotationPaused = Prefix + "paused"
-	// duration: run time before the last pause, without repeated and lost work
+	// duration: work before the last pause or change of replicas, without repeated and lost work; run time with the
+	// minimum number of pods if the Job has `replicas`
 	AnnotationWorked = Prefix + "worked"
+	// RFC 3339 time: last change of the number of replicas in the current run
+	AnnotationScaledAt = Prefix + "scaled-at"
 	// number: pauses so far
 	AnnotationPauses = Prefix + "pauses"
 	// duration: run time that pauses have cost, which is repeated or lost work

@@ -103,7 +103,7 @@ func windowOf(r *ledger.Record, wide bool) string {
 func reasonOf(r *ledger.Record, wide bool) string {
 	words := sched.InWords(r.Reason)
 	switch {
-	case r.Action == "hold", r.Action == "pause":
+	case r.Action == "hold", r.Action == "pause", r.Action == "scale":
 		words = cmp.Or(r.Message, words)
 	case r.Reason == "DeadlineForced":
 		words = "the allowed delay is exhausted"

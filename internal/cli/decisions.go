@@ -74,7 +74,7 @@ nodes is required.`,
 	flags.StringVar(&f.since, "since", "1d", "maximum age of decisions, e.g. 2h or 7d, or the earliest time or date")
 	flags.IntVar(&f.limit, "limit", 100, "maximum number of decisions; the newest are listed")
 	f.action = cmdutil.Choose(flags, "action", "", "action", "action to list:", "any", "place", "hold", "release",
-		"pause")
+		"pause", "scale")
 	flags.StringSliceVar(&f.strategies, "strategy", nil, "list only decisions of these strategies")
 	flags.StringSliceVar(&f.nodes, "node", nil, "list only placements on these nodes")
 	flags.StringSliceVar(&f.reasons, "reason", nil,

@@ -22,7 +22,7 @@ import (
 const maxDecisions = 300 // maximum number on a page
 
 // actions contains the values of the filter for the action of a decision.
-var actions = []string{"any", "hold", "release", "pause", "place"}
+var actions = []string{"any", "hold", "release", "pause", "scale", "place"}
 
 // decisions fills the list of decisions, the most recent first.
 func (p *page) decisions() {

@@ -102,12 +102,30 @@ func (j HeldJob) Release(ctx context.Context, client kubernetes.Interface, names
 	return false, fmt.Errorf("releasing Job %s/%s: %w", namespace, name, err)
 }
 
-// PausePatch returns a patch that suspends a running Job and makes it a held Job, unless it has changed.
-func PausePatch(j *batchv1.Job, annotations map[string]string) []byte {
+// ScalePatch returns a patch that changes the number of pods of a running Job, unless the Job has changed.
+func ScalePatch(j *batchv1.Job, replicas int, annotations map[string]string) []byte {
+	return render(append(append(asSeen(j), SeenJob(j).annotate(annotations)...), scale(j, replicas)...))
+}
+
+func scale(j *batchv1.Job, replicas int) (ops []patchOp) {
+	if policy.ElasticIndexed(j) {
+		ops = append(ops, op("add", "/spec/completions", replicas))
+	}
+	return append(ops, op("add", "/spec/parallelism", replicas))
+}
+
+// PausePatch returns a patch that suspends a running Job and makes it a held Job, unless it has changed. If replicas is
+// not 0, the Job is resumed with this number of pods.
+func PausePatch(j *batchv1.Job, replicas int, annotations map[string]string) []byte {
 	ops := append(asSeen(j), put("/metadata/labels", j.Labels, v1alpha1.LabelHeld, "true"))
 	ops = append(ops, SeenJob(j).annotate(annotations)...)
-	if _, ok := j.Annotations[v1alpha1.AnnotationReleasedAt]; ok {
-		ops = append(ops, drop("/metadata/annotations", v1alpha1.AnnotationReleasedAt))
+	for _, key := range []string{v1alpha1.AnnotationReleasedAt, v1alpha1.AnnotationScaledAt} {
+		if _, ok := j.Annotations[key]; ok {
+			ops = append(ops, drop("/metadata/annotations", key))
+		}
+	}
+	if replicas > 0 {
+		ops = append(ops, scale(j, replicas)...)
 	}
 	return render(append(ops, op("add", "/spec/suspend", true)))
 }

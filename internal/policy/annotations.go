@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,9 +32,12 @@ type Marks struct {
 	RestartCost time.Duration // repeated after each pause
 	Checkpoints time.Duration // interval of checkpoints if none is written on SIGTERM; 0 if not set
 	MaxPauses   int           // 0 if not set
-	// State of a Job that was paused. It is 0 for other objects, so that annotations cannot extend their holds.
+	Replicas    Replicas
+	// State of a Job that was paused or scaled. It is 0 for other objects, so that annotations cannot extend their
+	// holds. Work is the run time on the minimum number of replicas.
 	Worked, Lost time.Duration
 	Pauses       int
+	ScaledAt     time.Time // last change of the number of replicas in the current run
 
 	BudgetKWh  float64             // the workload's own budget; 0 if not set
 	BudgetDeed v1alpha1.BudgetDeed // action when it is used up; empty if not set
@@ -43,25 +47,36 @@ type Marks struct {
 
 // Repeats returns the work that the current run of a Job repeats, because it was paused before.
 func (m *Marks) Repeats() time.Duration {
-	if m.Pauses > 0 {
+	if m.Pauses > 0 && m.ScaledAt.IsZero() { // otherwise it was subtracted when the Job was scaled
 		return m.RestartCost
 	}
 	return 0
 }
 
 // forgetPauses removes the state that annotations of another Job, or of an object that cannot be paused, contain.
-func (m *Marks) forgetPauses() { m.Worked, m.Lost, m.Pauses = 0, 0, 0 }
+func (m *Marks) forgetPauses() {
+	m.Worked, m.Lost, m.Pauses, m.ScaledAt = 0, 0, 0, time.Time{}
+}
 
-// Pause records a pause after a run of the given length, with the work that the run did in addition to repeated work.
-// The repeated work of the next run is counted as lost in advance, so that the cost of the last pause is counted too.
-func (m *Marks) Pause(ran, useful time.Duration) {
-	lost := time.Duration(0)
+// Pause records a pause after a run with the given work, including repeated work. The repeated work of the next run is
+// counted as lost in advance, so that the cost of the last pause is counted too.
+func (m *Marks) Pause(ran time.Duration) {
+	useful, lost := max(0, ran-m.Repeats()), time.Duration(0)
 	if m.Checkpoints > 0 {
 		lost = useful % m.Checkpoints
 	}
 	m.Worked += useful - lost
 	m.Lost += lost - m.Repeats() + min(ran, m.Repeats()) + m.RestartCost
-	m.Pauses++
+	m.Pauses, m.ScaledAt = m.Pauses+1, time.Time{}
+}
+
+// Scale records a change of the number of replicas after a run with the given work. While a Job repeats work, Scale
+// does not record a change, because pods are only added and the start of all pods is known.
+func (m *Marks) Scale(ran time.Duration, now time.Time) {
+	if ran >= m.Repeats() {
+		m.Worked += ran - m.Repeats()
+		m.ScaledAt = now
+	}
 }
 
 // annotation describes an annotation on a pod, a Job or its pod template.
@@ -176,6 +191,13 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 	{key: v1alpha1.AnnotationWorked, read: keep(readDuration, func(m *Marks) *time.Duration { return &m.Worked })},
 	{key: v1alpha1.AnnotationLostWork, read: keep(readDuration, func(m *Marks) *time.Duration { return &m.Lost })},
 	{key: v1alpha1.AnnotationPauses, read: keep(readCount, func(m *Marks) *int { return &m.Pauses })},
+	{key: v1alpha1.AnnotationScaledAt, read: keep(readTime, func(m *Marks) *time.Time { return &m.ScaledAt })},
+	{key: v1alpha1.AnnotationReplicas, read: readReplicas},
+	{key: v1alpha1.AnnotationSpeedup, read: func(m *Marks, value string) error {
+		m.Replicas.Speedup = value
+		_, err := parse(value, func(string) (bool, error) { return true, nil })
+		return err
+	}},
 	{
 		// of the hybrid scheduler
 		key: v1alpha1.AnnotationPerformanceWeight, alias: "scheduler.policy/performance-weight",
@@ -214,7 +236,7 @@ func ReadMarks(from ...map[string]string) (Marks, error) {
 		return Marks{}, nil // fast path for most pods
 	}
 	m := new(Marks)
-	if err := m.read(annotations, from); err != nil {
+	if err := cmp.Or(m.read(annotations, from), m.checkScaling()); err != nil {
 		return Marks{}, err
 	}
 	m.setRule()

@@ -258,6 +258,7 @@ func (r *Rules) findRule(w *Work, s *Settings) (all []Finding) {
 		all = addIf(all, m.RestartCost > 0 || m.Checkpoints > 0 || m.MaxPauses > 0,
 			"restart-cost, checkpoint-interval and max-pauses have no effect", onlyJobs)
 	}
+	all = append(all, findScaling(w, s, &rule)...)
 	all = addIf(all, m.Order != "" && m.Order != "fifo" && m.Order != sched.Aging,
 		"the order /"+m.Order+" in "+v1alpha1.AnnotationStrategy+" has no effect outside of simulations",
 		"use /"+sched.Aging+", or a PriorityClass to start pods before others")
@@ -269,6 +270,21 @@ func (r *Rules) findRule(w *Work, s *Settings) (all []Finding) {
 	return addIf(all,
 		m.said&(termPrice|termCarbonCounts) != 0 && (m.Limits.HasPrice || m.Limits.NoCarbon) && !r.priced(),
 		"no grid zone has prices, so no work is held because of prices", "configure prices in a GridZone")
+}
+
+// findScaling returns a finding if the range of replicas has no effect.
+func findScaling(w *Work, s *Settings, rule *sched.StartRule) (all []Finding) {
+	const said = v1alpha1.AnnotationReplicas + " has no effect"
+	switch r := &w.Marks.Replicas; {
+	case r.Most == 0:
+		return addIf(all, r.Speedup != "", v1alpha1.AnnotationSpeedup+" has no effect", "also set "+
+			v1alpha1.AnnotationReplicas)
+	case !w.Interruptible || w.pod:
+		return addIf(all, true, said, "set the label "+v1alpha1.LabelInterruptible+`: "true" on the Job`)
+	case w.unscalable != "":
+		return addIf(all, true, said+": "+w.unscalable, "")
+	}
+	return addIf(all, rule.Scale == nil, said+" with the strategy "+s.Strategy(), "use carbon+carbon-scaler")
 }
 
 // WeighsPerformance reports whether a strategy uses the annotation performance-weight.

@@ -28,6 +28,7 @@ type Work struct {
 	Owners          Owners // charged owners, which determine the budgets that apply
 	Interruptible   bool   // may be paused while it runs, if it is a Job
 	pod             bool
+	unscalable      string // reason why its number of replicas cannot change; empty if it can
 
 	request  sched.Resources
 	selector string // node selector as a sorted list of key=value
@@ -66,8 +67,8 @@ func ReadPod(pod *v1.Pod) (Work, error) {
 	}, err
 }
 
-// ReadJob converts a Job. The request is that of all pods that the Job runs in parallel. Annotations of the Job
-// take precedence over those of its pod template.
+// ReadJob converts a Job. The request is that of all pods that the Job runs in parallel, or of the minimum number of
+// replicas of an elastic Job. Annotations of the Job take precedence over those of its pod template.
 func ReadJob(j *batchv1.Job) (Work, error) {
 	marks, err := ReadMarks(j.Annotations, j.Spec.Template.Annotations)
 	template := &v1.Pod{Spec: j.Spec.Template.Spec}
@@ -78,6 +79,10 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 		request:       Times(PodRequest(template), podsAtOnce(j)),
 		selector:      labels.Set(template.Spec.NodeSelector).String(),
 		Interruptible: interruptible(j),
+	}
+	w.unscalable = w.Marks.Replicas.unscalable(j)
+	if w.Interruptible && w.Marks.Replicas.Most > 0 && w.unscalable == "" {
+		w.request = Times(PodRequest(template), int64(w.Marks.Replicas.Least))
 	}
 	if j.Annotations[v1alpha1.AnnotationPaused] != string(j.UID) {
 		w.Marks.forgetPauses()
@@ -155,6 +160,5 @@ var typeOfOwned = map[string]string{
 }
 
 func podsAtOnce(j *batchv1.Job) int64 {
-	n := min(*cmp.Or(j.Spec.Parallelism, new(int32(1))), *cmp.Or(j.Spec.Completions, new(int32(math.MaxInt32))))
-	return int64(max(n, 1))
+	return int64(max(1, min(Parallelism(j), int(*cmp.Or(j.Spec.Completions, new(int32(math.MaxInt32)))))))
 }

@@ -18,6 +18,7 @@ const (
 	actionHold    = "hold"
 	actionRelease = "release"
 	actionPause   = "pause"
+	actionScale   = "scale"
 )
 
 // job contains all decisions about one owner of pods.
@@ -31,6 +32,7 @@ type job struct {
 	release  *ledger.Record // last release; nil if there is none
 	releases []*ledger.Record
 	pauses   []*ledger.Record
+	scaled   bool
 }
 
 // paused returns how long the work was paused between its first and its last run.
@@ -102,6 +104,8 @@ func group(records []ledger.Record) []*job {
 			j.release, j.releases = r, append(j.releases, r)
 		case actionPause:
 			j.pauses = append(j.pauses, r)
+		case actionScale:
+			j.scaled = true
 		}
 	}
 	var jobs []*job

@@ -48,6 +48,7 @@ const (
 	leftRule       = "the recorded strategy is unknown"
 	leftReused     = "its name was used by several jobs"
 	leftPaused     = "it was paused while it ran"
+	leftScaled     = "its number of replicas changed while it ran"
 )
 
 // FindOptimum returns the optimum of the jobs with a hold that began at from or later and runs that ended before to.
@@ -114,7 +115,10 @@ type decision struct {
 
 // hindsight returns the hindsight of a held job, or the reason why there is none.
 func (f *found) hindsight(j *job, hold, end *ledger.Record) (h hindsight, why string) {
-	if len(j.pauses) > 0 {
+	switch {
+	case j.scaled:
+		return h, leftScaled
+	case len(j.pauses) > 0:
 		return h, leftPaused
 	}
 	h.first.Record, h.last.Record = hold, hold

@@ -162,6 +162,9 @@ type option struct {
 }
 
 func (b *comparison) compare(j *job) (*JobSavings, string) {
+	if j.scaled {
+		return nil, leftScaled
+	}
 	places := j.places
 	if len(j.pauses) > 0 {
 		places = nil // it has several runs, so only their times are compared

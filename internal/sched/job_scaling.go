@@ -9,7 +9,7 @@ import (
 )
 
 // Scaling describes an elastic job: the range of replicas, and the throughput for each number of replicas. The
-// number may change while the job runs. All replicas run on the same node.
+// number may change while the job runs. In simulations, all replicas run on the same node.
 type Scaling struct {
 	Least int `json:"least"` // minimum number of replicas; Request and Duration refer to it
 
@@ -85,8 +85,12 @@ func (j *Job) Placed(replicas int) Job {
 	return sized
 }
 
-// Room returns the maximum number of replicas that fit on one of the offered nodes, or 0 if there is none.
+// Room returns the maximum number of replicas that fit on one of the offered nodes, or 0 if there is none. A snapshot
+// without nodes, as in decisions about starts in a cluster, does not limit the number.
 func (s *Snapshot) Room(j *Job) int {
+	if len(s.Nodes) == 0 {
+		return j.Scaling.Most()
+	}
 	for most := j.Scaling.Most(); most >= j.Scaling.Least; most-- {
 		sized := j.On(most)
 		if slices.ContainsFunc(s.Nodes, func(n *Node) bool { return sized.Request.Within(n.Free) }) {

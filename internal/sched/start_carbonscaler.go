@@ -21,11 +21,16 @@ type scalingRule func(s *Snapshot, j *Job, room int) (w Window, r Reason, again 
 // A job finishes within its allowed delay plus its run time on the minimum number of replicas. If its capacity is
 // assured, it can rely on more replicas to finish in time, and pause for longer than its delay. Otherwise other
 // jobs may use the capacity, so the progress of the job never falls behind a start on the minimum number of
-// replicas at the latest start.
+// replicas at the latest start. If that is too late for its FinishBy, it runs at least on the number of replicas that
+// are required from now on.
 func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int) {
 	least := j.Scaling.Least
 	left := j.workLeft()
 	run := func(r Reason, again time.Time, replicas int) (Window, Reason, time.Time, int) {
+		for replicas < room && s.Now.Add(time.Duration(float64(left)/j.Scaling.Rate(replicas))).After(j.FinishBy) &&
+			!j.FinishBy.IsZero() {
+			replicas++
+		}
 		return Window{s.Now, s.Now.Add(left)}, r, again, replicas
 	}
 	o, ok := s.Forecasts(j)
@@ -38,12 +43,13 @@ func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int
 		return run(Reason{Kind: DelayUsedUp}, next, room)
 	}
 	a := Allotment{Scaling: j.Scaling, Pieces: o.pieces(nil, until), Room: []int{room}}
-	a.Fill(func(i int) float64 {
+	due := func(i int) float64 {
 		if j.RoomAssured {
 			return 0
 		}
 		return (a.Pieces[i].End.Sub(s.Now) - slack).Seconds()
-	}, work.Seconds())
+	}
+	a.Fill(due, work.Seconds())
 	plan := a.Stretches(spareTime)
 	now, change := plan[0].Replicas, plan[0].End
 	for _, p := range plan[1:] {
@@ -51,6 +57,19 @@ func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int
 			break
 		}
 		change = p.End
+	}
+	// Another pause repeats work, so it must cost less than the minimum number of replicas for the rest of the slot. A
+	// job that would be paused again is resumed later.
+	if first, again := a.Pieces[0], (work + j.RestartCost).Seconds(); j.RestartCost > 0 && j.Done > 0 {
+		done := min(work, first.End.Sub(first.Start)).Seconds()
+		stay := float64(least)*first.Rate*done + a.later(due, done, work.Seconds()-done)
+		switch {
+		case now == 0 && j.Running && stay <= a.later(due, 0, again):
+			return run(Reason{Kind: NothingToSave}, next, least)
+		case now > 0 && !j.Running && change.Before(first.End) && plan[1].Replicas == 0 && due(0) <= 0 &&
+			a.later(due, 0, work.Seconds()) < stay:
+			now, change = 0, first.End
+		}
 	}
 	if now > 0 {
 		return run(Reason{Kind: Cheapest}, timeutil.Earlier(next, change), now)
@@ -69,6 +88,16 @@ func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int
 		why.Latest = until.Add(-time.Duration(float64(work) / j.Scaling.Rate(j.Scaling.Most())))
 	}
 	return Window{change, change.Add(left)}, why, timeutil.Earlier(next, change), 0
+}
+
+// later returns the cost of the given work after the first piece, in which done seconds of the work that is due are
+// done.
+func (a *Allotment) later(due func(i int) float64, done, work float64) float64 {
+	b := Allotment{Scaling: a.Scaling, Pieces: a.Pieces[1:]}
+	if b.Fill(func(i int) float64 { return due(i+1) - done }, work) > 0 {
+		return math.Inf(1)
+	}
+	return b.cost
 }
 
 // spareTime is added to a partially used slot, so that no work remains because of rounding.

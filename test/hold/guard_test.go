@@ -24,6 +24,13 @@ func (w *world) guardHolds(t *testing.T, namespace string) {
 	w.createJob(t, namespace, newJob("guarded", "1h", nil))
 	w.createJob(t, namespace, newJob("foreign", "1h",
 		func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationAllowedDelay) }))
+	w.createJob(t, namespace, newJob("elastic", "1h", func(j *batchv1.Job) {
+		delete(j.Annotations, v1alpha1.AnnotationAllowedDelay)
+		j.Labels = map[string]string{v1alpha1.LabelInterruptible: "true"}
+		j.Annotations[v1alpha1.AnnotationReplicas] = "2-4"
+		j.Spec.Parallelism = new(int32(2))
+		j.Spec.Completions, j.Spec.CompletionMode = new(int32(2)), new(batchv1.IndexedCompletion)
+	}))
 	kit.Eventually(t, 20*time.Second, "the Job is held", func() bool {
 		return w.job(t, namespace, "guarded").Annotations[v1alpha1.AnnotationHeldUntil] != ""
 	})
@@ -36,12 +43,20 @@ func (w *world) guardHolds(t *testing.T, namespace string) {
 			"foreign",
 			`{"metadata":{"labels":{"kubenergy.io/held":"true","kubenergy.io/interruptible":"true"}},"spec":{"suspend":true}}`,
 		},
-		"label a Job":                    {"foreign", `{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`},
-		"change the parallelism":         {"guarded", `{"spec":{"parallelism":50}}`},
-		"change the pods' node selector": {"guarded", `{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`},
-		"change a foreign label":         {"guarded", `{"metadata":{"labels":{"app":"x"}}}`},
-		"change a foreign annotation":    {"guarded", `{"metadata":{"annotations":{"a":"b"}}}`},
-		"add a finalizer":                {"guarded", `{"metadata":{"finalizers":["a.b/c"]}}`},
+		"label a Job":                     {"foreign", `{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`},
+		"change the parallelism":          {"guarded", `{"spec":{"parallelism":50}}`},
+		"use more replicas than allowed":  {"elastic", `{"spec":{"parallelism":5,"completions":5}}`},
+		"use fewer replicas than allowed": {"elastic", `{"spec":{"parallelism":1,"completions":1}}`},
+		"change the range of replicas": {
+			"elastic",
+			`{"metadata":{"annotations":{"kubenergy.io/replicas":"1-9"}},"spec":{"parallelism":9,"completions":9}}`,
+		},
+		"suspend an elastic Job without holding it": {"elastic", `{"spec":{"suspend":true}}`},
+		"run other completions than replicas":       {"elastic", `{"spec":{"parallelism":3,"completions":4}}`},
+		"change the pods' node selector":            {"guarded", `{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`},
+		"change a foreign label":                    {"guarded", `{"metadata":{"labels":{"app":"x"}}}`},
+		"change a foreign annotation":               {"guarded", `{"metadata":{"annotations":{"a":"b"}}}`},
+		"add a finalizer":                           {"guarded", `{"metadata":{"finalizers":["a.b/c"]}}`},
 		"add an owner": {
 			"guarded",
 			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`,
@@ -60,5 +75,9 @@ func (w *world) guardHolds(t *testing.T, namespace string) {
 		[]byte(`{"metadata":{"labels":{"kubenergy.io/held":null}},"spec":{"suspend":false}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Errorf("service account of the scheduler cannot resume a held Job: %v", err)
+	}
+	if _, err = us.BatchV1().Jobs(namespace).Patch(t.Context(), "elastic", types.MergePatchType,
+		[]byte(`{"spec":{"parallelism":4,"completions":4}}`), metav1.PatchOptions{}); err != nil {
+		t.Errorf("service account of the scheduler cannot scale an elastic Job: %v", err)
 	}
 }

@@ -206,9 +206,14 @@ func (w *world) minutes(t *testing.T) (path string) {
 	for i := range values {
 		values[i] = 100 + 800*float64(i%2)
 	}
+	return writeSignals(t, "1m", time.Now().UTC().Truncate(2*time.Minute), values)
+}
+
+func writeSignals(t *testing.T, step string, start time.Time, values []float64) (path string) {
+	t.Helper()
 	file := map[string]any{"apiVersion": "kubenergy.io/v1alpha1", "kind": "Signals", "sites": []any{map[string]any{
 		"name": "here", "carbon": map[string]any{
-			"start": time.Now().UTC().Truncate(2 * time.Minute), "step": "1m", "values": values, "quality": "estimated",
+			"start": start, "step": step, "values": values, "quality": "estimated",
 		},
 	}}}
 	raw, err := json.Marshal(file)

@@ -194,8 +194,8 @@ func (w *world) wantAccepted(t *testing.T, documents []chart.Document) {
 // afterwards.
 func (w *world) testExamples(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")
-	if err != nil || len(files) != 11 {
-		t.Fatalf("got %d examples (error %v), want 11", len(files), err)
+	if err != nil || len(files) != 12 {
+		t.Fatalf("got %d examples (error %v), want 12", len(files), err)
 	}
 	const namespace = "examples"
 	if err := w.put(t.Context(),

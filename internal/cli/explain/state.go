@@ -58,6 +58,10 @@ func (e *Explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 		e.out.Sentence += fmt.Sprintf(" It had done %v of work before its last pause. "+
 			"It was paused %s, which cost %v of work.", m.Worked, humanize.Count(m.Pauses, "time"), m.Lost)
 	}
+	if job.Scaling != nil {
+		e.out.Sentence += fmt.Sprintf(" It has %d replicas, scaled between %d and %d; it had done %v of work before "+
+			"the last change.", policy.Parallelism(s.job), job.Scaling.Least, job.Scaling.Most(), s.work.Marks.Worked)
+	}
 	switch e.out.State {
 	case StateWaiting, StateSuspended:
 		if why := e.notHeld(s, job, settings); why != "" && !e.budget {

@@ -409,7 +409,8 @@ func ran(p *v1.Pod, now time.Time) sched.Window {
 	return w
 }
 
-// heldFor returns how long the Job of a pod was held.
+// heldFor returns how long the Job of a pod was held. It is a lower bound if the Job ran on more than its minimum
+// number of replicas before a pause.
 func (w *Workloads) heldFor(ctx context.Context, pod *v1.Pod) time.Duration {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || owner.Kind != "Job" || !strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {

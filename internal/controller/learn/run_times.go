@@ -74,7 +74,7 @@ func (r *RunTimes) Saw(o client.Object) {
 	}
 	ended := *j.Status.CompletionTime
 	m := &work.Marks
-	r.pending[j.UID] = run{j.UID, ended, m.Worked + max(0, ended.Sub(j.Status.StartTime.Time)-m.Repeats()), work}
+	r.pending[j.UID] = run{j.UID, ended, m.Worked + max(0, work.Ran(j, ended.Time)-m.Repeats()), work}
 }
 
 func completed(j *batchv1.Job) bool {

@@ -118,7 +118,7 @@ var decisionFields = []jsonscan.Field[[]ledger.Record]{
 // largest is the maximum absolute value of energy, carbon and cost in a decision.
 const largest = 1e18
 
-var actions = []string{"place", "hold", "release", "pause"}
+var actions = []string{"place", "hold", "release", "pause", "scale"}
 
 func checkRecord(r *ledger.Record) error {
 	if !slices.Contains(actions, r.Action) {

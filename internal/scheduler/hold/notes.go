@@ -28,6 +28,7 @@ const (
 	reasonNoEffect       = "NoEffect"
 	reasonPaused         = "Paused"
 	reasonNotPaused      = "NotPaused"
+	reasonScaled         = "Scaled"
 )
 
 // Notes are written at a lower rate than releases, so that they do not delay releases under load.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,15 +34,17 @@ import (
 const (
 	pausesAtOnce = 8
 	pauseTimeout = 3 * time.Second
+	startTime    = time.Minute // for pods of a Job to start
 )
 
 // pauser pauses running Jobs with the label interruptible. The state of a pause is only in the Job: a single patch
 // suspends it, makes it a held Job, and records the work that it has done. From then on it is planned and released
-// like any other held Job, by the loop and by the controller, with a deadline that accounts for that work.
+// like any other held Job, by the loop and by the controller, with a deadline that accounts for that work. If the Job
+// is elastic, its number of pods changes by a patch that records the work that was done with the previous number.
 type pauser struct {
 	l     *Loop
 	jobs  cache.Store // Jobs with the label that are not held
-	again map[types.UID]review
+	again map[types.UID]*review
 }
 
 // review is the next time to consider a Job. The decision to run is valid until then or, if the time is zero, until the
@@ -79,7 +82,7 @@ func (p *pauser) turn(ctx context.Context) {
 	var calls errgroup.Group
 	calls.SetLimit(pausesAtOnce)
 	last := p.again
-	p.again = map[types.UID]review{}
+	p.again = map[types.UID]*review{}
 	for _, o := range p.jobs.List() {
 		j := o.(*batchv1.Job)
 		if j.Status.StartTime == nil || policy.NotSuspended(j) != "" {
@@ -87,12 +90,12 @@ func (p *pauser) turn(ctx context.Context) {
 		}
 		next, known := last[j.UID]
 		if !known || next.at.IsZero() && next.view != view || !next.at.IsZero() && !now.Before(next.at) {
-			d, held := p.ask(view, j, j.Status.StartTime.Time, now)
-			next = review{d.Again, view}
-			// A start, and a decision of an earlier leader, is valid until the next step of the rule.
-			if held && known {
+			d := p.ask(view, j, nil, now, known)
+			next = &review{d.Again, view}
+			// A decision of an earlier leader is valid until the next step of the rule.
+			if d.held || d.scales(j) && (known || d.work.Marks.ScaledAt.IsZero()) {
 				calls.Go(func() error {
-					safely(klog.FromContext(ctx), func() { p.pause(ctx, view, j) })
+					safely(klog.FromContext(ctx), func() { p.pause(ctx, view, j, known, next) })
 					return nil
 				})
 			}
@@ -108,66 +111,88 @@ type asked struct {
 	job      sched.Job
 	settings policy.Settings
 	work     policy.Work
-	useful   time.Duration // work of the current run, without repeated work
+	ran      time.Duration // work of the current run, including repeated work
+	held     bool          // false if the Job continues to run, and if it may not be paused
 }
 
-// ask decides whether a Job continues to run, given the start of its current run. held is false if it does, and if it
-// may not be paused.
-func (p *pauser) ask(view *kube.View, j *batchv1.Job, since, now time.Time) (d asked, held bool) {
+// ask decides whether a Job continues to run, and on how many replicas, given the runs of its pods. If there are none,
+// all pods are assumed to have been running since the Job was started. A Job that is not known yet is not paused, and
+// the first decision on its replicas is that of its release.
+func (p *pauser) ask(view *kube.View, j *batchv1.Job, runs []sched.Window, now time.Time, known bool) (d asked) {
 	var err error
 	d.work, err = policy.ReadJob(j)
 	m := &d.work.Marks
 	m.ReleasedBefore = false
 	d.job, d.settings = view.Settle(&d.work)
 	if err != nil || !d.settings.Enforced() || d.job.AllowedDelay <= 0 || d.job.Released || !d.job.Interruptible {
-		return d, false
+		return d
 	}
-	d.useful = max(0, now.Sub(since)-m.Repeats()).Truncate(time.Second)
-	d.job.Running, d.job.Done = true, d.job.Done+d.useful
+	if d.ran = d.work.Ran(j, now); len(runs) > 0 {
+		d.ran = worked(m, d.job.Scaling, runs, now)
+	}
+	if d.job.Scaling == nil || known || d.ran > m.Repeats()+startTime {
+		// Work that must be repeated first remains to be done.
+		d.job.Running, d.job.Done = true, max(0, d.job.Done+d.ran-m.Repeats())
+	}
 	d.job.RestartCost += m.Checkpoints // a pause may lose that much
+	if d.job.Scaling != nil {
+		d.job.RestartCost = max(d.job.RestartCost, startTime) // the others have such a minimum in their rules
+	}
 	d.Decision = p.l.c.opinion(view, now, d.job, d.settings)
-	return d, d.Held(now)
+	d.held = d.Held(now) && known
+	return d
 }
 
-// pause tries to pause a Job. A failed attempt is repeated at the next step of its rule.
-func (p *pauser) pause(ctx context.Context, view *kube.View, seen *batchv1.Job) {
+// pause tries to pause or scale a Job. A failed attempt is repeated at the next step of its rule.
+func (p *pauser) pause(ctx context.Context, view *kube.View, seen *batchv1.Job, known bool, next *review) {
 	// Less than `kubenergy release` waits for Jobs that are suspended while it disables holding.
 	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
 	defer cancel()
-	why, err := p.tryPause(ctx, view, seen)
+	why, err := p.tryPause(ctx, view, seen, known, next)
 	switch {
 	case apierrors.IsNotFound(err) || errors.Is(err, context.Canceled): // the Job was deleted, or the Lease is lost
 	case err != nil:
-		klog.FromContext(ctx).Error(err, "Failed to pause Job", "job", klog.KObj(seen))
+		klog.FromContext(ctx).Error(err, "Failed to pause or scale Job", "job", klog.KObj(seen))
 	case why != "":
 		object := p.l.jobs.object(seen.UID, seen.Namespace, seen.Name)
-		p.l.post(func() { p.l.queueEvent(object, v1.EventTypeNormal, reasonNotPaused, "not paused: "+why) })
+		p.l.post(func() { p.l.queueEvent(object, v1.EventTypeNormal, reasonNotPaused, "not paused or scaled: "+why) })
 	}
 }
 
-// tryPause pauses a Job if its rule still decides so with the exact times of its pods, and would then hold the paused
-// Job. It returns the reason if other conditions prevent a pause.
-func (p *pauser) tryPause(ctx context.Context, view *kube.View, seen *batchv1.Job) (why string, err error) {
+// tryPause pauses or scales a Job if its rule still decides so with the exact times of its pods and, for a pause, would
+// then hold the Job. It sets the time of the next step, and returns the reason if other conditions prevent a change.
+func (p *pauser) tryPause(ctx context.Context, view *kube.View, seen *batchv1.Job, known bool, next *review,
+) (why string, err error) {
 	client := p.l.c.Client
 	j, err := client.BatchV1().Jobs(seen.Namespace).Get(ctx, seen.Name, metav1.GetOptions{})
 	if err != nil || j.UID != seen.UID || policy.NotSuspended(j) != "" || j.Labels[v1alpha1.LabelHeld] != "" ||
 		j.DeletionTimestamp != nil {
 		return "", err
 	}
-	since, pods, err := runningSince(ctx, client, j)
+	runs, pods, err := runsOf(ctx, client, j, p.l.clock.Now())
 	now := p.l.clock.Now()
 	if err != nil || pods == 0 {
 		return "", err
 	}
-	d, held := p.ask(view, j, since, now)
-	if !held {
+	d := p.ask(view, j, runs, now, known)
+	if next.at = d.Again; !d.held && !d.scales(j) {
 		return "", nil
 	}
-	if why, err = disrupts(ctx, client, j, pods); why != "" || err != nil {
+	if why, err = disrupts(ctx, client, j, pods, pods-d.Replicas); why != "" || err != nil {
 		return why, err
 	}
+	// An uninstallation first deletes the binding of the policy that suspends Jobs, and then resumes all Jobs.
+	if _, err = client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, kube.HoldPolicy,
+		metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		return "holding is disabled: the binding of the policy " + kube.HoldPolicy + " does not exist", nil
+	} else if err != nil {
+		return "", err
+	}
+	if !d.held {
+		return "", p.scale(ctx, view, j, &d, now)
+	}
 	// From now on, the question is that of the hold that follows.
-	d.work.Marks.Pause(now.Sub(since).Truncate(time.Second), d.useful)
+	d.work.Marks.Pause(d.ran)
 	d.job, d.settings = view.Settle(&d.work)
 	latest, err := kube.ReadDeadline(ctx, client, j.Namespace, &d.job, kube.RunOf(j))
 	if err != nil {
@@ -182,87 +207,108 @@ func (p *pauser) tryPause(ctx context.Context, view *kube.View, seen *batchv1.Jo
 			until.UTC().Format(time.RFC3339)), nil
 	}
 	m := &d.work.Marks
-	patch := kube.PausePatch(j, map[string]string{
-		v1alpha1.AnnotationWorked: m.Worked.String(), v1alpha1.AnnotationLostWork: m.Lost.String(),
-		v1alpha1.AnnotationPauses: strconv.Itoa(m.Pauses), v1alpha1.AnnotationPaused: string(j.UID),
-		v1alpha1.AnnotationHeldUntil:   until.UTC().Format(time.RFC3339),
-		v1alpha1.AnnotationLatestStart: latest.UTC().Format(time.RFC3339),
-		v1alpha1.AnnotationHeldReason:  d.Reason.String(),
-	})
-	// An uninstallation first deletes the binding of the policy that suspends Jobs, and then resumes all Jobs.
-	_, err = client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, kube.HoldPolicy,
-		metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return "holding is disabled: the binding of the policy " + kube.HoldPolicy + " does not exist", nil
+	replicas := 0
+	state := m.State(j.UID)
+	state[v1alpha1.AnnotationLostWork], state[v1alpha1.AnnotationPauses] = m.Lost.String(), strconv.Itoa(m.Pauses)
+	state[v1alpha1.AnnotationHeldUntil] = until.UTC().Format(time.RFC3339)
+	state[v1alpha1.AnnotationLatestStart] = latest.UTC().Format(time.RFC3339)
+	state[v1alpha1.AnnotationHeldReason] = d.Reason.String()
+	if d.job.Scaling != nil {
+		replicas = d.job.Scaling.Least
 	}
-	if err == nil {
-		_, err = client.BatchV1().Jobs(j.Namespace).Patch(ctx, j.Name, types.JSONPatchType, patch,
-			metav1.PatchOptions{})
+	if ok, err := p.patch(ctx, j, kube.PausePatch(j, replicas, state)); !ok {
+		return "", err
 	}
-	switch {
-	case err == nil:
-		p.l.post(func() { p.l.paused(j, now, until, view, &d) })
-	case apierrors.IsInvalid(err): // rejected by an admission policy, or the Job has changed
-		current, errGet := client.BatchV1().Jobs(j.Namespace).Get(ctx, j.Name, metav1.GetOptions{})
+	p.l.post(func() { p.l.paused(j, now, until, view, &d) })
+	return "", nil
+}
+
+// patch patches a Job. ok is false without an error if the Job was changed concurrently. A failed test of the patch
+// cannot be distinguished from a rejection by an admission policy.
+func (p *pauser) patch(ctx context.Context, j *batchv1.Job, patch []byte) (ok bool, err error) {
+	jobs := p.l.c.Client.BatchV1().Jobs(j.Namespace)
+	if _, err = jobs.Patch(ctx, j.Name, types.JSONPatchType, patch, metav1.PatchOptions{}); apierrors.IsInvalid(err) {
+		current, errGet := jobs.Get(ctx, j.Name, metav1.GetOptions{})
 		if errGet == nil && current.ResourceVersion != j.ResourceVersion {
-			return "", nil
+			return false, nil
 		}
 	}
-	return "", err
+	return err == nil, err
+}
+
+// record records a decision about a running Job.
+func (l *Loop) record(action string, j *batchv1.Job, at time.Time, d *asked, r ledger.Record,
+	question *sched.Snapshot,
+) {
+	record.Decided(action, d.settings.Strategy(), d.Reason.Kind.String())
+	if l.c.Record == nil {
+		return
+	}
+	r.Action, r.At, r.Namespace, r.OwnerKind, r.Owner = action, at, j.Namespace, "Job", j.Name
+	r.UID, r.Strategy, r.Reason = string(j.UID), d.settings.Strategy(), d.Reason.Kind.String()
+	r.Saving, r.Saved = d.Reason.Saving, d.Reason.Carbon
+	l.c.Record(&record.Entry{Record: r, Question: question})
 }
 
 // paused records a pause and informs the owner.
 func (l *Loop) paused(j *batchv1.Job, at, until time.Time, view *kube.View, d *asked) {
 	text := fmt.Sprintf("paused after %v of work: %v", d.work.Marks.Worked, d.Reason)
 	l.queueEvent(l.jobs.object(j.UID, j.Namespace, j.Name), v1.EventTypeNormal, reasonPaused, text)
-	record.Decided(record.Pause, d.settings.Strategy(), d.Reason.Kind.String())
-	if l.c.Record != nil {
-		l.c.Record(&record.Entry{Record: ledger.Record{
-			Action: record.Pause, At: at, Namespace: j.Namespace, OwnerKind: "Job", Owner: j.Name, UID: string(j.UID),
-			Strategy: d.settings.Strategy(), Message: d.Reason.String(), Start: until, Reason: d.Reason.Kind.String(),
-			Saving: d.Reason.Saving, Saved: d.Reason.Carbon,
-		}, Question: view.Question(at, d.job, d.settings)})
-	}
+	l.record(record.Pause, j, at, d, ledger.Record{Message: d.Reason.String(), Start: until},
+		view.Question(at, d.job, d.settings))
 }
 
-// runningSince returns the start of the first container in the current run of a Job, and the number of its running
-// pods.
-func runningSince(ctx context.Context, client kubernetes.Interface, j *batchv1.Job) (since time.Time, running int,
-	err error,
+// runsOf returns the runs of the pods in the current run of a Job, ordered by start, and the number of running pods.
+func runsOf(ctx context.Context, client kubernetes.Interface, j *batchv1.Job, now time.Time) (runs []sched.Window,
+	running int, err error,
 ) {
 	pods, err := client.CoreV1().Pods(j.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: metav1.FormatLabelSelector(j.Spec.Selector), // always set by the API server
 	})
 	if err != nil {
-		return since, 0, err
+		return nil, 0, err
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
+		var run sched.Window
 		for _, c := range pod.Status.ContainerStatuses {
-			var at metav1.Time
+			w := sched.Window{End: now}
 			if c.State.Running != nil {
-				at = c.State.Running.StartedAt
-			} else if c.State.Terminated != nil {
-				at = c.State.Terminated.StartedAt
+				w.Start = c.State.Running.StartedAt.Time
+			} else if t := c.State.Terminated; t != nil {
+				w = sched.Window{Start: t.StartedAt.Time, End: t.FinishedAt.Time}
 			}
-			earlierRun := j.Status.StartTime != nil && at.Before(j.Status.StartTime)
-			if !at.IsZero() && !earlierRun && (since.IsZero() || at.Time.Before(since)) {
-				since = at.Time
+			earlierRun := j.Status.StartTime != nil && w.Start.Before(j.Status.StartTime.Time)
+			if w.Start.IsZero() || earlierRun {
+				continue
 			}
+			if run.Start.IsZero() || w.Start.Before(run.Start) {
+				run.Start = w.Start
+			}
+			run.End = timeutil.Later(run.End, w.End)
+		}
+		if !run.Start.IsZero() {
+			runs = append(runs, run)
 		}
 		if pod.Status.Phase == v1.PodRunning && pod.DeletionTimestamp == nil {
 			running++
 		}
 	}
-	if since.IsZero() {
-		running = 0
+	if len(runs) == 0 {
+		return nil, 0, nil
 	}
-	return since, running, nil
+	slices.SortFunc(runs, func(a, b sched.Window) int { return a.Start.Compare(b.Start) })
+	return runs, running, nil
 }
 
-// disrupts returns the reason why the pods of a Job must not be deleted now, or "". The Job controller itself does not
-// respect PodDisruptionBudgets.
-func disrupts(ctx context.Context, client kubernetes.Interface, j *batchv1.Job, pods int) (why string, err error) {
+// disrupts returns the reason why a number of the running pods of a Job must not be deleted now, or "". The Job
+// controller itself does not respect PodDisruptionBudgets.
+func disrupts(ctx context.Context, client kubernetes.Interface, j *batchv1.Job, pods, deleted int) (why string,
+	err error,
+) {
+	if deleted <= 0 {
+		return "", nil
+	}
 	budgets, err := client.PolicyV1().PodDisruptionBudgets(j.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
@@ -271,7 +317,7 @@ func disrupts(ctx context.Context, client kubernetes.Interface, j *batchv1.Job, 
 		b := &budgets.Items[i]
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err == nil && selector.Matches(labels.Set(j.Spec.Template.Labels)) &&
-			int(b.Status.DisruptionsAllowed) < pods {
+			int(b.Status.DisruptionsAllowed) < deleted {
 			return fmt.Sprintf("PodDisruptionBudget %s allows %d disruptions, and %d pods are running", b.Name,
 				b.Status.DisruptionsAllowed, pods), nil
 		}

@@ -21,6 +21,7 @@ const (
 	Hold    = "hold"
 	Release = "release"
 	Pause   = "pause"  // suspension of a running Job, until a planned resumption
+	Scale   = "scale"  // change of the number of replicas of a running Job
 	Move    = "move"   // migration of running work to another cluster
 	Refuse  = "refuse" // decision not to hold an object that may wait; counted, but not recorded
 )
