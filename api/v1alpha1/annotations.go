@@ -61,9 +61,12 @@ const (
 	// 1 to 1000: maximum number of pauses of an interruptible Job; defaults to 1000
 	AnnotationMaxPauses = Prefix + "max-pauses"
 	// range, e.g. `1-8`: minimum and maximum number of pods between which the start rule `carbon-scaler`
-	// [changes](../how-to/scaling.md) the `parallelism` of an interruptible Job; its expected duration refers to the
-	// minimum
+	// [changes](../how-to/scaling.md) the `parallelism` of an interruptible Job; its expected duration, which is
+	// required, refers to the minimum
 	AnnotationReplicas = Prefix + "replicas"
+	// `"true"`: on an indexed Job with `replicas` and as many completions as pods, its indexes are interchangeable
+	// workers, so `completions` change together with `parallelism`; otherwise only `parallelism` changes
+	AnnotationElasticIndexes = Prefix + "elastic-indexes"
 	// 0 to 1, or numbers separated by commas: parallel fraction of the work of a Job with `replicas`, or its
 	// throughput with the minimum number of pods, with one more, and so on; by default, it is proportional
 	AnnotationSpeedup = Prefix + "speedup"

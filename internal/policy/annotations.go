@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -58,11 +57,16 @@ func (m *Marks) forgetPauses() {
 	m.Worked, m.Lost, m.Pauses, m.ScaledAt = 0, 0, 0, time.Time{}
 }
 
-// Pause records a pause after a run with the given work, including repeated work. The repeated work of the next run is
-// counted as lost in advance, so that the cost of the last pause is counted too.
-func (m *Marks) Pause(ran time.Duration) {
+// Pause records a pause after a run with the given work, including repeated work. rate is the work per time of an
+// elastic Job and 0 for others. The repeated work of the next run is counted as lost in advance, so that the cost of
+// the last pause is counted too.
+func (m *Marks) Pause(ran time.Duration, rate float64) {
 	useful, lost := max(0, ran-m.Repeats()), time.Duration(0)
-	if m.Checkpoints > 0 {
+	switch {
+	case m.Checkpoints == 0:
+	case rate > 0: // the time of the last checkpoint is unknown
+		lost = min(useful, time.Duration(rate*float64(m.Checkpoints)))
+	default:
 		lost = useful % m.Checkpoints
 	}
 	m.Worked += useful - lost
@@ -193,11 +197,16 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 	{key: v1alpha1.AnnotationPauses, read: keep(readCount, func(m *Marks) *int { return &m.Pauses })},
 	{key: v1alpha1.AnnotationScaledAt, read: keep(readTime, func(m *Marks) *time.Time { return &m.ScaledAt })},
 	{key: v1alpha1.AnnotationReplicas, read: readReplicas},
-	{key: v1alpha1.AnnotationSpeedup, read: func(m *Marks, value string) error {
-		m.Replicas.Speedup = value
-		_, err := parse(value, func(string) (bool, error) { return true, nil })
+	{key: v1alpha1.AnnotationElasticIndexes, read: func(_ *Marks, value string) error {
+		_, err := readBool(value) // see ElasticIndexed
 		return err
 	}},
+	{
+		key: v1alpha1.AnnotationSpeedup,
+		read: keep(func(value string) (string, error) {
+			return parse(value, func(s string) (string, error) { return s, nil })
+		}, func(m *Marks) *string { return &m.Replicas.Speedup }),
+	},
 	{
 		// of the hybrid scheduler
 		key: v1alpha1.AnnotationPerformanceWeight, alias: "scheduler.policy/performance-weight",
@@ -236,7 +245,11 @@ func ReadMarks(from ...map[string]string) (Marks, error) {
 		return Marks{}, nil // fast path for most pods
 	}
 	m := new(Marks)
-	if err := cmp.Or(m.read(annotations, from), m.checkScaling()); err != nil {
+	err := m.read(annotations, from)
+	if err == nil {
+		err = m.checkScaling()
+	}
+	if err != nil {
 		return Marks{}, err
 	}
 	m.setRule()

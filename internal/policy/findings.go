@@ -284,7 +284,10 @@ func findScaling(w *Work, s *Settings, rule *sched.StartRule) (all []Finding) {
 	case w.unscalable != "":
 		return addIf(all, true, said+": "+w.unscalable, "")
 	}
-	return addIf(all, rule.Scale == nil, said+" with the strategy "+s.Strategy(), "use carbon+carbon-scaler")
+	all = addIf(all, rule.Scale == nil, said+" with the strategy "+s.Strategy(), "use carbon+carbon-scaler")
+	return addIf(all, rule.Scale != nil && !w.StatesDuration(), fmt.Sprintf(
+		"the run time of a Job with %s is not learnt, so %v is assumed", v1alpha1.AnnotationReplicas, s.Duration()),
+		"set "+v1alpha1.AnnotationExpectedDuration+" to the run time with the minimum number of pods")
 }
 
 // WeighsPerformance reports whether a strategy uses the annotation performance-weight.

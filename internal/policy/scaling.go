@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/sched"
 	"github.com/kubenergy/kubenergy/internal/sliceutil"
-	"github.com/kubenergy/kubenergy/internal/timeutil"
 )
 
 // Replicas is the range in which the number of pods of an elastic Job may change while it runs. It is zero if the
@@ -27,7 +27,7 @@ func readReplicas(m *Marks, value string) error {
 	from, to, _ := strings.Cut(value, "-")
 	least, err := readCount(from)
 	most, err2 := readCount(to)
-	if err != nil || err2 != nil || least < 1 || most <= least {
+	if err != nil || err2 != nil || least < 1 || most <= least || value != fmt.Sprintf("%d-%d", least, most) {
 		return fmt.Errorf("want a range such as 1-8, up to %d", maxCount)
 	}
 	m.Replicas.Least, m.Replicas.Most = least, most
@@ -73,11 +73,13 @@ func (m *Marks) checkScaling() error {
 // Parallelism returns the number of pods that a Job runs at the same time.
 func Parallelism(j *batchv1.Job) int { return int(*cmp.Or(j.Spec.Parallelism, new(int32(1)))) }
 
-// ElasticIndexed reports whether each index of a Job is a replica, so that its completions change together with its
-// parallelism.
+// ElasticIndexed reports whether the indexes of a Job are interchangeable workers, so that its completions change
+// together with its parallelism. Fewer completions would skip other indexes.
 func ElasticIndexed(j *batchv1.Job) bool {
-	return j.Spec.CompletionMode != nil && *j.Spec.CompletionMode == batchv1.IndexedCompletion &&
-		j.Spec.Completions != nil && int(*j.Spec.Completions) == Parallelism(j)
+	key := v1alpha1.AnnotationElasticIndexes
+	return cmp.Or(j.Annotations[key], j.Spec.Template.Annotations[key]) == "true" && j.Spec.CompletionMode != nil &&
+		*j.Spec.CompletionMode == batchv1.IndexedCompletion && j.Spec.Completions != nil &&
+		int(*j.Spec.Completions) == Parallelism(j)
 }
 
 // unscalable returns the reason why the number of pods of a Job cannot change within the range, or "" if it can.
@@ -89,24 +91,22 @@ func (r *Replicas) unscalable(j *batchv1.Job) string {
 		return fmt.Sprintf("parallelism is %d, outside of the range", now)
 	case !ElasticIndexed(j) && j.Spec.Completions != nil && int(*j.Spec.Completions) < r.Most:
 		return fmt.Sprintf("completions is %d, below the maximum of the range", *j.Spec.Completions)
+	case ElasticIndexed(j) && (j.Spec.MaxFailedIndexes != nil || j.Spec.SuccessPolicy != nil):
+		return "maxFailedIndexes and successPolicy depend on the number of completions"
 	}
 	return ""
 }
 
-// Ran returns the work of a running Job from its start or last change of replicas until the given time, including
-// repeated work, if all of its pods have been running since then.
-func (w *Work) Ran(j *batchv1.Job, until time.Time) time.Duration {
-	ran := max(0, until.Sub(timeutil.Later(j.Status.StartTime.Time, w.Marks.ScaledAt)))
-	if s, _ := w.Marks.Replicas.Scaling(); s != nil {
-		ran = time.Duration(s.Rate(Parallelism(j)) * float64(ran))
-	}
-	return ran
+// Elastic reports whether the number of pods of a Job may change, given a start rule that does so.
+func (w *Work) Elastic() bool {
+	return w.Interruptible && !w.pod && w.Marks.Replicas.Most > 0 && w.unscalable == ""
 }
 
 // State returns the annotations that store the work that a Job has done so far.
 func (m *Marks) State(uid types.UID) map[string]string {
 	state := map[string]string{
 		v1alpha1.AnnotationPaused: string(uid), v1alpha1.AnnotationWorked: m.Worked.String(),
+		v1alpha1.AnnotationPauses: strconv.Itoa(m.Pauses), v1alpha1.AnnotationLostWork: m.Lost.String(),
 	}
 	if !m.ScaledAt.IsZero() {
 		state[v1alpha1.AnnotationScaledAt] = m.ScaledAt.UTC().Format(time.RFC3339)

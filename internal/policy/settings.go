@@ -133,7 +133,7 @@ func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 	rule := sched.StartRules[s.When]
 	job.Done, job.RestartCost = m.Worked, m.RestartCost
 	job.Interruptible = w.Interruptible && !w.pod && pausing(&rule) && m.Pauses < cmp.Or(m.MaxPauses, maxCount)
-	if job.Interruptible && rule.Scale != nil && w.unscalable == "" {
+	if job.Interruptible && rule.Scale != nil && w.Elastic() {
 		job.Scaling, _ = m.Replicas.Scaling() // valid, see ReadMarks
 	}
 	job.Limits, job.Class, job.PUE = s.Limits, w.Class, m.PUE

@@ -81,7 +81,7 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 		Interruptible: interruptible(j),
 	}
 	w.unscalable = w.Marks.Replicas.unscalable(j)
-	if w.Interruptible && w.Marks.Replicas.Most > 0 && w.unscalable == "" {
+	if w.Elastic() {
 		w.request = Times(PodRequest(template), int64(w.Marks.Replicas.Least))
 	}
 	if j.Annotations[v1alpha1.AnnotationPaused] != string(j.UID) {

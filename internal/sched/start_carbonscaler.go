@@ -25,7 +25,7 @@ type scalingRule func(s *Snapshot, j *Job, room int) (w Window, r Reason, again 
 // are required from now on.
 func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int) {
 	least := j.Scaling.Least
-	left := j.workLeft()
+	left := j.left()
 	run := func(r Reason, again time.Time, replicas int) (Window, Reason, time.Time, int) {
 		for replicas < room && s.Now.Add(time.Duration(float64(left)/j.Scaling.Rate(replicas))).After(j.FinishBy) &&
 			!j.FinishBy.IsZero() {
@@ -39,7 +39,7 @@ func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int
 	}
 	next, _ := o.slots()
 	work, until, slack := s.promise(j, left)
-	if left <= 0 || !until.After(s.Now) { // the known work is complete, or the job is late
+	if left <= 0 || !until.After(s.Now) { // there is no work, or the job is late
 		return run(Reason{Kind: DelayUsedUp}, next, room)
 	}
 	a := Allotment{Scaling: j.Scaling, Pieces: o.pieces(nil, until), Room: []int{room}}
@@ -94,7 +94,7 @@ func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int
 // done.
 func (a *Allotment) later(due func(i int) float64, done, work float64) float64 {
 	b := Allotment{Scaling: a.Scaling, Pieces: a.Pieces[1:]}
-	if b.Fill(func(i int) float64 { return due(i+1) - done }, work) > 0 {
+	if b.Fill(func(i int) float64 { return due(i+1) - done }, work) > 1e-9*work {
 		return math.Inf(1)
 	}
 	return b.cost

@@ -27,7 +27,7 @@ func (w *world) guardHolds(t *testing.T, namespace string) {
 	w.createJob(t, namespace, newJob("elastic", "1h", func(j *batchv1.Job) {
 		delete(j.Annotations, v1alpha1.AnnotationAllowedDelay)
 		j.Labels = map[string]string{v1alpha1.LabelInterruptible: "true"}
-		j.Annotations[v1alpha1.AnnotationReplicas] = "2-4"
+		j.Annotations[v1alpha1.AnnotationReplicas], j.Annotations[v1alpha1.AnnotationElasticIndexes] = "2-4", "true"
 		j.Spec.Parallelism = new(int32(2))
 		j.Spec.Completions, j.Spec.CompletionMode = new(int32(2)), new(batchv1.IndexedCompletion)
 	}))
@@ -47,9 +47,10 @@ func (w *world) guardHolds(t *testing.T, namespace string) {
 		"change the parallelism":          {"guarded", `{"spec":{"parallelism":50}}`},
 		"use more replicas than allowed":  {"elastic", `{"spec":{"parallelism":5,"completions":5}}`},
 		"use fewer replicas than allowed": {"elastic", `{"spec":{"parallelism":1,"completions":1}}`},
-		"change the range of replicas": {
-			"elastic",
-			`{"metadata":{"annotations":{"kubenergy.io/replicas":"1-9"}},"spec":{"parallelism":9,"completions":9}}`,
+		"change the range of replicas":    {"elastic", `{"metadata":{"annotations":{"kubenergy.io/replicas":"1-9"}}}`},
+		"declare indexes elastic":         {"guarded", `{"metadata":{"annotations":{"kubenergy.io/elastic-indexes":"true"}}}`},
+		"make a held Job interruptible": {
+			"guarded", `{"metadata":{"labels":{"kubenergy.io/interruptible":"true"}}}`,
 		},
 		"suspend an elastic Job without holding it": {"elastic", `{"spec":{"suspend":true}}`},
 		"run other completions than replicas":       {"elastic", `{"spec":{"parallelism":3,"completions":4}}`},

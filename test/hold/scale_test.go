@@ -30,11 +30,15 @@ func TestScaling(t *testing.T) {
 	scheduler := shared.scheduler(t, "scaling", writeSignals(t, "1h", now, hours))
 	indexed := new(batchv1.IndexedCompletion)
 	for name, change := range map[string]func(j *batchv1.Job){
-		"queue":   func(j *batchv1.Job) { j.Spec.Completions = nil },
-		"tasks":   func(j *batchv1.Job) { j.Spec.Completions = new(int32(20)) },
-		"indexed": func(j *batchv1.Job) { j.Spec.Completions, j.Spec.CompletionMode = new(int32(2)), indexed },
-		"steady":  func(j *batchv1.Job) { j.Labels = nil },
-		"few":     func(j *batchv1.Job) { j.Spec.Completions = new(int32(3)) },
+		"queue": func(j *batchv1.Job) { j.Spec.Completions = nil },
+		"tasks": func(j *batchv1.Job) { j.Spec.Completions = new(int32(20)) },
+		"indexed": func(j *batchv1.Job) {
+			j.Spec.Completions, j.Spec.CompletionMode = new(int32(2)), indexed
+			j.Annotations[v1alpha1.AnnotationElasticIndexes] = "true"
+		},
+		"shards": func(j *batchv1.Job) { j.Spec.Completions, j.Spec.CompletionMode = new(int32(2)), indexed },
+		"steady": func(j *batchv1.Job) { j.Labels = nil },
+		"few":    func(j *batchv1.Job) { j.Spec.Completions = new(int32(3)) },
 	} {
 		shared.createJob(t, namespace, newJob(name, "6h", func(j *batchv1.Job) {
 			j.Labels = map[string]string{v1alpha1.LabelInterruptible: "true"}
@@ -62,7 +66,7 @@ func TestScaling(t *testing.T) {
 			t.Errorf("unexpected completions of %s", name)
 		}
 	}
-	for _, name := range []string{"steady", "few"} {
+	for _, name := range []string{"steady", "few", "shards"} {
 		if j := shared.job(t, namespace, name); *j.Spec.Parallelism != 2 || j.Annotations[v1alpha1.AnnotationScaledAt] != "" {
 			t.Errorf("Job %s was scaled to %d replicas", name, *j.Spec.Parallelism)
 		}

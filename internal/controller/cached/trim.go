@@ -156,7 +156,8 @@ func (t *trimmer) trimJob(j *batchv1.Job) {
 	}
 	j.Spec = batchv1.JobSpec{
 		Suspend: j.Spec.Suspend, Parallelism: j.Spec.Parallelism, Completions: j.Spec.Completions, Template: template,
-		ManagedBy: j.Spec.ManagedBy,
+		ManagedBy: j.Spec.ManagedBy, CompletionMode: j.Spec.CompletionMode, MaxFailedIndexes: j.Spec.MaxFailedIndexes,
+		SuccessPolicy: j.Spec.SuccessPolicy,
 	}
 	var ended []batchv1.JobCondition
 	for i := range j.Status.Conditions {

@@ -43,7 +43,10 @@ func TestTrim(t *testing.T) {
 	j.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	j.Spec.ManagedBy = new("example.com/other-controller")
 	neverBefore, _ := policy.NeverHeldJob(j)
-	j.Spec.Parallelism, j.Spec.Completions = new(int32(4)), new(int32(3))
+	j.Labels = map[string]string{v1alpha1.LabelInterruptible: "true"}
+	j.Annotations[v1alpha1.AnnotationReplicas], j.Annotations[v1alpha1.AnnotationElasticIndexes] = "2-4", "true"
+	j.Spec.Parallelism, j.Spec.Completions = new(int32(3)), new(int32(3))
+	j.Spec.CompletionMode, j.Spec.MaxFailedIndexes = new(batchv1.IndexedCompletion), new(int32(1))
 	j.Spec.Template = podTemplate()
 	before, errBefore := policy.ReadJob(j)
 	if _, err := transform(silent, newTrimmer(nil).trimJob)(j); err != nil {

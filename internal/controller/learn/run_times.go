@@ -67,6 +67,9 @@ func (r *RunTimes) Saw(o client.Object) {
 		return
 	}
 	work, _ := policy.ReadJob(j) // invalid annotations do not matter
+	if work.Elastic() {
+		return // its run time depends on the number of pods at each time
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pending == nil {
@@ -74,7 +77,7 @@ func (r *RunTimes) Saw(o client.Object) {
 	}
 	ended := *j.Status.CompletionTime
 	m := &work.Marks
-	r.pending[j.UID] = run{j.UID, ended, m.Worked + max(0, work.Ran(j, ended.Time)-m.Repeats()), work}
+	r.pending[j.UID] = run{j.UID, ended, m.Worked + max(0, ended.Sub(j.Status.StartTime.Time)-m.Repeats()), work}
 }
 
 func completed(j *batchv1.Job) bool {

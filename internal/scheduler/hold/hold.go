@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"fmt"
 	"hash/maphash"
 	"math/bits"
 	"strings"
@@ -108,6 +109,7 @@ type settings struct {
 	finishBy        time.Time
 	released        bool
 	interruptible   bool
+	scaling         string
 	limits          sched.Limits
 	when            string
 	weights         sched.Weights
@@ -120,8 +122,13 @@ var seed = maphash.MakeSeed()
 // asks returns a hash of the settings that a plan depends on. The hold is planned again when it changes. Storing
 // the hash saves 150 bytes of settings per hold.
 func asks(j *sched.Job, s *policy.Settings) uint64 {
+	scaling := ""
+	if j.Scaling != nil {
+		scaling = fmt.Sprint(*j.Scaling)
+	}
 	return maphash.Comparable(seed, settings{
-		delay: j.AllowedDelay, duration: j.Duration, done: j.Done, restart: j.RestartCost,
+		scaling: scaling,
+		delay:   j.AllowedDelay, duration: j.Duration, done: j.Done, restart: j.RestartCost,
 		finishBy: j.FinishBy.UTC(), released: j.Released, interruptible: j.Interruptible,
 		limits: j.Limits, when: s.When, weights: s.Weights, mode: s.Mode,
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -50,8 +49,9 @@ type pauser struct {
 // review is the next time to consider a Job. The decision to run is valid until then or, if the time is zero, until the
 // view changes.
 type review struct {
-	at   time.Time
-	view *kube.View
+	at    time.Time
+	view  *kube.View
+	fresh bool // no decision has been made yet, because its pods do not run
 }
 
 // pauseJobs pauses Jobs until ctx is done, which is when the Lease is lost. If two replicas do so, a Job is paused
@@ -88,12 +88,14 @@ func (p *pauser) turn(ctx context.Context) {
 		if j.Status.StartTime == nil || policy.NotSuspended(j) != "" {
 			continue
 		}
-		next, known := last[j.UID]
-		if !known || next.at.IsZero() && next.view != view || !next.at.IsZero() && !now.Before(next.at) {
+		next, seen := last[j.UID]
+		if !seen || next.at.IsZero() && next.view != view || !next.at.IsZero() && !now.Before(next.at) {
+			known := seen && !next.fresh
 			d := p.ask(view, j, nil, now, known)
-			next = &review{d.Again, view}
-			// A decision of an earlier leader is valid until the next step of the rule.
-			if d.held || d.scales(j) && (known || d.work.Marks.ScaledAt.IsZero()) {
+			next = &review{d.Again, view, false}
+			// A decision of an earlier leader is valid until the next step of the rule. The work of an elastic Job is
+			// only known from its pods.
+			if d.held || d.job.Scaling != nil && (known || d.work.Marks.ScaledAt.IsZero()) {
 				calls.Go(func() error {
 					safely(klog.FromContext(ctx), func() { p.pause(ctx, view, j, known, next) })
 					return nil
@@ -127,9 +129,10 @@ func (p *pauser) ask(view *kube.View, j *batchv1.Job, runs []sched.Window, now t
 	if err != nil || !d.settings.Enforced() || d.job.AllowedDelay <= 0 || d.job.Released || !d.job.Interruptible {
 		return d
 	}
-	if d.ran = d.work.Ran(j, now); len(runs) > 0 {
-		d.ran = worked(m, d.job.Scaling, runs, now)
+	if len(runs) == 0 {
+		runs = slices.Repeat([]sched.Window{{Start: j.Status.StartTime.Time, End: now}}, policy.Parallelism(j))
 	}
+	d.ran = worked(m, d.job.Scaling, runs, now)
 	if d.job.Scaling == nil || known || d.ran > m.Repeats()+startTime {
 		// Work that must be repeated first remains to be done.
 		d.job.Running, d.job.Done = true, max(0, d.job.Done+d.ran-m.Repeats())
@@ -153,6 +156,11 @@ func (p *pauser) pause(ctx context.Context, view *kube.View, seen *batchv1.Job, 
 	case apierrors.IsNotFound(err) || errors.Is(err, context.Canceled): // the Job was deleted, or the Lease is lost
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Failed to pause or scale Job", "job", klog.KObj(seen))
+		if !apierrors.IsInvalid(err) {
+			return
+		}
+		why = err.Error()
+		fallthrough
 	case why != "":
 		object := p.l.jobs.object(seen.UID, seen.Namespace, seen.Name)
 		p.l.post(func() { p.l.queueEvent(object, v1.EventTypeNormal, reasonNotPaused, "not paused or scaled: "+why) })
@@ -169,14 +177,23 @@ func (p *pauser) tryPause(ctx context.Context, view *kube.View, seen *batchv1.Jo
 		j.DeletionTimestamp != nil {
 		return "", err
 	}
-	runs, pods, err := runsOf(ctx, client, j, p.l.clock.Now())
+	runs, pods, completes, err := runsOf(ctx, client, j, p.l.clock.Now())
 	now := p.l.clock.Now()
-	if err != nil || pods == 0 {
+	if err != nil {
 		return "", err
+	}
+	// Decide soon if the pods do not run yet, or if the Job changes.
+	soon := review{now.Add(min(startTime, max(startTime/30, now.Sub(seen.Status.StartTime.Time)/2))), view, !known}
+	if pods == 0 {
+		*next = soon
+		return "", nil
 	}
 	d := p.ask(view, j, runs, now, known)
 	if next.at = d.Again; !d.held && !d.scales(j) {
 		return "", nil
+	}
+	if completes {
+		return "one of its pods has completed, so it would be complete without the others", nil
 	}
 	if why, err = disrupts(ctx, client, j, pods, pods-d.Replicas); why != "" || err != nil {
 		return why, err
@@ -189,10 +206,14 @@ func (p *pauser) tryPause(ctx context.Context, view *kube.View, seen *batchv1.Jo
 		return "", err
 	}
 	if !d.held {
-		return "", p.scale(ctx, view, j, &d, now)
+		return "", p.scale(ctx, view, j, &d, now, func() { *next = soon })
 	}
 	// From now on, the question is that of the hold that follows.
-	d.work.Marks.Pause(d.ran)
+	scaling, rate := d.job.Scaling, 0.
+	if scaling != nil {
+		rate = scaling.Rate(policy.Parallelism(j))
+	}
+	d.work.Marks.Pause(d.ran, rate)
 	d.job, d.settings = view.Settle(&d.work)
 	latest, err := kube.ReadDeadline(ctx, client, j.Namespace, &d.job, kube.RunOf(j))
 	if err != nil {
@@ -209,14 +230,14 @@ func (p *pauser) tryPause(ctx context.Context, view *kube.View, seen *batchv1.Jo
 	m := &d.work.Marks
 	replicas := 0
 	state := m.State(j.UID)
-	state[v1alpha1.AnnotationLostWork], state[v1alpha1.AnnotationPauses] = m.Lost.String(), strconv.Itoa(m.Pauses)
 	state[v1alpha1.AnnotationHeldUntil] = until.UTC().Format(time.RFC3339)
 	state[v1alpha1.AnnotationLatestStart] = latest.UTC().Format(time.RFC3339)
 	state[v1alpha1.AnnotationHeldReason] = d.Reason.String()
-	if d.job.Scaling != nil {
-		replicas = d.job.Scaling.Least
+	if scaling != nil {
+		replicas = scaling.Least
 	}
 	if ok, err := p.patch(ctx, j, kube.PausePatch(j, replicas, state)); !ok {
+		*next = soon
 		return "", err
 	}
 	p.l.post(func() { p.l.paused(j, now, until, view, &d) })
@@ -259,17 +280,21 @@ func (l *Loop) paused(j *batchv1.Job, at, until time.Time, view *kube.View, d *a
 }
 
 // runsOf returns the runs of the pods in the current run of a Job, ordered by start, and the number of running pods.
+// completes is set if the Job is complete as soon as no pod is active, because a pod of a work queue has completed or
+// because fewer indexes may already be complete.
 func runsOf(ctx context.Context, client kubernetes.Interface, j *batchv1.Job, now time.Time) (runs []sched.Window,
-	running int, err error,
+	running int, completes bool, err error,
 ) {
 	pods, err := client.CoreV1().Pods(j.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: metav1.FormatLabelSelector(j.Spec.Selector), // always set by the API server
 	})
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, false, err
 	}
+	succeeded := j.Status.Succeeded > 0
 	for i := range pods.Items {
 		pod := &pods.Items[i]
+		succeeded = succeeded || pod.Status.Phase == v1.PodSucceeded
 		var run sched.Window
 		for _, c := range pod.Status.ContainerStatuses {
 			w := sched.Window{End: now}
@@ -295,10 +320,10 @@ func runsOf(ctx context.Context, client kubernetes.Interface, j *batchv1.Job, no
 		}
 	}
 	if len(runs) == 0 {
-		return nil, 0, nil
+		return nil, 0, false, nil
 	}
 	slices.SortFunc(runs, func(a, b sched.Window) int { return a.Start.Compare(b.Start) })
-	return runs, running, nil
+	return runs, running, succeeded && (j.Spec.Completions == nil || policy.ElasticIndexed(j)), nil
 }
 
 // disrupts returns the reason why a number of the running pods of a Job must not be deleted now, or "". The Job

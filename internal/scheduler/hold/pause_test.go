@@ -289,6 +289,10 @@ func TestNotPaused(t *testing.T) {
 		"complete": {change: func(_ *world, j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
 		}},
+		"work queue that is nearly complete": {
+			change: func(_ *world, j *batchv1.Job) { j.Status.Succeeded = 1 },
+			event:  "it would be complete without the others",
+		},
 		"long grace period": {
 			change: func(_ *world, j *batchv1.Job) {
 				j.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(7 * 3600))

@@ -3,6 +3,7 @@ package hold
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -22,11 +23,14 @@ func (d *asked) scales(j *batchv1.Job) bool {
 }
 
 // scale changes the number of pods of a Job.
-func (p *pauser) scale(ctx context.Context, view *kube.View, j *batchv1.Job, d *asked, now time.Time) error {
+// again is called if the Job was changed concurrently.
+func (p *pauser) scale(ctx context.Context, view *kube.View, j *batchv1.Job, d *asked, now time.Time, again func(),
+) error {
 	question := view.Question(now, d.job, d.settings)
 	m := &d.work.Marks
 	m.Scale(d.ran, now)
 	if ok, err := p.patch(ctx, j, kube.ScalePatch(j, d.Replicas, m.State(j.UID))); !ok {
+		again()
 		return err
 	}
 	text := fmt.Sprintf("scaled from %d to %d replicas: %v", policy.Parallelism(j), d.Replicas, d.Reason)
@@ -45,20 +49,24 @@ func worked(m *policy.Marks, scaling *sched.Scaling, runs []sched.Window, now ti
 	if scaling == nil {
 		return max(0, now.Sub(at))
 	}
-	for at.Before(now) {
-		next, running := now, 0
-		for _, r := range runs {
-			if !r.Start.After(at) && r.End.After(at) {
-				running++
-			}
-			for _, change := range [...]time.Time{r.Start, r.End} {
-				if change.After(at) {
-					next = timeutil.Earlier(next, change)
-				}
-			}
+	type change struct {
+		at time.Time
+		by int
+	}
+	changes := []change{{now, 0}}
+	running := 0
+	for _, r := range runs {
+		if !r.End.After(at) || !r.Start.Before(now) {
+			continue
 		}
-		work += time.Duration(float64(next.Sub(at)) * scaling.Rate(running))
-		at = next
+		if changes = append(changes, change{timeutil.Later(r.Start, at), 1}); r.End.Before(now) {
+			changes = append(changes, change{r.End, -1})
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return a.at.Compare(b.at) })
+	for _, c := range changes {
+		work += time.Duration(float64(c.at.Sub(at)) * scaling.Rate(running))
+		at, running = c.at, running+c.by
 	}
 	return work.Truncate(time.Second)
 }

@@ -1,16 +1,22 @@
 package hold
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/internal/energy"
@@ -185,7 +191,82 @@ func simulated(t *testing.T, values, throughput []float64, work, restart time.Du
 	return append(changes, change{at(o.Finish), -1})
 }
 
-func live(t *testing.T, values, throughput []float64, work, restart time.Duration) (changes []change) {
+// TestPodsStartLate verifies that a Job is scaled when its containers have started, minutes after the Job, and not an
+// hour later.
+func TestPodsStartLate(t *testing.T) {
+	var p pauseRecords
+	during(t, p.enable, func(w *world) {
+		w.hours(50, 900)
+		w.runsJob(map[string]string{
+			v1alpha1.AnnotationStrategy: "carbon+carbon-scaler", v1alpha1.AnnotationReplicas: "1-4",
+		}, func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(1)) })
+		if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		bubble.Advance(10 * time.Minute)
+		if got := *w.read("j").Spec.Parallelism; got != 1 {
+			t.Fatalf("the Job was scaled to %d before its pods started", got)
+		}
+		w.syncPods()
+		bubble.Advance(2 * time.Minute)
+		if got := *w.read("j").Spec.Parallelism; got != 4 {
+			t.Errorf("the Job runs on %d replicas, want 4", got)
+		}
+	})
+}
+
+// TestFailingRequests verifies, with requests that fail before or after they take effect as if the API server or the
+// scheduler were killed, that the work and the pauses of elastic Jobs are booked once, and that they end in time.
+//
+//test:norace
+func TestFailingRequests(t *testing.T) {
+	failures := 0
+	for seed := range uint64(5) {
+		draw := rand.New(rand.NewPCG(seed, 1))
+		values := []float64{50}
+		for range 47 {
+			values = append(values, 50+900*draw.Float64())
+		}
+		live(t, values, []float64{1, 1.8, 2.5}, 5*time.Hour, 10*time.Minute, func(w *world, _ *Config) {
+			var lock sync.Mutex
+			fail := func(share float64) bool {
+				lock.Lock()
+				defer lock.Unlock()
+				failed := draw.Float64() < share
+				if failed {
+					failures++
+				}
+				return failed
+			}
+			apply := clienttesting.ObjectReaction(w.client.Tracker())
+			w.client.PrependReactor("*", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				unavailable := apierrors.NewInternalError(errors.New("the server is stopping"))
+				switch a.GetResource().Resource {
+				case "poddisruptionbudgets", "mutatingadmissionpolicybindings":
+					return a.GetVerb() != "create" && fail(0.1), nil, unavailable
+				case "jobs":
+					if a.GetVerb() == "patch" && fail(0.2) {
+						return true, nil, unavailable
+					}
+					if a.GetVerb() == "patch" && fail(0.2) {
+						if _, _, err := apply(a); err != nil {
+							return true, nil, err
+						}
+						return true, nil, unavailable
+					}
+				}
+				return false, nil, nil
+			})
+		})
+	}
+	if failures < 20 {
+		t.Errorf("only %d requests failed", failures)
+	}
+}
+
+// live runs an elastic Job on the loop, verifies its bookings and records, and returns its numbers of replicas.
+func live(t *testing.T, values, throughput []float64, work, restart time.Duration, prepare ...func(*world, *Config),
+) (changes []change) {
 	t.Helper()
 	var p pauseRecords
 	speedup := ""
@@ -195,7 +276,12 @@ func live(t *testing.T, values, throughput []float64, work, restart time.Duratio
 		}
 		speedup += fmt.Sprintf("%.4g", v)
 	}
-	during(t, p.enable, func(w *world) {
+	during(t, func(w *world, c *Config) {
+		p.enable(w, c)
+		for _, f := range prepare {
+			f(w, c)
+		}
+	}, func(w *world) {
 		w.hours(values...)
 		began := time.Now()
 		scaling := sched.Scaling{Least: 1, Throughput: throughput}
@@ -205,7 +291,8 @@ func live(t *testing.T, values, throughput []float64, work, restart time.Duratio
 			v1alpha1.AnnotationReplicas: fmt.Sprintf("1-%d", len(throughput)), v1alpha1.AnnotationSpeedup: speedup,
 		}, func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(1)) })
 		_ = w.client.CoreV1().Pods("default").Delete(t.Context(), "p", metav1.DeleteOptions{})
-		replicas, repeats, done := 0, time.Duration(0), time.Duration(0)
+		replicas, pauses := 0, 0
+		var repeats, done, idle time.Duration
 		const step = 5 * time.Second
 		for done < work {
 			if now := w.syncPods(); now != replicas {
@@ -216,6 +303,7 @@ func live(t *testing.T, values, throughput []float64, work, restart time.Duratio
 				changes = append(changes, change{at, now})
 				if now == 0 {
 					repeats = restart
+					pauses++
 				}
 				replicas = now
 				if worked, _ := time.ParseDuration(w.read("j").Annotations[v1alpha1.AnnotationWorked]); len(changes) > 1 &&
@@ -224,11 +312,25 @@ func live(t *testing.T, values, throughput []float64, work, restart time.Duratio
 				}
 			}
 			bubble.Advance(step)
+			if replicas == 0 {
+				idle += step
+			}
 			did := time.Duration(float64(step) * scaling.Rate(replicas))
 			done += max(0, did-repeats)
 			repeats = max(0, repeats-did)
 		}
 		changes = append(changes, change{time.Since(began).Round(time.Minute).Hours(), -1})
+		if w.suspended("j") && replicas > 0 { // by the last decision before its completion
+			pauses++
+		}
+		m := w.read("j").Annotations
+		lost, _ := time.ParseDuration(m[v1alpha1.AnnotationLostWork])
+		if n, _ := strconv.Atoi(m[v1alpha1.AnnotationPauses]); n != pauses || lost != time.Duration(pauses)*restart {
+			t.Errorf("%d pauses are booked, want %d; lost work is %v", n, pauses, lost)
+		}
+		if fast := done - time.Duration(float64(time.Since(began)-idle)); idle > elasticDelay+max(0, fast) {
+			t.Errorf("suspended for %v", idle)
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, e := range p.records {
