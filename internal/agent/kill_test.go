@@ -57,7 +57,7 @@ func TestKill(t *testing.T) {
 			killer := &killtest.Killer{Longest: 600 * time.Millisecond, Command: func() *exec.Cmd {
 				return exec.Command(path, args...)
 			}}
-			defer killer.Close()
+			t.Cleanup(killer.Close)
 
 			// Stop the counter until the agent has read it for the first time, and again at the end until all
 			// energy is recorded.
@@ -86,7 +86,9 @@ func TestKill(t *testing.T) {
 			used := energy.Microjoules(counter.Used())
 			t.Cleanup(func() {
 				if total := sink.Totals(); t.Failed() {
-					t.Logf("used %d µJ, recorded %d in %d batches", used, total.Measured, total.Batches)
+					output, err := killer.End()
+					t.Logf("used %d µJ, recorded %d in %d batches; the agent returned %v and printed\n%s", used, total.Measured,
+						total.Batches, err, output)
 				}
 			})
 			kit.Eventually(t, 2*time.Minute, "all energy is recorded", func() bool {

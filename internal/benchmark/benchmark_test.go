@@ -61,7 +61,8 @@ func TestMeasure(t *testing.T) {
 		if r.Watts == nil || r.Watts.Value != 42 || r.Watts.Count < short.Least || r.Watts.Count > short.Most {
 			t.Errorf("unexpected power of %s: %+v", r.Work, r.Watts)
 		}
-		if !r.End.After(r.Start) || r.Work != GPU && !(r.Got > 0 && r.Got < 1.5) {
+		// The upper limit is unknown, because these runs are not much longer than the ticks of CPU time.
+		if !r.End.After(r.Start) || r.Work != GPU && !(r.Got > 0) {
 			t.Errorf("unexpected run of %s: got %v, from %v to %v", r.Work, r.Got, r.Start, r.End)
 		}
 	}

@@ -165,9 +165,9 @@ func (k *Killer) Lives(kills int) error {
 
 // End terminates the running program with SIGTERM and returns its output.
 func (k *Killer) End() (string, error) {
-	if err := k.current.Process.Signal(syscall.SIGTERM); err != nil {
-		return "", err
+	err := k.current.Process.Signal(syscall.SIGTERM)
+	if err == nil || errors.Is(err, os.ErrProcessDone) {
+		err = k.current.Wait()
 	}
-	err := k.current.Wait()
 	return strings.TrimSpace(k.output.String()), err
 }
