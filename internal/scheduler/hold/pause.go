@@ -85,7 +85,7 @@ func (p *pauser) turn(ctx context.Context) {
 	p.again = map[types.UID]*review{}
 	for _, o := range p.jobs.List() {
 		j := o.(*batchv1.Job)
-		if j.Status.StartTime == nil || policy.NotSuspended(j) != "" {
+		if j.Status.StartTime == nil || policy.Parallelism(j) <= 0 || policy.NotSuspended(j) != "" {
 			continue
 		}
 		next, seen := last[j.UID]
@@ -130,7 +130,10 @@ func (p *pauser) ask(view *kube.View, j *batchv1.Job, runs []sched.Window, now t
 		return d
 	}
 	if len(runs) == 0 {
-		runs = slices.Repeat([]sched.Window{{Start: j.Status.StartTime.Time, End: now}}, policy.Parallelism(j))
+		runs = []sched.Window{{Start: j.Status.StartTime.Time, End: now}}
+		if d.job.Scaling != nil { // then the range limits the number
+			runs = slices.Repeat(runs, policy.Parallelism(j))
+		}
 	}
 	d.ran = worked(m, d.job.Scaling, runs, now)
 	if d.job.Scaling == nil || known || d.ran > m.Repeats()+startTime {

@@ -289,6 +289,7 @@ func TestNotPaused(t *testing.T) {
 		"complete": {change: func(_ *world, j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
 		}},
+		"parallelism of 0": {change: func(_ *world, j *batchv1.Job) { j.Spec.Parallelism = new(int32(0)) }},
 		"work queue that is nearly complete": {
 			change: func(_ *world, j *batchv1.Job) { j.Status.Succeeded = 1 },
 			event:  "it would be complete without the others",
