@@ -198,8 +198,10 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 	{key: v1alpha1.AnnotationScaledAt, read: keep(readTime, func(m *Marks) *time.Time { return &m.ScaledAt })},
 	{key: v1alpha1.AnnotationReplicas, read: readReplicas},
 	{key: v1alpha1.AnnotationElasticIndexes, read: func(_ *Marks, value string) error {
-		_, err := readBool(value) // see ElasticIndexed
-		return err
+		if value != "true" && value != "false" { // see ElasticIndexed
+			return errors.New(`want "true" or "false"`)
+		}
+		return nil
 	}},
 	{
 		key: v1alpha1.AnnotationSpeedup,

@@ -76,10 +76,14 @@ func Parallelism(j *batchv1.Job) int { return int(*cmp.Or(j.Spec.Parallelism, ne
 // ElasticIndexed reports whether the indexes of a Job are interchangeable workers, so that its completions change
 // together with its parallelism. Fewer completions would skip other indexes.
 func ElasticIndexed(j *batchv1.Job) bool {
-	key := v1alpha1.AnnotationElasticIndexes
-	return cmp.Or(j.Annotations[key], j.Spec.Template.Annotations[key]) == "true" && j.Spec.CompletionMode != nil &&
+	return declaredElastic(j) && j.Spec.CompletionMode != nil &&
 		*j.Spec.CompletionMode == batchv1.IndexedCompletion && j.Spec.Completions != nil &&
 		int(*j.Spec.Completions) == Parallelism(j)
+}
+
+func declaredElastic(j *batchv1.Job) bool {
+	key := v1alpha1.AnnotationElasticIndexes
+	return cmp.Or(j.Annotations[key], j.Spec.Template.Annotations[key]) == "true"
 }
 
 // unscalable returns the reason why the number of pods of a Job cannot change within the range, or "" if it can.
@@ -89,6 +93,8 @@ func (r *Replicas) unscalable(j *batchv1.Job) string {
 		return ""
 	case now < r.Least || now > r.Most:
 		return fmt.Sprintf("parallelism is %d, outside of the range", now)
+	case declaredElastic(j) && !ElasticIndexed(j):
+		return v1alpha1.AnnotationElasticIndexes + " requires an indexed Job with as many completions as pods"
 	case !ElasticIndexed(j) && j.Spec.Completions != nil && int(*j.Spec.Completions) < r.Most:
 		return fmt.Sprintf("completions is %d, below the maximum of the range", *j.Spec.Completions)
 	case ElasticIndexed(j) && (j.Spec.MaxFailedIndexes != nil || j.Spec.SuccessPolicy != nil):

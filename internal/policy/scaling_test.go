@@ -92,6 +92,7 @@ func TestElasticJobs(t *testing.T) {
 			},
 		},
 		"indexed": {
+			annotations: map[string]string{v1alpha1.AnnotationElasticIndexes: "true"},
 			change: func(j *batchv1.Job) {
 				j.Spec.Completions, j.Spec.CompletionMode = new(int32(3)), new(batchv1.IndexedCompletion)
 			},
@@ -103,7 +104,12 @@ func TestElasticJobs(t *testing.T) {
 			},
 			want: "completions is 3, below the maximum of the range",
 		},
+		"elastic, but not indexed": {
+			annotations: map[string]string{v1alpha1.AnnotationElasticIndexes: "true"},
+			want:        "requires an indexed Job",
+		},
 		"failed indexes": {
+			annotations: map[string]string{v1alpha1.AnnotationElasticIndexes: "true"},
 			change: func(j *batchv1.Job) {
 				j.Spec.Completions, j.Spec.CompletionMode = new(int32(3)), new(batchv1.IndexedCompletion)
 				j.Spec.MaxFailedIndexes = new(int32(1))
@@ -134,7 +140,6 @@ func TestElasticJobs(t *testing.T) {
 					v1alpha1.AnnotationStrategy: "carbon+carbon-scaler", v1alpha1.AnnotationAllowedDelay: "6h",
 					v1alpha1.AnnotationExpectedDuration: "8h", v1alpha1.AnnotationPaused: "its-own",
 					v1alpha1.AnnotationReplicas: "2-4", v1alpha1.AnnotationSpeedup: "1,1.5,1.5",
-					v1alpha1.AnnotationElasticIndexes: "true",
 				},
 			},
 			Spec: batchv1.JobSpec{Parallelism: new(int32(3))},

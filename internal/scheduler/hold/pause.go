@@ -149,7 +149,8 @@ func (p *pauser) ask(view *kube.View, j *batchv1.Job, runs []sched.Window, now t
 	return d
 }
 
-// pause tries to pause or scale a Job. A failed attempt is repeated at the next step of its rule.
+// pause tries to pause or scale a Job. A rejected attempt is repeated at the next step of its
+// rule.
 func (p *pauser) pause(ctx context.Context, view *kube.View, seen *batchv1.Job, known bool, next *review) {
 	// Less than `kubenergy release` waits for Jobs that are suspended while it disables holding.
 	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
@@ -185,7 +186,7 @@ func (p *pauser) tryPause(ctx context.Context, view *kube.View, seen *batchv1.Jo
 	if err != nil {
 		return "", err
 	}
-	// Decide soon if the pods do not run yet, or if the Job changes.
+	// Decide soon if the pods do not run yet, if the Job changes, or if a request fails.
 	soon := review{now.Add(min(startTime, max(startTime/30, now.Sub(seen.Status.StartTime.Time)/2))), view, !known}
 	if pods == 0 {
 		*next = soon
@@ -198,7 +199,7 @@ func (p *pauser) tryPause(ctx context.Context, view *kube.View, seen *batchv1.Jo
 	if completes {
 		return "one of its pods has completed, so it would be complete without the others", nil
 	}
-	if why, err = disrupts(ctx, client, j, pods, pods-d.Replicas); why != "" || err != nil {
+	if why, err = disrupts(ctx, client, j, pods-d.Replicas); why != "" || err != nil {
 		return why, err
 	}
 	// An uninstallation first deletes the binding of the policy that suspends Jobs, and then resumes all Jobs.
@@ -208,8 +209,15 @@ func (p *pauser) tryPause(ctx context.Context, view *kube.View, seen *batchv1.Jo
 	} else if err != nil {
 		return "", err
 	}
+	changed := false
+	defer func() {
+		if !changed && why == "" && !apierrors.IsInvalid(err) {
+			*next = soon
+		}
+	}()
 	if !d.held {
-		return "", p.scale(ctx, view, j, &d, now, func() { *next = soon })
+		changed, err = p.scale(ctx, view, j, &d, now)
+		return "", err
 	}
 	// From now on, the question is that of the hold that follows.
 	scaling, rate := d.job.Scaling, 0.
@@ -239,8 +247,7 @@ func (p *pauser) tryPause(ctx context.Context, view *kube.View, seen *batchv1.Jo
 	if scaling != nil {
 		replicas = scaling.Least
 	}
-	if ok, err := p.patch(ctx, j, kube.PausePatch(j, replicas, state)); !ok {
-		*next = soon
+	if changed, err = p.patch(ctx, j, kube.PausePatch(j, replicas, state)); !changed {
 		return "", err
 	}
 	p.l.post(func() { p.l.paused(j, now, until, view, &d) })
@@ -331,9 +338,7 @@ func runsOf(ctx context.Context, client kubernetes.Interface, j *batchv1.Job, no
 
 // disrupts returns the reason why a number of the running pods of a Job must not be deleted now, or "". The Job
 // controller itself does not respect PodDisruptionBudgets.
-func disrupts(ctx context.Context, client kubernetes.Interface, j *batchv1.Job, pods, deleted int) (why string,
-	err error,
-) {
+func disrupts(ctx context.Context, client kubernetes.Interface, j *batchv1.Job, deleted int) (why string, err error) {
 	if deleted <= 0 {
 		return "", nil
 	}
@@ -346,8 +351,8 @@ func disrupts(ctx context.Context, client kubernetes.Interface, j *batchv1.Job, 
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err == nil && selector.Matches(labels.Set(j.Spec.Template.Labels)) &&
 			int(b.Status.DisruptionsAllowed) < deleted {
-			return fmt.Sprintf("PodDisruptionBudget %s allows %d disruptions, and %d pods are running", b.Name,
-				b.Status.DisruptionsAllowed, pods), nil
+			return fmt.Sprintf("PodDisruptionBudget %s allows %d disruptions, and %d pods would be deleted", b.Name,
+				b.Status.DisruptionsAllowed, deleted), nil
 		}
 	}
 	return "", nil

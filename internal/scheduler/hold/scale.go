@@ -22,23 +22,22 @@ func (d *asked) scales(j *batchv1.Job) bool {
 	return !d.held && d.Replicas > 0 && d.Replicas != policy.Parallelism(j)
 }
 
-// scale changes the number of pods of a Job.
-// again is called if the Job was changed concurrently.
-func (p *pauser) scale(ctx context.Context, view *kube.View, j *batchv1.Job, d *asked, now time.Time, again func(),
-) error {
+// scale changes the number of pods of a Job. ok is false without an error if the Job was changed concurrently.
+func (p *pauser) scale(ctx context.Context, view *kube.View, j *batchv1.Job, d *asked, now time.Time) (ok bool,
+	err error,
+) {
 	question := view.Question(now, d.job, d.settings)
 	m := &d.work.Marks
 	m.Scale(d.ran, now)
-	if ok, err := p.patch(ctx, j, kube.ScalePatch(j, d.Replicas, m.State(j.UID))); !ok {
-		again()
-		return err
+	if ok, err = p.patch(ctx, j, kube.ScalePatch(j, d.Replicas, m.State(j.UID))); !ok {
+		return false, err
 	}
 	text := fmt.Sprintf("scaled from %d to %d replicas: %v", policy.Parallelism(j), d.Replicas, d.Reason)
 	p.l.post(func() {
 		p.l.queueEvent(p.l.jobs.object(j.UID, j.Namespace, j.Name), v1.EventTypeNormal, reasonScaled, text)
 		p.l.record(record.Scale, j, now, d, ledger.Record{Message: text}, question)
 	})
-	return nil
+	return true, nil
 }
 
 // worked returns the work of a Job since it started or was scaled, including repeated work, given the runs of its pods,

@@ -77,8 +77,8 @@ func (w *world) syncPods() (replicas int) {
 }
 
 // TestReplicasAsSimulated verifies, with random signals and speedups, that the number of pods of an elastic Job changes
-// at the same times and to the same values as in a simulation, that its work is booked to the second, and that each
-// recorded decision is reproduced from its snapshot.
+// at the same times and to the same values as in a simulation, that its work is booked to within the delay of its pods,
+// and that each recorded decision is reproduced from its snapshot.
 //
 //test:norace
 func TestReplicasAsSimulated(t *testing.T) {
