@@ -112,9 +112,38 @@ func TestP1(t *testing.T) {
 	namespace := w.Namespace(t, "p1", nil)
 	d := w.watch(t, namespace)
 	pods, jobs := w.held(t, namespace)
-	time.Sleep(2 * time.Second) // until plans have been made with the signals
+	w.awaitPlans(t, machine, namespace, "")
 	spoil(t, signals)
 	d.wantInTime(t, machine, pods, jobs, 2*time.Second)
+}
+
+// awaitPlans waits until the reason why each pod and Job is held has been written, which is done when it has been
+// planned, and contains a phrase. Without signals, work that has not been planned yet starts immediately.
+func (w *world) awaitPlans(t *testing.T, m *kit.Machine, namespace, phrase string) {
+	t.Helper()
+	m.Eventually(20*time.Second, "all work has been planned", func() bool {
+		pods, err := w.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return false
+		}
+		jobs, err := w.Client.BatchV1().Jobs(namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return false
+		}
+		planned := 0
+		count := func(reason string) {
+			if reason != "" && strings.Contains(reason, phrase) {
+				planned++
+			}
+		}
+		for i := range pods.Items {
+			count(policy.Scheduled(&pods.Items[i]).Message)
+		}
+		for i := range jobs.Items {
+			count(jobs.Items[i].Annotations[v1alpha1.AnnotationHeldReason])
+		}
+		return planned == len(pods.Items)+len(jobs.Items)
+	})
 }
 
 // spoil deletes the signals and replaces them by garbage after a short delay.
@@ -200,12 +229,7 @@ func TestP1WhenAllDie(t *testing.T) {
 	namespace := w.Namespace(t, "p1-all", nil)
 	d := w.watch(t, namespace)
 	pods, jobs := w.held(t, namespace)
-	machine.Eventually(20*time.Second, "the last pod is held by a plan", func() bool {
-		const planned = "joint plan"
-		pod, err := w.Client.CoreV1().Pods(namespace).Get(t.Context(), pods[crowd-1], metav1.GetOptions{})
-		return err == nil && strings.Contains(policy.Scheduled(pod).Message, planned) &&
-			strings.Contains(w.job(t, namespace, jobs[crowd-1]).Annotations[v1alpha1.AnnotationHeldReason], planned)
-	})
+	w.awaitPlans(t, machine, namespace, "joint plan")
 
 	first, _ := d.span(machine, pods)
 	time.Sleep(time.Until(first.Add(podDelay - 2*time.Second)))

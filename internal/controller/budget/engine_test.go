@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -91,6 +92,12 @@ func TestSuspendAndResume(t *testing.T) {
 		newJob("over", func(j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
 		}),
+		newJob("queue", nil),
+		newJob("drained", func(j *batchv1.Job) { j.Status.Succeeded = 1 }),
+		newJob("draining", func(j *batchv1.Job) {
+			j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"pod"}}
+		}),
+		newJob("tasks", func(j *batchv1.Job) { j.Spec.Completions, j.Status.Succeeded = new(int32(9)), 1 }),
 		newJob("let",
 			func(j *batchv1.Job) { j.Annotations = map[string]string{v1alpha1.AnnotationBudgetReleased: "month"} }),
 		newJob("elsewhere", func(j *batchv1.Job) { j.Namespace = "others" }),
@@ -107,6 +114,7 @@ func TestSuspendAndResume(t *testing.T) {
 	e.sweepAndWork(t.Context())
 	for name, want := range map[string]bool{
 		"running": true, "cron": true, "paused": true, "workflow": false, "queued": false, "over": false, "let": false,
+		"queue": true, "drained": false, "draining": false, "tasks": true,
 	} {
 		j := w.job(name)
 		_, labelled := j.Labels[v1alpha1.LabelBudgetSuspended]
@@ -128,7 +136,7 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 	clock.at = clock.at.Add(time.Minute)
 	e.sweepAndWork(t.Context())
-	if !w.suspended("late") || w.budget("month").Status.Suspended != 2 {
+	if !w.suspended("late") || w.budget("month").Status.Suspended != 4 {
 		t.Error("a later Job was not suspended", w.budget("month").Status.Suspended)
 	}
 
