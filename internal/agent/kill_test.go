@@ -73,12 +73,15 @@ func TestKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			healed.Store(true)
-			before := sink.Totals().Batches
 			if err := killer.Start(); err != nil {
 				t.Fatal(err)
 			}
-			kit.Eventually(t, 30*time.Second, "the last agent has delivered a batch", func() bool {
-				return sink.Totals().Batches > before
+			// An agent does not use a counter that stops before the agent has read it for the second time. The first
+			// tick alone leaves the energy between reading CPU times and the counter to the next one.
+			kit.Eventually(t, 30*time.Second, "the last agent ticks", func() bool { return killtest.Ticks(address) > 0 })
+			ticked := energy.Microjoules(counter.Used())
+			kit.Eventually(t, 30*time.Second, "the last agent has recorded energy after its first tick", func() bool {
+				return sink.Totals().Measured > ticked
 			})
 			if err := counter.Close(); err != nil {
 				t.Fatal(err)

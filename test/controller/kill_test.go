@@ -178,15 +178,24 @@ func (m *metered) finish(t *testing.T, c *controllerProcess) energy.Microjoules 
 	if err := <-m.done; err != nil {
 		t.Fatal(err)
 	}
+	recorded := func() energy.Microjoules {
+		if answer, err := http.Post("http://"+m.address+"/forward-metrics", "", nil); err == nil {
+			answer.Body.Close()
+		}
+		return c.energyOf(t, m.node)
+	}
+	// An agent does not use a counter that stops before the agent has read it for the second time.
+	kit.Eventually(t, time.Minute, "the last agent ticks", func() bool { return killtest.Ticks(m.address) > 0 })
+	ticked := energy.Microjoules(m.counter.Used())
+	kit.Eventually(t, 2*time.Minute, "the last agent has recorded energy after its first tick", func() bool {
+		return recorded() > ticked
+	})
 	if err := m.counter.Close(); err != nil {
 		t.Fatal(err)
 	}
 	used := energy.Microjoules(m.counter.Used())
 	kit.Eventually(t, 2*time.Minute, "the released agent has delivered all batches", func() bool {
-		if answer, err := http.Post("http://"+m.address+"/forward-metrics", "", nil); err == nil {
-			answer.Body.Close()
-		}
-		return c.energyOf(t, m.node) >= used
+		return recorded() >= used
 	})
 	if out, err := m.killer.End(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
