@@ -238,10 +238,22 @@ func (p *pair) exchanges(t *testing.T, random *rand.Rand, number int, begin time
 	}
 }
 
-// exchange restarts the stopped program and waits until it is ready, or stops one of the two programs if both run.
+// outage is the maximum duration of an interruption of the connections to the API server. The schedulers of these
+// tests exit if they cannot renew their Lease for four seconds.
+const outage = 3 * time.Second
+
+// exchange restarts the stopped program and waits until it is ready, or stops one of the two programs if both run. If
+// there is a link to the API server, it is interrupted instead with a probability of one third.
 func (p *pair) exchange(t *testing.T, random *rand.Rand) {
+	if p.w.link != nil && random.IntN(3) == 0 {
+		p.w.link.Cut()
+		time.Sleep(time.Duration(random.Int64N(int64(outage))))
+		p.w.link.Join(t)
+		t.Log("interrupted all connections to the API server")
+		return
+	}
 	for i, process := range p.running {
-		if process == nil {
+		if process == nil || process.Ended() {
 			p.start(t, i)
 			return
 		}
@@ -262,11 +274,10 @@ func (p *pair) start(t *testing.T, which int) {
 		p.running[0] = p.w.scheduler(t, fmt.Sprint("exchanged-scheduler-", p.starts), p.signals).Process
 		return
 	}
-	kubeconfig, _ := p.w.Account(t, "kubenergy-controller")
 	address := kit.Address(t)
 	name := fmt.Sprint("exchanged-controller-", p.starts)
 	p.running[1] = kit.Start(t, p.w.Dir, name, exec.Command(kit.Build(t, "./cmd/kubenergy-controller"),
-		"--kubeconfig="+kubeconfig, "--api-bind-address=0", "--metrics-bind-address=0",
+		"--kubeconfig="+p.w.kubeconfig(t, "kubenergy-controller"), "--api-bind-address=0", "--metrics-bind-address=0",
 		"--health-probe-bind-address="+address, "--log-format=text"))
 	kit.Eventually(t, time.Minute, name+" is ready", func() bool {
 		status, _ := kit.Get(t.Context(), http.DefaultClient, "http://"+address+"/readyz", "")

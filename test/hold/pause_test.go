@@ -68,8 +68,8 @@ func TestPauses(t *testing.T) {
 }
 
 // TestPausesAcrossExchanges verifies that the sum of a Job's pauses stays within its allowed delay, that each pause
-// ends once, and that its work is booked to within the time of a start, while the scheduler and the controller are
-// stopped and restarted 50 times.
+// ends once, and that its work is booked to within the time of a start, while at 50 times the scheduler or the
+// controller is stopped or restarted, or their connections to the API server are interrupted.
 func TestPausesAcrossExchanges(t *testing.T) {
 	if !long {
 		t.Skip("takes a quarter of an hour: run make hold")
@@ -83,7 +83,9 @@ func TestPausesAcrossExchanges(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	p := shared.startPair(t, shared.minutes(t))
+	w := &world{shared.Cluster, new(kit.Link)}
+	w.link.Start(t, w.Config().Host)
+	p := w.startPair(t, w.minutes(t))
 	namespace := shared.Namespace(t, "pauses-exchanged", nil)
 	book := shared.watchPauses(t, namespace)
 	begin := time.Now()
@@ -128,10 +130,11 @@ func TestPausesAcrossExchanges(t *testing.T) {
 		}
 	}
 	t.Logf("%d Jobs were paused %d times", len(book.of), total)
-	if len(book.of) != jobs || total < jobs {
-		t.Errorf("%d Jobs were paused %d times, want %d Jobs and at least as many pauses", len(book.of), total, jobs)
+	if least := jobs / 2; len(book.of) != jobs || total < least { // no Job is paused while no scheduler runs
+		t.Errorf("%d Jobs were paused %d times, want %d Jobs and at least %d pauses", len(book.of), total, jobs, least)
 	}
-	report(t, machine, "sum of pauses and repeated work", late, 0, -time.Hour, time.Second)
+	// No Job can be resumed during an outage. A second after it, pending requests are repeated.
+	report(t, machine, "sum of pauses and repeated work", late, 0, -time.Hour, outage+2*time.Second)
 }
 
 // pauseBook records when the Jobs of a namespace were suspended.

@@ -24,12 +24,25 @@ const (
 )
 
 // world is a real control plane with the released manifests installed. It is shared by all tests of the package.
-type world struct{ *cluster.Cluster }
+type world struct {
+	*cluster.Cluster
+	link *kit.Link // used by KubEnergy's programs, but not by the test; nil for a direct connection
+}
 
 var (
 	plane  = cluster.Shared{SetUp: setUp}
-	shared = &world{&plane.Cluster}
+	shared = &world{Cluster: &plane.Cluster}
 )
+
+// kubeconfig writes a kubeconfig with the permissions of a KubEnergy service account and returns its path.
+func (w *world) kubeconfig(t *testing.T, account string) string {
+	t.Helper()
+	path, _ := w.Account(t, account)
+	if w.link != nil {
+		path = w.link.Kubeconfig(t, path)
+	}
+	return path
+}
 
 func TestMain(m *testing.M) { os.Exit(plane.Main(m)) }
 
@@ -76,8 +89,7 @@ func (w *world) scheduler(t *testing.T, name, signals string, args ...string) *c
 
 func (w *world) schedulerAs(t *testing.T, account, name, signals string, args ...string) *cluster.Scheduler {
 	t.Helper()
-	kubeconfig, _ := w.Account(t, account)
-	s := cluster.StartScheduler(t, w.Dir, name, kubeconfig, func(config map[string]any) {
+	s := cluster.StartScheduler(t, w.Dir, name, w.kubeconfig(t, account), func(config map[string]any) {
 		election := config["leaderElection"].(map[string]any)
 		election["leaseDuration"], election["renewDeadline"], election["retryPeriod"] = "6s", "4s", "500ms"
 	}, append([]string{"--kubenergy-signals=" + signals, "--kubenergy-min-saving=0"}, args...)...)

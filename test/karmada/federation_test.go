@@ -131,8 +131,8 @@ type federation struct {
 type member struct {
 	name, region, site string
 	nodes              []lab.NodeSpec
-	lies               bool  // run no scheduler for its pods
-	link               *link // network link from Karmada to the member, nil for a direct connection
+	lies               bool      // run no scheduler for its pods
+	link               *kit.Link // network link from Karmada to the member, nil for a direct connection
 }
 
 // binaries builds the programs of Karmada from the checkout unless they exist.
@@ -218,15 +218,8 @@ func (f *federation) reaches(m member) string {
 	if m.link == nil {
 		return s.kubeconfig
 	}
-	m.link.address, m.link.to = kit.Address(f.t), strings.TrimPrefix(s.config.Host, "https://")
-	m.link.join(f.t)
-	f.t.Cleanup(m.link.cut)
-	text, err := os.ReadFile(s.kubeconfig)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return kit.Write(f.t, filepath.Join(f.dir, m.name+".kubeconfig"),
-		bytes.ReplaceAll(text, []byte(m.link.to), []byte(m.link.address)))
+	m.link.Start(f.t, s.config.Host)
+	return m.link.Kubeconfig(f.t, s.kubeconfig)
 }
 
 func (f *federation) install(src string) {

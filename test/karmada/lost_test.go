@@ -65,7 +65,7 @@ var absence = flag.Duration("absence", 10*time.Minute, "duration of the disconne
 // its policy requests failover. New work is sent to the other member, and no work is lost.
 func TestMemberLost(t *testing.T) {
 	long(t)
-	north := &link{}
+	north := &kit.Link{}
 	f := start(t, member{name: "north", region: "eu-north-1", site: "north", nodes: boxes("n", 5), link: north},
 		member{name: "south", region: "eu-central-1", site: "south", nodes: boxes("s", 5)})
 	f.kubenergy("{idleWatts: 100, maxWatts: 300}", "{mode: enforce}")
@@ -113,7 +113,7 @@ spec:
 	send("before", 40)
 	f.await(30*time.Second, "four Jobs run in the north", func() bool { return p.in("north") == 4 })
 
-	north.cut()
+	north.Cut()
 	lost := time.Now()
 	send("unnoticed", 20)
 	f.await(time.Minute, "Karmada reports the north as not ready", func() bool { return !f.clusterReady("north") })
@@ -131,7 +131,7 @@ spec:
 	}, f.Process)
 	t.Logf("failover finished after %v", time.Since(lost).Round(time.Second))
 	time.Sleep(*absence - time.Since(lost))
-	north.join(t)
+	north.Join(t)
 	kit.Await(t, 2*time.Minute, "all Jobs are complete", func(context.Context) (bool, error) {
 		for _, name := range all {
 			if !f.complete("default", name) {
