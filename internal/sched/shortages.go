@@ -1,8 +1,10 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -10,14 +12,39 @@ import (
 // same nodes and their requests are similar. A kind is recorded from its first job on. The zero value is ready to
 // use. The record is kept in memory only.
 type Shortages struct {
-	kinds map[shortKind]*shortages
+	kinds map[jobKind]*shortages
 }
 
-// shortKind contains the sites and the selector of jobs, and their requests of CPU, memory and GPUs, as logarithms in
+// jobKind contains the sites and the selector of jobs, and their requests of CPU, memory and GPUs, as logarithms in
 // thirds of a factor of two.
-type shortKind struct {
+type jobKind struct {
 	where string
 	sizes [4]int
+}
+
+func kindOf(j *Job) jobKind {
+	var kind jobKind
+	if len(j.Sites)+len(j.Selector) > 0 { // avoids the cost of formatting
+		kind.where = fmt.Sprintf("%q %q", j.Sites, j.Selector)
+	}
+	for d, v := range j.Request.Vector() {
+		kind.sizes[d] = int(math.Ceil(3 * math.Log2(float64(max(v, 1)))))
+	}
+	return kind
+}
+
+// within reports whether the jobs of k may run on the same nodes as those of o and are not larger.
+func (k jobKind) within(o jobKind) bool {
+	for d := range k.sizes {
+		if k.sizes[d] > o.sizes[d] {
+			return false
+		}
+	}
+	return k.where == o.where
+}
+
+func (k jobKind) compare(o jobKind) int {
+	return cmp.Or(cmp.Compare(k.where, o.where), slices.Compare(k.sizes[:], o.sizes[:]))
 }
 
 // shortages are the shortages for one kind of jobs.
@@ -87,15 +114,12 @@ func (w Window) length() time.Duration { return w.End.Sub(w.Start) }
 // same nodes.
 func (s *Shortages) Set(now time.Time, jobs []Job) {
 	if s.kinds == nil {
-		s.kinds = map[shortKind]*shortages{}
+		s.kinds = map[jobKind]*shortages{}
 	}
-	known := map[shortKind][2]time.Duration{} // recorded and assumed
+	known := map[jobKind][2]time.Duration{} // recorded and assumed
 	for i := range jobs {
 		j := &jobs[i]
-		kind := shortKind{where: fmt.Sprintf("%q %q", j.Sites, j.Selector)}
-		for d, v := range j.Request.Vector() {
-			kind.sizes[d] = int(math.Ceil(3 * math.Log2(float64(max(v, 1)))))
-		}
+		kind := kindOf(j)
 		if s.kinds[kind] == nil && len(s.kinds) < maxShortKinds {
 			s.kinds[kind] = &shortages{began: now}
 		}
@@ -111,16 +135,12 @@ func (s *Shortages) Set(now time.Time, jobs []Job) {
 }
 
 // longest returns the longest recorded shortage and the assumed shortage of a kind.
-func (s *Shortages) longest(kind shortKind, now time.Time) (recorded, assumed time.Duration) {
+func (s *Shortages) longest(kind jobKind, now time.Time) (recorded, assumed time.Duration) {
 	if k := s.kinds[kind]; k != nil {
 		assumed = max(0, time.Duration(float64(unknownShortage)*(1-float64(now.Sub(k.began))/float64(Day))))
 	}
 	for other, k := range s.kinds {
-		smaller := other.where == kind.where
-		for d := range kind.sizes {
-			smaller = smaller && other.sizes[d] <= kind.sizes[d]
-		}
-		if smaller {
+		if other.within(kind) {
 			recorded = max(recorded, k.longest)
 		}
 	}

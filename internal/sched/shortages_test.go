@@ -11,7 +11,6 @@ import (
 // TestShortages checks the shortages of jobs on two nodes. The larger one is nearly full between 10:00 and 13:00, and
 // asleep later. Nodes that are asleep have capacity.
 func TestShortages(t *testing.T) {
-	const cores = 1000
 	midnight := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	profile := &energy.Profile{Idle: 50, Max: 150, Sleep: 5}
 	nodes := func(large int64) []sched.Node {

@@ -14,7 +14,8 @@ type Snapshot struct {
 	Nodes  []*Node // see the package documentation on feasibility
 	Sites  []*Site // all sites where jobs of the queue may run
 	Policy Policy
-	Last   string // node of the last decision that was applied; empty if none
+	Last   string   // node of the last decision that was applied; empty if none
+	Ahead  []Demand // jobs that placements leave room for, see [Snapshot.Crowding]
 }
 
 // Policy contains the weights and limits of the cluster.

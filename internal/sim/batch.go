@@ -27,7 +27,7 @@ type batch struct {
 	// all is set if the strategy considers all nodes. It is then given nodes that are full as well, and the planned
 	// ends of running jobs.
 	all  bool
-	ends map[int]sched.End // by running job
+	ends ends
 	// replans is set if the strategy makes new decisions for running jobs that may be suspended. running contains
 	// these jobs. without contains the nodes with the usage of these jobs removed.
 	replans bool
@@ -47,7 +47,7 @@ func newBatch(s *Scenario, strategy strategy.Strategy) *batch {
 	replanner, knows := strategy.(interface{ Replans() bool })
 	b := &batch{
 		rules: s.Queue, all: ok && counter.CountsAll(), replans: knows && replanner.Replans(),
-		ends: map[int]sched.End{},
+		ends: ends{},
 	}
 	if guard, ok := strategy.(interface{ Guards() bool }); ok && guard.Guards() {
 		b.shortages = &sched.Shortages{}
@@ -277,8 +277,7 @@ func (b *batch) begins(n *sched.Node, job int, j *sched.Job, end time.Time) {
 	case b.replans && j.Interruptible:
 		b.running = append(b.running, int32(job))
 	default:
-		b.ends[job] = sched.End{At: end, Request: j.Request}
-		n.Ends = append(n.Ends, b.ends[job])
+		b.ends.add(n, job, j, end)
 	}
 }
 
@@ -287,10 +286,7 @@ func (b *batch) left(n *sched.Node, job int) {
 	if b == nil || !b.all {
 		return
 	}
-	if k := slices.Index(n.Ends, b.ends[job]); k >= 0 {
-		n.Ends = slices.Delete(n.Ends, k, k+1)
-	}
-	delete(b.ends, job)
+	b.ends.drop(n, job)
 	if k := slices.Index(b.running, int32(job)); k >= 0 {
 		b.running = slices.Delete(b.running, k, k+1)
 	}

@@ -155,8 +155,8 @@ func (c *candidates) change(i int, to func(*sched.Node)) {
 // offer adds the nodes on which j fits to the candidates of a decision.
 func (e *engine) offer(now time.Time, j *sched.Job) {
 	c := e.candidates
-	switch c.symmetry {
-	case strategy.Interchangeable:
+	switch {
+	case c.symmetry == strategy.Interchangeable && len(e.snapshot.Ahead) == 0:
 		for g := range c.groups {
 			if !j.Request.Within(c.groups[g].free) {
 				continue
@@ -165,7 +165,7 @@ func (e *engine) offer(now time.Time, j *sched.Job) {
 				e.feasible = append(e.feasible, n)
 			}
 		}
-	case strategy.InTurn:
+	case c.symmetry == strategy.InTurn:
 		after := sort.Search(len(c.byRank), func(r int) bool { return c.nodes[c.byRank[r]].Name > e.snapshot.Last })
 		if !e.offerFirst(j, after, len(c.byRank)) {
 			e.offerFirst(j, 0, after)

@@ -184,6 +184,8 @@ func (e *engine) resize(now time.Time, job, replicas int) error {
 	}
 	e.meters.place(i, n, job, &sized, now)
 	e.candidates.change(i, func(n *sched.Node) { *n = n.Place(sized.Request) })
+	e.ahead.left(n, job)
+	e.ahead.begins(n, job, &sized, now.Add(e.tasks.runtime(n, j, job)))
 	e.meters.changed(i, n)
 	if smaller {
 		e.freed = append(e.freed, i)

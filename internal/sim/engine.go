@@ -65,6 +65,7 @@ type engine struct {
 	elastic    elastic
 	knowledge  knowledge
 	machines   *machines // nil if no machine takes time to boot
+	ahead      *ahead    // nil if no room is left for other jobs, or jobs are not decided one by one
 
 	running int
 	held    int
@@ -98,6 +99,9 @@ func newEngine(s *Scenario, strategy strategy.Strategy) *engine {
 		snapshot: sched.Snapshot{Queue: make([]sched.Job, 1), Policy: s.Policy},
 	}
 	e.result.engine = e
+	if e.batch == nil && e.backfill == nil {
+		e.ahead = newAhead(strategy)
+	}
 	e.knowledge = newKnowledge(s, strategy, e.nodes)
 	e.snapshot.Sites = e.knowledge.sites
 	known := e.knowledge.learner == nil
@@ -235,6 +239,7 @@ func (e *engine) collect(now time.Time, at int64) (ticked bool, err error) {
 		}
 		e.arrived++
 		e.knowledge.changed = true
+		e.ahead.add(e.scenario, job)
 		e.fresh = append(e.fresh, event{at: at, kind: arrival, job: job})
 	}
 	return ticked, nil
@@ -249,6 +254,7 @@ func (e *engine) admit(now time.Time, job int, kind eventKind) error {
 	}
 	final := e.final(now, job, kind == release)
 	e.feasible = e.feasible[:0]
+	e.snapshot.Ahead = e.ahead.look(now, &e.scenario.Jobs[job], e.nodes)
 	e.offer(now, &e.scenario.Jobs[job])
 	d := e.plan(now, job, final)
 	if d.Held(now) {
@@ -257,6 +263,7 @@ func (e *engine) admit(now time.Time, job int, kind eventKind) error {
 	e.letGo(now, job)
 	if d.Node == "" {
 		e.lacksRoom(job)
+		e.ahead.waits(now, &e.scenario.Jobs[job])
 		e.waiting.add(job, &e.scenario.Jobs[job])
 		return nil
 	}
@@ -286,6 +293,7 @@ func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) err
 	if err := e.putOff(now, job, d, final); err != nil {
 		return err
 	}
+	e.ahead.leaves(j)
 	e.held++
 	e.tasks.idle(job, now)
 	kind, until := release, d.Window.Start
@@ -397,6 +405,8 @@ func (e *engine) place(now time.Time, job int, d *sched.Decision) error {
 		return err
 	}
 	e.batch.begins(&e.nodes[i], job, e.sized(job), d.Window.End)
+	e.ahead.begins(&e.nodes[i], job, e.sized(job), d.Window.End)
+	e.ahead.leaves(j)
 	e.events.push(event{at: e.since(out.Finish), kind: completion, job: int32(job)})
 	return e.runs(now, job, d)
 }
@@ -436,6 +446,7 @@ func (e *engine) end(now time.Time, job int) error {
 		n.Jobs--
 	})
 	e.batch.left(n, job)
+	e.ahead.left(n, job)
 	if n.Jobs == 0 {
 		e.machines.emptied(i, now)
 	}

@@ -175,6 +175,7 @@ func (e *engine) retry(now time.Time) error {
 			continue
 		}
 		final := e.tasks == nil || !j.Interruptible || e.slack(now, job) <= 0
+		e.snapshot.Ahead = e.ahead.look(now, j, e.nodes)
 		d := e.plan(now, job, final)
 		switch {
 		case d.Held(now):

@@ -19,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/internal/kube"
 	"github.com/kubenergy/kubenergy/internal/policy"
 	"github.com/kubenergy/kubenergy/internal/sched"
+	"github.com/kubenergy/kubenergy/internal/sched/strategy"
 )
 
 const modelNote = "feasibility is based on requests, node selector, affinity, taints and limits of KubEnergy; the " +
@@ -27,6 +28,9 @@ const modelNote = "feasibility is based on requests, node selector, affinity, ta
 // rank ranks the feasible nodes for the pod.
 func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settings *policy.Settings) {
 	p := &dashboard.Placement{Strategy: settings.Strategy(), Note: modelNote}
+	if s, err := strategy.New(p.Strategy); err == nil && s.LeavesRoom() {
+		p.Note += ", and leaves room for large pods that are expected soon"
+	}
 	name := cmp.Or(s.pod.Spec.SchedulerName, v1.DefaultSchedulerName)
 	if serving, _ := cmdutil.ReadServing(ctx, e.Cluster, v1alpha1.SystemNamespace, e.Now); !serving.Places(name) {
 		p.Unused, p.Note = "schedulerName "+name, "the scheduler "+name+" chooses the node without KubEnergy; to let "+

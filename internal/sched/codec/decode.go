@@ -23,6 +23,7 @@ const (
 	maxQueue         = 20_000
 	maxSites         = 1_000
 	maxOpenings      = 10_000
+	maxAhead         = 1_000
 	maxValues        = 100_000 // per signal
 	maxText          = 1_024   // length of a name, in bytes
 	maxPairs         = 256     // labels per node
@@ -126,7 +127,32 @@ func (r *reader) read() *sched.Snapshot {
 	for i := range in.Queue {
 		s.Queue = append(s.Queue, r.job(&in.Queue[i], runtimes))
 	}
+	s.Ahead = in.Ahead
+	r.want(len(s.Ahead) <= maxAhead, "%d kinds of expected jobs", len(s.Ahead))
+	for i := range s.Ahead {
+		r.demand(&s.Ahead[i])
+	}
 	return s
+}
+
+func (r *reader) demand(d *sched.Demand) {
+	r.resources("request of an expected job", d.Request)
+	r.pairs(d.Selector)
+	r.sites(d.Sites)
+	r.number("rate of expected jobs", d.PerHour)
+	r.want(d.Waiting >= 0 && d.Waiting <= maxQueue, "%d expected jobs wait", d.Waiting)
+	r.want(len(d.Openings) <= maxOpenings, "expected job has %d openings", len(d.Openings))
+	for i := range d.Openings {
+		r.text("node of an opening", d.Openings[i].Node)
+		d.Openings[i].At = r.instant("time of an opening", d.Openings[i].At)
+	}
+}
+
+func (r *reader) sites(names []string) {
+	r.want(len(names) <= maxSites, "job may run at %d sites", len(names))
+	for _, name := range names {
+		r.text("site of a job", name)
+	}
 }
 
 // at returns the element at the given position, or nil for position -1.
@@ -236,10 +262,7 @@ func (r *reader) job(in *writtenJob, runtimes []*sched.Runtimes) sched.Job {
 	r.number("PUE of a job", in.PUE)
 	r.resources("request of a job", in.Request)
 	r.pairs(in.Selector)
-	r.want(len(in.Sites) <= maxSites, "job may run at %d sites", len(in.Sites))
-	for _, site := range in.Sites {
-		r.text("site of a job", site)
-	}
+	r.sites(in.Sites)
 	j := in.Job
 	j.Submitted = r.instant("submitted", j.Submitted)
 	j.FinishBy = r.instant("finishBy", j.FinishBy)

@@ -34,6 +34,13 @@ func Encode(s *sched.Snapshot) ([]byte, error) {
 	for i := range s.Queue {
 		w.out.Queue = append(w.out.Queue, w.job(&s.Queue[i]))
 	}
+	for _, d := range s.Ahead {
+		d.Openings = slices.Clone(d.Openings)
+		for i := range d.Openings {
+			d.Openings[i].At = d.Openings[i].At.UTC()
+		}
+		w.out.Ahead = append(w.out.Ahead, d)
+	}
 	if w.err != nil {
 		return nil, fmt.Errorf("encoding snapshot: %w", w.err)
 	}
@@ -154,13 +161,19 @@ func (w *writer) node(n *sched.Node) {
 		out.Ends[i].At = out.Ends[i].At.UTC()
 	}
 	out.Labels = map[string]string{}
-	for i := range w.snapshot.Queue {
-		j := &w.snapshot.Queue[i]
-		for key := range j.Selector {
+	selected := func(by map[string]string) {
+		for key := range by {
 			if value, ok := n.Labels[key]; ok {
 				out.Labels[key] = value
 			}
 		}
+	}
+	for i := range w.snapshot.Ahead {
+		selected(w.snapshot.Ahead[i].Selector)
+	}
+	for i := range w.snapshot.Queue {
+		j := &w.snapshot.Queue[i]
+		selected(j.Selector)
 		if b, ok := n.Benchmarks[j.Class]; ok && j.Class != "" && b.Rate > 0 {
 			out.Benchmarks[j.Class] = writtenBenchmark(b)
 		}

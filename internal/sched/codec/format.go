@@ -26,6 +26,7 @@ type (
 		Runtimes []writtenRuntimes `json:"runtimes,omitempty"`
 		Nodes    []writtenNode     `json:"nodes,omitempty"`
 		Queue    []writtenJob      `json:"queue"`
+		Ahead    []sched.Demand    `json:"ahead,omitempty"`
 	}
 
 	writtenSite struct {

@@ -3,6 +3,7 @@ package schedtest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -165,6 +166,31 @@ func anyDigits(t *rapid.T, label string) []float64 {
 	return rapid.SliceOfN(rapid.Float64Range(0, 1000), 1, 100).Draw(t, label)
 }
 
+// drawAhead generates jobs that are expected to arrive, and ends of running jobs.
+func drawAhead(t *rapid.T, s *sched.Snapshot) {
+	var arrivals sched.Arrivals
+	for i := range s.Queue {
+		if rapid.Bool().Draw(t, "expected") {
+			arrivals.Add(s.Now, s.Queue[i].Submitted, &s.Queue[i])
+			if rapid.Bool().Draw(t, "waits") {
+				arrivals.Waits(s.Now, s.Queue[i].ID, &s.Queue[i])
+			}
+		}
+	}
+	for _, n := range s.Nodes {
+		for range rapid.IntRange(0, 2).Draw(t, "ends") {
+			n.Ends = append(n.Ends, sched.End{
+				At:      s.Now.Add(time.Duration(rapid.IntRange(-60, 120).Draw(t, "end")) * time.Minute),
+				Request: sched.Resources{MilliCPU: rapid.Int64Range(0, 8000).Draw(t, "released")},
+			})
+		}
+	}
+	for _, n := range s.Nodes {
+		slices.SortFunc(n.Ends, func(a, b sched.End) int { return a.At.Compare(b.At) })
+	}
+	s.Ahead = arrivals.Ahead(s.Now, &s.Queue[0], slices.Values(s.Nodes), func(n *sched.Node) []sched.End { return n.Ends })
+}
+
 // DrawRecorded generates a snapshot like [DrawSnapshot], with all further fields that an encoded snapshot can
 // contain: limits, progress and openings of jobs, a budget, prices, and the age of signals.
 func DrawRecorded(t *rapid.T) *sched.Snapshot {
@@ -190,6 +216,7 @@ func DrawRecorded(t *rapid.T) *sched.Snapshot {
 			"b"
 	}
 	s.Policy.MaxSignalAge = time.Duration(rapid.IntRange(0, 3).Draw(t, "maxAge")) * time.Hour
+	drawAhead(t, s)
 	for i := range s.Queue {
 		for range rapid.IntRange(0, 2).Draw(t, "openings") {
 			from := s.Now.Add(time.Duration(rapid.IntRange(-1, 20).Draw(t, "opening")) * 30 * time.Minute)

@@ -31,6 +31,7 @@ const (
 	relative                    // depends on more than the job's request and the node, see [Greedy.NodeLocal]
 	live                        // depends on live power, which changes from one job to the next
 	seeded                      // depends on the policy's seed, which breaks ties by name
+	crowds                      // depends on [sched.Snapshot.Ahead] and, if there are any, on [sched.Node.Ends]
 )
 
 var placements = map[string]placing{
@@ -47,8 +48,9 @@ var placements = map[string]placing{
 	},
 	"ecsched-ml": {placement.HighestLoad, 0, ""},
 	"energy": {
-		placement.LowestEnergy, alike,
-		"the lowest additional energy at the meter, including the wake-up of an empty node",
+		placement.LowestEnergy, alike | crowds,
+		"the lowest additional energy at the meter, including the wake-up of an empty node; leaves room for the next " +
+			"large jobs",
 	},
 	"exec": {placement.Exec, relative | live, "the most remaining power according to live readings (Escheduler)"},
 	"fcfs": {placement.FirstFit, alike, "the first node by name with sufficient capacity"},
@@ -144,6 +146,10 @@ type Greedy struct {
 
 // String returns the name of g.
 func (g *Greedy) String() string { return g.name }
+
+// LeavesRoom reports whether g uses the jobs that are expected to arrive. If there are any in a snapshot, all feasible
+// nodes must be offered, because the expected ends of jobs on the nodes matter too.
+func (g *Greedy) LeavesRoom() bool { return g.traits&crowds != 0 && g.match == nil }
 
 // ReadsLive reports whether g uses live power readings.
 func (g *Greedy) ReadsLive() bool { return g.traits&live != 0 }

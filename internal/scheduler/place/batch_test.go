@@ -213,7 +213,7 @@ func TestPlannedPodsAreNotSigned(t *testing.T) {
 		t.Errorf("a pod that may be planned has a signature: %v", status)
 	}
 	if fragments, status := b.SignPod(t.Context(),
-		newPod(v1alpha1.AnnotationStrategy, "energy")); !status.IsSuccess() ||
+		newPod(v1alpha1.AnnotationStrategy, "carbon")); !status.IsSuccess() ||
 		len(fragments) != 1 {
 		t.Errorf("another pod has no signature: %v", status)
 	}

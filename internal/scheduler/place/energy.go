@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,7 @@ type Energy struct {
 	seen *kube.SeenWatts // changes of the power in node annotations
 	// reads the scheduler's snapshot, which is immutable during a cycle
 	nodes    func(name string) (fwk.NodeInfo, error)
+	arrivals *arrivals        // nil if no room is left for the next pods
 	batch    *batching        // nil if pods are not planned
 	retries  *retries         // nil disables narrowing
 	sleepers *sleepers        // nil if nodes never sleep
@@ -56,6 +58,7 @@ type Energy struct {
 	mu         sync.Mutex
 	shortlists *shortlists // nil disables shortlists
 	book       nodeBook
+	outlook    outlook
 	ranking    ranking
 	scratch    scratch
 	unrecorded unrecorded
@@ -105,7 +108,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	args, err := decodeArgs(obj)
 	if err == nil && handle != nil {
 		common.watchPods(d.Gate, handle)
-		err = common.watchNodes(d, handle)
+		err = common.watchCluster(d, handle)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
@@ -129,6 +132,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 		return e, nil
 	}
 	e.nodes = func(name string) (fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().Get(name) }
+	e.arrivals = &common.arrivals
 	e.sleepers = &sleepers{handle, d.Clock, lru.New(memorable)}
 	e.retries = d.newRetries(klog.FromContext(ctx), handle, &common.again)
 	e.shortlists = newShortlists(args.Shortlist, args.Replaces, handle)
@@ -181,6 +185,7 @@ type request struct {
 	job      sched.Job
 	settings policy.Settings
 	cluster  []fwk.NodeInfo
+	ahead    []sched.Demand // pods to leave room for
 
 	shortlisted bool             // the cycle is narrowed to the cheapest nodes
 	reason      sched.ReasonKind // reason for choosing the node, set by Reserve
@@ -228,6 +233,7 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	state.Write(requestKey, r)
 	narrowed := e.narrowToPlan(state, r, pod, nodes)
 	if narrowed == nil {
+		r.ahead = e.lookAhead(r, pod)
 		narrowed = e.narrowToCheapest(r, pod, nodes)
 	}
 	if narrowed != nil {
@@ -282,7 +288,7 @@ func (e *Energy) rankAll(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	e.ranking.begin(len(nodes))
 	e.begin(r)
 	s, where := &e.scratch, e.wheres[r.settings.Where]
-	if where.Symmetry(&s.snapshot.Policy) == strategy.Interchangeable {
+	if where.Symmetry(&s.snapshot.Policy) == strategy.Interchangeable && len(r.ahead) == 0 {
 		e.offerKinds(nodes)
 	} else {
 		e.offerAll(nodes)
@@ -300,7 +306,7 @@ func (e *Energy) begin(r *request) {
 	s.queue[0] = r.job
 	s.snapshot = sched.Snapshot{
 		Now: e.clock(), Queue: s.queue[:], Sites: r.view.Sites(),
-		Policy: e.policy(r.settings.Weights),
+		Policy: e.policy(r.settings.Weights), Ahead: r.ahead,
 	}
 	if last := e.last.Load(); last != nil {
 		s.snapshot.Last = *last
@@ -337,6 +343,7 @@ func (e *Energy) offerKinds(nodes []fwk.NodeInfo) {
 func (e *Energy) offerAll(nodes []fwk.NodeInfo) {
 	s := &e.scratch
 	e.copyNodes(&s.all, nodes, s.snapshot.Now)
+	e.addEnds(&s.all, nodes, &s.snapshot)
 	s.snapshot.Nodes = s.all.refs
 	for i, n := range s.all.refs {
 		e.ranking.single(i, n.Name)
@@ -355,6 +362,16 @@ func (e *Energy) copyNodes(to *copies, nodes []fwk.NodeInfo, now time.Time) {
 	}
 	for i := range to.nodes {
 		to.refs = append(to.refs, &to.nodes[i])
+	}
+}
+
+// addEnds sets the expected ends of the pods on copied nodes if the snapshot depends on them.
+func (e *Energy) addEnds(to *copies, nodes []fwk.NodeInfo, s *sched.Snapshot) {
+	contested := s.Contested()
+	for i, n := range nodes {
+		if slices.Contains(contested, to.nodes[i].Name) {
+			to.nodes[i].Ends = e.book.endsOn(n, s.Now)
+		}
 	}
 }
 
@@ -473,7 +490,8 @@ func (e *Energy) SignPod(_ context.Context, pod *v1.Pod) (_ []fwk.SignFragment, 
 	// Scores of a planned pod are not valid for similar pods, because they depend on the plan. In addition,
 	// kube-scheduler tries the hint of a signature before it narrows a cycle, so a signed pod would be placed on
 	// the second-best node of the previous pod.
-	if e.batch.plans(where) || !e.wheres[where].NodeLocal(&sched.Policy{Seed: e.args.Seed}) {
+	if e.batch.plans(where) || !e.wheres[where].NodeLocal(&sched.Policy{Seed: e.args.Seed}) ||
+		e.wheres[where].LeavesRoom() {
 		return nil, unsigned
 	}
 	return []fwk.SignFragment{{Key: "kubenergy.io/" + EnergyName, Value: signature{

@@ -263,7 +263,7 @@ func TestSignaturesTellApart(t *testing.T) {
 	seen := map[string]string{}
 	for _, extra := range [][]string{
 		nil,
-		{v1alpha1.AnnotationStrategy, "energy"},
+		{v1alpha1.AnnotationStrategy, "least-allocated"},
 		{v1alpha1.AnnotationExpectedDuration, "2h"},
 		{v1alpha1.AnnotationGPUWorkloadType, "inference"},
 		{v1alpha1.AnnotationCarbonCounts, "false"},

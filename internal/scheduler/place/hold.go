@@ -48,18 +48,22 @@ type shared struct {
 	running atomic.Bool
 	again   atomic.Pointer[v1.Pod] // pod to be retried without backoff
 
-	follow sync.Once
-	seen   kube.SeenWatts
-	turns  turns // of the pods that the plugins Hold of all profiles have admitted to the queue
+	follow   sync.Once
+	seen     kube.SeenWatts
+	arrivals arrivals
+	turns    turns // of the pods that the plugins Hold of all profiles have admitted to the queue
 
 	energies map[string]*Energy // by profile; complete before the queue is started
 }
 
-// watchNodes records when other components change the power in node annotations.
-func (s *shared) watchNodes(d Deps, handle fwk.Handle) (err error) {
+// watchCluster records when other components change the power in node annotations, and which pods arrive.
+func (s *shared) watchCluster(d Deps, handle fwk.Handle) (err error) {
 	s.follow.Do(func() {
-		nodes := handle.SharedInformerFactory().Core().V1().Nodes().Informer()
-		_, err = nodes.AddEventHandler(kube.Surviving(d.Log, s.seen.Handler(d.Clock)))
+		core := handle.SharedInformerFactory().Core().V1()
+		_, err = core.Nodes().Informer().AddEventHandler(kube.Surviving(d.Log, s.seen.Handler(d.Clock)))
+		if err == nil {
+			_, err = core.Pods().Informer().AddEventHandler(kube.Surviving(d.Log, s.arrivals.handler(d.Clock)))
+		}
 	})
 	return err
 }

@@ -46,9 +46,7 @@ func machinesOf(handle fwk.Handle) func(view *kube.View, now time.Time) []sched.
 // individual pods are ignored.
 func keepsOff(t v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule }
 
-// run adds a running pod to its node until its expected end. Without an expected duration, a pod of a Job is
-// expected to run for an hour, as if it were held. A pod that has exceeded its expected duration is expected to run
-// for the same time again as it has so far.
+// run adds a running pod to its node until its expected end.
 func run(n *sched.Node, pod *v1.Pod, view *kube.View, now time.Time) {
 	request := policy.PodRequest(pod)
 	if !policy.KeepsAwake(pod) { // such pods do not prevent the node from sleeping
@@ -56,21 +54,7 @@ func run(n *sched.Node, pod *v1.Pod, view *kube.View, now time.Time) {
 		return
 	}
 	*n = n.Place(request)
-	work, err := policy.ReadPod(pod)
-	if err != nil {
-		return
-	}
-	kind, _ := policy.OwnerOf(pod)
-	if job, settings := view.Settle(&work); settings.ExpectedDuration > 0 || kind == "Job" {
-		began := now // the pod has just been bound
-		if pod.Status.StartTime != nil {
-			began = pod.Status.StartTime.Time
-		}
-		job.Foresee()
-		ends := began.Add(job.Duration)
-		if !ends.After(now) {
-			ends = now.Add(now.Sub(began))
-		}
-		n.Ends = append(n.Ends, sched.End{At: ends, Request: request})
+	if e, ok := expectRun(pod, view, now); ok {
+		n.Ends = append(n.Ends, e.end(now))
 	}
 }

@@ -28,6 +28,8 @@ type nodeBook struct {
 	kinds  map[kind]int32
 	ofKind []sched.Node // one node of each kind
 
+	runs map[string]nodeRuns // by name, only of some nodes
+
 	next [4]int32 // seats that are likely to be looked up next
 	turn int
 }
@@ -73,9 +75,13 @@ const slackStates = 1024
 func (b *nodeBook) open(view *kube.View, cluster []fwk.NodeInfo) {
 	most := 2*len(cluster) + slackStates
 	if b.view != view || len(b.nodes) > most || len(b.ofKind) > most {
+		runs := b.runs
 		*b = nodeBook{
 			view: view, began: b.began + 1, byName: make(map[string]int32, len(cluster)), kinds: map[kind]int32{},
 			seats: make([]seat, 0, len(cluster)), nodes: make([]sched.Node, 0, len(cluster)),
+		}
+		if len(runs) <= most {
+			b.runs = runs
 		}
 		for _, n := range cluster {
 			b.find(n)

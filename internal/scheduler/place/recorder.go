@@ -29,7 +29,9 @@ func (e *Energy) keepSnapshot(r *request, nodes []fwk.NodeInfo) {
 		return
 	}
 	u.snapshot = e.scratch.snapshot
-	e.copyNodes(&u.nodes, e.candidates(r, nodes), u.snapshot.Now)
+	all := e.candidates(r, nodes)
+	e.copyNodes(&u.nodes, all, u.snapshot.Now)
+	e.addEnds(&u.nodes, all, &u.snapshot)
 	u.snapshot.Nodes = u.nodes.refs
 }
 

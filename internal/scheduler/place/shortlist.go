@@ -157,7 +157,7 @@ func shortlistable(pod *v1.Pod) bool {
 // narrowToCheapest returns the nodes to which the cycle is narrowed, or nil if it is not narrowed.
 func (e *Energy) narrowToCheapest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	l, where, policy := e.shortlists, e.wheres[r.settings.Where], e.policy(r.settings.Weights)
-	if l == nil || !e.retries.allow(len(nodes)) || !l.decide() || r.settings.MaxPower != 0 ||
+	if l == nil || len(r.ahead) > 0 || !e.retries.allow(len(nodes)) || !l.decide() || r.settings.MaxPower != 0 ||
 		r.settings.MinEfficiency != 0 || where.Symmetry(&policy) != strategy.Interchangeable ||
 		!where.NodeLocal(&policy) || !shortlistable(pod) || !e.retries.untried(pod) {
 		return nil
