@@ -23,7 +23,8 @@ type Demand struct {
 	// aheadJobs of each node and twice as many of all nodes. They are not empty.
 	Openings []Opening `json:"openings,omitempty"`
 
-	patient bool // all waiting jobs have waited for lacksOther
+	kind int  // position in [Arrivals]
+	room bool // there is room now
 }
 
 // Opening is a time at which a node has room for a job.
@@ -113,6 +114,7 @@ func (d *Demand) add(to []Opening, now time.Time, node string, free Resources, e
 		}
 	}
 	open(now)
+	d.room = d.room || count > 0
 	for i := 0; i < len(ends) && count < aheadJobs && !ends[i].At.After(last); i++ {
 		free = free.Add(ends[i].Request)
 		open(timeutil.Later(now, ends[i].At)) // it may be overdue
@@ -170,7 +172,7 @@ type arrivals struct {
 	at    time.Time
 
 	waiting int
-	newest  time.Time // when the last job began to wait
+	room    time.Time // since when there has been room for a job, while room was short; zero if there was none
 }
 
 const (
@@ -186,8 +188,9 @@ const (
 	maxArrivalKinds = 64
 	// maxAhead is the maximum number of kinds that room is left for.
 	maxAhead = 8
-	// A job that has waited for longer than lacksOther although a node has room is not waiting for room.
-	lacksOther = time.Hour
+	// If there has been room for longer than lacksOther, waiting jobs lack something else. Shorter times are due to the
+	// backoff of kube-scheduler.
+	lacksOther = 5 * time.Minute
 )
 
 // Add records a job that was submitted at the given time. Jobs that had been submitted more than an hour before the
@@ -218,7 +221,7 @@ func (a *Arrivals) Waits(now time.Time, id string, j *Job) {
 			a.waiting = map[string]jobKind{}
 		}
 		a.waiting[id] = k.kind
-		k.waiting, k.newest = k.waiting+1, now
+		k.waiting++
 	}
 }
 
@@ -295,10 +298,16 @@ func (a *Arrivals) Ahead(now time.Time, j *Job, nodes iter.Seq[*Node], ends func
 		}
 	}
 	for i := range short {
-		if d := &short[i]; d.patient && len(d.Openings) > 0 && !d.Openings[0].At.After(now) {
+		d := &short[i]
+		switch k := &a.kinds[d.kind]; {
+		case !d.room:
+			k.room = time.Time{}
+		case k.room.IsZero():
+			k.room = now
+		case now.Sub(k.room) > lacksOther:
 			d.Waiting = 0
 		}
-		short[i].patient = false
+		d.kind, d.room = 0, false
 	}
 	return slices.DeleteFunc(short, func(d Demand) bool { return len(d.Openings) == 0 })
 }
@@ -315,7 +324,7 @@ func (a *Arrivals) short(now time.Time, j *Job, nodes iter.Seq[*Node]) (short []
 		if waits && own == k.kind {
 			d.Waiting--
 		}
-		d.Waiting, d.patient = min(d.Waiting, aheadJobs), now.Sub(k.newest) > lacksOther
+		d.Waiting, d.kind = min(d.Waiting, aheadJobs), i
 		covers := func(o *arrivals) bool { return k.kind.where == o.kind.where && d.Request.Within(o.last.Request) }
 		switch {
 		case d.PerHour < minPerHour && d.Waiting == 0, slices.ContainsFunc(roomy, covers):
@@ -330,14 +339,20 @@ func (a *Arrivals) short(now time.Time, j *Job, nodes iter.Seq[*Node]) (short []
 
 // roomy reports whether there is enough room now for the next jobs, wherever j is placed.
 func (d *Demand) roomy(j *Job, nodes iter.Seq[*Node]) bool {
-	count := int64(0)
+	slots := func(free Resources) int64 { return min(d.Request.CountIn(free), aheadJobs) }
+	count, lost := int64(0), int64(0) // lost is the largest decrease due to j
 	for n := range nodes {
-		if d.suits(n) {
-			count += min(d.Request.CountIn(n.Room()), aheadJobs)
-			if count >= 2*aheadJobs || d.Request.CountIn(n.Room().Sub(j.Request)) >= aheadJobs {
-				return true
-			}
+		if !d.suits(n) {
+			continue
+		}
+		room := n.Room()
+		count += slots(room)
+		if j.Request.Within(room) {
+			lost = max(lost, slots(room)-slots(room.Sub(j.Request)))
+		}
+		if count >= 2*aheadJobs {
+			return true
 		}
 	}
-	return false
+	return count-lost >= aheadJobs
 }

@@ -44,6 +44,9 @@ const queueSort = `  plugins:
 // scored contains the annotations of a pod that the KubEnergy plugins score.
 var scored = map[string]string{v1alpha1.AnnotationStrategy: "energy"}
 
+// signed contains the annotations of a pod with scores that kube-scheduler may reuse for similar pods.
+var signed = map[string]string{v1alpha1.AnnotationStrategy: "carbon"}
+
 // comparison is one row of the table. It compares pods of one kind under two profiles in alternating runs.
 type comparison struct {
 	name    string

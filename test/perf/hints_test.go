@@ -60,7 +60,7 @@ func hintsIn(families families, profile string) (h hints) {
 // pods that the plugins score.
 func TestHintsAreUsed(t *testing.T) {
 	const nodes, pods = 400, 300
-	for name, marks := range map[string]map[string]string{"unmarked": nil, "scored": scored} {
+	for name, marks := range map[string]map[string]string{"unmarked": nil, "scored": signed} {
 		t.Run(name, func(t *testing.T) {
 			shares := map[string]float64{}
 			for _, profile := range []string{"stock", "ours"} {

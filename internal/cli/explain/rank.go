@@ -28,7 +28,7 @@ const modelNote = "feasibility is based on requests, node selector, affinity, ta
 // rank ranks the feasible nodes for the pod.
 func (e *Explainer) rank(ctx context.Context, s *subject, job *sched.Job, settings *policy.Settings) {
 	p := &dashboard.Placement{Strategy: settings.Strategy(), Note: modelNote}
-	if s, err := strategy.New(p.Strategy); err == nil && s.LeavesRoom() {
+	if s, err := strategy.New(p.Strategy); err == nil && s.Alone().LeavesRoom() {
 		p.Note += ", and leaves room for large pods that are expected soon"
 	}
 	name := cmp.Or(s.pod.Spec.SchedulerName, v1.DefaultSchedulerName)

@@ -56,6 +56,20 @@ func demandOf(pod *v1.Pod) *sched.Job {
 	return &sched.Job{Request: policy.PodRequest(pod), Selector: pod.Spec.NodeSelector}
 }
 
+// reserved records that a waiting pod has a node, before this is visible in its spec, or no longer.
+func (a *arrivals) reserved(pod *v1.Pod, now time.Time, has bool) {
+	if a == nil || !waitsForRoom(pod) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if has {
+		a.of.Left(string(pod.UID))
+	} else {
+		a.of.Waits(now, string(pod.UID), demandOf(pod))
+	}
+}
+
 // waitsForRoom reports whether a pod was not scheduled for lack of CPU, memory or GPUs, according to the message of
 // kube-scheduler.
 func waitsForRoom(pod *v1.Pod) bool {
@@ -88,7 +102,7 @@ const (
 )
 
 // lookAhead returns the pods that the placement of the request's pod has to leave room for. Nodes that are full,
-// tainted or cordoned have none.
+// cordoned or tainted have none, except for sleeping nodes.
 func (e *Energy) lookAhead(r *request, pod *v1.Pod) []sched.Demand {
 	if e.arrivals == nil || !e.wheres[r.settings.Where].LeavesRoom() {
 		return nil
@@ -109,7 +123,7 @@ func (e *Energy) lookAhead(r *request, pod *v1.Pod) []sched.Demand {
 			at := (o.from + i) % len(r.cluster)
 			current = r.cluster[at]
 			seat := e.book.find(current)
-			if s := &e.book.seats[seat]; !s.full && !s.tainted && !yield(&e.book.nodes[seat]) {
+			if s := &e.book.seats[seat]; !s.full && !s.off && !yield(&e.book.nodes[seat]) {
 				o.from = at
 				return
 			}
@@ -171,8 +185,8 @@ type nodeRuns struct {
 	runs       []expectedRun
 }
 
-// endsOn returns the expected ends of the pods on a node, sorted by time. Their durations are read when the pods of the
-// node have changed.
+// endsOn returns the expected ends of the pods on a node, sorted by time, until the next call. Expected durations are
+// read when the pods of the node have changed, and may therefore be of an earlier view.
 func (b *nodeBook) endsOn(n fwk.NodeInfo, now time.Time) []sched.End {
 	name := n.Node().Name
 	on := b.runs[name]
@@ -183,16 +197,20 @@ func (b *nodeBook) endsOn(n fwk.NodeInfo, now time.Time) []sched.End {
 				on.runs = append(on.runs, run)
 			}
 		}
+		slices.SortFunc(on.runs, func(a, b expectedRun) int { return a.began.Add(a.length).Compare(b.began.Add(b.length)) })
 		if b.runs == nil {
 			b.runs = map[string]nodeRuns{}
 		}
 		b.runs[name] = on
 	}
-	ends := make([]sched.End, 0, len(on.runs))
+	b.ends = b.ends[:0]
 	for i := range on.runs {
 		// Room is also kept for a moment after the expected end, because it is reported late.
-		ends = append(ends, on.runs[i].end(now.Add(-on.runs[i].length/tardy)))
+		b.ends = append(b.ends, on.runs[i].end(now.Add(-on.runs[i].length/tardy)))
 	}
-	slices.SortFunc(ends, func(a, b sched.End) int { return a.At.Compare(b.At) })
-	return ends
+	byTime := func(a, b sched.End) int { return a.At.Compare(b.At) }
+	if !slices.IsSortedFunc(b.ends, byTime) { // some are late
+		slices.SortFunc(b.ends, byTime)
+	}
+	return b.ends
 }

@@ -370,7 +370,7 @@ func (e *Energy) addEnds(to *copies, nodes []fwk.NodeInfo, s *sched.Snapshot) {
 	contested := s.Contested()
 	for i, n := range nodes {
 		if slices.Contains(contested, to.nodes[i].Name) {
-			to.nodes[i].Ends = e.book.endsOn(n, s.Now)
+			to.nodes[i].Ends = slices.Clone(e.book.endsOn(n, s.Now))
 		}
 	}
 }
@@ -426,6 +426,7 @@ func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if r == nil {
 		return nil
 	}
+	e.arrivals.reserved(pod, e.clock(), true)
 	last := nodeName // copied here, so that no memory is allocated for unmarked pods
 	e.last.Store(&last)
 	e.reserveWatts(r, pod, nodeName)
@@ -448,6 +449,7 @@ func (e *Energy) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		return
 	}
 	e.batch.requeue(pod)
+	e.arrivals.reserved(pod, e.clock(), false)
 	if e.live != nil {
 		e.live.Release(string(pod.UID))
 	}

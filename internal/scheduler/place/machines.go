@@ -23,8 +23,8 @@ func machinesOf(handle fwk.Handle) func(view *kube.View, now time.Time) []sched.
 		objects, _ := allNodes.List(labels.Everything()) // the lister of a cache never returns an error
 		at := make(map[string]int, len(objects))
 		for _, n := range objects {
-			if n.Spec.Unschedulable || slices.ContainsFunc(v1alpha1.WithoutSleep(n.Spec.Taints), keepsOff) {
-				continue // not schedulable even when it is awake
+			if unavailable(n) {
+				continue
 			}
 			capacity := policy.ResourcesOf(n.Status.Allocatable)
 			node, _ := view.Node(n, capacity, capacity, 0)
@@ -40,6 +40,11 @@ func machinesOf(handle fwk.Handle) func(view *kube.View, now time.Time) []sched.
 		}
 		return nodes
 	}
+}
+
+// unavailable reports whether pods cannot be scheduled on a node even when it is awake.
+func unavailable(n *v1.Node) bool {
+	return n.Spec.Unschedulable || slices.ContainsFunc(v1alpha1.WithoutSleep(n.Spec.Taints), keepsOff)
 }
 
 // keepsOff reports whether a taint prevents pods that do not tolerate it from being scheduled. Tolerations of

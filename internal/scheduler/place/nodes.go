@@ -29,6 +29,7 @@ type nodeBook struct {
 	ofKind []sched.Node // one node of each kind
 
 	runs map[string]nodeRuns // by name, only of some nodes
+	ends []sched.End         // reused by endsOn
 
 	next [4]int32 // seats that are likely to be looked up next
 	turn int
@@ -43,6 +44,7 @@ type seat struct {
 	name       string
 	full       bool // runs the max number of pods
 	tainted    bool // has taints or is unschedulable
+	off        bool // not available even when it is awake
 }
 
 // kind contains the properties that distinguish nodes under a strategy that is [strategy.Interchangeable].
@@ -148,6 +150,7 @@ func (b *nodeBook) update(n fwk.NodeInfo, generation int64) int32 {
 	s.generation, s.kind = generation, b.number(node)
 	s.full = len(n.GetPods()) >= n.GetAllocatable().GetAllowedPodNumber()
 	s.tainted = len(n.Node().Spec.Taints) > 0 || n.Node().Spec.Unschedulable
+	s.off = unavailable(n.Node())
 	s.name = name // string of the current node object, which is also passed to NormalizeScore
 	return at
 }
