@@ -255,7 +255,7 @@ func (w *world) everyRunHappens(t *testing.T, namespace string, policy batchv1.C
 // releasedIsFinal verifies that a pod that is released at its deadline but does not fit on any node is not held
 // again.
 func (w *world) releasedIsFinal(t *testing.T, namespace string) {
-	pod := newPod("huge", "6s", func(p *v1.Pod) {
+	pod := newPod("huge", "20s", func(p *v1.Pod) { // long enough to be planned and explained on a busy machine
 		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1000")
 	})
 	if _, err := w.Client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {

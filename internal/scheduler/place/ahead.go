@@ -197,7 +197,9 @@ func (b *nodeBook) endsOn(n fwk.NodeInfo, now time.Time) []sched.End {
 				on.runs = append(on.runs, run)
 			}
 		}
-		slices.SortFunc(on.runs, func(a, b expectedRun) int { return a.began.Add(a.length).Compare(b.began.Add(b.length)) })
+		slices.SortFunc(on.runs, func(a, b expectedRun) int {
+			return a.began.Add(a.length).Compare(b.began.Add(b.length))
+		})
 		if b.runs == nil {
 			b.runs = map[string]nodeRuns{}
 		}
