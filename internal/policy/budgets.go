@@ -164,6 +164,13 @@ func Ended(j *batchv1.Job) bool {
 	})
 }
 
+// CompletesWithoutPods reports whether the Job controller considers a Job complete as soon as it has no pods. This
+// applies to a work queue after its first completed pod.
+func CompletesWithoutPods(j *batchv1.Job) bool {
+	counting := j.Status.UncountedTerminatedPods
+	return j.Spec.Completions == nil && (j.Status.Succeeded > 0 || counting != nil && len(counting.Succeeded) > 0)
+}
+
 // closing is a used-up budget that holds new work.
 type closing struct {
 	name  string

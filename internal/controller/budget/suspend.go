@@ -75,14 +75,7 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 
 func maySuspend(j *batchv1.Job, label string) bool {
 	return policy.NotSuspended(j) == "" && j.Annotations[v1alpha1.AnnotationBudgetReleased] != label &&
-		j.DeletionTimestamp == nil && !completes(j)
-}
-
-// completes reports whether the Job controller considers a Job complete as soon as it has no pods, which applies to a
-// work queue after its first completed pod.
-func completes(j *batchv1.Job) bool {
-	counting := j.Status.UncountedTerminatedPods
-	return j.Spec.Completions == nil && (j.Status.Succeeded > 0 || counting != nil && len(counting.Succeeded) > 0)
+		j.DeletionTimestamp == nil && !policy.CompletesWithoutPods(j)
 }
 
 func (e *Engine) suspend(ctx context.Context, j *batchv1.Job, label string, until time.Time) error {

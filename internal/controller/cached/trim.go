@@ -167,6 +167,7 @@ func (t *trimmer) trimJob(j *batchv1.Job) {
 	}
 	j.Status = batchv1.JobStatus{
 		Conditions: ended, StartTime: j.Status.StartTime, CompletionTime: j.Status.CompletionTime,
+		Succeeded: j.Status.Succeeded, UncountedTerminatedPods: j.Status.UncountedTerminatedPods,
 	}
 }
 

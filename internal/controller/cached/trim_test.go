@@ -96,6 +96,15 @@ func TestTrim(t *testing.T) {
 		p.Status.Phase != "Running" {
 		t.Errorf("unexpected pod %+v", p)
 	}
+	for name, status := range map[string]batchv1.JobStatus{
+		"counted":   {Succeeded: 1},
+		"uncounted": {UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"pod"}}},
+	} {
+		queue := &batchv1.Job{Status: status}
+		if _, err := transform(silent, newTrimmer(nil).trimJob)(queue); err != nil || !policy.CompletesWithoutPods(queue) {
+			t.Errorf("the trimmed work queue has no completed pod (%s), error %v", name, err)
+		}
+	}
 }
 
 // A trimmed CronJob has the keys that are reported if they are not in the template.

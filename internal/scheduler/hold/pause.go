@@ -149,8 +149,7 @@ func (p *pauser) ask(view *kube.View, j *batchv1.Job, runs []sched.Window, now t
 	return d
 }
 
-// pause tries to pause or scale a Job. A rejected attempt is repeated at the next step of its
-// rule.
+// pause tries to pause or scale a Job. A rejected attempt is repeated at the next step of its rule.
 func (p *pauser) pause(ctx context.Context, view *kube.View, seen *batchv1.Job, known bool, next *review) {
 	// Less than `kubenergy release` waits for Jobs that are suspended while it disables holding.
 	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)

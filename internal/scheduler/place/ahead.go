@@ -138,6 +138,16 @@ func (e *Energy) lookAhead(r *request, pod *v1.Pod) []sched.Demand {
 	return o.ahead
 }
 
+// addEnds sets the expected ends of the pods on copied nodes if the snapshot depends on them.
+func (e *Energy) addEnds(to *copies, nodes []fwk.NodeInfo, s *sched.Snapshot) {
+	contested := s.Contested()
+	for i, n := range nodes {
+		if slices.Contains(contested, to.nodes[i].Name) {
+			to.nodes[i].Ends = slices.Clone(e.book.endsOn(n, s.Now))
+		}
+	}
+}
+
 // expectedRun is a pod with an expected duration.
 type expectedRun struct {
 	began   time.Time
@@ -176,8 +186,9 @@ func (e *expectedRun) end(now time.Time) sched.End {
 	return sched.End{At: at, Request: e.request}
 }
 
-// tardy is the expected duration of a pod relative to the time after which it is late.
-const tardy = 10
+// A pod is late if it has exceeded its expected duration by more than a tenth. Before, it is expected to end now,
+// because its end may not have been reported yet.
+const late = 10
 
 // nodeRuns contains the pods on a node of a generation with an expected duration.
 type nodeRuns struct {
@@ -207,8 +218,7 @@ func (b *nodeBook) endsOn(n fwk.NodeInfo, now time.Time) []sched.End {
 	}
 	b.ends = b.ends[:0]
 	for i := range on.runs {
-		// Room is also kept for a moment after the expected end, because it is reported late.
-		b.ends = append(b.ends, on.runs[i].end(now.Add(-on.runs[i].length/tardy)))
+		b.ends = append(b.ends, on.runs[i].end(now.Add(-on.runs[i].length/late)))
 	}
 	byTime := func(a, b sched.End) int { return a.At.Compare(b.At) }
 	if !slices.IsSortedFunc(b.ends, byTime) { // some are late

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -362,16 +361,6 @@ func (e *Energy) copyNodes(to *copies, nodes []fwk.NodeInfo, now time.Time) {
 	}
 	for i := range to.nodes {
 		to.refs = append(to.refs, &to.nodes[i])
-	}
-}
-
-// addEnds sets the expected ends of the pods on copied nodes if the snapshot depends on them.
-func (e *Energy) addEnds(to *copies, nodes []fwk.NodeInfo, s *sched.Snapshot) {
-	contested := s.Contested()
-	for i, n := range nodes {
-		if slices.Contains(contested, to.nodes[i].Name) {
-			to.nodes[i].Ends = slices.Clone(e.book.endsOn(n, s.Now))
-		}
 	}
 }
 
